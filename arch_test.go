@@ -122,6 +122,7 @@ func harnesses() []row {
 		{"internal/eventsrun", 3, suite, nil, nil},
 		{"internal/fakemodel", 3, vendor, nil, nil},
 		{"internal/killrun", 3, suite, nil, nil},
+		{"internal/folder", 4, command, nil, nil},
 		{"internal/model", 0, suite, nil, nil},
 		{"internal/proc", 2, tool, list("internal/sample"), nil},
 		{"internal/s3front", 3, vendor, list("storage"), nil},

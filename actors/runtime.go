@@ -128,7 +128,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 // furnish makes the rooms that a runtime needs before it has a host.
 func (r *Runtime) furnish() {
 	o := &r.opts
-	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Content: r.showsContent})
+	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
 		Logs: r.logs, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,

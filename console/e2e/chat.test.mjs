@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Browser, chat, post, release, say, Server, shot, shows, texts, unique, words } from './harness.mjs';
+import { Browser, chat, post, press, release, say, Server, shot, shows, texts, unique, words } from './harness.mjs';
 
 let server, browser;
 before(async () => {
@@ -81,7 +81,7 @@ test('abort, and a failure with its remedy', async () => {
   await browser.look(chat(server, unique('abort')), async (page) => {
     await say(page, `tokens=3 hold=${unique('gate')}`);
     await shows(page, reply, words(3));
-    await page.click('button.stop');
+    await press(page, 'button.stop');
     await shows(page, '.outcome', 'Aborted');
     await say(page, 'status=400');
     await shows(page, '.outcome', 'model_failed');
@@ -97,7 +97,7 @@ test('initial data is a form, and what is wrong with it is said', async () => {
     await shows(page, '.problem', 'order is missing');
     await page.type('.initial input[type=number]', '4711');
     await shot(page, 'initial');
-    await page.click('button[type=submit]');
+    await press(page, 'button[type=submit]');
     await shows(page, reply, words(2));
     assert.equal(await page.$('.initial'), null);
   }, { tolerated: /404/ });
@@ -163,7 +163,7 @@ test('two conversations side by side', async () => {
     await shows(page, '.chat:nth-child(1) .message.assistant', words(3));
     await shows(page, '.chat:nth-child(2) .message.assistant', words(6));
     await shot(page, 'beside');
-    await page.click('.chat:nth-child(1) .bar button');
+    await press(page, '.chat:nth-child(1) .bar button');
     await page.waitForFunction(() => document.querySelectorAll('.chat').length === 1);
     await shows(page, reply, words(6));
   });

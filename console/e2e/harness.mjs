@@ -148,6 +148,16 @@ export function within(promise, what) {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
+/** Asks again and again until the answer is true. */
+export async function until(check) {
+  for (const end = Date.now() + patience; ; ) {
+    const value = await check();
+    if (value) return value;
+    if (Date.now() > end) throw new Error(`still waiting for ${check}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 /** The address of a conversation in the page. */
 export const chat = (server, id, agent = 'helper') => `${server.base}/#/chat/${encodeURIComponent(`/agents/${agent}`)}/${encodeURIComponent(id)}`;
 
@@ -169,6 +179,12 @@ export async function post(server, id, body, agent = 'helper') {
   });
   assert.equal(response.status, 202);
   return response.json();
+}
+
+/** Presses what a selector finds first, wherever it is by now. */
+export async function press(page, selector) {
+  await page.waitForSelector(selector);
+  await page.$eval(selector, (e) => e.click());
 }
 
 /** Waits until the page shows a text in what a selector finds last. */

@@ -2,7 +2,10 @@ import { useCallback, useEffect, useState } from 'preact/hooks';
 import { Chat } from './chat/chat';
 import { getServer, type Agent, type Server } from './client/agents';
 import { onUnauthorized, RequestError, setToken } from './client/http';
+import { Conversations } from './pages/conversations';
+import { FiguresPage } from './pages/figures';
 import { Start } from './pages/start';
+import { SubmissionPage } from './pages/submission';
 import { format, freshID, go, useRoute, type Open, type Route } from './route';
 import { ThemeButton } from './theme';
 
@@ -97,6 +100,9 @@ function Links({ server, route }: { server: Server; route: Route }) {
   const opened = route.page === 'chat' ? route.open : [];
   return (
     <ul>
+      {server.mode === 'dev' && (['conversations', 'figures'] as const).map((page) => (
+        <li key={page}><a href={format({ page })} aria-current={route.page === page ? 'page' : undefined}>{page === 'figures' ? 'Figures' : 'Conversations'}</a></li>
+      ))}
       <li class="section">New conversation</li>
       {mounted.map(({ agent, mount }) => (
         <li key={mount}><button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>+ {agent.name}<small class="dim"> {mount}</small></button></li>
@@ -111,6 +117,11 @@ function Links({ server, route }: { server: Server; route: Route }) {
 
 function Page({ server, route }: { server: Server; route: Route }) {
   if (route.page === 'chat') return <Chats server={server} open={route.open} />;
+  if (server.mode === 'dev') {
+    if (route.page === 'conversations') return <Conversations server={server} />;
+    if (route.page === 'figures') return <FiguresPage server={server} />;
+    if (route.page === 'submission') return <SubmissionPage key={route.id} id={route.id} server={server} />;
+  }
   return <Start server={server} />;
 }
 
@@ -124,7 +135,7 @@ function Chats({ server, open }: { server: Server; open: Open[] }) {
       {open.map((o, i) => {
         const agent = agentAt(server, o.mount);
         return agent
-          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} close={open.length > 1 ? () => close(i) : undefined} />
+          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} traced={server.mode === 'dev'} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} close={open.length > 1 ? () => close(i) : undefined} />
           : <p class="problem" key={o.mount}>No agent is mounted at {o.mount}. <a href="#/">Choose another one.</a></p>;
       })}
     </div>

@@ -18,6 +18,9 @@ export function dollars(c: number): string {
 
 export const count = (n: number): string => (n ? n.toLocaleString('en-US') : '–');
 
+/** A number with its noun. */
+export const counted = (n: number, noun: string): string => `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
+
 /** A moment of this day, or another one's date. */
 export function when(at: string | number): string {
   const d = new Date(at);

@@ -27,6 +27,8 @@ type Options struct {
 	Logger    *slog.Logger // Required.
 	// DurableOnly leaves live events alone.
 	DurableOnly bool
+	// Prompts shows what models are sent, whatever Content reports.
+	Prompts bool
 	// Content reports whether events of an agent show what people and models say. Required.
 	Content func(agent string) bool
 }

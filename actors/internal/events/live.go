@@ -16,6 +16,8 @@ import (
 type Live struct {
 	// Content says what of it may be shown.
 	Content observability.ProjectOptions
+	// Prompts says the same of what models are sent.
+	Prompts observability.ProjectOptions
 
 	fanout *Fanout
 	key    conversation.Key

@@ -107,6 +107,8 @@ func (t *Tap) Live(at observability.Place) *Live {
 	l := &Live{fanout: t.fanout, key: t.key}
 	if t.fanout.wantsLive() {
 		l.src, l.Content, l.place = t.stream.Source, t.stream.Options, at
+		l.Prompts = l.Content
+		l.Prompts.Content = l.Content.Content || t.fanout.o.Prompts
 	}
 	return l
 }

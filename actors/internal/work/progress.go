@@ -60,7 +60,7 @@ func (c *modelCall) request(req providers.Request) {
 	out := observability.RequestOf(c.model, c.facts())
 	out.Compacted, out.Tools = c.shown.After != nil, len(req.Tools)
 	out.Messages = len(c.exchanges)
-	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Content)
+	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Prompts)
 	c.live.Emit(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})
 }
 
@@ -117,6 +117,8 @@ func textOfParts(parts []providers.Part) string {
 			out = append(out, p.Text)
 		case providers.ToolCall:
 			out = append(out, p.Name+" "+string(p.Arguments))
+		case providers.ToolResult:
+			out = append(out, textOfParts(p.Content))
 		}
 	}
 	return strings.Join(out, "\n")

@@ -25,6 +25,7 @@ func TestShownInput(t *testing.T) {
 	}{
 		"nothing":           {"", nil, nil, false},
 		"all":               {"Be kind.", []providers.Message{user("hello"), user("again")}, []int{5, 5}, false},
+		"what a tool says":  {"", []providers.Message{{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{Content: []providers.Part{providers.Text{Text: "done"}}}}}}, []int{4}, false},
 		"long instructions": {long, []providers.Message{user("hello"), user("again")}, []int{5, 5}, true},
 		"long message":      {"Be kind.", []providers.Message{user("hello"), user(long)}, []int{observability.DefaultContentBytes}, true},
 		"long history":      {"Be kind.", []providers.Message{user("hello"), user(long), user("again")}, []int{5}, true},

@@ -9,10 +9,10 @@ import { MessageView } from './parts';
 import { facts, remedy } from './remedy';
 import { useInitialData, type Schema } from './schema';
 
-type Props = { agent: Agent; mount: string; id: string; close?: (() => void) | undefined; examples?: readonly string[] };
+type Props = { agent: Agent; mount: string; id: string; close?: (() => void) | undefined; examples?: readonly string[]; traced?: boolean };
 
 /** One conversation. */
-export function Chat({ agent, mount, id, close, examples = [] }: Props) {
+export function Chat({ agent, mount, id, close, examples = [], traced = false }: Props) {
   const url = conversationURL(mount, id);
   const follower = useMemo(() => new Follower(url, isFresh(id)), [url]);
   const view = useView(follower);
@@ -34,7 +34,7 @@ export function Chat({ agent, mount, id, close, examples = [] }: Props) {
   const stop = () => {
     follower.abort().then(() => setProblem(''), (e: Error) => setProblem(`It could not be stopped. ${e.message}`));
   };
-  const rows = useMemo(() => rowsOf(view, follower), [view]);
+  const rows = useMemo(() => rowsOf(view, follower, traced), [view, traced]);
   return (
     <section class="chat" aria-label={`${agent.name}, ${id}`}>
       <header class="bar">
@@ -112,7 +112,7 @@ function Empty({ agent, view, examples, send }: EmptyProps) {
 }
 
 /** The rows of a conversation: its messages, outcomes that are to be told, and what is on its way. */
-export function rowsOf(view: View, follower: Pick<Follower, 'url' | 'again' | 'forget'>): Row[] {
+export function rowsOf(view: View, follower: Pick<Follower, 'url' | 'again' | 'forget'>, traced = false): Row[] {
   const { messages, settlements } = view.conversation;
   const told = new Map<string, Settlement>();
   for (const s of settlements) if (s.outcome !== 'completed') told.set(s.submissionId, s);
@@ -121,7 +121,7 @@ export function rowsOf(view: View, follower: Pick<Follower, 'url' | 'again' | 'f
   const rows: Row[] = [];
   for (const m of messages) {
     if (!shown(m, told)) continue;
-    rows.push({ key: m.id, draw: () => <MessageView message={m} url={follower.url} /> });
+    rows.push({ key: m.id, draw: () => <MessageView message={m} url={follower.url} traced={traced} /> });
     if (m.submissionId && last.get(m.submissionId) === m.id) {
       const s = told.get(m.submissionId)!;
       rows.push({ key: `settled ${s.submissionId}`, draw: () => <Outcome settlement={s} /> });

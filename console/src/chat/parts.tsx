@@ -4,18 +4,19 @@ import type { DataPart, FilePart, Message, Part, TextPart, ToolPart } from '../c
 import { CopyButton } from '../copybutton';
 import { bytes, json, took } from '../format';
 import { Code, Markdown } from '../markdown';
+import { format } from '../route';
 import { memo } from '../memo';
 import { snippets } from './snippets';
 
 /** One message of a conversation, whose address is url. */
-export const MessageView = memo(function MessageView({ message, url }: { message: Message; url: string }) {
+export const MessageView = memo(function MessageView({ message, url, traced }: { message: Message; url: string; traced: boolean }) {
   if (message.role === 'system') return <Activity message={message} />;
   const name = message.role === 'user' ? 'You' : 'Agent';
   return (
     <article class={`message ${message.role}`} aria-label={name}>
       <header>
         <span class="who">{name}</span>
-        <Actions message={message} url={url} />
+        <Actions message={message} url={url} traced={traced} />
       </header>
       {message.parts.map((part, i) => <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
       {message.metadata && Object.keys(message.metadata).length > 0 && (
@@ -25,7 +26,7 @@ export const MessageView = memo(function MessageView({ message, url }: { message
   );
 });
 
-function Actions({ message, url }: { message: Message; url: string }) {
+function Actions({ message, url, traced }: { message: Message; url: string; traced: boolean }) {
   const text = message.parts.filter((p): p is TextPart => p.type === 'text').map((p) => p.text).join('\n\n');
   const images = message.parts.filter((p) => p.type === 'file').length;
   return (
@@ -34,6 +35,7 @@ function Actions({ message, url }: { message: Message; url: string }) {
       {message.role === 'user' && message.purpose === 'user' && snippets(url, text, undefined, images).map((s) => (
         <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} />
       ))}
+      {traced && message.role === 'user' && message.submissionId && <a class="quiet" href={format({ page: 'submission', id: message.submissionId })}>Timeline</a>}
     </span>
   );
 }

@@ -262,7 +262,7 @@ func (r *replay) all(ctx context.Context) error {
 	groups := make(chan []observability.Event)
 	g.Go(func() error {
 		defer close(keys)
-		return eachConversation(ctx, r.bucket, func(key conversation.Key) error {
+		return cli.EachConversation(ctx, r.bucket, func(key conversation.Key) error {
 			select {
 			case keys <- key:
 				return nil

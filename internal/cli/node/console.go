@@ -3,12 +3,14 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 
 	"github.com/parleyrun/parley/console"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/folder"
 )
 
 // pageOf is the console of a node, as far as it is served.
@@ -17,11 +19,21 @@ type pageOf struct {
 	how  manner
 	// on tells that there is one at all.
 	on bool
+	// folder tells what the node has; nil shows nothing but the chat.
+	folder *folder.Folder
 }
 
 // newPage says whether a configuration has a console: in dev it has, where this machine alone reaches it.
 func newPage(conf *config.Server, at net.Addr, how manner) pageOf {
 	return pageOf{conf: conf, how: how, on: console.Included() && (how.dev && isLoopback(at) || !how.dev && conf.Console)}
+}
+
+// over shows what a node of dev has, too.
+func (p pageOf) over(n *backend) pageOf {
+	if p.on && p.how.dev {
+		p.folder = folder.New(n.bucket, n.events.file)
+	}
+	return p
 }
 
 // checkConsole refuses a console that would let everybody in.
@@ -80,9 +92,11 @@ func (p pageOf) api(next http.Handler) http.Handler {
 	if !p.on {
 		return next
 	}
-	return console.API(next, map[string]console.Endpoint{
-		"server": func(*http.Request) (any, error) { return p.server(), nil },
-	})
+	endpoints := map[string]console.Endpoint{"server": func(*http.Request) (any, error) { return p.server(), nil }}
+	if p.folder != nil {
+		maps.Copy(endpoints, p.folder.Endpoints())
+	}
+	return console.API(next, endpoints)
 }
 
 // server is what the page begins with.

@@ -3,6 +3,7 @@ package node
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +20,8 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/jsonl"
 )
 
 func loopbackAt(port int) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
@@ -197,4 +200,36 @@ func TestConsoleTellsMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	until("no mistake", func(s console.Server) bool { return s.File == file && len(s.Problems) == 0 })
+}
+
+// TestDevTellsPrompts where events go into the data folder alone, beside the lines of its own.
+func TestDevTellsPrompts(t *testing.T) {
+	elsewhere := config.Events{Live: true, JSONL: &config.JSONL{File: filepath.Join(t.TempDir(), "events.jsonl")}}
+	for name, tt := range map[string]struct {
+		events  config.Events
+		program cli.Program
+		dev     bool
+		want    bool
+	}{
+		"dev":                    {config.Events{Live: true}, cli.Program{}, true, true},
+		"serve":                  {config.Events{Live: true}, cli.Program{}, false, false},
+		"standard output":        {config.Events{Live: true, Stdout: true}, cli.Program{}, true, false},
+		"a file of one's own":    {elsewhere, cli.Program{}, true, false},
+		"a program that listens": {config.Events{Live: true}, cli.Program{Observers: []observability.Sink{jsonl.NewWriter("test", io.Discard)}}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conf := &config.Server{Bucket: config.Bucket{Dir: t.TempDir()}, Events: tt.events, Agents: []config.Agent{{Agent: assistant(cli.DemoModel), Mounts: []string{"/a"}}}}
+			how := manner{program: &tt.program, dev: tt.dev, out: io.Discard, outcomes: io.Discard, secrets: &cli.Secrets{}}
+			n, err := newConfigured(conf, loopbackAt(80), how, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.events.options.Prompts; got != tt.want {
+				t.Errorf("it tells them: %t", got)
+			}
+			if err := n.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }

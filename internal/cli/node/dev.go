@@ -115,7 +115,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 		return err
 	}
 	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
-	page := newPage(conf, listener.Addr(), how)
+	page := newPage(conf, listener.Addr(), how).over(n)
 	handler := guarded(page, n.handler)
 	return serveNode(ctx, n, handler, listener, func() {
 		if len(cfg.program.Agents) == 0 {

@@ -43,6 +43,8 @@ type eventsConfig struct {
 	out io.Writer
 	// observers are those that the program brings along, who outlive the node.
 	observers []observability.Sink
+	// prompts tells what models are sent, whatever the agents say of content.
+	prompts bool
 }
 
 // destinations are the open sinks of a node. Its owner closes them after the node has
@@ -50,12 +52,23 @@ type eventsConfig struct {
 type destinations struct {
 	options  actors.EventOptions // of the node
 	database *lateDatabase       // nil without one
+	file     string              // of events, "" without one
 	closers  []func() error
+}
+
+// keeps reports whether events go into the data folder, because nothing else was named.
+func (cfg *eventsConfig) keeps(at config.Bucket) bool {
+	return cfg.dev && at.Dir != "" && cfg.Events == config.Events{Live: cfg.Live, Stdout: cfg.Stdout}
+}
+
+// confides reports whether events go nowhere but into the data folder, which has all that was said anyway.
+func (cfg *eventsConfig) confides(at config.Bucket) bool {
+	return cfg.keeps(at) && !cfg.Stdout && len(cfg.observers) == 0
 }
 
 // openEvents opens where the events of a node go. Nothing is sent yet.
 func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *slog.Logger) (_ *destinations, err error) {
-	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live, Observers: slices.Clone(cfg.observers)}}
+	d := &destinations{options: actors.EventOptions{DurableOnly: !cfg.Live, Prompts: cfg.prompts, Observers: slices.Clone(cfg.observers)}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -76,7 +89,7 @@ func openEvents(cfg eventsConfig, at config.Bucket, bucket storage.Bucket, log *
 			return nil, fmt.Errorf("%w; name another file at events.jsonl.file", err)
 		}
 	}
-	if cfg.dev && at.Dir != "" && (cfg.Events == config.Events{Live: cfg.Live, Stdout: cfg.Stdout}) {
+	if cfg.keeps(at) {
 		err := d.openFile(filepath.Join(at.Dir, cli.DevEvents), &jsonl.Options{MaxBytes: devEventsBytes, Keep: devEventsKeep, SyncEvery: devEventsSync})
 		if err != nil {
 			return nil, err
@@ -104,6 +117,7 @@ func (d *destinations) openFile(path string, opts *jsonl.Options) error {
 	if err != nil {
 		return err
 	}
+	d.file = path
 	d.addSink(f, f.Close)
 	return nil
 }

@@ -118,7 +118,7 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 		ended = errors.Join(n.run(life), n.close())
 	}()
 	g := &generation{
-		conf: conf, handler: guarded(newPage(conf, at, how), n.handler), drain: n.handler.Drain, done: done,
+		conf: conf, handler: guarded(newPage(conf, at, how).over(n), n.handler), drain: n.handler.Drain, done: done,
 		stop: func() error { cancel(); <-done; return ended },
 	}
 	select {

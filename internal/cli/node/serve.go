@@ -273,6 +273,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if how.dev {
 		cfg.segmentBatches = devSegmentBatches
 	}
+	cfg.events.prompts = cfg.events.confides(conf.Bucket)
 	if how.outcomes != nil {
 		cfg.events.observers = append(slices.Clone(cfg.events.observers), outcomeLines(how.outcomes))
 	}

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// EachConversation visits the keys of all conversations that a bucket has.
+func EachConversation(ctx context.Context, b storage.Bucket, visit func(conversation.Key) error) error {
+	return eachFolder(ctx, b, "", func(shard string) error {
+		if len(shard) != len("ab/") {
+			return nil // Not of conversations.
+		}
+		return eachFolder(ctx, b, shard, func(folder string) error {
+			key := conversation.Key(strings.TrimSuffix(strings.TrimPrefix(folder, shard), "/"))
+			if storage.CheckConv(key) != nil || storage.FolderOf(key) != folder {
+				return nil
+			}
+			return visit(key)
+		})
+	})
+}
+
+// eachFolder visits the folders directly below a prefix, in order.
+func eachFolder(ctx context.Context, b storage.Bucket, prefix string, visit func(folder string) error) error {
+	q := storage.ListQuery{Prefix: prefix, Delimiter: "/"}
+	for {
+		page, err := b.List(ctx, q)
+		if err != nil {
+			return fmt.Errorf("list %q: %w", q.Prefix, err)
+		}
+		for _, folder := range page.Prefixes {
+			if err := visit(folder); err != nil {
+				return err
+			}
+		}
+		last := ""
+		if n := len(page.Keys); n > 0 {
+			last = page.Keys[n-1].Key
+		}
+		if n := len(page.Prefixes); n > 0 {
+			// Everything below a folder sorts before this.
+			last = max(last, strings.TrimSuffix(page.Prefixes[n-1], "/")+"0")
+		}
+		if !page.More {
+			return nil
+		}
+		if last <= q.After {
+			return errors.New("list conversations: a page with more to come does not go on")
+		}
+		q.After = last
+	}
+}

@@ -1,0 +1,208 @@
+// Package folder tells the console of "parley dev" what there is: the conversations of its bucket, the timelines of
+// their submissions, their records, and the figures of all of them.
+//
+// Nothing is kept beside what a node keeps anyway. The logs of the bucket say what happened, and events made of them
+// are counted by package stats, as "parley stats" and "parley trace" do; the file of events adds what stands in no
+// log, above all what models were sent. Reading never activates a conversation.
+//
+// A [Folder] remembers how far it has read each log, so that a look at many conversations costs what is new of them.
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/parleyrun/parley/console"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/jsonl"
+	"github.com/parleyrun/parley/observability/stats"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// maxRows bounds the conversations that are remembered, and maxSubmissions the newest submissions of each:
+	// about 300 bytes for one.
+	maxRows        = 5_000
+	maxSubmissions = 50
+)
+
+// Folder is what a node has. It is safe for concurrent use.
+type Folder struct {
+	bucket storage.Bucket
+	logs   *storage.Logs
+	events string
+
+	mu   sync.Mutex
+	rows map[conversation.Key]*row
+}
+
+// New returns the folder of a bucket and a file of events, which is "" if events go elsewhere.
+func New(bucket storage.Bucket, events string) *Folder {
+	return &Folder{bucket: bucket, logs: storage.NewLogs(bucket, nil), events: events, rows: map[conversation.Key]*row{}}
+}
+
+// Endpoints are what the console asks for, by their names.
+func (f *Folder) Endpoints() map[string]console.Endpoint {
+	return map[string]console.Endpoint{
+		"conversations": f.conversations,
+		"submission":    f.submission,
+		"records":       f.records,
+		"figures":       f.figures,
+	}
+}
+
+// refresh reads what is new of every log. The caller holds mu.
+func (f *Folder) refresh(ctx context.Context) error {
+	return cli.EachConversation(ctx, f.bucket, func(key conversation.Key) error {
+		r := f.rows[key]
+		if r == nil {
+			if len(f.rows) >= maxRows {
+				return nil
+			}
+			r = &row{at: storage.Start()}
+			f.rows[key] = r
+		}
+		err := f.read(ctx, key, r)
+		if storage.Damaged(err) {
+			r.damaged = err.Error()
+			return nil
+		}
+		return err
+	})
+}
+
+// read reads what is new of a log.
+func (f *Folder) read(ctx context.Context, key conversation.Key, r *row) error {
+	for batch, err := range f.logs.Batches(ctx, key, r.at) {
+		if err != nil {
+			return err
+		}
+		events, next, err := project(r.source, key, batch)
+		if err != nil {
+			return err
+		}
+		r.at, r.source = batch.Position(), next
+		for i := range events {
+			r.add(&events[i])
+		}
+	}
+	return nil
+}
+
+// project makes the events of a batch, with what was said, and the source of the next one.
+func project(src observability.Source, key conversation.Key, batch storage.Batch) ([]observability.Event, observability.Source, error) {
+	records, err := conversation.DecodeRecords(batch.Lines)
+	if err != nil {
+		return nil, src, &storage.CorruptError{Conv: key, Seq: batch.Seq, Err: err}
+	}
+	src.Key = key
+	b := conversation.Batch{Offset: conversation.Offset(batch.Seq), Records: records}
+	return observability.Project(src, b, &observability.ProjectOptions{Content: true}), src.After(b), nil
+}
+
+// logged yields the events of a log.
+func (f *Folder) logged(ctx context.Context, key conversation.Key) iter.Seq2[observability.Event, error] {
+	return func(yield func(observability.Event, error) bool) {
+		var src observability.Source
+		for batch, err := range f.logs.Batches(ctx, key, storage.Start()) {
+			var events []observability.Event
+			if err == nil {
+				events, src, err = project(src, key, batch)
+			}
+			if err != nil {
+				yield(observability.Event{}, err)
+				return
+			}
+			for _, e := range events {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// filed yields the events of the file, but for lines that are none. Without a file there are none.
+func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error] {
+	return func(yield func(observability.Event, error) bool) {
+		if f.events == "" {
+			return
+		}
+		for e, err := range jsonl.ReadFiles(f.events) {
+			var line *jsonl.LineError
+			switch {
+			case ctx.Err() != nil:
+				err = context.Cause(ctx)
+			case errors.As(err, &line):
+				continue
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// everything yields the events that figures are made of: those of the file, as "parley stats" reads it, or those of
+// all logs.
+func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, error] {
+	if f.events != "" {
+		return f.filed(ctx)
+	}
+	return func(yield func(observability.Event, error) bool) {
+		enough := errors.New("enough")
+		err := cli.EachConversation(ctx, f.bucket, func(key conversation.Key) error {
+			for e, err := range f.logged(ctx, key) {
+				if storage.Damaged(err) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if !yield(e, nil) {
+					return enough
+				}
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
+			yield(observability.Event{}, err)
+		}
+	}
+}
+
+// both yields the events of a log, and those of the file that stand in none.
+func both(logged, filed iter.Seq2[observability.Event, error]) iter.Seq2[observability.Event, error] {
+	return func(yield func(observability.Event, error) bool) {
+		for e, err := range logged {
+			if !yield(e, err) {
+				return
+			}
+		}
+		for e, err := range filed {
+			if (err != nil || e.Live()) && !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// notThere says that there is no such thing, and what to do.
+func notThere(message, details string) error {
+	return &console.Error{Status: 404, Type: "not_there", Message: message, Details: details}
+}
+
+// malformed says what is wrong with a parameter.
+func malformed(name, want string) error {
+	return &console.Error{Status: 400, Type: "invalid_request", Message: "The request is malformed.", Details: fmt.Sprintf("The parameter %s must be %s.", name, want)}
+}
+
+// figuresOf are the figures that "parley stats" prints.
+func (f *Folder) figuresOf(ctx context.Context, filter stats.Filter) (*stats.Summary, error) {
+	return stats.Summarize(f.everything(ctx), filter)
+}

@@ -1,0 +1,301 @@
+package folder_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/console"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/folder"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/jsonl"
+	"github.com/parleyrun/parley/observability/stats"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/local"
+)
+
+// world is a node over a bucket in memory, with a file of events.
+type world struct {
+	*testing.T
+	bucket  storage.Bucket
+	events  string
+	runtime *actors.Runtime
+}
+
+func newWorld(t *testing.T) *world {
+	store := local.NewMemory()
+	w := &world{T: t, bucket: store, events: filepath.Join(t.TempDir(), "events.jsonl")}
+	file, err := jsonl.Open(w.events, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := providers.NewRegistry(nil)
+	if err := demo.Register(models, 0); err != nil {
+		t.Fatal(err)
+	}
+	w.runtime, err = actors.New(store, &actors.Options{
+		Agents:    []*agent.Agent{{Name: "echo", Model: "demo/parrot"}, {Name: "other", Model: "demo/parrot"}},
+		Providers: models, Pace: time.Millisecond, SegmentBatches: 1,
+		Events: actors.EventOptions{Sinks: []observability.Sink{file}, Prompts: true, GroupEvery: time.Millisecond},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.runtime.Run(ctx) }()
+	<-w.runtime.Ready()
+	t.Cleanup(func() {
+		stop()
+		if err := errors.Join(<-ended, file.Close(), store.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// say sends a message and waits for its outcome.
+func (w *world) say(agentName, id, body string) conversation.SubmissionID {
+	w.Helper()
+	at := conversation.Address{Agent: agentName, ID: id}
+	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+	defer cancel()
+	receipt, err := w.runtime.Admit(ctx, conversation.Admission{Address: at, Key: body + id, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	if _, err := w.runtime.Wait(ctx, at, receipt); err != nil {
+		w.Fatal(err)
+	}
+	return receipt.SubmissionID
+}
+
+// ask asks an endpoint and decodes its answer into v, unless that is nil.
+func (w *world) ask(f *folder.Folder, name string, query url.Values, v any) error {
+	w.Helper()
+	answer, err := f.Endpoints()[name](httptest.NewRequest(http.MethodGet, "/?"+query.Encode(), nil).WithContext(w.Context()))
+	if err != nil || v == nil {
+		return err
+	}
+	encoded, err := json.Marshal(answer)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return json.Unmarshal(encoded, v)
+}
+
+type listed struct {
+	Conversations []folder.Conversation
+	Found, All    int
+}
+
+// TestConversations: the newest first, with what is said of them, found by their words, and live.
+func TestConversations(t *testing.T) {
+	w := newWorld(t)
+	f := folder.New(w.bucket, "")
+	first := w.say("echo", "one", "hello  there")
+	w.say("other", "two", "a question")
+	second := w.say("echo", "one", "more")
+	var all listed
+	if err := w.ask(f, "conversations", nil, &all); err != nil {
+		t.Fatal(err)
+	}
+	if all.All != 2 || all.Found != 2 || all.Conversations[0].ID != "one" || all.Conversations[1].ID != "two" {
+		t.Fatalf("listed %+v", all)
+	}
+	one := all.Conversations[0]
+	if one.Agent != "echo" || one.Title != "hello there" || one.Admitted != 2 || one.Output == 0 || one.Begun == 0 || one.Active < one.Begun {
+		t.Errorf("told %+v", one)
+	}
+	if s := one.Submissions; len(s) != 2 || s[0].ID != second || s[1].ID != first || s[0].State != "completed" || s[0].Title != "more" || s[0].Output+s[1].Output != one.Output {
+		t.Errorf("submissions %+v", s)
+	}
+	// Moments are milliseconds: the next message is in another one.
+	w.eventually(func() bool { return conversation.TimeOf(time.Now()) > one.Active })
+	w.say("other", "two", "newest")
+	for words, want := range map[string]int{"": 2, "HELLO": 1, "other": 1, "newest": 1, string(first): 1, "nothing": 0} {
+		var found listed
+		if err := w.ask(f, "conversations", url.Values{"q": {words}}, &found); err != nil || found.Found != want || found.All != 2 {
+			t.Errorf("%q finds %+v, %v; want %d", words, found, err, want)
+		}
+	}
+	var now listed
+	if err := w.ask(f, "conversations", nil, &now); err != nil || now.Conversations[0].ID != "two" {
+		t.Errorf("now the newest is %+v, %v", now, err)
+	}
+	// Another one that reads everything anew says the same.
+	var anew listed
+	if err := w.ask(folder.New(w.bucket, ""), "conversations", nil, &anew); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(now, anew); d != "" {
+		t.Errorf("read bit by bit and at once (-bit +once):\n%s", d)
+	}
+}
+
+// TestManySubmissions: the oldest are forgotten, and counted all the same.
+func TestManySubmissions(t *testing.T) {
+	w := newWorld(t)
+	first := w.say("echo", "long", "first")
+	for i := range 55 {
+		w.say("echo", "long", fmt.Sprint("message ", i))
+	}
+	f := folder.New(w.bucket, "")
+	var all listed
+	if err := w.ask(f, "conversations", nil, &all); err != nil {
+		t.Fatal(err)
+	}
+	if c := all.Conversations[0]; c.Admitted != 56 || len(c.Submissions) != 50 || c.Title != "first" || c.Submissions[0].Title != "message 54" {
+		t.Errorf("told %d, %d, %q, %q", c.Admitted, len(c.Submissions), c.Title, c.Submissions[0].Title)
+	}
+	var refused *console.Error
+	if err := w.ask(f, "submission", url.Values{"id": {string(first)}}, nil); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
+		t.Errorf("the oldest: %v", err)
+	}
+}
+
+// TestTimeline: the tree is that of all events of the file, and with a log alone it lacks prompts only.
+func TestTimeline(t *testing.T) {
+	w := newWorld(t)
+	w.say("echo", "one", "before")
+	id := w.say("echo", "one", "think")
+	var whole, alone folder.Timeline
+	query := url.Values{"id": {string(id)}}
+	f := folder.New(w.bucket, w.events)
+	w.eventually(func() bool {
+		want, err := stats.Trace(jsonl.ReadFiles(w.events), id)
+		if err != nil && !errors.Is(err, stats.ErrNoEvents) {
+			t.Fatal(err)
+		}
+		if want == nil || want.State != stats.StateCompleted {
+			return false
+		}
+		// What is live comes when it comes.
+		whole = folder.Timeline{}
+		if err := w.ask(f, "submission", query, &whole); err != nil {
+			t.Fatal(err)
+		}
+		return len(whole.Requests) == 1
+	})
+	want, err := stats.Trace(jsonl.ReadFiles(w.events), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, whole.Trace); d != "" {
+		t.Errorf("the tree (-parley trace +here):\n%s", d)
+	}
+	if r := whole.Requests[0]; !strings.Contains(string(r.Input), "think") || r.Turn == "" || whole.Body == nil || whole.Body.Text != "think" || whole.First <= 0 || whole.Last < whole.First {
+		t.Errorf("the timeline is %+v", whole)
+	}
+	if err := w.ask(folder.New(w.bucket, ""), "submission", query, &alone); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(whole.Trace, alone.Trace); d != "" || len(alone.Requests) != 0 {
+		t.Errorf("of the log alone: %d prompts, (-with the file +without):\n%s", len(alone.Requests), d)
+	}
+}
+
+// eventually waits for what is written beside.
+func (w *world) eventually(done func() bool) {
+	w.Helper()
+	for end := time.Now().Add(time.Minute); !done(); {
+		if time.Now().After(end) {
+			w.Fatal("it never happens")
+		}
+	}
+}
+
+// TestFigures are those of "parley stats", whether of a file or of the logs.
+func TestFigures(t *testing.T) {
+	w := newWorld(t)
+	for _, body := range []string{"help", "think", "long 5"} {
+		w.say("echo", "one", body)
+		w.say("other", "two", body)
+	}
+	for _, filter := range []stats.Filter{{}, {Agent: "echo"}, {Since: conversation.TimeOf(time.Now().Add(time.Hour))}} {
+		query := url.Values{"agent": {filter.Agent}}
+		if filter.Since != 0 {
+			query.Set("since", fmt.Sprint(int64(filter.Since)))
+		}
+		var want *stats.Summary
+		w.eventually(func() bool {
+			var err error
+			if want, err = stats.Summarize(jsonl.ReadFiles(w.events), filter); err != nil {
+				t.Fatal(err)
+			}
+			return filter.Since != 0 || want.Submissions.Settled() == want.Submissions.Queued && want.Submissions.Settled()%3 == 0 && want.Events > 0
+		})
+		for _, events := range []string{w.events, ""} {
+			var got stats.Summary
+			if err := w.ask(folder.New(w.bucket, events), "figures", query, &got); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(*want, got); d != "" {
+				t.Errorf("%+v of the file %q (-parley stats +here):\n%s", filter, events, d)
+			}
+		}
+	}
+}
+
+// TestRecords: batches as they are stored, from a number on.
+func TestRecords(t *testing.T) {
+	w := newWorld(t)
+	w.say("echo", "one", "hello")
+	f := folder.New(w.bucket, "")
+	var got struct {
+		Batches []struct {
+			Seq     int64
+			Offset  string
+			Records []map[string]any
+		}
+		Last int64
+	}
+	query := url.Values{"agent": {"echo"}, "id": {"one"}, "from": {"0"}}
+	if err := w.ask(f, "records", query, &got); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Batches); n < 2 || got.Last != int64(n-1) || got.Batches[0].Records[0]["type"] != "conversation_created" || got.Batches[1].Seq != 1 || got.Batches[1].Offset != conversation.Offset(1).String() {
+		t.Errorf("got %+v", got)
+	}
+	query.Set("from", fmt.Sprint(got.Last+1))
+	if err := w.ask(f, "records", query, &got); err != nil || len(got.Batches) != 0 {
+		t.Errorf("behind the end: %+v, %v", got, err)
+	}
+}
+
+// TestMistakes: what cannot be is refused in words.
+func TestMistakes(t *testing.T) {
+	w := newWorld(t)
+	for _, tt := range []struct {
+		name   string
+		query  url.Values
+		status int
+		want   string
+	}{
+		{"submission", nil, 400, "id must be"},
+		{"submission", url.Values{"id": {"sub_x"}}, 404, "sub"},
+		{"records", url.Values{"from": {"-1"}}, 400, "from must be"},
+		{"records", url.Values{"from": {"x"}}, 400, "from must be"},
+		{"figures", url.Values{"since": {"yesterday"}}, 400, "since must be"},
+	} {
+		var refused *console.Error
+		if err := w.ask(folder.New(w.bucket, w.events), tt.name, tt.query, nil); !errors.As(err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
+			t.Errorf("%s %v: %v", tt.name, tt.query, err)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package folder
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// titleRunes is how much of a message names a conversation.
+	titleRunes = 120
+	// shownRows is how many conversations one answer has.
+	shownRows = 500
+	// stateQueued and stateRunning are what a submission is before it has an outcome.
+	stateQueued, stateRunning = "queued", "running"
+)
+
+// Conversation is what a list says of a conversation. Times are moments in RFC 3339.
+type Conversation struct {
+	Agent  string            `json:"agent"`
+	ID     string            `json:"id"`
+	Title  string            `json:"title,omitempty"`
+	Begun  conversation.Time `json:"begun"`
+	Active conversation.Time `json:"active"`
+	// Admitted counts its submissions, of which Submissions are the newest, the newest first.
+	Admitted    int          `json:"admitted"`
+	Submissions []Submission `json:"submissions"`
+	Tokens
+	// Damaged says why its log cannot be read to the end.
+	Damaged string `json:"damaged,omitempty"`
+}
+
+// Submission is what a list says of a submission.
+type Submission struct {
+	ID    conversation.SubmissionID `json:"id"`
+	Title string                    `json:"title,omitempty"`
+	At    conversation.Time         `json:"at"`
+	// State is queued, running, or the outcome; TotalMs is the time to that.
+	State   string `json:"state"`
+	Error   string `json:"error,omitempty"`
+	TotalMs int64  `json:"totalMs,omitempty"`
+	Tokens
+}
+
+// Tokens is what models used: Input with what was read from and written to the prompt cache, Cost in US dollars.
+type Tokens struct {
+	Input  int64   `json:"input"`
+	Output int64   `json:"output"`
+	Cost   float64 `json:"cost"`
+}
+
+func (t *Tokens) add(u *observability.Usage) {
+	t.Input += u.Input + u.CacheRead + u.CacheWrite
+	t.Output += u.Output
+	t.Cost += u.Cost.Total
+}
+
+// row is a conversation as far as its log was read.
+type row struct {
+	at      storage.Position
+	source  observability.Source
+	damaged string
+	Conversation
+}
+
+// add counts an event.
+func (r *row) add(e *observability.Event) {
+	r.Agent, r.ID, r.Active = e.Agent, e.Instance, e.At
+	if r.Begun == 0 {
+		r.Begun = e.At
+	}
+	if p, ok := e.Payload.(*observability.SubmissionQueued); ok {
+		r.admit(e, p)
+		return
+	}
+	at := slices.IndexFunc(r.Submissions, func(s Submission) bool { return s.ID == e.Submission })
+	var s *Submission
+	if s = new(Submission); at >= 0 { // One that is forgotten counts all the same.
+		s = &r.Submissions[at]
+	}
+	switch p := e.Payload.(type) {
+	case *observability.SubmissionRunning:
+		s.State = stateRunning
+	case *observability.SubmissionSettled:
+		s.State, s.TotalMs = p.Outcome, p.TotalMs
+		if p.Error != nil {
+			s.Error = p.Error.Type
+		}
+	case *observability.Turn:
+		if u := p.Response.Usage; u != nil {
+			s.Tokens.add(u)
+			r.Tokens.add(u)
+		}
+	}
+}
+
+// admit begins a submission; the oldest one is forgotten if there are too many.
+func (r *row) admit(e *observability.Event, p *observability.SubmissionQueued) {
+	s := Submission{ID: e.Submission, At: e.At, State: stateQueued}
+	if p.Body != nil {
+		s.Title = cli.OneLine(p.Body.Text, titleRunes)
+	}
+	if r.Title == "" {
+		r.Title = s.Title
+	}
+	r.Admitted++
+	if len(r.Submissions) == maxSubmissions {
+		r.Submissions = slices.Delete(r.Submissions, 0, 1)
+	}
+	r.Submissions = append(r.Submissions, s)
+}
+
+// has reports whether a search finds the conversation.
+func (r *row) has(words string) bool {
+	for _, text := range []string{r.ID, r.Agent, r.Title} {
+		if strings.Contains(strings.ToLower(text), words) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.Submissions, func(s Submission) bool {
+		return strings.Contains(strings.ToLower(s.Title), words) || strings.EqualFold(string(s.ID), words)
+	})
+}
+
+// list is what the endpoint conversations answers: the newest of those that were found, and how many there are.
+type list struct {
+	Conversations []Conversation `json:"conversations"`
+	Found         int            `json:"found"`
+	All           int            `json:"all"`
+}
+
+// conversations answers with those that have the words q, the newest first.
+func (f *Folder) conversations(r *http.Request) (any, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.refresh(r.Context()); err != nil {
+		return nil, err
+	}
+	words := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("q")))
+	answer := list{Conversations: []Conversation{}, All: len(f.rows)}
+	for _, row := range f.rows {
+		if row.Agent == "" && row.damaged == "" || !row.has(words) {
+			continue
+		}
+		c := row.Conversation
+		c.Damaged, c.Submissions = row.damaged, slices.Clone(row.Submissions)
+		slices.Reverse(c.Submissions)
+		answer.Conversations = append(answer.Conversations, c)
+	}
+	slices.SortFunc(answer.Conversations, func(a, b Conversation) int {
+		return cmp.Or(cmp.Compare(b.Active, a.Active), strings.Compare(a.ID, b.ID))
+	})
+	answer.Found = len(answer.Conversations)
+	answer.Conversations = answer.Conversations[:min(answer.Found, shownRows)]
+	return answer, nil
+}

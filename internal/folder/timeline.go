@@ -1,0 +1,196 @@
+package folder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"net/http"
+	"strconv"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/stats"
+)
+
+const (
+	// shownBatches and shownBytes bound the batches of one answer.
+	shownBatches = 50
+	shownBytes   = 1 << 20
+	// shownRequests bounds the model calls whose prompts are shown.
+	shownRequests = 500
+)
+
+// Timeline is what happened with a submission.
+type Timeline struct {
+	Agent string `json:"agent"`
+	ID    string `json:"id"`
+	// Trace is the tree that "parley trace" prints.
+	Trace *stats.Node `json:"trace"`
+	// Body is the message.
+	Body *observability.Content `json:"body,omitempty"`
+	// Requests are what models were sent, in order.
+	Requests []Request `json:"requests"`
+	// Calls are what tools were given and have answered, by the ids of their calls.
+	Calls map[conversation.CallID]*Call `json:"calls"`
+	// First and Last are the batches that have something of it.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+// Request is a model call as it was sent.
+type Request struct {
+	Turn conversation.TurnID `json:"turn"`
+	At   conversation.Time   `json:"at"`
+	// Purpose is why a model was called.
+	Purpose string `json:"purpose"`
+	observability.ModelRequest
+}
+
+// Call is a call of a tool.
+type Call struct {
+	Args   *observability.Content `json:"args,omitempty"`
+	Result *observability.Content `json:"result,omitempty"`
+}
+
+// submission answers with the timeline of the submission id.
+func (f *Folder) submission(r *http.Request) (any, error) {
+	id := conversation.SubmissionID(r.URL.Query().Get("id"))
+	if id == "" {
+		return nil, malformed("id", "the id of a submission")
+	}
+	key, err := f.keyOf(r.Context(), id)
+	if err != nil {
+		return nil, err
+	}
+	t, err := timeline(both(f.logged(r.Context(), key), f.filed(r.Context())), id)
+	if errors.Is(err, stats.ErrNoEvents) {
+		return nil, notThere("There is no such submission.", "No log has one by this id, which begins with sub_.")
+	}
+	return t, err
+}
+
+// keyOf finds the conversation of a submission.
+func (f *Folder) keyOf(ctx context.Context, id conversation.SubmissionID) (conversation.Key, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.refresh(ctx); err != nil {
+		return "", err
+	}
+	for key, row := range f.rows {
+		for _, s := range row.Submissions {
+			if s.ID == id {
+				return key, nil
+			}
+		}
+	}
+	return "", notThere("There is no such submission.", "It is none of the newest "+strconv.Itoa(maxSubmissions)+" of any conversation of this folder.")
+}
+
+// timeline makes the timeline of a submission of events.
+func timeline(events iter.Seq2[observability.Event, error], id conversation.SubmissionID) (*Timeline, error) {
+	t := &Timeline{Requests: []Request{}, Calls: map[conversation.CallID]*Call{}, First: -1, Last: -1}
+	seen := func(yield func(observability.Event, error) bool) {
+		for e, err := range events {
+			if err == nil && e.Submission == id {
+				t.add(&e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+	var err error
+	t.Trace, err = stats.Trace(seen, id)
+	return t, err
+}
+
+func (t *Timeline) add(e *observability.Event) {
+	if t.Agent == "" {
+		t.Agent, t.ID = e.Agent, e.Instance
+	}
+	if !e.Live() {
+		if t.First < 0 {
+			t.First = e.Seq
+		}
+		t.Last = max(t.Last, e.Seq)
+	}
+	switch p := e.Payload.(type) {
+	case *observability.SubmissionQueued:
+		t.Body = p.Body
+	case *observability.TurnRequest:
+		if len(t.Requests) < shownRequests {
+			t.Requests = append(t.Requests, Request{e.Turn, e.At, p.Purpose, p.Request})
+		}
+	case *observability.ToolStart:
+		t.call(p.ToolCallID).Args = p.Args
+	case *observability.Tool:
+		t.call(p.ToolCallID).Result = p.Result
+	}
+}
+
+func (t *Timeline) call(id conversation.CallID) *Call {
+	if t.Calls[id] == nil {
+		t.Calls[id] = &Call{}
+	}
+	return t.Calls[id]
+}
+
+// batch is a batch as it is stored.
+type batch struct {
+	Seq     int64             `json:"seq"`
+	Offset  string            `json:"offset"`
+	Records []json.RawMessage `json:"records"`
+}
+
+// records answers with the batches of the conversation agent and id from the number from on.
+func (f *Folder) records(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
+	if err != nil || from < 0 {
+		return nil, malformed("from", "the number of a batch")
+	}
+	at := conversation.Address{Agent: q.Get("agent"), ID: q.Get("id")}
+	tail, err := f.logs.Tail(r.Context(), at.Key(), from-1)
+	if err != nil {
+		return nil, err
+	}
+	answer := struct {
+		Batches []batch `json:"batches"`
+		Last    int64   `json:"last"`
+	}{[]batch{}, tail}
+	if tail < from {
+		return answer, nil
+	}
+	found, err := f.logs.Range(r.Context(), at.Key(), from, min(tail, from+shownBatches-1))
+	if err != nil {
+		return nil, err
+	}
+	size := 0
+	for _, b := range found {
+		shown := batch{b.Seq, conversation.Offset(b.Seq).String(), []json.RawMessage{}}
+		for line := range bytes.Lines(b.Lines) {
+			shown.Records = append(shown.Records, bytes.TrimSpace(line))
+		}
+		size += len(b.Lines)
+		if answer.Batches = append(answer.Batches, shown); size > shownBytes {
+			break
+		}
+	}
+	return answer, nil
+}
+
+// figures answers with the figures of the agent agent since the moment since, both of which may be left out.
+func (f *Folder) figures(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	filter := stats.Filter{Agent: q.Get("agent")}
+	if since := q.Get("since"); since != "" {
+		ms, err := strconv.ParseInt(since, 10, 64)
+		if err != nil || ms < 0 {
+			return nil, malformed("since", "a moment in milliseconds since 1970")
+		}
+		filter.Since = conversation.Time(ms)
+	}
+	return f.figuresOf(r.Context(), filter)
+}
