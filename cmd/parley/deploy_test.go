@@ -181,12 +181,16 @@ func TestDeployKubernetes(t *testing.T) {
 			objects[name] = n
 		}
 	}
-	want := []string{"ConfigMap/parley", "Deployment/parley", "PodDisruptionBudget/parley", "Secret/parley-bucket", "Secret/parley-certs", "Service/parley"}
+	want := []string{
+		"ConfigMap/parley", "Deployment/parley", "NetworkPolicy/parley", "PodDisruptionBudget/parley", "Secret/parley-bucket", "Secret/parley-certs",
+		"Secret/parley-token", "Service/parley",
+	}
 	if d := cmp.Diff(want, slices.Sorted(maps.Keys(objects))); d != "" {
 		t.Fatalf("objects (-want +got):\n%s", d)
 	}
 	for name, version := range map[string]string{
 		"ConfigMap/parley": "v1", "Deployment/parley": "apps/v1", "PodDisruptionBudget/parley": "policy/v1", "Secret/parley-certs": "v1", "Service/parley": "v1",
+		"NetworkPolicy/parley": "networking.k8s.io/v1", "Secret/parley-token": "v1",
 	} {
 		if objects[name]["apiVersion"] != version {
 			t.Errorf("%s has the version %v, want %s", name, objects[name]["apiVersion"], version)
@@ -198,7 +202,10 @@ func TestDeployKubernetes(t *testing.T) {
 	for key := range objects["Secret/parley-bucket"].in("stringData") {
 		env[key] = "secret"
 	}
-	if box.at("envFrom.0.secretRef.name") != "parley-bucket" || box.at("env.0.valueFrom.fieldRef.fieldPath") != "status.podIP" {
+	for key := range objects["Secret/parley-token"].in("stringData") {
+		env[key] = "token"
+	}
+	if box.at("envFrom.0.secretRef.name") != "parley-bucket" || box.at("envFrom.1.secretRef.name") != "parley-token" || box.at("env.0.valueFrom.fieldRef.fieldPath") != "status.podIP" {
 		t.Errorf("environment is %v and %v", box["env"], box["envFrom"])
 	}
 	env[fmt.Sprint(box.at("env.0.name"))] = "fd00::7"
@@ -217,6 +224,10 @@ func TestDeployKubernetes(t *testing.T) {
 	}
 	src, _ := objects["ConfigMap/parley"].in("data")[file].(string)
 	conf := loaded(t, src, env)
+	if conf.Auth.Bearer != "token" {
+		t.Error("whoever reaches a node may read and write every conversation")
+	}
+	checkPolicy(t, objects["NetworkPolicy/parley"], deployment)
 	if conf.Cluster.Advertise != "[fd00::7]:7946" {
 		t.Errorf("advertises %s", conf.Cluster.Advertise)
 	}
@@ -227,6 +238,26 @@ func TestDeployKubernetes(t *testing.T) {
 	}
 	checkPorts(t, conf, box, objects["Service/parley"])
 	checkSelectors(t, deployment, objects["Service/parley"], objects["PodDisruptionBudget/parley"])
+}
+
+// checkPolicy: every port of the nodes is reached by those alone who need it.
+func checkPolicy(t *testing.T, policy, deployment tree) {
+	t.Helper()
+	labels := deployment.at("spec.template.metadata.labels")
+	if d := cmp.Diff(labels, policy.at("spec.podSelector.matchLabels")); d != "" {
+		t.Errorf("the policy selects other pods:\n%s", d)
+	}
+	from := map[string]any{}
+	for i := range policy.at("spec.ingress").([]any) {
+		rule := policy.in(fmt.Sprintf("spec.ingress.%d", i))
+		from[fmt.Sprint(rule.at("ports.0.port"))] = rule["from"]
+	}
+	if _, ok := from["http"]; !ok || from["http"] != nil || from["nodes"] == nil || from["admin"] == nil || len(from) != 3 {
+		t.Errorf("who reaches what: %v", from)
+	}
+	if d := cmp.Diff(labels, policy.at("spec.ingress.1.from.0.podSelector.matchLabels")); d != "" {
+		t.Errorf("others than nodes reach their port:\n%s", d)
+	}
 }
 
 // checkPorts compares the ports of a container, its probes and the service with
@@ -299,6 +330,9 @@ func TestDeployCompose(t *testing.T) {
 		conf := loaded(t, src, env)
 		if want := name + ":" + portOf(t, conf.Cluster.Listen); conf.Cluster.Advertise != want {
 			t.Errorf("%s advertises %s, want %s", name, conf.Cluster.Advertise, want)
+		}
+		if conf.Auth.Bearer == "" || !strings.HasPrefix(conf.Admin.Listen, "127.0.0.1:") {
+			t.Errorf("%s asks nobody who they are: %+v, %s", name, conf.Auth, conf.Admin.Listen)
 		}
 		namesFiles(t, conf, "/etc/parley/certs")
 		if node.at("configs.0.source") != "parley" || node.at("configs.0.target") != "/etc/parley/parley.yaml" || node.texts("volumes")[0] != "certs:/etc/parley/certs:ro" {
@@ -392,9 +426,9 @@ func TestDeploy(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"Dockerfile", "Dockerfile.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley.json",
+		"Dockerfile", "Dockerfile.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley-metrics.json", "grafana/parley.json",
 		"grafana/provisioning/dashboards/parley.yaml", "grafana/provisioning/datasources/events.yaml",
-		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml",
+		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml", "prometheus/alerts.yaml",
 	}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)

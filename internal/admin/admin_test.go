@@ -52,7 +52,13 @@ func counted() actors.Status {
 func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storage.Bucket) {
 	t.Helper()
 	meter := admin.NewMeter()
-	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter, Process: process})
+	agents := admin.NewAgents(nil)
+	if err := agents.Write(t.Context(), done()); err != nil {
+		t.Fatal(err)
+	}
+	agents.Middleware(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
+	agents.Middleware(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/?live=sse", nil))
+	s, err := admin.New(status, &admin.Options{Version: "v9", Meter: meter, Agents: agents, Process: process})
 	if err != nil {
 		t.Fatal(err)
 	}

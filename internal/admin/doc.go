@@ -12,9 +12,10 @@
 //  1. /healthz answers 200 as long as the process can answer at all. /readyz
 //     answers 200 if the node should get requests, and 503 with the reason in one
 //     line otherwise. Neither sends a request to the bucket or to other nodes.
-//  2. /metrics is one reading of the node's status per scrape. Its names are listed
-//     in docs/metrics.md; labels have a fixed set of values, and none of them
-//     tells anything about a conversation.
+//  2. /metrics is one reading of the node's status per scrape, and what [Agents] and a
+//     [Meter] have counted. Its names are listed in docs/metrics.md; labels have a fixed
+//     set of values, or are names that authors and operators give, at most 100 of each,
+//     and none of them tells anything about a conversation.
 //  3. A metered bucket passes every call on unchanged, once, and returns what came
 //     back. What it measures is the call itself; the body of an opened object is
 //     not part of it.

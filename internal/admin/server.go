@@ -30,6 +30,8 @@ type Options struct {
 	Version string
 	// Meter's measurements are shown. Nil shows none.
 	Meter *Meter
+	// Agents' measurements are shown. Nil shows none.
+	Agents *Agents
 	// Process is read for each scrape, and must be safe for concurrent use. Nil shows
 	// nothing of it.
 	Process func() Process
@@ -60,6 +62,9 @@ func New(status func() actors.Status, opts *Options) (*Server, error) {
 	}
 	if o.Meter != nil {
 		all = append(all, o.Meter.seconds, o.Meter.inFlight)
+	}
+	if o.Agents != nil {
+		all = append(all, o.Agents.collectors()...)
 	}
 	if o.Process != nil {
 		all = append(all, newProcessCollector(o.Process))

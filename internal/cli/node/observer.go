@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/admin"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -20,6 +23,7 @@ type observer struct {
 	listener net.Listener // nil if there is none
 	profiles bool
 	meter    *admin.Meter
+	agents   *admin.Agents
 	process  func() admin.Process // set before run, or nil
 	log      *slog.Logger
 }
@@ -32,7 +36,7 @@ func newObserver(file string, conf *config.Server, log *slog.Logger) (*observer,
 	}
 	var err error
 	o.listener, err = listen(conf.Admin.Listen, "set another address at admin.listen in "+file)
-	o.meter = admin.NewMeter()
+	o.meter, o.agents = admin.NewMeter(), admin.NewAgents(toolNames(conf))
 	return o, err
 }
 
@@ -59,13 +63,46 @@ func (o *observer) measure() func(storage.Bucket) storage.Bucket {
 	return o.meter.Bucket
 }
 
+// toolNames are those that the agents of a configuration have, and their subagents.
+func toolNames(conf *config.Server) (names []string) {
+	var add func(a *agent.Agent)
+	add = func(a *agent.Agent) {
+		for _, t := range a.Tools {
+			names = append(names, t.Name())
+		}
+		for _, sub := range a.Subagents {
+			add(sub)
+		}
+	}
+	for _, a := range conf.Agents {
+		add(a.Agent)
+	}
+	return names
+}
+
+// sinks are what gets the events of the node.
+func (o *observer) sinks() []observability.Sink {
+	if o.agents == nil {
+		return nil
+	}
+	return []observability.Sink{o.agents}
+}
+
+// measured is a handler whose requests are measured.
+func (o *observer) measured(h http.Handler) http.Handler {
+	if o.agents == nil {
+		return h
+	}
+	return o.agents.Middleware(h)
+}
+
 // run serves a node, and its health and metrics from before it starts until after
 // it has ended.
 func (o *observer) run(ctx context.Context, status func() actors.Status, serve func(context.Context) error) error {
 	if o.listener == nil {
 		return serve(ctx)
 	}
-	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: cli.Version(), Meter: o.meter, Process: o.process, Profiles: o.profiles})
+	server, err := admin.New(status, &admin.Options{Logger: o.log, Version: cli.Version(), Meter: o.meter, Agents: o.agents, Process: o.process, Profiles: o.profiles})
 	if err != nil {
 		return fmt.Errorf("make the admin server: %w", err)
 	}

@@ -56,12 +56,17 @@ func TestServeAdmin(t *testing.T) {
 	code, text := fetch(t, "http://"+at+"/metrics")
 	for _, want := range []string{
 		"\nparley_ready 1\n", "\nparley_activations 1\n", `parley_bucket_request_seconds_count{class="batch",op="create",outcome="ok"}`,
-		"\ngo_goroutines ", "\nprocess_resident_memory_bytes ", "\nparley_info{",
+		"\ngo_goroutines ", "\nprocess_resident_memory_bytes ", "\nparley_info{", "\nparley_http_requests_total{code=\"202\",method=\"post\"} 1\n",
 	} {
 		if code != 200 || !strings.Contains(text, want) {
 			t.Errorf("/metrics answers %d without %q", code, want)
 		}
 	}
+	eventually(t, "the figures of the agent", func() bool { // events are told a little later
+		_, text := fetch(t, "http://"+at+"/metrics")
+		return strings.Contains(text, "\nparley_submissions_settled_total{agent=\"echo\",outcome=\"completed\"} 1\n") &&
+			strings.Contains(text, "\nparley_model_call_seconds_count{outcome=\"ok\",provider=\"demo\"} 1\n")
+	})
 	if code, text := fetch(t, "http://"+at+"/debug/pprof/heap?gc=1&debug=1"); code != 200 || !strings.Contains(text, "\n# HeapIdle = ") {
 		t.Errorf("/debug/pprof/heap answers %d without the statistics of the memory", code)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/parleyrun/parley/internal/admin"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/storage"
@@ -159,14 +160,14 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), out: out, secrets: hidden}, log)
+	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), observers: observed.sinks(), out: out, secrets: hidden}, log)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", said, explainCluster(conf, err))
 	}
 	observed.process = func() admin.Process { return n.process(listener) }
 	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
 	page := newPage(conf, listener.Addr(), manner{program: cfg.program})
-	handler := guarded(page, n.handler)
+	handler := observed.measured(guarded(page, n.handler))
 	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
 		return serveNode(ctx, n, handler, listener, func() {
 			more := append(page.invitation(listener.Addr()), clusterLines(conf, n.runtime.Status(), observed.address())...)
@@ -239,6 +240,8 @@ type manner struct {
 	// out is standard output, and outcomes is where a person reads what became of each
 	// message, nil for nobody.
 	out, outcomes io.Writer
+	// observers get the events beside those of the program.
+	observers []observability.Sink
 	// secrets get those of the configuration.
 	secrets *cli.Secrets
 	// file is the configuration that dev serves and reloads, "" without one, and refused is why what it
@@ -262,7 +265,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
-		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: how.program.Observers},
+		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},
 		channels: how.program.Channels,
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
@@ -275,7 +278,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	}
 	cfg.events.prompts = cfg.events.confides(conf.Bucket)
 	if how.outcomes != nil {
-		cfg.events.observers = append(slices.Clone(cfg.events.observers), outcomeLines(how.outcomes))
+		cfg.events.observers = append(cfg.events.observers, outcomeLines(how.outcomes))
 	}
 	if b := conf.Beta; b != nil {
 		cfg.edge.Beta = &parleyhttp.Beta{Path: b.Path, Agents: b.Agents}

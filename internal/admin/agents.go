@@ -1,0 +1,178 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+)
+
+// maxValues bounds the values of a label that are told apart; what comes later is "other".
+const maxValues = 100
+
+// otherValue is the value of a label in the place of those that are not told apart.
+const otherValue = "other"
+
+// Agents measures what agents do, by the durable events of a node, of which it is a sink, and
+// what clients ask of it, of which it is a middleware. Its labels are names that authors and
+// operators give, at most 100 of each.
+type Agents struct {
+	tools []string // that the agents have; a model may call any other
+
+	mu     sync.Mutex
+	values map[string]map[string]bool // by label
+
+	admitted, settled, failures, retries, tokens, cost *prometheus.CounterVec
+	total, queued, calls, firstToken, toolCalls        *prometheus.HistogramVec
+
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	readers  *prometheus.GaugeVec
+}
+
+var _ observability.Sink = (*Agents)(nil)
+
+// NewAgents returns one that has measured nothing. tools are the names that agents have given.
+func NewAgents(tools []string) *Agents {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	// From a model that is cached to one that thinks for a long time.
+	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
+		}, labels)
+	}
+	own := []string{conversation.TaskTool, conversation.FinishTool, conversation.ReadOutputTool}
+	return &Agents{
+		tools: append(own, tools...), values: map[string]map[string]bool{},
+		admitted:   counter("parley_submissions_admitted_total", "Submissions that were admitted, by agent and by who sent them.", "agent", "kind"),
+		settled:    counter("parley_submissions_settled_total", "Submissions that were settled, by agent and outcome.", "agent", "outcome"),
+		failures:   counter("parley_submission_failures_total", "Submissions that failed, by agent and type of error.", "agent", "error"),
+		total:      histogram("parley_submission_seconds", "Time from the admission of a submission to its settlement.", "agent"),
+		queued:     histogram("parley_submission_queue_seconds", "Time from the admission of a submission to its first attempt.", "agent"),
+		calls:      histogram("parley_model_call_seconds", "Time of calls of models, by provider and outcome.", "provider", "outcome"),
+		firstToken: histogram("parley_model_first_token_seconds", "Time of calls of models until their first output.", "provider"),
+		retries:    counter("parley_model_retries_total", "Calls of models that failed and were repeated.", "provider"),
+		tokens:     counter("parley_model_tokens_total", "Tokens of calls of models, by agent, provider and what they were.", "agent", "provider", "kind"),
+		cost:       counter("parley_model_cost_dollars_total", "Cost of calls of models in US dollars, as far as prices are known.", "agent", "provider"),
+		toolCalls:  histogram("parley_tool_call_seconds", "Time of calls of tools, by tool and outcome.", "tool", "outcome"),
+		requests:   counter("parley_http_requests_total", "HTTP requests of clients, by method and status.", "method", "code"),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "parley_http_request_seconds", Help: "Time of HTTP requests of clients that are not live reads.",
+			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+		}, []string{"method"}),
+		readers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_live_readers", Help: "Live reads of conversations that are open, by how they read."}, []string{"mode"}),
+	}
+}
+
+func (a *Agents) collectors() []prometheus.Collector {
+	return []prometheus.Collector{
+		a.admitted, a.settled, a.failures, a.retries, a.tokens, a.cost, a.total, a.queued, a.calls, a.firstToken, a.toolCalls,
+		a.requests, a.seconds, a.readers,
+	}
+}
+
+// Name implements observability.Sink.
+func (*Agents) Name() string { return "metrics" }
+
+// Write implements observability.Sink. It never fails.
+func (a *Agents) Write(_ context.Context, events []observability.Event) error {
+	for i := range events {
+		a.event(&events[i])
+	}
+	return nil
+}
+
+// label is the value of a label as it is shown.
+func (a *Agents) label(name, value string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	seen := a.values[name]
+	if seen == nil {
+		seen = map[string]bool{}
+		a.values[name] = seen
+	}
+	if !seen[value] && len(seen) >= maxValues {
+		return otherValue
+	}
+	seen[value] = true
+	return value
+}
+
+func (a *Agents) event(e *observability.Event) {
+	agent := a.label("agent", e.Agent)
+	switch p := e.Payload.(type) {
+	case *observability.SubmissionQueued:
+		a.admitted.WithLabelValues(agent, a.label("kind", p.Kind)).Inc()
+	case *observability.SubmissionRunning:
+		if !p.Resumed {
+			a.queued.WithLabelValues(agent).Observe(seconds(p.QueuedMs))
+		}
+	case *observability.SubmissionSettled:
+		a.settled.WithLabelValues(agent, a.label("outcome", p.Outcome)).Inc()
+		a.total.WithLabelValues(agent).Observe(seconds(p.TotalMs))
+		if p.Error != nil && p.Outcome == string(conversation.OutcomeFailed) {
+			a.failures.WithLabelValues(agent, a.label("error", p.Error.Type)).Inc()
+		}
+	case *observability.Turn:
+		a.turn(agent, p)
+	case *observability.Tool:
+		tool := otherValue
+		if slices.Contains(a.tools, p.ToolName) {
+			tool = a.label("tool", p.ToolName)
+		}
+		a.toolCalls.WithLabelValues(tool, outcome(p.IsError)).Observe(seconds(p.DurationMs))
+	}
+}
+
+func (a *Agents) turn(agent string, t *observability.Turn) {
+	provider := a.label("provider", t.Request.Provider)
+	a.calls.WithLabelValues(provider, outcome(t.IsError)).Observe(seconds(t.DurationMs))
+	if t.FirstTokenMs > 0 {
+		a.firstToken.WithLabelValues(provider).Observe(seconds(t.FirstTokenMs))
+	}
+	if !t.Dropped { // The one that ends the call has those of all before it.
+		a.retries.WithLabelValues(provider).Add(float64(t.Retries))
+	}
+	u := t.Response.Usage
+	if u == nil {
+		return
+	}
+	for kind, n := range map[string]int64{"input": u.Input, "output": u.Output, "cache_read": u.CacheRead, "cache_write": u.CacheWrite} {
+		a.tokens.WithLabelValues(agent, provider, kind).Add(float64(n))
+	}
+	a.cost.WithLabelValues(agent, provider).Add(max(u.Cost.Total, 0))
+}
+
+func seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+func outcome(isError bool) string {
+	if isError {
+		return "error"
+	}
+	return "ok"
+}
+
+// Middleware measures the requests that next answers.
+func (a *Agents) Middleware(next http.Handler) http.Handler {
+	counted := promhttp.InstrumentHandlerCounter(a.requests, next)
+	timed := promhttp.InstrumentHandlerDuration(a.seconds, counted)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mode := r.URL.Query().Get("live")
+		if r.Method != http.MethodGet || mode != "sse" && mode != "long-poll" {
+			timed.ServeHTTP(w, r)
+			return
+		}
+		open := a.readers.WithLabelValues(mode)
+		open.Inc()
+		defer open.Dec()
+		counted.ServeHTTP(w, r)
+	})
+}
