@@ -154,8 +154,15 @@ func platforms() []row {
 	return []row{
 		{"channels/channeltest", 4, suite, list("channels", "conversation", "http"), nil},
 		{"channels/commerce", 3, vendor, list("channels"), nil},
+		{"channels/discord", 3, vendor, list("channels"), nil},
+		{"channels/github", 3, vendor, list("channels"), nil},
 		{"channels/messenger", 3, vendor, list("channels"), nil},
 		{"channels/notes", 3, vendor, list("channels"), nil},
+		{"channels/slack", 3, vendor, list("channels"), nil},
+		{"channels/standardwebhooks", 3, vendor, list("channels"), nil},
+		{"channels/stripe", 3, vendor, list("channels"), nil},
+		{"channels/twilio", 3, vendor, list("channels"), nil},
+		{"channels/whatsapp", 3, vendor, list("channels"), nil},
 	}
 }
 

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -57,4 +58,36 @@ func nibble(c byte) byte {
 
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(unescaped, c) >= 0
+}
+
+// JoinID makes an instance id of a channel's name, a version and further parts, each escaped
+// and with a colon between them. A part may be empty. ok is false for one that is not UTF-8.
+func JoinID(parts ...string) (id string, ok bool) {
+	segments := make([]string, len(parts))
+	for i, part := range parts {
+		if part == "" {
+			continue
+		}
+		if segments[i], ok = Escape(part); !ok {
+			return "", false
+		}
+	}
+	return strings.Join(segments, ":"), true
+}
+
+// SplitID is the inverse of JoinID for an id that begins with some parts: it returns the rest,
+// nil for what JoinID has not written so.
+func SplitID(id string, begin ...string) []string {
+	var parts []string
+	for segment := range strings.SplitSeq(id, ":") {
+		part, ok := Unescape(segment)
+		if !ok && segment != "" {
+			return nil
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) <= len(begin) || !slices.Equal(parts[:len(begin)], begin) {
+		return nil
+	}
+	return parts[len(begin):]
 }

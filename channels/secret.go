@@ -9,6 +9,9 @@ import (
 	"hash"
 	"log/slog"
 	"regexp"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // Secret is a key or token of a platform. It shows itself nowhere: formatted, logged or
@@ -85,4 +88,14 @@ func Base64Code(value string) ([]byte, bool) {
 	}
 	code, err := base64.StdEncoding.DecodeString(value)
 	return code, err == nil
+}
+
+// Fresh reports whether a time, in whole seconds since 1970 as a platform signs it, is within
+// a tolerance of now, in the past or in the future.
+func Fresh(timestamp string, tolerance time.Duration) bool {
+	if strings.Trim(timestamp, "0123456789") != "" {
+		return false
+	}
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	return err == nil && time.Since(time.Unix(seconds, 0)).Abs() <= tolerance
 }

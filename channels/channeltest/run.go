@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -84,17 +85,17 @@ func (s Subject) proofs(t *testing.T) {
 	}
 	proof := s.request(s.Body).header.Get(s.Header)
 	s.taken(t, with(proof))
-	s.refused(t, http.StatusUnauthorized, with())
-	s.refused(t, http.StatusUnauthorized, with(""))
-	s.refused(t, http.StatusUnauthorized, with(proof, proof)) // one value with a comma
+	s.refused(t, s.unproven(), with())
+	s.refused(t, s.unproven(), with(""))
+	s.refused(t, s.unproven(), with(proof, proof)) // one value with a comma
 	for _, value := range slices.Concat(s.Malformed, s.Forged, []string{proof + "x", proof + ", " + proof}) {
-		s.refused(t, http.StatusUnauthorized, with(value))
+		s.refused(t, s.unproven(), with(value))
 	}
 	if s.Unsigned {
 		return
 	}
-	for _, changed := range []string{s.Body + " ", strings.Replace(s.Body, `"`, "\ufeff\"", 1), s.Body[1:]} {
-		s.refused(t, http.StatusUnauthorized, func() *request {
+	for _, changed := range []string{s.Body + " ", "\ufeff" + s.Body, s.Body[1:]} {
+		s.refused(t, s.unproven(), func() *request {
 			r := s.request(s.Body)
 			r.body = []byte(changed)
 			return r
@@ -132,7 +133,14 @@ func (s Subject) status(f Fault) int {
 	case Broken:
 		return s.brokenStatus()
 	}
-	return http.StatusUnauthorized
+	return s.unproven()
+}
+
+func (s Subject) unproven() int {
+	if s.Unproven == 0 {
+		return http.StatusUnauthorized
+	}
+	return s.Unproven
 }
 
 // do makes a request wrong. Faults of its body come before those of its headers.
@@ -209,6 +217,10 @@ func (s Subject) results(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.each(t, returns(tt.result), func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) {
+				if s.ResponsesOnly {
+					s.failed(t, a, http.StatusInternalServerError)
+					return
+				}
 				if a.status != http.StatusOK || a.body != tt.want || a.header.Get("Content-Type") != "application/json" {
 					t.Errorf("status %d, %q as %q, want %q", a.status, a.body, a.header.Get("Content-Type"), tt.want)
 				}
@@ -461,7 +473,11 @@ func (s Subject) routing(t *testing.T) {
 func (s Subject) ignored(t *testing.T) {
 	s.taken(t, func() *request {
 		r := s.request(s.Body)
-		r.path += "?any=thing&any=more"
+		query := url.Values{"any": {"thing", "more"}}
+		r.path += "?" + query.Encode()
+		if s.Query != nil {
+			s.Query(query, r.header, r.body)
+		}
 		r.header.Set("X-More", "anything")
 		return r
 	})

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,10 @@ type Subject struct {
 	Malformed, Forged []string
 	// Unsigned is set where the proof does not depend on the body.
 	Unsigned bool
+	// Unproven is the status of what is not proven, 401 if 0.
+	Unproven int
+	// ResponsesOnly says that of the callback's results only responses are answers.
+	ResponsesOnly bool
 	// Broken are bodies that are proven and not what the platform sends, and BrokenStatus what
 	// they are answered with, 400 if 0.
 	Broken       map[string]string
@@ -44,6 +49,8 @@ type Subject struct {
 	// Nothing is the status of a callback's nil, 200 if 0, with the body NothingBody.
 	Nothing     int
 	NothingBody string
+	// Query proves a request with a query, where that is signed as well. Nil: it is not.
+	Query func(query url.Values, h http.Header, body []byte)
 	// Order lists the faults of a request by which one is answered first.
 	Order []Fault
 }

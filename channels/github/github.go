@@ -1,0 +1,187 @@
+// Package github takes webhooks of GitHub.
+//
+// Beside the guarantees of package channels: a delivery is proven by X-Hub-Signature-256, and
+// has a name of its event and an id in its headers, else it is 400. Which headers are signed is
+// none: the event's name is for routing. A ping is answered by an empty 200 without a call.
+package github
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// name is what the channel is called in errors and instance ids.
+const name = "github"
+
+// Options are what a channel is made of. Secret and Webhook are needed.
+type Options struct {
+	// Secret is that of the webhook.
+	Secret channels.Secret
+	// BodyLimit is the largest body in bytes. 0 is 1 MiB; the platform sends up to 25 MiB.
+	BodyLimit int64
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 10 s.
+	Deadline time.Duration
+	// Webhook receives every verified delivery but pings.
+	Webhook func(ctx context.Context, in Incoming) (any, error)
+}
+
+// Incoming is one verified delivery. The body of C has been read.
+type Incoming struct {
+	C *http.Request
+	// Event is its name, such as "issue_comment", Action what has happened, "" if it says nothing.
+	Event, Action string
+	// DeliveryID is the same whenever it is sent again.
+	DeliveryID string
+	// HookID, TargetType and TargetID say which webhook sends it; each may be empty.
+	HookID, TargetType, TargetID string
+	// Native is the payload as it came, a JSON object.
+	Native json.RawMessage
+}
+
+// Issue is the part of a payload that names an issue or a pull request.
+type Issue struct {
+	Repository struct {
+		Name  string `json:"name"`
+		Owner struct {
+			Login string `json:"login"`
+		} `json:"owner"`
+	} `json:"repository"`
+	Issue       *Numbered `json:"issue"`
+	PullRequest *Numbered `json:"pull_request"`
+}
+
+// Numbered is an issue or a pull request.
+type Numbered struct {
+	Number int64  `json:"number"`
+	Title  string `json:"title"`
+	Body   string `json:"body"`
+}
+
+// Channel takes webhooks, at POST /webhook. It is safe for concurrent use.
+type Channel struct {
+	channels.Only
+	opts Options
+}
+
+// New returns a channel. An error is a [*channels.InputError].
+func New(opts *Options) (*Channel, error) {
+	if opts == nil {
+		return nil, invalid("options", "are missing")
+	}
+	c := &Channel{opts: *opts}
+	switch {
+	case c.opts.Secret == "":
+		return nil, invalid("secret", "is missing or empty")
+	case c.opts.Webhook == nil:
+		return nil, invalid("webhook", "is missing")
+	}
+	if err := channels.CheckBodyLimit(name, c.opts.BodyLimit); err != nil {
+		return nil, err
+	}
+	if c.opts.Deadline == 0 {
+		c.opts.Deadline = 10 * time.Second
+	}
+	c.Only = channels.Endpoint{
+		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: checkForm, Accept: c.accept,
+	}.Only()
+	return c, nil
+}
+
+func invalid(field, problem string) error {
+	return &channels.InputError{Channel: name, Field: field, Problem: problem}
+}
+
+func code(h http.Header) ([]byte, bool) {
+	return channels.HexCode(channels.Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
+}
+
+func checkForm(h http.Header) error {
+	if _, ok := code(h); !ok {
+		return channels.Refuse(http.StatusUnauthorized, "signature")
+	}
+	return nil
+}
+
+func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
+	if sent, ok := code(r.Header); !ok || !c.opts.Secret.Signs(sent, sha256.New, body) {
+		return nil, channels.Refuse(http.StatusUnauthorized, "signature")
+	}
+	h := r.Header
+	in := Incoming{
+		C: r, Event: h.Get("X-GitHub-Event"), DeliveryID: h.Get("X-GitHub-Delivery"), HookID: h.Get("X-GitHub-Hook-ID"),
+		TargetType: h.Get("X-GitHub-Hook-Installation-Target-Type"), TargetID: h.Get("X-GitHub-Hook-Installation-Target-ID"),
+	}
+	if in.Event == "" || in.DeliveryID == "" {
+		return nil, channels.Refuse(http.StatusBadRequest, "no event or delivery")
+	}
+	members, err := channels.Object(body)
+	if err != nil {
+		return nil, channels.Refuse(http.StatusBadRequest, "not an object")
+	}
+	if in.Event == "ping" {
+		return func(context.Context) (any, error) { return nil, nil }, nil
+	}
+	in.Action, _ = channels.String(members, "action")
+	in.Native, _ = channels.Text(body)
+	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, in) }, nil
+}
+
+// Ref names an issue or a pull request.
+type Ref struct {
+	Owner, Repo string
+	Issue       int64
+}
+
+// Ref returns what a delivery is about, ok if it is about an issue or a pull request.
+func (in *Incoming) Ref() (ref Ref, ok bool) {
+	var i Issue
+	if json.Unmarshal(in.Native, &i) != nil {
+		return Ref{}, false
+	}
+	about := i.Issue
+	if about == nil {
+		about = i.PullRequest
+	}
+	if about == nil {
+		return Ref{}, false
+	}
+	return Ref{i.Repository.Owner.Login, i.Repository.Name, about.Number}, true
+}
+
+// InstanceID returns the id of the conversation of an issue, always the same for the same. An
+// error is a [*channels.InputError].
+func InstanceID(ref Ref) (string, error) {
+	switch {
+	case ref.Owner == "":
+		return "", invalid("conversation.owner", "is empty")
+	case ref.Repo == "":
+		return "", invalid("conversation.repo", "is empty")
+	case ref.Issue <= 0:
+		return "", invalid("conversation.issue", "must be positive")
+	}
+	id, ok := channels.JoinID(name, "v1", "owner", ref.Owner, "repo", ref.Repo, "issue", strconv.FormatInt(ref.Issue, 10))
+	if !ok {
+		return "", invalid("conversation", "must be UTF-8")
+	}
+	return id, nil
+}
+
+// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// [*channels.InstanceIDError].
+func ParseInstanceID(id string) (Ref, error) {
+	if p := channels.SplitID(id, name, "v1", "owner"); len(p) == 5 {
+		n, _ := strconv.ParseInt(p[4], 10, 64)
+		ref := Ref{Owner: p[0], Repo: p[2], Issue: n}
+		if again, err := InstanceID(ref); err == nil && again == id {
+			return ref, nil
+		}
+	}
+	return Ref{}, &channels.InstanceIDError{Channel: name}
+}

@@ -1,0 +1,258 @@
+package slack
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// name is what the channel is called in errors and instance ids.
+const name = "slack"
+
+// Tolerance is how far the time of a request may be from now.
+const Tolerance = 300 * time.Second
+
+const (
+	jsonType = "application/json"
+	formType = "application/x-www-form-urlencoded"
+)
+
+// Options are what a channel is made of. SigningSecret and one callback are needed; a route is
+// there for each callback.
+type Options struct {
+	// SigningSecret is the app's.
+	SigningSecret channels.Secret
+	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	BodyLimit int64
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default 3 s.
+	Deadline time.Duration
+	// Events receives the requests of POST /events, but for its verification.
+	Events func(ctx context.Context, in Event) (any, error)
+	// Interactions receives those of POST /interactions: buttons, modals, shortcuts.
+	Interactions func(ctx context.Context, in Interaction) (any, error)
+	// Commands receives those of POST /commands.
+	Commands func(ctx context.Context, in Command) (any, error)
+}
+
+// Event is a request of the Events API.
+type Event struct {
+	C *http.Request
+	// Type is that of the request, "event_callback" of an event; EventType is the event's, and
+	// EventID its id, the same whenever it is sent again.
+	Type, EventType, EventID, TeamID string
+	// Native is the request as it came, Event the event within it; both are JSON objects.
+	Native, Event json.RawMessage
+}
+
+// Message is the part of an event that most bots read of a message. Event has the rest.
+type Message struct {
+	Type     string `json:"type"`
+	Subtype  string `json:"subtype"`
+	Channel  string `json:"channel"`
+	User     string `json:"user"`
+	BotID    string `json:"bot_id"`
+	Text     string `json:"text"`
+	TS       string `json:"ts"`
+	ThreadTS string `json:"thread_ts"` // "" of what begins none
+}
+
+// Message returns the message of an event that is one, or a mention; nil of others.
+func (e *Event) Message() *Message {
+	var m Message
+	if e.EventType != "message" && e.EventType != "app_mention" || json.Unmarshal(e.Event, &m) != nil {
+		return nil
+	}
+	return &m
+}
+
+// Ref is the thread that a message stands in, or that it would begin.
+func (m *Message) Ref(team string) Ref { return Ref{team, m.Channel, cmp.Or(m.ThreadTS, m.TS)} }
+
+// Interaction is what somebody did with a message or a modal. Native, a JSON object, may have a
+// response URL, which is a capability: it does not belong into what a model reads, or a log.
+type Interaction struct {
+	C      *http.Request
+	Type   string // such as "block_actions"
+	Native json.RawMessage
+}
+
+// Command is a slash command. ResponseURL and TriggerID are capabilities: they do not belong
+// into what a model reads, or a log.
+type Command struct {
+	C                                                  *http.Request
+	Command, Text, TeamID, ChannelID, UserID, UserName string
+	ResponseURL, TriggerID                             string
+	// Native are all fields of the form.
+	Native url.Values
+}
+
+// Channel takes webhooks. It is safe for concurrent use.
+type Channel struct {
+	opts   Options
+	routes []channels.Route
+}
+
+// New returns a channel. An error is a [*channels.InputError].
+func New(opts *Options) (*Channel, error) {
+	if opts == nil {
+		return nil, invalid("options", "are missing")
+	}
+	c := &Channel{opts: *opts}
+	switch {
+	case c.opts.SigningSecret == "":
+		return nil, invalid("signingSecret", "is missing or empty")
+	case c.opts.Events == nil && c.opts.Interactions == nil && c.opts.Commands == nil:
+		return nil, invalid("events", "and interactions and commands are all missing: one is needed")
+	}
+	if err := channels.CheckBodyLimit(name, c.opts.BodyLimit); err != nil {
+		return nil, err
+	}
+	c.opts.Deadline = cmp.Or(c.opts.Deadline, 3*time.Second)
+	if c.opts.Events != nil {
+		c.add("/events", jsonType, c.event)
+	}
+	if c.opts.Interactions != nil {
+		c.add("/interactions", formType, c.interaction)
+	}
+	if c.opts.Commands != nil {
+		c.add("/commands", formType, c.command)
+	}
+	return c, nil
+}
+
+func invalid(field, problem string) error {
+	return &channels.InputError{Channel: name, Field: field, Problem: problem}
+}
+
+// Routes implements [channels.Channel].
+func (c *Channel) Routes() []channels.Route { return append([]channels.Route(nil), c.routes...) }
+
+// add declares a route, whose requests are verified and then parsed.
+func (c *Channel) add(path, mediaType string, parse func(*http.Request, []byte) (channels.Call, bool)) {
+	c.routes = append(c.routes, channels.Endpoint{
+		Method: http.MethodPost, Path: path, MediaTypes: []string{mediaType},
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: checkForm,
+		Accept: func(r *http.Request, body []byte) (channels.Call, error) {
+			stamp := channels.Header(r.Header, "X-Slack-Request-Timestamp")
+			sent, ok := code(r.Header)
+			if !ok || !channels.Fresh(stamp, Tolerance) || !c.opts.SigningSecret.Signs(sent, sha256.New, []byte("v0:"+stamp+":"), body) {
+				return nil, channels.Refuse(http.StatusUnauthorized, "signature")
+			}
+			call, ok := parse(r, body)
+			if !ok {
+				return nil, channels.Refuse(http.StatusBadRequest, "not of this route")
+			}
+			return call, nil
+		},
+	}.Route())
+}
+
+func code(h http.Header) ([]byte, bool) {
+	return channels.HexCode(channels.Header(h, "X-Slack-Signature"), "v0=", sha256.Size)
+}
+
+func checkForm(h http.Header) error {
+	if _, ok := code(h); !ok || channels.Header(h, "X-Slack-Request-Timestamp") == "" {
+		return channels.Refuse(http.StatusUnauthorized, "signature")
+	}
+	return nil
+}
+
+func (c *Channel) event(r *http.Request, body []byte) (channels.Call, bool) {
+	members, err := channels.Object(body)
+	if err != nil {
+		return nil, false
+	}
+	in := Event{C: r, Event: members["event"]}
+	in.Native, _ = channels.Text(body)
+	in.TeamID, _ = channels.String(members, "team_id")
+	var ok bool
+	if in.Type, ok = channels.String(members, "type"); !ok {
+		return nil, false
+	}
+	switch in.Type {
+	case "url_verification":
+		challenge, ok := channels.String(members, "challenge")
+		return func(context.Context) (any, error) { return map[string]string{"challenge": challenge}, nil }, ok
+	case "event_callback":
+		inner, err := channels.Object(in.Event)
+		if err != nil {
+			return nil, false
+		}
+		var named bool
+		in.EventID, ok = channels.String(members, "event_id")
+		if in.EventType, named = channels.String(inner, "type"); !ok || !named {
+			return nil, false
+		}
+	}
+	return func(ctx context.Context) (any, error) { return c.opts.Events(ctx, in) }, true
+}
+
+func (c *Channel) interaction(r *http.Request, body []byte) (channels.Call, bool) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil || len(form["payload"]) != 1 {
+		return nil, false
+	}
+	in := Interaction{C: r}
+	members, err := channels.Object([]byte(form.Get("payload")))
+	if err != nil {
+		return nil, false
+	}
+	in.Native, _ = channels.Text([]byte(form.Get("payload")))
+	kind, ok := channels.String(members, "type")
+	in.Type = kind
+	return func(ctx context.Context) (any, error) { return c.opts.Interactions(ctx, in) }, ok
+}
+
+func (c *Channel) command(r *http.Request, body []byte) (channels.Call, bool) {
+	form, err := url.ParseQuery(string(body))
+	if err != nil || form.Get("command") == "" {
+		return nil, false
+	}
+	in := Command{
+		C: r, Command: form.Get("command"), Text: form.Get("text"), TeamID: form.Get("team_id"), ChannelID: form.Get("channel_id"),
+		UserID: form.Get("user_id"), UserName: form.Get("user_name"), ResponseURL: form.Get("response_url"),
+		TriggerID: form.Get("trigger_id"), Native: form,
+	}
+	return func(ctx context.Context) (any, error) { return c.opts.Commands(ctx, in) }, true
+}
+
+// Ref names a thread.
+type Ref struct {
+	Team, Channel, ThreadTS string
+}
+
+// InstanceID returns the id of the conversation of a thread, always the same for the same. An
+// error is a [*channels.InputError].
+func InstanceID(ref Ref) (string, error) {
+	for _, part := range []struct{ field, value string }{
+		{"conversation.team", ref.Team}, {"conversation.channel", ref.Channel}, {"conversation.threadTs", ref.ThreadTS},
+	} {
+		if part.value == "" {
+			return "", invalid(part.field, "is empty")
+		}
+	}
+	id, ok := channels.JoinID(name, "v1", ref.Team, ref.Channel, ref.ThreadTS)
+	if !ok {
+		return "", invalid("conversation", "must be UTF-8")
+	}
+	return id, nil
+}
+
+// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// [*channels.InstanceIDError].
+func ParseInstanceID(id string) (Ref, error) {
+	if p := channels.SplitID(id, name, "v1"); len(p) == 3 {
+		ref := Ref{p[0], p[1], p[2]}
+		if again, err := InstanceID(ref); err == nil && again == id {
+			return ref, nil
+		}
+	}
+	return Ref{}, &channels.InstanceIDError{Channel: name}
+}

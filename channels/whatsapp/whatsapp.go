@@ -1,0 +1,225 @@
+// Package whatsapp takes webhooks of WhatsApp Business, at GET and POST /webhook.
+//
+// Beside the guarantees of package channels: the platform's handshake, a GET with a challenge, is
+// answered by it if the verify token is right; a delivery is proven by X-Hub-Signature-256 over
+// its bytes. A delivery has entries of many conversations, each message with an id of its own.
+package whatsapp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// name is what the channel is called in errors and instance ids.
+const name = "whatsapp"
+
+// Options are what a channel is made of. AppSecret, VerifyToken and Webhook are needed.
+type Options struct {
+	// AppSecret signs deliveries.
+	AppSecret channels.Secret
+	// VerifyToken was given to the platform with the URL.
+	VerifyToken channels.Secret
+	// BodyLimit is the largest body in bytes. 0 is 1 MiB.
+	BodyLimit int64
+	// Deadline is how long the platform waits for an answer, for [channels.Deliver]. Default none.
+	Deadline time.Duration
+	// Webhook receives every verified delivery.
+	Webhook func(ctx context.Context, in Incoming) (any, error)
+}
+
+// Incoming is one verified delivery. The body of C has been read.
+type Incoming struct {
+	C *http.Request
+	// Native is the delivery as it came, a JSON object.
+	Native json.RawMessage
+}
+
+// Message is the part of a message that most bots read. Native has the rest.
+type Message struct {
+	ID      string `json:"id"`
+	From    string `json:"from"` // a phone number
+	GroupID string `json:"group_id"`
+	Type    string `json:"type"`
+	Text    struct {
+		Body string `json:"body"`
+	} `json:"text"`
+
+	// Account and PhoneNumber are the business's ids.
+	Account, PhoneNumber string `json:"-"`
+}
+
+// Messages are those of all entries of a delivery, in their order. An error says that the
+// platform has changed them.
+func (in *Incoming) Messages() ([]Message, error) {
+	var body struct {
+		Entry []struct {
+			ID      string `json:"id"`
+			Changes []struct {
+				Value struct {
+					Metadata struct {
+						PhoneNumberID string `json:"phone_number_id"`
+					} `json:"metadata"`
+					Messages []Message `json:"messages"`
+				} `json:"value"`
+			} `json:"changes"`
+		} `json:"entry"`
+	}
+	err := json.Unmarshal(in.Native, &body)
+	var all []Message
+	for _, e := range body.Entry {
+		for _, c := range e.Changes {
+			for _, m := range c.Value.Messages {
+				m.Account, m.PhoneNumber = e.ID, c.Value.Metadata.PhoneNumberID
+				all = append(all, m)
+			}
+		}
+	}
+	return all, err
+}
+
+// Ref is the conversation that a message belongs to.
+func (m *Message) Ref() Ref {
+	ref := Ref{Account: m.Account, PhoneNumber: m.PhoneNumber, Type: TypePhoneNumber, ID: m.From}
+	if m.GroupID != "" {
+		ref.Type, ref.ID = TypeGroup, m.GroupID
+	}
+	return ref
+}
+
+// Channel takes webhooks. It is safe for concurrent use.
+type Channel struct {
+	opts Options
+}
+
+// New returns a channel. An error is a [*channels.InputError].
+func New(opts *Options) (*Channel, error) {
+	if opts == nil {
+		return nil, invalid("options", "are missing")
+	}
+	c := &Channel{opts: *opts}
+	switch {
+	case c.opts.AppSecret == "":
+		return nil, invalid("appSecret", "is missing or empty")
+	case c.opts.VerifyToken == "":
+		return nil, invalid("verifyToken", "is missing or empty")
+	case c.opts.Webhook == nil:
+		return nil, invalid("webhook", "is missing")
+	}
+	return c, channels.CheckBodyLimit(name, c.opts.BodyLimit)
+}
+
+func invalid(field, problem string) error {
+	return &channels.InputError{Channel: name, Field: field, Problem: problem}
+}
+
+// Routes implements [channels.Channel].
+func (c *Channel) Routes() []channels.Route {
+	return []channels.Route{
+		channels.Endpoint{Method: http.MethodGet, Path: "/webhook", Accept: c.handshake}.Route(),
+		channels.Endpoint{
+			Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
+			BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: checkForm, Accept: c.accept,
+		}.Route(),
+	}
+}
+
+// handshake answers the platform when it is given the URL.
+func (c *Channel) handshake(r *http.Request, _ []byte) (channels.Call, error) {
+	query := r.URL.Query()
+	mode, token, challenge := query["hub.mode"], query["hub.verify_token"], query["hub.challenge"]
+	switch {
+	case len(mode) != 1 || mode[0] != "subscribe" || len(token) != 1 || len(challenge) != 1 || challenge[0] == "":
+		return nil, channels.Refuse(http.StatusBadRequest, "not a handshake")
+	case !c.opts.VerifyToken.Equal(token[0]):
+		return nil, channels.Refuse(http.StatusForbidden, "verify token")
+	}
+	return func(context.Context) (any, error) {
+		res := channels.Respond(http.StatusOK, "text/plain", challenge[0])
+		res.Header.Set("X-Content-Type-Options", "nosniff")
+		return res, nil
+	}, nil
+}
+
+func code(h http.Header) ([]byte, bool) {
+	return channels.HexCode(channels.Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
+}
+
+func checkForm(h http.Header) error {
+	if _, ok := code(h); !ok {
+		return channels.Refuse(http.StatusUnauthorized, "signature")
+	}
+	return nil
+}
+
+func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
+	if sent, ok := code(r.Header); !ok || !c.opts.AppSecret.Signs(sent, sha256.New, body) {
+		return nil, channels.Refuse(http.StatusUnauthorized, "signature")
+	}
+	members, err := channels.Object(body)
+	object, _ := channels.String(members, "object")
+	var entries []json.RawMessage
+	if err != nil || object != "whatsapp_business_account" || json.Unmarshal(members["entry"], &entries) != nil || entries == nil {
+		return nil, channels.Refuse(http.StatusBadRequest, "not of a business account")
+	}
+	in := Incoming{C: r}
+	in.Native, _ = channels.Text(body)
+	return func(ctx context.Context) (any, error) { return c.opts.Webhook(ctx, in) }, nil
+}
+
+// Type tells kinds of conversations apart.
+type Type string
+
+// Types of conversations.
+const (
+	TypeGroup       Type = "group"
+	TypePhoneNumber Type = "phone-number"
+	TypeUserID      Type = "user-id"
+)
+
+// Ref names a conversation of a business's phone number with a group or somebody.
+type Ref struct {
+	Account, PhoneNumber string // the business's ids
+	Type                 Type
+	ID                   string // of the group, or who it is
+}
+
+// InstanceID returns the id of a conversation, always the same for the same. An error is a
+// [*channels.InputError].
+func InstanceID(ref Ref) (string, error) {
+	begin := []string{name, "v1", "business-account", ref.Account, "phone-number", ref.PhoneNumber}
+	switch {
+	case ref.Account == "":
+		return "", invalid("conversation.account", "is empty")
+	case ref.PhoneNumber == "":
+		return "", invalid("conversation.phoneNumber", "is empty")
+	case ref.ID == "":
+		return "", invalid("conversation.id", "is empty")
+	case ref.Type == TypePhoneNumber || ref.Type == TypeUserID:
+		begin = append(begin, "individual")
+	case ref.Type != TypeGroup:
+		return "", invalid("conversation.type", `must be "group", "phone-number" or "user-id"`)
+	}
+	id, ok := channels.JoinID(append(begin, string(ref.Type), ref.ID)...)
+	if !ok {
+		return "", invalid("conversation", "must be UTF-8")
+	}
+	return id, nil
+}
+
+// ParseInstanceID is the inverse of InstanceID, and takes only what that returns. An error is a
+// [*channels.InstanceIDError].
+func ParseInstanceID(id string) (Ref, error) {
+	p := channels.SplitID(id, name, "v1", "business-account")
+	if n := len(p); n == 5 || n == 6 {
+		ref := Ref{Account: p[0], PhoneNumber: p[2], Type: Type(p[n-2]), ID: p[n-1]}
+		if again, err := InstanceID(ref); err == nil && again == id {
+			return ref, nil
+		}
+	}
+	return Ref{}, &channels.InstanceIDError{Channel: name}
+}
