@@ -53,8 +53,10 @@ const (
 	// of posts
 	post1
 	post2
-	cursor1
-	cursor2
+	done1
+	done2
+	defer1
+	defer2
 )
 
 func of(writer uint8) set { return 1 << writer }
@@ -94,7 +96,6 @@ type node struct {
 	life                 uint8
 	act                  activation
 	set, leaving, landed set
-	outbox               outbox
 }
 
 // flight is a journal under way.
@@ -286,7 +287,6 @@ func (w *world) sortLives() {
 	swap := func(a, b uint8) {
 		w.journals[a], w.journals[b] = w.journals[b], w.journals[a]
 		w.flights[a], w.flights[b] = w.flights[b], w.flights[a]
-		w.target.swap(a, b)
 		for n := range w.nodes {
 			switch here := &w.nodes[n]; {
 			case here.up && here.life == a:
@@ -307,7 +307,7 @@ func (w *world) sortLives() {
 	}
 	weight := func(life uint8) int {
 		f := w.flights[life]
-		return int(w.journals[life])<<16 | int(f.set)<<8 | w.target.weight(life)
+		return int(w.journals[life])<<8 | int(f.set)
 	}
 	for i := first + 1; i < lives; i++ {
 		for k := i; k > first && weight(k) > weight(k-1); k-- {
@@ -473,7 +473,7 @@ func (c *cluster) faultMoves(w *world, yield func(move)) {
 // boot starts a node under the first life that has left nothing.
 func (c *cluster) boot(w *world, n uint8) {
 	for life := range uint8(lives) {
-		if !w.alive(life) && w.journals[life] == 0 && !w.flights[life].on && !w.target.entry(life) {
+		if !w.alive(life) && w.journals[life] == 0 && !w.flights[life].on {
 			w.nodes[n] = node{up: true, life: life}
 			return
 		}
@@ -647,7 +647,7 @@ func (c *cluster) atOnce(w *world, yield func(move)) bool {
 			return true
 		}
 		idle := here.act.writer != 0 && c.idle(w, n) && w.writing(n) == nothing
-		early := w.writing(n) == park && !c.holds(parkDurable)
+		early := w.writing(n) == park && !c.holds(parkDurable) || (w.writing(n) == defer1 || w.writing(n) == defer2) && !c.holds(deferDurable)
 		if v := here.act.self(); (idle || early) && here.set&^here.leaving&v != 0 {
 			c.do(w, yield, true, "the writer at node %d is about to leave the journal", n, 0, func(w *world) { w.nodes[n].leaving |= v })
 			return true

@@ -43,13 +43,12 @@ const (
 	// of posts
 	postInOrder
 	postThenDone
-	postListed
-	postInFlight
-	postCovered
+	postRecorded
+	postHolds
+	postTimed
 	postSwept
-	cursorDurable
-	cursorInLog
-	entryTaken
+	deferDurable
+	timerStays
 )
 
 var names = [...]string{
@@ -88,13 +87,12 @@ var names = [...]string{
 	noticeFirst:     "R2: the first that ends a wait stays",
 	postInOrder:     "P1: one post of a target is under way",
 	postThenDone:    "P3: a post is done when it is delivered",
-	postListed:      "P2: who owes posts leaves the journal when an outbox lists it",
-	postInFlight:    "P2: the one in flight, too",
-	postCovered:     "P2: up to the last post",
+	postRecorded:    "P3: that it is delivered is a record",
+	postHolds:       "P2: who owes a post that is due stays in the journal",
+	postTimed:       "P2: or its timer is stored",
 	postSwept:       "P2: a sweep is answered on the same condition",
-	cursorDurable:   "P2: an entry goes when the cursor is durable",
-	cursorInLog:     "P2: the cursor is a record",
-	entryTaken:      "P2: who takes an outbox over lists it first",
+	deferDurable:    "P2: when it is due is durable",
+	timerStays:      "P2: a timer goes when nothing is due, or a landed journal lists who goes on",
 }
 
 func waitsFamily() family {
@@ -164,24 +162,23 @@ func repliesFamily() family {
 
 func postsFamily() family {
 	crash, lost, misses := faults{crashes: 1}, faults{retries: 1}, "misses a post"
+	all := faults{crashes: 1, retries: 1}
 	return family{newPosts, []scene{
 		{from: atWork}, {from: atWork, faults: lost},
-		{from: undelivered, faults: faults{crashes: 1}},
-		{from: handedDown, faults: faults{crashes: 1, retries: 1}},
+		{from: undelivered, faults: all},
+		{from: putOff, faults: all},
 	}, []scene{
-		{from: atWork, faults: faults{crashes: 1}},
-		{from: undelivered, faults: faults{crashes: 2}},
-		{from: handedDown, faults: faults{moves: 1, asks: 1}},
+		{from: atWork, faults: all},
+		{from: undelivered, faults: faults{downs: 1, retries: 1}},
 	}, []scene{
 		{postInOrder, none, atWork, faults{}, "before the one before"},
 		{postThenDone, none, atWork, lost, "before the one before"},
-		{postListed, none, atWork, crash, misses},
-		{postInFlight, none, undelivered, crash, ""},
-		{postCovered, none, atWork, crash, misses},
+		{postRecorded, none, atWork, faults{}, "set is not empty"},
+		{postHolds, none, atWork, crash, misses},
+		{postTimed, none, undelivered, lost, misses},
 		{postSwept, none, undelivered, crash, misses},
-		{cursorDurable, none, handedDown, faults{}, "whenever the log is opened"},
-		{cursorInLog, none, lateCursor, faults{}, "whenever the log is opened"},
-		{entryTaken, none, handedDown, crash, misses},
+		{deferDurable, none, undelivered, all, misses},
+		{timerStays, none, putOff, crash, misses},
 	}}
 }
 
@@ -209,4 +206,4 @@ var says = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_s
 	keep1: "signal_kept 1", keep2: "signal_kept 2", queue1: "signal 1 in the queue", queue2: "signal 2 in the queue", outcome: "the outcome",
 	message: "the message, and its attempt", answer: "the message is settled",
 	admit: "submission_admitted", settle: "submission_settled", delivered: "notice_delivered",
-	post1: "post_enqueued 1", post2: "post_enqueued 2", cursor1: "post 1 is done", cursor2: "post 2 is done"}
+	post1: "post_enqueued 1", post2: "post_enqueued 2", done1: "post 1 is done", done2: "post 2 is done", defer1: "post_deferred", defer2: "post_deferred again"}
