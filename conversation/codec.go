@@ -67,6 +67,10 @@ func recordTable() []recordKind {
 		{TypeReplyOwed, true, func() Record { return new(ReplyOwed) }},
 		{TypeReplyTold, true, func() Record { return new(ReplyTold) }},
 		{TypeKeyKept, true, func() Record { return new(KeyKept) }},
+		{TypeNoticeAsked, true, func() Record { return new(NoticeAsked) }},
+		{TypePostEnqueued, true, func() Record { return new(PostEnqueued) }},
+		{TypePostDeferred, true, func() Record { return new(PostDeferred) }},
+		{TypePostDone, true, func() Record { return new(PostDone) }},
 	}, nextRecords()...)
 }
 

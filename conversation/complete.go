@@ -33,6 +33,14 @@ func (s *State) Complete(r Record) {
 		if p, w := s.calls[r.Call], s.WaitOf(r.Call, r.Name); p != nil && w != nil {
 			r.Origin, r.Tool, r.Turn, r.WaitedMs = s.origin(p.sub), p.name, p.turn.id, sinceMs(w.Since, r.At)
 		}
+	case *PostDeferred:
+		if p := s.Post(r.Post); p != nil {
+			r.Submission, r.Target = p.Submission, p.Target
+		}
+	case *PostDone:
+		if p := s.Post(r.Post); p != nil {
+			r.Submission, r.Target = p.Submission, p.Target
+		}
 	case *StepCompleted:
 		r.Origin, r.Model = s.turnFacts(r.Message)
 		if r.StopReason != ReasonInterrupted {

@@ -80,6 +80,8 @@ type Admission struct {
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
 	// ReplyTo is who is told when the submission is settled; nil for nobody.
 	ReplyTo *ReplyTo `json:"replyTo,omitempty"`
+	// Notify is the target that is told when the submission is settled; empty for none.
+	Notify string `json:"notify,omitempty"`
 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with

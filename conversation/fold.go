@@ -105,6 +105,14 @@ func (s *State) foldRest(r Record) error {
 		return s.foldKeyKept(r)
 	case *ReplyTold:
 		return s.foldReplyTold(r)
+	case *NoticeAsked:
+		return s.foldNoticeAsked(r)
+	case *PostEnqueued:
+		return s.foldPostEnqueued(r)
+	case *PostDeferred:
+		return s.foldPostDeferred(r)
+	case *PostDone:
+		return s.foldPostDone(r)
 	case *ConversationDeleted:
 		inline := s.inline
 		*s = *newStateAt(s.head)

@@ -444,6 +444,10 @@ func (g *generator) pass() {
 	if owed {
 		g.push(&conversation.ReplyOwed{Must: true, Submission: w.sub, To: sampleReplyTo()})
 	}
+	notify := g.chance(80)
+	if notify {
+		g.push(&conversation.NoticeAsked{Must: true, Submission: w.sub, Target: "ledger"})
+	}
 	g.push(&conversation.WentAhead{Must: true, Submission: w.sub})
 	g.attempt(w)
 	g.openTurn(w)
@@ -452,10 +456,26 @@ func (g *generator) pass() {
 	}
 	g.closeTurn(w, "stop")
 	g.push(&conversation.SubmissionSettled{Submission: w.sub, Outcome: conversation.OutcomeCompleted, At: g.now()})
+	if notify {
+		g.post(w)
+	}
 	if owed {
 		g.cut()
 		g.push(&conversation.ReplyTold{Must: true, Submission: w.sub, At: g.now()})
 	}
+}
+
+// post is a notice of a settlement, which is delivered or given up, sometimes at once.
+func (g *generator) post(w *work) {
+	id := conversation.PostID(g.next("post"))
+	g.push(&conversation.PostEnqueued{Must: true, Post: id, Submission: w.sub, Target: "ledger", Body: json.RawMessage(`{"n":1}`), At: g.now()})
+	g.cut()
+	attempts := g.r.IntN(4)
+	for n := range attempts {
+		g.push(&conversation.PostDeferred{Must: true, Post: id, Attempts: n + 1, Reason: g.text(), Until: g.now() + 1000, At: g.now()})
+		g.cut()
+	}
+	g.push(&conversation.PostDone{Must: true, Post: id, End: conversation.PostDelivered, Attempts: attempts + 1, At: g.now()})
 }
 
 // signal is one for a wait, which is settled at once.

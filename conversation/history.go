@@ -342,5 +342,6 @@ func (s *State) Bytes() int {
 	for _, o := range s.owed {
 		n += o.bytes()
 	}
+	n += s.PostBytes()
 	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

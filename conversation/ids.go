@@ -23,6 +23,8 @@ type (
 	CallID string
 	// AttachmentID names one attachment ("att_…").
 	AttachmentID string
+	// PostID names one post to a target, the same each time that it is delivered ("post_…").
+	PostID string
 )
 
 // Address is where callers reach a conversation: the agent that serves it and

@@ -245,8 +245,16 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		t.Errorf("a reply that is owed: %d", got)
 	}
 	kept := []conversation.Record{admitted(3), &conversation.KeyKept{Submission: "sub_3", Until: at}}
-	if got := reducer(0, append([]conversation.Record{paid}, kept...)...); got != conversation.Reducer {
+	if got := reducer(0, append([]conversation.Record{paid}, kept...)...); got != 15 {
 		t.Errorf("a key that is kept for longer: %d", got)
+	}
+	for name, r := range map[string]conversation.Record{
+		"a post":                  &conversation.PostEnqueued{Post: "post_1", Target: "ledger", At: at},
+		"a notice that is wanted": &conversation.NoticeAsked{Submission: "sub_2", Target: "ledger"},
+	} {
+		if got := reducer(0, paid, r); got != conversation.Reducer {
+			t.Errorf("%s: %d", name, got)
+		}
 	}
 }
 

@@ -43,6 +43,10 @@ const (
 	TypeReplyOwed           RecordType = "reply_owed"
 	TypeKeyKept             RecordType = "key_kept"
 	TypeReplyTold           RecordType = "reply_told"
+	TypeNoticeAsked         RecordType = "notice_asked"
+	TypePostEnqueued        RecordType = "post_enqueued"
+	TypePostDeferred        RecordType = "post_deferred"
+	TypePostDone            RecordType = "post_done"
 )
 
 // Record is one immutable fact of a conversation.

@@ -58,6 +58,8 @@ type State struct {
 	submissions []*Submission
 	unsettled   []*Submission // admission order
 	owed        []*OwedReply  // oldest first; changed in copies
+	posts       []*Post       // likewise, of the newest time that each was enqueued
+	postsAt     Offset        // of the batch that said last when they are due
 	waiting     waiting       // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
@@ -210,6 +212,8 @@ type Submission struct {
 	Retry   *RetryScheduled `json:"retry,omitempty"`
 	Settled bool            `json:"settled,omitempty"`
 	Outcome Outcome         `json:"outcome,omitempty"`
+	// Notify are the targets that its sender wants to be told of the settlement.
+	Notify []string `json:"notify,omitempty"`
 	// DeliveryStarted is set once the hook at the start of a delivery has ended; Continued
 	// counts how often the model was sent on.
 	DeliveryStarted bool `json:"prepared,omitempty"`

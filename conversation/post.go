@@ -1,0 +1,152 @@
+package conversation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// SignalOutbox is the type of signals that have a post delivered which was given up. The attributes
+// "post" and "batch" name it, and the batch of the log that has it: those of its dead letter.
+const SignalOutbox = "parley.outbox"
+
+// Bounds of the posts of a conversation that are not delivered yet.
+const (
+	// MaxPosts bounds how many there are, and MaxPostsBytes their bodies together.
+	MaxPosts      = 256
+	MaxPostsBytes = 4 << 20
+	// MaxPostBytes bounds the body of one.
+	MaxPostBytes = 256 << 10
+	// MaxTarget bounds the name of a target, or its URL, in bytes.
+	MaxTarget = 1024
+)
+
+// Post is a body on its way to a target. Values returned by [State] methods are read-only.
+type Post struct {
+	ID         PostID          `json:"id"`
+	Submission SubmissionID    `json:"submission"`
+	Target     string          `json:"target"`
+	Body       json.RawMessage `json:"body"`
+	At         Time            `json:"at"`
+	Offset     Offset          `json:"offset"` // of the batch with the body
+	// Attempts are those that have failed, Reason is why the last has, and Until when the next
+	// is made; 0 is at once.
+	Attempts int    `json:"attempts,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	Until    Time   `json:"until,omitempty"`
+}
+
+// Posts returns those that are not delivered yet, in the order in which they were enqueued. The
+// slice is shared and read-only.
+func (s *State) Posts() []*Post { return s.posts }
+
+// Post returns one that is not delivered yet, nil if there is none.
+func (s *State) Post(id PostID) *Post {
+	i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return s.posts[i]
+}
+
+// PostBytes is about what is kept of the posts.
+func (s *State) PostBytes() (n int) {
+	for _, p := range s.posts {
+		n += PartBytes + len(p.Target) + len(p.Body) + len(p.Reason)
+	}
+	return n
+}
+
+// NextPosts returns of each target the post that is next, oldest first.
+func (s *State) NextPosts() []*Post {
+	var out []*Post
+	for _, p := range s.posts {
+		if !slices.ContainsFunc(out, func(before *Post) bool { return before.Target == p.Target }) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// PostsDue returns when the first of the next posts is due, and the offset of the batch that says
+// so. It is not ok if there are none.
+func (s *State) PostsDue() (until Time, at Offset, ok bool) {
+	for _, p := range s.NextPosts() {
+		if !ok || p.Until < until {
+			until, ok = p.Until, true
+		}
+	}
+	return until, s.postsAt, ok
+}
+
+func (s *State) foldNoticeAsked(r *NoticeAsked) error {
+	sub, err := s.open(r, r.Submission)
+	if err != nil {
+		return err
+	}
+	sub.Notify = append(slices.Clone(sub.Notify), r.Target)
+	return nil
+}
+
+func (s *State) foldPostEnqueued(r *PostEnqueued) error {
+	p := &Post{ID: r.Post, Submission: r.Submission, Target: r.Target, Body: r.Body, At: r.At, Offset: s.head}
+	if i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == r.Post }); i >= 0 {
+		s.posts = slices.Clone(s.posts)
+		s.posts[i] = p
+	} else {
+		s.posts = append(slices.Clip(s.posts), p)
+	}
+	s.postsAt = s.head
+	return nil
+}
+
+func (s *State) foldPostDeferred(r *PostDeferred) error {
+	i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == r.Post })
+	if i < 0 {
+		return s.bad(r, "there is no post %s", r.Post)
+	}
+	p := *s.posts[i]
+	p.Attempts, p.Reason, p.Until = r.Attempts, r.Reason, r.Until
+	s.posts = slices.Clone(s.posts)
+	s.posts[i], s.postsAt = &p, s.head
+	return nil
+}
+
+func (s *State) foldPostDone(r *PostDone) error {
+	if s.Post(r.Post) == nil {
+		return s.bad(r, "there is no post %s", r.Post)
+	}
+	s.posts = slices.DeleteFunc(slices.Clone(s.posts), func(p *Post) bool { return p.ID == r.Post })
+	s.postsAt = s.head
+	return nil
+}
+
+// notice is the body of a post that tells of a settlement.
+type notice struct {
+	Type      string     `json:"type"`
+	Timestamp string     `json:"timestamp"`
+	Data      noticeData `json:"data"`
+}
+
+type noticeData struct {
+	Agent string `json:"agent"`
+	ID    string `json:"id"`
+	UID   UID    `json:"uid"`
+	*ToldReply
+}
+
+// NoticeSettled is the type of a notice of a settlement.
+const NoticeSettled = "submission.settled"
+
+// Notice returns the body of the post that tells of a settlement which the state does not have yet.
+func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
+	sub := s.bySub[r.Submission]
+	if sub == nil || s.created == nil {
+		return nil, fmt.Errorf("notice of %s: unknown submission", r.Submission)
+	}
+	return EncodeJSON(notice{
+		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
+		Data: noticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: toldOf(sub, r)},
+	})
+}
