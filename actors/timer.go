@@ -25,7 +25,7 @@ func (a *activation) storeTimer(e machine.StoreTimer) {
 		for {
 			err := storage.PutTimer(a.self.ctx, a.rt.bucket, t)
 			if err == nil {
-				a.self.Send(machine.TimerStored{At: e.At})
+				a.self.Send(machine.TimerStored{Timer: e})
 				return
 			}
 			if a.self.ctx.Err() == nil {

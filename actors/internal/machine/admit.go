@@ -44,6 +44,10 @@ func (m *Machine) admit(in Admit) {
 		m.signal(in, name, hash)
 		return
 	}
+	if a.Delivery.Kind == conversation.KindSignal && a.Delivery.Type == conversation.SignalOutbox {
+		m.postAgain(in, hash)
+		return
+	}
 	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Refused{crowded(sayMessagesWait, n)}})
 		return
@@ -100,8 +104,8 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 		return
 	}
 	_, signal := in.Admission.Delivery.Awaited()
-	// A signal is settled at once, what it has woken is not; and a reply is owed beyond the settlement.
-	owed := !sub.Settled || signal && m.owes() || m.state.OwesReply(sub.ID) != nil
+	// A signal is settled at once, what it has woken is not; and replies and posts are owed beyond the settlement.
+	owed := !sub.Settled || signal && m.owes() || m.state.OwesReply(sub.ID) != nil || m.hasPosts(sub.ID)
 	if owed {
 		m.takeOver()
 	}
@@ -137,6 +141,11 @@ func (m *Machine) accept(in Admit, hash string) {
 	if to := in.Admission.ReplyTo; to != nil {
 		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
 			return &conversation.ReplyOwed{Must: true, Submission: r.Submission, To: *to}
+		})
+	}
+	if in.Admission.Notify != "" {
+		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
+			return &conversation.NoticeAsked{Must: true, Submission: r.Submission, Target: in.Admission.Notify}
 		})
 	}
 	admitted := m.record(in, hash, with...)

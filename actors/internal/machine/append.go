@@ -27,10 +27,10 @@ func (m *Machine) nextOffset() conversation.Offset {
 // begin one, the last if it has room.
 func (m *Machine) compose(size int) *composed {
 	p := &m.pending
-	if n := len(p.batches); n == 0 || !p.grouped && p.batches[n-1].size+size > m.cfg.MaxBatchBytes {
+	if n := len(p.batches); n == 0 || !p.grouped && (p.split || p.batches[n-1].size+size > m.cfg.MaxBatchBytes) {
 		p.batches = append(p.batches, composed{})
 	}
-	p.grouped = true
+	p.grouped, p.split = true, false
 	return &p.batches[len(p.batches)-1]
 }
 
@@ -164,6 +164,12 @@ func weight(r conversation.Record) int {
 		return len(r.Value)
 	case *conversation.SignalKept:
 		return len(r.Body)
+	case *conversation.PostEnqueued:
+		return len(r.Body) + len(r.Target)
+	case *conversation.PostDeferred:
+		return len(r.Reason)
+	case *conversation.PostDone:
+		return len(r.Reason)
 	case *conversation.ReplyOwed:
 		return len(r.To.Address.ID) + len(r.To.Name)
 	case *conversation.ImagesRefused:

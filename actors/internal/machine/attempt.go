@@ -241,7 +241,7 @@ func (m *Machine) endWork(w *work) {
 // and kept, calls without an outcome that cannot be run again get one, and the submission
 // that was worked on is tried again, within its limits.
 func (m *Machine) resume() {
-	if m.owesReply() && listsTakeover() {
+	if (m.owesReply() || m.owesPost()) && listsTakeover() {
 		m.ensureListed()
 	}
 	sub := m.next()
@@ -373,10 +373,11 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 		attempt, unheard = m.elapsed(), w.unheard
 		m.cancelWork()
 	}
-	m.enqueue(true, &conversation.SubmissionSettled{
+	settled := &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,
 		AdmissionMs: m.admissionMs(sub.ID), Unheard: unheard, At: m.env.Wall,
-	})
+	}
+	m.enqueue(true, append([]conversation.Record{settled}, m.notices(sub, settled)...)...)
 	delete(m.receipts, sub.ID)
 	if m.limits().SettledHook {
 		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err}, m.nextOffset()})

@@ -88,8 +88,8 @@ type (
 		Submission conversation.SubmissionID
 		Room       int
 	}
-	// StoreTimer stores the timer of the submission which the durable batch at an
-	// offset has parked; [TimerStored] answers.
+	// StoreTimer stores the timer of what the durable batch at an offset has put off: a parked
+	// submission, or posts; [TimerStored] answers.
 	StoreTimer struct {
 		At    conversation.Offset
 		Until conversation.Time
@@ -99,6 +99,15 @@ type (
 	SendReply struct {
 		To    conversation.ReplyTo
 		Reply *conversation.ToldReply
+	}
+	// SendPost makes an attempt to deliver a post; [PostTried] answers.
+	SendPost struct{ Post *conversation.Post }
+	// BuryPost stores the dead letter of a post that is given up, again and again until it is stored;
+	// [PostBuried] answers.
+	BuryPost struct {
+		Post     *conversation.Post
+		Attempts int
+		Reason   string
 	}
 	// StartDelivery shows the author a delivery before the first model call for it;
 	// [DeliveryStarted] answers.
@@ -167,6 +176,8 @@ func (RunTool) effect()        {}
 func (StoreOutput) effect()    {}
 func (StoreTimer) effect()     {}
 func (SendReply) effect()      {}
+func (SendPost) effect()       {}
+func (BuryPost) effect()       {}
 func (StartDelivery) effect()  {}
 func (ShowSettlement) effect() {}
 func (Summarize) effect()      {}
@@ -194,6 +205,12 @@ type (
 	StepKept struct{}
 	// StepTooMuch says that there is no room to record a [StepDone].
 	StepTooMuch struct{}
+	// PostKept says that a [Post] is durable.
+	PostKept struct{}
+	// PostLater answers a [Post]: some member of the bucket cannot read it.
+	PostLater struct{}
+	// PostFull answers a [Post]: as many are not delivered as the conversation takes.
+	PostFull struct{}
 	// WaitOver answers a [WaitFor]: the wait has ended with Value, or by its time.
 	WaitOver struct {
 		Value    json.RawMessage
@@ -233,6 +250,9 @@ func (Aborted) answer()      {}
 func (Compacted) answer()    {}
 func (StepKept) answer()     {}
 func (StepTooMuch) answer()  {}
+func (PostKept) answer()     {}
+func (PostLater) answer()    {}
+func (PostFull) answer()     {}
 func (WaitOver) answer()     {}
 func (WaitOpen) answer()     {}
 func (WaitJudge) answer()    {}

@@ -145,6 +145,8 @@ type (
 		// Fit is what has become of a signal for a wait of that schema, nil if nobody was
 		// known to wait.
 		Fit *Fit
+		// Dead is the post that a signal asks to deliver again, nil if there is none.
+		Dead *conversation.PostEnqueued
 
 		came time.Duration // Env.Mono of the step that it came in
 	}
@@ -163,11 +165,34 @@ type (
 		To ReplyID
 		At conversation.Offset
 	}
-	// TimerStored says that the timer of the batch at an offset is stored.
-	TimerStored struct{ At conversation.Offset }
+	// TimerStored says that a timer is stored.
+	TimerStored struct{ Timer StoreTimer }
 
 	// ReplyTold says that who waited for the reply to a submission has it, or is over.
 	ReplyTold struct{ Submission conversation.SubmissionID }
+
+	// Post asks to post for a call of the work gen: [PostKept], [PostLater], [PostFull] or
+	// [StepTooMuch] answers. One of a durable tool records Step with it, whose result is Output.
+	Post struct {
+		To       ReplyID
+		Gen      int
+		Enqueued conversation.PostEnqueued // the submission and the time are the machine's
+		Step     string
+		Output   json.RawMessage
+	}
+	// PostTried says what has come of an attempt to deliver a post: it is Delivered, or, for a Reason
+	// in words, not yet. Gone says that another attempt would not help, and RetryAfter how long the
+	// receiver asks to wait.
+	PostTried struct {
+		Post       conversation.PostID
+		Delivered  bool
+		Gone       bool
+		Reason     string
+		RetryAfter time.Duration
+		Took       time.Duration
+	}
+	// PostBuried says that the dead letter of a post is stored.
+	PostBuried struct{ Post conversation.PostID }
 
 	// Appended says that the batch in flight is durable and its claim verified.
 	Appended struct{ Offset conversation.Offset }
@@ -298,6 +323,9 @@ type (
 func (in StepDone) For(to ReplyID) Input { in.To = to; return in }
 
 // For implements [Question].
+func (in Post) For(to ReplyID) Input { in.To = to; return in }
+
+// For implements [Question].
 func (in WaitFor) For(to ReplyID) Input { in.To = to; return in }
 
 func (Opened) input()           {}
@@ -308,6 +336,9 @@ func (Poke) input()             {}
 func (CheckTimer) input()       {}
 func (TimerStored) input()      {}
 func (ReplyTold) input()        {}
+func (Post) input()             {}
+func (PostTried) input()        {}
+func (PostBuried) input()       {}
 func (ToolParked) input()       {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}

@@ -36,6 +36,8 @@ type Limits struct {
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
 	// AnswerInOrder says that what comes while a submission is parked waits for it.
 	AnswerInOrder bool
+	// Notify are the targets that are told of each settlement.
+	Notify []string
 }
 
 // Config is what a machine is made with. All fields are required.
@@ -98,11 +100,12 @@ type Machine struct {
 	signals  []Admit                                // of parked calls, until a journal lists this writer
 	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
 	sending  map[conversation.SubmissionID]bool     // replies that are on their way
+	posting  map[string]*posting                    // by the targets
 	looks    looks
 	listing  bool
 	listed   bool
-	timers   map[conversation.Offset]bool // of the parked, by the batches that say so: asked for, true if stored
-	dueAt    conversation.Time            // TimerDue is set for it, 0 if it is not set
+	timers   map[StoreTimer]bool // of what waits for a time: asked for, true if stored
+	dueAt    conversation.Time   // TimerDue is set for it, 0 if it is not set
 
 	work     *work   // of a submission of the conversation
 	tasks    []*work // of subagents that work for it, oldest first
@@ -128,6 +131,7 @@ type Machine struct {
 type pending struct {
 	batches []composed
 	grouped bool // the group under way has its batch: the last
+	split   bool // the next group stands in a batch of its own
 	bytes   int  // of all records
 }
 
@@ -167,7 +171,7 @@ type receipt struct {
 // New returns a machine that waits for [Opened]. Many may share a configuration,
 // which must not be changed.
 func New(cfg *Config) *Machine {
-	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[conversation.Offset]bool{}, sending: map[conversation.SubmissionID]bool{}}
+	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[StoreTimer]bool{}, sending: map[conversation.SubmissionID]bool{}, posting: map[string]*posting{}}
 }
 
 // State returns the folded state, nil before [Opened]. It is read-only and valid
@@ -207,10 +211,7 @@ func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 // Waits returns what waits for a time, as far as this machine knows, which is up to head. It
 // must be open.
 func (m *Machine) Waits() (waits []StoreTimer, head conversation.Offset) {
-	for _, sub := range m.parked() {
-		waits = append(waits, StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
-	}
-	return waits, m.state.Head()
+	return m.alarms(), m.state.Head()
 }
 
 // Stopped reports whether the machine has asked for its end. It then answers
@@ -281,6 +282,8 @@ func (m *Machine) turnAway(in Input) {
 	case StepDone:
 		m.emit(Reply{in.To, Moved{}})
 	case WaitFor:
+		m.emit(Reply{in.To, Moved{}})
+	case Post:
 		m.emit(Reply{in.To, Moved{}})
 	}
 }
@@ -387,6 +390,12 @@ func (m *Machine) take(in Input) {
 		m.timerStored(in)
 	case ReplyTold:
 		m.replyTold(in)
+	case Post:
+		m.post(in)
+	case PostTried:
+		m.postTried(in)
+	case PostBuried:
+		m.postBuried(in)
 	case Appended:
 		m.appended(in)
 	case AppendLost:
@@ -463,6 +472,7 @@ func (m *Machine) advance() {
 	m.flush()
 	m.showSettled()
 	m.sendReplies()
+	m.sendPosts()
 	m.startWaiting()
 	m.checkpoint(m.cfg.CheckpointBatches)
 	if m.work == nil && m.cfg.RestBatches > 0 {

@@ -17,6 +17,9 @@ func TestMutants(t *testing.T) {
 		{machine.RuleListFirst, "wakes what no journal lists"},
 		{machine.RulePassParked, "unlist with"},
 		{machine.RuleStayForReply, "unlist with"},
+		{machine.RuleStayForPost, "nothing else finds"},
+		{machine.RulePostInOrder, "one before it is not done"},
+		{machine.RuleTimePosts, "unlist with"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			machine.SetRule(m.rule, false)

@@ -70,24 +70,36 @@ func (m *Machine) now() conversation.Time {
 
 // ready reports whether something is owed that no timer finds in time.
 func (m *Machine) ready() bool {
-	return m.owesReply() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
+	return m.owesReply() || m.owesPost() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
 
-// timed reports whether the timers of all that is parked are stored, durably.
+// alarms are the timers of all that waits for a time: of each parked submission, and of the posts.
+func (m *Machine) alarms() (alarms []StoreTimer) {
+	for _, sub := range m.parked() {
+		alarms = append(alarms, StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
+	}
+	if a, ok := m.postAlarm(); ok && timesPosts() {
+		alarms = append(alarms, a)
+	}
+	return alarms
+}
+
+// timed reports whether the timers of all that waits for a time are stored, durably.
 func (m *Machine) timed() bool {
-	return !slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool {
-		return sub.ParkedAt > m.durable || !m.timers[sub.ParkedAt]
-	})
+	return !slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool { return a.At > m.durable || !m.timers[a] })
+}
+
+// over reports whether nothing is owed.
+func (m *Machine) over() bool {
+	return len(m.state.Unsettled()) == 0 && !m.owesReply() && (len(m.state.Posts()) == 0 || !staysForPost())
 }
 
 // asleep reports whether all that is owed waits for a time, durably, and its timers are
 // stored: then it is found without this machine and without any journal.
-func (m *Machine) asleep() bool { return len(m.state.Unsettled()) > 0 && !m.ready() && m.timed() }
+func (m *Machine) asleep() bool { return !m.over() && !m.ready() && m.timed() }
 
-// owes reports whether there is unsettled work that no timer finds, or a reply to be told.
-func (m *Machine) owes() bool {
-	return m.owesReply() || len(m.state.Unsettled()) > 0 && !m.asleep()
-}
+// owes reports whether something is owed that no timer finds.
+func (m *Machine) owes() bool { return !m.over() && !m.asleep() }
 
 // toolParked ends a call for now that waits for a time. It keeps its place among those
 // that may run at once, so that calls which shall follow each other do.
@@ -115,6 +127,9 @@ func (m *Machine) parkWork() {
 	m.callDue()
 	if m.work == nil || !m.sleeps(m.work) {
 		return
+	}
+	if _, at, _ := m.state.PostsDue(); at == m.nextOffset() && !m.pending.empty() {
+		return // A batch names one timer. It goes on when this one is sent.
 	}
 	m.enqueue(true, &conversation.Parked{
 		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
@@ -212,23 +227,21 @@ func (m *Machine) unpark() {
 	m.startNext()
 }
 
-// keepTimer has the timers of parked submissions stored, once their records are durable, and
+// keepTimer has the timers of what waits for a time stored, once its records are durable, and
 // has this machine told of the time too. Whether an earlier one has stored them is not
 // known here; storing them again does no harm.
 func (m *Machine) keepTimer() {
-	parked := m.parked()
-	maps.DeleteFunc(m.timers, func(at conversation.Offset, _ bool) bool {
-		return !slices.ContainsFunc(parked, func(sub *conversation.Submission) bool { return sub.ParkedAt == at })
-	})
+	alarms := m.alarms()
+	maps.DeleteFunc(m.timers, func(a StoreTimer, _ bool) bool { return !slices.Contains(alarms, a) })
 	at := m.soonest()
-	for _, sub := range parked {
-		if _, asked := m.timers[sub.ParkedAt]; sub.ParkedAt <= m.durable && !asked {
-			m.timers[sub.ParkedAt] = false
-			m.emit(StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
+	for _, a := range alarms {
+		if _, asked := m.timers[a]; a.At <= m.durable && !asked {
+			m.timers[a] = false
+			m.emit(a)
 		}
 		// One whose time has come goes on when what is worked on has ended.
-		if until := sub.Parked.Until; (at == 0 || until < at) && (m.work == nil || until > m.now()) {
-			at = until
+		if (at == 0 || a.Until < at) && (m.work == nil || a.Until > m.now()) {
+			at = a.Until
 		}
 	}
 	if at == 0 || at == m.dueAt || m.draining {
@@ -239,8 +252,8 @@ func (m *Machine) keepTimer() {
 }
 
 func (m *Machine) timerStored(in TimerStored) {
-	if _, asked := m.timers[in.At]; asked {
-		m.timers[in.At] = true
+	if _, asked := m.timers[in.Timer]; asked {
+		m.timers[in.Timer] = true
 	}
 }
 
@@ -263,7 +276,7 @@ func (m *Machine) checkTimer(in CheckTimer) {
 func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
 	if at := w.timer.At; at > m.durable { // the log is shorter than the timer says: a later sweep asks again
 		return TimerChecked{Unknown: true}, true
-	} else if slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool { return sub.ParkedAt == at }) {
+	} else if slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool { return a.At == at }) {
 		return TimerChecked{Early: true}, true
 	}
 	if !w.over { // What says so may be on its way.
@@ -272,10 +285,10 @@ func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
 	switch {
 	case w.offset > m.durable:
 		return nil, false
-	case len(m.state.Unsettled()) == 0 && !m.owesReply():
+	case m.over():
 		return TimerChecked{}, m.state.Head() == m.durable
 	case !m.ready():
-		return TimerChecked{}, m.asleep()
+		return TimerChecked{}, m.asleep() && m.state.Head() == m.durable
 	default:
 		return TimerChecked{}, m.claimed && m.listed
 	}

@@ -50,7 +50,7 @@ func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 	switch {
 	case !m.shows(in): // the log is shorter than the journal says: a later sweep asks again
 		return Poked{Unknown: true}, true
-	case len(m.state.Unsettled()) == 0 && !m.owesReply():
+	case m.over():
 		return Poked{}, m.state.Head() == m.durable
 	case !m.ready():
 		return Poked{}, m.asleep() && m.state.Head() == m.durable

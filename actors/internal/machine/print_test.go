@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-var mintedID = regexp.MustCompile(`(sub|inst|conv|msg|turn|call|att|op|task)_[0-9A-HJKMNP-TV-Z]{26}`)
+var mintedID = regexp.MustCompile(`(sub|post|inst|conv|msg|turn|call|att|op|task)_[0-9A-HJKMNP-TV-Z]{26}`)
 
 // aliases gives minted ids short names in the order in which they are seen.
 type aliases struct {
@@ -90,6 +90,10 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 		fmt.Fprintf(w, "store-timer %d until=%s\n", int64(e.At), e.Until)
 	case machine.SendReply:
 		fmt.Fprintf(w, "send-reply %s/%s %q %s %s %q\n", e.To.Address.Agent, e.To.Address.ID, e.To.Name, e.Reply.Submission, e.Reply.Outcome, e.Reply.Text)
+	case machine.SendPost:
+		fmt.Fprintf(w, "send-post %s to %s %s\n", e.Post.ID, e.Post.Target, e.Post.Body)
+	case machine.BuryPost:
+		fmt.Fprintf(w, "bury-post %s to %s attempts=%d %q\n", e.Post.ID, e.Post.Target, e.Attempts, e.Reason)
 	case machine.StartDelivery:
 		fmt.Fprintf(w, "start-delivery gen=%d %s attempt=%d\n", e.Gen, e.Submission, e.Attempt)
 	case machine.ShowSettlement:
@@ -157,8 +161,12 @@ func answerText(v machine.Answer) string {
 		return "moved"
 	case machine.Compacted:
 		return fmt.Sprintf("compacted=%v", v.Any)
-	case machine.StepKept:
+	case machine.StepKept, machine.PostKept:
 		return "kept"
+	case machine.PostLater:
+		return "post later"
+	case machine.PostFull:
+		return "post-full"
 	case machine.WaitOver:
 		if v.TimedOut {
 			return "timed out"
@@ -284,6 +292,14 @@ func waitText(r conversation.Record) string {
 		return fmt.Sprintf("%s until=%s", r.Submission, r.Until)
 	case *conversation.ReplyTold:
 		return string(r.Submission)
+	case *conversation.NoticeAsked:
+		return fmt.Sprintf("%s to %s", r.Submission, r.Target)
+	case *conversation.PostEnqueued:
+		return fmt.Sprintf("%s %s to %s %s", r.Post, r.Submission, r.Target, r.Body)
+	case *conversation.PostDeferred:
+		return fmt.Sprintf("%s attempts=%d until=%s %q", r.Post, r.Attempts, r.Until, r.Reason)
+	case *conversation.PostDone:
+		return fmt.Sprintf("%s %s attempts=%d %q", r.Post, r.End, r.Attempts, r.Reason)
 	case *conversation.ReplyOwed:
 		return fmt.Sprintf("%s to %s/%s %q", r.Submission, r.To.Address.Agent, r.To.Address.ID, r.To.Name)
 	}

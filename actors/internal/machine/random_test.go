@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 	} {
 		if seen[want] < int(*schedules/200) {
@@ -132,6 +132,14 @@ func (w *world) progress(first int) bool {
 			}
 			if len(w.sending) > 0 && (w.calm || w.chance(20)) {
 				w.replyArrives()
+				return true
+			}
+			if len(w.office.burying) > 0 && (w.calm || w.chance(40)) {
+				w.letterStored()
+				return true
+			}
+			if len(w.office.sending) > 0 && (w.calm || w.chance(40)) {
+				w.postArrives()
 				return true
 			}
 		case 0:
@@ -353,6 +361,9 @@ func (w *world) admit() {
 	}
 	if w.chance(20) {
 		a.KeepKey = 8 * 24 * time.Hour
+	}
+	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
+		a.Notify = "desk"
 	}
 	in := machine.Admit{Admission: a, Precheck: w.chance(15), Fit: w.held(a)}
 	if !in.Precheck {
@@ -630,6 +641,7 @@ func (w *world) verify() {
 	case w.owesReply():
 		violate("replies are still owed: %+v", w.durable.OwedReplies())
 	}
+	w.verifyPosts()
 	for id := range w.acked {
 		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {
 			violate("%s was acknowledged and is not settled", id)

@@ -9,9 +9,11 @@ import (
 // repliesRead reports whether every member reads that a reply is owed.
 func (m *Machine) repliesRead() bool { return m.allRead(conversation.TypeReplyOwed) }
 
-// owing returns what keeps an admission from being owed a reply, or nil.
+// owing returns what keeps an admission from being owed a reply, or a notice, or nil.
 func (m *Machine) owing(a conversation.Admission) *conversation.Error {
 	switch {
+	case a.Notify != "" && !m.postsRead():
+		return postsLater()
 	case a.ReplyTo == nil:
 		return nil
 	case !m.repliesRead():

@@ -18,3 +18,6 @@ func takesKept() bool              { return true }
 func refusesLate() bool            { return true }
 func passesParked() bool           { return true }
 func staysForReply() bool          { return true }
+func staysForPost() bool           { return true }
+func postsInOrder() bool           { return true }
+func timesPosts() bool             { return true }

@@ -23,12 +23,15 @@ const (
 	RuleRefuseLate   = "refuse late"    // The first signal for a name decides.
 	RulePassParked   = "pass parked"    // Who comes after a parked submission is answered first.
 	RuleStayForReply = "stay for reply" // Who owes a reply stays listed, and sends it.
+	RuleStayForPost  = "stay for post"  // So does who owes a post that is due.
+	RulePostInOrder  = "post in order"  // A post leaves when the one before it is done.
+	RuleTimePosts    = "time posts"     // Who waits with posts is asleep once their timer is stored.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply atomic.Bool
+	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -40,6 +43,7 @@ func SetRule(name string, on bool) {
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
 		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
 		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
+		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -66,3 +70,6 @@ func takesKept() bool          { return !rules.takeKept.Load() }
 func refusesLate() bool        { return !rules.refuseLate.Load() }
 func passesParked() bool       { return !rules.passParked.Load() }
 func staysForReply() bool      { return !rules.stayForReply.Load() }
+func staysForPost() bool       { return !rules.stayForPost.Load() }
+func postsInOrder() bool       { return !rules.postInOrder.Load() }
+func timesPosts() bool         { return !rules.timePosts.Load() }

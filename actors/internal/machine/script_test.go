@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,10 +20,10 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order notify= checkpoint=]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
-//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [keep=]
+//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
 //	appended  the batch in flight is durable
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
@@ -33,6 +34,10 @@ import (
 //	wait      a call waits for a signal: call= name= in= [schema=] [kept= value= | unfit] [gen=]
 //	signal    a caller signals a name: key= name= body= [schema= value= | unfit]
 //	told      who waits for the newest reply has it, or is over
+//	post      a call posts: call= id= target= body= [step=] [gen=]
+//	tried     an attempt to deliver the newest post ends: delivered | failed= [gone] [after=]
+//	buried    its dead letter is stored
+//	resend    a caller has a post delivered that was given up: key= [id= sub= target= body=]
 //	stored    the timer of the newest batch that parked is stored, or that of at=
 //	check-timer  a sweep asks about the timer of the batch at=
 //	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
@@ -82,7 +87,8 @@ type script struct {
 	sub    conversation.SubmissionID // of the newest model call
 	retry  int                       // gen of the newest retry timer
 	job    int                       // gen of the newest summary asked for
-	timer  conversation.Offset       // of the newest timer to be stored
+	timer  machine.StoreTimer        // the newest to be stored
+	post   conversation.PostID       // the newest that is sent, or buried
 	reply  conversation.SubmissionID // of the newest reply to be told
 	lives  int
 	shown  int // batches whose events were shown
@@ -150,9 +156,13 @@ func (s *script) follow(e machine.Effect) {
 	case machine.StartDelivery:
 		s.gen = e.Gen
 	case machine.StoreTimer:
-		s.timer = e.At
+		s.timer = e
 	case machine.SendReply:
 		s.reply = e.Reply.Submission
+	case machine.SendPost:
+		s.post = e.Post.ID
+	case machine.BuryPost:
+		s.post = e.Post.ID
 	case machine.Summarize:
 		s.job = e.Gen
 	case machine.SetTimer:
@@ -217,7 +227,10 @@ func (s *script) configure() {
 		s.unread = newer
 	}
 	s.limits.ResponseFinishedHook, s.limits.DeliveryStartedHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
-	s.limits.AnswerInOrder = s.d.HasArg("in-order")
+	s.limits.AnswerInOrder, s.limits.Notify = s.d.HasArg("in-order"), nil
+	if s.d.HasArg("notify") {
+		s.limits.Notify = []string{s.arg("notify")}
+	}
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
@@ -228,6 +241,7 @@ var newer = []conversation.RecordType{
 	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
 	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
 	conversation.TypeReplyOwed, conversation.TypeReplyTold, conversation.TypeKeyKept,
+	conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.
@@ -378,12 +392,18 @@ func (s *script) loopInput() machine.Input {
 		}
 		return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck"), Fit: s.fit()}
 	case "stored":
-		return machine.TimerStored{At: conversation.Offset(s.number("at", int(s.timer)))}
-	case "told":
-		return machine.ReplyTold{Submission: s.reply}
+		in := machine.TimerStored{Timer: s.timer}
+		if waits, _ := s.m.Waits(); s.d.HasArg("at") {
+			at := conversation.Offset(s.number("at", 0))
+			in.Timer = machine.StoreTimer{At: at}
+			if i := slices.IndexFunc(waits, func(t machine.StoreTimer) bool { return t.At == at }); i >= 0 {
+				in.Timer = waits[i]
+			}
+		}
+		return in
 	case "check-timer":
 		s.caller++
-		return machine.CheckTimer{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer)))}
+		return machine.CheckTimer{To: s.caller, At: conversation.Offset(s.number("at", int(s.timer.At)))}
 	case "task":
 		return machine.TaskCalled{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")), Agent: s.arg("agent"), Prompt: s.arg("prompt"),
@@ -406,6 +426,34 @@ func (s *script) loopInput() machine.Input {
 			in.Err = conversation.Unavailable(time.Second, errors.New(s.arg("failed")))
 		}
 		return in
+	}
+	return s.postInput()
+}
+
+// postInput translates a command about posts.
+func (s *script) postInput() machine.Input {
+	switch s.d.Cmd {
+	case "post":
+		s.caller++
+		return machine.Post{
+			To: s.caller, Gen: s.number("gen", s.gen), Step: s.arg("step"), Output: json.RawMessage(`"post"`),
+			Enqueued: conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Call: conversation.CallID(s.arg("call")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))},
+		}
+	case "tried":
+		return machine.PostTried{Post: s.post, Delivered: s.d.HasArg("delivered"), Gone: s.d.HasArg("gone"), Reason: s.arg("failed"), RetryAfter: s.duration("after", 0)}
+	case "buried":
+		return machine.PostBuried{Post: s.post}
+	case "resend":
+		s.caller++
+		a := admission(s.arg("key"), "")
+		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, conversation.SignalOutbox
+		in := machine.Admit{To: s.caller, Admission: a}
+		if s.d.HasArg("id") {
+			in.Dead = &conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Submission: conversation.SubmissionID(s.arg("sub")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))}
+		}
+		return in
+	case "told":
+		return machine.ReplyTold{Submission: s.reply}
 	}
 	s.d.Fatalf(s.t, "unknown command")
 	return nil
@@ -488,6 +536,7 @@ func (s *script) admit() machine.Input {
 		}
 		a.KeepKey = keep
 	}
+	a.Notify = s.arg("notify")
 	a.Condition = conversation.Condition{
 		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),
 	}

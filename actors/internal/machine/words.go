@@ -29,6 +29,10 @@ const (
 	saySignalLater = "Some node of this server does not know waits yet. Retry when all run the same version."
 	sayReplyLater  = "Some node of this server does not know replies to conversations yet. Retry when all run the same version."
 	sayRepliesOwed = "This conversation owes %d replies to others, which is as many as it may. Retry when some of them are told."
+	sayPostLater   = "Some node of this server does not know posts yet. Retry when all run the same version."
+	sayPostsWait   = "%d posts of this conversation are not delivered, which is as many as it takes, or their bodies are. Retry when some of them are."
+	sayPostsFull   = "the outbox of the conversation is full"
+	sayNoLetter    = "A signal of type %q names a dead letter of this conversation in the attributes \"post\" and \"batch\"; there is none such."
 	saySignalLate  = "The wait %q is decided, or will be by the signal that is kept for it."
 	saySignalsFull = "%d signals are kept that nobody has waited for, which is as many as a conversation takes."
 

@@ -22,7 +22,7 @@ func (w *world) park(i int) {
 
 // found reports whether nothing is owed, or what is owed waits behind a stored timer.
 func (w *world) found() bool {
-	if w.owesReply() {
+	if w.owesReply() || !w.postsFound() {
 		return false
 	}
 	held := false
@@ -102,7 +102,8 @@ func (w *world) checkUnparked(b conversation.Batch) {
 }
 
 func (w *world) storeTimer(e machine.StoreTimer) {
-	if sub := w.parkedAt(e.At); sub == nil || sub.Parked.Until != e.Until {
+	until, posts := w.deferredUntil(e.At)
+	if sub := w.parkedAt(e.At); (sub == nil || sub.Parked.Until != e.Until) && !(posts && until == e.Until) {
 		violate("timer %+v before its record is durable", e)
 	}
 	w.storing = append(w.storing, e)
@@ -118,7 +119,7 @@ func (w *world) stored() {
 		w.seen["timer there"]++
 	}
 	w.storedTimers[e.At] = e.Until
-	w.do(machine.TimerStored{At: e.At})
+	w.do(machine.TimerStored{Timer: e})
 }
 
 // askTimer asks about a timer, due or not, or about one that nobody has stored.
@@ -153,6 +154,9 @@ func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	}
 	still := w.parkedAt(asked.At)
 	if v.Early {
+		if until, posts := w.deferredUntil(asked.At); posts && until > w.clock() {
+			return
+		}
 		if still == nil || still.Parked.Until <= w.clock() && w.ahead.UnderWay() == nil {
 			violate("early for a timer that is due or over: %+v", asked)
 		}
@@ -174,7 +178,7 @@ func (w *world) dueTimer() bool {
 	w.seen["timer due"]++
 	first := slices.MinFunc(offsets, func(a, b conversation.Offset) int { return int(w.storedTimers[a] - w.storedTimers[b]) })
 	if !w.booted {
-		if len(w.durable.Unsettled()) > 0 && len(w.journal) == 0 {
+		if _, _, posts := w.durable.PostsDue(); (posts || len(w.durable.Unsettled()) > 0) && len(w.journal) == 0 {
 			w.seen["listed by a timer alone"]++
 		}
 		w.begin()

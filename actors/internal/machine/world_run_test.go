@@ -286,6 +286,10 @@ func (w *world) useTool() {
 		w.waitFor(c, machine.WaitFor{Name: name})
 		return
 	}
+	if w.chance(15) {
+		w.postTo(c)
+		return
+	}
 	if c.durable && w.chance(40) {
 		w.takeStep(c)
 		return

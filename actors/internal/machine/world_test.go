@@ -36,6 +36,7 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
+	office       office
 	sending      []conversation.SubmissionID               // replies on their way
 	heardOf      map[conversation.SubmissionID]bool        // replies that have arrived
 	storing      []machine.StoreTimer                      // on their way to the bucket
@@ -154,6 +155,10 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
+	w.office.got, w.office.letters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
+	if w.chance(30) {
+		w.limits.Notify = []string{"ledger"}
+	}
 	w.turned, w.heardOf = map[conversation.SubmissionID]int{}, map[conversation.SubmissionID]bool{}
 	return w
 }
@@ -186,6 +191,7 @@ func (w *world) gone() {
 	}
 	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
 	w.start, w.jobs, w.storing, w.sending = nil, nil, nil, nil
+	w.office.sending, w.office.burying = nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -259,6 +265,10 @@ func (w *world) effect(e machine.Effect) {
 		w.storeTimer(e)
 	case machine.SendReply:
 		w.sendReply(e)
+	case machine.SendPost:
+		w.sendPost(e)
+	case machine.BuryPost:
+		w.office.burying = append(w.office.burying, e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
 	case machine.StartDelivery:
@@ -288,6 +298,7 @@ func (w *world) append(b conversation.Batch) {
 	}
 	w.checkWaits(w.decoded)
 	w.checkReplies(w.decoded)
+	w.checkPosts(w.decoded)
 	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
 	for _, r := range b.Records {
 		switch r.(type) {
@@ -513,6 +524,8 @@ func (w *world) reply(e machine.Reply) {
 		w.kept(e.To, asked.(machine.StepDone))
 	case machine.WaitOver, machine.WaitOpen, machine.WaitJudge, machine.WaitLater:
 		w.answered(asked.(machine.WaitFor), v)
+	case machine.PostKept, machine.PostLater, machine.PostFull:
+		w.posted(asked.(machine.Post), v)
 	case machine.Moved, machine.StepTooMuch:
 		w.stepped(e.To, false)
 	}
@@ -534,7 +547,7 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 		if !w.listed && w.wakes(r) && !w.found() || !w.claimed() && !r.Deduplicated {
 			violate("receipt for signal %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 		}
-	case (!r.Deduplicated || !sub.Settled || w.durable.OwesReply(sub.ID) != nil) && !(w.listed && w.claimed()):
+	case (!r.Deduplicated || !sub.Settled || w.durable.OwesReply(sub.ID) != nil || w.hasPosts(sub.ID)) && !(w.listed && w.claimed()):
 		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 	case asked.Precheck && !r.Deduplicated:
 		violate("a precheck admits")

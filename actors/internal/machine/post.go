@@ -1,0 +1,233 @@
+package machine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Pauses before the attempts to deliver a post, with each failure the next. What has failed once
+// more is given up: that is within a day, for which receivers are expected to come back.
+var postPauses = [...]time.Duration{
+	5 * time.Second, 30 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 9 * time.Hour,
+}
+
+// maxPostHint bounds the pause that a receiver asks for.
+const maxPostHint = 4 * time.Hour
+
+// posting is what is under way for a target.
+type posting struct {
+	post     conversation.PostID
+	attempts int
+	reason   string
+	took     time.Duration
+	buried   bool                // a dead letter is being stored
+	at       conversation.Offset // of the batch that says what has come of it, 0 until then
+}
+
+// postsRead reports whether every member reads what is recorded of posts. The four types have
+// come together.
+func (m *Machine) postsRead() bool { return m.allRead(conversation.TypePostEnqueued) }
+
+// postsFull reports whether the conversation takes no more posts of so many bytes.
+func (m *Machine) postsFull(bytes int) bool {
+	return len(m.state.Posts()) >= conversation.MaxPosts || m.state.PostBytes()+bytes > conversation.MaxPostsBytes
+}
+
+// post enqueues what a running call posts. That a durable one has done so stands in the same batch.
+func (m *Machine) post(in Post) {
+	w := m.workOf(in.Gen)
+	p := in.Enqueued
+	switch {
+	case w == nil || w.phase != phaseTools || !m.running(w, p.Call):
+		m.emit(Reply{in.To, Moved{}})
+	case !m.postsRead():
+		m.emit(Reply{in.To, PostLater{}})
+	case m.postsFull(len(p.Body)) && m.state.Post(p.Post) == nil:
+		m.emit(Reply{in.To, PostFull{}})
+	case in.Step != "" && m.state.Brought(w.submission)+len(in.Output) > m.limits().MaxBrought:
+		m.emit(Reply{in.To, StepTooMuch{}})
+	default:
+		var records []conversation.Record
+		if m.state.Post(p.Post) == nil {
+			p.Must, p.Submission, p.At = true, m.work.submission, m.env.Wall
+			records = append(records, &p)
+		}
+		if in.Step != "" {
+			records = append(records, &conversation.StepRecorded{Call: p.Call, Name: in.Step, Output: in.Output})
+		}
+		m.enqueue(true, records...)
+		m.reply(in.To, PostKept{}, false)
+	}
+}
+
+// notices are the posts that tell of a settlement: those whom its agent names, if every member reads
+// them, and those whom its sender has named, whose record has to be read already.
+func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
+	targets := slices.Clone(sub.Notify)
+	if m.postsRead() {
+		targets = append(targets, m.limits().Notify...)
+	}
+	if len(targets) == 0 {
+		return nil
+	}
+	slices.Sort(targets)
+	body, err := m.state.Notice(r)
+	if err != nil { // it has a JSON form, and its submission is there
+		return nil
+	}
+	for _, target := range slices.Compact(targets) {
+		posts = append(posts, &conversation.PostEnqueued{
+			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: target, Body: body, At: r.At,
+		})
+	}
+	return posts
+}
+
+// owesPost reports whether a post is due, or under way.
+func (m *Machine) owesPost() bool {
+	return staysForPost() && slices.ContainsFunc(m.state.NextPosts(), func(p *conversation.Post) bool { return p.Until <= m.now() })
+}
+
+// postAlarm is the timer of the posts that are deferred. It is not ok if there are none, or if one is due.
+func (m *Machine) postAlarm() (alarm StoreTimer, ok bool) {
+	until, at, ok := m.state.PostsDue()
+	return StoreTimer{At: at, Until: until}, ok && until > m.now()
+}
+
+// sendPosts has the next post of each target delivered that is due, once its record is durable, and so
+// is what has come of the one before.
+func (m *Machine) sendPosts() {
+	if m.draining || len(m.state.Posts()) == 0 && len(m.posting) == 0 {
+		return
+	}
+	for target, s := range m.posting {
+		if s.at != 0 && s.at <= m.durable {
+			delete(m.posting, target)
+		}
+	}
+	full := m.postsFull(1)
+	for _, p := range m.postsToSend() {
+		if m.posting[p.Target] != nil || p.Offset > m.durable {
+			continue
+		}
+		s := &posting{post: p.ID}
+		switch {
+		case full && p.Attempts > 0:
+			m.posting[p.Target] = s
+			s.attempts, s.reason = p.Attempts, sayPostsFull
+			m.bury(p, s)
+		case p.Until <= m.now():
+			m.posting[p.Target] = s
+			m.emit(SendPost{p})
+		}
+	}
+}
+
+// postsToSend are the posts of which none has to be done before.
+func (m *Machine) postsToSend() []*conversation.Post {
+	if !postsInOrder() {
+		return slices.Clone(m.state.Posts())
+	}
+	return m.state.NextPosts()
+}
+
+// postTried records what has come of an attempt.
+func (m *Machine) postTried(in PostTried) {
+	p := m.state.Post(in.Post)
+	if p == nil || m.draining {
+		return
+	}
+	s := m.posting[p.Target]
+	if s == nil || s.post != in.Post || s.at != 0 || s.buried {
+		return
+	}
+	s.attempts, s.reason, s.took = p.Attempts+1, in.Reason, in.Took
+	switch {
+	case in.Delivered:
+		m.postDone(s, conversation.PostDelivered)
+	case in.Gone || s.attempts > len(postPauses):
+		m.bury(p, s)
+	default:
+		m.deferPost(p, s, in.RetryAfter)
+	}
+}
+
+// deferPost records that the next attempt is made later.
+func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration) {
+	pause := postPauses[s.attempts-1]
+	pause = max(pause-pause*time.Duration(m.env.Seed[0])/2048, min(hint, maxPostHint))
+	m.postSays(s, &conversation.PostDeferred{
+		Must: true, Post: p.ID, Attempts: s.attempts, Reason: s.reason, DurationMs: s.took.Milliseconds(),
+		Until: m.now() + conversation.Time(pause/time.Millisecond), At: m.env.Wall,
+	})
+}
+
+// postSays records what has come of a post. A batch names a timer, so that one which says when posts
+// are due parks no submission.
+func (m *Machine) postSays(s *posting, r conversation.Record) {
+	m.pending.split = slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool { return sub.ParkedAt > m.durable })
+	m.enqueue(true, r)
+	s.at = m.nextOffset()
+}
+
+// bury has a dead letter stored, before the record that ends the post.
+func (m *Machine) bury(p *conversation.Post, s *posting) {
+	s.buried = true
+	m.emit(BuryPost{Post: p, Attempts: s.attempts, Reason: s.reason})
+}
+
+// postBuried records that a post is given up, once its letter is stored.
+func (m *Machine) postBuried(in PostBuried) {
+	p := m.state.Post(in.Post)
+	if p == nil || m.draining {
+		return
+	}
+	if s := m.posting[p.Target]; s != nil && s.post == in.Post && s.buried && s.at == 0 {
+		m.postDone(s, conversation.PostDead)
+	}
+}
+
+func (m *Machine) postDone(s *posting, end conversation.PostEnd) {
+	m.postSays(s, &conversation.PostDone{
+		Must: true, Post: s.post, End: end, Attempts: s.attempts, Reason: s.reason, DurationMs: s.took.Milliseconds(), At: m.env.Wall,
+	})
+}
+
+// postAgain enqueues a post that was given up, as a signal asks for that is settled at once.
+func (m *Machine) postAgain(in Admit, hash string) {
+	p := in.Dead
+	switch {
+	case p == nil:
+		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, sayNoLetter, conversation.SignalOutbox))
+		return
+	case !m.postsRead():
+		m.emit(Reply{in.To, Refused{postsLater()}})
+		return
+	case m.postsFull(len(p.Body)):
+		m.emit(Reply{in.To, Refused{crowded(sayPostsWait, len(m.state.Posts()))}})
+		return
+	case in.Precheck:
+		m.reply(in.To, Clear{}, false)
+		return
+	}
+	admitted := m.record(in, hash, m.settledAtOnce(in), func(*conversation.SubmissionAdmitted) conversation.Record {
+		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, At: m.env.Wall}
+	})
+	receipt := m.receiptOf(admitted)
+	m.ensureListed()
+	m.reply(in.To, receipt, true)
+}
+
+// postsLater refuses what would be a post, for now.
+func postsLater() *conversation.Error {
+	err := conversation.Unavailable(waitLater, nil)
+	err.Details = sayPostLater
+	return err
+}
+
+// hasPosts reports whether posts of a submission are not delivered yet.
+func (m *Machine) hasPosts(id conversation.SubmissionID) bool {
+	return slices.ContainsFunc(m.state.Posts(), func(p *conversation.Post) bool { return p.Submission == id })
+}

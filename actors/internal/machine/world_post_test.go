@@ -1,0 +1,159 @@
+package machine_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// office is who gets the posts of a world, and what is on its way there.
+type office struct {
+	sending []*conversation.Post // under way
+	burying []machine.BuryPost   // their letters are being stored
+	got     map[conversation.PostID]bool
+	letters map[conversation.PostID]bool
+}
+
+// postTo asks to post for a running call.
+func (w *world) postTo(c *runningTool) {
+	name := fmt.Sprintf("post%d", w.r.IntN(3))
+	if c.steps[name] {
+		return
+	}
+	w.caller++
+	in := machine.Post{To: w.caller, Gen: c.Gen, Enqueued: conversation.PostEnqueued{
+		Post: conversation.PostID("post_" + string(c.Call) + name), Call: c.Call, Target: []string{"ledger", "desk"}[w.r.IntN(2)], Body: json.RawMessage(`{}`),
+	}}
+	if c.durable {
+		in.Step, in.Output = name, json.RawMessage(`1`)
+	}
+	w.callers[in.To] = in
+	c.asks, c.asked = in.To, name
+	w.note("post %s of %s", name, c.Call)
+	w.do(in)
+}
+
+// posted takes the answer to a call that posts.
+func (w *world) posted(asked machine.Post, v machine.Answer) {
+	_, kept := v.(machine.PostKept)
+	if _, later := v.(machine.PostLater); later && !slices.Contains(w.unread, conversation.TypePostEnqueued) {
+		violate("%s is told to post later", asked.Enqueued.Call)
+	}
+	if kept && asked.Step != "" && !slices.ContainsFunc(w.log, func(e entry) bool {
+		return slices.ContainsFunc(e.batch.Records, func(r conversation.Record) bool {
+			p, ok := r.(*conversation.PostEnqueued)
+			return ok && p.Post == asked.Enqueued.Post
+		})
+	}) {
+		violate("%s is posted and not durable", asked.Enqueued.Post)
+	}
+	w.stepped(asked.To, kept)
+}
+
+func (w *world) sendPost(e machine.SendPost) {
+	p := w.durable.Post(e.Post.ID)
+	if p == nil || !slices.Contains(w.durable.NextPosts(), p) {
+		violate("%s is sent, and one before it is not done", e.Post.ID)
+	}
+	if p.Until > w.clock() {
+		violate("%s is sent at %s, it is due at %s", p.ID, w.clock(), p.Until)
+	}
+	if slices.ContainsFunc(w.office.sending, func(other *conversation.Post) bool { return other.Target == p.Target }) {
+		violate("two posts to %s are under way", p.Target)
+	}
+	w.office.sending = append(w.office.sending, p)
+}
+
+// postArrives lets a post arrive, or its target fail.
+func (w *world) postArrives() {
+	o := &w.office
+	p := o.sending[0]
+	o.sending = o.sending[1:]
+	in := machine.PostTried{Post: p.ID, Reason: "answered 503"}
+	switch n := w.r.IntN(100); {
+	case n < 50 || w.calm && p.Attempts > 2:
+		o.got[p.ID], in.Delivered, in.Reason = true, true, ""
+	case n < 55:
+		in.Gone = true
+	case n < 65:
+		o.got[p.ID] = true // and nobody hears of it
+	case n < 75:
+		in.RetryAfter = time.Minute
+	}
+	w.note("post %s delivered=%v gone=%v", p.ID, in.Delivered, in.Gone)
+	w.do(in)
+}
+
+// letterStored stores a dead letter.
+func (w *world) letterStored() {
+	e := w.office.burying[0]
+	w.office.burying = w.office.burying[1:]
+	w.office.letters[e.Post.ID] = true
+	w.seen["letter"]++
+	w.note("letter of %s", e.Post.ID)
+	w.do(machine.PostBuried{Post: e.Post.ID})
+}
+
+// deferredUntil returns when the posts of the durable log are due, if they are deferred.
+func (w *world) deferredUntil(at conversation.Offset) (conversation.Time, bool) {
+	until, by, ok := w.durable.PostsDue()
+	return until, ok && by == at && until > 0
+}
+
+// postsFound reports whether there are no posts, or a stored timer finds them.
+func (w *world) postsFound() bool {
+	until, at, ok := w.durable.PostsDue()
+	stored, timed := w.storedTimers[at]
+	return !ok || until > 0 && timed && stored == until
+}
+
+// checkPosts checks what a batch says of posts.
+func (w *world) checkPosts(b conversation.Batch) {
+	parks, defers := false, false
+	for _, r := range b.Records {
+		switch r := r.(type) {
+		case *conversation.Parked:
+			parks = true
+			continue
+		case *conversation.NoticeAsked:
+		case *conversation.PostEnqueued:
+			if r.Call == "" && !settles(b, r.Submission) {
+				violate("the notice of %s is no part of its settlement", r.Submission)
+			}
+		case *conversation.PostDeferred:
+			defers = true
+		case *conversation.PostDone:
+			defers = true
+			w.seen["post "+string(r.End)]++
+			if r.End == conversation.PostDelivered && !w.office.got[r.Post] || r.End == conversation.PostDead && !w.office.letters[r.Post] {
+				violate("%s is said to be %s, and is not", r.Post, r.End)
+			}
+		default:
+			continue
+		}
+		w.seen[string(r.Type())]++
+		if slices.Contains(w.unread, r.Type()) {
+			violate("%s is written, which not every node reads", r.Type())
+		}
+	}
+	if parks && defers {
+		violate("batch %d names two timers", int64(b.Offset))
+	}
+}
+
+// verifyPosts checks that what was acknowledged has left.
+func (w *world) verifyPosts() {
+	for _, p := range w.durable.Posts() {
+		if w.acked[p.Submission] {
+			violate("%s of %s is still there", p.ID, p.Submission)
+		}
+	}
+}
+
+func (w *world) hasPosts(id conversation.SubmissionID) bool {
+	return slices.ContainsFunc(w.durable.Posts(), func(p *conversation.Post) bool { return p.Submission == id })
+}
