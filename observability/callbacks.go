@@ -39,6 +39,7 @@ type Callbacks struct {
 	Tool               func(*Envelope, *Tool)
 	WaitStart          func(*Envelope, *WaitStart)
 	Wait               func(*Envelope, *Wait)
+	Post               func(*Envelope, *Post)
 	TaskStart          func(*Envelope, *TaskStart)
 	Task               func(*Envelope, *Task)
 	CompactionStart    func(*Envelope, *CompactionStart)
@@ -117,6 +118,8 @@ func (o *Callbacks) observe(e *Event) {
 		call(o, o.WaitStart, e, p)
 	case *Wait:
 		call(o, o.Wait, e, p)
+	case *Post:
+		call(o, o.Post, e, p)
 	case *TaskStart:
 		call(o, o.TaskStart, e, p)
 	case *Task:

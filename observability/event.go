@@ -17,7 +17,7 @@ const LiveSeq = -1
 // Type names a kind of event.
 type Type string
 
-// The 29 types.
+// The 30 types.
 const (
 	TypeSubmissionQueued   Type = "submission_queued"
 	TypeSubmissionRunning  Type = "submission_running"
@@ -43,6 +43,7 @@ const (
 	TypeTool               Type = "tool"
 	TypeWaitStart          Type = "wait_start"
 	TypeWait               Type = "wait"
+	TypePost               Type = "post"
 	TypeTaskStart          Type = "task_start"
 	TypeTask               Type = "task"
 	TypeCompactionStart    Type = "compaction_start"

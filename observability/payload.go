@@ -131,6 +131,13 @@ const (
 	WaitAbandoned = "abandoned" // its call has an outcome without it
 )
 
+// The values of Outcome, of post.
+const (
+	PostDelivered = string(conversation.PostDelivered)
+	PostDead      = string(conversation.PostDead) // given up
+	PostDeferred  = "deferred"                    // another attempt is made later
+)
+
 // The values of Operation and Outcome, of submission_recovery.
 const (
 	RecoveryReconcile  = "reconcile_submission"
@@ -317,6 +324,17 @@ type (
 		Reason     string                    `json:"reason"`
 		Signal     conversation.SubmissionID `json:"signalSubmissionId,omitempty"`
 		DurationMs int64                     `json:"durationMs"`
+	}
+
+	// Post: an attempt to deliver a post has ended, which took DurationMs, by an Outcome:
+	// [PostDelivered], [PostDeferred] or [PostDead]. Attempts counts it. Target is a name, or of a
+	// URL the scheme and the host.
+	Post struct {
+		PostID     conversation.PostID `json:"postId"`
+		Target     string              `json:"target"`
+		Outcome    string              `json:"outcome"`
+		Attempts   int                 `json:"attempts"`
+		DurationMs int64               `json:"durationMs"`
 	}
 
 	// TaskStart: a subagent begins. It has the operation and the turn of who asked, and

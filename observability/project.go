@@ -71,7 +71,7 @@ func usualEvents(records []conversation.Record) (n int) {
 			n += 2
 		case *conversation.SubmissionAdmitted, *conversation.AttemptReleased, *conversation.Parked, *conversation.ResponseStarted,
 			*conversation.StepCompleted, *conversation.StepDropped, *conversation.ToolCalled, *conversation.ToolSettled,
-			*conversation.WaitStarted, *conversation.WaitEnded, *conversation.Compacted:
+			*conversation.WaitStarted, *conversation.WaitEnded, *conversation.PostDeferred, *conversation.PostDone, *conversation.Compacted:
 			n++
 		}
 	}
@@ -129,6 +129,10 @@ func (p *projection) record(r conversation.Record) {
 		p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &Wait{
 			Name: stored(r.Name), ToolName: r.Tool, ToolCallID: r.Call, Reason: string(r.Reason), Signal: r.Signal, DurationMs: r.WaitedMs,
 		})
+	case *conversation.PostDeferred:
+		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: shownTarget(r.Target), Outcome: PostDeferred, Attempts: r.Attempts, DurationMs: r.DurationMs})
+	case *conversation.PostDone:
+		p.add(whole(r.Submission), r.At, &Post{PostID: r.Post, Target: shownTarget(r.Target), Outcome: string(r.End), Attempts: r.Attempts, DurationMs: r.DurationMs})
 	case *conversation.ChildStarted:
 		p.taskStarted(r)
 	case *conversation.ChildSettled:
@@ -448,4 +452,16 @@ func (p *projection) terminated(r *conversation.SubmissionSettled, err *Error) {
 		operation = RecoveryStart
 	}
 	p.add(whole(r.Submission), r.At, &SubmissionRecovery{Operation: operation, Outcome: OutcomeTerminated, Attempt: r.Attempts, Error: err})
+}
+
+// shownTarget is a target without what may be a secret: the path of a URL, and what follows.
+func shownTarget(target string) string {
+	scheme, rest, isURL := strings.Cut(target, "://")
+	if !isURL {
+		return stored(target)
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, "?")
+	host, _, _ = strings.Cut(host, "#")
+	return stored(scheme + "://" + host)
 }

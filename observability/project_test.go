@@ -74,3 +74,20 @@ func projected(t *testing.T, src observability.Source, b conversation.Batch, o *
 	}
 	return lines
 }
+
+// TestPostsAreShownWithoutSecrets: of a URL its host is shown alone.
+func TestPostsAreShownWithoutSecrets(t *testing.T) {
+	for target, want := range map[string]string{
+		"ledger": "ledger", "https://hooks.example.com/secret": "https://hooks.example.com", "https://a.example:8443?key=1": "https://a.example:8443",
+		"https://a.example#x": "https://a.example",
+	} {
+		for _, r := range []conversation.Record{
+			&conversation.PostDeferred{Post: "post_1", Submission: "sub_1", Target: target, Attempts: 1}, &conversation.PostDone{Post: "post_1", Submission: "sub_1", Target: target, End: conversation.PostDead, Attempts: 1},
+		} {
+			events := observability.Project(observability.Source{Key: "key", Agent: "a"}, conversation.Batch{Records: []conversation.Record{r}}, &observability.ProjectOptions{})
+			if len(events) != 1 || events[0].Submission != "sub_1" || events[0].Payload.(*observability.Post).Target != want {
+				t.Errorf("%T to %s: %+v", r, target, events)
+			}
+		}
+	}
+}

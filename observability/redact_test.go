@@ -21,6 +21,7 @@ func everyRecord() []conversation.Record {
 		&conversation.AttemptReleased{}, &conversation.ChildStarted{}, &conversation.ResponseStarted{}, &conversation.Delta{},
 		&conversation.PartDone{}, &conversation.ToolCalled{}, &conversation.StepCompleted{}, &conversation.ToolSettled{},
 		&conversation.WaitStarted{}, &conversation.WaitEnded{}, &conversation.SignalKept{},
+		&conversation.PostEnqueued{}, &conversation.PostDeferred{}, &conversation.PostDone{},
 		&conversation.DataWritten{}, &conversation.MetadataMerged{}, &conversation.Advisory{}, &conversation.AbortRequested{},
 		&conversation.StepDropped{}, &conversation.Compacted{}, &conversation.StateWritten{}, &conversation.StepRecorded{},
 		&conversation.Parked{}, &conversation.HookDone{}, &conversation.ChildSettled{}, &conversation.SubmissionSettled{},
@@ -96,6 +97,7 @@ func TestEventsShowNothingThatWasSaid(t *testing.T) {
 		"WaitEnded.Name", "WaitEnded.Origin.Parent", "WaitEnded.Origin.Root", "WaitEnded.Reason", "WaitEnded.Signal", "WaitEnded.Tool", "WaitEnded.Turn",
 		"WaitStarted.Name", "WaitStarted.Origin.Parent", "WaitStarted.Origin.Root", "WaitStarted.Tool", "WaitStarted.Turn",
 		"AttemptReleased.Submission", "AttemptStarted.Submission", "Parked.Submission",
+		"PostDeferred.Post", "PostDeferred.Submission", "PostDeferred.Target", "PostDone.End", "PostDone.Post", "PostDone.Submission", "PostDone.Target",
 	}
 	slices.Sort(want)
 	shown := map[bool]map[string]bool{}

@@ -57,6 +57,8 @@ func Size(e Event) int {
 		n += len(p.Name) + len(p.ToolName) + len(p.ToolCallID)
 	case *Wait:
 		n += len(p.Name) + len(p.ToolName) + len(p.ToolCallID) + len(p.Reason) + len(p.Signal)
+	case *Post:
+		n += len(p.PostID) + len(p.Target) + len(p.Outcome)
 	case *TaskStart:
 		n += len(p.Agent) + len(p.ToolCallID) + sizeContent(p.Prompt)
 	case *Task:

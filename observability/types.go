@@ -27,6 +27,7 @@ func payloads() map[Type]Payload {
 		TypeTool:               (*Tool)(nil),
 		TypeWaitStart:          (*WaitStart)(nil),
 		TypeWait:               (*Wait)(nil),
+		TypePost:               (*Post)(nil),
 		TypeTaskStart:          (*TaskStart)(nil),
 		TypeTask:               (*Task)(nil),
 		TypeCompactionStart:    (*CompactionStart)(nil),
@@ -106,6 +107,9 @@ func (*WaitStart) EventType() Type { return TypeWaitStart }
 
 // EventType implements [Payload].
 func (*Wait) EventType() Type { return TypeWait }
+
+// EventType implements [Payload].
+func (*Post) EventType() Type { return TypePost }
 
 // EventType implements [Payload].
 func (*TaskStart) EventType() Type { return TypeTaskStart }

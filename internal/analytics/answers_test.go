@@ -372,10 +372,24 @@ func workAnswers() map[string]answer {
 				return append([]any{int64(len(all))}, quantiles(all, func(w *observability.Wait) int64 { return w.DurationMs }, 0.5, 0.99)...)
 			}), 1, 2)
 		}},
+		"Which targets do not take what is posted to them?": {"target delivered failed dead p99", deliveries},
 		"How often is history shortened, why, and what does it save?": {
 			"agent why compactions saved read written", func(w *world, since conversation.Time) [][]any { return shortened(w, since) },
 		},
 	}
+}
+
+func deliveries(w *world, since conversation.Time) [][]any {
+	return ordered(grouped(w.since(since, observability.TypePost), func(e *observability.Event) []any {
+		return []any{e.Payload.(*observability.Post).Target}
+	}, func(g *group) []any {
+		all := payloads[*observability.Post](g)
+		row := []any{}
+		for _, outcome := range []string{observability.PostDelivered, observability.PostDeferred, observability.PostDead} {
+			row = append(row, count(all, func(p *observability.Post) bool { return p.Outcome == outcome }))
+		}
+		return append(row, quantiles(all, func(p *observability.Post) int64 { return p.DurationMs }, 0.99)...)
+	}), 1)
 }
 
 func shortened(w *world, since conversation.Time) [][]any {

@@ -75,8 +75,8 @@ func TestQueriesOfThePage(t *testing.T) {
 	}
 	parameters := map[string]string{"since": since, "submission": string(busiest(w))}
 	asked, want := queries(t), answers()
-	if len(asked) != 22 {
-		t.Errorf("the page has %d queries, want 22", len(asked))
+	if len(asked) != 23 {
+		t.Errorf("the page has %d queries, want 23", len(asked))
 	}
 	for question := range want {
 		if asked[question] == "" {
@@ -178,8 +178,8 @@ func TestWorldIsRich(t *testing.T) {
 			t.Errorf("%d events of type %s", types[absent], absent)
 		}
 	}
-	if len(types) != 26 {
-		t.Errorf("%d types of events, want 26: %v", len(types), types)
+	if len(types) != 27 {
+		t.Errorf("%d types of events, want 27: %v", len(types), types)
 	}
 }
 
@@ -202,8 +202,8 @@ func TestPageListsTypes(t *testing.T) {
 			}
 		}
 	}
-	if len(all) != 29 {
-		t.Errorf("%d types, want 29", len(all))
+	if len(all) != 30 {
+		t.Errorf("%d types, want 30", len(all))
 	}
 	durable := map[string]bool{}
 	for _, e := range newWorld(seed).events {

@@ -140,6 +140,9 @@ func (s *story) submission() {
 	for range s.between(1, 4) {
 		s.turn(&job)
 	}
+	if s.chance(30) {
+		s.post(id)
+	}
 	settled.ElapsedMs, settled.AttemptMs = int64(s.at-began), int64(s.at-began)
 	switch {
 	case s.chance(3):
@@ -317,6 +320,23 @@ func (s *story) wait(job *work, turn conversation.TurnID, call conversation.Call
 		ended.Reason, ended.Signal = conversation.EndedBySignal, conversation.SubmissionID(s.id("sub"))
 	}
 	s.batch(ended)
+}
+
+// post has attempts made to deliver something, until one succeeds or it is given up.
+func (s *story) post(id conversation.SubmissionID) {
+	post, target := conversation.PostID(s.id("post")), s.pick("ledger", "desk", "https://hooks.example.com/secret?key=1")
+	for attempt := 1; ; attempt++ {
+		took := s.pass(5, 2000)
+		if !s.chance(40) || attempt == 3 {
+			end := conversation.PostDelivered
+			if attempt == 3 {
+				end = conversation.PostDead
+			}
+			s.batch(&conversation.PostDone{Must: true, Post: post, Submission: id, Target: target, End: end, Attempts: attempt, DurationMs: took, At: s.at})
+			return
+		}
+		s.batch(&conversation.PostDeferred{Must: true, Post: post, Submission: id, Target: target, Attempts: attempt, Until: s.at + hourMs, DurationMs: took, At: s.at})
+	}
 }
 
 // task hands work on to a subagent.

@@ -133,6 +133,8 @@ func (r *row) work(p observability.Payload) {
 		r.tool, r.toolCall = p.ToolName, string(p.ToolCallID)
 	case *observability.Wait:
 		r.tool, r.toolCall, r.reason, r.durationMs = p.ToolName, string(p.ToolCallID), p.Reason, &p.DurationMs
+	case *observability.Post:
+		r.outcome, r.isError, r.durationMs, r.retries = p.Outcome, p.Outcome != observability.PostDelivered, &p.DurationMs, p.Attempts-1
 	case *observability.TaskStart:
 		r.taskAgent, r.toolCall = p.Agent, string(p.ToolCallID)
 		r.content(p.Prompt)

@@ -6,7 +6,7 @@
 //
 // A span is made of the event that ends it, which has its duration; no span is ever
 // open. invoke_agent stands for the operation of a submission, or for a task, chat for
-// a model call, execute_tool for a tool call, parley.wait for its wait for a signal,
+// a model call, execute_tool for a tool call, parley.wait for its wait for a signal, parley.post for an attempt to deliver a post,
 // parley.compaction for a compaction. The call of the task tool has no span of its own:
 // the span of the task stands in.
 //

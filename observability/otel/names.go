@@ -11,6 +11,7 @@ const (
 	spanTool       = "execute_tool"
 	spanOperation  = "parley.operation"
 	spanWait       = "parley.wait"
+	spanPost       = "parley.post"
 	spanCompaction = "parley.compaction"
 
 	keyServiceName     = "service.name"
@@ -59,6 +60,9 @@ const (
 	keyWait           = "parley.wait.name"
 	keyWaitReason     = "parley.wait.reason"
 	keyWaitSignal     = "parley.wait.signal_submission.id"
+	keyPost           = "parley.post.id"
+	keyPostTarget     = "parley.post.target"
+	keyPostOutcome    = "parley.post.outcome"
 	keyTask           = "parley.task.id"
 	keyTaskOutcome    = "parley.task.outcome"
 	keyMessagesBefore = "parley.compaction.messages_before"

@@ -286,7 +286,7 @@ func (s *Sink) span(e *observability.Event) (pending, bool) {
 func shows(e *observability.Event) bool {
 	switch e.Payload.(type) {
 	case *observability.SubmissionRunning, *observability.SubmissionSettled, *observability.Operation,
-		*observability.Turn, *observability.Tool, *observability.Wait, *observability.Task, *observability.Compaction:
+		*observability.Turn, *observability.Tool, *observability.Wait, *observability.Post, *observability.Task, *observability.Compaction:
 		return true
 	}
 	return false

@@ -50,6 +50,8 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 		d.tool(p)
 	case *observability.Wait:
 		d.wait(p)
+	case *observability.Post:
+		d.post(p)
 	case *observability.Task:
 		task, id = requesterOf(e), taskSpan(workOf(e), e.Task)
 		d.task(p)
@@ -129,6 +131,13 @@ func (d *draft) wait(p *observability.Wait) {
 	d.text(keyWaitSignal, string(p.Signal))
 	d.text(keyToolName, p.ToolName)
 	d.text(keyToolCall, string(p.ToolCallID))
+}
+
+func (d *draft) post(p *observability.Post) {
+	d.name, d.ms = spanPost, p.DurationMs
+	d.text(keyPost, string(p.PostID))
+	d.text(keyPostTarget, p.Target)
+	d.text(keyPostOutcome, p.Outcome)
 }
 
 func (d *draft) task(p *observability.Task) {

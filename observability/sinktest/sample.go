@@ -160,5 +160,6 @@ func workSamples() []observability.Payload {
 		&observability.Wait{
 			Name: "approval-7", ToolName: "approve", ToolCallID: "call_3", Reason: observability.WaitSignal, Signal: "sub_2", DurationMs: 90_000,
 		},
+		&observability.Post{PostID: "post_1", Target: "ledger", Outcome: observability.PostDeferred, Attempts: 2, DurationMs: 120},
 	}
 }

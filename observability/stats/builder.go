@@ -131,6 +131,13 @@ func (b *builder) add(e *observability.Event) {
 		if n.Signal = p.Signal; p.Reason != observability.WaitSignal {
 			n.State = State(p.Reason)
 		}
+	case *observability.Post:
+		n := b.child(b.root, KindPost, begun(e, p.DurationMs))
+		n.Name, n.ID, n.Attempt = p.Target, string(p.PostID), p.Attempts
+		b.ended(n, e, false, p.DurationMs)
+		if p.Outcome != observability.PostDelivered {
+			n.State = State(p.Outcome)
+		}
 	case *observability.TaskStart, *observability.Task:
 		b.task(e)
 	case *observability.CompactionStart, *observability.Compaction:

@@ -29,6 +29,7 @@ const (
 	KindTool       Kind = "tool"
 	KindTask       Kind = "task"
 	KindWait       Kind = "wait" // of a tool, for a signal
+	KindPost       Kind = "post" // an attempt to deliver one
 	KindCompaction Kind = "compaction"
 	KindLog        Kind = "log"
 )
@@ -47,6 +48,8 @@ const (
 	StateQueued    State = "queued"
 	StateTimeout   State = State(observability.WaitTimeout)
 	StateAbandoned State = State(observability.WaitAbandoned)
+	StateDeferred  State = State(observability.PostDeferred)
+	StateDead      State = State(observability.PostDead)
 	StateCompleted State = State(conversation.OutcomeCompleted)
 	StateFailed    State = State(conversation.OutcomeFailed)
 	StateAborted   State = State(conversation.OutcomeAborted)
@@ -56,7 +59,7 @@ const (
 type Node struct {
 	Kind Kind `json:"kind"`
 	// Name is the agent of a submission or a task, the kind of an operation, the model of
-	// a turn, the name of a tool or of what is waited for, the reason of a compaction or of the end of a run, the
+	// a turn, the name of a tool, of what is waited for or of who a post is for, the reason of a compaction or of the end of a run, the
 	// operation and outcome of a recovery, the words of a log.
 	Name  string `json:"name,omitempty"`
 	ID    string `json:"id,omitempty"`
@@ -64,7 +67,7 @@ type Node struct {
 	// Start is 0 if nothing tells it. DurationMs is 0 if nobody knows.
 	Start      conversation.Time `json:"start,omitempty"`
 	DurationMs int64             `json:"durationMs"`
-	// Attempt is that of a run and of a recovery, and the last one of a submission.
+	// Attempt is that of a run, of a recovery and of a post, and the last one of a submission.
 	// Recovered says that the attempt before this run was lost.
 	Attempt   int  `json:"attempt,omitempty"`
 	Recovered bool `json:"recovered,omitempty"`

@@ -195,6 +195,30 @@ func TestTraceOfAnyPart(t *testing.T) {
 	}
 }
 
+// TestTraceOfPosts has attempts to deliver what was posted, also after the settlement.
+func TestTraceOfPosts(t *testing.T) {
+	s := newScript()
+	s.add(1000, &observability.SubmissionQueued{})
+	s.add(1000, &observability.SubmissionRunning{Attempt: 1})
+	s.add(1100, &observability.Post{PostID: "post_1", Target: "ledger", Outcome: observability.PostDeferred, Attempts: 1, DurationMs: 50})
+	s.add(1200, &observability.SubmissionSettled{Outcome: "completed", TotalMs: 200, Attempt: 1})
+	s.add(6100, &observability.Post{PostID: "post_1", Target: "ledger", Outcome: observability.PostDelivered, Attempts: 2, DurationMs: 20})
+	s.add(6200, &observability.Post{PostID: "post_2", Target: "https://hooks.example.com", Outcome: observability.PostDead, Attempts: 1, DurationMs: 30})
+	n, err := stats.Trace(all(s.events), "sub_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `submission "desk" completed @1000 +200 attempt 1
+  queue "" ok @1000 +0
+  post "ledger" deferred @1050 +50 attempt 1
+  post "ledger" ok @6080 +20 attempt 2
+  post "https://hooks.example.com" dead @6170 +30 attempt 1
+`
+	if d := cmp.Diff(want, outline(n, 0)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // TestTraceOfWaits has waits that end in each way, over a pause, and one that still lasts.
 func TestTraceOfWaits(t *testing.T) {
 	s := newScript()

@@ -173,6 +173,9 @@ func note(n *stats.Node) string {
 	if n.Dropped {
 		parts = append(parts, "withdrawn")
 	}
+	if n.Kind == stats.KindPost && n.Attempt > 1 {
+		parts = append(parts, fmt.Sprintf("attempt %d", n.Attempt))
+	}
 	if n.Kind == stats.KindWait {
 		parts = append(parts, waitNote(n)...)
 	}
