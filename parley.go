@@ -34,6 +34,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/node"
 	"github.com/parleyrun/parley/internal/cli/talk"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -65,6 +66,9 @@ type Program struct {
 	// Observers get the events of a node at once, as best effort: what one does not take in
 	// time it never sees. [observability.Callbacks] makes one of functions.
 	Observers []observability.Sink
+	// Targets get what agents post, and notices of settlements, by the names that
+	// [agent.Outgoing] and [agent.Agent] have, beside webhooks.targets of parley.yaml.
+	Targets map[string]outbox.Target
 }
 
 // Main runs the program as the process, with its arguments, until it is done or a signal

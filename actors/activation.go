@@ -214,6 +214,10 @@ func (a *activation) perform(e machine.Effect) {
 		a.storeTimer(e)
 	case machine.SendReply:
 		a.sendReply(e)
+	case machine.SendPost:
+		a.sendPost(e)
+	case machine.BuryPost:
+		a.buryPost(e)
 	case machine.Checkpoint:
 		a.archive.Checkpoint(a.writer.checkpoint(e, a.tap.Exported()))
 	case machine.SetTimer:

@@ -72,7 +72,7 @@ func (m *ownAdmission) ProtoReflect() protoreflect.Message {
 func survivesJSON(a *conversation.Admission) bool {
 	d := &a.Delivery
 	texts := []string{
-		a.Address.Agent, a.Address.ID, a.Key, a.Trace.Parent, a.Trace.State, string(a.Condition.UID),
+		a.Address.Agent, a.Address.ID, a.Key, a.Trace.Parent, a.Trace.State, string(a.Condition.UID), a.Notify,
 		string(d.Kind), d.Body, d.Type, d.TagName,
 	}
 	for name, value := range d.Attributes {
@@ -145,5 +145,5 @@ func (a *activation) decide(from grain.Sender, m readAdmission) {
 }
 
 func (a *activation) take(from grain.Sender, in checkedAdmission) {
-	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit, Fit: in.fit})
+	a.step(machine.Admit{To: a.callers.add(answers(from)), Admission: in.admission, Precheck: in.precheck, Unfit: in.unfit, Fit: in.fit, Dead: in.dead})
 }

@@ -17,8 +17,9 @@ import (
 type checkedAdmission struct {
 	admission conversation.Admission
 	precheck  bool
-	unfit     *conversation.Error // nil if they fit
-	fit       *machine.Fit        // of a signal
+	unfit     *conversation.Error        // nil if they fit
+	fit       *machine.Fit               // of a signal
+	dead      *conversation.PostEnqueued // that a signal asks to deliver again
 }
 
 // schemaOf returns the agent whose schema an admission has to fit, nil if it has none to
@@ -48,6 +49,9 @@ func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *
 		return func(ctx context.Context, in *checkedAdmission) error {
 			return agenthost.CheckInitialData(ctx, named, in.admission.InitialData)
 		}
+	}
+	if find := a.deadPost(adm); find != nil {
+		return find
 	}
 	if w := a.awaitedBy(adm); w != nil {
 		schema := w.Schema

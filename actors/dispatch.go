@@ -106,6 +106,9 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if err := conversation.CheckPayload(a.InitialData); a.InitialData != nil && err != nil {
 		return nil, conversation.Errorf(conversation.CodeInvalidRequest, "initialData %v", err)
 	}
+	if err := r.checkPosts(&a); err != nil {
+		return nil, err
+	}
 	if r.nodes.owns(a.Address.Key()) && survivesJSON(&a) {
 		m, err := newOwnAdmission(ctx, a, precheck, r.encodeAdmission)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -107,6 +108,9 @@ type Options struct {
 	Log *storage.LogOptions
 	// Events says who is given what happens on this node. Zero is nobody.
 	Events EventOptions
+	// Outbox says who gets what is posted, by [agent.Post] and as notices of settlements: the same on
+	// all nodes of a bucket. Zero is nobody.
+	Outbox outbox.Routes
 }
 
 // EventOptions say where the observability events of a node go. No two of Sinks and
@@ -193,6 +197,9 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 	}
 	if out.Providers == nil {
 		out.Providers = providers.NewRegistry(nil)
+	}
+	if err := out.Outbox.Check(); err != nil {
+		return out, fmt.Errorf("option Outbox: %w", err)
 	}
 	if err := out.checkSinks(); err != nil {
 		return out, err

@@ -99,6 +99,11 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		if r.agents[a.Name] != nil {
 			return nil, fmt.Errorf("agent %q is registered twice", a.Name)
 		}
+		for _, target := range a.Notify {
+			if _, err := o.Outbox.Find(target); err != nil {
+				return nil, fmt.Errorf("agent %q: Notify: %w", a.Name, err)
+			}
+		}
 		if opts.Providers != nil {
 			if err := checkModels(o.Providers, a, o.Logger); err != nil {
 				return nil, err
@@ -138,7 +143,7 @@ func (r *Runtime) furnish() {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Admit: r.Admit, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
 	})
 }
 
@@ -313,7 +318,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars,
 		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil || a.Output != nil,
-		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder,
+		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder, Notify: a.Notify,
 	}, true
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/actors/internal/export"
+	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 )
@@ -51,6 +52,8 @@ type Status struct {
 	// QueuedDispatches are messages of tools and hooks that wait for their turn,
 	// RefusedDispatches were too many to wait.
 	QueuedDispatches, RefusedDispatches int64
+	// Posts are what has become of what was posted.
+	Posts PostCounts
 	// SetAside counts the conversations of the bucket that nobody opens.
 	SetAside int
 	// Unchecked are the initial data that were refused because checking them against a
@@ -77,6 +80,9 @@ type Status struct {
 	Observers map[string]observability.BufferCounts
 }
 
+// PostCounts are the attempts to deliver posts since the node started.
+type PostCounts = work.PostCounts
+
 // EventStatus is what the exporter of durable events has done, SinkStatus a part of it.
 type (
 	EventStatus = export.Status
@@ -97,6 +103,7 @@ func (r *Runtime) Status() Status {
 	s.Sweeps, s.Pokes, s.TakenOver = r.busy.Counts()
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.active.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.work.Dispatches()
+	s.Posts = r.work.Posts()
 	s.Events, s.Observers = r.events.Status()
 	s.QueuedCallers = r.edge.count()
 	var answering []string

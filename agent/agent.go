@@ -82,6 +82,11 @@ type Agent struct {
 	// call goes on after.
 	AnswerInOrder bool
 
+	// Notify are the targets that are told of the settlement of each submission, as by [Post]: names of
+	// targets of the program or of webhooks.targets in parley.yaml, or URLs at hosts of
+	// webhooks.allow. The body is the JSON of type "submission.settled" that docs/posts.md shows.
+	Notify []string
+
 	// Data are the data writers whose data may appear in responses. Names are
 	// unique within the agent.
 	Data []Data

@@ -62,6 +62,9 @@ type Message struct {
 	// one message per key, and answers others with the receipt of the first. It has up to
 	// 256 characters; empty means one of [Dispatch]'s own.
 	Key string
+
+	// Notify is a target that is told of the settlement, as one of [Agent.Notify]; empty for none.
+	Notify string
 }
 
 // Text is a user's message with that text.
@@ -121,7 +124,7 @@ func (m Message) Admission(to conversation.Address) (conversation.Admission, err
 	}
 	return conversation.Admission{
 		Address: to, Delivery: m.Delivery, InitialData: m.InitialData, Key: m.Key,
-		Condition: conversation.Condition{Absent: m.IfAbsent, Set: m.IfUID != "", UID: m.IfUID},
+		Condition: conversation.Condition{Absent: m.IfAbsent, Set: m.IfUID != "", UID: m.IfUID}, Notify: m.Notify,
 	}, nil
 }
 
@@ -152,6 +155,8 @@ func (m *Message) check(to conversation.Address) error {
 		return invalid("IfAbsent and IfUID contradict each other.")
 	case m.IfUID != "" && m.InitialData != nil:
 		return invalid("A uid and initial data contradict each other: initial data are for a conversation that is to be created.")
+	case len(m.Notify) > conversation.MaxTarget:
+		return invalid("The target of a notice has more than %d bytes.", conversation.MaxTarget)
 	case utf8.RuneCountInString(m.Key) > maxIdempotencyKey:
 		return invalid("The idempotency key has more than %d characters.", maxIdempotencyKey)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/devlog"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
 
@@ -209,4 +210,18 @@ func (h *Host) Conversation(agentName, id string) *Conversation {
 // patient bounds a wait.
 func (h *Host) patient() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(h.t.Context(), h.opts.Patience, errors.New("nothing came within Options.Patience"))
+}
+
+// DeadLetters returns what refers to the posts that were given up, by conversation and post.
+func (h *Host) DeadLetters() (letters []storage.Letter) {
+	h.t.Helper()
+	ctx, cancel := h.patient()
+	defer cancel()
+	if err := storage.EachLetter(ctx, h.store, func(l storage.Letter, err error) error {
+		letters = append(letters, l)
+		return err
+	}); err != nil {
+		h.t.Fatalf("read dead letters: %v", err)
+	}
+	return letters
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"unicode/utf8"
 
@@ -31,6 +32,10 @@ type Message struct {
 	// It is encoded as JSON; nil sends none, json.RawMessage("null") sends null.
 	InitialData any
 
+	// Notify is told when the submission is settled: a target of the server, or a URL with https at a
+	// host that it allows. Empty tells nobody.
+	Notify string
+
 	// Key makes the message safe to send again, 1 to 256 characters. Empty means a
 	// fresh one.
 	Key string
@@ -50,6 +55,15 @@ type Signal struct {
 func SignalFor(name string, value any) (Message, error) {
 	d, err := conversation.SignalFor(name, value)
 	return Message{Body: d.Body, Signal: &Signal{Type: d.Type, Attributes: d.Attributes}}, err
+}
+
+// PostAgain is a message that has a post delivered again which was given up, as its dead letter names
+// it: the post, and the batch of the log that has its body. It is refused with invalid_request if that
+// batch has no such post.
+func PostAgain(post conversation.PostID, batch int64) Message {
+	return Message{Signal: &Signal{
+		Type: conversation.SignalOutbox, Attributes: map[string]string{"post": string(post), "batch": strconv.FormatInt(batch, 10)},
+	}}
 }
 
 // Attachment is an image that goes with a message.

@@ -15,11 +15,15 @@ import (
 // maxRefusalBytes is how much of an unsuccessful answer is read.
 const maxRefusalBytes = 64 << 10
 
+// headerNotify is HeaderNotify of package http.
+const headerNotify = "Parley-Notify"
+
 // request is what is asked.
 type request struct {
 	method, url string
 	accept      string   // a media type
 	body        *payload // nil for none
+	notify      string   // who is told of the settlement
 	// silence is how long nothing may happen; then takes its place once the answer
 	// has begun to give its body, if it is not 0.
 	silence, then time.Duration
@@ -84,6 +88,9 @@ func (c *Conversation) build(ctx context.Context, r request, dog *watchdog) (*ht
 		for name, values := range h {
 			req.Header[http.CanonicalHeaderKey(name)] = values
 		}
+	}
+	if r.notify != "" {
+		req.Header.Set(headerNotify, r.notify)
 	}
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)

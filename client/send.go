@@ -43,7 +43,7 @@ func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	}
 	receipt, doubt := Receipt{Key: key}, false
 	err = c.repeat(ctx, func() error {
-		err := c.post(ctx, body, &receipt)
+		err := c.post(ctx, body, m.Notify, &receipt)
 		doubt = doubt || err != nil && temporary(err) && !unsent(err) // the end of ctx is temporary, too
 		return err
 	})
@@ -77,9 +77,9 @@ func refused(err error) bool {
 }
 
 // post is one attempt.
-func (c *Conversation) post(ctx context.Context, body *payload, receipt *Receipt) error {
+func (c *Conversation) post(ctx context.Context, body *payload, notify string, receipt *Receipt) error {
 	a, err := c.do(ctx, request{
-		method: http.MethodPost, url: c.at.String(), accept: "application/json", body: body, silence: c.opts.AnswerWithin,
+		method: http.MethodPost, url: c.at.String(), accept: "application/json", body: body, notify: notify, silence: c.opts.AnswerWithin,
 	})
 	if err != nil {
 		return err

@@ -10,6 +10,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// HeaderNotify is the header of a POST that names a target which is told when the submission is
+// settled: one of the program or of webhooks.targets, or a URL where callers may name some. It is no part of what
+// an idempotency key stands for.
+const HeaderNotify = "Parley-Notify"
+
 // precheckBytes is the body size from which an admission is decided before it is
 // sent, so that a refused one costs little.
 const precheckBytes = 256 << 10
@@ -74,7 +79,10 @@ func (h *Handler) take(
 	}
 	a := conversation.Admission{
 		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
-		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")),
+		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), Notify: r.Header.Get(HeaderNotify),
+	}
+	if len(a.Notify) > conversation.MaxTarget {
+		return receipt, false, invalid("The header %s has more than %d bytes.", HeaderNotify, conversation.MaxTarget)
 	}
 	if a.Key == "" {
 		a.Key = h.opts.NewKey()

@@ -56,6 +56,8 @@ func parseRoot(key string) (ObjectName, bool) {
 		var ref TimerRef
 		ref, ok = parseTimerKey(key)
 		n.Conv, n.Shard, n.First = ref.Conv, TimerShard(ref.Conv), ref.Seq
+	case KindLetter:
+		n.Conv, _, ok = parseLetterKey(key)
 	case KindEpoch:
 		var err error
 		n.First, err = parseNumber(rest)

@@ -24,6 +24,7 @@ const (
 	KindAside      ObjectKind = "aside"
 	KindExport     ObjectKind = "export"
 	KindTimer      ObjectKind = "timer"
+	KindLetter     ObjectKind = "letter"
 	KindStaged     ObjectKind = "staged"
 	KindMigration  ObjectKind = "migration"
 	KindEpoch      ObjectKind = "epoch"
@@ -56,6 +57,7 @@ var keyTemplates = []KeyTemplate{
 	{KindAside, asideRoot + "<conv>"},
 	{KindExport, exportRoot + "<member>/<shard>/<n>"},
 	{KindTimer, timerRoot + "<shard>/<minute>/<conv>.<seq>"},
+	{KindLetter, letterRoot + "<conv>.<name>"},
 	{KindStaged, stagedRoot + "<member>/<name>"},
 	{KindMigration, migrationRoot + "<database>/<version>"},
 	{KindEpoch, epochRoot + "<n>"},

@@ -113,6 +113,22 @@ type Asker interface {
 	Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
+// Posting is what a call posts. Step is that of a durable call which has to be recorded with it, under
+// any result; empty for none.
+type Posting = seam.Posting
+
+// Poster takes what calls post. Implementations are safe for concurrent use.
+type Poster interface {
+	// Post makes a post durable, unless one of its id is there. The error is [agent.ErrOutboxFull],
+	// [agent.ErrParked] if the run of the call has to end, or any other.
+	Post(ctx context.Context, p Posting) error
+}
+
+// WithPoster returns a context in which [agent.Post] posts by p.
+func WithPoster(ctx context.Context, p Poster) context.Context {
+	return context.WithValue(ctx, seam.Poster{}, p)
+}
+
 // FitSignal returns the value that the body of a signal is for the schema of a wait: what it is as JSON,
 // or else as a text. The error is that of [agent.Schema.Validate], or says that the schema is none.
 func FitSignal(ctx context.Context, schema json.RawMessage, body string) (json.RawMessage, error) {

@@ -43,6 +43,7 @@ func counted() actors.Status {
 		},
 		Ready: true, Member: "01ABC", Address: "10.0.0.5:7946", Epoch: 2, Members: 3, Draining: 4, Unreached: 37, Reachable: 5, Others: 6,
 		Active: 7, Resting: 8, Parked: 38, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Pokes: 15,
+		Posts:     actors.PostCounts{Waiting: 51, Delivered: 52, Failed: 53, GivenUp: 54},
 		TakenOver: 16, HandedOver: 17, Refused: 18, Unchecked: 41, SetAside: 42, Relayed: 19, RelayGaps: 20, FollowerLag: 2500 * time.Millisecond,
 		Follower: follower.Stats{Gaps: 21, Loads: 22}, QueuedDispatches: 39, RefusedDispatches: 40,
 	}
@@ -145,7 +146,7 @@ func TestMetricsOfTheStatus(t *testing.T) {
 	got := samples(t, s)
 	for name, want := range map[string]string{
 		"parley_ready": "1", "parley_passive": "0", "parley_leaving": "0", "parley_members_epoch": "2", "parley_members": "3",
-		"parley_members_draining": "4", "parley_members_unreached": "37", "parley_parked": "38", "parley_members_reachable": "5", "parley_members_others": "6", "parley_activations": "7",
+		"parley_members_draining": "4", "parley_members_unreached": "37", "parley_parked": "38", "parley_posts_waiting": "51", "parley_posts_delivered_total": "52", "parley_posts_failed_total": "53", "parley_posts_given_up_total": "54", "parley_members_reachable": "5", "parley_members_others": "6", "parley_activations": "7",
 		"parley_resting": "8", "parley_busy": "9", "parley_followers": "10", "parley_queued_callers": "11", "parley_queued_submissions": "12",
 		"parley_queued_dispatches": "39", "parley_refused_dispatches_total": "40",
 		"parley_fences_total": "13", "parley_sweeps_total": "14", "parley_pokes_total": "15", "parley_taken_over_total": "16",

@@ -2,7 +2,8 @@
 // the rooms of its commands share.
 //
 // The commands are in rooms by who reads what they print: node (init, dev, serve, run, chat), talk
-// (send, signal, tail, abort), look (stats, trace, events, models) and keep (log, bucket, cluster).
+// (send, signal, tail, abort), look (stats, trace, events, models) and keep (log, outbox, bucket,
+// cluster).
 // A [Room] makes its commands, and no room imports another. All of them know the
 // [Program], which is what an author has compiled in. Here is what more than
 // one of them needs: exit codes, the registry of models, what the log must hide, how chunks
@@ -27,6 +28,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/threads"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -40,6 +42,7 @@ type Program struct {
 	Mounts     map[string]http.Handler
 	Channels   func(conversation.Dispatcher) (map[string]channels.Channel, error)
 	Observers  []observability.Sink
+	Targets    map[string]outbox.Target
 }
 
 // Room makes the commands of a room.

@@ -64,6 +64,13 @@ func SecretsOf(conf *config.Server) []string {
 			found = append(found, value)
 		}
 	}
+	found = append(found, conf.Webhooks.Secrets...)
+	for _, t := range conf.Webhooks.Targets {
+		found = append(found, t.Secrets...)
+		if t.SecretURL {
+			found = append(found, t.URL)
+		}
+	}
 	return found
 }
 

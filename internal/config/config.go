@@ -35,9 +35,10 @@ type Server struct {
 	// StrictReads makes every read ask the bucket for the newest batch.
 	StrictReads bool
 	// Beta is nil if clients of the beta line are not served.
-	Beta   *Beta
-	Admin  Admin
-	Events Events
+	Beta     *Beta
+	Admin    Admin
+	Events   Events
+	Webhooks Webhooks
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration

@@ -58,6 +58,12 @@
 //	  jsonl: {file: events.jsonl}
 //	  stdout: true
 //	  otel: {endpoint: "http://127.0.0.1:4318", headersEnv: OTLP_HEADERS, content: true}
+//	webhooks:                 # where posts go; without it, nowhere
+//	  targets:                # by the names that tools and agents post to; secrets are "whsec_" and base64
+//	    ledger: {url: "https://ledger.example.com/hook", secretEnv: LEDGER_SECRET, nextSecretEnv: "", private: false}
+//	    chat: {urlEnv: CHAT_URL}
+//	  allow: [hooks.example.com, "*.example.org"] # hosts that callers may name by a URL, signed with secretEnv
+//	  secretEnv: WEBHOOK_SECRET
 //	providers:
 //	  openai: {}              # of the catalog: all may be left out; now it takes models that the catalog does not list
 //	  local:
@@ -71,7 +77,7 @@
 //	agents:
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
-//	     events: {content: true}, thinkingLevel: off, generation: {temperature: 0.2, maxOutputTokens: 4000, stopSequences: [END], toolChoice: none},
+//	     events: {content: true}, notify: [ledger], thinkingLevel: off, generation: {temperature: 0.2, maxOutputTokens: 4000, stopSequences: [END], toolChoice: none},
 //	     output: {type: object}, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object},
 //	     answerInOrder: false,                   # true: a message waits while a call before it waits for a time or a signal
 //	     limits: {responseBytes: 16777216, argumentBytes: 4194304, outputBytes: 33554432, callsPerReply: 128,

@@ -34,6 +34,7 @@ func (r *reader) server(root value) *Server {
 		{name: "beta", example: "{path: /beta}", read: r.beta(&s.Beta)},
 		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: r.admin(&s.Admin)},
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
+		{name: "webhooks", example: "{allow: [hooks.example.com]}", read: r.webhooks(&s.Webhooks)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
 		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: len(r.opts.Agents) == 0},
 	})

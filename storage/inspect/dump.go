@@ -176,6 +176,11 @@ func (d *dumper) object(ctx context.Context) error {
 		if t, err = storage.DecodeTimer(data); err == nil && storage.TimerKey(t) != d.key {
 			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
 		}
+	case storage.KindLetter:
+		var l storage.Letter
+		if l, err = storage.DecodeLetter(data); err == nil && storage.LetterKey(l.Conv, l.Post) != d.key {
+			err = fmt.Errorf("it says post %s of conversation %s", l.Post, l.Conv)
+		}
 	case storage.KindAside:
 		var a storage.Aside
 		if a, err = storage.DecodeAside(data); err == nil && a.Conv != d.name.Conv {

@@ -46,6 +46,7 @@ const (
 	KindJournal                Kind = "journal"
 	KindExport                 Kind = "export"
 	KindTimer                  Kind = "timer"
+	KindLetter                 Kind = "letter"
 	KindEpoch                  Kind = "epoch"
 	KindHeartbeat              Kind = "heartbeat"
 	KindIndex                  Kind = "index"

@@ -187,6 +187,18 @@ func (v *verifier) asides(ctx context.Context) error {
 	})
 }
 
+// letters tells of the posts that were given up.
+func (v *verifier) letters(ctx context.Context) error {
+	return storage.EachLetter(ctx, v.bucket, func(l storage.Letter, err error) error {
+		text := fmt.Sprintf("%s to %s was given up: %s; parley outbox sends it again, or drops it", l.Post, l.Target, l.Reason)
+		if err != nil {
+			text = fmt.Sprintf("a dead letter cannot be read: %v; parley outbox drops it", err)
+		}
+		v.emit(Finding{Severity: Note, Kind: KindLetter, Conv: l.Conv, Key: storage.LetterKey(l.Conv, l.Post), Seq: -1, Text: text})
+		return nil
+	})
+}
+
 // index looks at the index entries and for the conversations that they name.
 func (v *verifier) index(ctx context.Context) error {
 	present := map[conversation.Key]bool{} // one day's, mostly

@@ -121,6 +121,7 @@ func (v *verifier) everything(ctx context.Context) error {
 	looks := map[storage.ObjectKind]func(context.Context) error{
 		storage.KindJournal: v.journals, storage.KindExport: v.exports, storage.KindTimer: v.timers, storage.KindEpoch: v.epochs,
 		storage.KindHeartbeat: v.heartbeats, storage.KindIndex: v.index, storage.KindAside: v.asides,
+		storage.KindLetter: v.letters,
 	}
 	var found []string
 	err = eachEntry(ctx, v.bucket, "", func(entry string) error {

@@ -8,10 +8,14 @@ import (
 )
 
 // Pauses before the attempts to deliver a post, with each failure the next. What has failed once
-// more is given up: that is within a day, for which receivers are expected to come back.
+// more is given up, and so is what has failed at all and waits for longer than a day, be it
+// behind others.
 var postPauses = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 9 * time.Hour,
 }
+
+// maxPostAge is how long receivers are expected to be away.
+const maxPostAge = conversation.Time(24 * time.Hour / time.Millisecond)
 
 // maxPostHint bounds the pause that a receiver asks for.
 const maxPostHint = 4 * time.Hour
@@ -33,6 +37,12 @@ func (m *Machine) postsRead() bool { return m.allRead(conversation.TypePostEnque
 // postsFull reports whether the conversation takes no more posts of so many bytes.
 func (m *Machine) postsFull(bytes int) bool {
 	return len(m.state.Posts()) >= conversation.MaxPosts || m.state.PostBytes()+bytes > conversation.MaxPostsBytes
+}
+
+// postsCrowd reports whether there are more posts than that: notices are enqueued all the same, and
+// what has failed makes room for them.
+func (m *Machine) postsCrowd() bool {
+	return len(m.state.Posts()) > conversation.MaxPosts || m.state.PostBytes() > conversation.MaxPostsBytes
 }
 
 // post enqueues what a running call posts. That a durable one has done so stands in the same batch.
@@ -107,14 +117,14 @@ func (m *Machine) sendPosts() {
 			delete(m.posting, target)
 		}
 	}
-	full := m.postsFull(1)
+	crowd := m.postsCrowd()
 	for _, p := range m.postsToSend() {
 		if m.posting[p.Target] != nil || p.Offset > m.durable {
 			continue
 		}
 		s := &posting{post: p.ID}
 		switch {
-		case full && p.Attempts > 0:
+		case crowd && p.Attempts > 0:
 			m.posting[p.Target] = s
 			s.attempts, s.reason = p.Attempts, sayPostsFull
 			m.bury(p, s)
@@ -147,7 +157,7 @@ func (m *Machine) postTried(in PostTried) {
 	switch {
 	case in.Delivered:
 		m.postDone(s, conversation.PostDelivered)
-	case in.Gone || s.attempts > len(postPauses):
+	case in.Gone || s.attempts > len(postPauses) || m.now()-p.At > maxPostAge:
 		m.bury(p, s)
 	default:
 		m.deferPost(p, s, in.RetryAfter)

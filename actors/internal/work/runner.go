@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -42,6 +43,8 @@ type NodeOptions struct {
 	DispatchesAtOnce int
 	// Admit brings what they send to its conversation.
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
+	// Outbox says who gets posts.
+	Outbox *outbox.Routes
 	// Unread are the types of records that not every member reads.
 	Unread func() []conversation.RecordType
 	// Spawn runs what is begun here in a goroutine of the node, unless that is at its end.
@@ -62,11 +65,12 @@ type Node struct {
 	gate    *gate
 	health  health
 	storing chan struct{} // has an element for each output that is being stored
+	desk    desk
 }
 
 // NewNode returns a node at which nothing is done yet.
 func NewNode(o NodeOptions) *Node {
-	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce)}
+	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), desk: newDesk()}
 }
 
 // Dispatches returns how many messages of tools and hooks wait for their turn, and how many

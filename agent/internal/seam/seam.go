@@ -17,6 +17,7 @@ type (
 	Dispatcher  struct{}
 	InitialData struct{} // a json.RawMessage
 	Log         struct{}
+	Poster      struct{}
 	ReadOnly    struct{} // anything: state can only be read
 	State       struct{}
 	Steps       struct{} // a *Run
@@ -104,4 +105,12 @@ type Waiting struct {
 	Name   string
 	Schema json.RawMessage
 	Until  time.Time // with a monotonic reading
+}
+
+// Posting is what a call posts. Step is that of a durable call which records it, empty for none.
+type Posting struct {
+	ID     string // a conversation.PostID
+	Target string
+	Body   json.RawMessage
+	Step   string
 }

@@ -17,6 +17,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -53,6 +54,9 @@ type nodeConfig struct {
 	measure func(storage.Bucket) storage.Bucket
 	// events are where observability events go; the zero value is nowhere.
 	events eventsConfig
+	// webhooks and targets are where posts go, of the file and of the program.
+	webhooks config.Webhooks
+	targets  map[string]outbox.Target
 	// memoryBytes is what the process may occupy; 0 finds it out.
 	memoryBytes int64
 	log         *slog.Logger
@@ -71,6 +75,8 @@ type backend struct {
 	// data is the room for what clients send in the data folder, nil without one, and
 	// spool that for bodies in temporary files.
 	data, spool *local.Room
+	// endPosts ends the connections to those who get posts.
+	endPosts func()
 	// forget undoes what the budget of memory has told the collector.
 	forget func()
 }
@@ -79,7 +85,7 @@ type backend struct {
 // is sent yet.
 func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	budget, forget := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
-	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget}
+	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget, endPosts: func() {}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.close())
@@ -118,6 +124,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	opts.Events = b.events.options
+	if opts.Outbox, b.endPosts, err = outboxOf(cfg.webhooks, cfg.targets); err != nil {
+		return nil, err
+	}
 	if b.runtime, err = actors.New(b.bucket, opts); err != nil {
 		return nil, err
 	}
@@ -178,6 +187,7 @@ func (b *backend) run(ctx context.Context) error {
 // close closes what the node has open. The node must not run any more.
 func (b *backend) close() error {
 	defer b.forget()
+	defer b.endPosts()
 	err := b.events.close()
 	if b.store == nil {
 		return err

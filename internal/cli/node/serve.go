@@ -267,6 +267,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
 		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},
 		channels: how.program.Channels,
+		webhooks: conf.Webhooks, targets: how.program.Targets,
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,

@@ -1,0 +1,131 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/outbox"
+)
+
+var _ agenthost.Poster = (*toolCall)(nil)
+
+// Post implements [agenthost.Poster]. Until all members read posts a durable call tries again, and
+// another is told that it may.
+func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
+	if _, err := c.node.o.Outbox.Find(p.Target); err != nil {
+		return err
+	}
+	output, err := conversation.EncodeJSON(p.ID)
+	if err != nil {
+		return err
+	}
+	switch c.ask(machine.Post{
+		Gen: c.effect.Gen, Step: p.Step, Output: output,
+		Enqueued: conversation.PostEnqueued{Post: conversation.PostID(p.ID), Call: c.effect.Call, Target: p.Target, Body: p.Body},
+	}).(type) {
+	case machine.PostKept:
+		return nil
+	case machine.PostFull:
+		return agent.ErrOutboxFull
+	case machine.StepTooMuch:
+		return agent.ErrStepsFull
+	case machine.PostLater:
+		if c.parked.stop == nil { // nothing runs it again
+			return conversation.Unavailable(waitLater, nil)
+		}
+		c.parked.leave(time.Now().Add(waitLater))
+		return agent.ErrParked
+	}
+	return errStepLost
+}
+
+// deliveriesAtOnce bounds the attempts of a node that are under way.
+const deliveriesAtOnce = 64
+
+// desk is where the posts of a node leave.
+type desk struct {
+	slots                               chan struct{}
+	waiting, delivered, failed, givenUp atomic.Int64
+}
+
+func newDesk() desk { return desk{slots: make(chan struct{}, deliveriesAtOnce)} }
+
+// PostCounts are what has become of the posts of a node.
+type PostCounts struct {
+	Waiting   int64 // for their turn, or for their targets
+	Delivered int64
+	Failed    int64 // attempts
+	GivenUp   int64 // dead letters
+}
+
+// Posts returns the counts.
+func (n *Node) Posts() PostCounts {
+	return PostCounts{n.desk.waiting.Load(), n.desk.delivered.Load(), n.desk.failed.Load(), n.desk.givenUp.Load()}
+}
+
+// GaveUp counts a dead letter.
+func (n *Node) GaveUp() { n.desk.givenUp.Add(1) }
+
+// Deliver makes an attempt to deliver a post. It is not ok if ctx has ended first, so that nothing is
+// known of it.
+func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTried, ok bool) {
+	n.desk.waiting.Add(1)
+	defer n.desk.waiting.Add(-1)
+	select {
+	case n.desk.slots <- struct{}{}:
+		defer func() { <-n.desk.slots }()
+	case <-ctx.Done():
+		return out, false
+	}
+	began := time.Now()
+	err := n.deliver(ctx, p)
+	if ctx.Err() != nil && err != nil {
+		return out, false
+	}
+	out = machine.PostTried{Post: p.ID, Delivered: err == nil, Took: time.Since(began)}
+	if err == nil {
+		n.desk.delivered.Add(1)
+		return out, true
+	}
+	n.desk.failed.Add(1)
+	var gone *outbox.GoneError
+	var later *outbox.LaterError
+	out.Reason = conversation.CutText(err.Error(), maxPostReason)
+	out.Gone = errors.As(err, &gone)
+	if errors.As(err, &later) {
+		out.RetryAfter = later.After
+	}
+	return out, true
+}
+
+// maxPostReason bounds what is recorded of a failure, in bytes.
+const maxPostReason = 1 << 10
+
+// deliver gives a post to its target, which may panic, or not heed its context.
+func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
+	target, err := n.o.Outbox.Find(p.Target)
+	if err != nil {
+		return err
+	}
+	late := fmt.Errorf("it did not end within %v: %w", outbox.Timeout, context.DeadlineExceeded)
+	within, cancel := context.WithTimeoutCause(ctx, outbox.Timeout, late)
+	defer cancel()
+	patience, stop := context.WithTimeoutCause(ctx, outbox.Timeout+toolGrace, late)
+	defer stop()
+	_, err = detached(patience, n, func() (none struct{}, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("its target panicked: %v", v)
+			}
+		}()
+		return none, target.Deliver(within, p)
+	})
+	return err
+}

@@ -1,0 +1,115 @@
+package actors
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/outbox"
+	"github.com/parleyrun/parley/storage"
+)
+
+// sendPost makes an attempt to deliver a post; [machine.PostTried] says what has come of it.
+func (a *activation) sendPost(e machine.SendPost) {
+	created, p := a.machine.State().Created(), e.Post
+	out := outbox.Post{
+		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission,
+		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
+	}
+	a.rt.tasks.spawn(func() {
+		tried, ok := a.rt.work.Deliver(a.self.ctx, out)
+		if !ok {
+			return // Whoever opens the conversation next tries again.
+		}
+		if !tried.Delivered {
+			a.log.Warn("post is not delivered", "post", string(out.ID), "target", out.Target, "attempt", out.Attempt, "reason", tried.Reason)
+		}
+		a.self.Send(tried)
+	})
+}
+
+// buryPost stores the dead letter of a post; [machine.PostBuried] says so. It is tried until the
+// activation ends: until then the journal, or a timer, finds the conversation.
+func (a *activation) buryPost(e machine.BuryPost) {
+	l := storage.Letter{
+		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
+		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
+	}
+	a.rt.tasks.spawn(func() {
+		for pause := sendPause; ; pause = min(2*pause, maxSendPause) {
+			ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
+			err := storage.PutLetter(ctx, a.rt.bucket, l)
+			cancel()
+			if err == nil {
+				a.rt.work.GaveUp()
+				a.log.Error("post is given up, its dead letter is stored", "post", string(l.Post), "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
+				a.self.Send(machine.PostBuried{Post: l.Post})
+				return
+			}
+			if a.self.ctx.Err() == nil {
+				a.log.Error("store dead letter", "post", string(l.Post), "err", err)
+			}
+			if !sleep(a.self.ctx, pause) {
+				return
+			}
+		}
+	})
+}
+
+// checkPosts returns what keeps an admission from ending with a post, or nil. An owner that does not
+// know posts would pass over what it asks for.
+func (r *Runtime) checkPosts(a *conversation.Admission) error {
+	if a.Notify == "" && !isOutboxSignal(&a.Delivery) {
+		return nil
+	}
+	if a.Notify != "" {
+		if _, err := r.opts.Outbox.Find(a.Notify); err != nil {
+			return conversation.Errorf(conversation.CodeInvalidRequest, "The settlement cannot be told: %v.", err)
+		}
+	}
+	if slices.Contains(r.world.unread(), conversation.TypePostEnqueued) {
+		return conversation.Unavailable(time.Minute, errors.New("some node of this server does not know posts yet"))
+	}
+	return nil
+}
+
+func isOutboxSignal(d *conversation.Delivery) bool {
+	return d.Kind == conversation.KindSignal && d.Type == conversation.SignalOutbox
+}
+
+// deadPost returns how to find the post that a signal asks to deliver again, nil for any other admission.
+func (a *activation) deadPost(adm conversation.Admission) func(context.Context, *checkedAdmission) error {
+	d := adm.Delivery
+	if !isOutboxSignal(&d) {
+		return nil
+	}
+	return func(ctx context.Context, in *checkedAdmission) error {
+		seq, err := strconv.ParseInt(d.Attributes["batch"], 10, 64)
+		if err != nil || seq < 0 {
+			return nil // The machine refuses what names no post.
+		}
+		batches, err := a.rt.logs.Range(ctx, a.key, seq, seq)
+		var gap *storage.GapError
+		if errors.As(err, &gap) || errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the batch of a dead letter: %w", err)
+		}
+		records, err := conversation.DecodeRecords(batches[0].Lines)
+		if err != nil {
+			return fmt.Errorf("read the batch of a dead letter: %w", err)
+		}
+		for _, r := range records {
+			if p, ok := r.(*conversation.PostEnqueued); ok && string(p.Post) == d.Attributes["post"] {
+				in.dead = p
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// ErrNoOutbox says that nothing can be posted from here: the context is not that of a tool.
+var ErrNoOutbox = errors.New("there is no outbox: use the context of a tool's call")
+
+// ErrOutboxFull says that the conversation has as many posts that are not delivered as it takes,
+// 256 of 4 MiB together.
+var ErrOutboxFull = errors.New("the outbox of the conversation is full: its targets take nothing, or not fast enough")
+
+// Outgoing is what is posted.
+type Outgoing struct {
+	// Target is the name of a target of the program, or of webhooks.targets in parley.yaml, or a
+	// URL with https at a host of webhooks.allow.
+	Target string
+	// Body is encoded as JSON, up to 256 KiB.
+	Body any
+	// Key names the post within the conversation: one with the key of another has its id, so that
+	// its receiver knows it, and is not enqueued as long as the other is not delivered. It
+	// has up to 256 characters; empty means one of Post's own, made of the call's id and how many
+	// posts the call has sent before.
+	Key string
+}
+
+// Post has something delivered to a target outside: at least once, each time under the id that it
+// returns. When it returns the post is durable, and whatever dies, attempts are made for a
+// day, of one target one after the other, in the order of the posts. Then it is a dead letter,
+// which an operator sends again with "parley outbox". Nobody waits for the target.
+//
+// It is for tools. A durable call that is run again posts nothing twice, if it posts in the same
+// order or under keys of its own.
+//
+// The error is ErrNoOutbox, [ErrOutboxFull], [ErrParked], as a durable call waits until every node of the
+// bucket reads posts, or a [*PostError]: a target that there is not, a body that has no JSON or too
+// much, or why the post is not known to be durable.
+func Post(ctx context.Context, o Outgoing) (conversation.PostID, error) {
+	call, inCall := CallFrom(ctx)
+	host, ok := ctx.Value(seam.Poster{}).(poster)
+	if !inCall || !ok {
+		return "", ErrNoOutbox
+	}
+	p, err := o.posting(ctx, call)
+	if err == nil {
+		err = postOnce(ctx, host, p)
+	}
+	switch {
+	case err == nil:
+		return conversation.PostID(p.ID), nil
+	case errors.Is(err, ErrParked), errors.Is(err, ErrOutboxFull):
+		return "", err
+	}
+	return "", &PostError{Target: o.Target, Err: err}
+}
+
+// PostError says why something is not posted.
+type PostError struct {
+	Target string
+	Err    error
+}
+
+// Error implements error.
+func (e *PostError) Error() string { return fmt.Sprintf("post to %s: %v", shorten(e.Target), e.Err) }
+
+// Unwrap returns the cause.
+func (e *PostError) Unwrap() error { return e.Err }
+
+// posting is what the host is asked for.
+func (o Outgoing) posting(ctx context.Context, call Call) (p seam.Posting, err error) {
+	body, err := seam.Encode(o.Body)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("the body has no JSON form: %w", err)
+	case len(body) > conversation.MaxPostBytes:
+		return p, fmt.Errorf("the body has %d bytes as JSON, it may have %d", len(body), conversation.MaxPostBytes)
+	case o.Target == "" || len(o.Target) > conversation.MaxTarget:
+		return p, fmt.Errorf("a target is 1 to %d bytes", conversation.MaxTarget)
+	case len(o.Key) > 4*maxIdempotencyKey:
+		return p, fmt.Errorf("the key has more than %d characters", maxIdempotencyKey)
+	}
+	key := "key\x00" + o.Key
+	if o.Key == "" {
+		key = "call\x00" + nextPost(ctx, call)
+	}
+	digest := sha256.Sum256([]byte(string(call.UID) + "\x00" + key))
+	return seam.Posting{
+		ID: "post_" + ulidDigits.EncodeToString(digest[:])[:26], Target: o.Target, Body: body,
+		Step: "post " + hex.EncodeToString(digest[:8]),
+	}, nil
+}
+
+// ulidDigits are those of the other ids.
+var ulidDigits = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// nextPost numbers the posts of a call.
+func nextPost(ctx context.Context, call Call) string {
+	o := seam.OriginFrom(ctx)
+	if o == nil || o.Name == "" {
+		return string(call.ID) + rand.Text()
+	}
+	return fmt.Sprintf("%s%s/%d", o.Name, o.Step, o.Next(seam.Poster{}))
+}
+
+// postOnce posts, unless a durable call has in an earlier run.
+func postOnce(ctx context.Context, host poster, p seam.Posting) error {
+	s := stepsFrom(ctx)
+	if s == nil || ctx.Value(inStepKey{}) != nil { // the step itself is recorded, or nothing is run again
+		p.Step = ""
+		return host.Post(ctx, p)
+	}
+	if err := s.begin(p.Step); err != nil {
+		return err
+	}
+	if _, ok := s.Recorded(p.Step); ok {
+		return nil
+	}
+	err := host.Post(ctx, p)
+	if err != nil {
+		s.run.Forget(p.Step)
+	}
+	return err
+}
+
+// poster is agenthost.Poster.
+type poster interface {
+	Post(ctx context.Context, p seam.Posting) error
+}

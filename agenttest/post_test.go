@@ -1,0 +1,326 @@
+package agenttest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/outbox"
+)
+
+// ledger is a target that fails as often as it is told to, and keeps what it was given.
+type ledger struct {
+	mu    sync.Mutex
+	fails func(p outbox.Post) error // nil takes all
+	posts []outbox.Post
+	tries []time.Time
+}
+
+func (l *ledger) Deliver(_ context.Context, p outbox.Post) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tries = append(l.tries, time.Now())
+	if l.fails != nil {
+		if err := l.fails(p); err != nil {
+			return err
+		}
+	}
+	l.posts = append(l.posts, p)
+	return nil
+}
+
+// got returns the bodies in the order in which they came first, shortened to what a test looks for.
+func (l *ledger) got(words ...string) (first []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	seen := map[conversation.PostID]bool{}
+	for _, p := range l.posts {
+		if seen[p.ID] {
+			continue
+		}
+		seen[p.ID] = true
+		word := string(p.Body)
+		if i := slices.IndexFunc(words, func(w string) bool { return strings.Contains(word, w) }); i >= 0 {
+			word = words[i]
+		}
+		first = append(first, word)
+	}
+	return first
+}
+
+func posting(to string) agent.Tool {
+	return agent.NewTool("pay", "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
+		for n := range 2 {
+			if _, err := agent.Post(ctx, agent.Outgoing{Target: to, Body: map[string]int{"paid": n + 1}}); err != nil {
+				return "", err
+			}
+		}
+		return "paid", nil
+	}, &agent.ToolOptions{Durable: true})
+}
+
+func withLedger(l outbox.Target) actors.Options {
+	return actors.Options{Outbox: outbox.Routes{Targets: map[string]outbox.Target{"ledger": l}}}
+}
+
+// paying calls the tool and says that it has.
+func paying() *agenttest.Model {
+	return agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
+		if strings.Contains(viewOf(r), "paid") {
+			return agenttest.Say("Paid.")
+		}
+		return agenttest.Call("pay", nil)
+	})
+}
+
+// TestPostOverCrashes at every write of a conversation that posts twice and whose settlement is told, to
+// a target that fails now and then: all three come, in order, and of each every delivery under one id.
+func TestPostOverCrashes(t *testing.T) {
+	for n := range sample.Of(24, 3) {
+		synctest.Test(t, func(t *testing.T) {
+			l := &ledger{}
+			l.fails = func(outbox.Post) error {
+				if len(l.tries)%3 == 1 {
+					return errors.New("not now")
+				}
+				return nil
+			}
+			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{posting("ledger")}, Notify: []string{"ledger"}}
+			h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+			if n > 0 {
+				h.CrashAtWrite(n)
+			}
+			if reply := h.Conversation("desk", "d").Ask("Pay."); reply.Text != "Paid." {
+				t.Errorf("crash at write %d: %q", n, reply.Text)
+			}
+			time.Sleep(time.Hour)
+			if got, want := l.got(`"paid":1`, `"paid":2`, "submission.settled"), []string{`"paid":1`, `"paid":2`, "submission.settled"}; !slices.Equal(got, want) {
+				t.Errorf("crash at write %d: the ledger has %q", n, got)
+			}
+		})
+	}
+}
+
+// TestAllKindsOfWaitingOverCrashes at every write of a run that asks another agent, waits for a
+// signal, sleeps and posts: each happens once, in order.
+func TestAllKindsOfWaitingOverCrashes(t *testing.T) {
+	all := agent.NewTool("pay", "Pays after questions.", func(ctx context.Context, _ struct{}) (string, error) {
+		reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Text("How much?"), nil)
+		if err != nil {
+			return "", err
+		}
+		ok, err := agent.Wait[bool](ctx, "approval", nil)
+		if err != nil {
+			return "", err
+		}
+		if err := agent.Sleep(ctx, "overnight", 9*time.Hour); err != nil {
+			return "", err
+		}
+		_, err = agent.Post(ctx, agent.Outgoing{Target: "ledger", Body: fmt.Sprint(reply.Text, " approved ", ok)})
+		return "paid", err
+	}, &agent.ToolOptions{Durable: true})
+	for n := range sample.Of(40, 3) {
+		synctest.Test(t, func(t *testing.T) {
+			l := &ledger{}
+			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{all}}
+			h := agenttest.New(t, []*agent.Agent{desk, {Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{
+				Models:  map[string]*agenttest.Model{"openai/gpt-5": paying(), "anthropic/claude": agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("seven") })},
+				Runtime: withLedger(l),
+			})
+			if n > 0 {
+				h.CrashAtWrite(n)
+			}
+			c := h.Conversation("desk", "d")
+			receipt, err := c.Send(t.Context(), client.Message{Body: "Pay."})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Hour)
+			yes, err := client.SignalFor("approval", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			yes.Key = "approved"
+			if _, err := c.Send(t.Context(), yes); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := c.Wait(t.Context(), receipt); err != nil || !strings.HasSuffix(reply.Text, "Paid.") {
+				t.Errorf("crash at write %d: %+v, %v", n, reply, err)
+			}
+			time.Sleep(time.Hour)
+			if got := l.got(); !slices.Equal(got, []string{`"seven approved true"`}) {
+				t.Errorf("crash at write %d: the ledger has %q", n, got)
+			}
+		})
+	}
+}
+
+// TestDeadLetter: a target that is away for longer than a day gets nothing any more of what was posted
+// before, until somebody sends it again; what comes after is delivered, in order.
+func TestDeadLetter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, away := &ledger{}, true
+		l.fails = func(p outbox.Post) error {
+			if away {
+				return errors.New("it answered 503")
+			}
+			return nil
+		}
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{posting("ledger")}}
+		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+		c := h.Conversation("desk", "d")
+		c.Ask("Pay.")
+		time.Sleep(22 * time.Hour)
+		for len(h.DeadLetters()) == 0 {
+			time.Sleep(time.Minute)
+		}
+		l.mu.Lock()
+		away = false
+		if took := l.tries[8].Sub(l.tries[0]); took < 20*time.Hour || took > 24*time.Hour {
+			t.Errorf("it was tried for %v", took)
+		}
+		l.mu.Unlock()
+		time.Sleep(26 * time.Hour)
+		if got := l.got(`"paid":1`, `"paid":2`); !slices.Equal(got, []string{`"paid":2`}) {
+			t.Errorf("when the target is back it has %q", got)
+		}
+		letters := h.DeadLetters()
+		if len(letters) != 1 || letters[0].Target != "ledger" || letters[0].Attempts != 9 || letters[0].Reason != "it answered 503" {
+			t.Fatalf("the letters are %+v", letters)
+		}
+		again := func(post conversation.PostID) error {
+			_, err := c.Send(t.Context(), client.PostAgain(post, letters[0].Seq))
+			return err
+		}
+		if err := again("post_x"); err == nil || !strings.Contains(err.Error(), "invalid_request") {
+			t.Errorf("a post that there is not: %v", err)
+		}
+		if err := again(letters[0].Post); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := l.got(`"paid":1`, `"paid":2`); !slices.Equal(got, []string{`"paid":2`, `"paid":1`}) {
+			t.Errorf("after it was sent again the target has %q", got)
+		}
+		if s := h.Runtime().Status().Posts; s.Delivered == 0 {
+			t.Errorf("counts %+v", s)
+		}
+	})
+}
+
+// TestPostErrors of what cannot be posted; nothing of it is left.
+func TestPostErrors(t *testing.T) {
+	if _, err := agent.Post(context.Background(), agent.Outgoing{Target: "ledger"}); !errors.Is(err, agent.ErrNoOutbox) {
+		t.Errorf("outside of a tool: %v", err)
+	}
+	for name, c := range map[string]struct {
+		o    agent.Outgoing
+		want string
+	}{
+		"another target": {agent.Outgoing{Target: "legder"}, `there is no target "legder", but ledger`},
+		"no target":      {agent.Outgoing{}, "a target is 1 to"},
+		"a URL":          {agent.Outgoing{Target: "https://example.com/x"}, "no host is allowed"},
+		"no JSON":        {agent.Outgoing{Target: "ledger", Body: func() {}}, "no JSON form"},
+		"too much":       {agent.Outgoing{Target: "ledger", Body: strings.Repeat("x", 256<<10)}, "it may have 262144"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got error
+			bad := agent.NewTool("pay", "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
+				_, got = agent.Post(ctx, c.o)
+				return "paid", nil
+			}, nil)
+			l := &ledger{}
+			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{bad}}
+			h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+			h.Conversation("desk", "d").Ask("Pay.")
+			time.Sleep(time.Minute)
+			var post *agent.PostError
+			if !errors.As(got, &post) || !strings.Contains(got.Error(), c.want) || len(l.got()) > 0 {
+				t.Errorf("%s: %v, the ledger has %q", name, got, l.got())
+			}
+		})
+	}
+}
+
+// TestLongOutage: what waits behind others has its day, too. Then the next failure is its last.
+func TestLongOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &ledger{fails: func(outbox.Post) error { return errors.New("never") }}
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{posting("ledger")}, Notify: []string{"ledger"}}
+		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+		h.Conversation("desk", "d").Ask("Pay.")
+		time.Sleep(30 * time.Hour)
+		if letters := h.DeadLetters(); len(letters) != 3 {
+			t.Errorf("after a day and some hours there are %d dead letters: %+v", len(letters), letters)
+		}
+		if s := h.Runtime().Status(); s.Parked != 0 || s.Posts.GivenUp != 3 {
+			t.Errorf("%d wait, counts %+v", s.Parked, s.Posts)
+		}
+	})
+}
+
+// TestNotifyOfASender: who sends a message names who is told of its settlement; of a target that there is
+// not nothing is admitted.
+func TestNotifyOfASender(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &ledger{}
+		h := agenttest.New(t, []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}, &agenttest.Options{
+			Model: agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("Yes.") }), Runtime: withLedger(l),
+		})
+		c := h.Conversation("desk", "d")
+		for target, want := range map[string]string{
+			"legder": "there is no target", "https://example.com": "no host is allowed", strings.Repeat("x", 2000): "has more than 1024 bytes",
+		} {
+			if _, err := c.Send(t.Context(), client.Message{Body: "?", Notify: target}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "invalid_request") {
+				t.Errorf("%.20q: %v", target, err)
+			}
+		}
+		for range 2 { // a second time under one key
+			if reply, err := c.Settle(client.Message{Body: "?", Notify: "ledger", Key: "k"}); err != nil || reply.Text != "Yes." {
+				t.Errorf("%+v, %v", reply, err)
+			}
+		}
+		if _, err := h.Runtime().Dispatch(t.Context(), conversation.Address{Agent: "desk", ID: "d"}, agent.Message{Delivery: agent.Text("!").Delivery, Notify: "ledger"}); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if got := l.got(`"text":"Yes."`); !slices.Equal(got, []string{`"text":"Yes."`, `"text":"Yes."`}) {
+			t.Errorf("the ledger has %q", got)
+		}
+	})
+}
+
+// TestFullOutbox: what is not delivered is bounded, and who posts learns of it.
+func TestFullOutbox(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got error
+		sent := 0
+		many := agent.NewTool("pay", "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
+			for got == nil && sent < 1000 {
+				if _, got = agent.Post(ctx, agent.Outgoing{Target: "ledger", Body: sent}); got == nil {
+					sent++
+				}
+			}
+			return "paid", nil
+		}, nil)
+		l := &ledger{fails: func(outbox.Post) error { return errors.New("never") }}
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{many}}
+		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+		h.Conversation("desk", "d").Ask("Pay.")
+		if !errors.Is(got, agent.ErrOutboxFull) || sent != conversation.MaxPosts {
+			t.Errorf("after %d posts: %v", sent, got)
+		}
+	})
+}

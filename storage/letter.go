@@ -1,0 +1,175 @@
+package storage
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+const (
+	letterRoot     = "letter/"
+	maxLetterBytes = 16 << 10
+	// maxLetterReason bounds the words of [Letter.Reason], in bytes.
+	maxLetterReason = 1 << 10
+)
+
+// Letter is a dead letter: it refers to a post that was given up. The body is in the log, in the
+// batch at Seq.
+type Letter struct {
+	Conv       conversation.Key          `json:"conv"`
+	Address    conversation.Address      `json:"address"`
+	Post       conversation.PostID       `json:"post"`
+	Seq        int64                     `json:"seq"`
+	Submission conversation.SubmissionID `json:"submission"`
+	Target     string                    `json:"target"`
+	// Attempts is how often it was tried, Reason why the last attempt failed, for people; of more
+	// than 1 KiB the beginning is kept.
+	Attempts int               `json:"attempts"`
+	Reason   string            `json:"reason"`
+	At       conversation.Time `json:"at"`
+}
+
+type storedLetter struct {
+	storedVersion
+	Letter
+}
+
+// LetterKey returns the object key of the dead letter of a post.
+func LetterKey(conv conversation.Key, post conversation.PostID) string {
+	return letterRoot + string(conv) + "." + string(post)
+}
+
+func (l *Letter) valid() error {
+	if err := validConv(l.Conv); err != nil {
+		return err
+	}
+	if err := validMember(string(l.Post)); err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	if l.Seq < 0 || l.Seq > maxSeq {
+		return fmt.Errorf("sequence number %d is out of range", l.Seq)
+	}
+	return nil
+}
+
+// EncodeLetter returns the object: one line of JSON, {v, conv, address, post, seq, submission, target,
+// attempts, reason, at}.
+func EncodeLetter(l Letter) ([]byte, error) {
+	if len(l.Reason) > maxLetterReason {
+		l.Reason = strings.ToValidUTF8(l.Reason[:maxLetterReason], "")
+	}
+	err := l.valid()
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(storedLetter{storedVersion{SchemaVersion}, l})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("encode dead letter: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// DecodeLetter reverses EncodeLetter. It refuses one of another version. Fields it does not know are
+// ignored.
+func DecodeLetter(data []byte) (Letter, error) {
+	var l storedLetter
+	err := decodeStored(data, maxLetterBytes, &l)
+	if err == nil {
+		err = l.valid()
+	}
+	if err != nil {
+		return Letter{}, fmt.Errorf("decode dead letter: %w", err)
+	}
+	return l.Letter, nil
+}
+
+// PutLetter stores a dead letter, in place of one of the same post. After an error it is not known
+// whether it is stored, and it can be repeated.
+func PutLetter(ctx context.Context, b Bucket, l Letter) error {
+	data, err := EncodeLetter(l)
+	if err != nil {
+		return &Error{Op: "put", Key: letterRoot, Kind: ErrRefused, Err: err}
+	}
+	if err := b.Put(ctx, LetterKey(l.Conv, l.Post), Bytes(data)); err != nil {
+		return fmt.Errorf("put dead letter: %w", err)
+	}
+	return nil
+}
+
+// EachLetter reads the dead letters of a bucket, by LIST, in the order of their keys, until each fails.
+// One that cannot be read is given with the error, and with its conversation and post alone.
+func EachLetter(ctx context.Context, b Bucket, each func(Letter, error) error) error {
+	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: letterRoot}, func(page []ListedKey) error {
+		for _, k := range page {
+			conv, post, ok := parseLetterKey(k.Key)
+			if !ok {
+				continue
+			}
+			l, err := ReadLetter(ctx, b, conv, post)
+			if errors.Is(err, ErrNotFound) {
+				continue // It was sent again, or dropped, meanwhile.
+			}
+			if err != nil && !Damaged(err) {
+				return err
+			}
+			if err != nil {
+				l = Letter{Conv: conv, Post: post}
+			}
+			if err := each(l, err); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read dead letters: %w", err)
+	}
+	return nil
+}
+
+// ReadLetter returns the dead letter of a post. ErrNotFound says that there is none, a [*CorruptError]
+// that it cannot be read.
+func ReadLetter(ctx context.Context, b Bucket, conv conversation.Key, post conversation.PostID) (Letter, error) {
+	key := LetterKey(conv, post)
+	if _, _, ok := parseLetterKey(key); !ok {
+		return Letter{}, &Error{Op: "get", Key: key, Kind: ErrRefused, Err: errors.New("not a dead letter's key")}
+	}
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
+		return getBounded(ctx, b, key, maxLetterBytes)
+	})
+	if err != nil {
+		return Letter{}, fmt.Errorf("read dead letter: %w", err)
+	}
+	l, err := DecodeLetter(data)
+	if err == nil && (l.Conv != conv || l.Post != post) {
+		err = fmt.Errorf("it says post %s of conversation %s", l.Post, l.Conv)
+	}
+	if err != nil {
+		return Letter{}, &CorruptError{Key: key, Seq: -1, Err: err}
+	}
+	return l, nil
+}
+
+// DeleteLetter deletes the dead letter of a post. It is nil if there was none.
+func DeleteLetter(ctx context.Context, b Bucket, conv conversation.Key, post conversation.PostID) error {
+	key := LetterKey(conv, post)
+	if _, _, ok := parseLetterKey(key); !ok {
+		return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("not a dead letter's key")}
+	}
+	if err := b.Delete(ctx, key); err != nil {
+		return fmt.Errorf("delete dead letter: %w", err)
+	}
+	return nil
+}
+
+// parseLetterKey reports whether key is exactly what LetterKey returns.
+func parseLetterKey(key string) (conv conversation.Key, post conversation.PostID, ok bool) {
+	rest, ok := strings.CutPrefix(key, letterRoot)
+	c, p, dot := strings.Cut(rest, ".")
+	conv, post = conversation.Key(c), conversation.PostID(p)
+	return conv, post, ok && dot && validConv(conv) == nil && validMember(p) == nil
+}

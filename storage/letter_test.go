@@ -1,0 +1,126 @@
+package storage_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+func sampleLetter(post conversation.PostID) storage.Letter {
+	at := conversation.Address{Agent: "triage", ID: "42"}
+	return storage.Letter{
+		Conv: at.Key(), Address: at, Post: post, Seq: 7, Submission: "sub_1", Target: "ledger", Attempts: 9, Reason: "it answered 503", At: 1000,
+	}
+}
+
+// TestLetters stores dead letters, lists them and deletes them.
+func TestLetters(t *testing.T) {
+	ctx, b := t.Context(), memory(t)
+	want := []storage.Letter{sampleLetter("post_1"), sampleLetter("post_2")}
+	for range 2 { // a second time in place of the first
+		for _, l := range want {
+			if err := storage.PutLetter(ctx, b, l); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	conv := want[0].Conv
+	for key, body := range map[string]string{storage.LetterKey(conv, "post_3"): "{", "letter/x": "{}"} {
+		if err := b.Put(ctx, key, storage.Bytes([]byte(body))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []storage.Letter
+	var damaged int
+	list := func(l storage.Letter, err error) error {
+		if err != nil {
+			damaged++
+		}
+		got = append(got, l)
+		return nil
+	}
+	if err := storage.EachLetter(ctx, b, list); err != nil || damaged != 1 {
+		t.Errorf("%d are damaged, %v", damaged, err)
+	}
+	if diff := cmp.Diff(append(want, storage.Letter{Conv: conv, Post: "post_3"}), got); diff != "" {
+		t.Errorf("letters (-want +got):\n%s", diff)
+	}
+	stop := errors.New("stop")
+	if err := storage.EachLetter(ctx, b, func(storage.Letter, error) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("an error of who reads: %v", err)
+	}
+	for range 2 {
+		if err := storage.DeleteLetter(ctx, b, conv, "post_1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := storage.ReadLetter(ctx, b, conv, "post_1"); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a letter that was deleted: %v", err)
+	}
+	if n, err := storage.ParseKey(storage.LetterKey(conv, "post_1")); err != nil || n.Kind != storage.KindLetter || n.Conv != conv {
+		t.Errorf("%+v, %v", n, err)
+	}
+}
+
+func TestLetterErrors(t *testing.T) {
+	ctx, b := t.Context(), memory(t)
+	of := sampleLetter
+	for name, change := range map[string]func(*storage.Letter){
+		"no conversation": func(l *storage.Letter) { l.Conv = "x" },
+		"no post":         func(l *storage.Letter) { l.Post = "" },
+		"a path":          func(l *storage.Letter) { l.Post = "a/b" },
+		"no batch":        func(l *storage.Letter) { l.Seq = -1 },
+	} {
+		l := of("post_1")
+		change(&l)
+		if err := storage.PutLetter(ctx, b, l); !errors.Is(err, storage.ErrRefused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := storage.DeleteLetter(ctx, b, "x", "post_1"); !errors.Is(err, storage.ErrRefused) {
+		t.Errorf("deleted: %v", err)
+	}
+	if _, err := storage.ReadLetter(ctx, b, "x", "post_1"); !errors.Is(err, storage.ErrRefused) {
+		t.Errorf("read: %v", err)
+	}
+	long := of("post_1")
+	long.Reason = strings.Repeat("é", 8<<10)
+	data, err := storage.EncodeLetter(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := storage.DecodeLetter(data); err != nil || len(l.Reason) > 1<<10 || len(l.Reason) < 1<<10-1 || strings.ContainsRune(l.Reason, '�') {
+		t.Errorf("%d bytes of reason, %v", len(l.Reason), err)
+	}
+	for _, data := range []string{"", "{}", `{"v":9}`, strings.Repeat(" ", 17<<10)} {
+		if l, err := storage.DecodeLetter([]byte(data)); err == nil {
+			t.Errorf("%.20q: %+v", data, l)
+		}
+	}
+}
+
+func FuzzDecodeLetter(f *testing.F) {
+	data, err := storage.EncodeLetter(sampleLetter("post_1"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := storage.DecodeLetter(data)
+		if err != nil {
+			return
+		}
+		again, err := storage.EncodeLetter(l)
+		if err != nil {
+			t.Fatalf("%+v: %v", l, err)
+		}
+		if got, err := storage.DecodeLetter(again); err != nil || got.Post != l.Post || got.Seq != l.Seq {
+			t.Fatalf("%+v became %+v: %v", l, got, err)
+		}
+	})
+}
