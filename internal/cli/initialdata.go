@@ -20,7 +20,7 @@ func (d *InitialData) Type() string { return "JSON" }
 // Set implements pflag.Value.
 func (d *InitialData) Set(s string) error {
 	if !json.Valid([]byte(s)) {
-		return errors.New(`it is not JSON; put it in quotes: --initial-data '{"name": "Ada"}'`)
+		return errors.New(`it is not JSON; put it in quotes, for example '{"name": "Ada"}'`)
 	}
 	d.raw = json.RawMessage(s)
 	return nil

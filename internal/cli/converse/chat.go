@@ -136,7 +136,7 @@ func (c *chat) before(ctx context.Context) error {
 	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
 		return nil // it begins with the first message
 	case err != nil && looking.Err() != nil && ctx.Err() == nil:
-		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, context.Cause(looking))
+		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, unreached(context.Cause(looking)))
 	case err != nil:
 		return fmt.Errorf("read %s: %w", c.o.At.Redacted(), Readable(err))
 	case c.raw == nil:
@@ -150,6 +150,15 @@ func (c *chat) before(ctx context.Context) error {
 	p.Chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: s})
 	p.End()
 	return nil
+}
+
+// unreached is why there is no answer, without the request.
+func unreached(err error) error {
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
 }
 
 // printer prints an answer, or with "" all.

@@ -124,8 +124,12 @@ func Readable(err error) error {
 		err = cause
 	}
 	var refused *client.Error
-	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w (put the token into an environment variable and name that with --token-env)", err)
+	case refused.Status == http.StatusNotFound && refused.Type == "":
+		return fmt.Errorf("%w (look at the URL: what answers there is no agent, and may be no Parley)", err)
 	}
 	return err
 }

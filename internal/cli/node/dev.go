@@ -175,11 +175,19 @@ func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
 
 // listen opens a listener; remedy is what to do when the address is taken.
 func listen(address, remedy string) (net.Listener, error) {
+	if _, port, err := net.SplitHostPort(address); err != nil || !isPort(port) {
+		return nil, fmt.Errorf("listen on %q: write host:port, for example 127.0.0.1:5173, with a port up to 65535 or 0 for any free one", address)
+	}
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; %s", address, err, remedy)
 	}
 	return l, nil
+}
+
+func isPort(s string) bool {
+	_, err := net.LookupPort("tcp", s)
+	return err == nil
 }
 
 // isLoopback reports whether only this machine can reach the address: then errors

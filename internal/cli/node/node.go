@@ -105,6 +105,8 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		b.bucket, err = cfg.bucket.Open()
 	case cfg.bucket.Dir == "":
 		err = errors.New("open the data folder: no folder given; name one with --data")
+	case isFile(cfg.bucket.Dir):
+		err = fmt.Errorf("open the data folder: %s is a file; name a folder with --data, or in the configuration file", cfg.bucket.Dir)
 	default:
 		// A server has refused to start with fewer files than it needs.
 		own, _ := divide(descriptorLimit())
@@ -149,6 +151,11 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
 }
 
 // lockedOut gives the error of a start the exit code of a node that is kept from its

@@ -62,7 +62,7 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 	}
 	after, err := conversation.ParseOffset(cfg.offset)
 	if err != nil {
-		return err
+		return fmt.Errorf("--offset: %w; leave it out to begin with the first message", err)
 	}
 	p := cli.NewPrinter(out, &cli.PrintOptions{JSON: cfg.json})
 	defer p.End()
