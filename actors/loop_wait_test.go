@@ -65,7 +65,7 @@ func (n *actorNode) signals(name, key string, value any) (conversation.Receipt, 
 func TestWaitForSignal(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
-		a := chatAgent(approves(k, nil))
+		a := chatAgent(approves(k, &agent.WaitOptions{Timeout: 4 * 24 * time.Hour}))
 		a.Durability.Timeout = time.Minute // what is parked does not count
 		c := alone(inTurn(asks("approve"), tells("done")))
 		first := l.run(part{opts: agents(a), cast: c})
@@ -104,7 +104,7 @@ func TestWaitForSignal(t *testing.T) {
 				t.Errorf("signal %q again: %+v, %v", key, again, err)
 			}
 		}
-		time.Sleep(31 * 24 * time.Hour) // until the timer of the wait is due
+		time.Sleep(2 * 24 * time.Hour) // until the timer of the wait is due
 		l.leavesNothing()
 	})
 }

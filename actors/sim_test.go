@@ -40,7 +40,7 @@ var (
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
 	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 24), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.

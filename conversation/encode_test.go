@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // checkChunks holds AppendChunks against package encoding/json.
@@ -71,7 +72,7 @@ func TestAppendChunksKnowsEveryField(t *testing.T) {
 // TestAppendProjection holds it against Project and AppendChunks, over random
 // histories.
 func TestAppendProjection(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range sample.Of[uint64](100, 20) {
 		s := conversation.NewState()
 		at := func() (*conversation.Snapshot, error) { return s.Snapshot(), nil }
 		for _, b := range generate(seed) {

@@ -116,7 +116,7 @@ func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 // snapshot from every k meets every later one too. A few histories are reduced to
 // their end from every k all the same.
 func TestSnapshotPlusChunksIsLaterSnapshot(t *testing.T) {
-	histories := sample.Of(300, 16)
+	histories := sample.Of(300, 8)
 	records, chunkTypes := map[conversation.RecordType]int{}, map[string]int{}
 	for seed := range uint64(histories) {
 		batches := generate(seed)

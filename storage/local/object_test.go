@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -58,7 +59,8 @@ func TestConditionalCreate(t *testing.T) {
 }
 
 func TestConditionalCreateRace(t *testing.T) {
-	const writers, keys = 32, 60
+	const writers = 32
+	keys := sample.Of(60, 20)
 	onBoth(t, func(t *testing.T, s *local.Store) {
 		for k := range keys {
 			key := fmt.Sprint("race/", k)

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-var schedules = flag.Uint64("schedules", sample.Of[uint64](2000, 200), "run so many random schedules")
+var schedules = flag.Uint64("schedules", sample.Of[uint64](2000, 50), "run so many random schedules")
 
 // TestRandomSchedules plays random schedules with faults, then lets the world
 // calm down and checks that every promise was kept. World has the promises that

@@ -306,7 +306,7 @@ func TestUnreachableForOne(t *testing.T) {
 					if time.Since(began) > suspect+2*heartbeat {
 						t.Fatal("c is not expelled")
 					}
-					time.Sleep(5 * time.Millisecond)
+					time.Sleep(20 * time.Millisecond)
 				}
 				if !c.Passive() {
 					t.Error("c is expelled and was not passive before")
