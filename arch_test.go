@@ -111,7 +111,7 @@ func harnesses() []row {
 		{"internal/attackrun", 3, suite, nil, nil},
 		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
 		{"internal/cli", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term")},
-		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/spf13/cobra")},
+		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "internal/waiting", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/spf13/cobra")},
 		{"internal/cli/converse", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/term")},
 		{"internal/cli/keep", 4, command, nil, list("github.com/spf13/cobra")},
 		{"internal/cli/look", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/sync")},
@@ -134,6 +134,7 @@ func harnesses() []row {
 		{"internal/sample/volumes", 2, tool, nil, nil},
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
+		{"internal/waiting", 0, tool, nil, nil},
 		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
 	}
 }

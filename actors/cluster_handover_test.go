@@ -8,6 +8,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -62,7 +63,7 @@ func (w *world) over(b *heldBucket, o actors.Options, model providers.Protocol) 
 		<-done
 	})
 	<-rt.Ready()
-	return &node{w: w, rt: rt, log: &lockedBuffer{}}
+	return &node{w: w, rt: rt, log: &waiting.Log{}}
 }
 
 // TestStagedAdmissionSurvivesHandOver: the owner is drained while it reads an admission

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -49,13 +50,7 @@ func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Ru
 
 func memoryBucket(t *testing.T) storage.Bucket {
 	t.Helper()
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 // sharedBucket is one in memory that nodes of one process are members of. A node has

@@ -23,6 +23,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -247,7 +248,7 @@ type node struct {
 	rt     *actors.Runtime
 	counts *storagetest.Counter
 	fault  *atomic.Int32 // a storagetest.Kind, for every request
-	log    *lockedBuffer
+	log    *waiting.Log
 	stop   func() error // as SIGTERM does; idempotent
 }
 
@@ -265,7 +266,7 @@ type setup struct {
 // model, whose windows are in tokens.
 func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows map[string]int) *node {
 	w.tb.Helper()
-	n := &node{w: w, counts: storagetest.NewCounter(), fault: new(atomic.Int32), log: &lockedBuffer{}}
+	n := &node{w: w, counts: storagetest.NewCounter(), fault: new(atomic.Int32), log: &waiting.Log{}}
 	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
 	w.tb.Cleanup(func() {
 		if w.tb.Failed() {
@@ -420,48 +421,13 @@ func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Erro
 // await receives from ch or fails the test.
 func await[T any](tb testing.TB, ch <-chan T, what string) T {
 	tb.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		tb.Fatalf("timed out waiting for %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(tb, ch, what)
 }
 
-// eventually polls a state that has no channel. It pauses for longer than it looks, so
-// that looking does not keep what it waits for from the processor.
+// eventually polls a state that has no channel.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.After(patience); ; {
-		began := time.Now()
-		if ok() {
-			return
-		}
-		select {
-		case <-time.After(max(time.Millisecond, 3*time.Since(began))):
-		case <-deadline:
-			tb.Fatalf("timed out waiting for %s", what)
-		}
-	}
-}
-
-// lockedBuffer is a buffer that may be read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	waiting.Until(tb, what, ok)
 }
 
 // script is a model made of a function.

@@ -21,6 +21,7 @@ import (
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -167,7 +168,7 @@ func (s *server) start() {
 	if err := reg.RegisterProvider("test", providers.Registration{API: "test", BaseURL: "test:"}); err != nil {
 		s.t.Fatal(err)
 	}
-	logs := &lockedBuffer{}
+	logs := &waiting.Log{}
 	log := slog.New(slog.NewTextHandler(logs, nil))
 	runtime, err := actors.New(s.store, &actors.Options{
 		Agents: []*agent.Agent{s.agent()}, Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
@@ -297,23 +298,6 @@ func differ(want, got any) string {
 	_ = must(a, json.Unmarshal(w, &a))
 	_ = must(b, json.Unmarshal(g, &b))
 	return cmp.Diff(a, b) + "\n" + string(g)
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // travel is an http.RoundTripper.

@@ -1,7 +1,6 @@
 package http_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // pipeListener hands out connections in memory, so that a real server runs in
@@ -62,26 +62,7 @@ type wire struct {
 	conn    net.Conn
 	start   time.Time
 	stalled chan struct{} // closed: the read under way is the last
-	notes   notes
-}
-
-// notes is text that goroutines write and the test takes.
-type notes struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (n *notes) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.buf.Write(p)
-}
-
-func (n *notes) take() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	defer n.buf.Reset()
-	return n.buf.String()
+	notes   waiting.Log
 }
 
 // dialWire connects and begins to read.
@@ -141,7 +122,7 @@ type script struct {
 	*harness
 	l    *pipeListener
 	wire *wire
-	log  notes
+	log  waiting.Log
 }
 
 // run executes a command and returns what the client received until everything
@@ -185,9 +166,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	synctest.Wait()
 	out := ""
 	if s.wire != nil {
-		out = s.wire.notes.take()
+		out = s.wire.notes.Take()
 	}
-	return out + s.log.take()
+	return out + s.log.Take()
 }
 
 func (s *script) failAt(failing string) {

@@ -2,7 +2,6 @@ package http_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -19,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	parleyhttp "github.com/parleyrun/parley/http"
+
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // closeTimeout is how long requests under way have at the end.
@@ -53,25 +54,8 @@ func (p pipes) dial(t *testing.T) net.Conn {
 	return here
 }
 
-// logged is a log, and a Server's Logger that writes it.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+// logger writes a log.
+func logger(l *waiting.Log) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // steps notes what happens in which order.
 type steps struct {
@@ -138,9 +122,9 @@ func TestServeEndsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
 		h.create()
-		rt, l, logs := newLived(), make(pipes, 20), &logged{}
+		rt, l, logs := newLived(), make(pipes, 20), &waiting.Log{}
 		ctx, stop := context.WithCancel(t.Context())
-		s := &parleyhttp.Server{Logger: logs.logger(), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := &parleyhttp.Server{Logger: logger(logs), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.h.ServeHTTP(w, r) // as middleware does
 		})}
 		ended := make(chan error, 1)
@@ -245,9 +229,9 @@ func TestServeEndsBeforeItIsReady(t *testing.T) {
 func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		l, logs, ended := make(pipes), &logged{}, make(chan error, 1)
+		l, logs, ended := make(pipes), &waiting.Log{}, make(chan error, 1)
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
-		s := &parleyhttp.Server{Handler: handler, Logger: logs.logger()}
+		s := &parleyhttp.Server{Handler: handler, Logger: logger(logs)}
 		go func() { ended <- s.Serve(ctx, l) }()
 		if _, err := io.WriteString(l.dial(t), "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"); err != nil {
 			t.Fatal(err)
@@ -269,10 +253,10 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 func TestConnectionsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		logs, ended := &logged{}, make(chan error, 1)
+		logs, ended := &waiting.Log{}, make(chan error, 1)
 		release := map[string]chan struct{}{"/first": make(chan struct{}), "/second": make(chan struct{}), "/third": make(chan struct{})}
 		raw := make(pipes, 10)
-		s := &parleyhttp.Server{MaxConnections: 2, Logger: logs.logger(), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		s := &parleyhttp.Server{MaxConnections: 2, Logger: logger(logs), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			<-release[r.URL.Path]
 		})}
 		go func() { ended <- s.Serve(ctx, raw) }()

@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/internal/s3server"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -19,13 +20,7 @@ import (
 // memory returns an empty store; in a bubble it must be made inside.
 func memory(t *testing.T) *local.Store {
 	t.Helper()
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 // behindS3 returns b as the S3 client sees it.

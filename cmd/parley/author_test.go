@@ -82,7 +82,7 @@ func start(t *testing.T, p *parley.Program, args ...string) *authors {
 	line := make([]byte, 200)
 	read, err := r.Read(line)
 	if err != nil {
-		t.Fatalf("%v: %s", err, n.logs.Buf.String())
+		t.Fatalf("%v: %s", err, n.logs.String())
 	}
 	go func() { _, _ = io.Copy(io.Discard, r) }()
 	n.base = strings.TrimSpace(string(line[:read]))
@@ -94,7 +94,7 @@ func (n *authors) end(t *testing.T) {
 	t.Helper()
 	n.stop()
 	if code := <-n.ended; code != 0 {
-		t.Errorf("exit %d, %s", code, n.logs.Buf.String())
+		t.Errorf("exit %d, %s", code, n.logs.String())
 	}
 }
 
@@ -130,7 +130,7 @@ func TestProgramOfAnAuthor(t *testing.T) {
 			var out bytes.Buffer
 			// An id that a ServeMux would clean away.
 			if code := p.Run(t.Context(), []string{"send", n.base + "/a%2F..%2Fb", "hello"}, &out, &n.logs); code != 0 || !strings.Contains(out.String(), "assistant: "+tt.said+"\n") {
-				t.Errorf("send: exit %d, %s%s", code, out.String(), n.logs.Buf.String())
+				t.Errorf("send: exit %d, %s%s", code, out.String(), n.logs.String())
 			}
 			resp, err := http.Get(strings.TrimSuffix(n.base, "/agents/desk") + "/hello/world")
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/inspect"
 	"github.com/parleyrun/parley/storage/local"
@@ -23,13 +24,7 @@ const at conversation.Time = 1_700_000_000_000
 // newBucket returns an empty bucket in memory.
 func newBucket(t testing.TB) storage.Bucket {
 	t.Helper()
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 // world is a bucket with a conversation that has everything.

@@ -8,6 +8,7 @@ import (
 	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/s3"
@@ -98,20 +99,11 @@ func folder(t *testing.T) *local.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { closeStore(t, store) })
-	return store
+	return waiting.ToClose(t, store)
 }
 
 func memory(t *testing.T) *local.Store {
-	store := local.NewMemory()
-	t.Cleanup(func() { closeStore(t, store) })
-	return store
-}
-
-func closeStore(t *testing.T, store *local.Store) {
-	if err := store.Close(); err != nil {
-		t.Error(err)
-	}
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 func testKey(t *testing.T) conversation.Key {

@@ -1,7 +1,6 @@
 package clients_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,13 +8,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/anthropicmessages"
 	"github.com/parleyrun/parley/providers/openaicompletions"
@@ -107,7 +106,7 @@ func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 			t.Fatal(err)
 		}
 	}
-	var log syncBuffer
+	var log waiting.Log
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	agents := libraryAgents(model)
 	runtime, err := actors.New(bucket, &actors.Options{Agents: agents, Providers: reg, Logger: logger, Pace: 50 * time.Millisecond})
@@ -142,22 +141,4 @@ func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 		t.Fatalf("the library's runtime does not start: %v", err)
 	}
 	return server.URL
-}
-
-// syncBuffer is a log that many goroutines write.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

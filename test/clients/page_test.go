@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // startHello runs "dev" of examples/hello until the test ends, and returns the URL of its
@@ -19,7 +20,7 @@ func startHello(t *testing.T) string {
 	t.Helper()
 	cmd := exec.Command(proc.Program(t, "examples/hello", false), "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
 	cmd.Env = environment()
-	var log syncBuffer
+	var log waiting.Log
 	cmd.Stderr = &log
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

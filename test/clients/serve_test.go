@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // stopTimeout bounds an orderly end; it only matters when there is none.
@@ -46,7 +48,7 @@ agents:
 type server struct {
 	program, config string
 	env             []string
-	log             syncBuffer
+	log             waiting.Log
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd  // nil while there is no process

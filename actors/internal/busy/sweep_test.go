@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -59,13 +60,7 @@ func sweeperOf(t *testing.T, bucket storage.Bucket, o *oracle) *Sweeper {
 
 func memoryBucket(t *testing.T) storage.Bucket {
 	t.Helper()
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 // listings is an empty bucket that notes when its journals are listed.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/export"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -22,13 +23,7 @@ func project(src observability.Source, b conversation.Batch) []observability.Eve
 
 func memory(tb testing.TB) *local.Store {
 	tb.Helper()
-	store := local.NewMemory()
-	tb.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			tb.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(tb, local.NewMemory())
 }
 
 // logbook is one conversation and who writes it.

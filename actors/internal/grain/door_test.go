@@ -71,7 +71,7 @@ func TestStrangersAreToldOnce(t *testing.T) {
 	for i, tt := range tests {
 		c.ForgetRefusals()
 		spoken(t, c.Address(), tt.conf, []byte(tt.say))
-		eventually(t, "the line about "+tt.name, func() bool { return lines.count("reason=") > i })
+		eventually(t, "the line about "+tt.name, func() bool { return lines.Count("reason=") > i })
 		last := strings.TrimSpace(lines.String())
 		last = last[strings.LastIndex(last, "\n")+1:]
 		for _, want := range []string{"level=WARN", `msg="peer refused"`, "remote=127.0.0.1:", tt.reason} {
@@ -100,7 +100,7 @@ func TestFloodDoesNotFillTheLog(t *testing.T) {
 	for range n {
 		spoken(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\n\r\n"))
 	}
-	if got := lines.count("no TLS"); got == 0 || got > n/4 {
+	if got := lines.Count("no TLS"); got == 0 || got > n/4 {
 		t.Errorf("%d lines for %d connections", got, n)
 	}
 	ask(t, c, "a", "still alive")
@@ -167,7 +167,7 @@ func TestMalformedFramesAreToldOnce(t *testing.T) {
 		}, codes.Unimplemented, "unknown method"},
 	}
 	for _, tt := range tests {
-		lines.reset()
+		lines.Take()
 		c.ForgetRefusals()
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		conn, err := grpc.NewClient(c.Address(), grpc.WithTransportCredentials(creds))
@@ -180,8 +180,8 @@ func TestMalformedFramesAreToldOnce(t *testing.T) {
 		conn.Close()
 		cancel()
 		ask(t, c, "a", "still alive")
-		eventually(t, "the line about "+tt.name, func() bool { return lines.count("reason=") > 0 })
-		if n := strings.Count(lines.String(), "\n"); n != 1 || lines.count(tt.reason) != 1 || strings.Contains(lines.String(), secret) {
+		eventually(t, "the line about "+tt.name, func() bool { return lines.Count("reason=") > 0 })
+		if n := strings.Count(lines.String(), "\n"); n != 1 || lines.Count(tt.reason) != 1 || strings.Contains(lines.String(), secret) {
 			t.Errorf("%s: want one line with %q:\n%s", tt.name, tt.reason, lines)
 		}
 	}
@@ -239,9 +239,9 @@ func refusesServer(t *testing.T, ca *authority, theirs *grain.TLSFiles, reason s
 		_, err := c.Request(ctx, ownedBy(other, 1, m.self, other)[0], text("secret"))
 		res <- err
 	}()
-	eventually(t, "the line", func() bool { return lines.count("peer refused") > 0 })
+	eventually(t, "the line", func() bool { return lines.Count("peer refused") > 0 })
 	cancel()
-	if err := await(t, res, "the request"); err == nil || lines.count(reason) == 0 {
+	if err := await(t, res, "the request"); err == nil || lines.Count(reason) == 0 {
 		t.Errorf("error %v:\n%s", err, lines)
 	}
 	if impostor.ActiveCount() != 0 {
@@ -276,7 +276,7 @@ func TestInsecureTellsGarbageFromPeers(t *testing.T) {
 		t.Errorf("a peer is refused: %v", err)
 	}
 	spoken(t, c.Address(), nil, []byte("GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n"))
-	if lines.count("no HTTP/2") != 1 || strings.Count(lines.String(), "\n") != 1 {
+	if lines.Count("no HTTP/2") != 1 || strings.Count(lines.String(), "\n") != 1 {
 		t.Errorf("want one line:\n%s", lines)
 	}
 	ask(t, c, "a", "still alive")

@@ -88,7 +88,7 @@ func TestHandingOverIsBounded(t *testing.T) {
 	ask(t, c, id, "m")
 	m.show(m.self, other)
 	await(t, stopped, "the activation's end")
-	if lines.count("activation did not hand over in time") != 1 || lines.count(id) != 1 {
+	if lines.Count("activation did not hand over in time") != 1 || lines.Count(id) != 1 {
 		t.Errorf("log:\n%s", lines)
 	}
 }

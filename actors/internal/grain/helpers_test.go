@@ -1,11 +1,9 @@
 package grain_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 const kind = "conversation"
@@ -90,30 +89,13 @@ func echo(ctx actor.Context) {
 // await receives from ch or fails the test.
 func await[T any](tb testing.TB, ch <-chan T, what string) T {
 	tb.Helper()
-	select {
-	case v := <-ch:
-		return v
-	case <-time.After(patience):
-		tb.Fatalf("timed out waiting for %s", what)
-		panic("unreachable")
-	}
+	return waiting.For(tb, ch, what)
 }
 
 // eventually polls a state that has no channel.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.After(patience); ; {
-		if ok() {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			tb.Fatalf("timed out waiting for %s", what)
-		}
-	}
+	waiting.Until(tb, what, ok)
 }
 
 // handDriven is a Membership whose views the test decides.
@@ -182,42 +164,7 @@ func isolated(t *testing.T) bool {
 	return proc.Isolated(t)
 }
 
-// logLines is what was logged.
-type logLines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func newLog() (*slog.Logger, *logLines) {
-	l := &logLines{}
+func newLog() (*slog.Logger, *waiting.Log) {
+	l := &waiting.Log{}
 	return slog.New(slog.NewTextHandler(l, nil)), l
-}
-
-func (l *logLines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logLines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
-func (l *logLines) reset() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.buf.Reset()
-}
-
-// count is how many lines hold text.
-func (l *logLines) count(text string) int {
-	n := 0
-	for line := range strings.Lines(l.String()) {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
 }

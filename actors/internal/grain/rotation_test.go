@@ -82,7 +82,7 @@ func TestTLSFilesThatBecomeGoodAreTaken(t *testing.T) {
 	if same(first, c.Certificate()) {
 		t.Errorf("the new pair is valid and not in force:\n%s", lines)
 	}
-	if n := lines.count("changed TLS files do not work"); n != 1 {
+	if n := lines.Count("changed TLS files do not work"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, lines)
 	}
 }

@@ -114,7 +114,7 @@ func TestChangedTLSFilesAreReadAgain(t *testing.T) {
 			t.Fatal("half a pair is in force")
 		}
 	}
-	if n := lines.count("changed TLS files do not work"); n != 1 {
+	if n := lines.Count("changed TLS files do not work"); n != 1 {
 		t.Errorf("%d warnings, want 1:\n%s", n, lines)
 	}
 	write(t, f.Key, key)
@@ -124,7 +124,7 @@ func TestChangedTLSFilesAreReadAgain(t *testing.T) {
 	}
 
 	write(t, f.CA, next.pem) // an authority that has not signed this certificate
-	if !same(second, c.Certificate()) || lines.count("changed TLS files do not work") != 2 {
+	if !same(second, c.Certificate()) || lines.Count("changed TLS files do not work") != 2 {
 		t.Errorf("a CA that disowns the certificate:\n%s", lines)
 	}
 	if err := os.Remove(f.CA); err != nil {
@@ -133,14 +133,14 @@ func TestChangedTLSFilesAreReadAgain(t *testing.T) {
 	for range 3 {
 		c.Certificate()
 	}
-	if n := lines.count("changed TLS files do not work"); n != 3 {
+	if n := lines.Count("changed TLS files do not work"); n != 3 {
 		t.Errorf("%d warnings after a file is gone, want 3:\n%s", n, lines)
 	}
 	write(t, f.CA, append(append([]byte(nil), next.pem...), ca.pem...)) // both, as in a rotation of authorities
 	cert, key = next.issue(t, nil)
 	write(t, f.Cert, cert)
 	write(t, f.Key, key)
-	if same(second, c.Certificate()) || lines.count("changed TLS files do not work") != 3 {
+	if same(second, c.Certificate()) || lines.Count("changed TLS files do not work") != 3 {
 		t.Errorf("a certificate of the second authority is not in force:\n%s", lines)
 	}
 }

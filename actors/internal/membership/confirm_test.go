@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -75,7 +76,7 @@ func TestIntervalsMayChangeOneNodeAtATime(t *testing.T) {
 				w := newWorld(t)
 				var nodes []*node
 				for _, id := range []string{"a", "b", "c"} {
-					n, o := &node{w: w, id: id, logs: &lockedBuffer{}}, tt.old
+					n, o := &node{w: w, id: id, logs: &waiting.Log{}}, tt.old
 					if id == "c" {
 						o = tt.new
 						beats := 0

@@ -1,7 +1,6 @@
 package membership_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/actors/internal/membership"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 	"github.com/parleyrun/parley/storage/storagetest"
@@ -131,7 +131,7 @@ type node struct {
 	*membership.Membership
 	w    *world
 	id   string
-	logs *lockedBuffer
+	logs *waiting.Log
 	hang func(request string) bool          // Reports whether a request gets no answer; nil is none.
 	slow func(request string) time.Duration // How long the answer to a request takes; nil is none.
 
@@ -184,7 +184,7 @@ func (w *world) peers(latency time.Duration, ids ...string) map[string]*node {
 
 func (w *world) make(self membership.Self, plan storagetest.Plan) *node {
 	w.t.Helper()
-	n := &node{w: w, id: self.ID, logs: &lockedBuffer{}}
+	n := &node{w: w, id: self.ID, logs: &waiting.Log{}}
 	o := &membership.Options{
 		Logger: slog.New(slog.NewTextHandler(n.logs, nil)),
 		Load:   func() (active, busy int64) { return 7, 3 }, Publish: n.publish,
@@ -376,22 +376,4 @@ func wantAlive(t *testing.T, err error, of string) {
 	if !errors.As(err, &e) || e.Member.ID != of || e.Member.Address != of+".example:3000" || e.Epoch < 1 || !strings.Contains(err.Error(), of) {
 		t.Errorf("got %v, want a refusal because of %s", err, of)
 	}
-}
-
-// lockedBuffer is a buffer that may be read while it is written.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -1,18 +1,16 @@
 package clitest
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -83,39 +81,11 @@ const (
 
 // NewStore returns a bucket's backend that outlives the stacks over it.
 func NewStore(t *testing.T) *local.Store {
-	store := local.NewMemory()
-	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return store
+	return waiting.ToClose(t, local.NewMemory())
 }
 
 // Lines is a log that is written and read at the same time.
-type Lines struct {
-	mu  sync.Mutex
-	Buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *Lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.Buf.Write(p)
-}
-
-// With returns the line that contains every word, "" if there is none.
-func (l *Lines) With(words ...string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.Buf.String()) {
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
-			return line
-		}
-	}
-	return ""
-}
+type Lines = waiting.Log
 
 // Into decodes JSON.
 func Into[T any](t *testing.T, text string) T {

@@ -86,9 +86,9 @@ func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) 
 		return len(p), nil
 	})
 	if code := p.Run(ctx, args, seen, &errOut); code != 0 {
-		t.Errorf("%v: exit %d, %s", args, code, errOut.Buf.String())
+		t.Errorf("%v: exit %d, %s", args, code, errOut.String())
 	}
-	return out.String(), errOut.Buf.String()
+	return out.String(), errOut.String()
 }
 
 // Command is the program as a process that is not started yet.

@@ -52,7 +52,7 @@ func TestDevShowsOutcomes(t *testing.T) {
 	out := clitest.WriterFunc(func(b []byte) (int, error) {
 		switch {
 		case strings.Contains(string(b), "Ctrl-C stops it."):
-			at := url.FindString(said.Buf.String())
+			at := url.FindString(said.String())
 			sent.Go(func() {
 				if code, out, errOut := program.Output(t, "send", at+"/ada", "hello"); code != 0 {
 					t.Errorf("send to %s: exit %d, %s%s", at, code, out, errOut)
@@ -66,10 +66,10 @@ func TestDevShowsOutcomes(t *testing.T) {
 	})
 	var errOut clitest.Lines
 	if code := program.Run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, out, &errOut); code != 0 {
-		t.Errorf("exit %d, %s", code, errOut.Buf.String())
+		t.Errorf("exit %d, %s", code, errOut.String())
 	}
 	sent.Wait()
 	if line := said.With("assistant/ada", "tokens in"); line == "" {
-		t.Errorf("printed\n%s", said.Buf.String())
+		t.Errorf("printed\n%s", said.String())
 	}
 }

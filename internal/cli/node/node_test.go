@@ -38,7 +38,7 @@ func TestServeWithoutMounts(t *testing.T) {
 			t.Error(err)
 		}
 		if warned := logs.With("level=WARN", "no agent has a mount") != ""; warned != (mounts == nil) {
-			t.Errorf("mounts %v: logged %s", mounts, logs.Buf.String())
+			t.Errorf("mounts %v: logged %s", mounts, logs.String())
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 	}
 	stop()
 	if code := <-ended; code != 0 {
-		t.Errorf("exit %d, %s", code, errOut.Buf.String())
+		t.Errorf("exit %d, %s", code, errOut.String())
 	}
 }
 

@@ -14,13 +14,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // workshop is a reloader whose nodes are tests' own: each answers with the name of
@@ -121,7 +121,7 @@ func TestRequestsDuringAReload(t *testing.T) {
 			t.Errorf("%d %s", got.Code, got.Body)
 		}
 		if w.logs.With("configuration reloaded", "/second (second, model demo/parrot)") == "" {
-			t.Errorf("logged %s", w.logs.Buf.String())
+			t.Errorf("logged %s", w.logs.String())
 		}
 		stop()
 		if err := <-ended; err != nil || fmt.Sprint(w.stopped) != "[first second]" {
@@ -155,13 +155,13 @@ func TestReloadIsRefused(t *testing.T) {
 					t.Errorf("%d %s", got.Code, got.Body)
 				}
 				if w.logs.With("level=ERROR", "configuration refused, the running one stays", tt.said) == "" {
-					t.Errorf("logged %s", w.logs.Buf.String())
+					t.Errorf("logged %s", w.logs.String())
 				}
 				// Events about other files of the folder are not about this one.
-				before := w.logs.Buf.Len()
+				before := len(w.logs.String())
 				w.changes <- struct{}{}
 				synctest.Wait()
-				if got := w.logs.Buf.String()[before:]; got != "" {
+				if got := w.logs.String()[before:]; got != "" {
 					t.Errorf("logged without a change: %s", got)
 				}
 				stop()
@@ -191,8 +191,8 @@ func TestReloadOfAMissingFile(t *testing.T) {
 			w.changes <- struct{}{}
 			synctest.Wait()
 		}
-		if got := strings.Count(w.logs.Buf.String(), "configuration refused"); got != 2 {
-			t.Errorf("said %d times: %s", got, w.logs.Buf.String())
+		if got := strings.Count(w.logs.String(), "configuration refused"); got != 2 {
+			t.Errorf("said %d times: %s", got, w.logs.String())
 		}
 		stop()
 		if err := <-ended; err != nil || fmt.Sprint(w.stopped) != "[first]" {
@@ -218,7 +218,7 @@ func TestReloadGoesBack(t *testing.T) {
 			t.Errorf("%d %s", got.Code, got.Body)
 		}
 		if w.logs.With("cannot be started", "mount /second: no") == "" || w.logs.With("configuration before serves again", "/first") == "" {
-			t.Errorf("logged %s", w.logs.Buf.String())
+			t.Errorf("logged %s", w.logs.String())
 		}
 		// If neither can be started, nothing is left to serve.
 		w.change(named("third"), nil)
@@ -285,16 +285,7 @@ func TestSwapKeepsRequests(t *testing.T) {
 // eventually polls until done holds.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(clitest.Timeout)
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
+	waiting.Until(t, what, done)
 }
 
 // status is what a GET answers: the status and the type of the error.
@@ -358,7 +349,7 @@ func TestDevReloadsItsFile(t *testing.T) {
 		t.Errorf("the conversation is another: %+v, %+v", first, second)
 	}
 	if logs.With("configuration reloaded", "/agents/echo (echo, model demo/parrot), /other (other") == "" {
-		t.Errorf("logged %s", logs.Buf.String())
+		t.Errorf("logged %s", logs.String())
 	}
 
 	replace(t, "parley.yaml", two+"  wrong: {mounts: [/wrong], model: nobody/m}\n")
@@ -379,7 +370,7 @@ func TestDevReloadsItsFile(t *testing.T) {
 		return kind == string(conversation.CodeRouteNotFound)
 	})
 	if err := n.End(os.Interrupt); err != nil {
-		t.Errorf("interrupt: %v, logged %s", err, logs.Buf.String())
+		t.Errorf("interrupt: %v, logged %s", err, logs.String())
 	}
 }
 

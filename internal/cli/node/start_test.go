@@ -73,7 +73,7 @@ func TestUnspokenModelsKeepNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	if logs.With("level=WARN", "agent=echo", "model=own/m", "api=unheard") == "" {
-		t.Errorf("logged %s", logs.Buf.String())
+		t.Errorf("logged %s", logs.String())
 	}
 	conf.Agents[0].Agent.Fallbacks = []string{"nobody/m"}
 	if err := CheckAgents(&cli.Program{}, "p.yaml", conf); err == nil {

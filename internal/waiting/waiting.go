@@ -1,0 +1,113 @@
+// Package waiting waits in tests, keeps what is logged meanwhile, and closes what they open.
+//
+// Tests of any package call it. A wait ends with what it waits for, or fails the test after
+// [Limit], which only matters then. Everything is safe for concurrent use.
+package waiting
+
+import (
+	"bytes"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Limit is how long a test waits for something that has to happen.
+const Limit = time.Minute
+
+// For receives from ch or fails the test.
+func For[T any](tb testing.TB, ch <-chan T, what string) T {
+	tb.Helper()
+	select {
+	case v := <-ch:
+		return v
+	case <-time.After(Limit):
+		tb.Fatalf("timed out waiting for %s", what)
+		panic("unreachable")
+	}
+}
+
+// Until polls a state that has no channel. It pauses for longer than it looks, so
+// that looking does not keep what it waits for from the processor.
+func Until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.After(Limit); ; {
+		began := time.Now()
+		if ok() {
+			return
+		}
+		select {
+		case <-time.After(max(time.Millisecond, 3*time.Since(began))):
+		case <-deadline:
+			tb.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}
+
+// ToClose closes c when the test ends.
+func ToClose[C io.Closer](tb testing.TB, c C) C {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
+
+// Log is text that may be read while it is written. The zero value is empty.
+type Log struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// String returns what was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// Take returns what was written since it was taken last.
+func (l *Log) Take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.buf.Reset()
+	return l.buf.String()
+}
+
+// With returns the first line that holds every word, "" if there is none.
+func (l *Log) With(words ...string) string {
+	for line := range l.lines(words) {
+		return line
+	}
+	return ""
+}
+
+// Count is how many lines hold every word.
+func (l *Log) Count(words ...string) (n int) {
+	for range l.lines(words) {
+		n++
+	}
+	return n
+}
+
+func (l *Log) lines(words []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(l.String()) {
+			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) && !yield(line) {
+				return
+			}
+		}
+	}
+}
