@@ -47,6 +47,7 @@ func packages() []row {
 	return slices.Concat([]row{
 		{"conversation", 0, ground, nil, nil},
 		{"conversation/feed", 1, ground, list("conversation"), nil},
+		{"conversation/transfer", 1, ground, list("conversation"), nil},
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
 		{"internal/schedule", 0, suite, nil, nil},
@@ -113,7 +114,7 @@ func harnesses() []row {
 		{"internal/cli", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term")},
 		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "internal/waiting", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/spf13/cobra")},
 		{"internal/cli/converse", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/term")},
-		{"internal/cli/keep", 4, command, nil, list("github.com/spf13/cobra")},
+		{"internal/cli/keep", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra")},
 		{"internal/cli/look", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/sync")},
 		{"internal/cli/node", 4, command, nil, list("github.com/fsnotify/fsnotify", "github.com/spf13/cobra", "golang.org/x/sync")},
 		{"internal/cli/talk", 4, command, nil, list("github.com/spf13/cobra")},

@@ -20,6 +20,7 @@ const protocolPage = "docs/protocol.md"
 func statementPages() map[string]int {
 	return map[string]int{
 		"docs/beta-tests.md": 91, "docs/channels-tests.md": 140, "docs/protocol-tests.md": 200, "docs/providers-tests.md": 200,
+		"docs/upgrade-tests.md": 36,
 	}
 }
 

@@ -112,7 +112,7 @@ func checkFormat(ctx context.Context, b Bucket, r *retry) error {
 	}
 	switch {
 	case s.SchemaVersion < SchemaVersion:
-		return &FormatError{s.SchemaVersion, SchemaVersion, "it is older; run the version that wrote it, or use an empty bucket"}
+		return &FormatError{s.SchemaVersion, SchemaVersion, "it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket"}
 	case s.SchemaVersion > SchemaVersion, s.MinWriter > SchemaVersion:
 		return &FormatError{s.SchemaVersion, SchemaVersion, fmt.Sprintf(
 			"it needs version %d to write; upgrade this program", max(s.SchemaVersion, s.MinWriter))}

@@ -101,8 +101,8 @@ func contents(t *testing.T, b storage.Bucket) map[string]string {
 // TestFormatErrorsSayWhatToDo: each text names both versions and a way out.
 func TestFormatErrorsSayWhatToDo(t *testing.T) {
 	for stored, want := range map[string]string{
-		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: it is older; run the version that wrote it, or use an empty bucket",
-		`{"schemaVersion":7,"minWriter":7}`: "open bucket: stored format 7, supported format 8: it is older; run the version that wrote it, or use an empty bucket",
+		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket",
+		`{"schemaVersion":7,"minWriter":7}`: "open bucket: stored format 7, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket",
 		`{"schemaVersion":9,"minWriter":9}`: "open bucket: stored format 9, supported format 8: it needs version 9 to write; upgrade this program",
 		`{"schemaVersion":8,"minWriter":9}`: "open bucket: stored format 8, supported format 8: it needs version 9 to write; upgrade this program",
 		`x`:                                 "open bucket: stored format -1, supported format 8: format.json is not readable; restore it, or use an empty bucket",

@@ -143,3 +143,28 @@ func TestStreams(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseMarks: marks are refused, or each resumes where it says or not at all.
+func FuzzParseMarks(f *testing.F) {
+	f.Add([]byte(`{"v":1,"gap":64,"marks":[{"seq":5,"next":70,"state":{"next":70}},{"seq":9,"next":140,"state":{"next":140,"owed":{"sub_1":{"index":3,"turn":{"id":"t"}}}}}]}`))
+	f.Add([]byte(`{"v":1,"gap":-1,"marks":null}`))
+	f.Add([]byte(`{"v":1,"gap":1,"marks":[{"seq":5,"next":0,"state":{"owed":{"s":null},"tasks":{"c":null}}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := feed.ParseMarks(b)
+		if err != nil {
+			return
+		}
+		for _, k := range m.List {
+			p, err := k.Resume(created())
+			if err != nil {
+				continue
+			}
+			if p.Next() != k.Next || p.Weight() <= 0 {
+				t.Fatalf("mark of %d resumes at %d", k.Next, p.Next())
+			}
+		}
+		if k, ok := m.Before(100); ok && k.Next > 100 {
+			t.Fatalf("event 100 is reached from %d", k.Next)
+		}
+	})
+}

@@ -62,6 +62,16 @@ func (m Mark) Resume(created *conversation.ConversationCreated) (*Projector, err
 	if err := json.Unmarshal(m.State, &p.s); err != nil {
 		return nil, fmt.Errorf("resume event stream: %w", err)
 	}
+	for id, s := range p.s.Owed {
+		if s == nil {
+			return nil, fmt.Errorf("resume event stream: nothing is known of %s", id)
+		}
+	}
+	for id, l := range p.s.Tasks {
+		if l == nil {
+			return nil, fmt.Errorf("resume event stream: nothing is known of %s", id)
+		}
+	}
 	if p.s.Next != m.Next || p.s.Born != m.Born {
 		return nil, fmt.Errorf("resume event stream: mark of event %d is of %d", m.Next, p.s.Next)
 	}

@@ -1,5 +1,5 @@
 // Package keep has the commands by which an operator looks after what is kept: cluster,
-// bucket, log and outbox.
+// bucket, log, outbox and import.
 package keep
 
 import (
@@ -10,5 +10,5 @@ import (
 
 // Commands are those of this room.
 func Commands(p *cli.Program) []*cobra.Command {
-	return []*cobra.Command{clusterCommand(p), bucketCommand(p), logCommand(p), outboxCommand(p)}
+	return []*cobra.Command{clusterCommand(p), bucketCommand(p), logCommand(p), outboxCommand(p), importCommand(p)}
 }

@@ -80,3 +80,14 @@ func TestUnspokenModelsKeepNobody(t *testing.T) {
 		t.Error("a provider that nobody knows is none that fails later")
 	}
 }
+
+// TestDevListensWhereClientsLook: pages of the current line look for a server at its port.
+func TestDevListensWhereClientsLook(t *testing.T) {
+	dev, _, err := program.Root().Find([]string{"dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := dev.Flag("listen").DefValue; got != "127.0.0.1:5173" {
+		t.Errorf("it listens at %s", got)
+	}
+}

@@ -1,0 +1,350 @@
+package transfer
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// Conversation is what another server has shown.
+type Conversation struct {
+	ID          conversation.ConversationID
+	Messages    []conversation.Message
+	Settlements []conversation.Settlement
+}
+
+// Life is what a conversation gets where it is brought to.
+type Life struct {
+	Address conversation.Address
+	UID     conversation.UID
+	// At is the time of all records: none is shown.
+	At conversation.Time
+	// Files are the attachments of the conversation as they are stored, by their id.
+	Files map[conversation.AttachmentID]conversation.Attachment
+}
+
+// AtWorkError says that a submission is not settled yet.
+type AtWorkError struct{ Submission conversation.SubmissionID }
+
+// Error implements error.
+func (e *AtWorkError) Error() string {
+	return fmt.Sprintf("submission %s is not settled: wait for its end, or abort it, and bring the conversation over then", e.Submission)
+}
+
+// ErrEmpty says that there is no message.
+var ErrEmpty = errors.New("the conversation has no message")
+
+// ParseSnapshot reads a snapshot of the current line.
+func ParseSnapshot(b []byte) (*Conversation, error) {
+	var s conversation.Snapshot
+	if err := json.Unmarshal(b, &s); err != nil {
+		return nil, fmt.Errorf("read snapshot: %w", err)
+	}
+	if s.V != conversation.SnapshotVersion {
+		return nil, fmt.Errorf("read snapshot: it has version %d, this program reads %d", s.V, conversation.SnapshotVersion)
+	}
+	return &Conversation{ID: s.ConversationID, Messages: s.Messages, Settlements: s.Settlements}, nil
+}
+
+// Attachments are the parts that are files, in order.
+func (c *Conversation) Attachments() (out []conversation.Part) {
+	for _, m := range c.Messages {
+		for _, p := range m.Parts {
+			if p.Type == conversation.PartTypeFile {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// groupBytes is about how much text a group has.
+const groupBytes = 256 << 10
+
+// Records makes the groups of a conversation. An [*AtWorkError] or [ErrEmpty] says why there
+// are none; so does any other error, of what cannot be shown alike.
+func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
+	if len(c.Messages) == 0 {
+		return nil, ErrEmpty
+	}
+	w := &writing{of: of, from: c, last: map[conversation.SubmissionID]int{}, owed: map[conversation.SubmissionID]*owed{}}
+	for i, m := range c.Messages {
+		w.last[m.SubmissionID] = i
+	}
+	w.add(&conversation.ConversationCreated{
+		Agent: of.Address.Agent, ID: of.Address.ID, UID: of.UID, ConversationID: c.ID, At: of.At,
+	})
+	for i, m := range c.Messages {
+		if err := w.message(i, m); err != nil {
+			return nil, fmt.Errorf("message %d (%s): %w", i, m.ID, err)
+		}
+		if err := w.settle(); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range c.Messages {
+		if w.owed[m.SubmissionID] != nil {
+			return nil, &AtWorkError{m.SubmissionID}
+		}
+	}
+	if w.settled < len(c.Settlements) {
+		return nil, fmt.Errorf("settlement of %s has no message", c.Settlements[w.settled].SubmissionID)
+	}
+	w.cut(true)
+	return w.groups, c.compare(w.groups)
+}
+
+// owed is a submission without a settlement so far.
+type owed struct {
+	began bool // there is an attempt
+	ready bool // its last message is there
+}
+
+// writing is records in the making.
+type writing struct {
+	of      Life
+	from    *Conversation
+	last    map[conversation.SubmissionID]int // its last message
+	owed    map[conversation.SubmissionID]*owed
+	settled int // of from.Settlements
+	turns   int
+	groups  [][]conversation.Record
+	group   []conversation.Record
+	bytes   int
+}
+
+func (w *writing) add(records ...conversation.Record) { w.group = append(w.group, records...) }
+
+// cut ends a group that is long enough, or has to end, unless something is owed.
+func (w *writing) cut(must bool) {
+	if len(w.owed) > 0 || len(w.group) == 0 || !must && w.bytes < groupBytes {
+		return
+	}
+	w.groups, w.group, w.bytes = append(w.groups, w.group), nil, 0
+}
+
+func (w *writing) message(i int, m conversation.Message) (err error) {
+	switch {
+	case m.Purpose == conversation.PurposeAdvisory:
+		err = w.advisory(m)
+	case m.SubmissionID == "":
+		err = errors.New("it names no submission")
+	case m.Role == conversation.RoleAssistant:
+		err = w.response(m)
+	default:
+		err = w.admission(m)
+	}
+	if o := w.owed[m.SubmissionID]; o != nil && w.last[m.SubmissionID] == i {
+		o.ready = true
+	}
+	return err
+}
+
+func (w *writing) admission(m conversation.Message) error {
+	d := conversation.Delivery{Kind: conversation.KindUser}
+	if m.Purpose == conversation.PurposeDispatch {
+		d.Kind, d.Type = conversation.KindSignal, "imported"
+		if m.Signal != nil {
+			d.TagName, d.Attributes = m.Signal.TagName, m.Signal.Attributes
+			d.Type = cmp.Or(m.Signal.Attributes["type"], d.Type)
+		}
+	}
+	for n, p := range m.Parts {
+		switch {
+		case p.Type == conversation.PartTypeText && n == 0 && p.Text != nil:
+			d.Body = *p.Text
+		case p.Type == conversation.PartTypeFile:
+			file, ok := w.of.Files[p.ID]
+			if !ok {
+				return fmt.Errorf("attachment %s is not there", p.ID)
+			}
+			d.Attachments = append(d.Attachments, file)
+		default:
+			return fmt.Errorf("part %d is %q, which no message of a user has there", n, p.Type)
+		}
+	}
+	a := conversation.Admission{Address: w.of.Address, Delivery: d}
+	hash, err := a.PayloadHash()
+	if err != nil {
+		return err
+	}
+	w.bytes += len(d.Body)
+	w.owed[m.SubmissionID] = &owed{}
+	w.add(&conversation.SubmissionAdmitted{
+		Submission: m.SubmissionID, Message: m.ID, Key: "import:" + string(m.SubmissionID), PayloadHash: hash, Delivery: d, At: w.of.At,
+	})
+	return nil
+}
+
+func (w *writing) advisory(m conversation.Message) error {
+	if len(m.Parts) != 1 || m.Parts[0].Type != conversation.PartTypeText || m.Parts[0].Text == nil {
+		return errors.New("it is no text")
+	}
+	w.add(&conversation.Advisory{Message: m.ID, Submission: m.SubmissionID, Text: *m.Parts[0].Text, Display: m.Display})
+	return nil
+}
+
+// response writes what an agent has said. A turn ends where tools have run, and between two
+// texts that stand beside each other.
+func (w *writing) response(m conversation.Message) error {
+	o := w.owed[m.SubmissionID]
+	if o == nil {
+		return fmt.Errorf("it answers %s, which is not open there", m.SubmissionID)
+	}
+	if !o.began {
+		o.began = true
+		w.add(&conversation.AttemptStarted{Submission: m.SubmissionID, Attempt: 1, Writer: "import", At: w.of.At})
+	}
+	r := &responding{writing: w, of: m}
+	r.begin()
+	for n, p := range m.Parts {
+		if err := r.part(p); err != nil {
+			return fmt.Errorf("part %d: %w", n, err)
+		}
+	}
+	r.end()
+	return nil
+}
+
+// responding is a response in the making.
+type responding struct {
+	*writing
+	of    conversation.Message
+	turn  conversation.TurnID
+	kind  string                      // of the part before in the turn
+	calls []*conversation.ToolSettled // of the turn
+	names []conversation.CallName
+	begun bool
+}
+
+func (r *responding) begin() {
+	r.turns++
+	r.turn, r.kind, r.calls, r.names = conversation.TurnID(fmt.Sprintf("turn_import_%d", r.turns)), "", nil, nil
+	start := &conversation.ResponseStarted{Message: r.of.ID, Submission: r.of.SubmissionID, Turn: r.turn, At: r.writing.of.At}
+	if !r.begun {
+		start.Metadata, r.begun = r.of.Metadata, true
+	}
+	r.add(start)
+}
+
+func (r *responding) end() {
+	stop := "stop"
+	if len(r.calls) > 0 {
+		stop = "tool_use"
+	}
+	r.add(&conversation.StepCompleted{Message: r.of.ID, Turn: r.turn, StopReason: stop, Calls: r.names, At: r.writing.of.At})
+	for _, c := range r.calls {
+		r.add(c)
+	}
+}
+
+func (r *responding) part(p conversation.Part) error {
+	text := p.Type == conversation.PartTypeText || p.Type == conversation.PartTypeReasoning
+	if text && (len(r.calls) > 0 || r.kind == p.Type) {
+		r.end()
+		r.begin()
+	}
+	r.kind = p.Type
+	switch {
+	case text:
+		if p.Text == nil || *p.Text == "" {
+			return errors.New("a text is empty")
+		}
+		kind := conversation.PartText
+		if p.Type == conversation.PartTypeReasoning {
+			kind = conversation.PartReasoning
+		}
+		r.bytes += len(*p.Text)
+		r.add(&conversation.Delta{Message: r.of.ID, Kind: kind, Text: *p.Text})
+	case p.Type == conversation.PartTypeTool:
+		r.call(p)
+	case len(p.Type) > len(conversation.DataPrefix) && p.Type[:len(conversation.DataPrefix)] == conversation.DataPrefix:
+		r.bytes += len(p.Data)
+		r.add(&conversation.DataWritten{Message: r.of.ID, Name: p.Type[len(conversation.DataPrefix):], Data: p.Data})
+	default:
+		return fmt.Errorf("%q is none that an agent writes", p.Type)
+	}
+	return nil
+}
+
+func (r *responding) call(p conversation.Part) {
+	r.bytes += len(p.Input) + len(p.Output)
+	r.add(&conversation.ToolCalled{Message: r.of.ID, Call: p.ToolCallID, Name: p.ToolName, Input: p.Input, Turn: r.turn, At: r.writing.of.At})
+	r.names = append(r.names, conversation.CallName{Call: p.ToolCallID, Name: p.ToolName})
+	done := &conversation.ToolSettled{Call: p.ToolCallID, Name: p.ToolName, Turn: r.turn, Output: p.Output, DurationMs: p.DurationMs, At: r.writing.of.At}
+	if p.State == conversation.StateOutputError {
+		done.Failed, done.Output = true, nil
+		if p.ErrorText != nil {
+			done.ErrorText = *p.ErrorText
+		}
+	}
+	r.calls = append(r.calls, done)
+}
+
+// settle writes the settlements that are due, in their order.
+func (w *writing) settle() error {
+	for w.settled < len(w.from.Settlements) {
+		s := w.from.Settlements[w.settled]
+		o := w.owed[s.SubmissionID]
+		if o == nil || !o.ready {
+			break
+		}
+		w.add(&conversation.SubmissionSettled{
+			Submission: s.SubmissionID, Outcome: s.Outcome, Error: s.Error, Attempts: 1, Began: o.began, Open: o.began, At: w.of.At,
+		})
+		delete(w.owed, s.SubmissionID)
+		w.settled++
+	}
+	w.cut(false)
+	return nil
+}
+
+// compare folds groups and holds what they show against what was shown.
+func (c *Conversation) compare(groups [][]conversation.Record) error {
+	state := conversation.NewStateHolding(math.MaxInt)
+	for n, g := range groups {
+		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(n), Records: g}); err != nil {
+			return fmt.Errorf("its messages do not follow each other: %w", err)
+		}
+	}
+	got := state.Snapshot()
+	if len(got.Messages) != len(c.Messages) {
+		return fmt.Errorf("it would have %d messages, and has %d", len(got.Messages), len(c.Messages))
+	}
+	for i := range c.Messages {
+		want, have := plain(c.Messages[i]), plain(got.Messages[i])
+		if !bytes.Equal(want, have) {
+			return fmt.Errorf("message %d (%s) would be another: %.300s, and is %.300s", i, c.Messages[i].ID, have, want)
+		}
+	}
+	for i := range c.Settlements {
+		if !reflect.DeepEqual(c.Settlements[i], got.Settlements[i]) {
+			return fmt.Errorf("settlement %d would be another", i)
+		}
+	}
+	return nil
+}
+
+// plain is a message without what differs between servers: ids of turns, and how JSON is
+// written.
+func plain(m conversation.Message) []byte {
+	m.TurnID = ""
+	b, err := conversation.EncodeJSON(m)
+	var v any
+	if err == nil {
+		err = json.Unmarshal(b, &v)
+	}
+	if err == nil {
+		b, err = conversation.EncodeJSON(v)
+	}
+	if err != nil {
+		return []byte(err.Error())
+	}
+	return b
+}

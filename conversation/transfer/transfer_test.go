@@ -1,0 +1,187 @@
+package transfer_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/conversation/transfer"
+)
+
+var life = transfer.Life{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1"}
+
+// gathered reads events in one page and says what they show, a line for each part and end.
+func gathered(t testing.TB, page string) string {
+	t.Helper()
+	var e transfer.Events
+	if _, err := e.Page([]byte("[" + page + "]")); err != nil {
+		return "error: " + err.Error()
+	}
+	c, err := e.Conversation()
+	if err == nil {
+		_, err = c.Records(life)
+	}
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	var out strings.Builder
+	for _, m := range c.Messages {
+		for _, p := range m.Parts {
+			out.WriteString(string(m.Role) + " " + p.Type + " " + p.State)
+			if p.Text != nil {
+				out.WriteString(" " + *p.Text)
+			}
+			if p.ErrorText != nil {
+				out.WriteString(" " + *p.ErrorText)
+			}
+			out.WriteString(string(p.Output) + string(p.Data) + "\n")
+		}
+	}
+	for _, s := range c.Settlements {
+		out.WriteString(string(s.SubmissionID) + " " + string(s.Outcome))
+		if s.Error != nil {
+			out.WriteString(" " + string(s.Error.Type) + ": " + s.Error.Message)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+func TestEvents(t *testing.T) {
+	const asked = `{"type":"message_end","submissionId":"sub_1","message":{"role":"user","content":"Hi"}},`
+	const user = "user text done Hi\n"
+	for name, tt := range map[string]struct{ page, want string }{
+		"settled": {
+			asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"completed","result":{"text":"x"}}`,
+			user + "sub_1 completed\n",
+		},
+		"the_settlement_counts_and_not_its_operation": {
+			asked + `{"type":"operation","operationKind":"prompt","submissionId":"sub_1","isError":true},{"type":"submission_settled","submissionId":"sub_1","outcome":"aborted"}`,
+			user + "sub_1 aborted submission_aborted: The submission was aborted.\n",
+		},
+		"a_failure_in_words": {
+			asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"failed","error":"no model"}`,
+			user + "sub_1 failed internal_error: no model\n",
+		},
+		"a_failure_with_a_type": {
+			asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"failed","error":{"type":"model_failed","message":"No."}}`,
+			user + "sub_1 failed model_failed: No.\n",
+		},
+		"a_message_that_a_repeated_attempt_shows_again": {
+			asked + asked + `{"type":"operation","operationKind":"prompt","submissionId":"sub_1","isError":false}`,
+			user + "sub_1 completed\n",
+		},
+		"a_withdrawn_reply": {
+			asked + `{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":[]}},{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":"Yes."}},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
+			user + "assistant text done Yes.\nsub_1 completed\n",
+		},
+		"what_subagents_do": {
+			asked + `{"type":"message_end","submissionId":"sub_1","taskId":"t","message":{"role":"user","content":"look"}},{"type":"operation","operationKind":"prompt","submissionId":"sub_1","taskId":"t","isError":true},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
+			user + "sub_1 completed\n",
+		},
+		"tools": {
+			asked + `{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":[{"type":"toolCall","id":"c1","name":"a","arguments":{}},{"type":"toolCall","id":"c2","name":"b"},{"type":"toolCall","id":"c3","name":"c"}]}},` +
+				`{"type":"tool","submissionId":"sub_1","toolCallId":"c1","result":{"n":1}},{"type":"tool","submissionId":"sub_1","toolCallId":"c2","isError":true,"result":"broke"},` +
+				`{"type":"data","submissionId":"sub_1","name":"source","data":[1]},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
+			user + "assistant dynamic-tool output-available{\"n\":1}\nassistant dynamic-tool output-error broke\n" +
+				"assistant dynamic-tool output-error The event stream has no outcome of this call.\nassistant data-source [1]\nsub_1 completed\n",
+		},
+		"dispatches":     {`{"type":"message_end","dispatchId":"dsp_1","message":{"role":"user","content":"Hi"}},{"type":"operation","operationKind":"prompt","dispatchId":"dsp_1"}`, user + "dsp_1 completed\n"},
+		"nothing":        {``, "error: the conversation has no message"},
+		"at_work":        {strings.TrimSuffix(asked, ","), "error: submission sub_1 is not settled: wait for its end, or abort it, and bring the conversation over then"},
+		"of_a_run":       {`{"type":"run_start","runId":"run_1"}`, "error: read event 0: it is of a workflow run, which is no conversation"},
+		"an_odd_outcome": {asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"lost"}`, `error: read event 1: a submission has the outcome "lost"`},
+		"a_reply_to_nobody": {`{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":"Yes."}},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
+			"error: message 0 (msg_import_0): it answers sub_1, which is not open there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, gathered(t, tt.page)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestGrownConversationBeginsAlike: what was brought over of a conversation is the beginning of
+// what there is of it later.
+func TestGrownConversationBeginsAlike(t *testing.T) {
+	const one = `{"type":"message_end","submissionId":"sub_N","message":{"role":"user","content":"Hi"}},{"type":"operation","operationKind":"prompt","submissionId":"sub_N"}`
+	lines := func(n int) string {
+		var e transfer.Events
+		for i := range n {
+			if _, err := e.Page([]byte("[" + strings.ReplaceAll(one, "N", string(rune('a'+i))) + "]")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := e.Conversation()
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, err := c.Records(life)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out []byte
+		for _, g := range groups {
+			if out, err = conversation.EncodeRecords(out, g); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return string(out)
+	}
+	if !strings.HasPrefix(lines(7), lines(3)) {
+		t.Error("it begins with something else")
+	}
+}
+
+func TestSnapshots(t *testing.T) {
+	const user = `{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}`
+	for name, tt := range map[string]struct{ json, want string }{
+		"no_json":                 {`{`, "read snapshot"},
+		"another_version":         {`{"v":2}`, "it has version 2"},
+		"nobody_is_answered":      {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_2","outcome":"completed"}]}`, "not settled"},
+		"a_settlement_of_nothing": {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_1","outcome":"completed"},{"submissionId":"sub_2","outcome":"completed"}]}`, "settlement of sub_2 has no message"},
+		"an_attachment_that_is_not_there": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":""},{"type":"file","id":"att_1"}]}]}`,
+			"attachment att_1 is not there"},
+		"a_message_of_nothing_known": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"hidden","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}],"settlements":[{"submissionId":"sub_1","outcome":"completed"}]}`,
+			"would be another"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := transfer.ParseSnapshot([]byte(tt.json))
+			if err == nil {
+				_, err = c.Records(life)
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// FuzzTransfer: whatever an old server sends, it is refused, or comes over as records that
+// fold.
+func FuzzTransfer(f *testing.F) {
+	f.Add([]byte(`{"v":1,"conversationId":"conv_1","messages":[{"id":"m","role":"user","purpose":"user","display":"visible","submissionId":"s","parts":[{"type":"text","text":"x"}]}],"settlements":[]}`))
+	f.Add([]byte(`[{"type":"message_end","submissionId":"s","message":{"role":"user","content":"x"}},{"type":"operation","operationKind":"prompt","submissionId":"s"}]`))
+	f.Add([]byte(`[{"type":"message_end","message":{"role":"assistant","content":[{"type":"toolCall","id":"c"},{"type":"text","text":"x"}]}},{"type":"tool","toolCallId":"c"}]`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := transfer.ParseSnapshot(b)
+		if err != nil {
+			var e transfer.Events
+			if _, err = e.Page(b); err == nil {
+				c, err = e.Conversation()
+			}
+		}
+		if err != nil {
+			return
+		}
+		groups, err := c.Records(life)
+		var atWork *transfer.AtWorkError
+		if err == nil && len(groups) == 0 || errors.As(err, &atWork) && atWork.Submission == "" && len(c.Messages) == 0 {
+			t.Errorf("%d groups, %v", len(groups), err)
+		}
+	})
+}
