@@ -110,6 +110,11 @@ func TestBrowser(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			out, err := node(t, env, "--test-reporter=tap", file)
+			for line := range strings.Lines(string(out)) {
+				if strings.Contains(line, "usable after") {
+					t.Log(strings.TrimSpace(line))
+				}
+			}
 			if err != nil || !strings.Contains(string(out), "\n# fail 0\n") || !strings.Contains(string(out), "\n# skipped 0\n") || strings.Contains(string(out), "\n# pass 0\n") {
 				t.Errorf("%v\n%s", err, out)
 			}

@@ -7,6 +7,8 @@ export type Row = { key: string; draw: () => ComponentChildren };
 /** What is drawn beyond the visible part, in pixels. */
 const beyond = 600;
 const guess = 90;
+/** Browsers that keep what is in sight where it is do so without ending a movement under way. */
+const anchored = globalThis.CSS?.supports?.('overflow-anchor', 'auto') ?? false;
 /** How near to its end a list follows what is added. */
 const near = 48;
 
@@ -23,13 +25,24 @@ export function VirtualList({ rows, label }: { rows: readonly Row[]; label: stri
   const [atEnd, setAtEnd] = useState(true);
   const observer = useObserver(heights, box, following, () => measured((n) => n + 1));
 
+  const last = useRef(0);
+
   const look = useCallback(() => {
     const b = box.current;
     if (!b) return;
-    following.current = b.scrollHeight - b.scrollTop - b.clientHeight < near;
+    last.current = b.scrollTop;
     setAtEnd(following.current);
     setView((v) => (Math.abs(v.top - b.scrollTop) < beyond / 4 && v.height === b.clientHeight ? v : { top: b.scrollTop, height: b.clientHeight }));
   }, []);
+
+  const scrolled = () => {
+    const b = box.current!;
+    const distance = b.scrollHeight - b.scrollTop - b.clientHeight;
+    // Whoever scrolls up wants to stay there, however little it is yet; a list that has become shorter is at its end.
+    if (b.scrollTop < last.current - 1 && distance > 1) following.current = false;
+    else if (distance < near && b.scrollTop > last.current) following.current = true;
+    look();
+  };
 
   const toEnd = () => {
     following.current = true;
@@ -54,13 +67,13 @@ export function VirtualList({ rows, label }: { rows: readonly Row[]; label: stri
     return () => sized.disconnect();
   }, []);
 
-  const { first, last, before, after } = windowOf(rows, heights.current, view);
+  const { first, last: end, before, after } = windowOf(rows, heights.current, view);
   return (
     <div class="listbox">
-      <div class="list" ref={box} onScroll={look} tabIndex={0} role="region" aria-label={label}>
-        <div style={{ height: `${before}px` }} />
-        {rows.slice(first, last).map((row) => <Measured key={row.key} row={row} observer={observer} />)}
-        <div style={{ height: `${after}px` }} />
+      <div class="list" ref={box} onScroll={scrolled} tabIndex={0} role="region" aria-label={label}>
+        <div class="room" style={{ height: `${before}px` }} />
+        {rows.slice(first, end).map((row) => <Measured key={row.key} row={row} observer={observer} />)}
+        <div class="room" style={{ height: `${after}px` }} />
       </div>
       {!atEnd && <button type="button" class="toend" onClick={toEnd}>↓ Newest</button>}
     </div>
@@ -118,7 +131,7 @@ function useObserver(heights: { current: Map<string, number> }, box: { current: 
     }
     if (!differs) return;
     if (following.current) b.scrollTop = b.scrollHeight;
-    else if (above !== 0) b.scrollTop += above;
+    else if (above !== 0 && !anchored) b.scrollTop += above;
     changed();
   });
   useEffect(() => () => made.current?.disconnect(), []);

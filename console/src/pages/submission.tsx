@@ -94,7 +94,7 @@ function Step({ line, t, window, whole, zoom }: StepProps) {
       <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
         <summary>
           <span class="label" style={{ paddingInlineStart: `${Math.min(depth, 12) * 0.8}rem` }}>{label(node)}{node.state !== 'ok' && <span class={`state ${node.state}`}> {node.state}</span>}</span>
-          <span class="bars">{at && <span class={`bar ${node.kind} ${node.state}`} style={{ left: `${at.left}%`, width: `max(2px, ${at.width}%)` }} />}</span>
+          <span class="bars">{at && <span class={`timebar ${node.kind} ${node.state}`} style={{ left: `${at.left}%`, width: `max(2px, ${at.width}%)` }} />}</span>
           <span class="length">{node.durationMs ? took(node.durationMs) : ''}</span>
         </summary>
         {(open || whole) && (
