@@ -41,7 +41,7 @@ test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,10 +53,16 @@ test: needs ## Run every check and every test, as CI does
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target beside volumes mutants
 
 beside:
-	@$(MAKE) --no-print-directory --output-sync=none AT_ONCE=2 race
+	@$(MAKE) --no-print-directory --output-sync=none race
 
 # Cheap checks, beside what is fetched and built.
-ready: servers clients console $(ENGINE_IF_NEEDED) format tidy vet staticcheck
+ready: clients console $(ENGINE_IF_NEEDED) format tidy compiled
+
+# What compiles takes all processors, and what two compile at once is compiled twice.
+compiled:
+	@$(MAKE) --no-print-directory --output-sync=none servers
+	@$(MAKE) --no-print-directory --output-sync=none vet
+	@$(MAKE) --no-print-directory --output-sync=none staticcheck
 
 quick: needs servers clients console $(ENGINE_IF_NEEDED) ## Run the tests of the packages that depend on what changed, see CONTRIBUTING.md
 	@scripts/quick.sh "$(GO)"
@@ -102,6 +108,7 @@ page: console ## Build the console of its sources; the build is committed
 engine: $(ENGINE) ## Install the ClickHouse engine that tests run, as its lock file pins it
 
 race: servers clients console $(ENGINE_IF_NEEDED) ## Run all tests under the race detector
+	@$(GO) list -race -export ./... >/dev/null # Or tests that build programs would compile it as well.
 	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
 # A module of its own, whose dependencies are not those of parley.
@@ -157,7 +164,7 @@ IDLE := github.com/aws/aws-sdk-go-v2/service github.com/Azure github.com/AzureAD
 $(GATEWAY):
 	$(call install,-gcflags=all=-dwarf=false $(foreach p,$(IDLE),-gcflags='$(p)/...=$(SLOW)') -ldflags='-s -w' $(VERSITYGW))
 
-$(DRIVE):
+$(DRIVE): | $(GATEWAY)
 	$(call install,-gcflags='all=$(SLOW)' -gcflags=std=-dwarf=false -ldflags='-s -w' $(MINIO))
 
 # npm writes the file before it is done, so that its time says nothing.
