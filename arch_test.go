@@ -110,7 +110,7 @@ func harnesses() []row {
 		{"internal/admin", 4, command, nil, list("github.com/prometheus/client_golang", "golang.org/x/sync")},
 		{"internal/analytics", 3, suite, nil, nil},
 		{"internal/attackrun", 3, suite, nil, nil},
-		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
+		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "outbox", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
 		{"internal/cli", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term")},
 		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "internal/waiting", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/spf13/cobra")},
 		{"internal/cli/converse", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/term")},

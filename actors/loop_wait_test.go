@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/outbox"
 )
 
 // verdict is what the calls of these tests wait for.
@@ -327,5 +329,69 @@ func TestAskBesideAnOlderNode(t *testing.T) {
 		l.completes(conversation.Address{Agent: "expert", ID: "e"}, 1)
 		time.Sleep(3 * time.Minute)
 		l.leavesNothing()
+	})
+}
+
+// TestPostBesideAnOlderNode: as long as some node does not read it nothing is posted: a durable call tries
+// again, another is told, and so is a sender who wants a notice. When all do, it leaves.
+func TestPostBesideAnOlderNode(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		newer := []conversation.RecordType{conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone}
+		var older atomic.Bool
+		older.Store(true)
+		l.fleet.Unread = func() []conversation.RecordType {
+			if !older.Load() {
+				return nil
+			}
+			return newer
+		}
+		t.Cleanup(func() { l.fleet.Unread = nil })
+		var mu sync.Mutex
+		var got []string
+		office := outbox.Func(func(_ context.Context, p outbox.Post) error {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, string(p.Body))
+			return nil
+		})
+		var plain error
+		post := func(ctx context.Context, body string) error {
+			_, err := agent.Post(ctx, agent.Outgoing{Target: "office", Body: body})
+			return err
+		}
+		once := agent.NewTool("once", "Posts.", func(ctx context.Context, _ struct{}) (string, error) {
+			plain = post(ctx, "once")
+			return "tried", nil
+		}, nil)
+		durably := agent.NewTool("durably", "Posts.", func(ctx context.Context, _ struct{}) (string, error) {
+			return "posted", post(ctx, "durably")
+		}, &agent.ToolOptions{Durable: true})
+		opts := agents(chatAgent(once, durably))
+		opts.Outbox.Targets = map[string]outbox.Target{"office": office}
+		n := l.run(part{opts: opts, cast: &cast{models: map[string]script{"model": inTurn(asks("once"), asks("durably"), tells("done"))}}})
+		wants := conversation.Admission{Address: chat("c"), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "x"}, Key: "n", Notify: "office"}
+		if _, err := n.rt.Admit(t.Context(), wants); conversation.CodeOf(err) != conversation.CodeUnavailable {
+			t.Errorf("who wants a notice: %v", err)
+		}
+		n.admit(chat("c"), "1", "go")
+		time.Sleep(5*time.Minute + time.Second)
+		for _, r := range l.records(chat("c")) {
+			if slices.Contains(newer, r.Type()) || r.Type() == conversation.TypeSubmissionSettled {
+				t.Errorf("%s is written", r.Type())
+			}
+		}
+		var refused *agent.PostError
+		if !errors.As(plain, &refused) || conversation.CodeOf(plain) != conversation.CodeUnavailable {
+			t.Errorf("a call that is not durable: %v", plain)
+		}
+		older.Store(false)
+		l.completes(chat("c"), 1)
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
+		mu.Lock()
+		defer mu.Unlock()
+		if !slices.Equal(got, []string{`"durably"`}) {
+			t.Errorf("the office got %q", got)
+		}
 	})
 }

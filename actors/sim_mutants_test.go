@@ -54,6 +54,10 @@ func mutants() []mutant {
 
 		{"who owes a reply leaves the set", ownerRule(machine.RuleStayForReply), nil, simOfWaits(), []uint64{27, 46, 120, 269}},
 
+		{"who owes a post leaves the set", ownerRule(machine.RuleStayForPost), nil, simOfPosts(), []uint64{74, 235, 274, 532, 593}},
+		{"a post does not wait for the one before", ownerRule(machine.RulePostInOrder), nil, simOfPosts(), []uint64{1, 7, 9, 16, 18}},
+		{"who has put a post off stores no timer", ownerRule(machine.RuleTimePosts), nil, simOfPosts(), []uint64{0, 1, 5, 7, 9}},
+
 		{"202 before the journal", busyRule(busy.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
 		{"own set is not swept", busyRule(busy.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},
 		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},

@@ -39,8 +39,9 @@ var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
 	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
+	simPosts     = flag.Bool("posts", false, "run schedules about posts alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits or about posts, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
@@ -66,6 +67,13 @@ func simOfWaits() simProfile {
 	return p
 }
 
+// simOfPosts is about what is posted.
+func simOfPosts() simProfile {
+	p := simEverything()
+	p.Profile = chaos.Posts
+	return p
+}
+
 // simOfCrowds is everything, on nodes that keep few idle conversations.
 func simOfCrowds() simProfile {
 	p := simEverything()
@@ -83,6 +91,8 @@ func (s simSchedule) String() string {
 	switch {
 	case s.profile.Profile == chaos.Journals:
 		return fmt.Sprintf("journals %d", s.seed)
+	case s.profile.Profile == chaos.Posts:
+		return fmt.Sprintf("posts %d", s.seed)
 	case s.profile.Profile == chaos.Waits:
 		return fmt.Sprintf("waits %d", s.seed)
 	case s.profile.idleBytes > 0:
@@ -105,7 +115,7 @@ func (n *simNode) Rest() (listed, active int) {
 
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {
 	rt, err := newRuntime(site.Bucket, &Options{
-		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger,
+		Agents: site.Agents, Providers: site.Providers, Logger: site.Logger, Outbox: site.Outbox,
 		FirstEvent: simFirstEvent, BetweenEvents: simFirstEvent / 2, HookTimeout: simFirstEvent / 2, Pace: simPace, RetryPause: simRetryPause,
 		UnloadAfter: p.shedAfter, ForgetAfter: p.idleAfter, IdleBytes: p.idleBytes, SweepEvery: p.sweepEvery, AppendTimeout: p.appendTimeout,
 		CheckpointBatches: p.logBatches, SegmentBatches: p.logBatches, SegmentGrace: simSegmentGrace,
@@ -165,6 +175,9 @@ func TestSimulation(t *testing.T) {
 		if *simWaits {
 			s.profile = simOfWaits()
 		}
+		if *simPosts {
+			s.profile = simOfPosts()
+		}
 		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
@@ -180,6 +193,8 @@ func TestSimulation(t *testing.T) {
 		switch {
 		case *simJournals || i%4 == 3:
 			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
+		case *simPosts || !*simWaits && i%8 == 5:
+			s = simSchedule{simOfPosts(), uint64(counts[chaos.Posts])}
 		case *simWaits || i%4 == 1:
 			s = simSchedule{simOfWaits(), uint64(counts[chaos.Waits])}
 		case i%4 == 2:
@@ -209,7 +224,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}}
+	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -244,6 +259,10 @@ func keptSchedules(t *testing.T) []simSchedule {
 		number, waits := strings.CutPrefix(number, "waits ")
 		if waits {
 			s.profile = simOfWaits()
+		}
+		number, posts := strings.CutPrefix(number, "posts ")
+		if posts {
+			s.profile = simOfPosts()
 		}
 		number, crowded := strings.CutPrefix(number, "crowded ")
 		if crowded {

@@ -138,6 +138,9 @@ func (w *world) owed(ctx context.Context) string {
 		if aside[at.Key()] {
 			continue // It is owed, and nobody may open it.
 		}
+		if id := unposted(state); id != "" {
+			return fmt.Sprintf("%s is not delivered", id)
+		}
 		if id := untold(state, aside); id != "" {
 			return fmt.Sprintf("nobody was told of the reply to %s", id)
 		}
@@ -249,6 +252,7 @@ func (w *world) checkLog(at conversation.Address, log *knownLog) {
 	w.checkAborts(at, log)
 	w.checkWork(at, log)
 	w.checkWaits(at, log)
+	w.checkPosts(at, log)
 }
 
 func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {

@@ -24,6 +24,8 @@ const (
 	Journals
 	// Waits has calls that wait for signals, and who signals, under the faults of Everything.
 	Waits
+	// Posts is Waits where calls post, and settlements are told, to an office that fails now and then.
+	Posts
 )
 
 const (

@@ -12,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
 )
@@ -41,6 +42,7 @@ type Site struct {
 	Agents    []*agent.Agent
 	Providers *providers.Registry
 	Logger    *slog.Logger
+	Outbox    outbox.Routes
 	// Entropy returns the randomness for one purpose; every call begins anew.
 	Entropy func(purpose string) io.Reader
 	// Owner returns the member this node believes to own a conversation, "" if it
@@ -116,6 +118,7 @@ type world struct {
 	late    map[conversation.Address][]string // names that were signalled too late
 	uids    map[conversation.Address]conversation.UID
 	readers []*reader
+	office  office
 
 	moments, messages counter
 
@@ -205,7 +208,7 @@ func (w *world) busy(ctx context.Context) error {
 			continue
 		}
 		ask := w.client
-		if w.profile == Waits {
+		if w.profile == Waits || w.profile == Posts {
 			ask = w.asker
 		}
 		goAs(client, func(ctx context.Context) { ask(ctx, client, address(c)) })

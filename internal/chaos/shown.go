@@ -60,6 +60,9 @@ const (
 	didComeLate    schedule.Deed = "signal too late"
 	didRest        schedule.Deed = "parked at the end"
 	didHear        schedule.Deed = "reply heard"
+	didPost        schedule.Deed = "posted"
+	didPostFail    schedule.Deed = "attempt to post failed"
+	didPostAgain   schedule.Deed = "posted again"
 	didInnocent    schedule.Deed = "set aside for no reason of its own"
 )
 
@@ -79,6 +82,8 @@ func (p Profile) wanted() map[schedule.Deed]int {
 		return wantedOfJournals()
 	case Waits:
 		return wantedOfWaits()
+	case Posts:
+		return wantedOfPosts()
 	}
 	out := map[schedule.Deed]int{
 		didAck: 2500, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,

@@ -55,6 +55,7 @@ func newAgent(w *world) *agent.Agent {
 			agent.NewTool(waitTool, "Wait for a signal.", a.await, &agent.ToolOptions{Durable: true}),
 		},
 		ToolConcurrency: 2,
+		Notify:          w.profile.notified(),
 		Durability:      agent.Durability{MaxAttempts: maxAttempts},
 		Limits:          agent.Limits{OutputBytes: outputBytes},
 		Data:            []agent.Data{a.data},

@@ -45,6 +45,15 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
+	heard, err := a.hear(ctx, in)
+	if err != nil {
+		return "", err
+	}
+	return heard, a.post(ctx, heard)
+}
+
+// hear asks, or waits.
+func (a *author) hear(ctx context.Context, in waitInput) (string, error) {
 	if to, ok := a.world.asks(in.Name); ok {
 		return a.ask(ctx, to, in.Name)
 	}
