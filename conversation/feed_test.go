@@ -158,6 +158,14 @@ func TestMarksOfAStream(t *testing.T) {
 	if n := len(marks.List); n < 32 || n > 128 {
 		t.Fatalf("%d marks of %d events", n, p.Next())
 	}
+	least, most := p.Next(), int64(0)
+	for i, k := range marks.List[1:] {
+		gap := k.Next - marks.List[i].Next
+		least, most = min(least, gap), max(most, gap)
+	}
+	if most > 3*least {
+		t.Errorf("marks are %d to %d events from each other", least, most)
+	}
 	encoded, err := marks.Encode()
 	if err != nil {
 		t.Fatal(err)

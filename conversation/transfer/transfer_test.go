@@ -137,6 +137,44 @@ func TestGrownConversationBeginsAlike(t *testing.T) {
 	}
 }
 
+// TestLongGroupsSettleWhatTheyAdmit: a group ends where nothing is owed, however long it is by
+// then.
+func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
+	text, yes := strings.Repeat("word ", 100_000), "Yes."
+	message := func(id, sub string, role conversation.Role, purpose conversation.Purpose, text *string) conversation.Message {
+		return conversation.Message{
+			ID: conversation.MessageID(id), Role: role, Purpose: purpose, Display: conversation.DisplayVisible, SubmissionID: conversation.SubmissionID(sub),
+			Parts: []conversation.Part{{Type: conversation.PartTypeText, Text: text, State: conversation.StateDone}},
+		}
+	}
+	c := &transfer.Conversation{ID: "conv_1"}
+	for _, n := range []string{"1", "3", "5"} { // the second of two comes while the first is answered
+		next := n + "b"
+		c.Messages = append(c.Messages,
+			message("msg_u"+n, "sub_"+n, conversation.RoleUser, conversation.PurposeUser, &text),
+			message("msg_u"+next, "sub_"+next, conversation.RoleUser, conversation.PurposeUser, &text),
+			message("msg_a"+n, "sub_"+n, conversation.RoleAssistant, conversation.PurposeAssistant, &yes),
+			message("msg_a"+next, "sub_"+next, conversation.RoleAssistant, conversation.PurposeAssistant, &yes),
+		)
+		for _, sub := range []string{n, next} {
+			c.Settlements = append(c.Settlements, conversation.Settlement{SubmissionID: conversation.SubmissionID("sub_" + sub), Outcome: conversation.OutcomeCompleted})
+		}
+	}
+	groups, err := c.Records(life)
+	if err != nil || len(groups) != 3 {
+		t.Fatalf("%d groups, %v", len(groups), err)
+	}
+	state := conversation.NewState()
+	for n, g := range groups {
+		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(n), Records: g}); err != nil {
+			t.Fatal(err)
+		}
+		if owed := len(state.Unsettled()); owed > 0 {
+			t.Errorf("after group %d, %d are owed", n, owed)
+		}
+	}
+}
+
 func TestSnapshots(t *testing.T) {
 	const user = `{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}`
 	for name, tt := range map[string]struct{ json, want string }{

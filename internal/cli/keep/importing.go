@@ -118,7 +118,7 @@ func (im *importing) write(ctx context.Context, at conversation.Address, here *p
 			missing = append(missing, lines[n:])
 		}
 	}
-	if len(rest) > 0 || len(missing) == 0 { // it may have gone on here
+	if len(missing) == 0 { // it may have gone on here
 		return 0, nil
 	}
 	w := im.logs.Writer(at.Key(), storage.Nonce(ulid.Make().String()), here.end, 0)
