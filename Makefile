@@ -76,7 +76,7 @@ format: ## Check the formatting of Go files
 
 vet: ## Run go vet
 	$(GO) vet ./...
-	@for tag in mutants nextversion attack; do \
+	@for tag in mutants nextversion attack noconsole; do \
 		echo "$(GO) vet -tags $$tag"; $(GO) vet -tags $$tag $$(scripts/tagged.sh $$tag) || exit 1; \
 	done
 

@@ -13,9 +13,11 @@ import (
 // Server is what the page begins with.
 type Server struct {
 	// Mode is "dev" or "serve".
-	Mode    string  `json:"mode"`
-	Version string  `json:"version"`
-	Agents  []Agent `json:"agents"`
+	Mode    string `json:"mode"`
+	Version string `json:"version"`
+	// Folder tells that there are endpoints for what a node has.
+	Folder bool    `json:"folder,omitempty"`
+	Agents []Agent `json:"agents"`
 	// Demo tells that the agent is the demo's.
 	Demo bool `json:"demo,omitempty"`
 	// File is the configuration that is served, and again when it changes; "" without one.

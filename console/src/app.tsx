@@ -100,7 +100,7 @@ function Links({ server, route }: { server: Server; route: Route }) {
   const opened = route.page === 'chat' ? route.open : [];
   return (
     <ul>
-      {server.mode === 'dev' && (['conversations', 'figures'] as const).map((page) => (
+      {server.folder && (['conversations', 'figures'] as const).map((page) => (
         <li key={page}><a href={format({ page })} aria-current={route.page === page ? 'page' : undefined}>{page === 'figures' ? 'Figures' : 'Conversations'}</a></li>
       ))}
       <li class="section">New conversation</li>
@@ -117,7 +117,7 @@ function Links({ server, route }: { server: Server; route: Route }) {
 
 function Page({ server, route }: { server: Server; route: Route }) {
   if (route.page === 'chat') return <Chats server={server} open={route.open} />;
-  if (server.mode === 'dev') {
+  if (server.folder) {
     if (route.page === 'conversations') return <Conversations server={server} />;
     if (route.page === 'figures') return <FiguresPage server={server} />;
     if (route.page === 'submission') return <SubmissionPage key={route.id} id={route.id} server={server} />;
@@ -135,7 +135,7 @@ function Chats({ server, open }: { server: Server; open: Open[] }) {
       {open.map((o, i) => {
         const agent = agentAt(server, o.mount);
         return agent
-          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} traced={server.mode === 'dev'} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} close={open.length > 1 ? () => close(i) : undefined} />
+          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} traced={server.folder ?? false} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} close={open.length > 1 ? () => close(i) : undefined} />
           : <p class="problem" key={o.mount}>No agent is mounted at {o.mount}. <a href="#/">Choose another one.</a></p>;
       })}
     </div>

@@ -12,8 +12,9 @@ export type Agent = {
 
 /** What a page begins with. */
 export type Server = {
-  /** "dev" has pages beside the chat. */
   mode: 'dev' | 'serve';
+  /** There are pages beside the chat. */
+  folder?: boolean;
   version: string;
   agents: Agent[];
   /** The agent is the demo's. */

@@ -28,9 +28,9 @@ func newPage(conf *config.Server, at net.Addr, how manner) pageOf {
 	return pageOf{conf: conf, how: how, on: console.Included() && (how.dev && isLoopback(at) || !how.dev && conf.Console)}
 }
 
-// over shows what a node of dev has, too.
+// over shows what a node of dev has, too, if that is a folder: to look every few seconds costs nothing there.
 func (p pageOf) over(n *backend) pageOf {
-	if p.on && p.how.dev {
+	if p.on && p.how.dev && n.store != nil {
 		p.folder = folder.New(n.bucket, n.events.file)
 	}
 	return p
@@ -101,7 +101,7 @@ func (p pageOf) api(next http.Handler) http.Handler {
 
 // server is what the page begins with.
 func (p pageOf) server() console.Server {
-	s := console.Server{Mode: "serve", Version: cli.Version(), Agents: []console.Agent{}}
+	s := console.Server{Mode: "serve", Version: cli.Version(), Folder: p.folder != nil, Agents: []console.Agent{}}
 	if p.how.dev {
 		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && len(p.how.program.Agents) == 0
 		if p.how.refused != nil {
