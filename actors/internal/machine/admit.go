@@ -105,7 +105,7 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	}
 	_, signal := in.Admission.Delivery.Awaited()
 	// A signal is settled at once, what it has woken is not; and replies and posts are owed beyond the settlement.
-	owed := !sub.Settled || signal && m.owes() || m.state.OwesReply(sub.ID) != nil || m.hasPosts(sub.ID)
+	owed := !sub.Settled || signal && m.owes() || vouchesForOwed() && (m.state.OwesReply(sub.ID) != nil || m.hasPosts(sub.ID))
 	if owed {
 		m.takeOver()
 	}

@@ -3,7 +3,7 @@
 package machine_test
 
 import (
-	"strings"
+	"regexp"
 	"testing"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
@@ -16,17 +16,20 @@ func TestMutants(t *testing.T) {
 	for _, m := range []struct{ rule, notice string }{
 		{machine.RuleListFirst, "wakes what no journal lists"},
 		{machine.RulePassParked, "unlist with"},
-		{machine.RuleStayForReply, "unlist with"},
-		{machine.RuleStayForPost, "nothing else finds"},
+		{machine.RuleStayForReply, "unlist with|nothing else finds|with work to do"},
+		{machine.RuleStayForPost, "unlist with|nothing else finds|with work to do"},
 		{machine.RulePostInOrder, "one before it is not done"},
-		{machine.RuleTimePosts, "unlist with"},
+		{machine.RuleTimePosts, "unlist with|nothing else finds|with work to do"},
+		{machine.RuleSleepStored, "unlist with|nothing else finds|with work to do"},
+		{machine.RuleVouchOwed, "receipt for"},
+		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {
 			machine.SetRule(m.rule, false)
 			defer machine.SetRule(m.rule, true)
 			for seed := range uint64(2000) {
 				if err := play(seed, map[string]int{}); err != nil {
-					if !strings.Contains(err.Error(), m.notice) {
+					if !regexp.MustCompile(m.notice).MatchString(err.Error()) {
 						t.Fatal(err)
 					}
 					t.Logf("seed %d notices", seed)

@@ -86,7 +86,9 @@ func (m *Machine) alarms() (alarms []StoreTimer) {
 
 // timed reports whether the timers of all that waits for a time are stored, durably.
 func (m *Machine) timed() bool {
-	return !slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool { return a.At > m.durable || !m.timers[a] })
+	return !slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool {
+		return a.At > m.durable || !m.timers[a] && sleepsWhenStored()
+	})
 }
 
 // over reports whether nothing is owed.

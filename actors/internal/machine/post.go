@@ -155,7 +155,7 @@ func (m *Machine) postTried(in PostTried) {
 	}
 	s.attempts, s.reason, s.took = p.Attempts+1, in.Reason, in.Took
 	switch {
-	case in.Delivered:
+	case in.Delivered || !endsDelivered():
 		m.postDone(s, conversation.PostDelivered)
 	case in.Gone || s.attempts > len(postPauses) || m.now()-p.At > maxPostAge:
 		m.bury(p, s)

@@ -21,3 +21,6 @@ func staysForReply() bool          { return true }
 func staysForPost() bool           { return true }
 func postsInOrder() bool           { return true }
 func timesPosts() bool             { return true }
+func sleepsWhenStored() bool       { return true }
+func vouchesForOwed() bool         { return true }
+func endsDelivered() bool          { return true }

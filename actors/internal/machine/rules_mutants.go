@@ -26,12 +26,16 @@ const (
 	RuleStayForPost  = "stay for post"  // So does who owes a post that is due.
 	RulePostInOrder  = "post in order"  // A post leaves when the one before it is done.
 	RuleTimePosts    = "time posts"     // Who waits with posts is asleep once their timer is stored.
+	RuleSleepStored  = "sleep stored"   // And whose timers are stored.
+	RuleVouchOwed    = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
+	RuleEndDelivered = "end delivered"  // A post is done when it is delivered.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts atomic.Bool
+	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts,
+	sleepStored, vouchOwed, endDelivered atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -44,6 +48,7 @@ func SetRule(name string, on bool) {
 		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
 		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
+		RuleSleepStored: &rules.sleepStored, RuleVouchOwed: &rules.vouchOwed, RuleEndDelivered: &rules.endDelivered,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -73,3 +78,6 @@ func staysForReply() bool      { return !rules.stayForReply.Load() }
 func staysForPost() bool       { return !rules.stayForPost.Load() }
 func postsInOrder() bool       { return !rules.postInOrder.Load() }
 func timesPosts() bool         { return !rules.timePosts.Load() }
+func sleepsWhenStored() bool   { return !rules.sleepStored.Load() }
+func vouchesForOwed() bool     { return !rules.vouchOwed.Load() }
+func endsDelivered() bool      { return !rules.endDelivered.Load() }
