@@ -44,6 +44,7 @@ type Printer struct {
 	shown map[conversation.MessageID]*shownMessage
 	calls map[conversation.CallID]*shownItem
 	ended map[conversation.SubmissionID]bool
+	said  string // by the runtime itself, last
 }
 
 // shownMessage is what was printed of a message. Once its submission is settled it does not
@@ -284,6 +285,8 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	}
 	switch {
 	case p.enc != nil:
+	case err != nil && err.Message == p.said: // it stands above
+		p.line("[%s]", outcome)
 	case err != nil:
 		text := err.Message
 		if err.Meta["reason"] == "internal" {
@@ -333,7 +336,8 @@ func (p *Printer) advisory(m conversation.Message) {
 		if part.Text != nil {
 			p.End()
 			p.dim(true)
-			fmt.Fprintf(p.out, "[%s]", strings.TrimSpace(*part.Text))
+			p.said = strings.TrimSpace(*part.Text)
+			fmt.Fprintf(p.out, "[%s]", p.said)
 			p.open = true
 			p.End()
 		}

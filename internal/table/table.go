@@ -12,10 +12,17 @@
 package table
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
+)
+
+const (
+	// defaultText is how long texts may be cut so that they can still be told apart, and
+	// leastText how long in no room at all.
+	defaultText, leastText = 24, 8
 )
 
 // Table is a heading and rows of as many cells.
@@ -27,6 +34,8 @@ type Table struct {
 	// as that goes.
 	Width int
 	Spare []int
+	// Text is to how many characters texts are cut before a spare column goes, 0 for 24.
+	Text int
 
 	left []int
 	rows [][]string
@@ -88,19 +97,25 @@ func (t *Table) widths() []int {
 }
 
 // fit makes columns narrower until lines fit: texts are cut to a size at which they can be
-// told apart, then spare columns go, then texts are cut further.
-func (t *Table) fit(widths []int) []int {
+// told apart, spare columns go where that is not enough, and in the end texts are cut further.
+func (t *Table) fit(natural []int) []int {
 	if t.Width <= 0 {
-		return widths
+		return natural
 	}
-	t.shorten(widths, 24)
-	for _, i := range t.Spare {
-		if lineWidth(widths) > t.Width {
+	for n := 0; ; n++ {
+		widths := slices.Clone(natural)
+		for _, i := range t.Spare[:n] {
 			widths[i] = -1
 		}
+		floor := cmp.Or(t.Text, defaultText)
+		if n == len(t.Spare) {
+			t.shorten(widths, floor)
+			floor = leastText
+		}
+		if t.shorten(widths, floor); n == len(t.Spare) || lineWidth(widths) <= t.Width {
+			return widths
+		}
 	}
-	t.shorten(widths, 8)
-	return widths
 }
 
 // shorten cuts the widest columns of texts, none below a floor, until lines fit.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/table"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -288,8 +288,11 @@ func (r ClusterReport) print(out io.Writer) error {
 		return err
 	}
 	short := shortIDs(r.Members)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "parley cluster status: %s, epoch %d\n\nMEMBER\tNODE\tHTTP\tVERSION\tWEIGHT\tSTATE\tSHARE\tREACHES\tACTIVE\tBUSY\tHEARTBEAT\n", r.Bucket, r.Epoch)
+	if _, err := fmt.Fprintf(out, "parley cluster status: %s, epoch %d\n", r.Bucket, r.Epoch); err != nil {
+		return err
+	}
+	t := table.New([]int{0, 1, 2, 3, 5, 7, 10}, "MEMBER", "NODE", "HTTP", "VERSION", "WEIGHT", "STATE", "SHARE", "REACHES", "ACTIVE", "BUSY", "HEARTBEAT")
+	t.Width, t.Spare = cli.Width(out), []int{4, 2, 6, 3, 9, 1, 8}
 	versions := map[string]bool{}
 	for _, m := range r.Members {
 		beat := "not seen"
@@ -297,10 +300,10 @@ func (r ClusterReport) print(out io.Writer) error {
 			beat = fmt.Sprintf("%.1f s ago", m.age.Seconds())
 		}
 		versions[m.Version] = true
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%.1f %%\t%s\t%d\t%d\t%s\n", short[m.ID], dash(m.Node), dash(m.Address), dash(m.Version),
-			m.Weight, m.State, 100*m.Share, r.reaches(m), m.Active, m.Busy, beat)
+		t.Add(short[m.ID], dash(m.Node), dash(m.Address), dash(m.Version), fmt.Sprint(m.Weight), m.State, fmt.Sprintf("%.1f %%", 100*m.Share),
+			r.reaches(m), fmt.Sprint(m.Active), fmt.Sprint(m.Busy), beat)
 	}
-	if err := w.Flush(); err != nil {
+	if err := t.Print(out); err != nil {
 		return err
 	}
 	if err := r.printMissing(out, short); err != nil {

@@ -170,7 +170,7 @@ func TestClusterStatusOfReach(t *testing.T) {
 	tb.mu.Unlock()
 	_, out, _ := program.Output(t, "cluster", "status", "--config", tb.file)
 	for _, want := range []string{
-		"serving      33.3 %  2 of 3", "not reached  0.0 %   0 of 3", "serving      33.3 %  -", "01AAAAAAAAAA1 does not reach 01BBBBBBBBBB3.\n",
+		"serving      33.3 %  2 of 3", "not reached   0.0 %  0 of 3", "serving      33.3 %  -", "01AAAAAAAAAA1 does not reach 01BBBBBBBBBB3.\n",
 		"01AAAAAAAAAA2 does not reach 01BBBBBBBBBB3.\n", "01BBBBBBBBBB3 does not reach 01AAAAAAAAAA1, 01AAAAAAAAAA2, 01CCCCCCCCCC4.\n",
 	} {
 		if !strings.Contains(out, want) {

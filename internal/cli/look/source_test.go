@@ -47,8 +47,8 @@ failed           1            50.0 %
 aborted          -                 -
 
 RECENT    OF       SUBMISSION  OUTCOME      TOOK  TOKENS   COST  WHY
-10:01:00  desk/c2  sub_2       failed     5.00 s       -      -  the model could not answer
-10:00:00  desk/c1  sub_1       completed  7.00 s  27,240  $1.51
+10:01:00  desk/c2       sub_2  failed     5.00 s       -      -  the model could not answer
+10:00:00  desk/c1       sub_1  completed  7.00 s  27,240  $1.51
 
 LATENCY      COUNT     P50     P90     P99     MAX
 admission        1    6 ms    6 ms    6 ms    6 ms

@@ -174,8 +174,9 @@ func submissionTable(s *stats.Summary) *table.Table {
 
 // recentTable shows the newest submissions one by one, and why they failed.
 func recentTable(s *stats.Summary) *table.Table {
-	t := table.New([]int{0, 1, 2, 3, 7}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST", "WHY")
-	t.Sparse, t.Spare = true, []int{6, 5, 0}
+	// An id is there to be copied, so it is none of the texts that may be cut.
+	t := table.New([]int{0, 1, 3, 7}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST", "WHY")
+	t.Sparse, t.Spare, t.Text = true, []int{6, 5, 0, 4, 1, 7}, 14
 	for _, r := range s.Recent {
 		took := ""
 		if r.Outcome != "" {

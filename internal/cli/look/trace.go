@@ -88,18 +88,23 @@ func (cfg *traceConfig) run(ctx context.Context, id conversation.SubmissionID, i
 
 // printTrace prints the timeline of a submission.
 func printTrace(out io.Writer, name string, root *stats.Node) error {
-	if _, err := fmt.Fprintf(out, "parley trace: %s, %s UTC\n", name, utcTime(root.Start)); err != nil {
+	width := cli.Width(out)
+	at, shown := utcTime(root.Start)+" UTC", label(root)
+	if width > 0 { // what is not to be cut stands above
+		at, shown = root.ID+"\n"+at, strings.TrimPrefix(shown, root.ID+" of ")
+	}
+	if _, err := fmt.Fprintf(out, "parley trace: %s, %s\n", name, at); err != nil {
 		return err
 	}
 	t := table.New([]int{0, 6}, "STEP", "START", "TOOK", "TOKENS IN", "OUT", "COST", "NOTE")
-	t.Width, t.Spare = cli.Width(out), []int{4, 3, 1, 5}
-	addNode(t, root, root, "", "")
+	t.Width, t.Spare, t.Text = width, []int{4, 3, 1, 5}, 34
+	addNode(t, root, root, "", "", shown)
 	return t.Print(out)
 }
 
 // addNode adds a node and what is below it. first stands before its own line, rest
-// before those of its children.
-func addNode(t *table.Table, root, n *stats.Node, first, rest string) {
+// before those of its children, and shown is what it is.
+func addNode(t *table.Table, root, n *stats.Node, first, rest, shown string) {
 	start, lasted := "", ""
 	if n != root {
 		start = "+" + cli.Took(max(int64(n.Start-root.Start), 0))
@@ -114,12 +119,12 @@ func addNode(t *table.Table, root, n *stats.Node, first, rest string) {
 	if u := n.Usage; u != nil {
 		in, written, cost = cli.Number(u.Input+u.CacheRead+u.CacheWrite), cli.Number(u.Output), cli.Dollars(u.Cost.Total)
 	}
-	t.Add(first+label(n), start, lasted, in, written, cost, note(n))
+	t.Add(first+shown, start, lasted, in, written, cost, note(n))
 	for i, c := range n.Children {
 		if i == len(n.Children)-1 {
-			addNode(t, root, c, rest+"└─ ", rest+"   ")
+			addNode(t, root, c, rest+"└─ ", rest+"   ", label(c))
 		} else {
-			addNode(t, root, c, rest+"├─ ", rest+"│  ")
+			addNode(t, root, c, rest+"├─ ", rest+"│  ", label(c))
 		}
 	}
 }

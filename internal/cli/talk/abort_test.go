@@ -31,7 +31,7 @@ func TestAbortCommand(t *testing.T) {
 	}
 	wantSaid("aborting\n")
 	code, out, errOut = program.Output(t, "send", "--key", "k", at, "long 10000")
-	if code != cli.ExitAborted || !strings.Contains(out, "[aborted: ") {
+	if code != cli.ExitAborted || !strings.Contains(out, "[aborted]") {
 		t.Errorf("exit %d, %q, %q; want exit %d", code, out, errOut, cli.ExitAborted)
 	}
 	wantSaid("nothing to abort\n")

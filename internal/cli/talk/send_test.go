@@ -117,7 +117,7 @@ func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	go func() { ended <- program.Run(t.Context(), []string{"send", n.Base + "/x", "help"}, &out, errOut) }()
 	clitest.Await(t, said)
 	program.Output(t, "abort", n.Base+"/x")
-	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted: ") {
+	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted]") {
 		t.Errorf("exit %d, %q", code, out.String())
 	}
 }
