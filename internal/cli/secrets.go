@@ -71,6 +71,9 @@ func SecretsOf(conf *config.Server) []string {
 			found = append(found, t.URL)
 		}
 	}
+	for _, c := range conf.Channels {
+		found = append(found, c.Secret, c.Previous, c.VerifyToken)
+	}
 	return found
 }
 

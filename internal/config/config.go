@@ -39,6 +39,8 @@ type Server struct {
 	Admin    Admin
 	Events   Events
 	Webhooks Webhooks
+	// Channels are ways in from platforms, in the order of the file.
+	Channels []Channel
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration

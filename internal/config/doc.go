@@ -49,6 +49,10 @@
 //	  tls: {ca: ca.pem, cert: node.pem, key: node-key.pem, name: parley}
 //	strictReads: false
 //	beta: {path: /beta, agents: [echo]} # also for clients of the beta line; without agents, all
+//	channels:                 # webhooks of platforms, at /channels/<name>, as messages to an agent
+//	  bot: {kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}
+//	  pages: {kind: notes, agent: echo, secretEnv: NOTES_TOKEN, events: [page.created], instance: "{entity.id}",
+//	    message: "{type}", signal: notes.event, attributes: {workspace: "{workspace_id}"}}
 //	admin: {listen: "", pprof: false} # health and metrics, "" is nowhere; with pprof profiles, too
 //	events:                   # where observability events go; without it, nowhere
 //	  live: true              # with deltas, requests, messages and logs, best effort

@@ -32,6 +32,7 @@ func (r *reader) server(root value) *Server {
 		{name: "cluster", example: "{listen: \"10.0.0.5:7946\"}", read: r.cluster(&s.Cluster)},
 		{name: "strictReads", example: "true", read: r.truth(func(t bool) { s.StrictReads = t })},
 		{name: "beta", example: "{path: /beta}", read: r.beta(&s.Beta)},
+		{name: "channels", example: "{bot: {kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}}", read: r.channels(&s.Channels)},
 		{name: "admin", example: "{listen: \"127.0.0.1:9464\"}", read: r.admin(&s.Admin)},
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "webhooks", example: "{allow: [hooks.example.com]}", read: r.webhooks(&s.Webhooks)},
@@ -44,6 +45,7 @@ func (r *reader) server(root value) *Server {
 	r.shared(root)
 	r.ports(root, s)
 	r.betaAgents(root, s)
+	r.channelAgents(root, s)
 	for _, a := range s.Agents {
 		r.define(a.Agent, (*path)(nil).key("agents").key(a.Agent.Name), s.Providers)
 	}

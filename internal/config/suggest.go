@@ -13,7 +13,7 @@ func unknownKey(name string, known []field) fault {
 		names = append(names, k.name)
 	}
 	if isSecret(name) {
-		env := "the key that ends in Env: apiKeyEnv of a provider, accessKeyEnv and secretKeyEnv of the bucket, passwordEnv of clickhouse, bearerEnv of auth"
+		env := "the key that ends in Env: apiKeyEnv of a provider, accessKeyEnv and secretKeyEnv of the bucket, passwordEnv of clickhouse, secretEnv of a channel, bearerEnv of auth"
 		if i := slices.IndexFunc(names, func(n string) bool { return secretFor(n, name) }); i >= 0 {
 			env = names[i]
 		}

@@ -266,7 +266,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
 		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},
-		channels: how.program.Channels,
+		channels: channelsOf(how.program, conf.Channels),
 		webhooks: conf.Webhooks, targets: how.program.Targets,
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,

@@ -1,0 +1,190 @@
+package node
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// taking is a dispatcher that notes what it admits.
+type taking struct {
+	conversation.Dispatcher
+	taken []conversation.Admission
+}
+
+// Admit implements conversation.Dispatcher.
+func (d *taking) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	d.taken = append(d.taken, a)
+	return conversation.Receipt{SubmissionID: "sub_1"}, nil
+}
+
+func mac(h func() hash.Hash, pieces ...string) []byte {
+	m := hmac.New(h, []byte("a-secret"))
+	m.Write([]byte(strings.Join(pieces, "")))
+	return m.Sum(nil)
+}
+
+// declaredRequest sends what a platform would, to a channel of a configuration.
+func declaredRequest(t *testing.T, yaml, path, mediaType, body string, headers map[string]string) (int, []conversation.Admission) {
+	t.Helper()
+	if !strings.Contains(yaml, " secretEnv:") {
+		yaml += ", secretEnv: S"
+	}
+	conf, err := config.Parse("parley.yaml", []byte("agents: {echo: {model: demo/parrot}}\nchannels: {c: {agent: echo, "+yaml+"}}\n"), &config.Options{
+		Env: func(name string) (string, bool) {
+			return map[string]string{"S": "a-secret", "B": "YS1zZWNyZXQ="}[name], true
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := &taking{}
+	all, err := channelsOf(&cli.Program{}, conf.Channels)(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: all})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/channels/c"+path, strings.NewReader(body))
+	r.Header.Set("Content-Type", mediaType)
+	for name, value := range headers {
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code, to.taken
+}
+
+// TestDeclaredChannels: a bot needs no Go. Each kind says where a message belongs and what it
+// says, or its templates do.
+func TestDeclaredChannels(t *testing.T) {
+	const object, form = "application/json", "application/x-www-form-urlencoded"
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	slacked := func(body string) map[string]string {
+		return map[string]string{"X-Slack-Request-Timestamp": now, "X-Slack-Signature": "v0=" + hex.EncodeToString(mac(sha256.New, "v0:", now, ":", body))}
+	}
+	hub := func(body string) map[string]string {
+		return map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac(sha256.New, body)), "X-GitHub-Event": "issues", "X-GitHub-Delivery": "d1"}
+	}
+	event := func(more string) string {
+		return `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"` + more + `}}`
+	}
+	for name, tt := range map[string]struct {
+		yaml, path, mediaType, body string
+		headers                     func(body string) map[string]string
+		instance, key, text         string // none if it is for no conversation
+	}{
+		"slack":                 {"kind: slack", "/events", object, event(""), slacked, "slack:v1:T:C:1.2", "channel:c:E", "Hi"},
+		"slack its own message": {"kind: slack", "/events", object, event(`,"bot_id":"B"`), slacked, "", "", ""},
+		"slack an edit":         {"kind: slack", "/events", object, event(`,"subtype":"message_changed"`), slacked, "", "", ""},
+		"slack another event":   {"kind: slack, events: [app_mention]", "/events", object, event(""), slacked, "", "", ""},
+		"slack with templates":  {`kind: slack, instance: "{team_id}/{event.channel}", message: "<{event.text}>"`, "/events", object, event(""), slacked, "T/C", "channel:c:E", "<Hi>"},
+		"slack no such member":  {`kind: slack, instance: "{event.nothing}"`, "/events", object, event(""), slacked, "", "", ""},
+		"github":                {`kind: github, events: [issues.opened], message: "{issue.title}"`, "/webhook", object, `{"action":"opened","issue":{"number":7,"title":"t"},"repository":{"name":"r","owner":{"login":"o"}}}`, hub, "github:v1:owner:o:repo:r:issue:7", "channel:c:d1", "t"},
+		"github about no issue": {`kind: github, message: "{ref}"`, "/webhook", object, `{"ref":"main"}`, hub, "", "", ""},
+		"whatsapp":              {"kind: whatsapp, verifyTokenEnv: S", "/webhook", object, `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"id":"m1","from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`, hub, "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", "channel:c:m1", "Hi"},
+		"messenger":             {"kind: messenger", "/webhook", object, `{"update_id":5,"message":{"chat":{"id":3},"text":"Hi"}}`, nil, "messenger:v1:regular:chat:3:thread::direct:", "channel:c:5", "Hi"},
+		"notes": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":"n1","type":"page.created","entity":{"id":"p"}}`, func(body string) map[string]string {
+			return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
+		}, "p", "channel:c:n1", "page.created"},
+		"commerce": {`kind: commerce, events: [orders/create], instance: "customer-{customer.id}", message: "{name}"`, "/webhook", object, `{"name":"#1","customer":{"id":115310627314723954}}`, func(body string) map[string]string {
+			return map[string]string{"X-Commerce-Hmac-Sha256": base64.StdEncoding.EncodeToString(mac(sha256.New, body)), "X-Commerce-Topic": "orders/create", "X-Commerce-Webhook-Id": "w1"}
+		}, "customer-115310627314723954", "channel:c:w1", "#1"},
+		"stripe": {`kind: stripe, instance: "{data.object.customer}", message: "{type}"`, "/webhook", object, `{"id":"evt","object":"event","type":"charge.failed","data":{"object":{"customer":"cus"}}}`, func(body string) map[string]string {
+			return map[string]string{"Stripe-Signature": "t=" + now + ",v1=" + hex.EncodeToString(mac(sha256.New, now, ".", body))}
+		}, "cus", "channel:c:evt", "charge.failed"},
+		"twilio": {`kind: twilio, account: AC, publicUrl: "https://e.com/c"`, "/webhook", form, "AccountSid=AC&Body=Hi&From=1&MessageSid=SM&To=2", func(string) map[string]string {
+			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACBodyHiFrom1MessageSidSMTo2"))}
+		}, "twilio:v1:account:AC:address:2:participant:1", "channel:c:SM", "Hi"},
+		"standardwebhooks": {`kind: standardwebhooks, secretEnv: B, events: [user.created], instance: "{data.id}", message: "{type}"`, "/webhook", object, `{"type":"user.created","data":{"id":7}}`, func(body string) map[string]string {
+			return map[string]string{"Webhook-Id": "w", "Webhook-Timestamp": now, "Webhook-Signature": "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, "w.", now, ".", body))}
+		}, "7", "channel:c:w", "user.created"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			headers := map[string]string{"X-Messenger-Bot-Api-Secret-Token": "a-secret"}
+			if tt.headers != nil {
+				headers = tt.headers(tt.body)
+			}
+			status, taken := declaredRequest(t, tt.yaml, tt.path, tt.mediaType, tt.body, headers)
+			if status != http.StatusOK {
+				t.Fatalf("status %d", status)
+			}
+			if tt.key == "" {
+				if len(taken) != 0 {
+					t.Errorf("it is admitted as %+v", taken)
+				}
+				return
+			}
+			if len(taken) != 1 || taken[0].Address != (conversation.Address{Agent: "echo", ID: tt.instance}) || taken[0].Key != tt.key || taken[0].Delivery.Body != tt.text {
+				t.Errorf("admitted %+v", taken)
+			}
+		})
+	}
+}
+
+// TestDeclaredSignals: a delivery may be a signal, and a channel of the program keeps its name.
+func TestDeclaredSignals(t *testing.T) {
+	const object, body = "application/json", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"}}`
+	headers := func(body string) map[string]string {
+		now := strconv.FormatInt(time.Now().Unix(), 10)
+		return map[string]string{"X-Slack-Request-Timestamp": now, "X-Slack-Signature": "v0=" + hex.EncodeToString(mac(sha256.New, "v0:", now, ":", body))}
+	}
+	t.Run("signal", func(t *testing.T) {
+		_, taken := declaredRequest(t, `kind: slack, signal: slack.message, attributes: {channel: "{event.channel}", none: "{event.nothing}"}`, "/events", object, body, headers(body))
+		want := conversation.Delivery{Kind: conversation.KindSignal, Body: "Hi", Type: "slack.message", Attributes: map[string]string{"channel": "C", "none": ""}}
+		if len(taken) != 1 || !reflect.DeepEqual(taken[0].Delivery, want) {
+			t.Errorf("admitted %+v", taken)
+		}
+	})
+	t.Run("not proven", func(t *testing.T) {
+		if status, taken := declaredRequest(t, "kind: slack", "/events", object, body, headers("another")); status != 401 || len(taken) != 0 {
+			t.Errorf("%d, admitted %+v", status, taken)
+		}
+	})
+	t.Run("two of one name", func(t *testing.T) {
+		p := &cli.Program{Channels: func(conversation.Dispatcher) (map[string]channels.Channel, error) {
+			return map[string]channels.Channel{"c": nil, "bot": fakeChannel{}}, nil
+		}}
+		_, err := channelsOf(p, []config.Channel{{Name: "bot", Kind: config.KindSlack, Secret: "s"}})(&taking{})
+		if err == nil || !strings.Contains(err.Error(), "brings one of that name") {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// fakeChannel is one that a program brings.
+type fakeChannel struct{}
+
+// Routes implements channels.Channel.
+func (fakeChannel) Routes() []channels.Route { return nil }
+
+// TestDeclaredSecretsAreHidden: the log of the program shows none of them.
+func TestDeclaredSecretsAreHidden(t *testing.T) {
+	conf := &config.Server{Channels: []config.Channel{{Secret: "first secret", Previous: "second secret", VerifyToken: "third secret"}}}
+	found := fmt.Sprint(cli.SecretsOf(conf))
+	for _, s := range []string{"first secret", "second secret", "third secret"} {
+		if !strings.Contains(found, s) {
+			t.Errorf("%q is not hidden", s)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/channels"
+)
+
+// Kinds of channels that need no Go.
+const (
+	KindCommerce         = "commerce"
+	KindGitHub           = "github"
+	KindMessenger        = "messenger"
+	KindNotes            = "notes"
+	KindSlack            = "slack"
+	KindStandardWebhooks = "standardwebhooks"
+	KindStripe           = "stripe"
+	KindTwilio           = "twilio"
+	KindWhatsApp         = "whatsapp"
+)
+
+// Channel is a way in from a platform, whose deliveries are messages of an agent's conversations.
+type Channel struct {
+	// Name is a part of its path, /channels/<name>.
+	Name string
+	Kind string
+	// Agent is one of the server's.
+	Agent string
+	// Secret proves deliveries, Previous does as well while secrets are rotated, VerifyToken is
+	// that of whatsapp's handshake. They are resolved from the named variables.
+	Secret, Previous, VerifyToken string
+	// Account and PublicURL are those of twilio.
+	Account, PublicURL string
+	// Events are the types that are delivered; none is all.
+	Events []string
+	// Instance is how the id of a conversation is made, Message what is said in it; the zero
+	// template is what the platform has for it.
+	Instance, Message channels.Template
+	// Signal makes deliveries signals of this type, with Attributes.
+	Signal     string
+	Attributes map[string]channels.Template
+}
+
+// makesIDs are the kinds whose packages make ids of conversations, and texts of messages.
+func makesIDs(kind string) bool {
+	return slices.Contains([]string{KindGitHub, KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, kind)
+}
+
+// channels reads the ways in. Names are those of paths.
+func (r *reader) channels(dst *[]Channel) func(value) {
+	return func(v value) {
+		for _, entry := range r.entries(v, "{kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}") {
+			c := Channel{Name: entry.name}
+			if f := checkMount("/" + c.Name); f != (fault{}) || strings.Contains(c.Name, "/") {
+				r.blameKey(entry, fault{"is no name of a channel", "use letters, digits and -._~, since it is a part of the path /channels/<name>"})
+			}
+			r.channel(entry, &c)
+			*dst = append(*dst, c)
+		}
+	}
+}
+
+func (r *reader) channel(v value, c *Channel) {
+	r.fields(v, []field{
+		{name: "kind", example: KindSlack, required: true, read: r.text(&c.Kind, oneOf("kind of channel",
+			KindCommerce, KindGitHub, KindMessenger, KindNotes, KindSlack, KindStandardWebhooks, KindStripe, KindTwilio, KindWhatsApp))},
+		{name: "agent", example: "echo", required: true, read: r.text(&c.Agent)},
+		{name: "secretEnv", example: "SLACK_SIGNING_SECRET", required: true, read: r.variable(&c.Secret)},
+		{name: "previousSecretEnv", example: "OLD_SECRET", read: r.variable(&c.Previous)},
+		{name: "verifyTokenEnv", example: "WHATSAPP_VERIFY_TOKEN", read: r.variable(&c.VerifyToken)},
+		{name: "account", example: "AC0123", read: r.text(&c.Account)},
+		{name: "publicUrl", example: "https://example.com/channels/twilio", read: r.text(&c.PublicURL, checkURL)},
+		{name: "events", example: "[page.created]", read: r.texts(&c.Events)},
+		{name: "instance", example: `"page-{entity.id}"`, read: r.template(&c.Instance)},
+		{name: "message", example: `"{type} of {entity.id}"`, read: r.template(&c.Message)},
+		{name: "signal", example: "notes.event", read: r.text(&c.Signal)},
+		{name: "attributes", example: `{type: "{type}"}`, read: func(v value) {
+			c.Attributes = map[string]channels.Template{}
+			for _, entry := range r.entries(v, `"{type}"`) {
+				var t channels.Template
+				r.template(&t)(entry)
+				c.Attributes[entry.name] = t
+			}
+		}},
+	})
+	for _, key := range []struct {
+		name, example string
+		needed, given bool
+	}{
+		{"instance", `"page-{entity.id}"`, c.Kind != "" && !makesIDs(c.Kind), !c.Instance.Zero()},
+		{"message", `"{type}"`, c.Kind != "" && (!makesIDs(c.Kind) || c.Kind == KindGitHub), !c.Message.Zero()},
+		{"account", "AC0123", c.Kind == KindTwilio, c.Account != ""},
+		{"publicUrl", "https://example.com/channels/" + c.Name, c.Kind == KindTwilio, c.PublicURL != ""},
+		{"verifyTokenEnv", "WHATSAPP_VERIFY_TOKEN", c.Kind == KindWhatsApp, r.written(v, "verifyTokenEnv")},
+		{"signal", "notes.event", c.Attributes != nil, c.Signal != ""},
+	} {
+		if key.needed && !key.given && !r.blamed[v.at.key(key.name).String()] {
+			r.missing(v, key.name, key.example)
+		}
+	}
+	if r.written(v, "previousSecretEnv") && !slices.Contains([]string{KindCommerce, KindStandardWebhooks, KindStripe}, c.Kind) {
+		at, _ := r.given(v, "previousSecretEnv")
+		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only commerce, standardwebhooks and stripe rotate secrets"})
+	}
+}
+
+// template reads a text with places for members of a payload.
+func (r *reader) template(dst *channels.Template) func(value) {
+	return func(v value) {
+		text, ok := r.checked(v)
+		if !ok || text == "" {
+			return
+		}
+		t, err := channels.ParseTemplate(text)
+		if err != nil {
+			r.blame(v, fault{err.Error(), "write for example " + v.example})
+			return
+		}
+		*dst = t
+	}
+}
+
+// channelAgents checks the agents of the channels, and that nobody is mounted where these are.
+func (r *reader) channelAgents(root value, s *Server) {
+	all, _ := r.given(root, "channels")
+	for _, c := range s.Channels {
+		known := slices.ContainsFunc(s.Agents, func(a Agent) bool { return a.Agent.Name == c.Agent })
+		if at, ok := r.seen[all.at.key(c.Name).key("agent").String()]; ok && !known && c.Agent != "" {
+			r.blame(at, fault{"names the agent " + quote(c.Agent) + ", which is not there", "name one of the key agents"})
+		}
+	}
+	for mount, at := range r.mounted {
+		if len(s.Channels) > 0 && (mount == "/channels" || strings.HasPrefix(mount, "/channels/")) {
+			r.blame(at, fault{"is where channels are", "mount the agent elsewhere, for example at /agents"})
+		}
+	}
+}
