@@ -1,0 +1,63 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/outbox"
+)
+
+// someURLs takes all URLs but one.
+type someURLs struct{ outbox.Func }
+
+func (someURLs) Check(url string) error {
+	if strings.Contains(url, "evil") {
+		return errors.New("it is evil")
+	}
+	return nil
+}
+
+func TestFind(t *testing.T) {
+	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
+	named := map[string]outbox.Target{"ledger": deliver, "desk": deliver}
+	for name, c := range map[string]struct {
+		routes outbox.Routes
+		target string
+		want   string // of the error
+	}{
+		"a name":            {outbox.Routes{Targets: named}, "ledger", ""},
+		"another":           {outbox.Routes{Targets: named}, "legder", `there is no target "legder", but desk, ledger`},
+		"none":              {outbox.Routes{}, "ledger", "none is configured"},
+		"a URL":             {outbox.Routes{URLs: someURLs{deliver}}, "https://example.com", ""},
+		"a URL, and none":   {outbox.Routes{Targets: named}, "https://example.com", "no host is allowed"},
+		"one that is not":   {outbox.Routes{URLs: someURLs{deliver}}, "https://evil.example", `nothing is posted to "https://evil.example": it is evil`},
+		"a word like a URL": {outbox.Routes{URLs: someURLs{deliver}}, "ftp://example.com", "there is no target"},
+	} {
+		to, err := c.routes.Find(c.target)
+		var unknown *outbox.UnknownTargetError
+		switch {
+		case c.want == "" && (err != nil || to == nil):
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (!errors.As(err, &unknown) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
+	for name, target := range map[string]outbox.Target{
+		"": deliver, "a b": deliver, "https://x": deliver, "ä": deliver, strings.Repeat("x", 65): deliver, "nobody": nil,
+	} {
+		r := outbox.Routes{Targets: map[string]outbox.Target{name: target}}
+		if err := r.Check(); err == nil {
+			t.Errorf("%q is taken", name)
+		}
+	}
+	r := outbox.Routes{Targets: map[string]outbox.Target{"Ledger-1_a.b": deliver}}
+	if err := r.Check(); err != nil {
+		t.Error(err)
+	}
+}
