@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/fakemodel"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // nodeTimeout ends what hangs; it only matters when something does.
@@ -101,7 +102,7 @@ func TestBrowser(t *testing.T) {
 		model.CloseClientConnections()
 		model.Close()
 	})
-	env := []string{"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", false)}
+	env := []string{"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", sample.Raced())}
 	tree(t, "e2e")
 	files, err := filepath.Glob("e2e/*.test.mjs")
 	if err != nil || len(files) == 0 {

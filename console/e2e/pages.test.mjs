@@ -18,8 +18,11 @@ after(async () => {
 
 const program = process.env.CONSOLE_PROGRAM;
 
+let sent = 0;
+
 /** Sends a message and waits for its outcome. */
 async function settled(id, body) {
+  sent++;
   const { submissionId } = await post(server, id, body);
   await until(async () => {
     const { settlements } = await (await fetch(`${server.base}/agents/helper/${id}`)).json();
@@ -52,11 +55,13 @@ test('a timeline is what parley trace prints, with prompts and records, and save
   const id = unique('trace');
   await settled(id, 'tokens=2');
   const submission = await settled(id, 'reasoning=2 tokens=30');
-  const shown = await until(async () => {
-    const t = await (await fetch(`${server.base}/+console/api/submission?id=${submission}`)).json();
-    return t.requests.length === 1 && t;
+  const timeline = async () => (await fetch(`${server.base}/+console/api/submission?id=${submission}`)).json();
+  await until(async () => (await timeline()).requests.length === 1);
+  const { source, ...trace } = await until(() => {
+    const t = printed('trace', submission);
+    return t.state === 'completed' && t;
   });
-  const { source, ...trace } = printed('trace', submission);
+  const shown = await timeline();
   assert.ok(source);
   assert.deepEqual(shown.trace, trace, 'the tree of the command line');
   const downloads = mkdtempSync(join(tmpdir(), 'console-saved-'));
@@ -88,7 +93,9 @@ test('figures are those of parley stats', async () => {
   await settled(unique('figures'), 'tokens=4');
   const { source, ...stats } = await until(() => {
     const now = printed('stats');
-    return now.submissions.queued === now.submissions.completed + now.submissions.failed + now.submissions.aborted && now;
+    // The file of events is written a moment after what it tells of.
+    const { queued, completed, failed, aborted } = now.submissions;
+    return queued === sent && completed + failed + aborted === sent && now;
   });
   assert.ok(source);
   assert.deepEqual(await (await fetch(`${server.base}/+console/api/figures`)).json(), stats);
