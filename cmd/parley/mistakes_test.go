@@ -104,6 +104,7 @@ parley cluster drain
 parley models openai
 parley models --provider opnai
 parley models check nobody/m
+parley import flue
 parley init
 parley init --yaml --name A
 parley completion tcsh

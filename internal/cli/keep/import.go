@@ -56,7 +56,12 @@ func importFlueCommand(p *cli.Program) *cobra.Command {
 			"Exit code: 0 all of them are here, 1 some are not, and it says why; 75 a server has the folder.",
 		Example: "  parley import flue https://old.example.com/agents/support/42\n" +
 			"  parley import flue --agent support --token-env OLD_TOKEN $(cat urls.txt)",
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return nil
+			}
+			return errors.New("flue takes the URLs of conversations: parley import flue https://old.example.com/agents/support/42")
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return cfg.run(cmd.Context(), args, cmd.OutOrStdout())
 		},
