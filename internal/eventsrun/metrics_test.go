@@ -37,8 +37,7 @@ func (n *node) scrape(ctx context.Context) (metrics, error) {
 	return m, nil
 }
 
-// live is how many live events it counts as stored. Nothing is under way, and there is
-// one sink.
+// live is how many live events it counts as stored. Nothing is under way.
 func (m metrics) live() int { return m.stored - m.shipped }
 
 // underWay is how many live events are neither stored nor dropped.
@@ -47,6 +46,7 @@ func (m metrics) underWay() int { return m.emitted - m.live() - m.dropped }
 var (
 	sampleLine = regexp.MustCompile(`^(parley_[a-z_]+)(?:\{(.*)\})? (\S+)$`)
 	member     = regexp.MustCompile(`member="([^"]+)"`)
+	ofSink     = regexp.MustCompile(`sink="[^"]+"`)
 )
 
 // parseMetrics reads what is asked of the text format of Prometheus.
@@ -66,7 +66,10 @@ func parseMetrics(text string) (m metrics, err error) {
 				m.member = id[1]
 			}
 		}
-		sums[parts[1]] += int(v)
+		// A node also counts what agents do, which is a sink of its own.
+		if sink := ofSink.FindString(parts[2]); sink == "" || sink == `sink="clickhouse"` {
+			sums[parts[1]] += int(v)
+		}
 	}
 	var failing int
 	for name, field := range map[string]*int{
@@ -92,7 +95,7 @@ func TestParseMetrics(t *testing.T) {
 	const text = "# HELP parley_busy Conversations.\n" +
 		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_busy 3\n" +
 		"parley_events_shipped_total 1.5e+06\nparley_events_waiting 4\nparley_events_behind 5\nparley_events_lost_total 0\n" +
-		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +
+		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_stored_total{sink=\"agents\"} 70\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +
 		"parley_events_failing{sink=\"clickhouse\"} 1\nparley_events_emitted_total{sink=\"clickhouse\"} 16\n" +
 		"parley_events_dropped_total{sink=\"clickhouse\",type=\"log\"} 2\nparley_events_dropped_total{sink=\"clickhouse\",type=\"text_delta\"} 3\n"
 	got, err := parseMetrics(text)
