@@ -43,9 +43,10 @@ type Hooks struct {
 
 	// Settled is called after the settlement of a submission is durable, whatever the
 	// outcome, by the process that recorded it. It is called at most once: if that
-	// process dies in between, nobody calls it. So it is for notices; an effect that
-	// must not be lost belongs into a tool or DeliveryStarted. Nothing waits for it,
-	// and it may read state but not write it.
+	// process dies in between, nobody calls it. So it is for what may be missed: who has
+	// to be told of a settlement belongs into [Agent.Notify], any other effect that must not
+	// be lost into a tool or DeliveryStarted. Nothing waits for it, and it may read state
+	// but not write it.
 	Settled func(ctx context.Context, s *Settlement) error
 }
 
