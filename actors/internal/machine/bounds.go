@@ -74,9 +74,15 @@ func (m *Machine) mayAsk(w *work) bool {
 }
 
 // overspent says what a submission has spent as much of as it may, nil if nothing. It is counted over
-// all that the log has of it: a model that always calls a tool would not end in another attempt.
+// all that the log has of it: a model that always calls a tool would not end in another attempt. Calls of
+// others, for subagents beside it, that have not begun to answer will be turns, too.
 func (m *Machine) overspent(w *work) *conversation.SettlementError {
 	limits, spent := m.limits(), m.state.Spent(w.submission)
+	for other := range m.allWork() {
+		if other != w && other.phase == phaseModel && !other.opened {
+			spent.Turns++
+		}
+	}
 	switch {
 	case spent.Turns >= limits.MaxTurns:
 		return reached("turns", limits.MaxTurns, spent.Turns)
