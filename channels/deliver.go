@@ -43,6 +43,9 @@ type Delivery struct {
 	SignalType string
 	Attributes map[string]string
 	TagName    string
+	// Notify is the target of the outbox that brings the reply back, such as one of [Replies]. Empty is
+	// none but those of the agent.
+	Notify string
 	// InitialData is what the agent is handed if the delivery begins the conversation: any value
 	// with JSON. Nil is none.
 	InitialData any
@@ -138,7 +141,7 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 	}
 	a := conversation.Admission{
 		Address: conversation.Address{Agent: d.Agent, ID: d.InstanceID}, Key: d.Key(), KeepKey: KeepDeliveries, Dispatched: true,
-		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text},
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text}, Notify: d.Notify,
 	}
 	if d.SignalType != "" {
 		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, d.SignalType

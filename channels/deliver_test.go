@@ -55,6 +55,10 @@ func TestDeliver(t *testing.T) {
 			func(d *channels.Delivery) { d.InitialData = map[string]int{"n": 1} },
 			func(a *conversation.Admission) { a.InitialData = []byte(`{"n":1}`) },
 		},
+		"reply": {
+			func(d *channels.Delivery) { d.Notify = "notes" },
+			func(a *conversation.Admission) { a.Notify = "notes" },
+		},
 		"long id": {
 			func(d *channels.Delivery) { d.DeliveryID = strings.Repeat("é", 256) },
 			func(a *conversation.Admission) {

@@ -25,5 +25,6 @@
 // safe for concurrent use and start no goroutine.
 //
 // To implement a channel, make an [Endpoint] for each of its routes and run the suite
-// channels/channeltest. The package knows conversations by package conversation alone.
+// channels/channeltest. [Replies] bring back what agents
+// say, through the outbox. The package knows conversations by package conversation alone.
 package channels

@@ -122,14 +122,15 @@ func (s *State) foldPostDone(r *PostDone) error {
 	return nil
 }
 
-// notice is the body of a post that tells of a settlement.
-type notice struct {
-	Type      string     `json:"type"`
-	Timestamp string     `json:"timestamp"`
-	Data      noticeData `json:"data"`
+// Notice is the body of a post that tells of a settlement.
+type Notice struct {
+	Type      string     `json:"type"`      // [NoticeSettled]
+	Timestamp string     `json:"timestamp"` // of RFC 3339
+	Data      NoticeData `json:"data"`
 }
 
-type noticeData struct {
+// NoticeData is what it tells, of which conversation.
+type NoticeData struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`
 	UID   UID    `json:"uid"`
@@ -145,8 +146,8 @@ func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	if sub == nil || s.created == nil {
 		return nil, fmt.Errorf("notice of %s: unknown submission", r.Submission)
 	}
-	return EncodeJSON(notice{
+	return EncodeJSON(Notice{
 		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
-		Data: noticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: toldOf(sub, r)},
+		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: toldOf(sub, r)},
 	})
 }

@@ -211,19 +211,7 @@ func (c *Caller) call(ctx context.Context, rawURL string, secrets []Secret, p ou
 	}
 	defer res.Body.Close()
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // so that the connection can be used again
-	switch {
-	case res.StatusCode/100 == 2:
-		return nil
-	case res.StatusCode == http.StatusGone:
-		return &outbox.GoneError{Err: errors.New("it answered 410")}
-	case res.StatusCode/100 == 3:
-		return fmt.Errorf("it answered %d, and redirects are not followed", res.StatusCode)
-	}
-	err = fmt.Errorf("it answered %d", res.StatusCode)
-	if after := retryAfter(res.Header.Get("Retry-After"), c.now()); after > 0 {
-		return &outbox.LaterError{After: after, Err: err}
-	}
-	return err
+	return outbox.Answered(res.StatusCode, res.Header, c.now())
 }
 
 // because says in few words why there was no answer. The URL, which may be a secret, is left out.
@@ -239,15 +227,4 @@ func because(err error) error {
 		return fmt.Errorf("it did not answer within %v", outbox.Timeout)
 	}
 	return fmt.Errorf("it was not reached: %w", err)
-}
-
-// retryAfter reads a Retry-After header, 0 if there is none.
-func retryAfter(v string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(v); err == nil && n > 0 {
-		return time.Duration(min(n, int(24*time.Hour/time.Second))) * time.Second
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }

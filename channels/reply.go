@@ -1,0 +1,52 @@
+package channels
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/outbox"
+)
+
+// Reply is what became of a delivery, on its way back to the platform.
+type Reply struct {
+	// ID is the same each time that the reply is handed over. A platform that takes an id of a
+	// message gets it, or [Reply.UUID], so that it shows the message once.
+	ID string
+	// Agent and InstanceID are those of the delivery: the instance id says where the reply goes.
+	Agent, InstanceID string
+	Submission        conversation.SubmissionID
+	// Outcome is completed, failed or aborted. Text is what the agent said, which may be nothing, up to
+	// 24 KiB; Cut says that there is more, which stands in the conversation.
+	Outcome conversation.Outcome
+	Text    string
+	Cut     bool
+}
+
+// UUID is the id in the form of a UUID, of version 8, for platforms that take no other.
+func (r *Reply) UUID() string {
+	u := sha256.Sum256([]byte(r.ID))
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}
+
+// Replies is the target that Notify of a [Delivery] names, or of an agent whose conversations are all of
+// one platform: send brings each reply to the platform. It is called at least once for each, until it
+// returns nil, those of a conversation one after the other in the order of its settlements. Its errors
+// are those of [outbox.Target], and [outbox.Answered] makes them of an answer: a
+// [*outbox.LaterError] of a platform that limits, a [*outbox.GoneError] if a chat is no more.
+func Replies(send func(ctx context.Context, r Reply) error) outbox.Target {
+	return outbox.Func(func(ctx context.Context, p outbox.Post) error {
+		var n conversation.Notice
+		if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.ToldReply == nil {
+			return &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
+		}
+		return send(ctx, Reply{
+			ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Submission: n.Data.Submission,
+			Outcome: n.Data.Outcome, Text: n.Data.Text, Cut: n.Data.Cut,
+		})
+	})
+}

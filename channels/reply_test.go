@@ -1,0 +1,51 @@
+package channels_test
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"testing"
+
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/outbox"
+)
+
+// TestReplies: a notice of a settlement is a reply, nothing else is, and what its sender says goes on to the
+// outbox.
+func TestReplies(t *testing.T) {
+	const notice = `{"type":"submission.settled","timestamp":"2026-01-02T03:04:05Z","data":{"agent":"desk","id":"slack:v1:T:C:1","uid":"inst_1",` +
+		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
+	away := errors.New("away")
+	for body, want := range map[string]channels.Reply{
+		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Cut: true},
+		`{"type":"submission.settled","data":{"agent":"desk","id":"i","submissionId":"sub_2","outcome":"failed","error":{"type":"x","message":"secret"}}}`: {
+			ID: "post_1", Agent: "desk", InstanceID: "i", Submission: "sub_2", Outcome: "failed",
+		},
+	} {
+		var got channels.Reply
+		err := channels.Replies(func(_ context.Context, r channels.Reply) error { got = r; return away }).
+			Deliver(t.Context(), outbox.Post{ID: "post_1", Body: []byte(body)})
+		if got != want || !errors.Is(err, away) {
+			t.Errorf("%s is %+v, %v", body, got, err)
+		}
+	}
+	for _, body := range []string{``, `null`, `{"paid":1}`, `{"type":"another","data":{"submissionId":"s"}}`, `{"type":"submission.settled"}`} {
+		err := channels.Replies(func(context.Context, channels.Reply) error { t.Errorf("%s was sent", body); return nil }).
+			Deliver(t.Context(), outbox.Post{Body: []byte(body)})
+		var gone *outbox.GoneError
+		if !errors.As(err, &gone) {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
+
+func TestReplyUUID(t *testing.T) {
+	a, b := channels.Reply{ID: "post_1", Text: "x"}, channels.Reply{ID: "post_2"}
+	again := channels.Reply{ID: "post_1", Text: "y"}
+	if a.UUID() != again.UUID() || a.UUID() == b.UUID() {
+		t.Errorf("%s, again %s, another %s", a.UUID(), again.UUID(), b.UUID())
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`).MatchString(b.UUID()) {
+		t.Errorf("%s is no UUID", b.UUID())
+	}
+}
