@@ -147,6 +147,7 @@ func programs() []row {
 		{"cmd/parley", 4, command, nil, nil},
 		{"cmd/parley-bench", 4, command, nil, list("github.com/spf13/cobra")},
 		{"cmd/parley-bench/internal/bench", 4, command, nil, list("golang.org/x/sync")},
+		{"examples/bots", 4, command, nil, nil},
 		{"examples/hello", 4, command, nil, nil},
 		{"examples/quickstart", 4, command, nil, nil},
 		{"examples/research", 4, command, nil, nil},

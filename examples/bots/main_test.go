@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/outbox"
+	"github.com/parleyrun/parley/providers"
+)
+
+const perChat = 5
+
+// botsAt are the bots, on a platform.
+func botsAt(p http.RoundTripper) *bots {
+	client := &http.Client{Transport: p, Timeout: 15 * time.Second}
+	return &bots{
+		slackBot{channels.Secret(slackSecret), api{client, slackURL, "token"}},
+		messengerBot{channels.Secret(messengerSecret), api{client, messengerURL, "token"}},
+	}
+}
+
+// handler serves the webhooks.
+func handler(t *testing.T, b *bots, to conversation.Dispatcher) http.Handler {
+	listed, err := b.channels(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: listed, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// chats are where people write, by what the platform calls them, and what they write there.
+func chats() map[string]func(n int) webhook {
+	all := map[string]func(int) webhook{}
+	for i := range 3 {
+		thread, chat := fmt.Sprintf("17.%d", i), 7+i
+		all["C"+thread] = func(n int) webhook { return inThread(thread, n) }
+		all[fmt.Sprint(chat)] = func(n int) webhook { return inChat(chat, n) }
+	}
+	return all
+}
+
+// instanceOf is the conversation of a chat.
+func instanceOf(chat string) string {
+	if ts, ok := strings.CutPrefix(chat, "C"); ok {
+		return "slack:v1:T:C:" + ts
+	}
+	return "messenger:v1:regular:chat:" + chat + ":thread::direct:"
+}
+
+// TestBots: platforms that send again, late and in any order, that limit, fail and are silent, and a process that is
+// killed in the middle, when a reply is shown and not recorded, or at a write. Each message is answered once, in the
+// order of its conversation.
+func TestBots(t *testing.T) {
+	met := map[string]int{}
+	for name, killed := range map[string]struct{ shown, write int }{
+		"never": {}, "when a reply is shown": {shown: 9}, "at a write": {write: 20}, "at a late write": {write: 120},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPlatform(t, uint64(killed.shown+killed.write))
+				b := botsAt(p)
+				h := agenttest.New(t, []*agent.Agent{newAgent("openai/m1")}, &agenttest.Options{
+					Model:  agenttest.ModelFunc(echo),
+					Logger: slog.New(slog.DiscardHandler), Runtime: actors.Options{Outbox: outbox.Routes{Targets: b.targets()}},
+				})
+				p.atShown = func(n int) {
+					if n == killed.shown {
+						h.Crash()
+					}
+				}
+				if killed.write > 0 {
+					h.CrashAtWrite(killed.write)
+				}
+				before := h.Runtime()
+				p.run(func() http.Handler { return handler(t, b, h.Runtime()) })
+				if name != "never" && before == h.Runtime() {
+					t.Error("it was not killed")
+				}
+				p.check(h)
+				for what, n := range p.met {
+					met[what] += n
+				}
+			})
+		})
+	}
+	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "shown before"} {
+		if met[what] == 0 {
+			t.Errorf("it has met %v: %s is missing", met, what)
+		}
+	}
+}
+
+// echo answers the newest message of a user; a reply that was cut off it says again.
+func echo(r agenttest.Request) agenttest.Answer {
+	for strings.HasPrefix(r.Last(), "<advisory>") || r.Messages[len(r.Messages)-1].Role != providers.RoleUser {
+		r.Messages = r.Messages[:len(r.Messages)-1]
+	}
+	return agenttest.Say("re: " + r.Last())
+}
+
+// run has everybody write, and waits for a day.
+func (p *platform) run(to func() http.Handler) {
+	var all sync.WaitGroup
+	for _, webhookOf := range chats() {
+		for n, late := range rand.Perm(perChat) {
+			all.Go(func() {
+				time.Sleep(time.Duration(late) * 10 * time.Second)
+				p.send(to, webhookOf(n))
+			})
+		}
+	}
+	all.Wait()
+	time.Sleep(24 * time.Hour)
+}
+
+// check compares what is shown with the conversations.
+func (p *platform) check(h *agenttest.Host) {
+	if letters := h.DeadLetters(); len(letters) > 0 {
+		p.t.Errorf("%d replies were given up: %+v", len(letters), letters)
+	}
+	for chat := range chats() {
+		s, err := h.Conversation(agentName, instanceOf(chat)).History(p.t.Context())
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		var want []string
+		for _, m := range s.Messages {
+			if m.Role == conversation.RoleUser {
+				want = append(want, "re: "+m.Text())
+			}
+		}
+		var got []string
+		for _, text := range p.chats[chat] { // the last line is whole
+			got = append(got, text[strings.LastIndexByte(text, '\n')+1:])
+		}
+		if !slices.Equal(got, want) {
+			p.t.Errorf("%s shows %q, its conversation asks for %q", chat, got, want)
+		}
+		slices.Sort(want)
+		if len(want) != perChat || len(slices.Compact(want)) != perChat {
+			p.t.Errorf("%s has the messages %q, %d were written", chat, want, perChat)
+		}
+	}
+}
+
+// transport answers as a platform.
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestReplyAnswers: what a platform answers, and what the outbox is told of it, which has no secret.
+func TestReplyAnswers(t *testing.T) {
+	const slackChat, messengerChat = "slack:v1:T:C:1", "messenger:v1:regular:chat:7:thread:8:direct:"
+	for name, c := range map[string]struct {
+		target, chat string
+		answer       *http.Response
+		want         string // of the error
+		gone         bool
+		after        time.Duration
+	}{
+		"ok":               {"slack", slackChat, answered(200, `{"ok":true}`), "", false, 0},
+		"an error":         {"slack", slackChat, answered(200, `{"ok":false,"error":"fatal_error"}`), "fatal_error", false, 0},
+		"archived":         {"slack", slackChat, answered(200, `{"ok":false,"error":"is_archived"}`), "is_archived", true, 0},
+		"no JSON":          {"slack", slackChat, answered(200, `<html>`), "invalid character", false, 0},
+		"limited":          {"slack", slackChat, answered(429, "", "Retry-After", "30"), "it answered 429", false, 30 * time.Second},
+		"sent":             {"messenger", messengerChat, answered(200, ""), "", false, 0},
+		"limited there":    {"messenger", messengerChat, answered(429, "", "Retry-After", "5"), "it answered 429", false, 5 * time.Second},
+		"gone":             {"messenger", messengerChat, answered(410, ""), "it answered 410", true, 0},
+		"not reached":      {"messenger", messengerChat, nil, "no route", false, 0},
+		"of another":       {"slack", messengerChat, nil, "not an instance id", true, 0},
+		"of another still": {"messenger", slackChat, nil, "not an instance id", true, 0},
+	} {
+		b := botsAt(transport(func(*http.Request) (*http.Response, error) {
+			if c.answer == nil {
+				return nil, errors.New("no route")
+			}
+			return c.answer, nil
+		}))
+		body := fmt.Sprintf(`{"type":"submission.settled","data":{"agent":"bot","id":%q,"submissionId":"sub_1","outcome":"completed","text":"Hi."}}`, c.chat)
+		err := b.targets()[c.target].Deliver(t.Context(), outbox.Post{ID: "post_1", Body: []byte(body)})
+		var gone *outbox.GoneError
+		later := &outbox.LaterError{}
+		errors.As(err, &later)
+		switch {
+		case (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), ".test")):
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		case errors.As(err, &gone) != c.gone || later.After != c.after:
+			t.Errorf("%s: %v, gone %t, later %v", name, err, gone != nil, later.After)
+		}
+	}
+}
+
+// TestWords: what is said of each outcome, within what a platform takes.
+func TestWords(t *testing.T) {
+	for want, r := range map[string]channels.Reply{
+		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},
+		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true},
+	} {
+		if got := words(r, 6); got != want {
+			t.Errorf("%+v is %q, want %q", r, got, want)
+		}
+	}
+}
+
+// nobody admits nothing.
+type nobody struct {
+	conversation.Dispatcher
+	t *testing.T
+}
+
+// Admit implements conversation.Dispatcher.
+func (n nobody) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	n.t.Errorf("%+v is admitted", a)
+	return conversation.Receipt{}, nil
+}
+
+// TestNothingToAnswer: what bots write, what is edited, and what has no text is taken and not answered.
+func TestNothingToAnswer(t *testing.T) {
+	h := handler(t, botsAt(nil), nobody{t: t})
+	for _, w := range []webhook{
+		{"", "/channels/slack/events", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","ts":"1","text":"x","bot_id":"B"}}`, signSlack},
+		{"", "/channels/slack/events", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","ts":"1","text":"x","subtype":"message_changed"}}`, signSlack},
+		{"", "/channels/slack/events", `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"reaction_added"}}`, signSlack},
+		{"", "/channels/messenger/webhook", `{"update_id":1,"edited_message":{"chat":{"id":1},"text":"x"}}`, inChat(1, 1).sign},
+		{"", "/channels/messenger/webhook", `{"update_id":1,"message":{"chat":{"id":1},"text":"x","from":{"id":2,"is_bot":true}}}`, inChat(1, 1).sign},
+		{"", "/channels/messenger/webhook", `{"update_id":1,"message":{"chat":{"id":1},"photo":[]}}`, inChat(1, 1).sign},
+	} {
+		r := httptest.NewRequest(http.MethodPost, w.path, strings.NewReader(w.body))
+		r.Header.Set("Content-Type", "application/json")
+		w.sign(r.Header, w.body)
+		answer := httptest.NewRecorder()
+		if h.ServeHTTP(answer, r); answer.Code != 200 || answer.Body.Len() > 0 {
+			t.Errorf("%s is answered by %d %s", w.body, answer.Code, answer.Body)
+		}
+	}
+}
