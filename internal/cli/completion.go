@@ -86,9 +86,7 @@ func configOf(cmd *cobra.Command) string {
 // AgentNames are those of the program, and of a configuration file as far as that can be
 // read; "" is the one that nobody has named.
 func (p *Program) AgentNames(file string) (names []string) {
-	for _, a := range p.Agents {
-		names = append(names, a.Name)
-	}
+	names = p.OwnAgents()
 	if file = cmp.Or(file, Discovered()); file != "" {
 		opts := p.ConfigOptions()
 		opts.Needs = []string{}

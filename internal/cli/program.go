@@ -83,14 +83,19 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 	return root
 }
 
-// compiledIn names the agents of the program, for its help.
-func (p *Program) compiledIn() string {
-	var names []string
+// OwnAgents names the agents that the program brings along, in its order.
+func (p *Program) OwnAgents() (names []string) {
 	for _, a := range p.Agents {
 		if a != nil {
 			names = append(names, a.Name)
 		}
 	}
+	return names
+}
+
+// compiledIn names the agents of the program, for its help.
+func (p *Program) compiledIn() string {
+	names := p.OwnAgents()
 	if len(names) == 0 {
 		return ""
 	}

@@ -159,8 +159,8 @@ func (cfg *runConfig) single() (*config.Single, error) {
 		}
 	}
 	single, err := config.LoadSingle(cfg.file, cfg.program.ConfigOptions())
-	if names := cfg.program.AgentNames(""); errors.Is(err, fs.ErrNotExist) && len(cfg.program.Agents) > 0 {
-		return nil, fmt.Errorf("%w; the agents of the program are %s", err, strings.Join(names, ", "))
+	if names := cfg.program.OwnAgents(); errors.Is(err, fs.ErrNotExist) && len(names) > 0 {
+		return nil, fmt.Errorf("%s is no agent of the program and no file; its agents are %s", cfg.file, strings.Join(names, ", "))
 	}
 	return single, err
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
@@ -148,6 +149,25 @@ providers:
 	got := clitest.Into[runResult](t, out)
 	if code != cli.ExitFailed || got.Agent != "reviewer" || got.Outcome != conversation.OutcomeFailed || got.Error == nil || got.Error.Message == "" {
 		t.Errorf("exit %d, %+v", code, got)
+	}
+}
+
+// TestRunNamesTheAgentsOfTheProgram: a mistyped agent is told which agents there are, and none of
+// parley.yaml, which run does not read.
+func TestRunNamesTheAgentsOfTheProgram(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.Write(t, "parley.yaml", "agents: {other: {model: demo/parrot}}\n")
+	own := clitest.New(Commands)
+	own.Brings.Agents = []*agent.Agent{{Name: "desk", Model: "demo/parrot"}, {Name: "archive", Model: "demo/parrot"}}
+	code, _, bad := own.Output(t, "run", "desc", "-m", "hello")
+	if want := "parley: desc is no agent of the program and no file; its agents are desk, archive\n"; code != 1 || bad != want {
+		t.Errorf("exit %d, %q, want %q", code, bad, want)
+	}
+	if code, out, bad := own.Output(t, "run", "desk", "-m", "hello"); code != 0 || !strings.HasSuffix(out, "[completed]\n") {
+		t.Errorf("exit %d, %q, %q", code, out, bad)
+	}
+	if _, _, bad := program.Output(t, "run", "desc", "-m", "hello"); !strings.Contains(bad, "read desc: file does not exist") {
+		t.Errorf("a program without agents says %q", bad)
 	}
 }
 
