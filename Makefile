@@ -4,6 +4,9 @@
 STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+HELM          := helm.sh/helm/v3/cmd/helm@v3.22.0
+GORELEASER    := github.com/goreleaser/goreleaser/v2@v2.15.4
+CYCLONEDX     := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 VERSITYGW     := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 MINIO         := github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 
@@ -12,6 +15,9 @@ BIN      := $(CURDIR)/bin
 CHECKS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(STATICCHECK))))
 LINTER   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOLANGCI_LINT))))
 VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
+CHARTS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(HELM))))
+RELEASER := $(BIN)/$(notdir $(subst /v2@,@,$(GORELEASER)))
+BOM      := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(CYCLONEDX))))
 GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
@@ -41,10 +47,10 @@ test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled deploy-check sbom
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The volumes and the mutants run beside the race run, whose lines come as they are: theirs
 # come at once, when they are over. Together they take two processors to the end.
@@ -116,6 +122,16 @@ judges: $(JUDGES) ## Let the vendors' SDKs and pi-ai judge what is sent to vendo
 	$(GO) -C test/judges vet ./...
 	$(GO) -C test/judges test -count=1 ./...
 
+# A module of its own as well. Of the releaser, which is large, the check is all that is run.
+deploy-check: $(CHARTS) $(RELEASER) ## Hold the chart, the alert rules and the file of releases against helm, Prometheus's parser and goreleaser; the first run compiles them, which takes minutes
+	$(CHARTS) lint --strict deploy/helm/parley
+	$(GO) -C test/deploy vet ./...
+	PARLEY_TEST_HELM=$(CHARTS) $(GO) -C test/deploy test -count=1 ./...
+	$(RELEASER) check
+
+sbom: build $(BOM) ## Say in CycloneDX what ./bin/parley is made of: bin/parley.cdx.json
+	$(BOM) bin -json -licenses -std -output $(BIN)/parley.cdx.json $(BIN)/parley
+
 build: ## Build the programs into ./bin
 	$(GO) build -o $(BIN)/ ./cmd/parley ./cmd/parley-bench
 
@@ -154,6 +170,15 @@ $(LINTER):
 
 $(VULN):
 	$(call install,$(GOVULNCHECK))
+
+$(CHARTS):
+	$(call install,$(HELM))
+
+$(RELEASER):
+	$(call install,-gcflags=all=-dwarf=false -ldflags='-s -w' $(GORELEASER))
+
+$(BOM):
+	$(call install,$(CYCLONEDX))
 
 # Who compiles for speed takes most of the time of these two. MinIO serves little, and of
 # versitygw the clients of other stores and of queues nothing. The standard library is the one

@@ -218,7 +218,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/spf13/cobra":                         {code: list("cmd", "internal/cli")},
 		"github.com/spf13/pflag":                         {code: list("internal/cli")},
 		"github.com/prometheus/client_golang":            {code: list("internal/admin")},
-		"go.yaml.in/yaml":                                {code: list("internal/config"), tests: list("cmd/parley")},
+		"go.yaml.in/yaml":                                {code: list("internal/config"), tests: list("cmd/parley", "test/deploy")},
 		"go.opentelemetry.io/otel":                       {code: list("observability/otel")},
 		"go.opentelemetry.io/proto":                      {tests: list("observability/otel")},
 		"golang.org/x/image":                             {code: list("providers/picture")},
@@ -233,6 +233,10 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/aws/aws-sdk-go-v2":           {tests: list("test/judges")},
 		"github.com/openai/openai-go":            {tests: list("test/judges")},
 		"google.golang.org/genai":                {tests: list("test/judges")},
+
+		// Of the module that holds the files of deploy.
+		"github.com/prometheus/common":     {tests: list("test/deploy")},
+		"github.com/prometheus/prometheus": {tests: list("test/deploy")},
 	}
 }
 

@@ -240,6 +240,51 @@ func TestDeployKubernetes(t *testing.T) {
 	checkSelectors(t, deployment, objects["Service/parley"], objects["PodDisruptionBudget/parley"])
 }
 
+// TestDeployChart: the chart begins with what the manifests say, as far as can be seen without
+// helm. make deploy-check has helm make objects of it, and compares them all.
+func TestDeployChart(t *testing.T) {
+	values := documents(t, filepath.Join("helm", "parley", "values.yaml"))[0]
+	conf := documents(t, filepath.Join("kubernetes", "config.yaml"))[0]
+	nodes := documents(t, filepath.Join("kubernetes", "nodes.yaml"))[0]
+	pod, box := nodes.in("spec.template.spec"), nodes.in("spec.template.spec.containers.0")
+	for what, pair := range map[string][2]any{
+		"config":    {conf.in("data")["parley.yaml"], values["config"]},
+		"image":     {box["image"], values.at("image.repository")},
+		"replicas":  {nodes.at("spec.replicas"), values["replicas"]},
+		"grace":     {pod["terminationGracePeriodSeconds"], values["terminationGracePeriodSeconds"]},
+		"resources": {box["resources"], values["resources"]},
+		"bucket":    {box.at("envFrom.0.secretRef.name"), values.at("bucket.existingSecret")},
+		"token":     {box.at("envFrom.1.secretRef.name"), values.at("token.existingSecret")},
+		"certs":     {pod.at("volumes.1.secret.secretName"), values.at("certs.existingSecret")},
+		"readiness": {box.at("readinessProbe.periodSeconds"), values.at("probes.readiness.periodSeconds")},
+	} {
+		if d := cmp.Diff(pair[0], pair[1]); d != "" || pair[0] == nil {
+			t.Errorf("%s (-manifests +chart):\n%s", what, d)
+		}
+	}
+}
+
+// TestDeployReleases: a release has the programs and systems that it should, and what is said of
+// it names things that there are.
+func TestDeployReleases(t *testing.T) {
+	file := documents(t, filepath.Join("..", ".goreleaser.yaml"))[0]
+	if d := cmp.Diff([]string{"linux", "darwin", "windows"}, file.texts("builds.0.goos")); d != "" {
+		t.Errorf("systems:\n%s", d)
+	}
+	if d := cmp.Diff([]string{"amd64", "arm64"}, file.texts("builds.0.goarch")); d != "" {
+		t.Errorf("processors:\n%s", d)
+	}
+	// The version that a program tells is the one that Go stamps.
+	if !slices.Contains(file.texts("builds.0.env"), "CGO_ENABLED=0") || !slices.Contains(file.texts("builds.0.flags"), "-buildvcs=true") {
+		t.Errorf("built with %v and %v", file.at("builds.0.env"), file.at("builds.0.flags"))
+	}
+	for _, name := range append(file.texts("archives.0.files"), fmt.Sprint(file.at("builds.0.main"))) {
+		if _, err := os.Stat(filepath.Join(deployRoot, "..", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // checkPolicy: every port of the nodes is reached by those alone who need it.
 func checkPolicy(t *testing.T, policy, deployment tree) {
 	t.Helper()
@@ -428,6 +473,9 @@ func TestDeploy(t *testing.T) {
 	want := []string{
 		"Dockerfile", "Dockerfile.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley-metrics.json", "grafana/parley.json",
 		"grafana/provisioning/dashboards/parley.yaml", "grafana/provisioning/datasources/events.yaml",
+		"helm/parley/.helmignore", "helm/parley/Chart.yaml", "helm/parley/templates/_helpers.tpl", "helm/parley/templates/budget.yaml",
+		"helm/parley/templates/config.yaml", "helm/parley/templates/networkpolicy.yaml", "helm/parley/templates/nodes.yaml", "helm/parley/templates/service.yaml",
+		"helm/parley/values.schema.json", "helm/parley/values.yaml",
 		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml", "prometheus/alerts.yaml",
 	}
 	if d := cmp.Diff(want, names); d != "" {

@@ -1,0 +1,227 @@
+// Package deploy_test holds the files of the folder deploy against the tools that read them:
+// what helm makes of the chart, and Prometheus's own parser of alert rules. It is a module of
+// its own, so that parley needs neither; make deploy-check builds the tools and runs it.
+package deploy_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// helmEnv names the program.
+	helmEnv = "PARLEY_TEST_HELM"
+	// kube is the oldest Kubernetes that the chart is for.
+	kube = "--kube-version=1.25.0"
+)
+
+var (
+	root  = filepath.Join("..", "..", "deploy")
+	chart = filepath.Join(root, "helm", "parley")
+)
+
+// helm runs the program and returns what it says.
+func helm(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	program := os.Getenv(helmEnv)
+	if program == "" {
+		t.Fatalf("%s does not name helm; make deploy-check builds it and sets it", helmEnv)
+	}
+	var out, bad bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Stdout, cmd.Stderr = &out, &bad
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+os.DevNull, "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
+	err = cmd.Run()
+	return out.String(), bad.String(), err
+}
+
+// template is what the chart becomes, by kind and name.
+func template(t *testing.T, release string, args ...string) map[string]any {
+	t.Helper()
+	out, bad, err := helm(t, append([]string{"template", release, chart, kube}, args...)...)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, bad)
+	}
+	return objects(t, []byte(out))
+}
+
+// objects are those of a text with documents of Kubernetes, by kind and name.
+func objects(t *testing.T, src []byte) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for dec := yaml.NewDecoder(bytes.NewReader(src)); ; {
+		var n map[string]any
+		switch err := dec.Decode(&n); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatalf("%v in\n%s", err, src)
+		case n == nil:
+			continue
+		}
+		name := fmt.Sprintf("%v/%v", n["kind"], at(n, "metadata", "name"))
+		if all[name] != nil {
+			t.Fatalf("%s is there twice", name)
+		}
+		all[name] = n
+	}
+}
+
+// at follows keys; nil if there is nothing.
+func at(v any, keys ...string) any {
+	for _, k := range keys {
+		m, _ := v.(map[string]any)
+		v = m[k]
+	}
+	return v
+}
+
+// box is the container of the nodes.
+func box(all map[string]any, name string) map[string]any {
+	list, _ := at(all["Deployment/"+name], "spec", "template", "spec", "containers").([]any)
+	if len(list) != 1 {
+		return nil
+	}
+	m, _ := list[0].(map[string]any)
+	return m
+}
+
+// TestChartIsTheManifests: by default the chart says what deploy/kubernetes does, but for the
+// Secrets, which it leaves to people.
+func TestChartIsTheManifests(t *testing.T) {
+	want := map[string]any{}
+	for _, name := range []string{"config.yaml", "nodes.yaml"} {
+		src, err := os.ReadFile(filepath.Join(root, "kubernetes", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, v := range objects(t, src) {
+			want[k] = v
+		}
+	}
+	if len(want) != 5 {
+		t.Fatalf("%d manifests", len(want))
+	}
+	got := template(t, "parley")
+	for name, object := range got {
+		labels, _ := at(object, "metadata", "labels").(map[string]any)
+		for _, l := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"} {
+			if labels[l] == nil {
+				t.Errorf("%s has no label %s", name, l)
+			}
+			delete(labels, l)
+		}
+	}
+	annotations, _ := at(got["Deployment/parley"], "spec", "template", "metadata", "annotations").(map[string]any)
+	if sum, _ := annotations["checksum/config"].(string); len(sum) != 64 {
+		t.Errorf("a change of the configuration starts no node anew: %v", annotations)
+	}
+	delete(annotations, "checksum/config")
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("objects (-manifests +chart):\n%s", d)
+	}
+}
+
+// TestChartLints: helm finds nothing, not even something to recommend but an icon.
+func TestChartLints(t *testing.T) {
+	out, bad, err := helm(t, "lint", "--strict", kube, chart)
+	if err != nil {
+		t.Errorf("helm lint: %v\n%s%s", err, out, bad)
+	}
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, "[") && !strings.Contains(line, "icon is recommended") {
+			t.Errorf("helm lint: %s", line)
+		}
+	}
+}
+
+// TestChartTakesValues: each value arrives where it belongs, and two releases stay apart.
+func TestChartTakesValues(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "parley.yaml")
+	if err := os.WriteFile(conf, []byte("listen: \":8080\"\ncluster: {listen: \":7000\"}\nadmin: {listen: \":9000\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	digest := "sha256:" + strings.Repeat("0", 64)
+	all := template(t, "desk", "--set-file", "config="+conf, "--set", "replicas=5", "--set", "image.repository=own/parley", "--set", "image.tag=1.2",
+		"--set", "image.digest="+digest, "--set", "image.pullPolicy=Always", "--set", "image.pullSecrets[0].name=pull", "--set", "bucket.existingSecret=b",
+		"--set", "token.existingSecret=t", "--set", "certs.existingSecret=c", "--set", "extraEnvFrom[0].secretRef.name=openai",
+		"--set", "podDisruptionBudget.enabled=false", "--set-json", "networkPolicy.adminFrom=[]", "--set", "scrape=false", "--set", "service.type=LoadBalancer",
+		"--set", "terminationGracePeriodSeconds=90", "--set", "nodeSelector.disk=ssd", "--set", "probes.liveness.periodSeconds=20")
+	var names []string
+	for name := range all {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if d := cmp.Diff([]string{"ConfigMap/desk-parley", "Deployment/desk-parley", "NetworkPolicy/desk-parley", "Service/desk-parley"}, names); d != "" {
+		t.Fatalf("objects (-want +got):\n%s", d)
+	}
+	deployment, node := all["Deployment/desk-parley"], box(all, "desk-parley")
+	pod := at(deployment, "spec", "template", "spec")
+	secret := func(name string) any { return map[string]any{"secretRef": map[string]any{"name": name}} }
+	port := func(name string, n int) any { return map[string]any{"name": name, "containerPort": n} }
+	for what, pair := range map[string][2]any{
+		"replicas": {5, at(deployment, "spec", "replicas")},
+		"image":    {"own/parley@" + digest, node["image"]},
+		"pull":     {"Always", node["imagePullPolicy"]},
+		"secrets":  {[]any{map[string]any{"name": "pull"}}, at(pod, "imagePullSecrets")},
+		"from":     {[]any{secret("b"), secret("t"), secret("openai")}, node["envFrom"]},
+		"ports":    {[]any{port("http", 8080), port("nodes", 7000), port("admin", 9000)}, node["ports"]},
+		"grace":    {90, at(pod, "terminationGracePeriodSeconds")},
+		"selector": {map[string]any{"disk": "ssd"}, at(pod, "nodeSelector")},
+		"liveness": {20, at(node, "livenessProbe", "periodSeconds")},
+		"failures": {6, at(node, "livenessProbe", "failureThreshold")},
+		"service":  {"LoadBalancer", at(all["Service/desk-parley"], "spec", "type")},
+		"pods":     {map[string]any{"app": "desk-parley"}, at(all["Service/desk-parley"], "spec", "selector")},
+		"scrape":   {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
+	} {
+		if d := cmp.Diff(pair[0], pair[1]); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	volumes, _ := at(pod, "volumes").([]any)
+	if len(volumes) != 3 || at(volumes[0], "configMap", "name") != "desk-parley" || at(volumes[1], "secret", "secretName") != "c" {
+		t.Errorf("volumes: %v", volumes)
+	}
+	// With nobody named, a rule without "from" would let everybody in.
+	if rules, _ := at(all["NetworkPolicy/desk-parley"], "spec", "ingress").([]any); len(rules) != 2 {
+		t.Errorf("who reaches what: %v", rules)
+	}
+}
+
+// TestChartRefuses: what cannot work is told before it reaches a cluster.
+func TestChartRefuses(t *testing.T) {
+	for name, tt := range map[string]struct{ set, want string }{
+		"a value that there is not":   {"replica=3", "replica"},
+		"no secret":                   {"bucket.existingSecret=", "existingSecret"},
+		"a digest that is none":       {"image.digest=sha256:12", "digest"},
+		"too little time to end":      {"terminationGracePeriodSeconds=5", "terminationGracePeriodSeconds"},
+		"a configuration without":     {`config=listen: ":3000"`, "config has to say admin.listen as host:port"},
+		"a port that is none":         {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
+		"a configuration that is not": {"config=[", "config is not the text of a parley.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, bad, err := helm(t, "template", "parley", chart, kube, "--set", tt.set)
+			if err == nil || !strings.Contains(bad, tt.want) {
+				t.Errorf("%v, %q, want %q; printed %d bytes", err, bad, tt.want, len(out))
+			}
+		})
+	}
+}
+
+// TestChartIsForKubernetesFrom: an older one is refused by name, as the page says.
+func TestChartIsForKubernetesFrom(t *testing.T) {
+	if _, bad, err := helm(t, "template", "parley", chart, "--kube-version=1.24.0"); err == nil || !strings.Contains(bad, "1.25.0") {
+		t.Errorf("%v, %q", err, bad)
+	}
+}
