@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	library "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/channels/channeltest"
 	"github.com/parleyrun/parley/channels/standardwebhooks"
@@ -165,4 +167,25 @@ func FuzzStandardSignature(f *testing.F) {
 			t.Errorf("%q proves a delivery", signature)
 		}
 	})
+}
+
+// TestTheirLibrarySigns: what the library of the specification signs is proven, under this secret alone.
+func TestTheirLibrarySigns(t *testing.T) {
+	for text, want := range map[string]int{secret: 200, "whsec_" + older: 401} {
+		theirs, err := library.NewWebhook(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		signature, err := theirs.Sign("msg_7", at, []byte(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status, got := send(t, standardwebhooks.Options{Secret: secret}, body, map[string]string{
+			library.HeaderWebhookID: "msg_7", library.HeaderWebhookTimestamp: strconv.FormatInt(at.Unix(), 10), library.HeaderWebhookSignature: signature,
+		})
+		if status != want || want == 200 && (got == nil || got.ID != "msg_7") {
+			t.Errorf("signed with %s it is answered by %d, %+v", text, status, got)
+		}
+	}
 }
