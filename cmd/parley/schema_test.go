@@ -25,8 +25,8 @@ func TestMemoryOfHostileInitialData(t *testing.T) {
 listen: 127.0.0.1:0
 bucket: {dir: %q}
 agents:
-  branches: {model: demo/scripted, mounts: [/branches], initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}}
-  items: {model: demo/scripted, mounts: [/items], initialData: {items: {type: string}}}
+  branches: {model: demo/parrot, mounts: [/branches], initialData: {anyOf: [{type: array, items: {$ref: "#"}}, {type: array, items: {$ref: "#"}, minItems: 1}]}}
+  items: {model: demo/parrot, mounts: [/items], initialData: {items: {type: string}}}
 `, filepath.Join(dir, "data"))
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
