@@ -208,7 +208,7 @@ func TestAuthorsMistakes(t *testing.T) {
 		"no key, serve": {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}}, []string{"serve"}, `parley: the program: agent "desk": model "openai/gpt-5" needs a key: set OPENAI_API_KEY`},
 		"no provider":   {parley.Program{Agents: []*agent.Agent{{Name: "desk", Model: "nobody/m"}}}, []string{"dev"}, `model "nobody/m" cannot be used`},
 		"no agent":      {parley.Program{}, []string{"serve"}, "create it"},
-		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "read other"},
+		"no such agent": {parley.Program{Agents: []*agent.Agent{desk}}, []string{"run", "other", "-m", "x"}, "other is no agent of the program and no file; its agents are desk"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errOut bytes.Buffer

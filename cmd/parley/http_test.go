@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -59,7 +60,13 @@ func TestHTTPRefusedCreation(t *testing.T) {
 	const image, empty = `{"type":"image","mimeType":"image/png","data":"eA=="}`, `{"type":"image","mimeType":"image/png","data":""}`
 	const jsonType = "application/json"
 	s := startStack(t, bucket, noon)
-	before := s.listing("")
+	// Where an opening takes long the node's journal says so, of whomever it is.
+	stored := func() map[string]int64 {
+		all := s.listing("")
+		maps.DeleteFunc(all, func(key string, _ int64) bool { return strings.HasPrefix(key, "wake/") })
+		return all
+	}
+	before := stored()
 	for _, tt := range []struct {
 		name, path, media, body string
 		status                  int
@@ -96,7 +103,7 @@ func TestHTTPRefusedCreation(t *testing.T) {
 					t.Errorf("HEAD %s is %d", path, a.status)
 				}
 			}
-			if d := cmp.Diff(before, s.listing("")); d != "" {
+			if d := cmp.Diff(before, stored()); d != "" {
 				t.Errorf("the bucket changed (-before +after):\n%s", d)
 			}
 		})
