@@ -40,24 +40,18 @@ func (a *activation) buryPost(e machine.BuryPost) {
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
 		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
 	}
-	a.rt.tasks.spawn(func() {
-		for pause := sendPause; ; pause = min(2*pause, maxSendPause) {
-			ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
-			err := storage.PutLetter(ctx, a.rt.bucket, l)
-			cancel()
-			if err == nil {
-				a.rt.work.GaveUp()
-				a.log.Error("post is given up, its dead letter is stored", "post", string(l.Post), "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
-				a.self.Send(machine.PostBuried{Post: l.Post})
-				return
-			}
-			if a.self.ctx.Err() == nil {
-				a.log.Error("store dead letter", "post", string(l.Post), "err", err)
-			}
-			if !sleep(a.self.ctx, pause) {
-				return
-			}
+	a.insist(func() bool {
+		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
+		defer cancel()
+		err := storage.PutLetter(ctx, a.rt.bucket, l)
+		if err == nil {
+			a.rt.work.GaveUp()
+			a.log.Error("post is given up, its dead letter is stored", "post", string(l.Post), "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
+			a.self.Send(machine.PostBuried{Post: l.Post})
+		} else if a.self.ctx.Err() == nil {
+			a.log.Error("store dead letter", "post", string(l.Post), "err", err)
 		}
+		return err == nil
 	})
 }
 

@@ -1,7 +1,6 @@
 package actors
 
 import (
-	"context"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
@@ -27,17 +26,27 @@ func (a *activation) sendReply(e machine.SendReply) {
 		a.log.Error("encode reply", "submission", string(e.Reply.Submission), "err", err)
 		return
 	}
+	a.insist(func() bool {
+		_, err := a.rt.Admit(a.self.ctx, notice)
+		if isTold(err) {
+			a.self.Send(machine.ReplyTold{Submission: e.Reply.Submission})
+			return true
+		}
+		if a.self.ctx.Err() == nil {
+			a.log.Warn("who waits for a reply is not told", "submission", string(e.Reply.Submission), "waits", string(e.To.Address.Key()), "err", err)
+		}
+		return false
+	})
+}
+
+// insist tries something beside the activation until it is done, with pauses that double, or the
+// activation ends.
+func (a *activation) insist(try func() (done bool)) {
 	a.rt.tasks.spawn(func() {
-		for pause := sendPause; ; pause = min(2*pause, maxSendPause) {
-			_, err := a.rt.Admit(a.self.ctx, notice)
-			if isTold(err) {
-				a.self.Send(machine.ReplyTold{Submission: e.Reply.Submission})
-				return
-			}
-			if a.self.ctx.Err() == nil {
-				a.log.Warn("who waits for a reply is not told", "submission", string(e.Reply.Submission), "waits", string(e.To.Address.Key()), "err", err)
-			}
-			if !sleep(a.self.ctx, pause) {
+		for pause := sendPause; !try(); pause = min(2*pause, maxSendPause) {
+			select {
+			case <-time.After(pause):
+			case <-a.self.ctx.Done():
 				return
 			}
 		}
@@ -55,14 +64,4 @@ func isTold(err error) bool {
 		return true
 	}
 	return false
-}
-
-// sleep pauses, and reports whether ctx is not over.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
