@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"hash"
 	"log/slog"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -57,6 +58,25 @@ func (s Secret) Signs(code []byte, h func() hash.Hash, pieces ...[]byte) bool {
 		mac.Write(p)
 	}
 	return hmac.Equal(mac.Sum(nil), code)
+}
+
+// hubCode returns the code of X-Hub-Signature-256, by which more than one platform signs a body.
+func hubCode(h http.Header) ([]byte, bool) {
+	return HexCode(Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
+}
+
+// CheckHubForm refuses headers without a well-formed X-Hub-Signature-256, for [Endpoint.Early].
+func CheckHubForm(h http.Header) error {
+	if _, ok := hubCode(h); !ok {
+		return Refuse(http.StatusUnauthorized, "signature")
+	}
+	return nil
+}
+
+// SignsHub reports whether the secret made the X-Hub-Signature-256 of a body.
+func (s Secret) SignsHub(h http.Header, body []byte) bool {
+	sent, ok := hubCode(h)
+	return ok && s.Signs(sent, sha256.New, body)
 }
 
 // SignsAny is Signs for several secrets, of which all are tried.

@@ -7,7 +7,6 @@ package github
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -89,7 +88,7 @@ func New(opts *Options) (*Channel, error) {
 	}
 	c.Only = channels.Endpoint{
 		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
-		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: checkForm, Accept: c.accept,
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: channels.CheckHubForm, Accept: c.accept,
 	}.Only()
 	return c, nil
 }
@@ -98,19 +97,8 @@ func invalid(field, problem string) error {
 	return &channels.InputError{Channel: name, Field: field, Problem: problem}
 }
 
-func code(h http.Header) ([]byte, bool) {
-	return channels.HexCode(channels.Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
-}
-
-func checkForm(h http.Header) error {
-	if _, ok := code(h); !ok {
-		return channels.Refuse(http.StatusUnauthorized, "signature")
-	}
-	return nil
-}
-
 func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
-	if sent, ok := code(r.Header); !ok || !c.opts.Secret.Signs(sent, sha256.New, body) {
+	if !c.opts.Secret.SignsHub(r.Header, body) {
 		return nil, channels.Refuse(http.StatusUnauthorized, "signature")
 	}
 	h := r.Header

@@ -7,7 +7,6 @@ package whatsapp
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -123,7 +122,7 @@ func (c *Channel) Routes() []channels.Route {
 		channels.Endpoint{Method: http.MethodGet, Path: "/webhook", Accept: c.handshake}.Route(),
 		channels.Endpoint{
 			Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
-			BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: checkForm, Accept: c.accept,
+			BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Early: channels.CheckHubForm, Accept: c.accept,
 		}.Route(),
 	}
 }
@@ -145,19 +144,8 @@ func (c *Channel) handshake(r *http.Request, _ []byte) (channels.Call, error) {
 	}, nil
 }
 
-func code(h http.Header) ([]byte, bool) {
-	return channels.HexCode(channels.Header(h, "X-Hub-Signature-256"), "sha256=", sha256.Size)
-}
-
-func checkForm(h http.Header) error {
-	if _, ok := code(h); !ok {
-		return channels.Refuse(http.StatusUnauthorized, "signature")
-	}
-	return nil
-}
-
 func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
-	if sent, ok := code(r.Header); !ok || !c.opts.AppSecret.Signs(sent, sha256.New, body) {
+	if !c.opts.AppSecret.SignsHub(r.Header, body) {
 		return nil, channels.Refuse(http.StatusUnauthorized, "signature")
 	}
 	members, err := channels.Object(body)
