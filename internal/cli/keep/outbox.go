@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
@@ -81,7 +81,7 @@ func outboxResendCommand(p *cli.Program) *cobra.Command {
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.all, "all", false, "all dead letters, or all of the conversation that --agent and --id name")
 	cmd.Flags().StringVar(&cfg.server, "server", "http://127.0.0.1:3000", "where the agents are: their mounts are <server>/<agent>, and /agents/<agent> if it has no path")
-	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server")
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
 	cmd.Flags().StringVar(&cfg.post, "post", "", "with --agent, --id and --batch: this post, without reading a bucket")
 	cmd.Flags().Int64Var(&cfg.batch, "batch", -1, "with --post: the batch of the log that has its body")
 	cmd.MarkFlagsRequiredTogether("post", "batch")
@@ -201,11 +201,9 @@ func (cfg *outboxConfig) ask(ctx context.Context, l storage.Letter, out io.Write
 	if err != nil {
 		return err
 	}
-	token := ""
-	if cfg.tokenEnv != "" {
-		if token = strings.TrimSpace(os.Getenv(cfg.tokenEnv)); token == "" {
-			return fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", cfg.tokenEnv)
-		}
+	token, err := converse.TokenOf(cfg.tokenEnv)
+	if err != nil {
+		return err
 	}
 	c, err := client.New(at, &client.Options{Token: token})
 	if err != nil {
