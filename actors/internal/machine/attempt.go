@@ -41,7 +41,9 @@ type work struct {
 	turns      int                           // model calls of this attempt, repetitions not counted
 	tries      tries                         // of the model call
 	lost       []string                      // models that no repetition helps
-	replaced   *replacedModel                // since another model was asked in its place
+	replaced   *Replaced                     // it has failed in this work, so that another model was asked in its place
+	passed     *Replaced                     // see [Model.Passed]
+	answers    string                        // the model of which people were told last that it answers in place of another
 	until      conversation.Time             // of phaseWaiting
 	cutOff     int                           // turns in a row that ended at the model's limit in a call, or with too many calls
 	said       int                           // bytes of the response so far, see [conversation.Submission.Said]

@@ -100,6 +100,12 @@ type ModelEvent struct {
 	First        int
 }
 
+// Replaced is a model in whose place another one is asked. Why may be shown to clients.
+type Replaced struct {
+	Name string
+	Why  *conversation.SettlementError
+}
+
 // StateWrite is a key of the author's persistent state and its new value; null
 // removes it.
 type StateWrite struct {
@@ -208,11 +214,13 @@ type (
 		Err  error
 	}
 
-	// Model delivers events of the call gen. Name is the model that is called, and Facts
-	// are what is known of the call before its end.
+	// Model delivers events of the call gen. Name is the model that is called, Passed one
+	// that would have been, had it not failed of late elsewhere, nil if there is none, and
+	// Facts are what is known of the call before its end.
 	Model struct {
 		Gen    int
 		Name   string
+		Passed *Replaced
 		Facts  conversation.CallFacts
 		Events []ModelEvent
 	}

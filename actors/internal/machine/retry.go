@@ -69,7 +69,7 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	}
 	if e.Fallback {
 		if w.replaced == nil {
-			w.replaced = &replacedModel{name, e.Err}
+			w.replaced = &Replaced{name, e.Err}
 		}
 		m.withdraw(w, e)
 		w.repeated++
@@ -95,17 +95,16 @@ func (m *Machine) pauseShown(e ModelEvent, pause time.Duration) {
 	}
 }
 
-// replacedModel is a model that has failed, so that another one was asked at once.
-type replacedModel struct {
-	name string
-	why  *conversation.SettlementError
-}
-
-// replacedBy has people see that another model answers than the one that was asked first.
+// replacedBy has people see that another model answers than the one that was asked first,
+// or would have been. Of one that was passed over they hear once.
 func (m *Machine) replacedBy(w *work, model string) {
-	was := w.replaced
-	if w.replaced = nil; was != nil && was.name != model {
-		m.enqueue(true, m.diagnostic(was.why, nil, sayInPlace, model, was.name, was.why.Message))
+	was, say := w.replaced, sayInPlace
+	if was == nil && w.answers != model {
+		was, say = w.passed, sayPassedOver
+	}
+	if w.replaced = nil; was != nil && was.Name != model {
+		w.answers = model
+		m.enqueue(true, m.diagnostic(was.Why, nil, say, model, was.Name, was.Why.Message))
 	}
 }
 

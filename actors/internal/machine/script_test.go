@@ -27,7 +27,7 @@ import (
 //	appended  the batch in flight is durable
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
-//	model     events of the model call, one per line [gen=]
+//	model     events of the model call, one per line [name=] [passed= a model that failed of late] [gen=]
 //	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
 //	step      a durable tool's step ends: call= name= output= [gen=]
 //	parked    a call ends for now because it waits: call= in= [gen=]
@@ -565,6 +565,9 @@ func refusal(words string) machine.ModelEvent {
 // failed, overflow and fallback with words, passing and passing-next with a duration, away for a model that could not be asked.
 func (s *script) model() machine.Input {
 	in := machine.Model{Gen: s.number("gen", s.gen), Name: cmp.Or(s.arg("name"), "demo/one")}
+	if s.d.HasArg("passed") {
+		in.Passed = &machine.Replaced{Name: s.arg("passed"), Why: &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "no credit"}}
+	}
 	for line := range strings.Lines(s.d.Input) {
 		kind, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		e := machine.ModelEvent{Text: rest}

@@ -51,7 +51,7 @@ func (m *Machine) model(in Model) {
 		case e.Kind == ModelData:
 			m.data(w, e)
 		case w.phase == phaseModel:
-			w.facts = in.Facts
+			w.facts, w.passed = in.Facts, in.Passed
 			m.modelEvent(w, in.Name, e)
 		}
 	}

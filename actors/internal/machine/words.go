@@ -45,6 +45,7 @@ const (
 	sayAskedLater     = "The model %s cannot answer now and asks to wait. It is asked again at %v."
 	sayAskedAgain     = "%s It is asked again in %v."
 	sayInPlace        = "%s answers in place of %s. %s"
+	sayPassedOver     = "%s answers in place of %s, which failed a while ago. %s"
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayLimitReached   = "The submission took as much as it may."

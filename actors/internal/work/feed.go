@@ -25,6 +25,7 @@ type feed struct {
 
 	mu     sync.Mutex
 	model  string // who speaks
+	passed *machine.Replaced
 	facts  conversation.CallFacts
 	events []machine.ModelEvent
 	text   []byte // more of the last event's text
@@ -102,11 +103,12 @@ func (f *feed) nextTake() <-chan struct{} {
 	return f.taken
 }
 
-// from names the model whose events follow, and what is known of its call.
-func (f *feed) from(model string, facts conversation.CallFacts) {
+// from names the model whose events follow, one that was passed over for it, and what is
+// known of its call.
+func (f *feed) from(model string, passed *machine.Replaced, facts conversation.CallFacts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.model, f.facts = model, facts
+	f.model, f.passed, f.facts = model, passed, facts
 }
 
 // take returns what waits, and who said it.
@@ -114,7 +116,7 @@ func (f *feed) take() machine.Model {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.endText()
-	out := machine.Model{Name: f.model, Facts: f.facts, Events: f.events}
+	out := machine.Model{Name: f.model, Passed: f.passed, Facts: f.facts, Events: f.events}
 	f.events, f.bytes, f.posted = nil, 0, false
 	if f.taken != nil {
 		close(f.taken)

@@ -45,8 +45,9 @@ func TestFeedCoalescesTextInOrder(t *testing.T) {
 		{Kind: machine.ModelDone, StopReason: "stop"},
 	}
 	facts := conversation.CallFacts{API: "demo"}
-	f.from("demo/one", facts)
-	if diff := cmp.Diff(machine.Model{Name: "demo/one", Facts: facts, Events: want}, f.take()); diff != "" {
+	passed := &machine.Replaced{Name: "demo/two"}
+	f.from("demo/one", passed, facts)
+	if diff := cmp.Diff(machine.Model{Name: "demo/one", Passed: passed, Facts: facts, Events: want}, f.take()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if *told != 1 {

@@ -6,7 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -22,32 +24,42 @@ const (
 // does not answer. It is a node's own and is forgotten with it. The zero value is that of a
 // node where none has failed. It is safe for concurrent use.
 type health struct {
-	mu    sync.Mutex
-	until map[string]time.Time // by model
+	mu      sync.Mutex
+	resting map[string]rest // by model
+}
+
+// rest is why a model has failed, and until when others are asked before it.
+type rest struct {
+	until time.Time
+	why   *conversation.SettlementError
 }
 
 // choose returns the first model of a set-up that has not failed in the work under way,
-// one that has not failed of late before others, and whether there is another one.
-func (h *health) choose(setup *agent.Setup, avoid []string) (model string, more bool) {
+// one that has not failed of late before others, the one that would have been asked
+// otherwise, and whether there is another one.
+func (h *health) choose(setup *agent.Setup, avoid []string) (model string, passed *machine.Replaced, more bool) {
 	left := slices.DeleteFunc(append([]string{setup.Model}, setup.Fallbacks...), func(m string) bool { return slices.Contains(avoid, m) })
 	if len(left) == 0 { // the author names them again
-		return setup.Model, false
+		return setup.Model, nil, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	well := slices.IndexFunc(left, func(m string) bool { return !time.Now().Before(h.until[m]) })
-	return left[max(well, 0)], len(left) > 1
+	well := slices.IndexFunc(left, func(m string) bool { return !time.Now().Before(h.resting[m].until) })
+	if well > 0 {
+		passed = &machine.Replaced{Name: left[0], Why: h.resting[left[0]].why}
+	}
+	return left[max(well, 0)], passed, len(left) > 1
 }
 
 // failed notes why a model has not answered, if that is likely to last.
 func (h *health) failed(model string, err error) {
-	rest := restOfModel
+	after := restOfModel
 	var vendor *providers.Error
 	switch {
 	case errors.As(err, &vendor):
 		switch vendor.Kind {
 		case providers.KindAuth, providers.KindQuota, providers.KindRateLimit, providers.KindOverloaded, providers.KindNetwork, providers.KindSilent:
-			rest = max(rest, min(vendor.RetryAfter, maxRestOfModel))
+			after = max(after, min(vendor.RetryAfter, maxRestOfModel))
 		default:
 			return
 		}
@@ -56,18 +68,18 @@ func (h *health) failed(model string, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.until) >= maxResting {
-		clear(h.until)
+	if len(h.resting) >= maxResting {
+		clear(h.resting)
 	}
-	if h.until == nil {
-		h.until = map[string]time.Time{}
+	if h.resting == nil {
+		h.resting = map[string]rest{}
 	}
-	h.until[model] = time.Now().Add(rest)
+	h.resting[model] = rest{time.Now().Add(after), settlementError(err)}
 }
 
 // answered notes that a model has.
 func (h *health) answered(model string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.until, model)
+	delete(h.resting, model)
 }

@@ -131,8 +131,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err != nil {
 		return end, fmt.Errorf("%w: %w", errInstructions, err)
 	}
-	c.model, c.more = c.node.health.choose(setup, c.avoid)
-	f.from(c.model, c.facts())
+	var passed *machine.Replaced
+	c.model, passed, c.more = c.node.health.choose(setup, c.avoid)
+	f.from(c.model, passed, c.facts())
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
