@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 16
+const Reducer = 17
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -22,8 +22,8 @@ const Reducer = 16
 // was refused, storedReducer of one with a stored output, and spentReducer of one that has what
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
 // aheadReducer is of one in which a submission has passed those before it, replyReducer of one that
-// owes a reply, keyReducer of one that keeps a key for longer than others, and the newest of one with
-// posts, or with a submission that ends with one.
+// owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
+// posts, or with a submission that ends with one, and the newest of a run.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -36,6 +36,7 @@ const (
 	aheadReducer   = 13
 	replyReducer   = 14
 	keyReducer     = 15
+	postReducer    = 16
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -66,6 +67,7 @@ type (
 		Owed        []*OwedReply               `json:"owed,omitempty"`
 		Posts       []*Post                    `json:"posts,omitempty"`
 		PostsAt     Offset                     `json:"postsAt,omitempty"`
+		Run         *Run                       `json:"run,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -119,7 +121,7 @@ func EncodeState(s *State) ([]byte, error) {
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
-		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -178,7 +180,7 @@ func (s *State) reducer() int {
 			version = max(version, aheadReducer)
 		}
 		if len(sub.Notify) > 0 {
-			version = Reducer
+			version = max(version, postReducer)
 		}
 		if sub.KeyUntil != 0 {
 			version = max(version, keyReducer)
@@ -191,6 +193,9 @@ func (s *State) reducer() int {
 		version = max(version, replyReducer)
 	}
 	if len(s.posts) > 0 {
+		version = max(version, postReducer)
+	}
+	if s.run != nil {
 		version = Reducer
 	}
 	if s.longer.count > 0 || bytes.Contains(s.kept.lines, []byte(`,"until":`)) {
@@ -257,7 +262,7 @@ func DecodeState(b []byte) (*State, error) {
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
 	s.settlements, s.waits, s.signals, s.decided, s.owed = f.Settlements, f.Waits, f.Signals, f.Decided, f.Owed
-	s.posts, s.postsAt = f.Posts, f.PostsAt
+	s.posts, s.postsAt, s.run = f.Posts, f.PostsAt, f.Run
 	for k, v := range f.Author {
 		s.author[k] = v
 	}

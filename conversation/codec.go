@@ -71,6 +71,7 @@ func recordTable() []recordKind {
 		{TypePostEnqueued, true, func() Record { return new(PostEnqueued) }},
 		{TypePostDeferred, true, func() Record { return new(PostDeferred) }},
 		{TypePostDone, true, func() Record { return new(PostDone) }},
+		{TypeRunStarted, true, func() Record { return new(RunStarted) }},
 	}, nextRecords()...)
 }
 

@@ -51,6 +51,7 @@ const (
 	CodeLimitReached   Code = "submission_limit_reached"
 	CodeOutputMissing  Code = "submission_output_missing"
 	CodeAborted        Code = "submission_aborted"
+	CodeRunFailed      Code = "run_failed" // by the error of its function
 )
 
 // Error is what a caller may be told. Details is one sentence for a person (never

@@ -103,6 +103,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldReplyOwed(r)
 	case *KeyKept:
 		return s.foldKeyKept(r)
+	case *RunStarted:
+		return s.foldRunStarted(r)
 	case *ReplyTold:
 		return s.foldReplyTold(r)
 	case *NoticeAsked:
@@ -387,6 +389,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
 	p.sub.brought += len(p.output) + len(p.errorText)
 	p.images, p.terminate = r.Attachments, r.Terminate
+	s.ranOut(p)
 	s.endWaits(r.Call, r.At)
 	if r.ElapsedMs > 0 {
 		s.root(p.sub).elapsed[1] = r.ElapsedMs

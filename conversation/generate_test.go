@@ -125,7 +125,7 @@ func (g *generator) noise() {
 	case 8:
 		g.keepSignal(g.next("name"))
 	case 0, 1:
-		g.admit()
+		g.admit(false)
 	case 7:
 		g.push(&conversation.ImagesRefused{Must: true, Attachments: []conversation.AttachmentID{
 			conversation.AttachmentID(g.next("refused")), pick[conversation.AttachmentID](g.r, "att_a", "att_b"),
@@ -162,11 +162,16 @@ func (g *generator) life() {
 		g.claim()
 	}
 	id := conversation.ConversationID(g.next("conv"))
+	run := g.chance(15)
+	agent := "triage"
+	if run {
+		agent = conversation.WorkflowAgent("report")
+	}
 	g.push(&conversation.ConversationCreated{
-		Agent: "triage", ID: "42", UID: conversation.UID(g.next("inst")), ConversationID: id, At: g.now(),
+		Agent: agent, ID: "42", UID: conversation.UID(g.next("inst")), ConversationID: id, At: g.now(),
 		InitialData: pick(g.r, nil, g.json()),
 	})
-	g.admit()
+	g.admit(run)
 	for !g.full() {
 		switch {
 		case len(g.queue) > 0:
@@ -178,7 +183,7 @@ func (g *generator) life() {
 		case g.chance(15):
 			g.claim()
 		default:
-			g.admit()
+			g.admit(false)
 		}
 	}
 }
@@ -200,17 +205,24 @@ func (g *generator) delivery() conversation.Delivery {
 	return d
 }
 
-func (g *generator) admit() {
+func (g *generator) admit(run bool) {
 	idle := len(g.queue) == 0
 	w := &work{
 		sub:     conversation.SubmissionID(g.next("sub")),
 		message: conversation.MessageID(g.next("msg")),
 	}
 	g.queue = append(g.queue, w)
+	d := g.delivery()
+	if run {
+		d = conversation.Delivery{Kind: conversation.KindUser, Body: `{"day":"<1>"}`}
+	}
 	g.push(&conversation.SubmissionAdmitted{
 		Submission: w.sub, Message: conversation.MessageID(g.next("msg")), Key: g.next("key"), PayloadHash: "h",
-		Delivery: g.delivery(), At: g.now(),
+		Delivery: d, At: g.now(),
 	})
+	if run {
+		g.push(&conversation.RunStarted{Must: true, Submission: w.sub, At: g.now()})
+	}
 	if idle {
 		g.attempt(w)
 	}

@@ -342,6 +342,6 @@ func (s *State) Bytes() int {
 	for _, o := range s.owed {
 		n += o.bytes()
 	}
-	n += s.PostBytes()
+	n += s.PostBytes() + s.run.weight()
 	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

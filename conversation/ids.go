@@ -35,13 +35,13 @@ type Address struct {
 }
 
 // Key is the storage and placement name of an address: the first 32 hexadecimal
-// digits of SHA-256(agent, NUL, id).
+// digits of SHA-256(agent, NUL, id). The agent of a run is "@".
 type Key string
 
 // Key derives the storage and placement name of the address.
 func (a Address) Key() Key {
 	h := sha256.New()
-	h.Write([]byte(a.Agent))
+	h.Write([]byte(a.Reach().Agent))
 	h.Write([]byte{0})
 	h.Write([]byte(a.ID))
 	return Key(hex.EncodeToString(h.Sum(nil)[:16]))

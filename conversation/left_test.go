@@ -252,9 +252,18 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		"a post":                  &conversation.PostEnqueued{Post: "post_1", Target: "ledger", At: at},
 		"a notice that is wanted": &conversation.NoticeAsked{Submission: "sub_2", Target: "ledger"},
 	} {
-		if got := reducer(0, paid, r); got != conversation.Reducer {
+		if got := reducer(0, paid, r); got != 16 {
 			t.Errorf("%s: %d", name, got)
 		}
+	}
+	ran := conversation.NewState()
+	apply(t, ran, startedRun()...)
+	b, err := conversation.EncodeState(ran)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := conversation.ReducerOf(b); err != nil || got != conversation.Reducer {
+		t.Errorf("a run: %d, %v", got, err)
 	}
 }
 

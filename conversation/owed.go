@@ -81,13 +81,13 @@ func (s *State) foldReplyTold(r *ReplyTold) error {
 func (s *State) replied(sub *Submission, r *SubmissionSettled) {
 	if o := s.OwesReply(sub.ID); o != nil {
 		done := *o
-		done.Reply, done.At = toldOf(sub, r), s.head
+		done.Reply, done.At = s.toldOf(sub, r), s.head
 		s.owed = slices.Clone(s.owed)
 		s.owed[slices.Index(s.owed, o)] = &done
 	}
 }
 
-func toldOf(sub *Submission, r *SubmissionSettled) *ToldReply {
+func (s *State) toldOf(sub *Submission, r *SubmissionSettled) *ToldReply {
 	told := &ToldReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}
 	var texts []string
 	for _, t := range sub.turns {
@@ -97,7 +97,7 @@ func toldOf(sub *Submission, r *SubmissionSettled) *ToldReply {
 			}
 		}
 	}
-	text, output := strings.Join(texts, "\n\n"), sub.Output()
+	text, output := strings.Join(texts, "\n\n"), s.outputOf(sub)
 	told.Text = CutText(text, MaxReplyBytes)
 	if len(output) <= MaxReplyBytes {
 		told.Output = output

@@ -148,6 +148,6 @@ func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	}
 	return EncodeJSON(Notice{
 		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
-		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: toldOf(sub, r)},
+		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: s.toldOf(sub, r)},
 	})
 }

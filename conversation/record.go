@@ -42,6 +42,7 @@ const (
 	TypeWentAhead           RecordType = "went_ahead"
 	TypeReplyOwed           RecordType = "reply_owed"
 	TypeKeyKept             RecordType = "key_kept"
+	TypeRunStarted          RecordType = "run_started"
 	TypeReplyTold           RecordType = "reply_told"
 	TypeNoticeAsked         RecordType = "notice_asked"
 	TypePostEnqueued        RecordType = "post_enqueued"
@@ -614,6 +615,14 @@ type (
 		To         ReplyTo      `json:"to"`
 	}
 
+	// RunStarted says that a submission, which is admitted in the same batch, is a run: a function works on it, and its
+	// delivery is the function's input.
+	RunStarted struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		At         Time         `json:"at"`
+	}
+
 	// KeyKept says that the key of a submission, which is admitted in the same batch, is known
 	// for longer than others: at least until then, as far as there is room.
 	KeyKept struct {
@@ -703,6 +712,9 @@ func (*ReplyOwed) Type() RecordType { return TypeReplyOwed }
 
 // Type implements Record.
 func (*KeyKept) Type() RecordType { return TypeKeyKept }
+
+// Type implements [Record].
+func (*RunStarted) Type() RecordType { return TypeRunStarted }
 
 func (*ReplyTold) Type() RecordType { return TypeReplyTold }
 

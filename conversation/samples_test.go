@@ -149,6 +149,7 @@ func endSamples() []conversation.Record {
 		&conversation.PostEnqueued{Must: true, Post: "post_1", Submission: "sub_2", Call: "call_1", Target: "ledger", Body: json.RawMessage(`{"paid":true}`), At: at},
 		&conversation.PostDeferred{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", Attempts: 2, Reason: "answered 503", Until: at, DurationMs: 12, At: at},
 		&conversation.PostDone{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", End: conversation.PostDead, Attempts: 3, Reason: "answered 410", DurationMs: 12, At: at},
+		&conversation.RunStarted{Must: true, Submission: "sub_2", At: at},
 	}
 }
 

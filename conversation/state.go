@@ -77,6 +77,7 @@ type State struct {
 	refused     []AttachmentID // see [State.Refused]
 	waits       []*Wait        // of calls without an outcome, oldest first
 	signals     []*KeptSignal  // oldest first
+	run         *Run           // nil in a conversation; changed in copies
 	decided     []DecidedName  // likewise
 	// children are the subagent conversations of unsettled submissions, oldest first;
 	// they are in bySub too, and their responses in byID, but in no list.
@@ -465,6 +466,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	}
 	s.dropChildren(sub)
 	s.replied(sub, r)
+	s.ended(r)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Parked, sub.ParkedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)

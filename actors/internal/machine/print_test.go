@@ -290,6 +290,8 @@ func waitText(r conversation.Record) string {
 		return string(r.Submission)
 	case *conversation.KeyKept:
 		return fmt.Sprintf("%s until=%s", r.Submission, r.Until)
+	case *conversation.RunStarted:
+		return string(r.Submission)
 	case *conversation.ReplyTold:
 		return string(r.Submission)
 	case *conversation.NoticeAsked:

@@ -242,6 +242,7 @@ var newer = []conversation.RecordType{
 	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
 	conversation.TypeReplyOwed, conversation.TypeReplyTold, conversation.TypeKeyKept,
 	conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone,
+	conversation.TypeRunStarted,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.
