@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/parleyrun/parley/actors/internal/grain"
@@ -33,6 +34,15 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 	return named
 }
 
+// inputOf returns the workflow whose input an admission has to fit, nil if it is none that begins a run.
+func (a *activation) inputOf(adm conversation.Admission) *agent.Agent {
+	_, run := conversation.WorkflowOf(adm.Address.Agent)
+	if _, created := a.machine.Address(); !run || created || adm.Delivery.Kind == conversation.KindSignal {
+		return nil
+	}
+	return a.rt.agents[adm.Address.Agent]
+}
+
 // awaitedBy returns what waits for a signal, nil for any other admission, and if nothing is known
 // to wait.
 func (a *activation) awaitedBy(adm conversation.Admission) *conversation.Wait {
@@ -48,6 +58,11 @@ func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *
 	if named := a.schemaOf(adm); named != nil {
 		return func(ctx context.Context, in *checkedAdmission) error {
 			return agenthost.CheckInitialData(ctx, named, in.admission.InitialData)
+		}
+	}
+	if workflow := a.inputOf(adm); workflow != nil {
+		return func(ctx context.Context, in *checkedAdmission) error {
+			return agenthost.CheckInput(ctx, workflow, json.RawMessage(in.admission.Delivery.Body))
 		}
 	}
 	if find := a.deadPost(adm); find != nil {

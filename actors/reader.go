@@ -23,6 +23,7 @@ type reader struct {
 var (
 	_ conversation.Reader      = reader{}
 	_ conversation.EventReader = reader{}
+	_ conversation.RunReader   = reader{}
 )
 
 // Head implements [conversation.Reader].
@@ -39,6 +40,14 @@ func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversa
 		return conversation.Page{}, err
 	}
 	return r.Set.Snapshot(ctx, at)
+}
+
+// ReadRun implements [conversation.RunReader].
+func (r reader) ReadRun(ctx context.Context, id conversation.RunID) (string, *conversation.Run, error) {
+	if err := r.aside.Refused(conversation.RunAddress(id).Key()); err != nil {
+		return "", nil, err
+	}
+	return r.Set.ReadRun(ctx, id)
 }
 
 // Updates implements [conversation.Reader].

@@ -3,6 +3,7 @@ package actors
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -104,7 +105,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 				return nil, fmt.Errorf("agent %q: Notify: %w", a.Name, err)
 			}
 		}
-		if opts.Providers != nil {
+		if _, workflow := conversation.WorkflowOf(a.Name); opts.Providers != nil && !workflow {
 			if err := checkModels(o.Providers, a, o.Logger); err != nil {
 				return nil, err
 			}
@@ -143,7 +144,7 @@ func (r *Runtime) furnish() {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
 	})
 }
 
@@ -180,6 +181,18 @@ func (r *Runtime) attach(h host) error {
 
 // Reader returns the read seam of this node.
 func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket, r.busy.Asides} }
+
+// runResult returns the result of a run that is completed.
+func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
+	_, run, err := conversation.AwaitRun(ctx, reader{r.followers, r.bucket, r.busy.Asides}, id)
+	if err == nil {
+		err = run.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return run.Output, nil
+}
 
 // Serves reports whether an agent is registered under the name.
 func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
@@ -312,13 +325,14 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	if a == nil {
 		return machine.Limits{}, false
 	}
+	function, _ := conversation.WorkflowOf(name)
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, Patience: d.Patience, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
 		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars,
 		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil || a.Output != nil,
-		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder, Notify: a.Notify,
+		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder, Notify: a.Notify, Function: function,
 	}, true
 }
 

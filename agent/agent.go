@@ -114,6 +114,9 @@ type Agent struct {
 
 	// Events says what observability events show.
 	Events Events
+
+	// function says that no model works on deliveries, but the one tool, as a function.
+	function bool
 }
 
 // Events says what the observability events of an agent's conversations show.

@@ -49,10 +49,17 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	}
 	digest := sha256.Sum256([]byte(to.ID + "\x00" + m.Key)) // a name has less room
 	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
-	if err := s.ask(ctx, name, to, m); err != nil {
-		return nil, err
+	a, err := m.Admission(to)
+	if err == nil {
+		err = s.ask(ctx, name, a)
 	}
-	told, err := Wait[conversation.ToldReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: json.RawMessage(`{"type":"object"}`)})
+	if errors.Is(err, ErrParked) {
+		return nil, ErrParked
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask %s/%s: %w", to.Agent, shorten(to.ID), err)
+	}
+	told, err := Wait[conversation.ToldReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: toldSchema()})
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +67,11 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	return &conversation.Reply{Submission: told.Submission, Text: told.Text, Output: told.Output, Cut: told.Cut}, settled.AsError()
 }
 
-// ask sends a question, unless that is recorded.
-func (s *steps) ask(ctx context.Context, name string, to conversation.Address, m Message) error {
+// toldSchema is that of a [conversation.ToldReply].
+func toldSchema() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
+
+// ask sends a question whose reply a wait of that name is told, unless that is recorded.
+func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) error {
 	call, inCall := CallFrom(ctx)
 	host, ok := s.recorder.(asker)
 	if !inCall || !ok {
@@ -74,19 +84,13 @@ func (s *steps) ask(ctx context.Context, name string, to conversation.Address, m
 	if _, ok := s.Recorded(step); ok {
 		return nil
 	}
-	a, err := m.Admission(to)
-	if err == nil {
-		a.ReplyTo = &conversation.ReplyTo{Address: call.Address, UID: call.UID, Name: name}
-		var receipt conversation.Receipt
-		if receipt, err = host.Ask(ctx, a); err == nil {
-			return s.keep(ctx, step, receipt.SubmissionID)
-		}
+	a.ReplyTo = &conversation.ReplyTo{Address: call.Address.Reach(), UID: call.UID, Name: name}
+	receipt, err := host.Ask(ctx, a)
+	if err != nil {
+		s.run.Forget(step)
+		return err
 	}
-	s.run.Forget(step)
-	if errors.Is(err, ErrParked) {
-		return ErrParked
-	}
-	return fmt.Errorf("ask %s/%s: %w", to.Agent, shorten(to.ID), err)
+	return s.keep(ctx, step, receipt.SubmissionID)
 }
 
 // keep records the result of a step that the package takes.

@@ -74,6 +74,9 @@ func (s *Setup) Validate() error {
 	if a == nil { // nobody's
 		a = &Agent{}
 	}
+	if a.function {
+		return nil // nothing of it can be changed
+	}
 	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), a.toolIssues(s.Tools), a.taskIssues(s.Subagents))
 	if len(issues) == 0 {
 		return nil

@@ -142,6 +142,15 @@ func (t Tool) Timeout() time.Duration { return t.timeout }
 // Durable reports whether a call that was interrupted runs again.
 func (t Tool) Durable() bool { return t.durable }
 
+// CheckInput reports whether an input, which is JSON, fits, without running the function. The error is that of
+// [Schema.Validate].
+func (t Tool) CheckInput(ctx context.Context, raw json.RawMessage) error {
+	if t.input == nil {
+		return errors.New("check input: the zero Tool has no schema")
+	}
+	return t.input.Validate(ctx, raw)
+}
+
 // Call is [Tool.Run] for whom the output is enough.
 func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	out, err := t.Run(ctx, raw)

@@ -31,10 +31,12 @@ func (a *Agent) Validate() error {
 	bad := func(field, format string, args ...any) {
 		issues = append(issues, Issue{Path: field, Problem: fmt.Sprintf(format, args...)})
 	}
-	if !regexp.MustCompile(namePattern).MatchString(a.Name) {
+	if !a.function && !regexp.MustCompile(namePattern).MatchString(a.Name) {
 		bad("Name", "%q does not match %s; choose a name such as \"issue-triage\"", a.Name, namePattern)
 	}
-	issues = append(issues, modelIssues(a.Model, a.Fallbacks)...)
+	if !a.function {
+		issues = append(issues, modelIssues(a.Model, a.Fallbacks)...)
+	}
 	issues = append(issues, a.commonIssues()...)
 	if a.Durability.MaxAttempts < 0 {
 		bad("Durability.MaxAttempts", "is %d; use 1 or more, or 0 for the default of %d", a.Durability.MaxAttempts, DefaultMaxAttempts)

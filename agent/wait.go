@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -72,14 +73,9 @@ func waitFor(ctx context.Context, name string, t reflect.Type, o *WaitOptions) (
 	if s == nil {
 		return fail(ErrNoSteps)
 	}
-	w, ok := s.recorder.(waiter)
-	switch {
-	case !ok:
-		return fail(ErrNoSteps)
-	case ctx.Value(inStepKey{}) != nil:
-		return fail(ErrSleepInStep)
-	case o.Timeout < 0 || o.Timeout > conversation.MaxWait:
-		return fail(fmt.Errorf("the timeout is %v, at most 30 days are waited", o.Timeout))
+	w, err := s.waiter(ctx, o.Timeout)
+	if err != nil {
+		return fail(err)
 	}
 	schema, err := schemaBy(t, o.Schema, o.Open)
 	if err == nil {
@@ -88,15 +84,35 @@ func waitFor(ctx context.Context, name string, t reflect.Type, o *WaitOptions) (
 	if err != nil {
 		return fail(err)
 	}
-	timeout := o.Timeout
-	if timeout == 0 {
-		timeout = conversation.MaxWait
+	raw, err := w.Wait(ctx, seam.Waiting{Name: name, Schema: schema.JSON(), Until: waitEnd(o.Timeout)})
+	return raw, s.waited(name, err)
+}
+
+// waiter returns what lets the call wait, for a time that it may.
+func (s *steps) waiter(ctx context.Context, timeout time.Duration) (waiter, error) {
+	w, ok := s.recorder.(waiter)
+	switch {
+	case !ok:
+		return nil, ErrNoSteps
+	case ctx.Value(inStepKey{}) != nil:
+		return nil, ErrSleepInStep
+	case timeout < 0 || timeout > conversation.MaxWait:
+		return nil, fmt.Errorf("the timeout is %v, at most 30 days are waited", timeout)
 	}
-	raw, err := w.Wait(ctx, seam.Waiting{Name: name, Schema: schema.JSON(), Until: time.Now().Add(timeout)})
-	if err != nil && !errors.Is(err, ErrWaitTimeout) && !errors.Is(err, ErrParked) {
-		return fail(err)
+	return w, nil
+}
+
+// waitEnd is when a wait that begins now times out.
+func waitEnd(timeout time.Duration) time.Time {
+	return time.Now().Add(cmp.Or(timeout, conversation.MaxWait))
+}
+
+// waited is the error of a wait as the author gets it.
+func (s *steps) waited(name string, err error) error {
+	if err == nil || errors.Is(err, ErrWaitTimeout) || errors.Is(err, ErrParked) {
+		return err
 	}
-	return raw, err
+	return &StepError{Step: name, Err: err}
 }
 
 // waiter is agenthost.Waiter.

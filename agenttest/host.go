@@ -32,6 +32,8 @@ type Options struct {
 	// Models answer the calls of single models, by what agents name: "openai/gpt-5". Only models
 	// that agents name, and these, exist.
 	Models map[string]*Model
+	// Workflows are served beside the agents.
+	Workflows []agent.AnyWorkflow
 	// Patience bounds what the methods of a Host wait for. Zero is [DefaultPatience]: much, as it
 	// is virtual in a bubble, and outside of one the test's own time-out comes first.
 	Patience time.Duration

@@ -39,7 +39,10 @@ func newProcess(h *Host) (*process, error) {
 	p.life, p.cut = context.WithCancel(context.Background())
 	p.during, p.stop = context.WithCancel(context.Background())
 	o := h.opts.Runtime
-	o.Agents, o.Cluster, o.SweepEvery = h.agents, nil, cmp.Or(o.SweepEvery, quiet)
+	o.Agents, o.Cluster, o.SweepEvery = slices.Clone(h.agents), nil, cmp.Or(o.SweepEvery, quiet)
+	for _, w := range h.opts.Workflows {
+		o.Agents = append(o.Agents, w.Definition())
+	}
 	o.Logger = slog.New(mortal{h.opts.Logger.Handler(), &p.dead})
 	o.Events.Sinks = append(slices.Clone(o.Events.Sinks), recorder{p})
 	var err error

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"strings"
@@ -18,7 +19,10 @@ func WorkflowAgent(workflow string) string { return workflowMark + workflow }
 
 // WorkflowOf returns the workflow that such a name is of. It is not ok for an agent.
 func WorkflowOf(agent string) (workflow string, ok bool) {
-	return strings.CutPrefix(agent, workflowMark)
+	if workflow, ok = strings.CutPrefix(agent, workflowMark); !ok {
+		return "", false
+	}
+	return workflow, true
 }
 
 // RunAddress is where a run is reached. Its log says which workflow it is of; [Address.Key] is the same with and without.
@@ -49,6 +53,14 @@ func RunFor(workflow, key string) RunID {
 		buffer &= 1<<bits - 1
 	}
 	return RunID(runPrefix + string(out))
+}
+
+// RunOf asks for a run of a workflow, with an input that is JSON.
+func RunOf(workflow string, id RunID, input json.RawMessage) Admission {
+	return Admission{
+		Address: Address{Agent: WorkflowAgent(workflow), ID: string(id)}, Key: string(id),
+		Delivery: Delivery{Kind: KindUser, Body: string(input)},
+	}
 }
 
 const (
@@ -129,4 +141,40 @@ func (r *Run) weight() int {
 		return 0
 	}
 	return len(r.Input) + len(r.Output)
+}
+
+// RunReader is the read seam of runs. Implementations are safe for concurrent use.
+type RunReader interface {
+	Reader
+	// ReadRun returns what is known of a run, which is read-only, and the workflow that it is of. It activates nothing. A
+	// run that was never begun answers CodeRunNotFound.
+	ReadRun(ctx context.Context, id RunID) (workflow string, run *Run, err error)
+}
+
+// AwaitRun returns a run when it has ended. The error is the reader's, or that of ctx.
+func AwaitRun(ctx context.Context, r RunReader, id RunID) (workflow string, run *Run, err error) {
+	for reading := ctx; ; reading = Tailing(ctx) {
+		// What ends it comes later than this, so that nothing is missed in between.
+		head, err := r.Head(reading, RunAddress(id))
+		if CodeOf(err) == CodeStreamNotFound {
+			err = Errorf(CodeRunNotFound, "No run %.80q is known.", string(id))
+		}
+		if err == nil {
+			workflow, run, err = r.ReadRun(Tailing(ctx), id)
+		}
+		if err != nil || run.Outcome != "" {
+			return workflow, run, err
+		}
+		if err := r.Wait(Tailing(ctx), RunAddress(id), head); err != nil {
+			return workflow, nil, err
+		}
+	}
+}
+
+// Err is nil for a run that goes on or is completed, else a [*SettledError].
+func (r *Run) Err() error {
+	if r.Outcome == "" {
+		return nil
+	}
+	return (&Settlement{SubmissionID: r.Submission, Outcome: r.Outcome, Error: r.Error}).AsError()
 }

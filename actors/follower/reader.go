@@ -42,6 +42,30 @@ func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conver
 	return a, nil
 }
 
+// ReadRun implements [conversation.RunReader].
+func (s *Set) ReadRun(ctx context.Context, id conversation.RunID) (workflow string, run *conversation.Run, err error) {
+	at := conversation.RunAddress(id)
+	defer s.answer(at.Key(), &err)
+	f, err := s.acquire(at, false)
+	if err != nil {
+		return "", nil, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if err == nil {
+		defer f.unlock()
+		run = v.state.Run()
+	}
+	if err == nil && run == nil || conversation.CodeOf(err) == conversation.CodeStreamNotFound {
+		err = conversation.Errorf(conversation.CodeRunNotFound, "No run %.80q is known.", string(id))
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	workflow, _ = conversation.WorkflowOf(v.state.Created().Agent)
+	return workflow, run, nil
+}
+
 // Snapshot implements [conversation.Reader].
 func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (page conversation.Page, err error) {
 	defer s.answer(at.Key(), &err)

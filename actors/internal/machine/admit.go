@@ -32,6 +32,10 @@ func (m *Machine) admit(in Admit) {
 		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, "initialData is not JSON: %v", err))
 		return
 	}
+	if isRun(a) {
+		m.admitRun(in, hash)
+		return
+	}
 	if sub := m.state.Lookup(a.Key); sub != nil {
 		m.replay(in, sub, hash)
 		return
@@ -48,6 +52,12 @@ func (m *Machine) admit(in Admit) {
 		m.postAgain(in, hash)
 		return
 	}
+	m.admitNew(in, hash)
+}
+
+// admitNew decides on what is neither known nor a signal of the runtime, by what else is to be done.
+func (m *Machine) admitNew(in Admit, hash string) {
+	a := in.Admission
 	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Refused{crowded(sayMessagesWait, n)}})
 		return
@@ -129,6 +139,9 @@ func (m *Machine) check(in Admit) *conversation.Error {
 	if exists {
 		return nil
 	}
+	if _, run := conversation.WorkflowOf(a.Address.Agent); run {
+		return conversation.Errorf(conversation.CodeRunNotFound, "No run %.80q is known.", a.Address.ID)
+	}
 	if _, ok := m.cfg.Limits(a.Address.Agent); !ok {
 		return conversation.Errorf(conversation.CodeRouteNotFound, "No agent is registered as %q.", a.Address.Agent)
 	}
@@ -137,7 +150,7 @@ func (m *Machine) check(in Admit) *conversation.Error {
 
 // accept records the admission, and starts the attempt if nothing waits before it.
 func (m *Machine) accept(in Admit, hash string) {
-	var with []func(*conversation.SubmissionAdmitted) conversation.Record
+	with := m.asRun(in)
 	if to := in.Admission.ReplyTo; to != nil {
 		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
 			return &conversation.ReplyOwed{Must: true, Submission: r.Submission, To: *to}

@@ -169,6 +169,8 @@ func (m *Machine) proceed(w *work) {
 		m.runTools(w)
 	case answered(sub):
 		m.finish(w)
+	case m.limits().Function != "":
+		m.callFunction(w, m.limits().Function)
 	default:
 		m.nextCall(w)
 	}

@@ -127,7 +127,7 @@ const minStored = 16 << 10
 func (m *Machine) outputRoom(w *work) int {
 	limits := m.limits()
 	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission))
-	if room < minStored || !m.allRead(conversation.TypeOutputStored) {
+	if limits.Function != "" || room < minStored || !m.allRead(conversation.TypeOutputStored) {
 		return 0
 	}
 	return room
@@ -179,10 +179,13 @@ func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *con
 	if stored != nil {
 		size = int(stored.Size)
 	}
-	if n > max(limit-brought, smallOutcome) {
-		return fmt.Sprintf(toolNoRoom, size, brought, limit)
+	switch {
+	case n <= max(limit-brought, smallOutcome):
+		return ""
+	case m.limits().Function != "":
+		return fmt.Sprintf(sayRunNoRoom, size, brought, limit)
 	}
-	return ""
+	return fmt.Sprintf(toolNoRoom, size, brought, limit)
 }
 
 // tooManyCalls ends a turn whose reply has more calls than it may. Like one that ends

@@ -36,6 +36,8 @@ type Limits struct {
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
 	// AnswerInOrder says that what comes while a submission is parked waits for it.
 	AnswerInOrder bool
+	// Function is the tool that works on deliveries in place of a model, "" of an agent.
+	Function string
 	// Notify are the targets that are told of each settlement.
 	Notify []string
 }

@@ -96,6 +96,10 @@ func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSe
 	if w.running > 0 || len(w.waiting) > 0 {
 		return
 	}
+	if m.limits().Function != "" {
+		m.returned(w, done)
+		return
+	}
 	if last, _ := m.sub(w).LastTurn(); ends(last) {
 		m.ended(w)
 		return

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"slices"
@@ -43,6 +44,8 @@ type NodeOptions struct {
 	DispatchesAtOnce int
 	// Admit brings what they send to its conversation.
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
+	// RunResult returns the result of a run that is completed.
+	RunResult func(context.Context, conversation.RunID) (json.RawMessage, error)
 	// Outbox says who gets posts.
 	Outbox *outbox.Routes
 	// Unread are the types of records that not every member reads.

@@ -234,6 +234,7 @@ var (
 	_ agenthost.Waiter       = (*steps)(nil)
 	_ agenthost.Asker        = (*steps)(nil)
 	_ agenthost.Clock        = (*steps)(nil)
+	_ agenthost.RunReader    = (*steps)(nil)
 )
 
 func newSteps(c *toolCall) *steps {
@@ -286,6 +287,9 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 		case machine.WaitOver:
 			return waitOver(a.Value, a.TimedOut)
 		case machine.WaitOpen:
+			if w.Begin {
+				return nil, nil
+			}
 			c.parked.leave(time.Now().Add(time.UnixMilli(int64(a.Until)).Sub(c.options.Now())))
 			return nil, agent.ErrParked
 		case machine.WaitJudge:
@@ -313,6 +317,11 @@ func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation
 		return conversation.Receipt{}, agent.ErrParked
 	}
 	return s.call.sender.Admit(ctx, a)
+}
+
+// RunResult implements [agenthost.RunReader].
+func (s *steps) RunResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
+	return s.call.node.o.RunResult(ctx, id)
 }
 
 // waitLater is after what time a call tries again to wait that not every node can read.

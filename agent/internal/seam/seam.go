@@ -105,6 +105,7 @@ type Waiting struct {
 	Name   string
 	Schema json.RawMessage
 	Until  time.Time // with a monotonic reading
+	Begin  bool      // the wait is to begin, and nothing is to be put away for it
 }
 
 // Posting is what a call posts. Step is that of a durable call which records it, empty for none.

@@ -1,0 +1,91 @@
+package machine
+
+import (
+	"encoding/json"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// stopCalls is the stop reason of the turn in which the function of a run is called: no model has ended it.
+const stopCalls = "tool_use"
+
+// isRun reports whether an admission is to begin a run. Signals reach runs as they reach conversations.
+func isRun(a conversation.Admission) bool {
+	_, workflow := conversation.WorkflowOf(a.Address.Agent)
+	return workflow && a.Delivery.Kind != conversation.KindSignal
+}
+
+// admitRun decides on the admission of a run. Of an id there is one, whatever has become of its key.
+func (m *Machine) admitRun(in Admit, hash string) {
+	run := m.state.Run()
+	if run == nil {
+		if refusal := m.checkRun(in); refusal != nil {
+			m.confirm(in.To, Refused{refusal})
+			return
+		}
+		m.admitNew(in, hash)
+		return
+	}
+	sub := m.state.Submission(run.Submission)
+	if sub == nil {
+		sub = &conversation.Submission{ID: run.Submission, PayloadHash: run.Hash, Offset: run.Offset, Settled: true}
+	}
+	if m.state.Created().Agent != in.Admission.Address.Agent {
+		hash = "" // a run of another workflow
+	}
+	m.replay(in, sub, hash)
+}
+
+// checkRun returns why a run must be refused, or nil.
+func (m *Machine) checkRun(in Admit) *conversation.Error {
+	a := in.Admission
+	workflow, _ := conversation.WorkflowOf(a.Address.Agent)
+	switch _, known := m.cfg.Limits(a.Address.Agent); {
+	case !known:
+		return conversation.Errorf(conversation.CodeWorkflowNotFound, "No workflow is registered as %q.", workflow)
+	case !conversation.RunID(a.Address.ID).Valid():
+		return conversation.Errorf(conversation.CodeInvalidRequest, "The id of a run is %q and a ULID, %.80q is none.", "run_", a.Address.ID)
+	case !json.Valid([]byte(a.Delivery.Body)) || len(a.Delivery.Attachments) > 0 || a.InitialData != nil:
+		return conversation.Errorf(conversation.CodeInvalidRequest, "A run takes an input that is JSON, and nothing beside it.")
+	case !m.allRead(conversation.TypeRunStarted):
+		err := conversation.Unavailable(waitLater, nil)
+		err.Details = sayRunLater
+		return err
+	}
+	return in.Unfit
+}
+
+// callFunction has the function of a run called. That it is called is a record like a model's, so that whatever goes for a
+// durable tool's call goes for it: steps, waits, and what becomes of it in a crash.
+func (m *Machine) callFunction(w *work, name string) {
+	w.turn = conversation.TurnID(m.ids.next("turn_"))
+	message := conversation.MessageID(m.ids.next("msg_"))
+	m.enqueue(true,
+		&conversation.ResponseStarted{Message: message, Submission: w.submission, Turn: w.turn, At: m.env.Wall},
+		&conversation.ToolCalled{
+			Message: message, Call: conversation.CallID(m.ids.next("call_")), Name: name, Input: m.state.Run().Input, Durable: true, At: m.env.Wall,
+		},
+		&conversation.StepCompleted{Message: message, Turn: w.turn, StopReason: stopCalls, ElapsedMs: m.elapsed(), At: m.env.Wall},
+	)
+	w.phase, w.at = phaseCalling, m.nextOffset()
+}
+
+// returned settles a run whose function has returned, in the batch of its outcome.
+func (m *Machine) returned(w *work, done *conversation.ToolSettled) {
+	sub := m.sub(w)
+	if done.Failed {
+		m.settle(sub, conversation.OutcomeFailed, failure(conversation.CodeRunFailed, done.ErrorText, nil))
+		return
+	}
+	m.settle(sub, conversation.OutcomeCompleted, nil)
+}
+
+// asRun is what says that a submission is a run.
+func (m *Machine) asRun(in Admit) []func(*conversation.SubmissionAdmitted) conversation.Record {
+	if !isRun(in.Admission) {
+		return nil
+	}
+	return []func(*conversation.SubmissionAdmitted) conversation.Record{func(r *conversation.SubmissionAdmitted) conversation.Record {
+		return &conversation.RunStarted{Must: true, Submission: r.Submission, At: m.env.Wall}
+	}}
+}
