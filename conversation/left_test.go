@@ -256,15 +256,6 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
-	ran := conversation.NewState()
-	apply(t, ran, startedRun()...)
-	b, err := conversation.EncodeState(ran)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := conversation.ReducerOf(b); err != nil || got != conversation.Reducer {
-		t.Errorf("a run: %d, %v", got, err)
-	}
 }
 
 // TestOlderVersionsReadNoPartOfAResponse: they would go on with what they do not bound,

@@ -65,6 +65,9 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if got, err := conversation.ReducerOf(b); err != nil || got != conversation.Reducer {
+				t.Errorf("a run needs version %d, %v", got, err)
+			}
 			again, err := conversation.DecodeState(b)
 			if err != nil {
 				t.Fatal(err)
