@@ -84,6 +84,8 @@ func TestBots(t *testing.T) {
 					Model:  agenttest.ModelFunc(echo),
 					Logger: slog.New(slog.DiscardHandler), Runtime: actors.Options{Outbox: outbox.Routes{Targets: b.targets()}},
 				})
+				p.serving = func() any { return h.Runtime() }
+				p.look()
 				p.atShown = func(n int) {
 					if n == killed.shown {
 						h.Crash()
