@@ -2,8 +2,9 @@
 // their submissions, their records, and the figures of all of them.
 //
 // Nothing is kept beside what a node keeps anyway. The logs of the bucket say what happened, and events made of them
-// are counted by package stats, as "parley stats" and "parley trace" do; the file of events adds what stands in no
-// log, above all what models were sent. Reading never activates a conversation.
+// are counted by package stats, as "parley stats" and "parley trace" do; where events go adds what stands in no log,
+// above all what models were sent. Figures are of the source that "parley stats" reads: the database, the file, or
+// the logs where there is neither. Reading never activates a conversation.
 //
 // A [Folder] remembers how far it has read each log, so that a look at many conversations costs what is new of them.
 package folder
@@ -19,6 +20,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/clickhouse"
 	"github.com/parleyrun/parley/observability/jsonl"
 	"github.com/parleyrun/parley/observability/stats"
 	"github.com/parleyrun/parley/storage"
@@ -35,14 +37,22 @@ const (
 type Folder struct {
 	bucket storage.Bucket
 	logs   *storage.Logs
-	events string
+	events Events
 
 	mu   sync.Mutex
 	rows map[conversation.Key]*row
 }
 
-// New returns the folder of a bucket and a file of events, which is "" if events go elsewhere.
-func New(bucket storage.Bucket, events string) *Folder {
+// Events are where the events of a node go, as far as they can be read again. The zero value is nowhere.
+type Events struct {
+	// Database opens a ClickHouse, or returns the one that is open; nil without one. Its owner closes it.
+	Database func(context.Context) (*clickhouse.Database, error)
+	// File is a file of them, "" without one. A database comes before it.
+	File string
+}
+
+// New returns the folder of a bucket, whose events go there.
+func New(bucket storage.Bucket, events Events) *Folder {
 	return &Folder{bucket: bucket, logs: storage.NewLogs(bucket, nil), events: events, rows: map[conversation.Key]*row{}}
 }
 
@@ -127,13 +137,29 @@ func (f *Folder) logged(ctx context.Context, key conversation.Key) iter.Seq2[obs
 	}
 }
 
+// sent yields the events of a submission, and possibly others, as they were sent where events go. If they go
+// nowhere, there are none.
+func (f *Folder) sent(ctx context.Context, id conversation.SubmissionID) iter.Seq2[observability.Event, error] {
+	if f.events.Database == nil {
+		return f.filed(ctx)
+	}
+	return func(yield func(observability.Event, error) bool) {
+		db, err := f.events.Database(ctx)
+		if err != nil {
+			yield(observability.Event{}, err)
+			return
+		}
+		db.Events(ctx, clickhouse.Filter{Submission: id})(yield)
+	}
+}
+
 // filed yields the events of the file, but for lines that are none. Without a file there are none.
 func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
-		if f.events == "" {
+		if f.events.File == "" {
 			return
 		}
-		for e, err := range jsonl.ReadFiles(f.events) {
+		for e, err := range jsonl.ReadFiles(f.events.File) {
 			var line *jsonl.LineError
 			switch {
 			case ctx.Err() != nil:
@@ -151,7 +177,7 @@ func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error
 // everything yields the events that figures are made of: those of the file, as "parley stats" reads it, or those of
 // all logs.
 func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, error] {
-	if f.events != "" {
+	if f.events.File != "" {
 		return f.filed(ctx)
 	}
 	return func(yield func(observability.Event, error) bool) {
@@ -176,16 +202,21 @@ func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, 
 	}
 }
 
-// both yields the events of a log, and those of the file that stand in none.
-func both(logged, filed iter.Seq2[observability.Event, error]) iter.Seq2[observability.Event, error] {
+// both yields the events of a log, and those sent that stand in none. Whoever cannot read the latter is told of
+// that by lost, and has the log.
+func both(logged, sent iter.Seq2[observability.Event, error], lost func(error)) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		for e, err := range logged {
 			if !yield(e, err) {
 				return
 			}
 		}
-		for e, err := range filed {
-			if (err != nil || e.Live()) && !yield(e, err) {
+		for e, err := range sent {
+			if err != nil {
+				lost(err)
+				return
+			}
+			if e.Live() && !yield(e, nil) {
 				return
 			}
 		}
@@ -204,5 +235,15 @@ func malformed(name, want string) error {
 
 // figuresOf are the figures that "parley stats" prints.
 func (f *Folder) figuresOf(ctx context.Context, filter stats.Filter) (*stats.Summary, error) {
-	return stats.Summarize(f.everything(ctx), filter)
+	if f.events.Database == nil {
+		return stats.Summarize(f.everything(ctx), filter)
+	}
+	db, err := f.events.Database(ctx)
+	if err == nil {
+		var s *stats.Summary
+		if s, err = db.Summary(ctx, filter); err == nil {
+			return s, nil
+		}
+	}
+	return nil, &console.Error{Status: 503, Type: "events_unavailable", Message: "The database of events does not answer.", Details: err.Error()}
 }

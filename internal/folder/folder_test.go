@@ -107,7 +107,7 @@ type listed struct {
 // TestConversations: the newest first, with what is said of them, found by their words, and live.
 func TestConversations(t *testing.T) {
 	w := newWorld(t)
-	f := folder.New(w.bucket, "")
+	f := folder.New(w.bucket, folder.Events{})
 	first := w.say("echo", "one", "hello  there")
 	w.say("other", "two", "a question")
 	second := w.say("echo", "one", "more")
@@ -140,7 +140,7 @@ func TestConversations(t *testing.T) {
 	}
 	// Another one that reads everything anew says the same.
 	var anew listed
-	if err := w.ask(folder.New(w.bucket, ""), "conversations", nil, &anew); err != nil {
+	if err := w.ask(folder.New(w.bucket, folder.Events{}), "conversations", nil, &anew); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(now, anew); d != "" {
@@ -155,7 +155,7 @@ func TestManySubmissions(t *testing.T) {
 	for i := range 55 {
 		w.say("echo", "long", fmt.Sprint("message ", i))
 	}
-	f := folder.New(w.bucket, "")
+	f := folder.New(w.bucket, folder.Events{})
 	var all listed
 	if err := w.ask(f, "conversations", nil, &all); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestTimeline(t *testing.T) {
 	id := w.say("echo", "one", "think")
 	var whole, alone folder.Timeline
 	query := url.Values{"id": {string(id)}}
-	f := folder.New(w.bucket, w.events)
+	f := folder.New(w.bucket, folder.Events{File: w.events})
 	w.eventually(func() bool {
 		want, err := stats.Trace(jsonl.ReadFiles(w.events), id)
 		if err != nil && !errors.Is(err, stats.ErrNoEvents) {
@@ -202,7 +202,7 @@ func TestTimeline(t *testing.T) {
 	if r := whole.Requests[0]; !strings.Contains(string(r.Input), "think") || r.Turn == "" || whole.Body == nil || whole.Body.Text != "think" || whole.First <= 0 || whole.Last < whole.First {
 		t.Errorf("the timeline is %+v", whole)
 	}
-	if err := w.ask(folder.New(w.bucket, ""), "submission", query, &alone); err != nil {
+	if err := w.ask(folder.New(w.bucket, folder.Events{}), "submission", query, &alone); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(whole.Trace, alone.Trace); d != "" || len(alone.Requests) != 0 {
@@ -242,7 +242,7 @@ func TestFigures(t *testing.T) {
 		})
 		for _, events := range []string{w.events, ""} {
 			var got stats.Summary
-			if err := w.ask(folder.New(w.bucket, events), "figures", query, &got); err != nil {
+			if err := w.ask(folder.New(w.bucket, folder.Events{File: events}), "figures", query, &got); err != nil {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(*want, got); d != "" {
@@ -256,7 +256,7 @@ func TestFigures(t *testing.T) {
 func TestRecords(t *testing.T) {
 	w := newWorld(t)
 	w.say("echo", "one", "hello")
-	f := folder.New(w.bucket, "")
+	f := folder.New(w.bucket, folder.Events{})
 	var got struct {
 		Batches []struct {
 			Seq     int64
@@ -294,7 +294,7 @@ func TestMistakes(t *testing.T) {
 		{"figures", url.Values{"since": {"yesterday"}}, 400, "since must be"},
 	} {
 		var refused *console.Error
-		if err := w.ask(folder.New(w.bucket, w.events), tt.name, tt.query, nil); !errors.As(err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
+		if err := w.ask(folder.New(w.bucket, folder.Events{File: w.events}), tt.name, tt.query, nil); !errors.As(err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
 			t.Errorf("%s %v: %v", tt.name, tt.query, err)
 		}
 	}

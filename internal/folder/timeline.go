@@ -37,6 +37,8 @@ type Timeline struct {
 	// First and Last are the batches that have something of it.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
+	// Missing is why what stands in no log is not here, "" if it is.
+	Missing string `json:"missing,omitempty"`
 }
 
 // Request is a model call as it was sent.
@@ -64,10 +66,13 @@ func (f *Folder) submission(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := timeline(both(f.logged(r.Context(), key), f.filed(r.Context())), id)
+	missing := ""
+	events := both(f.logged(r.Context(), key), f.sent(r.Context(), id), func(err error) { missing = err.Error() })
+	t, err := timeline(events, id)
 	if errors.Is(err, stats.ErrNoEvents) {
 		return nil, notThere("There is no such submission.", "No log has one by this id, which begins with sub_.")
 	}
+	t.Missing = missing
 	return t, err
 }
 

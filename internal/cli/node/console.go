@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/folder"
+	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
 // pageOf is the console of a node, as far as it is served.
@@ -31,7 +33,14 @@ func newPage(conf *config.Server, at net.Addr, how manner) pageOf {
 // over shows what a node of dev has, too, if that is a folder: to look every few seconds costs nothing there.
 func (p pageOf) over(n *backend) pageOf {
 	if p.on && p.how.dev && n.store != nil {
-		p.folder = folder.New(n.bucket, n.events.file)
+		events := folder.Events{File: n.events.file}
+		if db := n.events.database; db != nil {
+			events.Database = func(ctx context.Context) (*clickhouse.Database, error) {
+				opened, err := db.read(ctx)
+				return opened, p.how.secrets.Hidden(err)
+			}
+		}
+		p.folder = folder.New(n.bucket, events)
 	}
 	return p
 }

@@ -181,6 +181,7 @@ type lateDatabase struct {
 	turn     chan struct{}
 	database *clickhouse.Database
 	sink     *clickhouse.Sink
+	closed   bool
 }
 
 func newLateDatabase(opts clickhouse.Options, bucket storage.Bucket, log *slog.Logger) *lateDatabase {
@@ -212,6 +213,9 @@ func (l *lateDatabase) open(ctx context.Context) (*clickhouse.Sink, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if l.closed {
+		return nil, errors.New("the node has ended")
+	}
 	if l.sink != nil {
 		return l.sink, nil
 	}
@@ -229,6 +233,14 @@ func (l *lateDatabase) open(ctx context.Context) (*clickhouse.Sink, error) {
 	return l.sink, err
 }
 
+// read returns the database for whoever looks at what is in it. It is closed with the node.
+func (l *lateDatabase) read(ctx context.Context) (*clickhouse.Database, error) {
+	if _, err := l.open(ctx); err != nil {
+		return nil, err
+	}
+	return l.database, nil // It stays what it is once there is a sink.
+}
+
 // forget makes the next open look at the schema again.
 func (l *lateDatabase) forget() {
 	l.turn <- struct{}{}
@@ -244,8 +256,11 @@ func (l *lateDatabase) prepare(ctx context.Context) {
 	}
 }
 
-// close closes the connections. No Write may be under way.
+// close closes the connections. No Write may be under way; who reads gets an error.
 func (l *lateDatabase) close() error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	l.closed = true
 	if l.database == nil {
 		return nil
 	}
