@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"flag"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -17,8 +18,14 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// nodeTimeout ends what hangs; it only matters when something does.
-const nodeTimeout = 3 * time.Minute
+// nodeTimeout ends what hangs, and longTimeout what takes minutes; they only matter when something does.
+const (
+	nodeTimeout = 3 * time.Minute
+	longTimeout = 30 * time.Minute
+)
+
+// long has TestBrowser run the folder e2e/long in place of e2e: what takes minutes, for make soak.
+var long = flag.Bool("long", false, "look for minutes: deaths, an endless reply, hostile messages")
 
 // needModules fails with the remedy, unless the pinned packages are installed.
 func needModules(t *testing.T) {
@@ -39,7 +46,11 @@ func needModules(t *testing.T) {
 // node runs a script of the packages, and returns what it has printed.
 func node(t *testing.T, env []string, args ...string) ([]byte, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), nodeTimeout)
+	timeout := nodeTimeout
+	if *long {
+		timeout = longTimeout
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool {
@@ -102,9 +113,24 @@ func TestBrowser(t *testing.T) {
 		model.CloseClientConnections()
 		model.Close()
 	})
-	env := []string{"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", sample.Raced())}
+	author, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := proc.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{
+		"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", sample.Raced()),
+		"CONSOLE_AUTHOR=" + author, "CONSOLE_ROOT=" + root,
+	}
 	tree(t, "e2e")
-	files, err := filepath.Glob("e2e/*.test.mjs")
+	pattern := "e2e/*.test.mjs"
+	if *long {
+		pattern = "e2e/long/*.test.mjs"
+	}
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find the tests of the browser: %q, %v", files, err)
 	}
@@ -112,7 +138,7 @@ func TestBrowser(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".test.mjs"), func(t *testing.T) {
 			out, err := node(t, env, "--test-reporter=tap", file)
 			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, "usable after") {
+				if strings.Contains(line, "usable after") || strings.Contains(line, "# heap ") {
 					t.Log(strings.TrimSpace(line))
 				}
 			}

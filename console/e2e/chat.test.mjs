@@ -116,22 +116,43 @@ test('hostile words are text, and nothing is fetched for them', async () => {
   }, { tolerated: /404/ });
 });
 
-test('an image that is dropped is sent and shown', async () => {
+test('images that are dropped and pasted are sent and shown', async () => {
   await browser.look(chat(server, unique('image')), async (page) => {
     await page.waitForSelector('.composer');
-    await page.evaluate(async () => {
-      const canvas = new OffscreenCanvas(40, 20);
-      canvas.getContext('2d').fillRect(0, 0, 40, 20);
+    const give = (how, name, width) => page.evaluate(async (how, name, width) => {
+      const canvas = new OffscreenCanvas(width, 90);
+      const context = canvas.getContext('2d');
+      context.fillStyle = how === 'drop' ? '#2a6f6b' : '#8a5a00';
+      context.fillRect(0, 0, width, 90);
       const transfer = new DataTransfer();
-      transfer.items.add(new File([await canvas.convertToBlob()], 'black.png', { type: 'image/png' }));
-      transfer.items.add(new File(['x'], 'notes.txt', { type: 'text/plain' }));
-      document.querySelector('.composer').dispatchEvent(new DragEvent('drop', { dataTransfer: transfer, bubbles: true }));
-    });
-    await shows(page, '.composer .images li', 'black.png');
+      transfer.items.add(new File([await canvas.convertToBlob()], name, { type: 'image/png' }));
+      if (how === 'drop') transfer.items.add(new File(['x'], 'notes.txt', { type: 'text/plain' }));
+      const init = { bubbles: true, cancelable: true };
+      if (how === 'drop') document.querySelector('.composer').dispatchEvent(new DragEvent('drop', { ...init, dataTransfer: transfer }));
+      else document.querySelector('textarea').dispatchEvent(new ClipboardEvent('paste', { ...init, clipboardData: transfer }));
+    }, how, name, width);
+    await give('drop', 'dropped.png', 140);
+    await shows(page, '.composer .images li', 'dropped.png');
     await shows(page, '.composer .problem', 'notes.txt is no image');
+    await give('paste', 'pasted.png', 70);
+    await shows(page, '.composer .images li', 'pasted.png');
+    await shot(page, 'images-to-send');
     await say(page, 'tokens=1');
     await shows(page, reply, 'w1');
-    await page.waitForFunction(() => document.querySelector('.message img')?.naturalWidth === 40);
+    await page.waitForFunction(() => [...document.querySelectorAll('.message img')].map((i) => i.naturalWidth).join() === '140,70');
+    await shot(page, 'images');
+  }, { tolerated: /404/ });
+});
+
+test('code is copied as it stands', async () => {
+  await browser.look(chat(server, unique('code')), async (page) => {
+    const code = 'if (a < b && c) {\n\treturn "x";\n}';
+    await say(page, `say=${JSON.stringify(`Here:\n\n\`\`\`js\n${code}\n\`\`\`\n\nthe end`)}`);
+    await shows(page, reply, 'the end');
+    await page.browserContext().overridePermissions(server.base, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
+    await page.click(`${reply} .code button`);
+    await shows(page, `${reply} .code button`, 'Copied');
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
   }, { tolerated: /404/ });
 });
 

@@ -17,7 +17,11 @@ function required(name) {
   return value;
 }
 
-const program = required('CONSOLE_PROGRAM');
+export const program = required('CONSOLE_PROGRAM');
+/** A program with an agent that has tools, data, metadata, subagents and waits. */
+export const author = required('CONSOLE_AUTHOR');
+/** The folder of the module. */
+export const root = required('CONSOLE_ROOT');
 const browserProgram = required('CONSOLE_BROWSER');
 export const model = required('MODEL_URL');
 /** Where screenshots go; by default nowhere. */
@@ -41,22 +45,24 @@ agents:
     initialData: {type: object, required: [order], properties: {order: {type: integer, description: Its number.}, rush: {type: boolean}}}
 ${agents}`;
 
-/** A program that serves a folder, is killed, and serves it again. */
+/** A program that serves a folder, is killed, and serves it again. Without a configuration it is the demo. */
 export class Server {
-  constructor(args = ['dev'], text = config) {
+  constructor(args = ['dev'], text = config, run = program) {
     this.dir = mkdtempSync(join(tmpdir(), 'console-'));
+    this.run = run;
     this.args = args;
     this.file = join(this.dir, 'parley.yaml');
     this.address = '127.0.0.1:0';
-    this.text = text;
+    if (!text) return;
+    this.args = [...args, '--config', this.file];
     writeFileSync(this.file, text(this.address));
   }
 
   /** Starts the process and returns once it serves. */
   async start(env = {}) {
     this.log = '';
-    this.process = spawn(program, [...this.args, '--config', this.file, '--quiet', '--listen', this.address], {
-      cwd: this.dir, env: { ...process.env, MODEL_KEY: 'the-model-s-key', ...env }, stdio: ['ignore', 'pipe', 'pipe'],
+    this.process = spawn(this.run, [...this.args, '--quiet', '--listen', this.address], {
+      cwd: this.dir, env: { ...process.env, MODEL_KEY: 'the-model-s-key', CONSOLE_AS_AUTHOR: this.run === author ? '1' : '', ...env }, stdio: ['ignore', 'pipe', 'pipe'],
     });
     this.ended = new Promise((resolve) => this.process.on('exit', resolve));
     this.process.stderr.on('data', (b) => (this.log += b));

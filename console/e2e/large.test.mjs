@@ -135,7 +135,7 @@ test('a slow network', async () => {
   }, { tolerated: /404/ });
 });
 
-test('axe finds nothing serious on any page, light and dark', async () => {
+test('axe finds nothing serious on any page, light, dark and narrow, and nothing is wider than a narrow one', async () => {
   const id = unique('axe');
   const { submissionId } = await post(server, id, 'reasoning=3 say="# Title\\n\\n**bold** `code` [a link](https://example.com)\\n\\n| a | b |\\n|---|---|\\n| 1 | 2 |\\n\\n```go\\nfunc f() {}\\n```"');
   await post(server, id, 'status=400');
@@ -148,13 +148,17 @@ test('axe finds nothing serious on any page, light and dark', async () => {
       await page.waitForSelector(ready);
       if (ready === '.outcome') await shot(page, 'chat');
       await page.evaluate(axe);
-      for (const scheme of ['light', 'dark']) {
+      for (const [scheme, width] of [['light', 1280], ['dark', 1280], ['light', 360]]) {
         await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+        await page.setViewport({ width, height: 740 });
+        await page.waitForFunction((w) => innerWidth === w, {}, width);
+        const beyond = await page.evaluate(() => [...document.querySelectorAll('.page, .chat, main, .list, body')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.outerHTML.slice(0, 100)));
+        assert.deepEqual(beyond, [], `${hash}, ${width} wide`);
         const found = await page.evaluate(async () => {
           const { violations } = await window.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] });
           return violations.filter((v) => ['serious', 'critical'].includes(v.impact)).map((v) => `${v.id}: ${v.nodes.map((n) => `${n.html.slice(0, 160)} ${n.failureSummary}`).join(' ; ')}`);
         });
-        assert.deepEqual(found, [], `${hash}, ${scheme}`);
+        assert.deepEqual(found, [], `${hash}, ${scheme}, ${width} wide`);
       }
     }, { tolerated: /404/ });
   }

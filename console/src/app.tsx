@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { Chat } from './chat/chat';
 import { getServer, type Agent, type Server } from './client/agents';
 import { onUnauthorized, RequestError, setToken } from './client/http';
@@ -9,8 +9,8 @@ import { SubmissionPage } from './pages/submission';
 import { format, freshID, go, useRoute, type Open, type Route } from './route';
 import { ThemeButton } from './theme';
 
-/** How often a page asks what the server serves: a configuration may change. */
-const every = 5_000;
+/** How often a page asks what the server serves: in dev a configuration is changed and looked at. */
+const every = { dev: 2_000, serve: 5_000 };
 /** How many conversations are side by side at most. */
 const most = 4;
 
@@ -18,12 +18,14 @@ export function App() {
   const [server, setServer] = useState<Server>();
   const [error, setError] = useState<RequestError>();
   const [locked, setLocked] = useState(false);
+  const mode = useRef<Server['mode']>('serve');
   const look = useCallback(async (signal?: AbortSignal) => {
     try {
       const now = await getServer(signal);
       setServer((was) => (JSON.stringify(was) === JSON.stringify(now) ? was : now));
       setError(undefined);
       setLocked(false);
+      mode.current = now.mode;
     } catch (e) {
       if (e instanceof RequestError) setError(e);
     }
@@ -32,11 +34,15 @@ export function App() {
   useEffect(() => {
     if (locked) return;
     const life = new AbortController();
-    void look(life.signal);
-    const timer = setInterval(() => document.visibilityState === 'visible' && void look(life.signal), every);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const again = async (shown: boolean) => {
+      if (shown) await look(life.signal);
+      if (!life.signal.aborted) timer = setTimeout(() => void again(document.visibilityState === 'visible'), every[mode.current]);
+    };
+    void again(true);
     return () => {
       life.abort();
-      clearInterval(timer);
+      clearTimeout(timer);
     };
   }, [locked]);
 
@@ -72,7 +78,7 @@ function Shell({ server, away }: { server: Server; away: RequestError | undefine
         <Links server={server} route={route} />
         <div class="foot">
           <ThemeButton />
-          <small class="dim">{server.mode} {server.version}</small>
+          <small class="dim">parley {server.mode} {server.version}</small>
         </div>
       </nav>
       <main>
@@ -103,13 +109,14 @@ function Links({ server, route }: { server: Server; route: Route }) {
       {server.folder && (['conversations', 'figures'] as const).map((page) => (
         <li key={page}><a href={format({ page })} aria-current={route.page === page ? 'page' : undefined}>{page === 'figures' ? 'Figures' : 'Conversations'}</a></li>
       ))}
+      <li class="small"><a href="#/" aria-current={route.page === 'start' ? 'page' : undefined}>New</a></li>
       <li class="section">New conversation</li>
       {mounted.map(({ agent, mount }) => (
-        <li key={mount}><button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>+ {agent.name}<small class="dim"> {mount}</small></button></li>
+        <li key={mount} class="agent"><button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>+ {agent.name}<small class="dim">{mount}</small></button></li>
       ))}
       {opened.length > 0 && <li class="section beside">Beside it</li>}
       {opened.length > 0 && opened.length < most && mounted.map(({ agent, mount }) => (
-        <li key={mount} class="beside"><button type="button" onClick={() => go({ page: 'chat', open: [...opened, { mount, id: freshID() }] })}>+ {agent.name}<small class="dim"> {mount}</small></button></li>
+        <li key={mount} class="agent beside"><button type="button" onClick={() => go({ page: 'chat', open: [...opened, { mount, id: freshID() }] })}>+ {agent.name}<small class="dim">{mount}</small></button></li>
       ))}
     </ul>
   );

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 
 /** Puts a text on the clipboard, and says that it has. */
-export function CopyButton({ text, label = 'Copy' }: { text: string | (() => string); label?: string }) {
+export function CopyButton({ text, label = 'Copy', title }: { text: string; label?: string; title?: string }) {
   const [said, say] = useState('');
   useEffect(() => {
     if (!said) return;
@@ -10,11 +10,11 @@ export function CopyButton({ text, label = 'Copy' }: { text: string | (() => str
   }, [said]);
   const copy = async () => {
     try {
-      await navigator.clipboard.writeText(typeof text === 'string' ? text : text());
+      await navigator.clipboard.writeText(text);
       say('Copied');
     } catch {
       say('Not allowed');
     }
   };
-  return <button type="button" class="quiet" onClick={copy} aria-live="polite">{said || label}</button>;
+  return <button type="button" class="quiet" title={title} onClick={copy} aria-live="polite">{said || label}</button>;
 }

@@ -150,7 +150,7 @@ function Table({ table }: { table: Tokens.Table }) {
 /** A text as it is, that can be copied. */
 export function Code({ text, lang = '' }: { text: string; lang?: string | undefined }) {
   return (
-    <figure class="code">
+    <figure class={lang ? 'code' : 'code bare'}>
       <figcaption><span>{lang}</span><CopyButton text={text} /></figcaption>
       <pre tabIndex={0} dir="ltr" aria-label={lang ? `${lang} code` : 'code'}><code>{text}</code></pre>
     </figure>

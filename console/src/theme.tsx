@@ -11,5 +11,5 @@ export function ThemeButton() {
     localStorage.setItem('parley:theme', theme);
   }, [theme]);
   const next = themes[(themes.indexOf(theme) + 1) % themes.length]!;
-  return <button type="button" class="quiet" title={`Switch to ${next}`} onClick={() => set(next)}>Colours: {theme}</button>;
+  return <button type="button" class="quiet" title={`Switch to ${next}`} onClick={() => set(next)}><span class="wide">Colours: </span>{theme}</button>;
 }

@@ -3,8 +3,9 @@ import { render } from 'preact';
 import { describe, expect, test } from 'vitest';
 import { rowsOf } from '../src/chat/chat';
 import { windowOf, type Row } from '../src/chat/list';
+import { MessageView } from '../src/chat/parts';
 import { read, type Schema } from '../src/chat/schema';
-import { goString, shell, snippets } from '../src/chat/snippets';
+import { goString, shell, snippets, stopping } from '../src/chat/snippets';
 import type { View } from '../src/client/follow';
 import { start } from '../src/client/reduce';
 import { RequestError } from '../src/client/http';
@@ -60,7 +61,7 @@ describe('rows', () => {
   const message = (id: string, role: Message['role'], submissionId: string, text: string, more: Partial<Message> = {}): Message => ({
     id, role, purpose: role === 'system' ? 'advisory' : role, display: 'visible', submissionId, parts: [{ type: 'text', text, state: 'done' }], ...more,
   });
-  const follower = { url: 'http://localhost/agents/a/x', again: () => {}, forget: () => {} };
+  const follower = { url: 'http://localhost/agents/a/x', begun: new Map<string, unknown>(), again: () => {}, forget: () => {} };
   const text = (view: View) => {
     const at = document.createElement('div');
     render(<>{rowsOf(view, follower).map((r) => <section key={r.key}>{r.draw()}</section>)}</>, at);
@@ -107,8 +108,24 @@ test('snippets quote what was said', () => {
   const nasty = `it's "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f`;
   expect(shell(nasty)).toBe(`'it'\\''s "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f'`);
   expect(goString(nasty)).toBe(`"it's \\"x\\" $HOME \`id\`\\n\\\\ é 𝄞 \\u2028 \\u007f"`);
-  const [curl, go, ts] = snippets('http://localhost:1/agents/a/x', nasty, { a: 1 }, 1);
+  const at = { url: 'http://localhost:1/agents/a/x', secured: false };
+  const [curl, go, ts] = snippets(at, { body: nasty, initialData: { a: 1 }, images: 1 });
   expect(curl!.text).toContain('# without the image that came along');
   expect(go!.text).toContain('InitialData: json.RawMessage("{\\"a\\":1}")');
   expect(ts!.text).toContain('initialData: {"a":1}');
+  for (const s of [...snippets(at, { body: 'x' }), ...stopping(at)]) expect(s.text).not.toMatch(/TOKEN|initialData|InitialData/);
+  for (const s of [...snippets({ ...at, secured: true }, { body: 'x' }), ...stopping({ ...at, secured: true })]) expect(s.text).toContain('PARLEY_TOKEN');
+});
+
+test('a wait is told once, as it is now', () => {
+  const wait = (name: string, state: string) => ({ type: 'data-wait-call_1' as const, data: { name, state, until: '2026-01-01T00:00:00.000Z' } });
+  const message: Message = {
+    id: 'm', role: 'assistant', purpose: 'assistant', display: 'visible',
+    parts: [wait('first', 'waiting'), { type: 'data-progress', data: 1 }, wait('first', 'signal'), wait('second', 'waiting'), { type: 'data-progress', data: 2 }],
+  };
+  const at = document.createElement('div');
+  render(<MessageView message={message} url="http://localhost/agents/a/x" traced={false} begun={undefined} />, at);
+  expect([...at.querySelectorAll('.wait b')].map((e) => e.textContent)).toEqual(['first', 'second']);
+  expect([...at.querySelectorAll('.wait .state')].map((e) => e.textContent)).toEqual(['answered', 'waiting']);
+  expect(at.querySelectorAll('.data')).toHaveLength(2);
 });

@@ -3,13 +3,13 @@ import { describe, expect, test } from 'vitest';
 import type { Node, Request, Timeline } from '../src/client/dev';
 import { bytes, counted, dollars, took } from '../src/format';
 import { standalone } from '../src/pages/save';
-import { cached, difference, label, lines, note, place, requestsOf, span } from '../src/pages/trace';
+import { cached, difference, label, lasted, lines, note, place, requestsOf, span } from '../src/pages/trace';
 
 const node = (kind: string, ms: number, durationMs: number, more: Partial<Node> = {}): Node => ({ kind, state: 'ok', start: new Date(1_000_000 + ms).toISOString(), durationMs, ...more });
 
 test('a tree is drawn in its order, each node at its place', () => {
   const all = lines(node('submission', 0, 100, { children: [node('queue', 0, 10), node('run', 10, 90, { attempt: 2, children: [node('turn', 20, 30, { name: 'm' })] }), node('tool', 50, 200, { name: 't' })] }));
-  expect(all.map((l) => [l.depth, label(l.node), l.from, l.to])).toEqual([[0, 'undefined of an agent', 0, 100], [1, 'queue', 0, 10], [1, 'attempt 2', 10, 100], [2, 'turn m', 20, 50], [1, 'tool t', 50, 250]]);
+  expect(all.map((l) => [l.depth, label(l.node), l.from, l.to])).toEqual([[0, 'submission to an agent', 0, 100], [1, 'queue', 0, 10], [1, 'attempt 2', 10, 100], [2, 'turn m', 20, 50], [1, 'tool t', 50, 250]]);
   expect(span(all)).toBe(250);
   expect(place(all[3]!, { from: 0, to: 100 })).toEqual({ left: 20, width: 30 });
   expect(place(all[3]!, { from: 40, to: 60 })).toEqual({ left: 0, width: 50 });
@@ -21,6 +21,10 @@ test('what else there is to know', () => {
   const usage = { input: 25, output: 1, cacheRead: 75, cacheWrite: 0, cost: { total: 0 } };
   expect(cached(node('turn', 0, 1, { usage }))).toBe('75 %');
   expect(cached(node('turn', 0, 1))).toBe('–');
+  expect([node('turn', 0, 0), node('turn', 0, 0, { state: 'running' }), node('turn', 0, 5, { state: 'lost' }), node('log', 0, 0)].map(lasted)).toEqual(['0 ms', '', '5 ms', '']);
+  expect(note(node('post', 0, 1, { attempt: 2 }))).toBe('attempt 2');
+  expect(note(node('wait', 0, 1, { state: 'running', until: '2026-01-01T00:00:00Z' }))).toMatch(/^until .*202[56]/);
+  expect(note(node('wait', 0, 1, { until: '2026-01-01T00:00:00Z', signalSubmissionId: 'sub_1' }))).toBe('signal sub_1');
 });
 
 describe('the difference of two prompts', () => {

@@ -5,9 +5,10 @@ import type { Attachment, Delivery, Message, Settlement } from '../client/types'
 import { begun, isFresh } from '../route';
 import { Composer } from './composer';
 import { VirtualList, type Row } from './list';
-import { MessageView } from './parts';
+import { Copies, MessageView } from './parts';
 import { facts, remedy } from './remedy';
 import { useInitialData, type Schema } from './schema';
+import { stopping } from './snippets';
 
 type Props = { agent: Agent; mount: string; id: string; close?: (() => void) | undefined; examples?: readonly string[]; traced?: boolean };
 
@@ -18,11 +19,13 @@ export function Chat({ agent, mount, id, close, examples = [], traced = false }:
   const view = useView(follower);
   const initial = useInitialData(view.phase === 'absent' ? (agent.initialData as Schema | undefined) : undefined);
   const [problem, setProblem] = useState('');
+  // What is wrong with the form is said once somebody wanted to send it, until it is right.
+  const [tried, setTried] = useState(false);
   const busy = owed(view).length > 0;
 
   const send = (body: string, attachments: Attachment[]): boolean => {
     const { value, problem: wrong } = initial.result;
-    setProblem(wrong ?? '');
+    setTried(wrong !== undefined);
     if (wrong) return false;
     const delivery: Delivery = { kind: 'user', body, idempotencyKey: crypto.randomUUID() };
     if (attachments.length > 0) delivery.attachments = attachments;
@@ -47,6 +50,7 @@ export function Chat({ agent, mount, id, close, examples = [], traced = false }:
         : <Empty agent={agent} view={view} examples={examples} send={(text) => send(text, [])} />}
       <p class="status" role="status">{announcement(view)}</p>
       {initial.form}
+      {tried && initial.result.problem && <p class="problem" role="alert">{initial.result.problem}</p>}
       {problem && <p class="problem" role="alert">{problem}</p>}
       <Composer place={url} busy={busy} send={send} stop={stop} label={`Message to ${agent.name}`} />
     </section>
@@ -111,8 +115,10 @@ function Empty({ agent, view, examples, send }: EmptyProps) {
   );
 }
 
+type Shown = Pick<Follower, 'url' | 'begun' | 'again' | 'forget'>;
+
 /** The rows of a conversation: its messages, outcomes that are to be told, and what is on its way. */
-export function rowsOf(view: View, follower: Pick<Follower, 'url' | 'again' | 'forget'>, traced = false): Row[] {
+export function rowsOf(view: View, follower: Shown, traced = false): Row[] {
   const { messages, settlements } = view.conversation;
   const told = new Map<string, Settlement>();
   for (const s of settlements) if (s.outcome !== 'completed') told.set(s.submissionId, s);
@@ -121,10 +127,10 @@ export function rowsOf(view: View, follower: Pick<Follower, 'url' | 'again' | 'f
   const rows: Row[] = [];
   for (const m of messages) {
     if (!shown(m, told)) continue;
-    rows.push({ key: m.id, draw: () => <MessageView message={m} url={follower.url} traced={traced} /> });
+    rows.push({ key: m.id, draw: () => <MessageView message={m} url={follower.url} traced={traced} begun={follower.begun.get(m.submissionId ?? '')} /> });
     if (m.submissionId && last.get(m.submissionId) === m.id) {
       const s = told.get(m.submissionId)!;
-      rows.push({ key: `settled ${s.submissionId}`, draw: () => <Outcome settlement={s} /> });
+      rows.push({ key: `settled ${s.submissionId}`, draw: () => <Outcome settlement={s} url={follower.url} /> });
     }
   }
   const sent = new Set(messages.map((m) => m.submissionId));
@@ -143,18 +149,19 @@ function shown(m: Message, told: Map<string, Settlement>): boolean {
   return !(part && 'text' in part && told.get(m.submissionId)?.error?.message === part.text);
 }
 
-function Outcome({ settlement: s }: { settlement: Settlement }) {
+function Outcome({ settlement: s, url }: { settlement: Settlement; url: string }) {
   const more = facts(s);
   return (
     <div class={`outcome ${s.outcome}`} role="note">
       <b>{s.outcome === 'failed' ? 'Failed' : 'Aborted'}</b>{s.error && <>: {s.error.message} <code>{s.error.type}</code></>}
       {more && <span class="dim"> {more}</span>}
       {remedy(s) && <p>{remedy(s)}</p>}
+      {s.outcome === 'aborted' && <p class="actions">Stop <Copies of={(secured) => stopping({ url, secured })} /></p>}
     </div>
   );
 }
 
-function OnItsWay({ pending: p, follower }: { pending: Pending; follower: Pick<Follower, 'again' | 'forget'> }) {
+function OnItsWay({ pending: p, follower }: { pending: Pending; follower: Shown }) {
   const key = p.delivery.idempotencyKey;
   return (
     <article class="message user pending" aria-label="You">

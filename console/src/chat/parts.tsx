@@ -1,24 +1,27 @@
 import { useEffect, useState } from 'preact/hooks';
-import { request } from '../client/http';
+import { request, secured } from '../client/http';
 import type { DataPart, FilePart, Message, Part, TextPart, ToolPart } from '../client/types';
 import { CopyButton } from '../copybutton';
-import { bytes, json, took } from '../format';
+import { bytes, json, took, when } from '../format';
 import { Code, Markdown } from '../markdown';
 import { format } from '../route';
 import { memo } from '../memo';
-import { snippets } from './snippets';
+import { snippets, type Snippet } from './snippets';
+
+/** begun is what this page has begun the conversation with, if it did so by the message. */
+type Props = { message: Message; url: string; traced: boolean; begun: unknown };
 
 /** One message of a conversation, whose address is url. */
-export const MessageView = memo(function MessageView({ message, url, traced }: { message: Message; url: string; traced: boolean }) {
+export const MessageView = memo(function MessageView({ message, url, traced, begun }: Props) {
   if (message.role === 'system') return <Activity message={message} />;
   const name = message.role === 'user' ? 'You' : 'Agent';
   return (
     <article class={`message ${message.role}`} aria-label={name}>
       <header>
         <span class="who">{name}</span>
-        <Actions message={message} url={url} traced={traced} />
+        <Actions message={message} url={url} traced={traced} begun={begun} />
       </header>
-      {message.parts.map((part, i) => <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
+      {message.parts.map((part, i) => !retold(message.parts, i) && <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
       {message.metadata && Object.keys(message.metadata).length > 0 && (
         <details class="fold"><summary>Metadata</summary><Code text={json(message.metadata)} lang="json" /></details>
       )}
@@ -26,18 +29,23 @@ export const MessageView = memo(function MessageView({ message, url, traced }: {
   );
 });
 
-function Actions({ message, url, traced }: { message: Message; url: string; traced: boolean }) {
+function Actions({ message, url, traced, begun }: Props) {
   const text = message.parts.filter((p): p is TextPart => p.type === 'text').map((p) => p.text).join('\n\n');
   const images = message.parts.filter((p) => p.type === 'file').length;
   return (
     <span class="actions">
       {text && <CopyButton text={text} label="Copy" />}
-      {message.role === 'user' && message.purpose === 'user' && snippets(url, text, undefined, images).map((s) => (
-        <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} />
-      ))}
+      {message.role === 'user' && message.purpose === 'user' && (
+        <Copies of={(secured) => snippets({ url, secured }, { body: text, initialData: begun, images })} />
+      )}
       {traced && message.role === 'user' && message.submissionId && <a class="quiet" href={format({ page: 'submission', id: message.submissionId })}>Timeline</a>}
     </span>
   );
+}
+
+/** Puts what was done on the clipboard, as somebody else would do it. */
+export function Copies({ of }: { of: (secured: boolean) => Snippet[] }) {
+  return <>{of(secured()).map((s) => <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} title={`Copy as ${s.name}`} />)}</>;
 }
 
 /** A signal, or words of the runtime. */
@@ -73,12 +81,18 @@ function Reasoning({ part }: { part: TextPart }) {
   );
 }
 
+/** Whom a task was handed to, if the call is one of those. */
+function taskOf(part: ToolPart): string {
+  const { agent } = (part.toolName === 'task' && part.input ? part.input : {}) as { agent?: unknown };
+  return typeof agent === 'string' ? ` ${agent}` : '';
+}
+
 function Tool({ part }: { part: ToolPart }) {
   const state = { 'input-available': 'running', 'output-available': 'done', 'output-error': 'failed' }[part.state];
   return (
     <details class={`fold tool ${state}`} open={state === 'failed'}>
       <summary>
-        <span class="tag">tool</span> <b>{part.toolName}</b> <span class={`state ${state}`}>{state}</span>
+        <span class="tag">tool</span> <b>{part.toolName}</b>{taskOf(part)} <span class={`state ${state}`}>{state}</span>
         {part.durationMs !== undefined && <span class="dim"> {took(part.durationMs)}</span>}
       </summary>
       <h4>Input</h4>
@@ -89,7 +103,31 @@ function Tool({ part }: { part: ToolPart }) {
   );
 }
 
+type Wait = { name: string; state: string; until?: string };
+
+/** A wait of a tool for a signal, which the runtime tells as data. */
+function waitOf(part: Part): Wait | undefined {
+  const data = part.type.startsWith('data-wait-') ? ((part as DataPart).data as Wait | null) : undefined;
+  return typeof data?.name === 'string' ? data : undefined;
+}
+
+/** Whether a part is a wait of which a later one tells how it went on. */
+function retold(parts: readonly Part[], at: number): boolean {
+  const wait = waitOf(parts[at]!);
+  return wait !== undefined && parts.slice(at + 1).some((p) => p.type === parts[at]!.type && waitOf(p)?.name === wait.name);
+}
+
 function Data({ part }: { part: DataPart }) {
+  const wait = waitOf(part);
+  if (wait) {
+    const state = wait.state === 'waiting' ? 'running' : wait.state === 'timeout' ? 'failed' : 'done';
+    return (
+      <p class="fold wait">
+        <span class="tag">wait</span> <b>{wait.name}</b> <span class={`state ${state}`}>{wait.state === 'signal' ? 'answered' : wait.state}</span>
+        {wait.state === 'waiting' && wait.until && <span class="dim"> until {when(wait.until)}</span>}
+      </p>
+    );
+  }
   return (
     <details class="fold data" open>
       <summary><span class="tag">data</span> <b>{part.type.slice('data-'.length)}</b></summary>

@@ -1,47 +1,22 @@
 // What was done by hand, as a command or a program.
 
+/** A conversation, and whether its server wants a token. */
+export type Place = { url: string; secured: boolean };
+/** A message: its text, what the conversation began with, and how many images came along. */
+export type Said = { body: string; initialData?: unknown; images?: number };
 export type Snippet = { name: string; text: string };
 
-/** The ways to send a message again: its text to an address. */
-export function snippets(url: string, body: string, initialData: unknown, images: number): Snippet[] {
+/** The ways to send a message again. */
+export function snippets(at: Place, { body, initialData, images = 0 }: Said): Snippet[] {
   const message: Record<string, unknown> = { kind: 'user', body };
   if (initialData !== undefined) message['initialData'] = initialData;
   const left = images > 0 ? `the ${images === 1 ? 'image' : `${images} images`} that came along` : '';
+  const seed = initialData === undefined ? '' : `, InitialData: json.RawMessage(${goString(JSON.stringify(initialData))})`;
   return [
-    { name: 'curl', text: note('#', left) + curl(url, message) },
-    { name: 'Go', text: note('//', left) + go(url, body, initialData) },
-    { name: 'TypeScript', text: note('//', left) + typescript(url, body, initialData) },
-  ];
-}
-
-const note = (mark: string, left: string) => (left ? `${mark} without ${left}\n` : '');
-
-/** A text as one word of a shell. */
-export const shell = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
-
-function curl(url: string, message: unknown): string {
-  return `curl -X POST ${shell(url)} \\\n  -H 'Content-Type: application/json' \\\n  -d ${shell(JSON.stringify(message))}`;
-}
-
-/** A text as a string of Go: JSON's escapes are Go's, but for the slash and halves of pairs. */
-export const goString = (s: string) => JSON.stringify(s.toWellFormed()).replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029').replaceAll('\u007f', '\\u007f');
-
-function go(url: string, body: string, initialData: unknown): string {
-  const initial = initialData === undefined ? '' : `, InitialData: json.RawMessage(${goString(JSON.stringify(initialData))})`;
-  const imports = ['"context"', ...(initial ? ['"encoding/json"'] : []), '"fmt"', '"log"', '', '"github.com/parleyrun/parley/client"'];
-  return `package main
-
-import (
-${imports.map((i) => (i ? `\t${i}` : '')).join('\n')}
-)
-
-func main() {
-\tctx := context.Background()
-\tc, err := client.New(${goString(url)}, nil)
-\tif err != nil {
-\t\tlog.Fatal(err)
-\t}
-\treceipt, err := c.Send(ctx, client.Message{Body: ${goString(body)}${initial}})
+    { name: 'curl', text: note('#', left) + curl(at, at.url, message) },
+    {
+      name: 'Go',
+      text: note('//', left) + go(at, seed ? ['encoding/json'] : [], `\treceipt, err := c.Send(ctx, client.Message{Body: ${goString(body)}${seed}})
 \tif err != nil {
 \t\tlog.Fatal(err)
 \t}
@@ -50,19 +25,75 @@ func main() {
 \t\tlog.Fatal(err)
 \t}
 \tfmt.Println(reply.Text)
-}
-`;
-}
-
-function typescript(url: string, body: string, initialData: unknown): string {
-  const initial = initialData === undefined ? '' : `,\n  initialData: ${JSON.stringify(initialData)}`;
-  return `import { createFlueClient } from '@flue/sdk';
-
-const client = createFlueClient({ url: ${JSON.stringify(url)} });
-const admission = await client.send({
-  message: { kind: 'user', body: ${JSON.stringify(body)} }${initial},
+`),
+    },
+    {
+      name: 'TypeScript',
+      text: note('//', left) + typescript(at, `const admission = await client.send({
+  message: { kind: 'user', body: ${JSON.stringify(body)} },${initialData === undefined ? '' : `\n  initialData: ${JSON.stringify(initialData)},`}
 });
 const reply = await client.read(admission);
-console.log(reply);
+console.log(reply.text);
+`),
+    },
+  ];
+}
+
+/** The ways to end what is owed an outcome. */
+export function stopping(at: Place): Snippet[] {
+  return [
+    { name: 'curl', text: curl(at, `${at.url}/abort`, {}) },
+    {
+      name: 'Go',
+      text: go(at, [], `\tstopped, err := c.Abort(ctx)
+\tif err != nil {
+\t\tlog.Fatal(err)
+\t}
+\tfmt.Println(stopped)
+`),
+    },
+    { name: 'TypeScript', text: typescript(at, 'console.log(await client.abort());\n') },
+  ];
+}
+
+const note = (mark: string, left: string) => (left ? `${mark} without ${left}\n` : '');
+
+/** A text as one word of a shell. */
+export const shell = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
+
+function curl(at: Place, url: string, message: unknown): string {
+  const token = at.secured ? `\n  -H "Authorization: Bearer $PARLEY_TOKEN" \\` : '';
+  return `curl -X POST ${shell(url)} \\${token}\n  -H 'Content-Type: application/json' \\\n  -d ${shell(JSON.stringify(message))}`;
+}
+
+/** A text as a string of Go: JSON's escapes are Go's, but for the slash and halves of pairs. */
+export const goString = (s: string) => JSON.stringify(s.toWellFormed()).replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029').replaceAll('\u007f', '\\u007f');
+
+function go(at: Place, more: string[], does: string): string {
+  const standard = ['context', 'fmt', 'log', ...more, ...(at.secured ? ['os'] : [])].sort();
+  const options = at.secured ? '&client.Options{Token: os.Getenv("PARLEY_TOKEN")}' : 'nil';
+  return `package main
+
+import (
+${standard.map((name) => `\t"${name}"`).join('\n')}
+
+\t"github.com/parleyrun/parley/client"
+)
+
+func main() {
+\tctx := context.Background()
+\tc, err := client.New(${goString(at.url)}, ${options})
+\tif err != nil {
+\t\tlog.Fatal(err)
+\t}
+${does}}
 `;
+}
+
+function typescript(at: Place, does: string): string {
+  const token = at.secured ? ', token: process.env.PARLEY_TOKEN' : '';
+  return `import { createFlueClient } from '@flue/sdk';
+
+const client = createFlueClient({ url: ${JSON.stringify(at.url)}${token} });
+${does}`;
 }

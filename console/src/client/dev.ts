@@ -26,17 +26,23 @@ export type Request = {
 };
 export type Timeline = {
   agent: string; id: string; trace: Node; body?: Said; requests: Request[]; calls: Record<string, { args?: Said; result?: Said }>; first: number; last: number;
+  /** Why what stands in no log is not here. */
+  missing?: string;
 };
 export type Batch = { seq: number; offset: string; records: unknown[] };
 export type Records = { batches: Batch[]; last: number };
 
 export type Latency = { count: number; p50: number; p90: number; p99: number; max: number };
 type Outcomes = { queued: number; completed: number; failed: number; aborted: number };
+type Recent = Spent & {
+  begun: string; submission: string; agent?: string; instance?: string; outcome?: string; totalMs: number; error?: string; message?: string;
+};
 type Spent = { input: number; output: number; cacheRead: number; cacheWrite: number; reasoning: number; cost: number };
 export type Figures = {
   events: number; first?: string; last?: string; conversations: number; submissions: Outcomes;
   recovered: number; recoveries: number; fences: number; compactions: number; compactionErrors: number;
   admission: Latency; queue: Latency; firstToken: Latency; turn: Latency; settlement: Latency;
+  recent: Recent[];
   errors: { event: string; type: string; count: number }[];
   models: (Spent & { agent: string; provider: string; model: string; turns: number; errors: number; retries: number })[];
   tools: { name: string; calls: number; errors: number; latency: Latency }[];

@@ -21,6 +21,8 @@ const longest = 5_000;
  */
 export class Follower {
   view: View = { phase: 'loading', conversation: start, pending: [] };
+  /** What this page has begun the conversation with, by the submission that it went along with. */
+  readonly begun = new Map<string, unknown>();
   private readonly life = new AbortController();
   private readonly listeners = new Set<() => void>();
   private offset = '';
@@ -78,6 +80,7 @@ export class Follower {
     for (let wait = shortest; !this.life.signal.aborted; wait = Math.min(wait * 2, longest)) {
       try {
         const receipt = await postJSON<Receipt>(this.url, p.delivery, this.life.signal);
+        if (p.delivery.initialData !== undefined) this.begun.set(receipt.submissionId, p.delivery.initialData);
         this.replace(key, { submissionId: receipt.submissionId, error: undefined });
         this.settlePending();
         this.wake();

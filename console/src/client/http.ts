@@ -8,6 +8,9 @@ export function setToken(t: string) {
   token = t;
 }
 
+/** Whether requests carry a token. */
+export const secured = (): boolean => token !== '';
+
 /** Calls back when a server wants a token, or another one. */
 export function onUnauthorized(listener: () => void): () => void {
   listeners.add(listener);

@@ -15,6 +15,7 @@ export function Conversations({ server }: { server: Server }) {
       <label class="search">Search<input type="search" list={undefined} value={words} onInput={(e) => setWords(e.currentTarget.value)} placeholder="title, message, id, agent" /></label>
       <Trouble error={error} />
       {value && <p class="dim" role="status">{found(value)}</p>}
+      {value?.all === 0 && <p><a href="#/">Talk to an agent</a></p>}
       <ul class="conversations">{value?.conversations.map((c) => <Item key={`${c.agent}/${c.id}`} c={c} server={server} />)}</ul>
     </div>
   );

@@ -2,6 +2,7 @@ import { useMemo, useState } from 'preact/hooks';
 import type { Server } from '../client/agents';
 import { api, usePolled, type Figures as Numbers, type Latency } from '../client/dev';
 import { count, dollars, took, when } from '../format';
+import { format } from '../route';
 import { Figures, Trouble } from './parts';
 
 const periods: [string, number][] = [['all', 0], ['the last hour', 3_600_000], ['the last day', 86_400_000], ['the last week', 604_800_000]];
@@ -45,6 +46,11 @@ function Tables({ f }: { f: Numbers }) {
       <Figures head={['Submissions', 'Count', 'Share of settled']} rows={[
         ['queued', count(s.queued), ''], ['completed', count(s.completed), share(s.completed)], ['failed', count(s.failed), share(s.failed)], ['aborted', count(s.aborted), share(s.aborted)],
       ]} />
+      <h2>Newest</h2>
+      <Figures texts={3} head={['Submission', 'Of', 'Outcome', 'Took', 'Tokens', 'Cost']} rows={f.recent.map((r) => [
+        <a href={format({ page: 'submission', id: r.submission })}>{when(r.begun)}</a>, [r.agent, r.instance].filter(Boolean).join(' / '),
+        <>{r.outcome ?? 'under way'}{r.error && `: ${r.error}`}</>, r.outcome ? took(r.totalMs) : '–', count(r.input + r.cacheRead + r.cacheWrite + r.output), dollars(r.cost),
+      ])} />
       <h2>Latencies</h2>
       <Figures head={['Latency', 'Count', 'p50', 'p90', 'p99', 'max']} rows={([
         ['admission', f.admission], ['queue', f.queue], ['first token', f.firstToken], ['turn', f.turn], ['settlement', f.settlement],

@@ -1,10 +1,10 @@
 import type { ComponentChildren } from 'preact';
 import type { RequestError } from '../client/http';
 
-/** A table whose first columns are texts and whose others are figures. */
-export function Figures({ head, rows, texts = 1, empty = 'None.' }: { head: string[]; rows: ComponentChildren[][]; texts?: number; empty?: string }) {
-  if (rows.length === 0) return <p class="dim">{empty}</p>;
-  const kind = (i: number) => (i < texts ? '' : 'number');
+/** A table whose first columns are texts and whose others are figures, but for a last one of words. */
+export function Figures({ head, rows, texts = 1, last = false }: { head: string[]; rows: ComponentChildren[][]; texts?: number; last?: boolean }) {
+  if (rows.length === 0) return <p class="dim">None.</p>;
+  const kind = (i: number) => (i < texts ? '' : last && i === head.length - 1 ? 'words' : 'number');
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={head[0]}>
       <table class="figures">

@@ -14,7 +14,7 @@ export function Start({ server }: { server: Server }) {
           <li key={mount}>
             <button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>
               <b>{agent.name}</b>
-              <span>{agent.description}</span>
+              {agent.description && <span>{agent.description}</span>}
               <small class="dim">{agent.model} · {mount}</small>
             </button>
           </li>

@@ -7,7 +7,7 @@ import { Code } from '../markdown';
 import { format } from '../route';
 import { Figures, Trouble } from './parts';
 import { save, standalone } from './save';
-import { cached, difference, label, lines, note, place, requestsOf, span, type Line } from './trace';
+import { cached, difference, label, lasted, lines, note, place, requestsOf, span, type Line } from './trace';
 
 /** The timeline of a submission. */
 export function SubmissionPage({ id, server }: { id: string; server: Server }) {
@@ -51,12 +51,13 @@ function Shown({ t, whole }: { t: Timeline; whole: boolean }) {
   const u = root.usage;
   return (
     <>
-      <h1 class="wrap">{t.body?.text ? <span dir="auto">{t.body.text.slice(0, 200)}</span> : root.id}</h1>
+      <h1 class="wrap said">{t.body?.text ? <span dir="auto">{t.body.text.slice(0, 200)}</span> : root.id}</h1>
       <p class="facts">
         <span class={`state ${root.state}`}>{root.state}</span><span>{root.id}</span><span>{t.agent} / {t.id}</span>
         {root.start && <time dateTime={root.start}>{when(root.start)}</time>}<span>{took(root.durationMs)}</span>
-        {u && <><span>{counted(u.input + u.cacheRead + u.cacheWrite, 'token')} in, {u.output.toLocaleString('en-US')} out</span><span>cache {cached(root)}</span><span>{dollars(u.cost.total)}</span></>}
+        {u && <><span>{counted(u.input + u.cacheRead + u.cacheWrite, 'token')} in, {u.output.toLocaleString('en-US')} out</span><span>cache {cached(root)}</span>{u.cost.total > 0 && <span>{dollars(u.cost.total)}</span>}</>}
       </p>
+      {t.missing && <p class="problem" role="alert">Prompts and first tokens are missing: {t.missing}</p>}
       {root.error && <p class="problem">{root.error.type}: {root.error.message}</p>}
       <p class="toolbar">
         <button type="button" onClick={() => zoom(0.5)}>Zoom in</button><button type="button" onClick={() => zoom(2)}>Zoom out</button>
@@ -68,8 +69,8 @@ function Shown({ t, whole }: { t: Timeline; whole: boolean }) {
       </ol>
       <details class="fold">
         <summary>As a table</summary>
-        <Figures head={['Step', 'Start', 'Took', 'Tokens in', 'Out', 'Cache', 'Cost', 'Note']} rows={all.map((l) => [
-          <span style={{ paddingInlineStart: `${l.depth}rem` }}>{label(l.node)}</span>, `+${took(l.from)}`, l.node.durationMs ? took(l.node.durationMs) : '–',
+        <Figures last head={['Step', 'Start', 'Took', 'Tokens in', 'Out', 'Cache', 'Cost', 'Note']} rows={all.map((l) => [
+          <span style={{ paddingInlineStart: `${l.depth}rem` }}>{label(l.node)}</span>, `+${took(l.from)}`, lasted(l.node),
           ...tokens(l), [l.node.state === 'ok' ? '' : l.node.state, note(l.node)].filter(Boolean).join(', '),
         ])} />
       </details>
@@ -95,12 +96,12 @@ function Step({ line, t, window, whole, zoom }: StepProps) {
         <summary>
           <span class="label" style={{ paddingInlineStart: `${Math.min(depth, 12) * 0.8}rem` }}>{label(node)}{node.state !== 'ok' && <span class={`state ${node.state}`}> {node.state}</span>}</span>
           <span class="bars">{at && <span class={`timebar ${node.kind} ${node.state}`} style={{ left: `${at.left}%`, width: `max(2px, ${at.width}%)` }} />}</span>
-          <span class="length">{node.durationMs ? took(node.durationMs) : ''}</span>
+          <span class="length">{lasted(node)}</span>
         </summary>
         {(open || whole) && (
           <div class="inside">
             <p class="facts"><span>+{took(line.from)}</span>{node.start && <span>{when(node.start)}</span>}{node.id && <span>{node.id}</span>}<span>{note(node)}</span><button type="button" class="quiet" onClick={zoom}>Zoom to it</button></p>
-            {node.usage && <p class="facts"><span>{tokens(line)[0]} tokens in</span><span>{tokens(line)[1]} out</span><span>cache {tokens(line)[2]}</span><span>{tokens(line)[3]}</span></p>}
+            {node.usage && <p class="facts"><span>{tokens(line)[0]} tokens in</span><span>{tokens(line)[1]} out</span><span>cache {tokens(line)[2]}</span>{node.usage.cost.total > 0 && <span>{tokens(line)[3]}</span>}</p>}
             {node.error && <Code text={json(node.error)} lang="error" />}
             {node.kind === 'submission' && t.body && <Text said={t.body} name="Message" />}
             {node.kind === 'turn' && requestsOf(t, node.id ?? '').map((r, i) => <Prompted key={i} {...r} />)}

@@ -1,5 +1,5 @@
 import type { Node, Prompt, Request, Timeline } from '../client/dev';
-import { took } from '../format';
+import { took, when } from '../format';
 
 // The timeline of a submission, as what is drawn.
 
@@ -35,7 +35,7 @@ export function place(l: Line, window: { from: number; to: number }): { left: nu
 export function label(n: Node): string {
   const name = n.name ?? '';
   switch (n.kind) {
-    case 'submission': return `${n.id} of ${name || 'an agent'}`;
+    case 'submission': return `submission to ${name || 'an agent'}`;
     case 'queue': return 'queue';
     case 'operation': return name || 'operation';
     case 'run': {
@@ -47,6 +47,12 @@ export function label(n: Node): string {
   }
 }
 
+/** How long a node took, as the command line says it: what is under way, and what has no length, took nothing yet. */
+export function lasted(n: Node): string {
+  const open = ['running', 'lost', 'queued'].includes(n.state);
+  return n.kind === 'log' || n.kind === 'recovery' || (open && n.durationMs === 0) ? '' : took(n.durationMs);
+}
+
 /** What else there is to know of a node. */
 export function note(n: Node): string {
   const parts: string[] = [];
@@ -56,7 +62,9 @@ export function note(n: Node): string {
   if (n.retries) parts.push(`retry ${n.retries}`);
   if (n.dropped) parts.push('withdrawn');
   if (n.purpose) parts.push(n.purpose);
+  if (n.kind === 'post' && (n.attempt ?? 0) > 1) parts.push(`attempt ${n.attempt}`);
   if (n.signalSubmissionId) parts.push(`signal ${n.signalSubmissionId}`);
+  else if (n.state === 'running' && n.until) parts.push(`until ${when(n.until)}`);
   if (n.error && n.kind !== 'operation') parts.push([n.error.type, n.error.message].filter(Boolean).join(': '));
   return parts.join(', ');
 }

@@ -1,0 +1,156 @@
+// What agents of a program do beside talking: tools, data, metadata, subagents, waits; and what happens when a
+// model or a server fails, in the chat and in the timeline.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { author, Browser, chat, model, post, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
+
+/** The models of the author's agent, the second of which is there if the first is not. */
+const text = (listen) => `
+listen: ${listen}
+bucket: {dir: data}
+providers:
+  fake:
+    api: openai-completions
+    baseUrl: "${model}/v1"
+    apiKeyEnv: MODEL_KEY
+    models: {m1: {contextWindow: 1000000, maxTokens: 100000}, m2: {contextWindow: 1000000, maxTokens: 100000}}
+agents:
+  author: {mounts: [/agents/author]}
+`;
+
+let server, browser;
+before(async () => {
+  [server, browser] = await Promise.all([new Server(['dev'], text, author).start(), Browser.start()]);
+});
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+const timeline = (submission) => fetch(`${server.base}/+console/api/submission?id=${submission}`).then((r) => r.json());
+
+/** Waits until a timeline is over and is what the command line prints; returns its nodes, with their depths. */
+async function settled(submission) {
+  const shown = await until(async () => {
+    const now = await timeline(submission);
+    if (!['completed', 'failed', 'aborted'].includes(now.trace?.state)) return undefined;
+    try {
+      const { source, ...printed } = JSON.parse(execFileSync(author, ['trace', submission, '--json', '--data', join(server.dir, 'data')], {
+        encoding: 'utf8', stdio: 'pipe', env: { ...process.env, CONSOLE_AS_AUTHOR: '1' },
+      }));
+      assert.deepEqual(now.trace, printed);
+      return now;
+    } catch {
+      return undefined; // The file of events is written a moment later.
+    }
+  });
+  const nodes = [];
+  const walk = (node, depth) => {
+    nodes.push({ ...node, depth });
+    node.children?.forEach((child) => walk(child, depth + 1));
+  };
+  walk(shown.trace, 0);
+  return nodes;
+}
+
+test('calls of tools show input, output, duration and error, data and metadata are there', async () => {
+  const id = unique('tools');
+  await browser.look(chat(server, id, 'author'), async (page) => {
+    const gate = unique('gate');
+    await say(page, `say="Let me look." tool=look_up {"Topic":"tea"} tool=refuse {"Why":"no luck"} tool=show {"Percent":40} then hold=${gate} tokens=5`);
+    // They are shown before there is an answer.
+    await shows(page, '.message.assistant', 'refuse');
+    await page.waitForFunction(() => document.querySelectorAll('details.tool .state').length === 3 && ![...document.querySelectorAll('details.tool .state')].some((e) => e.textContent === 'running'));
+    await release(gate);
+    await shows(page, '.message.assistant .md', words(5));
+    const tools = await page.$$eval('details.tool', (all) => all.map((d) => ({
+      open: d.open, summary: d.querySelector('summary').textContent.replace(/\s+/g, ' '), parts: [...d.querySelectorAll('h4')].map((h) => [h.textContent, h.nextElementSibling.querySelector('pre').textContent]),
+    })));
+    assert.match(tools[0].summary, /^tool look_up done \d+ ms$/);
+    assert.deepEqual(tools[0].parts.map(([name, value]) => [name, JSON.parse(value)]), [['Input', { Topic: 'tea' }], ['Output', { topic: 'tea', note: 'tea keeps people awake.' }]]);
+    assert.equal(tools[0].open, false, 'what went well is folded');
+    assert.match(tools[1].summary, /^tool refuse failed \d+ ms$/);
+    assert.deepEqual(tools[1].parts.map(([name]) => name), ['Input', 'Error']);
+    assert.match(tools[1].parts[1][1], /no luck/);
+    assert.equal(tools[1].open, true, 'what failed is not');
+    assert.deepEqual(JSON.parse((await texts(page, 'details.data pre'))[0]), { Percent: 40 });
+    assert.match((await texts(page, 'details.data summary'))[0], /data\s*progress/);
+    assert.deepEqual(JSON.parse((await texts(page, '.message.assistant > details.fold:last-child pre'))[0]), { mood: 'calm' });
+    await page.$$eval('details.tool', (all) => { all[0].open = true; });
+    await shot(page, 'tools');
+    // A page that reads it anew shows the same.
+    const drawn = await texts(page, '.message.assistant');
+    await page.reload();
+    await shows(page, '.message.assistant .md', words(5));
+    assert.deepEqual((await texts(page, '.message.assistant')), drawn);
+  }, { tolerated: /404/ });
+  const [{ submissionId }] = (await (await fetch(`${server.base}/agents/author/${id}`)).json()).settlements;
+  await settled(submissionId);
+  await browser.look(`${server.base}/#/submission/${submissionId}`, async (page) => {
+    await shows(page, '.trace', 'tool refuse error');
+    await page.$$eval('.trace > li > details', (all) => { for (const d of all) if (/^tool (look_up|refuse)/.test(d.textContent)) d.open = true; });
+    await shows(page, '.trace', 'no luck');
+    const inside = (await texts(page, '.trace .inside pre')).join('\n');
+    assert.match(inside, /"Topic":"tea"/);
+    assert.match(inside, /tea keeps people awake/);
+  });
+});
+
+test('a subagent, a wait, a retry and a fallback, in the chat and in the timeline', async () => {
+  const id = unique('delegates');
+  const inner = 'tool=look_up {"Topic":"tea"} then say="Tea wakes."';
+  const { submissionId } = await post(server, id, `status=503 times=1 tool=task ${JSON.stringify({ agent: 'reader', prompt: inner })} then tool=approve {"Name":"order-7"} then status=400 only=m1 tokens=3`, 'author');
+  await browser.look(chat(server, id, 'author'), async (page) => {
+    await shows(page, '.wait', 'order-7 waiting until');
+    await shot(page, 'waits');
+    const response = await fetch(`${server.base}/agents/author/${id}`, {
+      method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ kind: 'signal', type: 'parley.wait', attributes: { name: 'order-7' }, body: 'true' }),
+    });
+    assert.equal(response.status, 202);
+    await shows(page, '.message.assistant .md', words(3));
+    await shows(page, '.wait', 'order-7 answered');
+    assert.equal((await texts(page, '.wait')).length, 1);
+    await shows(page, 'details.tool', 'approved: true');
+  }, { tolerated: /404/ });
+  const nodes = await settled(submissionId);
+  const find = (kind, name) => nodes.find((n) => n.kind === kind && (n.name ?? '').includes(name));
+  const task = find('task', 'reader');
+  assert.ok(task && find('wait', 'order-7') && find('tool', 'approve'));
+  assert.ok(nodes.some((n) => n.kind === 'turn' && n.retries), 'the retry is there');
+  assert.ok(find('turn', 'fake/m2'), 'the fallback is there');
+  assert.ok(nodes.indexOf(find('tool', 'look_up')) > nodes.indexOf(task) && find('tool', 'look_up').depth > task.depth, 'what the subagent does is below its task');
+  await browser.look(`${server.base}/#/submission/${submissionId}`, async (page) => {
+    await shows(page, '.trace', 'wait order-7');
+    const labels = await page.$$eval('.trace .label', (all) => all.map((e) => ({ text: e.textContent, depth: parseFloat(e.style.paddingInlineStart) })));
+    assert.equal(labels.length, nodes.length, 'every node has its line');
+    const at = (words) => labels.findIndex((l) => l.text.includes(words));
+    assert.ok(at('task reader') >= 0 && at('tool look_up') > at('task reader') && labels[at('tool look_up')].depth > labels[at('task reader')].depth, 'and is as deep');
+    await page.$$eval('.saved > details > summary', (all) => all[0].click());
+    const table = (await texts(page, '.saved > details tbody tr')).join('\n');
+    assert.match(table, /retry 1/);
+    assert.match(table, /wait order-7.*signal sub_/);
+    await shot(page, 'delegated');
+  });
+});
+
+test('an attempt that was lost with its server, and the one that went on', async () => {
+  const id = unique('lost');
+  const gate = unique('gate');
+  const { submissionId } = await post(server, id, `tokens=3 hold=${gate} tokens=3`, 'author');
+  await until(async () => JSON.stringify(await (await fetch(`${server.base}/agents/author/${id}`)).json()).includes('w3'));
+  await server.kill();
+  await release(gate);
+  await server.start();
+  await settled(submissionId);
+  await browser.look(`${server.base}/#/submission/${submissionId}`, async (page) => {
+    await shows(page, '.trace', 'attempt 2');
+    const labels = (await texts(page, '.trace .label')).join('\n');
+    assert.match(labels, /attempt 1.* lost/);
+    await page.$$eval('.saved > details > summary', (all) => all[0].click());
+    assert.match((await texts(page, '.saved > details tbody tr')).join('\n'), /attempt 2.*after a loss/);
+    await shot(page, 'recovered');
+  });
+});
