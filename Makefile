@@ -138,7 +138,7 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
+soak: needs servers engine console $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
 	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
