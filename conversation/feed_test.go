@@ -39,12 +39,13 @@ func TestEventsOfRandomHistories(t *testing.T) {
 	if testing.Short() {
 		seeds = 50
 	}
-	total := 0
+	total, runs := 0, 0
 	for seed := range seeds {
-		batches := generate(seed)
+		batches := rooted(generate(seed))
 		all, before := eventsOf(t, new(feed.Projector), batches)
 		total += len(all)
 		indexed(t, seed, all)
+		runs += runsEnd(t, seed, batches, all, before)
 
 		at := rand.New(rand.NewPCG(seed, 1)).IntN(len(batches))
 		counted := new(feed.Projector)
@@ -75,6 +76,83 @@ func TestEventsOfRandomHistories(t *testing.T) {
 	if total < 10_000 {
 		t.Errorf("%d events of %d histories", total, seeds)
 	}
+	if runs < 20 {
+		t.Errorf("%d runs of %d histories have ended", runs, seeds)
+	}
+}
+
+// rooted has outcomes of calls say whose they are, as the runtime does.
+func rooted(batches []conversation.Batch) []conversation.Batch {
+	responses, calls := map[conversation.MessageID]conversation.SubmissionID{}, map[conversation.CallID]conversation.SubmissionID{}
+	for _, b := range batches {
+		for _, r := range b.Records {
+			switch r := r.(type) {
+			case *conversation.ResponseStarted:
+				responses[r.Message] = r.Submission
+			case *conversation.ToolCalled:
+				calls[r.Call] = responses[r.Message]
+			case *conversation.ToolSettled:
+				r.Root = calls[r.Call]
+			}
+		}
+	}
+	return batches
+}
+
+// runsEnd holds the events of runs against the state of their logs, and returns how many have ended.
+func runsEnd(t *testing.T, seed uint64, batches []conversation.Batch, events []string, before []int64) (runs int) {
+	t.Helper()
+	s, over := conversation.NewState(), false
+	for i, b := range batches {
+		if err := s.Apply(b); err != nil {
+			t.Fatal(err)
+		}
+		made := events[before[i]:]
+		if i+1 < len(before) {
+			made = events[before[i]:before[i+1]]
+		}
+		run := s.Run()
+		ended := run != nil && run.Outcome != ""
+		switch {
+		case over && ended && len(made) > 0:
+			t.Fatalf("seed %d: batch %d has events of a run that has ended: %s", seed, i, made)
+		case !over && ended:
+			runs++
+			wantEnd(t, seed, run, made[len(made)-1])
+		}
+		over = ended
+	}
+	return runs
+}
+
+func wantEnd(t *testing.T, seed uint64, run *conversation.Run, event string) {
+	t.Helper()
+	var end struct {
+		Type, RunID string
+		Result      json.RawMessage
+		IsError     bool
+		Error       *feed.RunError
+		DurationMs  int64
+	}
+	if err := json.Unmarshal([]byte(event), &end); err != nil {
+		t.Fatal(err)
+	}
+	want, completed := "null", run.Outcome == conversation.OutcomeCompleted
+	if completed && run.Output != nil {
+		want = compact(run.Output)
+	}
+	if end.Type != feed.TypeRunEnd || end.RunID != "42" || string(end.Result) != want || end.IsError == completed ||
+		(end.Error == nil) != completed || end.DurationMs != int64(run.EndedAt-run.StartedAt) {
+		t.Fatalf("seed %d: run %+v ends with %s", seed, run, event)
+	}
+}
+
+func compact(v json.RawMessage) string {
+	out, err := conversation.EncodeJSON(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
 }
 
 func indexed(t testing.TB, seed uint64, events []string) {
@@ -86,12 +164,17 @@ func indexed(t testing.TB, seed uint64, events []string) {
 			Type         string `json:"type"`
 			EventIndex   int    `json:"eventIndex"`
 			SubmissionID string `json:"submissionId"`
+			RunID        string `json:"runId"`
+			InstanceID   string `json:"instanceId"`
 			Timestamp    string `json:"timestamp"`
 		}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			t.Fatalf("seed %d, event %d: %v: %s", seed, i, err, line)
 		}
 		if e.V != feed.EventVersion || e.Type == "" || e.Timestamp == "" {
+			t.Fatalf("seed %d, event %d: %s", seed, i, line)
+		}
+		if (e.RunID == "") != (e.InstanceID != "") || e.RunID != "" && (e.SubmissionID != "" || e.EventIndex != i) {
 			t.Fatalf("seed %d, event %d: %s", seed, i, line)
 		}
 		if e.SubmissionID == "" {

@@ -106,7 +106,7 @@ func TestRandomStreamsComeOver(t *testing.T) {
 			continue
 		}
 		var events transfer.Events
-		p := new(feed.Projector)
+		p, run := new(feed.Projector), false
 		for _, b := range batches {
 			born, page := p.Born(), []json.RawMessage{}
 			numbers := []int64{}
@@ -115,7 +115,7 @@ func TestRandomStreamsComeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if p.Born() != born { // a reader gets the present life alone
-				events = transfer.Events{}
+				events, run = transfer.Events{}, false
 				for len(page) > 0 && numbers[0] < p.Born() {
 					page, numbers = page[1:], numbers[1:]
 				}
@@ -124,12 +124,14 @@ func TestRandomStreamsComeOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := events.Page(encoded); err != nil {
+			if _, err := events.Page(encoded); err != nil && !strings.Contains(err.Error(), "workflow run") {
 				t.Fatal(err)
+			} else if err != nil {
+				run = true
 			}
 		}
 		c, err := events.Conversation()
-		if errors.Is(err, transfer.ErrEmpty) {
+		if run || errors.Is(err, transfer.ErrEmpty) {
 			continue
 		}
 		if err == nil {

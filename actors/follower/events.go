@@ -77,7 +77,9 @@ func (s *Set) EventTail(ctx context.Context, at conversation.Address) (page conv
 		return page, err
 	}
 	defer f.unlock()
-	return conversation.EventPage{JSON: s.empty, Next: v.events.tail(), UpToDate: true, Through: v.head()}, nil
+	return conversation.EventPage{
+		JSON: s.empty, Next: v.events.tail(), UpToDate: true, Closed: v.events.made.Closed(), Through: v.head(),
+	}, nil
 }
 
 // Events implements [conversation.EventReader]. A limit below 1 is 1. A page may have fewer
@@ -95,7 +97,7 @@ func (s *Set) Events(ctx context.Context, at conversation.Address, after int64, 
 	}
 	e, limit := v.events, max(limit, 1)
 	tail, from := e.tail(), max(after+1, e.made.Born())
-	page = conversation.EventPage{JSON: s.empty, Next: after, UpToDate: true, Through: v.head()}
+	page = conversation.EventPage{JSON: s.empty, Next: after, UpToDate: true, Closed: e.made.Closed(), Through: v.head()}
 	switch {
 	case from > tail:
 		f.unlock()

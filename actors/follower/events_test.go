@@ -241,3 +241,37 @@ func TestManyReadersMakeOneStream(t *testing.T) {
 		t.Errorf("%d reads", after-before)
 	}
 }
+
+// TestEventsOfARun: the stream is closed with the event that ends the run, also for who reads it in pages and from a mark.
+func TestEventsOfARun(t *testing.T) {
+	h := newHistory(t)
+	created := h.created(1)
+	created.Agent = conversation.WorkflowAgent("report")
+	begun := admitted("sub_1", 1)
+	begun.Delivery.Body = `{"day":1}`
+	h.add(created, begun, &conversation.RunStarted{Must: true, Submission: "sub_1", At: 1}, &conversation.AttemptStarted{Submission: "sub_1", Attempt: 1, Writer: "w"})
+	h.add(&conversation.ResponseStarted{Message: "msg_1", Submission: "sub_1", Turn: "turn_1"})
+	h.add(&conversation.ToolCalled{Message: "msg_1", Call: "call_1", Name: "report", Durable: true}, &conversation.StepCompleted{Message: "msg_1", Turn: "turn_1", StopReason: "tool_use"})
+	for n := range 300 {
+		h.add(&conversation.StepRecorded{Call: "call_1", Name: fmt.Sprint("step ", n), Output: []byte("1")})
+	}
+	source := newBucket(h.pushes...)
+	s := start(t, source, &follower.Options{RetainBytes: 1000})
+	if tail, err := s.EventTail(t.Context(), address()); err != nil || tail.Closed || tail.Next != 300 {
+		t.Errorf("while it goes on: %+v, %v", tail, err)
+	}
+	before := s
+	end := h.add(&conversation.ToolSettled{Call: "call_1", Output: []byte("2")}, &conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted})
+	source.store(end)
+	offer(s, end)
+	source = newBucket(h.pushes...)
+	source.newest = h.marked(len(h.pushes) - 1)
+	for name, s := range map[string]*follower.Set{"who was there": before, "who comes": start(t, newBucket(h.pushes...), nil), "a mark": start(t, source, nil)} {
+		wantEvents(t, s, h, 290, 4)
+		page := readEvents(t, s, 100, 1)
+		tail, err := s.EventTail(t.Context(), address())
+		if err != nil || !tail.Closed || !page.Closed || page.UpToDate || tail.Next != 301 {
+			t.Errorf("%s: %+v, %+v, %v", name, page, tail, err)
+		}
+	}
+}

@@ -23,5 +23,10 @@
 // message_end; deltas are there for those who watch. A withdrawn reply ends with an empty
 // message_end.
 //
+// The log of a run of a workflow is a stream of its own kind: run_start with the input, run_resume
+// where an attempt begins after a loss, a log event for each recorded step, the data that the
+// function or its waits show, and run_end, after which nothing comes, whatever the log still gets.
+// Its eventIndex is the number of the event.
+//
 // A Projector belongs to one goroutine at a time. It does no I/O.
 package feed

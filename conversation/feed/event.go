@@ -24,6 +24,7 @@ type envelope struct {
 	At           conversation.Time           `json:"timestamp"`
 	Agent        string                      `json:"agentName,omitempty"`
 	Instance     string                      `json:"instanceId,omitempty"`
+	Run          conversation.RunID          `json:"runId,omitempty"`
 	Conversation conversation.ConversationID `json:"conversationId,omitempty"`
 	Submission   conversation.SubmissionID   `json:"submissionId,omitempty"`
 	Dispatch     conversation.SubmissionID   `json:"dispatchId,omitempty"`

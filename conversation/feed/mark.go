@@ -168,6 +168,9 @@ func (p *Projector) Weight() int64 {
 	for _, l := range p.s.Tasks {
 		n += l.weight()
 	}
+	if p.s.Run != nil {
+		n += 64 + len(p.s.Run.Result)
+	}
 	return int64(n)
 }
 

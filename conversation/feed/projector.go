@@ -38,6 +38,7 @@ type state struct {
 	At    conversation.Time                     `json:"at,omitzero"`     // of the record before
 	Owed  map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
 	Tasks map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // subagents under way
+	Run   *run                                  `json:"run,omitempty"`   // of a run's log
 
 	life *conversation.ConversationCreated // that began the present life, nil while events are only counted
 }
@@ -98,6 +99,19 @@ func (p *Projector) record(r conversation.Record) {
 		p.created(r)
 	case *conversation.ConversationDeleted:
 		p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At}
+	default:
+		switch u := p.s.Run; {
+		case u == nil:
+			p.common(r)
+		case !u.Ended:
+			p.ofRun(r)
+		}
+	}
+}
+
+// common is record of what logs of conversations have.
+func (p *Projector) common(r conversation.Record) {
+	switch r := r.(type) {
 	case *conversation.SubmissionAdmitted:
 		p.at(r.At)
 		p.admitted(r)
@@ -173,6 +187,9 @@ func (p *Projector) created(r *conversation.ConversationCreated) {
 		return
 	}
 	p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At, life: r}
+	if _, ok := conversation.WorkflowOf(r.Agent); ok {
+		p.s.Run = &run{}
+	}
 }
 
 // owed is an unsettled submission, also one whose admission is not known.
@@ -226,22 +243,28 @@ func (p *Projector) whole(l *lane, kind string, payload any) {
 }
 
 func (p *Projector) emitOf(l *lane, kind string, env envelope, payload any) {
-	n, index := p.s.Next, &p.loose
+	index := &p.loose
 	if s := p.s.Owed[l.Root]; s != nil {
 		index = &s.Index
 	}
-	env.Type, env.Version, env.Index = kind, EventVersion, *index
+	env.Type, env.Index = kind, *index
 	p.s.Next++
 	*index++
+	p.give(env, payload)
+}
+
+// give emits the event before the next number.
+func (p *Projector) give(env envelope, payload any) {
 	if p.emit == nil || p.failed != nil {
 		return
 	}
+	env.Version = EventVersion
 	line, err := encode(&env, payload)
 	if err != nil {
 		p.failed = err
 		return
 	}
-	p.emit(Event{Number: n, JSON: line})
+	p.emit(Event{Number: p.s.Next - 1, JSON: line})
 }
 
 // envelope is that of a lane's events, without type and index.

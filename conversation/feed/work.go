@@ -288,11 +288,15 @@ func (p *Projector) laneOfCall(r *conversation.ToolSettled) *lane {
 }
 
 func (p *Projector) advisory(r *conversation.Advisory) {
+	p.add(p.lane(r.Child, r.Submission, ""), "log", loggedBy(r))
+}
+
+func loggedBy(r *conversation.Advisory) *logged {
 	attributes := map[string]string{"display": string(r.Display)}
 	for k, v := range r.Attributes {
 		attributes[k] = v
 	}
-	p.add(p.lane(r.Child, r.Submission, ""), "log", &logged{Level: "info", Message: r.Text, Attributes: attributes})
+	return &logged{Level: "info", Message: r.Text, Attributes: attributes}
 }
 
 func (p *Projector) taskStarted(r *conversation.ChildStarted) {
