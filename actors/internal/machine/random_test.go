@@ -41,6 +41,7 @@ func TestRandomSchedules(t *testing.T) {
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
 		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
+		"run_started", "run completed", "run failed", "run aborted", "run_failed", "run_not_found",
 	} {
 		if seen[want] < int(*schedules/200) {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -365,6 +366,9 @@ func (w *world) admit() {
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
 		a.Notify = "desk"
 	}
+	if w.limits.Function != "" {
+		a = w.ofRun(a)
+	}
 	in := machine.Admit{Admission: a, Precheck: w.chance(15), Fit: w.held(a)}
 	if !in.Precheck {
 		w.sent = append(w.sent, a)
@@ -638,8 +642,11 @@ func (w *world) verify() {
 		violate("the journal still lists %+v", w.journal)
 	case len(w.storedTimers) > 0:
 		violate("the timers %v are still there", w.storedTimers)
-	case w.owesReply():
-		violate("replies are still owed: %+v", w.durable.OwedReplies())
+	}
+	for _, o := range w.durable.OwedReplies() {
+		if w.acked[o.Submission] { // who has no receipt asks again
+			violate("the reply to %s is still owed", o.Submission)
+		}
 	}
 	w.verifyPosts()
 	for id := range w.acked {
@@ -648,6 +655,7 @@ func (w *world) verify() {
 		}
 	}
 	w.verifyOrder()
+	w.verifyRun()
 	if len(w.durable.Unsettled()) == 0 { // what nobody acknowledged may wait for the next message
 		w.verifyEvents()
 	}

@@ -58,7 +58,9 @@ func newRig() *rig {
 			CheckpointBatches: 64, CheckpointBytes: 256 << 10,
 		},
 	}
-	r.cfg.Limits = func(agent string) (machine.Limits, bool) { return r.limits, agent == "triage" }
+	r.cfg.Limits = func(agent string) (machine.Limits, bool) {
+		return r.limits, agent == "triage" && r.limits.Function == "" || agent == conversation.WorkflowAgent(workflow) && r.limits.Function != ""
+	}
 	return r
 }
 
@@ -226,6 +228,14 @@ func (r *rig) land() (conversation.Offset, error) {
 // intrude lets another writer take the next offset with a claim.
 func (r *rig) intrude(writer string) {
 	r.log = append(r.log, entry{writer, conversation.Batch{Offset: conversation.Offset(len(r.log))}})
+}
+
+// workflow is what runs are of.
+const workflow = "report"
+
+// runOf asks for the one run.
+func runOf(input string) conversation.Admission {
+	return conversation.RunOf(workflow, conversation.RunFor(workflow, "k"), []byte(input))
 }
 
 func admission(key, body string) conversation.Admission {

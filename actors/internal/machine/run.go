@@ -23,6 +23,12 @@ func (m *Machine) admitRun(in Admit, hash string) {
 			m.confirm(in.To, Refused{refusal})
 			return
 		}
+		if !m.allRead(conversation.TypeRunStarted) {
+			err := conversation.Unavailable(waitLater, nil)
+			err.Details = sayRunLater
+			m.emit(Reply{in.To, Refused{err}})
+			return
+		}
 		m.admitNew(in, hash)
 		return
 	}
@@ -47,10 +53,6 @@ func (m *Machine) checkRun(in Admit) *conversation.Error {
 		return conversation.Errorf(conversation.CodeInvalidRequest, "The id of a run is %q and a ULID, %.80q is none.", "run_", a.Address.ID)
 	case !json.Valid([]byte(a.Delivery.Body)) || len(a.Delivery.Attachments) > 0 || a.InitialData != nil:
 		return conversation.Errorf(conversation.CodeInvalidRequest, "A run takes an input that is JSON, and nothing beside it.")
-	case !m.allRead(conversation.TypeRunStarted):
-		err := conversation.Unavailable(waitLater, nil)
-		err.Details = sayRunLater
-		return err
 	}
 	return in.Unfit
 }

@@ -20,10 +20,10 @@ import (
 // TestTranscripts plays the scripts in testdata. Every command feeds the machine
 // one input and shows the effects in order; `go test -rewrite` writes them anew.
 //
-//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order notify= checkpoint=]
+//	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order notify= checkpoint= run]
 //	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
 //	open-failed
-//	admit     a caller admits key= body= [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
+//	admit     a caller admits key= body= [run] [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
 //	appended  the batch in flight is durable
 //	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
 //	listed    the journal lists the writer
@@ -227,6 +227,9 @@ func (s *script) configure() {
 		s.unread = newer
 	}
 	s.limits.ResponseFinishedHook, s.limits.DeliveryStartedHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
+	if s.limits.Function = ""; s.d.HasArg("run") {
+		s.limits.Function = workflow
+	}
 	s.limits.AnswerInOrder, s.limits.Notify = s.d.HasArg("in-order"), nil
 	if s.d.HasArg("notify") {
 		s.limits.Notify = []string{s.arg("notify")}
@@ -518,6 +521,9 @@ func (s *script) open() machine.Input {
 func (s *script) admit() machine.Input {
 	s.caller++
 	a := admission(s.arg("key"), s.arg("body"))
+	if s.d.HasArg("run") {
+		a = runOf(s.arg("body"))
+	}
 	if s.d.HasArg("agent") {
 		a.Address.Agent = s.arg("agent")
 	}

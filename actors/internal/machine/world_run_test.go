@@ -38,6 +38,9 @@ func (w *world) attempted(id conversation.SubmissionID) *conversation.Submission
 }
 
 func (w *world) callModel(e machine.CallModel) {
+	if w.limits.Function != "" {
+		violate("a model is called for a run")
+	}
 	w.attempted(e.Submission)
 	switch {
 	case w.busy(e.Submission):
@@ -381,5 +384,47 @@ func (w *world) stepped(to machine.ReplyID, kept bool) {
 		if c.asks == to {
 			c.asks, c.steps[c.asked] = 0, kept
 		}
+	}
+}
+
+// ofRun makes an admission one to the run: a signal, or that it is to begin, perhaps with another input.
+func (w *world) ofRun(a conversation.Admission) conversation.Admission {
+	if a.Delivery.Kind == conversation.KindSignal {
+		a.Address = conversation.RunAddress(conversation.RunFor(workflow, "k"))
+		return a
+	}
+	input := `{"n":1}`
+	if w.chance(20) {
+		input = `{"n":2}`
+	}
+	run := runOf(input)
+	run.ReplyTo, run.Notify = a.ReplyTo, a.Notify
+	return run
+}
+
+// verifyRun checks what has become of a run.
+func (w *world) verifyRun() {
+	if w.limits.Function == "" || !w.durable.Exists() {
+		return
+	}
+	run := w.durable.Run()
+	if run == nil || run.Outcome == "" {
+		violate("the run has come to %+v", run)
+	}
+	w.seen["run_started"]++
+	w.seen["run "+string(run.Outcome)]++
+	if (run.Output != nil) != (run.Outcome == conversation.OutcomeCompleted) || (run.Error != nil) == (run.Outcome == conversation.OutcomeCompleted) {
+		violate("a run is %s with %s and %+v", run.Outcome, run.Output, run.Error)
+	}
+	begun := 0
+	for _, e := range w.log {
+		for _, r := range e.batch.Records {
+			if a, ok := r.(*conversation.SubmissionAdmitted); ok && a.Delivery.Kind != conversation.KindSignal {
+				begun++
+			}
+		}
+	}
+	if begun != 1 {
+		violate("%d runs in one log", begun)
 	}
 }

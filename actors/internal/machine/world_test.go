@@ -159,6 +159,9 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	if w.chance(30) {
 		w.limits.Notify = []string{"ledger"}
 	}
+	if w.chance(15) {
+		w.limits.Function, w.limits.ResponseFinishedHook, w.limits.DeliveryStartedHook = workflow, false, false
+	}
 	w.turned, w.heardOf = map[conversation.SubmissionID]int{}, map[conversation.SubmissionID]bool{}
 	return w
 }
