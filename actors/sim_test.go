@@ -40,8 +40,9 @@ var (
 	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
 	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
 	simPosts     = flag.Bool("posts", false, "run schedules about posts alone")
+	simRuns      = flag.Bool("runs", false, "run schedules about runs of workflows alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits or about posts, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, posts or runs, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
@@ -74,6 +75,13 @@ func simOfPosts() simProfile {
 	return p
 }
 
+// simOfRuns is about runs of workflows.
+func simOfRuns() simProfile {
+	p := simEverything()
+	p.Profile = chaos.Runs
+	return p
+}
+
 // simOfCrowds is everything, on nodes that keep few idle conversations.
 func simOfCrowds() simProfile {
 	p := simEverything()
@@ -93,6 +101,8 @@ func (s simSchedule) String() string {
 		return fmt.Sprintf("journals %d", s.seed)
 	case s.profile.Profile == chaos.Posts:
 		return fmt.Sprintf("posts %d", s.seed)
+	case s.profile.Profile == chaos.Runs:
+		return fmt.Sprintf("runs %d", s.seed)
 	case s.profile.Profile == chaos.Waits:
 		return fmt.Sprintf("waits %d", s.seed)
 	case s.profile.idleBytes > 0:
@@ -178,6 +188,9 @@ func TestSimulation(t *testing.T) {
 		if *simPosts {
 			s.profile = simOfPosts()
 		}
+		if *simRuns {
+			s.profile = simOfRuns()
+		}
 		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
@@ -193,6 +206,8 @@ func TestSimulation(t *testing.T) {
 		switch {
 		case *simJournals || i%4 == 3:
 			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
+		case *simRuns || !*simPosts && !*simWaits && i%16 == 9:
+			s = simSchedule{simOfRuns(), uint64(counts[chaos.Runs])}
 		case *simPosts || !*simWaits && i%8 == 5:
 			s = simSchedule{simOfPosts(), uint64(counts[chaos.Posts])}
 		case *simWaits || i%4 == 1:
@@ -224,7 +239,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}}
+	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}, chaos.Runs: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -252,21 +267,13 @@ func keptSchedules(t *testing.T) []simSchedule {
 	var out []simSchedule
 	for _, line := range schedule.Lines(t, "testdata/seeds.txt") {
 		s := simSchedule{profile: simEverything()}
-		number, journals := strings.CutPrefix(line, "journals ")
-		if journals {
-			s.profile = simOfJournals()
-		}
-		number, waits := strings.CutPrefix(number, "waits ")
-		if waits {
-			s.profile = simOfWaits()
-		}
-		number, posts := strings.CutPrefix(number, "posts ")
-		if posts {
-			s.profile = simOfPosts()
-		}
-		number, crowded := strings.CutPrefix(number, "crowded ")
-		if crowded {
-			s.profile = simOfCrowds()
+		number := line
+		for name, profile := range map[string]simProfile{
+			"journals ": simOfJournals(), "waits ": simOfWaits(), "posts ": simOfPosts(), "runs ": simOfRuns(), "crowded ": simOfCrowds(),
+		} {
+			if rest, ok := strings.CutPrefix(line, name); ok {
+				number, s.profile = rest, profile
+			}
 		}
 		s.seed = schedule.Seeds(t, number)[0]
 		out = append(out, s)

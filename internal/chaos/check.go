@@ -150,7 +150,7 @@ func (w *world) owed(ctx context.Context) string {
 			}
 		}
 	}
-	return ""
+	return w.owedRuns(ctx)
 }
 
 // stop ends the nodes in an orderly way.
@@ -219,6 +219,7 @@ func (w *world) check(ctx context.Context) {
 		}
 	}
 	w.checkAsks(ctx)
+	w.checkRuns(ctx)
 }
 
 func (w *world) checkLog(at conversation.Address, log *knownLog) {

@@ -180,7 +180,7 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep, Waits: didKeep, Posts: didPost} {
+	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep, Waits: didKeep, Posts: didPost, Runs: didRun + "failed"} {
 		s := schedule.Shown{}
 		for what, n := range p.wanted() {
 			s[what] = n

@@ -26,6 +26,8 @@ const (
 	Waits
 	// Posts is Waits where calls post, and settlements are told, to an office that fails now and then.
 	Posts
+	// Runs is Waits where most calls start a run of a workflow and wait for it, which may start others.
+	Runs
 )
 
 const (

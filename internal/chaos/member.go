@@ -30,7 +30,7 @@ func (w *world) start(slot int) error {
 		return fmt.Errorf("register model: %w", err)
 	}
 	m.node, err = w.opts.Build(Site{
-		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: []*agent.Agent{w.agent}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
+		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: []*agent.Agent{w.agent, w.job.Definition()}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
 		Outbox: w.outbox(m.link), Entropy: w.entropy(m.id),
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
 		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },

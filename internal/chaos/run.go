@@ -105,6 +105,8 @@ type world struct {
 	ledger  *ledger
 	net     *network
 	agent   *agent.Agent
+	job     *agent.Workflow[job, string]
+	worked  int            // steps of runs
 	bucket  storage.Bucket // without faults
 	logs    *storage.Logs  // of bucket
 	known   map[conversation.Address]*knownLog
@@ -165,7 +167,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	}
 	w.ledger = newLedger(w.trace, w.shown)
 	w.net = newNetwork(w, []float64{0, .1, .3}[opts.Seed%3])
-	w.agent = newAgent(w)
+	w.agent, w.job = newAgent(w), newJob(w)
 	w.bucket = opts.Store
 	w.logs = storage.NewLogs(w.bucket, nil)
 	if err := w.busy(ctx); err != nil {
@@ -208,7 +210,7 @@ func (w *world) busy(ctx context.Context) error {
 			continue
 		}
 		ask := w.client
-		if w.profile == Waits || w.profile == Posts {
+		if w.profile == Waits || w.profile == Posts || w.profile == Runs {
 			ask = w.asker
 		}
 		goAs(client, func(ctx context.Context) { ask(ctx, client, address(c)) })

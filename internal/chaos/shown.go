@@ -63,6 +63,7 @@ const (
 	didPost        schedule.Deed = "posted"
 	didPostFail    schedule.Deed = "attempt to post failed"
 	didPostAgain   schedule.Deed = "posted again"
+	didRun         schedule.Deed = "run "
 	didInnocent    schedule.Deed = "set aside for no reason of its own"
 )
 
@@ -84,6 +85,8 @@ func (p Profile) wanted() map[schedule.Deed]int {
 		return wantedOfWaits()
 	case Posts:
 		return wantedOfPosts()
+	case Runs:
+		return wantedOfRuns()
 	}
 	out := map[schedule.Deed]int{
 		didAck: 2500, didBatch: 10000, didClaim: 3000, didModel: 3000, didTool: 2000, didRead: 2000, didReread: 300,

@@ -54,6 +54,9 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 
 // hear asks, or waits.
 func (a *author) hear(ctx context.Context, in waitInput) (string, error) {
+	if a.world.runs(in.Name) {
+		return a.run(ctx, in.Name)
+	}
 	if to, ok := a.world.asks(in.Name); ok {
 		return a.ask(ctx, to, in.Name)
 	}
@@ -179,6 +182,8 @@ func (w *world) checkWaits(at conversation.Address, log *knownLog) {
 					take(b, r.Name, r.Signal)
 				}
 				if text, ok := heardReply(r); ok {
+					value, said = text, text
+				} else if text, ok := heardRun(r); ok {
 					value, said = text, text
 				} else if r.Reason == conversation.EndedBySignal && (json.Unmarshal(r.Value, &value) != nil || value != said) {
 					w.trace.Violate(at.ID, "batch %d ends the wait for %s with %s, the signal said %q", int64(b.Offset), r.Name, r.Value, said)
