@@ -55,8 +55,12 @@ func heardReply(r *conversation.WaitEnded) (text string, ok bool) {
 // blocked counts the conversations that cannot come to rest: who waits for a reply of theirs is set
 // aside.
 func (w *world) blocked(ctx context.Context, aside map[conversation.Key]bool) (n int) {
+	all := w.begun(ctx)
 	for c := range w.profile.conversations() {
-		if state := w.log(ctx, address(c)).state; untold(state, nil) != untold(state, aside) {
+		all = append(all, begunRun{at: address(c)})
+	}
+	for _, b := range all {
+		if state := w.log(ctx, b.at).state; untold(state, nil) != untold(state, aside) {
 			n++
 		}
 	}

@@ -150,7 +150,7 @@ func (w *world) owed(ctx context.Context) string {
 			}
 		}
 	}
-	return w.owedRuns(ctx)
+	return w.owedRuns(ctx, aside)
 }
 
 // stop ends the nodes in an orderly way.

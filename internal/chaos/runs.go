@@ -116,40 +116,53 @@ func heardRun(r *conversation.WaitEnded) (text string, ok bool) {
 	return text, true
 }
 
-// begun are the runs that logs say were started, and those that they have started.
-func (w *world) begun(ctx context.Context) (out []conversation.Address) {
+// begunRun is a run that somebody has wanted to start. It is sure once who starts it has a record of its receipt: until then
+// an abort may leave it to nobody.
+type begunRun struct {
+	at   conversation.Address
+	sure bool
+}
+
+// begun are the runs that logs say were to be started, and those that they have started.
+func (w *world) begun(ctx context.Context) (out []begunRun) {
 	var add func(at conversation.Address)
 	add = func(at conversation.Address) {
-		log := w.log(ctx, at)
-		for _, b := range log.batches {
+		sure := map[string]bool{}
+		for _, b := range w.log(ctx, at).batches {
+			for _, r := range b.Records {
+				if s, ok := r.(*conversation.StepRecorded); ok {
+					sure[string(s.Call)+" "+s.Name] = true
+				}
+			}
+		}
+		for _, b := range w.log(ctx, at).batches {
 			for _, r := range b.Records {
 				if s, ok := r.(*conversation.WaitStarted); ok && strings.HasPrefix(s.Name, runName) {
-					key := at.ID + " " + string(s.Call) + " " + s.Name
-					below := conversation.RunAddress(conversation.RunFor(jobName, key))
-					out = append(out, below)
+					call := string(s.Call) + " " + s.Name
+					below := conversation.RunAddress(conversation.RunFor(jobName, at.ID+" "+call))
+					out = append(out, begunRun{below, sure[call+" asked"]})
 					add(below)
 				}
 			}
 		}
 	}
-	for c := range w.profile.conversations() {
-		add(address(c))
+	if w.profile == Runs {
+		for c := range w.profile.conversations() {
+			add(address(c))
+		}
 	}
 	return out
 }
 
 // owedRuns says what is still to be done for runs, "" if nothing is.
-func (w *world) owedRuns(ctx context.Context) string {
-	if w.profile != Runs {
-		return ""
-	}
-	for _, at := range w.begun(ctx) {
-		state := w.log(ctx, at).state
-		if id := untold(state, w.asides(ctx)); id != "" {
-			return fmt.Sprintf("nobody was told of the run %s", at.ID)
+func (w *world) owedRuns(ctx context.Context, aside map[conversation.Key]bool) string {
+	for _, b := range w.begun(ctx) {
+		state := w.log(ctx, b.at).state
+		if run := state.Run(); b.sure && (run == nil || run.Outcome == "") {
+			return fmt.Sprintf("the run %s has not ended", b.at.ID)
 		}
-		if run := state.Run(); run != nil && run.Outcome == "" && state.OwesReply(run.Submission) != nil {
-			return fmt.Sprintf("the run %s has not ended", at.ID)
+		if id := untold(state, aside); b.sure && id != "" {
+			return fmt.Sprintf("nobody was told of the run %s", b.at.ID)
 		}
 	}
 	return ""
@@ -158,21 +171,17 @@ func (w *world) owedRuns(ctx context.Context) string {
 // checkRuns checks that each run has come to what its log says of its steps, each recorded once, and that who started it has
 // heard that.
 func (w *world) checkRuns(ctx context.Context) {
-	if w.profile != Runs {
-		return
-	}
-	for _, at := range w.begun(ctx) {
-		log := w.log(ctx, at)
+	for _, b := range w.begun(ctx) {
+		log := w.log(ctx, b.at)
 		run := log.state.Run()
 		switch {
 		case log.err != nil:
-			w.trace.Violate(at.ID, "the log of the run cannot be read: %v", log.err)
-		case run == nil: // its start was never acknowledged
-		case run.Outcome == "":
-			w.trace.Violate(at.ID, "the run has not ended")
-		default:
+			w.trace.Violate(b.at.ID, "the log of the run cannot be read: %v", log.err)
+		case run != nil && run.Outcome != "":
 			w.shown.Add(didRun + schedule.Deed(run.Outcome))
-			w.checkRun(at, log, run)
+			w.checkRun(b.at, log, run)
+		case b.sure:
+			w.trace.Violate(b.at.ID, "the run has not ended")
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (r *Runner) senderOf(v *view) *sender {
 }
 
 // Admit implements [agenthost.Dispatcher]. What a repetition finds sent already does not
-// count.
+// count, nor what could not be sent.
 func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	if s.depth >= s.limits.DispatchDepth {
 		return conversation.Receipt{}, &agent.DispatchLimitError{Agent: s.agent, Option: "DispatchDepth", Limit: s.limits.DispatchDepth}
@@ -49,7 +49,7 @@ func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversat
 	defer s.node.gate.leave()
 	a.DispatchDepth = s.depth + 1
 	receipt, err := s.node.o.Admit(ctx, a)
-	if err == nil && receipt.Deduplicated {
+	if err == nil && receipt.Deduplicated || conversation.CodeOf(err) == conversation.CodeUnavailable {
 		s.sent.Add(-1)
 	}
 	return receipt, err

@@ -310,14 +310,35 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 }
 
 // Ask implements [agenthost.Asker]. Whom it asks may run on a node that does not know that somebody
-// waits: the call tries again when all do.
+// waits: the call tries again when all do. So it does when who is asked cannot be reached.
 func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	if slices.Contains(s.call.node.o.Unread(), conversation.TypeReplyOwed) {
 		s.call.parked.leave(time.Now().Add(waitLater))
 		return conversation.Receipt{}, agent.ErrParked
 	}
-	return s.call.sender.Admit(ctx, a)
+	for patience, cancel := context.WithTimeout(ctx, askPatience); ; {
+		receipt, err := s.call.sender.Admit(ctx, a)
+		var refusal *conversation.Error
+		if !errors.As(err, &refusal) || refusal.RetryAfter == 0 {
+			cancel()
+			return receipt, err
+		}
+		select {
+		case <-time.After(refusal.RetryAfter):
+			continue
+		case <-patience.Done():
+			cancel()
+		}
+		if ctx.Err() == nil {
+			s.call.parked.leave(time.Now().Add(waitLater))
+			err = agent.ErrParked
+		}
+		return receipt, err
+	}
 }
+
+// askPatience is for how long a call tries again that cannot ask now, before it is put away.
+const askPatience = 20 * time.Second
 
 // RunResult implements [agenthost.RunReader].
 func (s *steps) RunResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
