@@ -395,3 +395,51 @@ func TestPostBesideAnOlderNode(t *testing.T) {
 		}
 	})
 }
+
+// TestRunBesideAnOlderNode: as long as some node does not read it no run begins: who asks is told when to ask again, and a
+// call that starts one tries again. When all do, both begin.
+func TestRunBesideAnOlderNode(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var older atomic.Bool
+		older.Store(true)
+		l.fleet.Unread = func() []conversation.RecordType {
+			if !older.Load() {
+				return nil
+			}
+			return []conversation.RecordType{conversation.TypeRunStarted}
+		}
+		t.Cleanup(func() { l.fleet.Unread = nil })
+		k := &work{}
+		sum := agent.NewWorkflow("sum", func(_ context.Context, in []int) (int, error) {
+			k.did("sum")
+			return in[0] + in[1], nil
+		}, nil)
+		opts := agents(chatAgent(agent.NewTool("add", "Adds.", func(ctx context.Context, _ struct{}) (int, error) {
+			return sum.Run(ctx, "sum", []int{2, 3}, nil)
+		}, &agent.ToolOptions{Durable: true})))
+		opts.Agents = append(opts.Agents, sum.Definition())
+		n := l.run(part{opts: opts, cast: alone(inTurn(asks("add"), tells("done")))})
+		n.admit(chat("c"), "1", "go")
+		time.Sleep(5*time.Minute + time.Second)
+		a, err := sum.Admission("k", []int{1, 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.rt.Admit(t.Context(), a); codeOf(err) != conversation.CodeUnavailable {
+			t.Errorf("a run beside an older node: %v", err)
+		}
+		if got := k.counts()["sum"]; got != 0 {
+			t.Errorf("%d runs have begun", got)
+		}
+		older.Store(false)
+		if _, err := n.rt.Admit(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		l.completes(chat("c"), 2) // the notice is one
+		if got := k.counts()["sum"]; got != 2 {
+			t.Errorf("%d runs have run", got)
+		}
+		time.Sleep(3 * time.Minute)
+		l.leavesNothing()
+	})
+}

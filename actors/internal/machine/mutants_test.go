@@ -22,6 +22,7 @@ func TestMutants(t *testing.T) {
 		{machine.RuleTimePosts, "unlist with|nothing else finds|with work to do"},
 		{machine.RuleSleepStored, "unlist with|nothing else finds|with work to do"},
 		{machine.RuleVouchOwed, "receipt for"},
+		{machine.RuleOneRun, "cannot be a run|runs in one log"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

@@ -24,3 +24,4 @@ func timesPosts() bool             { return true }
 func sleepsWhenStored() bool       { return true }
 func vouchesForOwed() bool         { return true }
 func endsDelivered() bool          { return true }
+func keepsOneRun() bool            { return true }

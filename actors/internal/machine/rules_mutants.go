@@ -29,13 +29,14 @@ const (
 	RuleSleepStored  = "sleep stored"   // And whose timers are stored.
 	RuleVouchOwed    = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
 	RuleEndDelivered = "end delivered"  // A post is done when it is delivered.
+	RuleOneRun       = "one run"        // Of an id there is one run, whatever has become of its key.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchOwed, endDelivered atomic.Bool
+	sleepStored, vouchOwed, endDelivered, oneRun atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -49,6 +50,7 @@ func SetRule(name string, on bool) {
 		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 		RuleSleepStored: &rules.sleepStored, RuleVouchOwed: &rules.vouchOwed, RuleEndDelivered: &rules.endDelivered,
+		RuleOneRun: &rules.oneRun,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -81,3 +83,5 @@ func timesPosts() bool         { return !rules.timePosts.Load() }
 func sleepsWhenStored() bool   { return !rules.sleepStored.Load() }
 func vouchesForOwed() bool     { return !rules.vouchOwed.Load() }
 func endsDelivered() bool      { return !rules.endDelivered.Load() }
+
+func keepsOneRun() bool { return !rules.oneRun.Load() }

@@ -18,7 +18,7 @@ func isRun(a conversation.Admission) bool {
 // admitRun decides on the admission of a run. Of an id there is one, whatever has become of its key.
 func (m *Machine) admitRun(in Admit, hash string) {
 	run := m.state.Run()
-	if run == nil {
+	if run == nil || !keepsOneRun() {
 		if refusal := m.checkRun(in); refusal != nil {
 			m.confirm(in.To, Refused{refusal})
 			return
