@@ -44,13 +44,11 @@ func Page(next http.Handler, root bool) http.Handler {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f := files()[strings.TrimPrefix(r.URL.Path, Prefix)]
-		switch {
-		case root && r.URL.Path == "/", r.URL.Path == Prefix:
-			f = files()["index.html"]
-		case !strings.HasPrefix(r.URL.Path, Prefix):
-			f = nil
+		name := strings.TrimPrefix(r.URL.Path, Prefix)
+		if name == "" || root && name == "/" {
+			name = "index.html"
 		}
+		f := files()[name] // No name begins with the slash that other paths begin with.
 		if f == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return

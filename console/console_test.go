@@ -164,7 +164,7 @@ func TestPageIsHardened(t *testing.T) {
 	for _, path := range []string{"/", asset(t)} {
 		resp := get(console.Page(next, true), "GET", path, nil)
 		policy := resp.Header.Get("Content-Security-Policy")
-		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'"} {
+		for _, want := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'", "form-action 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'"} {
 			if !strings.Contains(policy, want) {
 				t.Errorf("%s: the policy %q lacks %s", path, policy, want)
 			}
@@ -172,8 +172,12 @@ func TestPageIsHardened(t *testing.T) {
 		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
 			t.Errorf("%s: the policy %q lets others in", path, policy)
 		}
-		if resp.Header.Get("X-Content-Type-Options") != "nosniff" || resp.Header.Get("Referrer-Policy") != "no-referrer" {
-			t.Errorf("%s: headers %v", path, resp.Header)
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := resp.Header.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
 		}
 	}
 	page, err := os.ReadFile("dist/index.html")
@@ -257,7 +261,7 @@ func TestAPIAnswersThePageAlone(t *testing.T) {
 				t.Errorf("answered %d, %s", resp.StatusCode, body)
 			}
 			if tt.status != 418 && (resp.Header.Get("Content-Type") != "application/json" || !json.Valid(body) ||
-				resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" || resp.Header.Get("Access-Control-Allow-Origin") != "") {
+				resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" || resp.Header.Get("Cache-Control") != "no-store" || resp.Header.Get("Access-Control-Allow-Origin") != "") {
 				t.Errorf("headers %v", resp.Header)
 			}
 		})

@@ -93,11 +93,11 @@ test(`${messages} hostile messages, seed ${seed}`, async () => {
         await post(server, id, `say=${JSON.stringify(`${text}\n\n\n~~~\n\`\`\`\nthe end ${i}`)}`);
         await shows(page, '.message.assistant', `the end ${i}`);
         const found = await page.evaluate(() => ({
-          hit: window.hit, elements: document.querySelectorAll('.message :is(img, iframe, script, style, form, base, object, embed, svg, link, meta)').length,
+          hit: window.hit ?? 0, elements: document.querySelectorAll('.message :is(img, iframe, script, style, form, base, object, embed, svg, link, meta)').length,
           links: [...document.querySelectorAll('.message a')].map((a) => a.href).filter((h) => !/^(https?|mailto):|^blob:/.test(h) && !h.startsWith(`${location.origin}/#`)),
           attributes: [...document.querySelectorAll('.message .md *')].flatMap((e) => [...e.attributes].map((a) => a.name)).filter((n) => /^on|^src|^style$|^action$/.test(n)),
         }));
-        assert.deepEqual(found, { hit: undefined, elements: 0, links: [], attributes: [] }, JSON.stringify(text));
+        assert.deepEqual(found, { hit: 0, elements: 0, links: [], attributes: [] }, JSON.stringify(text));
       }
     }, { tolerated: /404/ });
   } finally {
