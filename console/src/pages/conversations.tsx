@@ -29,7 +29,7 @@ function found(l: List): string {
 
 function Item({ c, server }: { c: Listed; server: Server }) {
   const mount = server.agents.find((a) => a.name === c.agent)?.mounts[0];
-  const title = c.title || c.id;
+  const title = c.title || c.id || 'What it is called cannot be read';
   const newest = c.submissions[0];
   return (
     <li>
@@ -38,7 +38,7 @@ function Item({ c, server }: { c: Listed; server: Server }) {
         {newest && <span class={`state ${newest.state}`}>{newest.state}{newest.error && `: ${newest.error}`}</span>}
       </p>
       <p class="dim facts">
-        <span>{c.agent} / {c.id}</span><span>{counted(c.admitted, 'message')}</span>
+        {c.id && <span>{c.agent} / {c.id}</span>}<span>{counted(c.admitted, 'message')}</span>
         <span>{counted(c.input, 'token')} in, {c.output.toLocaleString('en-US')} out</span>{c.cost > 0 && <span>{dollars(c.cost)}</span>}<time dateTime={c.active}>{when(c.active)}</time>
       </p>
       {c.damaged && <p class="problem">Its log cannot be read to the end: {c.damaged}. parley log verify says more.</p>}
