@@ -8,15 +8,15 @@ import (
 	"github.com/parleyrun/parley/conversation/feed"
 )
 
-// stream returns the events of a conversation; f.mu is held.
-func (c *fakeConversation) stream() (out [][]byte, err error) {
+// stream returns the events of a conversation, and whether that is all; f.mu is held.
+func (c *fakeConversation) stream() (out [][]byte, closed bool, err error) {
 	p := new(feed.Projector)
 	for _, b := range c.batches {
 		if err == nil {
 			err = p.Apply(b.Records, func(e feed.Event) { out = append(out, e.JSON) })
 		}
 	}
-	return out, err
+	return out, p.Closed(), err
 }
 
 // EventTail implements conversation.EventReader.
@@ -27,9 +27,9 @@ func (f *fakeRuntime) EventTail(ctx context.Context, at conversation.Address) (c
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	events, err := c.stream()
+	events, closed, err := c.stream()
 	return conversation.EventPage{
-		JSON: []byte("[]"), Next: int64(len(events)) - 1, UpToDate: true, Closed: f.closed, Through: c.state.Head(),
+		JSON: []byte("[]"), Next: int64(len(events)) - 1, UpToDate: true, Closed: closed || f.closed, Through: c.state.Head(),
 	}, err
 }
 
@@ -41,11 +41,11 @@ func (f *fakeRuntime) Events(ctx context.Context, at conversation.Address, after
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	all, err := c.stream()
+	all, closed, err := c.stream()
 	if err != nil {
 		return conversation.EventPage{}, err
 	}
-	page := conversation.EventPage{JSON: []byte("[]"), Next: after, UpToDate: true, Closed: f.closed, Through: c.state.Head()}
+	page := conversation.EventPage{JSON: []byte("[]"), Next: after, UpToDate: true, Closed: closed || f.closed, Through: c.state.Head()}
 	if rest := all[min(after+1, int64(len(all))):]; len(rest) > 0 {
 		n := min(len(rest), limit)
 		page.JSON = append(append([]byte{'['}, bytes.Join(rest[:n], []byte{','})...), ']')

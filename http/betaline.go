@@ -19,21 +19,21 @@ import (
 //	GET, HEAD {Path}/agents/:name/:id        the stream
 //	POST      {Path}/agents/:name/:id        admission of {message, images}, or its result
 //	POST      {Path}/agents/:name/:id/abort
-//	GET, HEAD {Path}/runs/:id                a run: none is known
-//	POST      {Path}/workflows/:name         likewise
+//	GET, HEAD {Path}/runs/:id                the stream of a run; ?meta how it stands
+//	POST      {Path}/workflows/:name         begin a run, or answer with its result
 type Beta struct {
 	// Path is like that of a [Mount]; "/" puts the routes at the root.
 	Path string
-	// Agents are the names that may stand in the path, at least one.
-	Agents []string
+	// Agents and Workflows are the names that may stand in the path, at least one of both. Runs of other workflows are not
+	// there.
+	Agents, Workflows []string
 }
 
 // betaLine is the beta line of a handler.
 type betaLine struct {
-	*Handler
+	eventLine
 	prefix string // of its routes, without a slash at the end
 	agents []string
-	events conversation.EventReader
 }
 
 // mountBeta adds the routes of the beta line. They must not overlap those of mounts: who
@@ -43,12 +43,14 @@ func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
 	switch {
 	case !ok:
 		return errors.New("beta line: the reader has no event streams")
-	case len(o.Agents) == 0:
+	case len(o.Agents)+len(o.Workflows) == 0:
 		return errors.New("beta line: names no agent: list those that its clients may reach")
-	case len(h.opts.Channels) > 0 && (o.Path == channelsPath || strings.HasPrefix(o.Path, channelsPath+"/")):
-		return fmt.Errorf("beta line at %q: channels are served there", o.Path)
 	}
-	if err := checkMountPath(o.Path); err != nil {
+	err := h.offChannels(o.Path)
+	if err == nil {
+		err = checkMountPath(o.Path)
+	}
+	if err != nil {
 		return fmt.Errorf("beta line at %q: %w", o.Path, err)
 	}
 	if known, ok := h.dispatcher.(registry); ok {
@@ -58,22 +60,19 @@ func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
 			}
 		}
 	}
-	b := &betaLine{Handler: h, prefix: strings.TrimSuffix(o.Path, "/"), agents: o.Agents, events: events}
-	for _, path := range b.paths() {
-		for _, m := range mounts {
-			for _, other := range mountPaths(m) {
-				if overlap(path, other) {
-					return fmt.Errorf("beta line at %q: its route %s and %s of the mount %q overlap: give one of them another path", o.Path, path, other, m.Path)
-				}
-			}
-		}
+	b := &betaLine{eventLine: eventLine{h, events}, prefix: strings.TrimSuffix(o.Path, "/"), agents: o.Agents}
+	runs, err := h.newRunLine(o.Path, o.Workflows)
+	if err == nil {
+		err = apart(b.paths(), mounts)
 	}
-	agent, run := methods{http.MethodGet: b.get, http.MethodHead: b.head, http.MethodPost: b.post}, http.HandlerFunc(b.run)
+	if err != nil {
+		return fmt.Errorf("beta line at %q: %w", o.Path, err)
+	}
 	paths := b.paths()
-	h.router.Handle(paths[0], b.route(agent))
+	h.router.Handle(paths[0], b.route(methods{http.MethodGet: b.get, http.MethodHead: b.head, http.MethodPost: b.post}))
 	h.router.Handle(paths[1], b.route(methods{http.MethodPost: h.abort}))
-	h.router.Handle(paths[2], run)
-	h.router.Handle(paths[3], http.HandlerFunc(b.workflow))
+	runs.beta = true
+	runs.route()
 	return nil
 }
 
@@ -152,33 +151,4 @@ func waits(q url.Values) (bool, error) {
 		return false, invalid("The query parameter wait must be there once, with the value result.")
 	}
 	return true, nil
-}
-
-// run answers reads of runs. There are none: a stream of a run exists from its admission on.
-func (b *betaLine) run(w http.ResponseWriter, r *http.Request) {
-	serve := methods{http.MethodGet: nil, http.MethodHead: nil}
-	b.allow(serve, func(_ *response, r *http.Request, _ endpoint) error {
-		id, err := nameOf(mux.Vars(r)["id"], "run id")
-		if q := parseQuery(r.URL.RawQuery); err == nil && r.Method == http.MethodGet && !q.Has("meta") {
-			_, err = parseRead(q)
-		}
-		if err != nil {
-			return err
-		}
-		return conversation.Errorf(conversation.CodeRunNotFound, "No run %.80q is known here.", id)
-	}).ServeHTTP(w, r)
-}
-
-// workflow answers invocations of workflows. There are none.
-func (b *betaLine) workflow(w http.ResponseWriter, r *http.Request) {
-	b.allow(methods{http.MethodPost: nil}, func(_ *response, r *http.Request, _ endpoint) error {
-		if _, err := waits(parseQuery(r.URL.RawQuery)); err != nil {
-			return err
-		}
-		name, err := nameOf(mux.Vars(r)["name"], "workflow name")
-		if err != nil {
-			return err
-		}
-		return conversation.Errorf(conversation.CodeWorkflowNotFound, "No workflow %.80q is served here.", name)
-	}).ServeHTTP(w, r)
 }

@@ -13,11 +13,22 @@ import (
 
 func parseRead(q url.Values) (beta.Read, error) { return beta.ParseRead(q) }
 
-// stream names the event stream of a conversation, in its ETags.
-func streamName(at conversation.Address) string { return "agents/" + at.Agent + "/" + at.ID }
+// eventLine reads event streams.
+type eventLine struct {
+	*Handler
+	events conversation.EventReader
+}
+
+// streamName names the event stream of a conversation or a run, in its ETags.
+func streamName(at conversation.Address) string {
+	if _, run := conversation.WorkflowOf(at.Agent); run {
+		return "runs/" + at.ID
+	}
+	return "agents/" + at.Agent + "/" + at.ID
+}
 
 // get reads an event stream. What is wrong with the query is told before that there is none.
-func (b *betaLine) get(w *response, r *http.Request, at conversation.Address) error {
+func (b *eventLine) get(w *response, r *http.Request, at conversation.Address) error {
 	q, err := parseRead(parseQuery(r.URL.RawQuery))
 	if err != nil {
 		return err
@@ -52,7 +63,7 @@ func (b *betaLine) get(w *response, r *http.Request, at conversation.Address) er
 }
 
 // answer writes a page of events. Headers that belong to it alone are set before.
-func (b *betaLine) answer(w *response, r *http.Request, page conversation.EventPage) error {
+func (b *eventLine) answer(w *response, r *http.Request, page conversation.EventPage) error {
 	if page.UpToDate && page.Closed {
 		w.Header().Set(beta.HeaderClosed, "true")
 	}
@@ -66,7 +77,7 @@ func (b *betaLine) answer(w *response, r *http.Request, page conversation.EventP
 }
 
 // head answers with where the stream ends. Its query means nothing.
-func (b *betaLine) head(w *response, r *http.Request, at conversation.Address) error {
+func (b *eventLine) head(w *response, r *http.Request, at conversation.Address) error {
 	end, err := b.events.EventTail(r.Context(), at)
 	if err != nil {
 		return err
@@ -82,7 +93,7 @@ func (b *betaLine) head(w *response, r *http.Request, at conversation.Address) e
 
 // longPoll answers as soon as there is an event, and with nothing when the window or the
 // stream ends.
-func (b *betaLine) longPoll(w *response, r *http.Request, at conversation.Address, q beta.Read, from int64) error {
+func (b *eventLine) longPoll(w *response, r *http.Request, at conversation.Address, q beta.Read, from int64) error {
 	l := &betaStream{b: b, at: at}
 	if _, answered, err := b.held(w, r, l, conversation.Offset(from)); answered || err != nil {
 		return err
@@ -100,7 +111,7 @@ func (b *betaLine) longPoll(w *response, r *http.Request, at conversation.Addres
 }
 
 // noEvents answers a long-poll that found nothing.
-func (b *betaLine) noEvents(w *response, page conversation.EventPage) {
+func (b *eventLine) noEvents(w *response, page conversation.EventPage) {
 	if page.Closed {
 		w.Header().Set(beta.HeaderClosed, "true")
 	}
@@ -111,7 +122,7 @@ func (b *betaLine) noEvents(w *response, page conversation.EventPage) {
 
 // betaStream is an event stream as a [line]. What a batch shows to nobody ends no wait.
 type betaStream struct {
-	b    *betaLine
+	b    *eventLine
 	at   conversation.Address
 	last conversation.EventPage // what was read last
 	next *conversation.EventPage

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/http/beta"
@@ -69,7 +67,9 @@ func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) e
 		done, err := b.settlement(w, r, at, before, receipt.SubmissionID)
 		switch {
 		case err != nil:
-			return b.unheard(r, &a, err)
+			return b.unheard(r, err, fmt.Sprintf("The message was admitted as %s and will be settled.", a.SubmissionID), map[string]any{
+				"submissionId": a.SubmissionID, "streamUrl": a.StreamURL, "offset": a.Offset,
+			})
 		case done.Outcome != conversation.OutcomeCompleted:
 			b.writeEnvelope(w, r, http.StatusInternalServerError, done.Error)
 			return nil
@@ -79,16 +79,7 @@ func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) e
 		w.Header().Set("Location", a.StreamURL)
 		w.Header().Set(headerNextOffset, a.Offset)
 	}
-	body, err := conversation.EncodeJSON(a)
-	if err != nil {
-		return fmt.Errorf("encode receipt of %s: %w", receipt.SubmissionID, err)
-	}
-	secure(w.Header())
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // it is admitted, whether the client hears it or not
-	return nil
+	return respond(w, status, a)
 }
 
 // checkBetaMedia accepts whatever names application/json. A request without a body needs no
@@ -96,7 +87,7 @@ func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) e
 func checkBetaMedia(r *http.Request) error {
 	media := strings.ToLower(r.Header.Get("Content-Type"))
 	switch {
-	case r.ContentLength == 0, r.ContentLength < 0 && media == "":
+	case !bodied(r):
 		return invalid("The member message is missing; it must be a string.")
 	case !strings.Contains(media, "application/json"):
 		return checkMediaType(r)
@@ -165,16 +156,4 @@ func settledIn(page []byte, id conversation.SubmissionID) (*betaSettled, error) 
 		}
 	}
 	return nil, nil
-}
-
-// unheard is the answer to who waits for a result and cannot have it here: the message is
-// admitted, so nothing may say that it left nothing behind.
-func (b *betaLine) unheard(r *http.Request, a *betaAdmitted, err error) error {
-	if r.Context().Err() != nil {
-		return err
-	}
-	e := conversation.InDoubt(conversation.CodeAdmissionUnknown, time.Second, err)
-	e.Details = fmt.Sprintf("The message was admitted as %s and will be settled. This server cannot wait for it: read the stream after meta.offset.", a.SubmissionID)
-	e.Meta = map[string]any{"submissionId": a.SubmissionID, "streamUrl": a.StreamURL, "offset": a.Offset}
-	return e
 }

@@ -77,7 +77,7 @@ func (f *fakeRuntime) decide(a conversation.Admission) (*conversation.Receipt, b
 	if err != nil {
 		return nil, false, err
 	}
-	c := f.convs[a.Address]
+	c := f.convs[a.Address.Reach()]
 	if c == nil {
 		if a.Condition.Set {
 			return nil, false, conversation.Errorf(conversation.CodeInstanceNotFound, "No instance has this id and uid.")
@@ -168,7 +168,7 @@ func (f *fakeRuntime) Admit(ctx context.Context, a conversation.Admission) (conv
 	}
 	var records []conversation.Record
 	if creates {
-		f.convs[a.Address] = &fakeConversation{state: conversation.NewState(), changed: make(chan struct{})}
+		f.convs[a.Address.Reach()] = &fakeConversation{state: conversation.NewState(), changed: make(chan struct{})}
 		records = append(records, &conversation.ConversationCreated{
 			Agent: a.Address.Agent, ID: a.Address.ID, UID: conversation.UID(f.mint("inst")),
 			ConversationID: conversation.ConversationID(f.mint("conv")), InitialData: a.InitialData,
@@ -179,7 +179,10 @@ func (f *fakeRuntime) Admit(ctx context.Context, a conversation.Admission) (conv
 		Submission: sub, Message: conversation.MessageID(f.mint("msg")), Key: a.Key, PayloadHash: hash,
 		Delivery: a.Delivery, Trace: a.Trace,
 	})
-	c := f.convs[a.Address]
+	if _, run := conversation.WorkflowOf(a.Address.Agent); run && creates {
+		records = append(records, &conversation.RunStarted{Must: true, Submission: sub, At: runBegan})
+	}
+	c := f.convs[a.Address.Reach()]
 	if err := c.append(records); err != nil {
 		return conversation.Receipt{}, err
 	}

@@ -82,6 +82,8 @@ type Options struct {
 	// routes a channel declares below /channels/<name>. A name is one segment like those of a
 	// mount. No agent is mounted at or below /channels then.
 	Channels map[string]channels.Channel
+	// Runs, if not nil, serves workflows and their runs, beside the mounts.
+	Runs *Runs
 	// Beta, if not nil, serves clients of the beta line as well, beside the mounts.
 	Beta *Beta
 
@@ -188,7 +190,7 @@ type registry interface {
 // apart from another or from a pattern, and options that make no sense. If d has a
 // method Serves(agent string) bool, it refuses mounts of agents d does not serve. If r has
 // a method Room(conversation.Address) error, event streams ask it before they begin. For
-// [Options.Beta] r has to be a conversation.EventReader.
+// [Options.Beta] r has to be a conversation.EventReader, and for workflows a conversation.RunReader, too.
 func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
 	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
 	if err := h.opts.validate(); err != nil {
@@ -231,6 +233,11 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 		}))
 		h.router.Handle(paths[1], h.route(m.Agent, methods{http.MethodPost: h.abort}))
 		h.router.Handle(paths[2], h.route(m.Agent, methods{http.MethodGet: h.attachment}))
+	}
+	if o := h.opts.Runs; o != nil {
+		if err := h.mountRuns(o, mounts); err != nil {
+			return nil, err
+		}
 	}
 	if o := h.opts.Beta; o != nil {
 		if err := h.mountBeta(o, mounts); err != nil {
