@@ -38,7 +38,11 @@ type DispatchLimitError struct {
 
 // Error implements error.
 func (e *DispatchLimitError) Error() string {
-	return fmt.Sprintf("agent %q may dispatch no more: Limits.%s is %d; raise it if that is meant", e.Agent, e.Option, e.Limit)
+	who := fmt.Sprintf("agent %q", e.Agent)
+	if workflow, ok := conversation.WorkflowOf(e.Agent); ok {
+		who = fmt.Sprintf("workflow %q", workflow)
+	}
+	return fmt.Sprintf("%s may dispatch no more: Limits.%s is %d; raise it if that is meant", who, e.Option, e.Limit)
 }
 
 // Is makes the error match [ErrDispatchLimit].

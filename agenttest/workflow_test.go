@@ -182,3 +182,130 @@ func TestWorkflowErrors(t *testing.T) {
 		}
 	})
 }
+
+// TestRunsBesideEachOther: runs that are started one after the other and then waited for work at the same time; a long result
+// is read where it stands; a wait may be given up, and a run aborted.
+func TestRunsBesideEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		long := strings.Repeat("x", 100_000)
+		slow := agent.NewWorkflow("slow", func(ctx context.Context, hours int) (string, error) {
+			return long, agent.Sleep(ctx, "work", time.Duration(hours)*time.Hour)
+		}, nil)
+		many := agent.NewWorkflow("many", func(ctx context.Context, n int) (int, error) {
+			var all []*agent.Started[string]
+			for i := range n {
+				s, err := slow.Start(ctx, fmt.Sprint("part ", i), 1, nil)
+				if err != nil {
+					return 0, err
+				}
+				all = append(all, s)
+			}
+			bytes := 0
+			for _, s := range all {
+				part, err := s.Wait(ctx)
+				if err != nil {
+					return 0, err
+				}
+				bytes += len(part)
+			}
+			return bytes, nil
+		}, nil)
+		hasty := agent.NewWorkflow("hasty", func(ctx context.Context, _ int) (string, error) {
+			_, err := slow.Run(ctx, "part", 48, &agent.StartOptions{Timeout: time.Hour})
+			if !errors.Is(err, agent.ErrWaitTimeout) {
+				return "", fmt.Errorf("the wait ended with %v", err)
+			}
+			return "gave up", nil
+		}, nil)
+		h := host(t, slow, many, hasty)
+		began := time.Now()
+		run, err := h.AwaitRun(agenttest.Begin(h, many, "k", 80))
+		if err != nil || string(run.Output) != "8000000" {
+			t.Errorf("%.100s, %v", run.Output, err)
+		}
+		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
+			t.Errorf("runs beside each other took %v", took)
+		}
+		if run, err := h.AwaitRun(agenttest.Begin(h, hasty, "k", 1)); err != nil || string(run.Output) != `"gave up"` {
+			t.Errorf("%s, %v", run.Output, err)
+		}
+		id := agenttest.Begin(h, slow, "aborted", 24)
+		time.Sleep(time.Hour)
+		if any, err := h.Runtime().Abort(t.Context(), conversation.RunAddress(id)); !any || err != nil {
+			t.Errorf("abort: %v, %v", any, err)
+		}
+		var settled *conversation.SettledError
+		if run, err := h.AwaitRun(id); !errors.As(err, &settled) || run.Outcome != conversation.OutcomeAborted || run.Output != nil {
+			t.Errorf("an aborted run: %+v, %v", run, err)
+		}
+	})
+}
+
+// TestWorkflowAsTool: a model starts a run by a tool, and is told its id, or what it has come to.
+func TestWorkflowAsTool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sum := agent.NewWorkflow("sum", func(ctx context.Context, in day) (int, error) {
+			return 10 * in.Day, agent.Sleep(ctx, "think", time.Hour)
+		}, nil)
+		for name, c := range map[string]struct {
+			options *agent.RunToolOptions
+			want    string
+		}{
+			"id": {nil, `{"runId":"run_`}, "result": {&agent.RunToolOptions{Wait: true}, "30"},
+		} {
+			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{sum.Tool("Sums up a day.", c.options)}}
+			h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{
+				Workflows: []agent.AnyWorkflow{sum},
+				Model: agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
+					if view := viewOf(r); strings.Contains(view, c.want) {
+						return agenttest.Say("It came back.")
+					}
+					return agenttest.Call("sum", day{3})
+				}),
+			})
+			if reply := h.Conversation("desk", "d").Ask("Sum up."); reply.Text != "It came back." {
+				t.Errorf("%s: %+v", name, reply)
+			}
+		}
+	})
+}
+
+// TestWorkflowBounds: a run ends where its bounds are, and says which.
+func TestWorkflowBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := agent.NewWorkflow("large", func(context.Context, int) (string, error) { return strings.Repeat("x", 5<<20), nil }, nil)
+		busy := agent.NewWorkflow("busy", func(ctx context.Context, _ int) (int, error) {
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		}, &agent.WorkflowOptions{Durability: agent.Durability{Timeout: time.Minute}})
+		full := agent.NewWorkflow("full", func(ctx context.Context, _ int) (int, error) {
+			for n := range 4 {
+				if _, err := agent.Step(ctx, fmt.Sprint(n), func(context.Context) (string, error) { return strings.Repeat("x", 1000), nil }); err != nil {
+					return 0, err
+				}
+			}
+			return 4, nil
+		}, &agent.WorkflowOptions{Limits: agent.Limits{OutputBytes: 3000}})
+		eager := agent.NewWorkflow("eager", func(ctx context.Context, _ int) (int, error) {
+			for n := range 3 {
+				if _, err := full.Start(ctx, fmt.Sprint(n), n, nil); err != nil {
+					return 0, err
+				}
+			}
+			return 3, nil
+		}, &agent.WorkflowOptions{Limits: agent.Limits{Dispatches: 2}})
+		h := host(t, full, eager)
+		for name, workflow := range map[string]*agent.Workflow[int, int]{"as much as": full, `workflow "eager" may dispatch no more: Limits.Dispatches is 2`: eager} {
+			if run, err := h.AwaitRun(agenttest.Begin(h, workflow, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, name) {
+				t.Errorf("%s: %+v, %v", workflow.Name(), run, err)
+			}
+		}
+		h = host(t, large, busy)
+		if run, err := h.AwaitRun(agenttest.Begin(h, large, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, "The result of the run is left out: it has 5242882 bytes, at most 4194304 are taken.") {
+			t.Errorf("large: %+v, %v", run.Error, err)
+		}
+		if run, err := h.AwaitRun(agenttest.Begin(h, busy, "k", 1)); err == nil || run.Error.Type != conversation.CodeTimeout && run.Error.Type != conversation.CodeRunFailed {
+			t.Errorf("busy: %+v, %v", run.Error, err)
+		}
+	})
+}

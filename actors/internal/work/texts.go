@@ -8,6 +8,7 @@ const (
 	sayNotStarted     = "The agent could not start on the message."
 	sayNoTools        = "This call did not run: the agent could not prepare its tools. It may help to call again."
 	sayOutputRefused  = "The tool ran, but its output is left out: it %v."
+	sayResultRefused  = "The result of the run is left out: it %v."
 	sayOutputLost     = "The tool ran, but its output could not be stored. Call it again if it is still needed."
 	sayImageLost      = "The tool ran, but its images could not be stored. Call it again if they are still needed."
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."

@@ -174,7 +174,11 @@ func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) 
 		out.Output = nil // while it is stored nobody needs it
 		done.Output, done.Stored, err = c.store(raw)
 	} else if err := conversation.CheckPayload(out.Output); err != nil {
-		return refusal(fmt.Sprintf(sayOutputRefused, err))
+		say := sayOutputRefused
+		if _, run := conversation.WorkflowOf(c.call.Address.Agent); run {
+			say = sayResultRefused
+		}
+		return refusal(fmt.Sprintf(say, err))
 	} else {
 		done.Output = out.Output
 	}
