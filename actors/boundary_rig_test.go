@@ -29,6 +29,7 @@ type story struct {
 	name  string // decides what happens to writes whose sender dies
 	lost  bool   // none of them lands
 	parks bool   // it is the story of a call that waits; see boundary_park_test.go
+	runs  bool   // it is the story of a run of a workflow; see boundary_run_test.go
 	lives []*life
 	late  sync.WaitGroup // requests that outlive their sender
 
@@ -37,6 +38,7 @@ type story struct {
 	views   []view
 	landed  map[string]time.Time // when each batch was stored, by key
 	zombies int                  // batches that were stored after their sender had died
+	aliases map[string]string    // of logs, in the order in which they were met: ids are others in every story
 }
 
 // deed is one call of a function of the author's, or of a model.
@@ -139,7 +141,7 @@ func (p *life) does(ctx context.Context, what string, call conversation.CallID) 
 
 // carry carries a request of the process.
 func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
-	name := memberName.ReplaceAllString(c.Method+" "+c.Key, "member")
+	name := p.s.alias(memberName.ReplaceAllString(c.Method+" "+c.Key, "member"))
 	if here, err := p.pass(ctx, "send "+name); err != nil {
 		if errors.Is(err, errDead) && !here {
 			p.leave(ctx, c, name)
@@ -205,7 +207,7 @@ func (s *story) live(dies int) bool {
 	go func() { // What a dying process reads is none of its effects.
 		defer close(left)
 		for range int(longest / time.Second) {
-			if len(only[*conversation.SubmissionSettled](s.records(chat("c")))) > 0 {
+			if s.over() {
 				time.Sleep(20 * time.Second)
 				close(quiet)
 				return
@@ -225,7 +227,7 @@ func (s *story) live(dies int) bool {
 	case err := <-done:
 		s.tb.Fatalf("run ended: %v", err)
 	case <-time.After(longest):
-		s.tb.Fatalf("life %d settles nothing:\n%s", p.number, s.lines(chat("c")))
+		s.tb.Fatalf("life %d settles nothing:\n%s", p.number, s.lines(s.at()))
 	}
 	if died {
 		p.node.die()
@@ -242,7 +244,11 @@ func (s *story) live(dies int) bool {
 func (p *life) start() <-chan error {
 	p.s.tb.Helper()
 	var done <-chan error
-	p.node, done = p.s.begin(part{opts: agents(p.agent()), cast: p.cast(), windows: window}, storagetest.Through(p.s.store, p.carry))
+	opts := agents(p.agent())
+	if p.s.runs {
+		opts.Agents = p.workflows()
+	}
+	p.node, done = p.s.begin(part{opts: opts, cast: p.cast(), windows: window}, storagetest.Through(p.s.store, p.carry))
 	return done
 }
 
@@ -260,11 +266,14 @@ func (p *life) deliver() {
 		if accepted {
 			return
 		}
-		_, err := p.node.rt.Admit(context.Background(), message(chat("c"), "1", "go"))
+		_, err := p.node.rt.Admit(context.Background(), p.s.opening())
 		select {
 		case <-p.died:
 			return
 		default:
+		}
+		if err == nil && p.s.runs {
+			err = p.approve()
 		}
 		if err == nil {
 			p.s.mu.Lock()
@@ -283,13 +292,71 @@ type fact struct {
 	at     time.Time
 }
 
+// at is where the story happens.
+func (s *story) at() conversation.Address {
+	if s.runs {
+		return conversation.RunAddress(conversation.RunFor("report", "1"))
+	}
+	return chat("c")
+}
+
+// opening is what begins it.
+func (s *story) opening() conversation.Admission {
+	if s.runs {
+		return conversation.RunOf("report", conversation.RunFor("report", "1"), []byte(`{}`))
+	}
+	return message(chat("c"), "1", "go")
+}
+
+// over reports whether its submission is settled.
+func (s *story) over() bool {
+	for _, r := range only[*conversation.SubmissionSettled](s.records(s.at())) {
+		if !s.runs || r.Submission == s.submission() {
+			return true
+		}
+	}
+	return false
+}
+
+// submission is the first of the log.
+func (s *story) submission() conversation.SubmissionID {
+	return only[*conversation.SubmissionAdmitted](s.records(s.at()))[0].Submission
+}
+
+// logName is what names a log in keys.
+var logName = regexp.MustCompile(`([0-9a-f]{2}/|timer/[0-9]/[0-9T]+/)[0-9a-f]{32}`)
+
+// alias names the logs of a key by the order in which they were met.
+func (s *story) alias(name string) string {
+	if !s.runs {
+		return name
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return logName.ReplaceAllStringFunc(name, func(key string) string {
+		digest := key[len(key)-32:]
+		if s.aliases == nil {
+			s.aliases = map[string]string{}
+		}
+		if s.aliases[digest] == "" {
+			s.aliases[digest] = fmt.Sprint("log", len(s.aliases))
+		}
+		if strings.HasPrefix(key, "timer/") {
+			return "timer/" + s.aliases[digest]
+		}
+		return "/" + s.aliases[digest]
+	})
+}
+
 // facts returns the log.
-func (s *story) facts() []fact {
+func (s *story) facts() []fact { return s.factsOf(s.at()) }
+
+func (s *story) factsOf(at conversation.Address) []fact {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []fact
-	for b, err := range s.logs.Batches(context.Background(), chat("c").Key(), storage.Start()) {
+	for b, err := range s.logs.Batches(context.Background(), at.Key(), storage.Start()) {
 		if err != nil {
 			s.tb.Fatal(err)
 		}
@@ -297,12 +364,12 @@ func (s *story) facts() []fact {
 		if err != nil {
 			s.tb.Fatal(err)
 		}
-		at, ok := s.landed[storage.LogKey(chat("c").Key(), b.Seq)]
+		landed, ok := s.landed[storage.LogKey(at.Key(), b.Seq)]
 		if !ok {
 			s.tb.Fatalf("nobody has stored batch %d", b.Seq)
 		}
 		for _, r := range records {
-			out = append(out, fact{r, at})
+			out = append(out, fact{r, landed})
 		}
 	}
 	return out
@@ -321,7 +388,7 @@ func play(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, chec
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
-		s := &story{loop: newLoop(t, fleet), name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, landed: map[string]time.Time{}}
+		s := &story{loop: newLoop(t, fleet), name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, runs: begin.runs, landed: map[string]time.Time{}}
 		t.Cleanup(s.late.Wait)
 		for _, k := range append(slices.Clone(dies), immortal) {
 			if !s.live(k) {

@@ -91,6 +91,9 @@ func (p *life) cast() *cast {
 	if p.s.parks {
 		return p.parkedCast()
 	}
+	if p.s.runs {
+		return p.expertCast()
+	}
 	return &cast{models: map[string]script{
 		"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			seen := asked{req: req}.seen()
@@ -504,10 +507,15 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 	t.Helper()
 	shown := map[string]int{}
 	for k, name := range boundaries {
-		for _, lost := range waysToDie(k) {
+		ways := waysToDie(k)
+		if begin.runs && len(ways) > 1 { // one or the other: there are many boundaries
+			ways = ways[k%2 : k%2+1]
+		}
+		for _, lost := range ways {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
-				play(t, fleet, &story{lost: lost, parks: begin.parks}, []int{k}, func(t *testing.T, s *story) {
-					if got := s.lives[0].passed(); len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1]) {
+				play(t, fleet, &story{lost: lost, parks: begin.parks, runs: begin.runs}, []int{k}, func(t *testing.T, s *story) {
+					// What a run starts works beside it, so that the order is not always the same.
+					if got := s.lives[0].passed(); !begin.runs && (len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1])) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
 					check(s, t)

@@ -1,0 +1,187 @@
+package actors_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/providers"
+)
+
+// workflows are what the story of a run is of: three steps, two runs beside each other, a sleep, a signal, and an agent
+// that is asked.
+func (p *life) workflows() []*agent.Agent {
+	step := func(ctx context.Context, of, name string) error {
+		_, err := agent.Step(ctx, name, func(ctx context.Context) (string, error) { return name + " done", p.whole(ctx, "step "+of+name, "") })
+		return err
+	}
+	part := agent.NewWorkflow("part", func(ctx context.Context, name string) (string, error) {
+		return "part " + name, step(ctx, name+" ", "write")
+	}, nil)
+	report := agent.NewWorkflow("report", func(ctx context.Context, _ struct{}) (string, error) {
+		if err := p.does(ctx, "run", ""); err != nil {
+			return "", err
+		}
+		if err := step(ctx, "", "one"); err != nil {
+			return "", err
+		}
+		var parts []*agent.Started[string]
+		for _, name := range []string{"a", "b"} {
+			s, err := part.Start(ctx, name, name, nil)
+			if err != nil {
+				return "", err
+			}
+			parts = append(parts, s)
+		}
+		if err := agent.Sleep(ctx, "nap", napTime); err != nil {
+			return "", err
+		}
+		if err := step(ctx, "", "two"); err != nil {
+			return "", err
+		}
+		reply, err := agent.Ask(ctx, chat("c"), agent.Text("How much?"), nil)
+		if err != nil {
+			return "", err
+		}
+		out := reply.Text
+		for _, s := range parts {
+			done, err := s.Wait(ctx)
+			if err != nil {
+				return "", err
+			}
+			out += ", " + done
+		}
+		yes, err := agent.Wait[bool](ctx, "approval", nil)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprint(out, ", ", yes), step(ctx, "", "three")
+	}, nil)
+	return []*agent.Agent{chatAgent(), part.Definition(), report.Definition()}
+}
+
+// approve sends the signal that the run waits for.
+func (p *life) approve() error {
+	d, err := conversation.SignalFor("approval", true)
+	if err == nil {
+		_, err = p.node.rt.Admit(context.Background(), conversation.Admission{Address: p.s.at(), Delivery: d, Key: "approved"})
+	}
+	return err
+}
+
+func (p *life) expertCast() *cast {
+	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		return p.answers(ctx, a, "model", asked{req: req}.seen(), "sev", "en")
+	})
+}
+
+// checkRun: there is one result, each step is recorded once and not done again once it is, and nothing is left.
+func (s *story) checkRun(t *testing.T) {
+	t.Helper()
+	time.Sleep(3 * time.Minute) // the next full minutes
+	facts, recorded := s.facts(), map[string]time.Time{}
+	for _, child := range []string{"a", "b"} {
+		call := only[*conversation.ToolCalled](s.records(s.at()))[0].Call
+		id := conversation.RunFor("part", s.at().ID+" "+string(call)+" "+child)
+		s.recordedOf(t, conversation.RunAddress(id), child+" ", recorded)
+	}
+	s.recordedOf(t, s.at(), "", recorded)
+	settled, output := 0, ""
+	for _, f := range facts {
+		switch r := f.record.(type) {
+		case *conversation.SubmissionSettled:
+			if r.Submission == s.submission() {
+				settled++
+			}
+		case *conversation.ToolSettled:
+			if err := json.Unmarshal(r.Output, &output); err != nil {
+				t.Errorf("the run returns %s: %s", r.Output, r.ErrorText)
+			}
+		case *conversation.AttemptStarted:
+			if r.Attempt > len(s.lives) {
+				t.Errorf("attempt %d in life %d", r.Attempt, len(s.lives))
+			}
+		}
+	}
+	output = strings.ReplaceAll(output, "\n\n", "") // where the agent's reply was cut off
+	if settled != 1 || output != "seven, part a, part b, true" {
+		t.Errorf("settled %d times, with %q", settled, output)
+	}
+	if got := len(only[*conversation.SubmissionAdmitted](s.records(chat("c")))); got != 1 {
+		t.Errorf("the agent was asked %d times", got)
+	}
+	for _, name := range []string{"one", "two", "three", "a write", "b write"} {
+		if _, ok := recorded[name]; !ok {
+			t.Errorf("step %s is not recorded", name)
+		}
+	}
+	for _, d := range s.deeds {
+		name, _ := strings.CutPrefix(d.what, "step ")
+		if at, ok := recorded[name]; ok && d.at.After(at) {
+			t.Errorf("%s was done again in life %d", d.what, d.life)
+		}
+	}
+	s.leavesTimers(func(key string) bool { return strings.Contains(key, "/20000131T") }) // when the waits would have timed out
+}
+
+// recordedOf notes when the steps of a log were recorded.
+func (s *story) recordedOf(t *testing.T, at conversation.Address, of string, recorded map[string]time.Time) {
+	t.Helper()
+	for _, f := range s.factsOf(at) {
+		if r, ok := f.record.(*conversation.StepRecorded); ok {
+			if _, again := recorded[of+r.Name]; again {
+				t.Errorf("step %s%s is recorded twice", of, r.Name)
+			}
+			recorded[of+r.Name] = f.at
+		}
+	}
+}
+
+// TestDeathInARun lets the process die once at every boundary of a run and of what it starts and asks.
+func TestDeathInARun(t *testing.T) {
+	fleet := actors.NewLocalFleet(t)
+	var boundaries []string
+	play(t, fleet, &story{lost: true, runs: true}, nil, func(t *testing.T, s *story) {
+		boundaries = s.lives[0].passed()
+		s.checkRun(t)
+	})
+	for _, what := range []string{"step one begins", "step a write ends", "step b write ends", "step three ends", "model has said sev", "send PUT timer/"} {
+		if !slices.ContainsFunc(boundaries, func(b string) bool { return strings.Contains(b, what) }) {
+			t.Errorf("%q is no boundary of %q", what, boundaries)
+		}
+	}
+	dieEverywhere(t, fleet, &story{runs: true}, boundaries, (*story).checkRun, (*story).showRun,
+		sample.Of([]string{"goes on in another", "over before", "landed after death", "step again"}, nil))
+}
+
+// showRun counts what a story is an example of.
+func (s *story) showRun(shown map[string]int) {
+	runs, steps := map[int]int{}, map[string]int{}
+	for _, d := range s.deeds {
+		if d.what == "run" {
+			runs[d.life]++
+		}
+		if strings.HasPrefix(d.what, "step ") {
+			if steps[d.what]++; steps[d.what] == 2 {
+				shown["step again"]++
+			}
+		}
+	}
+	switch {
+	case runs[0] > 0 && runs[1] > 0:
+		shown["goes on in another"]++
+	case runs[1] == 0:
+		shown["over before"]++
+	}
+	if s.zombies > 0 {
+		shown["landed after death"]++
+	}
+}
