@@ -128,7 +128,10 @@ type Conversation struct {
 // more segment, the conversation's id, escaped as [JoinID] does. Nothing is
 // requested yet.
 func New(rawURL string, o *Options) (*Conversation, error) {
-	at, err := parse(rawURL)
+	at, err := parse(rawURL, "conversation")
+	if err == nil && at.Path == "" {
+		err = fmt.Errorf("conversation url %q has no id", at.Redacted())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w; a conversation URL looks like http://127.0.0.1:5173/agents/assistant/<id>", err)
 	}
@@ -140,28 +143,24 @@ func New(rawURL string, o *Options) (*Conversation, error) {
 }
 
 // parse keeps the escaping of the path: %2F within an id is not a slash.
-func parse(raw string) (*url.URL, error) {
+func parse(raw, what string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		var flaw *url.Error
 		if errors.As(err, &flaw) {
 			err = flaw.Err // the whole may have a password in it
 		}
-		return nil, fmt.Errorf("parse conversation url: %w", err)
+		return nil, fmt.Errorf("parse %s url: %w", what, err)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("conversation url %q is not http or https", u.Redacted())
+		return nil, fmt.Errorf("%s url %q is not http or https", what, u.Redacted())
 	case u.Host == "":
-		return nil, fmt.Errorf("conversation url %q has no host", u.Redacted())
+		return nil, fmt.Errorf("%s url %q has no host", what, u.Redacted())
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, fmt.Errorf("conversation url %q has a query or a fragment", u.Redacted())
+		return nil, fmt.Errorf("%s url %q has a query or a fragment", what, u.Redacted())
 	}
-	path := strings.TrimRight(u.EscapedPath(), "/")
-	if path == "" {
-		return nil, fmt.Errorf("conversation url %q has no id", u.Redacted())
-	}
-	return withPath(u, path), nil
+	return withPath(u, strings.TrimRight(u.EscapedPath(), "/")), nil
 }
 
 // withPath returns u with an escaped path.

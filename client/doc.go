@@ -1,6 +1,6 @@
 // Package client talks to one conversation of a Parley server: it sends
 // messages, waits for replies and follows what happens, over whatever lies
-// between.
+// between. It also begins runs of workflows, follows and ends them: see [Runs].
 //
 // Programs in Go call it; it calls the server's HTTP protocol (docs/protocol.md)
 // and knows nothing of the server but that. It imports only package conversation

@@ -80,10 +80,10 @@ func missing(err error) bool {
 	return errors.As(err, &e) && e.Type == conversation.CodeStreamNotFound
 }
 
-// UncertainError says that a message may have been admitted or not: no answer
-// came that tells. Sent again under its key it is admitted once.
+// UncertainError says that a message, or a run, may have been admitted or not: no
+// answer came that tells. Sent again under its key it is admitted once.
 type UncertainError struct {
-	// Key is the idempotency key the message was sent under.
+	// Key is the idempotency key it was sent under.
 	Key string
 	// Err is what the last attempt, or the context, ended with.
 	Err error
@@ -91,7 +91,7 @@ type UncertainError struct {
 
 // Error implements error.
 func (e *UncertainError) Error() string {
-	return fmt.Sprintf("it is not known whether the message was admitted (key %s): %v", e.Key, e.Err)
+	return fmt.Sprintf("it is not known whether it was admitted (key %s): %v", e.Key, e.Err)
 }
 
 // Unwrap returns the cause.

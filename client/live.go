@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,16 +17,17 @@ import (
 // errNoStream is an answer to live=sse that is no event stream.
 var errNoStream = errors.New("the answer is not an event stream")
 
-// live is the request of a live read after an offset.
-func (c *Conversation) live(mode Live, after conversation.Offset) request {
-	q := url.Values{"view": {"updates"}, "offset": {after.String()}, "live": {string(mode)}}
-	return request{method: http.MethodGet, url: c.view(q), accept: "application/json", silence: c.opts.Quiet}
+// live is the request of a live read.
+func (f *follow[T]) live(mode Live) request {
+	q := url.Values{"offset": {f.next.String()}, "live": {string(mode)}}
+	maps.Copy(q, f.flow.query)
+	return request{method: http.MethodGet, url: f.c.view(q), accept: "application/json", silence: f.c.opts.Quiet}
 }
 
 // stream reads one event stream to its end, and reports whether it was one. What
 // comes before a control event is held back until it: they are one read.
-func (f *follow) stream(ctx context.Context) (opened bool, err error) {
-	r := f.c.live(LiveSSE, f.next)
+func (f *follow[T]) stream(ctx context.Context) (opened bool, err error) {
+	r := f.live(LiveSSE)
 	r.accept = "text/event-stream"
 	r.silence, r.then = f.c.opts.Quiet/2, f.c.opts.Quiet
 	a, err := f.c.do(ctx, r)
@@ -38,7 +40,7 @@ func (f *follow) stream(ctx context.Context) (opened bool, err error) {
 	}
 	limit := f.c.opts.MaxAnswerBytes
 	read := newEvents(a, limit)
-	var held []conversation.Chunk
+	var held []T
 	size := 0
 	for {
 		name, data, err := read.next()
@@ -53,13 +55,14 @@ func (f *follow) stream(ctx context.Context) (opened bool, err error) {
 			if size += len(data); size > limit {
 				return true, &tooLargeError{limit}
 			}
-			if held, err = decodeChunks(held, data); err != nil {
+			if held, err = f.flow.decode(held, data); err != nil {
 				return true, err
 			}
 		case "control":
 			var control struct {
 				Next     *conversation.Offset `json:"streamNextOffset"`
 				UpToDate bool                 `json:"upToDate"`
+				Closed   bool                 `json:"streamClosed"`
 			}
 			if err := json.Unmarshal(data, &control); err != nil {
 				return true, badAnswer("decode control event: %w", err)
@@ -67,7 +70,7 @@ func (f *follow) stream(ctx context.Context) (opened bool, err error) {
 			if control.Next == nil {
 				return true, badAnswer("a control event has no streamNextOffset")
 			}
-			if err := f.take(held, *control.Next, control.UpToDate); err != nil {
+			if err := f.take(found[T]{held, *control.Next, control.UpToDate, control.Closed}); err != nil {
 				return true, err
 			}
 			held, size = nil, 0
@@ -76,9 +79,9 @@ func (f *follow) stream(ctx context.Context) (opened bool, err error) {
 }
 
 // poll reads once, and reports whether asking again at once would be no use.
-func (f *follow) poll(ctx context.Context) (pause bool, err error) {
+func (f *follow[T]) poll(ctx context.Context) (pause bool, err error) {
 	began, before := time.Now(), f.next
-	a, err := f.c.do(ctx, f.c.live(LiveLongPoll, f.next))
+	a, err := f.c.do(ctx, f.live(LiveLongPoll))
 	if err != nil {
 		return true, err
 	}
@@ -87,16 +90,15 @@ func (f *follow) poll(ctx context.Context) (pause bool, err error) {
 		a.Close()
 		return true, err
 	}
-	upToDate := a.Header.Get(headerUpToDate) == "true"
+	got := found[T]{next: next, upToDate: a.Header.Get(headerUpToDate) == "true", closed: a.Header.Get(headerClosed) == "true"}
 	body, err := a.read(f.c.opts.MaxAnswerBytes)
+	if err == nil && a.StatusCode != http.StatusNoContent {
+		got.items, err = f.flow.decode(nil, body)
+	}
 	if err != nil {
 		return true, err
 	}
-	chunks, err := decodeChunks(nil, body)
-	if err != nil {
-		return true, err
-	}
-	if err := f.take(chunks, next, upToDate); err != nil {
+	if err := f.take(got); err != nil {
 		return true, err
 	}
 	// A poll that is not held tells of a server about to go, or of a cache.

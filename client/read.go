@@ -14,6 +14,7 @@ import (
 const (
 	headerNextOffset = "Stream-Next-Offset"
 	headerUpToDate   = "Stream-Up-To-Date"
+	headerClosed     = "Stream-Closed"
 )
 
 // History returns the conversation at its head. Before the first message the

@@ -15,8 +15,11 @@ import (
 // maxRefusalBytes is how much of an unsuccessful answer is read.
 const maxRefusalBytes = 64 << 10
 
-// headerNotify is HeaderNotify of package http.
-const headerNotify = "Parley-Notify"
+// Headers of admissions; headerNotify is HeaderNotify of package http.
+const (
+	headerNotify = "Parley-Notify"
+	headerKey    = "Idempotency-Key"
+)
 
 // request is what is asked.
 type request struct {
@@ -24,6 +27,7 @@ type request struct {
 	accept      string   // a media type
 	body        *payload // nil for none
 	notify      string   // who is told of the settlement
+	key         string   // the idempotency key of a body that has none
 	// silence is how long nothing may happen; then takes its place once the answer
 	// has begun to give its body, if it is not 0.
 	silence, then time.Duration
@@ -89,11 +93,10 @@ func (c *Conversation) build(ctx context.Context, r request, dog *watchdog) (*ht
 			req.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	if r.notify != "" {
-		req.Header.Set(headerNotify, r.notify)
-	}
-	if r.accept != "" {
-		req.Header.Set("Accept", r.accept)
+	for name, value := range map[string]string{headerNotify: r.notify, headerKey: r.key, "Accept": r.accept} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
 	}
 	up := &upload{payload: r.body, dog: dog}
 	if r.body != nil {

@@ -41,19 +41,26 @@ func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	if err := ctx.Err(); err != nil {
 		return Receipt{}, fmt.Errorf("send message: %w", err)
 	}
-	receipt, doubt := Receipt{Key: key}, false
-	err = c.repeat(ctx, func() error {
-		err := c.post(ctx, body, m.Notify, &receipt)
+	receipt := Receipt{Key: key}
+	err = c.deliver(ctx, key, func() error { return c.post(ctx, body, m.Notify, &receipt) })
+	if err != nil {
+		return Receipt{}, fmt.Errorf("send message to %s: %w", c.name(), err)
+	}
+	return receipt, nil
+}
+
+// deliver posts under a key until there is an answer that tells. Without one the error is an [*UncertainError].
+func (c *Conversation) deliver(ctx context.Context, key string, post func() error) error {
+	doubt := false
+	err := c.repeat(ctx, func() error {
+		err := post()
 		doubt = doubt || err != nil && temporary(err) && !unsent(err) // the end of ctx is temporary, too
 		return err
 	})
-	if err == nil {
-		return receipt, nil
-	}
-	if doubt && !refused(err) {
+	if err != nil && doubt && !refused(err) {
 		err = &UncertainError{Key: key, Err: err}
 	}
-	return Receipt{}, fmt.Errorf("send message to %s: %w", c.name(), err)
+	return err
 }
 
 // Signal says a value to a tool of the conversation which waits for a name, or will: see

@@ -171,13 +171,13 @@ func (s *server) start() {
 	logs := &waiting.Log{}
 	log := slog.New(slog.NewTextHandler(logs, nil))
 	runtime, err := actors.New(s.store, &actors.Options{
-		Agents: []*agent.Agent{s.agent()}, Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
+		Agents: []*agent.Agent{s.agent(), report().Definition()}, Providers: reg, Logger: log, Pace: time.Millisecond, SweepEvery: time.Hour,
 	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	handler, err := parleyhttp.New(runtime, runtime.Reader(), []parleyhttp.Mount{{Path: "/agents/chat", Agent: "chat"}},
-		&parleyhttp.Options{Logger: log, TempDir: s.t.TempDir(), LongPoll: 200 * time.Millisecond})
+		&parleyhttp.Options{Logger: log, TempDir: s.t.TempDir(), LongPoll: 200 * time.Millisecond, Runs: &parleyhttp.Runs{Path: "/", Workflows: []string{"report"}}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -222,8 +222,8 @@ func (s *server) open(id string, o *client.Options) *client.Conversation {
 	return open(s.t, client.JoinID(s.url, id), o)
 }
 
-func open(t testing.TB, url string, o *client.Options) *client.Conversation {
-	t.Helper()
+// hasty has options with pauses fit for tests.
+func hasty(o *client.Options) *client.Options {
 	var opts client.Options
 	if o != nil {
 		opts = *o
@@ -231,7 +231,12 @@ func open(t testing.TB, url string, o *client.Options) *client.Conversation {
 	if opts.FirstPause == 0 {
 		opts.FirstPause, opts.LastPause = time.Millisecond, 20*time.Millisecond
 	}
-	c, err := client.New(url, &opts)
+	return &opts
+}
+
+func open(t testing.TB, url string, o *client.Options) *client.Conversation {
+	t.Helper()
+	c, err := client.New(url, hasty(o))
 	if err != nil {
 		t.Fatal(err)
 	}
