@@ -245,19 +245,25 @@ func TestWaitOfASubagent(t *testing.T) {
 	})
 }
 
+// besideOlder has the nodes run beside one that does not read records of these types, until it says otherwise.
+func (l *loop) besideOlder(t *testing.T, types ...conversation.RecordType) *atomic.Bool {
+	older := &atomic.Bool{}
+	older.Store(true)
+	l.fleet.Unread = func() []conversation.RecordType {
+		if !older.Load() {
+			return nil
+		}
+		return types
+	}
+	t.Cleanup(func() { l.fleet.Unread = nil })
+	return older
+}
+
 // TestWaitBesideAnOlderNode: as long as some node does not read waits nothing of them is
 // written: a signal is sent away, and a call that wants to wait tries again, each minute at most.
 func TestWaitBesideAnOlderNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		var older atomic.Bool
-		older.Store(true)
-		l.fleet.Unread = func() []conversation.RecordType {
-			if !older.Load() {
-				return nil
-			}
-			return []conversation.RecordType{conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept}
-		}
-		t.Cleanup(func() { l.fleet.Unread = nil })
+		older := l.besideOlder(t, conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept)
 		k := &work{}
 		n := l.run(part{opts: agents(chatAgent(approves(k, nil))), cast: alone(inTurn(asks("approve"), tells("done")))})
 		n.admit(chat("c"), "1", "go")
@@ -290,15 +296,7 @@ func TestWaitBesideAnOlderNode(t *testing.T) {
 func TestAskBesideAnOlderNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		newer := []conversation.RecordType{conversation.TypeWentAhead, conversation.TypeReplyOwed, conversation.TypeReplyTold}
-		var older atomic.Bool
-		older.Store(true)
-		l.fleet.Unread = func() []conversation.RecordType {
-			if !older.Load() {
-				return nil
-			}
-			return newer
-		}
-		t.Cleanup(func() { l.fleet.Unread = nil })
+		older := l.besideOlder(t, newer...)
 		k := &work{}
 		consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
 			k.did("consult")
@@ -337,15 +335,7 @@ func TestAskBesideAnOlderNode(t *testing.T) {
 func TestPostBesideAnOlderNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		newer := []conversation.RecordType{conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone}
-		var older atomic.Bool
-		older.Store(true)
-		l.fleet.Unread = func() []conversation.RecordType {
-			if !older.Load() {
-				return nil
-			}
-			return newer
-		}
-		t.Cleanup(func() { l.fleet.Unread = nil })
+		older := l.besideOlder(t, newer...)
 		var mu sync.Mutex
 		var got []string
 		office := outbox.Func(func(_ context.Context, p outbox.Post) error {
@@ -400,15 +390,7 @@ func TestPostBesideAnOlderNode(t *testing.T) {
 // call that starts one tries again. When all do, both begin.
 func TestRunBesideAnOlderNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		var older atomic.Bool
-		older.Store(true)
-		l.fleet.Unread = func() []conversation.RecordType {
-			if !older.Load() {
-				return nil
-			}
-			return []conversation.RecordType{conversation.TypeRunStarted}
-		}
-		t.Cleanup(func() { l.fleet.Unread = nil })
+		older := l.besideOlder(t, conversation.TypeRunStarted)
 		k := &work{}
 		sum := agent.NewWorkflow("sum", func(_ context.Context, in []int) (int, error) {
 			k.did("sum")
