@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Browser, chat, post, press, release, say, Server, shot, shows, texts, unique, words } from './harness.mjs';
+import { Browser, chat, post, press, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
 
 let server, browser;
 before(async () => {
@@ -65,16 +65,34 @@ test('a server that is killed in mid-word loses nothing and repeats nothing', as
   }
 });
 
-test('a tab that is reloaded while it sends sends once', async () => {
-  await browser.look(chat(server, unique('reload')), async (page) => {
-    const gate = unique('gate');
-    await say(page, `hold=${gate} tokens=4`);
+test('what was sent is there once, whether its answer is lost or the tab reloaded before there is one', async () => {
+  const id = unique('once');
+  await browser.look(chat(server, id), async (page) => {
+    await page.waitForSelector('.composer');
+    await page.setRequestInterception(true);
+    let posts = 0;
+    page.on('request', async (request) => {
+      if (request.method() !== 'POST') return request.continue();
+      posts++;
+      if (posts === 1) {
+        const answer = await fetch(request.url(), { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: request.postData() });
+        assert.equal(answer.status, 202);
+        return request.abort('connectionreset');
+      }
+      if (posts !== 3) return request.continue(); // The third stays where it is.
+    });
+    await say(page, 'tokens=2');
+    await shows(page, reply, words(2));
+    await until(() => posts === 2);
+    await say(page, 'tokens=4');
+    await until(() => posts === 3);
     await page.reload();
-    await page.waitForSelector('.message.user');
-    await release(gate);
     await shows(page, reply, words(4));
-    assert.equal((await texts(page, '.message.user')).length, 1);
-  }, { tolerated: /404/ });
+    assert.equal(posts, 4);
+    assert.deepEqual(await texts(page, '.message.user .plain'), ['tokens=2', 'tokens=4']);
+    const { messages } = await (await fetch(`${server.base}/agents/helper/${id}`)).json();
+    assert.equal(messages.filter((m) => m.role === 'user').length, 2);
+  }, { tolerated: /404|ERR_CONNECTION_RESET/ });
 });
 
 test('abort, and a failure with its remedy', async () => {

@@ -7,7 +7,7 @@ export function standalone(title: string, shown: Element): string {
   // What needs the server does nothing here.
   for (const e of copy.querySelectorAll('button, input, select')) e.remove();
   for (const a of copy.querySelectorAll('a[href^="#"]')) a.replaceWith(...a.childNodes);
-  const rules = [...document.styleSheets].flatMap((s) => [...s.cssRules].map((r) => r.cssText)).join('\n').replaceAll('<', '\\3c ');
+  const rules = [...document.styleSheets].flatMap((s) => [...s.cssRules].map((r) => r.cssText)).join('\n');
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)}</title>

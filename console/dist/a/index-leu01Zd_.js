@@ -131,7 +131,7 @@ ${t}`}const hi=Ke(function({message:t,url:n,traced:r,begun:s}){if(t.role==="syst
     instructions: You help people to pack for a journey. Be brief.
 `;function Wi(){return a("section",{children:[a("h2",{children:"Add your own"}),a("p",{children:"This agent is the demo’s: its model is offline, and repeats what it hears. Yours takes its place in three steps."}),a("ol",{class:"steps",children:[a("li",{children:[a("p",{children:["Let ",a("code",{children:"parley init"})," write a first agent, or write ",a("code",{children:"parley.yaml"})," into the folder where you have started ",a("code",{children:"parley dev"}),":"]}),a(N,{text:Ui,lang:"yaml"})]}),a("li",{children:[a("p",{children:"Give it the key of the vendor, and start again:"}),a(N,{text:`export OPENAI_API_KEY=…
 parley dev`,lang:"sh"})]}),a("li",{children:a("p",{children:"Change the file as often as you like. It is served anew when you save it, and what is wrong with it is shown here."})})]})]})}const Zi=e=>e.replace(/[&<>]/g,t=>`&#${t.charCodeAt(0)};`);function Ji(e,t){const n=t.cloneNode(!0);for(const s of n.querySelectorAll("button, input, select"))s.remove();for(const s of n.querySelectorAll('a[href^="#"]'))s.replaceWith(...s.childNodes);const r=[...document.styleSheets].flatMap(s=>[...s.cssRules].map(i=>i.cssText)).join(`
-`).replaceAll("<","\\3c ");return`<!doctype html>
+`);return`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>${Zi(e)}</title>
 <style>
