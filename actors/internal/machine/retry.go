@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -83,16 +84,21 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	case pause > longPause && m.allRead(conversation.TypeRetryScheduled):
 		m.schedule(w, name, e, pause)
 	default:
-		m.pauseShown(e, pause)
+		m.pauseShown(w, e, pause)
 		m.repeat(w, e, pause)
 	}
 }
 
 // pauseShown has people see what a reply waits for.
-func (m *Machine) pauseShown(e ModelEvent, pause time.Duration) {
-	if pause >= shownPause {
-		m.enqueue(true, m.diagnostic(e.Err, nil, sayAskedAgain, e.Err.Message, pause.Round(time.Second)))
+func (m *Machine) pauseShown(w *work, e ModelEvent, pause time.Duration) {
+	if pause < shownPause {
+		return
 	}
+	try := strconv.Itoa(w.tries.rounds + 1)
+	if w.tries.waited == 0 { // otherwise it is time that bounds them
+		try += fmt.Sprintf(" of %d", maxRetries+1)
+	}
+	m.enqueue(true, m.diagnostic(e.Err, nil, sayAskedAgain, e.Err.Message, pause.Round(time.Second), try))
 }
 
 // replacedBy has people see that another model answers than the one that was asked first,
