@@ -139,7 +139,7 @@ func TestReadmeAtATerminal(t *testing.T) {
 		n.block(b[0], b[1])
 	}
 	n.stop()
-	if got, want := fmt.Sprint(n.ran), "[dev send run serve send cluster certs serve stats trace]"; got != want {
+	if got, want := fmt.Sprint(n.ran), "[dev send chat run serve send cluster certs serve stats trace]"; got != want {
 		t.Errorf("ran %s, want %s", got, want)
 	}
 }
