@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -40,6 +41,7 @@ type Printer struct {
 	open bool                  // the last line is not ended
 	kind conversation.PartKind // of the text under way
 	call conversation.CallID   // whose line is not ended
+	used int                   // characters of that line
 	// shown are the messages that have been printed, calls the tools of those under way.
 	shown map[conversation.MessageID]*shownMessage
 	calls map[conversation.CallID]*shownItem
@@ -222,8 +224,9 @@ func (p *Printer) called(m *shownMessage, item *shownItem) {
 		return
 	}
 	p.dim(true)
-	fmt.Fprint(p.out, OneLine(fmt.Sprintf("tool %s %s", item.name, item.text), max(p.opts.Width/2, 20)))
-	p.open, p.call = true, item.call
+	text := OneLine(fmt.Sprintf("tool %s %s", item.name, item.text), max(p.opts.Width/2, 20))
+	fmt.Fprint(p.out, text)
+	p.open, p.call, p.used = true, item.call, utf8.RuneCountInString(text)
 }
 
 func (p *Printer) answered(item *shownItem, call conversation.CallID, result string, failed bool, took *int64) {
@@ -238,31 +241,23 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 		p.line(verb, result)
 		return
 	}
-	said := " → " + result
+	said, tail := " → ", ""
 	if failed {
-		said = " failed: " + result
+		said = " failed: "
 	}
-	used := max(p.opts.Width/2, 20)
+	if took != nil && *took >= time.Second.Milliseconds() {
+		tail = ", " + Took(*took)
+	}
 	if p.call != call || !p.open {
 		p.End()
 		p.dim(true)
-		if item != nil {
+		if p.used = 0; item != nil {
 			said = "tool " + item.name + said
 		}
-		used = 0
 	}
-	if took != nil && *took >= time.Second.Milliseconds() {
-		used += 10
-	}
-	said = OneLine(said, max(p.opts.Width-used-1, 20))
-	if p.call == call && p.open {
-		said = " " + said
-	}
-	if took != nil && *took >= time.Second.Milliseconds() {
-		said += ", " + Took(*took)
-	}
+	p.used += utf8.RuneCountInString(said + tail)
 	p.open = true
-	fmt.Fprint(p.out, said)
+	fmt.Fprint(p.out, said+OneLine(result, max(p.opts.Width-p.used-1, 8))+tail)
 	p.End()
 }
 
@@ -286,7 +281,9 @@ func (p *Printer) settled(id conversation.SubmissionID, outcome conversation.Out
 	switch {
 	case p.enc != nil:
 	case err != nil && err.Message == p.said: // it stands above
-		p.line("[%s]", outcome)
+		if p.End(); !p.opts.Bare {
+			p.line("[%s]", outcome)
+		}
 	case err != nil:
 		text := err.Message
 		if err.Meta["reason"] == "internal" {

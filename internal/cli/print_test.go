@@ -96,3 +96,24 @@ func TestPrinterOfOneAnswer(t *testing.T) {
 		})
 	}
 }
+
+// TestPrinterFitsTools: a tool is told on one line of a terminal, with as much of what it said as
+// there is room for.
+func TestPrinterFitsTools(t *testing.T) {
+	second := int64(1000)
+	for width, want := range map[int]string{
+		80: `tool time {} → {"time":"2026-11-26T11:41:25Z","zone":"UTC, and more th…, 1.00 s`,
+		40: `tool time {} → {"time":"2026-1…, 1.00 s`,
+	} {
+		var out bytes.Buffer
+		p := NewPrinter(&out, &PrintOptions{Bare: true, Width: width})
+		p.Chunk(conversation.Chunk{Type: conversation.ChunkToolInput, MessageID: "m", ToolCallID: "c", ToolName: "time", Input: json.RawMessage(`{}`)})
+		p.Chunk(conversation.Chunk{
+			Type: conversation.ChunkToolOutput, ToolCallID: "c", DurationMs: &second,
+			Output: json.RawMessage(`{"time":"2026-11-26T11:41:25Z","zone":"UTC, and more than fits a line"}`),
+		})
+		if diff := cmp.Diff(want+"\n", out.String()); diff != "" {
+			t.Errorf("at %d (-want +got):\n%s", width, diff)
+		}
+	}
+}

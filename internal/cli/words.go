@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,6 +41,10 @@ func worded(root *cobra.Command) {
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		out := cmd.OutOrStdout()
+		fmt.Fprint(out, Fold(strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short))+"\n\n"+cmd.UsageString(), Width(out)))
+	})
 	each(root, func(cmd *cobra.Command) {
 		cmd.Flags().BoolP("help", "h", false, "print this")
 		if cmd.HasSubCommands() && cmd.RunE == nil {

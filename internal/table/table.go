@@ -36,6 +36,8 @@ type Table struct {
 	Spare []int
 	// Text is to how many characters texts are cut before a spare column goes, 0 for 24.
 	Text int
+	// Whole are columns aligned left that are never cut, such as ids, which people copy.
+	Whole []int
 
 	left []int
 	rows [][]string
@@ -65,7 +67,7 @@ func (t *Table) Print(out io.Writer) error {
 			}
 			cell = cut(cell, widths[i])
 			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if slices.Contains(t.left, i) {
+			if slices.Contains(t.left, i) || slices.Contains(t.Whole, i) {
 				line.WriteString(cell + pad)
 			} else {
 				line.WriteString(pad + cell)

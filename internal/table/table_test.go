@@ -42,7 +42,7 @@ func TestFit(t *testing.T) {
 		spare   bool
 	}{0: {92, true}, 100: {92, true}, 70: {70, true}, 60: {60, true}, 59: {59, false}, 40: {40, false}, 5: {21, false}} {
 		out := table.New([]int{0, 3}, "NAME", "N", "SPARE", "NOTE")
-		out.Width, out.Spare = width, []int{2}
+		out.Width, out.Spare, out.Whole = width, []int{2}, []int{1}
 		out.Add(long, "1", "22", long)
 		var b strings.Builder
 		if err := out.Print(&b); err != nil {

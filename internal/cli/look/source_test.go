@@ -46,9 +46,9 @@ completed        1            50.0 %
 failed           1            50.0 %
 aborted          -                 -
 
-RECENT    OF       SUBMISSION  OUTCOME      TOOK  TOKENS   COST  WHY
-10:01:00  desk/c2       sub_2  failed     5.00 s       -      -  the model could not answer
-10:00:00  desk/c1       sub_1  completed  7.00 s  27,240  $1.51
+RECENT    OF       SUBMISSION  OUTCOME      TOOK  TOKENS   COST
+10:01:00  desk/c2  sub_2       failed     5.00 s       -      -
+10:00:00  desk/c1  sub_1       completed  7.00 s  27,240  $1.51
 
 LATENCY      COUNT     P50     P90     P99     MAX
 admission        1    6 ms    6 ms    6 ms    6 ms
@@ -68,6 +68,9 @@ model_error  submission      1
 
 HOUR              QUEUED  COMPLETED  FAILED  ABORTED  TURNS  TOKENS IN  OUT   COST
 2026-11-01 10:00       2          1       1        -      2     25,000  240  $1.51
+
+WHY RECENT ONES FAILED
+  1  the model could not answer
 `
 
 const wantTrace = `

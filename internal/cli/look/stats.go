@@ -110,13 +110,17 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 	if line := incidents(s); line != "" {
 		fmt.Fprintln(out, line)
 	}
+	width := cli.Width(out)
 	for _, t := range []*table.Table{
 		submissionTable(s), recentTable(s), latencyTable(s), modelTable(s), toolTable(s), errorTable(s), hourTable(s),
 	} {
-		t.Width = cli.Width(out)
+		t.Width = width
 		if err := t.Print(out); err != nil {
 			return err
 		}
+	}
+	if _, err := io.WriteString(out, cli.Fold(reasons(s), width)); err != nil {
+		return err
 	}
 	if n := len(s.Hours); n > shownHours {
 		fmt.Fprintf(out, "(the last %d of %d hours; --json has all)\n", shownHours, n)
@@ -172,11 +176,10 @@ func submissionTable(s *stats.Summary) *table.Table {
 	return t
 }
 
-// recentTable shows the newest submissions one by one, and why they failed.
+// recentTable shows the newest submissions one by one.
 func recentTable(s *stats.Summary) *table.Table {
-	// An id is there to be copied, so it is none of the texts that may be cut.
-	t := table.New([]int{0, 1, 3, 7}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST", "WHY")
-	t.Sparse, t.Spare, t.Text = true, []int{6, 5, 0, 4, 1, 7}, 14
+	t := table.New([]int{0, 1, 3}, "RECENT", "OF", "SUBMISSION", "OUTCOME", "TOOK", "TOKENS", "COST")
+	t.Sparse, t.Spare, t.Text, t.Whole = true, []int{6, 5, 0, 4, 1}, 14, []int{2}
 	for _, r := range s.Recent {
 		took := ""
 		if r.Outcome != "" {
@@ -186,14 +189,34 @@ func recentTable(s *stats.Summary) *table.Table {
 		if r.Instance != "" {
 			of += "/" + r.Instance
 		}
-		why := ""
-		if r.Error != "" {
-			why = cli.OneLine(cmp.Or(r.Message, r.Error), 100)
-		}
 		t.Add(utcTime(r.Begun)[len("2006-01-02 "):], cli.OneLine(of, 40), string(r.Submission), cmp.Or(r.Outcome, "under way"), took,
-			cli.Number(r.Input+r.CacheRead+r.CacheWrite+r.Output), cli.Dollars(r.Cost), why)
+			cli.Number(r.Input+r.CacheRead+r.CacheWrite+r.Output), cli.Dollars(r.Cost))
 	}
 	return t
+}
+
+// reasons says why some of the newest submissions failed, whole: it tells what to do.
+func reasons(s *stats.Summary) string {
+	var words []string
+	count := map[string]int64{}
+	for _, r := range s.Recent {
+		if r.Outcome != string(conversation.OutcomeFailed) {
+			continue
+		}
+		why := cli.OneLine(cmp.Or(r.Message, r.Error), 400)
+		if count[why]++; count[why] == 1 {
+			words = append(words, why)
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\nWHY RECENT ONES FAILED\n")
+	for _, why := range words {
+		fmt.Fprintf(&b, "  %s  %s\n", cli.Number(count[why]), why)
+	}
+	return b.String()
 }
 
 func latencyTable(s *stats.Summary) *table.Table {
@@ -217,7 +240,7 @@ func quantiles(l stats.Latency) []string {
 
 func modelTable(s *stats.Summary) *table.Table {
 	t := table.New([]int{0, 1}, "AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST")
-	t.Spare = []int{8, 7, 4, 3}
+	t.Spare = []int{8, 7, 4, 3, 2, 6}
 	rows := slices.Clone(s.Models)
 	slices.SortStableFunc(rows, func(a, b stats.ModelRow) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Turns, a.Turns))

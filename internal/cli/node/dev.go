@@ -237,7 +237,7 @@ func banner(out io.Writer, cfg devConfig, addr net.Addr, invitation []string) {
 		return
 	}
 	self := invocation(cfg.program, os.Args)
-	fmt.Fprintf(out, `parley dev: agent "assistant", model %s, data in %s
+	text := fmt.Sprintf(`parley dev: agent "assistant", model %s, data in %s
 
   %s/<any id>
 %s
@@ -254,7 +254,8 @@ or, with the reply as it comes:
 Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
 `, cfg.model, cfg.data, url, paragraphs(invitation), url, url, url, self, url)
 	if strings.HasPrefix(cfg.model, "demo/") {
-		fmt.Fprintf(out, "\nThe demo model is offline. For a real one: OPENAI_API_KEY=… %s dev --model openai/<model>\n", self)
+		text += fmt.Sprintf("\nThe demo model is offline. For a real one:\n\n  OPENAI_API_KEY=… %s dev --model openai/<model>\n\n", self)
 	}
+	fmt.Fprint(out, cli.Fold(text, cli.Width(out)))
 	fmt.Fprintln(out, "Ctrl-C stops it.")
 }

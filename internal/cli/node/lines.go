@@ -50,7 +50,7 @@ func outcomeLine(e *observability.Envelope, s *observability.SubmissionSettled, 
 	if u != nil && u.Cost.Total > 0 {
 		parts = append(parts, cli.Dollars(u.Cost.Total))
 	}
-	if s.Error != nil {
+	if s.Error != nil && s.Outcome != string(conversation.OutcomeAborted) { // which says it all
 		parts = append(parts, cli.OneLine(s.Error.Message, 200))
 	}
 	return fmt.Sprintf("%s  %s/%s  %s", at, e.Agent, cli.OneLine(e.Instance, 60), strings.Join(parts, ", "))

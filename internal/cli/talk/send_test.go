@@ -292,3 +292,11 @@ func (w *untilWritten) Write(p []byte) (int, error) {
 	defer w.cancel()
 	return w.Buffer.Write(p)
 }
+
+// TestHelpFitsTheTerminal: what a command says of itself is set for the terminal.
+func TestHelpFitsTheTerminal(t *testing.T) {
+	s := program.AtTerminal(t, 60, nil, "send", "--help")
+	s.Shows("send posts a message and follows the conversation until the\r\nmessage is settled: it prints")
+	s.Shows("      --no-wait              print the receipt as JSON and\r\n                             do not wait for the reply")
+	s.Ends()
+}
