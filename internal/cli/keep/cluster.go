@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -292,15 +293,18 @@ func (r ClusterReport) print(out io.Writer) error {
 		return err
 	}
 	t := table.New([]int{0, 1, 2, 3, 5, 7, 10}, "MEMBER", "NODE", "HTTP", "VERSION", "WEIGHT", "STATE", "SHARE", "REACHES", "ACTIVE", "BUSY", "HEARTBEAT")
-	t.Width, t.Spare = cli.Width(out), []int{4, 2, 6, 3, 9, 1, 8}
-	versions := map[string]bool{}
+	t.Sparse, t.Width, t.Spare = true, cli.Width(out), []int{4, 2, 6, 3, 9, 1, 8}
+	versions := r.versions()
 	for _, m := range r.Members {
 		beat := "not seen"
 		if m.Seen {
 			beat = fmt.Sprintf("%.1f s ago", m.age.Seconds())
 		}
-		versions[m.Version] = true
-		t.Add(short[m.ID], dash(m.Node), dash(m.Address), dash(m.Version), fmt.Sprint(m.Weight), m.State, fmt.Sprintf("%.1f %%", 100*m.Share),
+		version := ""
+		if len(versions) > 1 { // one for all has a line below
+			version = dash(m.Version)
+		}
+		t.Add(short[m.ID], dash(m.Node), dash(m.Address), version, fmt.Sprint(m.Weight), m.State, fmt.Sprintf("%.1f %%", 100*m.Share),
 			r.reaches(m), fmt.Sprint(m.Active), fmt.Sprint(m.Busy), beat)
 	}
 	if err := t.Print(out); err != nil {
@@ -321,10 +325,24 @@ func (r ClusterReport) print(out io.Writer) error {
 		}
 		fmt.Fprintf(out, "\nVersion skew: %s cannot read %s records; if it must be understood, nobody writes it.\n", strings.Join(ids, ", "), u.Type)
 	}
-	if len(versions) > 1 && len(r.Unread) == 0 {
+	switch {
+	case len(versions) == 1:
+		fmt.Fprint(out, cli.Fold(fmt.Sprintf("\nAll run version %s.\n", dash(versions[0])), t.Width))
+	case len(r.Unread) == 0:
 		fmt.Fprintf(out, "\nThe members have %d versions; all read the same records.\n", len(versions))
 	}
 	return nil
+}
+
+// versions are those that the members run, each once.
+func (r ClusterReport) versions() []string {
+	var list []string
+	for _, m := range r.Members {
+		if !slices.Contains(list, m.Version) {
+			list = append(list, m.Version)
+		}
+	}
+	return list
 }
 
 // reaches says how many other members a member reaches.

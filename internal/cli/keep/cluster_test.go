@@ -191,6 +191,9 @@ func TestClusterStatusOfVersions(t *testing.T) {
 	if _, out, _ := program.Output(t, "cluster", "status", "--config", tb.file); !strings.Contains(out, "The members have 2 versions; all read the same records.") {
 		t.Error(out)
 	}
+	if _, out, _ := program.Output(t, "cluster", "status", "--config", newPaper(t, three()).file); !strings.Contains(out, "\nAll run version v1.2.0.\n") {
+		t.Error(out)
+	}
 	empty := newPaper(t, nil)
 	if code, out, errOut := program.Output(t, "cluster", "status", "--config", empty.file); code != 0 || !strings.Contains(out, "No node serves it.") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
