@@ -46,6 +46,8 @@ func Main(agents ...*agent.Agent) { (&Program{Agents: agents}).Main() }
 type Program struct {
 	// Agents are served beside those of parley.yaml. Names are unique.
 	Agents []*agent.Agent
+	// Workflows are served beside them: begun at /workflows/<name>, runs at /runs/<id>. Names are unique among workflows.
+	Workflows []agent.AnyWorkflow
 	// Providers are model vendors by the id that a model names, in place of built-in ones
 	// of that id: "house" of "house/large". Those of parley.yaml come before them.
 	Providers map[string]providers.Registration

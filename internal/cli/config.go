@@ -6,11 +6,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -37,23 +39,45 @@ func (p *Program) check() error {
 		}
 		names[a.Name] = true
 	}
+	return p.checkWorkflows()
+}
+
+// checkWorkflows refuses workflows that are none, or of one name. An agent may have the name of a workflow.
+func (p *Program) checkWorkflows() error {
+	names := map[string]bool{}
+	for i, w := range p.Workflows {
+		at := fmt.Sprintf("Workflows[%d]", i)
+		switch {
+		case !given(w):
+			return &agent.DefinitionError{Issues: []agent.Issue{{Path: at, Problem: "is nil; make it with agent.NewWorkflow"}}}
+		case names[w.Name()]:
+			return &agent.DefinitionError{Agent: w.Name(), Issues: []agent.Issue{{Path: at, Problem: "has the name of another workflow; give each a name of its own"}}}
+		}
+		names[w.Name()] = true
+		if err := w.Definition().Validate(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// given reports whether there is a workflow.
+func given(w agent.AnyWorkflow) bool { return w != nil && !reflect.ValueOf(w).IsZero() }
 
 // ConfigOptions say what a configuration file may name.
 func (p *Program) ConfigOptions() *config.Options {
 	return &config.Options{
-		Env: os.LookupEnv, Agents: p.Agents, Catalog: catalogProviders(),
+		Env: os.LookupEnv, Agents: p.Agents, Workflows: p.OwnWorkflows(), Catalog: catalogProviders(),
 		APIs:      append(protocols(), slices.Sorted(maps.Keys(p.Protocols))...),
 		Providers: append(BuiltinProviders(), slices.Sorted(maps.Keys(p.Providers))...),
 	}
 }
 
-// Config reads a configuration. A program with agents of its own needs none, unless
+// Config reads a configuration. A program with agents or workflows of its own needs none, unless
 // somebody has named the file.
 func (p *Program) Config(file string, named bool) (*config.Server, error) {
 	conf, err := config.Load(file, p.ConfigOptions())
-	if errors.Is(err, fs.ErrNotExist) && !named && len(p.Agents) > 0 {
+	if errors.Is(err, fs.ErrNotExist) && !named && p.Brings() {
 		return config.Default(p.ConfigOptions())
 	}
 	return conf, err
@@ -108,7 +132,7 @@ func (at *Place) Find(needs ...string) (conf *config.Server, file string, err er
 		}
 		return conf, file, err
 	}
-	if !isDir(DefaultData) && len(at.program.Agents) > 0 {
+	if !isDir(DefaultData) && at.program.Brings() {
 		conf, err = config.Default(at.program.ConfigOptions())
 		return conf, "", err
 	}

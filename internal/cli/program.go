@@ -36,6 +36,7 @@ import (
 // not change while commands run. The fields are those of the package parley at the root.
 type Program struct {
 	Agents     []*agent.Agent
+	Workflows  []agent.AnyWorkflow
 	Providers  map[string]providers.Registration
 	Protocols  map[string]providers.Protocol
 	Middleware []func(http.Handler) http.Handler
@@ -92,6 +93,19 @@ func (p *Program) OwnAgents() (names []string) {
 	}
 	return names
 }
+
+// OwnWorkflows names the workflows that the program brings along, in its order.
+func (p *Program) OwnWorkflows() (names []string) {
+	for _, w := range p.Workflows {
+		if given(w) {
+			names = append(names, w.Name())
+		}
+	}
+	return names
+}
+
+// Brings reports whether the program has something to serve without a file.
+func (p *Program) Brings() bool { return len(p.Agents)+len(p.Workflows) > 0 }
 
 // compiledIn names the agents of the program, for its help.
 func (p *Program) compiledIn() string {

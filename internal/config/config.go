@@ -45,16 +45,18 @@ type Server struct {
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration
 	// Agents are those of the file and of the program, sorted by name; there is at least
-	// one. They are this value's.
+	// one, or a workflow. They are this value's.
 	Agents []Agent
+	// Workflows are the names of those of the program, sorted.
+	Workflows []string
 }
 
 // Beta says where clients of the beta line find the agents.
 type Beta struct {
 	// Path is well formed, as a mount.
 	Path string
-	// Agents are names of agents, sorted; all of them unless the file says which.
-	Agents []string
+	// Agents and Workflows are names of them, sorted; all of them unless the file says which.
+	Agents, Workflows []string
 }
 
 // Limits bound what one request may bring, what all of them hold, and when one may come.

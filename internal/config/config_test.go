@@ -90,7 +90,7 @@ func parse(tb testing.TB, folder, name string) (server *config.Server, single *c
 		server, err = config.Parse(filepath.Base(name), src, options())
 	case "program":
 		opts := options()
-		opts.Agents = brought()
+		opts.Agents, opts.Workflows = brought(), []string{"nightly", "hourly"}
 		server, err = config.Parse(filepath.Base(name), src, opts)
 	default:
 		single, err = config.ParseSingle(filepath.Base(name), src, options())
@@ -201,6 +201,9 @@ func showServer(s *config.Server) string {
 	bucket := s.Bucket
 	bucket.AccessKey, bucket.SecretKey = mask(bucket.AccessKey), mask(bucket.SecretKey)
 	fmt.Fprintf(&b, "bucket %+v\ncors %q, bearer %q\n", bucket, s.CORS.Origins, mask(s.Auth.Bearer))
+	if c := s.Beta; c != nil {
+		fmt.Fprintf(&b, "beta %s, agents %q, workflows %q of %q\n", c.Path, c.Agents, c.Workflows, s.Workflows)
+	}
 	if c := s.Cluster; c != nil {
 		fmt.Fprintf(&b, "cluster listen %s, advertise %q, weight %s, intervals %v %v %v\n", c.Listen, c.Advertise, show(c.Weight), c.Heartbeat, c.Suspect, c.Fence)
 		if c.TLS != nil {

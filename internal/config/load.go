@@ -29,6 +29,8 @@ type Options struct {
 	// may say where one is mounted, and override some of what it says about itself; those
 	// it does not name are mounted at [DefaultMount].
 	Agents []*agent.Agent
+	// Workflows are the names of those that the program brings along, all different.
+	Workflows []string
 	// Catalog are those of Providers whose registration may leave out what it says where
 	// and how models are called.
 	Catalog []string

@@ -37,14 +37,15 @@ func (r *reader) server(root value) *Server {
 		{name: "events", example: "{jsonl: {file: events.jsonl}}", read: r.events(&s.Events)},
 		{name: "webhooks", example: "{allow: [hooks.example.com]}", read: r.webhooks(&s.Webhooks)},
 		{name: "providers", example: "{local: {api: openai-completions, baseUrl: \"http://127.0.0.1:9000/v1\"}}", read: r.providers(s.Providers)},
-		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: len(r.opts.Agents) == 0},
+		{name: "agents", example: "{echo: {mounts: [/agents/echo], model: openai/gpt-5}}", read: r.agents(&s.Agents), required: len(r.opts.Agents)+len(r.opts.Workflows) == 0},
 	})
 	r.complete(&s.Agents, (*path)(nil).key("agents"))
 	slices.SortFunc(s.Agents, func(a, b Agent) int { return strings.Compare(a.Agent.Name, b.Agent.Name) })
 	s.ListenGiven = r.written(root, "listen")
 	r.shared(root)
 	r.ports(root, s)
-	r.betaAgents(root, s)
+	s.Workflows = slices.Sorted(slices.Values(r.opts.Workflows))
+	r.betaNames(root, s)
 	r.channelAgents(root, s)
 	for _, a := range s.Agents {
 		r.define(a.Agent, (*path)(nil).key("agents").key(a.Agent.Name), s.Providers)
@@ -59,31 +60,36 @@ func (r *reader) beta(dst **Beta) func(value) {
 		r.fields(v, []field{
 			{name: "path", example: "/beta", read: r.text(&b.Path, checkMount), required: true},
 			{name: "agents", example: "[echo]", read: r.texts(&b.Agents)},
+			{name: "workflows", example: "[nightly]", read: r.texts(&b.Workflows)},
 		})
 		*dst = b
 	}
 }
 
-// betaAgents checks the agents of the beta line, and fills them in: all, if none is named.
-func (r *reader) betaAgents(root value, s *Server) {
+// betaNames checks the agents and workflows of the beta line, and fills them in: all, if none is named.
+func (r *reader) betaNames(root value, s *Server) {
 	if s.Beta == nil {
 		return
 	}
-	var all []string
+	var agents []string
 	for _, a := range s.Agents {
-		all = append(all, a.Agent.Name)
+		agents = append(agents, a.Agent.Name)
 	}
-	for _, name := range s.Beta.Agents {
-		if !slices.Contains(all, name) {
-			at, _ := r.given(root, "beta")
-			list, _ := r.given(at, "agents")
-			r.blame(list, fault{"names the agent " + quote(name) + ", which is not there", "name agents of the key agents, or leave the list out for all of them"})
+	at, _ := r.given(root, "beta")
+	named := func(key string, names *[]string, all []string, what, remedy string) {
+		for _, name := range *names {
+			if !slices.Contains(all, name) {
+				list, _ := r.given(at, key)
+				r.blame(list, fault{"names the " + what + " " + quote(name) + ", which is not there", remedy})
+			}
 		}
+		if len(*names) == 0 {
+			*names = slices.Clone(all)
+		}
+		slices.Sort(*names)
 	}
-	if len(s.Beta.Agents) == 0 {
-		s.Beta.Agents = all
-	}
-	slices.Sort(s.Beta.Agents)
+	named("agents", &s.Beta.Agents, agents, "agent", "name agents of the key agents, or leave the list out for all of them")
+	named("workflows", &s.Beta.Workflows, s.Workflows, "workflow", "name workflows of the program, or leave the list out for all of them")
 }
 
 func (r *reader) networks(dst *[]netip.Prefix) func(value) {

@@ -112,7 +112,7 @@ func (p pageOf) api(next http.Handler) http.Handler {
 func (p pageOf) server() console.Server {
 	s := console.Server{Mode: "serve", Version: cli.Version(), Folder: p.folder != nil, Agents: []console.Agent{}}
 	if p.how.dev {
-		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && len(p.how.program.Agents) == 0
+		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && !p.how.program.Brings()
 		if p.how.refused != nil {
 			s.Problems = problemsOf(p.how.refused())
 		}

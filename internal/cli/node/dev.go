@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,7 +119,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	page := newPage(conf, listener.Addr(), how).over(n)
 	handler := guarded(page, n.handler)
 	return serveNode(ctx, n, handler, listener, func() {
-		if len(cfg.program.Agents) == 0 {
+		if !cfg.program.Brings() {
 			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
 			return
 		}
@@ -137,8 +138,10 @@ func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
 // served is what "parley dev" serves without a file: the agents of the program, or the
 // demo's.
 func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
-	conf := &config.Server{Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}}
-	if len(cfg.program.Agents) == 0 {
+	conf := &config.Server{
+		Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}, Workflows: slices.Sorted(slices.Values(cfg.program.OwnWorkflows())),
+	}
+	if !cfg.program.Brings() {
 		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
 		return conf, cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo")
 	}
@@ -166,6 +169,9 @@ func withModel(a *agent.Agent, model string) *agent.Agent {
 
 // trial says how an agent is tried.
 func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
+	if len(conf.Agents) == 0 {
+		return []string{fmt.Sprintf("Begin a run in another shell:\n\n  %s runs start %s%s", invocation(p, os.Args), localURL(addr), workflowPath(conf.Workflows[0]))}
+	}
 	first, initial := conf.Agents[0], ""
 	if agenthost.CheckInitialData(context.Background(), first.Agent, nil) != nil {
 		initial = " --initial-data '{…}'"

@@ -95,7 +95,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		Memory: budget,
 		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Address: cfg.listen, Version: cli.SoftwareVersion(),
 		SegmentBatches: cfg.segmentBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
-		IdleBytes: cfg.idleBytes, EventStreams: cfg.edge.Beta != nil,
+		IdleBytes: cfg.idleBytes, EventStreams: cfg.edge.Beta != nil || cfg.edge.Runs != nil,
 	}
 	switch {
 	case cfg.memory:

@@ -282,7 +282,13 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		cfg.events.observers = append(cfg.events.observers, outcomeLines(how.outcomes))
 	}
 	if b := conf.Beta; b != nil {
-		cfg.edge.Beta = &parleyhttp.Beta{Path: b.Path, Agents: b.Agents}
+		cfg.edge.Beta = &parleyhttp.Beta{Path: b.Path, Agents: b.Agents, Workflows: b.Workflows}
+	}
+	if len(conf.Workflows) > 0 {
+		cfg.edge.Runs = &parleyhttp.Runs{Path: "/", Workflows: conf.Workflows}
+	}
+	for _, w := range how.program.Workflows {
+		cfg.agents = append(cfg.agents, w.Definition())
 	}
 	for _, a := range conf.Agents {
 		arm(a.Agent)
@@ -291,7 +297,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
 		}
 	}
-	if len(cfg.mounts) == 0 {
+	if len(cfg.mounts) == 0 && cfg.edge.Runs == nil {
 		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
 	}
 	n, err := newBackend(cfg)
@@ -322,6 +328,9 @@ func serves(conf *config.Server) []string {
 			lines = append(lines, fmt.Sprintf("%s (%s, model %s)", path, a.Agent.Name, a.Agent.Model))
 		}
 	}
+	for _, w := range conf.Workflows {
+		lines = append(lines, workflowPath(w))
+	}
 	return lines
 }
 
@@ -334,6 +343,9 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 				fmt.Fprintln(out, base+strings.TrimSuffix(path, "/"))
 			}
 		}
+		for _, w := range conf.Workflows {
+			fmt.Fprintln(out, base+workflowPath(w))
+		}
 		return
 	}
 	fmt.Fprintf(out, "%s, conversations in %s\n\n", title, conf.Bucket.Place())
@@ -342,8 +354,11 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 			fmt.Fprintf(out, "  %s/<any id>  agent %q, model %s\n", base+strings.TrimSuffix(path, "/"), a.Agent.Name, a.Agent.Model)
 		}
 	}
+	for _, w := range conf.Workflows {
+		fmt.Fprintf(out, "  %s  workflow %q\n", base+workflowPath(w), w)
+	}
 	if b := conf.Beta; b != nil {
-		fmt.Fprintf(out, "\nClients of the beta line: base URL %s, agents %s.\n", base+strings.TrimSuffix(b.Path, "/"), strings.Join(b.Agents, ", "))
+		fmt.Fprintf(out, "\nClients of the beta line: base URL %s%s%s.\n", base+strings.TrimSuffix(b.Path, "/"), listed("agents", b.Agents), listed("workflows", b.Workflows))
 	}
 	if conf.PublicURL != "" {
 		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)
@@ -352,4 +367,15 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 		fmt.Fprintln(out, "\n"+line)
 	}
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
+}
+
+// workflowPath is where runs of a workflow of the program begin.
+func workflowPath(name string) string { return "/workflows/" + name }
+
+// listed says what there is of a kind, if there is something.
+func listed(kind string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ", " + kind + " " + strings.Join(names, ", ")
 }
