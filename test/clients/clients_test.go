@@ -59,7 +59,10 @@ func TestPublicClient(t *testing.T) {
 			completions, messages := startServe(t, newServer(t, program, "127.0.0.1:0", at.yaml, at.env, model.URL))
 			restarted := newServer(t, program, steadyAddress(t), at.restarted, at.env, model.URL)
 			restartedCompletions, restartedMessages := startServe(t, restarted)
+			workflow, workflowControl := startWorkflows(t, model)
 			runSuite(t, map[string]string{
+				"PARLEY_WORKFLOW_URL":              workflow,
+				"PARLEY_WORKFLOW_CONTROL_URL":      workflowControl,
 				"MODEL_URL":                        model.URL,
 				"MODEL_ERROR_TEXT":                 fakemodel.ErrorText,
 				"PARLEY_TOKEN":                     bearerToken,
