@@ -51,7 +51,7 @@ func (o origins) middleware(next http.Handler) http.Handler {
 		h.Set("Access-Control-Expose-Headers", "Stream-Next-Offset, Stream-Up-To-Date, Stream-Closed, Stream-Cursor, ETag, Location")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
-			h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, If-None-Match, traceparent, tracestate")
+			h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, Idempotency-Key, If-None-Match, traceparent, tracestate")
 			h.Set("Access-Control-Max-Age", "600")
 			parleyhttp.LeaveBody(w, r)
 			w.WriteHeader(http.StatusNoContent)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
 )
@@ -108,12 +109,25 @@ func TestWorkflowsOfAProgram(t *testing.T) {
 	}
 	want(ask("GET", at+"?meta", "", ok), http.StatusOK, `"status":"completed"`)
 	want(ask("POST", at+"/abort", "", ok), http.StatusOK, `{"aborted":false}`)
+	wantPreflight(t, h)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 	if err := n.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// wantPreflight: a page may send a key with what begins a run.
+func wantPreflight(t *testing.T, h http.Handler) {
+	t.Helper()
+	preflight := httptest.NewRequest("OPTIONS", "/workflows/nightly", nil)
+	preflight.Header.Set("Origin", "https://app.example.com")
+	preflight.Header.Set("Access-Control-Request-Method", "POST")
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, preflight); !strings.Contains(w.Header().Get("Access-Control-Allow-Headers"), parleyhttp.HeaderKey) {
+		t.Errorf("a page may send %v, and no key", w.Header())
 	}
 }
 
