@@ -104,7 +104,7 @@ func host(t *testing.T, workflows ...agent.AnyWorkflow) *agenttest.Host {
 // runs again whose result is recorded.
 func TestWorkflowOverCrashes(t *testing.T) {
 	writes := 0
-	for n := range sample.Of(60, 4) {
+	for n := range sample.Of(88, 4) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &tally{}
 			report, part := reports(c)
