@@ -233,6 +233,11 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/aws/aws-sdk-go-v2":           {tests: list("test/judges")},
 		"github.com/openai/openai-go":            {tests: list("test/judges")},
 		"google.golang.org/genai":                {tests: list("test/judges")},
+		"github.com/bwmarrin/discordgo":          {tests: list("test/judges")},
+		"github.com/google/go-github":            {tests: list("test/judges")},
+		"github.com/slack-go/slack":              {tests: list("test/judges")},
+		"github.com/stripe/stripe-go":            {tests: list("test/judges")},
+		"github.com/twilio/twilio-go":            {tests: list("test/judges")},
 
 		// Of the module that holds the files of deploy.
 		"github.com/prometheus/common":     {tests: list("test/deploy")},

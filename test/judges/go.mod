@@ -7,8 +7,13 @@ require (
 	github.com/aws/aws-sdk-go-v2 v1.47.8
 	github.com/aws/aws-sdk-go-v2/aws/protocol/eventstream v1.7.26
 	github.com/aws/aws-sdk-go-v2/service/bedrockruntime v1.63.12
+	github.com/bwmarrin/discordgo v0.29.0
+	github.com/google/go-github/v84 v84.0.0
 	github.com/openai/openai-go/v3 v3.96.0
 	github.com/parleyrun/parley v0.0.0
+	github.com/slack-go/slack v0.35.0
+	github.com/stripe/stripe-go/v85 v85.0.0
+	github.com/twilio/twilio-go v1.31.0
 	google.golang.org/genai v1.77.0
 )
 
@@ -20,10 +25,13 @@ require (
 	github.com/aws/aws-sdk-go-v2/internal/endpoints/v2 v2.8.11 // indirect
 	github.com/aws/smithy-go v1.28.8 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
+	github.com/golang/mock v1.6.0 // indirect
+	github.com/google/go-querystring v1.2.0 // indirect
 	github.com/google/s2a-go v0.1.9 // indirect
 	github.com/googleapis/enterprise-certificate-proxy v0.3.11 // indirect
 	github.com/googleapis/gax-go/v2 v2.17.0 // indirect
 	github.com/gorilla/websocket v1.5.3 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.61.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/net v0.61.0 // indirect
