@@ -162,13 +162,13 @@ func platforms() []row {
 		{"channels/commerce", 3, vendor, list("channels"), nil},
 		{"channels/discord", 3, vendor, list("channels"), nil},
 		{"channels/github", 3, vendor, list("channels"), nil},
-		{"channels/messenger", 3, vendor, list("channels"), nil},
+		{"channels/messenger", 3, vendor, list("channels", "outbox"), nil},
 		{"channels/notes", 3, vendor, list("channels"), nil},
-		{"channels/slack", 3, vendor, list("channels"), nil},
+		{"channels/slack", 3, vendor, list("channels", "outbox"), nil},
 		{"channels/standardwebhooks", 3, vendor, list("channels"), nil},
 		{"channels/stripe", 3, vendor, list("channels"), nil},
-		{"channels/twilio", 3, vendor, list("channels"), nil},
-		{"channels/whatsapp", 3, vendor, list("channels"), nil},
+		{"channels/twilio", 3, vendor, list("channels", "outbox"), nil},
+		{"channels/whatsapp", 3, vendor, list("channels", "outbox"), nil},
 	}
 }
 

@@ -60,6 +60,10 @@ type activation struct {
 	timers  timers
 	opening opening
 	share   share
+
+	drafter *drafter            // nil unless somebody sees what is said now
+	durable conversation.Offset // as the drafter knows it
+	showing chan struct{}       // has an element while a draft is being shown; nil before the first drafter
 }
 
 var _ grain.Grain = (*activation)(nil)
@@ -131,6 +135,9 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 		a.checkedLog(m)
 	case modelReady:
 		a.drainFeed(m.gen)
+	case draftDue:
+		m.of.asked = true
+		a.giveDraft()
 	case workAsks:
 		a.step(m.question.For(a.callers.add(m.done)))
 	case machine.Input:
@@ -280,6 +287,7 @@ func (a *activation) appended(m appendDone) {
 		a.archive.Active(storage.IndexEntry{Address: at, Day: storage.DayOf(m.stored.At)})
 	}
 	a.step(machine.Appended{Offset: m.batch.Offset})
+	a.draft(m.batch.Offset)
 }
 
 func (a *activation) reply(e machine.Reply) {

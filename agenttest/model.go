@@ -21,6 +21,8 @@ type Answer struct {
 	Delay time.Duration
 	// Reasoning, Text and Calls are what it says, in this order.
 	Reasoning, Text string
+	// Pace is how long it takes to say a word of Text. Zero says all of it at once.
+	Pace time.Duration
 	// Calls are the tools that it calls.
 	Calls []ToolCall
 	// Err ends the answer after what was said: a [*providers.Error] says by its kind whether the
@@ -239,19 +241,24 @@ func (p protocol) Stream(ctx context.Context, m providers.Model, req providers.R
 
 // say gives the answer.
 func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
-	pause := time.NewTimer(a.Delay)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := pass(ctx, a.Delay); err != nil {
+		return err
 	}
 	if a.Reasoning != "" {
 		out.Reasoning(a.Reasoning, "")
 		out.EndReasoning("")
 	}
-	if a.Text != "" {
-		out.Text(a.Text)
+	words := []string{a.Text}
+	if a.Pace > 0 {
+		words = strings.SplitAfter(a.Text, " ")
+	}
+	for _, word := range words {
+		if err := pass(ctx, a.Pace); err != nil {
+			return err
+		}
+		if word != "" {
+			out.Text(word)
+		}
 	}
 	for i, c := range a.Calls {
 		arguments, err := json.Marshal(c.Arguments)
@@ -277,6 +284,18 @@ func (a Answer) say(ctx context.Context, out *providers.Assembler) error {
 	}
 	out.Finish(a.done())
 	return nil
+}
+
+// pass lets time pass, unless ctx ends first.
+func pass(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (a Answer) done() providers.Done {

@@ -19,8 +19,8 @@ type Reply struct {
 	// Agent and InstanceID are those of the delivery: the instance id says where the reply goes.
 	Agent, InstanceID string
 	Submission        conversation.SubmissionID
-	// Outcome is completed, failed or aborted. Text is what the agent said, which may be nothing, up to
-	// 24 KiB; Cut says that there is more, which stands in the conversation.
+	// Outcome is completed, failed or aborted, and "" of a draft, which goes on. Text is what the agent said,
+	// which may be nothing, up to 24 KiB; Cut says that there is more, which stands in the conversation.
 	Outcome conversation.Outcome
 	Text    string
 	Cut     bool
@@ -40,13 +40,37 @@ func (r *Reply) UUID() string {
 // [*outbox.LaterError] of a platform that limits, a [*outbox.GoneError] if a chat is no more.
 func Replies(send func(ctx context.Context, r Reply) error) outbox.Target {
 	return outbox.Func(func(ctx context.Context, p outbox.Post) error {
-		var n conversation.Notice
-		if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.ToldReply == nil {
-			return &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
+		r, err := replyOf(p)
+		if err != nil {
+			return err
 		}
-		return send(ctx, Reply{
-			ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Submission: n.Data.Submission,
-			Outcome: n.Data.Outcome, Text: n.Data.Text, Cut: n.Data.Cut,
-		})
+		return send(ctx, r)
 	})
+}
+
+func replyOf(p outbox.Post) (Reply, error) {
+	var n conversation.Notice
+	if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.ToldReply == nil {
+		return Reply{}, &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
+	}
+	return Reply{
+		ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Submission: n.Data.Submission,
+		Outcome: n.Data.Outcome, Text: n.Data.Text, Cut: n.Data.Cut,
+	}, nil
+}
+
+// Words are what the reply says where a message has at most so many characters: the text, an apology for what
+// has failed, and nothing, "", for what was aborted. What goes on, or is cut, ends in "…".
+func (r *Reply) Words(most int) string {
+	switch r.Outcome {
+	case conversation.OutcomeAborted:
+		return ""
+	case conversation.OutcomeFailed:
+		return "Sorry, that went wrong. Please try again."
+	}
+	text := []rune(r.Text)
+	if r.Cut || r.Outcome == "" || len(text) > most {
+		text = append(text[:min(len(text), most-1)], '…')
+	}
+	return string(text)
 }

@@ -49,3 +49,15 @@ func TestReplyUUID(t *testing.T) {
 		t.Errorf("%s is no UUID", b.UUID())
 	}
 }
+
+// TestWords: what is said of each outcome, within what a platform takes.
+func TestWords(t *testing.T) {
+	for want, r := range map[string]channels.Reply{
+		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},
+		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true}, "Dra…": {Text: "Dra"},
+	} {
+		if got := r.Words(6); got != want {
+			t.Errorf("%+v is %q, want %q", r, got, want)
+		}
+	}
+}

@@ -88,22 +88,28 @@ func (s *State) replied(sub *Submission, r *SubmissionSettled) {
 }
 
 func (s *State) toldOf(sub *Submission, r *SubmissionSettled) *ToldReply {
-	told := &ToldReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}
+	told, output := &ToldReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}, s.outputOf(sub)
+	told.Text, told.Cut = sub.Draft()
+	if len(output) <= MaxReplyBytes {
+		told.Output = output
+	}
+	told.Cut = told.Cut || len(told.Output) < len(output)
+	return told
+}
+
+// Draft is the text of the reply so far, up to [MaxReplyBytes]; cut says that there is more.
+func (s *Submission) Draft() (text string, cut bool) {
 	var texts []string
-	for _, t := range sub.turns {
+	for _, t := range s.turns {
 		for _, p := range t.parts {
 			if p.kind == PartTypeText && t.note == "" && p.text.len() > 0 {
 				texts = append(texts, p.text.String())
 			}
 		}
 	}
-	text, output := strings.Join(texts, "\n\n"), s.outputOf(sub)
-	told.Text = CutText(text, MaxReplyBytes)
-	if len(output) <= MaxReplyBytes {
-		told.Output = output
-	}
-	told.Cut = len(told.Text) < len(text) || len(told.Output) < len(output)
-	return told
+	whole := strings.Join(texts, "\n\n")
+	text = CutText(whole, MaxReplyBytes)
+	return text, len(text) < len(whole)
 }
 
 // bytes is about what is kept of the reply.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"log"
-	"net/http"
 	"os"
 	"time"
 
@@ -23,15 +21,14 @@ func main() {
 
 // newBots reads the variables.
 func newBots() *bots {
-	client := &http.Client{Timeout: 15 * time.Second} // less than the outbox waits
 	return &bots{
 		slack: slackBot{
 			secret: channels.Secret(need("SLACK_SIGNING_SECRET")),
-			api:    api{client, cmp.Or(os.Getenv("SLACK_API"), "https://slack.com/api"), channels.Secret(need("SLACK_BOT_TOKEN"))},
+			api:    channels.API{URL: os.Getenv("SLACK_API"), Token: channels.Secret(need("SLACK_BOT_TOKEN"))},
 		},
 		messenger: messengerBot{
 			secret: channels.Secret(need("MESSENGER_SECRET_TOKEN")),
-			api:    api{client, need("MESSENGER_API"), channels.Secret(need("MESSENGER_BOT_TOKEN"))},
+			api:    channels.API{URL: need("MESSENGER_API"), Token: channels.Secret(need("MESSENGER_BOT_TOKEN"))},
 		},
 	}
 }
@@ -68,22 +65,7 @@ func (b *bots) channels(to conversation.Dispatcher) (map[string]channels.Channel
 	return map[string]channels.Channel{"slack": s, "messenger": m}, err
 }
 
-// targets are the ways out.
+// targets are the ways out: they show a reply while it is being said, and edit it until it is whole.
 func (b *bots) targets() map[string]outbox.Target {
-	return map[string]outbox.Target{"slack": channels.Replies(b.slack.reply), "messenger": channels.Replies(b.messenger.reply)}
-}
-
-// words are what a reply says on a platform that takes so many characters, "" for nothing.
-func words(r channels.Reply, most int) string {
-	switch {
-	case r.Outcome == conversation.OutcomeAborted:
-		return ""
-	case r.Outcome == conversation.OutcomeFailed:
-		return "Sorry, that went wrong. Please try again."
-	}
-	text := []rune(r.Text)
-	if r.Cut || len(text) > most {
-		text = append(text[:min(len(text), most-1)], '…')
-	}
-	return string(text)
+	return map[string]outbox.Target{"slack": slack.Replies(b.slack.api), "messenger": messenger.Replies(b.messenger.api)}
 }

@@ -31,8 +31,8 @@ const perChat = 5
 func botsAt(p http.RoundTripper) *bots {
 	client := &http.Client{Transport: p, Timeout: 15 * time.Second}
 	return &bots{
-		slackBot{channels.Secret(slackSecret), api{client, slackURL, "token"}},
-		messengerBot{channels.Secret(messengerSecret), api{client, messengerURL, "token"}},
+		slackBot{channels.Secret(slackSecret), channels.API{URL: slackURL, Token: "token", Client: client}},
+		messengerBot{channels.Secret(messengerSecret), channels.API{URL: messengerURL, Token: "token", Client: client}},
 	}
 }
 
@@ -69,16 +69,17 @@ func instanceOf(chat string) string {
 }
 
 // TestBots: platforms that send again, late and in any order, that limit, fail and are silent, and a process that is
-// killed in the middle, when a reply is shown and not recorded, or at a write. Each message is answered once, in the
-// order of its conversation.
+// killed in the middle, when a reply, or a part of one, is shown and not recorded, or at a write. Each message is
+// answered once, in the order of its conversation, and in the end wholly.
 func TestBots(t *testing.T) {
 	met := map[string]int{}
-	for name, killed := range map[string]struct{ shown, write int }{
+	for name, killed := range map[string]struct{ shown, draft, write int }{
 		"never": {}, "when a reply is shown": {shown: 9}, "at a write": {write: 20}, "at a late write": {write: 120},
+		"when a draft is shown": {draft: 3}, "when it is edited": {draft: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlatform(t, uint64(killed.shown+killed.write))
+				p := newPlatform(t, uint64(killed.shown+killed.draft+killed.write))
 				b := botsAt(p)
 				h := agenttest.New(t, []*agent.Agent{newAgent("openai/m1")}, &agenttest.Options{
 					Model:  agenttest.ModelFunc(echo),
@@ -86,8 +87,8 @@ func TestBots(t *testing.T) {
 				})
 				p.serving = func() any { return h.Runtime() }
 				p.look()
-				p.atShown = func(n int) {
-					if n == killed.shown {
+				p.atShown = func(n, drafts int) {
+					if n > 0 && n == killed.shown || drafts > 0 && drafts == killed.draft {
 						h.Crash()
 					}
 				}
@@ -100,26 +101,30 @@ func TestBots(t *testing.T) {
 					t.Error("it was not killed")
 				}
 				p.check(h)
+				t.Logf("it has met %v", p.met)
 				for what, n := range p.met {
 					met[what] += n
 				}
 			})
 		})
 	}
-	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "shown before"} {
+	for _, what := range []string{"webhook1", "webhook2", "webhook3", "reply1", "reply2", "reply3", "shown before", "draft", "edit"} {
 		if met[what] == 0 {
 			t.Errorf("it has met %v: %s is missing", met, what)
 		}
 	}
 }
 
-// echo answers the newest message of a user; a reply that was cut off it says again.
+// echo answers the newest message of a user, at its leisure; a reply that was cut off it says again.
 func echo(r agenttest.Request) agenttest.Answer {
 	for strings.HasPrefix(r.Last(), "<advisory>") || r.Messages[len(r.Messages)-1].Role != providers.RoleUser {
 		r.Messages = r.Messages[:len(r.Messages)-1]
 	}
-	return agenttest.Say("re: " + r.Last())
+	return agenttest.Answer{Text: "re: " + r.Last() + rest, Pace: 3 * time.Second}
 }
+
+// rest makes a reply long enough to be read while it is being said.
+const rest = ", and there is a little more to say"
 
 // run has everybody write, and waits for a day.
 func (p *platform) run(to func() http.Handler) {
@@ -149,12 +154,12 @@ func (p *platform) check(h *agenttest.Host) {
 		var want []string
 		for _, m := range s.Messages {
 			if m.Role == conversation.RoleUser {
-				want = append(want, "re: "+m.Text())
+				want = append(want, "re: "+m.Text()+rest)
 			}
 		}
 		var got []string
-		for _, text := range p.chats[chat] { // the last line is whole
-			got = append(got, text[strings.LastIndexByte(text, '\n')+1:])
+		for _, m := range p.chats[chat] { // the last line is whole
+			got = append(got, m.text[strings.LastIndexByte(m.text, '\n')+1:])
 		}
 		if !slices.Equal(got, want) {
 			p.t.Errorf("%s shows %q, its conversation asks for %q", chat, got, want)
@@ -187,7 +192,8 @@ func TestReplyAnswers(t *testing.T) {
 		"archived":         {"slack", slackChat, answered(200, `{"ok":false,"error":"is_archived"}`), "is_archived", true, 0},
 		"no JSON":          {"slack", slackChat, answered(200, `<html>`), "invalid character", false, 0},
 		"limited":          {"slack", slackChat, answered(429, "", "Retry-After", "30"), "it answered 429", false, 30 * time.Second},
-		"sent":             {"messenger", messengerChat, answered(200, ""), "", false, 0},
+		"sent":             {"messenger", messengerChat, answered(200, `{"ok":true,"result":{"message_id":1}}`), "", false, 0},
+		"blocked":          {"messenger", messengerChat, answered(403, `{"ok":false,"error_code":403}`), "it answered 403", true, 0},
 		"limited there":    {"messenger", messengerChat, answered(429, "", "Retry-After", "5"), "it answered 429", false, 5 * time.Second},
 		"gone":             {"messenger", messengerChat, answered(410, ""), "it answered 410", true, 0},
 		"not reached":      {"messenger", messengerChat, nil, "no route", false, 0},
@@ -210,18 +216,6 @@ func TestReplyAnswers(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		case errors.As(err, &gone) != c.gone || later.After != c.after:
 			t.Errorf("%s: %v, gone %t, later %v", name, err, gone != nil, later.After)
-		}
-	}
-}
-
-// TestWords: what is said of each outcome, within what a platform takes.
-func TestWords(t *testing.T) {
-	for want, r := range map[string]channels.Reply{
-		"Hi.": {Outcome: "completed", Text: "Hi."}, "": {Outcome: "aborted", Text: "Hal"}, "Sorry, that went wrong. Please try again.": {Outcome: "failed"},
-		"ééééé…": {Outcome: "completed", Text: "éééééééé"}, "Cut…": {Outcome: "completed", Text: "Cut", Cut: true},
-	} {
-		if got := words(r, 6); got != want {
-			t.Errorf("%+v is %q, want %q", r, got, want)
 		}
 	}
 }

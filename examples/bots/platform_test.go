@@ -46,15 +46,28 @@ type platform struct {
 	mu      sync.Mutex
 	draw    *rand.Rand
 	tries   map[string]int
-	asked   map[string]time.Time // when it was asked to leave a reply for some time, by id
-	shown   map[string]bool      // ids
-	chats   map[string][]string  // what is shown in them
-	met     map[string]int       // what has happened, how often
-	atShown func(n int)          // called when n are shown
+	asked   map[string]limit      // that it has asked for, by id of a reply
+	shown   map[string]*message   // by id
+	names   map[string]*message   // the same
+	chats   map[string][]*message // what is shown in them
+	met     map[string]int        // what has happened, how often
+	atShown func(n, drafts int)   // called when n replies are shown, or so many drafts; the other is 0
 
 	serving  func() any // the process that serves now
 	known    any        // the newest one seen
 	replaced time.Time  // when it was seen to have taken the place of one that was killed
+}
+
+// message is one that is shown, whole unless it goes on.
+type message struct {
+	name, text string
+	whole      bool
+}
+
+// limit says since when a reply is to be left alone, or what is there of it.
+type limit struct {
+	at    time.Time
+	draft bool
 }
 
 // instant is how long the platform needs to see that a process is another, and a process, whose writes take no time
@@ -74,22 +87,22 @@ func (p *platform) look() {
 }
 
 // leave is for how long a reply is to be left alone. A process that was killed in the instant in which it was asked may
-// have recorded nothing: the next one cannot know.
+// have recorded nothing, and what it was told of a draft it does not record: the next one cannot know.
 func (p *platform) leave(id string) time.Duration {
 	p.look()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	asked, ok := p.asked[id]
-	if after := p.replaced.Sub(asked); !ok || after >= 0 && after <= instant {
+	if after := p.replaced.Sub(asked.at); !ok || after >= 0 && (after <= instant || asked.draft) {
 		return 0
 	}
-	return time.Until(asked.Add(limited).Truncate(time.Millisecond)) // as the log has times
+	return time.Until(asked.at.Add(limited).Truncate(time.Millisecond)) // as the log has times
 }
 
 func newPlatform(t *testing.T, seed uint64) *platform {
 	return &platform{
-		t: t, draw: rand.New(rand.NewPCG(seed, 1)), tries: map[string]int{}, asked: map[string]time.Time{},
-		shown: map[string]bool{}, chats: map[string][]string{}, met: map[string]int{}, atShown: func(int) {},
+		t: t, draw: rand.New(rand.NewPCG(seed, 1)), tries: map[string]int{}, asked: map[string]limit{}, names: map[string]*message{},
+		shown: map[string]*message{}, chats: map[string][]*message{}, met: map[string]int{}, atShown: func(int, int) {},
 	}
 }
 
@@ -104,45 +117,71 @@ func (p *platform) next(kind, id string) (f fate) {
 	return f
 }
 
-// RoundTrip takes a reply.
+// call is what the bots call.
+type call struct {
+	Channel string `json:"channel"`
+	Thread  string `json:"thread_ts"`
+	TS      string `json:"ts"`
+	ID      string `json:"client_msg_id"`
+	Chat    int64  `json:"chat_id"`
+	Message int64  `json:"message_id"`
+	Text    string `json:"text"`
+}
+
+// draft reports whether it goes on.
+func (c *call) draft() bool { return strings.HasSuffix(c.Text, "…") }
+
+// RoundTrip takes a reply, or what there is of one.
 func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(r.Body)
-	var m struct {
-		Channel string `json:"channel"`
-		TS      string `json:"thread_ts"`
-		ID      string `json:"client_msg_id"`
-		Chat    int64  `json:"chat_id"`
-		Text    string `json:"text"`
-	}
-	if err != nil || json.Unmarshal(body, &m) != nil || r.Header.Get("Authorization") != "Bearer token" {
+	var c call
+	if err != nil || json.Unmarshal(body, &c) != nil || r.Header.Get("Authorization") != "Bearer token" {
 		p.t.Errorf("the platform cannot read %s %s, %v", r.URL, body, err)
 	}
-	chat, id, answer := m.Channel+m.TS, m.ID, `{"ok":true}`
-	if strings.HasPrefix(r.URL.String(), messengerURL) {
-		chat, id, answer = fmt.Sprint(m.Chat), r.Header.Get("Idempotency-Key"), `{"ok":true,"result":{}}`
+	if err := r.Context().Err(); err != nil { // it was killed before
+		return nil, err
 	}
+	id := r.Header.Get("Idempotency-Key")
 	if early := p.leave(id); early > 0 {
 		p.t.Errorf("%s comes again %v too soon", id, early)
 	}
-	switch p.next("reply", id) {
+	f := p.next("reply", id)
+	switch f {
 	case busy:
 		p.mu.Lock()
-		p.asked[id] = time.Now()
+		p.asked[id] = limit{time.Now(), c.draft()}
 		p.mu.Unlock()
 		time.AfterFunc(instant, p.look)
 		return answered(429, "", "Retry-After", strconv.Itoa(int(limited.Seconds()))), nil
 	case wrong:
 		return answered(500, ""), nil
-	case lost:
-		p.show(chat, id, m.Text)
-		<-r.Context().Done()
-		return nil, r.Context().Err()
 	}
-	p.show(chat, id, m.Text)
-	if err := r.Context().Err(); err != nil { // it was killed meanwhile
+	answer := p.take(r.URL.String(), id, &c)
+	if f == lost {
+		<-r.Context().Done()
+	}
+	if err := r.Context().Err(); err != nil { // or it was killed meanwhile
 		return nil, err
 	}
 	return answered(200, answer), nil
+}
+
+// take shows a message once, or edits one, and answers what is shown.
+func (p *platform) take(url, id string, c *call) (answer string) {
+	switch url {
+	case slackURL + "/chat.postMessage":
+		m := p.show(c.Channel+c.Thread, c.ID, c)
+		return fmt.Sprintf(`{"ok":true,"ts":%q,"message":{"text":%q}}`, m.name, m.text)
+	case slackURL + "/chat.update":
+		return fmt.Sprintf(`{"ok":%t,"error":"message_not_found"}`, p.edit(c.TS, c))
+	case messengerURL + "/sendMessage":
+		m := p.show(fmt.Sprint(c.Chat), id, c)
+		return fmt.Sprintf(`{"ok":true,"result":{"message_id":%s,"text":%q}}`, m.name, m.text)
+	case messengerURL + "/editMessageText":
+		return fmt.Sprintf(`{"ok":%t,"result":{}}`, p.edit(fmt.Sprint(c.Message), c))
+	}
+	p.t.Errorf("%s is called", url)
+	return ""
 }
 
 func answered(status int, body string, header ...string) *http.Response {
@@ -155,19 +194,55 @@ func answered(status int, body string, header ...string) *http.Response {
 	return w.Result()
 }
 
-// show shows a message once.
-func (p *platform) show(chat, id, text string) {
+// show shows a message, unless one of that id is shown.
+func (p *platform) show(chat, id string, c *call) message {
 	p.mu.Lock()
-	if p.shown[id] {
+	m := p.shown[id]
+	if m != nil {
 		p.met["shown before"]++
-		p.mu.Unlock()
-		return
+		defer p.mu.Unlock()
+		return *m
 	}
-	p.shown[id] = true
-	p.chats[chat] = append(p.chats[chat], text)
-	n := len(p.shown)
+	m = &message{name: strconv.Itoa(len(p.shown) + 1)}
+	p.shown[id], p.names[m.name] = m, m
+	p.chats[chat] = append(p.chats[chat], m)
+	return p.say(m, c)
+}
+
+// edit edits a message, if there is one of that name.
+func (p *platform) edit(name string, c *call) bool {
+	p.mu.Lock()
+	m := p.names[name]
+	if m == nil {
+		p.mu.Unlock()
+		p.t.Errorf("%q is to be edited, which is not there", name)
+		return false
+	}
+	p.met["edit"]++
+	p.say(m, c)
+	return true
+}
+
+// say has a message say something, and gives mu back.
+func (p *platform) say(m *message, c *call) message {
+	if m.whole && c.draft() {
+		p.t.Errorf("%q is said after %q", c.Text, m.text)
+	}
+	again := m.whole
+	m.text, m.whole = c.Text, !c.draft()
+	shown, n, drafts := *m, 0, 0
+	switch {
+	case again:
+	case m.whole:
+		p.met["whole"]++
+		n = p.met["whole"]
+	default:
+		p.met["draft"]++
+		drafts = p.met["draft"]
+	}
 	p.mu.Unlock()
-	p.atShown(n)
+	p.atShown(n, drafts)
+	return shown
 }
 
 // webhook is what somebody writes.
@@ -178,7 +253,7 @@ type webhook struct {
 
 // send sends a webhook until the platform sees that it is taken.
 func (p *platform) send(to func() http.Handler, w webhook) {
-	for try := 1; ; try++ {
+	for try := 1; try < 1000; try++ {
 		f := p.next("webhook", w.id)
 		if f == wrong {
 			time.Sleep(time.Minute)

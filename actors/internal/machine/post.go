@@ -72,22 +72,28 @@ func (m *Machine) post(in Post) {
 	}
 }
 
-// notices are the posts that tell of a settlement: those whom its agent names, if every member reads
-// them, and those whom its sender has named, whose record has to be read already.
-func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
+// Told are those who are told of the settlement of a submission, each once: those whom its agent names, if
+// every member reads such posts, and those whom its sender has named, whose record has to be read already.
+func (m *Machine) Told(sub *conversation.Submission) []string {
 	targets := slices.Clone(sub.Notify)
 	if m.postsRead() {
 		targets = append(targets, m.limits().Notify...)
 	}
+	slices.Sort(targets)
+	return slices.Compact(targets)
+}
+
+// notices are the posts that tell of a settlement.
+func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
+	targets := m.Told(sub)
 	if len(targets) == 0 {
 		return nil
 	}
-	slices.Sort(targets)
 	body, err := m.state.Notice(r)
 	if err != nil { // it has a JSON form, and its submission is there
 		return nil
 	}
-	for _, target := range slices.Compact(targets) {
+	for _, target := range targets {
 		posts = append(posts, &conversation.PostEnqueued{
 			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: target, Body: body, At: r.At,
 		})

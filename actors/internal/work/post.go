@@ -46,16 +46,18 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	return errStepLost
 }
 
-// deliveriesAtOnce bounds the attempts of a node that are under way.
+// deliveriesAtOnce bounds the attempts of a node that are under way, and as many drafts may be being shown.
 const deliveriesAtOnce = 64
 
 // desk is where the posts of a node leave.
 type desk struct {
-	slots                               chan struct{}
+	slots, drafts                       chan struct{} // of posts, and of what is shown before them
 	waiting, delivered, failed, givenUp atomic.Int64
 }
 
-func newDesk() desk { return desk{slots: make(chan struct{}, deliveriesAtOnce)} }
+func newDesk() desk {
+	return desk{slots: make(chan struct{}, deliveriesAtOnce), drafts: make(chan struct{}, deliveriesAtOnce)}
+}
 
 // PostCounts are what has become of the posts of a node.
 type PostCounts struct {
@@ -108,24 +110,43 @@ func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTrie
 // maxPostReason bounds what is recorded of a failure, in bytes.
 const maxPostReason = 1 << 10
 
-// deliver gives a post to its target, which may panic, or not heed its context.
+// deliver gives a post to its target.
 func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 	target, err := n.o.Outbox.Find(p.Target)
 	if err != nil {
 		return err
 	}
-	late := fmt.Errorf("it did not end within %v: %w", outbox.Timeout, context.DeadlineExceeded)
-	within, cancel := context.WithTimeoutCause(ctx, outbox.Timeout, late)
+	return n.call(ctx, outbox.Timeout, func(ctx context.Context) error { return target.Deliver(ctx, p) })
+}
+
+// call calls a target, which may panic, or not heed its context.
+func (n *Node) call(ctx context.Context, limit time.Duration, target func(context.Context) error) error {
+	late := fmt.Errorf("it did not end within %v: %w", limit, context.DeadlineExceeded)
+	within, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
-	patience, stop := context.WithTimeoutCause(ctx, outbox.Timeout+toolGrace, late)
+	patience, stop := context.WithTimeoutCause(ctx, limit+toolGrace, late)
 	defer stop()
-	_, err = detached(patience, n, func() (none struct{}, err error) {
+	_, err := detached(patience, n, func() (none struct{}, err error) {
 		defer func() {
 			if v := recover(); v != nil {
 				err = fmt.Errorf("its target panicked: %v", v)
 			}
 		}()
-		return none, target.Deliver(within, p)
+		return none, target(within)
 	})
 	return err
+}
+
+// errShowing says that a draft is left out, since too many are being shown.
+var errShowing = errors.New("too many drafts are being shown")
+
+// Show shows a draft to a target. It waits for no turn: who has none shows the next.
+func (n *Node) Show(ctx context.Context, to outbox.Live, d outbox.Draft) error {
+	select {
+	case n.desk.drafts <- struct{}{}:
+		defer func() { <-n.desk.drafts }()
+	default:
+		return errShowing
+	}
+	return n.call(ctx, outbox.ShowTimeout, func(ctx context.Context) error { return to.Show(ctx, d) })
 }

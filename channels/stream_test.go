@@ -1,0 +1,121 @@
+package channels_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/outbox"
+)
+
+// wall is a platform with one message for each id.
+type wall struct {
+	calls []string
+	shown map[string]string
+	err   error // of the next call
+}
+
+func (w *wall) called(format string, args ...any) error {
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
+	err := w.err
+	w.err = nil
+	return err
+}
+
+// Post implements channels.Messages.
+func (w *wall) Post(_ context.Context, r channels.Reply, text string) (message, shown string, err error) {
+	if err := w.called("post %s", text); err != nil {
+		return "", "", err
+	}
+	if _, ok := w.shown[r.ID]; !ok {
+		w.shown[r.ID] = text
+	}
+	return "m-" + r.ID, w.shown[r.ID], nil
+}
+
+// Edit implements channels.Messages.
+func (w *wall) Edit(_ context.Context, r channels.Reply, message, text string) error {
+	if message != "m-"+r.ID {
+		return errors.New("another message")
+	}
+	if err := w.called("edit %s", text); err != nil {
+		return err
+	}
+	w.shown[r.ID] = text
+	return nil
+}
+
+// TestStreamedReplies: what a platform is asked for, by a target that has shown drafts and by one that knows
+// nothing of them.
+func TestStreamedReplies(t *testing.T) {
+	type step struct {
+		draft, reply string // one of them
+		outcome      string
+		err          error // of the platform
+		fresh        bool  // by another process
+	}
+	away := errors.New("away")
+	for name, c := range map[string]struct {
+		steps []step
+		want  []string
+		shown string
+	}{
+		"no draft":           {[]step{{reply: "Hi."}}, []string{"post Hi."}, "Hi."},
+		"drafts":             {[]step{{draft: "A"}, {draft: "A b"}, {reply: "A b c"}}, []string{"post A…", "edit A b…", "edit A b c"}, "A b c"},
+		"nothing new":        {[]step{{draft: "A"}, {draft: "A"}, {reply: "A…"}}, []string{"post A…"}, "A…"},
+		"too long":           {[]step{{draft: "0123456789"}, {draft: "0123456789 and more"}, {reply: "0123456789 and more"}}, []string{"post 0123456…"}, "0123456…"},
+		"a death":            {[]step{{draft: "A"}, {reply: "A b", fresh: true}}, []string{"post A…", "post A b", "edit A b"}, "A b"},
+		"a death after all":  {[]step{{reply: "A"}, {reply: "A", fresh: true}}, []string{"post A", "post A"}, "A"},
+		"a lost edit":        {[]step{{draft: "A"}, {draft: "A b", err: away}, {reply: "A"}}, []string{"post A…", "edit A b…", "edit A"}, "A"},
+		"a lost post":        {[]step{{draft: "A", err: away}, {reply: "A b"}}, []string{"post A…", "post A b"}, "A b"},
+		"limited":            {[]step{{draft: "A", err: &outbox.LaterError{After: time.Minute, Err: away}}, {reply: "A b", err: away}}, []string{"post A…"}, ""},
+		"failed":             {[]step{{draft: "A"}, {outcome: "failed"}}, []string{"post A…", "edit Sorry, that went wrong. Please try again."}, "Sorry, that went wrong. Please try again."},
+		"aborted":            {[]step{{draft: "A"}, {outcome: "aborted"}}, []string{"post A…"}, "A…"},
+		"aborted at once":    {[]step{{outcome: "aborted"}}, nil, ""},
+		"text with entities": {[]step{{draft: "a<b"}, {draft: "a&lt;b"}}, []string{"post a<b…"}, "a<b…"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &wall{shown: map[string]string{}}
+				target := channels.StreamedReplies(w, 8)
+				for _, s := range c.steps {
+					if s.fresh {
+						target = channels.StreamedReplies(w, 8)
+					}
+					w.err = s.err
+					var err error
+					if s.draft != "" {
+						err = target.(outbox.Live).Show(t.Context(), outbox.Draft{Submission: "sub_1", Text: s.draft})
+					} else {
+						if s.outcome == "" {
+							s.outcome = "completed"
+						}
+						body, encodeErr := conversation.EncodeJSON(conversation.Notice{Type: conversation.NoticeSettled, Data: conversation.NoticeData{
+							Agent: "a", ID: "i", ToldReply: &conversation.ToldReply{Submission: "sub_1", Outcome: conversation.Outcome(s.outcome), Text: s.reply},
+						}})
+						if encodeErr != nil {
+							t.Fatal(encodeErr)
+						}
+						err = target.Deliver(t.Context(), outbox.Post{ID: "post_1", Body: body})
+					}
+					if (err == nil) != (s.err == nil) {
+						t.Errorf("%+v: %v", s, err)
+					}
+				}
+				if !slices.Equal(w.calls, c.want) || w.shown["sub_1"] != c.shown {
+					t.Errorf("called %q, want %q; it shows %q, want %q", w.calls, c.want, w.shown["sub_1"], c.shown)
+				}
+			})
+		})
+	}
+	var gone *outbox.GoneError
+	if err := channels.StreamedReplies(&wall{}, 8).Deliver(t.Context(), outbox.Post{Body: []byte("{}")}); !errors.As(err, &gone) {
+		t.Errorf("no notice: %v", err)
+	}
+}
