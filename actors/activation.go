@@ -36,6 +36,7 @@ type (
 		err    error
 	}
 	modelReady struct{ gen int }
+	workRuns   func()
 	workAsks   struct {
 		question machine.Question
 		done     func(machine.Answer)
@@ -60,10 +61,6 @@ type activation struct {
 	timers  timers
 	opening opening
 	share   share
-
-	drafter *drafter            // nil unless somebody sees what is said now
-	durable conversation.Offset // as the drafter knows it
-	showing chan struct{}       // has an element while a draft is being shown; nil before the first drafter
 }
 
 var _ grain.Grain = (*activation)(nil)
@@ -135,9 +132,8 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 		a.checkedLog(m)
 	case modelReady:
 		a.drainFeed(m.gen)
-	case draftDue:
-		m.of.asked = true
-		a.giveDraft()
+	case workRuns:
+		m()
 	case workAsks:
 		a.step(m.question.For(a.callers.add(m.done)))
 	case machine.Input:
@@ -287,7 +283,7 @@ func (a *activation) appended(m appendDone) {
 		a.archive.Active(storage.IndexEntry{Address: at, Day: storage.DayOf(m.stored.At)})
 	}
 	a.step(machine.Appended{Offset: m.batch.Offset})
-	a.draft(m.batch.Offset)
+	a.work.Landed(a.machine, m.batch.Offset)
 }
 
 func (a *activation) reply(e machine.Reply) {

@@ -183,6 +183,7 @@ func (a *activation) opened(m openedLog) {
 		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
 		Emit:  func(in machine.Input) { a.self.Send(in) },
 		Ready: func(gen int) { a.self.Send(modelReady{gen}) },
+		Run:   func(f func()) { a.self.Send(workRuns(f)) },
 		Ask:   func(q machine.Question, done func(machine.Answer)) { a.self.Send(workAsks{q, done}) },
 	})
 	a.step(machine.Opened{

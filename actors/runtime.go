@@ -20,7 +20,6 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/memory"
-	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -46,7 +45,6 @@ type Runtime struct {
 	followers *follower.Set
 	history   *history.Store
 	work      *work.Node
-	live      map[string]outbox.Live // targets that see drafts
 	events    *events.Fanout
 	busy      *busy.Sweeper // nil until a host is attached
 }
@@ -93,7 +91,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	}
 	r := &Runtime{
 		opts: o, bucket: bucket, agents: map[string]*agent.Agent{}, tasks: newTasks(o.Logger),
-		accounts: newAccounts(o.Memory, o.IdleBytes/2, memory.Turns()), live: liveTargets(&o.Outbox),
+		accounts: newAccounts(o.Memory, o.IdleBytes/2, memory.Turns()),
 	}
 	for _, a := range o.Agents {
 		if err := a.Validate(); err != nil {

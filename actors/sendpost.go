@@ -21,19 +21,10 @@ func (a *activation) sendPost(e machine.SendPost) {
 		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission,
 		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
 	}
-	var showing chan struct{}
-	if a.rt.live[p.Target] != nil {
-		showing = a.showing
-		if d := a.drafter; d != nil && d.submission == p.Submission {
-			a.endDraft()
-		}
-	}
+	quiet := a.work.LastWord(p)
 	a.rt.tasks.spawn(func() {
-		if showing != nil { // What it shows is the last, also of a draft that is on its way.
-			if !holdOne(a.self.ctx, showing) {
-				return
-			}
-			<-showing
+		if !quiet(a.self.ctx) {
+			return
 		}
 		tried, ok := a.rt.work.Deliver(a.self.ctx, out)
 		if !ok {

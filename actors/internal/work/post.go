@@ -140,8 +140,8 @@ func (n *Node) call(ctx context.Context, limit time.Duration, target func(contex
 // errShowing says that a draft is left out, since too many are being shown.
 var errShowing = errors.New("too many drafts are being shown")
 
-// Show shows a draft to a target. It waits for no turn: who has none shows the next.
-func (n *Node) Show(ctx context.Context, to outbox.Live, d outbox.Draft) error {
+// show shows a draft to a target. It waits for no turn: who has none shows the next.
+func (n *Node) show(ctx context.Context, to outbox.Live, d outbox.Draft) error {
 	select {
 	case n.desk.drafts <- struct{}{}:
 		defer func() { <-n.desk.drafts }()

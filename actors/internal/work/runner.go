@@ -69,11 +69,12 @@ type Node struct {
 	health  health
 	storing chan struct{} // has an element for each output that is being stored
 	desk    desk
+	live    map[string]outbox.Live // targets that see drafts
 }
 
 // NewNode returns a node at which nothing is done yet.
 func NewNode(o NodeOptions) *Node {
-	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), desk: newDesk()}
+	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), desk: newDesk(), live: liveTargets(o.Outbox)}
 }
 
 // Dispatches returns how many messages of tools and hooks wait for their turn, and how many
@@ -98,6 +99,8 @@ type Options struct {
 	Emit func(machine.Input)
 	// Ready has [Runner.Take] called for a model call, on the actor's goroutine.
 	Ready func(gen int)
+	// Run runs a function on the actor's goroutine.
+	Run func(func())
 	// Ask asks the machine, under a caller of its own, and has done called with its answer.
 	Ask func(q machine.Question, done func(machine.Answer))
 }
@@ -111,6 +114,7 @@ type Runner struct {
 	author  *authorState  // of the newest work
 	sender  *sender       // likewise
 	starved bool          // a feed has events the machine has no room for
+	drafts  drafts
 
 	mu        sync.Mutex
 	summaries map[int]context.CancelFunc // under way, by gen

@@ -1,4 +1,4 @@
-package actors
+package work
 
 import (
 	"context"
@@ -6,12 +6,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/outbox"
 )
 
-// draftDue says that a drafter can show more; it is sent to the activation.
-type draftDue struct{ of *drafter }
+// drafts are what a conversation shows of its replies while they are being said. They belong to the actor's
+// goroutine.
+type drafts struct {
+	drafter *drafter            // nil unless somebody sees what is said now
+	machine *machine.Machine    // that says it
+	durable conversation.Offset // as the drafter knows it
+	showing chan struct{}       // has an element while a draft is being shown; nil before the first drafter
+}
 
 // drafter shows the text of a reply to those who are told of its settlement, while its submission is worked
 // on. Nothing rests on it: what it has not shown, the post of the settlement has.
@@ -41,94 +48,120 @@ func liveTargets(r *outbox.Routes) map[string]outbox.Live {
 	return live
 }
 
-// draft follows the submission that is under way, and gives its drafter what is durable up to an offset.
-func (a *activation) draft(durable conversation.Offset) {
-	if len(a.rt.live) == 0 {
+// Landed follows the submission that is under way, and gives its drafter what is durable up to an offset.
+func (r *Runner) Landed(m *machine.Machine, durable conversation.Offset) {
+	if len(r.node.live) == 0 {
 		return
 	}
-	sub := a.machine.State().UnderWay()
-	if d := a.drafter; d != nil && (sub == nil || sub.ID != d.submission) {
-		a.endDraft()
+	d := &r.drafts
+	sub := m.State().UnderWay()
+	if d.drafter != nil && (sub == nil || sub.ID != d.drafter.submission) {
+		d.end()
 	}
-	if sub == nil || a.machine.Stopped() {
+	if sub == nil || m.Stopped() {
 		return
 	}
-	if a.drafter == nil {
-		a.beginDraft(sub)
+	d.machine, d.durable = m, durable
+	if d.drafter == nil {
+		r.beginDraft(sub)
 	}
-	a.durable = durable
-	a.giveDraft()
+	d.give()
 }
 
-func (a *activation) beginDraft(sub *conversation.Submission) {
+func (r *Runner) beginDraft(sub *conversation.Submission) {
+	d := &r.drafts
 	targets, sees := map[string]outbox.Live{}, map[string]bool{}
-	for _, name := range a.machine.Told(sub) {
-		if l := a.rt.live[name]; l != nil {
+	for _, name := range d.machine.Told(sub) {
+		if l := r.node.live[name]; l != nil {
 			targets[name], sees[name] = l, true
 		}
 	}
 	if len(targets) == 0 {
 		return
 	}
-	created := a.machine.State().Created()
-	d := &drafter{
+	created := d.machine.State().Created()
+	of := &drafter{
 		submission: sub.ID, targets: targets, sees: sees, text: make(chan outbox.Draft, 1),
 		of: outbox.Draft{From: created.Address(), UID: created.UID, Submission: sub.ID},
 	}
 	var ctx context.Context
-	ctx, d.end = context.WithCancel(a.self.ctx)
-	if a.showing == nil {
-		a.showing = make(chan struct{}, 1)
+	ctx, of.end = context.WithCancel(r.o.Life)
+	if d.showing == nil {
+		d.showing = make(chan struct{}, 1)
 	}
-	a.drafter = d
-	showing, self, log := a.showing, a.self, a.log
-	a.rt.tasks.spawn(func() {
-		d.run(ctx, showing, func() { self.Send(draftDue{d}) }, func(target string, to outbox.Live, draft outbox.Draft) error {
-			err := a.rt.work.Show(ctx, to, draft)
+	d.drafter = of
+	showing, ask := d.showing, func() {
+		r.o.Run(func() {
+			of.asked = true
+			if d.drafter == of {
+				d.give()
+			}
+		})
+	}
+	r.spawn(func() {
+		of.run(ctx, showing, ask, func(target string, to outbox.Live, draft outbox.Draft) error {
+			err := r.node.show(ctx, to, draft)
 			if err != nil && ctx.Err() == nil {
-				log.Debug("draft is not shown", "submission", string(d.submission), "target", target, "err", err)
+				r.o.Logger.Debug("draft is not shown", "submission", string(of.submission), "target", target, "err", err)
 			}
 			return err
 		})
 	})
 }
 
-// endDraft ends the drafter, if there is one.
-func (a *activation) endDraft() {
-	if a.drafter != nil {
-		a.drafter.end()
-		a.drafter = nil
+// LastWord ends what is shown of a submission to a target that is to get its post, and returns what waits until no draft
+// is under way. That is not ok if ctx ends first.
+func (r *Runner) LastWord(p *conversation.Post) (quiet func(ctx context.Context) (ok bool)) {
+	d := &r.drafts
+	if r.node.live[p.Target] == nil || d.showing == nil {
+		return func(context.Context) bool { return true }
+	}
+	if d.drafter != nil && d.drafter.submission == p.Submission {
+		d.end()
+	}
+	showing := d.showing
+	return func(ctx context.Context) bool {
+		ok := holdOne(ctx, showing)
+		if ok {
+			<-showing
+		}
+		return ok
 	}
 }
 
-// giveDraft gives the drafter what it has asked for, once there is something new that is durable. The state may be
-// ahead of that: what is taken of it waits for the batch that has its end.
-func (a *activation) giveDraft() {
-	d := a.drafter
-	if d == nil || !d.asked {
+func (d *drafts) end() {
+	d.drafter.end()
+	d.drafter = nil
+}
+
+// give gives the drafter what it has asked for, once there is something new that is durable. The state may be ahead of
+// that: what is taken of it waits for the batch that has its end.
+func (d *drafts) give() {
+	of, state := d.drafter, d.machine.State()
+	if of == nil || !of.asked {
 		return
 	}
-	if d.taken == nil {
-		sub := a.machine.State().UnderWay()
-		if sub == nil || sub.ID != d.submission || a.postsWait(d) {
+	if of.taken == nil {
+		sub := state.UnderWay()
+		if sub == nil || sub.ID != of.submission || of.waits(state) {
 			return
 		}
-		draft := d.of
+		draft := of.of
 		draft.Text, draft.Cut = sub.Draft()
-		if draft.Text == "" || draft.Text == d.shown {
+		if draft.Text == "" || draft.Text == of.shown {
 			return
 		}
-		d.taken, d.at = &draft, a.machine.State().Head()
+		of.taken, of.at = &draft, state.Head()
 	}
-	if d.at <= a.durable {
-		d.text <- *d.taken
-		d.shown, d.taken, d.asked = d.taken.Text, nil, false
+	if of.at <= d.durable {
+		of.text <- *of.taken
+		of.shown, of.taken, of.asked = of.taken.Text, nil, false
 	}
 }
 
-// postsWait reports whether a target is owed a post, such as the reply before: what is shown now would come before it.
-func (a *activation) postsWait(d *drafter) bool {
-	return slices.ContainsFunc(a.machine.State().Posts(), func(p *conversation.Post) bool { return d.sees[p.Target] })
+// waits reports whether a target is owed a post, such as the reply before: what is shown now would come before it.
+func (d *drafter) waits(s *conversation.State) bool {
+	return slices.ContainsFunc(s.Posts(), func(p *conversation.Post) bool { return d.sees[p.Target] })
 }
 
 // run shows drafts until ctx ends, or nobody wants to see more.
