@@ -1,6 +1,8 @@
 package http_test
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/channels/standardwebhooks"
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/http/beta"
@@ -474,6 +478,22 @@ func TestRunMounts(t *testing.T) {
 			if _, err := parleyhttp.New(rt, events, nil, o); err == nil || !strings.Contains(err.Error(), "the reader has no runs") {
 				t.Errorf("error %v", err)
 			}
+		}
+	})
+	t.Run("where_channels_are", func(t *testing.T) {
+		listed, err := standardwebhooks.New(&standardwebhooks.Options{
+			Secret:  channels.Secret(base64.StdEncoding.EncodeToString(make([]byte, 24))),
+			Webhook: func(context.Context, standardwebhooks.Incoming) (any, error) { return nil, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := newRuntime()
+		_, err = parleyhttp.New(rt, rt, nil, &parleyhttp.Options{
+			Channels: map[string]channels.Channel{"hooks": listed}, Runs: &parleyhttp.Runs{Path: "/channels", Workflows: report},
+		})
+		if err == nil || !strings.Contains(err.Error(), "channels are served there") {
+			t.Errorf("error %v", err)
 		}
 	})
 	t.Run("a_workflow_that_is_not_registered", func(t *testing.T) {

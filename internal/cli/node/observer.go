@@ -63,7 +63,8 @@ func (o *observer) measure() func(storage.Bucket) storage.Bucket {
 	return o.meter.Bucket
 }
 
-// toolNames are those that the agents of a configuration have, and their subagents.
+// toolNames are those that the agents of a configuration have, and their subagents. The function of a workflow is called by
+// its name.
 func toolNames(conf *config.Server) (names []string) {
 	var add func(a *agent.Agent)
 	add = func(a *agent.Agent) {
@@ -77,7 +78,7 @@ func toolNames(conf *config.Server) (names []string) {
 	for _, a := range conf.Agents {
 		add(a.Agent)
 	}
-	return names
+	return append(names, conf.Workflows...)
 }
 
 // sinks are what gets the events of the node.
