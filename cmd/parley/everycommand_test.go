@@ -84,6 +84,12 @@ func (b *binary) talked(t *testing.T) (submission string) {
 	b.want(t, "abort", 0, "nothing to abort", n.Base+"/x")
 	b.want(t, "signal", 0, "signalled", n.Base+"/x", "approval", "true")
 	b.want(t, "signal", 1, "409 already_decided", n.Base+"/x", "approval", "true")
+	run := strings.TrimSuffix(n.Base, "/agents/hello") + "/runs/run_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+	b.want(t, "runs start", 1, "404", "x", "--server", strings.TrimSuffix(n.Base, "/agents/hello")) // the agent brings none
+	b.want(t, "runs show", 1, "404", run)
+	b.want(t, "runs follow", 1, "404", run)
+	b.want(t, "runs signal", 1, "404", run, "approval")
+	b.want(t, "runs abort", 1, "404", run)
 	b.ran = append(b.ran, "tail")
 	tail := b.Command("tail", n.Base+"/x")
 	out, err := tail.StdoutPipe()

@@ -81,6 +81,22 @@ parley tail http://SERVER/x
 parley tail --offset 7 http://SERVER/x
 parley signal http://SERVER/x approval
 parley abort http://SERVER/x
+parley runs start
+parley runs start nightly --server SERVER
+parley runs start nightly --server http://NOBODY
+parley runs start http://SERVER/workflows/nightly
+parley runs start http://SERVER/agents/nightly/x
+parley runs start http://SERVER/workflows/nightly --input day
+parley runs start http://SERVER/workflows/nightly --input @none.json
+parley runs start --token-env PARLEY_NONE nightly
+parley runs show
+parley runs show 7
+parley runs show run_01ARZ3NDEKTSV4RRFFQ69G5FAV --server http://NOBODY
+parley runs show http://SERVER/locked/runs/run_01ARZ3NDEKTSV4RRFFQ69G5FAV
+parley runs follow http://SERVER/runs/run_01ARZ3NDEKTSV4RRFFQ69G5FAV --offset 7
+parley runs signal run_01ARZ3NDEKTSV4RRFFQ69G5FAV
+parley runs abort run_01ARZ3NDEKTSV4RRFFQ69G5FAV two
+parley runs stop run_01ARZ3NDEKTSV4RRFFQ69G5FAV
 parley stats --since yesterday
 parley stats --since 2h --until 3h
 parley stats --file none.jsonl

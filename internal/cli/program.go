@@ -2,7 +2,7 @@
 // the rooms of its commands share.
 //
 // The commands are in rooms by who reads what they print: node (init, dev, serve, run, chat), talk
-// (send, signal, tail, abort), look (stats, trace, events, models) and keep (log, outbox, bucket,
+// (send, signal, tail, abort, runs), look (stats, trace, events, models) and keep (log, outbox, bucket,
 // cluster).
 // A [Room] makes its commands, and no room imports another. All of them know the
 // [Program], which is what an author has compiled in. Here is what more than

@@ -184,7 +184,7 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	c.notes.Notice, c.notes.said = nil, false
 	conv, receipt, err := Post(leaving, c.notes, c.o.Token, m)
 	if err != nil {
-		err = Unsure(ctx, "send", "message", m, err)
+		err = Unsure(ctx, "send", "message", m.Key, err)
 		if c.raw == nil || ctx.Err() != nil {
 			return false, err
 		}

@@ -75,38 +75,68 @@ func (t *Notices) Line(format string, args ...any) {
 
 // Post sends a message. It is tried again as the client does, but for the first attempts if
 // there is no server to connect to: then nothing was admitted, and nobody is to wait.
-func Post(ctx context.Context, t *Notices, token string, m client.Message) (*client.Conversation, client.Receipt, error) {
-	sending, giveUp := context.WithCancel(ctx)
+func Post(ctx context.Context, t *Notices, token string, m client.Message) (c *client.Conversation, receipt client.Receipt, err error) {
+	err = t.Reach(ctx, func(sending context.Context, retrying func(error)) (err error) {
+		if c, err = NewClient(t.At, token, retrying); err == nil {
+			receipt, err = c.Send(sending, m)
+		}
+		return err
+	})
+	return c, receipt, NotAdmitted(err)
+}
+
+// NotAdmitted says of an error of Reach that nothing was admitted, if there was no server.
+func NotAdmitted(err error) error {
+	var nobody *unreachedError
+	if errors.As(err, &nobody) {
+		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: %w, and send it again", nobody))
+	}
+	return err
+}
+
+// unreachedError says that there is no server.
+type unreachedError struct {
+	at    *url.URL
+	cause error
+}
+
+// Error implements error.
+func (e *unreachedError) Error() string {
+	return fmt.Sprintf("there is no server at %s://%s (%v); start it, for example with parley dev, or correct the URL", e.at.Scheme, e.at.Host, e.cause)
+}
+
+// Unwrap returns the cause.
+func (e *unreachedError) Unwrap() error { return e.cause }
+
+// Reach does something with a client, which tells retrying why it tries again. That ends at once if there is no server to
+// connect to at first, with an error that says so.
+func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retrying func(error)) error) error {
+	trying, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	posted, doubt := false, false
+	done, doubt := false, false
 	var nobody *client.UnsentError
-	c, err := NewClient(t.At, token, func(err error) {
-		if !posted && !doubt && errors.As(err, &nobody) {
+	err := do(trying, func(err error) {
+		if !done && !doubt && errors.As(err, &nobody) {
 			giveUp()
 			return
 		}
 		doubt = true
 		t.Retrying(err)
 	})
-	if err != nil {
-		return nil, client.Receipt{}, err
-	}
-	receipt, err := c.Send(sending, m)
-	posted = true
-	if err != nil && nobody != nil && !doubt && ctx.Err() == nil {
+	done = true
+	if err != nil && !doubt && ctx.Err() == nil && (nobody != nil || errors.As(err, &nobody)) {
 		cause := error(nobody)
 		if inner := errors.Unwrap(nobody.Err); inner != nil {
 			cause = inner
 		}
-		err = fmt.Errorf("post: %w", fmt.Errorf("nothing was admitted: there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL, and send it again",
-			t.At.Scheme, t.At.Host, cause))
+		err = fmt.Errorf("reach: %w", &unreachedError{t.At, cause})
 	}
-	return c, receipt, err
+	return err
 }
 
 // Unsure is an error of post as a user reads it.
-func Unsure(ctx context.Context, verb, what string, m client.Message, err error) error {
-	again := fmt.Sprintf("send it again with --key %s and it is not repeated", m.Key)
+func Unsure(ctx context.Context, verb, what, key string, err error) error {
+	again := fmt.Sprintf("send it again with --key %s and it is not repeated", key)
 	var uncertain *client.UncertainError
 	switch {
 	case ctx.Err() != nil:
@@ -129,7 +159,7 @@ func Readable(err error) error {
 	case refused.Status == http.StatusUnauthorized:
 		return fmt.Errorf("%w (put the token into an environment variable and name that with --token-env)", err)
 	case refused.Status == http.StatusNotFound && refused.Type == "":
-		return fmt.Errorf("%w (look at the URL: what answers there is no agent, and may be no Parley)", err)
+		return fmt.Errorf("%w (look at the URL: what answers there is no agent or workflow, and may be no Parley)", err)
 	}
 	return err
 }

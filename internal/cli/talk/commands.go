@@ -1,5 +1,5 @@
-// Package talk has the commands that talk to a conversation of a server: send, signal,
-// tail and abort. They are clients, and know nothing of a node.
+// Package talk has the commands that talk to a conversation of a server, which are send,
+// signal, tail and abort, and to a run of a workflow, which are those of runs. They are clients, and know nothing of a node.
 package talk
 
 import (
@@ -9,6 +9,6 @@ import (
 )
 
 // Commands are those of this room.
-func Commands(*cli.Program) []*cobra.Command {
-	return []*cobra.Command{sendCommand(), signalCommand(), tailCommand(), abortCommand()}
+func Commands(p *cli.Program) []*cobra.Command {
+	return []*cobra.Command{sendCommand(), signalCommand(), tailCommand(), abortCommand(), runsCommand(p)}
 }

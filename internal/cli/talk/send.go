@@ -80,7 +80,7 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 	}
 	c, receipt, err := converse.Post(ctx, notes, token, m)
 	if err != nil {
-		return converse.Unsure(ctx, "send", "message", m, err)
+		return converse.Unsure(ctx, "send", "message", m.Key, err)
 	}
 	if cfg.noWait {
 		return json.NewEncoder(out).Encode(receipt)

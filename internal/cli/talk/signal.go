@@ -55,7 +55,7 @@ func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, o
 		return err
 	}
 	if _, _, err = converse.Post(ctx, &converse.Notices{At: at, ErrOut: errOut}, token, m); err != nil {
-		return converse.Unsure(ctx, "signal", "signal", m, err)
+		return converse.Unsure(ctx, "signal", "signal", m.Key, err)
 	}
 	_, err = fmt.Fprintln(out, "signalled")
 	return err
