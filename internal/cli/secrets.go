@@ -73,6 +73,12 @@ func SecretsOf(conf *config.Server) []string {
 	}
 	for _, c := range conf.Channels {
 		found = append(found, c.Secret, c.Previous, c.VerifyToken)
+		if c.Reply != nil {
+			found = append(found, c.Reply.Token)
+			if c.Reply.SecretURL {
+				found = append(found, c.Reply.URL)
+			}
+		}
 	}
 	return found
 }

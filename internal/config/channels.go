@@ -40,6 +40,15 @@ type Channel struct {
 	// Signal makes deliveries signals of this type, with Attributes.
 	Signal     string
 	Attributes map[string]channels.Template
+	// Reply says how replies go back to the platform; nil if they do not.
+	Reply *ChannelReply
+}
+
+// ChannelReply is what the API of a platform is called with. An empty URL is the platform's own.
+type ChannelReply struct {
+	Token, URL string
+	// SecretURL says that the URL is one.
+	SecretURL bool
 }
 
 // makesIDs are the kinds whose packages make ids of conversations, and texts of messages.
@@ -83,7 +92,18 @@ func (r *reader) channel(v value, c *Channel) {
 				c.Attributes[entry.name] = t
 			}
 		}},
+		{name: "reply", example: "{tokenEnv: SLACK_BOT_TOKEN}", read: func(v value) {
+			c.Reply = &ChannelReply{}
+			r.fields(v, []field{
+				{name: "tokenEnv", example: "SLACK_BOT_TOKEN", read: r.variable(&c.Reply.Token)},
+				{name: "url", example: "https://graph.example.com/v1.0", read: r.text(&c.Reply.URL, checkAPI)},
+				{name: "urlEnv", example: "BOT_URL", read: r.variable(&c.Reply.URL)},
+			})
+		}},
 	})
+	if at, ok := r.given(v, "reply"); ok && c.Reply != nil {
+		r.channelReply(at, c)
+	}
 	for _, key := range []struct {
 		name, example string
 		needed, given bool
@@ -103,6 +123,34 @@ func (r *reader) channel(v value, c *Channel) {
 		at, _ := r.given(v, "previousSecretEnv")
 		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only commerce, standardwebhooks and stripe rotate secrets"})
 	}
+}
+
+// channelReply checks how replies go back.
+func (r *reader) channelReply(v value, c *Channel) {
+	url, env := r.written(v, "url"), r.written(v, "urlEnv")
+	switch {
+	case !slices.Contains([]string{KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, c.Kind):
+		r.blameKey(v, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only messenger, slack, twilio and whatsapp take replies"})
+		return
+	case !c.Instance.Zero() || c.Signal != "":
+		r.blameKey(v, fault{"stands beside instance or signal, but a reply goes where the channel's own ids lead, and a signal has none", "remove one of them"})
+	case url && env:
+		other, _ := r.given(v, "urlEnv")
+		r.blameKey(other, fault{"stands beside url, but an API has one", "keep url, or urlEnv for one that is a secret"})
+	case !url && !env && (c.Kind == KindMessenger || c.Kind == KindWhatsApp):
+		r.missing(v, "url", "https://graph.example.com/v1.0")
+	}
+	if !r.written(v, "tokenEnv") && c.Kind != KindMessenger {
+		r.missing(v, "tokenEnv", "SLACK_BOT_TOKEN")
+	}
+	c.Reply.SecretURL = env
+}
+
+func checkAPI(s string) fault {
+	if err := (&channels.API{URL: s}).Check(); err != nil {
+		return fault{quote(s) + " " + err.Error(), "write for example https://graph.example.com/v1.0"}
+	}
+	return fault{}
 }
 
 // template reads a text with places for members of a payload.

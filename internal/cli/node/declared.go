@@ -71,6 +71,9 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 		return nil, nil
 	}
 	to := channels.Delivery{Channel: d.Name, Agent: d.Agent, InstanceID: s.instance, DeliveryID: s.id, Text: s.text, SignalType: d.Signal}
+	if d.Reply != nil {
+		to.Notify = replyTarget(d.Name)
+	}
 	whole := true
 	if !d.Instance.Zero() {
 		to.InstanceID, whole = d.Instance.Render(s.payload)

@@ -180,9 +180,11 @@ func (fakeChannel) Routes() []channels.Route { return nil }
 
 // TestDeclaredSecretsAreHidden: the log of the program shows none of them.
 func TestDeclaredSecretsAreHidden(t *testing.T) {
-	conf := &config.Server{Channels: []config.Channel{{Secret: "first secret", Previous: "second secret", VerifyToken: "third secret"}}}
+	conf := &config.Server{Channels: []config.Channel{{Secret: "first secret", Previous: "second secret", VerifyToken: "third secret", Reply: &config.ChannelReply{
+		Token: "fourth secret", URL: "https://fifth.secret", SecretURL: true,
+	}}}}
 	found := fmt.Sprint(cli.SecretsOf(conf))
-	for _, s := range []string{"first secret", "second secret", "third secret"} {
+	for _, s := range []string{"first secret", "second secret", "third secret", "fourth secret", "fifth.secret"} {
 		if !strings.Contains(found, s) {
 			t.Errorf("%q is not hidden", s)
 		}

@@ -259,6 +259,10 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 			return nil, err
 		}
 	}
+	targets, err := targetsOf(how.program.Targets, conf.Channels)
+	if err != nil {
+		return nil, err
+	}
 	how.secrets.Add(cli.SecretsOf(conf)...)
 	how.secrets.Add(reg.Secrets()...)
 	cfg := nodeConfig{
@@ -267,7 +271,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
 		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},
 		channels: channelsOf(how.program, conf.Channels),
-		webhooks: conf.Webhooks, targets: how.program.Targets,
+		webhooks: conf.Webhooks, targets: targets,
 		edge: parleyhttp.Options{
 			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
 			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
