@@ -149,6 +149,7 @@ func programs() []row {
 		{"cmd/parley-bench/internal/bench", 4, command, nil, list("golang.org/x/sync")},
 		{"examples/bots", 4, command, nil, nil},
 		{"examples/hello", 4, command, nil, nil},
+		{"examples/nightly", 4, command, nil, nil},
 		{"examples/quickstart", 4, command, nil, nil},
 		{"examples/research", 4, command, nil, nil},
 		{"examples/support", 4, command, nil, nil},

@@ -216,8 +216,8 @@ func TestExamplesStayShort(t *testing.T) {
 			t.Errorf("%s has %d lines that wire, want at most %d", dir, got, wiring)
 		}
 	}
-	if len(wires) != 5 {
-		t.Errorf("%d examples wire, want 5: %v", len(wires), wires)
+	if len(wires) != 6 {
+		t.Errorf("%d examples wire, want 6: %v", len(wires), wires)
 	}
 }
 

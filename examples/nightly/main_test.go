@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agenttest"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/outbox"
+)
+
+// board keeps what is posted, by id.
+type board struct {
+	mu    sync.Mutex
+	posts map[conversation.PostID]string
+}
+
+// Deliver implements outbox.Target.
+func (b *board) Deliver(_ context.Context, p outbox.Post) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posts[p.ID] = string(p.Body)
+	return nil
+}
+
+// sums answers each agent by what it is there for.
+func sums(r agenttest.Request) agenttest.Answer {
+	if strings.Contains(r.System, "went wrong") {
+		return agenttest.Say("Nothing went wrong.")
+	}
+	return agenttest.Say("Seven kettles.")
+}
+
+// once is a text without what this model has said again, which goes on where its reply was cut off by saying all of it.
+func once(s string) string {
+	for _, said := range []string{"Seven kettles.", "Nothing went wrong."} {
+		s = strings.ReplaceAll(s, said+`\n\n`+said, said)
+	}
+	return s
+}
+
+// asked counts the messages of a user to an agent.
+func asked(t *testing.T, h *agenttest.Host, name string) (n int) {
+	s, err := h.Conversation(name, "monday").History(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range s.Messages {
+		if m.Role == conversation.RoleUser && m.Purpose != conversation.PurposeAdvisory {
+			n++
+		}
+	}
+	return n
+}
+
+// TestNightlyOverCrashes at every write: each agent is asked once, the report is posted under one id, and is the result.
+func TestNightlyOverCrashes(t *testing.T) {
+	const want = `{"day":"monday","sales":"Seven kettles.","incidents":"Nothing went wrong.","approvedBy":"Ada"}`
+	crashes := 0
+	for n := range sample.Of(60, 4) {
+		synctest.Test(t, func(t *testing.T) {
+			b := &board{posts: map[conversation.PostID]string{}}
+			nightly := newNightly()
+			h := agenttest.New(t, newAgents("openai/m1"), &agenttest.Options{
+				Workflows: []agent.AnyWorkflow{nightly, newAsk()}, Model: agenttest.ModelFunc(sums),
+				Runtime: actors.Options{Outbox: outbox.Routes{Targets: map[string]outbox.Target{"board": b}}},
+			})
+			before := h.Runtime()
+			if n > 0 {
+				h.CrashAtWrite(n)
+			}
+			id := agenttest.Begin(h, nightly, "monday", night{"monday"})
+			time.Sleep(10 * time.Hour) // people take their time
+			b.mu.Lock()
+			early := len(b.posts)
+			b.mu.Unlock()
+			yes, err := agent.Signal("approval", "Ada")
+			if err != nil {
+				t.Fatal(err)
+			}
+			h.SignalRun(id, "yes", yes)
+			run, err := h.AwaitRun(id)
+			if err != nil || once(string(run.Output)) != want {
+				t.Errorf("crash at write %d: %s, %v", n, run.Output, err)
+			}
+			time.Sleep(time.Hour)
+			if sales, incidents := asked(t, h, "sales"), asked(t, h, "incidents"); sales != 1 || incidents != 1 {
+				t.Errorf("crash at write %d: the sales were asked for %d times, the incidents %d", n, sales, incidents)
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if early != 0 || len(b.posts) != 1 {
+				t.Errorf("crash at write %d: %d posts before the approval, then %v", n, early, b.posts)
+			}
+			for _, body := range b.posts {
+				var got, as report
+				if json.Unmarshal([]byte(once(body)), &got) != nil || json.Unmarshal([]byte(want), &as) != nil || got != as {
+					t.Errorf("crash at write %d: posted %s", n, body)
+				}
+			}
+			if h.Runtime() != before {
+				crashes++
+			}
+		})
+	}
+	if crashes < sample.Of(5, 1) {
+		t.Errorf("it has crashed %d times", crashes)
+	}
+}
+
+// TestAgentsAreAskedSideBySide: two agents that take 20 s each have answered after less than 40.
+func TestAgentsAreAskedSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nightly := newNightly()
+		h := agenttest.New(t, newAgents("openai/m1"), &agenttest.Options{
+			Workflows: []agent.AnyWorkflow{nightly, newAsk()},
+			Model: agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
+				a := sums(r)
+				a.Delay = 20 * time.Second
+				return a
+			}),
+			Runtime: actors.Options{Outbox: outbox.Routes{Targets: map[string]outbox.Target{"board": &board{posts: map[conversation.PostID]string{}}}}},
+		})
+		begun := time.Now() // of the bubble
+		id := agenttest.Begin(h, nightly, "monday", night{"monday"})
+		yes, err := agent.Signal("approval", "Ada")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.SignalRun(id, "early", yes) // kept for the wait
+		if _, err := h.AwaitRun(id); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took < 20*time.Second || took >= 40*time.Second {
+			t.Errorf("the agents have answered after %v", took)
+		}
+	})
+}
