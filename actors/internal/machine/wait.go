@@ -124,15 +124,17 @@ func (m *Machine) keepSignal(in Admit, name, hash string) {
 
 // late returns why nobody needs a signal of a name for which nobody waits, or nil.
 func (m *Machine) late(name string) *conversation.Error {
-	by := conversation.SubmissionID("")
-	if kept := m.state.Kept(name, m.env.Wall); kept != nil {
+	by, say := conversation.SubmissionID(""), saySignalLate
+	if run := m.state.Run(); run != nil && run.Outcome != "" { // nobody will wait any more
+		by, say = run.Submission, sayRunOver
+	} else if kept := m.state.Kept(name, m.env.Wall); kept != nil {
 		by = kept.Submission
 	} else if d, ok := m.state.Decided(name, m.env.Wall); ok {
 		by = d.Signal
 	} else {
 		return nil
 	}
-	err := conversation.Errorf(conversation.CodeAlreadyDecided, saySignalLate, name)
+	err := conversation.Errorf(conversation.CodeAlreadyDecided, say, name)
 	err.Meta = map[string]any{"name": name}
 	if by != "" {
 		err.Meta["submissionId"] = by

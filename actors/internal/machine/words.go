@@ -33,6 +33,7 @@ const (
 	sayPostsWait   = "%d posts of this conversation are not delivered, which is as many as it takes, or their bodies are. Retry when some of them are."
 	sayPostsFull   = "the outbox of the conversation is full"
 	sayNoLetter    = "A signal of type %q names a dead letter of this conversation in the attributes \"post\" and \"batch\"; there is none such."
+	sayRunOver     = "The run has ended, and nothing waits for %q any more."
 	sayRunLater    = "Some node of this server does not know runs of workflows yet. Retry when all run the same version."
 	saySignalLate  = "The wait %q is decided, or will be by the signal that is kept for it."
 	saySignalsFull = "%d signals are kept that nobody has waited for, which is as many as a conversation takes."

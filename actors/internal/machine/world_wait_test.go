@@ -149,7 +149,9 @@ func (w *world) checkWaits(b conversation.Batch) {
 func (w *world) isLate(s *conversation.State, a conversation.Admission) bool {
 	name, _ := a.Delivery.Awaited()
 	_, decided := s.Decided(name, w.wall)
-	return (decided || s.Kept(name, w.wall) != nil) && s.Awaiting(name) == nil
+	run := s.Run()
+	over := run != nil && run.Outcome != ""
+	return (decided || over || s.Kept(name, w.wall) != nil) && s.Awaiting(name) == nil
 }
 
 // wakes reports whether the batch of a signal has ended a wait.
