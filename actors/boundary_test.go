@@ -508,8 +508,10 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 	shown := map[string]int{}
 	for k, name := range boundaries {
 		ways := waysToDie(k)
-		if begin.runs && len(ways) > 1 { // one or the other: there are many boundaries
+		if begin.runs && len(ways) > 1 { // one or the other, and few of a sample: there are many boundaries
 			ways = ways[k%2 : k%2+1]
+		} else if begin.runs && k%32 > 0 {
+			continue
 		}
 		for _, lost := range ways {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
