@@ -29,7 +29,9 @@ type AskOptions struct {
 // that was asked. A conversation that asks itself, or that is asked by whom it asks, is answered too:
 // what is parked holds up nobody.
 //
-// Who cannot be reached now is asked again, for as long as that lasts. The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
+// Who cannot be reached now is asked again, for as long as that lasts.
+//
+// The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
 // aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrParked];
 // or a [*StepError], as of Wait. Questions to one conversation that are asked at the same time need
 // keys of their own, as messages do.

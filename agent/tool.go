@@ -85,14 +85,19 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 	if err != nil {
 		panic(fmt.Errorf("agent: tool %q: %w", name, err))
 	}
-	t.call = func(ctx context.Context, input any) (any, error) {
+	t.call = calling(name, fn)
+	return t
+}
+
+// calling calls a function with a validated input.
+func calling[In, Out any](name string, fn func(ctx context.Context, in In) (Out, error)) func(ctx context.Context, input any) (any, error) {
+	return func(ctx context.Context, input any) (any, error) {
 		var in In
 		if err := decodeInput(input, &in); err != nil {
 			return nil, &InputError{Tool: name, Issues: []Issue{decodeIssue(err)}}
 		}
 		return fn(ctx, in)
 	}
-	return t
 }
 
 // newTool is the part of NewTool that does not depend on types.

@@ -72,13 +72,7 @@ func NewWorkflow[In, Out any](name string, fn func(ctx context.Context, in In) (
 	if err != nil {
 		panic(fmt.Errorf("agent: workflow %q: %w", name, err))
 	}
-	def.Tools[0].call = func(ctx context.Context, input any) (any, error) {
-		var in In
-		if err := decodeInput(input, &in); err != nil {
-			return nil, &InputError{Tool: name, Issues: []Issue{decodeIssue(err)}}
-		}
-		return fn(ctx, in)
-	}
+	def.Tools[0].call = calling(name, fn)
 	return &Workflow[In, Out]{name: name, def: def}
 }
 
