@@ -22,14 +22,5 @@ func CheckInput(ctx context.Context, workflow *agent.Agent, input json.RawMessag
 	if len(workflow.Tools) != 1 {
 		return errors.New("the definition is not that of a workflow")
 	}
-	err := workflow.Tools[0].CheckInput(ctx, input)
-	var unfit *agent.SchemaError
-	var bound *agent.SchemaBoundError
-	switch {
-	case errors.As(err, &unfit), errors.As(err, &bound):
-		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "input: %v", err)
-		refusal.Err = err
-		return refusal
-	}
-	return err
+	return unfit("input", workflow.Tools[0].CheckInput(ctx, input))
 }

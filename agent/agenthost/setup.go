@@ -94,14 +94,19 @@ func CheckInitialData(ctx context.Context, a *agent.Agent, raw json.RawMessage) 
 	if a.InitialData == nil {
 		return nil
 	}
-	err := a.InitialData.Validate(ctx, raw)
-	var unfit *agent.SchemaError
+	return unfit("initialData", a.InitialData.Validate(ctx, raw))
+}
+
+// unfit returns the refusal of a value that does not fit its schema, or goes beyond a bound of the check; any other
+// error is as it is.
+func unfit(what string, err error) error {
+	var issues *agent.SchemaError
 	var bound *agent.SchemaBoundError
 	switch {
-	case errors.As(err, &unfit):
-		return conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
+	case errors.As(err, &issues):
+		return conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", what, err)
 	case errors.As(err, &bound):
-		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "initialData: %v", err)
+		refusal := conversation.Errorf(conversation.CodeInvalidRequest, "%s: %v", what, err)
 		refusal.Err = bound
 		return refusal
 	}
