@@ -180,11 +180,13 @@ func (r *Runtime) attach(h host) error {
 }
 
 // Reader returns the read seam of this node.
-func (r *Runtime) Reader() conversation.Reader { return reader{r.followers, r.bucket, r.busy.Asides} }
+func (r *Runtime) Reader() conversation.Reader { return r.reader() }
+
+func (r *Runtime) reader() reader { return reader{r.followers, r.bucket, r.busy.Asides} }
 
 // runResult returns the result of a run that is completed.
 func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
-	_, run, err := conversation.AwaitRun(ctx, reader{r.followers, r.bucket, r.busy.Asides}, id)
+	_, run, err := conversation.AwaitRun(ctx, r.reader(), id)
 	if err == nil {
 		err = run.Err()
 	}

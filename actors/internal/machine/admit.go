@@ -150,7 +150,12 @@ func (m *Machine) check(in Admit) *conversation.Error {
 
 // accept records the admission, and starts the attempt if nothing waits before it.
 func (m *Machine) accept(in Admit, hash string) {
-	with := m.asRun(in)
+	var with []func(*conversation.SubmissionAdmitted) conversation.Record
+	if isRun(in.Admission) {
+		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
+			return &conversation.RunStarted{Must: true, Submission: r.Submission, At: m.env.Wall}
+		})
+	}
 	if to := in.Admission.ReplyTo; to != nil {
 		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
 			return &conversation.ReplyOwed{Must: true, Submission: r.Submission, To: *to}

@@ -81,13 +81,3 @@ func (m *Machine) returned(w *work, done *conversation.ToolSettled) {
 	}
 	m.settle(sub, conversation.OutcomeCompleted, nil)
 }
-
-// asRun is what says that a submission is a run.
-func (m *Machine) asRun(in Admit) []func(*conversation.SubmissionAdmitted) conversation.Record {
-	if !isRun(in.Admission) {
-		return nil
-	}
-	return []func(*conversation.SubmissionAdmitted) conversation.Record{func(r *conversation.SubmissionAdmitted) conversation.Record {
-		return &conversation.RunStarted{Must: true, Submission: r.Submission, At: m.env.Wall}
-	}}
-}

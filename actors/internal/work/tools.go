@@ -320,18 +320,18 @@ func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation
 		s.call.parked.leave(time.Now().Add(waitLater))
 		return conversation.Receipt{}, agent.ErrParked
 	}
-	for patience, cancel := context.WithTimeout(ctx, askPatience); ; {
+	patience, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	for {
 		receipt, err := s.call.sender.Admit(ctx, a)
 		var refusal *conversation.Error
 		if !errors.As(err, &refusal) || refusal.RetryAfter == 0 {
-			cancel()
 			return receipt, err
 		}
 		select {
 		case <-time.After(refusal.RetryAfter):
 			continue
 		case <-patience.Done():
-			cancel()
 		}
 		if ctx.Err() == nil {
 			s.call.parked.leave(time.Now().Add(waitLater))
