@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 
 import { author, Browser, chat, model, post, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
 
@@ -32,29 +33,38 @@ after(async () => {
 
 const timeline = (submission) => fetch(`${server.base}/+console/api/submission?id=${submission}`).then((r) => r.json());
 
-/** Waits until a timeline is over and is what the command line prints; returns its nodes, with their depths. */
-async function settled(submission) {
-  const shown = await until(async () => {
-    const now = await timeline(submission);
-    if (!['completed', 'failed', 'aborted'].includes(now.trace?.state)) return undefined;
-    try {
-      const { source, ...printed } = JSON.parse(execFileSync(author, ['trace', submission, '--json', '--data', join(server.dir, 'data')], {
-        encoding: 'utf8', stdio: 'pipe', env: { ...process.env, CONSOLE_AS_AUTHOR: '1' },
-      }));
-      assert.deepEqual(now.trace, printed);
-      return now;
-    } catch {
-      return undefined; // The file of events is written a moment later.
-    }
-  });
-  const nodes = [];
-  const walk = (node, depth) => {
-    nodes.push({ ...node, depth });
-    node.children?.forEach((child) => walk(child, depth + 1));
-  };
-  walk(shown.trace, 0);
-  return nodes;
+/** The nodes of a trace as they are read, with their depths. */
+function flat(node, depth = 0) {
+  return [{ ...node, depth }, ...(node.children ?? []).flatMap((child) => flat(child, depth + 1))];
 }
+
+/**
+ * Waits until a timeline is over, has all nodes that are told by [kind, words of the name, test], and is what the command
+ * line prints, which reads the file of events; returns its nodes. Events of models come a moment after those of the log.
+ */
+async function settled(submission, told = []) {
+  let missing = '';
+  const look = async () => {
+    const { trace } = await timeline(submission);
+    missing = `the end, but it is ${trace?.state}`;
+    if (!['completed', 'failed', 'aborted'].includes(trace?.state)) return undefined;
+    const nodes = flat(trace);
+    missing = told.find((t) => !find(nodes, ...t))?.join(' ');
+    if (missing) return undefined;
+    missing = 'the command line to say the same';
+    const { source, ...printed } = JSON.parse(execFileSync(author, ['trace', submission, '--json', '--data', join(server.dir, 'data')], {
+      encoding: 'utf8', stdio: 'pipe', env: { ...process.env, CONSOLE_AS_AUTHOR: '1' },
+    }));
+    return isDeepStrictEqual(trace, printed) && nodes;
+  };
+  try {
+    return await until(() => look().catch((error) => { missing = error.message; }));
+  } catch (cause) {
+    throw new Error(`the timeline waits for ${missing}`, { cause });
+  }
+}
+
+const find = (nodes, kind, name, test = () => true) => nodes.find((n) => n.kind === kind && (n.name ?? '').includes(name) && test(n));
 
 test('calls of tools show input, output, duration and error, data and metadata are there', async () => {
   const id = unique('tools');
@@ -101,8 +111,8 @@ test('calls of tools show input, output, duration and error, data and metadata a
 
 test('a subagent, a wait, a retry and a fallback, in the chat and in the timeline', async () => {
   const id = unique('delegates');
-  const inner = 'tool=look_up {"Topic":"tea"} then say="Tea wakes."';
-  const { submissionId } = await post(server, id, `status=503 times=1 tool=task ${JSON.stringify({ agent: 'reader', prompt: inner })} then tool=approve {"Name":"order-7"} then status=400 only=m1 tokens=3`, 'author');
+  const errand = 'tool=look_up {"Topic":"tea"} then say="Tea wakes."';
+  const { submissionId } = await post(server, id, `status=503 times=1 tool=task ${JSON.stringify({ agent: 'reader', prompt: errand })} then tool=approve {"Name":"order-7"} then status=400 only=m1 tokens=3`, 'author');
   await browser.look(chat(server, id, 'author'), async (page) => {
     await shows(page, '.wait', 'order-7 waiting until');
     await shot(page, 'waits');
@@ -115,17 +125,17 @@ test('a subagent, a wait, a retry and a fallback, in the chat and in the timelin
     assert.equal((await texts(page, '.wait')).length, 1);
     await shows(page, 'details.tool', 'approved: true');
   }, { tolerated: /404/ });
-  const nodes = await settled(submissionId);
-  const find = (kind, name) => nodes.find((n) => n.kind === kind && (n.name ?? '').includes(name));
-  const task = find('task', 'reader');
-  assert.ok(task && find('wait', 'order-7') && find('tool', 'approve'));
-  assert.ok(nodes.some((n) => n.kind === 'turn' && n.retries), 'the retry is there');
-  assert.ok(find('turn', 'fake/m2'), 'the fallback is there');
-  assert.ok(nodes.indexOf(find('tool', 'look_up')) > nodes.indexOf(task) && find('tool', 'look_up').depth > task.depth, 'what the subagent does is below its task');
+  const nodes = await settled(submissionId, [
+    ['task', 'reader'], ['tool', 'look_up'], ['wait', 'order-7'], ['tool', 'approve'], ['turn', '', (n) => n.retries], ['turn', 'fake/m2'],
+  ]);
+  const [task, inner] = [find(nodes, 'task', 'reader'), find(nodes, 'tool', 'look_up')];
+  assert.ok(nodes.indexOf(inner) > nodes.indexOf(task) && inner.depth > task.depth, 'what the subagent does is below its task');
   await browser.look(`${server.base}/#/submission/${submissionId}`, async (page) => {
     await shows(page, '.trace', 'wait order-7');
-    const labels = await page.$$eval('.trace .label', (all) => all.map((e) => ({ text: e.textContent, depth: parseFloat(e.style.paddingInlineStart) })));
-    assert.equal(labels.length, nodes.length, 'every node has its line');
+    const labels = await until(async () => {
+      const drawn = await page.$$eval('.trace .label', (all) => all.map((e) => ({ text: e.textContent, depth: parseFloat(e.style.paddingInlineStart) })));
+      return drawn.length === flat((await timeline(submissionId)).trace).length && drawn; // Every node has its line.
+    });
     const at = (words) => labels.findIndex((l) => l.text.includes(words));
     assert.ok(at('task reader') >= 0 && at('tool look_up') > at('task reader') && labels[at('tool look_up')].depth > labels[at('task reader')].depth, 'and is as deep');
     await page.$$eval('.saved > details > summary', (all) => all[0].click());
