@@ -20,9 +20,13 @@ const (
 // Header is the value of a header as the web has it: of several they are one, joined.
 func Header(h http.Header, name string) string { return strings.Join(h.Values(name), ", ") }
 
-// mediaType reports whether a body is of one of some media types, whatever its parameters.
+// mediaType reports whether a body is of one of some media types, whatever its parameters. Two headers say of none.
 func mediaType(h http.Header, accepted []string) bool {
-	got, _, _ := strings.Cut(Header(h, "Content-Type"), ";")
+	said := h.Values("Content-Type")
+	if len(said) != 1 {
+		return false
+	}
+	got, _, _ := strings.Cut(said[0], ";")
 	return slices.Contains(accepted, strings.ToLower(strings.Trim(got, " \t")))
 }
 

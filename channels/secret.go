@@ -101,12 +101,12 @@ func HexCode(value, prefix string, size int) ([]byte, bool) {
 // base64SHA256 is the base64 of 32 bytes.
 var base64SHA256 = regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`)
 
-// Base64Code decodes a code of SHA-256 in standard base64 with its padding.
+// Base64Code decodes a code of SHA-256 in standard base64 with its padding, in its one spelling.
 func Base64Code(value string) ([]byte, bool) {
 	if !base64SHA256.MatchString(value) {
 		return nil, false
 	}
-	code, err := base64.StdEncoding.DecodeString(value)
+	code, err := base64.StdEncoding.Strict().DecodeString(value)
 	return code, err == nil
 }
 

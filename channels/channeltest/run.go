@@ -34,6 +34,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("unavailable", s.unavailable)
 	t.Run("error handler", s.errorHandler)
 	t.Run("slow sender", s.slowSender)
+	t.Run("slow callback", s.slowCallback)
 	t.Run("routing", s.routing)
 	t.Run("ignored", s.ignored)
 }
@@ -49,7 +50,8 @@ func (s Subject) mediaTypes(t *testing.T) {
 	for _, accepted := range []string{s.MediaType, strings.ToUpper(s.MediaType) + " ; charset=utf-8", s.MediaType + ";", " " + s.MediaType} {
 		s.taken(t, with(accepted))
 	}
-	for _, refused := range [][]string{nil, {""}, {"text/plain"}, {s.MediaType + "x"}, {"application/vnd+json"}, {s.MediaType, s.MediaType}} {
+	for _, refused := range [][]string{nil, {""}, {"text/plain"}, {s.MediaType + "x"}, {"application/vnd+json"}, {s.MediaType, s.MediaType},
+		{s.MediaType + "; charset=utf-8", "text/plain"}} {
 		s.refused(t, http.StatusUnsupportedMediaType, with(refused...))
 	}
 }
@@ -350,6 +352,23 @@ func (s Subject) slowSender(t *testing.T) {
 				status, took := sendSlowly(t, handler(t, s.New(t, nothing, 0)), r, pace{})
 				if status != "415" || took > time.Second {
 					t.Errorf("answered with %q after %v, want 415 at once", status, took)
+				}
+			})
+		})
+	}
+}
+
+// slowCallback: channels have no timer that ends a callback, whatever the platform waits for.
+func (s Subject) slowCallback(t *testing.T) {
+	for name, handler := range mounts() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := s.New(t, func(ctx context.Context) (any, error) {
+					time.Sleep(time.Minute)
+					return nil, ctx.Err()
+				}, 0)
+				if a := record(t, handler(t, c), s.request(s.Body)); a.status != s.nothing() {
+					t.Errorf("after a minute it is answered with %d %q", a.status, a.body)
 				}
 			})
 		})

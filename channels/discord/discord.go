@@ -119,13 +119,18 @@ func (c *Channel) accept(r *http.Request, body []byte) (channels.Call, error) {
 	in.GuildID, _ = channels.String(members, "guild_id")
 	in.ChannelID, _ = channels.String(members, "channel_id")
 	in.Native, _ = channels.Text(body)
-	return func(ctx context.Context) (any, error) {
-		result, err := c.opts.Interactions(ctx, in)
-		if err == nil && result == nil {
-			err = errNothing
-		}
-		return result, err
-	}, nil
+	return func(ctx context.Context) (any, error) { return answered(c.opts.Interactions(ctx, in)) }, nil
+}
+
+// answered makes an error of nothing, also of nothing that comes later.
+func answered(result any, err error) (any, error) {
+	if later, ok := result.(channels.Later); ok && err == nil {
+		return channels.Later(func(ctx context.Context) (any, error) { return answered(later(ctx)) }), nil
+	}
+	if err == nil && result == nil {
+		err = errNothing
+	}
+	return result, err
 }
 
 // Ref names a channel of a guild, a direct message, or a private channel.

@@ -90,14 +90,15 @@ func invalid(field, problem string) error {
 
 // signed is what the header says: a time and signatures of version 1, beside others.
 func signed(h http.Header) (stamp string, codes [][]byte) {
+	timed := false
 	for one := range strings.SplitSeq(channels.Header(h, "Stripe-Signature"), ",") {
 		key, value, _ := strings.Cut(one, "=")
 		switch strings.TrimSpace(key) {
 		case "t":
-			if stamp != "" {
+			if timed {
 				return "", nil // two headers
 			}
-			stamp = value
+			stamp, timed = value, true
 		case "v1":
 			if code, ok := channels.HexCode(value, "", sha256.Size); ok {
 				codes = append(codes, code)

@@ -54,7 +54,7 @@ func TestStripeSuite(t *testing.T) {
 		Header: "Stripe-Signature",
 		Malformed: []string{
 			"x", "t=" + stamp, "v1=" + strings.Repeat("0", 64), "t=" + stamp + ",v0=" + strings.Repeat("0", 64), "t=" + stamp + ",v1=" + strings.Repeat("g", 64),
-			"t=" + stamp + ",t=" + stamp + ",v1=" + code(secret, stamp, event),
+			"t=" + stamp + ",t=" + stamp + ",v1=" + code(secret, stamp, event), "t=,t=" + stamp + ",v1=" + code(secret, stamp, event),
 		},
 		Forged: []string{"t=" + stamp + ",v1=" + strings.Repeat("0", 64), "t=" + stamp + ",v1=" + code("another", stamp, event)},
 		Broken: map[string]string{"empty": "", "not JSON": "{", "no id": `{"object":"event","type":"a"}`, "no type": `{"object":"event","id":"a"}`, "thin": thin, "another object": `{"object":"charge","id":"a","type":"b"}`},
