@@ -30,13 +30,15 @@ type Options struct {
 	Headers Headers
 }
 
-// Headers are names of headers. Each has a default, X-Commerce- and what it is.
+// Headers are names of headers. Each has a default, the prefix, a dash and what it is.
 type Headers struct {
+	Prefix                                                                   string // X-Commerce
 	HMAC                                                                     string // X-Commerce-Hmac-Sha256
 	Topic, ShopDomain, APIVersion, WebhookID, EventID, TriggeredAt, SubTopic string
 }
 
 func (h *Headers) defaults() {
+	h.Prefix = cmp.Or(h.Prefix, "X-Commerce")
 	for _, d := range []struct {
 		name  *string
 		value string
@@ -45,7 +47,7 @@ func (h *Headers) defaults() {
 		{&h.WebhookID, "Webhook-Id"}, {&h.EventID, "Event-Id"}, {&h.TriggeredAt, "Triggered-At"}, {&h.SubTopic, "Sub-Topic"},
 	} {
 		if *d.name == "" {
-			*d.name = "X-Commerce-" + d.value
+			*d.name = h.Prefix + "-" + d.value
 		}
 	}
 }

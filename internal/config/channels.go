@@ -30,6 +30,9 @@ type Channel struct {
 	// Secret proves deliveries, Previous does as well while secrets are rotated, VerifyToken is
 	// that of whatsapp's handshake. They are resolved from the named variables.
 	Secret, Previous, VerifyToken string
+	// HeaderPrefix begins the names of the platform's headers, in place of the neutral ones, of the kinds of
+	// headersNamed. Empty keeps those.
+	HeaderPrefix string
 	// Account and PublicURL are those of twilio.
 	Account, PublicURL string
 	// Events are the types that are delivered; none is all.
@@ -56,6 +59,11 @@ func makesIDs(kind string) bool {
 	return slices.Contains([]string{KindGitHub, KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, kind)
 }
 
+// headersNamed are the kinds whose headers may have other names.
+func headersNamed(kind string) bool {
+	return slices.Contains([]string{KindCommerce, KindMessenger, KindNotes, KindStandardWebhooks}, kind)
+}
+
 // channels reads the ways in. Names are those of paths.
 func (r *reader) channels(dst *[]Channel) func(value) {
 	return func(v value) {
@@ -78,6 +86,7 @@ func (r *reader) channel(v value, c *Channel) {
 		{name: "secretEnv", example: "SLACK_SIGNING_SECRET", required: true, read: r.variable(&c.Secret)},
 		{name: "previousSecretEnv", example: "OLD_SECRET", read: r.variable(&c.Previous)},
 		{name: "verifyTokenEnv", example: "WHATSAPP_VERIFY_TOKEN", read: r.variable(&c.VerifyToken)},
+		{name: "headerPrefix", example: "X-Telegram", read: r.text(&c.HeaderPrefix, checkHeaderName)},
 		{name: "account", example: "AC0123", read: r.text(&c.Account)},
 		{name: "publicUrl", example: "https://example.com/channels/twilio", read: r.text(&c.PublicURL, checkURL)},
 		{name: "events", example: "[page.created]", read: r.texts(&c.Events)},
@@ -122,6 +131,9 @@ func (r *reader) channel(v value, c *Channel) {
 	if r.written(v, "previousSecretEnv") && !slices.Contains([]string{KindCommerce, KindStandardWebhooks, KindStripe}, c.Kind) {
 		at, _ := r.given(v, "previousSecretEnv")
 		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only commerce, standardwebhooks and stripe rotate secrets"})
+	}
+	if at, ok := r.given(v, "headerPrefix"); ok && c.HeaderPrefix != "" && !headersNamed(c.Kind) {
+		r.blameKey(at, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: the headers of other kinds than commerce, messenger, notes and standardwebhooks have one name"})
 	}
 }
 

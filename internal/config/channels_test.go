@@ -69,6 +69,8 @@ func TestChannelMistakes(t *testing.T) {
 		"no account":               {"channels: {t: {kind: twilio, agent: echo, secretEnv: S, publicUrl: \"https://e.com\"}}", "channels.t.account: is missing"},
 		"no public URL":            {"channels: {t: {kind: twilio, agent: echo, secretEnv: S, account: AC}}", "channels.t.publicUrl: is missing"},
 		"rotation of slack":        {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, previousSecretEnv: S}}", "rotate secrets"},
+		"headers of slack":         {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, headerPrefix: X-Other}}", "have one name"},
+		"headers of no name":       {"channels: {bot: {kind: messenger, agent: echo, secretEnv: S, headerPrefix: \"X Other\"}}", "is not the name of a header"},
 		"capability":               {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, message: \"{response_url}\"}}", "response_url is a capability"},
 		"capability, attribute":    {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, signal: s, attributes: {t: \"{trigger_id}\"}}}", "trigger_id is a capability"},
 		"attributes of nothing":    {"channels: {bot: {kind: slack, agent: echo, secretEnv: S, attributes: {t: x}}}", "channels.bot.signal: is missing"},

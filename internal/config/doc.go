@@ -53,6 +53,7 @@
 //	  bot: {kind: slack, agent: echo, secretEnv: SLACK_SIGNING_SECRET}
 //	  pages: {kind: notes, agent: echo, secretEnv: NOTES_TOKEN, events: [page.created], instance: "{entity.id}",
 //	    message: "{type}", signal: notes.event, attributes: {workspace: "{workspace_id}"}}
+//	  chat: {kind: messenger, agent: echo, secretEnv: CHAT_SECRET_TOKEN, headerPrefix: X-Telegram}
 //	admin: {listen: "", pprof: false} # health and metrics, "" is nowhere; with pprof profiles, too
 //	events:                   # where observability events go; without it, nowhere
 //	  live: true              # with deltas, requests, messages and logs, best effort

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/channels/commerce"
@@ -104,6 +105,14 @@ func (d *declaration) native(ctx context.Context, object []byte, s said) (any, e
 	return d.deliver(ctx, s)
 }
 
+// header is a name of the platform's in place of a neutral one, which begins so.
+func (d *declaration) header(neutral, name string) string {
+	if d.HeaderPrefix == "" {
+		return name
+	}
+	return d.HeaderPrefix + strings.TrimPrefix(name, neutral)
+}
+
 // previous is the secret of before, nil for none.
 func (d *declaration) previous() *channels.Secret {
 	if d.Previous == "" {
@@ -118,7 +127,9 @@ func (d *declaration) channel() (channels.Channel, error) {
 	case config.KindSlack:
 		return slack.New(&slack.Options{SigningSecret: secret, Events: d.slack})
 	case config.KindMessenger:
-		return messenger.New(&messenger.Options{SecretToken: secret, Webhook: d.messenger})
+		return messenger.New(&messenger.Options{
+			SecretToken: secret, SecretHeader: d.header("X-Messenger", messenger.DefaultSecretHeader), Webhook: d.messenger,
+		})
 	case config.KindGitHub:
 		return github.New(&github.Options{Secret: secret, Webhook: d.github})
 	case config.KindWhatsApp:
@@ -126,7 +137,8 @@ func (d *declaration) channel() (channels.Channel, error) {
 	case config.KindTwilio:
 		return twilio.New(&twilio.Options{AuthToken: secret, AccountSID: d.Account, PublicURL: d.PublicURL, Webhook: d.twilio})
 	case config.KindNotes:
-		return notes.New(&notes.Options{VerificationToken: &secret, Webhook: func(ctx context.Context, in notes.Incoming) (any, error) {
+		header := d.header("X-Notes", notes.DefaultSignatureHeader)
+		return notes.New(&notes.Options{VerificationToken: &secret, SignatureHeader: header, Webhook: func(ctx context.Context, in notes.Incoming) (any, error) {
 			payload, err := channels.ParseLossless(in.Event.Native)
 			id, _ := commerce.Text(commerce.Member(payload, "id"))
 			if err != nil {
@@ -139,15 +151,21 @@ func (d *declaration) channel() (channels.Channel, error) {
 			return d.native(ctx, in.Native, said{id: in.ID, kinds: []string{in.Type}})
 		}})
 	case config.KindStandardWebhooks:
-		return standardwebhooks.New(&standardwebhooks.Options{Secret: secret, PreviousSecret: d.previous(), Webhook: func(ctx context.Context, in standardwebhooks.Incoming) (any, error) {
-			return d.native(ctx, in.Native, said{id: in.ID, kinds: []string{in.Type}})
-		}})
+		return standardwebhooks.New(&standardwebhooks.Options{
+			Secret: secret, PreviousSecret: d.previous(), Prefix: d.HeaderPrefix,
+			Webhook: func(ctx context.Context, in standardwebhooks.Incoming) (any, error) {
+				return d.native(ctx, in.Native, said{id: in.ID, kinds: []string{in.Type}})
+			},
+		})
 	case config.KindCommerce:
 		var c *commerce.Channel
-		c, err := commerce.New(&commerce.Options{ClientSecret: secret, PreviousClientSecret: d.previous(), Webhook: func(ctx context.Context, in commerce.Incoming) (any, error) {
-			meta := c.Metadata(in.C)
-			return d.deliver(ctx, said{id: meta.WebhookID, kinds: []string{meta.Topic}, payload: in.Payload})
-		}})
+		c, err := commerce.New(&commerce.Options{
+			ClientSecret: secret, PreviousClientSecret: d.previous(), Headers: commerce.Headers{Prefix: d.HeaderPrefix},
+			Webhook: func(ctx context.Context, in commerce.Incoming) (any, error) {
+				meta := c.Metadata(in.C)
+				return d.deliver(ctx, said{id: meta.WebhookID, kinds: []string{meta.Topic}, payload: in.Payload})
+			},
+		})
 		return c, err
 	}
 	return nil, fmt.Errorf("kind %q is not known", d.Kind)

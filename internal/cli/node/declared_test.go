@@ -104,6 +104,18 @@ func TestDeclaredChannels(t *testing.T) {
 		"github about no issue": {`kind: github, message: "{ref}"`, "/webhook", object, `{"ref":"main"}`, hub, "", "", ""},
 		"whatsapp":              {"kind: whatsapp, verifyTokenEnv: S", "/webhook", object, `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"id":"m1","from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`, hub, "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", "channel:c:m1", "Hi"},
 		"messenger":             {"kind: messenger", "/webhook", object, `{"update_id":5,"message":{"chat":{"id":3},"text":"Hi"}}`, nil, "messenger:v1:regular:chat:3:thread::direct:", "channel:c:5", "Hi"},
+		"messenger of another name": {"kind: messenger, headerPrefix: X-Telegram", "/webhook", object, `{"update_id":5,"message":{"chat":{"id":3},"text":"Hi"}}`, func(string) map[string]string {
+			return map[string]string{"X-Telegram-Bot-Api-Secret-Token": "a-secret"}
+		}, "messenger:v1:regular:chat:3:thread::direct:", "channel:c:5", "Hi"},
+		"notes of another name": {`kind: notes, headerPrefix: X-Notion, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":"n1","type":"page.created","entity":{"id":"p"}}`, func(body string) map[string]string {
+			return map[string]string{"X-Notion-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
+		}, "p", "channel:c:n1", "page.created"},
+		"commerce of another name": {`kind: commerce, headerPrefix: X-Shopify, events: [orders/create], instance: "{id}", message: "{name}"`, "/webhook", object, `{"name":"#1","id":7}`, func(body string) map[string]string {
+			return map[string]string{"X-Shopify-Hmac-Sha256": base64.StdEncoding.EncodeToString(mac(sha256.New, body)), "X-Shopify-Topic": "orders/create", "X-Shopify-Webhook-Id": "w1"}
+		}, "7", "channel:c:w1", "#1"},
+		"standardwebhooks of another name": {`kind: standardwebhooks, headerPrefix: Svix, secretEnv: B, instance: "{data.id}", message: "{type}"`, "/webhook", object, `{"type":"user.created","data":{"id":7}}`, func(body string) map[string]string {
+			return map[string]string{"Svix-Id": "w", "Svix-Timestamp": now, "Svix-Signature": "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, "w.", now, ".", body))}
+		}, "7", "channel:c:w", "user.created"},
 		"notes": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":"n1","type":"page.created","entity":{"id":"p"}}`, func(body string) map[string]string {
 			return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
 		}, "p", "channel:c:n1", "page.created"},
