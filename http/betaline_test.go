@@ -428,6 +428,10 @@ func TestBetaClosed(t *testing.T) {
 	wantStatus(t, res, http.StatusOK)
 	wantHeader(t, res, map[string]string{"Stream-Closed": "true", "ETag": beta.ETag("agents/assistant/c1", -1, end, true)})
 	wantHeader(t, h.beta("HEAD", betaC1, ""), map[string]string{"Stream-Closed": "true"})
+	for _, live := range []string{"", "&live=long-poll"} {
+		res := h.beta("GET", betaC1+"?offset=-1"+live, "")
+		wantHeader(t, res, map[string]string{"Stream-Closed": "true", "Stream-Up-To-Date": "true", "ETag": beta.ETag("agents/assistant/c1", -1, end, true)})
+	}
 	body := readAll(t, h.beta("GET", betaC1+"?offset=-1&live=sse", ""))
 	data, control, ok := strings.Cut(body, "event: control\n")
 	if !ok || !strings.HasPrefix(data, "event: data\ndata:[{") {
@@ -435,6 +439,29 @@ func TestBetaClosed(t *testing.T) {
 	}
 	if want := `data:{"streamNextOffset":"` + beta.Offset(end) + `","streamClosed":true}` + "\n\n"; control != want {
 		t.Errorf("the last frame is %q, want %q and the end", control, want)
+	}
+}
+
+// TestBetaClosedInPages: a page that more follows does not say that the stream is closed, though it is.
+func TestBetaClosedInPages(t *testing.T) {
+	h := said(t, 10) // 110 events
+	h.rt.closed = true
+	for _, live := range []string{"", "&live=long-poll"} {
+		for after, want := range map[int64]struct {
+			next   int64
+			closed string
+		}{-1: {99, ""}, 99: {109, "true"}} {
+			res := h.beta("GET", betaC1+"?offset="+beta.Offset(after)+live, "")
+			wantStatus(t, res, http.StatusOK)
+			wantHeader(t, res, map[string]string{
+				"Stream-Closed": want.closed, "Stream-Up-To-Date": want.closed, "Stream-Next-Offset": beta.Offset(want.next),
+				"ETag": beta.ETag("agents/assistant/c1", after, want.next, want.closed != ""),
+			})
+		}
+	}
+	frames := readAll(t, h.beta("GET", betaC1+"?offset=-1&live=sse", ""))
+	if strings.Count(frames, "event: data\n") != 2 || strings.Count(frames, `"streamClosed":true`) != 1 || strings.Count(frames, `"upToDate"`) != 0 {
+		t.Errorf("frames %s", pages.ReplaceAllString(frames, "[…]"))
 	}
 }
 
