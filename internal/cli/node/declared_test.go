@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -21,6 +22,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -189,6 +191,43 @@ type fakeChannel struct{}
 
 // Routes implements channels.Channel.
 func (fakeChannel) Routes() []channels.Route { return nil }
+
+// TestDeclaredChannelsAreShown where they are served: the server says what to register, and does not take its agents, which
+// need no mount, for out of reach.
+func TestDeclaredChannelsAreShown(t *testing.T) {
+	var all []config.Channel
+	for _, kind := range []string{
+		config.KindCommerce, config.KindGitHub, config.KindMessenger, config.KindNotes, config.KindSlack, config.KindStandardWebhooks,
+		config.KindStripe, config.KindTwilio, config.KindWhatsApp,
+	} {
+		all = append(all, config.Channel{
+			Name: "to-" + kind, Kind: kind, Agent: "echo", Secret: "c2VjcmV0", VerifyToken: "v", Account: "AC", PublicURL: "https://e.com/c",
+		})
+	}
+	conf, logs := named("echo"), &clitest.Lines{}
+	conf.Bucket.Dir, conf.Agents[0].Mounts, conf.Channels = t.TempDir(), nil, all
+	n, err := newConfigured(conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.close()
+	if logs.With("level=WARN", "no agent has a mount") != "" {
+		t.Errorf("logged %s", logs.String())
+	}
+	var out strings.Builder
+	serveBanner(&out, "parley serve", conf, thisMachine, false)
+	for _, c := range all {
+		if !n.handler.IsWebhook(httptest.NewRequest(http.MethodPost, webhookPath(c), nil)) {
+			t.Errorf("%s is no webhook", webhookPath(c))
+		}
+		if line := fmt.Sprintf("  http://127.0.0.1:0%s  webhooks of %s, agent \"echo\"\n", webhookPath(c), c.Kind); !strings.Contains(out.String(), line) {
+			t.Errorf("%q is not in\n%s", line, &out)
+		}
+	}
+	if got := strings.Join(serves(conf), ", "); !strings.HasPrefix(got, "/channels/to-commerce/webhook, ") {
+		t.Errorf("in the log: %s", got)
+	}
+}
 
 // TestDeclaredSecretsAreHidden: the log of the program shows none of them.
 func TestDeclaredSecretsAreHidden(t *testing.T) {

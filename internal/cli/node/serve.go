@@ -301,7 +301,8 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
 		}
 	}
-	if len(cfg.mounts) == 0 && cfg.edge.Runs == nil {
+	reached := len(cfg.mounts)+len(conf.Workflows)+len(conf.Channels) > 0 || conf.Beta != nil || how.program.Channels != nil
+	if !reached {
 		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
 	}
 	n, err := newBackend(cfg)
@@ -335,6 +336,9 @@ func serves(conf *config.Server) []string {
 	for _, w := range conf.Workflows {
 		lines = append(lines, workflowPath(w))
 	}
+	for _, c := range conf.Channels {
+		lines = append(lines, webhookPath(c))
+	}
 	return lines
 }
 
@@ -361,6 +365,9 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 	for _, w := range conf.Workflows {
 		fmt.Fprintf(out, "  %s  workflow %q\n", base+workflowPath(w), w)
 	}
+	for _, c := range conf.Channels {
+		fmt.Fprintf(out, "  %s  webhooks of %s, agent %q\n", base+webhookPath(c), c.Kind, c.Agent)
+	}
 	if b := conf.Beta; b != nil {
 		fmt.Fprintf(out, "\nClients of the beta line: base URL %s%s%s.\n", base+strings.TrimSuffix(b.Path, "/"), listed("agents", b.Agents), listed("workflows", b.Workflows))
 	}
@@ -375,6 +382,15 @@ func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr
 
 // workflowPath is where runs of a workflow of the program begin.
 func workflowPath(name string) string { return "/workflows/" + name }
+
+// webhookPath is where a declared channel takes webhooks.
+func webhookPath(c config.Channel) string {
+	route := "/webhook"
+	if c.Kind == config.KindSlack {
+		route = "/events"
+	}
+	return "/channels/" + c.Name + route
+}
 
 // listed says what there is of a kind, if there is something.
 func listed(kind string, names []string) string {
