@@ -16,7 +16,7 @@ const (
 // sendReply tells who waits for a reply of it; [machine.ReplyTold] says so. It is tried until the
 // activation ends: until then, and after it, the journal lists the conversation.
 func (a *activation) sendReply(e machine.SendReply) {
-	d, err := conversation.SignalFor(e.To.Name, e.Reply)
+	d, err := e.Reply.Signal(e.To.Name)
 	notice := conversation.Admission{
 		Address: e.To.Address, Delivery: d, Key: string(e.Reply.Submission), Dispatched: true,
 		// An address may live again: what waited is not there then, and nothing is created for it.

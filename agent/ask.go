@@ -27,14 +27,16 @@ type AskOptions struct {
 // The reply has what the agent said, and its output; of what is longer than 24 KiB the beginning
 // of the text is there, and [conversation.Reply.Cut] says so: the whole stands in the conversation
 // that was asked. A conversation that asks itself, or that is asked by whom it asks, is answered too:
-// what is parked holds up nobody.
+// what is parked holds up nobody, unless the agent has AnswerInOrder: then nobody answers until the
+// time is up.
 //
 // Who cannot be reached now is asked again, for as long as that lasts.
 //
 // The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
 // aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrParked];
 // or a [*StepError], as of Wait. Questions to one conversation that are asked at the same time need
-// keys of their own, as messages do.
+// keys of their own, as messages do. A key is one among the questions of a call: other calls that use it
+// ask anew. A signal for a wait, which has no reply, is refused.
 func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions) (*conversation.Reply, error) {
 	if o == nil {
 		o = &AskOptions{}
@@ -43,15 +45,23 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	if s == nil {
 		return nil, &StepError{Step: "ask " + to.Agent, Err: ErrNoSteps}
 	}
-	if ctx.Value(inStepKey{}) != nil {
-		return nil, &StepError{Step: "ask " + to.Agent, Err: ErrSleepInStep}
+	if _, err := s.waiter(ctx, o.Timeout); err != nil {
+		return nil, &StepError{Step: "ask " + to.Agent, Err: err}
 	}
-	if m.Key == "" {
+	keyed := m.Key != ""
+	if !keyed {
 		m.Key = nextKey(ctx, to)
 	}
 	digest := sha256.Sum256([]byte(to.ID + "\x00" + m.Key)) // a name has less room
 	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
 	a, err := m.Admission(to)
+	if keyed { // Another call's question has a reply of its own.
+		call, _ := CallFrom(ctx)
+		a.Key = fmt.Sprintf("%s/ask/%x", call.ID, digest[:8])
+	}
+	if d := &a.Delivery; err == nil && d.Kind == conversation.KindSignal && (d.Type == conversation.SignalWait || d.Type == conversation.SignalOutbox) {
+		err = conversation.Errorf(conversation.CodeInvalidRequest, "A signal of type %q is over at once and has no reply: dispatch it.", d.Type)
+	}
 	if err == nil {
 		err = s.ask(ctx, name, a)
 	}

@@ -115,6 +115,80 @@ func TestAskHearsWhatBecomesOfIt(t *testing.T) {
 	})
 }
 
+// TestAskHearsAll: each call hears of its own question, whatever key it has, what is said and how long it is.
+func TestAskHearsAll(t *testing.T) {
+	markup, long := strings.Repeat("<b>", 8<<10), strings.Repeat("it failed ", 20<<10)
+	audit := agent.NewWorkflow("audit", func(context.Context, struct{}) (string, error) { return "", errors.New(long) }, nil)
+	consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
+		question := agent.Text("Is it true?")
+		reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Message{Delivery: question.Delivery, Key: "k"}, nil)
+		if errors.Is(err, agent.ErrParked) {
+			return "", err
+		}
+		if err != nil || reply.Text != markup || reply.Cut {
+			t.Errorf("%+v, %v", reply, err)
+		}
+		_, err = audit.Run(ctx, "audit", struct{}{}, nil)
+		if errors.Is(err, agent.ErrParked) {
+			return "", err
+		}
+		var failed *conversation.SettledError
+		if !errors.As(err, &failed) || !strings.Contains(err.Error(), "it failed it failed") {
+			t.Errorf("%.100v", err)
+		}
+		return "the expert says: It is.", nil
+	}, &agent.ToolOptions{Durable: true})
+	synctest.Test(t, func(t *testing.T) {
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{consult}}
+		h := agenttest.New(t, []*agent.Agent{desk, {Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{Workflows: []agent.AnyWorkflow{audit}, Models: map[string]*agenttest.Model{
+			"openai/gpt-5": consultants()["openai/gpt-5"], "anthropic/claude": agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say(markup) }),
+		}})
+		for _, id := range []string{"a", "b"} {
+			if reply := h.Conversation("desk", id).Ask("Is it true?"); reply.Text != "So it is." {
+				t.Errorf("%s: %q", id, reply.Text)
+			}
+		}
+	})
+}
+
+// TestAskRefuses what can have no reply, and sends nothing.
+func TestAskRefuses(t *testing.T) {
+	signal, err := agent.Signal("approval", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expert := conversation.Address{Agent: "expert", ID: "e"}
+	for name, c := range map[string]struct {
+		to   conversation.Address
+		m    agent.Message
+		o    *agent.AskOptions
+		want string
+	}{
+		"a signal for a wait": {expert, signal, nil, "has no reply"},
+		"too long":            {expert, agent.Text("?"), &agent.AskOptions{Timeout: 31 * 24 * time.Hour}, "at most 30 days"},
+		"nobody":              {conversation.Address{Agent: "nobody", ID: "e"}, agent.Text("?"), nil, "route_not_found"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var got error
+			consult := agent.NewTool("consult", "Asks.", func(ctx context.Context, _ struct{}) (string, error) {
+				_, got = agent.Ask(ctx, c.to, c.m, c.o)
+				return "no submission", nil
+			}, &agent.ToolOptions{Durable: true})
+			desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{consult}}
+			h := agenttest.New(t, []*agent.Agent{desk, {Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{Models: map[string]*agenttest.Model{
+				"openai/gpt-5": consultants()["openai/gpt-5"], "anthropic/claude": agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer {
+					t.Errorf("%s: the expert was asked", name)
+					return agenttest.Say("?")
+				}),
+			}})
+			h.Conversation("desk", "d").Ask("Is it true?")
+			if got == nil || !strings.Contains(got.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, got, c.want)
+			}
+		})
+	}
+}
+
 func TestAskNeedsADurableTool(t *testing.T) {
 	_, err := agent.Ask(context.Background(), conversation.Address{Agent: "expert", ID: "e"}, agent.Text("?"), nil)
 	if !errors.Is(err, agent.ErrNoSteps) {

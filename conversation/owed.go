@@ -13,6 +13,8 @@ const (
 	MaxOwedReplies = 256
 	// MaxReplyBytes bounds the text, and the output, of a reply that is told.
 	MaxReplyBytes = 24 << 10
+	// maxToldError bounds the message of an error that is told, so that all of a reply fits a signal.
+	maxToldError = 12 << 10
 )
 
 // ReplyTo is a call in another conversation that waits for a reply: the incarnation, and the
@@ -33,6 +35,17 @@ type ToldReply struct {
 	Text   string          `json:"text,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Cut    bool            `json:"cut,omitempty"`
+}
+
+// Signal returns the signal that tells of the reply who waits for a name. Of the message of an error up to 12 KiB
+// are told.
+func (r ToldReply) Signal(name string) (Delivery, error) {
+	if r.Error != nil {
+		e := *r.Error
+		e.Message = CutText(e.Message, maxToldError)
+		r.Error = &e
+	}
+	return SignalFor(name, r)
 }
 
 // OwedReply is a reply for which somebody waits. Values returned by [State] methods are read-only.

@@ -40,7 +40,7 @@ func (d *Delivery) Awaited() (name string, ok bool) {
 func SignalFor(name string, value any) (Delivery, error) {
 	body, ok := value.(string)
 	if !ok {
-		raw, err := json.Marshal(value)
+		raw, err := EncodeJSON(value)
 		if err != nil {
 			return Delivery{}, Errorf(CodeInvalidRequest, "The value of a signal has no JSON form: %v.", err)
 		}

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// replyName begins the names by which calls wait for replies, and askedKey the keys of their
+	// replyName begins the names by which calls wait for replies. askedKey is behind the call in the keys of their
 	// questions.
 	replyName = "reply of "
-	askedKey  = "asked "
+	askedKey  = "/ask/"
 )
 
 // asks returns the conversation that the tool for a body asks, where it does not wait for a signal.
@@ -26,9 +26,8 @@ func (w *world) asks(body string) (to conversation.Address, ok bool) {
 
 // ask asks another conversation, or its own, for a brief answer.
 func (a *author) ask(ctx context.Context, to conversation.Address, body string) (string, error) {
-	call, _ := agent.CallFrom(ctx)
 	m := agent.Text(brief + body)
-	m.Key = askedKey + string(call.ID)
+	m.Key = "asked"
 	reply, err := agent.Ask(ctx, to, m, nil)
 	var settled *conversation.SettledError
 	switch {
@@ -82,13 +81,15 @@ func untold(s *conversation.State, aside map[conversation.Key]bool) conversation
 // that is there.
 func (w *world) checkAsks(ctx context.Context) {
 	outcomes := map[conversation.SubmissionID]conversation.Outcome{}
-	asked := map[string]conversation.SubmissionID{}
+	asked := map[conversation.CallID]conversation.SubmissionID{}
 	for c := range w.profile.conversations() {
 		for _, b := range w.log(ctx, address(c)).batches {
 			for _, r := range b.Records {
 				switch r := r.(type) {
 				case *conversation.SubmissionAdmitted:
-					asked[r.Key] = r.Submission
+					if call, _, ok := strings.Cut(r.Key, askedKey); ok {
+						asked[conversation.CallID(call)] = r.Submission
+					}
 				case *conversation.SubmissionSettled:
 					outcomes[r.Submission] = r.Outcome
 				}
@@ -105,7 +106,7 @@ func (w *world) checkAsks(ctx context.Context) {
 			for _, r := range b.Records {
 				switch r := r.(type) {
 				case *conversation.WaitStarted:
-					id := asked[askedKey+string(r.Call)]
+					id := asked[r.Call]
 					if strings.HasPrefix(r.Name, replyName) && outcomes[id] != "" && log.state.Awaiting(r.Name) != nil {
 						w.trace.Violate(at.ID, "call %s waits for the reply to %s, which is settled", r.Call, id)
 					}
@@ -113,7 +114,7 @@ func (w *world) checkAsks(ctx context.Context) {
 					var told conversation.ToldReply
 					if _, ok := heardReply(r); ok {
 						w.shown.Add(didHear)
-						if json.Unmarshal(r.Value, &told) != nil || told.Submission != asked[askedKey+string(r.Call)] || told.Outcome != outcomes[told.Submission] {
+						if json.Unmarshal(r.Value, &told) != nil || told.Submission != asked[r.Call] || told.Outcome != outcomes[told.Submission] {
 							w.trace.Violate(at.ID, "call %s has heard %s, the submission has come to %s", r.Call, r.Value, outcomes[told.Submission])
 						}
 					}
