@@ -173,7 +173,7 @@ func TestEveryKindHasItsKey(t *testing.T) {
 		storage.KindIndex:   storage.IndexKey(storage.IndexEntry{Address: address, Day: "2026-01-02"}),
 		storage.KindJournal: storage.JournalKey("node-1", 7), storage.KindAside: storage.AsideKey(conv),
 		storage.KindExport: storage.ExportJournalKey("node-1", 2, 7), storage.KindTimer: storage.TimerKey(storage.Timer{Conv: conv, Seq: 7, Until: 60_000}),
-		storage.KindLetter: storage.LetterKey(conv, "post_1"),
+		storage.KindLetter: storage.LetterKey(storage.Letter{Conv: conv, Post: "post_1", Seq: 7}),
 		storage.KindStaged: storage.StagedKey("node-1", "x"), storage.KindMigration: storage.MigrationKey(string(conv), 1),
 		storage.KindEpoch: storage.EpochKey(7), storage.KindHeartbeat: storage.HeartbeatKey("node-1"),
 		storage.KindProbe: "probe/result/" + string(conv), storage.KindFormat: "format.json",

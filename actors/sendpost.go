@@ -93,7 +93,7 @@ func (a *activation) deadPost(adm conversation.Admission) func(context.Context, 
 		}
 		batches, err := a.rt.logs.Range(ctx, a.key, seq, seq)
 		var gap *storage.GapError
-		if errors.As(err, &gap) || errors.Is(err, storage.ErrNotFound) {
+		if errors.As(err, &gap) || errors.Is(err, storage.ErrNotFound) || errors.Is(err, storage.ErrRefused) {
 			return nil
 		}
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -200,14 +201,16 @@ func TestDeadLetter(t *testing.T) {
 		if len(letters) != 1 || letters[0].Target != "ledger" || letters[0].Attempts != 9 || letters[0].Reason != "it answered 503" {
 			t.Fatalf("the letters are %+v", letters)
 		}
-		again := func(post conversation.PostID) error {
-			_, err := c.Send(t.Context(), client.PostAgain(post, letters[0].Seq))
+		again := func(post conversation.PostID, batch int64) error {
+			_, err := c.Send(t.Context(), client.PostAgain(post, batch))
 			return err
 		}
-		if err := again("post_x"); err == nil || !strings.Contains(err.Error(), "invalid_request") {
-			t.Errorf("a post that there is not: %v", err)
+		for batch, post := range map[int64]conversation.PostID{letters[0].Seq: "post_x", -1: letters[0].Post, 1 << 40: letters[0].Post, math.MaxInt64: letters[0].Post} {
+			if err := again(post, batch); err == nil || !strings.Contains(err.Error(), "invalid_request") {
+				t.Errorf("a post that there is not, batch %d: %v", batch, err)
+			}
 		}
-		if err := again(letters[0].Post); err != nil {
+		if err := again(letters[0].Post, letters[0].Seq); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -302,25 +305,40 @@ func TestNotifyOfASender(t *testing.T) {
 	})
 }
 
-// TestFullOutbox: what is not delivered is bounded, and who posts learns of it.
+// TestFullOutbox: what is not delivered is bounded, and who posts learns of it. What makes room for a notice is the
+// oldest that has failed, and nothing of another target that has failed once.
 func TestFullOutbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got error
 		sent := 0
 		many := agent.NewTool("pay", "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
-			for got == nil && sent < 1000 {
-				if _, got = agent.Post(ctx, agent.Outgoing{Target: "ledger", Body: sent}); got == nil {
+			for target := "ledger"; got == nil && sent < 1000; target = "ledger" {
+				if sent == 1 {
+					target = "office"
+				}
+				if _, got = agent.Post(ctx, agent.Outgoing{Target: target, Body: sent}); got == nil {
 					sent++
 				}
 			}
 			return "paid", nil
 		}, nil)
 		l := &ledger{fails: func(outbox.Post) error { return errors.New("never") }}
-		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{many}}
-		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: withLedger(l)})
+		office := &ledger{fails: func(p outbox.Post) error {
+			if p.Attempt == 1 {
+				return errors.New("not now")
+			}
+			return nil
+		}}
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Tools: []agent.Tool{many}, Notify: []string{"ledger"}}
+		targets := map[string]outbox.Target{"ledger": l, "office": office}
+		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: paying(), Runtime: actors.Options{Outbox: outbox.Routes{Targets: targets}}})
 		h.Conversation("desk", "d").Ask("Pay.")
 		if !errors.Is(got, agent.ErrOutboxFull) || sent != conversation.MaxPosts {
 			t.Errorf("after %d posts: %v", sent, got)
+		}
+		time.Sleep(time.Minute)
+		if letters := h.DeadLetters(); len(letters) != 1 || letters[0].Target != "ledger" || len(office.got()) != 1 {
+			t.Errorf("given up is %+v, the office has %q", letters, office.got())
 		}
 	})
 }

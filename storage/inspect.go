@@ -18,7 +18,7 @@ import (
 type ObjectName struct {
 	Kind   ObjectKind
 	Conv   conversation.Key
-	First  int64  // First batch of a segment, the batch of a batch, checkpoint or timer, the number of a page, journal (of either kind) or epoch.
+	First  int64  // First batch of a segment, the batch of a batch, checkpoint, timer or letter, the number of a page, journal (of either kind) or epoch.
 	Last   int64  // Last batch of a segment.
 	Digest string // 32 digits of a checkpoint or page, 64 of an attachment.
 	Member string // Of a journal (of either kind) or heartbeat, or who staged something.
@@ -57,7 +57,9 @@ func parseRoot(key string) (ObjectName, bool) {
 		ref, ok = parseTimerKey(key)
 		n.Conv, n.Shard, n.First = ref.Conv, TimerShard(ref.Conv), ref.Seq
 	case KindLetter:
-		n.Conv, _, ok = parseLetterKey(key)
+		var l Letter
+		l, ok = parseLetterKey(key)
+		n.Conv, n.First = l.Conv, l.Seq
 	case KindEpoch:
 		var err error
 		n.First, err = parseNumber(rest)

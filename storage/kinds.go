@@ -57,7 +57,7 @@ var keyTemplates = []KeyTemplate{
 	{KindAside, asideRoot + "<conv>"},
 	{KindExport, exportRoot + "<member>/<shard>/<n>"},
 	{KindTimer, timerRoot + "<shard>/<minute>/<conv>.<seq>"},
-	{KindLetter, letterRoot + "<conv>.<name>"},
+	{KindLetter, letterRoot + "<conv>.<name>.<seq>"},
 	{KindStaged, stagedRoot + "<member>/<name>"},
 	{KindMigration, migrationRoot + "<database>/<version>"},
 	{KindEpoch, epochRoot + "<n>"},

@@ -38,9 +38,10 @@ type storedLetter struct {
 	Letter
 }
 
-// LetterKey returns the object key of the dead letter of a post.
-func LetterKey(conv conversation.Key, post conversation.PostID) string {
-	return letterRoot + string(conv) + "." + string(post)
+// LetterKey returns the object key of a dead letter. A post that is sent again and given up again has another one: who
+// sends it again drops the letter that it has read, and none that has come since.
+func LetterKey(l Letter) string {
+	return letterRoot + string(l.Conv) + "." + string(l.Post) + "." + number(l.Seq)
 }
 
 func (l *Letter) valid() error {
@@ -87,29 +88,29 @@ func DecodeLetter(data []byte) (Letter, error) {
 	return l.Letter, nil
 }
 
-// PutLetter stores a dead letter, in place of one of the same post. After an error it is not known
-// whether it is stored, and it can be repeated.
+// PutLetter stores a dead letter, in place of the same one. After an error it is not known whether it is stored, and
+// it can be repeated.
 func PutLetter(ctx context.Context, b Bucket, l Letter) error {
 	data, err := EncodeLetter(l)
 	if err != nil {
 		return &Error{Op: "put", Key: letterRoot, Kind: ErrRefused, Err: err}
 	}
-	if err := b.Put(ctx, LetterKey(l.Conv, l.Post), Bytes(data)); err != nil {
+	if err := b.Put(ctx, LetterKey(l), Bytes(data)); err != nil {
 		return fmt.Errorf("put dead letter: %w", err)
 	}
 	return nil
 }
 
 // EachLetter reads the dead letters of a bucket, by LIST, in the order of their keys, until each fails.
-// One that cannot be read is given with the error, and with its conversation and post alone.
+// One that cannot be read is given with the error, and with what its key says alone.
 func EachLetter(ctx context.Context, b Bucket, each func(Letter, error) error) error {
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: letterRoot}, func(page []ListedKey) error {
 		for _, k := range page {
-			conv, post, ok := parseLetterKey(k.Key)
+			named, ok := parseLetterKey(k.Key)
 			if !ok {
 				continue
 			}
-			l, err := ReadLetter(ctx, b, conv, post)
+			l, err := readLetter(ctx, b, named)
 			if errors.Is(err, ErrNotFound) {
 				continue // It was sent again, or dropped, meanwhile.
 			}
@@ -117,7 +118,7 @@ func EachLetter(ctx context.Context, b Bucket, each func(Letter, error) error) e
 				return err
 			}
 			if err != nil {
-				l = Letter{Conv: conv, Post: post}
+				l = named
 			}
 			if err := each(l, err); err != nil {
 				return err
@@ -131,13 +132,9 @@ func EachLetter(ctx context.Context, b Bucket, each func(Letter, error) error) e
 	return nil
 }
 
-// ReadLetter returns the dead letter of a post. ErrNotFound says that there is none, a [*CorruptError]
-// that it cannot be read.
-func ReadLetter(ctx context.Context, b Bucket, conv conversation.Key, post conversation.PostID) (Letter, error) {
-	key := LetterKey(conv, post)
-	if _, _, ok := parseLetterKey(key); !ok {
-		return Letter{}, &Error{Op: "get", Key: key, Kind: ErrRefused, Err: errors.New("not a dead letter's key")}
-	}
+// readLetter returns the letter that a key names.
+func readLetter(ctx context.Context, b Bucket, named Letter) (Letter, error) {
+	key := LetterKey(named)
 	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
 		return getBounded(ctx, b, key, maxLetterBytes)
 	})
@@ -145,8 +142,8 @@ func ReadLetter(ctx context.Context, b Bucket, conv conversation.Key, post conve
 		return Letter{}, fmt.Errorf("read dead letter: %w", err)
 	}
 	l, err := DecodeLetter(data)
-	if err == nil && (l.Conv != conv || l.Post != post) {
-		err = fmt.Errorf("it says post %s of conversation %s", l.Post, l.Conv)
+	if err == nil && LetterKey(l) != key {
+		err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
 	}
 	if err != nil {
 		return Letter{}, &CorruptError{Key: key, Seq: -1, Err: err}
@@ -154,11 +151,11 @@ func ReadLetter(ctx context.Context, b Bucket, conv conversation.Key, post conve
 	return l, nil
 }
 
-// DeleteLetter deletes the dead letter of a post. It is nil if there was none.
-func DeleteLetter(ctx context.Context, b Bucket, conv conversation.Key, post conversation.PostID) error {
-	key := LetterKey(conv, post)
-	if _, _, ok := parseLetterKey(key); !ok {
-		return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("not a dead letter's key")}
+// DeleteLetter deletes a dead letter. It is nil if there was none.
+func DeleteLetter(ctx context.Context, b Bucket, l Letter) error {
+	key := LetterKey(l)
+	if err := l.valid(); err != nil {
+		return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: err}
 	}
 	if err := b.Delete(ctx, key); err != nil {
 		return fmt.Errorf("delete dead letter: %w", err)
@@ -166,10 +163,13 @@ func DeleteLetter(ctx context.Context, b Bucket, conv conversation.Key, post con
 	return nil
 }
 
-// parseLetterKey reports whether key is exactly what LetterKey returns.
-func parseLetterKey(key string) (conv conversation.Key, post conversation.PostID, ok bool) {
-	rest, ok := strings.CutPrefix(key, letterRoot)
-	c, p, dot := strings.Cut(rest, ".")
-	conv, post = conversation.Key(c), conversation.PostID(p)
-	return conv, post, ok && dot && validConv(conv) == nil && validMember(p) == nil
+// parseLetterKey reads what LetterKey returns. It is not ok for anything else.
+func parseLetterKey(key string) (l Letter, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(key, letterRoot), ".")
+	if len(parts) != 3 {
+		return l, false
+	}
+	seq, err := parseNumber(parts[2])
+	l = Letter{Conv: conversation.Key(parts[0]), Post: conversation.PostID(parts[1]), Seq: seq}
+	return l, err == nil && l.valid() == nil && LetterKey(l) == key
 }

@@ -178,8 +178,8 @@ func (d *dumper) object(ctx context.Context) error {
 		}
 	case storage.KindLetter:
 		var l storage.Letter
-		if l, err = storage.DecodeLetter(data); err == nil && storage.LetterKey(l.Conv, l.Post) != d.key {
-			err = fmt.Errorf("it says post %s of conversation %s", l.Post, l.Conv)
+		if l, err = storage.DecodeLetter(data); err == nil && storage.LetterKey(l) != d.key {
+			err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
 		}
 	case storage.KindAside:
 		var a storage.Aside

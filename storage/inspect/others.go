@@ -194,7 +194,7 @@ func (v *verifier) letters(ctx context.Context) error {
 		if err != nil {
 			text = fmt.Sprintf("a dead letter cannot be read: %v; parley outbox drops it", err)
 		}
-		v.emit(Finding{Severity: Note, Kind: KindLetter, Conv: l.Conv, Key: storage.LetterKey(l.Conv, l.Post), Seq: -1, Text: text})
+		v.emit(Finding{Severity: Note, Kind: KindLetter, Conv: l.Conv, Key: storage.LetterKey(l), Seq: -1, Text: text})
 		return nil
 	})
 }

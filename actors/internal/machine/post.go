@@ -27,6 +27,7 @@ type posting struct {
 	reason   string
 	took     time.Duration
 	buried   bool                // a dead letter is being stored
+	of       conversation.Offset // of the batch that the letter names
 	at       conversation.Offset // of the batch that says what has come of it, 0 until then
 }
 
@@ -123,7 +124,7 @@ func (m *Machine) sendPosts() {
 			delete(m.posting, target)
 		}
 	}
-	crowd := m.postsCrowd()
+	crowd := m.postsCrowd() && !m.burying()
 	for _, p := range m.postsToSend() {
 		if m.posting[p.Target] != nil || p.Offset > m.durable {
 			continue
@@ -131,6 +132,7 @@ func (m *Machine) sendPosts() {
 		s := &posting{post: p.ID}
 		switch {
 		case crowd && p.Attempts > 0:
+			crowd = false // the oldest alone: of other targets what has failed once may be taken yet
 			m.posting[p.Target] = s
 			s.attempts, s.reason = p.Attempts, sayPostsFull
 			m.bury(p, s)
@@ -139,6 +141,16 @@ func (m *Machine) sendPosts() {
 			m.emit(SendPost{p})
 		}
 	}
+}
+
+// burying reports whether a dead letter is being stored.
+func (m *Machine) burying() bool {
+	for _, s := range m.posting {
+		if s.buried {
+			return true
+		}
+	}
+	return false
 }
 
 // postsToSend are the posts of which none has to be done before.
@@ -190,7 +202,7 @@ func (m *Machine) postSays(s *posting, r conversation.Record) {
 
 // bury has a dead letter stored, before the record that ends the post.
 func (m *Machine) bury(p *conversation.Post, s *posting) {
-	s.buried = true
+	s.buried, s.of = true, p.Offset
 	m.emit(BuryPost{Post: p, Attempts: s.attempts, Reason: s.reason})
 }
 
@@ -200,7 +212,11 @@ func (m *Machine) postBuried(in PostBuried) {
 	if p == nil || m.draining {
 		return
 	}
-	if s := m.posting[p.Target]; s != nil && s.post == in.Post && s.buried && s.at == 0 {
+	switch s := m.posting[p.Target]; {
+	case s == nil || s.post != in.Post || !s.buried || s.at != 0:
+	case s.of != p.Offset: // It was sent again meanwhile, by its letter.
+		delete(m.posting, p.Target)
+	default:
 		m.postDone(s, conversation.PostDead)
 	}
 }

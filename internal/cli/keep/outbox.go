@@ -100,7 +100,7 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
 			return cfg.chosen(cmd.Context(), args, func(ctx context.Context, b storage.Bucket, l storage.Letter) error {
-				if err := storage.DeleteLetter(ctx, b, l.Conv, l.Post); err != nil {
+				if err := storage.DeleteLetter(ctx, b, l); err != nil {
 					return err
 				}
 				_, err := fmt.Fprintf(out, "%s is dropped\n", l.Post)
@@ -191,7 +191,7 @@ func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writ
 		if err := cfg.ask(ctx, l, out); err != nil {
 			return err
 		}
-		return storage.DeleteLetter(ctx, b, l.Conv, l.Post)
+		return storage.DeleteLetter(ctx, b, l)
 	})
 }
 
