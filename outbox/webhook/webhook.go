@@ -21,6 +21,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -51,6 +52,9 @@ const (
 	secretPrefix = "whsec_"
 )
 
+// azureWire is where machines of Azure reach their host, among addresses of the public internet.
+var azureWire = netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32)
+
 // Options are how a node calls webhooks. The zero value works.
 type Options struct {
 	// Private lets addresses be called that are not of the public internet.
@@ -80,7 +84,7 @@ func New(o *Options) *Caller {
 	t := base.Clone()
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if !o.Private {
-		dialer.Control = ssrf.New(ssrf.WithAnyPort()).Safe
+		dialer.Control = ssrf.New(ssrf.WithAnyPort(), ssrf.WithDeniedV4Prefixes(azureWire)).Safe
 	}
 	t.Proxy, t.DialContext, t.DialTLSContext = nil, dialer.DialContext, nil
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.IdleConnTimeout = idleAll, idlePerHost, idleTimeout
@@ -173,6 +177,9 @@ func (t *urls) Check(rawURL string) error {
 		return errors.New("its scheme is not https")
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+	if strings.Contains(host, "%") {
+		return errors.New("its address has a zone")
+	}
 	for _, a := range t.allow {
 		a = strings.ToLower(a)
 		if below, ok := strings.CutPrefix(a, "*"); ok && strings.HasPrefix(below, ".") && strings.HasSuffix(host, below) && len(host) > len(below) || a == host {

@@ -159,7 +159,7 @@ func TestGuard(t *testing.T) {
 	defer c.Close()
 	for _, host := range []string{
 		"127.0.0.1", "localhost", "127.1.2.3", "0.0.0.0", "[::1]", "[::]", "[::ffff:127.0.0.1]", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1",
-		"169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255",
+		"169.254.169.254", "[fd00:ec2::254]", "[fe80::1]", "[64:ff9b::7f00:1]", "224.0.0.1", "255.255.255.255", "168.63.129.16",
 	} {
 		url := "http://" + host + port + "/secret-path"
 		to, err := c.Target(url)
@@ -197,6 +197,7 @@ func TestURLs(t *testing.T) {
 		"https://":                           "it has no host",
 		"https://hooks.example.com\x00":      "it is no URL",
 		"https://hooks.example.com@10.0.0.1": "it has a user name",
+		"https://[::1%25.example.org]":       "its address has a zone",
 	} {
 		err := urls.Check(url)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
