@@ -48,17 +48,15 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	if _, err := s.waiter(ctx, o.Timeout); err != nil {
 		return nil, &StepError{Step: "ask " + to.Agent, Err: err}
 	}
-	keyed := m.Key != ""
-	if !keyed {
-		m.Key = nextKey(ctx, to)
-	}
-	digest := sha256.Sum256([]byte(to.ID + "\x00" + m.Key)) // a name has less room
-	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
 	a, err := m.Admission(to)
-	if keyed { // Another call's question has a reply of its own.
+	if a.Key == "" {
+		a.Key = nextKey(ctx, to)
+	} else { // Another call's question has a reply of its own.
 		call, _ := CallFrom(ctx)
-		a.Key = fmt.Sprintf("%s/ask/%x", call.ID, digest[:8])
+		a.Key = fmt.Sprintf("%s/ask/%x", call.ID, sha256.Sum256([]byte(a.Key)))
 	}
+	digest := sha256.Sum256([]byte(to.ID + "\x00" + a.Key)) // a name has less room
+	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
 	if d := &a.Delivery; err == nil && d.Kind == conversation.KindSignal && (d.Type == conversation.SignalWait || d.Type == conversation.SignalOutbox) {
 		err = conversation.Errorf(conversation.CodeInvalidRequest, "A signal of type %q is over at once and has no reply: dispatch it.", d.Type)
 	}
