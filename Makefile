@@ -40,9 +40,9 @@ AT_ONCE  ?= 3
 
 # Tests have more memory than processors. Those of memory collect garbage as programs do.
 test quick volumes mutants race: export GOGC ?= 400
-# The linker takes half its time for what debuggers read, the compiler an eighth, and vet has
-# a run of its own.
-test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false -vet=off
+# The linker takes half its time for what debuggers read, the compiler an eighth, vet has a run of its own,
+# and what does not name its folder is compiled once for all clones and worktrees.
+test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all=-dwarf=false -vet=off -trimpath
 # What is C in the module is a compression that no store of it asks for.
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
