@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/conversation/feed"
+	"github.com/parleyrun/parley/internal/sample"
 )
 
 // eventsOf projects batches, and returns how many events there were before each.
@@ -35,12 +36,9 @@ func eventsOf(t testing.TB, p *feed.Projector, batches []conversation.Batch) (ou
 // that has only counted before, makes the same events, and of each submission eventIndex
 // counts from 0 without a gap.
 func TestEventsOfRandomHistories(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 50
-	}
+	seeds := sample.Of(300, 50)
 	total, runs := 0, 0
-	for seed := range seeds {
+	for seed := range uint64(seeds) {
 		batches := rooted(generate(seed))
 		all, before := eventsOf(t, new(feed.Projector), batches)
 		total += len(all)
@@ -73,10 +71,10 @@ func TestEventsOfRandomHistories(t *testing.T) {
 			t.Fatalf("seed %d, on from batch %d (-want +got):\n%s", seed, at, diff)
 		}
 	}
-	if total < 10_000 {
+	if total < 30*seeds {
 		t.Errorf("%d events of %d histories", total, seeds)
 	}
-	if runs < 20 {
+	if runs < seeds/15 {
 		t.Errorf("%d runs of %d histories have ended", runs, seeds)
 	}
 }
