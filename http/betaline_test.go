@@ -232,7 +232,9 @@ func TestBetaRefusals(t *testing.T) {
 	t.Run("media_type", func(t *testing.T) {
 		res := h.beta("POST", betaC1, `{"message":"x"}`, "Content-Type", "text/plain")
 		wantStatus(t, res, http.StatusUnsupportedMediaType)
-		wantStatus(t, h.beta("POST", betaC1, `{"message":"x"}`, "Content-Type", "Application/JSON; a=b"), http.StatusAccepted)
+		for _, media := range []string{"Application/JSON; a=b", "text/plain, application/json"} {
+			wantStatus(t, h.beta("POST", betaC1, `{"message":"x"}`, "Content-Type", media), http.StatusAccepted)
+		}
 	})
 }
 
@@ -310,6 +312,14 @@ func TestBetaWaitForResult(t *testing.T) {
 		if e := decode[struct{ Error apiError }](t, res).Error; e.Type != string(conversation.CodeAborted) {
 			t.Errorf("error %+v", e)
 		}
+		// The end of what was admitted before it is another's.
+		wantStatus(t, h.beta("POST", betaC1, `{"message":"before"}`), http.StatusAccepted)
+		res = h.answering(betaC1+"?wait=result", `{"message":"behind"}`, func() {
+			h.turn(c1)
+			synctest.Wait()
+			wantStatus(t, h.beta("POST", betaC1+"/abort", ""), http.StatusOK)
+		})
+		wantError(t, res, http.StatusInternalServerError, conversation.CodeAborted)
 		// A server that ends says that the message is admitted.
 		res = h.answering(betaC1+"?wait=result", `{"message":"last"}`, h.h.Drain)
 		wantStatus(t, res, http.StatusServiceUnavailable)
