@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -215,6 +217,25 @@ func TestRunRefusals(t *testing.T) {
 	}
 	if n := posts.Load(); n != 8 {
 		t.Errorf("%d requests, want none more", n)
+	}
+}
+
+// TestBeginOfNoRun: an answer that names no run is none, whatever its status.
+func TestBeginOfNoRun(t *testing.T) {
+	for _, body := range []string{"{}", `{"runId":"run_1"}`, "[]", "<html>"} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusAccepted)
+			_, _ = io.WriteString(w, body)
+		}))
+		defer srv.Close()
+		r, err := client.NewRuns(srv.URL, &client.Options{Tries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if begun, err := r.Begin(withPatience(t), "report", day{}, nil); err == nil {
+			t.Errorf("%s has begun %+v", body, begun)
+		}
 	}
 }
 
