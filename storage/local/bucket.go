@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parleyrun/parley/storage"
@@ -243,6 +244,9 @@ func errorOf(op, key string, err error) error {
 		return nil
 	}
 	e := &storage.Error{Op: op, Key: key, Kind: kindOf(op, err)}
+	if pebble.IsCorruptionError(err) {
+		err = &DamagedError{Err: err}
+	}
 	if e.Kind != storage.ErrNotFound && e.Kind != storage.ErrExists { // Those say it all.
 		e.Err = err
 	}

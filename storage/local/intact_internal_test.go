@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"github.com/parleyrun/parley/storage"
 )
 
 const testDB = testDir + "/db"
@@ -366,5 +369,31 @@ func TestStartMayEndAnywhere(t *testing.T) {
 			}
 		}
 		wantKept(t, clone)
+	}
+}
+
+// TestDamagedTable: what a table does not hold any more is told in a line, with what to do.
+func TestDamagedTable(t *testing.T) {
+	disk := keptFolder(t, false)
+	name := testDB + "/" + slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasSuffix(n, ".sst") })[0]
+	f, err := disk.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[4] ^= 1 // of the first block, which has what was put
+	touch(t, disk, name, content...)
+	s := openTest(t, disk, nil)
+	defer func() { _ = s.Close() }()
+	_, getErr := s.Get(t.Context(), "table")
+	_, listErr := s.List(t.Context(), storage.ListQuery{})
+	for _, err := range []error{getErr, listErr} {
+		var damaged *DamagedError
+		if !errors.As(err, &damaged) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the whole folder from a backup") {
+			t.Errorf("%v", err)
+		}
 	}
 }
