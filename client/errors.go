@@ -113,10 +113,12 @@ func unsent(err error) bool {
 	return errors.As(err, &e)
 }
 
-// dialed makes an [*UnsentError] of what failed before there was a connection.
+// dialed makes an [*UnsentError] of what failed before there was a connection, with TLS if the
+// URL says so.
 func dialed(err error) error {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	var stranger *tls.CertificateVerificationError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &stranger) {
 		return &UnsentError{err}
 	}
 	return err
