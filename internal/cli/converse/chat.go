@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 
@@ -124,7 +125,9 @@ func (c *chat) next(ctx context.Context) (string, error) {
 
 // before prints the end of a conversation that goes on.
 func (c *chat) before(ctx context.Context) error {
-	looking, giveUp := context.WithCancelCause(ctx)
+	patient, enough := c.interruptible(ctx)
+	defer enough()
+	looking, giveUp := context.WithCancelCause(patient)
 	defer giveUp(nil)
 	probe, err := NewClient(c.o.At, c.o.Token, func(err error) { giveUp(err) })
 	if err != nil {
@@ -135,7 +138,9 @@ func (c *chat) before(ctx context.Context) error {
 	switch {
 	case errors.As(err, &refused) && refused.Type == conversation.CodeStreamNotFound:
 		return nil // it begins with the first message
-	case err != nil && looking.Err() != nil && ctx.Err() == nil:
+	case err != nil && patient.Err() != nil:
+		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; %s://%s has not answered", c.o.At.Scheme, c.o.At.Host)}
+	case err != nil && looking.Err() != nil:
 		return fmt.Errorf("there is no server at %s://%s (%w); start it, for example with parley dev, or correct the URL", c.o.At.Scheme, c.o.At.Host, unreached(context.Cause(looking)))
 	case err != nil:
 		return fmt.Errorf("read %s: %w", c.o.At.Redacted(), Readable(err))
@@ -146,6 +151,7 @@ func (c *chat) before(ctx context.Context) error {
 		fmt.Fprintf(c.out, "(the last %d messages; parley tail %s prints all)\n", shownMessages, c.o.At.Redacted())
 		s.Messages = s.Messages[n-shownMessages:]
 	}
+	s.Settlements = nil // of what did not complete the messages tell
 	p := c.printer("")
 	p.Chunk(conversation.Chunk{Type: conversation.ChunkReset, Snapshot: s})
 	p.End()
@@ -182,7 +188,14 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	leaving, leave := context.WithCancel(ctx)
 	defer leave()
 	c.notes.Notice, c.notes.said = nil, false
-	conv, receipt, err := Post(leaving, c.notes, c.o.Token, m)
+	posting, posted := c.interruptible(leaving)
+	conv, receipt, err := Post(posting, c.notes, c.o.Token, m)
+	left = err != nil && posting.Err() != nil && ctx.Err() == nil
+	posted()
+	if left {
+		c.notes.Line("left; the message may be accepted or not: parley tail %s shows it then", c.o.At.Redacted())
+		return true, nil
+	}
 	if err != nil {
 		err = Unsure(ctx, "send", "message", m.Key, err)
 		if c.raw == nil || ctx.Err() != nil {
@@ -213,6 +226,26 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	return false, nil
 }
 
+// interruptible is a context that Ctrl-C ends, until stop, for what may never answer: at a
+// terminal whose keys are all passed on, nothing else does.
+func (c *chat) interruptible(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	if c.keys == nil {
+		return ctx, cancel
+	}
+	c.keys.answering(true)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		select {
+		case <-ctx.Done():
+		case <-c.keys.interrupts:
+			cancel()
+		}
+	}()
+	return ctx, func() { cancel(); <-gone; c.keys.answering(false) }
+}
+
 // watch waits for interrupts while an answer comes: the first aborts it, the second leaves.
 // It tells whether somebody has left, once leaving has ended.
 func (c *chat) watch(leaving context.Context, leave func(), conv *client.Conversation) <-chan bool {
@@ -223,22 +256,26 @@ func (c *chat) watch(leaving context.Context, leave func(), conv *client.Convers
 	}
 	c.keys.answering(true)
 	go func() {
+		left := false
+		var asking sync.WaitGroup
+		defer func() { asking.Wait(); done <- left }()
 		for aborted := false; ; aborted = true {
 			select {
 			case <-leaving.Done():
-				done <- false
 				return
 			case <-c.keys.interrupts:
 			}
 			if aborted {
+				left = true
 				leave()
-				done <- true
 				return
 			}
 			c.notes.Line("aborting; Ctrl-C again leaves")
-			if _, err := conv.Abort(leaving); err != nil && leaving.Err() == nil {
-				c.notes.Line("abort: %v", Readable(err))
-			}
+			asking.Go(func() { // which may take as long as the server does
+				if _, err := conv.Abort(leaving); err != nil && leaving.Err() == nil {
+					c.notes.Line("abort: %v", Readable(err))
+				}
+			})
 		}
 	}()
 	return done

@@ -167,7 +167,7 @@ func Readable(err error) error {
 // ParseURL checks what a user gave as a conversation.
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(escaped(raw))
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, cli.MountPath)
 	}
 	u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""

@@ -1,8 +1,12 @@
 package node
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
@@ -44,7 +48,9 @@ func TestChatAtATerminal(t *testing.T) {
 	s = program.AtTerminal(t, 40, []string{"NO_COLOR=1"}, "chat", n.Base+"/ada")
 	s.Shows("user: hello")
 	s.Shows("user: long 10000")
-	s.Shows("> ")
+	if before := s.Shows("> "); strings.Contains(before, "[completed]") || strings.Contains(before, "[aborted]") {
+		t.Errorf("what was said before ends with %q", before)
+	}
 	s.Types("think\r")
 	if dimmed := s.Shows("thinking: "); strings.Contains(dimmed, "\x1b[2m") {
 		t.Errorf("with NO_COLOR it shows %q", dimmed)
@@ -57,6 +63,38 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Types("\x03\x04") // where the abort was faster, the first finds a prompt, and the second leaves
 	if shown := s.Shows("\x1b[?2004l"); !strings.Contains(shown, "aborted") && !strings.Contains(shown, "the server goes on with the message") {
 		t.Errorf("leaving shows %q", shown)
+	}
+}
+
+// TestChatLeavesASilentServer: Ctrl-C ends what nobody answers, the opening and a post.
+func TestChatLeavesASilentServer(t *testing.T) {
+	for silent, want := range map[string]string{http.MethodGet: "has not answered", http.MethodPost: "left; the message may be accepted or not"} {
+		t.Run(silent, func(t *testing.T) {
+			asked, over := make(chan struct{}, 10), make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == silent {
+					asked <- struct{}{}
+					<-over
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(w, `{"error":{"type":"stream_not_found","message":"There is none."}}`)
+			}))
+			defer server.Close()
+			defer close(over)
+			s := program.AtTerminal(t, 80, nil, "chat", server.URL+"/x")
+			if silent == http.MethodPost {
+				s.Shows("> ")
+				s.Types("hello\r")
+			}
+			select {
+			case <-asked:
+			case <-time.After(clitest.Timeout):
+				t.Fatal("it asks for nothing")
+			}
+			s.Types("\x03")
+			s.Shows(want)
+		})
 	}
 }
 
