@@ -66,6 +66,9 @@ parley send hello hi
 parley send http://NOBODY/agents/assistant/hello two words
 parley send http://NOBODY/agents/assistant/hello ''
 parley send http://NOBODY/agents/assistant/hello hi
+parley send https://SERVER/agents/assistant/hello hi
+parley send http://SERVER/ hi
+parley send http://SERVER/x ' '
 parley send http://SERVER/agents/nobody/hello hi
 parley send http://SERVER/locked/hello hi
 parley send --token-env PARLEY_NONE http://SERVER/locked/hello hi
@@ -81,6 +84,7 @@ parley tail http://SERVER/x
 parley tail --offset 7 http://SERVER/x
 parley signal http://SERVER/x approval
 parley abort http://SERVER/x
+parley abort http://NOBODY/x
 parley runs start
 parley runs start nightly --server SERVER
 parley runs start nightly --server http://NOBODY
@@ -113,6 +117,8 @@ parley log dump
 parley log dump --data kept nothing
 parley log dump --data kept --agent agent --id nobody
 parley log repair --data kept --cut
+parley log verify --data file
+parley outbox bogus
 parley bucket check --data none
 parley cluster status --config open.yaml
 parley cluster certs

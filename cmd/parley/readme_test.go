@@ -112,6 +112,20 @@ func (n *newcomer) block(language, text string) {
 	}
 }
 
+// TestReadmeNamesEveryCommand in its table of packages.
+func TestReadmeNamesEveryCommand(t *testing.T) {
+	src, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^.*\\(cmd/parley\\).*$").FindString(string(src))
+	for _, c := range program.Root().Commands() {
+		if c.IsAvailableCommand() && c.Name() != "help" && !strings.Contains(row, "`"+c.Name()+"`") {
+			t.Errorf("%s is missing in %q", c.Name(), row)
+		}
+	}
+}
+
 // TestReadmeAtATerminal goes through the README from top to bottom in one folder, as somebody new
 // does, with a server in another shell.
 func TestReadmeAtATerminal(t *testing.T) {

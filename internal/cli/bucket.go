@@ -24,24 +24,35 @@ func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 	}
 	store, err := local.Open(at.Dir, nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the data folder: %w", err)
+		return nil, nil, FolderError(at.Dir, err)
 	}
 	return store, store.Close, nil
 }
 
+// FolderError is why a data folder could not be opened, with what to do about it. One that is
+// in use has its exit code.
+func FolderError(dir string, err error) error {
+	var locked *local.LockedError
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &locked):
+		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", dir, locked.Err)
+		return &ExitError{Code: ExitRefused, Err: err}
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("open the data folder: %w; let this user read and write all of it, or name another folder with --data", err)
+	case errors.As(err, &path):
+		return fmt.Errorf("open the data folder: %w; name another folder with --data", err)
+	}
+	return fmt.Errorf("open the data folder: %w", err)
+}
+
 // OpenExisting opens a bucket that conversations were kept in: a folder that is none of
-// Parley's stays as it is, and one that is in use is an error with its exit code.
+// Parley's stays as it is.
 func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
 	if info, err := os.Stat(at.Dir); at.Endpoint == "" && err == nil && info.IsDir() {
 		if _, err := os.Stat(filepath.Join(at.Dir, "db")); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", at.Dir)
 		}
 	}
-	bucket, closeBucket, err := OpenBucket(at)
-	var locked *local.LockedError
-	if errors.As(err, &locked) {
-		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", at.Dir, locked.Err)
-		return nil, nil, &ExitError{Code: ExitRefused, Err: err}
-	}
-	return bucket, closeBucket, err
+	return OpenBucket(at)
 }

@@ -22,7 +22,7 @@ func ReadMessage(message string, in io.Reader, where string) (string, error) {
 		message = strings.TrimRight(string(b), "\r\n")
 	}
 	switch {
-	case message == "":
+	case strings.TrimSpace(message) == "":
 		return "", errors.New("the message is empty; " + where)
 	case len(message) > maxMessageBytes:
 		return "", fmt.Errorf("the message is longer than the limit of %d bytes", maxMessageBytes)

@@ -100,9 +100,9 @@ func (p *Printer) End() {
 }
 
 // Notice tells errOut something on a line of its own, also in the middle of a text where both
-// are one terminal.
+// are one terminal, file or pipe.
 func (p *Printer) Notice(errOut io.Writer, format string, args ...any) {
-	if p.out == errOut || IsTerminal(p.out) && IsTerminal(errOut) {
+	if p.out == errOut || IsTerminal(p.out) && IsTerminal(errOut) || sameFile(p.out, errOut) {
 		p.End()
 	}
 	fmt.Fprintf(errOut, "parley: "+format+"\n", args...)

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -99,6 +101,27 @@ func TestPrinterOfOneAnswer(t *testing.T) {
 
 // TestPrinterFitsTools: a tool is told on one line of a terminal, with as much of what it said as
 // there is room for.
+// TestNoticeInOneFile: what is said in the middle of a text begins a line, if both go into one file.
+func TestNoticeInOneFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "both")
+	out, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	errOut, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errOut.Close()
+	p := NewPrinter(Clean(out), nil)
+	p.Chunk(conversation.Chunk{Type: conversation.ChunkDelta, MessageID: "m", Kind: conversation.PartText, Delta: "half"})
+	p.Notice(Clean(errOut), "wait")
+	if got, err := os.ReadFile(name); err != nil || string(got) != "assistant: half\nparley: wait\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestPrinterFitsTools(t *testing.T) {
 	second := int64(1000)
 	for width, want := range map[int]string{

@@ -118,12 +118,16 @@ func (p *Program) compiledIn() string {
 
 // Run is the whole program apart from the process: it returns the exit code.
 func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer, rooms ...Room) int {
-	out, errOut = newTerminal(out), newTerminal(errOut)
+	said := newTerminal(out)
+	errOut = newTerminal(errOut)
 	root := p.Root(rooms...)
 	root.SetArgs(args)
-	root.SetOut(out)
+	root.SetOut(said)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = said.failed()
+	}
 	if err == nil {
 		return 0
 	}

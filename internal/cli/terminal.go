@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +23,7 @@ type terminal struct {
 	mu   sync.Mutex
 	out  io.Writer
 	held []byte // of the last write: the beginning of a character, or a carriage return
+	err  error  // the first of out
 }
 
 func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
@@ -31,9 +33,10 @@ func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
 func Clean(out io.Writer) io.Writer { return newTerminal(out) }
 
 // Write implements io.Writer.
-func (t *terminal) Write(p []byte) (int, error) {
+func (t *terminal) Write(p []byte) (_ int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	defer func() { t.err = cmp.Or(t.err, err) }()
 	if len(t.held) == 0 && !bytes.ContainsFunc(p, func(r rune) bool { return steers(r) || r == utf8.RuneError }) {
 		return t.out.Write(p)
 	}
@@ -65,6 +68,13 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// failed is the first error of a write: what prints bit by bit looks at none.
+func (t *terminal) failed() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
+}
+
 // steers reports whether a character tells a terminal what to do rather than what to
 // show.
 func steers(r rune) bool {
@@ -78,6 +88,20 @@ func File(v any) *os.File {
 	}
 	f, _ := v.(*os.File)
 	return f
+}
+
+// sameFile reports whether two streams are one file, as behind "2>&1".
+func sameFile(a, b any) bool {
+	f, g := File(a), File(b)
+	if f == nil || g == nil {
+		return false
+	}
+	one, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	other, err := g.Stat()
+	return err == nil && os.SameFile(one, other)
 }
 
 // IsTerminal reports whether a standard stream of the program is a terminal.

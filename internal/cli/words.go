@@ -63,7 +63,7 @@ func each(cmd *cobra.Command, do func(*cobra.Command)) {
 }
 
 func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
+	help := &cobra.Command{
 		Use:   "help [command]",
 		Short: "Print what a command does and takes",
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -84,6 +84,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			return subcommands(cmd), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
+	help.Flags().BoolP("help", "h", false, "print this") // The library adds the command behind all others.
+	return help
 }
 
 func subcommands(cmd *cobra.Command) (names []string) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -67,10 +68,24 @@ func TestWordsAreOurs(t *testing.T) {
 		"log":             "  parley log <command>\n\nCommands:\n  dump ",
 		"help log verify": "Usage:\n  parley log verify [flags]\n",
 		"log dump -h":     "-h, --help   print this",
+		"help help":       "-h, --help   print this",
 	} {
 		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != 0 || !strings.Contains(out, want) {
 			t.Errorf("%s: exit %d\n%s\nwant %q", args, code, out, want)
 		}
+	}
+}
+
+// full takes nothing, as a disk may.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("write: no space left") }
+
+// TestUnwrittenOutput: what could not be printed is no success, whoever looks at writes.
+func TestUnwrittenOutput(t *testing.T) {
+	var b bytes.Buffer
+	if code := (&Program{}).Run(context.Background(), []string{"log"}, full{}, &b, look); code != 1 || b.String() != "parley: write: no space left\n" {
+		t.Errorf("exit %d, %q", code, b.String())
 	}
 }
 

@@ -37,7 +37,7 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 			"start; with --data, or a file that names a folder, the figures are those of its disk.\n" +
 			"While a server has the folder, it cannot be checked; a bucket over an endpoint can.\n\n" +
 			"What is stored for the check is removed. An empty bucket is left empty.\n\n" +
-			"Exit code: 0 if every check passed, 1 anything else.",
+			"Exit code: 0 if every check passed, 75 a server has the folder, 1 anything else.",
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

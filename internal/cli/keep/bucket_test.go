@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/storage"
@@ -96,7 +97,7 @@ func TestBucketCheckOfAFolder(t *testing.T) {
 			t.Errorf("left behind: %v", got)
 		}
 		code, _, errOut := program.Output(t, "bucket", "check", "--data", data)
-		if code != 1 || !strings.Contains(errOut, "is in use by another process") {
+		if code != cli.ExitRefused || !strings.Contains(errOut, "is in use by another process") {
 			t.Errorf("while it is in use: exit %d, %q", code, errOut)
 		}
 	})

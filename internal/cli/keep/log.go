@@ -159,6 +159,21 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	return "", nil
 }
 
+// checking opens the bucket for use, as with does. What cannot be opened is not found out: it
+// has no exit code of a finding.
+func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) error) error {
+	opened := false
+	err := cfg.with(func(at config.Bucket, b storage.Bucket) error {
+		opened = true
+		return use(at, b)
+	})
+	var exit *cli.ExitError
+	if err != nil && !opened && !errors.As(err, &exit) {
+		return &cli.ExitError{Code: cli.ExitUnknown, Err: err}
+	}
+	return err
+}
+
 // with opens the bucket for use.
 func (cfg *logConfig) with(use func(at config.Bucket, b storage.Bucket) error) (err error) {
 	conf, _, err := cfg.place.Find("bucket")
@@ -213,7 +228,7 @@ func (cfg *logConfig) verify(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
 		p := &findingPrinter{out: out, json: cfg.json}
 		sum, err := inspect.Verify(ctx, b, inspect.Scope{Conv: conv}, nil, func(f inspect.Finding) { p.print(f, f, "", nil) })
 		if err != nil {
@@ -237,7 +252,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
 		p := &findingPrinter{out: out, json: cfg.json}
 		sum, err := inspect.Repair(ctx, b, inspect.Scope{Conv: conv}, &inspect.RepairOptions{Write: cfg.write},
 			func(a inspect.Action) { p.print(a, a.Finding, a.Outcome, a.Steps) })

@@ -175,7 +175,7 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 		code int
 		want string
 	}{
-		"no folder":        {[]string{"verify", "--data", data + "/none"}, 1, "name an existing one"},
+		"no folder":        {[]string{"verify", "--data", data + "/none"}, cli.ExitUnknown, "name an existing one"},
 		"no conversation":  {[]string{"verify", "--data", data, "--agent", "assistant", "--id", "x"}, cli.ExitUnknown, `no conversation "x" of agent "assistant"`},
 		"repair of none":   {[]string{"repair", "--data", data, "--agent", "assistant", "--id", "x"}, cli.ExitUnknown, `no conversation "x"`},
 		"dump of none":     {[]string{"dump", "--data", data, "--agent", "assistant", "--id", "x"}, 1, `no conversation "x"`},

@@ -24,7 +24,7 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 	if conv == "" {
 		return errors.New("--cut takes one conversation: --agent and --id, or --conv")
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
 		report, err := inspect.Cut(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})
 		p := &findingPrinter{out: out, json: cfg.json}
 		var served *inspect.ServedError

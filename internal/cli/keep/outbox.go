@@ -32,8 +32,6 @@ func outboxCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
 		Short: "List what was posted and given up, send it again, or drop it",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(outboxListCommand(p), outboxResendCommand(p), outboxDropCommand(p))
 	return cmd

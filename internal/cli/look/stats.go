@@ -99,7 +99,7 @@ func printSummary(out io.Writer, name string, f stats.Filter, s *stats.Summary) 
 		return err
 	}
 	if s.Events == 0 {
-		hint := "They come with the next message that a server takes; parley events replay makes those of the past."
+		hint := "They come a second after the next message that a server takes; parley events replay makes those of the past."
 		if f != (stats.Filter{}) {
 			hint = "Leave out --agent, --since or --until to see others."
 		}

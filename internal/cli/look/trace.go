@@ -69,7 +69,7 @@ func (cfg *traceConfig) run(ctx context.Context, id conversation.SubmissionID, i
 			return err
 		}
 		if id == "" {
-			return fmt.Errorf("%s has no submission yet; send a message first, or name another source with --config, --file or --clickhouse", from)
+			return fmt.Errorf("%s has no submission yet; send a message first, whose events come a second later, or name another source with --config, --file or --clickhouse", from)
 		}
 	}
 	root, err := stats.Trace(from.trace(ctx, id), id)

@@ -98,7 +98,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	cfgNode.edge.Dev = true
 	n, err := newBackend(*cfgNode)
 	if err != nil {
-		return lockedOut(err)
+		return err
 	}
 	o.Token = cli.NewKey() + cli.NewKey()
 	if o.At, err = url.Parse(localURL(listener.Addr()) + config.DefaultMount(single.Agent.Name) + "/" + url.PathEscape(cfg.id)); err != nil {

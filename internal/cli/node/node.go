@@ -111,7 +111,7 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		// A server has refused to start with fewer files than it needs.
 		own, _ := divide(descriptorLimit())
 		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log, OpenTables: own.tables}); err != nil {
-			err = fmt.Errorf("open the data folder: %w", err)
+			err = cli.FolderError(cfg.bucket.Dir, err)
 			break
 		}
 		b.bucket = b.store
@@ -156,16 +156,6 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.IsDir()
-}
-
-// lockedOut gives the error of a start the exit code of a node that is kept from its
-// folder by another one.
-func lockedOut(err error) error {
-	var locked *local.LockedError
-	if errors.As(err, &locked) {
-		return &cli.ExitError{Code: cli.ExitRefused, Err: err}
-	}
-	return err
 }
 
 // run serves the conversations until ctx ends.

@@ -305,8 +305,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if !reached {
 		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
 	}
-	n, err := newBackend(cfg)
-	return n, lockedOut(err)
+	return newBackend(cfg)
 }
 
 // guarded puts the middleware of a configuration before a handler. CORS comes

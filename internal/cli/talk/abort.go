@@ -19,7 +19,7 @@ func abortCommand() *cobra.Command {
 			"behind it. What was said so far stays; each of them settles as aborted, shortly after.",
 		Args: oneURL("abort"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return abort(cmd.Context(), tokenEnv, args[0], cmd.OutOrStdout())
+			return abort(cmd.Context(), tokenEnv, args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	converse.TokenFlag(cmd, &tokenEnv)
@@ -28,7 +28,7 @@ func abortCommand() *cobra.Command {
 
 // abort asks once, and the client does not repeat it: that could end a message that
 // was sent in between.
-func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
+func abort(ctx context.Context, tokenEnv, rawURL string, out, errOut io.Writer) error {
 	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
@@ -37,12 +37,15 @@ func abort(ctx context.Context, tokenEnv, rawURL string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, err := converse.NewClient(at, token, nil)
-	if err != nil {
+	aborted := false
+	notes := &converse.Notices{At: at, ErrOut: errOut}
+	if err := notes.Reach(ctx, func(ctx context.Context, retrying func(error)) error {
+		c, err := converse.NewClient(at, token, retrying)
+		if err == nil {
+			aborted, err = c.Abort(ctx)
+		}
 		return err
-	}
-	aborted, err := c.Abort(ctx)
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("abort: %w", converse.Readable(err))
 	}
 	said := "nothing to abort"

@@ -64,7 +64,7 @@ func TestAbortCommandMistakes(t *testing.T) {
 		"refused":         {[]string{server.URL + "/refuses"}, "abort: the server answered 503 runtime_unavailable: Not now."},
 		"no such route":   {[]string{server.URL + "/x"}, "abort: the server answered 404"},
 		"not our server":  {[]string{server.URL + "/babbles"}, "abort: answer is not of the protocol: decode"},
-		"nobody answers":  {[]string{"http://" + l.Addr().String() + "/x"}, "abort: "},
+		"nobody answers":  {[]string{"http://" + l.Addr().String() + "/x"}, "abort: there is no server at http://" + l.Addr().String()},
 		"escapes are odd": {[]string{"http://127.0.0.1:1/%zz"}, "is not a conversation URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -176,10 +177,14 @@ func TestSendWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "http://" + l.Addr().String()
-	l.Close() // the port is free: nobody answers
-	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}} {
+	l.Close()                                                       // the port is free: nobody answers
+	stranger := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
+	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
+	stranger.StartTLS()
+	defer stranger.Close()
+	for _, args := range [][]string{{"send", at + "/x", "m"}, {"signal", at + "/x", "n", "1"}, {"send", stranger.URL + "/x", "m"}} {
 		code, out, errOut := program.Output(t, args...)
-		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+at) || strings.Contains(errOut, "trying again") {
+		if code != 1 || out != "" || !strings.Contains(errOut, "nothing was admitted: there is no server at "+strings.TrimSuffix(args[1], "/x")) || strings.Contains(errOut, "trying again") {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
 		}
 	}
