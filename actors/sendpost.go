@@ -50,7 +50,9 @@ func (a *activation) buryPost(e machine.BuryPost) {
 		err := storage.PutLetter(ctx, a.rt.bucket, l)
 		if err == nil {
 			a.rt.work.GaveUp()
-			a.log.Error("post is given up, its dead letter is stored", "post", string(l.Post), "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
+			// What "parley outbox resend" is told without a bucket: the log of who has just created it lacks the address.
+			a.rt.opts.Logger.Error("post is given up, its dead letter is stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
+				"post", string(l.Post), "batch", l.Seq, "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
 			a.self.Send(machine.PostBuried{Post: l.Post})
 		} else if a.self.ctx.Err() == nil {
 			a.log.Error("store dead letter", "post", string(l.Post), "err", err)

@@ -69,7 +69,7 @@ func outboxResendCommand(p *cli.Program) *cobra.Command {
 			"the letters; attempts begin at once, and are made for a day.\n\n" +
 			"It finds the posts by their letters in the bucket. A folder is locked by its server: with\n" +
 			"--agent, --id, --post and --batch, as \"parley outbox list\" and the server's log have them, no\n" +
-			"bucket is read.",
+			"bucket is read, and the letter stays.",
 		Example: "  parley outbox resend --all --server https://agents.example.com/agents --config parley.yaml\n" +
 			"  parley outbox resend --server http://127.0.0.1:3000 --agent billing --id c42 --post post_01… --batch 17",
 		RunE: func(cmd *cobra.Command, args []string) error {
