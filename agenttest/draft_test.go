@@ -86,6 +86,38 @@ func TestDrafts(t *testing.T) {
 	}
 }
 
+// slow shows a draft for a while, whatever its context says.
+type slow struct {
+	ledger
+	draft string
+	late  bool // the post has come before the draft was shown
+}
+
+func (s *slow) Show(_ context.Context, d outbox.Draft) error {
+	time.Sleep(5 * time.Second)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draft, s.late = d.Text, s.late || len(s.posts) > 0
+	return nil
+}
+
+// TestReplyWaitsForItsDraft: the reply is said while a draft of it is still being shown, and is delivered after that.
+func TestReplyWaitsForItsDraft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{}
+		desk := &agent.Agent{Name: "desk", Model: "openai/gpt-5", Notify: []string{"ledger"}}
+		model := agenttest.NewModel(agenttest.Answer{Text: "One two three", Pace: time.Second})
+		h := agenttest.New(t, []*agent.Agent{desk}, &agenttest.Options{Model: model, Runtime: withLedger(s)})
+		h.Conversation("desk", "d").Ask("Count.")
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.draft == "" || s.late || len(s.posts) != 1 {
+			t.Errorf("draft %q, shown after the reply: %t, %d posts", s.draft, s.late, len(s.posts))
+		}
+	})
+}
+
 // got1 is the body of the only post. The caller holds mu.
 func (r *reader) got1() string {
 	if len(r.posts) != 1 {

@@ -35,6 +35,7 @@ type Live interface {
 	// [*LaterError] says; after a [*GoneError] none of the submission comes. What is said in less than
 	// [DraftEvery] has none, and neither has a conversation that owes the target a post, and a process that
 	// dies or hands its conversation over may skip any. The notice itself is delivered in any case. Calls
-	// for one submission, of Show and of Deliver, come one after the other, Deliver last.
+	// for one submission, of Show and of Deliver, come one after the other, Deliver last: it waits for
+	// a draft that is being shown, which ends within ShowTimeout if Show heeds its context.
 	Show(ctx context.Context, d Draft) error
 }

@@ -100,8 +100,9 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	}
 	r.spawn(func() {
 		of.run(ctx, showing, ask, func(target string, to outbox.Live, draft outbox.Draft) error {
-			err := r.node.show(ctx, to, draft)
-			if err != nil && ctx.Err() == nil {
+			// The end of the reply does not cut it short: it could be seen after the post.
+			err := r.node.show(r.o.Life, to, draft)
+			if err != nil && r.o.Life.Err() == nil {
 				r.o.Logger.Debug("draft is not shown", "submission", string(of.submission), "target", target, "err", err)
 			}
 			return err
@@ -184,6 +185,9 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 		pause, failures = outbox.DraftEvery, failures+1
 		failed := false
 		for name, to := range d.targets {
+			if ctx.Err() != nil {
+				break
+			}
 			draft.Target = name
 			var gone *outbox.GoneError
 			var later *outbox.LaterError
