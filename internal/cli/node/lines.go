@@ -35,6 +35,9 @@ func outcomeLines(out io.Writer) observability.Sink {
 			}
 		},
 		SubmissionSettled: func(e *observability.Envelope, s *observability.SubmissionSettled) {
+			if s.Attempt == 0 && s.Outcome == string(conversation.OutcomeCompleted) {
+				return // A signal for a wait: nobody has worked on it.
+			}
 			fmt.Fprintln(out, outcomeLine(e, s, spent[e.Submission]))
 			delete(spent, e.Submission)
 		},

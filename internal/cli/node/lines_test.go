@@ -13,17 +13,20 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// TestOutcomeLines: a line for each message, with what all its model calls took.
+// TestOutcomeLines: a line for each message that was worked on, or is not to be, with what all its model calls took.
 func TestOutcomeLines(t *testing.T) {
 	var out strings.Builder
 	sink := outcomeLines(&out)
 	events := clitest.Events(t)
-	events = append(events, observability.Event{
-		Envelope: observability.Envelope{
-			Version: observability.Version, ID: "k/9/0", Type: observability.TypeSubmissionSettled, Agent: "desk", Instance: "c\x1b[2Jlear", Submission: "sub_9", At: conversation.TimeOf(time.Now()),
-		},
-		Payload: &observability.SubmissionSettled{Outcome: "aborted", TotalMs: 20},
-	})
+	for id, outcome := range map[conversation.SubmissionID]conversation.Outcome{"sub_8": conversation.OutcomeCompleted, "sub_9": conversation.OutcomeAborted} {
+		events = append(events, observability.Event{
+			Envelope: observability.Envelope{
+				Version: observability.Version, ID: "k/" + string(id), Type: observability.TypeSubmissionSettled, Agent: "desk", Instance: "c\x1b[2Jlear",
+				Submission: id, At: conversation.TimeOf(time.Now()),
+			},
+			Payload: &observability.SubmissionSettled{Outcome: string(outcome), TotalMs: 20}, // without an attempt, as a signal for a wait is
+		})
+	}
 	if err := sink.Write(t.Context(), events); err != nil {
 		t.Fatal(err)
 	}
