@@ -155,6 +155,16 @@ test('images that are dropped and pasted are sent and shown', async () => {
     await give('paste', 'pasted.png', 70);
     await shows(page, '.composer .images li', 'pasted.png');
     await shot(page, 'images-to-send');
+    await page.evaluate(() => {
+      const transfer = new DataTransfer();
+      for (let i = 3; i <= 17; i++) transfer.items.add(new File(['x'], `${i}.png`, { type: 'image/png' }));
+      document.querySelector('.composer').dispatchEvent(new DragEvent('drop', { bubbles: true, cancelable: true, dataTransfer: transfer }));
+    });
+    await shows(page, '.composer .problem', '17.png is left out');
+    for (let n = 16; n > 2; n--) {
+      await page.waitForFunction((count) => document.querySelectorAll('.composer .images li').length === count, {}, n);
+      await page.$$eval('.composer .images button', (all) => all.at(-1).click());
+    }
     await say(page, 'tokens=1');
     await shows(page, reply, 'w1');
     await page.waitForFunction(() => [...document.querySelectorAll('.message img')].map((i) => i.naturalWidth).join() === '140,70');

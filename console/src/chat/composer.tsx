@@ -37,9 +37,14 @@ export function Composer({ place, busy, send, stop, label }: Props) {
 
   const take = async (files: Iterable<File>) => {
     setProblem('');
+    let room = most - images.length;
     for (const file of files) {
       if (!file.type.startsWith('image/')) {
         setProblem(`${file.name} is no image; messages carry images only.`);
+        continue;
+      }
+      if (room-- <= 0) {
+        setProblem(`${most} images are the most that a message may have: ${file.name} is left out.`);
         continue;
       }
       const data = await base64(file);
