@@ -122,6 +122,7 @@ func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer,
 	errOut = newTerminal(errOut)
 	root := p.Root(rooms...)
 	root.SetArgs(args)
+	root.SetIn(&input{ctx.Done(), os.Stdin})
 	root.SetOut(said)
 	root.SetErr(errOut)
 	err := root.ExecuteContext(ctx)

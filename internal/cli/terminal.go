@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -81,10 +82,39 @@ func steers(r rune) bool {
 	return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }
 
+// input is the standard input of the program. Its reads end with ended: nothing else ends one at
+// a terminal, or of a pipe that nobody closes, once signals no longer end the process.
+type input struct {
+	ended <-chan struct{} // of the context of the program
+	*os.File
+}
+
+// Read implements io.Reader. One that was cut off goes on until the process ends, and keeps
+// what it gets.
+func (i *input) Read(p []byte) (int, error) {
+	own := make([]byte, len(p))
+	var n int
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		n, err = i.File.Read(own)
+	}()
+	select {
+	case <-done:
+		return copy(p, own[:n]), err
+	case <-i.ended:
+		return 0, &ExitError{Code: ExitInterrupted, Err: errors.New("interrupted")}
+	}
+}
+
 // File is the file below a writer or a reader, nil if there is none.
 func File(v any) *os.File {
-	if t, ok := v.(*terminal); ok {
-		v = t.out
+	switch below := v.(type) {
+	case *terminal:
+		v = below.out
+	case *input:
+		v = below.File
 	}
 	f, _ := v.(*os.File)
 	return f

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"unicode"
@@ -61,4 +64,29 @@ func FuzzTerminal(f *testing.F) {
 			t.Errorf("%q is written", whole.String())
 		}
 	})
+}
+
+// TestInputEndsWithItsContext, and not with what is written to it alone.
+func TestInputEndsWithItsContext(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	in := &input{ctx.Done(), r}
+	if _, err := io.WriteString(w, "said"); err != nil {
+		t.Fatal(err)
+	}
+	p := make([]byte, 10)
+	if n, err := in.Read(p); string(p[:n]) != "said" || err != nil || File(in) != r {
+		t.Errorf("%q, %v", p[:n], err)
+	}
+	cancel()
+	_, err = ReadMessage("-", in, "")
+	var exit *ExitError
+	if !errors.As(err, &exit) || exit.Code != ExitInterrupted {
+		t.Errorf("%v", err)
+	}
 }
