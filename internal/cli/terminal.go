@@ -86,7 +86,7 @@ func steers(r rune) bool {
 // a terminal, or of a pipe that nobody closes, once signals no longer end the process.
 type input struct {
 	ended <-chan struct{} // of the context of the program
-	*os.File
+	file  *os.File
 }
 
 // Read implements io.Reader. One that was cut off goes on until the process ends, and keeps
@@ -98,7 +98,7 @@ func (i *input) Read(p []byte) (int, error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		n, err = i.File.Read(own)
+		n, err = i.file.Read(own)
 	}()
 	select {
 	case <-done:
@@ -114,7 +114,7 @@ func File(v any) *os.File {
 	case *terminal:
 		v = below.out
 	case *input:
-		v = below.File
+		v = below.file
 	}
 	f, _ := v.(*os.File)
 	return f
