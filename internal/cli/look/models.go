@@ -144,7 +144,8 @@ func reportOf(reg *providers.Registry, m providers.Model) modelReport {
 // printModels prints the models as a table.
 func printModels(out io.Writer, report modelsReport) error {
 	ids, unspoken := map[string]bool{}, map[string]bool{}
-	t := table.New([]int{0, 6, 7, 8}, "MODEL", "WINDOW", "OUTPUT", "IN", "OUT", "TIERS", "TAKES", "THINKS", "CREDENTIALS")
+	t := table.New([]int{6, 7, 8}, "MODEL", "WINDOW", "OUTPUT", "IN", "OUT", "TIERS", "TAKES", "THINKS", "CREDENTIALS")
+	t.Width, t.Spare, t.Whole = cli.Width(out), []int{5, 7, 6, 2, 1, 8, 3, 4}, []int{0}
 	for _, m := range report.Models {
 		ids[m.Provider] = true
 		credentials := cmp.Or(m.Credentials, "-")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -90,6 +91,19 @@ func TestModelsOfOneProvider(t *testing.T) {
 }
 
 // TestModelsThatCannotBeCalled: a platform that has a binding to its models is another one.
+// TestModelsFitTheTerminal: columns go that are not needed, and no name is cut, which people copy.
+func TestModelsFitTheTerminal(t *testing.T) {
+	clitest.WithoutKeys(t)
+	s := program.AtTerminal(t, 60, nil, "models", "--provider", "openai")
+	s.Shows("MODEL")
+	for line := range strings.Lines(s.Shows("openai/o1 ")) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 60 || strings.Contains(line, "…") {
+			t.Errorf("%d characters: %q", n, line)
+		}
+	}
+	s.Ends()
+}
+
 func TestModelsThatCannotBeCalled(t *testing.T) {
 	clitest.WithoutKeys(t)
 	file := clitest.Write(t, filepath.Join(t.TempDir(), "parley.yaml"), "agents: {a: {model: demo/parrot}}\nproviders: {cloudflare-workers-ai: {api: edge-ai-binding}}\n")
