@@ -42,14 +42,15 @@ const (
 
 // Bounds of what is read of an answer, and of the connections that are kept.
 const (
-	maxAnswer    = 64 << 10
-	idlePerHost  = 2
-	idleAll      = 64
-	idleTimeout  = time.Minute
-	dialTimeout  = 5 * time.Second
-	minSecret    = 24 // bytes, of Standard Webhooks, as is the next
-	maxSecret    = 64
-	secretPrefix = "whsec_"
+	maxAnswer        = 64 << 10
+	idlePerHost      = 2
+	idleAll          = 64
+	idleTimeout      = time.Minute
+	dialTimeout      = 5 * time.Second
+	handshakeTimeout = 10 * time.Second
+	minSecret        = 24 // bytes, of Standard Webhooks, as is the next
+	maxSecret        = 64
+	secretPrefix     = "whsec_"
 )
 
 // azureWire is where machines of Azure reach their host, among addresses of the public internet.
@@ -60,7 +61,8 @@ type Options struct {
 	// Private lets addresses be called that are not of the public internet.
 	Private bool
 	// RootCAs, TLS settings and the like are those of Transport, of which a copy is used with
-	// another dialer, no proxy and bounded idle connections; nil is http.DefaultTransport's.
+	// another dialer, no proxy and bounded idle connections; nil is http.DefaultTransport's, or those
+	// of a new one if that is no *http.Transport.
 	Transport *http.Transport
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -79,7 +81,10 @@ func New(o *Options) *Caller {
 	}
 	base := o.Transport
 	if base == nil {
-		base = http.DefaultTransport.(*http.Transport)
+		base, _ = http.DefaultTransport.(*http.Transport)
+	}
+	if base == nil { // The program has put something else there, such as what traces its calls.
+		base = &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: handshakeTimeout}
 	}
 	t := base.Clone()
 	dialer := &net.Dialer{Timeout: dialTimeout}

@@ -130,6 +130,21 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// traced is a transport that a program puts in place of the default one.
+type traced struct{ http.RoundTripper }
+
+// TestReplacedTransport: a program may have another default transport; what is called goes without it.
+func TestReplacedTransport(t *testing.T) {
+	old := http.DefaultTransport
+	http.DefaultTransport = traced{}
+	defer func() { http.DefaultTransport = old }()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	if err := deliver(t, server.URL); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReceiverThatStalls is given up when the attempt ends.
 func TestReceiverThatStalls(t *testing.T) {
 	release := make(chan struct{})
