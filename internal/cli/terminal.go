@@ -2,12 +2,13 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -23,8 +24,8 @@ import (
 type terminal struct {
 	mu   sync.Mutex
 	out  io.Writer
-	held []byte // of the last write: the beginning of a character, or a carriage return
-	err  error  // the first of out
+	held []byte                // of the last write: the beginning of a character, or a carriage return
+	err  atomic.Pointer[error] // the first of out, unless its reader has gone
 }
 
 func newTerminal(out io.Writer) *terminal { return &terminal{out: out} }
@@ -37,7 +38,11 @@ func Clean(out io.Writer) io.Writer { return newTerminal(out) }
 func (t *terminal) Write(p []byte) (_ int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	defer func() { t.err = cmp.Or(t.err, err) }()
+	defer func() {
+		if err != nil && !errors.Is(err, syscall.EPIPE) {
+			t.err.CompareAndSwap(nil, &err)
+		}
+	}()
 	if len(t.held) == 0 && !bytes.ContainsFunc(p, func(r rune) bool { return steers(r) || r == utf8.RuneError }) {
 		return t.out.Write(p)
 	}
@@ -69,11 +74,13 @@ func (t *terminal) Write(p []byte) (_ int, err error) {
 	return len(p), nil
 }
 
-// failed is the first error of a write: what prints bit by bit looks at none.
+// failed is the first error of a write: what prints bit by bit looks at none. That somebody has
+// read enough is none, and a write under way, which may be stuck, is not waited for.
 func (t *terminal) failed() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
+	if err := t.err.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // steers reports whether a character tells a terminal what to do rather than what to
