@@ -97,7 +97,7 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 		Example: "  parley outbox drop post_01… --config parley.yaml",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			return cfg.chosen(cmd.Context(), args, func(ctx context.Context, b storage.Bucket, l storage.Letter) error {
+			return cfg.chosen(cmd.Context(), out, args, func(ctx context.Context, b storage.Bucket, l storage.Letter) error {
 				if err := storage.DeleteLetter(ctx, b, l); err != nil {
 					return err
 				}
@@ -139,7 +139,7 @@ func (cfg *outboxConfig) letters(ctx context.Context, use func(context.Context, 
 }
 
 // chosen does something with the letters of posts, or with all of them.
-func (cfg *outboxConfig) chosen(ctx context.Context, posts []string, do func(context.Context, storage.Bucket, storage.Letter) error) error {
+func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []string, do func(context.Context, storage.Bucket, storage.Letter) error) error {
 	if cfg.all == (len(posts) > 0) {
 		return errors.New("name the posts, as parley outbox list has them, or give --all")
 	}
@@ -157,7 +157,11 @@ func (cfg *outboxConfig) chosen(ctx context.Context, posts []string, do func(con
 				return fmt.Errorf("%s: %w", l.Post, err)
 			}
 		}
-		return nil
+		if len(letters) > 0 {
+			return nil
+		}
+		_, err := fmt.Fprintln(out, cli.Count(0, "dead letter"))
+		return err
 	})
 }
 
@@ -185,7 +189,7 @@ func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writ
 		}
 		return cfg.ask(ctx, storage.Letter{Address: conversation.Address{Agent: cfg.agent, ID: cfg.id}, Post: conversation.PostID(cfg.post), Seq: cfg.batch}, out)
 	}
-	return cfg.chosen(ctx, posts, func(ctx context.Context, b storage.Bucket, l storage.Letter) error {
+	return cfg.chosen(ctx, out, posts, func(ctx context.Context, b storage.Bucket, l storage.Letter) error {
 		if err := cfg.ask(ctx, l, out); err != nil {
 			return err
 		}
