@@ -291,6 +291,7 @@ func TestMistakes(t *testing.T) {
 		{"submission", url.Values{"id": {"sub_x"}}, 404, "sub"},
 		{"records", url.Values{"from": {"-1"}}, 400, "from must be"},
 		{"records", url.Values{"from": {"x"}}, 400, "from must be"},
+		{"records", url.Values{"from": {"9223372036854775807"}}, 400, "from must be"},
 		{"figures", url.Values{"since": {"yesterday"}}, 400, "since must be"},
 	} {
 		var refused *console.Error

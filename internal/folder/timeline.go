@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"iter"
+	"math"
 	"net/http"
 	"strconv"
 
@@ -153,7 +154,7 @@ type batch struct {
 func (f *Folder) records(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
-	if err != nil || from < 0 {
+	if err != nil || from < 0 || from > math.MaxInt64-shownBatches {
 		return nil, malformed("from", "the number of a batch")
 	}
 	at := conversation.Address{Agent: q.Get("agent"), ID: q.Get("id")}
