@@ -118,7 +118,7 @@ func TestReadmeNamesEveryCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row := regexp.MustCompile("(?m)^.*\\(cmd/parley\\).*$").FindString(string(src))
+	row := regexp.MustCompile(`(?m)^.*\(cmd/parley\).*$`).FindString(string(src))
 	for _, c := range program.Root().Commands() {
 		if c.IsAvailableCommand() && c.Name() != "help" && !strings.Contains(row, "`"+c.Name()+"`") {
 			t.Errorf("%s is missing in %q", c.Name(), row)
