@@ -159,7 +159,7 @@ func programs() []row {
 // platforms are the rows of those that send webhooks.
 func platforms() []row {
 	return []row{
-		{"channels/channeltest", 4, suite, list("channels", "conversation", "http"), nil},
+		{"channels/channeltest", 4, suite, list("channels", "conversation", "http", "outbox"), nil},
 		{"channels/commerce", 3, vendor, list("channels"), nil},
 		{"channels/discord", 3, vendor, list("channels"), nil},
 		{"channels/github", 3, vendor, list("channels"), nil},

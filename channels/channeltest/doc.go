@@ -3,5 +3,5 @@
 //
 //	func TestNotesSuite(t *testing.T) { channeltest.Run(t, channeltest.Subject{…}) }
 //
-// Every rule is a subtest named as in the table of statements.
+// Every rule is a subtest named as in the table of statements. Replies is the suite of what brings replies back.
 package channeltest
