@@ -1,161 +1,112 @@
 package fakemodel
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 )
-
-// Types of blocks.
-const (
-	blockText     = "text"
-	blockThinking = "thinking"
-	blockToolUse  = "tool_use"
-)
-
-// plainID is an id of a call as Claude and Gemini take it.
-var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
-// errThinking is what Claude says wherever it is served.
-var errThinking = errors.New("the final block in an assistant message cannot be `thinking`")
 
 // messages is the messages format.
-type messages struct{}
-
-func (messages) key(h http.Header) string {
-	if key := h.Get("X-Api-Key"); key != "" {
-		return key
-	}
-	return bearer(h)
-}
-
-type messagesCall struct {
-	Model     string          `json:"model"`
-	Stream    bool            `json:"stream"`
-	MaxTokens int             `json:"max_tokens"`
-	System    json.RawMessage `json:"system"`
-	Thinking  struct {
-		BudgetTokens int `json:"budget_tokens"`
-	} `json:"thinking"`
-	Output struct {
-		Effort string `json:"effort"`
-	} `json:"output_config"`
-	Tools []struct {
-		Name string `json:"name"`
-	} `json:"tools"`
-	Messages []struct {
-		Role    string          `json:"role"`
-		Content json.RawMessage `json:"content"`
-	} `json:"messages"`
-}
-
-type messagesBlock struct {
-	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
-	Signature string          `json:"signature"`
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Input     json.RawMessage `json:"input"`
-	ToolUseID string          `json:"tool_use_id"`
-	Content   json.RawMessage `json:"content"`
-	Source    struct {
-		MediaType string `json:"media_type"`
-		Data      string `json:"data"`
-	} `json:"source"`
-}
-
-func (messages) decode(body []byte) (*prompt, error) {
-	var c messagesCall
-	if err := json.Unmarshal(body, &c); err != nil {
-		return nil, fmt.Errorf("decode call: %w", err)
-	}
-	if c.MaxTokens <= 0 {
-		return nil, errors.New("max_tokens is missing")
-	}
-	p := &prompt{model: c.Model, stream: c.Stream, maxTokens: c.MaxTokens, effort: c.Output.Effort}
-	if c.Thinking.BudgetTokens > 0 {
-		p.effort = strconv.Itoa(c.Thinking.BudgetTokens)
-	}
-	for _, t := range c.Tools {
-		p.tools = append(p.tools, t.Name)
-	}
-	system, err := blocks(c.System)
-	if err != nil {
-		return nil, fmt.Errorf("system: %w", err)
-	}
-	for _, b := range system {
-		p.system += b.Text
-	}
-	role, begun := sideAssistant, ""
-	for i, m := range c.Messages {
-		if m.Role == role || m.Role != sideUser && m.Role != sideAssistant {
-			return nil, fmt.Errorf("message %d: role %q where the sides must alternate", i, m.Role)
+var messages = &vendor{
+	key: keyOf("X-Api-Key"),
+	call: example(`{"model": "", "stream": true, "max_tokens": 0, "system": null, "thinking": {"budget_tokens": 0},
+		"output_config": {"effort": ""}, "tools": [{"name": ""}], "messages": [{"role": "", "content": null}]}`),
+	limits:  []string{"max_tokens"},
+	efforts: []string{"thinking.budget_tokens", "output_config.effort"},
+	system:  []string{"system", "system.*.text"},
+	tools:   "tools.*.name",
+	read: func(p *prompt, c any) error {
+		if p.maxTokens <= 0 {
+			return errors.New("max_tokens is missing")
 		}
-		role = m.Role
-		content, err := blocks(m.Content)
+		begun, err := p.sides(c, blocks)
+		if n := len(p.turns); err == nil && number(c, "thinking.budget_tokens") > 0 && n > 0 && p.turns[n-1].side == sideTool && begun != blockThinking {
+			return errors.New("when thinking is enabled, a final assistant message must start with a thinking block")
+		}
+		return err
+	},
+	finishes: map[string]string{finishStop: `"end_turn"`, finishLength: `"max_tokens"`, finishTool: `"tool_use"`, finishFilter: `"refusal"`},
+	errors: map[int]string{
+		4: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
+		413: "request_too_large", 429: "rate_limit_error", 5: "api_error", 529: "overloaded_error",
+	},
+	says: map[string]string{
+		"failure":       `{"type":"error","error":{"type":"$error","message":$message}}`,
+		"begin":         `message_start {$type,"message":` + messagesMessage(`"usage":{"input_tokens":$in,"output_tokens":1}`) + `}`,
+		"open":          `content_block_start {$type,"index":$index,"content_block":$part}`,
+		"text more":     messagesDelta(`{"type":"text_delta","text":$piece}`),
+		"thinking more": messagesDelta(`{"type":"thinking_delta","thinking":$piece}`),
+		"call more":     messagesDelta(`{"type":"input_json_delta","partial_json":$piece}`),
+		"thinking shut": messagesDelta(`{"type":"signature_delta","signature":$signature}`) + "\n" + messagesStop,
+		"shut":          messagesStop,
+		"end": `message_delta {$type,"delta":{"stop_reason":$stop,"stop_sequence":null},"usage":{"output_tokens":$out}}` +
+			"\nmessage_stop {$type}",
+		"fail":          `error $failure`,
+		"text part":     `{"type":"text","text":$said}`,
+		"thinking part": `{"type":"thinking","thinking":$said,"signature":$signature}`,
+		"call part":     `{"type":"tool_use","id":"$call","name":$name,"input":$input}`,
+		"whole":         messagesMessage(`"usage":{"input_tokens":$in,"output_tokens":$out}`),
+	},
+}
+
+const messagesStop = `content_block_stop {$type,"index":$index}`
+
+func messagesDelta(delta string) string {
+	return `content_block_delta {$type,"index":$index,"delta":` + delta + `}`
+}
+
+func messagesMessage(usage string) string {
+	return `{"id":"$id","type":"message","role":"assistant","model":$model,"content":[$parts],"stop_reason":$stop,"stop_sequence":null,` + usage + `}`
+}
+
+// sides makes turns of messages whose sides alternate, and whose content is made blocks by a
+// function. It returns the type of the first block of the last answer.
+func (p *prompt) sides(c any, blocks func(content any) ([]any, error)) (begun string, err error) {
+	before := sideAssistant
+	for i, m := range list(c, "messages") {
+		role := text(m, "role")
+		if role == before || role != sideUser && role != sideAssistant {
+			return "", fmt.Errorf("message %d: role %q where the sides must alternate", i, role)
+		}
+		content, err := blocks(get(m, "content"))
 		if err == nil {
 			err = p.addBlocks(role, content)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
+			return "", fmt.Errorf("message %d: %w", i, err)
 		}
-		if role == sideAssistant {
-			begun = content[0].Type
+		if before = role; role == sideAssistant {
+			begun = text(content[0], "type")
 		}
 	}
-	if n := len(p.turns); c.Thinking.BudgetTokens > 0 && n > 0 && p.turns[n-1].side == sideTool && begun != blockThinking {
-		return nil, errors.New("when thinking is enabled, a final assistant message must start with a thinking block")
-	}
-	return p, nil
+	return begun, nil
 }
 
 // blocks reads a list of blocks, or a text in its place.
-func blocks(raw json.RawMessage) ([]messagesBlock, error) {
-	if len(raw) == 0 {
+func blocks(content any) ([]any, error) {
+	switch content := content.(type) {
+	case nil:
 		return nil, nil
+	case string:
+		return []any{object{"type": blockText, "text": content}}, nil
+	case []any:
+		return content, nil
 	}
-	if text, ok := plain(raw); ok {
-		return []messagesBlock{{Type: blockText, Text: text}}, nil
-	}
-	var out []messagesBlock
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return nil, fmt.Errorf("decode content: %w", err)
-	}
-	return out, nil
-}
-
-// plain returns the text of a JSON value that is one. A history is mostly texts
-// without escapes, which need no second decoding.
-func plain(raw json.RawMessage) (text string, ok bool) {
-	if raw[0] != '"' {
-		return "", false
-	}
-	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		return string(inner), true
-	}
-	return text, json.Unmarshal(raw, &text) == nil
+	return nil, fmt.Errorf("decode content: %T is neither a text nor a list", content)
 }
 
 // addBlocks makes turns of a message: the results in it, then the rest.
-func (p *prompt) addBlocks(role string, content []messagesBlock) error {
+func (p *prompt) addBlocks(role string, content []any) error {
 	if len(content) == 0 {
 		return errors.New("content is empty")
 	}
-	if content[len(content)-1].Type == blockThinking {
-		return errThinking
+	if text(content[len(content)-1], "type") == blockThinking {
+		return errors.New("the final block in an assistant message cannot be `thinking`")
 	}
 	t := turn{side: role}
 	for _, b := range content {
-		if b.Type != "tool_result" {
+		if text(b, "type") != "tool_result" {
 			if err := t.addBlock(b); err != nil {
 				return err
 			}
@@ -164,15 +115,13 @@ func (p *prompt) addBlocks(role string, content []messagesBlock) error {
 		if t.texts != nil || t.images != nil || role != sideUser {
 			return errors.New("results must come first in a user's message")
 		}
-		inner, err := blocks(b.Content)
+		result := turn{side: sideTool, result: text(b, "tool_use_id")}
+		inner, err := blocks(get(b, "content"))
+		if err == nil {
+			err = result.read(inner, (*turn).addBlock)
+		}
 		if err != nil {
 			return err
-		}
-		result := turn{side: sideTool, result: b.ToolUseID}
-		for _, b := range inner {
-			if err := result.addBlock(b); err != nil {
-				return err
-			}
 		}
 		p.turns = append(p.turns, result)
 	}
@@ -182,26 +131,27 @@ func (p *prompt) addBlocks(role string, content []messagesBlock) error {
 	return nil
 }
 
-func (t *turn) addBlock(b messagesBlock) error {
-	switch b.Type {
+func (t *turn) addBlock(b any) error {
+	switch kind := text(b, "type"); kind {
 	case blockText:
-		if blank(b.Text) {
+		if blank(text(b, "text")) {
 			return errors.New("text is blank")
 		}
-		t.texts = append(t.texts, b.Text)
+		t.texts = append(t.texts, text(b, "text"))
 	case "image":
-		return t.show(b.Source.MediaType, b.Source.Data)
+		return t.show(text(b, "source.media_type"), text(b, "source.data"))
 	case blockThinking:
-		if b.Signature != sign(b.Thinking) {
+		if text(b, "signature") != sign(text(b, "thinking")) {
 			return errors.New("signature of thinking does not match")
 		}
-	case blockToolUse:
-		if !strings.HasPrefix(string(b.Input), "{") || !plainID.MatchString(b.ID) {
-			return fmt.Errorf("input of call %q is no object, or its id not plain", b.ID)
+	case "tool_use":
+		id := text(b, "id")
+		if _, ok := get(b, "input").(object); !ok || !plainID.MatchString(id) {
+			return fmt.Errorf("input of call %q is no object, or its id not plain", id)
 		}
-		t.calls = append(t.calls, call{b.ID, b.Name, string(b.Input)})
+		t.calls = append(t.calls, call{id, text(b, "name"), string(encode(get(b, "input")))})
 	default:
-		return fmt.Errorf("unknown block %q", b.Type)
+		return fmt.Errorf("unknown block %q", kind)
 	}
 	return nil
 }
@@ -210,151 +160,4 @@ func (t *turn) addBlock(b messagesBlock) error {
 func sign(thinking string) string {
 	sum := sha256.Sum256([]byte("fakemodel " + thinking))
 	return base64.StdEncoding.EncodeToString(sum[:])
-}
-
-func (messages) failure(status int, message string) any {
-	return object{"type": "error", "error": object{"type": errorType(status), "message": message}}
-}
-
-// errorType names an error by its status.
-func errorType(status int) string {
-	switch status {
-	case http.StatusUnauthorized:
-		return "authentication_error"
-	case http.StatusPaymentRequired:
-		return "billing_error"
-	case http.StatusForbidden:
-		return "permission_error"
-	case http.StatusNotFound:
-		return "not_found_error"
-	case http.StatusRequestEntityTooLarge:
-		return "request_too_large"
-	case http.StatusTooManyRequests:
-		return "rate_limit_error"
-	case 529:
-		return "overloaded_error"
-	}
-	if status >= 500 {
-		return "api_error"
-	}
-	return "invalid_request_error"
-}
-
-func messagesFinish(finish string) string {
-	switch finish {
-	case finishLength:
-		return "max_tokens"
-	case finishTool:
-		return "tool_use"
-	case finishFilter:
-		return "refusal"
-	}
-	return "end_turn"
-}
-
-func (messages) whole(p *prompt, a *answer) any {
-	content := []object{}
-	if a.thoughts != "" {
-		content = append(content, object{"type": blockThinking, "thinking": a.thoughts, "signature": sign(a.thoughts)})
-	}
-	if a.content != "" {
-		content = append(content, object{"type": blockText, "text": a.content})
-	}
-	for _, c := range a.calls {
-		content = append(content, object{"type": blockToolUse, "id": c.id, "name": c.name, "input": json.RawMessage(c.args)})
-	}
-	return object{
-		"id": p.id(), "type": "message", "role": sideAssistant, "model": p.model, "content": content,
-		"stop_reason": messagesFinish(a.finish), "stop_sequence": nil,
-		"usage": object{"input_tokens": a.usage.input, "output_tokens": a.usage.output},
-	}
-}
-
-func (messages) stream(w *sender, p *prompt) voice { return &messagesVoice{w: w, p: p} }
-
-// messagesVoice streams one response, one open block at a time.
-type messagesVoice struct {
-	w *sender
-	p *prompt
-	// kind is the type of the open block, empty for none; index its number.
-	kind  string
-	index int
-	// thoughts is the open block of thinking, to sign it.
-	thoughts string
-}
-
-func (v *messagesVoice) event(kind string, fields object) {
-	fields["type"] = kind
-	v.w.event(kind, fields)
-}
-
-func (v *messagesVoice) begin() {
-	if !v.w.begun {
-		v.event("message_start", object{"message": object{
-			"id": v.p.id(), "type": "message", "role": sideAssistant, "model": v.p.model, "content": []any{},
-			"stop_reason": nil, "stop_sequence": nil, "usage": object{"input_tokens": v.p.words(), "output_tokens": 1},
-		}})
-	}
-}
-
-// open opens a block, unless one of the kind is open.
-func (v *messagesVoice) open(kind string, block object) {
-	v.begin()
-	if v.kind == kind && kind != blockToolUse {
-		return
-	}
-	v.close()
-	v.kind = kind
-	block["type"] = kind
-	v.event("content_block_start", object{"index": v.index, "content_block": block})
-}
-
-func (v *messagesVoice) close() {
-	if v.kind == "" {
-		return
-	}
-	if v.kind == blockThinking {
-		v.delta(object{"type": "signature_delta", "signature": sign(v.thoughts)})
-		v.thoughts = ""
-	}
-	v.event("content_block_stop", object{"index": v.index})
-	v.kind = ""
-	v.index++
-}
-
-func (v *messagesVoice) delta(d object) {
-	v.event("content_block_delta", object{"index": v.index, "delta": d})
-}
-
-func (v *messagesVoice) text(s string) {
-	v.open(blockText, object{"text": ""})
-	v.delta(object{"type": "text_delta", "text": s})
-}
-
-func (v *messagesVoice) reasoning(s string) {
-	v.open(blockThinking, object{"thinking": "", "signature": ""})
-	v.thoughts += s
-	v.delta(object{"type": "thinking_delta", "thinking": s})
-}
-
-func (v *messagesVoice) call(id, name, arguments string) {
-	v.open(blockToolUse, object{"id": id, "name": name, "input": object{}})
-	for _, piece := range halves(arguments) {
-		v.delta(object{"type": "input_json_delta", "partial_json": piece})
-	}
-}
-
-func (v *messagesVoice) fail(message string) {
-	v.begin()
-	v.w.event("error", messages{}.failure(http.StatusInternalServerError, message))
-}
-
-func (v *messagesVoice) end(finish string, u usage) {
-	v.begin()
-	v.close()
-	v.event("message_delta", object{
-		"delta": object{"stop_reason": messagesFinish(finish), "stop_sequence": nil},
-		"usage": object{"output_tokens": u.output},
-	})
-	v.event("message_stop", object{})
 }

@@ -1,201 +1,93 @@
 package fakemodel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 )
 
-// mistral is Mistral's format, whose keys are those of chat-completions.
-type mistral struct{ completions }
-
-// mistralCall has all members that the vendor takes: it refuses others.
-type mistralCall struct {
-	Model           string               `json:"model"`
-	Stream          bool                 `json:"stream"`
-	MaxTokens       int                  `json:"max_tokens"`
-	Temperature     float64              `json:"temperature"`
-	PromptMode      string               `json:"prompt_mode"`
-	ReasoningEffort string               `json:"reasoning_effort"`
-	PromptCacheKey  string               `json:"prompt_cache_key"`
-	Stop            []string             `json:"stop"`
-	ToolChoice      json.RawMessage      `json:"tool_choice"`
-	Messages        []completionsMessage `json:"messages"`
-	Tools           []struct {
-		Type     string `json:"type"`
-		Function struct {
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-			Strict      bool            `json:"strict"`
-		} `json:"function"`
-	} `json:"tools"`
+// mistral is Mistral's format. Calls come whole, and usage with the reason to stop.
+var mistral = &vendor{
+	key:    bearer,
+	strict: true,
+	call: example(`{"model": "", "stream": true, "max_tokens": 0, "temperature": 0, "prompt_mode": "", "reasoning_effort": "",
+		"prompt_cache_key": "", "stop": [""], "tool_choice": null, "messages": [` + completionsMessage + `],
+		"tools": [{"type": "", "function": {"name": "", "description": "", "parameters": null, "strict": true}}]}`),
+	limits:  []string{"max_tokens"},
+	efforts: []string{"reasoning_effort", "prompt_mode"},
+	tools:   "tools.*.function.name",
+	read: func(p *prompt, c any) error {
+		before := ""
+		for i, m := range list(c, "messages") {
+			if err := checkMistral(m, before); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+			before = text(m, "role")
+		}
+		return p.chat(c, mistralChunk)
+	},
+	// It has no word for filter.
+	finishes: map[string]string{finishStop: `"stop"`, finishLength: `"length"`, finishTool: `"tool_calls"`, finishFilter: `"error"`},
+	errors:   completionsErrors,
+	says: map[string]string{
+		"failure":       `{"object":"error","message":$message,"type":"$error","param":null,"code":null,"raw_status_code":$status}`,
+		"text more":     mistralDelta(`$piece`, ""),
+		"thinking more": mistralDelta(`[{"type":"thinking","thinking":[{"type":"text","text":$piece}]}]`, ""),
+		"call shut":     mistralDelta(`null,"tool_calls":[$part]`, ""),
+		"end":           mistralDelta(`""`, `,"usage":$usage`) + "\n[DONE]",
+		"usage": `{"prompt_tokens":$in,"completion_tokens":$out,"total_tokens":$total,` +
+			`"prompt_tokens_details":{"cached_tokens":0}}`,
+		"call part": `{"id":"$call","type":"function","index":$number,"function":{"name":$name,"arguments":$said}}`,
+		"whole": `{` + chatWhole + `,"usage":$usage,"choices":[{"index":0,"finish_reason":$stop,` +
+			`"message":{"role":"assistant","tool_calls":[$calls],"content":$content}}]}`,
+		"content": `[{"type":"thinking","thinking":[{"type":"text","text":$thoughts}]},{"type":"text","text":$texts}]`,
+	},
+	fill: func(a *answer, _ *block, name string) string {
+		if a.said(blockThinking) == "" {
+			return a.expand("$texts", nil)
+		}
+		return a.form(name, nil)
+	},
 }
 
-type mistralChunk struct {
-	Type     string         `json:"type"`
-	Text     string         `json:"text"`
-	ImageURL string         `json:"image_url"`
-	Thinking []mistralChunk `json:"thinking"`
-}
-
-func (mistral) decode(body []byte) (*prompt, error) {
-	var c mistralCall
-	if err := strictly(body, &c); err != nil {
-		return nil, err
-	}
-	p := &prompt{model: c.Model, stream: c.Stream, maxTokens: c.MaxTokens, effort: c.ReasoningEffort + c.PromptMode}
-	for _, t := range c.Tools {
-		p.tools = append(p.tools, t.Function.Name)
-	}
-	role := ""
-	for i, m := range c.Messages {
-		if role == sideTool && m.Role != sideTool && m.Role != sideAssistant {
-			return nil, fmt.Errorf("message %d: unexpected role %q after role %q", i, m.Role, role)
-		}
-		role = m.Role
-		err := m.checkMistral()
-		if err == nil {
-			err = p.addMessage(m, (*turn).readChunks)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
-		}
-	}
-	return p, nil
+func mistralDelta(content, more string) string {
+	return `{` + chatChunk + `,"choices":[{"index":0,"delta":{$role"content":` + content + `},"finish_reason":$stop}]` + more + `}`
 }
 
 // mistralID is an id of a call.
 var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
-func (m completionsMessage) checkMistral() error {
-	ids := []string{m.ToolCallID}
-	if m.Role != sideTool {
-		ids = nil
-	}
-	for _, c := range m.ToolCalls {
-		ids = append(ids, c.ID)
+// checkMistral finds what other vendors of chat-completions take of a message.
+func checkMistral(m any, before string) error {
+	role := text(m, "role")
+	ids := texts(m, "tool_calls.*.id")
+	if role == sideTool {
+		ids = append(ids, text(m, "tool_call_id"))
 	}
 	for _, id := range ids {
 		if !mistralID.MatchString(id) {
 			return fmt.Errorf("id %q of a call has not nine letters and digits", id)
 		}
 	}
-	if m.Role == "developer" {
+	switch {
+	case before == sideTool && role != sideTool && role != sideAssistant:
+		return fmt.Errorf("unexpected role %q after role %q", role, before)
+	case role == "developer":
 		return errors.New("unknown role")
 	}
 	return nil
 }
 
-func (t *turn) readChunks(content json.RawMessage) error {
-	var chunks []mistralChunk
-	if err := json.Unmarshal(content, &chunks); err != nil {
-		return fmt.Errorf("decode content: %w", err)
-	}
-	for _, c := range chunks {
-		switch {
-		case c.Type == "text":
-			t.texts = append(t.texts, c.Text)
-		case c.Type == "thinking" && t.side == sideAssistant && len(c.Thinking) > 0:
-		case c.Type == "image_url" && t.side != sideAssistant:
-			if err := t.showURL(c.ImageURL); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("unknown chunk %q of %s", c.Type, t.side)
-		}
+func mistralChunk(t *turn, c any) error {
+	kind := text(c, "type")
+	switch own := t.side == sideAssistant; {
+	case kind == "text":
+		t.texts = append(t.texts, text(c, "text"))
+	case kind == "thinking" && own && len(list(c, "thinking")) > 0:
+	case kind == "image_url" && !own:
+		return t.showURL(get(c, "image_url"))
+	default:
+		return fmt.Errorf("unknown chunk %q of %s", kind, t.side)
 	}
 	return nil
-}
-
-func (mistral) failure(status int, message string) any {
-	return object{"object": "error", "message": message, "type": completionsError(status), "param": nil, "code": nil, "raw_status_code": status}
-}
-
-func mistralFinish(finish string) string {
-	switch finish {
-	case finishTool:
-		return "tool_calls"
-	case finishFilter:
-		return "error" // it has no word for it
-	}
-	return finish
-}
-
-func mistralUsage(u usage) object {
-	return object{
-		"prompt_tokens": u.input, "completion_tokens": u.output, "total_tokens": u.input + u.output,
-		"prompt_tokens_details": object{"cached_tokens": 0},
-	}
-}
-
-func mistralThinking(s string) object {
-	return object{"type": "thinking", "thinking": []object{{"type": "text", "text": s}}}
-}
-
-func mistralToolCall(i int, id, name, arguments string) object {
-	return object{"id": id, "type": "function", "index": i, "function": object{"name": name, "arguments": arguments}}
-}
-
-func (mistral) whole(p *prompt, a *answer) any {
-	message := object{"role": "assistant", "content": a.content}
-	if a.thoughts != "" {
-		message["content"] = []object{mistralThinking(a.thoughts), {"type": "text", "text": a.content}}
-	}
-	var calls []object
-	for i, c := range a.calls {
-		calls = append(calls, mistralToolCall(i, c.id, c.name, c.args))
-	}
-	message["tool_calls"] = calls
-	return object{
-		"id": p.id(), "object": "chat.completion", "created": 0, "model": p.model, "usage": mistralUsage(a.usage),
-		"choices": []object{{"index": 0, "message": message, "finish_reason": mistralFinish(a.finish)}},
-	}
-}
-
-func (mistral) stream(w *sender, p *prompt) voice {
-	return &mistralVoice{w: w, id: p.id(), model: p.model}
-}
-
-// mistralVoice streams one response. Calls come whole, and usage with the reason to stop.
-type mistralVoice struct {
-	w         *sender
-	id, model string
-	calls     int
-}
-
-func (v *mistralVoice) chunk(delta object, finish any, u any) {
-	if !v.w.begun {
-		delta["role"] = "assistant"
-	}
-	e := object{
-		"id": v.id, "object": "chat.completion.chunk", "created": 0, "model": v.model,
-		"choices": []object{{"index": 0, "delta": delta, "finish_reason": finish}},
-	}
-	if u != nil {
-		e["usage"] = u
-	}
-	v.w.event("", e)
-}
-
-func (v *mistralVoice) text(s string) { v.chunk(object{"content": s}, nil, nil) }
-
-func (v *mistralVoice) reasoning(s string) {
-	v.chunk(object{"content": []object{mistralThinking(s)}}, nil, nil)
-}
-
-func (v *mistralVoice) call(id, name, arguments string) {
-	v.chunk(object{"content": nil, "tool_calls": []object{mistralToolCall(v.calls, id, name, arguments)}}, nil, nil)
-	v.calls++
-}
-
-func (v *mistralVoice) fail(message string) {
-	v.w.event("", mistral{}.failure(http.StatusInternalServerError, message))
-}
-
-func (v *mistralVoice) end(finish string, u usage) {
-	v.chunk(object{"content": ""}, mistralFinish(finish), mistralUsage(u))
-	v.w.event("", "[DONE]")
 }

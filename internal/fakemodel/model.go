@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
@@ -78,23 +77,23 @@ func New(o *Options) *Model {
 	if m.options.MaxRequests <= 0 {
 		m.options.MaxRequests = DefaultMaxRequests
 	}
-	m.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, completions{}) })
-	m.mux.HandleFunc("POST /v1/messages", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, messages{}) })
-	m.mux.HandleFunc("POST /mistral/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, mistral{}) })
+	for path, f := range map[string]*vendor{
+		"/v1/chat/completions": completions, "/mistral/v1/chat/completions": mistral, "/v1/messages": messages,
+		"/v1/responses": openAI, "/openai/v1/responses": azure, "/backend-api/codex/responses": codex,
+	} {
+		m.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, f, &prompt{}) })
+	}
+	for call, stream := range map[string]bool{"converse": false, "converse-stream": true} {
+		m.mux.HandleFunc("POST /bedrock/model/{model}/"+call, func(w http.ResponseWriter, r *http.Request) {
+			m.answer(w, r, converse, &prompt{model: r.PathValue("model"), stream: stream})
+		})
+	}
 	for _, path := range []string{
 		"/v1beta/models/{call}", "/v1/publishers/google/models/{call}", "/v1/projects/{project}/locations/{location}/publishers/google/models/{call}",
 	} {
 		m.mux.HandleFunc("POST "+path, m.answerGoogle)
 	}
 	m.mux.HandleFunc("GET /computeMetadata/v1/instance/service-accounts/default/token", m.grant)
-	for _, f := range []responses{openAI, azure, codex} {
-		m.mux.HandleFunc("POST "+string(f), func(w http.ResponseWriter, r *http.Request) { m.answer(w, r, f) })
-	}
-	for call, stream := range map[string]bool{"converse": false, "converse-stream": true} {
-		m.mux.HandleFunc("POST /bedrock/model/{model}/"+call, func(w http.ResponseWriter, r *http.Request) {
-			m.answer(w, r, converse{model: r.PathValue("model"), streamed: stream})
-		})
-	}
 	m.mux.HandleFunc("POST /release/{gate}", func(w http.ResponseWriter, r *http.Request) {
 		m.Release(r.PathValue("gate"))
 		w.WriteHeader(http.StatusNoContent)
@@ -152,23 +151,11 @@ func (m *Model) pass(ctx context.Context, gate string) error {
 	}
 }
 
-// wire is one of the formats.
-type wire interface {
-	// key returns the credential of a call.
-	key(h http.Header) string
-	// decode reads a call; its error is for status 400.
-	decode(body []byte) (*prompt, error)
-	// stream returns the voice of a streamed response.
-	stream(w *sender, p *prompt) voice
-	// whole returns the body of a response that is not streamed.
-	whole(p *prompt, a *answer) any
-	// failure returns the body of an error.
-	failure(status int, message string) any
-}
-
-func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
+// answer answers a call in a format, of which p has what the URL says.
+func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt) {
+	refuse := func(status int, why string) { writeJSON(w, status, f.failure(status, why)) }
 	if m.options.Key != "" && f.key(r.Header) != m.options.Key {
-		writeJSON(w, http.StatusUnauthorized, f.failure(http.StatusUnauthorized, "wrong key"))
+		refuse(http.StatusUnauthorized, "wrong key")
 		return
 	}
 	var body bytes.Buffer
@@ -176,11 +163,11 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
 		body.Grow(int(n) + bytes.MinRead)
 	}
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
-		writeJSON(w, http.StatusRequestEntityTooLarge, f.failure(http.StatusRequestEntityTooLarge, err.Error()))
+		refuse(http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
 	var s *step
-	p, err := f.decode(body.Bytes())
+	err := f.decode(p, body.Bytes())
 	if err == nil {
 		err = p.check()
 	}
@@ -189,58 +176,49 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f wire) {
 	}
 	m.record(r.URL.Path, p, err)
 	if err != nil {
-		writeJSON(w, http.StatusBadRequest, f.failure(http.StatusBadRequest, err.Error()))
+		refuse(http.StatusBadRequest, err.Error())
 		return
 	}
 	faulty := (s.only == "" || s.only == p.model) && (s.times == 0 || m.count(p) <= s.times)
-	if s.status != 0 && faulty {
-		if s.retryAfter >= 0 {
-			w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter))
-		}
-		writeJSON(w, s.status, f.failure(s.status, s.message))
+	if s.status == 0 || !faulty {
+		m.speak(w, r, f, p, s, faulty)
 		return
 	}
-	m.speak(w, r, f, p, s, faulty)
+	if s.retryAfter >= 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(s.retryAfter))
+	}
+	refuse(s.status, s.message)
 }
 
 // speak answers with what s says. It panics with http.ErrAbortHandler, which
 // breaks the connection, where s says so.
-func (m *Model) speak(w http.ResponseWriter, r *http.Request, f wire, p *prompt, s *step, faulty bool) {
-	pace := m.options.Pace
-	if s.pace >= 0 {
-		pace = s.pace
-	}
+func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
 	out := &sender{w: w, flush: http.NewResponseController(w).Flush}
-	a := &answer{}
-	sp := &speaker{
-		voice: a, limit: p.maxTokens, callID: p.callID, pass: m.pass, deliver: out.deliver, pace: pace,
-	}
-	if p.stream {
-		sp.voice = f.stream(out, p)
+	a := &answer{of: f, p: p, id: p.id(), out: out, usage: usage{input: p.words()}}
+	sp := &speaker{answer: a, pass: m.pass, pace: m.options.Pace}
+	if s.pace >= 0 {
+		sp.pace = s.pace
 	}
 	switch err := sp.perform(r.Context(), s, faulty); {
 	case errors.Is(err, errBreak):
 		panic(http.ErrAbortHandler)
 	case errors.Is(err, errFail) && p.stream:
-		sp.voice.fail(s.message)
+		a.fail(s.message)
 	case errors.Is(err, errFail):
 		writeJSON(w, http.StatusInternalServerError, f.failure(http.StatusInternalServerError, s.message))
 	case err != nil:
 		// The caller has gone away.
 	default:
-		sp.voice.end(sp.reason(s), usage{input: p.words(), output: sp.said + sp.thought + sp.called, reasoning: sp.thought})
+		a.end(sp.reason(s), usage{input: p.words(), output: sp.spent(), reasoning: sp.thought})
 		if !p.stream {
-			writeJSON(w, http.StatusOK, f.whole(p, a))
+			writeJSON(w, http.StatusOK, json.RawMessage(a.form("whole", nil)))
 		}
 	}
 	out.write()
 }
 
 func (m *Model) record(path string, p *prompt, refused error) {
-	r := Request{API: path}
-	if p != nil {
-		r = p.request(path)
-	}
+	r := p.request(path)
 	if refused != nil {
 		r.Refused = refused.Error()
 	}
@@ -278,12 +256,4 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.WriteHeader(status)
 	// A caller that went away does not read the answer.
 	_, _ = w.Write(encode(body))
-}
-
-func encode(v any) []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("fakemodel: %T has no JSON form: %v", v, err))
-	}
-	return b
 }

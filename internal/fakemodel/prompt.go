@@ -1,14 +1,11 @@
 package fakemodel
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,13 +96,13 @@ func (p *prompt) step() (*step, error) {
 	case n < len(steps):
 		return steps[n], nil
 	case p.turns[len(p.turns)-1].side == sideTool:
-		return newStep(action{verb: verbSay, text: "The tool said: " + p.results()}), nil
+		return newStep().say("The tool said: " + p.results()), nil
 	}
 	said := "You said: " + text
 	for _, image := range p.turns[at].images {
 		said += " [" + image + "]"
 	}
-	return newStep(action{verb: verbSay, text: said}), nil
+	return newStep().say(said), nil
 }
 
 // last returns the last text of the last user message and the place of the
@@ -225,7 +222,11 @@ func (t *turn) show(mediaType, data string) error {
 }
 
 // showURL adds an image in the form of those vendors that take URLs.
-func (t *turn) showURL(url string) error {
+func (t *turn) showURL(v any) error {
+	url, ok := v.(string)
+	if !ok {
+		return errors.New("decode content: image_url is no text")
+	}
 	mediaType, data, ok := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,")
 	if !ok || t.show(mediaType, data) != nil {
 		return errors.New("image_url is no data URL of base64")
@@ -238,17 +239,5 @@ func picture(mediaType string, data []byte) string {
 	sum := sha256.Sum256(data)
 	return fmt.Sprintf("%s %d %s", mediaType, len(data), hex.EncodeToString(sum[:]))
 }
-
-// strictly decodes a call to a vendor that refuses members it does not know.
-func strictly(body []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("decode call: %w", err)
-	}
-	return nil
-}
-
-func bearer(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -1,22 +1,14 @@
 package fakemodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
-)
-
-// responses is a variant of the responses format, by its path. They differ in their keys, in
-// what they refuse, and in the form of errors. Models that end with "-codex" have phases.
-type responses string
-
-const (
-	openAI responses = "/v1/responses"
-	azure  responses = "/openai/v1/responses"
-	codex  responses = "/backend-api/codex/responses"
 )
 
 // Types of items.
@@ -27,160 +19,212 @@ const (
 	itemResult    = "function_call_output"
 )
 
+// Phases of messages, which those of models have whose names end with "-codex".
+const (
+	phaseComment = "commentary"
+	phaseFinal   = "final_answer"
+)
+
 // responsesCall has all members that the vendor takes of ours: it refuses others.
-type responsesCall struct {
-	Model        string          `json:"model"`
-	Instructions string          `json:"instructions"`
-	Input        []responsesItem `json:"input"`
-	Tools        []struct {
-		Type        string          `json:"type"`
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-		Strict      *bool           `json:"strict"`
-	} `json:"tools"`
-	ToolChoice json.RawMessage `json:"tool_choice"`
-	Parallel   bool            `json:"parallel_tool_calls"`
-	Stream     bool            `json:"stream"`
-	Store      bool            `json:"store"`
-	Include    []string        `json:"include"`
-	Reasoning  *struct {
-		Effort  string `json:"effort"`
-		Summary string `json:"summary"`
-	} `json:"reasoning"`
-	Text struct {
-		Verbosity string `json:"verbosity"`
-	} `json:"text"`
-	MaxTokens   int      `json:"max_output_tokens"`
-	Temperature *float64 `json:"temperature"`
-	CacheKey    string   `json:"prompt_cache_key"`
-	CacheKept   string   `json:"prompt_cache_retention"`
-	Cache       struct {
-		TTL string `json:"ttl"`
-	} `json:"prompt_cache_options"`
+var responsesCall = example(`{"model": "", "instructions": "", "stream": true, "store": true, "include": [""],
+	"input": [{"type": "", "role": "", "status": "", "phase": "", "content": null, "output": null, "encrypted_content": "",
+		"summary": [{"type": "", "text": ""}], "call_id": "", "name": "", "arguments": ""}],
+	"tools": [{"type": "", "name": "", "description": "", "parameters": null, "strict": true}], "tool_choice": null,
+	"parallel_tool_calls": true, "reasoning": {"effort": "", "summary": ""}, "text": {"verbosity": ""}, "max_output_tokens": 0,
+	"temperature": 0, "prompt_cache_key": "", "prompt_cache_retention": "", "prompt_cache_options": {"ttl": ""}}`)
+
+// The variants of the responses format. They differ in their keys, in what they refuse, and in
+// the form of errors.
+var (
+	openAI = responses(bearer, func(any) error { return nil }, map[string]string{"failure": completionsFailure})
+	azure  = responses(func(h http.Header) string { return h.Get("Api-Key") }, func(any) error { return nil }, map[string]string{
+		"failure": `{"error":{"code":"$status","message":$message}}`,
+	})
+	// codex has tokens of an account.
+	codex = responses(func(h http.Header) string { return h.Get("Chatgpt-Account-Id") }, refuseCodex, map[string]string{
+		"failure": `{"detail":$message}`, "failure 5": completionsFailure,
+	})
+)
+
+// responses is a variant with its keys, what it alone refuses, and how its errors are written.
+func responses(key func(http.Header) string, refuse func(call any) error, failures map[string]string) *vendor {
+	says := responsesSays()
+	maps.Copy(says, failures)
+	return &vendor{
+		key: key, call: responsesCall, strict: true,
+		limits: []string{"max_output_tokens"}, efforts: []string{"reasoning.effort"}, system: []string{"instructions"}, tools: "tools.*.name",
+		read: func(p *prompt, c any) error {
+			if err := cmp.Or(refuse(c), refuseResponses(c)); err != nil {
+				return err
+			}
+			return p.addItems(list(c, "input"))
+		},
+		finishes: map[string]string{
+			"": `"in_progress"`, finishStop: `"completed"`, finishTool: `"completed"`,
+			finishLength: `"incomplete","incomplete_details":{"reason":"max_output_tokens"}`,
+			finishFilter: `"incomplete","incomplete_details":{"reason":"content_filter"}`,
+		},
+		errors: completionsErrors,
+		says:   says,
+		fill: func(a *answer, b *block, name string) string {
+			switch name {
+			case "ending":
+				if a.finish == finishLength || a.finish == finishFilter {
+					return "incomplete"
+				}
+				return "completed"
+			case "encrypted": // what is encrypted at first is not all of it
+				return quote(a.p.encrypt(string(b.said)))
+			}
+			switch { // the phase of a message that is done
+			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"):
+				return ""
+			case a.finish != "" && b == a.last():
+				return `"phase":"` + phaseFinal + `",`
+			}
+			return `"phase":"` + phaseComment + `",`
+		},
+	}
 }
 
-type responsesItem struct {
-	Type      string          `json:"type"`
-	Role      string          `json:"role"`
-	Status    string          `json:"status"`
-	Phase     string          `json:"phase"`
-	Content   json.RawMessage `json:"content"`
-	Summary   []responsesPart `json:"summary"`
-	Encrypted string          `json:"encrypted_content"`
-	CallID    string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
-	Output    json.RawMessage `json:"output"`
+// Beginnings of the data of events, of the whole and of one item.
+const (
+	responsesEvent = ` {$type,"sequence_number":$sequence,`
+	responsesItem  = responsesEvent + `"output_index":$index,`
+)
+
+// said are the forms of a kind of block, whose item has one part: text in a list with the
+// name of an index, and the names of the events of the part and of its text.
+func said(kind, item, index, part, text, is string) map[string]string {
+	in := responsesItem + `"` + index + `":0,`
+	return map[string]string{
+		kind + " open": `response.output_item.added` + responsesItem + `"item":{` + item + `]}}` + "\n" + part + `.added` + in + `"part":` + is + `}`,
+		kind + " more": text + `.delta` + in + `"delta":$piece}`,
+		kind + " shut": text + `.done` + in + `"text":$said}` + "\n" + part + `.done` + in + `"part":` + is + "}\n" + responsesDone,
+		kind + " part": `{` + item + is + `]}`,
+	}
 }
 
-type responsesPart struct {
-	Type        string   `json:"type"`
-	Text        string   `json:"text"`
-	Annotations []string `json:"annotations"`
-	Detail      string   `json:"detail"`
-	ImageURL    string   `json:"image_url"`
+const responsesDone = `response.output_item.done` + responsesItem + `"item":$part}`
+
+// responsesSays is what the variants have in common.
+func responsesSays() map[string]string {
+	says := said(blockText, `"type":"message","id":"msg_${id}_$index",$phase"role":"assistant","content":[`,
+		"content_index", "response.content_part", "response.output_text", `{"type":"output_text","text":$said,"annotations":[]}`)
+	maps.Copy(says, said(blockThinking, `"type":"reasoning","id":"rs_${id}_$index","encrypted_content":$encrypted,"summary":[`,
+		"summary_index", "response.reasoning_summary_part", "response.reasoning_summary_text", `{"type":"summary_text","text":$said}`))
+	maps.Copy(says, map[string]string{
+		"call open": `response.output_item.added` + responsesItem + `"item":$part}`,
+		"call more": `response.function_call_arguments.delta` + responsesItem + `"delta":$piece}`,
+		"call shut": `response.function_call_arguments.done` + responsesItem + `"arguments":$said}` + "\n" + responsesDone,
+		"call part": `{"type":"function_call","id":"fc_$call","call_id":"$call","name":$name,"arguments":$said}`,
+
+		"begin": `response.created` + responsesEvent + `"response":$whole}` + "\n" + `response.in_progress` + responsesEvent + `"response":$whole}`,
+		"fail":  `error` + responsesEvent + `"error":{"type":"server_error","code":"server_error","message":$message,"param":null}}`,
+		"end":   `response.$ending` + responsesEvent + `"response":$whole}`,
+		"whole": `{"id":"$id","object":"response","created_at":0,"model":$model,"status":$stop,"output":[$parts],"usage":$usage}`,
+		"usage": `{"input_tokens":$in,"input_tokens_details":{"cached_tokens":0},"output_tokens":$out,` +
+			`"output_tokens_details":{"reasoning_tokens":$thought},"total_tokens":$total}`,
+	})
+	return says
 }
 
-func (f responses) key(h http.Header) string {
-	switch f {
-	case azure:
-		return h.Get("Api-Key")
-	case codex: // its tokens are an account's
-		return h.Get("Chatgpt-Account-Id")
-	}
-	return bearer(h)
-}
-
-func (f responses) decode(body []byte) (*prompt, error) {
-	var c responsesCall
-	if err := strictly(body, &c); err != nil {
-		return nil, err
-	}
-	if err := f.refuse(&c); err != nil {
-		return nil, err
-	}
-	p := &prompt{model: c.Model, system: c.Instructions, stream: c.Stream, maxTokens: c.MaxTokens}
-	if c.Reasoning != nil {
-		p.effort = c.Reasoning.Effort
-	}
-	for _, t := range c.Tools {
-		p.tools = append(p.tools, t.Name)
-	}
-	for i, item := range c.Input {
-		var err error
-		if item.Type == itemReasoning && (i+1 == len(c.Input) || !c.Input[i+1].said()) {
-			err = errors.New("item of type 'reasoning' was provided without its required following item")
-		} else {
-			err = p.addItem(f, item)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("input %d: %w", i, err)
-		}
-	}
-	return p, nil
-}
-
-// refuse says no to what a variant does not take.
-func (f responses) refuse(c *responsesCall) error {
-	switch {
-	case c.MaxTokens != 0 && f == codex:
-		return errors.New("unsupported parameter: max_output_tokens")
-	case c.MaxTokens != 0 && c.MaxTokens < 16:
+// refuseResponses finds what no variant takes.
+func refuseResponses(c any) error {
+	switch n := number(c, "max_output_tokens"); {
+	case n != 0 && n < 16:
 		return errors.New("max_output_tokens: integer below minimum value 16")
-	case c.Store && f == codex:
-		return errors.New("store must be set to false")
-	case !c.Stream && f == codex:
-		return errors.New("stream must be set to true")
-	case c.Instructions == "" && f == codex:
-		return errors.New("instructions are required")
-	case len(c.CacheKey) > 64:
+	case len(text(c, "prompt_cache_key")) > 64:
 		return errors.New("prompt_cache_key: string too long")
-	case c.Reasoning != nil && c.Temperature != nil:
+	case has(c, "reasoning") && has(c, "temperature"):
 		return errors.New("unsupported parameter: 'temperature' is not supported with this model")
-	case c.Reasoning != nil && !slices.Contains(c.Include, "reasoning.encrypted_content"):
+	case has(c, "reasoning") && !slices.Contains(list(c, "include"), any("reasoning.encrypted_content")):
 		return errors.New("include lacks reasoning.encrypted_content: the reasoning would be lost")
 	}
 	return nil
 }
 
-// said reports whether an item is the model's.
-func (item responsesItem) said() bool {
-	return item.Role == sideAssistant || item.Type == itemReasoning || item.Type == itemCall
+func refuseCodex(c any) error {
+	switch {
+	case number(c, "max_output_tokens") != 0:
+		return errors.New("unsupported parameter: max_output_tokens")
+	case get(c, "store") == true:
+		return errors.New("store must be set to false")
+	case get(c, "stream") != true:
+		return errors.New("stream must be set to true")
+	case text(c, "instructions") == "":
+		return errors.New("instructions are required")
+	case slices.ContainsFunc(list(c, "input"), isSystem):
+		return errors.New("system messages are instructions of a subscription")
+	}
+	return nil
+}
+
+func isSystem(item any) bool {
+	return text(item, "role") == "system" || text(item, "role") == "developer"
+}
+
+// isSaid reports whether an item is the model's.
+func isSaid(item any) bool {
+	kind := text(item, "type")
+	return text(item, "role") == sideAssistant || kind == itemReasoning || kind == itemCall
+}
+
+func (p *prompt) addItems(items []any) error {
+	for i, item := range items {
+		var err error
+		if text(item, "type") == itemReasoning && (i+1 == len(items) || !isSaid(items[i+1])) {
+			err = errors.New("item of type 'reasoning' was provided without its required following item")
+		} else {
+			err = p.addItem(item)
+		}
+		if err != nil {
+			return fmt.Errorf("input %d: %w", i, err)
+		}
+	}
+	return nil
 }
 
 // addItem makes a turn of an item. The model's items in a row are one.
-func (p *prompt) addItem(f responses, item responsesItem) error {
-	t := &turn{side: item.Role}
-	switch n := len(p.turns); {
-	case !item.said():
-	case n > 0 && p.turns[n-1].side == sideAssistant:
-		t = &p.turns[n-1]
-	default:
-		p.turns = append(p.turns, turn{side: sideAssistant})
-		t = &p.turns[n]
-	}
-	switch item.Type {
-	case itemReasoning:
-		return p.checkThought(item)
-	case itemCall:
-		if len(item.CallID) > 64 || !json.Valid([]byte(item.Arguments)) {
-			return fmt.Errorf("call_id %q is too long, or its arguments are not JSON", item.CallID)
+func (p *prompt) addItem(item any) error {
+	role, content := text(item, "role"), get(item, "content")
+	t := &turn{side: role}
+	if isSaid(item) {
+		if n := len(p.turns); n == 0 || p.turns[n-1].side != sideAssistant {
+			p.turns = append(p.turns, turn{side: sideAssistant})
 		}
-		t.calls = append(t.calls, call{item.CallID, item.Name, item.Arguments})
+		t = &p.turns[len(p.turns)-1]
+	}
+	switch kind := text(item, "type"); kind {
+	case itemReasoning:
+		if text(item, "encrypted_content") != p.encrypt(strings.Join(texts(item, "summary.*.text"), "")) {
+			return errors.New("invalid_encrypted_content: the encrypted content could not be verified")
+		}
+		return nil
+	case itemCall:
+		c := call{text(item, "call_id"), text(item, "name"), text(item, "arguments")}
+		if len(c.id) > 64 || !json.Valid([]byte(c.args)) {
+			return fmt.Errorf("call_id %q is too long, or its arguments are not JSON", c.id)
+		}
+		t.calls = append(t.calls, c)
 		return nil
 	case itemResult:
-		t.side, t.result, item.Content = sideTool, item.CallID, item.Output
+		t.side, t.result, content = sideTool, text(item, "call_id"), get(item, "output")
 	case "", itemMessage:
-		if err := p.checkMessage(f, item); err != nil {
-			return err
+		switch {
+		case isSystem(item) && len(p.turns) > 0:
+			return errors.New("system messages must come first")
+		case !isSystem(item) && role != sideUser && role != sideAssistant:
+			return fmt.Errorf("unknown role %q", role)
+		case !slices.Contains([]string{"", phaseComment, phaseFinal}, text(item, "phase")):
+			return fmt.Errorf("unknown phase %q", text(item, "phase"))
 		}
 	default:
-		return fmt.Errorf("unknown type %q of an item", item.Type)
+		return fmt.Errorf("unknown type %q of an item", kind)
 	}
-	err := t.addInput(item.Content)
+	err := t.read(content, responsesPart)
 	switch {
-	case t.side == "system" || t.side == "developer":
+	case isSystem(item):
 		p.system += strings.Join(t.texts, "\n")
 	case t.side != sideAssistant:
 		p.turns = append(p.turns, *t)
@@ -188,228 +232,18 @@ func (p *prompt) addItem(f responses, item responsesItem) error {
 	return err
 }
 
-func (p *prompt) checkThought(item responsesItem) error {
-	var text string
-	for _, part := range item.Summary {
-		text += part.Text
-	}
-	if item.Encrypted != p.encrypt(text) {
-		return errors.New("invalid_encrypted_content: the encrypted content could not be verified")
+func responsesPart(t *turn, part any) error {
+	kind := text(part, "type")
+	switch own := t.side == sideAssistant; {
+	case kind == "output_text" && own, kind == "input_text" && !own:
+		t.texts = append(t.texts, text(part, "text"))
+	case kind == "input_image" && !own:
+		return t.showURL(get(part, "image_url"))
+	default:
+		return fmt.Errorf("invalid value %q of a part of %s", kind, t.side)
 	}
 	return nil
 }
 
 // encrypt stands for reasoning that its model alone can read.
 func (p *prompt) encrypt(thoughts string) string { return sign(p.model + " " + thoughts) }
-
-func (p *prompt) checkMessage(f responses, item responsesItem) error {
-	switch item.Role {
-	case "system", "developer":
-		if f == codex || len(p.turns) > 0 {
-			return errors.New("system messages must come first, and of a subscription are instructions")
-		}
-	case sideUser, sideAssistant:
-	default:
-		return fmt.Errorf("unknown role %q", item.Role)
-	}
-	if !slices.Contains([]string{"", phaseComment, phaseFinal}, item.Phase) {
-		return fmt.Errorf("unknown phase %q", item.Phase)
-	}
-	return nil
-}
-
-func (t *turn) addInput(content json.RawMessage) error {
-	var parts []responsesPart
-	if len(content) == 0 {
-		return errors.New("content is missing")
-	}
-	if text, ok := plain(content); ok {
-		t.texts = append(t.texts, text)
-		return nil
-	}
-	if err := json.Unmarshal(content, &parts); err != nil {
-		return fmt.Errorf("decode content: %w", err)
-	}
-	for _, part := range parts {
-		own := t.side == sideAssistant
-		switch {
-		case part.Type == "output_text" && own, part.Type == "input_text" && !own:
-			t.texts = append(t.texts, part.Text)
-		case part.Type == "input_image" && !own:
-			if err := t.showURL(part.ImageURL); err != nil {
-				return err
-			}
-		default:
-			return fmt.Errorf("invalid value %q of a part of %s", part.Type, t.side)
-		}
-	}
-	return nil
-}
-
-func (f responses) failure(status int, message string) any {
-	switch {
-	case f == codex && status < http.StatusInternalServerError:
-		return object{"detail": message}
-	case f == azure:
-		return object{"error": object{"code": fmt.Sprint(status), "message": message}}
-	}
-	return completions{}.failure(status, message)
-}
-
-func (responses) whole(p *prompt, a *answer) any {
-	v := &responsesVoice{w: &sender{begun: true, gone: true}, p: p} // nobody hears it
-	if a.thoughts != "" {
-		v.reasoning(a.thoughts)
-	}
-	if a.content != "" {
-		v.text(a.content)
-	}
-	for _, c := range a.calls {
-		v.call(c.id, c.name, c.args)
-	}
-	v.close(phaseFinal)
-	return v.response(a.finish, &a.usage)
-}
-
-func (responses) stream(w *sender, p *prompt) voice { return &responsesVoice{w: w, p: p} }
-
-// Phases of messages.
-const (
-	phaseComment = "commentary"
-	phaseFinal   = "final_answer"
-)
-
-// responsesVoice streams one response, one open item at a time.
-type responsesVoice struct {
-	w *sender
-	p *prompt
-	// kind is the type of the open item, empty for none; said is its text.
-	kind, said string
-	// output has the items that are done.
-	output []object
-	events int
-}
-
-func (v *responsesVoice) event(kind string, fields object) {
-	fields["type"], fields["sequence_number"] = kind, v.events
-	v.events++
-	v.w.event(kind, fields)
-}
-
-// at is an event of the open item.
-func (v *responsesVoice) at(kind string, fields object) {
-	fields["output_index"] = len(v.output)
-	v.event(kind, fields)
-}
-
-func (v *responsesVoice) begin() {
-	if v.events == 0 {
-		v.event("response.created", object{"response": v.response("", nil)})
-		v.event("response.in_progress", object{"response": v.response("", nil)})
-	}
-}
-
-// response is all of it, as far as it is done; it goes on without a reason to stop.
-func (v *responsesVoice) response(finish string, u *usage) object {
-	r := object{"id": v.p.id(), "object": "response", "created_at": 0, "model": v.p.model, "status": "completed", "output": append([]object{}, v.output...)}
-	switch finish {
-	case "":
-		r["status"] = "in_progress"
-	case finishLength:
-		r["status"], r["incomplete_details"] = "incomplete", object{"reason": "max_output_tokens"}
-	case finishFilter:
-		r["status"], r["incomplete_details"] = "incomplete", object{"reason": "content_filter"}
-	}
-	if u != nil {
-		r["usage"] = object{
-			"input_tokens": u.input, "input_tokens_details": object{"cached_tokens": 0}, "output_tokens": u.output,
-			"output_tokens_details": object{"reasoning_tokens": u.reasoning}, "total_tokens": u.input + u.output,
-		}
-	}
-	return r
-}
-
-// pieces names the events of the text in an item.
-var pieces = map[string]struct{ index, part, text, kind string }{
-	itemMessage:   {"content_index", "response.content_part", "response.output_text", "output_text"},
-	itemReasoning: {"summary_index", "response.reasoning_summary_part", "response.reasoning_summary_text", "summary_text"},
-}
-
-// item is the open one, with so many parts and what is special of its type.
-func (v *responsesVoice) item(parts []object) object {
-	id := fmt.Sprintf("%s_%d", v.p.id(), len(v.output))
-	if v.kind == itemReasoning { // what is encrypted at first is not all of it
-		return object{"type": v.kind, "id": "rs_" + id, "summary": parts, "encrypted_content": v.p.encrypt(v.said)}
-	}
-	return object{"type": v.kind, "id": "msg_" + id, "role": sideAssistant, "content": parts}
-}
-
-func (v *responsesVoice) part() object {
-	if v.kind == itemMessage {
-		return object{"type": pieces[v.kind].kind, "text": v.said, "annotations": []any{}}
-	}
-	return object{"type": pieces[v.kind].kind, "text": v.said}
-}
-
-// say adds to the item of a type, and opens one unless one is open.
-func (v *responsesVoice) say(kind, s string) {
-	v.begin()
-	names := pieces[kind]
-	if v.kind != kind {
-		v.close(phaseComment)
-		v.kind = kind
-		v.at("response.output_item.added", object{"item": v.item([]object{})})
-		v.at(names.part+".added", object{names.index: 0, "part": v.part()})
-	}
-	v.said += s
-	v.at(names.text+".delta", object{names.index: 0, "delta": s})
-}
-
-func (v *responsesVoice) close(phase string) {
-	if v.kind == "" {
-		return
-	}
-	names := pieces[v.kind]
-	v.at(names.text+".done", object{names.index: 0, "text": v.said})
-	v.at(names.part+".done", object{names.index: 0, "part": v.part()})
-	item := v.item([]object{v.part()})
-	if v.kind == itemMessage && strings.HasSuffix(v.p.model, "-codex") {
-		item["phase"] = phase
-	}
-	v.done(item)
-	v.kind, v.said = "", ""
-}
-
-func (v *responsesVoice) done(item object) {
-	v.at("response.output_item.done", object{"item": item})
-	v.output = append(v.output, item)
-}
-
-func (v *responsesVoice) text(s string)      { v.say(itemMessage, s) }
-func (v *responsesVoice) reasoning(s string) { v.say(itemReasoning, s) }
-
-func (v *responsesVoice) call(id, name, arguments string) {
-	v.begin()
-	v.close(phaseComment)
-	item := func(arguments string) object {
-		return object{"type": itemCall, "id": "fc_" + id, "call_id": id, "name": name, "arguments": arguments}
-	}
-	v.at("response.output_item.added", object{"item": item("")})
-	for _, piece := range halves(arguments) {
-		v.at("response.function_call_arguments.delta", object{"delta": piece})
-	}
-	v.at("response.function_call_arguments.done", object{"arguments": arguments})
-	v.done(item(arguments))
-}
-
-func (v *responsesVoice) fail(message string) {
-	v.begin()
-	v.event("error", object{"error": object{"type": "server_error", "code": "server_error", "message": message, "param": nil}})
-}
-
-func (v *responsesVoice) end(finish string, u usage) {
-	v.begin()
-	v.close(phaseFinal)
-	r := v.response(finish, &u)
-	v.event("response."+r["status"].(string), object{"response": r})
-}

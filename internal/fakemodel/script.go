@@ -1,7 +1,9 @@
 package fakemodel
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,18 +14,6 @@ import (
 
 // maxWords bounds what one action says.
 const maxWords = 1_000_000
-
-// Verbs of actions.
-const (
-	verbTokens    = "tokens"
-	verbSay       = "say"
-	verbReasoning = "reasoning"
-	verbTool      = "tool"
-	verbHold      = "hold"
-	verbTruncate  = "truncate"
-	verbFail      = "fail"
-	verbHang      = "hang"
-)
 
 // Finish reasons.
 const (
@@ -49,38 +39,43 @@ type step struct {
 	finish string
 }
 
+// action is one thing that a speaker does. A fault is left out where the step does not fail.
 type action struct {
-	verb string
-	// n counts words.
-	n int
-	// text is what to say, the name of a tool, or a gate.
-	text string
-	args json.RawMessage
+	do    func(s *speaker, ctx context.Context) error
+	fault bool
 }
 
-// fault reports whether times counts for the action.
-func (a action) fault() bool {
-	return a.verb == verbTruncate || a.verb == verbFail || a.verb == verbHang
+func newStep() *step { return &step{retryAfter: -1, message: ErrorText, pace: -1} }
+
+func (s *step) do(do func(*speaker, context.Context) error) *step {
+	s.actions = append(s.actions, action{do: do})
+	return s
 }
 
-func newStep(actions ...action) *step {
-	return &step{actions: actions, retryAfter: -1, message: ErrorText, pace: -1}
+func (s *step) say(text string) *step {
+	return s.do(func(sp *speaker, ctx context.Context) error { return sp.say(ctx, text) })
 }
 
 // parse returns the steps of a script, nil if the text is not one.
 func parse(text string) ([]*step, error) {
 	p := parser{rest: strings.TrimSpace(text)}
-	if name, _, ok := strings.Cut(p.word(), "="); !ok || commandOf(name) == nil {
+	if name, _, ok := strings.Cut(p.word(), "="); !ok || commands[name] == nil {
 		return nil, nil
 	}
 	p.rest = strings.TrimSpace(text)
 	steps := []*step{newStep()}
 	for p.rest != "" {
-		if word := p.word(); word == "then" {
+		word := p.word()
+		if word == "then" {
 			steps = append(steps, newStep())
 			continue
-		} else if err := p.command(steps[len(steps)-1], word); err != nil {
-			return nil, fmt.Errorf("script: %w", err)
+		}
+		name, value, ok := strings.Cut(word, "=")
+		if !ok || commands[name] == nil {
+			return nil, fmt.Errorf("script: %q is no command", word)
+		}
+		if err := commands[name](&p, steps[len(steps)-1], value); err != nil {
+			return nil, fmt.Errorf("script: %s=%s: %w", name, value, err)
 		}
 	}
 	return steps, nil
@@ -113,86 +108,47 @@ func (p *parser) value(v any) error {
 	return nil
 }
 
-// command is how a word changes a step.
+// command is how a word changes a step by its value, and by what follows it.
 type command func(p *parser, s *step, value string) error
 
-func (p *parser) command(s *step, word string) error {
-	name, value, ok := strings.Cut(word, "=")
-	c := commandOf(name)
-	if !ok || c == nil {
-		return fmt.Errorf("%q is no command", word)
-	}
-	if err := c(p, s, value); err != nil {
-		return fmt.Errorf("%s=%s: %w", name, value, err)
-	}
-	return nil
+var commands = map[string]command{
+	"tokens":    words((*speaker).count),
+	"reasoning": words((*speaker).think),
+	"say":       quoted(func(s *step, text string) { s.say(text) }),
+	"tool":      tool,
+	"hold": called("a gate", func(s *step, gate string) {
+		s.do(func(sp *speaker, ctx context.Context) error { return sp.hold(ctx, gate) })
+	}),
+
+	"truncate": fault(func(context.Context) error { return errBreak }),
+	"fail":     fault(func(context.Context) error { return errFail }),
+	"hang": fault(func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}),
+
+	"message":     quoted(func(s *step, text string) { s.message = text }),
+	"status":      within(400, 599, func(s *step, n int) { s.status = n }),
+	"retry-after": within(0, 3600, func(s *step, n int) { s.retryAfter = n }),
+	"times":       within(1, maxWords, func(s *step, n int) { s.times = n }),
+	"only":        called("a model", func(s *step, model string) { s.only = model }),
+	"note":        func(*parser, *step, string) error { return nil },
+	"pace": func(_ *parser, s *step, v string) (err error) {
+		if s.pace, err = time.ParseDuration(v); err == nil && s.pace < 0 {
+			err = errors.New("want a wait of 0 or more")
+		}
+		return err
+	},
+	"finish": func(_ *parser, s *step, v string) error {
+		if !slices.Contains([]string{finishStop, finishLength, finishTool, finishFilter}, v) {
+			return errors.New("want stop, length, tool or filter")
+		}
+		s.finish = v
+		return nil
+	},
 }
 
-// commandOf returns nil for a name that is none.
-func commandOf(name string) command {
-	switch name {
-	case verbTokens, verbReasoning, verbTruncate, verbFail, verbHang:
-		return number(0, maxWords, func(s *step, n int) { s.do(action{verb: name, n: n}) })
-	case verbSay:
-		return texted(func(s *step, text string) { s.do(action{verb: verbSay, text: text}) })
-	case verbTool:
-		return tool
-	case verbHold:
-		return hold
-	case "message":
-		return texted(func(s *step, text string) { s.message = text })
-	case "status":
-		return number(400, 599, func(s *step, n int) { s.status = n })
-	case "retry-after":
-		return number(0, 3600, func(s *step, n int) { s.retryAfter = n })
-	case "times":
-		return number(1, maxWords, func(s *step, n int) { s.times = n })
-	case "only":
-		return only
-	case "note":
-		return func(*parser, *step, string) error { return nil }
-	case "pace":
-		return pace
-	case "finish":
-		return finish
-	}
-	return nil
-}
-
-func hold(_ *parser, s *step, gate string) error {
-	if gate == "" {
-		return fmt.Errorf("want the name of a gate")
-	}
-	s.do(action{verb: verbHold, text: gate})
-	return nil
-}
-
-func only(_ *parser, s *step, model string) error {
-	if model == "" {
-		return fmt.Errorf("want the name of a model")
-	}
-	s.only = model
-	return nil
-}
-
-func pace(_ *parser, s *step, v string) (err error) {
-	if s.pace, err = time.ParseDuration(v); err == nil && s.pace < 0 {
-		err = fmt.Errorf("want a wait of 0 or more")
-	}
-	return err
-}
-
-func finish(_ *parser, s *step, v string) error {
-	if !slices.Contains([]string{finishStop, finishLength, finishTool, finishFilter}, v) {
-		return fmt.Errorf("want stop, length, tool or filter")
-	}
-	s.finish = v
-	return nil
-}
-
-func (s *step) do(a action) { s.actions = append(s.actions, a) }
-
-func number(low, high int, set func(*step, int)) command {
+func within(low, high int, set func(*step, int)) command {
 	return func(_ *parser, s *step, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < low || n > high {
@@ -203,11 +159,41 @@ func number(low, high int, set func(*step, int)) command {
 	}
 }
 
-func texted(set func(*step, string)) command {
+// words is a number of them.
+func words(do func(*speaker, context.Context, int) error) command {
+	return within(0, maxWords, func(s *step, n int) {
+		s.do(func(sp *speaker, ctx context.Context) error { return do(sp, ctx, n) })
+	})
+}
+
+// fault is how a response ends after some words.
+func fault(end func(context.Context) error) command {
+	return within(0, maxWords, func(s *step, n int) {
+		s.actions = append(s.actions, action{fault: true, do: func(sp *speaker, ctx context.Context) error {
+			if err := sp.count(ctx, n); err != nil {
+				return err
+			}
+			sp.answer.out.deliver()
+			return end(ctx)
+		}})
+	})
+}
+
+func called(what string, set func(*step, string)) command {
+	return func(_ *parser, s *step, v string) error {
+		if v == "" {
+			return fmt.Errorf("want the name of %s", what)
+		}
+		set(s, v)
+		return nil
+	}
+}
+
+func quoted(set func(*step, string)) command {
 	return func(p *parser, s *step, v string) error {
 		var text string
 		if v != "" || p.value(&text) != nil {
-			return fmt.Errorf("want a JSON string")
+			return errors.New("want a JSON string")
 		}
 		set(s, text)
 		return nil
@@ -216,14 +202,14 @@ func texted(set func(*step, string)) command {
 
 func tool(p *parser, s *step, name string) error {
 	if name == "" {
-		return fmt.Errorf("want the name of a tool")
+		return errors.New("want the name of a tool")
 	}
-	a := action{verb: verbTool, text: name, args: json.RawMessage("{}")}
+	args := json.RawMessage("{}")
 	if strings.HasPrefix(p.rest, "{") {
-		if err := p.value(&a.args); err != nil {
+		if err := p.value(&args); err != nil {
 			return fmt.Errorf("read arguments: %w", err)
 		}
 	}
-	s.do(a)
+	s.do(func(sp *speaker, ctx context.Context) error { return sp.call(ctx, name, string(args)) })
 	return nil
 }

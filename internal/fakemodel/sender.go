@@ -1,9 +1,6 @@
 package fakemodel
 
-import (
-	"net/http"
-	"unicode/utf8"
-)
+import "net/http"
 
 // maxPending bounds what is said without a wait before it is sent, in bytes.
 const maxPending = 32 << 10
@@ -30,21 +27,15 @@ func (s *sender) begin(contentType string) bool {
 	return !s.gone
 }
 
-// event adds one event, named or not, whose data is a text or has a JSON form.
-func (s *sender) event(name string, data any) {
+// event adds one event, named or not.
+func (s *sender) event(name, data string) {
 	if !s.begin("text/event-stream") {
 		return
 	}
 	if name != "" {
 		s.pending = append(append(append(s.pending, "event: "...), name...), '\n')
 	}
-	s.pending = append(s.pending, "data: "...)
-	if text, ok := data.(string); ok {
-		s.pending = append(s.pending, text...)
-	} else {
-		s.pending = append(s.pending, encode(data)...)
-	}
-	s.pending = append(s.pending, "\n\n"...)
+	s.pending = append(append(append(s.pending, "data: "...), data...), "\n\n"...)
 	s.bound()
 }
 
@@ -70,16 +61,4 @@ func (s *sender) write() {
 	}
 	_, err := s.w.Write(s.pending)
 	s.gone, s.pending = err != nil, s.pending[:0]
-}
-
-// object is JSON whose keys come out sorted.
-type object = map[string]any
-
-// halves cuts a text in two, between runes, as vendors send arguments in pieces.
-func halves(s string) [2]string {
-	at := len(s) / 2
-	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {
-		at--
-	}
-	return [2]string{s[:at], s[at:]}
 }

@@ -15,44 +15,28 @@ var (
 	errLimit = errors.New("the limit of output tokens is reached")
 )
 
-// voice is one response in one format.
-type voice interface {
-	text(s string)
-	reasoning(s string)
-	call(id, name, arguments string)
-	// fail ends the response with an error event.
-	fail(message string)
-	// end ends the response well.
-	end(finish string, u usage)
-}
-
-// usage counts tokens; output includes reasoning.
-type usage struct{ input, output, reasoning int }
-
-// speaker carries out one step.
+// speaker carries out one step. What was said is delivered before every wait, and before the
+// connection breaks.
 type speaker struct {
-	voice  voice
-	callID func(n int) string
+	answer *answer
 	// pace is the wait before each word.
 	pace time.Duration
 	pass func(ctx context.Context, gate string) error
-	// deliver sends what was said so far. It is called before every wait, and before
-	// the connection breaks.
-	deliver func()
-	// limit is 0 for none.
-	limit int
 
 	said, thought, called, numbered int
 	limited                         bool
 }
 
+// spent counts tokens.
+func (s *speaker) spent() int { return s.said + s.thought + s.called }
+
 // perform returns errBreak, errFail, the error of ctx, or nil at a good end.
 func (s *speaker) perform(ctx context.Context, st *step, faulty bool) error {
 	for _, a := range st.actions {
-		if a.fault() && !faulty {
+		if a.fault && !faulty {
 			continue
 		}
-		if err := s.act(ctx, a); errors.Is(err, errLimit) {
+		if err := a.do(s, ctx); errors.Is(err, errLimit) {
 			s.limited = true
 			return nil
 		} else if err != nil {
@@ -65,39 +49,18 @@ func (s *speaker) perform(ctx context.Context, st *step, faulty bool) error {
 	return nil
 }
 
-func (s *speaker) act(ctx context.Context, a action) error {
-	switch a.verb {
-	case verbTokens:
-		return s.count(ctx, a.n)
-	case verbSay:
-		return s.say(ctx, a.text)
-	case verbReasoning:
-		return s.think(ctx, a.n)
-	case verbTool:
-		if err := s.token(ctx); err != nil {
-			return err
-		}
-		s.called++
-		s.voice.call(s.callID(s.called-1), a.text, string(a.args))
-		return nil
-	case verbHold:
-		s.deliver()
-		return s.pass(ctx, a.text)
-	}
-	if err := s.count(ctx, a.n); err != nil {
+func (s *speaker) hold(ctx context.Context, gate string) error {
+	s.answer.out.deliver()
+	return s.pass(ctx, gate)
+}
+
+func (s *speaker) call(ctx context.Context, name, args string) error {
+	if err := s.token(ctx); err != nil {
 		return err
 	}
-	s.deliver()
-	switch a.verb {
-	case verbTruncate:
-		return errBreak
-	case verbFail:
-		return errFail
-	case verbHang:
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	panic("fakemodel: unknown verb " + a.verb)
+	s.answer.call(s.answer.p.callID(s.called), name, args)
+	s.called++
+	return nil
 }
 
 func (s *speaker) count(ctx context.Context, n int) error {
@@ -125,11 +88,8 @@ func (s *speaker) word(ctx context.Context, word string) error {
 	if err := s.token(ctx); err != nil {
 		return err
 	}
-	if s.said > 0 {
-		word = " " + word
-	}
+	s.answer.say(blockText, spaced(word, s.said))
 	s.said++
-	s.voice.text(word)
 	return nil
 }
 
@@ -138,25 +98,28 @@ func (s *speaker) think(ctx context.Context, n int) error {
 		if err := s.token(ctx); err != nil {
 			return err
 		}
+		s.answer.say(blockThinking, spaced("t"+strconv.Itoa(s.thought+1), s.thought))
 		s.thought++
-		word := "t" + strconv.Itoa(s.thought)
-		if s.thought > 1 {
-			word = " " + word
-		}
-		s.voice.reasoning(word)
 	}
 	return nil
 }
 
+func spaced(word string, before int) string {
+	if before > 0 {
+		return " " + word
+	}
+	return word
+}
+
 // token waits for the pace and watches the limit.
 func (s *speaker) token(ctx context.Context) error {
-	if s.limit > 0 && s.said+s.thought+s.called >= s.limit {
+	if limit := s.answer.p.maxTokens; limit > 0 && s.spent() >= limit {
 		return errLimit
 	}
 	if s.pace <= 0 {
 		return ctx.Err()
 	}
-	s.deliver()
+	s.answer.out.deliver()
 	return wait(ctx, s.pace)
 }
 
@@ -171,19 +134,3 @@ func (s *speaker) reason(st *step) string {
 	}
 	return finishStop
 }
-
-// answer is the voice of a response that is not streamed: it collects.
-type answer struct {
-	content, thoughts string
-	calls             []call
-	finish            string
-	usage             usage
-}
-
-func (a *answer) text(s string)      { a.content += s }
-func (a *answer) reasoning(s string) { a.thoughts += s }
-func (a *answer) call(id, name, arguments string) {
-	a.calls = append(a.calls, call{id, name, arguments})
-}
-func (a *answer) fail(string)                {}
-func (a *answer) end(finish string, u usage) { a.finish, a.usage = finish, u }

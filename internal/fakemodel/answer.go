@@ -1,0 +1,278 @@
+package fakemodel
+
+import (
+	"cmp"
+	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Kinds of blocks.
+const (
+	blockText     = "text"
+	blockThinking = "thinking"
+	blockCall     = "call"
+)
+
+// block is a part of an answer.
+type block struct {
+	kind string
+	// index counts the blocks before it, number the calls.
+	index, number int
+	// said is all of it so far, of a call the arguments; piece is what was said last.
+	said  []byte
+	piece string
+	// id and name are those of a call.
+	id, name string
+}
+
+// usage counts tokens; output includes reasoning.
+type usage struct{ input, output, reasoning int }
+
+// answer is what is said in one response, a stream or not. What it writes are forms of its
+// format with $names in them, see fill:
+//
+//	begin          before the first word of a stream
+//	<kind> open    before a block; more: after some of it was said; shut: after the block
+//	end, fail      at the end of a stream; without fail, that is failure
+//	<kind> part    a block, in an answer that is not streamed or wherever $part is
+//	whole, usage   such an answer, and what it has used
+//	failure        the body of an error
+//
+// A form for all kinds, or all statuses, has no kind before it, and no digit of the status behind
+// it. Those of a stream are lines with one event each, its name first if it has one.
+type answer struct {
+	of     *vendor
+	p      *prompt
+	id     string
+	out    *sender
+	blocks []*block
+	calls  int
+	// begun is whether anything was said, open whether more may be of the last block.
+	begun, open bool
+	// finish is empty until the answer is whole.
+	finish string
+	usage  usage
+	// status and message are those of an error.
+	status  int
+	message string
+	// event is the name of the one that is written, events counts those before it.
+	event  string
+	events int
+}
+
+func (a *answer) say(kind, piece string) {
+	if !a.open || a.last().kind != kind {
+		a.add(&block{kind: kind})
+	}
+	a.more(piece)
+}
+
+func (a *answer) call(id, name, arguments string) {
+	a.add(&block{kind: blockCall, id: id, name: name, number: a.calls})
+	a.calls++
+	for _, piece := range halves(arguments) {
+		a.more(piece)
+	}
+	a.shut()
+}
+
+func (a *answer) last() *block {
+	if len(a.blocks) == 0 {
+		return nil
+	}
+	return a.blocks[len(a.blocks)-1]
+}
+
+func (a *answer) begin() {
+	if !a.begun {
+		a.begun = true
+		a.write("begin", nil)
+	}
+}
+
+func (a *answer) add(b *block) {
+	a.begin()
+	a.shut()
+	b.index = len(a.blocks)
+	a.blocks, a.open = append(a.blocks, b), true
+	a.write(b.kind+" open", b)
+}
+
+func (a *answer) more(piece string) {
+	b := a.last()
+	b.said, b.piece = append(b.said, piece...), piece
+	a.write(b.kind+" more", b)
+}
+
+func (a *answer) shut() {
+	if b := a.last(); a.open {
+		a.open = false
+		a.write(b.kind+" shut", b)
+	}
+}
+
+// end ends the answer well.
+func (a *answer) end(finish string, u usage) {
+	a.begin()
+	a.finish, a.usage = finish, u
+	a.shut()
+	a.write("end", nil)
+}
+
+// fail ends a stream with an error.
+func (a *answer) fail(message string) {
+	a.begin()
+	a.status, a.message = 500, message
+	if a.of.says["fail"] == "" {
+		a.write("failure 5", nil)
+	}
+	a.write("fail", nil)
+}
+
+// write sends events if the answer is a stream.
+func (a *answer) write(form string, b *block) {
+	lines := a.lookUp(form)
+	for lines != "" && a.p.stream {
+		var line, name string
+		line, lines, _ = strings.Cut(lines, "\n")
+		if line[0] != '{' && line[0] != '[' {
+			name, line, _ = strings.Cut(line, " ")
+		}
+		a.event = a.expand(name, b)
+		data := a.expand(line, b)
+		if a.events++; a.of.framed {
+			a.out.frame(a.event, data)
+		} else {
+			a.out.event(a.event, data)
+		}
+	}
+}
+
+func (a *answer) lookUp(form string) string {
+	kind, rest, _ := strings.Cut(form, " ")
+	return cmp.Or(a.of.says[form], a.of.says[rest], a.of.says[kind])
+}
+
+func (a *answer) form(form string, b *block) string { return a.expand(a.lookUp(form), b) }
+
+func (a *answer) expand(form string, b *block) string {
+	return os.Expand(form, func(name string) string { return a.fill(name, b) })
+}
+
+// fill is the JSON that stands for a name in a form, that of a block if there is one. Ids and names
+// of errors are without quotes.
+func (a *answer) fill(name string, b *block) string {
+	switch name {
+	case "id":
+		return a.id
+	case "model":
+		return quote(a.p.model)
+	case "whole":
+		return a.form("whole", nil)
+	case "sequence":
+		return strconv.Itoa(a.events)
+	case "type":
+		return `"type":` + quote(a.event)
+	case "role":
+		if a.events > 0 {
+			return ""
+		}
+		return `"role":"assistant",`
+	case "index":
+		return strconv.Itoa(b.index)
+	case "number":
+		return strconv.Itoa(b.number)
+	case "piece":
+		return quote(b.piece)
+	case "said":
+		return quote(string(b.said))
+	case "input": // before it is said, an empty object
+		return cmp.Or(string(b.said), "{}")
+	case "call":
+		return b.id
+	case "name":
+		return quote(b.name)
+	case "signature": // of nothing there is none
+		if len(b.said) == 0 {
+			return `""`
+		}
+		return quote(sign(string(b.said)))
+	case "part":
+		return a.form(b.kind+" part", b)
+	case "parts":
+		return a.parts("")
+	case "calls":
+		return a.parts(blockCall)
+	case "texts":
+		return quote(a.said(blockText))
+	case "thoughts":
+		return quote(a.said(blockThinking))
+	case "stop":
+		return cmp.Or(a.of.finishes[a.finish], "null")
+	case "usage":
+		if a.finish == "" {
+			return "null"
+		}
+		return a.form("usage", nil)
+	case "in":
+		return strconv.Itoa(a.usage.input)
+	case "out":
+		return strconv.Itoa(a.usage.output)
+	case "thought":
+		return strconv.Itoa(a.usage.reasoning)
+	case "answered":
+		return strconv.Itoa(a.usage.output - a.usage.reasoning)
+	case "total":
+		return strconv.Itoa(a.usage.input + a.usage.output)
+	case "status":
+		return strconv.Itoa(a.status)
+	case "error":
+		return cmp.Or(a.of.errors[a.status], a.of.errors[a.status/100])
+	case "message":
+		return quote(a.message)
+	case "failure":
+		return a.form("failure 5", nil)
+	}
+	return a.of.fill(a, b, name)
+}
+
+// quote is the JSON of a text, of which most have nothing to escape.
+func quote(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\<>&`, r) }) {
+		return string(encode(s))
+	}
+	return `"` + s + `"`
+}
+
+// said joins what was said in blocks of a kind.
+func (a *answer) said(kind string) string {
+	var all []byte
+	for _, b := range a.blocks {
+		if b.kind == kind {
+			all = append(all, b.said...)
+		}
+	}
+	return string(all)
+}
+
+// parts are the blocks of a kind, or all.
+func (a *answer) parts(kind string) string {
+	var parts []string
+	for _, b := range a.blocks {
+		if kind == "" || b.kind == kind {
+			parts = append(parts, a.form(b.kind+" part", b))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// halves cuts a text in two, between runes, as vendors send arguments in pieces.
+func halves(s string) [2]string {
+	at := len(s) / 2
+	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {
+		at--
+	}
+	return [2]string{s[:at], s[at:]}
+}
