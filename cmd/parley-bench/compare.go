@@ -11,15 +11,8 @@ import (
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
 )
 
-// compareConfig is what "parley-bench compare" is told.
-type compareConfig struct {
-	options  bench.Options
-	rounds   int
-	jsonFile string
-}
-
 func compareCommand() *cobra.Command {
-	cfg := compareConfig{}
+	m, rounds := &measurement{suite: bench.Server}, 0
 	cmd := &cobra.Command{
 		Use:   "compare OLD NEW [-- flags of the load]",
 		Short: "Measure two parley programs in turns, and say what differs",
@@ -40,22 +33,22 @@ func compareCommand() *cobra.Command {
 			return errors.New("compare takes two parley programs, and flags of the load behind --: parley-bench compare ./parley-1.2 ./parley -- --quick")
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := readLoad(&cfg.options, args[2:]); err != nil {
+			if err := m.readLoad(args[2:]); err != nil {
 				return err
 			}
-			cfg.options.Progress = cmd.ErrOrStderr()
-			return runCompare(cmd.Context(), cfg, args[0], args[1], cmd.OutOrStdout())
+			m.options.Progress = cmd.ErrOrStderr()
+			return m.compare(cmd.Context(), args[:2], rounds, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().IntVar(&cfg.rounds, "rounds", 5, "runs of each program")
-	cmd.Flags().StringVar(&cfg.jsonFile, "json", "", "file to write all reports to as JSON, beside the table")
+	cmd.Flags().IntVar(&rounds, "rounds", 5, "runs of each program")
+	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write all reports to as JSON, beside the table")
 	return cmd
 }
 
 // readLoad reads the flags behind the --.
-func readLoad(o *bench.Options, args []string) error {
+func (m *measurement) readLoad(args []string) error {
 	load := &cobra.Command{}
-	addLoad(load, o)
+	m.load(load)
 	err := load.ParseFlags(args)
 	if rest := load.Flags().Args(); err == nil && len(rest) > 0 {
 		err = fmt.Errorf("%q is no flag", rest[0])
@@ -66,13 +59,13 @@ func readLoad(o *bench.Options, args []string) error {
 	return nil
 }
 
-func runCompare(ctx context.Context, cfg compareConfig, before, after string, out io.Writer) error {
-	o := cfg.options
+func (m *measurement) compare(ctx context.Context, programs []string, rounds int, out io.Writer) error {
+	o := m.options
 	if err := answers(ctx, o.ClickHouse); err != nil {
 		return err
 	}
 	var sides [2]bench.Side
-	for i, name := range []string{before, after} {
+	for i, name := range programs {
 		p, err := find(ctx, name)
 		if err != nil {
 			return err
@@ -80,14 +73,11 @@ func runCompare(ctx context.Context, cfg compareConfig, before, after string, ou
 		sides[i] = bench.Side{Program: p.measured, Version: p.version}
 		o.Self = p.self
 	}
-	c, err := bench.Compare(ctx, o, sides[0], sides[1], cfg.rounds)
+	c, err := bench.Compare(ctx, o, sides[0], sides[1], rounds)
 	if err != nil {
 		return err
 	}
-	err = c.WriteTable(out)
-	if err == nil && cfg.jsonFile != "" {
-		err = writeJSON(cfg.jsonFile, c.WriteJSON)
-	}
+	err = written(c, m.jsonFile, out)
 	if n := len(c.Errors); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d measurements failed", n))
 	}

@@ -44,7 +44,7 @@ func logReport(t *testing.T, args ...string) bench.Report {
 			}
 		}
 	}
-	if d := cmp.Diff(bench.LogNames(), names); d != "" {
+	if d := cmp.Diff(bench.Log.Names(), names); d != "" {
 		t.Errorf("rows (-want +got):\n%s", d)
 	}
 	if !r.Quick || r.Machine.CPUs < 1 || !strings.HasPrefix(r.Version, "parley-bench ") {

@@ -91,33 +91,23 @@ func ownVersion() string {
 	return "parley-bench " + version
 }
 
-// programUsage describes --program.
-const programUsage = "parley program to measure, by default the one beside parley-bench, or else on PATH"
-
-// addPercent adds the flag that makes a run of the bench's own tests short.
-func addPercent(cmd *cobra.Command, percent *int) {
-	cmd.Flags().IntVar(percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
-	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
-}
-
 // finish writes a report, and fails if a scenario has.
 func finish(report *bench.Report, jsonFile string, out io.Writer) error {
-	err := report.WriteTable(out)
-	if err == nil && jsonFile != "" {
-		err = writeJSON(jsonFile, report.WriteJSON)
-	}
+	err := written(report, jsonFile, out)
 	if n := report.Failed(); n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d scenarios failed", n, len(report.Scenarios)))
 	}
 	return err
 }
 
-// writeJSON makes a file of a report.
-func writeJSON(name string, write func(io.Writer) error) (err error) {
-	f, err := os.Create(name)
+// written writes a table, and a file unless its name is "".
+func written(v interface{ WriteTable(io.Writer) error }, jsonFile string, out io.Writer) error {
+	if err := v.WriteTable(out); err != nil || jsonFile == "" {
+		return err
+	}
+	f, err := os.Create(jsonFile)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return write(f)
+	return errors.Join(bench.WriteJSON(f, v), f.Close())
 }

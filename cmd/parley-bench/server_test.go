@@ -25,8 +25,8 @@ func TestServer(t *testing.T) {
 		"admission-64": 15, "admission-held": 30, "turns": 15, "first-delta": 1, "token-lag": 200, "readers": 600, "broadcast": -1,
 		"turn-growth": 1, "snapshot-warm": 1, "updates-behind": 1, "snapshot-restart": 1, "kill": 1,
 	}
-	if len(samples) != len(bench.Names()) || len(r.Scenarios) != len(samples) {
-		t.Errorf("%d scenarios of %v, want %d", len(r.Scenarios), bench.Names(), len(samples))
+	if len(samples) != len(bench.Server.Names()) || len(r.Scenarios) != len(samples) {
+		t.Errorf("%d scenarios of %v, want %d", len(r.Scenarios), bench.Server.Names(), len(samples))
 	}
 	for _, s := range r.Scenarios {
 		want, known := samples[s.Name]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -14,90 +15,75 @@ const (
 	shortReply = "tokens=20"
 )
 
+// singleWarm is how many conversations take turns at one in flight, so that none
+// gets long.
+const singleWarm = 16
+
 // warm returns n conversations with a settled turn each. Later calls return the
 // same ones.
 func (r *runner) warm(ctx context.Context, n int) ([]string, error) {
 	if err := r.serve(ctx); err != nil {
 		return nil, err
 	}
-	have := len(r.pool)
+	have, id := len(r.pool), numbered(r.prefix+"warm")
 	if n <= have {
 		return r.pool[:n], nil
 	}
-	id := func(i int) string { return fmt.Sprintf("%swarm-%06d", r.prefix, have+i) }
-	done, err := r.loop(ctx, 16, n-have, func(ctx context.Context, i int) (time.Duration, error) {
-		took, _, err := r.at.turn(ctx, id(i), shortReply)
-		return took, err
-	})
+	done, err := loop(ctx, r.limits.loop, 16, n-have, r.at.turns(func(i int) string { return id(have + i) }, shortReply))
 	if err != nil {
 		return nil, fmt.Errorf("warm conversations: %w", err)
 	}
 	for i := range done {
-		r.pool = append(r.pool, id(i))
+		r.pool = append(r.pool, id(have+i))
 	}
 	return r.pool, nil
 }
 
-// singleWarm is how many conversations take turns at one in flight, so that none
-// gets long.
-const singleWarm = 16
-
-func admissionWarm(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, min(singleWarm, r.c.Pool))
+func admissionWarm(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, min(singleWarm, warmPool.of(&j.o)))
 	if err != nil {
 		return err
 	}
-	return r.single(ctx, out, func(i int) string { return ids[(i+r.c.Warmup)%len(ids)] })
+	return j.single(ctx, func(i int) string { return ids[i%len(ids)] })
 }
 
-func admissionNew(ctx context.Context, r *runner, out *Scenario) error {
-	if err := r.serve(ctx); err != nil {
+func admissionNew(ctx context.Context, j *job) error {
+	if err := j.serve(ctx); err != nil {
 		return err
 	}
-	return r.single(ctx, out, func(i int) string { return fmt.Sprintf("%snew-%06d", r.prefix, r.c.Warmup+i) })
+	return j.single(ctx, numbered(j.prefix+"new"))
 }
 
 // single times admissions one after the other; in between, it waits for the turn.
-// Numbers below 0 are warm-ups.
-func (r *runner) single(ctx context.Context, out *Scenario, id func(i int) string) error {
-	op := func(ctx context.Context, i int) (time.Duration, error) {
-		receipt, took, err := r.at.post(ctx, id(i), oneToken)
-		if err != nil {
-			return 0, err
+func (j *job) single(ctx context.Context, id func(i int) string) error {
+	return j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, i int) (time.Duration, error) {
+		receipt, took, err := j.at.post(ctx, id(i), oneToken)
+		if err == nil {
+			_, err = j.at.settle(ctx, id(i), receipt)
 		}
-		_, err = r.at.settle(ctx, id(i), receipt)
 		return took, err
-	}
-	_, err := r.loop(ctx, 1, r.c.Warmup, func(ctx context.Context, i int) (time.Duration, error) { return op(ctx, i-r.c.Warmup) })
-	if err != nil {
-		return err
-	}
-	samples, err := r.timed(ctx, out, 1, r.c.Single, op)
-	if err == nil {
-		out.take(samples)
-	}
-	return err
+	})
 }
 
-// last keeps the latest receipt of every conversation.
-type last struct {
+// owed keeps the latest receipt of every conversation.
+type owed struct {
 	mu       sync.Mutex
 	receipts map[string]receipt
 }
 
-func (l *last) keep(id string, r receipt) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (o *owed) keep(id string, r receipt) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	// Offsets of one conversation have one length and sort as texts.
-	if l.receipts[id].Offset < r.Offset {
-		l.receipts[id] = r
+	if o.receipts[id].Offset < r.Offset {
+		o.receipts[id] = r
 	}
 }
 
 // settle waits until nothing is owed in any of them: a conversation settles in the
 // order of admission.
-func (l *last) settle(ctx context.Context, t *target) error {
-	for id, r := range l.receipts {
+func (o *owed) settle(ctx context.Context, t *target) error {
+	for id, r := range o.receipts {
 		if _, err := t.settle(ctx, id, r); err != nil {
 			return err
 		}
@@ -105,69 +91,73 @@ func (l *last) settle(ctx context.Context, t *target) error {
 	return nil
 }
 
-// admissions times POSTs to the warm conversations in turn.
-func (r *runner) admissions(ctx context.Context, out *Scenario, ids []string, inFlight, n int, text string) (*last, error) {
-	l := &last{receipts: map[string]receipt{}}
-	samples, err := r.timed(ctx, out, inFlight, n, func(ctx context.Context, i int) (time.Duration, error) {
+// admissions times POSTs to the warm conversations in turn, and then waits for the turns. If the
+// model is held back at a gate, it is released before.
+func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
+	ids, err := j.warm(ctx, warmPool.of(&j.o))
+	if err != nil {
+		return err
+	}
+	text := oneToken
+	if gate != "" {
+		text = "hold=" + gate + " " + oneToken
+	}
+	all := &owed{receipts: map[string]receipt{}}
+	err = j.rated(j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
 		id := ids[i%len(ids)]
-		receipt, took, err := r.at.post(ctx, id, text)
+		receipt, took, err := j.at.post(ctx, id, text)
 		if err == nil {
-			l.keep(id, receipt)
+			all.keep(id, receipt)
 		}
 		return took, err
-	})
-	if err == nil {
-		out.rated(samples)
+	}))
+	if gate != "" {
+		err = errors.Join(err, j.free(ctx, gate))
 	}
-	return l, err
+	if err != nil {
+		return err
+	}
+	return all.settle(ctx, j.at)
 }
 
-func admissionBurst(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, r.c.Pool)
+func admissionBurst(ctx context.Context, j *job) error { return j.admissions(ctx, 64, "") }
+
+func admissionHeld(ctx context.Context, j *job) error { return j.admissions(ctx, 16, j.prefix+"held") }
+
+// ask calls a route of the model itself.
+func (r *runner) ask(ctx context.Context, method, path string, body []byte, status int) ([]byte, error) {
+	at, err := r.modelURL(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	l, err := r.admissions(ctx, out, ids, 64, r.c.Burst, oneToken)
+	b, err := fetch(ctx, r.control, method, at+path, body, status)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("ask the model: %w", err)
 	}
-	return l.settle(ctx, r.at)
+	return b, nil
 }
 
 // releaseTimeout bounds the opening of a gate when the run is over.
 const releaseTimeout = 5 * time.Second
 
-func admissionHeld(ctx context.Context, r *runner, out *Scenario) (err error) {
-	ids, err := r.warm(ctx, r.c.Pool)
-	if err != nil {
-		return err
-	}
-	gate := r.prefix + "held"
-	l, err := r.admissions(ctx, out, ids, 16, r.c.Held, "hold="+gate+" "+oneToken)
-	// Also after a failure nothing may hang at the gate.
-	free, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+// free opens a gate of the model, also after a failure, when nothing may hang there.
+func (r *runner) free(ctx context.Context, gate string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	if err = errors.Join(err, r.release(free, gate)); err != nil {
-		return err
-	}
-	return l.settle(ctx, r.at)
+	_, err := r.ask(ctx, http.MethodPost, "/release/"+gate, nil, http.StatusNoContent)
+	return err
 }
 
-func turns(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, r.c.Pool)
+func turns(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, warmPool.of(&j.o))
 	if err != nil {
 		return err
 	}
-	samples, err := r.timed(ctx, out, 16, r.c.Turns, func(ctx context.Context, i int) (time.Duration, error) {
-		took, _, err := r.at.turn(ctx, ids[i%len(ids)], shortReply)
-		return took, err
-	})
-	if err != nil {
+	if err := j.rated(j.measure(ctx, 16, 0, j.at.turns(func(i int) string { return ids[i%len(ids)] }, shortReply))); err != nil {
 		return err
 	}
-	out.rated(samples)
-	if out.ServerCPU != nil {
-		out.figure("CPU per 1,000 turns", *out.ServerCPU*1000/float64(len(samples)), "s")
+	if j.ServerCPU != nil {
+		j.figure("CPU per 1,000 turns", *j.ServerCPU*1000/float64(j.Samples), "s")
 	}
 	return nil
 }

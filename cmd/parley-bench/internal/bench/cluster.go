@@ -1,245 +1,329 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"net/url"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/parleyrun/parley/internal/config"
-	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/storage"
 )
 
-// ClusterOptions say what RunCluster measures. Program and Self are required.
-type ClusterOptions struct {
-	// Program is the parley program whose nodes are measured, as "parley serve". Self is
-	// the program that has ModelCommand and BucketCommand.
-	Program, Self string
-	// Bucket is what the nodes share, at an endpoint; nil is the embedded bucket over a
-	// folder, served over HTTP by a process of its own. What is below its prefix is the
-	// run's own, and is deleted. Nodes get its keys by their environment.
-	Bucket *config.Bucket
-	// Place names the Bucket in the report.
-	Place string
-	// Dir is the folder below which a folder of the run's own is used and then
-	// removed; "" is the system's temporary folder.
-	Dir string
-	// Logs is an existing folder for what the nodes log; "" keeps nothing of it.
-	Logs string
-	// Quick takes small counts.
-	Quick bool
-	// Percent of the counts are put on as load, 1 to 100; 0 is 100.
-	Percent int
-	// Only names the scenarios to run, in any order; empty is all of them.
-	Only []string
-	// Version is put into the report.
-	Version string
-	// Progress is told what begins, and what requests have failed; nil is nobody.
-	Progress io.Writer
+const (
+	// Variables in the environment of nodes that hold the keys of their bucket.
+	accessKeyEnv, secretKeyEnv = "PARLEY_BENCH_ACCESS_KEY", "PARLEY_BENCH_SECRET_KEY"
+	// probeEvery is how often the load balancer asks the nodes whether they are ready.
+	probeEvery = 250 * time.Millisecond
+)
+
+// member is what nodes of a cluster differ in.
+type member struct {
+	weight           int
+	strict, profiled bool
 }
 
-// valid checks what can be wrong before anything starts.
-func (o *ClusterOptions) valid() error {
-	if o.Percent < 0 || o.Percent > 100 {
-		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
-	}
-	for _, name := range o.Only {
-		if names := ClusterNames(); !slices.Contains(names, name) {
-			return fmt.Errorf("no scenario of a cluster is named %q; there are %s", name, strings.Join(names, ", "))
+// equal returns so many nodes without a difference.
+func equal(n int) []member { return slices.Repeat([]member{{weight: 1}}, n) }
+
+// Places of a cluster in which one node owns everything: the others have no weight.
+const ownerPlace, otherPlace, strictPlace = 0, 1, 2
+
+func oneOwner(profiled bool) []member {
+	return []member{ownerPlace: {weight: 1, profiled: profiled}, otherPlace: {}, strictPlace: {strict: true}}
+}
+
+// life is a node from a start to its end.
+type life struct {
+	*child
+	place int
+	ready atomic.Bool
+}
+
+// cluster is the nodes of a scenario: places, and who holds them. Places are started and ended
+// by one goroutine; everything else is safe for concurrent use.
+type cluster struct {
+	*job
+	bucket  config.Bucket
+	logs    *storage.Logs
+	members []member
+	lives   []atomic.Pointer[life]
+	turn    atomic.Int64
+	// killing says that attempts are consumed on purpose: they are not told.
+	killing bool
+}
+
+// within runs a scenario on a cluster of its own, of which the first places are
+// started, and ends it.
+func within(members []member, started int, run func(context.Context, *cluster) error) func(context.Context, *job) error {
+	return func(ctx context.Context, j *job) (err error) {
+		c := &cluster{job: j, members: members, lives: make([]atomic.Pointer[life], len(members))}
+		if _, err := c.modelURL(ctx); err != nil {
+			return err
 		}
+		if c.bucket, err = c.shared(ctx); err != nil {
+			return err
+		}
+		c.bucket.Prefix = path.Join(c.bucket.Prefix, c.Name)
+		bucket, err := c.bucket.Open()
+		if err != nil {
+			return err
+		}
+		c.logs = storage.NewLogs(bucket, nil)
+		defer func() { err = errors.Join(err, c.end()) }()
+		// One first: it says why, if the bucket cannot be used.
+		if err := c.begin(ctx, 0); err != nil {
+			return err
+		}
+		g, starting := errgroup.WithContext(ctx)
+		for place := 1; place < started; place++ {
+			g.Go(func() error { return c.begin(starting, place) })
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		if err := c.acquainted(ctx); err != nil {
+			return err
+		}
+		watching, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { c.watch(watching) })
+		defer wg.Wait()
+		defer stop()
+		return run(ctx, c)
 	}
-	if o.Logs == "" {
-		return nil
+}
+
+// shared returns where nodes find their bucket, and starts it if there is none.
+func (r *runner) shared(ctx context.Context) (config.Bucket, error) {
+	if r.o.Bucket != nil {
+		return *r.o.Bucket, nil
 	}
-	if f, err := os.Stat(o.Logs); err != nil {
-		return fmt.Errorf("find the folder for logs: %w", err)
-	} else if !f.IsDir() {
-		return fmt.Errorf("%s, for logs, is no folder", o.Logs)
+	if err := r.command(ctx, &r.store, BucketCommand, "--dir", filepath.Join(r.dir, "bucket")); err != nil {
+		return config.Bucket{}, err
+	}
+	return bucketAt(r.store.base)
+}
+
+// bucketAt reads what the process of a bucket prints: http://host:port/name.
+func bucketAt(at *url.URL) (config.Bucket, error) {
+	b := config.Bucket{Endpoint: at.Host, Name: strings.TrimPrefix(at.Path, "/")}
+	if at.Scheme != "http" || b.Endpoint == "" || b.Name == "" || strings.Contains(b.Name, "/") {
+		return b, fmt.Errorf("the bucket says it is at %.200q", at)
+	}
+	return b, nil
+}
+
+// begin starts the node of a place and waits until it is ready.
+func (c *cluster) begin(ctx context.Context, place int) error {
+	m, b := c.members[place], c.bucket
+	bucket := map[string]any{"endpoint": b.Endpoint, "name": b.Name, "prefix": b.Prefix, "secure": b.Secure}
+	if b.Region != "" {
+		bucket["region"] = b.Region
+	}
+	s := spec{kind: "node", name: fmt.Sprintf("%s-%d", c.Name, place), observed: true, profiled: m.profiled}
+	s.sections = map[string]any{
+		"bucket": bucket, "strictReads": m.strict, "cluster": map[string]any{"listen": "127.0.0.1:0", "weight": m.weight},
+	}
+	s.command.Args = []string{"--insecure-cluster"}
+	if b.AccessKey != "" {
+		bucket["accessKeyEnv"], bucket["secretKeyEnv"] = accessKeyEnv, secretKeyEnv
+		s.command.Env = []string{accessKeyEnv + "=" + b.AccessKey, secretKeyEnv + "=" + b.SecretKey}
+	}
+	if c.o.Logs != "" {
+		s.command.Log, s.command.Append = filepath.Join(c.o.Logs, s.name+".log"), true
+	}
+	child, err := c.node(ctx, s)
+	if err != nil {
+		return err
+	}
+	l := &life{child: child, place: place}
+	c.lives[place].Store(l)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("node %d does not get ready", place))
+	defer cancel()
+	for !l.probe(ctx) {
+		if l.HasEnded() {
+			return fmt.Errorf("node %d ended: %s", place, tail(l.Process))
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("%w: %s", err, tail(l.Process))
+		}
 	}
 	return nil
 }
 
-// clusterCounts say how much load RunCluster puts on.
-type clusterCounts struct {
-	// Rounds are kills, Turns the streaming turns under way at each, Beside the
-	// requests per second meanwhile.
-	Rounds, Turns, Beside int
-	// Rate is the requests per second over changes of the members, Conversations what
-	// they go to, Steady how long nothing changes before, between and after.
-	Rate, Conversations int
-	Steady              time.Duration
-	// Admissions are those of each way.
-	Admissions int
-	// Readers are event streams at each of two nodes, Replies what they hear, each of
-	// so many Words.
-	Readers, Replies, Words int
-	// Idle is the number of conversations at rest.
-	Idle int
-	// Reads are snapshots of each kind.
-	Reads int
-}
-
-func clusterCountsOf(quick bool, percent int) (clusterCounts, counts) {
-	c := clusterCounts{
-		Rounds: 8, Turns: 60, Beside: 20, Rate: 200, Conversations: 200, Steady: 5 * time.Second,
-		Admissions: 500, Readers: 200, Replies: 2, Words: 240, Idle: 10_000, Reads: 200,
-	}
-	bounds := counts{
-		Warmup: 20, Rest: 35 * time.Second, Loop: 90 * time.Second, Long: 3 * time.Minute,
-		Scenario: 6 * time.Minute, Run: 20 * time.Minute,
-	}
-	if quick {
-		c = clusterCounts{
-			Rounds: 2, Turns: 30, Beside: 10, Rate: 100, Conversations: 50, Steady: 2 * time.Second,
-			Admissions: 100, Readers: 50, Replies: 1, Words: 240, Idle: 500, Reads: 50,
-		}
-		bounds.Rest, bounds.Loop, bounds.Warmup = 2*time.Second, 20*time.Second, 5
-	}
-	if percent > 0 && percent < 100 {
-		for _, n := range []*int{
-			&c.Rounds, &c.Turns, &c.Beside, &c.Rate, &c.Conversations, &c.Admissions, &c.Readers, &c.Replies, &c.Words, &c.Idle, &c.Reads, &bounds.Warmup,
-		} {
-			*n = max(1, *n*percent/100)
-		}
-		for _, d := range []*time.Duration{&c.Steady, &bounds.Rest} {
-			*d = *d * time.Duration(percent) / 100
-		}
-	}
-	return c, bounds
-}
-
-// clusterScenarios lists them in the order they run.
-func clusterScenarios(c *clusterRun) []scenario {
-	of := func(run func(*clusterRun, context.Context, *Scenario) error) func(context.Context, *runner, *Scenario) error {
-		return func(ctx context.Context, _ *runner, out *Scenario) error { return run(c, ctx, out) }
-	}
-	return []scenario{
-		{name: "cluster-failover", what: "from kill -9 of one of three nodes to the first new batch of each turn it ran, at an SSE reader of another node; requests to the living nodes beside",
-			target: "p50 ≤ 3,000 ms, max ≤ 6,000 ms, failed 0", run: of((*clusterRun).failover)},
-		{name: "cluster-leave", what: "requests at a fixed rate to the ready nodes, from when each was due, while a node joins and another one leaves by SIGTERM",
-			target: "200/s: failed 0, attempts consumed 0", run: of((*clusterRun).leave)},
-		{name: "cluster-rolling", what: "the same while every node is stopped by SIGTERM and started again in turn",
-			target: "failed 0, lost 0, attempts consumed 0", run: of((*clusterRun).rolling)},
-		{name: "cluster-admission", what: "POST to a conversation at rest through a node that does not own it, in turn with the same through its owner, 1 in flight",
-			target: "p50 ≤ 1.3 × through the owner", run: of((*clusterRun).admission)},
-		{name: "cluster-readers", what: "a batch at SSE readers of another node, behind the median of as many readers at the owner",
-			target: "p50 ≤ 2 ms", run: of((*clusterRun).readers)},
-		{name: "cluster-heads", what: "snapshot of an idle and of a streaming conversation, 1 in flight, at the owner, at another node, and there with strict reads: p50 of each",
-			run: of((*clusterRun).heads)},
-		{name: "cluster-idle", what: "memory of a node whose conversations have come to rest, above that at its start",
-			target: "10,000 conversations: ≤ 40 MB", run: of((*clusterRun).idle)},
-	}
-}
-
-// ClusterNames returns the names of all scenarios of a cluster, in the order they run.
-func ClusterNames() []string {
-	var names []string
-	for _, s := range clusterScenarios(nil) {
-		names = append(names, s.name)
-	}
-	return names
-}
-
-// RunCluster measures clusters of this program's nodes on 127.0.0.1, each scenario one
-// of its own below a prefix of its own in the bucket. Its errors are those of Run, and
-// a bucket that cannot be emptied.
-func RunCluster(ctx context.Context, o ClusterOptions) (_ *Report, err error) {
-	if err := o.valid(); err != nil {
-		return nil, err
-	}
-	r, end, err := newRunner(Options{Self: o.Self, Dir: o.Dir, Progress: o.Progress})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, end()) }()
-	r.at = &target{streams: newClient()}
-	c := &clusterRun{o: o, runner: r}
-	c.n, c.c = clusterCountsOf(o.Quick, o.Percent)
-	defer func() { err = errors.Join(err, c.close()) }()
-	report := &Report{Machine: thisMachine(), Version: o.Version, Quick: o.Quick}
-	if o.Bucket != nil {
-		report.Bucket = o.Place
-		defer func() { err = errors.Join(err, c.empty(context.WithoutCancel(ctx))) }()
-	} else {
-		report.Bucket = "the embedded bucket over a folder, served over HTTP on 127.0.0.1"
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.c.Run, errTime)
+// probe asks a node whether it is ready.
+func (l *life) probe(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 4*probeEvery)
 	defer cancel()
-	for _, s := range clusterScenarios(c) {
-		if len(o.Only) == 0 || slices.Contains(o.Only, s.name) {
-			report.Scenarios = append(report.Scenarios, c.run(ctx, s))
+	_, err := l.page(ctx, "/readyz")
+	l.ready.Store(err == nil)
+	return err == nil
+}
+
+// running are the nodes of the moment.
+func (c *cluster) running() (all []*life) {
+	for i := range c.lives {
+		if l := c.lives[i].Load(); l != nil {
+			all = append(all, l)
 		}
 	}
-	return report, nil
+	return all
 }
 
-// clusterRun is the state of a run of RunCluster.
-type clusterRun struct {
-	*runner
-	o     ClusterOptions
-	n     clusterCounts
-	store *child // Serves the bucket; nil as long as there is none, and for one of others.
-}
-
-// close ends what was started, the bucket last.
-func (c *clusterRun) close() error {
-	err := c.runner.close()
-	if c.store != nil {
-		err = errors.Join(err, c.store.end())
+// acquainted waits until every node knows of as many members as there are nodes: one
+// that has just joined is ready a moment before the others have heard of it.
+func (c *cluster) acquainted(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the nodes do not get to know each other"))
+	defer cancel()
+	running := c.running()
+	for _, l := range running {
+		for {
+			text, err := l.page(ctx, "/metrics")
+			if err == nil && bytes.Contains(text, fmt.Appendf(nil, "\nparley_members %d\n", len(running))) {
+				break
+			}
+			if err := pause(ctx, 50*time.Millisecond); err != nil {
+				return err
+			}
+		}
 	}
-	return err
+	return nil
 }
 
-// endpoint returns where the nodes find their bucket, and starts it if there is none.
-func (c *clusterRun) endpoint(ctx context.Context) (config.Bucket, error) {
-	if c.o.Bucket != nil {
-		return *c.o.Bucket, nil
+// watch is the load balancer's look at the nodes.
+func (c *cluster) watch(ctx context.Context) {
+	for pause(ctx, probeEvery) == nil {
+		var wg sync.WaitGroup
+		for _, l := range c.running() {
+			wg.Go(func() { l.probe(ctx) })
+		}
+		wg.Wait()
 	}
-	if c.store == nil {
-		store, err := c.start(ctx, "bucket", proc.Command{Args: []string{c.o.Self, BucketCommand, "--dir", filepath.Join(c.dir, "bucket")}})
+}
+
+// pick returns the next ready node other than one, nil if there is none.
+func (c *cluster) pick(but *life) *life {
+	first := int(c.turn.Add(1))
+	for i := range c.lives {
+		l := c.lives[(first+i)%len(c.lives)].Load()
+		if l != nil && l != but && l.ready.Load() {
+			return l
+		}
+	}
+	return nil
+}
+
+// place is the node of a place that runs.
+func (c *cluster) place(place int) *life { return c.lives[place].Load() }
+
+// kill ends a node as a power cut would and returns when it did.
+func (c *cluster) kill(place int) time.Time {
+	l := c.lives[place].Swap(nil)
+	l.Kill()
+	ended := time.Now()
+	l.close()
+	return ended
+}
+
+// leave ends a node by SIGTERM and returns how long that took. The load balancer finds
+// out by itself.
+func (c *cluster) leave(place int) (time.Duration, error) {
+	took, err := clocked(c.place(place).end)
+	c.lives[place].Store(nil)
+	if err != nil {
+		err = fmt.Errorf("node %d: %w", place, err)
+	}
+	return took, err
+}
+
+// end ends all nodes.
+func (c *cluster) end() error {
+	g := &errgroup.Group{}
+	for _, l := range c.running() {
+		g.Go(func() error {
+			_, err := c.leave(l.place)
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// steadyTime is how long nothing changes before, between and after changes of the members.
+var steadyTime = amount[time.Duration]{5 * time.Second, 2 * time.Second}
+
+func (c *cluster) steady(ctx context.Context) error { return pause(ctx, steadyTime.of(&c.o)) }
+
+// leave joins a node to two and lets the oldest leave.
+func leave(ctx context.Context, c *cluster) error {
+	return c.loaded(ctx, func() error {
+		took, err := clocked(func() error { return c.begin(ctx, 2) })
 		if err != nil {
-			return config.Bucket{}, err
+			return err
 		}
-		c.store = store
-	}
-	at, name, err := parseBucketURL(c.store.url)
-	return config.Bucket{Endpoint: at, Name: name}, err
+		c.figure("join", took.Seconds(), "s")
+		if err := c.steady(ctx); err != nil {
+			return err
+		}
+		took, err = c.leave(0)
+		c.figure("leave", took.Seconds(), "s")
+		return err
+	})
 }
 
-// parseBucketURL reads what the process of a bucket prints: http://host:port/name.
-func parseBucketURL(s string) (address, name string, err error) {
-	rest, ok := strings.CutPrefix(s, "http://")
-	address, name, found := strings.Cut(rest, "/")
-	if !ok || !found || address == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", fmt.Errorf("the bucket says it is at %.200q", s)
-	}
-	return address, name, nil
+// rolling restarts three nodes in turn.
+func rolling(ctx context.Context, c *cluster) error {
+	return c.loaded(ctx, func() error {
+		var longest time.Duration
+		for place := range c.lives {
+			if place > 0 {
+				if err := c.steady(ctx); err != nil {
+					return err
+				}
+			}
+			took, err := c.leave(place)
+			if err != nil {
+				return err
+			}
+			longest = max(longest, took)
+			if err := c.begin(ctx, place); err != nil {
+				return err
+			}
+		}
+		c.figure("longest leave", longest.Seconds(), "s")
+		return nil
+	})
 }
 
-// below is a bucket below one more prefix.
-func below(b config.Bucket, prefix string) config.Bucket {
-	b.Prefix = path.Join(b.Prefix, prefix)
-	return b
-}
-
-// empty deletes what the run has written into a bucket of others. The nodes have ended.
-func (c *clusterRun) empty(ctx context.Context) error {
-	bucket, err := c.o.Bucket.Open()
+// idleMember weighs a member that owns everything, at its start and after many conversations.
+func idleMember(ctx context.Context, c *cluster) error {
+	l := c.place(ownerPlace)
+	before, err := l.atRest(ctx, 0)
 	if err != nil {
 		return err
 	}
-	return removeBelow(ctx, bucket, "")
-}
-
-// note tells about something that figures alone do not explain.
-func (c *clusterRun) note(format string, args ...any) {
-	if c.o.Progress != nil {
-		fmt.Fprintf(c.o.Progress, format+"\n", args...) // Nobody depends on it.
+	visited, err := c.visit(ctx, l.child, "idle", c.n)
+	if err != nil {
+		return err
 	}
+	after, err := l.atRest(ctx, amount[time.Duration]{35 * time.Second, 2 * time.Second}.of(&c.o))
+	if err != nil {
+		return err
+	}
+	c.Memory = &after
+	c.figure("conversations", float64(visited), "")
+	c.figure("at start", float64(before.RSS)/1e6, "MB")
+	c.figure("above it", float64(after.RSS-before.RSS)/1e6, "MB")
+	c.figure("anonymous above it", float64(after.Anonymous-before.Anonymous)/1e6, "MB")
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -48,9 +50,10 @@ func TestFateOf(t *testing.T) {
 }
 
 // fakeNodes are nodes that answer with a status, 0 for nobody who listens.
-func fakeNodes(t *testing.T, statuses ...int) (*nodes, []*atomic.Int64) {
+func fakeNodes(t *testing.T, statuses ...int) (*cluster, []*atomic.Int64) {
 	t.Helper()
-	n := &nodes{c: &clusterRun{runner: &runner{}}, lives: make([]atomic.Pointer[life], len(statuses))}
+	j := &job{runner: &runner{o: Options{Progress: io.Discard}}, Scenario: &Scenario{Name: "x"}}
+	c := &cluster{job: j, lives: make([]atomic.Pointer[life], len(statuses))}
 	var asked []*atomic.Int64
 	for i, status := range statuses {
 		count := &atomic.Int64{}
@@ -71,13 +74,13 @@ func fakeNodes(t *testing.T, statuses ...int) (*nodes, []*atomic.Int64) {
 		if status == 0 {
 			server.Close()
 		}
-		l := &life{place: i, at: at}
+		l := &life{child: &child{target: at}, place: i}
 		l.ready.Store(true)
-		n.lives[i].Store(l)
+		c.lives[i].Store(l)
 		asked = append(asked, count)
 	}
-	n.turn.Store(-1) // The first node is asked first.
-	return n, asked
+	c.turn.Store(-1) // The first node is asked first.
+	return c, asked
 }
 
 // TestLoadRetries: what a node does not take goes to another one, once, and is counted.
@@ -96,8 +99,8 @@ func TestLoadRetries(t *testing.T) {
 		"an error, second":     {[]int{503, 500}, unavailable, 1, []int64{1, 1}},
 		"nobody else is ready": {[]int{503}, unavailable, 1, []int64{1}},
 	} {
-		n, asked := fakeNodes(t, tt.statuses...)
-		l := &load{n: n, ids: []string{"c"}, rate: 1, label: "x", acknowledged: map[string][]string{}, began: time.Now()}
+		c, asked := fakeNodes(t, tt.statuses...)
+		l := &load{c: c, ids: []string{"c"}, rate: 1, acknowledged: map[string][]string{}, began: time.Now()}
 		l.request(t.Context(), 0, time.Now())
 		var got []int64
 		for _, a := range asked {
@@ -113,15 +116,15 @@ func TestLoadRetries(t *testing.T) {
 }
 
 func TestLoadHeedsReadiness(t *testing.T) {
-	n, _ := fakeNodes(t, 202, 202, 202)
-	n.lives[1].Load().ready.Store(false)
-	n.lives[2].Store(nil)
+	c, _ := fakeNodes(t, 202, 202, 202)
+	c.lives[1].Load().ready.Store(false)
+	c.lives[2].Store(nil)
 	for range 5 {
-		if l := n.pick(nil); l == nil || l.place != 0 {
+		if l := c.pick(nil); l == nil || l.place != 0 {
 			t.Fatalf("picked %+v, want the first", l)
 		}
 	}
-	if l := n.pick(n.lives[0].Load()); l != nil {
+	if l := c.pick(c.lives[0].Load()); l != nil {
 		t.Errorf("picked %d, want none", l.place)
 	}
 }
@@ -161,12 +164,12 @@ func TestInterrupted(t *testing.T) {
 	} {
 		s := newStory("c")
 		for i, nonce := range tt.nonces {
-			s.add(written{int64(i), storage.Nonce(nonce)}, nil)
+			s.add(written{int64(i), storage.Nonce(nonce)})
 		}
 		for range tt.attempts {
-			s.add(written{}, []conversation.Record{&conversation.AttemptStarted{Submission: "s"}})
+			s.add(written{}, &conversation.AttemptStarted{Submission: "s"})
 		}
-		s.add(written{}, []conversation.Record{&conversation.SubmissionSettled{Submission: "s"}})
+		s.add(written{}, &conversation.SubmissionSettled{Submission: "s"})
 		s.batches = s.batches[:len(tt.nonces)]
 		var sum failures
 		sum.add(&follower{turn: receipt{SubmissionID: "s"}, seen: tt.seen}, s, killed)
@@ -182,7 +185,7 @@ func TestInterrupted(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	s := newStory("c")
-	add := func(records ...conversation.Record) { s.add(written{}, records) }
+	add := func(records ...conversation.Record) { s.add(written{}, records...) }
 	begun := func(id string) conversation.Record {
 		return &conversation.AttemptStarted{Submission: conversation.SubmissionID(id)}
 	}
@@ -195,7 +198,7 @@ func TestJudge(t *testing.T) {
 	add(begun("tried"), begun("tried"), done("tried"), begun("twice"), done("twice"), done("twice"), begun("owed"))
 	ids := []string{"plain", "released", "tried", "twice", "owed", "unknown"}
 	var got audit
-	got.judge(s, ids)
+	got.judge(s, ids...)
 	if want := (audit{lost: 2, twice: 1, consumed: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -225,13 +228,17 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-func TestParseBucketURL(t *testing.T) {
-	if at, name, err := parseBucketURL("http://127.0.0.1:1/b"); err != nil || at != "127.0.0.1:1" || name != "b" {
-		t.Errorf("%q, %q, %v", at, name, err)
-	}
-	for _, bad := range []string{"", "127.0.0.1:1/b", "http://127.0.0.1:1", "http:///b", "http://h:1/", "http://h:1/a/b"} {
-		if _, _, err := parseBucketURL(bad); err == nil {
-			t.Errorf("%q is accepted", bad)
+func TestBucketAt(t *testing.T) {
+	for in, want := range map[string]config.Bucket{
+		"http://127.0.0.1:1/b": {Endpoint: "127.0.0.1:1", Name: "b"},
+		"":                     {}, "//127.0.0.1:1/b": {}, "http://127.0.0.1:1": {}, "http:///b": {}, "http://h:1/": {}, "http://h:1/a/b": {},
+	} {
+		at, err := url.Parse(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := bucketAt(at); err == nil && got != want || (err == nil) != (want.Name != "") {
+			t.Errorf("%q: %+v, %v", in, got, err)
 		}
 	}
 }
@@ -240,22 +247,22 @@ func TestParseBucketURL(t *testing.T) {
 // that cannot run says why.
 func TestRunClusterMistakes(t *testing.T) {
 	for name, tt := range map[string]struct {
-		o    ClusterOptions
+		o    Options
 		want string
 	}{
-		"unknown scenario":   {ClusterOptions{Only: []string{"turns"}}, `no scenario of a cluster is named "turns"; there are cluster-failover, `},
-		"too much":           {ClusterOptions{Percent: 101}, "101 percent"},
-		"no folder for logs": {ClusterOptions{Logs: "none"}, "find the folder for logs"},
-		"a file for logs":    {ClusterOptions{Logs: "doc.go"}, "is no folder"},
-		"no such folder":     {ClusterOptions{Dir: "none"}, "make a folder for the data"},
+		"unknown scenario":   {Options{Only: []string{"turns"}}, `no scenario of a cluster is named "turns"; there are cluster-failover, `},
+		"too much":           {Options{Percent: 101}, "101 percent"},
+		"no folder for logs": {Options{Logs: "none"}, "find the folder for logs"},
+		"a file for logs":    {Options{Logs: "doc.go"}, "is no folder"},
+		"no such folder":     {Options{Dir: "none"}, "make a folder for the data"},
 	} {
-		r, err := RunCluster(t.Context(), tt.o)
+		r, err := Run(t.Context(), Cluster, tt.o)
 		if r != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v; want %q", name, r, err, tt.want)
 		}
 	}
 	dir := t.TempDir()
-	r, err := RunCluster(t.Context(), ClusterOptions{Program: "none", Self: "none", Dir: dir, Only: []string{"cluster-idle"}})
+	r, err := Run(t.Context(), Cluster, Options{Program: "none", Self: "none", Dir: dir, Only: []string{"cluster-idle"}})
 	if err != nil || r.Failed() != 1 || !strings.Contains(r.Scenarios[0].Error, "start model") || r.Bucket == "" {
 		t.Errorf("without a program: %+v, %v", r, err)
 	}
@@ -264,19 +271,8 @@ func TestRunClusterMistakes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err = RunCluster(ctx, ClusterOptions{Program: "none", Dir: dir})
-	if err != nil || r.Failed() != len(ClusterNames()) {
+	r, err = Run(ctx, Cluster, Options{Program: "none", Dir: dir})
+	if err != nil || r.Failed() != len(Cluster.Names()) {
 		t.Errorf("cancelled: %+v, %v", r, err)
-	}
-}
-
-func TestClusterCounts(t *testing.T) {
-	full, bounds := clusterCountsOf(false, 0)
-	few, _ := clusterCountsOf(true, 1)
-	if full.Rate != 200 || full.Idle != 10_000 || full.Readers != 200 || full.Rounds < 5 || bounds.Scenario <= 0 {
-		t.Errorf("full %+v", full)
-	}
-	if few.Rounds != 1 || few.Readers != 1 || few.Steady <= 0 || few.Steady >= full.Steady {
-		t.Errorf("few %+v", few)
 	}
 }

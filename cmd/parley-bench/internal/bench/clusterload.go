@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -44,23 +46,25 @@ func fateOf(status, want int, err error) fate {
 	return failed
 }
 
-// requestTimeout bounds a request: longer than a node looks for an owner.
-const requestTimeout = 15 * time.Second
+const (
+	// requestTimeout bounds a request: longer than a node looks for an owner.
+	requestTimeout = 15 * time.Second
+	// loadReply is what a message of a load asks for: turns that are under way for a while.
+	loadReply = "pace=20ms tokens=10"
+	// maxNotes bounds the failures of a load that are told.
+	maxNotes = 5
+)
 
-// loadReply is what a message of a load asks for: turns that are under way for a while.
-const loadReply = "pace=20ms tokens=10"
-
-// maxNotes bounds the failures of a load that are told.
-const maxNotes = 5
+// loadPool is the number of conversations that a load goes to.
+var loadPool = amount[int]{200, 50}
 
 // load puts requests on a cluster at a fixed rate, whatever becomes of those before:
 // messages and snapshots in turn, each to the next ready node. What a node does not
 // take is repeated once at another one, under the same key.
 type load struct {
-	n     *nodes
-	ids   []string
-	rate  int
-	label string
+	c    *cluster
+	ids  []string
+	rate int // Of requests per second.
 
 	mu           sync.Mutex
 	took         []time.Duration // Of those answered, from when they were due.
@@ -72,13 +76,13 @@ type load struct {
 }
 
 // newLoad makes the conversations of a load, each with a turn.
-func (n *nodes) newLoad(ctx context.Context, rate, conversations int) (*load, error) {
-	l := &load{n: n, rate: rate, label: n.name, acknowledged: map[string][]string{}}
+func (c *cluster) newLoad(ctx context.Context, rate, conversations int) (*load, error) {
+	l := &load{c: c, rate: rate, acknowledged: map[string][]string{}}
 	for i := range conversations {
-		l.ids = append(l.ids, fmt.Sprintf("load-%06d", i))
+		l.ids = append(l.ids, numbered("load")(i))
 	}
-	_, err := n.c.bounded(ctx, n.c.c.Long, min(8, conversations), conversations, func(ctx context.Context, i int) (time.Duration, error) {
-		took, _, err := n.pick(nil).at.turn(ctx, l.ids[i], oneToken)
+	_, err := loop(ctx, c.limits.long, min(8, conversations), conversations, func(ctx context.Context, i int) (time.Duration, error) {
+		took, _, err := c.pick(nil).turn(ctx, l.ids[i], oneToken)
 		return took, err
 	})
 	if err != nil {
@@ -89,18 +93,16 @@ func (n *nodes) newLoad(ctx context.Context, rate, conversations int) (*load, er
 
 // begin starts the load. What it returns ends it, and waits for what is under way.
 func (l *load) begin(ctx context.Context) (end func()) {
-	over, stop := context.WithCancel(ctx)
+	due, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	l.began = time.Now()
 	wg.Go(func() {
 		for i := 0; ; i++ {
-			due := l.began.Add(time.Duration(i) * time.Second / time.Duration(l.rate))
-			select {
-			case <-time.After(time.Until(due)):
-			case <-over.Done():
+			at := l.began.Add(time.Duration(i) * time.Second / time.Duration(l.rate))
+			if pause(due, time.Until(at)) != nil {
 				return
 			}
-			wg.Go(func() { l.request(ctx, i, due) })
+			wg.Go(func() { l.request(ctx, i, at) })
 		}
 	})
 	return sync.OnceFunc(func() {
@@ -117,36 +119,31 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 	id := l.ids[i/2%len(l.ids)]
 	method, want, body := http.MethodGet, http.StatusOK, ""
 	if i%2 == 0 {
-		method, want = http.MethodPost, http.StatusAccepted
-		b, err := json.Marshal(map[string]string{"kind": "user", "body": loadReply, "idempotencyKey": fmt.Sprintf("%s-%d", l.label, i)})
-		if err != nil {
-			panic(err) // Maps of texts have a JSON form.
-		}
-		body = string(b)
+		method, want, body = http.MethodPost, http.StatusAccepted, message(loadReply, fmt.Sprintf("%s-%d", l.c.Name, i))
 	}
 	var before *life
 	first := answered
 	for try := 1; ; try++ {
-		at := l.n.pick(before)
+		at := l.c.pick(before)
 		if at == nil {
 			l.count(first, due, fmt.Errorf("%s %s: no other node is ready", method, id))
 			return
 		}
-		a, err := at.at.whole.ask(ctx, method, at.at.path(id, ""), at.at.headers, body)
+		resp, b, err := at.whole.ask(ctx, method, at.path(id, ""), at.headers, body)
 		status := 0
 		if err == nil {
-			status = a.status
+			status = resp.StatusCode
 		}
 		f := fateOf(status, want, err)
 		if try == 1 {
 			first = f
 		}
 		if f == answered {
-			l.count(first, due, l.acknowledge(id, method, a.body))
+			l.count(first, due, l.acknowledge(id, method, b))
 			return
 		}
 		if err == nil {
-			err = fmt.Errorf("answered %d: %.200s", a.status, a.body)
+			err = fmt.Errorf("answered %d: %.200s", status, b)
 		}
 		if try == 2 || f == failed {
 			l.count(first, due, fmt.Errorf("%s %s, try %d after %v at node %d: %w", method, id, try, time.Since(due).Round(time.Millisecond), at.place, err))
@@ -181,36 +178,57 @@ func (l *load) count(first fate, due time.Time, err error) {
 		return
 	}
 	if l.failed++; l.failed <= maxNotes {
-		l.n.c.note("%s: request failed %.1f s after the start: %s", l.label, time.Since(l.began).Seconds(), firstLine(err.Error()))
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		fmt.Fprintf(l.c.o.Progress, "%s: request failed %.1f s after the start: %s\n", l.c.Name, time.Since(l.began).Seconds(), why)
 	}
 }
 
-// figures adds the counts of a load that has ended.
-func (l *load) figures(out *Scenario) {
-	sent := 0
+// verdict adds the counts of a load that has ended, and what became of the acknowledged messages.
+func (l *load) verdict(ctx context.Context) error {
+	sent, acknowledged := 0, 0
 	for _, n := range l.fates {
 		sent += n
 	}
-	out.figure("requests", float64(sent), "")
-	out.figure("failed", float64(l.failed), "")
-	out.figure("retried: 503", float64(l.fates[unavailable]), "")
-	out.figure("refused", float64(l.fates[refused]), "")
-	out.figure("cut", float64(l.fates[cut]), "")
-}
-
-// verdict adds what became of the acknowledged messages.
-func (l *load) verdict(ctx context.Context, out *Scenario) error {
-	a, err := l.n.audit(ctx, l.acknowledged)
+	l.c.figure("requests", float64(sent), "")
+	l.c.figure("failed", float64(l.failed), "")
+	l.c.figure("retried: 503", float64(l.fates[unavailable]), "")
+	l.c.figure("refused", float64(l.fates[refused]), "")
+	l.c.figure("cut", float64(l.fates[cut]), "")
+	a, err := l.c.audit(ctx, l.acknowledged)
 	if err != nil {
 		return err
 	}
-	acknowledged := 0
 	for _, all := range l.acknowledged {
 		acknowledged += len(all)
 	}
-	out.figure("acknowledged", float64(acknowledged), "")
-	out.figure("lost", float64(a.lost), "")
-	out.figure("twice", float64(a.twice), "")
-	out.figure("attempts consumed", float64(a.consumed), "")
+	l.c.figure("acknowledged", float64(acknowledged), "")
+	l.c.figure("lost", float64(a.lost), "")
+	l.c.figure("twice", float64(a.twice), "")
+	l.c.figure("attempts consumed", float64(a.consumed), "")
 	return nil
+}
+
+// loaded puts a load on while the members change, and for a while before and after.
+func (c *cluster) loaded(ctx context.Context, change func() error) error {
+	l, err := c.newLoad(ctx, c.n, loadPool.of(&c.o))
+	if err != nil {
+		return err
+	}
+	metered := meter(&c.GeneratorCPU, os.Getpid())
+	end := l.begin(ctx)
+	defer end()
+	if err := c.steady(ctx); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	if err := c.steady(ctx); err != nil {
+		return err
+	}
+	end()
+	metered()
+	c.Seconds = l.lasted.Seconds()
+	c.take(l.took)
+	return c.rated(l.verdict(ctx))
 }

@@ -20,23 +20,19 @@ type written struct {
 	nonce storage.Nonce
 }
 
-// task is a submission as the log has it.
-type task struct {
-	attempts int // Begun and not released.
-	settled  int
-}
-
 // story is what the log of a conversation says so far. It belongs to one goroutine.
 type story struct {
 	key     conversation.Key
 	after   storage.Position
-	tasks   map[string]*task
 	batches []written
+
+	// Of each submission: attempts that have begun and were not released, and settlements.
+	attempts, settled map[string]int
 }
 
 func newStory(id string) *story {
 	return &story{
-		key: conversation.Address{Agent: agentName, ID: id}.Key(), after: storage.Start(), tasks: map[string]*task{},
+		key: conversation.Address{Agent: agentName, ID: id}.Key(), after: storage.Start(), attempts: map[string]int{}, settled: map[string]int{},
 	}
 }
 
@@ -50,31 +46,24 @@ func (s *story) read(ctx context.Context, logs *storage.Logs) error {
 		if err != nil {
 			return fmt.Errorf("read batch %d of %s: %w", b.Seq, s.key, err)
 		}
-		s.add(written{b.Seq, b.Nonce}, records)
+		s.add(written{b.Seq, b.Nonce}, records...)
 		s.after = b.Position()
 	}
 	return nil
 }
 
-func (s *story) add(b written, records []conversation.Record) {
+func (s *story) add(b written, records ...conversation.Record) {
 	s.batches = append(s.batches, b)
 	for _, r := range records {
 		switch r := r.(type) {
 		case *conversation.AttemptStarted:
-			s.task(string(r.Submission)).attempts++
+			s.attempts[string(r.Submission)]++
 		case *conversation.AttemptReleased:
-			s.task(string(r.Submission)).attempts--
+			s.attempts[string(r.Submission)]--
 		case *conversation.SubmissionSettled:
-			s.task(string(r.Submission)).settled++
+			s.settled[string(r.Submission)]++
 		}
 	}
-}
-
-func (s *story) task(id string) *task {
-	if s.tasks[id] == nil {
-		s.tasks[id] = &task{}
-	}
-	return s.tasks[id]
 }
 
 // resumed returns the first batch of another writer than the one that wrote batch
@@ -107,16 +96,15 @@ type audit struct {
 }
 
 // judge adds up what a log says about submissions.
-func (a *audit) judge(s *story, submissions []string) {
+func (a *audit) judge(s *story, submissions ...string) {
 	for _, id := range submissions {
-		t := s.task(id)
-		switch {
-		case t.settled == 0:
+		switch n := s.settled[id]; {
+		case n == 0:
 			a.lost++
-		case t.settled > 1:
+		case n > 1:
 			a.twice++
 		}
-		a.consumed += max(0, t.attempts-1)
+		a.consumed += max(0, s.attempts[id]-1)
 	}
 }
 
@@ -124,8 +112,8 @@ func (a *audit) judge(s *story, submissions []string) {
 func (s *story) odd(submissions []string) string {
 	var all []string
 	for _, id := range submissions {
-		if t := s.task(id); t.settled != 1 || t.attempts > 1 {
-			all = append(all, fmt.Sprintf("submission %s was settled %d times after %d attempts", id, t.settled, t.attempts))
+		if settled, attempts := s.settled[id], s.attempts[id]; settled != 1 || attempts > 1 {
+			all = append(all, fmt.Sprintf("submission %s was settled %d times after %d attempts", id, settled, attempts))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -133,12 +121,12 @@ func (s *story) odd(submissions []string) string {
 
 // owes reports whether a submission is not settled yet.
 func (s *story) owes(submissions []string) bool {
-	return slices.ContainsFunc(submissions, func(id string) bool { return s.task(id).settled == 0 })
+	return slices.ContainsFunc(submissions, func(id string) bool { return s.settled[id] == 0 })
 }
 
 // audit reads the logs of conversations until everything acknowledged in them is
 // settled, or for as long as it may take.
-func (n *nodes) audit(ctx context.Context, acknowledged map[string][]string) (audit, error) {
+func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (audit, error) {
 	var sum audit
 	var mu sync.Mutex
 	end := time.Now().Add(auditTimeout)
@@ -148,23 +136,21 @@ func (n *nodes) audit(ctx context.Context, acknowledged map[string][]string) (au
 		g.Go(func() error {
 			s := newStory(id)
 			for {
-				if err := s.read(ctx, n.logs); err != nil {
+				if err := s.read(ctx, c.logs); err != nil {
 					return err
 				}
 				if !s.owes(submissions) || time.Now().After(end) {
 					break
 				}
-				select {
-				case <-time.After(100 * time.Millisecond):
-				case <-ctx.Done():
-					return context.Cause(ctx)
+				if err := pause(ctx, 100*time.Millisecond); err != nil {
+					return err
 				}
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			before := sum
-			if sum.judge(s, submissions); sum != before && !n.killing {
-				n.c.note("%s: conversation %s (%s): %s", n.name, id, s.key, s.odd(submissions))
+			if sum.judge(s, submissions...); sum != before && !c.killing {
+				fmt.Fprintf(c.o.Progress, "%s: conversation %s (%s): %s\n", c.Name, id, s.key, s.odd(submissions))
 			}
 			return nil
 		})

@@ -4,133 +4,140 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// Places of a cluster in which one node owns everything: the others have no weight.
-const ownerPlace, otherPlace, strictPlace = 0, 1, 2
-
-func oneOwner() []nodeSpec { return []nodeSpec{{weight: 1}, {weight: 0}, {weight: 0, strict: true}} }
-
-// admission times POSTs through the owner and through another node in turn.
-func (c *clusterRun) admission(ctx context.Context, out *Scenario) error {
-	return c.within(ctx, out.Name, oneOwner(), 2, func(ctx context.Context, n *nodes) error {
-		id := func(i int) string { return fmt.Sprintf("warm-%06d", i%singleWarm) }
-		once := func(ctx context.Context, i, place int) (time.Duration, error) {
-			r, took, err := n.at(place).post(ctx, id(i), oneToken)
-			if err == nil {
-				_, err = n.at(ownerPlace).settle(ctx, id(i), r)
-			}
-			return took, err
+// acrossNodes times POSTs through the owner and through another node in turn.
+func acrossNodes(ctx context.Context, c *cluster) error {
+	id := func(i int) string { return numbered("warm")(i % singleWarm) }
+	// A conversation at rest: it is there, and both nodes have had to do with it.
+	samples, err := c.inTurn(ctx, max(singleWarm, warmUps.of(&c.o)), func(ctx context.Context, i, place int) (time.Duration, error) {
+		r, took, err := c.place(place).post(ctx, id(i), oneToken)
+		if err == nil {
+			_, err = c.place(ownerPlace).settle(ctx, id(i), r)
 		}
-		// A conversation at rest: it is there, and both nodes have had to do with it.
-		for i := range max(singleWarm, c.c.Warmup) {
-			for _, place := range []int{ownerPlace, otherPlace} {
-				if _, err := once(ctx, i, place); err != nil {
-					return err
-				}
-			}
-		}
-		var samples [2][]time.Duration
-		_, err := c.loop(ctx, 1, c.n.Admissions, func(ctx context.Context, i int) (time.Duration, error) {
-			for _, place := range inTurn(i) {
-				took, err := once(ctx, i, place)
-				if err != nil {
-					return 0, err
-				}
-				samples[place] = append(samples[place], took)
-			}
-			return 0, nil
-		})
-		if err != nil {
-			return err
-		}
-		owner := NewLatency(samples[ownerPlace])
-		out.take(samples[otherPlace])
-		out.figure("p50 through the owner", owner.P50, "ms")
-		out.figure("p99", owner.P99, "ms")
-		if owner.P50 > 0 {
-			out.figure("ratio", out.Latency.P50/owner.P50, "×")
-		}
-		return nil
+		return took, err
 	})
+	if err != nil {
+		return err
+	}
+	owner := NewLatency(samples[ownerPlace])
+	c.take(samples[otherPlace])
+	c.figure("p50 through the owner", owner.P50, "ms")
+	c.figure("p99", owner.P99, "ms")
+	if owner.P50 > 0 {
+		c.figure("ratio", c.Latency.P50/owner.P50, "×")
+	}
+	return nil
 }
 
-// readers compares event streams at the owner and at another node.
-func (c *clusterRun) readers(ctx context.Context, out *Scenario) error {
-	return c.within(ctx, out.Name, oneOwner(), 2, func(ctx context.Context, n *nodes) error {
-		const id = "read"
-		_, head, err := n.at(ownerPlace).turn(ctx, id, oneToken)
+// Amounts of readersOfTwo: what they hear, and the words of each.
+var (
+	heardReplies = amount[int]{2, 1}
+	heardWords   = amount[int]{240, 240}
+)
+
+// readersOfTwo compares event streams at the owner and at another node.
+func readersOfTwo(ctx context.Context, c *cluster) error {
+	const id = "read"
+	_, head, err := c.place(ownerPlace).turn(ctx, id, oneToken)
+	if err != nil {
+		return err
+	}
+	var samples []time.Duration
+	batches := 0
+	for range heardReplies.of(&c.o) {
+		sides, next, err := c.hear(ctx, id, head)
 		if err != nil {
 			return err
 		}
-		var samples []time.Duration
-		batches := 0
-		for range c.n.Replies {
-			sides, next, err := n.hear(ctx, id, head)
-			if err != nil {
-				return err
-			}
-			late := behind(sides[ownerPlace], sides[otherPlace])
-			samples = append(samples, late...)
-			batches += len(late) / c.n.Readers
-			head = next
-		}
-		out.take(samples)
-		out.figure("readers at each node", float64(c.n.Readers), "")
-		out.figure("batches", float64(batches), "")
-		return nil
-	})
+		late := behind(sides[ownerPlace], sides[otherPlace])
+		samples = append(samples, late...)
+		batches += len(late) / c.n
+		head = next
+	}
+	c.take(samples)
+	c.figure("readers at each node", float64(c.n), "")
+	c.figure("batches", float64(batches), "")
+	return nil
 }
 
 // hear posts a reply, of a batch about every quarter of a second, with readers at both
 // nodes, and returns what arrived at each of them and the offset after it.
-func (n *nodes) hear(ctx context.Context, id, head string) (sides [2][][]arrival, next string, err error) {
-	readers := n.c.n.Readers
-	sides = [2][][]arrival{make([][]arrival, readers), make([][]arrival, readers)}
+func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arrival, next string, err error) {
+	sides = [2][][]arrival{make([][]arrival, c.n), make([][]arrival, c.n)}
 	g, reading := errgroup.WithContext(ctx)
-	for i := range 2 * readers {
-		s, err := n.at(i%2).stream(ctx, id, head)
+	for i := range 2 * c.n {
+		s, err := c.place(i%2).stream(reading, id, head)
 		if err != nil {
 			return sides, "", err
 		}
 		defer s.close()
 		g.Go(func() (err error) {
-			stop := context.AfterFunc(reading, s.close)
-			defer stop()
 			sides[i%2][i/2], err = s.arrivals()
 			return err
 		})
 	}
-	r, _, err := n.at(ownerPlace).post(ctx, id, fmt.Sprintf("pace=50ms tokens=%d", n.c.n.Words))
-	if err != nil {
-		return sides, "", err
-	}
-	if next, err = n.at(ownerPlace).settle(ctx, id, r); err != nil {
+	owner := c.place(ownerPlace)
+	if _, next, err = owner.turn(ctx, id, fmt.Sprintf("pace=50ms tokens=%d", heardWords.of(&c.o))); err != nil {
 		return sides, "", err
 	}
 	return sides, next, g.Wait()
 }
 
+// arrival is when a reader had a batch, and all before it.
+type arrival struct {
+	batch int64
+	at    time.Time
+}
+
 // arrivals reads until a reply is settled.
-func (s *stream) arrivals() ([]arrival, error) {
-	var all []arrival
-	for {
-		frame, err := s.data()
-		if err != nil {
-			return nil, err
-		}
-		if batch, ok := lastBatch(frame); ok {
+func (s *stream) arrivals() (all []arrival, err error) {
+	err = s.until(func(chunks []byte) bool {
+		if batch, ok := lastBatch(chunks); ok {
 			all = append(all, arrival{batch, time.Now()})
 		}
-		if bytes.Contains(frame, []byte(`"submission-settled"`)) {
-			return all, nil
+		return over(chunks)
+	})
+	return all, err
+}
+
+// batchMark stands before the number of a batch in every chunk.
+const batchMark = `"position":{"batch":`
+
+// lastBatch returns the batch of the last chunk of a frame. It decodes nothing else:
+// with many readers, decoding would be what is measured.
+func lastBatch(frame []byte) (int64, bool) {
+	i := bytes.LastIndex(frame, []byte(batchMark))
+	if i < 0 {
+		return 0, false
+	}
+	digits, _, found := bytes.Cut(frame[i+len(batchMark):], []byte(","))
+	n, err := strconv.ParseInt(string(digits), 10, 64)
+	return n, found && err == nil
+}
+
+// reached returns the first arrival that has a batch.
+func reached(all []arrival, batch int64) (arrival, bool) {
+	i := slices.IndexFunc(all, func(a arrival) bool { return a.batch >= batch })
+	if i < 0 {
+		return arrival{}, false
+	}
+	return all[i], true
+}
+
+// seenBefore returns the last batch a reader had at a time.
+func seenBefore(all []arrival, t time.Time) (seen int64, ok bool) {
+	for _, a := range all {
+		if a.at.Before(t) {
+			seen, ok = a.batch, true
 		}
 	}
+	return seen, ok
 }
 
 // behind returns, for every batch and every other reader, how long after the median of
@@ -162,74 +169,50 @@ func behind(owners, others [][]arrival) []time.Duration {
 }
 
 // heads times snapshots at every kind of node.
-func (c *clusterRun) heads(ctx context.Context, out *Scenario) error {
-	return c.within(ctx, out.Name, oneOwner(), 3, func(ctx context.Context, n *nodes) error {
-		const idle, active = "idle", "active"
-		for range 10 {
-			if _, _, err := n.at(ownerPlace).turn(ctx, idle, shortReply); err != nil {
-				return err
-			}
-		}
-		// It goes on until the cluster ends: longer than the reads may take.
-		r, _, err := n.at(ownerPlace).post(ctx, active, "pace=50ms tokens=100000")
-		if err != nil {
+func heads(ctx context.Context, c *cluster) error {
+	const idle, active = "idle", "active"
+	owner := c.place(ownerPlace)
+	for range 10 {
+		if _, _, err := owner.turn(ctx, idle, shortReply); err != nil {
 			return err
 		}
-		if err := n.at(ownerPlace).said(ctx, active, r); err != nil {
-			return err
-		}
-		ids, places := []string{idle, active}, []string{"at the owner", "at another node", "at another node, strict"}
-		var samples [2][3][]time.Duration
-		_, err = c.loop(ctx, 1, c.c.Warmup+c.n.Reads, func(ctx context.Context, i int) (time.Duration, error) {
-			for k, id := range ids {
-				for place := range places {
-					start := time.Now()
-					if _, _, err := n.at(place).call(ctx, http.MethodGet, id, "", "", http.StatusOK); err != nil {
-						return 0, err
-					}
-					if i >= c.c.Warmup {
-						samples[k][place] = append(samples[k][place], time.Since(start))
-					}
+	}
+	// It goes on until the cluster ends: longer than the reads may take.
+	r, _, err := owner.post(ctx, active, "pace=50ms tokens=100000")
+	if err != nil {
+		return err
+	}
+	if err := owner.said(ctx, active, r); err != nil {
+		return err
+	}
+	ids, places := []string{idle, active}, []string{"at the owner", "at another node", "at another node, strict"}
+	var samples [2][3][]time.Duration
+	warm := warmUps.of(&c.o)
+	_, err = loop(ctx, c.limits.loop, 1, warm+c.n, func(ctx context.Context, i int) (time.Duration, error) {
+		for k, id := range ids {
+			for place := range places {
+				took, err := clocked(func() error {
+					_, err := c.place(place).snapshot(ctx, id)
+					return err
+				})
+				if err != nil {
+					return 0, err
+				}
+				if i >= warm {
+					samples[k][place] = append(samples[k][place], took)
 				}
 			}
-			return 0, nil
-		})
-		if err != nil {
-			return err
 		}
-		for k, id := range ids {
-			for place, name := range places {
-				out.figure(id+" "+name, NewLatency(samples[k][place]).P50, "ms")
-			}
-		}
-		out.figure("reads of each", float64(len(samples[0][0])), "")
-		return nil
+		return 0, nil
 	})
-}
-
-// idle weighs a member that owns everything, at its start and after many conversations.
-func (c *clusterRun) idle(ctx context.Context, out *Scenario) error {
-	specs := oneOwner()
-	specs[ownerPlace].profiled = true
-	return c.within(ctx, out.Name, specs, 2, func(ctx context.Context, n *nodes) error {
-		l := n.lives[ownerPlace].Load()
-		before, err := atRest(ctx, l.child, l.at, 0)
-		if err != nil {
-			return err
+	if err != nil {
+		return err
+	}
+	for k, id := range ids {
+		for place, name := range places {
+			c.figure(id+" "+name, NewLatency(samples[k][place]).P50, "ms")
 		}
-		visited, err := c.visit(ctx, l.at, "idle", c.n.Idle)
-		if err != nil {
-			return err
-		}
-		after, err := atRest(ctx, l.child, l.at, c.c.Rest)
-		if err != nil {
-			return err
-		}
-		out.Memory = &after
-		out.figure("conversations", float64(visited), "")
-		out.figure("at start", float64(before.RSS)/1e6, "MB")
-		out.figure("above it", float64(after.RSS-before.RSS)/1e6, "MB")
-		out.figure("anonymous above it", float64(after.Anonymous-before.Anonymous)/1e6, "MB")
-		return nil
-	})
+	}
+	c.figure("reads of each", float64(len(samples[0][0])), "")
+	return nil
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -26,6 +25,11 @@ type Comparison struct {
 	Errors []string `json:"errors,omitempty"`
 }
 
+// sideNames are those of sides.
+var sideNames = [2]string{"old", "new"}
+
+func (c *Comparison) sides() [2]*Side { return [2]*Side{&c.Old, &c.New} }
+
 // Compare runs two programs for some rounds, one after the other, first one of them and then
 // the other one first. Its errors are those of [Run] before anything was measured; what
 // fails then is told in the comparison, and the rest goes on.
@@ -36,16 +40,13 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 	c := &Comparison{Old: before, New: after}
 	for round := range rounds {
 		for turn := range 2 {
-			side, name := &c.Old, "old"
-			if (round+turn)%2 == 1 {
-				side, name = &c.New, "new"
-			}
-			name = fmt.Sprintf("round %d, %s", round+1, name)
+			which := (round + turn) % 2
+			side, name := c.sides()[which], fmt.Sprintf("round %d, %s", round+1, sideNames[which])
 			if o.Progress != nil {
 				fmt.Fprintf(o.Progress, "%s: %s\n", name, side.Program) // Nobody depends on it.
 			}
 			o.Program, o.Version = side.Program, side.Version
-			report, err := Run(ctx, o)
+			report, err := Run(ctx, Server, o)
 			if report == nil {
 				return nil, err
 			}
@@ -54,30 +55,15 @@ func Compare(ctx context.Context, o Options, before, after Side, rounds int) (*C
 				c.Errors = append(c.Errors, fmt.Sprintf("%s: %v", name, context.Cause(ctx)))
 				return c, nil
 			}
-			c.fail(name, report, err)
+			for _, f := range report.failures() {
+				c.Errors = append(c.Errors, name+": "+f)
+			}
+			if err != nil {
+				c.Errors = append(c.Errors, fmt.Sprintf("%s: %v", name, err))
+			}
 		}
 	}
 	return c, nil
-}
-
-// fail keeps what failed in a run.
-func (c *Comparison) fail(name string, report *Report, err error) {
-	for _, s := range report.Scenarios {
-		if s.Error != "" {
-			c.Errors = append(c.Errors, fmt.Sprintf("%s: %s failed: %s", name, s.Name, s.Error))
-		}
-	}
-	if err != nil {
-		c.Errors = append(c.Errors, fmt.Sprintf("%s: %v", name, err))
-	}
-}
-
-// WriteJSON writes all reports for programs.
-func (c *Comparison) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(c)
 }
 
 // WriteTable writes for people what has changed: a row per scenario and figure, with errors
@@ -87,8 +73,8 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	if c.Old.Reports[0].Quick {
 		head += ", quick"
 	}
-	for name, side := range c.sides() {
-		head += fmt.Sprintf("\n%s: %s, %s, runs: %d", name, side.Program, side.Version, len(side.Reports))
+	for i, side := range c.sides() {
+		head += fmt.Sprintf("\n%s: %s, %s, runs: %d", sideNames[i], side.Program, side.Version, len(side.Reports))
 	}
 	if _, err := fmt.Fprintln(w, head); err != nil {
 		return err
@@ -96,26 +82,23 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	rows := table.New([]int{0, 1, 7}, "scenario", "figure", "old", "min – max", "new", "min – max", "new/old", "apart")
 	last := ""
 	for _, r := range c.rows() {
-		cells := []string{r.scenario, r.figure, r.old.middle(), r.old.spread(), r.new.middle(), r.new.spread(), "", apart(r.old, r.new)}
-		if old := r.old.median(); old != 0 && len(r.new) > 0 {
-			cells[6] = short(r.new.median() / old)
+		old, after := r.values[0], r.values[1]
+		ratio := ""
+		if middle := old.median(); middle != 0 && len(after) > 0 {
+			ratio = short(after.median() / middle)
 		}
-		if r.scenario == last {
-			cells[0] = ""
+		name := r.scenario
+		if name == last {
+			name = ""
 		}
 		last = r.scenario
-		rows.Add(cells...)
+		rows.Add(slices.Concat([]string{name, r.figure}, old.cells(), after.cells(), []string{ratio, apart(old, after)})...)
 	}
 	if err := rows.Print(w); err != nil {
 		return err
 	}
 	_, err := io.WriteString(w, strings.Join(append(c.Errors, ""), "\n"))
 	return err
-}
-
-// sides calls a loop with the old one and then with the new one.
-func (c *Comparison) sides() func(yield func(string, *Side) bool) {
-	return func(yield func(string, *Side) bool) { _ = yield("old", &c.Old) && yield("new", &c.New) }
 }
 
 // sample are the values of one figure in all runs of a side, sorted.
@@ -129,18 +112,12 @@ func (s sample) median() float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-func (s sample) middle() string {
+// cells are the median and the spread.
+func (s sample) cells() []string {
 	if len(s) == 0 {
-		return ""
+		return []string{"", ""}
 	}
-	return short(s.median())
-}
-
-func (s sample) spread() string {
-	if len(s) == 0 {
-		return ""
-	}
-	return short(s[0]) + " – " + short(s[len(s)-1])
+	return []string{short(s.median()), short(s[0]) + " – " + short(s[len(s)-1])}
 }
 
 // apart says where the new values are if none of them is among the old ones. A single
@@ -160,14 +137,13 @@ func apart(before, after sample) string {
 // row is one figure of a scenario on both sides.
 type row struct {
 	scenario, figure string
-	old, new         sample
+	values           [2]sample
 }
 
 // rows returns the figures in the order of the scenarios, without those that never change.
-func (c *Comparison) rows() []row {
-	var rows []row
-	for _, side := range c.sides() {
-		for _, report := range side.Reports {
+func (c *Comparison) rows() (rows []row) {
+	for side, of := range c.sides() {
+		for _, report := range of.Reports {
 			for _, s := range report.Scenarios {
 				for _, f := range s.compared() {
 					i := slices.IndexFunc(rows, func(r row) bool { return r.scenario == s.Name && r.figure == f.Name })
@@ -175,45 +151,33 @@ func (c *Comparison) rows() []row {
 						i = len(rows)
 						rows = append(rows, row{scenario: s.Name, figure: f.Name})
 					}
-					into := &rows[i].old
-					if side == &c.New {
-						into = &rows[i].new
-					}
-					*into = append(*into, f.Value)
+					rows[i].values[side] = append(rows[i].values[side], f.Value)
 				}
 			}
 		}
 	}
-	order := Names()
+	order := Server.Names()
 	slices.SortStableFunc(rows, func(a, b row) int { return slices.Index(order, a.scenario) - slices.Index(order, b.scenario) })
 	return slices.DeleteFunc(rows, func(r row) bool {
-		slices.Sort(r.old)
-		slices.Sort(r.new)
-		all := slices.Concat(r.old, r.new)
-		return len(r.old) > 0 && len(r.new) > 0 && slices.Min(all) == slices.Max(all)
+		for _, s := range r.values {
+			slices.Sort(s)
+		}
+		all := slices.Concat(r.values[:]...)
+		return len(r.values[0]) > 0 && len(r.values[1]) > 0 && slices.Min(all) == slices.Max(all)
 	})
 }
 
 // compared returns the figures of a scenario that a comparison shows, with their units in
 // their names.
-func (s *Scenario) compared() []Figure {
-	var all []Figure
-	add := func(name string, value float64) { all = append(all, Figure{Name: name, Value: value}) }
-	if l := s.Latency; l != nil {
-		add("p50 ms", l.P50)
-		add("p99 ms", l.P99)
-	}
-	if s.PerSecond > 0 {
-		add("per s", s.PerSecond)
-	}
-	if s.ServerCPU != nil {
-		add("CPU s", *s.ServerCPU)
-	}
-	if s.Memory != nil {
-		add("RSS MB", float64(s.Memory.RSS)/1e6)
+func (s *Scenario) compared() (all []Figure) {
+	shown := []string{"p50 ms", "p99 ms", "per s", "CPU s", "RSS MB"}
+	for i, v := range s.numbers() {
+		if name := headings()[i]; v != nil && slices.Contains(shown, name) {
+			all = append(all, Figure{Name: name, Value: *v})
+		}
 	}
 	for _, f := range s.Figures {
-		add(strings.TrimSpace(f.Name+" "+f.Unit), f.Value)
+		all = append(all, Figure{Name: strings.TrimSpace(f.Name + " " + f.Unit), Value: f.Value})
 	}
 	return all
 }

@@ -1,8 +1,8 @@
 // Package bench measures a server of the conversation protocol: it puts a load on
 // it that can be repeated, and says how long what took and what it cost.
 //
-// The command "parley-bench" calls [Run] and prints the [Report]. Three processes
-// take part, all on 127.0.0.1:
+// The command "parley-bench" calls [Run] with a [Suite] and prints the [Report]. In the suite
+// [Server], three processes take part, all on 127.0.0.1:
 //
 //	generator (this process) ──HTTP──▶ server ──HTTP──▶ model
 //	        └───── raw conditional PUTs into a folder of its own
@@ -32,11 +32,9 @@
 // that, so that [Options.Against] may name any server of it. Scenarios that need
 // to know a process, a folder or the model are left out there.
 //
-// "parley-bench log" calls [RunLog], which needs no server: it compares appends to
-// conversations with raw conditional PUTs of the same bytes, in turn, in this process.
-//
-// "parley-bench cluster" calls [RunCluster], where several nodes share a bucket at an
-// endpoint:
+// The suite [Log] needs no server: it compares appends to conversations with raw conditional
+// PUTs of the same bytes, in turn, in this process. In [Cluster] several nodes share a bucket
+// at an endpoint:
 //
 //	generator ──HTTP──▶ nodes ──HTTP──▶ model
 //	    └─────────────┬───┴────────────▶ bucket
@@ -48,7 +46,7 @@
 // another one, and both kinds are counted apart. Failed requests, lost messages and
 // consumed attempts are figures and fail no scenario.
 //
-// "parley-bench compare" calls [Compare], which calls Run for two programs in turns.
+// "parley-bench compare" calls [Compare], which runs Server for two programs in turns.
 //
 // Each call of these belongs to one goroutine; several may go on, each with its own
 // folder. After a crash a folder of temporary data is left, and in a bucket of others what

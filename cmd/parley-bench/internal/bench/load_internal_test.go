@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,9 +13,8 @@ import (
 
 func TestLoopDoesEverythingOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &runner{c: counts{Loop: time.Hour}}
 		var now, most atomic.Int64
-		samples, err := r.loop(t.Context(), 4, 10, func(_ context.Context, i int) (time.Duration, error) {
+		samples, err := loop(t.Context(), time.Hour, 4, 10, func(_ context.Context, i int) (time.Duration, error) {
 			most.Store(max(most.Load(), now.Add(1)))
 			time.Sleep(time.Second) // In the bubble: all four get here.
 			now.Add(-1)
@@ -29,25 +29,23 @@ func TestLoopDoesEverythingOnce(t *testing.T) {
 
 func TestLoopStopsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &runner{}
 		second := func(_ context.Context, i int) (time.Duration, error) {
 			time.Sleep(time.Second)
 			return time.Duration(i + 1), nil
 		}
-		samples, err := r.bounded(t.Context(), 2500*time.Millisecond, 2, 100, second)
+		samples, err := loop(t.Context(), 2500*time.Millisecond, 2, 100, second)
 		if want := []time.Duration{1, 2, 3, 4, 5, 6}; err != nil || !slices.Equal(samples, want) {
 			t.Errorf("%v, %v; want %v", samples, err, want)
 		}
-		if samples, err := r.bounded(t.Context(), 0, 2, 100, second); err == nil {
+		if samples, err := loop(t.Context(), 0, 2, 100, second); err == nil {
 			t.Errorf("no time was enough for %v", samples)
 		}
 	})
 }
 
 func TestLoopEndsWithTheFirstError(t *testing.T) {
-	r := &runner{c: counts{Loop: time.Hour}}
 	broken := errors.New("broken")
-	samples, err := r.loop(t.Context(), 2, 1_000_000, func(ctx context.Context, i int) (time.Duration, error) {
+	samples, err := loop(t.Context(), time.Hour, 2, 1_000_000, func(ctx context.Context, i int) (time.Duration, error) {
 		if i == 3 {
 			return 0, broken
 		}
@@ -61,21 +59,23 @@ func TestLoopEndsWithTheFirstError(t *testing.T) {
 // TestScenarioTime: a scenario that hangs is ended by its own bound, and says so.
 func TestScenarioTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &runner{c: counts{Scenario: time.Minute}}
-		got := r.run(t.Context(), scenario{name: "x", run: func(ctx context.Context, _ *runner, out *Scenario) error {
-			out.Samples = 7
+		r := &runner{o: Options{Progress: io.Discard}, limits: bounds{scenario: time.Minute}}
+		got := r.run(t.Context(), scenario{name: "x", raw: "y", run: func(ctx context.Context, j *job) error {
+			j.Samples, j.raw.Samples = 7, 8
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		if got.Error != errSlow.Error() || got.Samples != 0 {
-			t.Errorf("%+v", got)
+		for i, name := range []string{"y", "x"} {
+			if got[i].Name != name || got[i].Error != errSlow.Error() || got[i].Samples != 0 {
+				t.Errorf("%+v", got)
+			}
 		}
 	})
 }
 
 func TestRatios(t *testing.T) {
-	two := func(_ context.Context, _ *runner, out *Scenario) error {
-		out.take([]time.Duration{2 * time.Millisecond})
+	two := func(_ context.Context, j *job) error {
+		j.take([]time.Duration{2 * time.Millisecond})
 		return nil
 	}
 	for _, tt := range []struct {
@@ -88,8 +88,8 @@ func TestRatios(t *testing.T) {
 		{"not measured", 0, scenario{run: two, ratio: true}, 0},
 		{"not asked for", 0.5, scenario{run: two}, 0},
 	} {
-		r := &runner{c: counts{Scenario: time.Hour}, rawPut: tt.raw}
-		if got := r.run(t.Context(), tt.s); got.ToRawPut != tt.want || got.PerSecond != 0 {
+		r := &runner{o: Options{Progress: io.Discard}, limits: bounds{scenario: time.Hour}, rawPut: tt.raw}
+		if got := r.run(t.Context(), tt.s)[0]; got.ToRawPut != tt.want || got.PerSecond != 0 {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -46,41 +49,48 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestWaiting: every record leaves once, in order, and no more wait than may.
-func TestWaiting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := newWaiting()
-		line := make([]byte, streamWaiting/4)
-		added := make(chan int, 10)
-		go func() {
-			defer q.end()
-			for i := range 6 {
-				line[0] = byte(i)
-				if !q.add(line) {
-					return
+// TestStream: every record is stored once, in order, and no more of them in one batch than may
+// wait.
+func TestStream(t *testing.T) {
+	store := local.NewMemory()
+	defer store.Close()
+	j := &job{runner: &runner{limits: bounds{long: time.Hour}}, Scenario: &Scenario{}, n: 60_000 * streamLine}
+	l := &logJob{job: j, bucket: store, logs: storage.NewLogs(store, nil), id: "x"}
+	if err := saturated(t.Context(), l); err != nil {
+		t.Fatal(err)
+	}
+	if l.Samples != 60_000 || l.convs != 1 {
+		t.Errorf("%d samples in %d conversations", l.Samples, l.convs)
+	}
+	texts, n := newTexts(streamLine), 0
+	var lines [][]byte
+	for b, err := range l.logs.Batches(t.Context(), conversation.Address{Agent: "parley-bench", ID: "x-1"}.Key(), storage.Start()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Lines) > streamWaiting+streamLine {
+			t.Errorf("a batch has %d bytes", len(b.Lines))
+		}
+		if b.Seq == 0 { // The claim.
+			continue
+		}
+		for line := range bytes.Lines(b.Lines) {
+			if len(lines) < streamLines {
+				want, err := texts.delta(streamLine)
+				if err != nil {
+					t.Fatal(err)
 				}
-				added <- i
+				lines = append(lines, want)
 			}
-		}()
-		synctest.Wait()
-		if len(added) != 4 {
-			t.Fatalf("%d records wait, want 4", len(added))
+			if !bytes.Equal(line, lines[n%streamLines]) {
+				t.Fatalf("record %d is %s", n, line)
+			}
+			n++
 		}
-		lines, since := q.take(nil, nil)
-		if len(since) != 4 || len(lines) != streamWaiting || lines[3*len(line)] != 3 {
-			t.Fatalf("took %d records, %d bytes", len(since), len(lines))
-		}
-		synctest.Wait()
-		if lines, since = q.take(lines, since); len(since) != 2 || lines[len(line)] != 5 {
-			t.Fatalf("took %d records, want the last 2", len(since))
-		}
-		if _, since = q.take(lines, since); len(since) != 0 {
-			t.Errorf("took %d records after the end", len(since))
-		}
-		if q.add(line) {
-			t.Error("a record was added after the end")
-		}
-	})
+	}
+	if n != 60_000 {
+		t.Errorf("%d records", n)
+	}
 }
 
 // failing is a bucket whose creates fail after some.
@@ -101,10 +111,13 @@ func (f *failing) Create(ctx context.Context, key string, body storage.Body) err
 func TestLogFailures(t *testing.T) {
 	store := local.NewMemory()
 	defer store.Close()
-	ctx, stop := context.WithCancelCause(t.Context())
 	some := &failing{Bucket: store}
 	some.left.Store(100)
-	r, err := RunLog(ctx, LogOptions{Bucket: some, Place: "here", Percent: 1})
+	server := httptest.NewServer(s3front.New(some))
+	defer server.Close()
+	o := Options{Bucket: &config.Bucket{Endpoint: server.Listener.Addr().String(), Name: s3front.Bucket}, Place: "here", Percent: 1}
+	ctx, stop := context.WithCancelCause(t.Context())
+	r, err := Run(ctx, Log, o)
 	if err != nil || r.Failed() == 0 || r.Failed() == len(r.Scenarios) || r.Bucket != "here" {
 		t.Errorf("%d of %d failed: %v", r.Failed(), len(r.Scenarios), err)
 	}
@@ -118,7 +131,7 @@ func TestLogFailures(t *testing.T) {
 	}
 	gone := errors.New("gone")
 	stop(gone)
-	if r, err = RunLog(ctx, LogOptions{Bucket: store}); err != nil || r.Failed() != len(LogNames()) || r.Scenarios[0].Error != "gone" {
+	if r, err = Run(ctx, Log, o); err != nil || r.Failed() != len(Log.Names()) || r.Scenarios[0].Error != "gone" {
 		t.Errorf("after the end: %+v, %v", r, err)
 	}
 }

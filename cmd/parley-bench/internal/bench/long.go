@@ -9,6 +9,12 @@ import (
 	"time"
 )
 
+// Amounts of the long conversation: its turns, and those at its end that are timed.
+var (
+	longTurns = amount[int]{1000, 100}
+	lastTurns = amount[int]{50, 10}
+)
+
 // long is a conversation with many short turns.
 type long struct {
 	id    string
@@ -24,28 +30,23 @@ const spentTries = 100
 
 // spent asks the model what its calls have taken so far, again until there are as
 // many: a reply may be settled a moment before the model's call has returned.
-func (r *runner) spent(ctx context.Context, calls int64) (spent, error) {
-	for try := 1; ; try++ {
+func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
+	for range spentTries {
 		b, err := r.ask(ctx, http.MethodGet, "/bench/spent", nil, http.StatusOK)
 		if err != nil {
-			return spent{}, err
+			return s, err
 		}
-		var s spent
 		if err := json.Unmarshal(b, &s); err != nil {
-			return spent{}, fmt.Errorf("decode what the model has spent: %w", err)
+			return s, fmt.Errorf("decode what the model has spent: %w", err)
 		}
 		if s.Calls >= calls {
 			return s, nil
 		}
-		if try == spentTries {
-			return spent{}, fmt.Errorf("the model was called %d times, want %d; is it the agent's?", s.Calls, calls)
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return spent{}, context.Cause(ctx)
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return s, err
 		}
 	}
+	return s, fmt.Errorf("the model was called %d times, want %d; is it the agent's?", s.Calls, calls)
 }
 
 // bareTurn times a turn and takes off what the model had of it. Nothing else may
@@ -73,26 +74,26 @@ func (r *runner) theLong(ctx context.Context) (*long, error) {
 	}
 	l := &long{id: r.prefix + "long"}
 	next := ""
-	built, err := r.bounded(ctx, r.c.Long, 1, r.c.LongTurns, func(ctx context.Context, _ int) (took time.Duration, err error) {
-		l.behind = next
-		took, next, err = r.at.turn(ctx, l.id, shortReply)
-		return took, err
-	})
+	// grow is an operation of turns in it.
+	grow := func(turn func(context.Context, string) (time.Duration, string, error)) operation {
+		return func(ctx context.Context, _ int) (took time.Duration, err error) {
+			l.behind = next
+			took, next, err = turn(ctx, l.id)
+			return took, err
+		}
+	}
+	built, err := loop(ctx, r.limits.long, 1, longTurns.of(&r.o), grow(func(ctx context.Context, id string) (time.Duration, string, error) {
+		return r.at.turn(ctx, id, shortReply)
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("build a long conversation: %w", err)
 	}
-	l.turns = len(built)
 	if r.o.Against == "" || r.o.Model != "" {
-		l.last, err = r.loop(ctx, 1, r.c.LastTurns, func(ctx context.Context, _ int) (took time.Duration, err error) {
-			l.behind = next
-			took, next, err = r.bareTurn(ctx, l.id)
-			return took, err
-		})
-		if err != nil {
+		if l.last, err = loop(ctx, r.limits.loop, 1, lastTurns.of(&r.o), grow(r.bareTurn)); err != nil {
 			return nil, fmt.Errorf("time the long conversation: %w", err)
 		}
-		l.turns += len(l.last)
 	}
+	l.turns = len(built) + len(l.last)
 	r.long = l
 	return l, nil
 }
@@ -100,16 +101,17 @@ func (r *runner) theLong(ctx context.Context) (*long, error) {
 // firstOfTen and lastOfTen are the turns of a short conversation that count as the tenth.
 const firstOfTen, lastOfTen = 8, 12
 
-func turnGrowth(ctx context.Context, r *runner, out *Scenario) error {
-	l, err := r.theLong(ctx)
+// turnGrowth compares with n short conversations.
+func turnGrowth(ctx context.Context, j *job) error {
+	l, err := j.theLong(ctx)
 	if err != nil {
 		return err
 	}
 	var short []time.Duration
-	for i := range r.c.Shorts {
-		id := fmt.Sprintf("%sshort-%06d", r.prefix, i)
+	for i := range j.n {
+		id := numbered(j.prefix + "short")(i)
 		for turn := 1; turn <= lastOfTen; turn++ {
-			took, _, err := r.bareTurn(ctx, id)
+			took, _, err := j.bareTurn(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -118,46 +120,46 @@ func turnGrowth(ctx context.Context, r *runner, out *Scenario) error {
 			}
 		}
 	}
-	out.take(l.last)
+	j.take(l.last)
 	ten := NewLatency(short)
-	out.figure("turns", float64(l.turns), "")
-	out.figure("p50 at 10", ten.P50, "ms")
+	j.figure("turns", float64(l.turns), "")
+	j.figure("p50 at 10", ten.P50, "ms")
 	if ten.P50 > 0 {
-		out.figure("growth", out.Latency.P50/ten.P50, "×")
+		j.figure("growth", j.Latency.P50/ten.P50, "×")
 	}
 	return nil
 }
 
 // reads times whole answers to one GET after the other.
-func (r *runner) reads(ctx context.Context, out *Scenario, query func(*long) string) error {
-	l, err := r.theLong(ctx)
+func (j *job) reads(ctx context.Context, query func(*long) string) error {
+	l, err := j.theLong(ctx)
 	if err != nil {
 		return err
 	}
 	size := 0
-	op := func(ctx context.Context, _ int) (time.Duration, error) {
-		start := time.Now()
-		b, _, err := r.at.call(ctx, http.MethodGet, l.id, query(l), "", http.StatusOK)
-		size = len(b)
-		return time.Since(start), err
+	err = j.rated(j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, _ int) (time.Duration, error) {
+		return clocked(func() error {
+			b, _, err := j.at.call(ctx, http.MethodGet, l.id, query(l), "", http.StatusOK)
+			size = len(b)
+			return err
+		})
+	}))
+	if err == nil {
+		j.answered(l, size)
 	}
-	if _, err := r.loop(ctx, 1, r.c.Warmup, op); err != nil {
-		return err
-	}
-	samples, err := r.timed(ctx, out, 1, r.c.Reads, op)
-	if err != nil {
-		return err
-	}
-	out.rated(samples)
-	out.figure("turns", float64(l.turns), "")
-	out.figure("answer", float64(size)/1e3, "kB")
-	return nil
+	return err
 }
 
-func snapshotWarm(ctx context.Context, r *runner, out *Scenario) error {
-	return r.reads(ctx, out, func(*long) string { return "" })
+// answered adds how long the conversation is, and an answer in bytes.
+func (j *job) answered(l *long, size int) {
+	j.figure("turns", float64(l.turns), "")
+	j.figure("answer", float64(size)/1e3, "kB")
 }
 
-func updatesBehind(ctx context.Context, r *runner, out *Scenario) error {
-	return r.reads(ctx, out, func(l *long) string { return "view=updates&offset=" + url.QueryEscape(l.behind) })
+func snapshotWarm(ctx context.Context, j *job) error {
+	return j.reads(ctx, func(*long) string { return "" })
+}
+
+func updatesBehind(ctx context.Context, j *job) error {
+	return j.reads(ctx, func(l *long) string { return "view=updates&offset=" + url.QueryEscape(l.behind) })
 }

@@ -3,11 +3,10 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // Machine is what the figures are true of.
@@ -31,19 +30,17 @@ func (m Machine) String() string {
 // thisMachine describes the machine of this process.
 func thisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
-	// Where there is no such file, the model is not known.
-	info, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(info)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			m.Model = strings.TrimSpace(value)
-			break
+	// Where there is no /proc, the model is not known.
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+			m.Model = cpus[0].ModelName
 		}
 	}
 	return m
 }
 
-// ticksPerSecond is the unit of times in /proc, whatever the kernel's own is.
-const ticksPerSecond = 100
+// tick is the unit of times in /proc, whatever the kernel's own is.
+const tick = time.Second / 100
 
 // usage is what a process has used so far.
 type usage struct {
@@ -54,68 +51,39 @@ type usage struct {
 // usageOf reads what the kernel counts for a process. It fails where there is no
 // /proc, and for a process that is gone.
 func usageOf(pid int) (usage, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return usage{}, err
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	stat, err := p.Stat()
 	if err != nil {
 		return usage{}, err
 	}
-	var u usage
-	if u.cpu, err = parseStat(string(stat)); err != nil {
-		return usage{}, fmt.Errorf("read stat of process %d: %w", pid, err)
+	status, err := p.NewStatus()
+	if err == nil && (status.VmRSS == 0 || status.VmHWM == 0 || status.RssAnon == 0) {
+		err = errors.New("sizes of memory are missing")
 	}
-	if u.memory, err = parseStatus(string(status)); err != nil {
+	if err != nil {
 		return usage{}, fmt.Errorf("read status of process %d: %w", pid, err)
 	}
-	return u, nil
+	return usage{
+		cpu:    time.Duration(stat.UTime+stat.STime) * tick,
+		memory: Memory{RSS: int64(status.VmRSS), Peak: int64(status.VmHWM), Anonymous: int64(status.RssAnon)},
+	}, nil
 }
 
-// parseStat returns user and system time. The name of the program stands in
-// brackets and may hold anything, brackets too.
-func parseStat(s string) (time.Duration, error) {
-	fields := strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
-	const user, system = 11, 12 // Counted from the state, which follows the name.
-	if len(fields) <= system {
-		return 0, fmt.Errorf("%d fields are too few", len(fields))
-	}
-	var ticks int64
-	for _, f := range fields[user : system+1] {
-		n, err := strconv.ParseInt(f, 10, 64)
-		if err != nil {
-			return 0, err
+// meter begins to add the processor time of a process to a sum, in seconds. What it returns ends
+// that. Nothing is added where the time is not known.
+func meter(sum **float64, pid int) (end func()) {
+	before, err := usageOf(pid)
+	return func() {
+		after, gone := usageOf(pid)
+		if err != nil || gone != nil {
+			return
 		}
-		ticks += n
-	}
-	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
-}
-
-func parseStatus(s string) (Memory, error) {
-	var m Memory
-	found := 0
-	for line := range strings.Lines(s) {
-		name, value, _ := strings.Cut(line, ":")
-		var into *int64
-		switch name {
-		case "VmRSS":
-			into = &m.RSS
-		case "VmHWM":
-			into = &m.Peak
-		case "RssAnon":
-			into = &m.Anonymous
-		default:
-			continue
+		if *sum == nil {
+			*sum = new(float64)
 		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return Memory{}, err
-		}
-		*into = kilobytes << 10
-		found++
+		**sum += (after.cpu - before.cpu).Seconds()
 	}
-	if found != 3 {
-		return Memory{}, errors.New("sizes of memory are missing")
-	}
-	return m, nil
 }

@@ -7,54 +7,6 @@ import (
 )
 
 // stat is a line with 5 ticks of user and 7 of system time.
-const stat = "42 (a (b) c) S 1 42 42 0 -1 4194304 100 0 0 0 5 7 0 0 20 0 8 0 123 456 789"
-
-const status = "Name:\tparley\nVmHWM:\t   300 kB\nVmRSS:\t   200 kB\nRssAnon:\t   100 kB\nRssFile:\t 1 kB\n"
-
-func TestParseStat(t *testing.T) {
-	for _, tt := range []struct {
-		name, in string
-		want     time.Duration
-		wrong    bool
-	}{
-		{"whole", stat, 120 * time.Millisecond, false},
-		{"empty", "", 0, true},
-		{"too short", "42 (x) S 1 42 42 0 -1 4194304 100 0 0 0 5", 0, true},
-		{"no numbers", "42 (x) S 1 42 42 0 -1 4194304 100 0 0 0 five 7 0", 0, true},
-	} {
-		if got, err := parseStat(tt.in); got != tt.want || (err != nil) != tt.wrong {
-			t.Errorf("%s: %v, %v", tt.name, got, err)
-		}
-	}
-}
-
-func TestParseStatus(t *testing.T) {
-	for _, tt := range []struct {
-		name, in string
-		want     Memory
-		wrong    bool
-	}{
-		{"whole", status, Memory{RSS: 200 << 10, Peak: 300 << 10, Anonymous: 100 << 10}, false},
-		{"empty", "", Memory{}, true},
-		{"one is missing", "VmHWM: 1 kB\nVmRSS: 1 kB\n", Memory{}, true},
-		{"no number", "VmHWM: many kB\n", Memory{}, true},
-	} {
-		if got, err := parseStatus(tt.in); got != tt.want || (err != nil) != tt.wrong {
-			t.Errorf("%s: %+v, %v", tt.name, got, err)
-		}
-	}
-}
-
-func FuzzProc(f *testing.F) {
-	f.Add(stat)
-	f.Add(status)
-	f.Add("1 () ) S")
-	f.Fuzz(func(_ *testing.T, s string) {
-		_, _ = parseStat(s)
-		_, _ = parseStatus(s)
-	})
-}
-
 func TestUsageOf(t *testing.T) {
 	u, err := usageOf(os.Getpid())
 	if err != nil {
@@ -68,16 +20,33 @@ func TestUsageOf(t *testing.T) {
 	}
 }
 
-func TestCounts(t *testing.T) {
-	full, quick := countsOf(false, 0), countsOf(true, 100)
-	if full.Readers != 500 || full.Idle != 10_000 || full.LongTurns != 1000 || full.Run > 10*time.Minute {
-		t.Errorf("full counts %+v", full)
+// TestAmounts: targets hold for the amounts of a full run, which ends in time.
+func TestAmounts(t *testing.T) {
+	full, quick, few := &Options{}, &Options{Quick: true, Percent: 100}, &Options{Quick: true, Percent: 1}
+	counts := map[string]amount[int]{}
+	for _, s := range []Suite{Server, Log, Cluster} {
+		for _, s := range s.suite().scenarios {
+			counts[s.name] = s.n
+			if f, q := s.n.of(full), s.n.of(quick); f != s.n.full || q != s.n.quick || q >= f || s.n.of(few) != max(1, q/100) {
+				t.Errorf("%s: %d, quick %d", s.name, f, q)
+			}
+		}
 	}
-	if quick.Readers >= full.Readers || quick.Run > time.Minute {
-		t.Errorf("quick counts %+v", quick)
+	for name, want := range map[string]int{
+		"readers": 500, "broadcast": 500, "idle": 10_000, "rush": 50_000, "cluster-idle": 10_000, "cluster-leave": 200, "cluster-readers": 200, "cluster-failover": 8,
+	} {
+		if got := counts[name].full; got != want {
+			t.Errorf("%s: %d, want %d", name, got, want)
+		}
 	}
-	few := countsOf(true, 1)
-	if few.RawPuts != quick.RawPuts/100 || few.Replies != 1 || few.Kills != 1 || few.Loop != full.Loop || few.Run != full.Run {
-		t.Errorf("few counts %+v", few)
+	if longTurns.of(full) != 1000 || killedTurns.of(full) != 50 || rushTime.of(full) != time.Minute || streamedTurns.of(full) != 60 {
+		t.Error("a full run has other amounts than the targets")
+	}
+	if steadyTime.of(few) != 20*time.Millisecond {
+		t.Errorf("a few are steady for %v", steadyTime.of(few))
+	}
+	server := Server.suite()
+	if server.boundsOf(full).run > 10*time.Minute || server.boundsOf(quick).run > time.Minute || server.boundsOf(few) != server.boundsOf(full) {
+		t.Errorf("bounds %+v", server)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,16 +24,16 @@ const (
 // counts the time it takes, and can broadcast to as many readers as a server has.
 // It is safe for concurrent use and starts no goroutines.
 type Model struct {
-	mux   *http.ServeMux
-	fake  *fakemodel.Model
-	calls atomic.Int64
-	nanos atomic.Int64
-	hub   hub
+	mux     *http.ServeMux
+	fake    *fakemodel.Model
+	calls   atomic.Int64
+	nanos   atomic.Int64
+	readers chan chan []byte // Of the next broadcast.
 }
 
 // NewModel returns a model.
 func NewModel() *Model {
-	m := &Model{mux: http.NewServeMux(), fake: fakemodel.New(nil), hub: hub{readers: map[chan []byte]bool{}}}
+	m := &Model{mux: http.NewServeMux(), fake: fakemodel.New(nil), readers: make(chan chan []byte)}
 	m.mux.HandleFunc("/", m.fake.ServeHTTP)
 	m.mux.HandleFunc("POST /v1/", m.call)
 	m.mux.HandleFunc("GET /bench/spent", func(w http.ResponseWriter, _ *http.Request) {
@@ -43,8 +42,8 @@ func NewModel() *Model {
 		s.Nanos = m.nanos.Load()
 		_ = json.NewEncoder(w).Encode(s)
 	})
-	m.mux.HandleFunc("GET /bench/broadcast", m.hub.subscribe)
-	m.mux.HandleFunc("POST /bench/broadcast", m.hub.broadcast)
+	m.mux.HandleFunc("GET /bench/broadcast", m.join)
+	m.mux.HandleFunc("POST /bench/broadcast", m.broadcast)
 	return m
 }
 
@@ -122,89 +121,64 @@ type order struct {
 	Frames  []frame `json:"frames"`
 }
 
-// hubBacklog is how many frames a reader may be behind before it is cut off.
-const hubBacklog = 4096
+// backlog is how many frames a reader may be behind before all wait for it.
+const backlog = 4096
 
-// hub passes frames on as simply as Go can. The zero value lacks its map.
-type hub struct {
-	mu      sync.Mutex
-	readers map[chan []byte]bool
-}
-
-func (h *hub) subscribe(w http.ResponseWriter, r *http.Request) {
-	frames := make(chan []byte, hubBacklog)
+// join makes a reader of a broadcast.
+func (m *Model) join(w http.ResponseWriter, r *http.Request) {
+	frames := make(chan []byte, backlog)
 	flush := http.NewResponseController(w).Flush
 	w.Header().Set("Content-Type", "text/event-stream")
 	if flush() != nil {
 		return
 	}
-	h.mu.Lock()
-	h.readers[frames] = true
-	h.mu.Unlock()
-	defer h.drop(frames)
-	for {
-		select {
-		case b, ok := <-frames:
-			if !ok {
-				return
-			}
-			if _, err := w.Write(b); err != nil || flush() != nil {
-				return
-			}
-		case <-r.Context().Done():
+	select {
+	case m.readers <- frames:
+	case <-r.Context().Done():
+		return
+	}
+	for b := range frames {
+		if _, err := w.Write(b); err != nil || flush() != nil {
 			return
 		}
 	}
 }
 
-func (h *hub) drop(frames chan []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.readers, frames)
-}
-
-// broadcast sends the frames of an order at their times, each with its stamp as its
-// id, and ends the readers' streams. Called too early it answers 409.
-func (h *hub) broadcast(w http.ResponseWriter, r *http.Request) {
+// broadcast waits for as many readers as an order wants, sends them its frames at their times,
+// as simply as Go can, each with its stamp as its id, and ends their streams.
+func (m *Model) broadcast(w http.ResponseWriter, r *http.Request) {
 	var o order
 	if err := json.NewDecoder(r.Body).Decode(&o); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	h.mu.Lock()
-	there := len(h.readers)
-	h.mu.Unlock()
-	if there != o.Readers {
-		http.Error(w, "the readers are not all there", http.StatusConflict)
-		return
-	}
-	start := time.Now()
-	for _, f := range o.Frames {
+	var readers []chan []byte
+	defer func() {
+		for _, frames := range readers {
+			close(frames)
+		}
+	}()
+	for range o.Readers {
 		select {
-		case <-time.After(f.After - time.Since(start)):
+		case frames := <-m.readers:
+			readers = append(readers, frames)
 		case <-r.Context().Done():
 			return
 		}
-		h.send(slices.Concat([]byte("id: "), stamp(time.Now()), []byte("\n"), f.Data))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for frames := range h.readers {
-		close(frames)
-		delete(h.readers, frames)
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func (h *hub) send(b []byte) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for frames := range h.readers {
-		select {
-		case frames <- b:
-		default:
-			close(frames)
-			delete(h.readers, frames)
+	start := time.Now()
+	for _, f := range o.Frames {
+		if pause(r.Context(), f.After-time.Since(start)) != nil {
+			return
+		}
+		b := slices.Concat([]byte("id: "), stamp(time.Now()), []byte("\n"), f.Data)
+		for _, frames := range readers {
+			select {
+			case frames <- b:
+			case <-r.Context().Done():
+				return
+			}
 		}
 	}
+	w.WriteHeader(http.StatusNoContent)
 }

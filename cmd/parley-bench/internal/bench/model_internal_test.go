@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -92,11 +93,13 @@ func TestModelStamps(t *testing.T) {
 // TestBroadcast plays three frames to three readers, who get all of them as they
 // are, and then the end.
 func TestBroadcast(t *testing.T) {
-	m := NewModel()
-	server := httptest.NewServer(m)
+	server := httptest.NewServer(NewModel())
 	defer server.Close()
-	r := &runner{o: Options{Against: "http://127.0.0.1:1", Model: server.URL}, control: newClient()}
-	if _, err := r.ask(t.Context(), http.MethodPost, "/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
+	at, err := newTarget(server.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fetch(t.Context(), at.streams, http.MethodPost, server.URL+"/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
 		t.Error(err)
 	}
 	o := order{Readers: 3}
@@ -105,30 +108,28 @@ func TestBroadcast(t *testing.T) {
 		o.Frames = append(o.Frames, frame{After: time.Duration(i) * time.Millisecond, Data: []byte("event: data\ndata: [\"#\"]\n\n")})
 		want += len(o.Frames[i].Data) + len("id: @\n") + stampDigits
 	}
+	samples, err := (&job{runner: &runner{}, Scenario: &Scenario{}}).broadcast(t.Context(), at, o)
+	if err != nil || len(samples) != 9 || slices.Min(samples) < 0 {
+		t.Errorf("lags %v, %v", samples, err)
+	}
+	var said sync.WaitGroup
+	for range o.Readers {
+		s, err := at.open(t.Context(), "/bench/broadcast")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said.Go(func() {
+			if b, err := io.ReadAll(s.body); err != nil || len(b) != want || bytes.Count(b, []byte("[\"#\"]")) != 3 {
+				t.Errorf("%d bytes, %v, want %d: %s", len(b), err, want, b)
+			}
+		})
+	}
 	body, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.ask(t.Context(), http.MethodPost, "/bench/broadcast", body, http.StatusConflict); err != nil {
+	if _, err := fetch(t.Context(), at.streams, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
 		t.Error(err)
 	}
-	var readers []io.Reader
-	for range o.Readers {
-		resp, err := http.Get(server.URL + "/bench/broadcast")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		readers = append(readers, resp.Body)
-	}
-	if err := r.startBroadcast(t.Context(), body); err != nil {
-		t.Fatal(err)
-	}
-	for _, src := range readers {
-		var copied bytes.Buffer
-		lags, err := broadcastLags(io.TeeReader(src, &copied))
-		if err != nil || len(lags) != 3 || slices.Min(lags) < 0 || copied.Len() != want {
-			t.Errorf("lags %v, %v, %d bytes, want %d", lags, err, copied.Len(), want)
-		}
-	}
+	said.Wait()
 }

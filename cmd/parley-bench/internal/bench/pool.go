@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -43,76 +44,50 @@ type conn struct {
 	used time.Time
 }
 
-// answer is a whole one. The body is the caller's.
-type answer struct {
-	status int
-	header http.Header
-	body   []byte
-}
-
 // ask sends a request and reads the answer to its end. The path is encoded; headers
-// are whole lines beside those of every request.
-func (p *pool) ask(ctx context.Context, method, path, headers, body string) (*answer, error) {
-	c, err := p.take(ctx)
-	if err != nil {
-		return nil, err
+// are whole lines beside those of every request. The body is the caller's.
+func (p *pool) ask(ctx context.Context, method, path, headers, body string) (*http.Response, []byte, error) {
+	c := p.rested()
+	if c == nil {
+		fresh, err := p.dial(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		c = &conn{Conn: fresh, in: bufio.NewReader(fresh)}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // It ends what is under way.
-	a, reusable, err := c.exchange(method, path, p.at.Host, headers, body)
-	if undisturbed := stop(); undisturbed && reusable && err == nil {
-		p.keep(c)
+	resp, b, err := c.exchange(method, path, p.at.Host, headers, body)
+	if undisturbed := stop(); undisturbed && err == nil && !resp.Close {
+		c.used = time.Now()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.idle = append(p.idle, c)
 	} else {
 		_ = c.Close() // Nothing more is expected of it.
 	}
-	return a, err
+	return resp, b, err
 }
 
-// take returns an idle connection, or a new one.
-func (p *pool) take(ctx context.Context) (*conn, error) {
-	if c := p.rested(); c != nil {
-		return c, nil
-	}
-	var d interface {
-		DialContext(ctx context.Context, network, address string) (net.Conn, error)
-	} = &net.Dialer{}
-	port := p.at.Port()
+func (p *pool) dial(ctx context.Context) (net.Conn, error) {
+	port, dial := "80", (&net.Dialer{}).DialContext
 	if p.at.Scheme == "https" {
-		d = &tls.Dialer{}
-		if port == "" {
-			port = "443"
-		}
-	} else if port == "" {
-		port = "80"
+		port, dial = "443", (&tls.Dialer{}).DialContext
 	}
-	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(p.at.Hostname(), port))
-	if err != nil {
-		return nil, err
-	}
-	return &conn{Conn: c, in: bufio.NewReader(c)}, nil
+	return dial(ctx, "tcp", net.JoinHostPort(p.at.Hostname(), cmp.Or(p.at.Port(), port)))
 }
 
 // rested returns the connection that was used last, or nil.
 func (p *pool) rested() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.idle)
-	if n == 0 {
-		return nil
-	}
-	c := p.idle[n-1]
-	if time.Since(c.used) >= maxIdle {
+	n := len(p.idle) - 1
+	if n < 0 || time.Since(p.idle[n].used) >= maxIdle {
 		p.closeAll() // The others were used even longer ago.
 		return nil
 	}
-	p.idle = p.idle[:n-1]
+	c := p.idle[n]
+	p.idle = p.idle[:n]
 	return c
-}
-
-func (p *pool) keep(c *conn) {
-	c.used = time.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, c)
 }
 
 // close ends all idle connections. The pool can still be used.
@@ -130,9 +105,8 @@ func (p *pool) closeAll() {
 	p.idle = nil
 }
 
-// exchange sends a request and reads its answer, and tells whether another may
-// follow on the connection.
-func (c *conn) exchange(method, path, host, headers, body string) (_ *answer, reusable bool, err error) {
+// exchange sends a request and reads its answer. Its Body was read.
+func (c *conn) exchange(method, path, host, headers, body string) (*http.Response, []byte, error) {
 	b := append(append(append(c.out[:0], method...), ' '), path...)
 	b = append(append(append(b, " HTTP/1.1\r\nHost: "...), host...), "\r\n"...)
 	if b = append(b, headers...); body != "" {
@@ -141,17 +115,17 @@ func (c *conn) exchange(method, path, host, headers, body string) (_ *answer, re
 	}
 	c.out = append(append(b, "\r\n"...), body...)
 	if _, err := c.Write(c.out); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
 	resp, err := http.ReadResponse(c.in, &http.Request{Method: method})
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	a := &answer{status: resp.StatusCode, header: resp.Header}
-	if a.body, err = readBody(resp); err != nil {
-		return nil, false, fmt.Errorf("read the body: %w", err)
+	answer, err := readBody(resp)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the body: %w", err)
 	}
-	return a, !resp.Close, nil
+	return resp, answer, nil
 }
 
 // readBody reads to the end, into one piece where the length is known.

@@ -72,12 +72,12 @@ func TestPoolReadsAnswers(t *testing.T) {
 		{"GET", "/last", "", "GET /last  b  ", "", http.StatusOK},
 		{"GET", "/a%2Fb", "", "GET /a%2Fb  b  ", "", http.StatusOK},
 	} {
-		a, err := p.ask(t.Context(), tt.method, tt.path, "A: b\r\n", tt.body)
+		a, b, err := p.ask(t.Context(), tt.method, tt.path, "A: b\r\n", tt.body)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.path, err)
 		}
-		if got := a.header.Get("Saw"); a.status != tt.status || string(a.body) != tt.want || strings.TrimRight(got, "\r\n ") != strings.TrimRight(tt.saw, " ") {
-			t.Errorf("%s: %d, %d bytes, the server saw %q", tt.path, a.status, len(a.body), got)
+		if got := a.Header.Get("Saw"); a.StatusCode != tt.status || string(b) != tt.want || strings.TrimRight(got, "\r\n ") != strings.TrimRight(tt.saw, " ") {
+			t.Errorf("%s: %d, %d bytes, the server saw %q", tt.path, a.StatusCode, len(b), got)
 		}
 	}
 	if got := opened.Load(); got != 2 {
@@ -97,7 +97,7 @@ func TestPoolForgets(t *testing.T) {
 	})
 	want := func(n int64) {
 		t.Helper()
-		if _, err := p.ask(t.Context(), "GET", "/", "", ""); err != nil || opened.Load() != n {
+		if _, _, err := p.ask(t.Context(), "GET", "/", "", ""); err != nil || opened.Load() != n {
 			t.Errorf("%v, %d connections, want %d", err, opened.Load(), n)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPoolForgets(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, err := p.ask(ctx, "GET", "/hang", "", ""); err == nil || len(p.idle) != 0 {
+	if _, _, err := p.ask(ctx, "GET", "/hang", "", ""); err == nil || len(p.idle) != 0 {
 		t.Errorf("given up: %v, %d connections kept", err, len(p.idle))
 	}
 	want(3)
@@ -130,10 +130,10 @@ func TestPoolMistrusts(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	if _, err := p.ask(t.Context(), "GET", "/cut", "", ""); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := p.ask(t.Context(), "GET", "/cut", "", ""); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("cut off: %v", err)
 	}
-	if _, err := p.ask(t.Context(), "GET", "/huge", "", ""); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, _, err := p.ask(t.Context(), "GET", "/huge", "", ""); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("too large: %v", err)
 	}
 	if len(p.idle) != 0 {
@@ -151,7 +151,7 @@ func TestPoolSpeaksTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&pool{at: at}).ask(t.Context(), "GET", "/", "", ""); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, _, err := (&pool{at: at}).ask(t.Context(), "GET", "/", "", ""); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate: %v", err)
 	}
 }

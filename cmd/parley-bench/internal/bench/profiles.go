@@ -21,27 +21,9 @@ const (
 	pprofPath = "/debug/pprof/"
 )
 
-// page asks the child's admin listener.
-func (c *child) page(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.admin+pprofPath+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s%s answered %d: %.200s", pprofPath, path, resp.StatusCode, b)
-	}
-	return b, err
-}
-
 // savePage writes a profile to a file.
 func (c *child) savePage(ctx context.Context, path, file string) error {
-	b, err := c.page(ctx, path)
+	b, err := c.page(ctx, pprofPath+path)
 	if err == nil {
 		err = os.WriteFile(file, b, 0o600)
 	}
@@ -62,15 +44,14 @@ func (c *child) profile(ctx context.Context, path string) (end func(context.Cont
 	if err != nil {
 		return nil, fmt.Errorf("profile the processor: %w", err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(profileMost)); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	var resp *http.Response
+	if err = conn.SetDeadline(time.Now().Add(profileMost)); err == nil {
+		_, err = fmt.Fprintf(conn, "GET %sprofile?seconds=%d HTTP/1.1\r\nHost: %s\r\n\r\n", pprofPath, int(profileMost.Seconds()), c.admin)
 	}
-	_, err = fmt.Fprintf(conn, "GET %sprofile?seconds=%d HTTP/1.1\r\nHost: %s\r\n\r\n", pprofPath, int(profileMost.Seconds()), c.admin)
-	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+	if err == nil {
+		// The header comes when the profile has begun.
+		resp, err = http.ReadResponse(bufio.NewReader(conn), nil)
 	}
-	// The header comes when the profile has begun.
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("GET %sprofile answered %d", pprofPath, resp.StatusCode)
 	}
@@ -101,7 +82,7 @@ var heapStatistic = regexp.MustCompile(`(?m)^# (HeapIdle|HeapReleased) = (\d+)$`
 // run; then no object is in what the heap holds idle, and all of that which is not
 // released yet would be, and nothing else, if the process called debug.FreeOSMemory.
 func (c *child) freed(ctx context.Context) (Memory, error) {
-	text, err := c.page(ctx, "heap?gc=1&debug=1")
+	text, err := c.page(ctx, pprofPath+"heap?gc=1&debug=1")
 	if err != nil {
 		return Memory{}, fmt.Errorf("collect garbage: %w", err)
 	}
@@ -109,7 +90,7 @@ func (c *child) freed(ctx context.Context) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	u, err := c.usage()
+	u, err := usageOf(c.pid())
 	u.memory.RSS -= idle
 	u.memory.Anonymous -= idle
 	return u.memory, err

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/parleyrun/parley/providers/sse"
 )
 
 // replyTokens is the length of a paced reply.
@@ -24,34 +24,17 @@ func stampedReply() string {
 	return `pace=5ms say="` + strings.TrimSpace(strings.Repeat(nowWord+" ", replyTokens)) + `"`
 }
 
-func firstDelta(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, 1)
+func firstDelta(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, 1)
 	if err != nil {
 		return err
 	}
-	op := func(ctx context.Context, _ int) (time.Duration, error) { return r.delta(ctx, ids[0]) }
-	if _, err := r.loop(ctx, 1, min(r.c.Warmup, r.c.Deltas), op); err != nil {
-		return err
-	}
-	samples, err := r.timed(ctx, out, 1, r.c.Deltas, op)
-	if err == nil {
-		out.take(samples)
-	}
-	return err
-}
-
-// head returns the offset of a conversation's head.
-func (r *runner) head(ctx context.Context, id string) (string, error) {
-	_, h, err := r.at.call(ctx, http.MethodHead, id, "", "", http.StatusOK)
-	if err != nil {
-		return "", err
-	}
-	return h.Get("Stream-Next-Offset"), nil
+	return j.measure(ctx, 1, min(warmUps.of(&j.o), j.n), func(ctx context.Context, _ int) (time.Duration, error) { return j.delta(ctx, ids[0]) })
 }
 
 // delta times a first delta, and waits for the turn to end.
 func (r *runner) delta(ctx context.Context, id string) (took time.Duration, err error) {
-	head, err := r.head(ctx, id)
+	head, err := r.at.head(ctx, id)
 	if err != nil {
 		return 0, err
 	}
@@ -63,16 +46,9 @@ func (r *runner) delta(ctx context.Context, id string) (took time.Duration, err 
 	g, ctx := errgroup.WithContext(ctx)
 	start := time.Now()
 	g.Go(func() error {
-		for {
-			b, err := s.data()
-			if err != nil {
-				return err
-			}
-			if bytes.Contains(b, []byte(`"message-delta"`)) {
-				took = time.Since(start)
-				return nil
-			}
-		}
+		err := s.until(func(chunks []byte) bool { return bytes.Contains(chunks, []byte(spoken)) })
+		took = time.Since(start)
+		return err
 	})
 	g.Go(func() error {
 		receipt, _, err := r.at.post(ctx, id, shortReply)
@@ -94,31 +70,37 @@ type heard struct {
 }
 
 // reply posts a stamped reply with readers at its conversation and returns what
-// each of them saw until it was over. Frames are kept where asked for.
-func (r *runner) reply(ctx context.Context, out *Scenario, id string, readers int, frames bool) ([]heard, error) {
-	head, err := r.head(ctx, id)
+// each of them saw until it was over. A reply that is recorded keeps the frames, and costs
+// nothing.
+func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) ([]heard, error) {
+	head, err := j.at.head(ctx, id)
 	if err != nil {
 		return nil, err
 	}
+	g, ctx := errgroup.WithContext(ctx)
 	streams := make([]*stream, readers)
 	for i := range streams {
-		if streams[i], err = r.at.stream(ctx, id, head); err != nil {
+		if streams[i], err = j.at.stream(ctx, id, head); err != nil {
 			return nil, err
 		}
 		defer streams[i].close()
 	}
 	all := make([]heard, readers)
-	err = r.costs(ctx, out, func() error {
-		g, ctx := errgroup.WithContext(ctx)
+	run := func() error {
 		for i, s := range streams {
-			g.Go(func() error { return all[i].listen(ctx, s, frames) })
+			g.Go(func() error { return all[i].listen(s, recorded) })
 		}
 		g.Go(func() error {
-			_, _, err := r.at.post(ctx, id, stampedReply())
+			_, _, err := j.at.post(ctx, id, stampedReply())
 			return err
 		})
 		return g.Wait()
-	})
+	}
+	if recorded {
+		err = run()
+	} else {
+		err = j.costs(ctx, run)
+	}
 	for _, h := range all {
 		if err == nil && len(h.lags) != replyTokens {
 			err = fmt.Errorf("a reader saw %d of %d tokens", len(h.lags), replyTokens)
@@ -127,53 +109,44 @@ func (r *runner) reply(ctx context.Context, out *Scenario, id string, readers in
 	return all, err
 }
 
-// listen reads until the reply is settled. It scans for stamps and decodes nothing:
-// at hundreds of readers, decoding would be what is measured.
-func (h *heard) listen(ctx context.Context, s *stream, frames bool) error {
-	stop := context.AfterFunc(ctx, s.close)
-	defer stop()
+// listen reads until the reply is settled. It scans for stamps.
+func (h *heard) listen(s *stream, recorded bool) error {
 	h.lags = make([]time.Duration, 0, replyTokens)
 	start := time.Now()
-	for {
-		b, err := s.data()
-		if err != nil {
-			return err
-		}
+	return s.until(func(chunks []byte) bool {
 		now := time.Now()
-		stamps(b, func(said time.Time) { h.lags = append(h.lags, now.Sub(said)) })
-		if frames {
-			text := append(append([]byte("event: data\ndata: "), erased(b)...), "\n\n"...)
+		stamps(chunks, func(said time.Time) { h.lags = append(h.lags, now.Sub(said)) })
+		if recorded {
+			text := slices.Concat([]byte("event: data\ndata: "), erased(chunks), []byte("\n\n"))
 			h.frames = append(h.frames, frame{After: now.Sub(start), Data: text})
 		}
-		if bytes.Contains(b, []byte(`"submission-settled"`)) {
-			return nil
-		}
-	}
+		return over(chunks)
+	})
 }
 
-func tokenLag(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, min(singleWarm, r.c.Pool))
+func tokenLag(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, min(singleWarm, warmPool.of(&j.o)))
 	if err != nil {
 		return err
 	}
 	var samples []time.Duration
-	for i := range r.c.Replies {
-		all, err := r.reply(ctx, out, ids[i%len(ids)], 1, false)
+	for i := range j.n {
+		all, err := j.reply(ctx, ids[i%len(ids)], 1, false)
 		if err != nil {
 			return err
 		}
 		samples = append(samples, all[0].lags...)
 	}
-	out.take(samples)
+	j.take(samples)
 	return nil
 }
 
-func manyReaders(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, 1)
+func manyReaders(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, 1)
 	if err != nil {
 		return err
 	}
-	all, err := r.reply(ctx, out, ids[0], r.c.Readers, false)
+	all, err := j.reply(ctx, ids[0], j.n, false)
 	if err != nil {
 		return err
 	}
@@ -181,104 +154,82 @@ func manyReaders(ctx context.Context, r *runner, out *Scenario) error {
 	for _, h := range all {
 		samples = append(samples, h.lags...)
 	}
-	out.take(samples)
-	out.figure("readers", float64(len(all)), "")
+	j.take(samples)
+	j.figure("readers", float64(len(all)), "")
 	return nil
 }
 
 // bareBroadcast records the frames of a reply at one reader, and has the model's
 // process pass the same frames on at the same times.
-func bareBroadcast(ctx context.Context, r *runner, out *Scenario) error {
-	ids, err := r.warm(ctx, 1)
+func bareBroadcast(ctx context.Context, j *job) error {
+	ids, err := j.warm(ctx, 1)
 	if err != nil {
 		return err
 	}
-	all, err := r.reply(ctx, nil, ids[0], 1, true)
+	all, err := j.reply(ctx, ids[0], 1, true)
 	if err != nil {
 		return err
 	}
-	o := order{Readers: r.c.Readers, Frames: all[0].frames}
+	o := order{Readers: j.n, Frames: all[0].frames}
 	first := o.Frames[0].After
 	for i := range o.Frames {
 		o.Frames[i].After -= first
 	}
-	lags, err := r.broadcast(ctx, out, o)
+	samples, err := j.broadcast(ctx, j.model.target, o)
 	if err != nil {
 		return err
 	}
-	out.take(lags)
-	out.figure("readers", float64(o.Readers), "")
-	out.figure("frames", float64(len(o.Frames)), "")
+	j.take(samples)
+	j.figure("readers", float64(o.Readers), "")
+	j.figure("frames", float64(len(o.Frames)), "")
 	return nil
 }
 
-// broadcast plays an order to as many readers as it wants.
-func (r *runner) broadcast(ctx context.Context, out *Scenario, o order) ([]time.Duration, error) {
+// broadcast has a model play an order to as many readers as it wants.
+func (j *job) broadcast(ctx context.Context, model *target, o order) ([]time.Duration, error) {
 	body, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	lags := make([][]time.Duration, o.Readers)
-	for i := range o.Readers {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.model.url+"/bench/broadcast", nil)
-		if err != nil {
-			return nil, err
-		}
-		resp, err := r.control.Do(req)
+	for i := range lags {
+		s, err := model.open(ctx, "/bench/broadcast")
 		if err != nil {
 			return nil, fmt.Errorf("join the broadcast: %w", err)
 		}
-		defer resp.Body.Close()
+		defer s.close()
 		g.Go(func() (err error) {
-			lags[i], err = broadcastLags(resp.Body)
+			lags[i], err = s.lags()
 			return err
 		})
 	}
-	before := r.usages()
+	// Here the model's process is what serves.
+	ends := []func(){meter(&j.ServerCPU, j.model.pid()), meter(&j.GeneratorCPU, os.Getpid())}
 	start := time.Now()
-	g.Go(func() error { return r.startBroadcast(ctx, body) })
+	g.Go(func() error {
+		_, err := fetch(ctx, model.streams, http.MethodPost, model.base.String()+"/bench/broadcast", body, http.StatusNoContent)
+		return err
+	})
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	out.Seconds = time.Since(start).Seconds()
-	// Here the model's process is what serves.
-	after := r.usages()
-	addCPU(&out.ServerCPU, before.model, after.model)
-	addCPU(&out.GeneratorCPU, before.generator, after.generator)
-	var samples []time.Duration
+	j.Seconds = time.Since(start).Seconds()
+	for _, end := range ends {
+		end()
+	}
 	for _, l := range lags {
 		if len(l) != len(o.Frames) {
 			return nil, fmt.Errorf("a reader of the broadcast saw %d of %d frames", len(l), len(o.Frames))
 		}
-		samples = append(samples, l...)
 	}
-	return samples, nil
+	return slices.Concat(lags...), nil
 }
 
-// startBroadcast waits until the last reader is there, which takes a moment after
-// it was answered.
-func (r *runner) startBroadcast(ctx context.Context, body []byte) error {
-	const tries = 100
-	for try := 1; ; try++ {
-		_, err := r.ask(ctx, http.MethodPost, "/bench/broadcast", body, http.StatusNoContent)
-		if err == nil || try == tries {
-			return err
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// broadcastLags reads to the end: a sample per frame.
-func broadcastLags(src io.Reader) ([]time.Duration, error) {
-	var lags []time.Duration
-	events := sse.NewReader(src, nil)
+// lags reads a broadcast to its end: a sample per frame.
+func (s *stream) lags() (lags []time.Duration, err error) {
 	for {
-		e, err := events.Next()
+		e, err := s.events.Next()
 		if errors.Is(err, io.EOF) {
 			return lags, nil
 		}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/parleyrun/parley/internal/table"
 )
@@ -73,54 +75,67 @@ type Figure struct {
 	Unit  string  `json:"unit,omitempty"`
 }
 
+// take fills in a distribution without a rate: that of operations with waits in
+// between would say nothing.
+func (s *Scenario) take(samples []time.Duration) {
+	s.Samples = len(samples)
+	s.Latency = new(NewLatency(samples))
+}
+
+// rate fills in the rate of operations that follow one another.
+func (s *Scenario) rate() {
+	if s.Seconds > 0 {
+		s.PerSecond = float64(s.Samples) / s.Seconds
+	}
+}
+
+// rated is rate unless there is an error, which it returns.
+func (s *Scenario) rated(err error) error {
+	if err == nil {
+		s.rate()
+	}
+	return err
+}
+
 func (s *Scenario) figure(name string, value float64, unit string) {
 	s.Figures = append(s.Figures, Figure{name, value, unit})
 }
 
-// Failed counts the scenarios without figures.
-func (r *Report) Failed() int {
-	n := 0
+// failures are the scenarios without figures, and why.
+func (r *Report) failures() (all []string) {
 	for _, s := range r.Scenarios {
 		if s.Error != "" {
-			n++
+			all = append(all, fmt.Sprintf("%s failed: %s", s.Name, s.Error))
 		}
 	}
-	return n
+	return all
 }
 
-// WriteJSON writes the report for programs.
-func (r *Report) WriteJSON(w io.Writer) error {
+// Failed counts the scenarios without figures.
+func (r *Report) Failed() int { return len(r.failures()) }
+
+// WriteJSON writes a report or a comparison for programs.
+func WriteJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(r)
+	return e.Encode(v)
 }
 
 // WriteTable writes the report for people: a line on the machine and a row per
 // scenario, with errors below. Columns without a figure are left out. A kB is 1,000
 // bytes and an MB 1,000,000.
 func (r *Report) WriteTable(w io.Writer) error {
-	rows := table.New([]int{0, 12, 13}, "scenario", "n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB", "figures", "target")
+	rows := table.New([]int{0, 12, 13}, slices.Concat([]string{"scenario"}, headings(), []string{"figures", "target"})...)
 	rows.Sparse = true
-	var failed []string
 	for _, s := range r.Scenarios {
 		rows.Add(s.row()...)
-		if s.Error != "" {
-			failed = append(failed, fmt.Sprintf("%s failed: %s\n", s.Name, s.Error))
-		}
 	}
 	head := r.Machine.String()
-	if r.Version != "" {
-		head += ", " + r.Version
-	}
-	if r.Against != "" {
-		head += ", against " + r.Against
-	}
-	if r.ClickHouse != "" {
-		head += ", events to " + r.ClickHouse
-	}
-	if r.Bucket != "" {
-		head += ", on " + r.Bucket
+	for _, more := range [][2]string{{"", r.Version}, {"against ", r.Against}, {"events to ", r.ClickHouse}, {"on ", r.Bucket}} {
+		if more[1] != "" {
+			head += ", " + more[0] + more[1]
+		}
 	}
 	if r.Quick {
 		head += ", quick"
@@ -131,41 +146,51 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if err := rows.Print(w); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, strings.Join(failed, ""))
+	_, err := io.WriteString(w, strings.Join(append(r.failures(), ""), "\n"))
 	return err
 }
 
-func (s *Scenario) row() []string {
-	row := make([]string, 14)
-	row[0], row[13] = s.Name, s.Target
-	if s.Error != "" {
-		row[12] = "failed"
-		return row
-	}
+// headings are those of numbers.
+func headings() []string {
+	return []string{"n", "p50 ms", "p90 ms", "p99 ms", "max ms", "× PUT", "per s", "CPU s", "gen s", "model s", "RSS MB"}
+}
+
+// numbers are the columns of a scenario; nil is none.
+func (s *Scenario) numbers() []*float64 {
+	all := make([]*float64, 11)
 	if l := s.Latency; l != nil {
-		row[1] = strconv.Itoa(s.Samples)
-		row[2], row[3], row[4], row[5] = short(l.P50), short(l.P90), short(l.P99), short(l.Max)
+		copy(all, []*float64{new(float64(s.Samples)), &l.P50, &l.P90, &l.P99, &l.Max})
 	}
 	if s.ToRawPut > 0 {
-		row[6] = short(s.ToRawPut)
+		all[5] = &s.ToRawPut
 	}
 	if s.PerSecond > 0 {
-		row[7] = short(s.PerSecond)
+		all[6] = &s.PerSecond
 	}
-	for i, cpu := range []*float64{s.ServerCPU, s.GeneratorCPU, s.ModelCPU} {
-		if cpu != nil {
-			row[8+i] = short(*cpu)
-		}
-	}
+	all[7], all[8], all[9] = s.ServerCPU, s.GeneratorCPU, s.ModelCPU
 	if s.Memory != nil {
-		row[11] = short(float64(s.Memory.RSS) / 1e6)
+		all[10] = new(float64(s.Memory.RSS) / 1e6)
+	}
+	return all
+}
+
+func (s *Scenario) row() []string {
+	row := []string{s.Name}
+	for _, v := range s.numbers() {
+		cell := ""
+		if v != nil {
+			cell = short(*v)
+		}
+		row = append(row, cell)
 	}
 	var figures []string
 	for _, f := range s.Figures {
 		figures = append(figures, strings.TrimSpace(fmt.Sprintf("%s %s %s", f.Name, short(f.Value), f.Unit)))
 	}
-	row[12] = strings.Join(figures, ", ")
-	return row
+	if s.Error != "" {
+		figures = []string{"failed"}
+	}
+	return append(row, strings.Join(figures, ", "), s.Target)
 }
 
 // short writes a number with the digits that can be meant.

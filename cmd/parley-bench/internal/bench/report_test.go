@@ -53,7 +53,7 @@ func TestReport(t *testing.T) {
 	if err := r.WriteTable(&table); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.WriteJSON(&text); err != nil {
+	if err := bench.WriteJSON(&text, r); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "report.txt", table.Bytes())

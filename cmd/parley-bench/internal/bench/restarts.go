@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,271 +9,234 @@ import (
 	"net/http"
 	"path/filepath"
 	"time"
+
+	"github.com/parleyrun/parley/conversation"
 )
 
-// halt ends the server in order; the next one starts when it is needed.
-func (r *runner) halt() error {
-	c := r.server
-	r.server = nil
-	r.at.close()
-	return c.end()
-}
-
-func snapshotRestart(ctx context.Context, r *runner, out *Scenario) error {
-	l, err := r.theLong(ctx)
+// snapshotRestart ends the server in order before each read.
+func snapshotRestart(ctx context.Context, j *job) error {
+	l, err := j.theLong(ctx)
 	if err != nil {
 		return err
 	}
 	var samples []time.Duration
 	size := 0
-	for range r.c.Reopened {
-		if err := r.halt(); err != nil {
+	for range j.n {
+		before := j.server
+		j.server = nil
+		if err := errors.Join(before.end(), j.serve(ctx)); err != nil {
 			return err
 		}
-		if err := r.serve(ctx); err != nil {
+		took, err := clocked(func() error {
+			b, err := j.at.snapshot(ctx, l.id)
+			size = len(b)
 			return err
-		}
-		start := time.Now()
-		b, _, err := r.at.call(ctx, http.MethodGet, l.id, "", "", http.StatusOK)
-		if err != nil {
-			return err
-		}
-		samples, size = append(samples, time.Since(start)), len(b)
-	}
-	out.take(samples)
-	out.figure("turns", float64(l.turns), "")
-	out.figure("answer", float64(size)/1e3, "kB")
-	return nil
-}
-
-// killed kills the server while replies stand still in the middle, starts the next
-// one and waits for all of them. The model does not stand still a second time.
-func killed(ctx context.Context, r *runner, out *Scenario) error {
-	if err := r.serve(ctx); err != nil {
-		return err
-	}
-	var samples []time.Duration
-	for round := range r.c.Kills {
-		took, err := r.killOnce(ctx, round)
+		})
 		if err != nil {
 			return err
 		}
 		samples = append(samples, took)
 	}
-	out.take(samples)
-	out.figure("replies under way", float64(r.c.Killed), "")
+	j.take(samples)
+	j.answered(l, size)
 	return nil
 }
 
-func (r *runner) killOnce(ctx context.Context, round int) (_ time.Duration, err error) {
-	gate := fmt.Sprintf("%skill-%d", r.prefix, round)
-	defer func() {
-		free, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
-		defer cancel()
-		err = errors.Join(err, r.release(free, gate))
-	}()
-	receipts := map[string]receipt{}
-	for i := range r.c.Killed {
-		id := fmt.Sprintf("%skill-%d-%06d", r.prefix, round, i)
-		rcpt, _, err := r.at.post(ctx, id, "tokens=10 hold="+gate+" tokens=10")
-		if err != nil {
-			return 0, err
-		}
-		receipts[id] = rcpt
-	}
-	for id, rcpt := range receipts {
-		if err := r.at.said(ctx, id, rcpt); err != nil {
-			return 0, err
-		}
-	}
-	start := time.Now()
-	r.server.Kill()
-	r.server = nil
-	r.at.close()
-	if err := r.release(ctx, gate); err != nil {
-		return 0, err
-	}
-	if err := r.serve(ctx); err != nil {
-		return 0, err
-	}
-	for id, rcpt := range receipts {
-		if _, err := r.at.settle(ctx, id, rcpt); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(start), nil
-}
+// killedTurns are those under way when a server is killed.
+var killedTurns = amount[int]{50, 10}
 
-// said long-polls until the agent has begun to speak.
-func (t *target) said(ctx context.Context, id string, r receipt) error {
-	next := r.Offset
-	for {
-		b, h, err := t.call(ctx, http.MethodGet, id, "view=updates&live=long-poll&offset="+next, "", http.StatusOK)
-		if err != nil {
-			return err
-		}
-		if bytes.Contains(b, []byte(`"message-delta"`)) {
-			return nil
-		}
-		next = h.Get("Stream-Next-Offset")
-	}
-}
-
-// apart runs a scenario on a server of its own, over a folder of its own, which is
-// stopped when the scenario ends.
-func (r *runner) apart(ctx context.Context, folder string, profiled bool, run func(c *child, at *target) error) (err error) {
-	c, err := r.fresh(ctx, folder, profiled)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.end()) }()
-	at, err := newTarget(c.url, "")
-	if err != nil {
-		return err
-	}
-	defer at.close()
-	return run(c, at)
-}
-
-func starts(ctx context.Context, r *runner, out *Scenario) error {
-	if _, err := r.modelURL(ctx); err != nil { // It must not count as a part of the start.
+// killed kills the server while replies stand still in the middle, starts the next
+// one and waits for all of them. The model does not stand still a second time.
+func killed(ctx context.Context, j *job) error {
+	if err := j.serve(ctx); err != nil {
 		return err
 	}
 	var samples []time.Duration
-	for i := range r.c.Restarts {
+	for round := range j.n {
+		took, err := j.killOnce(ctx, fmt.Sprintf("%skill-%d", j.prefix, round))
+		if err != nil {
+			return err
+		}
+		samples = append(samples, took)
+	}
+	j.take(samples)
+	j.figure("replies under way", float64(killedTurns.of(&j.o)), "")
+	return nil
+}
+
+func (j *job) killOnce(ctx context.Context, gate string) (_ time.Duration, err error) {
+	defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
+	all := &owed{receipts: map[string]receipt{}}
+	for i := range killedTurns.of(&j.o) {
+		id := numbered(gate)(i)
+		r, _, err := j.at.post(ctx, id, "tokens=10 hold="+gate+" tokens=10")
+		if err != nil {
+			return 0, err
+		}
+		all.keep(id, r)
+	}
+	for id, r := range all.receipts {
+		if err := j.at.said(ctx, id, r); err != nil {
+			return 0, err
+		}
+	}
+	return clocked(func() error {
+		j.server.Kill()
+		j.server.close()
+		j.server = nil
+		if err := errors.Join(j.free(ctx, gate), j.serve(ctx)); err != nil {
+			return err
+		}
+		return all.settle(ctx, j.at)
+	})
+}
+
+// starts times n servers, each over a folder of its own.
+func starts(ctx context.Context, j *job) error {
+	if _, err := j.modelURL(ctx); err != nil { // It must not count as a part of the start.
+		return err
+	}
+	var samples []time.Duration
+	for i := range j.n {
 		start := time.Now()
-		err := r.apart(ctx, fmt.Sprintf("start-%d", i), false, func(c *child, at *target) error {
-			if _, _, err := at.call(ctx, http.MethodHead, "nobody", "", "", http.StatusNotFound); err != nil {
-				return err
-			}
-			samples = append(samples, time.Since(start))
-			if u, err := c.usage(); err == nil {
-				out.Memory = &u.memory
-			}
-			return nil
+		err := j.apart(ctx, fmt.Sprintf("start-%d", i), false, func(c *child) error {
+			_, _, err := c.call(ctx, http.MethodHead, "nobody", "", "", http.StatusNotFound)
+			samples, j.Memory = append(samples, time.Since(start)), c.memory()
+			return err
 		})
 		if err != nil {
 			return err
 		}
 	}
-	out.take(samples)
-	if out.Memory != nil {
-		out.figure("anonymous", float64(out.Memory.Anonymous)/1e6, "MB")
+	j.take(samples)
+	if j.Memory != nil {
+		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 	}
 	return nil
 }
 
+// restTime is the wait before idle conversations are weighed.
+var restTime = amount[time.Duration]{30 * time.Second, 2 * time.Second}
+
 // idle compares the memory of a server that has served a few conversations with
 // that of the same server after many more, both at rest and with freed memory
 // returned.
-func idle(ctx context.Context, r *runner, out *Scenario) error {
-	return r.apart(ctx, "idle", true, func(c *child, at *target) error {
-		if _, err := r.visit(ctx, at, "first", singleWarm); err != nil {
+func idle(ctx context.Context, j *job) error {
+	return j.apart(ctx, "idle", true, func(c *child) error {
+		if _, err := j.visit(ctx, c, "first", singleWarm); err != nil {
 			return err
 		}
-		before, err := atRest(ctx, c, at, 0)
+		before, err := c.atRest(ctx, 0)
 		if err != nil {
 			return err
 		}
-		n, err := r.visit(ctx, at, "idle", r.c.Idle)
+		n, err := j.visit(ctx, c, "idle", j.n)
 		if err != nil {
 			return err
 		}
-		after, err := atRest(ctx, c, at, r.c.Rest)
+		after, err := c.atRest(ctx, restTime.of(&j.o))
 		if err != nil {
 			return err
 		}
 		each := func(a, b int64) float64 { return float64(a-b) / 1e3 / float64(n) }
-		out.Memory = &after
-		out.figure("conversations", float64(n), "")
-		out.figure("each", each(after.RSS, before.RSS), "kB")
-		out.figure("anonymous each", each(after.Anonymous, before.Anonymous), "kB")
+		j.Memory = &after
+		j.figure("conversations", float64(n), "")
+		j.figure("each", each(after.RSS, before.RSS), "kB")
+		j.figure("anonymous each", each(after.Anonymous, before.Anonymous), "kB")
 		return nil
 	})
 }
 
 // visit has a short turn with each of n new conversations, or of as many as there is
 // time for.
-func (r *runner) visit(ctx context.Context, at *target, name string, n int) (int, error) {
-	done, err := r.bounded(ctx, r.c.Long, 16, n, func(ctx context.Context, i int) (time.Duration, error) {
-		took, _, err := at.turn(ctx, fmt.Sprintf("%s-%06d", name, i), shortReply)
-		return took, err
-	})
+func (r *runner) visit(ctx context.Context, c *child, name string, n int) (int, error) {
+	done, err := loop(ctx, r.limits.long, 16, n, c.turns(numbered(name), shortReply))
 	return len(done), err
 }
 
 // atRest weighs a server after a wait.
-func atRest(ctx context.Context, c *child, at *target, wait time.Duration) (Memory, error) {
-	at.close()
-	select {
-	case <-time.After(wait):
-	case <-ctx.Done():
-		return Memory{}, context.Cause(ctx)
+func (c *child) atRest(ctx context.Context, wait time.Duration) (Memory, error) {
+	c.close()
+	if err := pause(ctx, wait); err != nil {
+		return Memory{}, err
 	}
 	return c.freed(ctx)
+}
+
+// rushInFlight is how many turns of a rush are under way at most.
+const rushInFlight = 32
+
+// rushTime is over what time a rush is spread.
+var rushTime = amount[time.Duration]{time.Minute, 5 * time.Second}
+
+// rush creates many conversations within a minute, each with a short turn that is read to
+// its end, and weighs the server then, as it is: what it has not collected yet counts.
+func rush(ctx context.Context, j *job) error {
+	return j.apart(ctx, "rush", j.o.Profiles != "", func(c *child) error {
+		start, turn := time.Now(), c.turns(numbered("rush"), oneToken)
+		done, err := loop(ctx, j.limits.long, rushInFlight, j.n, func(ctx context.Context, i int) (time.Duration, error) {
+			due := start.Add(rushTime.of(&j.o) * time.Duration(i) / time.Duration(j.n))
+			if err := pause(ctx, time.Until(due)); err != nil {
+				return 0, err
+			}
+			return turn(ctx, i)
+		})
+		if err != nil {
+			return err
+		}
+		j.Seconds = time.Since(start).Seconds()
+		j.take(done)
+		u, err := usageOf(c.pid())
+		if err != nil {
+			return err
+		}
+		j.ServerCPU, j.Memory = new(u.cpu.Seconds()), &u.memory
+		j.figure("conversations", float64(len(done)), "")
+		j.figure("anonymous", float64(u.memory.Anonymous)/1e6, "MB")
+		if j.o.Profiles != "" {
+			err = c.savePage(ctx, "heap", filepath.Join(j.o.Profiles, j.Name+".heap.pprof"))
+		}
+		return j.rated(err)
+	})
 }
 
 // storedScript is a reply of 1,000 tokens within two seconds.
 const storedScript = "pace=2ms tokens=1000"
 
-func stored(ctx context.Context, r *runner, out *Scenario) error {
+func stored(ctx context.Context, j *job) error {
 	const folder = "stored"
 	said := 0
-	err := r.apart(ctx, folder, false, func(c *child, at *target) error {
-		id := func(i int) string { return fmt.Sprintf("stored-%06d", i) }
-		took, err := r.loop(ctx, r.c.Stored, r.c.Stored, func(ctx context.Context, i int) (time.Duration, error) {
-			took, _, err := at.turn(ctx, id(i), storedScript)
-			return took, err
-		})
+	err := j.apart(ctx, folder, false, func(c *child) error {
+		id := numbered(folder)
+		took, err := loop(ctx, j.limits.loop, j.n, j.n, c.turns(id, storedScript))
 		for i := range took {
-			n, err := at.spoken(ctx, id(i))
+			b, err := c.snapshot(ctx, id(i))
 			if err != nil {
 				return err
 			}
-			said += n
+			var s conversation.Snapshot
+			if err := json.Unmarshal(b, &s); err != nil {
+				return fmt.Errorf("decode snapshot: %w", err)
+			}
+			for _, m := range s.Messages {
+				if m.Role == conversation.RoleAssistant {
+					said += len(m.Text())
+				}
+			}
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	size, err := folderBytes(filepath.Join(r.dir, folder))
+	size, err := folderBytes(filepath.Join(j.dir, folder))
 	if err != nil {
 		return fmt.Errorf("weigh the folder: %w", err)
 	}
-	out.figure("replies", float64(said)/1e3, "kB")
-	out.figure("folder", float64(size)/1e3, "kB")
-	out.figure("stored per byte", float64(size)/float64(max(said, 1)), "")
+	j.figure("replies", float64(said)/1e3, "kB")
+	j.figure("folder", float64(size)/1e3, "kB")
+	j.figure("stored per byte", float64(size)/float64(max(said, 1)), "")
 	return nil
-}
-
-// spoken counts the bytes an agent has said.
-func (t *target) spoken(ctx context.Context, id string) (int, error) {
-	b, _, err := t.call(ctx, http.MethodGet, id, "", "", http.StatusOK)
-	if err != nil {
-		return 0, err
-	}
-	var s struct {
-		Messages []struct {
-			Role  string `json:"role"`
-			Parts []struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			} `json:"parts"`
-		} `json:"messages"`
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
-		return 0, fmt.Errorf("decode snapshot: %w", err)
-	}
-	n := 0
-	for _, m := range s.Messages {
-		for _, p := range m.Parts {
-			if m.Role == "assistant" && p.Type == "text" {
-				n += len(p.Text)
-			}
-		}
-	}
-	return n, nil
 }
 
 // folderBytes adds up the sizes of all files below a folder.

@@ -2,22 +2,20 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/storage"
 )
 
 // Causes of an end by time; the report has them in place of figures.
@@ -26,35 +24,43 @@ var (
 	errSlow = errors.New("the time of the scenario is over")
 )
 
-// Run measures. Its errors are wrong options, no place for the data, and children
-// that do not end; a scenario that fails is reported, and so are all that ctx or
-// the bound on time leave out.
-func Run(ctx context.Context, o Options) (_ *Report, err error) {
-	if err := o.valid(); err != nil {
+// Run measures. Its errors are wrong options, no place for the data, children that do not
+// end, and data in a bucket that cannot be removed; a scenario that fails is reported, and
+// so are all that ctx or the bound on time leave out.
+func Run(ctx context.Context, of Suite, o Options) (_ *Report, err error) {
+	s := of.suite()
+	if err := o.valid(s); err != nil {
 		return nil, err
 	}
-	r, end, err := newRunner(o)
-	if err != nil {
-		return nil, err
+	r := &runner{o: o, limits: s.boundsOf(&o), control: newClient(), prefix: "bench-"}
+	if o.Progress == nil {
+		r.o.Progress = io.Discard
 	}
-	defer func() { err = errors.Join(err, end()) }()
-	r.c = countsOf(o.Quick, o.Percent)
 	if o.Against != "" {
 		// The server keeps what earlier runs have left there.
 		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
-	} else {
-		r.prefix = "bench-"
+		if r.at, err = newTarget(o.Against, o.Token); err != nil {
+			return nil, err
+		}
 	}
-	if r.at, err = newTarget(o.Against, o.Token); err != nil {
+	if r.dir, err = os.MkdirTemp(o.Dir, "parley-bench-"); err != nil {
+		return nil, fmt.Errorf("make a folder for the data: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.dir)) }()
+	if r.reaper, err = proc.StartReaper(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Run, errTime)
+	// Also after Ctrl-C nothing is left.
+	defer func() { err = errors.Join(err, r.close(context.WithoutCancel(ctx))) }()
+	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, ClickHouse: o.ClickHouse, Quick: o.Quick, Bucket: s.bucket}
+	if o.Bucket != nil {
+		report.Bucket = o.Place
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.run, errTime)
 	defer cancel()
-	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, ClickHouse: o.ClickHouse, Quick: o.Quick}
-	for _, s := range scenarios() {
+	for _, s := range s.scenarios {
 		if r.wants(s) {
-			report.Scenarios = append(report.Scenarios, r.run(ctx, s))
+			report.Scenarios = append(report.Scenarios, r.run(ctx, s)...)
 		}
 	}
 	return report, nil
@@ -63,35 +69,21 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 // runner is the state of a run. What it starts is started when it is first needed.
 type runner struct {
 	o      Options
-	c      counts
+	limits bounds
 	dir    string
 	prefix string // Of every conversation.
 
-	reaper   *proc.Reaper
-	children atomic.Int64 // That were started.
-	model    *child
-	server   *child // Nil as long as there is none, and for a foreign one.
-	at       *target
-	control  *http.Client // For the model's own routes.
+	reaper  *proc.Reaper
+	started atomic.Int64 // Children.
+	model   *child
+	server  *child       // Nil as long as there is none, and for a foreign one.
+	store   *child       // Serves the bucket of a cluster; nil as long as there is none, and for one of others.
+	at      *target      // Of the server.
+	control *http.Client // For what is not timed.
 
 	rawPut float64 // p50 in milliseconds; 0 if it was not measured.
 	pool   []string
 	long   *long
-}
-
-// newRunner makes a folder for the data below that of the options. The function that it
-// returns removes the folder, after the processes that still run.
-func newRunner(o Options) (_ *runner, end func() error, err error) {
-	dir, err := os.MkdirTemp(o.Dir, "parley-bench-")
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a folder for the data: %w", err)
-	}
-	reaper, err := proc.StartReaper()
-	if err != nil {
-		return nil, nil, errors.Join(err, os.RemoveAll(dir))
-	}
-	end = func() error { return errors.Join(reaper.Close(), os.RemoveAll(dir)) }
-	return &runner{o: o, dir: dir, reaper: reaper, control: newClient()}, end, nil
 }
 
 // wants reports whether a scenario can be run and is asked for.
@@ -102,133 +94,99 @@ func (r *runner) wants(s scenario) bool {
 	return len(r.o.Only) == 0 || slices.Contains(r.o.Only, s.name) || s.always
 }
 
-func (r *runner) run(ctx context.Context, s scenario) Scenario {
-	out := Scenario{Name: s.name, What: s.what, Target: s.target}
-	if r.o.Progress != nil {
-		fmt.Fprintf(r.o.Progress, "%s: %s\n", s.name, s.what) // Nobody depends on it.
+// close ends what was started, the bucket last, and deletes what was written into a bucket of
+// others. A server that was killed is gone already.
+func (r *runner) close(ctx context.Context) (err error) {
+	err = errors.Join(r.server.end(), r.model.end(), r.store.end(), r.reaper.Close())
+	if r.at != nil {
+		r.at.close()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, r.c.Scenario, errSlow)
+	r.control.CloseIdleConnections()
+	if r.o.Bucket == nil {
+		return err
+	}
+	bucket, failed := r.o.Bucket.Open()
+	if failed == nil {
+		failed = empty(ctx, bucket)
+	}
+	return errors.Join(err, failed)
+}
+
+// Bounds of the removal of what was written.
+const (
+	removeTimeout = 2 * time.Minute
+	removeAtOnce  = 16
+)
+
+// empty deletes everything in a bucket, below its prefix.
+func empty(ctx context.Context, bucket storage.Bucket) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(removeAtOnce)
+	page, q := storage.ListPage{More: true}, storage.ListQuery{}
+	for page.More {
+		var err error
+		if page, err = bucket.List(ctx, q); err != nil {
+			return errors.Join(fmt.Errorf("remove what was written: %w", err), g.Wait())
+		}
+		for _, k := range page.Keys {
+			g.Go(func() error { return bucket.Delete(ctx, k.Key) })
+			q.After = k.Key
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("remove what was written: %w", err)
+	}
+	return nil
+}
+
+// job is a scenario that runs, and its row in the report.
+type job struct {
+	*runner
+	*Scenario
+	raw *Scenario // The row beside it; its own if there is none.
+	n   int       // Its operations, or of what else it says how many.
+}
+
+// run runs a scenario. The error that ends it is in its rows in place of figures.
+func (r *runner) run(ctx context.Context, s scenario) []Scenario {
+	rows := s.rows()
+	for _, row := range rows {
+		fmt.Fprintf(r.o.Progress, "%s: %s\n", row.Name, row.What) // Nobody depends on it.
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.scenario, errSlow)
+	defer cancel()
+	j := &job{runner: r, Scenario: &rows[len(rows)-1], raw: &rows[0], n: s.n.of(&r.o)}
 	err := context.Cause(ctx)
 	if err == nil {
-		err = s.run(ctx, r, &out)
+		err = s.run(ctx, j)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return Scenario{Name: s.name, What: s.what, Target: s.target, Error: err.Error()}
-	}
-	if u := r.server.known(); u != nil && out.Memory == nil {
-		out.Memory = &u.memory
-	}
-	if s.ratio && r.rawPut > 0 && out.Latency != nil {
-		out.ToRawPut = out.Latency.P50 / r.rawPut
-	}
-	return out
-}
-
-// close ends what was started. A server that was killed is gone already.
-func (r *runner) close() error {
-	var errs []error
-	for _, c := range []*child{r.server, r.model} {
-		if c != nil {
-			errs = append(errs, c.end())
+		rows = s.rows()
+		for i := range rows {
+			rows[i].Error = err.Error()
 		}
+		return rows
 	}
-	r.at.close()
-	r.control.CloseIdleConnections()
-	return errors.Join(errs...)
+	if j.Memory == nil {
+		j.Memory = r.server.memory()
+	}
+	if s.ratio && r.rawPut > 0 && j.Latency != nil {
+		j.ToRawPut = j.Latency.P50 / r.rawPut
+	}
+	return rows
 }
 
-// modelURL starts the model if there is none.
-func (r *runner) modelURL(ctx context.Context) (string, error) {
-	if r.o.Against != "" {
-		return strings.TrimRight(r.o.Model, "/"), nil
-	}
-	if r.model == nil {
-		c, err := r.start(ctx, "model", proc.Command{Args: []string{r.o.Self, ModelCommand, "--listen", "127.0.0.1:0"}})
-		if err != nil {
-			return "", err
-		}
-		r.model = c
-	}
-	return r.model.url, nil
-}
-
-// fresh starts a server over a folder below dir. Only where it is asked for its profiles
-// it has an admin listener, so that older programs can be measured in all else.
-func (r *runner) fresh(ctx context.Context, folder string, profiled bool) (*child, error) {
-	model, err := r.modelURL(ctx)
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(r.dir, folder+".yaml")
-	sections := map[string]any{"bucket": map[string]any{"dir": filepath.Join(r.dir, folder)}}
-	if r.o.ClickHouse != "" {
-		sections["events"] = map[string]any{"clickhouse": map[string]any{"addresses": []string{r.o.ClickHouse}, "database": "parley_bench"}}
-	}
-	admin := ""
-	if profiled {
-		free, err := proc.FreeAddresses("127.0.0.1", 1)
-		if err != nil {
-			return nil, err
-		}
-		admin = free[0]
-		sections["admin"] = observed(admin, true)
-	}
-	if err := writeConf(file, model, sections); err != nil {
-		return nil, err
-	}
-	c, err := r.start(ctx, "server", proc.Command{Args: []string{r.o.Program, "serve", "--quiet", "--config", file}})
-	if err == nil {
-		c.admin = admin
-	}
-	return c, err
-}
-
-// agentName is the agent of the run's own servers.
-const agentName = "bench"
-
-// writeConf writes the configuration of a server: sections, and the agent with its
-// model.
-func writeConf(file, model string, sections map[string]any) error {
-	all := map[string]any{
-		"listen": "127.0.0.1:0",
-		"providers": map[string]any{"bench": map[string]any{
-			"api": "openai-completions", "baseUrl": model + "/v1", "contextWindow": 1_000_000_000, "maxTokens": 1_000_000,
-		}},
-		"agents": map[string]any{agentName: map[string]any{"mounts": []string{"/agents/" + agentName}, "model": "bench/fake"}},
-	}
-	maps.Copy(all, sections)
-	// JSON is yaml, with every name quoted as it has to be.
-	conf, err := json.Marshal(all)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, conf, 0o600)
-}
-
-// serve makes sure that there is a server to measure.
-func (r *runner) serve(ctx context.Context) error {
-	if r.o.Against != "" || r.server != nil {
-		return nil
-	}
-	c, err := r.fresh(ctx, "main", r.o.Profiles != "")
-	if err != nil {
-		return err
-	}
-	r.server = c
-	return r.at.move(c.url)
-}
+// operation is the i-th of a loop. It returns how long that took.
+type operation func(ctx context.Context, i int) (time.Duration, error)
 
 // loop runs op n times, some of them at once, and returns what it says each took,
 // in order. Loops that exceed their time stop early.
-func (r *runner) loop(ctx context.Context, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) ([]time.Duration, error) {
-	return r.bounded(ctx, r.c.Loop, inFlight, n, op)
-}
-
-func (r *runner) bounded(ctx context.Context, bound time.Duration, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) ([]time.Duration, error) {
+func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operation) ([]time.Duration, error) {
 	end := time.Now().Add(bound)
 	samples := make([]time.Duration, n)
 	var next atomic.Int64
@@ -260,106 +218,63 @@ func (r *runner) bounded(ctx context.Context, bound time.Duration, inFlight, n i
 	return samples[:done], nil
 }
 
-// timed is loop with what it costs.
-func (r *runner) timed(ctx context.Context, out *Scenario, inFlight, n int, op func(ctx context.Context, i int) (time.Duration, error)) (samples []time.Duration, err error) {
-	err = r.costs(ctx, out, func() error {
-		samples, err = r.loop(ctx, inFlight, n, op)
+// measure times as many operations as the scenario has, after some that are not measured. Their
+// numbers go on where those end.
+func (j *job) measure(ctx context.Context, inFlight, warmUps int, op operation) error {
+	if warmUps > 0 {
+		if _, err := loop(ctx, j.limits.loop, inFlight, warmUps, op); err != nil {
+			return err
+		}
+	}
+	var samples []time.Duration
+	err := j.costs(ctx, func() (err error) {
+		samples, err = loop(ctx, j.limits.loop, inFlight, j.n, func(ctx context.Context, i int) (time.Duration, error) {
+			return op(ctx, warmUps+i)
+		})
 		return err
 	})
-	return samples, err
+	if err == nil {
+		j.take(samples)
+	}
+	return err
 }
 
 // costs adds the time of what run does, and the processor time of all processes, to
-// a scenario, and sets the server's memory after it. Without a scenario it only
-// runs.
-func (r *runner) costs(ctx context.Context, out *Scenario, run func() error) (failed error) {
-	if out == nil {
-		return run()
-	}
-	if r.o.Profiles != "" && r.server != nil {
-		end, err := r.server.profile(ctx, filepath.Join(r.o.Profiles, out.Name))
+// the scenario, and sets the server's memory after it.
+func (j *job) costs(ctx context.Context, run func() error) (failed error) {
+	if j.o.Profiles != "" && j.server != nil {
+		end, err := j.server.profile(ctx, filepath.Join(j.o.Profiles, j.Name))
 		if err != nil {
 			return err
 		}
 		defer func() { failed = errors.Join(failed, end(context.WithoutCancel(ctx))) }()
 	}
-	before := r.usages()
+	ends := []func(){meter(&j.ServerCPU, j.server.pid()), meter(&j.ModelCPU, j.model.pid()), meter(&j.GeneratorCPU, os.Getpid())}
 	start := time.Now()
 	if err := run(); err != nil {
 		return err
 	}
-	out.Seconds += time.Since(start).Seconds()
-	after := r.usages()
-	addCPU(&out.ServerCPU, before.server, after.server)
-	addCPU(&out.ModelCPU, before.model, after.model)
-	addCPU(&out.GeneratorCPU, before.generator, after.generator)
-	if after.server != nil {
-		out.Memory = &after.server.memory
+	j.Seconds += time.Since(start).Seconds()
+	for _, end := range ends {
+		end()
 	}
+	j.Memory = j.server.memory()
 	return nil
 }
 
-// usages are what the three processes have used; nil is not known.
-type usages struct{ server, model, generator *usage }
-
-func (r *runner) usages() usages {
-	u := usages{server: r.server.known(), model: r.model.known()}
-	if own, err := usageOf(os.Getpid()); err == nil {
-		u.generator = &own
-	}
-	return u
-}
-
-// addCPU adds the processor time between two looks, in seconds, if both are known.
-func addCPU(sum **float64, before, after *usage) {
-	if before == nil || after == nil {
-		return
-	}
-	if *sum == nil {
-		*sum = new(float64)
-	}
-	**sum += (after.cpu - before.cpu).Seconds()
-}
-
-// take fills in a distribution without a rate: that of operations with waits in
-// between would say nothing.
-func (s *Scenario) take(samples []time.Duration) {
-	s.Samples = len(samples)
-	s.Latency = new(NewLatency(samples))
-}
-
-// rated is take with the rate of operations that follow one another.
-func (s *Scenario) rated(samples []time.Duration) {
-	s.take(samples)
-	if s.Seconds > 0 {
-		s.PerSecond = float64(len(samples)) / s.Seconds
+// pause waits, or returns why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-// ask calls a route of the model itself.
-func (r *runner) ask(ctx context.Context, method, path string, body []byte, status int) ([]byte, error) {
-	at, err := r.modelURL(ctx)
-	if err != nil {
-		return nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, method, at+path, strings.NewReader(string(body)))
-	if err != nil {
-		return nil, err
-	}
-	resp, err := r.control.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("ask the model: %w", err)
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err == nil && resp.StatusCode != status {
-		err = fmt.Errorf("the model answered %s %s with %d: %.200s", method, path, resp.StatusCode, b)
-	}
-	return b, err
-}
-
-// release opens a gate of the model.
-func (r *runner) release(ctx context.Context, gate string) error {
-	_, err := r.ask(ctx, http.MethodPost, "/release/"+gate, nil, http.StatusNoContent)
-	return err
+// clocked returns how long something takes.
+func clocked(do func() error) (time.Duration, error) {
+	start := time.Now()
+	err := do()
+	return time.Since(start), err
 }

@@ -42,7 +42,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"profiles of another's server", bench.Options{Against: "http://127.0.0.1:1/x", Profiles: t.TempDir()}, "not the run's own"},
 		{"no such folder", bench.Options{Dir: filepath.Join(t.TempDir(), "none")}, "make a folder for the data"},
 	} {
-		r, err := bench.Run(t.Context(), tt.o)
+		r, err := bench.Run(t.Context(), bench.Server, tt.o)
 		if r != nil || err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, %v; want %q", tt.name, r, err, tt.want)
 		}
@@ -53,7 +53,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestRunWithoutAServer(t *testing.T) {
 	dir := t.TempDir()
 	var progress strings.Builder
-	r, err := bench.Run(t.Context(), bench.Options{
+	r, err := bench.Run(t.Context(), bench.Server, bench.Options{
 		Program: filepath.Join(dir, "none"), Self: filepath.Join(dir, "none"), Dir: dir,
 		Quick: true, Percent: 10, Only: []string{"turns", "raw-put-16", "raw-fsync"}, Progress: &progress, Version: "v",
 	})
@@ -106,7 +106,7 @@ func TestRunAgainst(t *testing.T) {
 			"token-lag", "readers", "turn-growth", "snapshot-warm", "updates-behind",
 		}},
 	} {
-		r, err := bench.Run(t.Context(), bench.Options{Against: server.URL + "/x/", Model: tt.model, Token: "t", Quick: true, Dir: t.TempDir()})
+		r, err := bench.Run(t.Context(), bench.Server, bench.Options{Against: server.URL + "/x/", Model: tt.model, Token: "t", Quick: true, Dir: t.TempDir()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,11 +128,11 @@ func TestRunAgainst(t *testing.T) {
 func TestRunIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := bench.Run(ctx, bench.Options{Program: "none", Dir: t.TempDir()})
+	r, err := bench.Run(ctx, bench.Server, bench.Options{Program: "none", Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := names(r); !slices.Equal(got, bench.Names()) || r.Failed() != len(got) {
+	if got := names(r); !slices.Equal(got, bench.Server.Names()) || r.Failed() != len(got) {
 		t.Errorf("%d of %v failed", r.Failed(), got)
 	}
 	for _, s := range r.Scenarios {

@@ -15,8 +15,10 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// target is the mount of an agent on a server. It is safe for concurrent use, but
-// for move.
+// spoken is a mark of chunks in which the agent says something.
+const spoken = `"message-delta"`
+
+// target is the mount of an agent on a server. It is safe for concurrent use.
 type target struct {
 	base    *url.URL
 	headers string // Lines of every request.
@@ -26,14 +28,17 @@ type target struct {
 }
 
 // newTarget returns a target that keeps its connections open and compresses
-// nothing, so that neither handshakes nor codecs are measured. The base is a URL,
-// or "" until it is moved to one.
+// nothing, so that neither handshakes nor codecs are measured.
 func newTarget(base, token string) (*target, error) {
-	t := &target{token: token, streams: newClient()}
+	at, err := url.Parse(strings.TrimRight(base, "/"))
+	if err != nil {
+		return nil, err
+	}
+	t := &target{base: at, whole: &pool{at: at}, token: token, streams: newClient()}
 	if token != "" {
 		t.headers = "Authorization: Bearer " + token + "\r\n"
 	}
-	return t, t.move(base)
+	return t, nil
 }
 
 // newClient is for streams, and for what is not timed. As many connections stay
@@ -45,23 +50,28 @@ func newClient() *http.Client {
 	}}
 }
 
-// move makes another server the target.
-func (t *target) move(base string) error {
-	at, err := url.Parse(strings.TrimRight(base, "/"))
+// fetch sends a request that is not timed, and returns its answer of a status.
+func fetch(ctx context.Context, by *http.Client, method, url string, body []byte, status int) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.close()
-	t.base, t.whole = at, &pool{at: at}
-	return nil
+	resp, err := by.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil && resp.StatusCode != status {
+		err = fmt.Errorf("%s %s answered %d: %.200s", method, url, resp.StatusCode, b)
+	}
+	return b, err
 }
 
 // close ends all connections on which nothing is under way.
 func (t *target) close() {
 	t.streams.CloseIdleConnections()
-	if t.whole != nil {
-		t.whole.close()
-	}
+	t.whole.close()
 }
 
 // path is that of a conversation, encoded.
@@ -75,14 +85,20 @@ func (t *target) path(id, query string) string {
 
 // call returns an answer of a status as a whole.
 func (t *target) call(ctx context.Context, method, id, query, body string, status int) ([]byte, http.Header, error) {
-	a, err := t.whole.ask(ctx, method, t.path(id, query), t.headers, body)
+	resp, b, err := t.whole.ask(ctx, method, t.path(id, query), t.headers, body)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s: %w", method, id, err)
 	}
-	if a.status != status {
-		return nil, nil, fmt.Errorf("%s %s answered %d: %.200s", method, id, a.status, a.body)
+	if resp.StatusCode != status {
+		return nil, nil, fmt.Errorf("%s %s answered %d: %.200s", method, id, resp.StatusCode, b)
 	}
-	return a.body, a.header, nil
+	return b, resp.Header, nil
+}
+
+// snapshot reads a whole conversation.
+func (t *target) snapshot(ctx context.Context, id string) ([]byte, error) {
+	b, _, err := t.call(ctx, http.MethodGet, id, "", "", http.StatusOK)
+	return b, err
 }
 
 // receipt is what an admission answers.
@@ -91,25 +107,27 @@ type receipt struct {
 	SubmissionID string `json:"submissionId"`
 }
 
-// message is what an admission sends.
-type message struct {
-	Kind string `json:"kind"`
-	Body string `json:"body"`
+// message is what an admission sends: a text, and a key unless that is "".
+func message(text, key string) string {
+	b, err := json.Marshal(struct {
+		Kind string `json:"kind"`
+		Body string `json:"body"`
+		Key  string `json:"idempotencyKey,omitempty"`
+	}{"user", text, key})
+	if err != nil {
+		panic(err) // Texts have a JSON form.
+	}
+	return string(b)
 }
 
 // post admits a message and returns how long that took.
-func (t *target) post(ctx context.Context, id, text string) (receipt, time.Duration, error) {
-	body, err := json.Marshal(message{Kind: "user", Body: text})
+func (t *target) post(ctx context.Context, id, text string) (r receipt, took time.Duration, err error) {
+	body, start := message(text, ""), time.Now()
+	b, _, err := t.call(ctx, http.MethodPost, id, "", body, http.StatusAccepted)
+	took = time.Since(start)
 	if err != nil {
 		return receipt{}, 0, err
 	}
-	start := time.Now()
-	b, _, err := t.call(ctx, http.MethodPost, id, "", string(body), http.StatusAccepted)
-	took := time.Since(start)
-	if err != nil {
-		return receipt{}, 0, err
-	}
-	var r receipt
 	if err := json.Unmarshal(b, &r); err != nil {
 		return receipt{}, 0, fmt.Errorf("decode receipt: %w", err)
 	}
@@ -158,22 +176,33 @@ func settled(chunks []byte, submission string) (bool, error) {
 	return false, nil
 }
 
-// settle long-polls until a submission is completed, and returns the offset it was
-// seen at. Any other outcome is an error.
-func (t *target) settle(ctx context.Context, id string, r receipt) (string, error) {
-	next := r.Offset
+// poll long-polls after an offset until it has found something in chunks, and returns the
+// offset after them.
+func (t *target) poll(ctx context.Context, id, after string, found func(chunks []byte) (bool, error)) (string, error) {
 	for {
-		b, h, err := t.call(ctx, http.MethodGet, id, "view=updates&live=long-poll&offset="+url.QueryEscape(next), "", http.StatusOK)
+		b, h, err := t.call(ctx, http.MethodGet, id, "view=updates&live=long-poll&offset="+url.QueryEscape(after), "", http.StatusOK)
 		if err != nil {
 			return "", err
 		}
-		if next = h.Get("Stream-Next-Offset"); next == "" {
+		if after = h.Get("Stream-Next-Offset"); after == "" {
 			return "", errors.New("updates come without Stream-Next-Offset")
 		}
-		if done, err := settled(b, r.SubmissionID); done || err != nil {
-			return next, err
+		if done, err := found(b); done || err != nil {
+			return after, err
 		}
 	}
+}
+
+// settle waits until a submission is completed, and returns the offset it was
+// seen at. Any other outcome is an error.
+func (t *target) settle(ctx context.Context, id string, r receipt) (string, error) {
+	return t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return settled(chunks, r.SubmissionID) })
+}
+
+// said waits until the agent has begun to speak.
+func (t *target) said(ctx context.Context, id string, r receipt) error {
+	_, err := t.poll(ctx, id, r.Offset, func(chunks []byte) (bool, error) { return bytes.Contains(chunks, []byte(spoken)), nil })
+	return err
 }
 
 // turn sends a message, waits for its outcome, and returns how long both took and
@@ -188,15 +217,34 @@ func (t *target) turn(ctx context.Context, id, text string) (time.Duration, stri
 	return time.Since(start), next, err
 }
 
+// turns is an operation: a turn in the i-th of some conversations.
+func (t *target) turns(id func(i int) string, text string) operation {
+	return func(ctx context.Context, i int) (time.Duration, error) {
+		took, _, err := t.turn(ctx, id(i), text)
+		return took, err
+	}
+}
+
+// numbered names conversations.
+func numbered(prefix string) func(int) string {
+	return func(i int) string { return fmt.Sprintf("%s-%06d", prefix, i) }
+}
+
 // stream is a live read by server-sent events. It belongs to one goroutine.
 type stream struct {
 	body   io.ReadCloser
 	events *sse.Reader
 }
 
+// head returns the offset of a conversation's head.
+func (t *target) head(ctx context.Context, id string) (string, error) {
+	_, h, err := t.call(ctx, http.MethodHead, id, "", "", http.StatusOK)
+	return h.Get("Stream-Next-Offset"), err
+}
+
 // stream opens a live read and waits until it has caught up.
 func (t *target) stream(ctx context.Context, id, after string) (*stream, error) {
-	s, err := t.open(ctx, id, after)
+	s, err := t.follow(ctx, id, after)
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +260,14 @@ func (t *target) stream(ctx context.Context, id, after string) (*stream, error) 
 	}
 }
 
-// open opens a live read.
-func (t *target) open(ctx context.Context, id, after string) (*stream, error) {
-	at := t.base.Scheme + "://" + t.base.Host + t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after))
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+// follow opens a live read.
+func (t *target) follow(ctx context.Context, id, after string) (*stream, error) {
+	return t.open(ctx, t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after)))
+}
+
+// open opens a stream at a path.
+func (t *target) open(ctx context.Context, path string) (*stream, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base.Scheme+"://"+t.base.Host+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,23 +280,27 @@ func (t *target) open(ctx context.Context, id, after string) (*stream, error) {
 	}
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
-		return nil, fmt.Errorf("stream %s answered %d", id, resp.StatusCode)
+		return nil, fmt.Errorf("stream %s answered %d", path, resp.StatusCode)
 	}
 	return &stream{body: resp.Body, events: sse.NewReader(resp.Body, nil)}, nil
 }
 
-// data returns the next chunks; they are valid until the next call.
-func (s *stream) data() ([]byte, error) {
+// until reads chunks until it has found what it looks for; they are valid until the next ones.
+func (s *stream) until(found func(chunks []byte) bool) error {
 	for {
 		e, err := s.events.Next()
 		if err != nil {
-			return nil, fmt.Errorf("read stream: %w", err)
+			return fmt.Errorf("read stream: %w", err)
 		}
-		if e.Name == "data" {
-			return e.Data, nil
+		if e.Name == "data" && found(e.Data) {
+			return nil
 		}
 	}
 }
+
+// over reports whether chunks end a turn. It decodes nothing: at hundreds of readers, decoding
+// would be what is measured.
+func over(chunks []byte) bool { return bytes.Contains(chunks, []byte(`"submission-settled"`)) }
 
 // close gives the connection up: there is no other end of a live read.
 func (s *stream) close() { _ = s.body.Close() }

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability/clickhouse"
+	"github.com/parleyrun/parley/storage"
+)
+
+// measurement is what a command that measures is told.
+type measurement struct {
+	suite    bench.Suite
+	options  bench.Options
+	program  string
+	file     string
+	jsonFile string
+	tokenEnv string
+}
+
+// command makes the command of a suite, with the flags that all have.
+func (m *measurement) command(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		m.options.Progress = cmd.ErrOrStderr()
+		return m.run(cmd.Context(), cmd.OutOrStdout())
+	}
+	cmd.Flags().StringVar(&m.jsonFile, "json", "", "file to write the report to as JSON, beside the table")
+	m.load(cmd)
+	return cmd
+}
+
+// load adds the flags that say how much is measured, and where.
+func (m *measurement) load(cmd *cobra.Command) {
+	o := &m.options
+	cmd.Flags().BoolVar(&o.Quick, "quick", false, "small counts: a first look")
+	cmd.Flags().StringVar(&o.Dir, "dir", "", "folder on the disk to measure, by default the system's temporary one; it must exist, and what is written there is removed")
+	cmd.Flags().IntVar(&o.Percent, "percent", 100, "share of the counts to put on, for tests of the bench itself")
+	_ = cmd.Flags().MarkHidden("percent") // The flag is there: it was made above.
+	if m.suite != bench.Log {
+		cmd.Flags().StringSliceVar(&o.Only, "only", nil, "scenarios to run, by default all: "+strings.Join(m.suite.Names(), ", "))
+	}
+	if m.suite == bench.Server {
+		cmd.Flags().StringVar(&o.ClickHouse, "clickhouse", "", "host:port of a ClickHouse server that the measured server sends its events to, into the database parley_bench: compare CPU with and without")
+	}
+}
+
+// named adds the flag for the program.
+func (m *measurement) named(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&m.program, "program", "", "parley program to measure, by default the one beside parley-bench, or else on PATH")
+}
+
+func serverCommand() *cobra.Command {
+	m := &measurement{suite: bench.Server}
+	cmd := m.command(&cobra.Command{
+		Use:   "parley-bench",
+		Short: "Measure a server under a load that can be repeated",
+		Long: "parley-bench starts a model and a server on 127.0.0.1, each a process of its own, puts the\n" +
+			"same load on them in every run, and prints a table: how long what takes, what it costs the\n" +
+			"server, and multiples of a raw conditional PUT into a folder on the same disk. A full run\n" +
+			"takes up to ten minutes and --quick less than one. --profiles writes where the server's\n" +
+			"processor time and allocations go in each scenario, for \"go tool pprof\".\n\n" +
+			"--against puts the load on a running server of the same protocol. Its agent must answer\n" +
+			"every message, and with few words; conversations named bench-… are left there. What needs\n" +
+			"to look into the process or the folder is left out. So is what needs the model's help,\n" +
+			"unless the agent's model is this one: start \"parley-bench model --listen 127.0.0.1:9100\",\n" +
+			"give the agent a provider with the openai-completions API at http://127.0.0.1:9100/v1 and\n" +
+			"a large contextWindow, and add --model-control http://127.0.0.1:9100.\n\n" +
+			"Exit code: 0 if everything asked for was measured, 1 otherwise.",
+		Example: "  parley-bench --quick\n  parley-bench --only turns,readers --json bench.json\n" +
+			"  parley-bench --program ./parley-1.2\n  parley-bench --against http://127.0.0.1:3000/agents/echo",
+	})
+	o := &m.options
+	m.named(cmd)
+	cmd.Flags().StringVar(&o.Against, "against", "", "URL an agent is mounted at on a running server, without a conversation")
+	cmd.Flags().StringVar(&o.Model, "model-control", "", "URL of the bench model that the agent at --against uses")
+	cmd.Flags().StringVar(&o.Profiles, "profiles", "", "existing folder to write profiles of the server to, three for each scenario that measures its CPU; it is slower then")
+	cmd.Flags().StringVar(&m.tokenEnv, "token-env", "", "environment variable that holds the bearer token of the server at --against")
+	cmd.MarkFlagsMutuallyExclusive("program", "against")
+	return cmd
+}
+
+func logCommand() *cobra.Command {
+	m := &measurement{suite: bench.Log}
+	cmd := m.command(&cobra.Command{
+		Use:   "log",
+		Short: "Compare the log of conversations with raw conditional PUTs",
+		Long: "log appends to conversations, and stores objects of the same bytes by raw conditional PUTs\n" +
+			"through the same client, in turn and in one process: what disturbs one side disturbs the\n" +
+			"other, so the ratios hold on a busy machine, too. It measures a folder; with --config, the\n" +
+			"bucket of that file, under a prefix of its own. What it writes is deleted. A full run takes\n" +
+			"about a minute and --quick a few seconds.\n\n" +
+			"Exit code: 0 if everything was measured, 1 otherwise.",
+		Example: "  parley-bench log --quick\n  parley-bench log --dir /data --json log.json\n" +
+			"  parley-bench log --config parley.yaml",
+	})
+	cmd.Flags().StringVar(&m.file, "config", "", "configuration file that names a bucket at an endpoint, which is measured in place of a folder")
+	cmd.MarkFlagsMutuallyExclusive("dir", "config")
+	return cmd
+}
+
+func clusterCommand() *cobra.Command {
+	m := &measurement{suite: bench.Cluster}
+	cmd := m.command(&cobra.Command{
+		Use:   "cluster",
+		Short: "Measure nodes that share a bucket, while they join, leave and die",
+		Long: "cluster starts a model, a bucket and up to three nodes on 127.0.0.1, each a process of its\n" +
+			"own, and measures what a cluster costs and what is left of a node's end: kill -9 in mid-reply,\n" +
+			"joins, leaves and rolling restarts under a load, the way through a node that does not own a\n" +
+			"conversation, readers at two nodes, idle conversations. The nodes run at default intervals.\n\n" +
+			"The bucket is the embedded one over a folder, served over HTTP; with --config, the bucket of\n" +
+			"that file, under a prefix of its own that is deleted. A full run takes about five\n" +
+			"minutes and --quick about one.\n\n" +
+			"Exit code: 0 if everything asked for was measured, 1 otherwise.",
+		Example: "  parley-bench cluster --quick\n  parley-bench cluster --only cluster-failover --json cluster.json\n" +
+			"  parley-bench cluster --config parley.yaml",
+	})
+	m.named(cmd)
+	cmd.Flags().StringVar(&m.options.Logs, "logs", "", "existing folder to add the nodes' warnings and errors to")
+	cmd.Flags().StringVar(&m.file, "config", "", "configuration file that names a bucket at an endpoint, which the nodes share in place of a folder")
+	return cmd
+}
+
+// run measures, and writes the report.
+func (m *measurement) run(ctx context.Context, out io.Writer) (err error) {
+	o := m.options
+	if o.Token, err = tokenOf(m.tokenEnv); err != nil {
+		return err
+	}
+	if m.suite == bench.Log {
+		o.Version = ownVersion()
+	} else if o.Against == "" {
+		p, err := find(ctx, m.program)
+		if err != nil {
+			return err
+		}
+		o.Program, o.Self, o.Version = p.measured, p.self, p.version
+	}
+	if err := answers(ctx, o.ClickHouse); err != nil {
+		return err
+	}
+	if m.file != "" {
+		if o.Bucket, o.Place, err = bucketOf(ctx, m.file); err != nil {
+			return err
+		}
+	}
+	report, err := bench.Run(ctx, m.suite, o)
+	if err != nil {
+		return err
+	}
+	return finish(report, m.jsonFile, out)
+}
+
+// answers makes sure that there is a ClickHouse at an address, if that is not "": a server
+// that sends nothing costs less than one that does, and nothing in the figures would show
+// why.
+func answers(ctx context.Context, address string) error {
+	if address == "" {
+		return nil
+	}
+	db, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{address}})
+	if err != nil {
+		return fmt.Errorf("--clickhouse: %w", err)
+	}
+	return db.Close()
+}
+
+// tokenOf returns the token of a variable, none if the variable is "".
+func tokenOf(variable string) (string, error) {
+	token := strings.TrimSpace(os.Getenv(variable))
+	if variable != "" && token == "" {
+		return "", fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", variable)
+	}
+	return token, nil
+}
+
+// bucketOf finds the bucket that a configuration names, below a prefix that nobody else
+// uses, makes sure that it answers, and names it without the prefix.
+func bucketOf(ctx context.Context, file string) (*config.Bucket, string, error) {
+	conf, err := config.Load(file, nil)
+	if err != nil {
+		return nil, "", err
+	}
+	at := conf.Bucket
+	if at.Endpoint == "" {
+		return nil, "", fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
+	}
+	place := at.Place()
+	at.Prefix = path.Join(at.Prefix, fmt.Sprintf("bench-%d", time.Now().UnixNano()))
+	bucket, err := at.Open()
+	if err != nil {
+		return nil, "", err
+	}
+	ctx, cancel := storage.WithFirstAnswer(ctx)
+	defer cancel()
+	if _, err := bucket.List(ctx, storage.ListQuery{Limit: 1}); err != nil {
+		return nil, "", at.Explain(err)
+	}
+	return &at, place, nil
+}
