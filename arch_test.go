@@ -97,7 +97,7 @@ func packages() []row {
 		{"storage/s3", 3, vendor, list("storage"), list("github.com/minio/minio-go")},
 		{"storage/local", 3, vendor, list("storage"), list("github.com/cockroachdb/pebble")},
 		{"storage/inspect", 3, edge, list("conversation", "storage", "storage/segment"), nil},
-		{"storage/internal/logsim", 3, suite, list("conversation", "internal/schedule", "storage"), list("github.com/anishathalye/porcupine")},
+		{"storage/internal/logsim", 4, suite, list("conversation", "internal/schedule", "storage", "storage/storagetest"), list("github.com/anishathalye/porcupine")},
 		{"storage/storagetest", 3, suite, list("conversation", "storage"), list("github.com/google/go-cmp")},
 	}, modelVendors(), platforms(), harnesses(), programs())
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/internal/logsim"
-	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 var (
@@ -61,7 +60,7 @@ func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)
 	synctest.Test(t, func(t *testing.T) {
 		codecs := storage.NewLogs(nil, &storage.LogOptions{PageKeys: 6, Prefetch: 3}).WithSmallSegments(3)
 		for _, seed := range seeds {
-			o := logsim.Options{Seed: seed, Store: &logsim.Shelf{}, Logs: codecs.OnBucket, Pending: pendingOf()}
+			o := logsim.Options{Seed: seed, Store: memory(t), Logs: codecs.OnBucket, Pending: pendingOf()}
 			if set != nil {
 				set(t, &o)
 			}
@@ -147,11 +146,6 @@ func TestLogSeedIsOneTrace(t *testing.T) {
 		runtime.GOMAXPROCS(before)
 	}
 	same("behind s3", throughS3)
-}
-
-// TestShelf holds the bucket of the schedules to what logs need.
-func TestShelf(t *testing.T) {
-	storagetest.RunLog(t, func(*testing.T) storage.Bucket { return &logsim.Shelf{} })
 }
 
 // TestStaleLists shows that a bucket whose LIST hides what was just created breaks the

@@ -1,18 +1,13 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"reflect"
-	"strings"
+	"iter"
+	"slices"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/parleyrun/parley/conversation"
-	"github.com/parleyrun/parley/internal/reduce"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -26,10 +21,13 @@ func (w *world) settle(ctx context.Context) {
 	}
 	w.apart("heal")
 	w.net.heal()
-	w.revive()
-	w.mu.Lock()
-	w.oneView = true
-	w.mu.Unlock()
+	rng := w.rng("revive")
+	for slot := range slots { // Until at least one lives; others may stay dead.
+		if w.at(slot).gone.Load() && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
+			w.restart(slot)
+		}
+	}
+	w.oneView.Store(true)
 	w.comeToRest(ctx)
 	w.convalesce(ctx)
 	w.comeToRest(ctx)
@@ -51,7 +49,16 @@ func (w *world) comeToRest(ctx context.Context) {
 	owed := ""
 	for range quietPeriods {
 		time.Sleep(w.opts.SweepEvery)
-		w.replaceFailed()
+		for slot := range slots {
+			select {
+			case <-w.at(slot).done: // One gives up on its start while the bucket does not answer, rightly.
+				if !w.at(slot).gone.Load() {
+					w.crash(slot)
+					w.restart(slot)
+				}
+			default:
+			}
+		}
 		if owed = w.owed(ctx); owed == "" {
 			return
 		}
@@ -59,64 +66,17 @@ func (w *world) comeToRest(ctx context.Context) {
 	w.trace.Violate("", "after %d sweep periods without faults: %s", quietPeriods, owed)
 }
 
-// revive restarts nodes until at least one lives; others may stay dead.
-func (w *world) revive() {
-	rng := w.rng("revive")
-	for slot, m := range w.present() {
-		if w.isGone(m) && (rng.IntN(2) == 0 || w.pick(slot) == nil) {
-			w.restart(slot)
-		}
-	}
-}
-
-// replaceFailed restarts nodes that gave up on their start, which is within
-// their rights while the bucket does not answer.
-func (w *world) replaceFailed() {
-	for slot, m := range w.present() {
-		select {
-		case <-m.done:
-			if !w.isGone(m) {
-				w.crash(slot)
-				w.restart(slot)
-			}
-		default:
-		}
-	}
-}
-
-func (w *world) restart(slot int) {
-	if err := w.start(slot); err != nil {
-		w.trace.Violate("", "restart: %v", err)
-	}
-}
-
-// present returns the newest incarnations.
-func (w *world) present() [slots]*member {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.nodes
-}
-
-// isGone reports whether a member crashed or drained. A deadly conversation may end it at
-// any time.
-func (w *world) isGone(m *member) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return m.gone
-}
-
 // owed says what is still to be done, "" if nothing is.
 func (w *world) owed(ctx context.Context) string {
-	live, aside := map[string]bool{}, w.asides(ctx)
+	live, aside := map[string]bool{}, w.aside(ctx)
 	blocked := w.blocked(ctx, aside)
-	for _, m := range w.present() {
-		if w.isGone(m) {
+	for slot := range slots {
+		m := w.at(slot)
+		if m.gone.Load() {
 			continue
 		}
 		live[m.id] = true
-		select {
-		case <-m.node.Ready():
-		default:
+		if !m.ready() {
 			return m.id + " has not started yet"
 		}
 		if listed, active := m.node.Rest(); listed > blocked || active > blocked {
@@ -135,11 +95,11 @@ func (w *world) owed(ctx context.Context) string {
 	for c := range w.profile.conversations() {
 		at := address(c)
 		state := w.log(ctx, at).state
-		if aside[at.Key()] {
+		if slices.Contains(aside, at.Key()) {
 			continue // It is owed, and nobody may open it.
 		}
-		if id := unposted(state); id != "" {
-			return fmt.Sprintf("%s is not delivered", id)
+		for _, p := range state.Posts() {
+			return fmt.Sprintf("%s is not delivered", p.ID)
 		}
 		if id := untold(state, aside); id != "" {
 			return fmt.Sprintf("nobody was told of the reply to %s", id)
@@ -153,19 +113,14 @@ func (w *world) owed(ctx context.Context) string {
 	return w.owedRuns(ctx, aside)
 }
 
-// stop ends the nodes in an orderly way.
-func (w *world) stop() {
-	for _, m := range w.all {
-		m.stop()
-		<-m.done
-		if !m.killed {
-			w.checkEnd(m)
-		}
-	}
+// rests reports whether a submission waits for what does not come. What came after it does not.
+func rests(sub *conversation.Submission) bool {
+	return !sub.Settled && sub.Parked != nil && !sub.Due && sub.Parked.Until-sub.Parked.At > conversation.Time(shortWait/time.Millisecond)
 }
 
 // knownLog is a log as far as the checker has read it, past all faults.
 type knownLog struct {
+	at      conversation.Address
 	tail    storage.Position
 	state   *conversation.State
 	batches []conversation.Batch
@@ -176,7 +131,7 @@ type knownLog struct {
 func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
 	l := w.known[at]
 	if l == nil {
-		l = &knownLog{tail: storage.Start(), state: conversation.NewState()}
+		l = &knownLog{at: at, tail: storage.Start(), state: conversation.NewState()}
 		w.known[at] = l
 	}
 	for b, err := range w.logs.Batches(ctx, at.Key(), l.tail) {
@@ -202,18 +157,30 @@ func (l *knownLog) add(b storage.Batch) error {
 	return l.state.Apply(batch)
 }
 
+// each is every record of a type in a log, with the offset of its batch.
+func each[R conversation.Record](l *knownLog) iter.Seq2[int64, R] {
+	return func(yield func(int64, R) bool) {
+		for _, b := range l.batches {
+			for _, r := range b.Records {
+				if r, ok := r.(R); ok && !yield(int64(b.Offset), r) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // check compares the final logs with what was acknowledged and seen.
 func (w *world) check(ctx context.Context) {
 	for c := range w.profile.conversations() {
-		at := address(c)
-		log := w.log(ctx, at)
+		log := w.log(ctx, address(c))
 		if log.err != nil {
-			w.trace.Violate(at.ID, "the final log cannot be read: %v", log.err)
+			w.trace.Violate(log.at.ID, "the final log cannot be read: %v", log.err)
 			continue
 		}
-		w.checkLog(at, log)
+		w.checkLog(log)
 		for _, r := range w.readers {
-			if r.at == at && r.doc != nil {
+			if r.at == log.at && r.doc != nil {
 				r.check(log)
 			}
 		}
@@ -222,38 +189,29 @@ func (w *world) check(ctx context.Context) {
 	w.checkRuns(ctx)
 }
 
-func (w *world) checkLog(at conversation.Address, log *knownLog) {
-	settled := map[conversation.SubmissionID]int{}
-	keys := map[string]int{}
-	for _, b := range log.batches {
-		for _, r := range b.Records {
-			switch r := r.(type) {
-			case *conversation.SubmissionSettled:
-				settled[r.Submission]++
-			case *conversation.SubmissionAdmitted:
-				keys[r.Key]++
-			}
+func (w *world) checkLog(log *knownLog) {
+	settled, keys := map[conversation.SubmissionID]int{}, map[string]int{}
+	for _, r := range each[*conversation.SubmissionSettled](log) {
+		if settled[r.Submission]++; settled[r.Submission] == 2 {
+			w.trace.Violate(log.at.ID, "%s is settled twice", r.Submission)
 		}
 	}
-	for id, n := range settled {
-		if n > 1 {
-			w.trace.Violate(at.ID, "%s is settled %d times", id, n)
-		}
-	}
-	for key, n := range keys {
-		if n > 1 {
-			w.trace.Violate(at.ID, "%s is admitted %d times", key, n)
+	for _, r := range each[*conversation.SubmissionAdmitted](log) {
+		if keys[r.Key]++; keys[r.Key] == 2 {
+			w.trace.Violate(log.at.ID, "%s is admitted twice", r.Key)
 		}
 	}
 	for _, a := range w.acks {
-		if a.Address == at {
+		if a.Address == log.at {
 			w.checkAck(a, log, settled)
 		}
 	}
-	w.checkAborts(at, log)
-	w.checkWork(at, log)
-	w.checkWaits(at, log)
-	w.checkPosts(at, log)
+	w.checkAborts(log)
+	w.checkWork(log)
+	w.checkWaits(log)
+	if w.profile == Posts {
+		w.checkPosts(log)
+	}
 }
 
 func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {
@@ -279,7 +237,7 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	case !found:
 		w.trace.Violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
 	case settled[id] == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
-		w.shown.Add(didRest)
+		w.trace.Did("parked at the end")
 	case settled[id] != 1:
 		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])
 	case a.Condition.Absent && !created:
@@ -289,78 +247,36 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	}
 }
 
-// check compares what a reader saw with the final log.
-func (r *reader) check(log *knownLog) {
-	var want []byte
-	state := conversation.NewState()
+// checkAborts checks that an abort ends what it covers, and nothing else is aborted.
+func (w *world) checkAborts(log *knownLog) {
+	covered := map[conversation.SubmissionID]bool{}
 	for _, b := range log.batches {
-		if b.Offset > r.offset {
-			break
-		}
-		if err := state.Apply(b); err != nil {
-			r.world.trace.Violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
-			return
-		}
-		r.compareSnapshot(b.Offset, state)
-		if b.Offset <= r.start {
-			continue
-		}
-		chunks, err := conversation.Project(log.state.Created().ConversationID, b,
-			func() (*conversation.Snapshot, error) { return state.Snapshot(), nil })
-		if err == nil && len(chunks) > 0 {
-			if len(want) > 0 {
-				want = append(want, ',')
+		ended := map[conversation.SubmissionID]conversation.Outcome{}
+		var asked []conversation.SubmissionID
+		for _, r := range b.Records {
+			switch r := r.(type) {
+			case *conversation.AbortRequested:
+				if !w.ledger.asked(log.at.Key(), b.Offset) {
+					w.trace.Violate(log.at.ID, "batch %d aborts %v and nobody asked for it", int64(b.Offset), r.Submissions)
+				}
+				asked = append(asked, r.Submissions...)
+			case *conversation.SubmissionSettled:
+				ended[r.Submission] = r.Outcome
+				w.trace.Did("settled " + string(r.Outcome))
+			case *conversation.StepDropped:
+				w.trace.Did("step dropped")
 			}
-			want, err = conversation.AppendChunks(want, chunks)
 		}
-		if err != nil {
-			r.world.trace.Violate(r.name, "project batch %d: %v", int64(b.Offset), err)
-		}
-	}
-	var got [][]byte
-	for _, c := range r.seen {
-		got = append(got, c)
-	}
-	if have := bytes.Join(got, []byte{','}); !bytes.Equal(have, want) {
-		r.world.trace.Violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset),
-			cmp.Diff(strings.Split(string(want), "},{"), strings.Split(string(have), "},{")))
-	}
-	r.compare(state, "reduced view", r.doc.Root)
-}
-
-// compareSnapshot compares the snapshots that were taken at an offset.
-func (r *reader) compareSnapshot(off conversation.Offset, state *conversation.State) {
-	for _, s := range r.snapshots {
-		if s.Next == off {
-			doc, err := decoded(s.JSON)
-			if err != nil {
-				r.world.trace.Violate(r.name, "decode snapshot: %v", err)
-				continue
+		for _, id := range asked {
+			covered[id] = true
+			if ended[id] != conversation.OutcomeAborted {
+				w.trace.Violate(log.at.ID, "batch %d aborts %s, which it settles as %q", int64(b.Offset), id, ended[id])
 			}
-			r.world.shown.Add(didSnapshot)
-			r.compare(state, "snapshot taken", doc)
+		}
+		for id, outcome := range ended {
+			if outcome == conversation.OutcomeAborted && !covered[id] {
+				w.trace.Violate(log.at.ID, "%s is aborted and no abort covers it", id)
+			}
 		}
 	}
-}
-
-// compare compares a view with the snapshot of a state.
-func (r *reader) compare(state *conversation.State, what string, have reduce.Object) {
-	data, err := conversation.EncodeJSON(state.Snapshot())
-	if err != nil {
-		r.world.trace.Violate(r.name, "encode snapshot: %v", err)
-		return
-	}
-	want, err := decoded(data)
-	if err != nil {
-		r.world.trace.Violate(r.name, "decode snapshot: %v", err)
-		return
-	}
-	if !reflect.DeepEqual(want, have) {
-		r.world.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
-	}
-}
-
-// decoded decodes an object as clients do.
-func decoded(data []byte) (o reduce.Object, err error) {
-	return o, json.Unmarshal(data, &o)
 }

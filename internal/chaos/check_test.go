@@ -8,7 +8,6 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
-	"github.com/parleyrun/parley/storage"
 )
 
 // forged is a world after a schedule of one submission, which asks for one call.
@@ -28,14 +27,14 @@ const (
 // both hooks decorate the response and the model has one step.
 func newForged(t *testing.T) *forged {
 	t.Helper()
-	f := &forged{world: &world{trace: schedule.NewTrace(), shown: &schedule.Tally{}, acks: map[string]ack{}}, at: address(0)}
-	f.ledger = newLedger(f.trace, &schedule.Tally{})
+	f := &forged{world: newWorld(Options{}), at: address(0)}
 	for ; ; f.seed++ {
 		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.seed, "hi") == 1 {
 			break
 		}
 	}
-	f.ledger.started[forgedCall], f.ledger.writes[string(forgedCall)] = 1, 1
+	f.ledger.started.Next(forgedCall)
+	f.ledger.writes.Next(string(forgedCall))
 	ms := int64(14)
 	text := said(f.seed, "hi", 1)
 	f.batches = [][]conversation.Record{
@@ -68,18 +67,17 @@ func newForged(t *testing.T) *forged {
 // verdict checks the log as it is now.
 func (f *forged) verdict(t *testing.T) string {
 	t.Helper()
-	log := &knownLog{tail: storage.Start(), state: conversation.NewState()}
-	f.ledger.batches[f.at.Key()] = map[int64]landing{}
+	log := &knownLog{at: f.at, state: conversation.NewState()}
 	for i, records := range f.batches {
-		f.ledger.batches[f.at.Key()][int64(i)] = landing{at: i + 1}
+		f.ledger.log(f.at.Key()).batches[int64(i)] = landing{at: i + 1}
 		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
 		log.batches = append(log.batches, b)
 		if err := log.state.Apply(b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.checkLog(f.at, log)
-	return f.trace.Violation()
+	f.checkLog(log)
+	return f.trace.Report().Violation
 }
 
 // settled is the last record.
@@ -107,8 +105,7 @@ func TestCheckerNotices(t *testing.T) {
 		}, ""},
 		"an abort nobody asked for": {func(f *forged) { f.abort() }, "nobody asked"},
 		"an abort after one that was granted": {func(f *forged) {
-			c, owed := f.ledger.abort(f.at.Key())
-			f.ledger.aborted(f.at.Key(), c, owed)
+			f.ledger.ended(f.ledger.abort(f.at.Key()))
 			f.abort()
 		}, "nobody asked"},
 		"an abort that covers nothing": {func(f *forged) {
@@ -125,7 +122,7 @@ func TestCheckerNotices(t *testing.T) {
 		"data is repeated":           {func(f *forged) { f.batches[2] = append(f.batches[2][:1:1], f.batches[2]...) }, "again"},
 		"data is lost":               {func(f *forged) { f.batches[2] = f.batches[2][1:] }, "it wrote 1"},
 		"output of another call":     {func(f *forged) { f.batches[2][1].(*conversation.ToolSettled).Output = json.RawMessage(`"worked 1 ms"`) }, "the output is"},
-		"outcome without a run":      {func(f *forged) { f.ledger.started[forgedCall] = 0 }, "it ran 0 times"},
+		"outcome without a run":      {func(f *forged) { f.ledger.started = schedule.Counter[conversation.CallID]{} }, "it ran 0 times"},
 		"metadata of start is lost":  {func(f *forged) { f.batches[1][0].(*conversation.ResponseStarted).Metadata = nil }, "the hook started"},
 		"metadata of end is lost":    {func(f *forged) { f.batches[3] = append(f.batches[3][:1:1], f.batches[3][2]) }, "the hook finished"},
 		"metadata of end twice":      {func(f *forged) { f.batches[3] = append(f.batches[3][:2:2], f.batches[3][1:]...) }, "the hook finished"},
@@ -146,7 +143,7 @@ func TestCheckerNotices(t *testing.T) {
 			f.signal("b", `"b"`)
 			f.batches[1] = append([]conversation.Record{&conversation.SignalKept{Submission: "sub_3", Name: "n", At: 1}}, f.batches[1]...)
 		}, "has decided"},
-		"late for nothing": {func(f *forged) { f.late = map[conversation.Address][]string{f.at: {"n"}} }, "refused as late"},
+		"late for nothing": {func(f *forged) { f.tooLate[f.at] = []string{"n"} }, "refused as late"},
 		"another receipt": {func(f *forged) {
 			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k"}, hash: "another"}
 			f.acks["k"] = ack{p, conversation.Receipt{SubmissionID: forgedSub, UID: "inst_1"}}
@@ -180,7 +177,7 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]schedule.Deed{Everything: didAbort, Journals: didSweep, Waits: didKeep, Posts: didPost, Runs: didRun + "failed"} {
+	for p, what := range map[Profile]schedule.Deed{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed"} {
 		s := schedule.Shown{}
 		for what, n := range p.wanted() {
 			s[what] = n

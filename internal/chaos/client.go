@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,10 +16,22 @@ import (
 	"github.com/parleyrun/parley/internal/schedule"
 )
 
+const (
+	// brief begins a body for which a model has one step, without trouble, and the
+	// author nothing to add.
+	brief = "brief-"
+	// waiting begins a body for which the model calls the tool that waits, in its first step,
+	// and says what came of it in its second. Its tool waits for the body.
+	waiting = "wait-"
+)
+
+func isBrief(body string) bool { return strings.HasPrefix(body, brief) }
+
+func waits(body string) bool { return strings.HasPrefix(body, waiting) }
+
 // post is one message to a conversation, however often it is sent.
 type post struct {
 	conversation.Admission
-	body    string // of the model's instructions, unique
 	hash    string // of the payload
 	picture []byte
 	rival   *post // another payload under the same key
@@ -36,9 +49,9 @@ func picture(seed uint64, body string) []byte {
 	return bytes.Repeat([]byte(body), 1+int(d%100))
 }
 
-// newPost makes up a message.
+// newPost makes up a message. Its body is the model's instructions, and unique.
 func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body string) *post {
-	p := &post{body: body, Admission: conversation.Admission{
+	p := &post{Admission: conversation.Admission{
 		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
 	}}
 	switch n := rng.IntN(12); {
@@ -62,92 +75,158 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 		w.mu.Unlock()
 		p.Condition.Set = p.Condition.UID != ""
 	}
+	return w.hashed(p)
+}
+
+func (w *world) hashed(p *post) *post {
 	var err error
 	if p.hash, err = p.PayloadHash(); err != nil {
-		w.trace.Violate(key, "hash payload: %v", err)
+		w.trace.Violate(p.Key, "hash payload: %v", err)
 	}
 	return p
 }
 
-// client delivers a few messages to one conversation and repeats each under its
-// key until the answer is definite, or it gives up.
-func (w *world) client(ctx context.Context, name string, at conversation.Address) {
-	rng := w.rng(name)
+// client delivers a few messages to one conversation, as its profile says.
+func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conversation.Address) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	for i := range 1 + rng.IntN(3) {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 5*time.Second)) != nil {
+	most, longest, send := 3, 5*time.Second, w.ask
+	switch w.profile {
+	case Journals:
+		send = w.askBriefly
+	case Waits, Posts, Runs:
+		most, longest, send = 2, 8*time.Second, w.askAndSignal
+	}
+	for i := range 1 + rng.IntN(most) {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, longest)) != nil {
 			return
 		}
-		key := fmt.Sprintf("%s-%d", name, i)
-		tries := 1 + rng.IntN(8)
-		p := w.newPost(rng, at, key, "say-"+key)
-		if rng.IntN(4) == 0 {
-			twin, same := w.rng(key), p
-			if twin.IntN(2) == 0 {
-				same = w.newPost(twin, at, key, "rather-"+key)
-				p.rival, same.rival = same, p
-			}
-			wg.Go(func() {
-				ctx := as(ctx, key+" again")
-				w.apart(key)
-				w.deliver(ctx, twin, same, 3)
-			})
+		if !send(ctx, &wg, rng, at, fmt.Sprintf("%s-%d", name, i)) {
+			return
 		}
-		w.deliver(ctx, rng, p, tries)
 	}
 }
 
-func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int) {
+// ask sends a message, sometimes twice at once, or another one under the same key.
+func (w *world) ask(ctx context.Context, wg *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
+	tries := 1 + rng.IntN(8)
+	p := w.newPost(rng, at, key, "say-"+key)
+	if rng.IntN(4) == 0 {
+		twin, same := w.rng(key), p
+		if twin.IntN(2) == 0 {
+			same = w.newPost(twin, at, key, "rather-"+key)
+			p.rival, same.rival = same, p
+		}
+		wg.Go(func() {
+			ctx := as(ctx, key+" again")
+			w.apart(key)
+			w.deliver(ctx, twin, same, 3)
+		})
+	}
+	w.deliver(ctx, rng, p, tries)
+	return true
+}
+
+// askBriefly sends a short message and reports whether its client goes on.
+func (w *world) askBriefly(ctx context.Context, _ *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
+	p := w.newPost(rng, at, key, brief+key)
+	return w.deliver(ctx, rng, p, 1+rng.IntN(3))
+}
+
+// askAndSignal sends a message to a conversation whose calls wait, and signals for them: before,
+// meanwhile and afterwards, some twice.
+func (w *world) askAndSignal(ctx context.Context, wg *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
+	for n := range rng.IntN(3) {
+		caller := fmt.Sprint(key, " signal ", n)
+		own := w.rng(caller)
+		wg.Go(func() { w.signal(as(ctx, caller), own, at, waiting+key, fmt.Sprint(key, "-signal-", n)) })
+	}
+	w.deliver(ctx, rng, w.newPost(rng, at, key, waiting+key), 1+rng.IntN(8))
+	return true
+}
+
+// signal says something to who waits for a name.
+func (w *world) signal(ctx context.Context, rng *rand.Rand, at conversation.Address, name, key string) {
+	if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 15*time.Second)) != nil {
+		return
+	}
+	d, err := conversation.SignalFor(name, "said "+key)
+	if err != nil {
+		w.trace.Violate(key, "make a signal: %v", err)
+	}
+	w.deliver(ctx, rng, w.hashed(&post{Admission: conversation.Admission{Address: at, Key: key, Delivery: d}}), 8)
+}
+
+// deliver repeats a message under its key until the answer is definite, or it gives up. It reports
+// whether one who sends no more after a refusal goes on.
+func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int) bool {
+	patience, short := 12*time.Second, w.profile == Journals
+	if short {
+		patience /= 2
+	}
 	for range tries {
 		m := w.pick(rng.IntN(slots))
 		if m == nil {
-			return
+			return false
 		}
-		wait := schedule.Between(rng.Uint64(), time.Second, 12*time.Second)
+		wait := schedule.Between(rng.Uint64(), time.Second, patience)
 		pause := schedule.Between(rng.Uint64(), 50*time.Millisecond, 2*time.Second)
-		first := rng.IntN(4) == 0 || p.picture != nil
-		receipt, err := w.admit(ctx, m, wait, p, first)
+		precheck := !short && (rng.IntN(4) == 0 || p.picture != nil)
+		receipt, err := w.admit(ctx, m, wait, p, precheck)
 		if err == nil {
 			w.trace.Add(p.Key, "acknowledged by %s: %+v", m.id, receipt)
 			w.acknowledged(ack{p, receipt})
-			if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not have heard of it
-				w.abort(ctx, other, p.Address)
+			w.receiptSeen(p.Address)
+			if !short {
+				if other := w.pick(rng.IntN(slots)); rng.IntN(5) == 0 && other != nil { // which may not have heard of it
+					w.abort(ctx, other, p.Address)
+				}
+				w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
 			}
-			w.readBack(ctx, w.pick(rng.IntN(slots)), p.Address, receipt.Offset)
-			return
+			return true
 		}
 		w.trace.Add(p.Key, "no receipt from %s: %v", m.id, m.lastWords(err))
 		if w.refused(p, err) || schedule.Sleep(ctx, pause) != nil {
-			return
+			return false
 		}
 	}
 	w.trace.Add(p.Key, "given up")
+	return true
+}
+
+// receiptSeen lets the moment come in which somebody has a receipt, for all who may have
+// given it.
+func (w *world) receiptSeen(at conversation.Address) {
+	for slot := range slots {
+		if m := w.at(slot); m != nil && w.owner(slot, string(at.Key())) == m.id {
+			m.link.came(receiptSeen)
+		}
+	}
 }
 
 // admit is one try, as an edge makes it. The answer of a node that has died
 // meanwhile does not count.
 func (w *world) admit(ctx context.Context, m *member, wait time.Duration, p *post, precheck bool) (receipt conversation.Receipt, err error) {
-	ctx, cancel := alive(ctx, m)
+	ctx, cancel := m.call(ctx, wait)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, wait)
-	defer stop()
+	var known *conversation.Receipt
 	if precheck {
-		w.shown.Add(didPrecheck)
-		var known *conversation.Receipt
-		if known, err = m.node.Precheck(ctx, p.Admission); known != nil {
-			w.shown.Add(didKnown)
-			receipt = *known
-		}
+		w.trace.Did("precheck")
+		known, err = m.node.Precheck(ctx, p.Admission)
 	}
-	if err == nil && receipt.SubmissionID == "" && p.picture != nil {
-		blob := conversation.Blob{
-			Content: bytes.NewReader(p.picture), Size: int64(len(p.picture)), Digest: p.Delivery.Attachments[0].SHA256,
+	if known != nil {
+		w.trace.Did("precheck knew the key")
+		receipt = *known
+	} else {
+		if err == nil && p.picture != nil {
+			blob := conversation.Blob{
+				Content: bytes.NewReader(p.picture), Size: int64(len(p.picture)), Digest: p.Delivery.Attachments[0].SHA256,
+			}
+			err = m.node.Stage(ctx, p.Address, blob)
 		}
-		err = m.node.Stage(ctx, p.Address, blob)
-	}
-	if err == nil && receipt.SubmissionID == "" {
-		receipt, err = m.node.Admit(ctx, p.Admission)
+		if err == nil {
+			receipt, err = m.node.Admit(ctx, p.Admission)
+		}
 	}
 	w.apart(p.Key, callerOf(ctx))
 	if m.life.Err() != nil {
@@ -162,23 +241,23 @@ func (w *world) refused(p *post, err error) bool {
 		return false
 	}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	old, acked := w.acks[ackID(&p.Admission)]
-	w.mu.Unlock()
 	mine := acked && old.hash == p.hash
-	code := conversation.CodeOf(err)
-	switch {
+	name, signal := p.Delivery.Awaited()
+	switch code := conversation.CodeOf(err); {
 	case code == conversation.CodeSetAside:
 	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
-	case code == conversation.CodeAlreadyDecided && isSignal(p) && !mine:
-		w.shown.Add(didComeLate)
-		w.comesLate(p)
+	case code == conversation.CodeAlreadyDecided && signal && !mine:
+		w.trace.Did("signal too late")
+		w.tooLate[p.Address] = append(w.tooLate[p.Address], name)
 	case code == conversation.CodeSubmissionConflict && p.rival != nil && !mine:
-		w.shown.Add(didConflict)
+		w.trace.Did("conflict refused")
 	case code == conversation.CodeInstanceExists && p.Condition.Absent && !mine:
-		w.shown.Add(didExist)
+		w.trace.Did("creation refused")
 	case code == conversation.CodeInstanceNotFound && p.Condition.UID == "inst_of_nobody":
-		w.shown.Add(didWrongUID)
+		w.trace.Did("wrong uid refused")
 	default:
 		w.trace.Violate(p.Key, "an admission with %+v ends with %v", p.Condition, err)
 	}
@@ -196,7 +275,7 @@ func (w *world) acknowledged(a ack) {
 	w.uids[a.Address] = a.receipt.UID
 	old.receipt.Deduplicated, a.receipt.Deduplicated = false, false
 	if ok && (old.hash != a.hash || old.receipt != a.receipt) {
-		w.trace.Violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.body, a.receipt, a.body)
+		w.trace.Violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.Delivery.Body, a.receipt, a.Delivery.Body)
 	}
 }
 
@@ -205,19 +284,15 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 	if m == nil || ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := alive(ctx, m)
+	ctx, cancel := m.call(ctx, 20*time.Second)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, 20*time.Second)
-	defer stop()
-	_, err := w.updates(ctx, m, at, off, 1)
-	if err != nil && ctx.Err() == nil && !refusal(err) {
+	if _, err := w.updates(ctx, m, at, off, 1); err != nil && ctx.Err() == nil && !refusal(err) {
 		w.trace.Violate(m.id, "offset %d was acknowledged, and a read after it says %v", int64(off), err)
 	}
 }
 
 // aborter aborts a conversation a few times.
-func (w *world) aborter(ctx context.Context, name string, at conversation.Address) {
-	rng := w.rng(name)
+func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Address) {
 	for range rng.IntN(6) / 3 {
 		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.profile.busyTime())) != nil {
 			return
@@ -238,30 +313,34 @@ func refusal(err error) bool {
 // abort asks a node for an abort. When it is granted, nothing is owed any more of
 // what was when it was asked for.
 func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
-	ctx, cancel := alive(ctx, m)
+	ctx, cancel := m.call(ctx, time.Hour)
 	defer cancel()
-	call, owed := w.ledger.abort(at.Key())
-	any, err := m.node.Abort(ctx, at)
-	var wrong string
+	asked := w.ledger.abort(at.Key())
+	granted, err := m.node.Abort(ctx, at)
+	what, wrong := "abort without effect", ""
 	switch {
-	case err != nil && !refusal(err) && conversation.CodeOf(err) != conversation.CodeAbortUnknown:
-		wrong = fmt.Sprintf("an abort ends with %v", err)
-	case err == nil && any:
-		if left := w.ledger.aborted(at.Key(), call, owed); len(left) > 0 {
+	case err != nil:
+		what = ""
+		if !refusal(err) && conversation.CodeOf(err) != conversation.CodeAbortUnknown {
+			wrong = fmt.Sprintf("an abort ends with %v", err)
+		}
+	case granted:
+		what = "abort"
+		if left, _ := w.ledger.ended(asked); len(left) > 0 {
 			wrong = fmt.Sprintf("an abort was granted and has not ended %v", left)
 		}
-	case err == nil && !w.ledger.denied(call):
-		wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", owed)
+	default:
+		if _, free := w.ledger.ended(asked); !free {
+			wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", asked.owed)
+		}
 	}
 	w.apart("abort", at.ID, callerOf(ctx))
-	w.trace.Add(m.id, "abort of %s, owed %v: %v, %v", at.ID, owed, any, m.lastWords(err))
+	w.trace.Add(m.id, "abort of %s, owed %v: %v, %v", at.ID, asked.owed, granted, m.lastWords(err))
 	switch {
 	case m.life.Err() != nil || ctx.Err() != nil:
 	case wrong != "":
 		w.trace.Violate(m.id, "%s", wrong)
-	case err == nil && any:
-		w.shown.Add(didAbort)
-	case err == nil:
-		w.shown.Add(didFindNothing)
+	case what != "":
+		w.trace.Did(what)
 	}
 }

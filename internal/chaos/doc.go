@@ -10,9 +10,9 @@
 // Tests of package actors call [Run] within a synctest bubble: all time is
 // virtual, there is no socket, and the bucket is in this process. How a
 // node is made is the caller's business; see [Options]. Later harnesses extend this
-// one: a new thing to ask goes to client.go, a new fault to disturb in run.go or to
-// plan in fault.go, a new promise to check.go or work.go; what it counts goes to
-// wanted in shown.go, and a forgery that it notices to check_test.go.
+// one: a new thing to ask goes to client.go, what answers it to author.go or model.go, a
+// new fault to disturb.go or network.go, a new promise to check.go, work.go or replies.go;
+// what it counts goes to profile.go, and a forgery that it notices to check_test.go.
 //
 // What is checked:
 //
@@ -45,13 +45,12 @@
 //     other is; mended and put back, it settles like them.
 //
 // What never happens proves nothing: a [schedule.Shown] says what did, and
-// [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about:
-// everything, the busy journals, or waits for signals.
+// [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about.
 //
 // A seed has one trace, to the nanosecond, on any number of cores: it decides what is
 // asked of whom and when, which node fails, and what happens to the n-th request that
 // a node makes for a key on somebody's behalf. The scheduler of goroutines decides
-// only what happens at one nanosecond, so that nothing may which could tell; apart.go
+// only what happens at one nanosecond, so that nothing may which could tell; network.go
 // says how. A schedule asks of its nodes that they are as good: no randomness but that
 // of [Site], and nothing that depends on the order of a map.
 //

@@ -32,37 +32,33 @@ func TestDeniedAborts(t *testing.T) {
 		"the next is always there":     {batches{{admit("a")}}, batches{{admit("b"), settle("a")}, {admit("c"), settle("b")}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, at := newLedger(schedule.NewTrace(), &schedule.Tally{}), address(0).Key()
+			l, at := newLedger(schedule.NewTrace()), address(0).Key()
 			seq := int64(0)
 			land := func(all batches) {
 				for _, records := range all {
-					l.landed(storage.LogKey(at, seq), encoded(t, seq, records))
+					l.landed(storage.LogKey(at, seq), batchOf(t, seq, records))
 					seq++
 				}
 			}
 			land(c.before)
-			call, _ := l.abort(at)
+			call := l.abort(at)
 			land(c.meanwhile)
-			if got := l.denied(call); got != c.want {
+			if _, got := l.ended(call); got != c.want {
 				t.Errorf("denied rightly: %v, want %v", got, c.want)
 			}
-			if v := l.trace.Violation(); v != "" {
+			if v := l.trace.Report().Violation; v != "" {
 				t.Error(v)
 			}
 		})
 	}
 }
 
-// encoded is the object of a batch.
-func encoded(t *testing.T, seq int64, records []conversation.Record) []byte {
+// batchOf is a batch with records.
+func batchOf(t *testing.T, seq int64, records []conversation.Record) *storage.Batch {
 	t.Helper()
 	lines, err := conversation.EncodeRecords(nil, records)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, _, err := storage.EncodeBatch(storage.Header{Version: storage.SchemaVersion, Seq: seq, Nonce: "w", First: seq == 0}, lines)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return &storage.Batch{Header: storage.Header{Seq: seq, Nonce: "w", First: seq == 0}, Lines: lines}
 }

@@ -4,34 +4,57 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
+// slot is a place where one incarnation of a node follows the other.
+type slot struct {
+	turn   chan struct{} // held by who disturbs it
+	member atomic.Pointer[member]
+	view   atomic.Pointer[view]
+}
+
+// view is what a slot believes about the others.
+type view struct {
+	alone bool        // it believes to own everything
+	blind [slots]bool // it believes these to be gone
+}
+
+// member is one incarnation of a slot.
+type member struct {
+	id   string
+	node Node
+	link *link
+	life context.Context // ends when the process dies or has ended
+	end  context.CancelFunc
+	stop context.CancelFunc // asks for an orderly end
+	done chan struct{}      // closed when Run has returned
+	err  error              // of Run
+
+	leaving, gone, killed atomic.Bool // asked for an orderly end; not there any more; not by an orderly end
+}
+
 // start brings up a new incarnation of a slot.
 func (w *world) start(slot int) error {
-	w.mu.Lock()
-	n := 0
-	for _, m := range w.all {
-		if m.slot == slot {
-			n++
-		}
-	}
-	w.mu.Unlock()
-	m := &member{slot: slot, id: fmt.Sprintf("n%d-%d", slot, n), done: make(chan struct{})}
-	m.link = w.net.link(m.id)
+	id := fmt.Sprint("n", slot)
+	m := &member{id: fmt.Sprint(id, "-", w.incarnations.Next(id)), done: make(chan struct{})}
+	m.link = &link{net: w.net, member: m.id, watched: map[moment]chan struct{}{}}
 	reg, err := newProviders(w, m.link)
 	if err != nil {
 		return fmt.Errorf("register model: %w", err)
 	}
 	m.node, err = w.opts.Build(Site{
-		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: []*agent.Agent{w.agent, w.job.Definition()}, Providers: reg, Logger: newLogger(w.trace, m.id, m.link.isDead),
-		Outbox: w.outbox(m.link), Entropy: w.entropy(m.id),
+		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: w.author.agents(), Providers: reg,
+		Logger: slog.New(slog.NewTextHandler(&logged{w.trace, m}, &slog.HandlerOptions{ReplaceAttr: shorten})),
+		Outbox: w.outbox(m.link), Entropy: func(purpose string) io.Reader { return w.entropy(m.id, purpose) },
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
 		Message: func(ctx context.Context, conv, what string) Course { return w.message(ctx, m.id, conv, what) },
 		Panicked: func(reason any, stack []byte) {
@@ -41,19 +64,19 @@ func (w *world) start(slot int) error {
 	if err != nil {
 		return fmt.Errorf("build node %s: %w", m.id, err)
 	}
+	var serving context.Context
 	m.life, m.end = context.WithCancel(context.Background())
-	serving, stop := context.WithCancel(context.Background())
-	m.stop = stop
+	serving, m.stop = context.WithCancel(context.Background())
 	w.mu.Lock()
-	w.nodes[slot] = m
 	w.all = append(w.all, m)
 	w.mu.Unlock()
+	w.slots[slot].member.Store(m)
 	w.trace.Add(m.id, "starts")
 	go func() {
 		defer close(m.done)
 		m.err = m.node.Run(serving)
 		m.end()
-		if m.err != nil && !m.link.isDead() {
+		if m.err != nil && !m.link.dead.Load() {
 			w.trace.Add(m.id, "ends: %v", m.err)
 		}
 	}()
@@ -61,33 +84,57 @@ func (w *world) start(slot int) error {
 	return nil
 }
 
-// entropy returns a node's randomness: a stream per purpose, new at every call.
-func (w *world) entropy(member string) func(string) io.Reader {
-	calls := map[string]int{}
-	return func(purpose string) io.Reader {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		calls[purpose]++
-		var key [32]byte
-		for i := range 4 {
-			d := schedule.Draw(w.seed, "entropy", member, purpose, calls[purpose], i)
-			for j := range 8 {
-				key[8*i+j] = byte(d >> (8 * j))
-			}
-		}
-		return rand.NewChaCha8(key)
+func (w *world) restart(slot int) {
+	if err := w.start(slot); err != nil {
+		w.trace.Violate("", "restart: %v", err)
 	}
+}
+
+// logged takes the lines that a member logs while it lives.
+type logged struct {
+	trace *schedule.Trace
+	*member
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	if !l.link.dead.Load() {
+		l.trace.Add(l.id, "log: %s", strings.TrimSpace(string(line)))
+	}
+	return len(line), nil
+}
+
+// shorten leaves out of a log line what differs from run to run: the time, and stacks.
+func shorten(_ []string, a slog.Attr) slog.Attr {
+	if first, _, cut := strings.Cut(a.Value.String(), "\n"); cut {
+		return slog.String(a.Key, first)
+	}
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// entropy returns a node's randomness: a stream per purpose, new at every call.
+func (w *world) entropy(member, purpose string) io.Reader {
+	calls := w.entropies.Next(member+" "+purpose) + 1
+	var key [32]byte
+	for i := range 4 {
+		d := schedule.Draw(w.seed, "entropy", member, purpose, calls, i)
+		for j := range 8 {
+			key[8*i+j] = byte(d >> (8 * j))
+		}
+	}
+	return rand.NewChaCha8(key)
 }
 
 // crash ends the present incarnation of a slot: from now on nothing of it reaches
 // anybody, except what is under way already. It takes no time: what the dead does to
-// come to its end is waited for by stop.
+// come to its end is waited for by Run.
 func (w *world) crash(slot int) {
-	w.mu.Lock()
-	m := w.nodes[slot]
-	m.gone, m.killed = true, true
-	w.mu.Unlock()
-	w.shown.Add(didCrash)
+	m := w.at(slot)
+	m.gone.Store(true)
+	m.killed.Store(true)
+	w.trace.Did("crash")
 	w.trace.Add(m.id, "crashes")
 	m.link.kill()
 	m.end() // Its callers are to learn of its death, not of how it dies.
@@ -97,12 +144,10 @@ func (w *world) crash(slot int) {
 
 // drain ends the present incarnation of a slot in an orderly way. It may take too
 // long for those who wait for it.
-func (w *world) drain(ctx context.Context, slot int, rng *rand.Rand) {
-	w.mu.Lock()
-	m := w.nodes[slot]
-	m.leaving = true
-	w.mu.Unlock()
-	w.shown.Add(didDrain)
+func (w *world) drain(slot int, rng *rand.Rand) {
+	m := w.at(slot)
+	m.leaving.Store(true)
+	w.trace.Did("drain")
 	w.trace.Add(m.id, "drains")
 	m.stop()
 	patience := time.Hour
@@ -114,13 +159,11 @@ func (w *world) drain(ctx context.Context, slot int, rng *rand.Rand) {
 	select {
 	case <-m.done:
 	case <-t.C:
-		w.shown.Add(didCutDrain)
+		w.trace.Did("crash in a drain")
 		w.crash(slot)
 		return
 	}
-	w.mu.Lock()
-	m.gone = true
-	w.mu.Unlock()
+	m.gone.Store(true)
 	w.trace.Add(m.id, "has drained")
 	w.checkEnd(m)
 }
@@ -128,38 +171,65 @@ func (w *world) drain(ctx context.Context, slot int, rng *rand.Rand) {
 // checkEnd checks that a node that came to serve ends in an orderly way. One that
 // gives up on its start is within its rights while the bucket does not answer.
 func (w *world) checkEnd(m *member) {
+	if m.ready() && m.err != nil {
+		w.trace.Violate(m.id, "the orderly end is %v", m.err)
+	}
+}
+
+func (m *member) ready() bool {
 	select {
 	case <-m.node.Ready():
-		if m.err != nil {
-			w.trace.Violate(m.id, "the orderly end is %v", m.err)
-		}
+		return true
 	default:
+		return false
 	}
 }
 
 func (w *world) pause(slot int, on bool) {
-	w.mu.Lock()
-	m := w.nodes[slot]
-	w.mu.Unlock()
+	m := w.at(slot)
 	w.trace.Add(m.id, "paused: %v", on)
 	m.link.pause(on)
 }
 
+// at is the newest incarnation of a slot.
+func (w *world) at(slot int) *member { return w.slots[slot].member.Load() }
+
 // pick returns a live incarnation, the one of the slot if it lives; nil if none does.
 func (w *world) pick(slot int) *member {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	for i := range slots {
-		if m := w.nodes[(slot+i)%slots]; m != nil && !m.gone {
+		if m := w.at((slot + i) % slots); m != nil && !m.gone.Load() {
 			return m
 		}
 	}
 	return nil
 }
 
-// alive is a call to a node: its context ends with the node's life.
-func alive(ctx context.Context, m *member) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+// owner returns the member that a slot believes to own a conversation.
+func (w *world) owner(slot int, conv string) string {
+	v := w.slots[slot].view.Load()
+	if v == nil || w.oneView.Load() {
+		v = &view{}
+	}
+	if v.alone {
+		return w.at(slot).id
+	}
+	best, id := uint64(0), ""
+	for i := range slots {
+		m := w.at(i)
+		if m == nil || m.gone.Load() || m.leaving.Load() || v.blind[i] {
+			continue
+		}
+		if d := schedule.Draw(0, "owner", conv, i); id == "" || d > best {
+			best, id = d, m.id
+		}
+	}
+	return id
+}
+
+// call is a call to a node that its caller waits for so long: its context ends with the
+// node's life, too.
+func (m *member) call(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	stop := context.AfterFunc(m.life, cancel)
 	return ctx, func() {
 		stop()
@@ -182,22 +252,10 @@ func (w *world) updates(ctx context.Context, m *member, at conversation.Address,
 	return m.node.Reader().Updates(ctx, at, after, limit)
 }
 
-// snapshot takes a snapshot at a node.
-func (w *world) snapshot(ctx context.Context, m *member, at conversation.Address) (conversation.Page, error) {
-	defer w.read(ctx, m, time.Now())
-	return m.node.Reader().Snapshot(ctx, at)
-}
-
-// wait waits at a node for what comes after an offset.
-func (w *world) wait(ctx context.Context, m *member, at conversation.Address, after conversation.Offset) error {
-	defer w.read(ctx, m, time.Now())
-	return m.node.Reader().Wait(ctx, at, after)
-}
-
 // read ends a read: one that its caller has left ends at once.
 func (w *world) read(ctx context.Context, m *member, began time.Time) {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() != nil {
-		w.shown.Add(didLeave)
+		w.trace.Did("read left")
 		if late := min(time.Since(end), time.Since(began)); late > 0 {
 			w.trace.Violate(m.id, "a read goes on for %v after %s has left", late, callerOf(ctx))
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -24,48 +23,36 @@ const (
 // model is the provider as one node reaches it. What it says depends on the seed,
 // the delivery and the step only; whether it gets to say it, on the call as well.
 type model struct {
-	world *world
+	*world
 	link  *link
-
-	mu    sync.Mutex
-	calls map[string]int // by submission, attempt and step
+	calls schedule.Counter[string] // by submission, attempt and step
 }
 
 // newProviders returns the registry of one node.
 func newProviders(w *world, l *link) (*providers.Registry, error) {
 	reg := providers.NewRegistry(nil)
-	reg.RegisterProtocol(modelAPI, &model{world: w, link: l, calls: map[string]int{}})
+	reg.RegisterProtocol(modelAPI, &model{world: w, link: l})
 	r := providers.Registration{API: modelAPI, BaseURL: "scripted:", Input: []string{providers.InputText, providers.InputImage}}
-	if err := reg.RegisterProvider("scripted", r); err != nil {
-		return nil, err
-	}
-	return reg, nil
+	return reg, reg.RegisterProvider("scripted", r)
 }
 
-// trouble is what goes wrong with a model call.
-type trouble int
-
+// What goes wrong with a model call.
 const (
-	fine       trouble = iota
-	overloaded         // before the first event
-	breaks             // in mid-stream
-	ends               // in mid-stream, without its end
-	mute               // from the start
-	silent             // in mid-stream
-	refused            // for good
-	troubles
+	fine       = ""
+	overloaded = "overloaded"    // before the first event
+	breaks     = "broken off"    // in mid-stream
+	ends       = "cut short"     // in mid-stream, without its end
+	mute       = "mute"          // from the start
+	falls      = "fallen silent" // in mid-stream
+	refused    = "refused"       // for good
 )
 
-func (t trouble) String() string {
-	return [troubles]string{"fine", "overloaded", "broken off", "cut short", "mute", "fallen silent", "refused"}[t]
-}
-
-// passing reports whether the call is worth another try.
-func (t trouble) passing() bool { return t != refused }
+// passing are the troubles that are worth another try.
+func passing() []string { return []string{overloaded, breaks, ends, mute, falls} }
 
 // trouble decides what goes wrong with the n-th call for a step.
-func (m *model) trouble(body string, step, n int) trouble {
-	d := schedule.Draw(m.world.seed, "trouble", body, step)
+func (m *model) trouble(body string, step, n int) string {
+	d := schedule.Draw(m.seed, "trouble", body, step)
 	if isBrief(body) {
 		return fine
 	}
@@ -76,8 +63,8 @@ func (m *model) trouble(body string, step, n int) trouble {
 	if d%16 == 1 { // a vendor that is down for a while
 		every = 1
 	}
-	if d := schedule.Draw(m.world.seed, "trouble", body, step, n); d%every == 0 {
-		return overloaded + trouble((d>>8)%uint64(refused-overloaded))
+	if d := schedule.Draw(m.seed, "trouble", body, step, n); d%every == 0 {
+		return passing()[(d>>8)%uint64(len(passing()))]
 	}
 	return fine
 }
@@ -94,7 +81,7 @@ func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.
 			}
 			n++
 			if _, end := e.(providers.Done); err == nil && !end {
-				schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.world.seed, "event", req.System, n), 0, tremble))
+				schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.seed, "event", req.System, n), 0, tremble))
 			}
 		}
 	}
@@ -110,22 +97,17 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 		if err := begin(ctx); err != nil {
 			return err
 		}
-		if m.link.isDead() {
+		if m.link.dead.Load() {
 			return errDead
 		}
-		m.mu.Lock()
-		id := fmt.Sprint(sub, " ", attempt, " ", step)
-		n := m.calls[id]
-		m.calls[id]++
-		m.mu.Unlock()
-		w := m.world
-		w.shown.Add(didModel)
-		w.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
-		if err := w.ledger.model(attemptID{m.link.member, conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
-			w.trace.Violate(m.link.member, "%v", err)
+		n := m.calls.Next(fmt.Sprint(sub, " ", attempt, " ", step))
+		m.trace.Did("model call")
+		m.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
+		if err := m.ledger.model(attemptID{m.link.member, conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
+			m.trace.Violate(m.link.member, "%v", err)
 		}
 		if err := m.look(ctx, req, body); err != nil {
-			w.ledger.failed(conversation.SubmissionID(sub), n, true)
+			m.ledger.failed(conversation.SubmissionID(sub), n, true)
 			return err
 		}
 		if waits(body) {
@@ -133,8 +115,8 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 		}
 		bad := m.trouble(body, step, n)
 		if bad != fine {
-			w.shown.Add(didFail + schedule.Deed(bad.String()))
-			w.ledger.failed(conversation.SubmissionID(sub), n, bad.passing())
+			m.trace.Did("model " + bad)
+			m.ledger.failed(conversation.SubmissionID(sub), n, bad != refused)
 		}
 		return m.answer(ctx, out, body, step, bad)
 	})
@@ -151,39 +133,35 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 		}
 		image, ok := msg.Parts[1].(providers.Image)
 		if !ok {
-			m.world.trace.Violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
+			m.trace.Violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
 			return nil
 		}
+		var data []byte
 		content, err := image.Content.Open(ctx)
+		if err == nil {
+			data, err = io.ReadAll(content)
+			err = errors.Join(err, content.Close())
+		}
 		if err != nil {
-			return m.unseen(ctx, body, err)
+			if !errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil {
+				m.trace.Violate(m.link.member, "the image of %s cannot be read: %v", body, err)
+			}
+			return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 		}
-		data, err := io.ReadAll(content)
-		if err := errors.Join(err, content.Close()); err != nil {
-			return m.unseen(ctx, body, err)
+		if !bytes.Equal(data, picture(m.seed, body)) {
+			m.trace.Violate(m.link.member, "the model is shown another image for %s", body)
 		}
-		if !bytes.Equal(data, picture(m.world.seed, body)) {
-			m.world.trace.Violate(m.link.member, "the model is shown another image for %s", body)
-		}
-		m.world.shown.Add(didImage)
+		m.trace.Did("image seen by a model")
 	}
 	return nil
-}
-
-// unseen is the error for an image that cannot be read just now.
-func (m *model) unseen(ctx context.Context, body string, err error) error {
-	if !errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil {
-		m.world.trace.Violate(m.link.member, "the image of %s cannot be read: %v", body, err)
-	}
-	return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 }
 
 // longWait is how long a vendor asks to wait at most.
 const longWait = 40 * time.Second
 
 // answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
-func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad trouble) error {
-	d := func(what string) uint64 { return schedule.Draw(m.world.seed, "model", what, body, step) }
+func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad string) error {
+	d := func(what string) uint64 { return schedule.Draw(m.seed, "model", what, body, step) }
 	longest := 150 * time.Millisecond
 	if isBrief(body) {
 		longest *= 10 // It has little to say, and somebody may die meanwhile.
@@ -198,7 +176,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 	case overloaded:
 		err := &providers.Error{Kind: providers.KindOverloaded, Provider: "scripted", Status: 529}
 		if d("asks to wait")%8 == 0 {
-			m.world.shown.Add(didWait)
+			m.trace.Did("vendor asked to wait")
 			err.RetryAfter = longWait // the turn is put away
 		}
 		return err
@@ -214,7 +192,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 		}
 		out.Reasoning("", "signed")
 	}
-	for i, word := range words(m.world.seed, body, step) {
+	for i, word := range words(m.seed, body, step) {
 		out.Text(word)
 		if err := pause(fmt.Sprint("word", i)); err != nil {
 			return err
@@ -224,25 +202,34 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 			return &providers.Error{Kind: providers.KindNetwork, Provider: "scripted", Err: errReset}
 		case ends:
 			return nil
-		case silent:
+		case falls:
 			return schedule.Sleep(ctx, time.Hour)
 		}
 	}
-	done := providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 1, Output: 1}}
-	if step < lastStep(m.world.seed, body) {
-		done.StopReason = providers.StopToolUse
+	var asked [][3]string
+	if step < lastStep(m.seed, body) {
 		for i := range 1 + d("calls")%4 {
 			name, args := m.call(body, step, i)
-			out.CallArguments(out.StartCall(fmt.Sprintf("%s-%d-%d", body, step, i), name), args)
+			asked = append(asked, [3]string{fmt.Sprintf("%s-%d-%d", body, step, i), name, args})
 		}
 	}
-	out.Finish(done)
+	finish(out, asked...)
 	return nil
+}
+
+// finish ends an answer with calls: the id, the tool and the arguments of each.
+func finish(out *providers.Assembler, calls ...[3]string) {
+	done := providers.Done{StopReason: providers.StopStop, Usage: providers.Usage{Input: 1, Output: 1}}
+	for _, c := range calls {
+		done.StopReason = providers.StopToolUse
+		out.CallArguments(out.StartCall(c[0], c[1]), c[2])
+	}
+	out.Finish(done)
 }
 
 // call is the i-th tool call of a step.
 func (m *model) call(body string, step int, i uint64) (name, args string) {
-	d := schedule.Draw(m.world.seed, "call", body, step, i)
+	d := schedule.Draw(m.seed, "call", body, step, i)
 	millis, writes := d>>8%500, d>>20%3
 	if d>>32%8 == 0 {
 		millis += 1500 // slow
@@ -289,4 +276,22 @@ func words(seed uint64, body string, step int) []string {
 // said is what the model says in a step.
 func said(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
+}
+
+// answerWaiting is what the model says for a body that waits.
+func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req providers.Request, body string) error {
+	step, asked := 1, [][3]string{{body, waitTool, fmt.Sprintf(`{"name":%q}`, body)}}
+	for _, msg := range req.Messages {
+		for _, p := range msg.Parts {
+			if c, ok := p.(providers.ToolCall); ok && c.ID == body {
+				step, asked = 2, nil
+			}
+		}
+	}
+	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.seed, "model", body, step), 5*time.Millisecond, 500*time.Millisecond)); err != nil {
+		return err
+	}
+	out.Text(said(m.seed, body, step))
+	finish(out, asked...)
+	return nil
 }

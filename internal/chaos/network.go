@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/internal/schedule"
@@ -28,6 +28,9 @@ func (timeoutError) Error() string   { return "simulated: i/o timeout" }
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
+// journalRoot is where journals are.
+const journalRoot = "wake/"
+
 // op is one request.
 type op struct {
 	member, method, key string // the key of a LIST is its prefix
@@ -45,37 +48,23 @@ func (o op) String() string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s #%d %s", o.method, o.key, o.after, o.attempt, o.caller)), " ")
 }
 
+// course is when a request arrives, how long its answer takes, and its fate.
+type course struct {
+	fate        schedule.Fate
+	there, back time.Duration
+	late        time.Duration // until a delayed request, or a copy, lands
+}
+
 // network carries the requests of all nodes to the store.
 type network struct {
-	seed    uint64
-	profile Profile
-	ledger  *ledger
-	trace   *schedule.Trace
-
-	shown *schedule.Tally
-	// cacheRead is called for every answer to a read of a shortcut.
-	cacheRead func(key string, body []byte)
-	// deadly reports whether a request ends its process.
-	deadly func(op) bool
+	*world
 
 	mu     sync.Mutex
 	rate   float64
 	outage schedule.Fate // of every request, delivered if there is none
-	late   schedule.Late[lateRequest]
+	late   schedule.Late
 
 	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
-}
-
-type lateRequest struct {
-	op op
-	r  *request
-}
-
-func newNetwork(w *world, rate float64) *network {
-	return &network{
-		seed: w.seed, profile: w.profile, rate: rate, ledger: w.ledger, trace: w.trace, shown: w.shown,
-		cacheRead: w.cacheRead, deadly: w.opensDeadly,
-	}
 }
 
 // setOutage decides the fate of every request, or of none in particular.
@@ -86,21 +75,40 @@ func (n *network) setOutage(f schedule.Fate) {
 	n.trace.Add("", "fate of all requests: %v", f)
 }
 
+func (n *network) weather() (rate float64, outage schedule.Fate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.rate, n.outage
+}
+
 // course decides what happens to a request.
 func (n *network) course(o op) course {
-	n.mu.Lock()
-	rate, outage := n.rate, n.outage
-	n.mu.Unlock()
-	c := plan(n.seed, n.profile.rate(rate, o), o)
+	id := o.id()
+	draw := func(what string, from, to time.Duration) time.Duration {
+		return schedule.Between(schedule.Draw(n.seed, what, id), from, to)
+	}
+	c := course{
+		fate: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
+		back: draw("back", time.Millisecond, 40*time.Millisecond), late: draw("late", 0, 25*time.Second),
+	}
+	rate, outage := n.weather()
+	if schedule.Share(schedule.Draw(n.seed, "fate", id)) < n.profile.rate(rate, o) {
+		c.fate = schedule.Fault(schedule.Draw(n.seed, "which", id))
+	}
+	if c.fate == schedule.Slow {
+		c.there = draw("slow", 500*time.Millisecond, 6*time.Second)
+	}
 	if outage != schedule.Delivered {
 		c.fate = outage
-		if !o.writes() {
-			c.fate = outage.Reads()
-		}
+	}
+	if !o.writes() {
+		c.fate = c.fate.Reads()
 	}
 	if c.fate != schedule.Delivered {
-		n.shown.Add(didFault + schedule.Deed(c.fate.String()))
-		n.fated(o, c.fate)
+		n.trace.Did("fault: " + string(c.fate))
+		if o.writes() && strings.HasPrefix(o.key, journalRoot) {
+			n.trace.Did("journal " + o.method + " " + string(c.fate))
+		}
 		n.ledger.lost(o)
 		n.trace.Add(o.member, "%v: %v", c.fate, o)
 	}
@@ -112,34 +120,28 @@ func (n *network) heal() {
 	n.mu.Lock()
 	n.rate, n.outage = 0, schedule.Delivered
 	n.mu.Unlock()
-	land := n.late.Stop()
-	slices.SortFunc(land, func(a, b lateRequest) int { return strings.Compare(a.op.id(), b.op.id()) })
-	for _, l := range land {
-		if schedule.Draw(n.seed, "drop", l.op.id())%3 > 0 {
-			n.trace.Add(l.op.member, "lands at the end: %v", l.op)
-			_ = n.land(context.Background(), l.op, l.r) // Nobody waits for it.
-		}
-	}
-}
-
-// later lands a request nobody waits for after d.
-func (n *network) later(d time.Duration, o op, r *request) {
-	n.late.After(d, lateRequest{o, r}, func(l lateRequest) {
-		n.shown.Add(didLate)
-		n.trace.Add(l.op.member, "lands late: %v", l.op)
-		_ = n.land(context.Background(), l.op, l.r) // Nobody waits for it.
-	})
+	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.seed, "drop", id)%3 == 0 })
 }
 
 // request is a call that can be performed again.
 type request struct {
 	*storagetest.Call
-	body  []byte // Of a PUT.
+	op    op
+	batch *storage.Batch // of the PUT of one
 	again func(context.Context) error
 }
 
+// later lands a request nobody waits for after d.
+func (n *network) later(d time.Duration, r *request) {
+	n.late.After(d, schedule.LateRequest{ID: r.op.id(), Who: r.op.member, What: r.op.String(), Land: func() string {
+		_ = n.land(context.Background(), r) // Nobody waits for it.
+		return ""
+	}})
+}
+
 // land hands a request to the store.
-func (n *network) land(ctx context.Context, o op, r *request) error {
+func (n *network) land(ctx context.Context, r *request) error {
+	o := r.op
 	if o.writes() {
 		n.landing.Lock()
 		defer n.landing.Unlock()
@@ -151,56 +153,43 @@ func (n *network) land(ctx context.Context, o op, r *request) error {
 	if err != nil {
 		return err
 	}
-	switch o.method {
-	case http.MethodPut:
-		n.ledger.landed(o.key, r.body)
-		if strings.Contains(o.key, "/seg/") {
-			n.shown.Add(didSegment)
-		}
-	case http.MethodDelete:
-		n.ledger.wasDeleted(o.key)
-		n.swept(o)
+	switch {
+	case r.batch != nil:
+		n.ledger.landed(o.key, r.batch)
+	case o.method == http.MethodPut && storage.KindOf(o.key) == storage.KindSegment:
+		n.trace.Did("segment")
+	case o.method == http.MethodDelete && storage.KindOf(o.key) == storage.KindBatch:
+		n.ledger.deleted(o.key)
+	case o.method == http.MethodDelete && strings.HasPrefix(o.key, journalRoot) && !strings.HasPrefix(o.key, journalRoot+o.member+"/"):
+		n.trace.Did("journal swept")
 	}
 	return nil
 }
 
 // link is the network as one process sees it.
 type link struct {
-	net    *network
-	member string
+	net      *network
+	member   string
+	attempts schedule.Counter[op]
+	dead     atomic.Bool
 
-	mu       sync.Mutex
-	attempts map[op]int
-	dead     bool
-	resume   chan struct{} // non-nil while paused
-	watched  map[moment]chan struct{}
+	mu      sync.Mutex
+	resume  chan struct{} // non-nil while paused
+	watched map[moment]chan struct{}
 }
 
 // moment is a landing at which a disturbance does most harm: the store has it,
 // and the node does not know yet.
-type moment int
+type moment string
 
 const (
-	anyTime moment = iota
-	claimLands
-	batchLands
-	journalLands
-	receiptSeen // a client has a receipt; struck by Journals alone, as what follows
-	sweepReads  // the journal of another is read, and nobody is asked yet
-	moments
+	anyTime      moment = "any time"
+	claimLands   moment = "claim lands"
+	batchLands   moment = "batch lands"
+	journalLands moment = "journal lands"
+	receiptSeen  moment = "receipt seen" // by a client
+	sweepReads   moment = "sweep reads"  // the journal of another, and nobody is asked yet
 )
-
-func (m moment) String() string {
-	return [moments]string{"any time", "claim lands", "batch lands", "journal lands", "receipt seen", "sweep reads"}[m]
-}
-
-// moments is how many a profile strikes.
-func (p Profile) moments() moment {
-	if p == Journals {
-		return moments
-	}
-	return journalLands + 1
-}
 
 // next returns a channel that is closed when the moment comes.
 func (l *link) next(m moment) <-chan struct{} {
@@ -212,33 +201,35 @@ func (l *link) next(m moment) <-chan struct{} {
 	return l.watched[m]
 }
 
-func (l *link) came(ms ...moment) {
+func (l *link) came(m moment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, m := range ms {
-		if c := l.watched[m]; c != nil {
-			close(c)
-			delete(l.watched, m)
-		}
+	if c := l.watched[m]; c != nil {
+		close(c)
+		delete(l.watched, m)
 	}
 }
 
-func (n *network) link(member string) *link {
-	return &link{net: n, member: member, attempts: map[op]int{}, watched: map[moment]chan struct{}{}}
+// has lets the moments come that are when a request has landed.
+func (l *link) has(r *request) {
+	switch o := r.op; {
+	case r.batch != nil:
+		l.came(batchLands)
+		if r.batch.First {
+			l.came(claimLands)
+		}
+	case o.method == http.MethodPut:
+		l.came(journalLands)
+	case o.method == http.MethodGet && strings.HasPrefix(o.key, journalRoot):
+		l.came(sweepReads)
+	}
 }
 
-// kill fails every request from now on.
-func (l *link) kill() {
-	l.mu.Lock()
-	l.dead = true
-	l.mu.Unlock()
+// kill fails every request from now on, and reports whether the process lived.
+func (l *link) kill() (lived bool) {
+	lived = l.dead.CompareAndSwap(false, true)
 	l.pause(false)
-}
-
-func (l *link) isDead() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dead
+	return lived
 }
 
 // pause holds up every request and every answer, or lets them go again.
@@ -246,7 +237,7 @@ func (l *link) pause(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case on && l.resume == nil && !l.dead:
+	case on && l.resume == nil && !l.dead.Load():
 		l.resume = make(chan struct{})
 	case !on && l.resume != nil:
 		close(l.resume)
@@ -256,22 +247,21 @@ func (l *link) pause(on bool) {
 
 // pass waits until the process runs. What a pause has held up goes on one by one.
 func (l *link) pass(ctx context.Context, o op) error {
-	held := false
-	for {
+	for held := false; ; {
 		l.mu.Lock()
-		dead, resume := l.dead, l.resume
+		resume := l.resume
 		l.mu.Unlock()
 		switch {
-		case dead:
+		case l.dead.Load():
 			return errDead
-		case resume == nil && held:
+		case resume == nil && !held:
+			return ctx.Err()
+		case resume == nil:
 			held = false
 			if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(l.net.seed, "held up", o.id()), 0, tremble)); err != nil {
 				return err
 			}
 			continue
-		case resume == nil:
-			return ctx.Err()
 		}
 		select {
 		case <-resume:
@@ -284,70 +274,64 @@ func (l *link) pass(ctx context.Context, o op) error {
 
 // carry carries a request of the process.
 func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
-	r, err := repeatable(c)
+	again, err := c.Later()
 	if err == nil {
 		err = begin(ctx)
 	}
 	if err != nil {
 		return c.Unanswered(err)
 	}
-	o := l.count(ctx, c)
+	o := op{member: l.member, method: c.Method, key: c.Key, after: strings.TrimPrefix(c.After, c.Key), caller: callerOf(ctx)}
+	o.attempt = l.attempts.Next(o)
 	if err := l.pass(ctx, o); err != nil {
 		return c.Unanswered(err)
 	}
-	if l.net.deadly(o) {
-		l.kill()
+	if l.net.opensDeadly(l, o) {
 		return c.Unanswered(errDead)
 	}
+	r := &request{Call: c, op: o, again: again}
 	way := l.net.course(o)
-	if o.method == http.MethodPut {
-		l.net.ledger.sent(l.member, o.key, r.body)
+	if o.method == http.MethodPut && storage.KindOf(o.key) == storage.KindBatch {
+		body, _ := c.Body() // Later has copied it.
+		r.batch = l.net.ledger.sent(l.member, o.key, body)
 	}
-	heard, lost := l.send(ctx, o, way, r)
+	heard, lost := l.send(ctx, r, way)
 	if lost == nil {
 		lost = l.wait(ctx, o, way.back)
 	}
 	if lost != nil {
 		return c.Unanswered(lost)
 	}
-	if o.method == http.MethodPut && (heard == nil || errors.Is(heard, storage.ErrExists)) {
-		l.net.ledger.answered(r.body)
+	if r.batch != nil && (heard == nil || errors.Is(heard, storage.ErrExists)) {
+		l.net.ledger.answered(r.batch)
 	}
 	return heard
 }
 
 // send performs a request under its fate. Heard is what the store answers, lost why no
 // answer comes.
-func (l *link) send(ctx context.Context, o op, c course, r *request) (heard, lost error) {
+func (l *link) send(ctx context.Context, r *request, c course) (heard, lost error) {
 	switch c.fate {
 	case schedule.Delayed:
-		l.net.later(c.late, o, r)
-		if err := l.wait(ctx, o, c.there); err != nil {
-			return nil, err
-		}
-		return nil, timeoutError{}
+		l.net.later(c.late, r)
+		return nil, cmp.Or(l.wait(ctx, r.op, c.there), error(timeoutError{}))
 	case schedule.Dropped:
-		return nil, cmp.Or(l.wait(ctx, o, time.Hour), error(timeoutError{}))
+		return nil, cmp.Or(l.wait(ctx, r.op, time.Hour), error(timeoutError{}))
 	case schedule.ErrorBefore:
-		return r.Answered(http.StatusServiceUnavailable, "SlowDown", nil), l.wait(ctx, o, c.there)
+		return r.Answered(http.StatusServiceUnavailable, "SlowDown", nil), l.wait(ctx, r.op, c.there)
 	}
 	began := time.Now()
-	if err := l.wait(ctx, o, c.there); err != nil {
-		if left := c.there - time.Since(began); o.writes() {
-			l.net.later(max(left, 0), o, r) // It left the process; nobody calls it back.
+	if err := l.wait(ctx, r.op, c.there); err != nil {
+		if r.op.writes() {
+			l.net.later(max(c.there-time.Since(began), 0), r) // It left the process; nobody calls it back.
 		}
 		return nil, err
 	}
-	answer := l.net.land(ctx, o, r)
-	if o.method == http.MethodPut {
-		l.came(l.net.ledger.moments(o.key, r.body)...)
-	}
-	if o.method == http.MethodGet && strings.HasPrefix(o.key, journalRoot) {
-		l.came(sweepReads)
-	}
+	answer := l.net.land(ctx, r)
+	l.has(r)
 	switch c.fate {
 	case schedule.Duplicated:
-		l.net.later(c.late, o, r)
+		l.net.later(c.late, r)
 	case schedule.LostAnswer:
 		return nil, errReset
 	case schedule.ErrorAfter:
@@ -358,31 +342,60 @@ func (l *link) send(ctx context.Context, o op, c course, r *request) (heard, los
 
 // wait lets time pass for this process.
 func (l *link) wait(ctx context.Context, o op, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return l.pass(ctx, o)
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := schedule.Sleep(ctx, d); err != nil {
+		return err
 	}
+	return l.pass(ctx, o)
 }
 
-func (l *link) count(ctx context.Context, c *storagetest.Call) op {
-	o := op{member: l.member, method: c.Method, key: c.Key, after: strings.TrimPrefix(c.After, c.Key), caller: callerOf(ctx)}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.attempts[o]
-	l.attempts[o]++
-	o.attempt = n
-	return o
+// What happens at one nanosecond happens in the order in which goroutines are
+// scheduled, which no seed decides. So nothing that could tell the difference
+// happens at the same nanosecond: every request, message, answer and deed of a
+// client is a little late, by a time that depends on the seed, on its name and on
+// how many of that name there were before, and not on the order of arrival.
+
+// tremble bounds the delay of what has no duration of its own.
+const tremble = time.Millisecond
+
+// begin lets pass the nanosecond in which something was asked for. What is taken
+// back before it is over did not happen, whether it was noticed or not.
+func begin(ctx context.Context) error { return schedule.Sleep(ctx, 1) }
+
+// callerKey is the key of a context's caller.
+type callerKey struct{}
+
+// as names the caller in a context, so that two who ask for the same at the same
+// time are told apart wherever their requests go.
+func as(ctx context.Context, caller string) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller)
 }
 
-func repeatable(c *storagetest.Call) (*request, error) {
-	body, err := c.Body()
-	if err != nil {
-		return nil, err
+// callerOf returns the caller in a context, "" if nobody is named.
+func callerOf(ctx context.Context) string {
+	s, _ := ctx.Value(callerKey{}).(string)
+	return s
+}
+
+// apart lets a moment pass which nobody else has.
+func (w *world) apart(what ...any) {
+	name := fmt.Sprintln(what...)
+	time.Sleep(schedule.Between(schedule.Draw(w.seed, "apart", name, w.moments.Next(name)), 1, tremble))
+}
+
+// message decides the course of a message to the owner of a conversation.
+func (w *world) message(ctx context.Context, member, conv, what string) Course {
+	if begin(ctx) != nil {
+		return Course{}
 	}
-	again, err := c.Later()
-	return &request{c, body, again}, err
+	if strings.Contains(what, "PokeRequest") {
+		w.trace.Did("poke")
+	}
+	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
+	id := fmt.Sprintln(name, w.messages.Next(name))
+	rate, _ := w.net.weather()
+	return Course{
+		There: schedule.Between(schedule.Draw(w.seed, "message there", id), 0, tremble),
+		Back:  schedule.Between(schedule.Draw(w.seed, "message back", id), 0, tremble),
+		Lost:  schedule.Share(schedule.Draw(w.seed, "message lost", id)) < rate/3,
+	}
 }

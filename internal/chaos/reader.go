@@ -1,13 +1,15 @@
 package chaos
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/reduce"
@@ -16,10 +18,10 @@ import (
 
 // reader follows one conversation from a snapshot on, at changing nodes.
 type reader struct {
-	world *world
-	name  string
-	at    conversation.Address
-	rng   *rand.Rand
+	*world
+	name string
+	at   conversation.Address
+	rng  *rand.Rand
 
 	whole     bool // reads from the start instead of a snapshot
 	snapshots []conversation.Page
@@ -28,27 +30,43 @@ type reader struct {
 	doc    *reduce.Document
 	offset conversation.Offset
 	last   conversation.Position // of the newest chunk
-	seen   []json.RawMessage     // chunks after start
+	seen   []chunk               // after start
 }
 
-func (w *world) newReader(name string, at conversation.Address) *reader {
-	r := &reader{world: w, name: name, at: at, rng: w.rng(name)}
-	r.whole = r.rng.IntN(2) == 0
-	w.readers = append(w.readers, r)
-	return r
+// chunk is one of a page.
+type chunk struct {
+	at  conversation.Position
+	raw json.RawMessage
 }
 
-func (r *reader) run(ctx context.Context) {
-	slot := r.rng.IntN(slots)
-	for schedule.Sleep(ctx, schedule.Between(r.rng.Uint64(), 0, 2500*time.Millisecond)) == nil {
-		if r.rng.IntN(6) == 0 {
-			slot = r.rng.IntN(slots)
+// page takes a page at a node, and returns where it ends.
+func (r *reader) page(ctx context.Context, m *member, from conversation.Offset, limit int) (next conversation.Offset, chunks []chunk, err error) {
+	page, err := r.updates(ctx, m, r.at, from, limit)
+	if err != nil {
+		return 0, nil, err
+	}
+	var raws []json.RawMessage
+	err = json.Unmarshal(page.JSON, &raws)
+	for _, raw := range raws {
+		var head struct {
+			Position conversation.Position `json:"position"`
 		}
-		m := r.world.pick(slot)
-		if m == nil {
-			continue
+		err = errors.Join(err, json.Unmarshal(raw, &head))
+		chunks = append(chunks, chunk{head.Position, raw})
+	}
+	return page.Next, chunks, err
+}
+
+func (r *reader) run(ctx context.Context, rng *rand.Rand) {
+	r.rng, r.whole = rng, rng.IntN(2) == 0
+	slot := rng.IntN(slots)
+	for schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 2500*time.Millisecond)) == nil {
+		if rng.IntN(6) == 0 {
+			slot = rng.IntN(slots)
 		}
-		r.step(ctx, m)
+		if m := r.pick(slot); m != nil {
+			r.step(ctx, m)
+		}
 	}
 }
 
@@ -61,41 +79,43 @@ func (r *reader) step(ctx context.Context, m *member) {
 	if m.life.Err() != nil {
 		return
 	}
-	ctx, cancel := alive(ctx, m)
+	ctx, cancel := m.call(ctx, patience)
 	defer cancel()
-	ctx, stop := context.WithTimeout(ctx, patience)
-	defer stop()
 	var err error
 	switch n := r.rng.IntN(12); {
 	case r.doc == nil:
 		err = r.begin(ctx, m)
 	case n == 0:
-		err = r.snapshot(ctx, m)
+		var page conversation.Page
+		if page, err = r.snapshot(ctx, m); err == nil {
+			r.snapshots = append(r.snapshots, page)
+		}
 	case n < 3:
 		err = r.reread(ctx, m)
 	default:
-		err = r.follow(ctx, m)
-	}
-	if err == nil || ctx.Err() != nil {
-		return
-	}
-	switch conversation.CodeOf(err) {
-	case conversation.CodeUnavailable, conversation.CodeSetAside:
-	case conversation.CodeStreamNotFound:
-		if r.doc != nil {
-			r.world.trace.Violate(r.name, "%s has lost the conversation: %v", m.id, err)
+		if err = r.wait(ctx, m); err == nil {
+			err = r.follow(ctx, m, 1+r.rng.IntN(6))
 		}
-	default:
-		r.world.trace.Violate(r.name, "a read after %d at %s says %v", int64(r.offset), m.id, err)
+	}
+	switch code := conversation.CodeOf(err); {
+	case err == nil, ctx.Err() != nil, refusal(err):
+	case code != conversation.CodeStreamNotFound:
+		r.trace.Violate(r.name, "a read after %d at %s says %v", int64(r.offset), m.id, err)
+	case r.doc != nil:
+		r.trace.Violate(r.name, "%s has lost the conversation: %v", m.id, err)
 	}
 }
 
-// follow waits for news and takes a page of them.
-func (r *reader) follow(ctx context.Context, m *member) error {
-	if err := r.world.wait(ctx, m, r.at, r.offset); err != nil {
-		return err
-	}
-	return r.updates(ctx, m, 1+r.rng.IntN(6))
+// snapshot takes a snapshot at a node.
+func (r *reader) snapshot(ctx context.Context, m *member) (conversation.Page, error) {
+	defer r.read(ctx, m, time.Now())
+	return m.node.Reader().Snapshot(ctx, r.at)
+}
+
+// wait waits at a node for what comes next.
+func (r *reader) wait(ctx context.Context, m *member) error {
+	defer r.read(ctx, m, time.Now())
+	return m.node.Reader().Wait(ctx, r.at, r.offset)
 }
 
 // begin makes the first read.
@@ -103,30 +123,20 @@ func (r *reader) begin(ctx context.Context, m *member) error {
 	if r.whole {
 		r.doc = reduce.New(nil)
 		r.start, r.offset, r.last = conversation.Start, conversation.Start, conversation.Position{Batch: conversation.Start}
-		err := r.updates(ctx, m, 1+r.rng.IntN(6))
+		err := r.follow(ctx, m, 1+r.rng.IntN(6))
 		if err != nil {
 			r.doc = nil
 		}
 		return err
 	}
-	page, err := r.world.snapshot(ctx, m, r.at)
+	page, err := r.snapshot(ctx, m)
 	if err != nil {
 		return err
 	}
 	doc, err := decoded(page.JSON)
-	if err != nil {
-		return err
-	}
-	r.doc, r.start, r.offset = reduce.New(doc), page.Next, page.Next
-	r.last = conversation.Position{Batch: page.Next, Index: 1 << 30}
-	return nil
-}
-
-// snapshot takes a snapshot, to be compared in the end.
-func (r *reader) snapshot(ctx context.Context, m *member) error {
-	page, err := r.world.snapshot(ctx, m, r.at)
 	if err == nil {
-		r.snapshots = append(r.snapshots, page)
+		r.doc, r.start, r.offset = reduce.New(doc), page.Next, page.Next
+		r.last = conversation.Position{Batch: page.Next, Index: 1 << 30}
 	}
 	return err
 }
@@ -134,83 +144,52 @@ func (r *reader) snapshot(ctx context.Context, m *member) error {
 // reread resumes from an earlier offset and compares what comes with what was seen.
 func (r *reader) reread(ctx context.Context, m *member) error {
 	from := r.start + conversation.Offset(r.rng.Int64N(int64(r.offset-r.start)+1))
-	page, err := r.world.updates(ctx, m, r.at, from, 1+r.rng.IntN(20))
+	next, chunks, err := r.page(ctx, m, from, 1+r.rng.IntN(20))
 	if err != nil {
 		return err
 	}
-	var chunks, again, before []json.RawMessage
-	if err := json.Unmarshal(page.JSON, &chunks); err != nil {
-		return err
-	}
-	within := func(list []json.RawMessage) (out []json.RawMessage, err error) {
+	within := func(list []chunk) (out []string) {
 		for _, c := range list {
-			p, err := position(c)
-			if err != nil {
-				return nil, err
-			}
-			if p.Batch > from && p.Batch <= min(page.Next, r.offset) {
-				out = append(out, c)
+			if c.at.Batch > from && c.at.Batch <= min(next, r.offset) {
+				out = append(out, string(c.raw))
 			}
 		}
-		return out, nil
+		return out
 	}
-	if again, err = within(chunks); err == nil {
-		before, err = within(r.seen)
-	}
-	if err != nil {
-		return err
-	}
-	r.world.shown.Add(didReread)
-	if !slices.EqualFunc(again, before, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
-		r.world.trace.Violate(r.name, "a second read from %d to %d at %s shows %s, the first %s", int64(from), int64(page.Next), m.id, again, before)
+	r.trace.Did("page read again")
+	if again, before := within(chunks), within(r.seen); !slices.Equal(again, before) {
+		r.trace.Violate(r.name, "a second read from %d to %d at %s shows %s, the first %s", int64(from), int64(next), m.id, again, before)
 	}
 	return nil
 }
 
-// position is the place of a chunk.
-func position(chunk json.RawMessage) (conversation.Position, error) {
-	var head struct {
-		Position conversation.Position `json:"position"`
-	}
-	err := json.Unmarshal(chunk, &head)
-	return head.Position, err
-}
-
-// updates takes one page.
-func (r *reader) updates(ctx context.Context, m *member, limit int) error {
-	page, err := r.world.updates(ctx, m, r.at, r.offset, limit)
+// follow takes one page.
+func (r *reader) follow(ctx context.Context, m *member, limit int) error {
+	next, chunks, err := r.page(ctx, m, r.offset, limit)
 	if err != nil {
 		return err
 	}
-	var chunks []json.RawMessage
-	if err := json.Unmarshal(page.JSON, &chunks); err != nil {
-		return err
-	}
-	r.world.shown.Add(didRead)
+	r.trace.Did("page read")
 	// What comes before the creation does not count.
-	if page.Next < r.offset || r.offset > conversation.Start && page.Next > r.offset+conversation.Offset(limit) {
+	if next < r.offset || r.offset > conversation.Start && next > r.offset+conversation.Offset(limit) {
 		return errors.New("page ends outside of what was asked for")
 	}
 	for _, c := range chunks {
-		at, err := position(c)
-		if err != nil {
-			return err
+		if c.at.Compare(r.last) <= 0 || c.at.Batch > next {
+			r.trace.Violate(r.name, "chunk %+v after %+v in the page to %d", c.at, r.last, int64(next))
 		}
-		if at.Compare(r.last) <= 0 || at.Batch > page.Next {
-			r.world.trace.Violate(r.name, "chunk %+v after %+v in the page to %d", at, r.last, int64(page.Next))
-		}
-		r.last = at
-		chunk, err := decoded(c)
+		r.last = c.at
+		o, err := decoded(c.raw)
 		if err == nil {
-			err = r.doc.Apply(chunk)
+			err = r.doc.Apply(o)
 		}
 		if err != nil {
-			r.world.trace.Violate(r.name, "chunk %s does not apply: %v", c, err)
+			r.trace.Violate(r.name, "chunk %s does not apply: %v", c.raw, err)
 		}
-		r.seen = append(r.seen, c)
 	}
-	r.offset = page.Next
-	r.doc.Root["offset"] = page.Next.String()
+	r.seen = append(r.seen, chunks...)
+	r.offset = next
+	r.doc.Root["offset"] = next.String()
 	return nil
 }
 
@@ -218,20 +197,79 @@ func (r *reader) updates(ctx context.Context, m *member, limit int) error {
 func (r *reader) finish(ctx context.Context, m *member, head conversation.Offset) {
 	if r.doc == nil {
 		if err := r.begin(ctx, m); err != nil {
-			r.world.trace.Violate(r.name, "first read at the end: %v", err)
+			r.trace.Violate(r.name, "first read at the end: %v", err)
 			return
 		}
 	}
 	// The offset makes the node look for what it has not heard of.
-	if _, err := r.world.updates(ctx, m, r.at, head, 1); err != nil {
-		r.world.trace.Violate(r.name, "read after the head %d at %s: %v", int64(head), m.id, err)
+	if _, err := r.updates(ctx, m, r.at, head, 1); err != nil {
+		r.trace.Violate(r.name, "read after the head %d at %s: %v", int64(head), m.id, err)
 		return
 	}
 	for r.offset < head {
 		before := r.offset
-		if err := r.updates(ctx, m, 1+r.rng.IntN(50)); err != nil || r.offset == before {
-			r.world.trace.Violate(r.name, "read after %d at the end, head %d: %v", int64(before), int64(head), err)
+		if err := r.follow(ctx, m, 1+r.rng.IntN(50)); err != nil || r.offset == before {
+			r.trace.Violate(r.name, "read after %d at the end, head %d: %v", int64(before), int64(head), err)
 			return
 		}
 	}
+}
+
+// check compares what a reader saw with the final log.
+func (r *reader) check(log *knownLog) {
+	var want, have []string
+	state := conversation.NewState()
+	for _, b := range log.batches {
+		if b.Offset > r.offset {
+			break
+		}
+		if err := state.Apply(b); err != nil {
+			r.trace.Violate(r.name, "fold batch %d: %v", int64(b.Offset), err)
+			return
+		}
+		for _, s := range r.snapshots {
+			if s.Next == b.Offset {
+				r.trace.Did("snapshot compared")
+				doc, err := decoded(s.JSON)
+				r.compare(state, "snapshot taken", doc, err)
+			}
+		}
+		if b.Offset <= r.start {
+			continue
+		}
+		chunks, err := conversation.Project(log.state.Created().ConversationID, b,
+			func() (*conversation.Snapshot, error) { return state.Snapshot(), nil })
+		for _, c := range chunks {
+			one, bad := conversation.AppendChunks(nil, []conversation.Chunk{c})
+			want, err = append(want, string(one)), errors.Join(err, bad)
+		}
+		if err != nil {
+			r.trace.Violate(r.name, "project batch %d: %v", int64(b.Offset), err)
+		}
+	}
+	for _, c := range r.seen {
+		have = append(have, string(c.raw))
+	}
+	if !slices.Equal(have, want) {
+		r.trace.Violate(r.name, "what was read from %d to %d differs from the log (-):\n%s", int64(r.start), int64(r.offset), cmp.Diff(want, have))
+	}
+	r.compare(state, "reduced view", r.doc.Root, nil)
+}
+
+// compare compares a view with the snapshot of a state.
+func (r *reader) compare(state *conversation.State, what string, have reduce.Object, bad error) {
+	data, err := conversation.EncodeJSON(state.Snapshot())
+	want, undecoded := decoded(data)
+	if err := errors.Join(bad, err, undecoded); err != nil {
+		r.trace.Violate(r.name, "the %s at %d: %v", what, int64(state.Head()), err)
+		return
+	}
+	if !reflect.DeepEqual(want, have) {
+		r.trace.Violate(r.name, "the %s at %d differs from the log (-):\n%s", what, int64(state.Head()), cmp.Diff(want, have))
+	}
+}
+
+// decoded decodes an object as clients do.
+func decoded(data []byte) (o reduce.Object, err error) {
+	return o, json.Unmarshal(data, &o)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/agent"
@@ -76,13 +77,7 @@ type Options struct {
 }
 
 // Report is what came of a schedule.
-type Report struct {
-	// Violation is the first promise that was broken, "" if none was.
-	Violation string
-	// Trace tells what happened, one line each.
-	Trace func() []string
-	Shown schedule.Shown
-}
+type Report = schedule.Report
 
 const (
 	slots = 3
@@ -104,83 +99,68 @@ type world struct {
 	trace   *schedule.Trace
 	ledger  *ledger
 	net     *network
-	agent   *agent.Agent
-	job     *agent.Workflow[job, string]
-	worked  int            // steps of runs
+	author  *author
 	bucket  storage.Bucket // without faults
 	logs    *storage.Logs  // of bucket
 	known   map[conversation.Address]*knownLog
+	office  office
+	readers []*reader
+
+	slots   [slots]slot
+	oneView atomic.Bool
 
 	mu      sync.Mutex
-	nodes   [slots]*member // the incarnations, nil before the first
 	all     []*member
-	views   [slots]view
-	oneView bool
 	acks    map[string]ack                    // by conversation and key
-	late    map[conversation.Address][]string // names that were signalled too late
+	tooLate map[conversation.Address][]string // names that were signalled too late
 	uids    map[conversation.Address]conversation.UID
-	readers []*reader
-	office  office
 
-	moments, messages counter
+	moments, messages, entropies, incarnations schedule.Counter[string]
 
-	deadly deadly
+	deadly atomic.Bool    // the first conversation ends who opens it
 	dying  sync.WaitGroup // who ends an incarnation over it
-
-	shown *schedule.Tally
-	turn  [slots]chan struct{} // held by who disturbs a slot
 }
 
-// view is what a slot believes about the others.
-type view struct {
-	alone bool        // it believes to own everything
-	blind [slots]bool // it believes these to be gone
-}
-
-// member is one incarnation of a slot.
-type member struct {
-	slot int
-	id   string
-	node Node
-	link *link
-	life context.Context // ends when the process dies or has ended
-	end  context.CancelFunc
-	stop context.CancelFunc // asks for an orderly end
-	done chan struct{}      // closed when Run has returned
-	err  error              // of Run
-
-	leaving bool // was asked for an orderly end
-	gone    bool // is not there any more
-	killed  bool
+func newWorld(opts Options) *world {
+	w := &world{
+		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), bucket: opts.Store,
+		known: map[conversation.Address]*knownLog{}, acks: map[string]ack{}, tooLate: map[conversation.Address][]string{},
+		uids:   map[conversation.Address]conversation.UID{},
+		office: office{first: map[conversation.Address][]conversation.PostID{}, got: map[conversation.PostID]string{}},
+	}
+	for i := range w.slots {
+		w.slots[i].turn = make(chan struct{}, 1)
+	}
+	w.ledger = newLedger(w.trace)
+	w.author = newAuthor(w)
+	w.net = &network{
+		world: w, rate: []float64{0, .1, .3}[opts.Seed%3], outage: schedule.Delivered, late: schedule.Late{Trace: w.trace},
+	}
+	w.logs = storage.NewLogs(w.bucket, nil)
+	return w
 }
 
 // Run runs a schedule. It must be called within a synctest bubble. The error says
 // that the schedule could not be run.
 func Run(ctx context.Context, opts Options) (*Report, error) {
-	w := &world{
-		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), acks: map[string]ack{}, late: map[conversation.Address][]string{},
-		uids: map[conversation.Address]conversation.UID{}, known: map[conversation.Address]*knownLog{}, shown: &schedule.Tally{},
-		deadly: deadly{killed: map[string]bool{}},
-	}
-	for i := range w.turn {
-		w.turn[i] = make(chan struct{}, 1)
-	}
-	w.ledger = newLedger(w.trace, w.shown)
-	w.net = newNetwork(w, []float64{0, .1, .3}[opts.Seed%3])
-	w.agent, w.job = newAgent(w), newJob(w)
-	w.bucket = opts.Store
-	w.logs = storage.NewLogs(w.bucket, nil)
+	w := newWorld(opts)
 	if err := w.busy(ctx); err != nil {
 		return nil, err
 	}
 	w.settle(ctx)
-	w.stop()
+	for _, m := range w.all {
+		m.stop()
+		<-m.done
+		if !m.killed.Load() {
+			w.checkEnd(m)
+		}
+	}
 	w.check(ctx)
-	w.shown.AddN(didAck, len(w.acks))
-	w.shown.AddN(didBatch, w.ledger.now)
-	w.shown.AddN(didClaim, len(w.ledger.claims))
-	w.shown.AddN(didTool, len(w.ledger.started))
-	return &Report{Violation: w.trace.Violation(), Trace: w.trace.Lines, Shown: w.shown.Shown()}, nil
+	w.trace.DidN("acknowledged", len(w.acks))
+	w.trace.DidN("batch", w.ledger.now)
+	w.trace.DidN("claim", len(w.ledger.claims))
+	report := w.trace.Report()
+	return &report, nil
 }
 
 func (w *world) rng(purpose string) *rand.Rand {
@@ -195,35 +175,27 @@ func (w *world) busy(ctx context.Context) error {
 		}
 	}
 	var wg sync.WaitGroup
-	goAs := func(name string, do func(context.Context)) {
+	goAs := func(name string, do func(context.Context, *rand.Rand)) {
 		end := w.profile.busyTime() + schedule.Between(schedule.Draw(w.seed, "end", name), 0, tremble)
+		rng := w.rng(name)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
 			defer cancel()
-			do(ctx)
+			do(ctx, rng)
 		})
 	}
 	for c := range w.profile.conversations() {
-		client, aborter := fmt.Sprint("client-", c), fmt.Sprint("aborter-", c)
-		if w.profile == Journals {
-			goAs(client, func(ctx context.Context) { w.courier(ctx, client, address(c)) })
-			continue
+		at, client := address(c), fmt.Sprint("client-", c)
+		goAs(client, func(ctx context.Context, rng *rand.Rand) { w.client(ctx, rng, client, at) })
+		if w.profile != Journals {
+			goAs(fmt.Sprint("aborter-", c), func(ctx context.Context, rng *rand.Rand) { w.aborter(ctx, rng, at) })
+			r := &reader{world: w, name: fmt.Sprint("reader-", c), at: at}
+			w.readers = append(w.readers, r)
+			goAs(r.name, r.run)
 		}
-		ask := w.client
-		if w.profile == Waits || w.profile == Posts || w.profile == Runs {
-			ask = w.asker
-		}
-		goAs(client, func(ctx context.Context) { ask(ctx, client, address(c)) })
-		goAs(aborter, func(ctx context.Context) { w.aborter(ctx, aborter, address(c)) })
-		r := w.newReader(fmt.Sprint("reader-", c), address(c))
-		goAs(r.name, r.run)
 	}
 	for slot := range slots {
-		disturb := w.disturb
-		if w.profile == Journals {
-			disturb = w.haunt
-		}
-		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context) { disturb(ctx, slot) })
+		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context, rng *rand.Rand) { w.disturb(ctx, rng, slot) })
 	}
 	if w.profile == Journals {
 		goAs("sicken", w.sicken)
@@ -236,130 +208,4 @@ func (w *world) busy(ctx context.Context) error {
 
 func address(c int) conversation.Address {
 	return conversation.Address{Agent: agentName, ID: fmt.Sprint("c", c)}
-}
-
-// disturb crashes, drains, pauses and misleads one slot.
-func (w *world) disturb(ctx context.Context, slot int) {
-	rng := w.rng(fmt.Sprint("slot-", slot))
-	crashes := []int{0, 1, 3}[schedule.Draw(w.seed, "crashes")%3]
-	for schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 5*time.Second)) == nil {
-		length := schedule.Between(rng.Uint64(), 100*time.Millisecond, 7*time.Second)
-		w.turn[slot] <- struct{}{}
-		switch n := rng.IntN(10); {
-		case n < crashes:
-			w.await(ctx, slot, rng)
-			w.absence(ctx, slot, rng, length)
-		case n == crashes && crashes > 0:
-			w.drain(ctx, slot, rng)
-			schedule.Sleep(ctx, length)
-			w.restart(slot)
-		case n < 6:
-			w.await(ctx, slot, rng)
-			w.pause(slot, true)
-			schedule.Sleep(ctx, length)
-			w.pause(slot, false)
-		case n < 9:
-			w.believe(slot, rng)
-		}
-		<-w.turn[slot]
-	}
-}
-
-// absence crashes a slot, sometimes another at the same time, and restarts them
-// after a while unless ctx ends. Shortcuts may be damaged meanwhile.
-func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length time.Duration) {
-	gone := []int{slot}
-	if other := (slot + 1 + rng.IntN(slots-1)) % slots; rng.IntN(3) == 0 {
-		select {
-		case w.turn[other] <- struct{}{}:
-			defer func() { <-w.turn[other] }()
-			gone = append(gone, other)
-			w.shown.Add(didTwoCrash)
-		default:
-		}
-	}
-	for _, slot := range gone {
-		w.apart("crash", slot)
-		w.crash(slot)
-	}
-	if w.profile != Journals && rng.IntN(2) == 0 {
-		w.damage(context.WithoutCancel(ctx), rng)
-	}
-	if schedule.Sleep(ctx, length) != nil {
-		return
-	}
-	for _, slot := range gone {
-		w.restart(slot)
-	}
-}
-
-// outages takes the bucket away from all for a while.
-func (w *world) outages(ctx context.Context) {
-	rng := w.rng("outages")
-	for range rng.IntN(3) {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
-			return
-		}
-		w.shown.Add(didOutage)
-		w.net.setOutage([]schedule.Fate{schedule.ErrorBefore, schedule.ErrorAfter, schedule.LostAnswer, schedule.Dropped}[rng.IntN(4)])
-		schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
-		w.net.setOutage(schedule.Delivered)
-	}
-}
-
-// await waits for a bad moment to disturb a slot, but not for long, and returns which
-// one has come.
-func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) moment {
-	m := moment(rng.IntN(int(w.profile.moments())))
-	if m == anyTime {
-		return m
-	}
-	l := w.present()[slot].link
-	t := time.NewTimer(4 * time.Second)
-	defer t.Stop()
-	select {
-	case <-l.next(m):
-		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
-			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
-		}
-		return m
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return anyTime
-}
-
-// believe changes the view of a slot.
-func (w *world) believe(slot int, rng *rand.Rand) {
-	v := view{alone: rng.IntN(4) == 0}
-	for i := range slots {
-		v.blind[i] = i != slot && rng.IntN(4) == 0
-	}
-	w.mu.Lock()
-	w.views[slot] = v
-	w.mu.Unlock()
-	w.trace.Add(fmt.Sprint("slot-", slot), "believes %+v", v)
-}
-
-// owner returns the member that a slot believes to own a conversation.
-func (w *world) owner(slot int, conv string) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	v := w.views[slot]
-	if w.oneView {
-		v = view{}
-	}
-	if v.alone {
-		return w.nodes[slot].id
-	}
-	best, id := uint64(0), ""
-	for i, m := range w.nodes {
-		if m == nil || m.gone || m.leaving || v.blind[i] {
-			continue
-		}
-		if d := schedule.Draw(0, "owner", conv, i); id == "" || d > best {
-			best, id = d, m.id
-		}
-	}
-	return id
 }

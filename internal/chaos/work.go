@@ -16,40 +16,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// checkAborts checks that an abort ends what it covers, and nothing else is aborted.
-func (w *world) checkAborts(at conversation.Address, log *knownLog) {
-	covered := map[conversation.SubmissionID]bool{}
-	for _, b := range log.batches {
-		ended := map[conversation.SubmissionID]conversation.Outcome{}
-		var asked []conversation.SubmissionID
-		for _, r := range b.Records {
-			switch r := r.(type) {
-			case *conversation.AbortRequested:
-				if !w.ledger.asked(at.Key(), b.Offset) {
-					w.trace.Violate(at.ID, "batch %d aborts %v and nobody asked for it", int64(b.Offset), r.Submissions)
-				}
-				asked = append(asked, r.Submissions...)
-			case *conversation.SubmissionSettled:
-				ended[r.Submission] = r.Outcome
-				w.shown.Add(didSettle + schedule.Deed(r.Outcome))
-			case *conversation.StepDropped:
-				w.shown.Add(didDrop)
-			}
-		}
-		for _, id := range asked {
-			covered[id] = true
-			if ended[id] != conversation.OutcomeAborted {
-				w.trace.Violate(at.ID, "batch %d aborts %s, which it settles as %q", int64(b.Offset), id, ended[id])
-			}
-		}
-		for id, outcome := range ended {
-			if outcome == conversation.OutcomeAborted && !covered[id] {
-				w.trace.Violate(at.ID, "%s is aborted and no abort covers it", id)
-			}
-		}
-	}
-}
-
 // record is what a log says of the work on one submission.
 type record struct {
 	conv     conversation.Key
@@ -60,54 +26,63 @@ type record struct {
 	finished int // pieces of data of the hook
 }
 
+// call is what a log says of one tool call.
+type call struct {
+	called   *conversation.ToolCalled
+	stored   *conversation.OutputStored
+	data     []int // that it has written
+	outcomes int
+}
+
 // checkWork checks that what models, tools and hooks have said is recorded once.
-func (w *world) checkWork(at conversation.Address, log *knownLog) {
+func (w *world) checkWork(log *knownLog) {
 	work := map[conversation.SubmissionID]*record{}
 	byMessage := map[conversation.MessageID]*record{}
-	calls := map[conversation.CallID]*conversation.ToolCalled{}
-	stored := map[conversation.CallID]*conversation.OutputStored{}
-	outcomes := map[conversation.CallID]int{}
-	data := map[string][]int{}
-	for _, b := range log.batches {
-		for _, r := range b.Records {
-			switch r := r.(type) {
-			case *conversation.SubmissionAdmitted:
-				work[r.Submission] = &record{conv: at.Key(), sub: log.state.Submission(r.Submission)}
-			case *conversation.SubmissionSettled:
-				work[r.Submission].settled = r
-			case *conversation.ResponseStarted:
-				if byMessage[r.Message] == nil {
-					byMessage[r.Message] = work[r.Submission]
-					work[r.Submission].started = append(work[r.Submission].started, r.Metadata)
-				}
-			case *conversation.MetadataMerged:
-				byMessage[r.Message].merged = append(byMessage[r.Message].merged, r.Metadata)
-			case *conversation.ToolCalled:
-				calls[r.Call] = r
-			case *conversation.OutputStored:
-				stored[r.Call] = r
-			case *conversation.ToolSettled:
-				outcomes[r.Call]++
-				w.checkOutcome(at.Key(), r, calls[r.Call], stored[r.Call], data[string(r.Call)])
-			case *conversation.DataWritten:
-				if r.Name != dataName { // of a wait
-					continue
-				}
-				var p progress
-				if err := json.Unmarshal(r.Data, &p); err != nil || slices.Contains(data[p.From], p.N) {
-					w.trace.Violate(at.ID, "batch %d writes %s again, or what it is: %v", int64(b.Offset), r.Data, err)
-				}
-				data[p.From] = append(data[p.From], p.N)
-				w.shown.Add(didData)
-				if strings.HasPrefix(p.From, "hook-") {
-					byMessage[r.Message].finished++
-				}
-			}
+	calls := map[string]*call{} // and hooks, by the name under which they write data
+	of := func(source string) *call {
+		if calls[source] == nil {
+			calls[source] = &call{}
 		}
+		return calls[source]
 	}
-	for id, n := range outcomes {
-		if n != 1 {
-			w.trace.Violate(at.ID, "call %s has %d outcomes", id, n)
+	for off, r := range each[conversation.Record](log) {
+		switch r := r.(type) {
+		case *conversation.SubmissionAdmitted:
+			work[r.Submission] = &record{conv: log.at.Key(), sub: log.state.Submission(r.Submission)}
+		case *conversation.SubmissionSettled:
+			work[r.Submission].settled = r
+		case *conversation.ResponseStarted:
+			if byMessage[r.Message] == nil {
+				byMessage[r.Message] = work[r.Submission]
+				work[r.Submission].started = append(work[r.Submission].started, r.Metadata)
+			}
+		case *conversation.MetadataMerged:
+			byMessage[r.Message].merged = append(byMessage[r.Message].merged, r.Metadata)
+		case *conversation.ToolCalled:
+			of(string(r.Call)).called = r
+		case *conversation.OutputStored:
+			of(string(r.Call)).stored = r
+		case *conversation.ToolSettled:
+			c := of(string(r.Call))
+			if c.outcomes++; c.outcomes == 2 {
+				w.trace.Violate(log.at.ID, "call %s has two outcomes", r.Call)
+			}
+			w.checkOutcome(log.at.Key(), r, c)
+		case *conversation.DataWritten:
+			if r.Name != dataName { // of a wait
+				continue
+			}
+			var p progress
+			err := json.Unmarshal(r.Data, &p)
+			c := of(p.From)
+			if err != nil || slices.Contains(c.data, p.N) {
+				w.trace.Violate(log.at.ID, "batch %d writes %s again, or what it is: %v", off, r.Data, err)
+			}
+			c.data = append(c.data, p.N)
+			w.trace.Did("data written")
+			if strings.HasPrefix(p.From, "hook-") {
+				byMessage[r.Message].finished++
+			}
 		}
 	}
 	for _, rec := range work {
@@ -121,47 +96,46 @@ func (w *world) checkWork(at conversation.Address, log *knownLog) {
 }
 
 // checkOutcome checks the outcome of a call that its tool has brought to an end.
-func (w *world) checkOutcome(conv conversation.Key, r *conversation.ToolSettled, c *conversation.ToolCalled, stored *conversation.OutputStored, written []int) {
+func (w *world) checkOutcome(conv conversation.Key, r *conversation.ToolSettled, c *call) {
 	if r.Failed {
-		w.shown.Add(didToolFail)
+		w.trace.Did("tool failed")
 	}
 	var in workInput
-	if c == nil || c.Name == waitTool || r.DurationMs == nil || json.Unmarshal(c.Input, &in) != nil {
+	if c.called == nil || c.called.Name == waitTool || r.DurationMs == nil || json.Unmarshal(c.called.Input, &in) != nil {
 		return
 	}
-	w.ledger.mu.Lock()
-	started, wrote := w.ledger.started[r.Call], w.ledger.writes[string(r.Call)]
-	w.ledger.mu.Unlock()
+	id, started, wrote := string(r.Call), w.ledger.started.Count(r.Call), w.ledger.writes.Count(string(r.Call))
 	var out string
 	switch {
 	case started != 1:
-		w.trace.Violate(string(r.Call), "its outcome is recorded and it ran %d times", started)
-	case len(written) != wrote || !slices.IsSorted(written):
-		w.trace.Violate(string(r.Call), "its outcome is recorded after data %v, it wrote %d", written, wrote)
-	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || stored == nil && out != worked(in)):
-		w.trace.Violate(string(r.Call), "the input was %s, the output is %s", c.Input, r.Output)
-	case stored != nil:
-		w.checkStored(conv, r, stored, out, worked(in))
+		w.trace.Violate(id, "its outcome is recorded and it ran %d times", started)
+	case len(c.data) != wrote || !slices.IsSorted(c.data):
+		w.trace.Violate(id, "its outcome is recorded after data %v, it wrote %d", c.data, wrote)
+	case !r.Failed && (json.Unmarshal(r.Output, &out) != nil || c.stored == nil && out != worked(in)):
+		w.trace.Violate(id, "the input was %s, the output is %s", c.called.Input, r.Output)
+	case c.stored != nil:
+		w.checkStored(conv, r, c.stored, out, worked(in))
 	case !r.Failed && (in.Millis%7 == 0 || in.Millis%11 == 0):
-		w.trace.Violate(string(r.Call), "it failed and its outcome is %s", r.Output)
+		w.trace.Violate(id, "it failed and its outcome is %s", r.Output)
 	case r.Failed && r.ErrorText == errWork && in.Millis%7 != 0:
-		w.trace.Violate(string(r.Call), "it did not fail and its outcome is %q", r.ErrorText)
+		w.trace.Violate(id, "it did not fail and its outcome is %q", r.ErrorText)
 	}
 }
 
 // checkStored checks that an output of which a part is recorded is there.
 func (w *world) checkStored(conv conversation.Key, r *conversation.ToolSettled, s *conversation.OutputStored, shown, want string) {
-	w.shown.Add(didStore)
+	w.trace.Did("output stored")
 	var got strings.Builder
 	for _, p := range s.Pieces {
 		var digest storage.Digest
+		var content io.ReadCloser
 		err := digest.UnmarshalText([]byte(p.SHA256))
 		if err == nil {
-			var content io.ReadCloser
-			if content, err = storage.OpenBlob(context.Background(), w.bucket, conv, digest, p.Size); err == nil {
-				_, err = io.Copy(&got, content)
-				err = errors.Join(err, content.Close())
-			}
+			content, err = storage.OpenBlob(context.Background(), w.bucket, conv, digest, p.Size)
+		}
+		if err == nil {
+			_, err = io.Copy(&got, content)
+			err = errors.Join(err, content.Close())
 		}
 		if err != nil {
 			w.trace.Violate(string(r.Call), "a piece of its output cannot be read: %v", err)
@@ -233,10 +207,7 @@ func (w *world) checkHooks(rec *record) {
 
 // checkFailure checks that a submission had a reason to fail.
 func (w *world) checkFailure(rec *record) {
-	w.ledger.mu.Lock()
-	f, unread := w.ledger.failures[rec.sub.ID], w.ledger.unread[rec.conv]
-	w.ledger.mu.Unlock()
-	err := rec.settled.Error
+	f, unread, err := w.ledger.failures[rec.sub.ID], w.ledger.unread.Count(rec.conv), rec.settled.Error
 	switch {
 	case err == nil:
 		w.trace.Violate(rec.sub.Delivery.Body, "failed without an error")
@@ -261,20 +232,15 @@ func (w *world) askAgain(ctx context.Context, at conversation.Address) {
 		w.trace.Violate(m.id, "read after the head %d: %v", int64(state.Head()), err)
 		return
 	}
-	asked := 0
-	for _, b := range w.log(ctx, at).batches {
-		for _, r := range b.Records {
-			r, ok := r.(*conversation.SubmissionAdmitted)
-			if !ok {
-				continue
-			}
-			for _, a := range r.Delivery.Attachments {
-				w.readAttachment(ctx, m, at, a, r.Delivery.Body)
-			}
-			if asked++; asked == 1 {
-				w.askKey(ctx, m, at, r, state.Created().UID)
-			}
+	asked := false
+	for _, r := range each[*conversation.SubmissionAdmitted](w.log(ctx, at)) {
+		for _, a := range r.Delivery.Attachments {
+			w.readAttachment(ctx, m, at, a, r.Delivery.Body)
 		}
+		if !asked {
+			w.askKey(ctx, m, at, r, state.Created().UID)
+		}
+		asked = true
 	}
 }
 
@@ -282,23 +248,27 @@ func (w *world) askAgain(ctx context.Context, at conversation.Address) {
 func (w *world) askKey(ctx context.Context, m *member, at conversation.Address, r *conversation.SubmissionAdmitted, uid conversation.UID) {
 	other := r.Delivery
 	other.Body += "?"
+	type condition = conversation.Condition
 	for _, c := range []struct {
-		admission conversation.Admission
 		want      conversation.Code
+		key       string
+		delivery  conversation.Delivery
+		condition condition
 	}{
-		{conversation.Admission{Address: at, Key: r.Key, Delivery: r.Delivery}, ""},
-		{conversation.Admission{Address: at, Key: r.Key, Delivery: other}, conversation.CodeSubmissionConflict},
-		{conversation.Admission{Address: at, Key: "new", Delivery: r.Delivery, Condition: conversation.Condition{Absent: true}}, conversation.CodeInstanceExists},
-		{conversation.Admission{Address: at, Key: "new", Delivery: r.Delivery, Condition: conversation.Condition{Set: true, UID: "inst_of_nobody"}}, conversation.CodeInstanceNotFound},
+		{"", r.Key, r.Delivery, condition{}},
+		{conversation.CodeSubmissionConflict, r.Key, other, condition{}},
+		{conversation.CodeInstanceExists, "new", r.Delivery, condition{Absent: true}},
+		{conversation.CodeInstanceNotFound, "new", r.Delivery, condition{Set: true, UID: "inst_of_nobody"}},
 	} {
-		receipt, err := m.node.Precheck(ctx, c.admission)
+		asked := conversation.Admission{Address: at, Key: c.key, Delivery: c.delivery, Condition: c.condition}
+		receipt, err := m.node.Precheck(ctx, asked)
 		switch {
 		case c.want == "" && (err != nil || receipt == nil || receipt.SubmissionID != r.Submission || receipt.UID != uid):
 			w.trace.Violate(m.id, "asked for the key of %s at the end: %+v, %v", r.Submission, receipt, err)
 		case c.want != "" && (err == nil || conversation.CodeOf(err) != c.want):
-			w.trace.Violate(m.id, "asked for %+v at the end: %+v, %v", c.admission, receipt, err)
+			w.trace.Violate(m.id, "asked for %+v at the end: %+v, %v", asked, receipt, err)
 		}
-		w.shown.Add(didAsk)
+		w.trace.Did("asked again at the end")
 	}
 }
 
@@ -313,5 +283,5 @@ func (w *world) readAttachment(ctx context.Context, m *member, at conversation.A
 	if err != nil || meta != a || !bytes.Equal(data, picture(w.seed, body)) {
 		w.trace.Violate(m.id, "attachment %+v of %s is read as %+v with %d bytes: %v", a, body, meta, len(data), err)
 	}
-	w.shown.Add(didAttach)
+	w.trace.Did("attachment read")
 }

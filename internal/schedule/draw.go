@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -69,3 +70,27 @@ func (d *Dice) Share() float64 { return Share(d.Uint64()) }
 
 // Between is [Between] of the next draw.
 func (d *Dice) Between(from, to time.Duration) time.Duration { return Between(d.Uint64(), from, to) }
+
+// Counter counts by key. The zero value has counted nothing.
+type Counter[K comparable] struct {
+	mu sync.Mutex
+	n  map[K]int
+}
+
+// Next counts a key and returns how often that was done before.
+func (c *Counter[K]) Next(k K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == nil {
+		c.n = map[K]int{}
+	}
+	c.n[k]++
+	return c.n[k] - 1
+}
+
+// Count returns how often a key was counted.
+func (c *Counter[K]) Count(k K) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[k]
+}

@@ -12,9 +12,10 @@ import (
 // Call is one operation on a bucket, on its way.
 type Call struct {
 	Op
-	After string // What a LIST starts after.
+	After  string // What a LIST starts after.
+	Verb   string // Of storage.Error.
+	Ranged bool   // It is a GetRange.
 
-	verb   string // Of storage.Error.
 	do     func(context.Context) error
 	got    []byte
 	body   storage.Body                              // Of a PUT.
@@ -61,30 +62,32 @@ func (c *Call) Answered(status int, code string, err error) error {
 	if c.writes() {
 		kind = storage.ErrUncertain
 	}
-	return &storage.Error{Op: c.verb, Key: c.Key, Kind: kind, Status: status, Code: code, Err: err}
+	return &storage.Error{Op: c.Verb, Key: c.Key, Kind: kind, Status: status, Code: code, Err: err}
 }
 
 // Through returns b with every operation carried by a function, which calls Do or does
-// not, and returns what its caller gets to know.
+// not, and returns what its caller gets to know. What is over before it begins is left to b.
 func Through(b storage.Bucket, carry func(context.Context, *Call) error) storage.Bucket {
+	return ThroughAlways(b, func(ctx context.Context, c *Call) error {
+		if ctx.Err() != nil {
+			return c.Do(ctx)
+		}
+		return carry(ctx, c)
+	})
+}
+
+// ThroughAlways is Through with a function that carries also what is over before it begins.
+func ThroughAlways(b storage.Bucket, carry func(context.Context, *Call) error) storage.Bucket {
 	return &through{b, carry}
 }
 
 type through struct {
-	next   storage.Bucket
-	around func(context.Context, *Call) error
+	next  storage.Bucket
+	carry func(context.Context, *Call) error
 }
 
 // Unwrap returns what the operations are carried to.
 func (t *through) Unwrap() storage.Bucket { return t.next }
-
-// carry leaves what is over before it begins to the bucket.
-func (t *through) carry(ctx context.Context, c *Call) error {
-	if ctx.Err() != nil {
-		return c.Do(ctx)
-	}
-	return t.around(ctx, c)
-}
 
 // Create implements storage.Bucket.
 func (t *through) Create(ctx context.Context, key string, body storage.Body) error {
@@ -98,7 +101,7 @@ func (t *through) Put(ctx context.Context, key string, body storage.Body) error 
 
 func (t *through) write(ctx context.Context, verb, key string, body storage.Body, send func(context.Context, string, storage.Body) error) error {
 	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodPut, Key: key}, verb: verb, body: body,
+		Op: Op{Method: http.MethodPut, Key: key}, Verb: verb, body: body,
 		do:   func(ctx context.Context) error { return send(ctx, key, body) },
 		send: func(ctx context.Context, body storage.Body) error { return send(ctx, key, body) },
 	})
@@ -125,18 +128,19 @@ func read[T any](ctx context.Context, t *through, c *Call, get func(context.Cont
 	return got, nil
 }
 
-func (t *through) get(ctx context.Context, key string, get func(context.Context) ([]byte, error)) ([]byte, error) {
-	return read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: storage.OpGet}, get, func([]byte) {})
+func (t *through) get(ctx context.Context, key string, ranged bool, get func(context.Context) ([]byte, error)) ([]byte, error) {
+	c := &Call{Op: Op{Method: http.MethodGet, Key: key}, Verb: storage.OpGet, Ranged: ranged}
+	return read(ctx, t, c, get, func([]byte) {})
 }
 
 // Get implements storage.Bucket.
 func (t *through) Get(ctx context.Context, key string) ([]byte, error) {
-	return t.get(ctx, key, func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) })
+	return t.get(ctx, key, false, func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) })
 }
 
 // GetRange implements storage.Bucket.
 func (t *through) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	return t.get(ctx, key, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) })
+	return t.get(ctx, key, true, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) })
 }
 
 type opened struct {
@@ -146,7 +150,7 @@ type opened struct {
 
 // Open implements storage.Bucket.
 func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, verb: storage.OpOpen}, func(ctx context.Context) (o opened, err error) {
+	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, Verb: storage.OpOpen}, func(ctx context.Context) (o opened, err error) {
 		o.ReadCloser, o.size, err = t.next.Open(ctx, key)
 		return o, err
 	}, func(o opened) { _ = o.Close() })
@@ -155,13 +159,13 @@ func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, e
 
 // List implements storage.Bucket.
 func (t *through) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
-	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, verb: storage.OpList}
+	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, Verb: storage.OpList}
 	return read(ctx, t, c, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) }, func(storage.ListPage) {})
 }
 
 // Delete implements storage.Bucket.
 func (t *through) Delete(ctx context.Context, key string) error {
 	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodDelete, Key: key}, verb: storage.OpDelete, do: func(ctx context.Context) error { return t.next.Delete(ctx, key) },
+		Op: Op{Method: http.MethodDelete, Key: key}, Verb: storage.OpDelete, do: func(ctx context.Context) error { return t.next.Delete(ctx, key) },
 	})
 }

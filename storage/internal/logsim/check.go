@@ -71,6 +71,11 @@ func (p *proc) saw(b storage.Batch) {
 	}
 }
 
+// batches reads a log and checks that.
+func (p *proc) batches(ctx context.Context, how string, at storage.Position, into *fold) (got []storage.Batch, ok bool) {
+	return p.read(ctx, how, at, p.logs.Batches(ctx, p.conv, at), into)
+}
+
 // read checks what a reader is shown after a position, and adds it to what it knows. It
 // returns the batches, and whether it came to the end.
 func (p *proc) read(ctx context.Context, how string, at storage.Position, log iter.Seq2[storage.Batch, error], into *fold) (got []storage.Batch, ok bool) {
@@ -102,7 +107,7 @@ func (p *proc) read(ctx context.Context, how string, at storage.Position, log it
 	}
 	op.back = p.now()
 	p.trace.Add(p.name, "read %s after %d: up to %d, whole %t", how, from.Seq, at.Seq, op.known)
-	p.shown.Add(didRead)
+	p.trace.Did("page read")
 	p.record(op)
 	if op.known && at.Seq < acked {
 		p.trace.Violate(p.name, "read %s after %d ends at %d although %d was acknowledged", how, from.Seq, at.Seq, acked)
@@ -123,7 +128,7 @@ func (p *proc) part(ctx context.Context, last int64) {
 		}
 		return
 	}
-	p.shown.Add(didRange)
+	p.trace.Did("range read")
 	for i, b := range got {
 		if b.Seq != first+int64(i) {
 			p.trace.Violate(p.name, "batch %d of a part from %d on is %d", i, first, b.Seq)
@@ -139,12 +144,12 @@ func (p *proc) part(ctx context.Context, last int64) {
 
 // finish checks the log once nothing happens any more.
 func (w *world) finish(ctx context.Context) {
-	p := &proc{world: w, name: "end", rng: schedule.DiceOf(w.seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
-	log, _ := p.read(ctx, "at the end", storage.Start(), p.logs.Batches(ctx, p.conv, storage.Start()), &p.fold)
+	p := &proc{world: w, name: "end", rng: schedule.DiceOf(w.opts.Seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
+	log, _ := p.batches(ctx, "at the end", storage.Start(), &p.fold)
 	p.compare(log)
 	if !w.opts.Damage {
 		covered := p.tidy(ctx)
-		p.read(ctx, "when it is compacted", storage.Start(), p.logs.Batches(ctx, p.conv, storage.Start()), nil)
+		p.batches(ctx, "when it is compacted", storage.Start(), nil)
 		p.offsets(ctx, log)
 		p.rest(ctx, covered)
 	}
@@ -205,25 +210,14 @@ func (p *proc) rest(ctx context.Context, covered int64) {
 	if err != nil || covered != max(tail-1, -1) {
 		p.trace.Violate(p.name, "at rest: segments hold batches up to %d of %d, %v", covered, tail, err)
 	}
-	prefix := p.net.folder + "log/"
-	var left []string
-	for q := (storage.ListQuery{Prefix: prefix}); ; {
-		page, err := p.opts.Store.List(ctx, q)
-		if err != nil {
-			p.trace.Violate(p.name, "at rest: list: %v", err)
-			return
-		}
-		for _, k := range page.Keys {
-			left = append(left, k.Key)
-		}
-		if !page.More {
-			break
-		}
-		q.After = left[len(left)-1]
+	page, err := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder + "log/"})
+	if err != nil || page.More {
+		p.trace.Violate(p.name, "at rest: list %d objects and more: %t, %v", len(page.Keys), page.More, err)
+		return
 	}
 	for seq := range tail {
 		b, key := p.seen[seq], storage.LogKey(p.conv, seq)
-		if kept := slices.Contains(left, key); kept != b.First {
+		if kept := slices.ContainsFunc(page.Keys, func(k storage.ListedKey) bool { return k.Key == key }); kept != b.First {
 			p.trace.Violate(p.name, "at rest: batch %d, a claim %t, is left in the log: %t", seq, b.First, kept)
 		}
 	}

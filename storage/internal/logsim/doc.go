@@ -7,9 +7,8 @@
 //	             └──▶ faults, pauses, damage             │
 //	                   History, checks ◀──what was asked and answered
 //
-// A new thing to do goes to run.go or writer.go, a new fault to network.go or damage.go, a
-// new promise to check.go; what it counts goes to run.go, and a forgery that it notices to
-// logsim_test.go. What never happens proves nothing: [Lacking] says what did not.
+// A new thing to do goes to process.go, a new fault to network.go, a new promise to check.go;
+// what it counts goes to run.go, and a forgery that it notices to logsim_test.go. What never happens proves nothing: [Lacking] says what did not.
 //
 // A seed has one trace, to the nanosecond, on any number of cores and on any bucket.
 //

@@ -2,7 +2,6 @@ package logsim
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"strings"
 	"testing"
@@ -120,41 +119,12 @@ func TestLogChecks(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &world{trace: schedule.NewTrace(), shown: &schedule.Tally{}, acked: map[int64]uint64{}, tail: -1, seen: map[int64]storage.Batch{}, end: -1}
+				w := newWorld(Options{})
 				c.do(t.Context(), &proc{world: w, rng: schedule.DiceOf(1, 0)})
-				if v := w.trace.Violation(); (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
+				if v := w.trace.Report().Violation; (c.want == "") != (v == "") || !strings.Contains(v, c.want) {
 					t.Errorf("violation %q, want %q", v, c.want)
 				}
 			})
 		})
-	}
-}
-
-// TestShelfRefuses checks what a shelf must refuse.
-func TestShelfRefuses(t *testing.T) {
-	s := &Shelf{}
-	ctx := t.Context()
-	create := func(key string) error { return s.Create(ctx, key, storage.Bytes([]byte("abc"))) }
-	if err := errors.Join(create("a/1"), create("a/2"), create("b/1")); err != nil {
-		t.Fatal(err)
-	}
-	if err := create("a/1"); !errors.Is(err, storage.ErrExists) {
-		t.Errorf("second create: %v", err)
-	}
-	if _, err := s.Get(ctx, "a"); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("get of nothing: %v", err)
-	}
-	for _, r := range [][2]int64{{-1, 1}, {0, 0}, {2, 2}, {4, 1}} {
-		if data, err := s.GetRange(ctx, "a/1", r[0], r[1]); !errors.Is(err, storage.ErrRefused) {
-			t.Errorf("range %v: %q, %v", r, data, err)
-		}
-	}
-	page, err := s.List(ctx, storage.ListQuery{Prefix: "a/", After: "a/0", Limit: 1})
-	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "a/1" || page.Keys[0].Size != 3 || !page.More {
-		t.Errorf("first page: %+v, %v", page, err)
-	}
-	page, err = s.List(ctx, storage.ListQuery{Prefix: "a/", After: "a/1"})
-	if err != nil || len(page.Keys) != 1 || page.Keys[0].Key != "a/2" || page.More {
-		t.Errorf("second page: %+v, %v", page, err)
 	}
 }

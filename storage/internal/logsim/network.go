@@ -1,38 +1,26 @@
 package logsim
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/storagetest"
 )
 
 var errReset = errors.New("simulated: connection reset")
 
-// request is one request for an object of the log.
+// request is what tells a request of a process from its others, but for its attempts.
 type request struct{ verb, key, after string }
 
-func (r request) writes() bool { return r.verb == "create" || r.verb == "put" || r.verb == "delete" }
-
-func (r request) fail(kind, err error) error {
-	return &storage.Error{Op: r.verb, Key: r.key, Kind: kind, Err: err}
-}
-
-// lost is what a process gets that hears nothing of its request.
-func (r request) lost(err error) error {
-	if r.writes() {
-		return r.fail(storage.ErrUncertain, err)
-	}
-	return r.fail(storage.ErrUnavailable, err)
+func (r request) writes() bool {
+	return r.verb == storage.OpCreate || r.verb == storage.OpPut || r.verb == storage.OpDelete
 }
 
 // network carries the requests of all processes of a log to the bucket. It stands at the
@@ -42,24 +30,15 @@ type network struct {
 	store  storage.Bucket
 	folder string // of the conversation
 	trace  *schedule.Trace
-	shown  *schedule.Tally
 	stale  float64 // share of LISTs that hide what is new
 	rate   float64 // share of requests that something happens to
 	pauses float64 // share of requests at which the process stands still
-
-	late schedule.Late[lateWrite]
+	late   schedule.Late
 
 	mu   sync.Mutex
 	born map[string]int // how many creates had landed when a key was created
 	gone map[string]bool
 	now  int
-}
-
-// lateWrite is under way although nobody waits for it.
-type lateWrite struct {
-	req  request
-	who  string
-	land func() error
 }
 
 // course is what happens to one request.
@@ -73,8 +52,9 @@ type course struct {
 
 func (n *network) course(d *schedule.Dice, r request) course {
 	c := course{
+		fate:  schedule.Delivered,
 		there: d.Between(time.Millisecond, 40*time.Millisecond), back: d.Between(-40*time.Millisecond, 40*time.Millisecond),
-		late: d.Between(0, 10*time.Second), anyway: d.Uint64()%2 == 0, conflict: d.Uint64()%2 == 0 && r.verb == "create",
+		late: d.Between(0, 10*time.Second), anyway: d.Uint64()%2 == 0, conflict: d.Uint64()%2 == 0 && r.verb == storage.OpCreate,
 	}
 	if d.Uint64()%3 == 0 {
 		c.late = d.Between(0, time.Minute)
@@ -102,23 +82,7 @@ func (n *network) course(d *schedule.Dice, r request) course {
 // heal ends the faults once no process asks for anything. What is still under way lands
 // now, or never.
 func (n *network) heal() {
-	land := n.late.Stop()
-	slices.SortFunc(land, func(a, b lateWrite) int {
-		return cmp.Or(strings.Compare(a.req.key, b.req.key), strings.Compare(a.who, b.who), strings.Compare(a.req.verb, b.req.verb))
-	})
-	for i, l := range land {
-		if schedule.DiceOf(n.seed, i, "drop").Uint64()%3 > 0 {
-			n.trace.Add(l.who, "lands at the end: %s %s: %v", l.req.verb, n.short(l.req.key), outcome{l.land()})
-		}
-	}
-}
-
-// later lands a request nobody waits for.
-func (n *network) later(d time.Duration, who string, r request, land func() error) {
-	n.late.After(d, lateWrite{r, who, land}, func(l lateWrite) {
-		n.shown.Add(didLate)
-		n.trace.Add(l.who, "lands late: %s %s: %v", l.req.verb, n.short(l.req.key), outcome{l.land()})
-	})
+	n.late.Stop(func(i int, _ string) bool { return schedule.DiceOf(n.seed, i, "drop").Uint64()%3 == 0 })
 }
 
 func (n *network) short(key string) string { return strings.TrimPrefix(key, n.folder) }
@@ -130,32 +94,20 @@ func (n *network) created(key string) {
 	n.now++
 	n.born[key] = n.now
 	if n.gone[key] {
-		n.shown.Add(didOrphan)
+		n.trace.Did("key taken again")
 		n.trace.Add("", "taken again: %s", n.short(key))
 	}
-	first, last, ok := segmentSpan(n.short(key))
-	if !ok {
+	seg, err := storage.ParseKey(key)
+	if err != nil || seg.Kind != storage.KindSegment {
 		return
 	}
-	n.shown.Add(didSegment)
+	n.trace.Did("segment")
 	for other := range n.born {
-		if a, b, ok := segmentSpan(n.short(other)); ok && other != key && first <= a && b <= last {
-			n.shown.Add(didMerge)
+		if o, err := storage.ParseKey(other); err == nil && o.Kind == seg.Kind && o != seg && seg.First <= o.First && o.Last <= seg.Last {
+			n.trace.Did("segments merged")
 			return
 		}
 	}
-}
-
-// segmentSpan returns the batches of a segment by its key, as short returns it.
-func segmentSpan(key string) (first, last int64, ok bool) {
-	name, ok := strings.CutPrefix(key, "seg/")
-	if !ok {
-		return 0, 0, false
-	}
-	a, b, _ := strings.Cut(name, "-")
-	last, errA := strconv.ParseInt(a, 10, 64)
-	first, errB := strconv.ParseInt(b, 10, 64)
-	return first, last, errA == nil && errB == nil
 }
 
 func (n *network) deleted(key string) {
@@ -164,227 +116,148 @@ func (n *network) deleted(key string) {
 	if _, was := n.born[key]; was {
 		delete(n.born, key)
 		n.gone[key] = true
-		n.shown.Add(didDelete)
+		n.trace.Did("batch deleted")
 	}
 }
 
-// hide takes what is new from a page, as a LIST does that is not consistent.
-func (n *network) hide(d *schedule.Dice, page storage.ListPage) storage.ListPage {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.stale == 0 || d.Share() >= n.stale || n.now == 0 {
-		return page
+// staleBucket takes what is new from some pages, as a LIST does that is not consistent.
+type staleBucket struct {
+	storage.Bucket
+	net   *network
+	who   string
+	lists schedule.Counter[storage.ListQuery]
+}
+
+// Unwrap returns the bucket that knows better.
+func (b *staleBucket) Unwrap() storage.Bucket { return b.Bucket }
+
+// List implements storage.Bucket.
+func (b *staleBucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	page, err := b.Bucket.List(ctx, q)
+	d := schedule.DiceOf(b.net.seed, b.lists.Next(q), "stale", b.who, q.Prefix, q.After)
+	b.net.mu.Lock()
+	defer b.net.mu.Unlock()
+	if d.Share() >= b.net.stale || b.net.now == 0 {
+		return page, err
 	}
-	known := int(d.Uint64() % uint64(n.now+1))
-	page.Keys = slices.DeleteFunc(page.Keys, func(k storage.ListedKey) bool { return n.born[k.Key] > known })
+	known := int(d.Uint64() % uint64(b.net.now+1))
+	page.Keys = slices.DeleteFunc(page.Keys, func(k storage.ListedKey) bool { return b.net.born[k.Key] > known })
 	page.More = page.More && len(page.Keys) > 0
-	return page
+	return page, err
 }
 
-// link is the bucket as one process sees it.
+// link is the network as one process sees it.
 type link struct {
-	net *network
-	who string
-
-	mu       sync.Mutex
-	attempts map[request]int
-	writes   int
+	net      *network
+	who      string
+	attempts schedule.Counter[request]
+	writes   atomic.Int64 // that have left the process
 }
 
-var _ storage.Bucket = (*link)(nil)
-
-func (n *network) link(who string) *link {
-	return &link{net: n, who: who, attempts: map[request]int{}}
+// bucket returns the bucket as the process sees it.
+func (l *link) bucket() storage.Bucket {
+	b := l.net.store
+	if l.net.stale > 0 {
+		b = &staleBucket{Bucket: b, net: l.net, who: l.who}
+	}
+	return storagetest.ThroughAlways(b, l.carry)
 }
 
-// sent returns how many writes have left the process.
-func (l *link) sent() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.writes
-}
-
-// do performs a request under its fate.
-func (l *link) do(ctx context.Context, r request, land func(*schedule.Dice) error) error {
-	l.mu.Lock()
-	attempt := l.attempts[r]
-	l.attempts[r]++
-	l.mu.Unlock()
-	d := schedule.DiceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after)
-	c := l.net.course(d, r)
-	err := l.send(ctx, r, c, func() error { return land(d) })
-	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.fate, max(c.before, -c.afterwards), outcome{err})
+// carry performs a request under its fate.
+func (l *link) carry(ctx context.Context, call *storagetest.Call) error {
+	r := request{call.Verb, call.Key, strings.TrimPrefix(call.After, call.Key)}
+	switch {
+	case call.Ranged:
+		r.verb = "range"
+	case r.verb == storage.OpOpen: // The content is under way with the answer.
+		r.verb = storage.OpGet
+	}
+	attempt := l.attempts.Next(r)
+	c := l.net.course(schedule.DiceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after), r)
+	err := l.send(ctx, call, r, c)
+	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.fate, max(c.before, -c.afterwards), ending(err))
 	return err
 }
 
-func (l *link) unsent(r request, err error) error {
-	if r.writes() {
-		return r.fail(nil, err)
-	}
-	return r.fail(storage.ErrUnavailable, err)
-}
-
-// outcome is an error in few words.
-type outcome struct{ err error }
-
-func (o outcome) String() string {
-	switch e, _ := o.err.(*storage.Error); {
-	case o.err == nil:
-		return "done"
-	case e != nil && e.Kind != nil:
-		return e.Kind.Error()
-	case e != nil:
-		return "not sent"
-	}
-	return o.err.Error()
-}
-
-func (l *link) send(ctx context.Context, r request, c course, land func() error) error {
-	if c.before > 0 {
-		l.net.shown.Add(didPause)
-		time.Sleep(c.before) // Its clocks stand still, too: nothing ends this.
-		if err := ctx.Err(); err != nil && !c.anyway {
-			return l.unsent(r, err)
+// send performs a request on its course.
+func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c course) error {
+	l.standStill(c.before)
+	if err := ctx.Err(); err != nil && (c.before == 0 || !c.anyway) {
+		if r.writes() {
+			return &storage.Error{Op: r.verb, Key: r.key, Err: err}
 		}
-	} else if err := ctx.Err(); err != nil {
-		return l.unsent(r, err)
+		return call.Unanswered(err)
+	}
+	again, err := call.Later()
+	if err != nil {
+		return err
 	}
 	if r.writes() {
-		l.mu.Lock()
-		l.writes++
-		l.mu.Unlock()
+		l.writes.Add(1)
+	}
+	land := func() error { return l.land(ctx, r, again) }
+	later := func(d time.Duration) {
+		l.net.late.After(d, schedule.LateRequest{
+			ID: r.key + "\x00" + l.who + "\x00" + r.verb, Who: l.who, What: r.verb + " " + l.net.short(r.key),
+			Land: func() string { return ": " + ending(land()) },
+		})
 	}
 	if c.fate != schedule.Delivered {
-		l.net.shown.Add(didFault + schedule.Deed(c.fate.String()))
+		l.net.trace.Did("fault: " + schedule.Deed(c.fate))
 	}
 	switch c.fate {
 	case schedule.Delayed:
-		l.net.later(c.late, l.who, r, land)
+		later(c.late)
 		schedule.Sleep(ctx, c.there)
-		return r.lost(errReset)
+		return call.Unanswered(errReset)
 	case schedule.Dropped:
-		return r.lost(schedule.Sleep(ctx, 20*time.Second))
+		return call.Unanswered(schedule.Sleep(ctx, 20*time.Second))
 	case schedule.ErrorBefore:
 		schedule.Sleep(ctx, c.there)
 		if c.conflict {
-			return r.fail(storage.ErrConflict, nil)
+			return &storage.Error{Op: r.verb, Key: r.key, Kind: storage.ErrConflict}
 		}
-		return r.lost(errReset)
+		return call.Unanswered(errReset)
 	}
 	began := time.Now()
 	if err := schedule.Sleep(ctx, c.there); err != nil {
 		if r.writes() {
-			l.net.later(max(c.there-time.Since(began), 1), l.who, r, land) // It left the process; nobody calls it back.
+			later(max(c.there-time.Since(began), 1)) // It left the process; nobody calls it back.
 		}
-		return r.lost(err)
+		return call.Unanswered(err)
 	}
-	err := land()
-	if c.afterwards > 0 {
-		l.net.shown.Add(didPause)
-		time.Sleep(c.afterwards)
-	}
+	err = land()
+	l.standStill(c.afterwards)
 	switch c.fate {
 	case schedule.Duplicated:
-		l.net.later(c.late, l.who, r, land)
+		later(c.late)
 	case schedule.LostAnswer, schedule.ErrorAfter:
-		return r.lost(errReset)
+		return call.Unanswered(errReset)
 	}
 	if c.back > 0 {
 		if gone := schedule.Sleep(ctx, c.back); gone != nil {
-			return r.lost(gone)
+			return call.Unanswered(gone)
 		}
 	}
 	return err
 }
 
-// Create implements storage.Bucket.
-func (l *link) Create(ctx context.Context, key string, body storage.Body) error {
-	data, err := contentOf(body)
-	if err != nil {
-		return err
+// standStill stops a process. Its clocks stand still, too: nothing ends this.
+func (l *link) standStill(d time.Duration) {
+	if d > 0 {
+		l.net.trace.Did("process stood still")
+		time.Sleep(d)
 	}
-	return l.do(ctx, request{verb: "create", key: key}, func(*schedule.Dice) error {
-		err := l.net.store.Create(context.WithoutCancel(ctx), key, storage.Bytes(data))
-		if err == nil {
-			l.net.created(key)
-		}
-		return err
-	})
 }
 
-// Put implements storage.Bucket.
-func (l *link) Put(ctx context.Context, key string, body storage.Body) error {
-	data, err := contentOf(body)
-	if err != nil {
-		return err
+// land hands a request to the bucket.
+func (l *link) land(ctx context.Context, r request, again func(context.Context) error) error {
+	err := again(context.WithoutCancel(ctx))
+	switch {
+	case err == nil && r.verb == storage.OpCreate:
+		l.net.created(r.key)
+	case err == nil && r.verb == storage.OpDelete:
+		l.net.deleted(r.key)
 	}
-	return l.do(ctx, request{verb: "put", key: key}, func(*schedule.Dice) error {
-		return l.net.store.Put(context.WithoutCancel(ctx), key, storage.Bytes(data))
-	})
-}
-
-// Delete implements storage.Bucket.
-func (l *link) Delete(ctx context.Context, key string) error {
-	return l.do(ctx, request{verb: "delete", key: key}, func(*schedule.Dice) error {
-		err := l.net.store.Delete(context.WithoutCancel(ctx), key)
-		if err == nil {
-			l.net.deleted(key)
-		}
-		return err
-	})
-}
-
-// Get implements storage.Bucket.
-func (l *link) Get(ctx context.Context, key string) (data []byte, err error) {
-	err = l.do(ctx, request{verb: "get", key: key}, func(*schedule.Dice) (err error) {
-		data, err = l.net.store.Get(context.WithoutCancel(ctx), key)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
-}
-
-// Unwrap returns the bucket that the requests are carried to.
-func (l *link) Unwrap() storage.Bucket { return l.net.store }
-
-// GetRange implements storage.Bucket.
-func (l *link) GetRange(ctx context.Context, key string, offset, length int64) (data []byte, err error) {
-	err = l.do(ctx, request{verb: "range", key: key}, func(*schedule.Dice) (err error) {
-		data, err = l.net.store.GetRange(context.WithoutCancel(ctx), key, offset, length)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return data, nil
-}
-
-// Open implements storage.Bucket. The content is under way with the answer.
-func (l *link) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	data, err := l.Get(ctx, key)
-	if err != nil {
-		return nil, 0, err
-	}
-	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), nil
-}
-
-// List implements storage.Bucket.
-func (l *link) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
-	err = l.do(ctx, request{verb: "list", key: q.Prefix, after: strings.TrimPrefix(q.After, q.Prefix)}, func(d *schedule.Dice) (err error) {
-		page, err = l.net.store.List(context.WithoutCancel(ctx), q)
-		page = l.net.hide(d, page)
-		return err
-	})
-	if err != nil {
-		return storage.ListPage{}, err
-	}
-	return page, nil
-}
-
-func contentOf(body storage.Body) ([]byte, error) {
-	data := make([]byte, body.Size)
-	_, err := io.ReadFull(body.Reader, data)
-	return data, err
+	return err
 }

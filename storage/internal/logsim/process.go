@@ -4,20 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
 	"github.com/parleyrun/parley/storage"
 )
 
 // write is a writer: a node that opens the log, appends for a while under a new nonce,
 // loses it or crashes, and opens it again.
 func (p *proc) write(ctx context.Context) {
-	defer func() {
-		p.mu.Lock()
-		p.writers--
-		p.mu.Unlock()
-	}()
+	defer p.writers.Add(-1)
 	for life := range 2 + p.below(4)/3 {
 		p.nap(ctx, 10*time.Second)
 		p.live(ctx, storage.Nonce(fmt.Sprint(p.name, "-", life)))
@@ -30,7 +28,7 @@ func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.rng.Between(0, 8*time.Second))
 		defer cancel()
-		p.shown.Add(didCrash)
+		p.trace.Did("crash")
 	}
 	recent, ok := p.open(ctx)
 	if !ok {
@@ -75,14 +73,14 @@ func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 	switch p.below(3) {
 	case 0:
-		return p.read(ctx, "on", p.fold.at, p.logs.Batches(ctx, p.conv, p.fold.at), &p.fold)
+		return p.batches(ctx, "on", p.fold.at, &p.fold)
 	case 1:
 		if recent, ok = p.restore(ctx); ok || ctx.Err() != nil {
 			return recent, ok
 		}
 	}
 	p.fold = emptyFold()
-	return p.read(ctx, "from the start", storage.Start(), p.logs.Batches(ctx, p.conv, storage.Start()), &p.fold)
+	return p.batches(ctx, "from the start", storage.Start(), &p.fold)
 }
 
 // append sends one batch and reports whether it was acknowledged. While it is under way
@@ -115,7 +113,7 @@ func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonc
 	case errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrUncertain):
 		p.record(op)
 		p.lost(ctx, w, err)
-	case !kindless(err) || ctx.Err() == nil:
+	case ending(err) != "not sent" || ctx.Err() == nil:
 		p.trace.Violate(p.name, "append ends with %v", err)
 	}
 	return false
@@ -140,14 +138,14 @@ func (p *proc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
 func (p *proc) lost(ctx context.Context, w *storage.Writer, err error) {
 	switch fenced := (*storage.FencedError)(nil); {
 	case errors.As(err, &fenced) && fenced.Err != nil && fenced.Winner == "" && !storage.Damaged(err):
-		p.shown.Add(didStale)
+		p.trace.Did("stale claim refused")
 	case errors.Is(err, storage.ErrFenced):
-		p.shown.Add(didFence)
+		p.trace.Did("fenced")
 	default:
-		p.shown.Add(didUncertain)
+		p.trace.Did("outcome unknown")
 	}
-	before := p.link.sent()
-	if _, again := w.Append(ctx, nil, 1); again != err || p.link.sent() != before {
+	before := p.link.writes.Load()
+	if _, again := w.Append(ctx, nil, 1); again != err || p.link.writes.Load() != before {
 		p.trace.Violate(p.name, "a writer that is spent with %v appends: %v", err, again)
 	}
 }
@@ -163,16 +161,12 @@ func ending(err error) string {
 		return fmt.Sprintf("fenced at %d by %q", fenced.Seq, fenced.Winner)
 	case storage.Damaged(err):
 		return "damaged"
-	case errors.As(err, &e):
-		return outcome{e}.String()
+	case !errors.As(err, &e):
+		return err.Error()
+	case e.Kind == nil:
+		return "not sent"
 	}
-	return err.Error()
-}
-
-// kindless reports whether an error of the bucket is one that nothing was sent for.
-func kindless(err error) bool {
-	var e *storage.Error
-	return errors.As(err, &e) && e.Kind == nil
+	return e.Kind.Error()
 }
 
 // checkpoint stores what the process knows, all of it acknowledged or read.
@@ -206,10 +200,167 @@ func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 	p.said = append(p.said, saidFold{p.name, f})
 	old := c.At.Seq < p.end
 	p.mu.Unlock()
-	p.shown.Add(didRestore)
+	p.trace.Did("checkpoint read")
 	if old {
-		p.shown.Add(didOldHead)
+		p.trace.Did("old checkpoint read")
 	}
 	p.fold = f
 	return p.read(ctx, "from a checkpoint", c.At, p.logs.Resume(ctx, p.conv, c.At), &p.fold)
+}
+
+// follow is a reader. It reads again and again, from the start, from where it was, from a
+// checkpoint, or a part.
+func (p *proc) follow(ctx context.Context) {
+	for p.writers.Load() > 0 {
+		p.nap(ctx, 20*time.Second)
+		at := storage.Start()
+		if n := len(p.been); n > 0 {
+			at = p.been[p.below(n)]
+		}
+		switch p.below(6) {
+		case 0:
+			p.batches(ctx, "from the start", storage.Start(), nil)
+		case 1:
+			p.batches(ctx, "from where it was", at, nil)
+		case 2:
+			if at.Seq >= 0 {
+				p.read(ctx, "again", at, p.logs.Resume(ctx, p.conv, at), nil)
+			}
+		case 3:
+			p.restore(ctx)
+		case 4:
+			for range 2 { // on where it was last
+				at := storage.Start()
+				if n := len(p.been); n > 0 {
+					at = p.been[n-1]
+				}
+				p.batches(ctx, "on", at, nil)
+				p.nap(ctx, 2*time.Second)
+			}
+		case 5:
+			if at.Seq >= 0 {
+				p.part(ctx, at.Seq)
+			}
+		}
+	}
+}
+
+// compact is a compactor. Removing what it has replaced is left to a sweeper, which may
+// come late or never.
+func (p *proc) compact(ctx context.Context) {
+	c := p.logs.Compactor(p.conv)
+	for p.writers.Load() > 0 {
+		p.nap(ctx, 9*time.Second)
+		if p.chance(6) {
+			c = p.logs.Compactor(p.conv)
+		}
+		tail, err := p.logs.Tail(ctx, p.conv, c.Covered())
+		if err != nil {
+			p.refused("tail", err)
+			continue
+		}
+		if tail <= c.Covered()+1 && !p.chance(4) {
+			continue
+		}
+		if p.chance(4) {
+			p.nap(ctx, 8*time.Second)
+		}
+		p.compactTo(ctx, c, tail, nil)
+	}
+}
+
+func (p *proc) compactTo(ctx context.Context, c *storage.Compactor, upTo int64, recent []storage.Batch) {
+	garbage, err := c.Compact(ctx, upTo, recent, 1+p.below(3))
+	if err != nil {
+		p.refused("compact", err)
+	}
+	if len(garbage) == 0 {
+		return
+	}
+	w, name := p.world, fmt.Sprint(p.name, "-sweeper", p.rng.Uint64()%1000)
+	grace := time.Duration(0)
+	switch p.below(8) {
+	case 0:
+		return // It has crashed; another one will find it.
+	case 1, 2:
+		grace = p.rng.Between(0, 3*time.Second)
+	case 3:
+		grace = p.rng.Between(0, 40*time.Second)
+		w.trace.Did("garbage removed late")
+	}
+	w.tasks.Go(func() {
+		s := w.process(name)
+		schedule.Sleep(ctx, 1+grace)
+		if err := s.logs.Remove(ctx, w.conv, garbage); err != nil {
+			s.refused("remove", err)
+		}
+	})
+}
+
+// refused looks at an error of something that may be done again.
+func (p *proc) refused(what string, err error) {
+	p.trace.Add(p.name, "%s: %s", what, ending(err))
+	switch {
+	case storage.Damaged(err) && p.opts.Damage:
+		p.trace.Did("damage refused")
+	case storage.Damaged(err):
+		p.trace.Violate(p.name, "%s: %v", what, err)
+	}
+}
+
+// spoil damages objects of the log that others stand in for.
+func (p *proc) spoil(ctx context.Context) {
+	for p.writers.Load() > 0 {
+		p.nap(ctx, 10*time.Second)
+		page, err := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder})
+		if err != nil || len(page.Keys) == 0 {
+			continue
+		}
+		key := page.Keys[p.below(len(page.Keys))].Key
+		if what := p.spare(key, page.Keys); what != "" {
+			p.harm(ctx, key, what)
+		}
+	}
+}
+
+// spare returns what an object is that the log can do without, "" if it cannot.
+func (p *proc) spare(key string, all []storage.ListedKey) string {
+	held := func(kind storage.ObjectKind, seq int64) bool {
+		return slices.ContainsFunc(all, func(k storage.ListedKey) bool {
+			n, err := storage.ParseKey(k.Key)
+			return err == nil && k.Key != key && n.Kind == kind && n.First <= seq && seq <= max(n.First, n.Last)
+		})
+	}
+	switch name, _ := storage.ParseKey(key); name.Kind {
+	case storage.KindBatch:
+		if !held(storage.KindSegment, name.First) {
+			return ""
+		}
+		return "batch"
+	case storage.KindSegment:
+		for seq := name.First; seq <= name.Last; seq++ {
+			if !held(storage.KindBatch, seq) {
+				return ""
+			}
+		}
+		return "segment"
+	}
+	return "shortcut"
+}
+
+// harm flips a bit of an object, or deletes it if it is a shortcut.
+func (p *proc) harm(ctx context.Context, key, what string) {
+	data, err := p.opts.Store.Get(ctx, key)
+	if err != nil {
+		return
+	}
+	if what == "shortcut" && p.chance(2) {
+		err = p.opts.Store.Delete(ctx, key)
+	} else {
+		data = slices.Clone(data)
+		data[p.below(len(data))] ^= 1 << p.below(8)
+		err = p.opts.Store.Put(ctx, key, storage.Bytes(data))
+	}
+	p.trace.Did("damaged: " + schedule.Deed(what))
+	p.trace.Add(p.name, "damages %s: %v", p.net.short(key), err)
 }

@@ -1,0 +1,319 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
+)
+
+const (
+	agentName = "worker"
+	dataName  = "progress"
+	// toolTimeout bounds the tool that has a bound, and errWork is what a failed one says.
+	toolTimeout = time.Second
+	errWork     = "the work went wrong"
+	// outputBytes is what the calls of a response may bring: less than a long output has, so
+	// that all of it is stored and a part recorded.
+	outputBytes = 1 << 20
+	// waitTool waits for a signal.
+	waitTool = "await"
+	// shortWait is how long some calls wait; the others wait for longer than any schedule takes.
+	shortWait = time.Minute
+	// unheard is what a call returns whose time is over.
+	unheard = "nobody"
+	// jobName is the one workflow. Its runs take jobSteps steps, and jobFails is what the function of some returns.
+	jobName  = "job"
+	jobSteps = 3
+	jobFails = "the job went wrong"
+	// replyName and runName begin the names by which calls wait for replies, and for runs.
+	replyName = "reply of "
+	runName   = "run "
+)
+
+// progress is the data that tools and hooks write: the N-th of its source.
+type progress struct {
+	From string `json:"from"`
+	N    int    `json:"n"`
+}
+
+type workInput struct {
+	Millis int `json:"millis"`
+	Writes int `json:"writes"`
+}
+
+type waitInput struct {
+	Name string `json:"name"`
+}
+
+// job is what a run is given: what it is for, and how many runs it starts below it.
+type job struct {
+	For   string `json:"for"`
+	Below int    `json:"below"`
+}
+
+// author is the agent of every conversation, its tools and hooks, and the workflow that they run.
+type author struct {
+	*world
+	agent  *agent.Agent
+	data   *agent.DataWriter[progress]
+	flow   *agent.Workflow[job, string]
+	worked atomic.Int64 // steps of runs
+}
+
+// newAuthor makes the agent. Its instructions tell the model which attempt calls it.
+func newAuthor(w *world) *author {
+	a := &author{world: w, data: agent.NewDataWriter[progress](dataName, nil)}
+	a.flow = agent.NewWorkflow(jobName, a.do, &agent.WorkflowOptions{Durability: agent.Durability{MaxAttempts: maxAttempts}})
+	a.agent = &agent.Agent{
+		Name:  agentName,
+		Model: modelSpec,
+		InstructionsFunc: func(_ context.Context, t *agent.Turn) (string, error) {
+			return fmt.Sprintf("%s %d %d %s", t.Submission, t.Attempt, t.Number, t.Delivery.Body), nil
+		},
+		Tools: []agent.Tool{
+			agent.NewTool("work", "Work for a while.", a.work, nil),
+			agent.NewTool("hurry", "Work for a while, but not for long.", a.work, &agent.ToolOptions{Timeout: toolTimeout}),
+			agent.NewTool(waitTool, "Wait for a signal.", a.await, &agent.ToolOptions{Durable: true}),
+		},
+		ToolConcurrency: 2,
+		Durability:      agent.Durability{MaxAttempts: maxAttempts},
+		Limits:          agent.Limits{OutputBytes: outputBytes},
+		Data:            []agent.Data{a.data},
+		Hooks:           agent.Hooks{ResponseStarted: a.started, ResponseFinished: a.finished},
+	}
+	if w.profile == Posts {
+		a.agent.Notify = []string{officeName}
+	}
+	return a
+}
+
+func (a *author) agents() []*agent.Agent { return []*agent.Agent{a.agent, a.flow.Definition()} }
+
+// work is the function of both tools that work.
+func (a *author) work(ctx context.Context, in workInput) (string, error) {
+	call, ok := agent.CallFrom(ctx)
+	if !ok {
+		a.trace.Violate("tool", "a tool runs without its call")
+	}
+	if err := begin(ctx); err != nil {
+		return "", err
+	}
+	if err := a.ledger.tool(call.ID); err != nil {
+		a.trace.Violate("tool", "%v", err)
+	}
+	for n := range in.Writes + 1 {
+		length := time.Duration(in.Millis) * time.Millisecond / time.Duration(in.Writes+1)
+		if err := schedule.Sleep(ctx, length+schedule.Between(schedule.Draw(a.seed, "tool", call.ID, n), 0, tremble)); err != nil {
+			return "", err
+		}
+		if n == in.Writes {
+			break
+		}
+		if err := a.write(ctx, "tool", progress{string(call.ID), n}); err != nil {
+			return "", err
+		}
+		a.ledger.writes.Next(string(call.ID))
+	}
+	switch {
+	case in.Millis%11 == 0:
+		panic("the work went very wrong")
+	case in.Millis%7 == 0:
+		return "", errors.New(errWork)
+	}
+	return worked(in), nil
+}
+
+func (a *author) write(ctx context.Context, who string, p progress) error {
+	err := a.data.Write(ctx, p)
+	if err != nil && ctx.Err() == nil {
+		a.trace.Violate(who, "%s cannot write data: %v", p.From, err)
+	}
+	return err
+}
+
+func worked(in workInput) string {
+	report := fmt.Sprintf("worked %d ms", in.Millis)
+	if in.Millis%13 == 0 {
+		report += strings.Repeat(".", outputBytes) + report
+	}
+	return report
+}
+
+// What a hook does for a response.
+const (
+	decorates = "decorates"
+	silent    = "says nothing"
+	fails     = "fails"
+	panics    = "panics"
+	dawdles   = "dawdles" // for longer than it may
+)
+
+func hookModes() []string { return []string{decorates, silent, fails, panics, dawdles} }
+
+// mode is what a hook does for the submission with a body.
+func (w *world) mode(hook, body string) string {
+	if isBrief(body) || waits(body) {
+		return silent
+	}
+	if d := schedule.Draw(w.seed, "hook", hook, body); d%2 == 0 {
+		return hookModes()[(d>>8)%uint64(len(hookModes()))]
+	}
+	return decorates
+}
+
+func (a *author) started(ctx context.Context, t *agent.Turn) (map[string]any, error) {
+	return a.decorate(ctx, "started", t.Delivery.Body)
+}
+
+func (a *author) finished(ctx context.Context, r *agent.Response) (map[string]any, error) {
+	body := r.Delivery.Body
+	if a.mode("finished", body) == decorates {
+		from := "hook-" + string(r.Submission)
+		if err := a.write(ctx, "hook", progress{from, a.ledger.sources.Next(from)}); err != nil {
+			return nil, err
+		}
+	}
+	if !strings.HasSuffix(r.Text, said(a.seed, body, lastStep(a.seed, body))) && r.Number > 0 {
+		a.trace.Violate("hook", "the response to %s is shown as %q", body, r.Text)
+	}
+	return a.decorate(ctx, "finished", body)
+}
+
+func (a *author) decorate(ctx context.Context, hook, body string) (map[string]any, error) {
+	mode := a.mode(hook, body)
+	a.trace.Did("hook " + mode)
+	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.seed, "hook time", hook, body), 0, 100*time.Millisecond)); err != nil {
+		return nil, err
+	}
+	switch mode {
+	case silent:
+		return nil, nil
+	case fails:
+		return nil, errors.New("the hook went wrong")
+	case panics:
+		panic("the hook went very wrong")
+	case dawdles:
+		if err := schedule.Sleep(ctx, time.Minute); err != nil {
+			schedule.Sleep(context.WithoutCancel(ctx), tremble) // Who waits has left by then.
+			return nil, err
+		}
+	}
+	return map[string]any{"by": map[string]any{hook: body}}, nil
+}
+
+// await is the function of the tool that waits.
+func (a *author) await(ctx context.Context, in waitInput) (string, error) {
+	if err := begin(ctx); err != nil {
+		return "", err
+	}
+	heard, err := a.hear(ctx, in.Name)
+	if a.profile == Posts && err == nil {
+		for n := range 2 {
+			if _, err := agent.Post(ctx, agent.Outgoing{Target: officeName, Body: fmt.Sprint(heard, " ", n)}); err != nil {
+				return "", err
+			}
+		}
+	}
+	return heard, err
+}
+
+// hear runs the workflow, asks another conversation or its own for a brief answer, or waits for a signal.
+func (a *author) hear(ctx context.Context, body string) (heard string, err error) {
+	asks := schedule.Draw(a.seed, "asks", body)
+	switch {
+	case a.profile == Runs && schedule.Draw(a.seed, "runs", body)%4 != 0:
+		below := schedule.Draw(a.seed, "below", body) % 3
+		heard, err = a.flow.Run(ctx, runName+body, job{body, int(below)}, nil)
+	case asks%3 == 0:
+		m := agent.Text(brief + body)
+		m.Key = "asked"
+		var reply *conversation.Reply
+		if reply, err = agent.Ask(ctx, address(int((asks>>8)%uint64(a.profile.conversations()))), m, nil); err == nil {
+			heard = reply.Text
+		}
+	default:
+		o := &agent.WaitOptions{}
+		if schedule.Draw(a.seed, "waits shortly", body)%3 == 0 {
+			o.Timeout = shortWait
+		}
+		if heard, err = agent.Wait[string](ctx, body, o); errors.Is(err, agent.ErrWaitTimeout) {
+			return unheard, nil
+		}
+	}
+	return outcomeOf(heard, err)
+}
+
+// outcomeOf is what was heard of what has settled.
+func outcomeOf(heard string, err error) (string, error) {
+	if settled := (*conversation.SettledError)(nil); errors.As(err, &settled) {
+		return string(settled.Outcome), nil
+	}
+	return heard, err
+}
+
+// toldOf is what a call has heard of a reply, or a run, by the record of that; it is not ok for a signal.
+func toldOf(r *conversation.WaitEnded) (text string, told conversation.ToldReply, ok bool) {
+	reply, run := strings.HasPrefix(r.Name, replyName), strings.HasPrefix(r.Name, runName)
+	if !reply && !run || r.Reason != conversation.EndedBySignal || json.Unmarshal(r.Value, &told) != nil {
+		return "", told, false
+	}
+	if text = told.Text; told.Outcome != conversation.OutcomeCompleted || run && json.Unmarshal(told.Output, &text) != nil {
+		text = string(told.Outcome)
+	}
+	return text, told, true
+}
+
+// do is the function of the workflow. Each execution of a step returns another number, so that a result tells which ones it has.
+func (a *author) do(ctx context.Context, in job) (string, error) {
+	if err := begin(ctx); err != nil {
+		return "", err
+	}
+	var started []*agent.Started[string]
+	for n := range in.Below {
+		s, err := a.flow.Start(ctx, fmt.Sprint(runName, n), job{fmt.Sprint(in.For, "/", n), 0}, nil)
+		if err != nil {
+			return "", err
+		}
+		started = append(started, s)
+	}
+	out := in.For
+	for n := range jobSteps {
+		took, err := agent.Step(ctx, fmt.Sprint("step ", n), func(ctx context.Context) (int64, error) {
+			err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.seed, "step", in.For, n), time.Millisecond, time.Second))
+			if err != nil {
+				return 0, err
+			}
+			return a.worked.Add(1), nil
+		})
+		if err != nil {
+			return "", err
+		}
+		out += fmt.Sprint(" ", took)
+	}
+	if schedule.Draw(a.seed, "sleeps", in.For)%3 == 0 {
+		if err := agent.Sleep(ctx, "sleep", shortWait); err != nil {
+			return "", err
+		}
+	}
+	for _, s := range started {
+		below, err := outcomeOf(s.Wait(ctx))
+		if err != nil {
+			return "", err
+		}
+		out += " (" + below + ")"
+	}
+	if a.jobFails(in.For) {
+		return "", errors.New(jobFails)
+	}
+	return out, nil
+}
+
+func (w *world) jobFails(what string) bool { return schedule.Draw(w.seed, "job fails", what)%5 == 0 }

@@ -1,0 +1,256 @@
+package chaos
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/schedule"
+	"github.com/parleyrun/parley/storage"
+)
+
+// disturb crashes, drains, pauses and misleads one slot.
+func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
+	crashes, drains, pauses, views := []int{0, 1, 3}[schedule.Draw(w.seed, "crashes")%3], 1, 6, 9
+	calm, longest, trouble := 200*time.Millisecond, 5*time.Second, 7*time.Second
+	if w.profile == Journals {
+		crashes, drains, views = 3, 0, 10
+		calm, longest, trouble = 100*time.Millisecond, 3*time.Second, 6*time.Second
+	}
+	for schedule.Sleep(ctx, schedule.Between(rng.Uint64(), calm, longest)) == nil {
+		length := schedule.Between(rng.Uint64(), 100*time.Millisecond, trouble)
+		w.slots[slot].turn <- struct{}{}
+		switch n := rng.IntN(10); {
+		case n < crashes:
+			w.await(ctx, slot, rng)
+			if w.profile == Journals && rng.IntN(2) == 0 {
+				length = w.profile.busyTime() // for good
+			}
+			w.absence(ctx, slot, rng, length)
+		case crashes > 0 && n < crashes+drains:
+			w.drain(slot, rng)
+			schedule.Sleep(ctx, length)
+			w.restart(slot)
+		case n < pauses:
+			w.await(ctx, slot, rng)
+			w.pause(slot, true)
+			schedule.Sleep(ctx, length)
+			w.pause(slot, false)
+		case n < views:
+			w.believe(slot, rng)
+		}
+		<-w.slots[slot].turn
+	}
+}
+
+// absence crashes a slot, sometimes another at the same time, and restarts them
+// after a while unless ctx ends. Shortcuts may be damaged meanwhile.
+func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length time.Duration) {
+	gone := []int{slot}
+	if other := (slot + 1 + rng.IntN(slots-1)) % slots; rng.IntN(3) == 0 {
+		select {
+		case w.slots[other].turn <- struct{}{}:
+			defer func() { <-w.slots[other].turn }()
+			gone = append(gone, other)
+			w.trace.Did("two crashes at once")
+		default:
+		}
+	}
+	for _, slot := range gone {
+		w.apart("crash", slot)
+		w.crash(slot)
+	}
+	if w.profile != Journals && rng.IntN(2) == 0 {
+		w.damage(context.WithoutCancel(ctx), rng)
+	}
+	if schedule.Sleep(ctx, length) != nil {
+		return
+	}
+	for _, slot := range gone {
+		w.restart(slot)
+	}
+}
+
+// outages takes the bucket away from all for a while.
+func (w *world) outages(ctx context.Context, rng *rand.Rand) {
+	for range rng.IntN(3) {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
+			return
+		}
+		w.trace.Did("outage")
+		w.net.setOutage([]schedule.Fate{schedule.ErrorBefore, schedule.ErrorAfter, schedule.LostAnswer, schedule.Dropped}[rng.IntN(4)])
+		schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
+		w.net.setOutage(schedule.Delivered)
+	}
+}
+
+// await waits for a bad moment to disturb a slot, but not for long, and counts it.
+func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
+	all := w.profile.moments()
+	m := all[rng.IntN(len(all))]
+	if m == anyTime {
+		return
+	}
+	t := time.NewTimer(4 * time.Second)
+	defer t.Stop()
+	select {
+	case <-w.at(slot).link.next(m):
+		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
+			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
+		}
+		w.trace.Did("struck when " + string(m))
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// believe changes the view of a slot.
+func (w *world) believe(slot int, rng *rand.Rand) {
+	v := view{alone: rng.IntN(4) == 0}
+	for i := range slots {
+		v.blind[i] = i != slot && rng.IntN(4) == 0
+	}
+	w.slots[slot].view.Store(&v)
+	w.trace.Add(fmt.Sprint("slot-", slot), "believes %+v", v)
+}
+
+// cached reports whether an object of a conversation is a shortcut that the log can
+// do without: the head, a checkpoint or a page of closed history.
+func cached(key string) bool {
+	return slices.Contains([]storage.ObjectKind{storage.KindHead, storage.KindCheckpoint, storage.KindPage}, storage.KindOf(key))
+}
+
+// damage spoils some of the shortcuts, as bad disks and careless people do.
+func (w *world) damage(ctx context.Context, rng *rand.Rand) {
+	for c := range w.profile.conversations() {
+		if rng.IntN(2) == 0 {
+			continue
+		}
+		page, err := w.bucket.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(address(c).Key())})
+		if err != nil {
+			w.trace.Violate("", "list: %v", err)
+			return
+		}
+		for _, k := range page.Keys {
+			if cached(k.Key) && rng.IntN(3) == 0 {
+				if err := w.spoil(ctx, rng, k.Key); err != nil {
+					w.trace.Violate("", "spoil %s: %v", k.Key, err)
+				}
+			}
+		}
+	}
+}
+
+func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
+	data, err := w.bucket.Get(ctx, key)
+	if err != nil {
+		return fmt.Errorf("get: %w", err)
+	}
+	w.trace.Did("cache damaged")
+	how := rng.IntN(4)
+	w.trace.Add("", "damage %d to %s", how, key)
+	switch how {
+	case 0:
+		return w.bucket.Delete(ctx, key)
+	case 1:
+		data = data[:1+rng.IntN(len(data))/2]
+	case 2:
+		data[rng.IntN(len(data))] ^= 1 << rng.IntN(8)
+	case 3:
+		data = []byte("what is this?")
+	}
+	return w.bucket.Put(ctx, key, storage.Bytes(data))
+}
+
+// cacheRead counts a read of a shortcut that the bucket has answered, nil for none.
+func (w *world) cacheRead(key string, body []byte) {
+	sum := sha256.Sum256(body)
+	_, name, _ := strings.Cut(key[strings.LastIndex(key, "/")+1:], "-")
+	switch kind := storage.KindOf(key); {
+	case kind == storage.KindHead:
+	case body == nil || !strings.HasPrefix(hex.EncodeToString(sum[:]), name):
+		w.trace.Did("damage met")
+	case kind == storage.KindCheckpoint:
+		w.trace.Did("checkpoint read")
+	default:
+		w.trace.Did("history page read")
+	}
+}
+
+// A deadly conversation is one whose opening ends the process: in every fourth schedule about
+// journals the first one becomes so, and is mended when all else is quiet.
+
+// opensDeadly reports whether a request begins to read the log of the deadly conversation,
+// which kills who sends it.
+func (w *world) opensDeadly(l *link, o op) bool {
+	if !w.deadly.Load() || o.method != "LIST" || o.key != storage.FolderOf(address(0).Key())+"log/" || o.after != "" {
+		return false
+	}
+	if l.kill() {
+		w.dying.Go(func() { w.die(o.member) })
+	}
+	return true
+}
+
+// die ends an incarnation that has opened what it should not, and starts the next of its
+// slot after a while.
+func (w *world) die(member string) {
+	w.trace.Did("died of a conversation")
+	w.apart("die", member)
+	for slot := range slots {
+		m := w.at(slot)
+		if m == nil || m.id != member {
+			continue
+		}
+		w.slots[slot].turn <- struct{}{}
+		defer func() { <-w.slots[slot].turn }()
+		if w.at(slot) != m || m.gone.Load() {
+			return // It died of something else meanwhile.
+		}
+		w.crash(slot)
+		time.Sleep(schedule.Between(schedule.Draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
+		if w.at(slot) == m {
+			w.restart(slot)
+		}
+	}
+}
+
+// sicken makes a conversation deadly at some time.
+func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
+	rng := w.rng("deadly")
+	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime())) == nil {
+		w.trace.Add("", "the first conversation is deadly")
+		w.deadly.Store(true)
+	}
+}
+
+// convalesce mends the deadly conversation and puts back what is set aside.
+func (w *world) convalesce(ctx context.Context) {
+	w.trace.Add("", "the first conversation is mended")
+	w.deadly.Store(false)
+	for _, key := range w.aside(ctx) {
+		what := asideInnocent
+		if key == address(0).Key() {
+			what = "set aside"
+		}
+		w.trace.Did(what)
+		if err := storage.PutBack(ctx, w.bucket, key); err != nil {
+			w.trace.Violate("", "put back: %v", err)
+		}
+	}
+}
+
+// aside are the conversations that are set aside.
+func (w *world) aside(ctx context.Context) []conversation.Key {
+	keys, err := storage.ListAside(ctx, w.bucket)
+	if err != nil {
+		w.trace.Violate("", "list what is set aside: %v", err)
+	}
+	return keys
+}
