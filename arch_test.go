@@ -124,7 +124,7 @@ func harnesses() []row {
 		{"internal/config", 4, command, nil, list("go.yaml.in/yaml")},
 		{"internal/devlog", 0, format, nil, nil},
 		{"internal/eventsrun", 3, suite, nil, nil},
-		{"internal/fakemodel", 3, vendor, nil, nil},
+		{"internal/fakemodel", 3, vendor, list("providers/eventstream"), nil},
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/folder", 4, command, nil, nil},
 		{"internal/model", 0, suite, nil, nil},

@@ -30,15 +30,17 @@ type block struct {
 // usage counts tokens; output includes reasoning.
 type usage struct{ input, output, reasoning int }
 
-// answer is what is said in one response, a stream or not. What it writes are forms of its
-// format with $names in them, see fill:
+// answer is what is said in one response, a stream or not. What it writes are forms of its vendor
+// with $names in them, those of other forms or what fill knows:
 //
 //	begin          before the first word of a stream
 //	<kind> open    before a block; more: after some of it was said; shut: after the block
 //	end, fail      at the end of a stream; without fail, that is failure
-//	<kind> part    a block, in an answer that is not streamed or wherever $part is
-//	whole, usage   such an answer, and what it has used
+//	<kind> part    a block, where $part is, or $parts
+//	whole          an answer that is not streamed
+//	finish <why>   where $stop is
 //	failure        the body of an error
+//	error <status> where $error is, or of all statuses that begin with a digit
 //
 // A form for all kinds, or all statuses, has no kind before it, and no digit of the status behind
 // it. Those of a stream are lines with one event each, its name first if it has one.
@@ -142,7 +144,7 @@ func (a *answer) write(form string, b *block) {
 		}
 		a.event = a.expand(name, b)
 		data := a.expand(line, b)
-		if a.events++; a.of.framed {
+		if a.events++; a.of.says["framed"] != "" {
 			a.out.frame(a.event, data)
 		} else {
 			a.out.event(a.event, data)
@@ -164,78 +166,59 @@ func (a *answer) expand(form string, b *block) string {
 // fill is the JSON that stands for a name in a form, that of a block if there is one. Ids and names
 // of errors are without quotes.
 func (a *answer) fill(name string, b *block) string {
-	switch name {
-	case "id":
-		return a.id
-	case "model":
-		return quote(a.p.model)
-	case "whole":
-		return a.form("whole", nil)
-	case "sequence":
-		return strconv.Itoa(a.events)
-	case "type":
-		return `"type":` + quote(a.event)
-	case "role":
+	switch value := names[name]; {
+	case value != nil:
+		return value(a, b)
+	case name == "part":
+		return a.form(b.kind+" part", b)
+	case name == "parts":
+		return a.parts("")
+	case name == "calls":
+		return a.parts(blockCall)
+	case name == "stop":
+		return cmp.Or(a.form("finish "+a.finish, nil), "null")
+	}
+	return a.of.fill(a, b, name)
+}
+
+var names = map[string]func(a *answer, b *block) string{
+	"id":    func(a *answer, _ *block) string { return a.id },
+	"model": func(a *answer, _ *block) string { return quote(a.p.model) },
+
+	"type":     func(a *answer, _ *block) string { return `"type":` + quote(a.event) },
+	"sequence": func(a *answer, _ *block) string { return strconv.Itoa(a.events) },
+	"role": func(a *answer, _ *block) string {
 		if a.events > 0 {
 			return ""
 		}
 		return `"role":"assistant",`
-	case "index":
-		return strconv.Itoa(b.index)
-	case "number":
-		return strconv.Itoa(b.number)
-	case "piece":
-		return quote(b.piece)
-	case "said":
-		return quote(string(b.said))
-	case "input": // before it is said, an empty object
-		return cmp.Or(string(b.said), "{}")
-	case "call":
-		return b.id
-	case "name":
-		return quote(b.name)
-	case "signature": // of nothing there is none
-		if len(b.said) == 0 {
+	},
+
+	"index":  func(_ *answer, b *block) string { return strconv.Itoa(b.index) },
+	"number": func(_ *answer, b *block) string { return strconv.Itoa(b.number) },
+	"piece":  func(_ *answer, b *block) string { return quote(b.piece) },
+	"said":   func(_ *answer, b *block) string { return quote(string(b.said)) },
+	"call":   func(_ *answer, b *block) string { return b.id },
+	"name":   func(_ *answer, b *block) string { return quote(b.name) },
+	"input":  func(_ *answer, b *block) string { return cmp.Or(string(b.said), "{}") }, // at first an empty object
+	"signature": func(_ *answer, b *block) string {
+		if len(b.said) == 0 { // yet
 			return `""`
 		}
 		return quote(sign(string(b.said)))
-	case "part":
-		return a.form(b.kind+" part", b)
-	case "parts":
-		return a.parts("")
-	case "calls":
-		return a.parts(blockCall)
-	case "texts":
-		return quote(a.said(blockText))
-	case "thoughts":
-		return quote(a.said(blockThinking))
-	case "stop":
-		return cmp.Or(a.of.finishes[a.finish], "null")
-	case "usage":
-		if a.finish == "" {
-			return "null"
-		}
-		return a.form("usage", nil)
-	case "in":
-		return strconv.Itoa(a.usage.input)
-	case "out":
-		return strconv.Itoa(a.usage.output)
-	case "thought":
-		return strconv.Itoa(a.usage.reasoning)
-	case "answered":
-		return strconv.Itoa(a.usage.output - a.usage.reasoning)
-	case "total":
-		return strconv.Itoa(a.usage.input + a.usage.output)
-	case "status":
-		return strconv.Itoa(a.status)
-	case "error":
-		return cmp.Or(a.of.errors[a.status], a.of.errors[a.status/100])
-	case "message":
-		return quote(a.message)
-	case "failure":
-		return a.form("failure 5", nil)
-	}
-	return a.of.fill(a, b, name)
+	},
+
+	"texts":    func(a *answer, _ *block) string { return quote(a.said(blockText)) },
+	"thoughts": func(a *answer, _ *block) string { return quote(a.said(blockThinking)) },
+	"in":       func(a *answer, _ *block) string { return strconv.Itoa(a.usage.input) },
+	"out":      func(a *answer, _ *block) string { return strconv.Itoa(a.usage.output) },
+	"thought":  func(a *answer, _ *block) string { return strconv.Itoa(a.usage.reasoning) },
+	"answered": func(a *answer, _ *block) string { return strconv.Itoa(a.usage.output - a.usage.reasoning) },
+	"total":    func(a *answer, _ *block) string { return strconv.Itoa(a.usage.input + a.usage.output) },
+
+	"status":  func(a *answer, _ *block) string { return strconv.Itoa(a.status) },
+	"error":   func(a *answer, _ *block) string { return a.of.errorName(a.status) },
+	"message": func(a *answer, _ *block) string { return quote(a.message) },
 }
 
 // quote is the JSON of a text, of which most have nothing to escape.

@@ -1,17 +1,17 @@
 package fakemodel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net/http"
 	"strings"
+
+	"github.com/parleyrun/parley/providers/eventstream"
 )
 
 // converse is the Converse call of Amazon Bedrock, whose path names the model. It is read as
 // messages of other names.
-var converse = &vendor{
+var converse = newVendor("converse", vendor{
 	// The id of the key that has signed the call, or a token. The signature is not checked.
 	key: func(h http.Header) string {
 		if _, signer, ok := strings.Cut(h.Get("Authorization"), "Credential="); ok {
@@ -20,24 +20,6 @@ var converse = &vendor{
 		}
 		return bearer(h)
 	},
-	strict: true,
-	call: example(`{"system": [{"text": "", "cachePoint": {"type": "", "ttl": ""}}],
-		"inferenceConfig": {"maxTokens": 0, "temperature": 0, "stopSequences": [""]},
-		"toolConfig": {"tools": [{"toolSpec": {"name": "", "description": "", "inputSchema": {"json": null}}}], "toolChoice": null},
-		"additionalModelRequestFields": {
-			"thinking": {"type": "", "budget_tokens": 0, "display": "", "block_binding": null}, "output_config": {"effort": ""},
-			"reasoning": {"effort": ""}, "reasoning_effort": "", "anthropic_beta": [""]},
-		"messages": [{"role": "", "content": [{"text": "", "image": ` + converseImage + `, "cachePoint": {"type": "", "ttl": ""},
-			"reasoningContent": {"reasoningText": {"text": "", "signature": ""}, "redactedContent": ""},
-			"toolUse": {"toolUseId": "", "name": "", "input": null},
-			"toolResult": {"toolUseId": "", "status": "", "content": [{"text": "", "image": ` + converseImage + `}]}}]}]}`),
-	limits: []string{"inferenceConfig.maxTokens"},
-	efforts: []string{
-		"additionalModelRequestFields.thinking.budget_tokens", "additionalModelRequestFields.output_config.effort",
-		"additionalModelRequestFields.reasoning.effort", "additionalModelRequestFields.reasoning_effort",
-	},
-	system: []string{"system.*.text"},
-	tools:  "toolConfig.tools.*.toolSpec.name",
 	read: func(p *prompt, c any) error {
 		if _, err := p.sides(c, converseBlocks); err != nil {
 			return err
@@ -49,42 +31,7 @@ var converse = &vendor{
 		}
 		return nil
 	},
-	finishes: map[string]string{
-		finishStop: `"end_turn"`, finishLength: `"max_tokens"`, finishTool: `"tool_use"`, finishFilter: `"content_filtered"`,
-	},
-	errors: map[int]string{
-		4: "ValidationException", 401: "AccessDeniedException", 403: "AccessDeniedException", 404: "ResourceNotFoundException",
-		429: "ThrottlingException", 5: "InternalServerException", 503: "ServiceUnavailableException",
-	},
-	framed: true,
-	says: map[string]string{
-		"failure":       `{"__type":"fakemodel#$error","message":$message}`,
-		"begin":         `messageStart {"role":"assistant"}`,
-		"call open":     `contentBlockStart {"contentBlockIndex":$index,"start":{"toolUse":{"toolUseId":"$call","name":$name}}}`,
-		"text more":     converseDelta(`{"text":$piece}`),
-		"thinking more": converseDelta(`{"reasoningContent":{"text":$piece}}`),
-		"call more":     converseDelta(`{"toolUse":{"input":$piece}}`),
-		"thinking shut": converseDelta(`{"reasoningContent":{"signature":$signature}}`) + "\n" + converseStop,
-		"shut":          converseStop,
-		"end":           `messageStop {"stopReason":$stop}` + "\n" + `metadata {"usage":$usage,"metrics":{"latencyMs":0}}`,
-		"fail":          `internalServerException {"message":$message}`,
-		"text part":     `{"text":$said}`,
-		"thinking part": `{"reasoningContent":{"reasoningText":{"text":$said,"signature":$signature}}}`,
-		"call part":     `{"toolUse":{"toolUseId":"$call","name":$name,"input":$input}}`,
-		"usage":         `{"inputTokens":$in,"outputTokens":$out,"totalTokens":$total}`,
-		"whole": `{"output":{"message":{"role":"assistant","content":[$parts]}},` +
-			`"stopReason":$stop,"usage":$usage,"metrics":{"latencyMs":0}}`,
-	},
-}
-
-const (
-	converseImage = `{"format": "", "source": {"bytes": ""}}`
-	converseStop  = `contentBlockStop {"contentBlockIndex":$index}`
-)
-
-func converseDelta(delta string) string {
-	return `contentBlockDelta {"contentBlockIndex":$index,"delta":` + delta + `}`
-}
+})
 
 // converseBlocks makes blocks of the messages format of those of this one.
 func converseBlocks(content any) ([]any, error) {
@@ -132,16 +79,8 @@ func (s *sender) frame(kind, payload string) {
 	if strings.HasSuffix(kind, "Exception") {
 		message = "exception"
 	}
-	var headers []byte
-	for _, h := range [][2]string{{":" + message + "-type", kind}, {":content-type", "application/json"}, {":message-type", message}} {
-		headers = append(append(headers, byte(len(h[0]))), h[0]...)
-		headers = binary.BigEndian.AppendUint16(append(headers, 7), uint16(len(h[1])))
-		headers = append(headers, h[1]...)
-	}
-	frame := binary.BigEndian.AppendUint32(nil, uint32(16+len(headers)+len(payload)))
-	frame = binary.BigEndian.AppendUint32(frame, uint32(len(headers)))
-	frame = binary.BigEndian.AppendUint32(frame, crc32.ChecksumIEEE(frame))
-	frame = append(append(frame, headers...), payload...)
-	s.pending = append(s.pending, binary.BigEndian.AppendUint32(frame, crc32.ChecksumIEEE(frame))...)
+	s.pending = eventstream.AppendMessage(s.pending, []eventstream.Header{
+		{Name: ":" + message + "-type", Value: kind}, {Name: ":content-type", Value: "application/json"}, {Name: ":message-type", Value: message},
+	}, []byte(payload))
 	s.bound()
 }

@@ -11,8 +11,8 @@
 // and converse, streamed or whole.
 // Beside them, POST /release/{gate} opens a gate, GET /gate/{gate} answers once it is
 // open, so that tools of a test can wait, too, both with 204; and GET /requests
-// lists the calls seen as JSON, refused ones with the reason. It imports the standard library alone and is
-// imported by commands and tests.
+// lists the calls seen as JSON, refused ones with the reason. What the formats say is in the files of
+// the folder vendors, what is refused in Go. Commands and tests import it.
 //
 // # The command language
 //

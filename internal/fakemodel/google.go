@@ -11,24 +11,9 @@ import (
 )
 
 // google is Google's format, in which the path names the model and asks for a stream. Models
-// that begin with "gemini-3" sign what they make, and check it. Calls come whole; text is
-// signed at its end.
-var google = &vendor{
-	key:    keyOf("X-Goog-Api-Key"),
-	strict: true,
-	call: example(`{"systemInstruction": {"role": "", "parts": [{"text": ""}]},
-		"tools": [{"functionDeclarations": [{"name": "", "description": "", "parametersJsonSchema": null}]}],
-		"toolConfig": {"functionCallingConfig": {"mode": "", "allowedFunctionNames": [""]}},
-		"generationConfig": {"temperature": 0, "stopSequences": [""], "maxOutputTokens": 0,
-			"thinkingConfig": {"includeThoughts": true, "thinkingLevel": "", "thinkingBudget": 0}},
-		"contents": [{"role": "", "parts": [{"text": "", "thought": true, "thoughtSignature": "", "inlineData": ` + googleData + `,
-			"functionCall": {"id": "", "name": "", "args": null},
-			"functionResponse": {"id": "", "name": "", "response": {"output": "", "error": ""},
-				"parts": [{"text": "", "inlineData": ` + googleData + `}]}}]}]}`),
-	limits:  []string{"generationConfig.maxOutputTokens"},
-	efforts: []string{"generationConfig.thinkingConfig.thinkingBudget", "generationConfig.thinkingConfig.thinkingLevel"},
-	system:  []string{"systemInstruction.parts.*.text"},
-	tools:   "tools.*.functionDeclarations.*.name",
+// that begin with "gemini-3" sign what they make, and check it.
+var google = newVendor("google", vendor{
+	key: header("X-Goog-Api-Key"),
 	read: func(p *prompt, c any) error {
 		before := ""
 		for i, content := range list(c, "contents") {
@@ -44,7 +29,7 @@ var google = &vendor{
 				err = p.addResponses(parts)
 			default:
 				t := turn{side: sideUser}
-				err = t.read(parts, googlePart)
+				err = t.each(parts, t.addPart)
 				p.add(t)
 			}
 			if err != nil {
@@ -54,45 +39,23 @@ var google = &vendor{
 		}
 		return nil
 	},
-	finishes: map[string]string{finishStop: `"STOP"`, finishLength: `"MAX_TOKENS"`, finishTool: `"STOP"`, finishFilter: `"SAFETY"`},
-	errors: map[int]string{
-		400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED",
-		500: "INTERNAL", 4: "UNAVAILABLE", 5: "UNAVAILABLE",
-	},
-	says: map[string]string{
-		"failure":       `{"error":{"code":$status,"message":$message,"status":"$error"}}`,
-		"text more":     googleChunk(`,"content":{"role":"model","parts":[{"text":$piece}]}`, ""),
-		"thinking more": googleChunk(`,"content":{"role":"model","parts":[{"text":$piece,"thought":true}]}`, ""),
-		"call shut":     googleChunk(`,"content":{"role":"model","parts":[$part]}`, ""),
-		"end":           googleChunk(`$signed,"finishReason":$stop`, googleUsage),
-		"text part":     `{"text":$said}`,
-		"thinking part": `{"text":$said,"thought":true}`,
-		"call part":     `{"functionCall":{$numbered"name":$name,"args":$input}$signed}`,
-		"whole":         googleChunk(`,"content":{"role":"model","parts":[$parts]},"finishReason":$stop`, googleUsage),
-	},
 	fill: func(a *answer, b *block, name string) string {
 		switch {
 		case name == "numbered" && a.p.numbers():
 			return `"id":` + quote(b.id) + `,`
-		case name == "signed" && b == nil && a.p.signs() && a.said(blockText) != "":
-			return `,"content":{"role":"model","parts":[{"text":"","thoughtSignature":` + quote(sign("")) + `}]}`
-		case name == "signed" && b != nil && a.p.signs() && b.number == 0: // the first call
+		case name == "sealed" && a.p.signs() && a.said(blockText) != "":
+			return `"content":{"role":"model","parts":[{"text":"","thoughtSignature":` + quote(sign("")) + `}]},`
+		case name == "signed" && a.p.signs() && b.number == 0: // the first call
 			var args any
 			_ = json.Unmarshal(b.said, &args) // Scripts have objects.
 			return `,"thoughtSignature":` + quote(signCall(b.name, args))
 		}
 		return ""
 	},
-}
-
-func googleChunk(candidate, more string) string {
-	return `{"candidates":[{"index":0` + candidate + `}],"modelVersion":$model,"responseId":"$id"` + more + `}`
-}
+})
 
 const (
 	googleModel = "model"
-	googleData  = `{"mimeType": "", "data": ""}`
-	googleUsage = `,"usageMetadata":{"promptTokenCount":$in,"candidatesTokenCount":$answered,"thoughtsTokenCount":$thought,"totalTokenCount":$total}`
 	// googleSkips is what a call that the model has not made may have for a signature.
 	googleSkips = "skip_thought_signature_validator"
 )
@@ -200,7 +163,7 @@ func (p *prompt) addResponses(parts []any) error {
 			return errors.New("function responses of this model take no parts")
 		}
 		t := turn{side: sideTool, result: cmp.Or(id, open[i].id), texts: []string{text(r, "response.output") + text(r, "response.error")}}
-		if err := t.read(inner, googlePart); err != nil {
+		if err := t.each(inner, t.addPart); err != nil {
 			return err
 		}
 		p.turns = append(p.turns, t)
@@ -208,7 +171,7 @@ func (p *prompt) addResponses(parts []any) error {
 	return nil
 }
 
-func googlePart(t *turn, part any) error {
+func (t *turn) addPart(part any) error {
 	if has(part, "inlineData") {
 		return t.show(text(part, "inlineData.mimeType"), text(part, "inlineData.data"))
 	}

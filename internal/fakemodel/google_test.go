@@ -26,7 +26,7 @@ func TestGoogleWhole(t *testing.T) {
 			map[string]any{"functionCall": map[string]any{"name": "a", "args": map[string]any{"n": 1.}}},
 		}}}},
 		"usageMetadata": map[string]any{"promptTokenCount": 4., "candidatesTokenCount": 2., "thoughtsTokenCount": 1., "totalTokenCount": 7.},
-		"modelVersion":  "gemini-2.5-pro", "responseId": "fake_46cfb4e09a58151e",
+		"modelVersion":  "gemini-2.5-pro", "responseId": "fake_8f071e12fe257169",
 	}
 	var got map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {

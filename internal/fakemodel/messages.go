@@ -8,57 +8,16 @@ import (
 )
 
 // messages is the messages format.
-var messages = &vendor{
-	key: keyOf("X-Api-Key"),
-	call: example(`{"model": "", "stream": true, "max_tokens": 0, "system": null, "thinking": {"budget_tokens": 0},
-		"output_config": {"effort": ""}, "tools": [{"name": ""}], "messages": [{"role": "", "content": null}]}`),
-	limits:  []string{"max_tokens"},
-	efforts: []string{"thinking.budget_tokens", "output_config.effort"},
-	system:  []string{"system", "system.*.text"},
-	tools:   "tools.*.name",
-	read: func(p *prompt, c any) error {
-		if p.maxTokens <= 0 {
-			return errors.New("max_tokens is missing")
-		}
-		begun, err := p.sides(c, blocks)
-		if n := len(p.turns); err == nil && number(c, "thinking.budget_tokens") > 0 && n > 0 && p.turns[n-1].side == sideTool && begun != blockThinking {
-			return errors.New("when thinking is enabled, a final assistant message must start with a thinking block")
-		}
-		return err
-	},
-	finishes: map[string]string{finishStop: `"end_turn"`, finishLength: `"max_tokens"`, finishTool: `"tool_use"`, finishFilter: `"refusal"`},
-	errors: map[int]string{
-		4: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
-		413: "request_too_large", 429: "rate_limit_error", 5: "api_error", 529: "overloaded_error",
-	},
-	says: map[string]string{
-		"failure":       `{"type":"error","error":{"type":"$error","message":$message}}`,
-		"begin":         `message_start {$type,"message":` + messagesMessage(`"usage":{"input_tokens":$in,"output_tokens":1}`) + `}`,
-		"open":          `content_block_start {$type,"index":$index,"content_block":$part}`,
-		"text more":     messagesDelta(`{"type":"text_delta","text":$piece}`),
-		"thinking more": messagesDelta(`{"type":"thinking_delta","thinking":$piece}`),
-		"call more":     messagesDelta(`{"type":"input_json_delta","partial_json":$piece}`),
-		"thinking shut": messagesDelta(`{"type":"signature_delta","signature":$signature}`) + "\n" + messagesStop,
-		"shut":          messagesStop,
-		"end": `message_delta {$type,"delta":{"stop_reason":$stop,"stop_sequence":null},"usage":{"output_tokens":$out}}` +
-			"\nmessage_stop {$type}",
-		"fail":          `error $failure`,
-		"text part":     `{"type":"text","text":$said}`,
-		"thinking part": `{"type":"thinking","thinking":$said,"signature":$signature}`,
-		"call part":     `{"type":"tool_use","id":"$call","name":$name,"input":$input}`,
-		"whole":         messagesMessage(`"usage":{"input_tokens":$in,"output_tokens":$out}`),
-	},
-}
-
-const messagesStop = `content_block_stop {$type,"index":$index}`
-
-func messagesDelta(delta string) string {
-	return `content_block_delta {$type,"index":$index,"delta":` + delta + `}`
-}
-
-func messagesMessage(usage string) string {
-	return `{"id":"$id","type":"message","role":"assistant","model":$model,"content":[$parts],"stop_reason":$stop,"stop_sequence":null,` + usage + `}`
-}
+var messages = newVendor("messages", vendor{key: header("X-Api-Key"), read: func(p *prompt, c any) error {
+	if p.maxTokens <= 0 {
+		return errors.New("max_tokens is missing")
+	}
+	begun, err := p.sides(c, blocks)
+	if n := len(p.turns); err == nil && number(c, "thinking.budget_tokens") > 0 && n > 0 && p.turns[n-1].side == sideTool && begun != blockThinking {
+		return errors.New("when thinking is enabled, a final assistant message must start with a thinking block")
+	}
+	return err
+}})
 
 // sides makes turns of messages whose sides alternate, and whose content is made blocks by a
 // function. It returns the type of the first block of the last answer.
@@ -118,7 +77,7 @@ func (p *prompt) addBlocks(role string, content []any) error {
 		result := turn{side: sideTool, result: text(b, "tool_use_id")}
 		inner, err := blocks(get(b, "content"))
 		if err == nil {
-			err = result.read(inner, (*turn).addBlock)
+			err = result.each(inner, result.addBlock)
 		}
 		if err != nil {
 			return err

@@ -63,9 +63,9 @@ type Model struct {
 
 	mu       sync.Mutex
 	requests []Request
-	// calls counts the calls by their text, for times.
-	calls map[[32]byte]int
-	gates map[string]chan struct{}
+	// calls counts the calls by the hash of their text, for times.
+	calls map[string]int
+	gates map[string]gate
 }
 
 // New returns a model.
@@ -73,7 +73,7 @@ func New(o *Options) *Model {
 	if o == nil {
 		o = &Options{}
 	}
-	m := &Model{options: *o, mux: http.NewServeMux(), calls: map[[32]byte]int{}, gates: map[string]chan struct{}{}}
+	m := &Model{options: *o, mux: http.NewServeMux(), calls: map[string]int{}, gates: map[string]gate{}}
 	if m.options.MaxRequests <= 0 {
 		m.options.MaxRequests = DefaultMaxRequests
 	}
@@ -119,32 +119,30 @@ func (m *Model) Requests() []Request {
 	return append([]Request{}, m.requests[max(0, len(m.requests)-m.options.MaxRequests):]...)
 }
 
-// Release opens a gate, for those who wait at it and for all who come later.
-func (m *Model) Release(gate string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	g := m.gate(gate)
-	select {
-	case <-g:
-	default:
-		close(g)
-	}
+// gate is done once it is open.
+type gate struct {
+	done <-chan struct{}
+	open func()
 }
 
-// gate needs the lock.
-func (m *Model) gate(name string) chan struct{} {
-	if m.gates[name] == nil {
-		m.gates[name] = make(chan struct{})
+// Release opens a gate, for those who wait at it and for all who come later.
+func (m *Model) Release(gate string) { m.gate(gate).open() }
+
+func (m *Model) gate(name string) gate {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g, ok := m.gates[name]
+	if !ok {
+		ctx, open := context.WithCancel(context.Background())
+		g = gate{ctx.Done(), open}
+		m.gates[name] = g
 	}
-	return m.gates[name]
+	return g
 }
 
 func (m *Model) pass(ctx context.Context, gate string) error {
-	m.mu.Lock()
-	g := m.gate(gate)
-	m.mu.Unlock()
 	select {
-	case <-g:
+	case <-m.gate(gate).done:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -194,7 +192,7 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 // breaks the connection, where s says so.
 func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
 	out := &sender{w: w, flush: http.NewResponseController(w).Flush}
-	a := &answer{of: f, p: p, id: p.id(), out: out, usage: usage{input: p.words()}}
+	a := &answer{of: f, p: p, id: p.id(), out: out, usage: usage{input: p.words(), output: 1}}
 	sp := &speaker{answer: a, pass: m.pass, pace: m.options.Pace}
 	if s.pace >= 0 {
 		sp.pace = s.pace
@@ -235,20 +233,9 @@ func (m *Model) record(path string, p *prompt, refused error) {
 func (m *Model) count(p *prompt) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := p.hash()
+	key := string(p.hash())
 	m.calls[key]++
 	return m.calls[key]
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

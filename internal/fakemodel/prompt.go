@@ -163,36 +163,31 @@ func wordsOf(text string) (n int) {
 }
 
 // hash tells calls with other messages apart.
-func (p *prompt) hash() [32]byte {
+func (p *prompt) hash() []byte {
 	var b []byte
-	text := func(s string) {
-		b = append(strconv.AppendInt(b, int64(len(s)), 10), ':')
-		b = append(b, s...)
-	}
-	list := func(texts []string) {
-		b = append(strconv.AppendInt(b, int64(len(texts)), 10), '*')
+	add := func(texts ...string) {
+		b = strconv.AppendInt(b, int64(len(texts)), 10)
 		for _, s := range texts {
-			text(s)
+			b = strconv.AppendInt(append(b, ' '), int64(len(s)), 10)
+			b = append(append(b, ' '), s...)
 		}
 	}
-	text(p.model)
-	text(p.system)
+	add(p.model, p.system)
 	for _, t := range p.turns {
-		text(t.side)
-		list(t.texts)
-		list(t.images)
+		add(t.side, t.result)
+		add(t.texts...)
+		add(t.images...)
 		for _, c := range t.calls {
-			list([]string{c.id, c.name, c.args})
+			add(c.id, c.name, c.args)
 		}
-		text(t.result)
 	}
-	return sha256.Sum256(b)
+	sum := sha256.Sum256(b)
+	return sum[:]
 }
 
 // id names the response.
 func (p *prompt) id() string {
-	sum := p.hash()
-	return "fake_" + hex.EncodeToString(sum[:8])
+	return "fake_" + hex.EncodeToString(p.hash()[:8])
 }
 
 func (p *prompt) request(path string) Request {

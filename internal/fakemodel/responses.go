@@ -1,11 +1,9 @@
 package fakemodel
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,59 +23,34 @@ const (
 	phaseFinal   = "final_answer"
 )
 
-// responsesCall has all members that the vendor takes of ours: it refuses others.
-var responsesCall = example(`{"model": "", "instructions": "", "stream": true, "store": true, "include": [""],
-	"input": [{"type": "", "role": "", "status": "", "phase": "", "content": null, "output": null, "encrypted_content": "",
-		"summary": [{"type": "", "text": ""}], "call_id": "", "name": "", "arguments": ""}],
-	"tools": [{"type": "", "name": "", "description": "", "parameters": null, "strict": true}], "tool_choice": null,
-	"parallel_tool_calls": true, "reasoning": {"effort": "", "summary": ""}, "text": {"verbosity": ""}, "max_output_tokens": 0,
-	"temperature": 0, "prompt_cache_key": "", "prompt_cache_retention": "", "prompt_cache_options": {"ttl": ""}}`)
-
-// The variants of the responses format. They differ in their keys, in what they refuse, and in
-// the form of errors.
+// The variants of the responses format. They differ in their keys, in what they refuse, and in the
+// form of errors, which are those of chat-completions where nothing else is said.
 var (
-	openAI = responses(bearer, func(any) error { return nil }, map[string]string{"failure": completionsFailure})
-	azure  = responses(func(h http.Header) string { return h.Get("Api-Key") }, func(any) error { return nil }, map[string]string{
-		"failure": `{"error":{"code":"$status","message":$message}}`,
-	})
+	openAI = newVendor("completions responses", responses(bearer, refuseResponses))
+	azure  = newVendor("completions responses azure", responses(header("Api-Key"), refuseResponses))
 	// codex has tokens of an account.
-	codex = responses(func(h http.Header) string { return h.Get("Chatgpt-Account-Id") }, refuseCodex, map[string]string{
-		"failure": `{"detail":$message}`, "failure 5": completionsFailure,
-	})
+	codex = newVendor("completions responses codex", responses(header("Chatgpt-Account-Id"), refuseCodex))
 )
 
-// responses is a variant with its keys, what it alone refuses, and how its errors are written.
-func responses(key func(http.Header) string, refuse func(call any) error, failures map[string]string) *vendor {
-	says := responsesSays()
-	maps.Copy(says, failures)
-	return &vendor{
-		key: key, call: responsesCall, strict: true,
-		limits: []string{"max_output_tokens"}, efforts: []string{"reasoning.effort"}, system: []string{"instructions"}, tools: "tools.*.name",
+func responses(key func(http.Header) string, refuse func(call any) error) vendor {
+	return vendor{
+		key: key,
 		read: func(p *prompt, c any) error {
-			if err := cmp.Or(refuse(c), refuseResponses(c)); err != nil {
+			if err := refuse(c); err != nil {
 				return err
 			}
 			return p.addItems(list(c, "input"))
 		},
-		finishes: map[string]string{
-			"": `"in_progress"`, finishStop: `"completed"`, finishTool: `"completed"`,
-			finishLength: `"incomplete","incomplete_details":{"reason":"max_output_tokens"}`,
-			finishFilter: `"incomplete","incomplete_details":{"reason":"content_filter"}`,
-		},
-		errors: completionsErrors,
-		says:   says,
 		fill: func(a *answer, b *block, name string) string {
-			switch name {
-			case "ending":
-				if a.finish == finishLength || a.finish == finishFilter {
-					return "incomplete"
-				}
+			incomplete := a.finish == finishLength || a.finish == finishFilter
+			switch {
+			case name == "ending" && incomplete:
+				return "incomplete"
+			case name == "ending":
 				return "completed"
-			case "encrypted": // what is encrypted at first is not all of it
+			case name == "encrypted": // what is encrypted at first is not all of it
 				return quote(a.p.encrypt(string(b.said)))
-			}
-			switch { // the phase of a message that is done
-			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"):
+			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a message that is done
 				return ""
 			case a.finish != "" && b == a.last():
 				return `"phase":"` + phaseFinal + `",`
@@ -85,48 +58,6 @@ func responses(key func(http.Header) string, refuse func(call any) error, failur
 			return `"phase":"` + phaseComment + `",`
 		},
 	}
-}
-
-// Beginnings of the data of events, of the whole and of one item.
-const (
-	responsesEvent = ` {$type,"sequence_number":$sequence,`
-	responsesItem  = responsesEvent + `"output_index":$index,`
-)
-
-// said are the forms of a kind of block, whose item has one part: text in a list with the
-// name of an index, and the names of the events of the part and of its text.
-func said(kind, item, index, part, text, is string) map[string]string {
-	in := responsesItem + `"` + index + `":0,`
-	return map[string]string{
-		kind + " open": `response.output_item.added` + responsesItem + `"item":{` + item + `]}}` + "\n" + part + `.added` + in + `"part":` + is + `}`,
-		kind + " more": text + `.delta` + in + `"delta":$piece}`,
-		kind + " shut": text + `.done` + in + `"text":$said}` + "\n" + part + `.done` + in + `"part":` + is + "}\n" + responsesDone,
-		kind + " part": `{` + item + is + `]}`,
-	}
-}
-
-const responsesDone = `response.output_item.done` + responsesItem + `"item":$part}`
-
-// responsesSays is what the variants have in common.
-func responsesSays() map[string]string {
-	says := said(blockText, `"type":"message","id":"msg_${id}_$index",$phase"role":"assistant","content":[`,
-		"content_index", "response.content_part", "response.output_text", `{"type":"output_text","text":$said,"annotations":[]}`)
-	maps.Copy(says, said(blockThinking, `"type":"reasoning","id":"rs_${id}_$index","encrypted_content":$encrypted,"summary":[`,
-		"summary_index", "response.reasoning_summary_part", "response.reasoning_summary_text", `{"type":"summary_text","text":$said}`))
-	maps.Copy(says, map[string]string{
-		"call open": `response.output_item.added` + responsesItem + `"item":$part}`,
-		"call more": `response.function_call_arguments.delta` + responsesItem + `"delta":$piece}`,
-		"call shut": `response.function_call_arguments.done` + responsesItem + `"arguments":$said}` + "\n" + responsesDone,
-		"call part": `{"type":"function_call","id":"fc_$call","call_id":"$call","name":$name,"arguments":$said}`,
-
-		"begin": `response.created` + responsesEvent + `"response":$whole}` + "\n" + `response.in_progress` + responsesEvent + `"response":$whole}`,
-		"fail":  `error` + responsesEvent + `"error":{"type":"server_error","code":"server_error","message":$message,"param":null}}`,
-		"end":   `response.$ending` + responsesEvent + `"response":$whole}`,
-		"whole": `{"id":"$id","object":"response","created_at":0,"model":$model,"status":$stop,"output":[$parts],"usage":$usage}`,
-		"usage": `{"input_tokens":$in,"input_tokens_details":{"cached_tokens":0},"output_tokens":$out,` +
-			`"output_tokens_details":{"reasoning_tokens":$thought},"total_tokens":$total}`,
-	})
-	return says
 }
 
 // refuseResponses finds what no variant takes.
@@ -157,7 +88,7 @@ func refuseCodex(c any) error {
 	case slices.ContainsFunc(list(c, "input"), isSystem):
 		return errors.New("system messages are instructions of a subscription")
 	}
-	return nil
+	return refuseResponses(c)
 }
 
 func isSystem(item any) bool {
@@ -222,7 +153,7 @@ func (p *prompt) addItem(item any) error {
 	default:
 		return fmt.Errorf("unknown type %q of an item", kind)
 	}
-	err := t.read(content, responsesPart)
+	err := t.read(content, partsOf{"+output_text": "text", "-input_text": "text", "-input_image": "image_url"})
 	switch {
 	case isSystem(item):
 		p.system += strings.Join(t.texts, "\n")
@@ -230,19 +161,6 @@ func (p *prompt) addItem(item any) error {
 		p.turns = append(p.turns, *t)
 	}
 	return err
-}
-
-func responsesPart(t *turn, part any) error {
-	kind := text(part, "type")
-	switch own := t.side == sideAssistant; {
-	case kind == "output_text" && own, kind == "input_text" && !own:
-		t.texts = append(t.texts, text(part, "text"))
-	case kind == "input_image" && !own:
-		return t.showURL(get(part, "image_url"))
-	default:
-		return fmt.Errorf("invalid value %q of a part of %s", kind, t.side)
-	}
-	return nil
 }
 
 // encrypt stands for reasoning that its model alone can read.

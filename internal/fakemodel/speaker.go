@@ -120,7 +120,12 @@ func (s *speaker) token(ctx context.Context) error {
 		return ctx.Err()
 	}
 	s.answer.out.deliver()
-	return wait(ctx, s.pace)
+	select {
+	case <-time.After(s.pace):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (s *speaker) reason(st *step) string {

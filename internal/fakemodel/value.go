@@ -46,14 +46,6 @@ func text(v any, path string) string {
 	return ""
 }
 
-// first is the text at the first path that has any.
-func first(v any, paths ...string) (s string) {
-	for ; s == "" && len(paths) > 0; paths = paths[1:] {
-		s = text(v, paths[0])
-	}
-	return s
-}
-
 // texts are those at the paths that a path stands for, in which * is every element of a list.
 func texts(v any, path string) []string {
 	path, rest, lists := strings.Cut(path, ".*.")
@@ -68,15 +60,6 @@ func texts(v any, path string) []string {
 		all = append(all, texts(element, rest)...)
 	}
 	return all
-}
-
-// example is a call in JSON with all members that a vendor takes of those that are known here.
-// What is null there may be anything.
-func example(call string) (v any) {
-	if err := json.Unmarshal([]byte(call), &v); err != nil {
-		panic(fmt.Sprintf("fakemodel: %v in %s", err, call))
-	}
-	return v
 }
 
 // fits finds what a value has of another type than an example, or, if strict, has alone.

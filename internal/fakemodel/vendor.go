@@ -2,10 +2,13 @@ package fakemodel
 
 import (
 	"cmp"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 )
@@ -13,28 +16,57 @@ import (
 // vendor is one format: where a call has what, what of it is refused, and how an answer is
 // written.
 type vendor struct {
+	// says is what its file says. Of a call: takes, an example with the members that are checked, of
+	// which others are refused if it is strict; the paths limits, efforts, of which the first that is
+	// there counts, system and tools. Of an answer: see answer.
+	says  map[string]string
+	takes any
 	// key returns the credential of a call.
 	key func(h http.Header) string
-	// call is an example of a call, with members that are checked. Others are refused if strict.
-	call   any
-	strict bool
-	// limits, efforts and system are the paths of each, the first efforts before others; tools
-	// is that of the names of tools.
-	limits, efforts, system []string
-	tools                   string
 	// read makes turns of a call. Its error is for status 400.
 	read func(p *prompt, call any) error
-
-	// says is how an answer and its errors are written, see answer.
-	says map[string]string
-	// finishes is how each reason to stop is, errors the name of each status, or of all that
-	// begin with a digit.
-	finishes map[string]string
-	errors   map[int]string
-	// framed is whether events have the binary frames of AWS.
-	framed bool
-	// fill is what stands for a name that the other formats do not have.
+	// fill is what stands for a name that is its alone.
 	fill func(a *answer, b *block, name string) string
+}
+
+//go:embed vendors
+var vendors embed.FS
+
+// newVendor reads the files of a vendor, of which the later ones say what is other than in those before.
+// In a file a line is a key, a colon and what is said. It goes on in lines that begin with a tab;
+// lines of the same key are lines of the same.
+func newVendor(files string, v vendor) *vendor {
+	v.says = map[string]string{}
+	for file := range strings.FieldsSeq(files) {
+		text, err := vendors.ReadFile("vendors/" + file + ".txt")
+		if err != nil {
+			panic(err)
+		}
+		own := map[string]string{}
+		for line := range strings.SplitSeq(strings.ReplaceAll(string(text), "\n\t", ""), "\n") {
+			if key, value, ok := strings.Cut(line, ": "); ok && line[0] != '#' {
+				own[key] = strings.TrimPrefix(own[key]+"\n"+value, "\n")
+			}
+		}
+		maps.Copy(v.says, own)
+	}
+	for key, form := range v.says {
+		v.says[key] = v.whole(form)
+	}
+	if err := json.Unmarshal([]byte(v.says["takes"]), &v.takes); err != nil {
+		panic(fmt.Sprintf("fakemodel: what %s takes: %v", files, err))
+	}
+	return &v
+}
+
+// whole is a form with those that it names in it.
+func (f *vendor) whole(form string) string {
+	return os.Expand(form, func(name string) string {
+		if named := f.says[name]; named != "" {
+			return f.whole(named)
+		}
+		return "${" + name + "}"
+	})
 }
 
 // decode reads a call, of which p has what the URL says.
@@ -42,7 +74,7 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	var c any
 	err := json.Unmarshal(body, &c)
 	if err == nil {
-		err = fits(c, f.call, f.strict)
+		err = fits(c, f.takes, f.says["strict"] != "")
 	}
 	if err != nil {
 		return fmt.Errorf("decode call: %w", err)
@@ -50,14 +82,22 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	if p.model == "" {
 		p.model, p.stream = text(c, "model"), get(c, "stream") == true
 	}
-	for _, path := range f.limits {
+	for path := range strings.FieldsSeq(f.says["limits"]) {
 		p.maxTokens = max(p.maxTokens, number(c, path))
 	}
-	p.effort, p.tools = first(c, f.efforts...), texts(c, f.tools)
-	for _, path := range f.system {
+	for path := range strings.FieldsSeq(f.says["efforts"]) {
+		p.effort = cmp.Or(p.effort, text(c, path))
+	}
+	for path := range strings.FieldsSeq(f.says["system"]) {
 		p.system += strings.Join(texts(c, path), "")
 	}
+	p.tools = texts(c, f.says["tools"])
 	return f.read(p, c)
+}
+
+// errorName is the name of an error by its status.
+func (f *vendor) errorName(status int) string {
+	return cmp.Or(f.says[fmt.Sprint("error ", status)], f.says[fmt.Sprint("error ", status/100)])
 }
 
 // failure is the body of an error.
@@ -66,8 +106,35 @@ func (f *vendor) failure(status int, message string) json.RawMessage {
 	return json.RawMessage(a.form(fmt.Sprint("failure ", status/100), nil))
 }
 
-// read adds content: a text, or parts that are each read by part.
-func (t *turn) read(content any, part func(t *turn, part any) error) error {
+// partsOf are the parts of a content by their types: the path of what each shows. Types with a +
+// are of what the model says, those with a - are not.
+type partsOf map[string]string
+
+// read adds content: a text, or parts.
+func (t *turn) read(content any, parts partsOf) error {
+	return t.each(content, func(part any) error {
+		kind, side := text(part, "type"), "-"
+		if t.side == sideAssistant {
+			side = "+"
+		}
+		path, ok := parts[kind]
+		if !ok {
+			path, ok = parts[side+kind]
+		}
+		switch {
+		case !ok || path == "thinking" && len(list(part, path)) == 0:
+			return fmt.Errorf("invalid value %q of a part of %s", kind, t.side)
+		case strings.HasPrefix(path, "image_url"):
+			return t.showURL(get(part, path))
+		case path != "thinking": // which need not be shown
+			t.texts = append(t.texts, text(part, path))
+		}
+		return nil
+	})
+}
+
+// each adds content: a text, or parts that are each added by a function.
+func (t *turn) each(content any, add func(part any) error) error {
 	switch content := content.(type) {
 	case nil:
 		return errors.New("content is missing")
@@ -75,8 +142,8 @@ func (t *turn) read(content any, part func(t *turn, part any) error) error {
 		t.texts = append(t.texts, content)
 		return nil
 	case []any:
-		for _, p := range content {
-			if err := part(t, p); err != nil {
+		for _, part := range content {
+			if err := add(part); err != nil {
 				return err
 			}
 		}
@@ -90,7 +157,7 @@ var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 func bearer(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") }
 
-// keyOf reads a header, or a bearer token where that is not.
-func keyOf(header string) func(http.Header) string {
-	return func(h http.Header) string { return cmp.Or(h.Get(header), bearer(h)) }
+// header reads a key from a header, or a bearer token where that is not.
+func header(name string) func(http.Header) string {
+	return func(h http.Header) string { return cmp.Or(h.Get(name), bearer(h)) }
 }

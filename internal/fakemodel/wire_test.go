@@ -26,20 +26,20 @@ func TestWhole(t *testing.T) {
 	script := `reasoning=1 say=\"Hi.\" tool=a {\"n\":1}`
 	tests := map[string]struct{ path, body, want string }{
 		"completions": {"/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"` + script + `"}]}`, `{
-			"id":"fake_2c7aa90ed36ef6f8", "object":"chat.completion", "created":0, "model":"m",
+			"id":"fake_567172cd7597746c", "object":"chat.completion", "created":0, "model":"m",
 			"choices":[{"index":0, "finish_reason":"tool_calls", "message":{"role":"assistant", "content":"Hi.", "reasoning_content":"t1",
 				"tool_calls":[{"id":"c00001000", "type":"function", "function":{"name":"a", "arguments":"{\"n\":1}"}}]}}],
 			"usage":{"prompt_tokens":4, "completion_tokens":3, "total_tokens":7, "completion_tokens_details":{"reasoning_tokens":1}}}`},
 		"messages": {"/v1/messages", `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"` + script + `"}]}`, `{
-			"id":"fake_2c7aa90ed36ef6f8", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
+			"id":"fake_567172cd7597746c", "type":"message", "role":"assistant", "model":"m", "stop_reason":"tool_use", "stop_sequence":null,
 			"content":[{"type":"thinking", "thinking":"t1", "signature":"U74Z3ZwFAIEDCQWcJYWmOcrXvrNVaviwK8qtqA/Heo8="},
 				{"type":"text", "text":"Hi."}, {"type":"tool_use", "id":"c00001000", "name":"a", "input":{"n":1}}],
 			"usage":{"input_tokens":4, "output_tokens":3}}`},
 		"responses": {"/v1/responses", `{"model":"m-codex","input":[{"role":"user","content":"` + script + `"}]}`, `{
-			"id":"fake_39ccd0231d607737", "object":"response", "created_at":0, "model":"m-codex", "status":"completed",
+			"id":"fake_2b3a2dcd086a7375", "object":"response", "created_at":0, "model":"m-codex", "status":"completed",
 			"output":[
-				{"type":"reasoning", "id":"rs_fake_39ccd0231d607737_0", "encrypted_content":"29TewbRL7HIOADEHKhS+ALIpEwN12KaYhnsSmU/SwuQ=", "summary":[{"type":"summary_text", "text":"t1"}]},
-				{"type":"message", "id":"msg_fake_39ccd0231d607737_1", "role":"assistant", "phase":"commentary", "content":[{"type":"output_text", "text":"Hi.", "annotations":[]}]},
+				{"type":"reasoning", "id":"rs_fake_2b3a2dcd086a7375_0", "encrypted_content":"29TewbRL7HIOADEHKhS+ALIpEwN12KaYhnsSmU/SwuQ=", "summary":[{"type":"summary_text", "text":"t1"}]},
+				{"type":"message", "id":"msg_fake_2b3a2dcd086a7375_1", "role":"assistant", "phase":"commentary", "content":[{"type":"output_text", "text":"Hi.", "annotations":[]}]},
 				{"type":"function_call", "id":"fc_c00001000", "call_id":"c00001000", "name":"a", "arguments":"{\"n\":1}"}],
 			"usage":{"input_tokens":4, "input_tokens_details":{"cached_tokens":0}, "output_tokens":3, "output_tokens_details":{"reasoning_tokens":1}, "total_tokens":7}}`},
 		"converse": {"/bedrock/model/a%2Fb%3A0/converse", `{"messages":[{"role":"user","content":[{"text":"` + script + `"}]}]}`, `{
