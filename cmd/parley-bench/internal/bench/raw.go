@@ -44,9 +44,9 @@ func rawPuts(writers int) func(context.Context, *job) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
-		body := storage.Bytes(rawBody())
+		body := rawBody()
 		err = j.rated(j.measure(ctx, writers, max(writers, warmUps.of(&j.o)), func(ctx context.Context, i int) (time.Duration, error) {
-			return clocked(func() error { return store.Create(ctx, fmt.Sprintf("raw/%08d", i), body) })
+			return clocked(func() error { return store.Create(ctx, fmt.Sprintf("raw/%08d", i), storage.Bytes(body)) })
 		}))
 		if err == nil && writers == 1 {
 			j.rawPut = j.Latency.P50
