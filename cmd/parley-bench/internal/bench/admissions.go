@@ -19,6 +19,13 @@ const (
 // gets long.
 const singleWarm = 16
 
+// Amounts of warm conversations.
+var (
+	manyWarm = amount[int]{1000, 100}
+	fewWarm  = amount[int]{singleWarm, singleWarm}
+	oneWarm  = amount[int]{1, 1}
+)
+
 // warm returns n conversations with a settled turn each. Later calls return the
 // same ones.
 func (r *runner) warm(ctx context.Context, n int) ([]string, error) {
@@ -39,20 +46,9 @@ func (r *runner) warm(ctx context.Context, n int) ([]string, error) {
 	return r.pool, nil
 }
 
-func admissionWarm(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, min(singleWarm, warmPool.of(&j.o)))
-	if err != nil {
-		return err
-	}
-	return j.single(ctx, func(i int) string { return ids[i%len(ids)] })
-}
+func admissionWarm(ctx context.Context, j *job) error { return j.single(ctx, j.id) }
 
-func admissionNew(ctx context.Context, j *job) error {
-	if err := j.serve(ctx); err != nil {
-		return err
-	}
-	return j.single(ctx, numbered(j.prefix+"new"))
-}
+func admissionNew(ctx context.Context, j *job) error { return j.single(ctx, numbered(j.prefix+"new")) }
 
 // single times admissions one after the other; in between, it waits for the turn.
 func (j *job) single(ctx context.Context, id func(i int) string) error {
@@ -71,13 +67,16 @@ type owed struct {
 	receipts map[string]receipt
 }
 
-func (o *owed) keep(id string, r receipt) {
+// post admits a message and returns how long that took.
+func (o *owed) post(ctx context.Context, t *target, id, text string) (time.Duration, error) {
+	r, took, err := t.post(ctx, id, text)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	// Offsets of one conversation have one length and sort as texts.
-	if o.receipts[id].Offset < r.Offset {
+	if err == nil && o.receipts[id].Offset < r.Offset {
 		o.receipts[id] = r
 	}
+	return took, err
 }
 
 // settle waits until nothing is owed in any of them: a conversation settles in the
@@ -94,22 +93,13 @@ func (o *owed) settle(ctx context.Context, t *target) error {
 // admissions times POSTs to the warm conversations in turn, and then waits for the turns. If the
 // model is held back at a gate, it is released before.
 func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
-	ids, err := j.warm(ctx, warmPool.of(&j.o))
-	if err != nil {
-		return err
-	}
 	text := oneToken
 	if gate != "" {
 		text = "hold=" + gate + " " + oneToken
 	}
 	all := &owed{receipts: map[string]receipt{}}
-	err = j.rated(j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
-		id := ids[i%len(ids)]
-		receipt, took, err := j.at.post(ctx, id, text)
-		if err == nil {
-			all.keep(id, receipt)
-		}
-		return took, err
+	err := j.rated(j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
+		return all.post(ctx, j.at, j.id(i), text)
 	}))
 	if gate != "" {
 		err = errors.Join(err, j.free(ctx, gate))
@@ -125,12 +115,12 @@ func admissionBurst(ctx context.Context, j *job) error { return j.admissions(ctx
 func admissionHeld(ctx context.Context, j *job) error { return j.admissions(ctx, 16, j.prefix+"held") }
 
 // ask calls a route of the model itself.
-func (r *runner) ask(ctx context.Context, method, path string, body []byte, status int) ([]byte, error) {
+func (r *runner) ask(ctx context.Context, method, path string, status int) ([]byte, error) {
 	at, err := r.modelURL(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b, err := fetch(ctx, r.control, method, at+path, body, status)
+	b, err := fetch(ctx, r.control, method, at+path, nil, status)
 	if err != nil {
 		return nil, fmt.Errorf("ask the model: %w", err)
 	}
@@ -144,20 +134,14 @@ const releaseTimeout = 5 * time.Second
 func (r *runner) free(ctx context.Context, gate string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	_, err := r.ask(ctx, http.MethodPost, "/release/"+gate, nil, http.StatusNoContent)
+	_, err := r.ask(ctx, http.MethodPost, "/release/"+gate, http.StatusNoContent)
 	return err
 }
 
 func turns(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, warmPool.of(&j.o))
-	if err != nil {
-		return err
-	}
-	if err := j.rated(j.measure(ctx, 16, 0, j.at.turns(func(i int) string { return ids[i%len(ids)] }, shortReply))); err != nil {
-		return err
-	}
-	if j.ServerCPU != nil {
+	err := j.rated(j.measure(ctx, 16, 0, j.at.turns(j.id, shortReply)))
+	if err == nil && j.ServerCPU != nil {
 		j.figure("CPU per 1,000 turns", *j.ServerCPU*1000/float64(j.Samples), "s")
 	}
-	return nil
+	return err
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ type child struct {
 // told when that fails, and names the file of its log unless the command does.
 func (r *runner) start(ctx context.Context, name string, c proc.Command) (*child, error) {
 	if c.Log == "" {
-		c.Log = filepath.Join(r.dir, fmt.Sprintf("%s-%d.log", name, r.started.Add(1)))
+		c.Log = filepath.Join(r.dir, name+"-"+rand.Text()+".log")
 	}
 	p, err := r.reaper.Start(c)
 	if err != nil {
@@ -203,7 +204,7 @@ func (c *child) memory() *Memory {
 
 // page asks the child's admin listener.
 func (c *child) page(ctx context.Context, path string) ([]byte, error) {
-	return fetch(ctx, c.streams, http.MethodGet, "http://"+c.admin+path, nil, http.StatusOK)
+	return fetch(ctx, c.client, http.MethodGet, "http://"+c.admin+path, nil, http.StatusOK)
 }
 
 // VersionOf returns what a parley program says it is.

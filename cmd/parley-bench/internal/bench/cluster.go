@@ -307,23 +307,12 @@ func rolling(ctx context.Context, c *cluster) error {
 
 // idleMember weighs a member that owns everything, at its start and after many conversations.
 func idleMember(ctx context.Context, c *cluster) error {
-	l := c.place(ownerPlace)
-	before, err := l.atRest(ctx, 0)
+	grown, _, err := c.weigh(ctx, c.place(ownerPlace).child, amount[time.Duration]{35 * time.Second, 2 * time.Second})
 	if err != nil {
 		return err
 	}
-	visited, err := c.visit(ctx, l.child, "idle", c.n)
-	if err != nil {
-		return err
-	}
-	after, err := l.atRest(ctx, amount[time.Duration]{35 * time.Second, 2 * time.Second}.of(&c.o))
-	if err != nil {
-		return err
-	}
-	c.Memory = &after
-	c.figure("conversations", float64(visited), "")
-	c.figure("at start", float64(before.RSS)/1e6, "MB")
-	c.figure("above it", float64(after.RSS-before.RSS)/1e6, "MB")
-	c.figure("anonymous above it", float64(after.Anonymous-before.Anonymous)/1e6, "MB")
+	c.figure("at start", float64(c.Memory.RSS-grown.RSS)/1e6, "MB")
+	c.figure("above it", float64(grown.RSS)/1e6, "MB")
+	c.figure("anonymous above it", float64(grown.Anonymous)/1e6, "MB")
 	return nil
 }

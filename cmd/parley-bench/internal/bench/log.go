@@ -225,11 +225,10 @@ const (
 // saturated streams n bytes at most into one conversation as fast as that takes them: one append
 // is in flight, and what comes meanwhile leaves with the next one.
 func saturated(ctx context.Context, l *logJob) error {
-	lines := make([][]byte, streamLines)
-	t := newTexts(streamLine)
+	lines, delta := make([][]byte, streamLines), deltas(streamLine)
 	for i := range lines {
 		var err error
-		if lines[i], err = t.delta(streamLine); err != nil {
+		if lines[i], err = delta(streamLine); err != nil {
 			return err
 		}
 	}

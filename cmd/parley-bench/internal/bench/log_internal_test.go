@@ -62,7 +62,7 @@ func TestStream(t *testing.T) {
 	if l.Samples != 60_000 || l.convs != 1 {
 		t.Errorf("%d samples in %d conversations", l.Samples, l.convs)
 	}
-	texts, n := newTexts(streamLine), 0
+	delta, n := deltas(streamLine), 0
 	var lines [][]byte
 	for b, err := range l.logs.Batches(t.Context(), conversation.Address{Agent: "parley-bench", ID: "x-1"}.Key(), storage.Start()) {
 		if err != nil {
@@ -76,7 +76,7 @@ func TestStream(t *testing.T) {
 		}
 		for line := range bytes.Lines(b.Lines) {
 			if len(lines) < streamLines {
-				want, err := texts.delta(streamLine)
+				want, err := delta(streamLine)
 				if err != nil {
 					t.Fatal(err)
 				}

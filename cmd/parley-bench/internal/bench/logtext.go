@@ -27,36 +27,22 @@ the machine? Once I know, the rest takes less than an hour. In the long run it w
 one person who follows every shipment from the first call to the last, because most questions come up
 between two desks, where each believes that the other has already replied.`
 
-// texts writes text that is the same in every run.
-type texts struct {
-	words []string
-	rand  *rand.Rand
-}
-
-func newTexts(seed uint64) *texts {
-	return &texts{words: strings.Fields(prose), rand: rand.New(rand.NewPCG(seed, 1))}
-}
-
-// text returns n characters, all ASCII and none that JSON escapes.
-func (t *texts) text(n int) string {
-	var b strings.Builder
-	for b.Len() < n {
-		b.WriteString(t.words[t.rand.IntN(len(t.words))])
-		b.WriteByte(' ')
+// deltas returns what makes record lines of streamed text, with their newline, of size bytes,
+// the same in every run. No character is one that JSON escapes.
+func deltas(seed uint64) func(size int) ([]byte, error) {
+	words, dice := strings.Fields(prose), rand.New(rand.NewPCG(seed, 1))
+	return func(size int) ([]byte, error) {
+		record := &conversation.Delta{Message: "msg_01JZ4W8Q2M5T7X9B3C6D8F0G1H", Kind: conversation.PartText}
+		empty, err := conversation.EncodeRecords(nil, []conversation.Record{record})
+		if err != nil {
+			return nil, err
+		}
+		for len(record.Text) < size-len(empty) {
+			record.Text += words[dice.IntN(len(words))] + " "
+		}
+		record.Text = record.Text[:size-len(empty)]
+		return conversation.EncodeRecords(nil, []conversation.Record{record})
 	}
-	return b.String()[:n]
-}
-
-// delta returns the record line of streamed text, with its newline, of size bytes.
-func (t *texts) delta(size int) ([]byte, error) {
-	const message = "msg_01JZ4W8Q2M5T7X9B3C6D8F0G1H"
-	record := &conversation.Delta{Message: message, Kind: conversation.PartText}
-	empty, err := conversation.EncodeRecords(nil, []conversation.Record{record})
-	if err != nil {
-		return nil, err
-	}
-	record.Text = t.text(size - len(empty))
-	return conversation.EncodeRecords(nil, []conversation.Record{record})
 }
 
 // payload is what both sides of a comparison store: one the lines as a batch, the
@@ -66,10 +52,10 @@ type payload struct{ lines, object []byte }
 // payloads returns payloads of one record line of size bytes each.
 func payloads(size int) ([]payload, error) {
 	const different = 64
-	t := newTexts(uint64(size))
+	delta := deltas(uint64(size))
 	all := make([]payload, different)
 	for i := range all {
-		lines, err := t.delta(size)
+		lines, err := delta(size)
 		if err != nil {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ const spentTries = 100
 // many: a reply may be settled a moment before the model's call has returned.
 func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 	for range spentTries {
-		b, err := r.ask(ctx, http.MethodGet, "/bench/spent", nil, http.StatusOK)
+		b, err := r.ask(ctx, http.MethodGet, "/bench/spent", http.StatusOK)
 		if err != nil {
 			return s, err
 		}
@@ -51,12 +51,12 @@ func (r *runner) spent(ctx context.Context, calls int64) (s spent, err error) {
 
 // bareTurn times a turn and takes off what the model had of it. Nothing else may
 // call the model meanwhile.
-func (r *runner) bareTurn(ctx context.Context, id string) (time.Duration, string, error) {
+func (r *runner) bareTurn(ctx context.Context, id, text string) (time.Duration, string, error) {
 	before, err := r.spent(ctx, 0)
 	if err != nil {
 		return 0, "", err
 	}
-	took, next, err := r.at.turn(ctx, id, shortReply)
+	took, next, err := r.at.turn(ctx, id, text)
 	if err != nil {
 		return 0, "", err
 	}
@@ -64,38 +64,35 @@ func (r *runner) bareTurn(ctx context.Context, id string) (time.Duration, string
 	return took - time.Duration(after.Nanos-before.Nanos), next, err
 }
 
-// theLong returns the long conversation, and builds it the first time.
-func (r *runner) theLong(ctx context.Context) (*long, error) {
+// grow builds the long conversation the first time.
+func (r *runner) grow(ctx context.Context) error {
 	if r.long != nil {
-		return r.long, nil
+		return nil
 	}
 	if err := r.serve(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	l := &long{id: r.prefix + "long"}
-	next := ""
-	// grow is an operation of turns in it.
-	grow := func(turn func(context.Context, string) (time.Duration, string, error)) operation {
+	l, next := &long{id: r.prefix + "long"}, ""
+	// turns is an operation of turns in it.
+	turns := func(turn func(context.Context, string, string) (time.Duration, string, error)) operation {
 		return func(ctx context.Context, _ int) (took time.Duration, err error) {
 			l.behind = next
-			took, next, err = turn(ctx, l.id)
+			took, next, err = turn(ctx, l.id, shortReply)
 			return took, err
 		}
 	}
-	built, err := loop(ctx, r.limits.long, 1, longTurns.of(&r.o), grow(func(ctx context.Context, id string) (time.Duration, string, error) {
-		return r.at.turn(ctx, id, shortReply)
-	}))
+	built, err := loop(ctx, r.limits.long, 1, longTurns.of(&r.o), turns(r.at.turn))
 	if err != nil {
-		return nil, fmt.Errorf("build a long conversation: %w", err)
+		return fmt.Errorf("build a long conversation: %w", err)
 	}
 	if r.o.Against == "" || r.o.Model != "" {
-		if l.last, err = loop(ctx, r.limits.loop, 1, lastTurns.of(&r.o), grow(r.bareTurn)); err != nil {
-			return nil, fmt.Errorf("time the long conversation: %w", err)
+		if l.last, err = loop(ctx, r.limits.loop, 1, lastTurns.of(&r.o), turns(r.bareTurn)); err != nil {
+			return fmt.Errorf("time the long conversation: %w", err)
 		}
 	}
 	l.turns = len(built) + len(l.last)
 	r.long = l
-	return l, nil
+	return nil
 }
 
 // firstOfTen and lastOfTen are the turns of a short conversation that count as the tenth.
@@ -103,15 +100,10 @@ const firstOfTen, lastOfTen = 8, 12
 
 // turnGrowth compares with n short conversations.
 func turnGrowth(ctx context.Context, j *job) error {
-	l, err := j.theLong(ctx)
-	if err != nil {
-		return err
-	}
 	var short []time.Duration
 	for i := range j.n {
-		id := numbered(j.prefix + "short")(i)
 		for turn := 1; turn <= lastOfTen; turn++ {
-			took, _, err := j.bareTurn(ctx, id)
+			took, _, err := j.bareTurn(ctx, numbered(j.prefix+"short")(i), shortReply)
 			if err != nil {
 				return err
 			}
@@ -120,9 +112,9 @@ func turnGrowth(ctx context.Context, j *job) error {
 			}
 		}
 	}
-	j.take(l.last)
+	j.take(j.long.last)
 	ten := NewLatency(short)
-	j.figure("turns", float64(l.turns), "")
+	j.figure("turns", float64(j.long.turns), "")
 	j.figure("p50 at 10", ten.P50, "ms")
 	if ten.P50 > 0 {
 		j.figure("growth", j.Latency.P50/ten.P50, "×")
@@ -131,35 +123,27 @@ func turnGrowth(ctx context.Context, j *job) error {
 }
 
 // reads times whole answers to one GET after the other.
-func (j *job) reads(ctx context.Context, query func(*long) string) error {
-	l, err := j.theLong(ctx)
-	if err != nil {
-		return err
-	}
+func (j *job) reads(ctx context.Context, query string) error {
 	size := 0
-	err = j.rated(j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, _ int) (time.Duration, error) {
+	err := j.rated(j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, _ int) (time.Duration, error) {
 		return clocked(func() error {
-			b, _, err := j.at.call(ctx, http.MethodGet, l.id, query(l), "", http.StatusOK)
+			b, _, err := j.at.call(ctx, http.MethodGet, j.long.id, query, "", http.StatusOK)
 			size = len(b)
 			return err
 		})
 	}))
-	if err == nil {
-		j.answered(l, size)
-	}
+	j.answered(size)
 	return err
 }
 
 // answered adds how long the conversation is, and an answer in bytes.
-func (j *job) answered(l *long, size int) {
-	j.figure("turns", float64(l.turns), "")
+func (j *job) answered(size int) {
+	j.figure("turns", float64(j.long.turns), "")
 	j.figure("answer", float64(size)/1e3, "kB")
 }
 
-func snapshotWarm(ctx context.Context, j *job) error {
-	return j.reads(ctx, func(*long) string { return "" })
-}
+func snapshotWarm(ctx context.Context, j *job) error { return j.reads(ctx, "") }
 
 func updatesBehind(ctx context.Context, j *job) error {
-	return j.reads(ctx, func(l *long) string { return "view=updates&offset=" + url.QueryEscape(l.behind) })
+	return j.reads(ctx, "view=updates&offset="+url.QueryEscape(j.long.behind))
 }

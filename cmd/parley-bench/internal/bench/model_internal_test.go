@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -99,7 +98,7 @@ func TestBroadcast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetch(t.Context(), at.streams, http.MethodPost, server.URL+"/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
+	if _, err := fetch(t.Context(), at.client, http.MethodPost, server.URL+"/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
 		t.Error(err)
 	}
 	o := order{Readers: 3}
@@ -108,9 +107,9 @@ func TestBroadcast(t *testing.T) {
 		o.Frames = append(o.Frames, frame{After: time.Duration(i) * time.Millisecond, Data: []byte("event: data\ndata: [\"#\"]\n\n")})
 		want += len(o.Frames[i].Data) + len("id: @\n") + stampDigits
 	}
-	samples, err := (&job{runner: &runner{}, Scenario: &Scenario{}}).broadcast(t.Context(), at, o)
-	if err != nil || len(samples) != 9 || slices.Min(samples) < 0 {
-		t.Errorf("lags %v, %v", samples, err)
+	j := &job{runner: &runner{}, Scenario: &Scenario{}}
+	if err := j.broadcast(t.Context(), at, o); err != nil || j.Samples != 9 || j.Latency.P50 < 0 {
+		t.Errorf("%+v, %v", j.Scenario, err)
 	}
 	var said sync.WaitGroup
 	for range o.Readers {
@@ -128,7 +127,7 @@ func TestBroadcast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetch(t.Context(), at.streams, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
+	if _, err := fetch(t.Context(), at.client, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
 		t.Error(err)
 	}
 	said.Wait()

@@ -56,7 +56,7 @@ type Options struct {
 }
 
 // valid checks everything that can be wrong before anything starts.
-func (o *Options) valid(s suite) error {
+func (o *Options) valid(of Suite) error {
 	if o.Percent < 0 || o.Percent > 100 {
 		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
 	}
@@ -82,10 +82,10 @@ func (o *Options) valid(s suite) error {
 			return fmt.Errorf("%s, for %s, is no folder", dir, what)
 		}
 	}
-	names := s.names()
+	names := of.Names()
 	for _, name := range o.Only {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("no scenario%s is named %q; there are %s", s.of, name, strings.Join(names, ", "))
+			return fmt.Errorf("no scenario%s is named %q; there are %s", of.suite().of, name, strings.Join(names, ", "))
 		}
 	}
 	for _, at := range []string{o.Against, o.Model} {

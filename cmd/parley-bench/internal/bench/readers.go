@@ -24,43 +24,27 @@ func stampedReply() string {
 	return `pace=5ms say="` + strings.TrimSpace(strings.Repeat(nowWord+" ", replyTokens)) + `"`
 }
 
+// firstDelta times first deltas, and waits for each turn to end.
 func firstDelta(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, 1)
-	if err != nil {
-		return err
-	}
-	return j.measure(ctx, 1, min(warmUps.of(&j.o), j.n), func(ctx context.Context, _ int) (time.Duration, error) { return j.delta(ctx, ids[0]) })
-}
-
-// delta times a first delta, and waits for the turn to end.
-func (r *runner) delta(ctx context.Context, id string) (took time.Duration, err error) {
-	head, err := r.at.head(ctx, id)
-	if err != nil {
-		return 0, err
-	}
-	s, err := r.at.stream(ctx, id, head)
-	if err != nil {
-		return 0, err
-	}
-	defer s.close()
-	g, ctx := errgroup.WithContext(ctx)
-	start := time.Now()
-	g.Go(func() error {
-		err := s.until(func(chunks []byte) bool { return bytes.Contains(chunks, []byte(spoken)) })
-		took = time.Since(start)
-		return err
-	})
-	g.Go(func() error {
-		receipt, _, err := r.at.post(ctx, id, shortReply)
+	id := j.id(0)
+	return j.measure(ctx, 1, min(warmUps.of(&j.o), j.n), func(ctx context.Context, _ int) (took time.Duration, err error) {
+		s, err := j.at.streams(ctx, id, 1)
 		if err != nil {
-			s.close()
-			return err
+			return 0, err
 		}
-		_, err = r.at.settle(ctx, id, receipt)
-		return err
+		defer s[0].close()
+		g, ctx := errgroup.WithContext(ctx)
+		start := time.Now()
+		g.Go(func() error {
+			err := s[0].until(func(chunks []byte) bool { return bytes.Contains(chunks, []byte(spoken)) })
+			took = time.Since(start)
+			return err
+		})
+		if _, _, err = j.at.turn(ctx, id, shortReply); err != nil {
+			s[0].close()
+		}
+		return took, errors.Join(err, g.Wait())
 	})
-	err = g.Wait()
-	return took, err
 }
 
 // heard is what one reader saw of a reply.
@@ -73,21 +57,15 @@ type heard struct {
 // each of them saw until it was over. A reply that is recorded keeps the frames, and costs
 // nothing.
 func (j *job) reply(ctx context.Context, id string, readers int, recorded bool) ([]heard, error) {
-	head, err := j.at.head(ctx, id)
+	g, ctx := errgroup.WithContext(ctx)
+	streams, err := j.at.streams(ctx, id, readers)
 	if err != nil {
 		return nil, err
-	}
-	g, ctx := errgroup.WithContext(ctx)
-	streams := make([]*stream, readers)
-	for i := range streams {
-		if streams[i], err = j.at.stream(ctx, id, head); err != nil {
-			return nil, err
-		}
-		defer streams[i].close()
 	}
 	all := make([]heard, readers)
 	run := func() error {
 		for i, s := range streams {
+			defer s.close()
 			g.Go(func() error { return all[i].listen(s, recorded) })
 		}
 		g.Go(func() error {
@@ -124,49 +102,34 @@ func (h *heard) listen(s *stream, recorded bool) error {
 	})
 }
 
-func tokenLag(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, min(singleWarm, warmPool.of(&j.o)))
-	if err != nil {
-		return err
-	}
+// heardBy takes what readers see of replies, one after the other in another conversation.
+func (j *job) heardBy(ctx context.Context, readers, replies int) error {
 	var samples []time.Duration
-	for i := range j.n {
-		all, err := j.reply(ctx, ids[i%len(ids)], 1, false)
+	for i := range replies {
+		all, err := j.reply(ctx, j.id(i), readers, false)
 		if err != nil {
 			return err
 		}
-		samples = append(samples, all[0].lags...)
+		for _, h := range all {
+			samples = append(samples, h.lags...)
+		}
 	}
 	j.take(samples)
 	return nil
 }
 
+func tokenLag(ctx context.Context, j *job) error { return j.heardBy(ctx, 1, j.n) }
+
 func manyReaders(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, 1)
-	if err != nil {
-		return err
-	}
-	all, err := j.reply(ctx, ids[0], j.n, false)
-	if err != nil {
-		return err
-	}
-	var samples []time.Duration
-	for _, h := range all {
-		samples = append(samples, h.lags...)
-	}
-	j.take(samples)
-	j.figure("readers", float64(len(all)), "")
-	return nil
+	err := j.heardBy(ctx, j.n, 1)
+	j.figure("readers", float64(j.n), "")
+	return err
 }
 
 // bareBroadcast records the frames of a reply at one reader, and has the model's
 // process pass the same frames on at the same times.
 func bareBroadcast(ctx context.Context, j *job) error {
-	ids, err := j.warm(ctx, 1)
-	if err != nil {
-		return err
-	}
-	all, err := j.reply(ctx, ids[0], 1, true)
+	all, err := j.reply(ctx, j.id(0), 1, true)
 	if err != nil {
 		return err
 	}
@@ -175,32 +138,27 @@ func bareBroadcast(ctx context.Context, j *job) error {
 	for i := range o.Frames {
 		o.Frames[i].After -= first
 	}
-	samples, err := j.broadcast(ctx, j.model.target, o)
-	if err != nil {
-		return err
-	}
-	j.take(samples)
-	j.figure("readers", float64(o.Readers), "")
-	j.figure("frames", float64(len(o.Frames)), "")
-	return nil
+	return j.broadcast(ctx, j.model.target, o)
 }
 
 // broadcast has a model play an order to as many readers as it wants.
-func (j *job) broadcast(ctx context.Context, model *target, o order) ([]time.Duration, error) {
+func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 	body, err := json.Marshal(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	lags := make([][]time.Duration, o.Readers)
 	for i := range lags {
 		s, err := model.open(ctx, "/bench/broadcast")
 		if err != nil {
-			return nil, fmt.Errorf("join the broadcast: %w", err)
+			return fmt.Errorf("join the broadcast: %w", err)
 		}
 		defer s.close()
 		g.Go(func() (err error) {
-			lags[i], err = s.lags()
+			if lags[i], err = s.lags(); err == nil && len(lags[i]) != len(o.Frames) {
+				err = fmt.Errorf("a reader of the broadcast saw %d of %d frames", len(lags[i]), len(o.Frames))
+			}
 			return err
 		})
 	}
@@ -208,22 +166,20 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) ([]time.Dur
 	ends := []func(){meter(&j.ServerCPU, j.model.pid()), meter(&j.GeneratorCPU, os.Getpid())}
 	start := time.Now()
 	g.Go(func() error {
-		_, err := fetch(ctx, model.streams, http.MethodPost, model.base.String()+"/bench/broadcast", body, http.StatusNoContent)
+		_, err := fetch(ctx, model.client, http.MethodPost, model.base.String()+"/bench/broadcast", body, http.StatusNoContent)
 		return err
 	})
 	if err := g.Wait(); err != nil {
-		return nil, err
+		return err
 	}
 	j.Seconds = time.Since(start).Seconds()
 	for _, end := range ends {
 		end()
 	}
-	for _, l := range lags {
-		if len(l) != len(o.Frames) {
-			return nil, fmt.Errorf("a reader of the broadcast saw %d of %d frames", len(l), len(o.Frames))
-		}
-	}
-	return slices.Concat(lags...), nil
+	j.take(slices.Concat(lags...))
+	j.figure("readers", float64(o.Readers), "")
+	j.figure("frames", float64(len(o.Frames)), "")
+	return nil
 }
 
 // lags reads a broadcast to its end: a sample per frame.

@@ -15,31 +15,21 @@ import (
 
 // snapshotRestart ends the server in order before each read.
 func snapshotRestart(ctx context.Context, j *job) error {
-	l, err := j.theLong(ctx)
-	if err != nil {
-		return err
-	}
-	var samples []time.Duration
 	size := 0
-	for range j.n {
+	err := j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, _ int) (time.Duration, error) {
 		before := j.server
 		j.server = nil
 		if err := errors.Join(before.end(), j.serve(ctx)); err != nil {
-			return err
+			return 0, err
 		}
-		took, err := clocked(func() error {
-			b, err := j.at.snapshot(ctx, l.id)
+		return clocked(func() error {
+			b, err := j.at.snapshot(ctx, j.long.id)
 			size = len(b)
 			return err
 		})
-		if err != nil {
-			return err
-		}
-		samples = append(samples, took)
-	}
-	j.take(samples)
-	j.answered(l, size)
-	return nil
+	})
+	j.answered(size)
+	return err
 }
 
 // killedTurns are those under way when a server is killed.
@@ -48,46 +38,30 @@ var killedTurns = amount[int]{50, 10}
 // killed kills the server while replies stand still in the middle, starts the next
 // one and waits for all of them. The model does not stand still a second time.
 func killed(ctx context.Context, j *job) error {
-	if err := j.serve(ctx); err != nil {
-		return err
-	}
-	var samples []time.Duration
-	for round := range j.n {
-		took, err := j.killOnce(ctx, fmt.Sprintf("%skill-%d", j.prefix, round))
-		if err != nil {
-			return err
-		}
-		samples = append(samples, took)
-	}
-	j.take(samples)
 	j.figure("replies under way", float64(killedTurns.of(&j.o)), "")
-	return nil
-}
-
-func (j *job) killOnce(ctx context.Context, gate string) (_ time.Duration, err error) {
-	defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
-	all := &owed{receipts: map[string]receipt{}}
-	for i := range killedTurns.of(&j.o) {
-		id := numbered(gate)(i)
-		r, _, err := j.at.post(ctx, id, "tokens=10 hold="+gate+" tokens=10")
-		if err != nil {
-			return 0, err
+	return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, round int) (_ time.Duration, err error) {
+		gate := fmt.Sprintf("%skill-%d", j.prefix, round)
+		defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
+		all := &owed{receipts: map[string]receipt{}}
+		for i := range killedTurns.of(&j.o) {
+			if _, err := all.post(ctx, j.at, numbered(gate)(i), "tokens=10 hold="+gate+" tokens=10"); err != nil {
+				return 0, err
+			}
 		}
-		all.keep(id, r)
-	}
-	for id, r := range all.receipts {
-		if err := j.at.said(ctx, id, r); err != nil {
-			return 0, err
+		for id, r := range all.receipts {
+			if err := j.at.said(ctx, id, r); err != nil {
+				return 0, err
+			}
 		}
-	}
-	return clocked(func() error {
-		j.server.Kill()
-		j.server.close()
-		j.server = nil
-		if err := errors.Join(j.free(ctx, gate), j.serve(ctx)); err != nil {
-			return err
-		}
-		return all.settle(ctx, j.at)
+		return clocked(func() error {
+			j.server.Kill()
+			j.server.close()
+			j.server = nil
+			if err := errors.Join(j.free(ctx, gate), j.serve(ctx)); err != nil {
+				return err
+			}
+			return all.settle(ctx, j.at)
+		})
 	})
 }
 
@@ -96,23 +70,19 @@ func starts(ctx context.Context, j *job) error {
 	if _, err := j.modelURL(ctx); err != nil { // It must not count as a part of the start.
 		return err
 	}
-	var samples []time.Duration
-	for i := range j.n {
+	err := j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, i int) (took time.Duration, err error) {
 		start := time.Now()
-		err := j.apart(ctx, fmt.Sprintf("start-%d", i), false, func(c *child) error {
+		err = j.apart(ctx, fmt.Sprintf("start-%d", i), false, func(c *child) error {
 			_, _, err := c.call(ctx, http.MethodHead, "nobody", "", "", http.StatusNotFound)
-			samples, j.Memory = append(samples, time.Since(start)), c.memory()
+			took, j.Memory = time.Since(start), c.memory()
 			return err
 		})
-		if err != nil {
-			return err
-		}
-	}
-	j.take(samples)
+		return took, err
+	})
 	if j.Memory != nil {
 		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 	}
-	return nil
+	return err
 }
 
 // restTime is the wait before idle conversations are weighed.
@@ -126,23 +96,12 @@ func idle(ctx context.Context, j *job) error {
 		if _, err := j.visit(ctx, c, "first", singleWarm); err != nil {
 			return err
 		}
-		before, err := c.atRest(ctx, 0)
+		grown, n, err := j.weigh(ctx, c, restTime)
 		if err != nil {
 			return err
 		}
-		n, err := j.visit(ctx, c, "idle", j.n)
-		if err != nil {
-			return err
-		}
-		after, err := c.atRest(ctx, restTime.of(&j.o))
-		if err != nil {
-			return err
-		}
-		each := func(a, b int64) float64 { return float64(a-b) / 1e3 / float64(n) }
-		j.Memory = &after
-		j.figure("conversations", float64(n), "")
-		j.figure("each", each(after.RSS, before.RSS), "kB")
-		j.figure("anonymous each", each(after.Anonymous, before.Anonymous), "kB")
+		j.figure("each", float64(grown.RSS)/1e3/float64(n), "kB")
+		j.figure("anonymous each", float64(grown.Anonymous)/1e3/float64(n), "kB")
 		return nil
 	})
 }
@@ -154,13 +113,25 @@ func (r *runner) visit(ctx context.Context, c *child, name string, n int) (int, 
 	return len(done), err
 }
 
-// atRest weighs a server after a wait.
-func (c *child) atRest(ctx context.Context, wait time.Duration) (Memory, error) {
+// weigh returns how much memory a server has beyond that of now once as many conversations as
+// the scenario has, or as there is time for, have come to rest.
+func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (grown Memory, n int, err error) {
 	c.close()
-	if err := pause(ctx, wait); err != nil {
-		return Memory{}, err
+	before, err := c.freed(ctx)
+	if err != nil {
+		return grown, 0, err
 	}
-	return c.freed(ctx)
+	if n, err = j.visit(ctx, c, "idle", j.n); err != nil {
+		return grown, n, err
+	}
+	c.close()
+	if err := pause(ctx, rest.of(&j.o)); err != nil {
+		return grown, n, err
+	}
+	after, err := c.freed(ctx)
+	j.Memory = &after
+	j.figure("conversations", float64(n), "")
+	return Memory{RSS: after.RSS - before.RSS, Anonymous: after.Anonymous - before.Anonymous}, n, err
 }
 
 // rushInFlight is how many turns of a rush are under way at most.
@@ -174,7 +145,7 @@ var rushTime = amount[time.Duration]{time.Minute, 5 * time.Second}
 func rush(ctx context.Context, j *job) error {
 	return j.apart(ctx, "rush", j.o.Profiles != "", func(c *child) error {
 		start, turn := time.Now(), c.turns(numbered("rush"), oneToken)
-		done, err := loop(ctx, j.limits.long, rushInFlight, j.n, func(ctx context.Context, i int) (time.Duration, error) {
+		err := j.timed(ctx, j.limits.long, rushInFlight, func(ctx context.Context, i int) (time.Duration, error) {
 			due := start.Add(rushTime.of(&j.o) * time.Duration(i) / time.Duration(j.n))
 			if err := pause(ctx, time.Until(due)); err != nil {
 				return 0, err
@@ -185,18 +156,18 @@ func rush(ctx context.Context, j *job) error {
 			return err
 		}
 		j.Seconds = time.Since(start).Seconds()
-		j.take(done)
+		j.rate()
 		u, err := usageOf(c.pid())
 		if err != nil {
 			return err
 		}
 		j.ServerCPU, j.Memory = new(u.cpu.Seconds()), &u.memory
-		j.figure("conversations", float64(len(done)), "")
+		j.figure("conversations", float64(j.Samples), "")
 		j.figure("anonymous", float64(u.memory.Anonymous)/1e6, "MB")
-		if j.o.Profiles != "" {
-			err = c.savePage(ctx, "heap", filepath.Join(j.o.Profiles, j.Name+".heap.pprof"))
+		if j.o.Profiles == "" {
+			return nil
 		}
-		return j.rated(err)
+		return c.savePage(ctx, "heap", filepath.Join(j.o.Profiles, j.Name+".heap.pprof"))
 	})
 }
 

@@ -29,7 +29,7 @@ var (
 // so are all that ctx or the bound on time leave out.
 func Run(ctx context.Context, of Suite, o Options) (_ *Report, err error) {
 	s := of.suite()
-	if err := o.valid(s); err != nil {
+	if err := o.valid(of); err != nil {
 		return nil, err
 	}
 	r := &runner{o: o, limits: s.boundsOf(&o), control: newClient(), prefix: "bench-"}
@@ -74,7 +74,6 @@ type runner struct {
 	prefix string // Of every conversation.
 
 	reaper  *proc.Reaper
-	started atomic.Int64 // Children.
 	model   *child
 	server  *child       // Nil as long as there is none, and for a foreign one.
 	store   *child       // Serves the bucket of a cluster; nil as long as there is none, and for one of others.
@@ -147,7 +146,11 @@ type job struct {
 	*Scenario
 	raw *Scenario // The row beside it; its own if there is none.
 	n   int       // Its operations, or of what else it says how many.
+	ids []string  // Warm conversations.
 }
+
+// id is one of the warm conversations, in turn.
+func (j *job) id(i int) string { return j.ids[i%len(j.ids)] }
 
 // run runs a scenario. The error that ends it is in its rows in place of figures.
 func (r *runner) run(ctx context.Context, s scenario) []Scenario {
@@ -159,6 +162,12 @@ func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	defer cancel()
 	j := &job{runner: r, Scenario: &rows[len(rows)-1], raw: &rows[0], n: s.n.of(&r.o)}
 	err := context.Cause(ctx)
+	if err == nil && s.warm.full > 0 {
+		j.ids, err = r.warm(ctx, s.warm.of(&r.o))
+	}
+	if err == nil && s.long {
+		err = r.grow(ctx)
+	}
 	if err == nil {
 		err = s.run(ctx, j)
 	}
@@ -218,25 +227,26 @@ func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operatio
 	return samples[:done], nil
 }
 
-// measure times as many operations as the scenario has, after some that are not measured. Their
-// numbers go on where those end.
+// timed times as many operations as the scenario has.
+func (j *job) timed(ctx context.Context, bound time.Duration, inFlight int, op operation) error {
+	samples, err := loop(ctx, bound, inFlight, j.n, op)
+	if err == nil {
+		j.take(samples)
+	}
+	return err
+}
+
+// measure is timed with what it costs, after some operations that are not measured. The numbers
+// of the others go on where those end.
 func (j *job) measure(ctx context.Context, inFlight, warmUps int, op operation) error {
 	if warmUps > 0 {
 		if _, err := loop(ctx, j.limits.loop, inFlight, warmUps, op); err != nil {
 			return err
 		}
 	}
-	var samples []time.Duration
-	err := j.costs(ctx, func() (err error) {
-		samples, err = loop(ctx, j.limits.loop, inFlight, j.n, func(ctx context.Context, i int) (time.Duration, error) {
-			return op(ctx, warmUps+i)
-		})
-		return err
+	return j.costs(ctx, func() error {
+		return j.timed(ctx, j.limits.loop, inFlight, func(ctx context.Context, i int) (time.Duration, error) { return op(ctx, warmUps+i) })
 	})
-	if err == nil {
-		j.take(samples)
-	}
-	return err
 }
 
 // costs adds the time of what run does, and the processor time of all processes, to

@@ -45,7 +45,10 @@ type scenario struct {
 	// rawWhat what was timed there; "" for none.
 	raw, rawWhat string
 	// n is how many operations it has, or of what else it says.
-	n     amount[int]
+	n amount[int]
+	// warm are conversations with a settled turn that are there before, long is a long one.
+	warm  amount[int]
+	long  bool
 	needs need
 	// ratio compares p50 with a raw PUT.
 	ratio bool
@@ -63,18 +66,15 @@ func (s *scenario) rows() []Scenario {
 	return rows
 }
 
-// names are those of all rows of a suite, in the order they run.
-func (s suite) names() (names []string) {
-	for _, s := range s.scenarios {
+// Names returns the names of what a suite reports, in the order it runs.
+func (s Suite) Names() (names []string) {
+	for _, s := range s.suite().scenarios {
 		for _, row := range s.rows() {
 			names = append(names, row.Name)
 		}
 	}
 	return names
 }
-
-// Names returns the names of what a suite reports, in the order it runs.
-func (s Suite) Names() []string { return s.suite().names() }
 
 func (s Suite) suite() suite {
 	switch s {
@@ -86,13 +86,8 @@ func (s Suite) suite() suite {
 	return serverSuite()
 }
 
-// Amounts that several scenarios share.
-var (
-	// warmUps are operations that are not measured.
-	warmUps = amount[int]{20, 5}
-	// warmPool is the number of warm conversations.
-	warmPool = amount[int]{1000, 100}
-)
+// warmUps are operations that are not measured.
+var warmUps = amount[int]{20, 5}
 
 // serverSuite lists scenarios with a server of their own first, those that end a server last.
 func serverSuite() suite {
@@ -115,34 +110,34 @@ func serverSuite() suite {
 			{name: "stored", what: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", n: amount[int]{20, 4}, needs: ownServer, run: stored},
 
 			{name: "admission-warm", what: "POST to a conversation at rest, 1 in flight", n: amount[int]{500, 100}, ratio: true,
-				target: "p50 ≤ 0.75 ms", run: admissionWarm},
+				target: "p50 ≤ 0.75 ms", warm: fewWarm, run: admissionWarm},
 			{name: "admission-new", what: "POST that creates a conversation, 1 in flight", n: amount[int]{500, 100}, ratio: true,
-				target: "p50 ≤ 1.5 ms", run: admissionNew},
+				target: "p50 ≤ 1.5 ms", warm: oneWarm, run: admissionNew},
 			{name: "admission-64", what: "POSTs to warm conversations with their turns beside, 64 in flight", n: amount[int]{5000, 500}, ratio: true,
-				target: "p99 ≤ 50 ms", run: admissionBurst},
+				target: "p99 ≤ 50 ms", warm: manyWarm, run: admissionBurst},
 			{name: "admission-held", what: "POSTs alone, the model held back, warm conversations, 16 in flight",
-				n: amount[int]{10_000, 1000}, needs: ownModel, ratio: true, target: "≥ 8,000/s", run: admissionHeld},
+				n: amount[int]{10_000, 1000}, needs: ownModel, ratio: true, target: "≥ 8,000/s", warm: manyWarm, run: admissionHeld},
 			{name: "turns", what: "short turns from POST to settlement, 20 tokens at once, warm conversations, 16 in flight",
-				n: amount[int]{5000, 500}, target: "≥ 1,200/s, CPU ≤ 0.8 s per 1,000", run: turns},
+				n: amount[int]{5000, 500}, target: "≥ 1,200/s, CPU ≤ 0.8 s per 1,000", warm: manyWarm, run: turns},
 			{name: "first-delta", what: "from the POST to the first delta at an SSE reader", n: amount[int]{100, 20}, ratio: true,
-				target: "p50 ≤ 2 × raw PUT + 5 ms", run: firstDelta},
+				target: "p50 ≤ 2 × raw PUT + 5 ms", warm: oneWarm, run: firstDelta},
 			{name: "token-lag", what: "from the model saying a token to an SSE reader, 200 tokens at 5 ms each",
-				n: amount[int]{10, 2}, needs: ownModel, target: "p99 ≤ 60 ms", run: tokenLag},
+				n: amount[int]{10, 2}, needs: ownModel, target: "p99 ≤ 60 ms", warm: fewWarm, run: tokenLag},
 			{name: "readers", what: "the same reply to many SSE readers at once, a sample per reader and token",
-				n: amount[int]{500, 100}, needs: ownModel, target: "500 readers: p50 ≤ 35 ms, CPU ≤ 0.25 s", run: manyReaders},
+				n: amount[int]{500, 100}, needs: ownModel, target: "500 readers: p50 ≤ 35 ms, CPU ≤ 0.25 s", warm: oneWarm, run: manyReaders},
 			{name: "broadcast", what: "the limit: the frames of such a reply passed on by a bare Go program, a sample per reader and frame",
-				n: amount[int]{500, 100}, needs: ownServer, run: bareBroadcast},
+				n: amount[int]{500, 100}, needs: ownServer, warm: oneWarm, run: bareBroadcast},
 
 			{name: "turn-growth", what: "short turns at the end of a long conversation, the model's own time subtracted",
-				n: amount[int]{10, 3}, needs: ownModel, target: "1,000 turns: p50 ≤ 1.2 × at 10 turns", run: turnGrowth},
+				n: amount[int]{10, 3}, needs: ownModel, target: "1,000 turns: p50 ≤ 1.2 × at 10 turns", long: true, run: turnGrowth},
 			{name: "snapshot-warm", what: "snapshot of the long conversation", n: amount[int]{200, 50}, ratio: true,
-				target: "1,000 turns: p50 ≤ 1.5 ms", run: snapshotWarm},
+				target: "1,000 turns: p50 ≤ 1.5 ms", long: true, run: snapshotWarm},
 			{name: "updates-behind", what: "updates of the long conversation, from one turn behind", n: amount[int]{200, 50}, ratio: true,
-				target: "1,000 turns: p50 ≤ 1 ms", run: updatesBehind},
+				target: "1,000 turns: p50 ≤ 1 ms", long: true, run: updatesBehind},
 			{name: "snapshot-restart", what: "snapshot of the long conversation as the first request after a restart",
-				n: amount[int]{50, 2}, needs: ownServer, ratio: true, target: "1,000 turns: p50 ≤ 10 ms, p99 ≤ 30 ms", run: snapshotRestart},
+				n: amount[int]{50, 2}, needs: ownServer, ratio: true, target: "1,000 turns: p50 ≤ 10 ms, p99 ≤ 30 ms", long: true, run: snapshotRestart},
 			{name: "kill", what: "from kill -9 in mid-reply to the last settlement after the restart",
-				n: amount[int]{3, 1}, needs: ownServer, target: "≤ 2 s", run: killed},
+				n: amount[int]{3, 1}, needs: ownServer, target: "≤ 2 s", warm: oneWarm, run: killed},
 		},
 	}
 }

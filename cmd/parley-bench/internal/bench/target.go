@@ -23,7 +23,7 @@ type target struct {
 	base    *url.URL
 	headers string // Lines of every request.
 	whole   *pool
-	streams *http.Client
+	client  *http.Client // For streams.
 	token   string // "" sends none.
 }
 
@@ -34,7 +34,7 @@ func newTarget(base, token string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{base: at, whole: &pool{at: at}, token: token, streams: newClient()}
+	t := &target{base: at, whole: &pool{at: at}, token: token, client: newClient()}
 	if token != "" {
 		t.headers = "Authorization: Bearer " + token + "\r\n"
 	}
@@ -70,7 +70,7 @@ func fetch(ctx context.Context, by *http.Client, method, url string, body []byte
 
 // close ends all connections on which nothing is under way.
 func (t *target) close() {
-	t.streams.CloseIdleConnections()
+	t.client.CloseIdleConnections()
 	t.whole.close()
 }
 
@@ -137,23 +137,16 @@ func (t *target) post(ctx context.Context, id, text string) (r receipt, took tim
 	return r, took, nil
 }
 
-// settlement is one outcome, as a chunk and in a snapshot.
-type settlement struct {
-	SubmissionID string `json:"submissionId"`
-	Outcome      string `json:"outcome"`
-}
-
 // settled looks for the outcome of a submission in chunks.
 func settled(chunks []byte, submission string) (bool, error) {
 	if !bytes.Contains(chunks, []byte("submission-settled")) && !bytes.Contains(chunks, []byte("conversation-reset")) {
 		return false, nil
 	}
+	type settlement struct{ SubmissionID, Outcome string }
 	var list []struct {
 		settlement
-		Type     string `json:"type"`
-		Snapshot struct {
-			Settlements []settlement `json:"settlements"`
-		} `json:"snapshot"`
+		Type     string
+		Snapshot struct{ Settlements []settlement }
 	}
 	if err := json.Unmarshal(chunks, &list); err != nil {
 		return false, fmt.Errorf("decode chunks: %w", err)
@@ -164,13 +157,11 @@ func settled(chunks []byte, submission string) (bool, error) {
 			all = append(all, c.settlement)
 		}
 		for _, s := range all {
-			if s.SubmissionID != submission {
-				continue
-			}
-			if s.Outcome != "completed" {
+			if s.SubmissionID == submission && s.Outcome != "completed" {
 				return true, fmt.Errorf("submission %s is %s", submission, s.Outcome)
+			} else if s.SubmissionID == submission {
+				return true, nil
 			}
-			return true, nil
 		}
 	}
 	return false, nil
@@ -236,31 +227,38 @@ type stream struct {
 	events *sse.Reader
 }
 
-// head returns the offset of a conversation's head.
-func (t *target) head(ctx context.Context, id string) (string, error) {
+// streams opens live reads from the head of a conversation on.
+func (t *target) streams(ctx context.Context, id string, n int) (all []*stream, err error) {
 	_, h, err := t.call(ctx, http.MethodHead, id, "", "", http.StatusOK)
-	return h.Get("Stream-Next-Offset"), err
+	for range n {
+		var s *stream
+		if err == nil {
+			s, err = t.stream(ctx, id, h.Get("Stream-Next-Offset"))
+		}
+		all = append(all, s)
+	}
+	if err != nil {
+		for _, s := range all {
+			s.close()
+		}
+	}
+	return all, err
 }
 
-// stream opens a live read and waits until it has caught up.
+// stream opens a live read after an offset and waits until it has caught up.
 func (t *target) stream(ctx context.Context, id, after string) (*stream, error) {
 	s, err := t.follow(ctx, id, after)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		e, err := s.events.Next()
-		if err != nil {
-			s.close()
-			return nil, fmt.Errorf("read stream %s: %w", id, err)
-		}
-		if e.Name == "control" && bytes.Contains(e.Data, []byte("upToDate")) {
+	for err == nil {
+		var e sse.Event
+		if e, err = s.events.Next(); err == nil && e.Name == "control" && bytes.Contains(e.Data, []byte("upToDate")) {
 			return s, nil
 		}
 	}
+	s.close()
+	return nil, fmt.Errorf("read stream %s: %w", id, err)
 }
 
-// follow opens a live read.
+// follow opens a live read after an offset.
 func (t *target) follow(ctx context.Context, id, after string) (*stream, error) {
 	return t.open(ctx, t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after)))
 }
@@ -274,15 +272,16 @@ func (t *target) open(ctx context.Context, path string) (*stream, error) {
 	if t.token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
-	resp, err := t.streams.Do(req)
+	resp, err := t.client.Do(req)
 	if err != nil {
 		return nil, err
 	}
+	s := &stream{body: resp.Body, events: sse.NewReader(resp.Body, nil)}
 	if resp.StatusCode != http.StatusOK {
-		defer resp.Body.Close()
+		s.close()
 		return nil, fmt.Errorf("stream %s answered %d", path, resp.StatusCode)
 	}
-	return &stream{body: resp.Body, events: sse.NewReader(resp.Body, nil)}, nil
+	return s, nil
 }
 
 // until reads chunks until it has found what it looks for; they are valid until the next ones.
@@ -303,4 +302,8 @@ func (s *stream) until(found func(chunks []byte) bool) error {
 func over(chunks []byte) bool { return bytes.Contains(chunks, []byte(`"submission-settled"`)) }
 
 // close gives the connection up: there is no other end of a live read.
-func (s *stream) close() { _ = s.body.Close() }
+func (s *stream) close() {
+	if s != nil {
+		_ = s.body.Close()
+	}
+}
