@@ -24,7 +24,7 @@ type target struct {
 	headers string // Lines of every request.
 	whole   *pool
 	client  *http.Client // For streams.
-	token   string // "" sends none.
+	token   string       // "" sends none.
 }
 
 // newTarget returns a target that keeps its connections open and compresses
