@@ -136,7 +136,7 @@ func harnesses() []row {
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
 		{"internal/waiting", 0, tool, nil, nil},
-		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "storage", "storage/local", "storage/s3"), nil},
+		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "providers/sse", "storage", "storage/local", "storage/s3"), nil},
 	}
 }
 

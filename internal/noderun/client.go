@@ -124,6 +124,16 @@ func (c *Client) send(ctx context.Context, method, url string, body []byte) (*ht
 	return nil, ErrBusy
 }
 
+// Pause waits, or returns why ctx ended.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // Message is the body of a request that delivers a text under a key.
 func Message(key, text string) []byte {
 	body, err := json.Marshal(map[string]any{"kind": "user", "body": text, "idempotencyKey": key})
@@ -135,26 +145,27 @@ func Message(key, text string) []byte {
 
 // ReadReceipt reads the answer to an admission, and checks that its header says the same.
 func ReadReceipt(answer []byte, header http.Header) (r conversation.Receipt, err error) {
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return r, Breach("receipt %s: %v", answer, err)
-	}
-	if got := header.Get("Stream-Next-Offset"); got != r.Offset.String() {
-		return r, Breach("receipt %s has the header %s", answer, got)
-	}
-	return r, nil
+	return r, read("receipt", answer, header, &r, &r.Offset)
 }
 
 // ReadSnapshot reads the answer to a read of a whole conversation, and checks that its
 // header says the same.
 func ReadSnapshot(answer []byte, header http.Header) (*conversation.Snapshot, error) {
 	var s conversation.Snapshot
-	if err := json.Unmarshal(answer, &s); err != nil {
-		return nil, Breach("snapshot %s: %v", answer, err)
-	}
-	if got := header.Get("Stream-Next-Offset"); got != s.Offset.String() {
-		return nil, Breach("snapshot at %s has the header %s", s.Offset, got)
+	if err := read("snapshot", answer, header, &s, &s.Offset); err != nil {
+		return nil, err
 	}
 	return &s, nil
+}
+
+func read(what string, answer []byte, header http.Header, v any, at *conversation.Offset) error {
+	if err := json.Unmarshal(answer, v); err != nil {
+		return Breach("%s %s: %v", what, answer, err)
+	}
+	if got := header.Get("Stream-Next-Offset"); got != at.String() {
+		return Breach("%s at %s has the header %s", what, at, got)
+	}
+	return nil
 }
 
 // Chunk is a chunk as it came.

@@ -4,13 +4,38 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/parleyrun/parley/internal/proc"
 )
+
+// Notes gathers what is wrong. The zero value has nothing.
+type Notes struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+// Fail notes that something is wrong.
+func (n *Notes) Fail(format string, args ...any) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, fmt.Sprintf(format, args...))
+}
+
+// All returns what was noted.
+func (n *Notes) All() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.lines)
+}
+
+// Any reports whether anything was noted.
+func (n *Notes) Any() bool { return len(n.All()) > 0 }
 
 // Fleet is nodes that run, and what is wrong with them.
 type Fleet struct {
@@ -38,7 +63,7 @@ func NewFleet(t proc.Test, c *Client, liveness time.Duration) *Fleet {
 
 // Add makes a node that runs once it is wanted.
 func (f *Fleet) Add(o NodeOptions) *Node {
-	n := &Node{NodeOptions: o, fleet: f, changed: make(chan struct{})}
+	n := &Node{NodeOptions: o, fleet: f}
 	f.mu.Lock()
 	f.nodes = append(f.nodes, n)
 	f.mu.Unlock()
@@ -63,12 +88,7 @@ func (f *Fleet) Start(ctx context.Context) bool {
 
 // Await waits until all nodes take requests, and reports whether they do.
 func (f *Fleet) Await(ctx context.Context) bool {
-	for _, n := range f.all() {
-		if !n.Await(ctx) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.all(), func(n *Node) bool { return !n.Await(ctx) })
 }
 
 // Leave ends all nodes in order, at once, and waits for them.
@@ -83,9 +103,7 @@ func (f *Fleet) Leave() {
 // Replacements is how many processes have ended because they were no members any more.
 func (f *Fleet) Replacements() (sum int) {
 	for _, n := range f.all() {
-		n.mu.Lock()
-		sum += n.replaced
-		n.mu.Unlock()
+		sum += int(n.replaced.Load())
 	}
 	return sum
 }
@@ -133,19 +151,20 @@ type NodeOptions struct {
 // started. An end that nobody asked for is noted.
 type Node struct {
 	NodeOptions
-	fleet *Fleet
-
-	mu       sync.Mutex
-	wanted   bool
-	changed  chan struct{} // Closed when the two fields beside it may be others.
-	process  *proc.Process // Nil while none runs.
-	lives    int
-	replaced int
+	fleet    *Fleet
+	wanted   atomic.Bool
+	process  atomic.Pointer[proc.Process] // Nil while none runs.
+	lives    atomic.Int64
+	replaced atomic.Int64
 }
 
-// exitReplaced is the exit code of a node that is not a member any more. Whoever runs it
-// starts it again.
-const exitReplaced = 75
+const (
+	// exitReplaced is the exit code of a node that is not a member any more. Whoever runs it
+	// starts it again.
+	exitReplaced = 75
+	// looks is how often is looked whether a node is wanted, or ready.
+	looks = 10 * time.Millisecond
+)
 
 func (n *Node) String() string { return fmt.Sprintf("node %d", n.Number+1) }
 
@@ -155,58 +174,35 @@ func (n *Node) log(life int) string {
 }
 
 // Lives is how often the node was started.
-func (n *Node) Lives() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.lives
-}
+func (n *Node) Lives() int { return int(n.lives.Load()) }
 
 // Want says whether the node is to run.
-func (n *Node) Want(on bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.wanted = on
-	n.change()
-}
+func (n *Node) Want(on bool) { n.wanted.Store(on) }
 
-// change wakes who waits. The caller holds mu.
-func (n *Node) change() {
-	close(n.changed)
-	n.changed = make(chan struct{})
-}
-
-// Running returns the process of the moment, nil for none.
+// Running returns the process of the moment, nil for none. One that has ended is none, whether
+// that was seen already or not.
 func (n *Node) Running() *proc.Process {
-	p, _ := n.now()
-	return p
-}
-
-// now returns the process of the moment, and what is closed when that may be another. One
-// that has ended is none, whether that was seen already or not.
-func (n *Node) now() (*proc.Process, <-chan struct{}) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.process != nil && n.process.HasEnded() {
-		return nil, n.changed
+	p := n.process.Load()
+	if p != nil && p.HasEnded() {
+		return nil
 	}
-	return n.process, n.changed
+	return p
 }
 
 // supervise starts the node whenever it is wanted and does not run, until the fleet ends.
 // It kills what runs then.
 func (n *Node) supervise(ctx context.Context) {
-	for n.awaitWanted(ctx) {
-		n.mu.Lock()
-		n.lives++
-		log := n.log(n.lives)
-		n.mu.Unlock()
+	for ; ctx.Err() == nil; _ = Pause(ctx, looks) {
+		if !n.wanted.Load() {
+			continue
+		}
 		args := append([]string{n.Program, "serve", "--quiet", "--config", n.Config}, n.Flags...)
-		p, err := n.fleet.reaper.Start(proc.Command{Args: args, Env: n.Env, Log: log})
+		p, err := n.fleet.reaper.Start(proc.Command{Args: args, Env: n.Env, Log: n.log(int(n.lives.Add(1)))})
 		if err != nil {
 			n.fleet.Fail("start %v: %v", n, err)
 			return
 		}
-		n.is(p)
+		n.process.Store(p)
 		if n.Beside != nil {
 			n.Beside(ctx, p)
 		}
@@ -215,54 +211,25 @@ func (n *Node) supervise(ctx context.Context) {
 		case <-ctx.Done():
 			p.Kill()
 		}
-		n.is(nil)
-		if !n.judge(p) || Pause(ctx, 100*time.Millisecond) != nil {
+		n.process.Store(nil)
+		if !n.judge(p) {
 			return
 		}
+		_ = Pause(ctx, 100*time.Millisecond)
 	}
-}
-
-// awaitWanted waits until the node is wanted, and reports whether that is before ctx ends.
-func (n *Node) awaitWanted(ctx context.Context) bool {
-	for ctx.Err() == nil {
-		n.mu.Lock()
-		wanted, changed := n.wanted, n.changed
-		n.mu.Unlock()
-		if wanted {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-	return false
-}
-
-func (n *Node) is(p *proc.Process) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.process = p
-	n.change()
 }
 
 // judge looks at a process that has ended. It reports whether to start another.
 func (n *Node) judge(p *proc.Process) bool {
 	flaw := p.Flaw()
 	if p.ExitCode() == exitReplaced && !n.Stays {
-		n.mu.Lock()
-		n.replaced++
-		n.mu.Unlock()
+		n.replaced.Add(1)
 		flaw = ""
 	}
 	if flaw != "" && n.Excused != nil && n.Excused(p) {
 		flaw = ""
 	}
-	var secrets []string
-	if n.Secret != "" {
-		secrets = append(secrets, n.Secret)
-	}
-	for _, f := range p.Flaws(secrets...) {
+	for _, f := range p.Flaws(n.Secret) {
 		n.fleet.Fail("%v: %s", n, f)
 	}
 	if flaw != "" {
@@ -309,26 +276,12 @@ func (n *Node) Await(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeoutCause(ctx, n.fleet.liveness, fmt.Errorf("not within %v", n.fleet.liveness))
 	defer cancel()
 	for !n.fleet.Any() {
-		p, changed := n.now()
-		var ready <-chan struct{}
-		if p != nil {
-			ready = p.Ready()
+		if p := n.Running(); p != nil && p.Served() && n.admits(ctx) {
+			return true
 		}
-		select {
-		case <-ready:
-			if n.admits(ctx) {
-				return true
-			}
-			if Pause(ctx, 20*time.Millisecond) == nil {
-				continue
-			}
-		case <-changed:
-			continue
-		case <-time.After(100 * time.Millisecond):
-			continue
-		case <-ctx.Done():
+		if Pause(ctx, looks) != nil {
+			n.fleet.Fail("%v is not ready: %v", n, context.Cause(ctx))
 		}
-		n.fleet.Fail("%v is not ready: %v", n, context.Cause(ctx))
 	}
 	return false
 }

@@ -1,7 +1,6 @@
 package noderun
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,16 +9,16 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 const (
-	// maxLine is more than any line of an event stream has here, in bytes.
-	maxLine = 64 << 20
+	// maxEvent is more than any event of a stream has here, in bytes.
+	maxEvent = 64 << 20
 	// silence is how long a stream may say nothing before a reader gives it up. A node
 	// that lives says something every 15 s.
 	silence = 20 * time.Second
@@ -125,30 +124,25 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 		return errors.Join(err, context.Cause(ctx))
 	}
 	defer resp.Body.Close()
-	var event string
-	var data []byte
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, maxLine)
-	for lines.Scan() {
-		quiet.Reset(silence)
-		name, value, _ := strings.Cut(lines.Text(), ":")
-		switch name {
-		case "event":
-			event = strings.TrimPrefix(value, " ")
-		case "data":
-			data = append(data, strings.TrimPrefix(value, " ")...)
-		case "":
-			if value != "" || event == "" {
-				continue // a heartbeat
-			}
-			// An event counts once its blank line has come.
-			if after, err = r.event(after, call, event, data); err != nil {
-				return err
-			}
-			event, data = "", nil
+	events := sse.NewReader(io.TeeReader(resp.Body, heard{quiet}), &sse.Options{MaxEventBytes: maxEvent})
+	for {
+		e, err := events.Next()
+		if err != nil || e.Unterminated { // An event counts once its blank line has come.
+			return errors.Join(err, context.Cause(ctx), io.ErrUnexpectedEOF)
+		}
+		if after, err = r.event(after, call, e.Name, e.Data); err != nil {
+			return err
 		}
 	}
-	return errors.Join(lines.Err(), context.Cause(ctx), io.ErrUnexpectedEOF)
+}
+
+// heard puts off the end of a stream whenever it says something.
+type heard struct{ quiet *time.Timer }
+
+// Write implements io.Writer.
+func (h heard) Write(said []byte) (int, error) {
+	h.quiet.Reset(silence)
+	return len(said), nil
 }
 
 func readURL(url, live string, after conversation.Offset) string {

@@ -1,8 +1,11 @@
 package noderun
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -28,10 +31,10 @@ type Story struct {
 	Key    conversation.Key
 	After  storage.Position
 	State  *conversation.State
-	Order  []*Admitted // In order of admission.
-	Shows  Projection
-	Hashes []storage.Hash // By sequence number.
-	Claims int            // Batches without a record.
+	Order  []*Admitted                               // In order of admission.
+	Shows  map[conversation.Offset][]json.RawMessage // What readers of a batch are shown: the JSON of each chunk.
+	Hashes []storage.Hash                            // By sequence number.
+	Claims int                                       // Batches without a record.
 
 	// Lines changes what a batch says before it is decoded. Nil changes nothing.
 	Lines func([]byte) []byte
@@ -45,7 +48,7 @@ type Story struct {
 func NewStory(agent, id string) *Story {
 	return &Story{
 		Key: conversation.Address{Agent: agent, ID: id}.Key(), After: storage.Start(), State: conversation.NewState(),
-		Shows: Projection{}, subs: map[conversation.SubmissionID]*Admitted{},
+		Shows: map[conversation.Offset][]json.RawMessage{}, subs: map[conversation.SubmissionID]*Admitted{},
 	}
 }
 
@@ -95,7 +98,7 @@ func (s *Story) Add(b conversation.Batch) error {
 		}
 	}
 	if s.State.Exists() { // A claim may come before the creation.
-		if err := s.Shows.Add(s.State, b); err != nil {
+		if err := s.show(b); err != nil {
 			return err
 		}
 	}
@@ -105,10 +108,49 @@ func (s *Story) Add(b conversation.Batch) error {
 	return s.Each(b)
 }
 
+// show adds what readers are shown of a batch.
+func (s *Story) show(b conversation.Batch) error {
+	at := func() (*conversation.Snapshot, error) { return s.State.Snapshot(), nil }
+	chunks, err := conversation.Project(s.State.Created().ConversationID, b, at)
+	if err != nil {
+		return err
+	}
+	for _, c := range chunks {
+		raw, err := conversation.AppendChunks(nil, []conversation.Chunk{c})
+		if err != nil {
+			return err
+		}
+		s.Shows[b.Offset] = append(s.Shows[b.Offset], raw)
+	}
+	return nil
+}
+
 // Lacks says in what a sight differs from what the log shows, "" if it does not.
 func (s *Story) Lacks(w Sight) string {
 	if w.To > s.State.Head() {
 		return fmt.Sprintf("%s has read to %s, the log ends at %s", w.Who, w.To, s.State.Head())
 	}
-	return s.Shows.Lacks(w)
+	seen := w.Chunks
+	for o := w.From + 1; o <= w.To; o++ {
+		for index, want := range s.Shows[o] {
+			if len(seen) == 0 {
+				return fmt.Sprintf("%s never saw %s", w.Who, want)
+			}
+			at := conversation.Position{Batch: o, Index: index}
+			if got := seen[0]; got.Position != at || !SameJSON(got.Raw, want) {
+				return fmt.Sprintf("%s saw %s at %v where the log shows %s at %v", w.Who, got.Raw, got.Position, want, at)
+			}
+			seen = seen[1:]
+		}
+	}
+	if len(seen) > 0 {
+		return fmt.Sprintf("%s saw %s, which the log does not show", w.Who, seen[0].Raw)
+	}
+	return ""
+}
+
+// SameJSON reports whether two texts have the same value.
+func SameJSON(a, b []byte) bool {
+	var x, y any
+	return bytes.Equal(a, b) || json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }

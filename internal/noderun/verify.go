@@ -39,9 +39,7 @@ func Verified(out []byte, code int) (flaws []string) {
 			flaws = append(flaws, fmt.Sprintf("parley log verify printed %q", line))
 			continue
 		}
-		switch {
-		case v.Severity == "" || v.Severity == "note":
-		default:
+		if v.Severity != "" && v.Severity != "note" {
 			flaws = append(flaws, "parley log verify: "+strings.TrimSpace(line))
 		}
 	}
