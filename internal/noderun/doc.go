@@ -5,9 +5,8 @@
 // internal/eventsrun call it, and those of the programs; nothing else may. What is broken
 // when, and what must hold then, is theirs. Here is what they have in common: the [Place] of
 // their data, the [Fleet] that starts each [Node] again, a [Client] and a [Reader] that check
-// every answer by itself, the [Story] that a log tells, with the [Projection] that a
-// reader's [Sight] is compared with, the program's own look at a bucket with [Verify], and the
-// [Notes] of what is wrong.
+// every answer by itself, the [Story] that a log tells, with which a reader's [Sight] is
+// compared, the program's own look at a bucket with [Verify], and the [Notes] of what is wrong.
 //
 // Guarantees:
 //
@@ -18,7 +17,7 @@
 //  3. A process of a Fleet that ends although nobody asked for it, or prints what it may not,
 //     is noted.
 //
-// Everything is safe for concurrent use, except a Story and its Projection. A Reader is
+// Everything is safe for concurrent use, except a Story. A Reader is
 // used by one goroutine that follows, and by any that look at what it has. A goroutine waits
 // for each node; [Fleet.Close] waits for those.
 package noderun
