@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
 
@@ -43,26 +44,18 @@ func NewCounter() *Counter { return &Counter{counts: make(map[Request]int)} }
 // Bucket returns b with its requests counted.
 func (c *Counter) Bucket(b storage.Bucket) storage.Bucket {
 	return Through(b, func(ctx context.Context, call *Call) error {
-		c.count(call.Op)
+		c.mu.Lock()
+		c.counts[Request{call.Method, classOf(call.Key)}]++
+		c.mu.Unlock()
 		return call.Do(ctx)
 	})
-}
-
-func (c *Counter) count(op Op) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts[Request{op.Method, classOf(op.Key)}]++
 }
 
 // Counts returns how many requests of each kind there were since the last Reset.
 func (c *Counter) Counts() map[Request]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	counts := make(map[Request]int, len(c.counts))
-	for r, n := range c.counts {
-		counts[r] = n
-	}
-	return counts
+	return maps.Clone(c.counts)
 }
 
 // Reset forgets what was counted.
@@ -72,28 +65,15 @@ func (c *Counter) Reset() {
 	clear(c.counts)
 }
 
+// classOf goes by the first folder that has the name of a class.
 func classOf(key string) Class {
-	key = "/" + key
-	switch {
-	case strings.Contains(key, "/log/"):
-		return Log
-	case strings.Contains(key, "/seg/"):
-		return Seg
-	case strings.Contains(key, "/index/"):
-		return Index
-	case strings.Contains(key, "/wake/"):
-		return Busy
-	case strings.Contains(key, "/export/"):
-		return Export
-	case strings.Contains(key, "/aside/"):
-		return Aside
-	case strings.Contains(key, "/timer/"):
-		return Timer
-	case strings.Contains(key, "/blob/"):
-		return Blob
-	case strings.HasSuffix(key, "/head"), strings.Contains(key, "/ckpt/"), strings.Contains(key, "/page/"):
-		return Ckpt
-	default:
-		return Other
+	for part := range strings.SplitSeq(key, "/") {
+		switch part {
+		case string(Log), string(Seg), string(Busy), string(Aside), string(Export), string(Timer), string(Blob), string(Index):
+			return Class(part)
+		case "head", "ckpt", "page":
+			return Ckpt
+		}
 	}
+	return Other
 }

@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/http"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,9 +35,6 @@ const (
 // String returns the name of the kind.
 func (k Kind) String() string {
 	names := [kinds]string{"none", "lost ack", "delayed", "duplicate", "error before", "error after", "timeout", "foreign winner"}
-	if k < 0 || k >= kinds {
-		return "kind " + strconv.Itoa(int(k))
-	}
 	return names[k]
 }
 
@@ -95,13 +93,12 @@ func (e *InjectedError) Temporary() bool { return true }
 // FaultBucket is a bucket that injects the faults of a plan.
 type FaultBucket struct {
 	storage.Bucket
-	plan Plan
 
 	mu       sync.Mutex
+	plan     Plan
 	attempts map[Op]int // By method and key; Attempt is 0.
-	late     []lateRequest
+	late     []*lateRequest
 	injected map[Kind]int
-	healed   bool
 }
 
 type lateRequest struct {
@@ -136,40 +133,32 @@ func (f *FaultBucket) Release() int {
 func (f *FaultBucket) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.healed = true
+	f.plan = Plan{}
 }
 
 // Injected returns how many requests each kind has hit.
 func (f *FaultBucket) Injected() map[Kind]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	counts := make(map[Kind]int, len(f.injected))
-	for k, n := range f.injected {
-		counts[k] = n
-	}
-	return counts
+	return maps.Clone(f.injected)
 }
 
 // carry performs a call under its fault, and with the latency of the plan.
 func (f *FaultBucket) carry(ctx context.Context, c *Call) error {
-	op, kind, healed := f.admit(c.Op)
-	if healed {
-		return c.Do(ctx)
-	}
-	there, back := f.latency(op)
-	if err := wait(ctx, there); err != nil {
+	op, kind, plan := f.admit(c.Op)
+	draw := plan.draw(op, "latency")
+	if err := wait(ctx, plan.latency(draw)); err != nil {
 		return c.Unanswered(err)
 	}
-	err := f.perform(ctx, c, op, kind)
-	if err := wait(ctx, back); err != nil {
+	err := f.perform(ctx, c, op, kind.of(op), plan)
+	if err := wait(ctx, plan.latency(draw/latencySteps)); err != nil {
 		return c.Unanswered(err)
 	}
 	return err
 }
 
 // perform performs a call under its fault.
-func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind) error {
-	kind = kind.of(op)
+func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind, plan Plan) error {
 	injected := &InjectedError{Kind: kind, Op: op}
 	switch kind {
 	case Timeout:
@@ -182,18 +171,18 @@ func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind) er
 			return c.Unanswered(err)
 		}
 		gone := context.WithoutCancel(ctx)
-		f.keep(op, func() { _ = later(gone) }) // Nobody waits for it.
+		f.keep(op, plan, func() { _ = later(gone) }) // Nobody waits for it.
 		if kind == Delayed {
 			return c.Unanswered(injected)
 		}
 	case ForeignWinner:
-		if f.plan.ForeignWinner != nil && op.Method == http.MethodPut {
-			f.plan.ForeignWinner(op.Key)
+		if plan.ForeignWinner != nil && op.Method == http.MethodPut {
+			plan.ForeignWinner(op.Key)
 		}
 	}
 	err := c.Do(ctx)
-	if f.plan.Hold != nil && op.writes() {
-		f.plan.Hold(op)
+	if plan.Hold != nil && op.writes() {
+		plan.Hold(op)
 	}
 	switch {
 	case kind == LostAck:
@@ -220,57 +209,47 @@ func (k Kind) of(op Op) Kind {
 	return k
 }
 
-// latency is how long a request takes to its destination, and its answer back.
-func (f *FaultBucket) latency(op Op) (there, back time.Duration) {
-	draw := f.draw(op, "latency")
-	return time.Duration(draw%latencySteps) * f.plan.Latency / latencySteps, time.Duration(draw/latencySteps%latencySteps) * f.plan.Latency / latencySteps
-}
-
 const latencySteps = 1 << 16
 
-// admit counts a request, lands what is due, and decides the request's fate.
-func (f *FaultBucket) admit(op Op) (_ Op, kind Kind, healed bool) {
+// latency is how long one way takes.
+func (p *Plan) latency(draw uint64) time.Duration {
+	return time.Duration(draw%latencySteps) * p.Latency / latencySteps
+}
+
+// admit counts a request, lands what is due, and decides the request's fate under the plan.
+func (f *FaultBucket) admit(op Op) (_ Op, kind Kind, plan Plan) {
 	f.mu.Lock()
 	n := f.attempts[op]
 	f.attempts[op]++
 	op.Attempt = n
-	var due []lateRequest
-	waiting := f.late[:0:0]
-	for _, l := range f.late {
-		if l.left > 0 {
-			l.left--
-		}
-		if l.left == 0 {
+	var due []*lateRequest
+	f.late = slices.DeleteFunc(f.late, func(l *lateRequest) bool {
+		if l.left--; l.left == 0 {
 			due = append(due, l)
-		} else {
-			waiting = append(waiting, l)
 		}
-	}
-	f.late = waiting
-	healed = f.healed
-	if !healed {
-		kind = f.decide(op)
-	}
-	if kind != None {
+		return l.left == 0
+	})
+	plan = f.plan
+	if kind = plan.decide(op); kind != None {
 		f.injected[kind]++
 	}
 	f.mu.Unlock()
 	for _, l := range due {
 		l.land()
 	}
-	return op, kind, healed
+	return op, kind, plan
 }
 
-func (f *FaultBucket) decide(op Op) Kind {
-	if f.plan.Decide != nil {
-		return f.plan.Decide(op)
+func (p *Plan) decide(op Op) Kind {
+	if p.Decide != nil {
+		return p.Decide(op)
 	}
-	if f.plan.Match != nil && !f.plan.Match(op) {
+	if p.Match != nil && !p.Match(op) {
 		return None
 	}
-	u := float64(f.draw(op, "kind")>>11) / (1 << 53)
+	u := float64(p.draw(op, "kind")>>11) / (1 << 53)
 	for k := None + 1; k < kinds; k++ {
-		if u -= f.plan.Rates[k]; u < 0 {
+		if u -= p.Rates[k]; u < 0 {
 			return k
 		}
 	}
@@ -278,9 +257,9 @@ func (f *FaultBucket) decide(op Op) Kind {
 }
 
 // draw returns 64 bits that depend on the seed, the request and the purpose only.
-func (f *FaultBucket) draw(op Op, purpose string) uint64 {
+func (p *Plan) draw(op Op, purpose string) uint64 {
 	h := fnv.New64a()
-	h.Write(binary.BigEndian.AppendUint64(nil, f.plan.Seed))
+	h.Write(binary.BigEndian.AppendUint64(nil, p.Seed))
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00%d", purpose, op.Method, op.Key, op.Attempt)
 	// FNV leaves the high bits of similar inputs similar; mix them.
 	x := h.Sum64()
@@ -290,26 +269,22 @@ func (f *FaultBucket) draw(op Op, purpose string) uint64 {
 }
 
 // keep lets a request land later.
-func (f *FaultBucket) keep(op Op, land func()) {
-	left := f.plan.DelayRequests
+func (f *FaultBucket) keep(op Op, plan Plan, land func()) {
+	left := plan.DelayRequests
 	if left == 0 {
-		left = 1 + int(f.draw(op, "delay")%16)
+		left = 1 + int(plan.draw(op, "delay")%16)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.late = append(f.late, lateRequest{land, left})
+	f.late = append(f.late, &lateRequest{land, left})
 }
 
 func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
+	if d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ctx.Err()
 }

@@ -23,6 +23,10 @@ type Call struct {
 	send   func(context.Context, storage.Body) error // It, with another body.
 }
 
+func newCall(method, verb, key string) *Call {
+	return &Call{Op: Op{Method: method, Key: key}, Verb: verb}
+}
+
 // Do performs the operation.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
@@ -100,47 +104,45 @@ func (t *through) Put(ctx context.Context, key string, body storage.Body) error 
 }
 
 func (t *through) write(ctx context.Context, verb, key string, body storage.Body, send func(context.Context, string, storage.Body) error) error {
-	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodPut, Key: key}, Verb: verb, body: body,
-		do:   func(ctx context.Context) error { return send(ctx, key, body) },
-		send: func(ctx context.Context, body storage.Body) error { return send(ctx, key, body) },
-	})
+	c := newCall(http.MethodPut, verb, key)
+	c.body, c.send = body, func(ctx context.Context, body storage.Body) error { return send(ctx, key, body) }
+	c.do = func(ctx context.Context) error { return send(ctx, key, body) }
+	return t.carry(ctx, c)
 }
 
-// read carries an operation that returns something, which is dropped with an error.
-func read[T any](ctx context.Context, t *through, c *Call, get func(context.Context) (T, error), drop func(T)) (T, error) {
-	var got, none T
-	done := false
+// Delete implements storage.Bucket.
+func (t *through) Delete(ctx context.Context, key string) error {
+	c := newCall(http.MethodDelete, storage.OpDelete, key)
+	c.do = func(ctx context.Context) error { return t.next.Delete(ctx, key) }
+	return t.carry(ctx, c)
+}
+
+// read carries an operation that returns something.
+func read[T any](ctx context.Context, t *through, c *Call, get func(context.Context) (T, error)) (got T, err error) {
 	c.do = func(ctx context.Context) (err error) {
 		got, err = get(ctx)
-		done = err == nil
-		if b, ok := any(got).([]byte); ok {
-			c.got = b
-		}
+		c.got, _ = any(got).([]byte)
 		return err
 	}
 	if err := t.carry(ctx, c); err != nil {
-		if done {
-			drop(got)
+		if o, ok := any(got).(opened); ok && o.ReadCloser != nil {
+			_ = o.Close() // Nobody gets it.
 		}
-		return none, err
+		return *new(T), err
 	}
 	return got, nil
 }
 
-func (t *through) get(ctx context.Context, key string, ranged bool, get func(context.Context) ([]byte, error)) ([]byte, error) {
-	c := &Call{Op: Op{Method: http.MethodGet, Key: key}, Verb: storage.OpGet, Ranged: ranged}
-	return read(ctx, t, c, get, func([]byte) {})
-}
-
 // Get implements storage.Bucket.
 func (t *through) Get(ctx context.Context, key string) ([]byte, error) {
-	return t.get(ctx, key, false, func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) })
+	return read(ctx, t, newCall(http.MethodGet, storage.OpGet, key), func(ctx context.Context) ([]byte, error) { return t.next.Get(ctx, key) })
 }
 
 // GetRange implements storage.Bucket.
 func (t *through) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	return t.get(ctx, key, true, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) })
+	c := newCall(http.MethodGet, storage.OpGet, key)
+	c.Ranged = true
+	return read(ctx, t, c, func(ctx context.Context) ([]byte, error) { return t.next.GetRange(ctx, key, offset, length) })
 }
 
 type opened struct {
@@ -150,22 +152,16 @@ type opened struct {
 
 // Open implements storage.Bucket.
 func (t *through) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	o, err := read(ctx, t, &Call{Op: Op{Method: http.MethodGet, Key: key}, Verb: storage.OpOpen}, func(ctx context.Context) (o opened, err error) {
+	o, err := read(ctx, t, newCall(http.MethodGet, storage.OpOpen, key), func(ctx context.Context) (o opened, err error) {
 		o.ReadCloser, o.size, err = t.next.Open(ctx, key)
 		return o, err
-	}, func(o opened) { _ = o.Close() })
+	})
 	return o.ReadCloser, o.size, err
 }
 
 // List implements storage.Bucket.
 func (t *through) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
-	c := &Call{Op: Op{Method: "LIST", Key: q.Prefix}, After: q.After, Verb: storage.OpList}
-	return read(ctx, t, c, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) }, func(storage.ListPage) {})
-}
-
-// Delete implements storage.Bucket.
-func (t *through) Delete(ctx context.Context, key string) error {
-	return t.carry(ctx, &Call{
-		Op: Op{Method: http.MethodDelete, Key: key}, Verb: storage.OpDelete, do: func(ctx context.Context) error { return t.next.Delete(ctx, key) },
-	})
+	c := newCall("LIST", storage.OpList, q.Prefix)
+	c.After = q.After
+	return read(ctx, t, c, func(ctx context.Context) (storage.ListPage, error) { return t.next.List(ctx, q) })
 }
