@@ -78,17 +78,27 @@ func ReaperOf(t Test) *Reaper {
 	return r
 }
 
-// FreeAddresses returns n addresses of a host that nobody listens on, for now. A process
-// with a loopback address of its own has them for good: nobody else takes a port there while
-// it is down.
+// Host is a loopback address of this process's own: nobody else takes a port there while
+// what listens on it is down.
+func Host() string {
+	pid := os.Getpid()
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
+}
+
+// given are the addresses that FreeAddresses has returned.
+var given sync.Map
+
+// FreeAddresses returns n addresses of a host that nobody listens on, for now, each once.
 func FreeAddresses(host string, n int) (addresses []string, err error) {
-	for range n {
+	for len(addresses) < n {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			return nil, fmt.Errorf("find a free address: %w", err)
 		}
 		defer l.Close() // At the end, so that none comes twice.
-		addresses = append(addresses, l.Addr().String())
+		if _, twice := given.LoadOrStore(l.Addr().String(), true); !twice {
+			addresses = append(addresses, l.Addr().String())
+		}
 	}
 	return addresses, nil
 }

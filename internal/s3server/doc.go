@@ -12,8 +12,8 @@
 //
 // Guarantees:
 //
-//  1. A server listens on the loopback interface alone, has its own keys and its
-//     own data in the test's temporary folder, and answers when it is returned.
+//  1. A server listens on a loopback address of this process alone, has its own keys and
+//     its own data in the test's temporary folder, and answers when it is returned.
 //  2. It takes nothing from the environment but PATH, and reaches for no network.
 //     versitygw runs on any file system. On one with extended attributes, as nearly
 //     all have, it is the server as it is meant to be run.

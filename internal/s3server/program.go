@@ -3,6 +3,7 @@ package s3server
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/parleyrun/parley/internal/proc"
@@ -13,40 +14,33 @@ type program struct {
 	name     string
 	version  string // That of the Makefile.
 	variable string // Names the program to run instead of the pinned one.
-	// command returns the arguments and the environment of an attempt to start,
-	// counted from 0.
-	command func(s *Server, attempt int) (args, env []string)
+	env      func(*Server) []string
+	// args are those of the ways to start it, which are tried one after the other.
+	args func(*Server) [][]string
 }
 
+// versitygw has two backends. With extended attributes an object and what S3 knows of it
+// appear at once; not so with the files that stand in for them, which a create that fails can
+// leave behind. So those are for file systems without extended attributes, which the server
+// refuses.
 func versitygw() program {
-	return program{name: "versitygw", version: "v1.8.0", variable: "PARLEY_TEST_VERSITYGW", command: versitygwCommand}
+	return program{name: "versitygw", version: "v1.8.0", variable: "PARLEY_TEST_VERSITYGW", env: func(s *Server) []string {
+		return []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey, "GOGC=400"} // Tests have more memory than processors.
+	}, args: func(s *Server) [][]string {
+		args := []string{"--port", s.Endpoint, "--region", s.Region, "--keep-alive", "--quiet", "posix"}
+		return [][]string{append(slices.Clone(args), s.objects()), append(args, "--sidecar", s.private(), s.objects())}
+	}}
 }
 
 func minio() program {
-	return program{name: "minio", version: "v0.0.0-20260212201848-7aac2a2c5b7c", variable: "PARLEY_TEST_MINIO", command: minioCommand}
-}
-
-// versitygwCommand takes another backend with every attempt. With extended
-// attributes an object and what S3 knows of it appear at once; not so with the
-// files that stand in for them, which a create that fails can leave behind. So
-// those are for file systems without extended attributes, which the server refuses.
-func versitygwCommand(s *Server, attempt int) (args, env []string) {
-	args = []string{"--port", s.Endpoint, "--region", s.Region, "--keep-alive", "--quiet", "posix"}
-	if attempt%2 == 1 {
-		args = append(args, "--sidecar", s.private())
-	}
-	return append(args, s.objects()), []string{
-		"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey,
-		"GOGC=400", // Tests have more memory than processors.
-	}
-}
-
-func minioCommand(s *Server, _ int) (args, env []string) {
-	return []string{"server", "--address", s.Endpoint, "--certs-dir", s.private(), s.objects()}, []string{
-		"HOME=" + s.private(),
-		"MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_REGION=" + s.Region,
-		"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CALLHOME_ENABLE=off",
-	}
+	return program{name: "minio", version: "v0.0.0-20260212201848-7aac2a2c5b7c", variable: "PARLEY_TEST_MINIO", env: func(s *Server) []string {
+		return []string{
+			"HOME=" + s.private(), "MINIO_ROOT_USER=" + s.AccessKey, "MINIO_ROOT_PASSWORD=" + s.SecretKey, "MINIO_REGION=" + s.Region,
+			"MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CALLHOME_ENABLE=off",
+		}
+	}, args: func(s *Server) [][]string {
+		return [][]string{{"server", "--address", s.Endpoint, "--certs-dir", s.private(), s.objects()}}
+	}}
 }
 
 // find returns the program's path.

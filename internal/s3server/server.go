@@ -2,21 +2,20 @@ package s3server
 
 import (
 	"crypto/rand"
-	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
+
+	minioclient "github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
-const (
-	startAttempts = 5
-	startTimeout  = time.Minute // It only matters when the start fails.
-	shownOutput   = 8 << 10     // Bytes of the server's output that a failed test shows.
-)
+// shownOutput is how much of the server's output a failed test shows, in bytes.
+const shownOutput = 8 << 10
 
 // Server is a running S3 server. Its fields are what a client needs; they do not
 // change.
@@ -70,26 +69,39 @@ func (s *Server) Pause() (resume func()) {
 func start(t testing.TB, p program) *Server {
 	t.Helper()
 	file := p.find(t)
-	s := &Server{AccessKey: "parley", SecretKey: rand.Text(), Region: "us-east-1", dir: t.TempDir()}
+	free, err := proc.FreeAddresses(proc.Host(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Endpoint: free[0], AccessKey: "parley", SecretKey: rand.Text(), Region: "us-east-1", dir: t.TempDir()}
 	for _, dir := range []string{s.objects(), s.private()} {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
+	log := filepath.Join(s.dir, "output")
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, s.output())
+			t.Logf("%s at %s:\n%s", p.name, s.Endpoint, proc.Tail(log, shownOutput))
 		}
 	})
+	client, err := minioclient.New(s.Endpoint, &minioclient.Options{Creds: credentials.NewStaticV4(s.AccessKey, s.SecretKey, ""), Region: s.Region, MaxRetries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
 	reaper := proc.ReaperOf(t)
-	for attempt := range startAttempts {
-		free, err := proc.FreeAddresses("127.0.0.1", 1)
+	for _, args := range p.args(s) {
+		s.process, err = reaper.Start(proc.Command{Args: append([]string{file}, args...), Env: p.env(s), Clean: true, Log: log, Append: true, Mixed: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Endpoint = free[0]
-		args, env := p.command(s, attempt)
-		if s.run(t, reaper, append([]string{file}, args...), env) {
+		answers := false
+		waiting.Until(t, p.name+" to answer", func() bool {
+			_, err := client.ListBuckets(t.Context())
+			answers = err == nil
+			return answers || s.process.HasEnded()
+		})
+		if answers {
 			return s
 		}
 	}
@@ -99,51 +111,3 @@ func start(t testing.TB, p program) *Server {
 
 func (s *Server) objects() string { return filepath.Join(s.dir, "objects") }
 func (s *Server) private() string { return filepath.Join(s.dir, "private") }
-func (s *Server) log() string     { return filepath.Join(s.dir, "output") }
-
-// run starts the process and waits until it answers. It returns false, and no
-// process is left, if that ends or somebody else has the port.
-func (s *Server) run(t testing.TB, reaper *proc.Reaper, args, env []string) bool {
-	t.Helper()
-	p, err := reaper.Start(proc.Command{Args: args, Env: env, Clean: true, Log: s.log(), Append: true, Mixed: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.answers(t, p.Ended()) {
-		s.process = p
-		return true
-	}
-	p.Kill()
-	return false
-}
-
-// answers polls until the server answers, has ended, or turns out to be another:
-// only this one knows the keys.
-func (s *Server) answers(t testing.TB, ended <-chan struct{}) bool {
-	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: startTimeout}
-	tick, late := time.NewTicker(5*time.Millisecond), time.NewTimer(startTimeout)
-	defer tick.Stop()
-	defer late.Stop()
-	for {
-		if resp, err := client.Do(s.listBuckets(t, time.Now())); err == nil {
-			resp.Body.Close()
-			switch resp.StatusCode {
-			case http.StatusOK:
-				return true
-			case http.StatusForbidden:
-				return false
-			}
-		}
-		select {
-		case <-ended:
-			return false
-		case <-late.C:
-			t.Fatalf("%s does not answer within %v", s.Endpoint, startTimeout)
-		case <-tick.C:
-		}
-	}
-}
-
-// output returns the end of what the server has printed.
-func (s *Server) output() string { return proc.Tail(s.log(), shownOutput) }
