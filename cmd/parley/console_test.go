@@ -59,7 +59,7 @@ func printed(t *testing.T, args ...string) map[string]any {
 // TestConsoleOverADatabase: where a configuration sends events to ClickHouse, figures and timelines are those that
 // "parley stats" and "parley trace" read there, of whatever folder.
 func TestConsoleOverADatabase(t *testing.T) {
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	database := server.Database(t)
 	said, last := 0, conversation.SubmissionID("")
 	var node *process

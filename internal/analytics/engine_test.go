@@ -30,7 +30,7 @@ type table struct {
 // start stores a world in an engine, with all that comes twice.
 func start(t *testing.T, w *world) *engine {
 	t.Helper()
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	e := &engine{name: server.Database(t)}
 	var err error
 	if e.address, err = url.Parse(server.HTTPDSN(e.name)); err != nil {

@@ -1,11 +1,12 @@
 package clickhousetest_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -31,7 +32,6 @@ func ways() map[string]way {
 		"native zstd": {clickhouse.Native, clickhouse.CompressionZSTD},
 		"http":        {clickhouse.HTTP, clickhouse.CompressionNone},
 		"http lz4":    {clickhouse.HTTP, clickhouse.CompressionLZ4},
-		"http gzip":   {clickhouse.HTTP, clickhouse.CompressionGZIP},
 	}
 }
 
@@ -82,14 +82,14 @@ func code(err error) int32 {
 
 // onWays runs a test in every way, in a database of its own on one server.
 func onWays(t *testing.T, test func(t *testing.T, s *clickhousetest.Server, w way, database string)) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	for name, w := range ways() {
 		t.Run(name, func(t *testing.T) { test(t, s, w, s.Database(t)) })
 	}
 }
 
 func TestDSNs(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	database := s.Database(t)
 	for _, dsn := range []string{s.DSN(database), s.HTTPDSN(database)} {
 		o, err := clickhouse.ParseDSN(dsn)
@@ -109,32 +109,32 @@ func TestDSNs(t *testing.T) {
 
 func TestServersAndDatabasesAreApart(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	first, second := clickhousetest.Start(t, nil), clickhousetest.Start(t, &clickhousetest.Options{})
+	first, second := clickhousetest.Start(t), clickhousetest.StartOwn(t)
 	here, there := first.Database(t), first.Database(t)
 	run(t, connect(t, first, way{}, "default", here), "CREATE TABLE t (a Int8) ENGINE = MergeTree ORDER BY a")
 	if err := connect(t, first, way{}, "default", there).Exec(t.Context(), "SELECT * FROM t"); code(err) != 60 {
 		t.Errorf("another database: %v, want code 60", err)
 	}
-	if err := connect(t, second, way{}, "default", here).Ping(t.Context()); code(err) != 81 {
+	if err := connect(t, &second.Server, way{}, "default", here).Ping(t.Context()); code(err) != 81 {
 		t.Errorf("another server: %v, want code 81", err)
 	}
 }
 
-// TestTestsShareAServer: what ends with the process, and is nobody's to stop.
+// TestTestsShareAServer: it ends with the process.
 func TestTestsShareAServer(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
 	var s *clickhousetest.Server
-	t.Run("inner", func(t *testing.T) { s = clickhousetest.Start(t, nil) })
-	if again := clickhousetest.Start(t, nil); again != s || !s.Shared() {
+	t.Run("inner", func(t *testing.T) { s = clickhousetest.Start(t) })
+	if again := clickhousetest.Start(t); again != s {
 		t.Errorf("another server at %s, want that at %s", again.Addr(), s.Addr())
 	}
-	if err := s.Stop(); !errors.Is(err, clickhousetest.ErrShared) {
-		t.Errorf("Stop: %v, want ErrShared", err)
+	if err := connect(t, s, way{}, "default", "").Ping(t.Context()); err != nil {
+		t.Errorf("after a test that used it: %v", err)
 	}
 }
 
 func TestDatabaseGoesWithItsTest(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	var name string
 	t.Run("inner", func(t *testing.T) { name = s.Database(t) })
 	if err := connect(t, s, way{}, "default", name).Ping(t.Context()); code(err) != 81 {
@@ -145,18 +145,15 @@ func TestDatabaseGoesWithItsTest(t *testing.T) {
 // TestKilledServerKeepsRows acknowledges rows over a merge and several parts, kills
 // the server twice and looks for them.
 func TestKilledServerKeepsRows(t *testing.T) {
-	t.Setenv("PARLEY_TEST_CLICKHOUSE", "") // It has to be one that can be stopped.
-	s := clickhousetest.Start(t, &clickhousetest.Options{Dir: t.TempDir()})
+	s := clickhousetest.StartOwn(t)
 	database, native, web := s.Database(t), s.Addr(), s.HTTPAddr()
-	c := connect(t, s, way{}, "default", database)
+	c := connect(t, &s.Server, way{}, "default", database)
 	run(t, c, "CREATE TABLE t (k String, ver UInt64) ENGINE = ReplacingMergeTree(ver) PARTITION BY ver % 2 ORDER BY k")
 	for life := range uint64(2) {
 		for i := range uint64(5) {
 			insert(t, c, "INSERT INTO t", [][]any{{fmt.Sprint("k", i), 10*life + i}, {fmt.Sprint("of", life, "-", i), uint64(7)}})
 		}
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		s.Stop()
 		if conn, err := net.Dial("tcp", native); err == nil {
 			conn.Close()
 			t.Fatal("it goes on after Stop")
@@ -167,7 +164,7 @@ func TestKilledServerKeepsRows(t *testing.T) {
 		if s.Addr() != native || s.HTTPAddr() != web {
 			t.Errorf("after Restart it is at %s and %s, want %s and %s", s.Addr(), s.HTTPAddr(), native, web)
 		}
-		c = connect(t, s, way{}, "default", database)
+		c = connect(t, &s.Server, way{}, "default", database)
 		if got, want := text(t, c, "SELECT toString(uniqExact(k)) FROM t"), fmt.Sprint(5+5*(life+1)); got != want {
 			t.Errorf("%s keys after life %d, want %s", got, life, want)
 		}
@@ -177,15 +174,14 @@ func TestKilledServerKeepsRows(t *testing.T) {
 // TestKillInMidInsertKeepsWholeBatches kills the server under four writers. What
 // they were told is there is there, and of no batch a part.
 func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
-	t.Setenv("PARLEY_TEST_CLICKHOUSE", "") // It has to be one that can be stopped.
-	s := clickhousetest.Start(t, &clickhousetest.Options{})
+	s := clickhousetest.StartOwn(t)
 	database := s.Database(t)
-	run(t, connect(t, s, way{}, "default", database), "CREATE TABLE t (batch String, n UInt64) ENGINE = MergeTree ORDER BY (batch, n)")
+	run(t, connect(t, &s.Server, way{}, "default", database), "CREATE TABLE t (batch String, n UInt64) ENGINE = MergeTree ORDER BY (batch, n)")
 	const writers, rows = 4, 500
 	acknowledged := make(chan string, 1)
 	var group sync.WaitGroup
 	for writer := range writers {
-		c := connect(t, s, way{}, "default", database)
+		c := connect(t, &s.Server, way{}, "default", database)
 		group.Go(func() {
 			for i := 0; ; i++ {
 				b, err := c.PrepareBatch(t.Context(), "INSERT INTO t")
@@ -207,9 +203,7 @@ func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 	for range 20 * writers {
 		all = append(all, <-acknowledged)
 	}
-	if err := s.Stop(); err != nil {
-		t.Error(err)
-	}
+	s.Stop()
 	go func() {
 		group.Wait()
 		close(acknowledged)
@@ -220,7 +214,7 @@ func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 	if err := s.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := connect(t, s, way{}, "default", database)
+	c := connect(t, &s.Server, way{}, "default", database)
 	if got := text(t, c, "SELECT toString(uniqExact(batch)) FROM t WHERE batch IN {names:Array(String)}", clickhouse.Named("names", all)); got != fmt.Sprint(len(all)) {
 		t.Errorf("%s batches of %d that were acknowledged", got, len(all))
 	}
@@ -230,8 +224,7 @@ func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 }
 
 func TestServerEndsWithItsProcess(t *testing.T) {
-	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	proc.EndsWithItsProcess(t, func() string { return clickhousetest.Start(t, &clickhousetest.Options{}).Addr() })
+	proc.EndsWithItsProcess(t, func() string { return clickhousetest.StartOwn(t).Addr() })
 }
 
 // failing is a test that is expected to fail.
@@ -246,19 +239,29 @@ func (f *failing) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-func TestNoServerNamesTheRemedy(t *testing.T) {
-	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	t.Setenv("PATH", "")
-	t.Chdir(moduleWithoutEngine(t))
+// fails returns how a start fails.
+func fails(t *testing.T, start func(testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {
 		defer close(done)
-		clickhousetest.Start(f, &clickhousetest.Options{})
+		start(f)
 	}()
 	<-done
+	return f.message
+}
+
+func TestNoServerNamesTheRemedy(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	dir := t.TempDir()
+	if err = errors.Join(err, os.Symlink(sh, filepath.Join(dir, "sh"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir)
+	t.Chdir(moduleWithoutEngine(t))
+	message := fails(t, func(f testing.TB) { clickhousetest.StartOwn(f) })
 	for _, want := range []string{"make engine", "PATH", "PARLEY_TEST_CLICKHOUSE"} {
-		if !strings.Contains(f.message, want) {
-			t.Errorf("failed with %q, want %s", f.message, want)
+		if !strings.Contains(message, want) {
+			t.Errorf("failed with %q, want %s", message, want)
 		}
 	}
 }
@@ -271,41 +274,33 @@ func moduleWithoutEngine(t *testing.T) string {
 	return dir
 }
 
-// TestSharedServer names a server that is there, which stands for one of somebody
+// TestNamedServer names a server that is there, which stands for one of somebody
 // else.
-func TestSharedServer(t *testing.T) {
+func TestNamedServer(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	_, port, err := net.SplitHostPort(s.HTTPAddr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", s.DSN("")+"?http_port="+port)
-	shared, err := clickhousetest.Run(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	named := clickhousetest.Start(t)
+	if named == s || named.Addr() != s.Addr() || named.HTTPAddr() != s.HTTPAddr() {
+		t.Errorf("it is at %s and %s", named.Addr(), named.HTTPAddr())
 	}
-	if !shared.Shared() || shared.Addr() != s.Addr() || shared.HTTPAddr() != s.HTTPAddr() {
-		t.Errorf("shared %v at %s and %s", shared.Shared(), shared.Addr(), shared.HTTPAddr())
-	}
-	database := shared.Database(t)
-	if got := text(t, connect(t, shared, way{}, "default", database), "SELECT currentDatabase()"); got != database {
-		t.Errorf("in database %s, want %s", got, database)
-	}
-	if err := errors.Join(shared.Close(), connect(t, s, way{}, "default", "").Ping(t.Context())); err != nil {
-		t.Errorf("after Close: %v", err)
-	}
-	for name, stop := range map[string]func() error{
-		"Stop":    shared.Stop,
-		"Restart": func() error { return shared.Restart(context.Background()) },
-	} {
-		if err := stop(); !errors.Is(err, clickhousetest.ErrShared) {
-			t.Errorf("%s: %v, want ErrShared", name, err)
+	var database string
+	t.Run("inner", func(t *testing.T) {
+		database = named.Database(t)
+		if got := text(t, connect(t, named, way{}, "default", database), "SELECT currentDatabase()"); got != database {
+			t.Errorf("in database %s, want %s", got, database)
 		}
+	})
+	if err := connect(t, s, way{}, "default", database).Ping(t.Context()); code(err) != 81 {
+		t.Errorf("a database after its test: %v, want code 81", err)
 	}
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "localhost:9000")
-	if _, err := clickhousetest.Run(t.Context(), nil); err == nil {
-		t.Error("a name that is no DSN is taken")
+	if message := fails(t, func(f testing.TB) { clickhousetest.Start(f) }); !strings.Contains(message, "PARLEY_TEST_CLICKHOUSE") {
+		t.Errorf("a name that is no DSN: %q", message)
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFinalShowsTheLastVersion(t *testing.T) {
 }
 
 func TestTTLRemovesOldRows(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	c := connect(t, s, way{}, "default", s.Database(t))
 	run(t, c, events)
 	run(t, c, "SYSTEM STOP TTL MERGES events")
@@ -53,7 +53,7 @@ func TestTTLRemovesOldRows(t *testing.T) {
 }
 
 func TestMaterializedView(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	c := connect(t, s, way{}, "default", s.Database(t))
 	run(t, c, events)
 	run(t, c, "CREATE TABLE sums (k String, n UInt64, v Int64) ENGINE = SummingMergeTree ORDER BY k")
@@ -67,7 +67,7 @@ func TestMaterializedView(t *testing.T) {
 }
 
 func TestRefreshableMaterializedView(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	c := connect(t, s, way{}, "default", s.Database(t))
 	run(t, c, events)
 	run(t, c, "CREATE TABLE counts (k String, n UInt64) ENGINE = MergeTree ORDER BY k")
@@ -89,7 +89,7 @@ func TestRefreshableMaterializedView(t *testing.T) {
 }
 
 func TestTableFunctionReadsS3(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	store := s3server.Versitygw(t)
 	bucket := store.Bucket(t)
 	b, err := s3.New(&s3.Options{Endpoint: store.Endpoint, Bucket: bucket, Region: store.Region, AccessKey: store.AccessKey, SecretKey: store.SecretKey})
@@ -115,7 +115,7 @@ func TestTableFunctionReadsS3(t *testing.T) {
 }
 
 func TestExplainAndQuantiles(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	c := connect(t, s, way{}, "default", s.Database(t))
 	run(t, c, events)
 	insert(t, c, "INSERT INTO events", [][]any{{"a", int64(1), time.Now(), uint64(1)}, {"b", int64(3), time.Now(), uint64(1)}})

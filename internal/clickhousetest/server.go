@@ -1,6 +1,7 @@
 package clickhousetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,113 +20,146 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// startTimeout bounds a start of which the caller bounds nothing. It only matters
-// when the start fails.
-const startTimeout = 2 * time.Minute
+// variable names a server that is there.
+const variable = "PARLEY_TEST_CLICKHOUSE"
 
-// endTimeout is what a server has to end in order.
-const endTimeout = 20 * time.Second
-
-// ErrShared is returned for what is not done to a server that others use as well.
-var ErrShared = errors.New("the server is shared")
-
-// Options say how a server of one's own is run. The zero value works.
-type Options struct {
-	// Dir is the folder of the data, which is made if it is not there and left in
-	// place; "" is a temporary one. Somebody else's server does not use it.
-	Dir string
-}
+const (
+	startTimeout = 2 * time.Minute       // It only matters when the start fails.
+	startPause   = 20 * time.Millisecond // Between two looks whether it answers.
+	endTimeout   = 20 * time.Second      // What a server has to end in order.
+	shownOutput  = 8 << 10               // Bytes of what the server printed that a failed test shows.
+)
 
 // Server is a ClickHouse server.
 type Server struct {
-	program program
-	dir     string // Of the data and of what the server prints.
-	native  string // host:port
-	web     string // host:port
-	user    *url.Userinfo
-	query   url.Values    // What else the DSN of somebody else's says.
-	shared  bool          // By the tests of this process, or with somebody else.
-	reaper  *proc.Reaper  // nil for somebody else's.
-	process *proc.Process // nil while it is stopped, and for somebody else's.
+	native string // host:port
+	web    string // host:port
+	user   *url.Userinfo
+	query  url.Values // What else the DSN of somebody else's says.
+	ends   bool       // With the test that started it, and so do its databases.
+}
+
+// Own is a server of a test's own.
+type Own struct {
+	Server
+	dir     string   // Of the data and of what the server prints.
+	args    []string // The program that is run.
+	reaper  *proc.Reaper
+	process *proc.Process // nil while it is stopped.
 }
 
 // common is the server that the tests of this process share.
 var common struct {
 	sync.Mutex
-	server *Server
+	server *Own
 }
 
-// Start returns a server of the test's own, which ends with it. Without options it is the
-// one of all tests of the process that have none, and ends with the process: each keeps to
-// databases of its own. A test that gets no server fails.
-func Start(t testing.TB, o *Options) *Server {
+// Start returns the server that all tests of the process share: each keeps to databases of its
+// own. A test that gets no server fails.
+func Start(t testing.TB) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	start := startCommon
-	if o != nil {
-		start = func(ctx context.Context) (*Server, error) { return Run(ctx, o) }
-	}
-	s, err := start(ctx)
-	if err != nil {
-		t.Fatalf("start a ClickHouse server: %v", err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() && s.program != nil {
-			t.Logf("the server at %s:\n%s", s.native, s.output())
+	if dsn := os.Getenv(variable); dsn != "" {
+		s, err := named(dsn)
+		if err != nil {
+			t.Fatalf("%v", err)
 		}
-		if s.shared {
-			return
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-func startCommon(ctx context.Context) (*Server, error) {
-	if os.Getenv(variable) != "" {
-		return Run(ctx, nil)
+		return s
 	}
 	common.Lock()
 	defer common.Unlock()
 	if common.server == nil {
-		s, err := Run(ctx, nil)
+		reaper, err := proc.StartReaper()
 		if err != nil {
-			return nil, err
+			t.Fatalf("%v", err)
 		}
-		s.shared, common.server = true, s
+		common.server = start(t, reaper)
 	}
-	return common.server, nil
+	common.server.showTo(t)
+	return &common.server.Server
 }
 
-// Run returns a server that runs until it is closed. The context bounds the start.
-func Run(ctx context.Context, o *Options) (*Server, error) {
-	if o == nil {
-		o = &Options{}
+// StartOwn returns a server of the test's own, which ends with it.
+func StartOwn(t testing.TB) *Own {
+	t.Helper()
+	s := start(t, proc.ReaperOf(t))
+	s.ends = true
+	t.Cleanup(func() {
+		if s.process == nil {
+			return
+		}
+		if err := s.process.Stop(endTimeout); err != nil {
+			t.Errorf("end the server: %v", err)
+		}
+	})
+	s.showTo(t)
+	return s
+}
+
+// start runs a server until the reaper is closed.
+func start(t testing.TB, reaper *proc.Reaper) *Own {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	s := &Own{reaper: reaper}
+	s.user = url.User("default")
+	free, err := proc.FreeAddresses(proc.Host(), 2)
+	if err == nil {
+		s.native, s.web = free[0], free[1]
+		s.dir, err = reaper.TempDir("parley-clickhouse-")
 	}
-	if dsn := os.Getenv(variable); dsn != "" {
-		return named(dsn)
+	if err == nil {
+		s.args, err = command(ctx, s.dir, s.native, s.web)
 	}
-	p, err := find(ctx)
+	if err == nil {
+		err = s.Restart(ctx)
+	}
 	if err != nil {
-		return nil, err
+		t.Fatalf("start a ClickHouse server: %v", errors.Join(err, reaper.Close()))
 	}
-	reaper, err := proc.StartReaper()
+	return s
+}
+
+// showTo lets a test that failed show what the server has printed.
+func (s *Own) showTo(t testing.TB) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the server at %s:\n%s", s.native, proc.Tail(s.log(), shownOutput))
+		}
+	})
+}
+
+func (s *Own) log() string { return filepath.Join(s.dir, "output") }
+
+// Stop kills the server, as a crash would, and returns when it is gone.
+func (s *Own) Stop() {
+	if s.process != nil {
+		s.process.Kill()
+		s.process = nil
+	}
+}
+
+// Restart starts the server again at its addresses with its data, after a Stop if
+// it runs, and returns when it answers.
+func (s *Own) Restart(ctx context.Context) error {
+	s.Stop()
+	p, err := s.reaper.Start(proc.Command{
+		Args: s.args, Env: []string{"HOME=" + s.dir, "TZ=UTC"}, Clean: true, Log: s.log(), Append: true, Mixed: true,
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &Server{program: p, reaper: reaper, dir: o.Dir, native: "127.0.0.1:0", web: "127.0.0.1:0", user: url.User("default")}
-	if s.dir == "" {
-		if s.dir, err = reaper.TempDir("parley-clickhouse-"); err != nil {
-			return nil, errors.Join(err, reaper.Close())
+	for s.exec(ctx, "SELECT 1") != nil {
+		select {
+		case <-p.Ended():
+			return fmt.Errorf("the server ends at its start\n%s", proc.Tail(s.log(), shownOutput))
+		case <-ctx.Done():
+			p.Kill()
+			return fmt.Errorf("wait for the server: %w\n%s", ctx.Err(), proc.Tail(s.log(), shownOutput))
+		case <-time.After(startPause):
 		}
 	}
-	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	s.process = p
+	return nil
 }
 
 // named returns the server that a DSN names.
@@ -134,21 +168,12 @@ func named(dsn string) (*Server, error) {
 	if err != nil || u.Scheme != "clickhouse" || u.Hostname() == "" {
 		return nil, fmt.Errorf("read %s: want clickhouse://user:password@host:port/", variable)
 	}
-	s := &Server{user: u.User, query: u.Query(), shared: true}
-	port, webPort := u.Port(), s.query.Get("http_port")
+	s := &Server{user: u.User, query: u.Query()}
+	s.native = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "9000"))
+	s.web = net.JoinHostPort(u.Hostname(), cmp.Or(s.query.Get("http_port"), "8123"))
 	s.query.Del("http_port")
-	if port == "" {
-		port = "9000"
-	}
-	if webPort == "" {
-		webPort = "8123"
-	}
-	s.native, s.web = net.JoinHostPort(u.Hostname(), port), net.JoinHostPort(u.Hostname(), webPort)
 	return s, nil
 }
-
-// Shared reports whether others use the server as well, so that it cannot be stopped.
-func (s *Server) Shared() bool { return s.shared }
 
 // Addr returns the host:port of the native protocol. It never changes.
 func (s *Server) Addr() string { return s.native }
@@ -175,11 +200,11 @@ func (s *Server) Database(t testing.TB) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if !s.shared && s.process == nil {
-			return // It is stopped: nobody can.
-		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
 		defer cancel()
+		if s.ends {
+			return
+		}
 		if err := s.exec(ctx, "DROP DATABASE IF EXISTS "+name+" SYNC"); err != nil {
 			t.Error(err)
 		}
@@ -200,83 +225,8 @@ func (s *Server) exec(ctx context.Context, statement string) error {
 		return fmt.Errorf("run %s: %w", statement, err)
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return fmt.Errorf("run %s: %w", statement, err)
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("run %s: %s: %s", statement, resp.Status, b)
+	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("run %s: %s: %s, %w", statement, resp.Status, b, err)
 	}
 	return nil
 }
-
-// Stop kills the server, as a crash would, and returns when it is gone. It does
-// nothing to one that is stopped, and returns ErrShared for a shared one.
-func (s *Server) Stop() error {
-	if s.shared {
-		return fmt.Errorf("stop %s: %w", s.native, ErrShared)
-	}
-	if s.process != nil {
-		s.process.Kill()
-		s.process = nil
-	}
-	return nil
-}
-
-// Restart starts the server again at its addresses with its data, after a Stop if
-// it runs, and returns when it answers. It returns ErrShared for a shared one.
-func (s *Server) Restart(ctx context.Context) error {
-	if err := s.Stop(); err != nil {
-		return err
-	}
-	return s.start(ctx)
-}
-
-// Close ends the server and removes its data, unless Options.Dir named their folder.
-// It does nothing to a shared one.
-func (s *Server) Close() error {
-	if s.shared {
-		return nil
-	}
-	var err error
-	if s.process != nil {
-		if err = s.process.Stop(endTimeout); err != nil {
-			err = fmt.Errorf("end the server: %w\n%s", err, s.output())
-		}
-		s.process = nil
-	}
-	return errors.Join(err, s.reaper.Close())
-}
-
-// run starts a command that prints to the log of the server; one that is not mixed prints
-// a line of its own to its standard output.
-func (s *Server) run(mixed bool, args ...string) (*proc.Process, error) {
-	dir, err := filepath.Abs(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	return s.reaper.Start(proc.Command{
-		Args: args, Env: []string{"HOME=" + dir, "TZ=UTC"}, Clean: true, Log: s.log(), Append: true, Mixed: mixed,
-	})
-}
-
-// start runs the program and waits until it answers.
-func (s *Server) start(ctx context.Context) error {
-	if err := os.MkdirAll(filepath.Join(s.dir, "data"), 0o755); err != nil {
-		return fmt.Errorf("make folder %s: %w", s.dir, err)
-	}
-	p, err := s.program.start(ctx, s)
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, s.output())
-	}
-	s.process = p
-	return nil
-}
-
-// shownOutput is how many bytes of what the server printed a failed test shows.
-const shownOutput = 8 << 10
-
-// output returns the end of what the server has printed.
-func (s *Server) output() string { return proc.Tail(s.log(), shownOutput) }
-
-func (s *Server) log() string { return filepath.Join(s.dir, "output") }

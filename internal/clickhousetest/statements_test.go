@@ -229,7 +229,7 @@ func TestConnectionsRunAtOnce(t *testing.T) {
 func TestCancelledStatementEnds(t *testing.T) {
 	const slow = "SELECT sleepEachRow(0.01) FROM numbers(10000) SETTINGS max_block_size = 10, function_sleep_max_microseconds_per_block = 0"
 	const running = "SELECT toString(count()) FROM system.processes WHERE query LIKE 'SELECT sleepEachRow%'"
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	for _, w := range []way{{protocol: clickhouse.Native}, {protocol: clickhouse.HTTP}} {
 		t.Run(w.protocol.String(), func(t *testing.T) {
 			watcher := connect(t, s, way{}, "default", "")
@@ -253,7 +253,7 @@ func TestCancelledStatementEnds(t *testing.T) {
 
 // TestBatchThatIsLeftInsertsNothing closes the connection of a batch in its middle.
 func TestBatchThatIsLeftInsertsNothing(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	database := s.Database(t)
 	c := connect(t, s, way{}, "default", database)
 	run(t, c, "CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")

@@ -39,7 +39,7 @@ type cluster struct {
 	env     []string
 	common  string // Of the configuration of every node.
 	bucket  storage.Bucket
-	server  *clickhousetest.Server
+	server  *clickhousetest.Own
 
 	mu    sync.Mutex
 	nodes []*node // That run.
@@ -59,8 +59,6 @@ func (n *node) url(id string) string { return "http://" + n.HTTP + mount + "/" +
 // newCluster makes a cluster of which no node runs yet.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	// A server that this test may kill is its own.
-	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
 	place := noderun.NewBucket(t, s3server.Versitygw(t))
 	bucket, _, err := place.Open()
 	if err != nil {
@@ -69,7 +67,7 @@ func newCluster(t *testing.T) *cluster {
 	vendor := httptest.NewServer(fakemodel.New(nil))
 	t.Cleanup(vendor.Close)
 	c := &cluster{
-		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.Start(t, &clickhousetest.Options{}),
+		t: t, dir: t.TempDir(), program: program(t), bucket: storage.Retried(bucket, storage.Retry{}), server: clickhousetest.StartOwn(t),
 		Fleet: noderun.NewFleet(t, noderun.NewClient(answerWithin), liveness), env: append(place.Env(), "GOGC="),
 	}
 	var b strings.Builder

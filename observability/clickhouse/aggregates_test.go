@@ -124,7 +124,7 @@ func (r *recount) work(place string, p observability.Payload) {
 
 // TestAggregates holds every view against the events.
 func TestAggregates(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	db, o, events := stored(t, s, 300)
 	if err := db.Refresh(t.Context()); err != nil {
 		t.Fatal(err)

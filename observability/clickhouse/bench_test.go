@@ -14,7 +14,7 @@ import (
 // BenchmarkIngest writes different events all the time. The server, its protocol and
 // the sink share the machine; the processor time is that of the sink and its driver alone.
 func BenchmarkIngest(b *testing.B) {
-	s := clickhousetest.Start(b, nil)
+	s := clickhousetest.Start(b)
 	for _, protocol := range []string{"native", "http"} {
 		for _, group := range []int{1000, 10_000, 50_000} {
 			b.Run(fmt.Sprintf("%s/%d", protocol, group), func(b *testing.B) {

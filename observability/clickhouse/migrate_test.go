@@ -49,7 +49,7 @@ func keys(t *testing.T, b storage.Bucket) []storage.ListedKey {
 // without.
 func TestMigrateFromEmpty(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, s, s.Database(t))
@@ -87,7 +87,7 @@ func TestMigrateFromEmpty(t *testing.T) {
 // TestMigrateFromVersion1: a database with events of version 1 gets the aggregates, of
 // those events too.
 func TestMigrateFromVersion1(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	db := migrated(t, o)
 	conn := direct(t, s, o.Database)
@@ -129,7 +129,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	const nodes = 4
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	for name, claims := range map[string]storage.Bucket{"claims": bucket(t), "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			o := options(t, s, s.Database(t))
@@ -160,7 +160,7 @@ func TestMigrateAtOnce(t *testing.T) {
 // TestDeadClaim: who claimed a version and died does not keep it for ever.
 func TestDeadClaim(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	claims := bucket(t)
 	// A first migration tells the keys of claims.
@@ -207,7 +207,7 @@ func TestDeadClaim(t *testing.T) {
 // only to be read.
 func TestEmptiedServer(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	conn := direct(t, s, "default")
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
@@ -232,7 +232,7 @@ func TestEmptiedServer(t *testing.T) {
 
 // TestDroppedTable: the error of a table that somebody has dropped says what mends it.
 func TestDroppedTable(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	db := migrated(t, o)
 	conn := direct(t, s, o.Database)
@@ -268,7 +268,7 @@ func (s *spy) Create(ctx context.Context, key string, body storage.Body) error {
 }
 
 func TestReadOnlyUser(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	ro := o
 	ro.Username, ro.Password = "readonly", ""
@@ -306,7 +306,7 @@ func TestReadOnlyUser(t *testing.T) {
 }
 
 func TestNewerSchema(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	db := migrated(t, o)
 	conn := direct(t, s, o.Database)
@@ -335,7 +335,7 @@ func TestNewerSchema(t *testing.T) {
 
 // TestExpiry: the expiry follows the option, and the server drops what is older.
 func TestExpiry(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	conn := direct(t, s, o.Database)
 	for _, days := range []int{0, 90, 30, 30, 0, 7} {
@@ -365,7 +365,7 @@ func TestExpiry(t *testing.T) {
 
 // TestExpiryAtOnce: nodes that start together change the expiry once, and none fails.
 func TestExpiryAtOnce(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	errs := make([]error, 8)
 	for range 4 {
@@ -387,7 +387,7 @@ func TestExpiryAtOnce(t *testing.T) {
 // TestPublished: a migration that was released is never changed. A new file gets a line
 // here.
 func TestPublished(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	migrated(t, o)
 	rows, err := direct(t, s, o.Database).Query(t.Context(), "SELECT version, checksum FROM parley_migrations ORDER BY version")

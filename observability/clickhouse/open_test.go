@@ -111,7 +111,7 @@ func saying(t *testing.T, words string) string {
 // TestOtherProtocol: an address of the other protocol is an error that names the ports.
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	swapped := overHTTP(s, o)
 	swapped.HTTP = false
@@ -162,7 +162,7 @@ func TestOpenEnds(t *testing.T) {
 // takes connections and says nothing.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
 		o.Addresses = append([]string{closedAddress(t), saying(t, "")}, o.Addresses...)
@@ -174,7 +174,7 @@ func TestFailover(t *testing.T) {
 // TestTLS: both protocols through a relay that ends the encryption; a certificate that
 // nobody trusts is refused.
 func TestTLS(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	identity := httptest.NewTLSServer(http.NotFoundHandler())
 	defer identity.Close()
 	roots := x509.NewCertPool()

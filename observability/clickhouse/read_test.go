@@ -42,7 +42,7 @@ func selected(events []observability.Event, include func(*observability.Event) b
 }
 
 func TestEvents(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	db, _, events := stored(t, s, 200)
 	const since, until = dayStart + 86_400_000, dayStart + 2*86_400_000 + 5
 	tests := map[string]struct {
@@ -94,7 +94,7 @@ func inOrder(a, b observability.Event) int {
 // TestEventsEnd: a reader who has seen enough, or whose context ends, leaves nothing
 // behind that the next one would notice.
 func TestEventsEnd(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	db, _, events := stored(t, s, 50)
 	for range 12 { // More than the driver has connections.
 		for _, err := range db.Events(t.Context(), clickhouse.Filter{}) {
@@ -124,7 +124,7 @@ func TestEventsEnd(t *testing.T) {
 
 // TestReadEnds: a server that does not answer does not hold a reader beyond its context.
 func TestReadEnds(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	_, o, _ := stored(t, s, 5)
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
 		relay := newRelay(t, listen(t), o.Addresses[0])
@@ -141,7 +141,7 @@ func TestReadEnds(t *testing.T) {
 // TestSummary holds the SQL against the definitions, computed from the same events.
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	db, o, events := stored(t, s, 300)
 	web := open(t, overHTTP(s, o))
 	for name, filter := range map[string]stats.Filter{

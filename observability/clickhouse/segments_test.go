@@ -135,7 +135,7 @@ func TestSegmentQueries(t *testing.T) {
 		t.Fatalf("the bucket has %v, want batches that segments have replaced, and some that they have not", objects)
 	}
 	q := segmentQuery{
-		t: t, conn: direct(t, clickhousetest.Start(t, nil), "default"),
+		t: t, conn: direct(t, clickhousetest.Start(t), "default"),
 		parameters: ch.Parameters{
 			"bucket": "http://" + server.Endpoint + "/" + name + "/p", "key": server.AccessKey, "secret": server.SecretKey,
 		},

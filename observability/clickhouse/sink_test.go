@@ -24,7 +24,7 @@ import (
 // other without it.
 func TestSink(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	for _, protocol := range sample.Of([]string{"http"}, []string{"native"}) {
 		t.Run(protocol, func(t *testing.T) {
 			stores := map[observability.Sink]*clickhouse.Database{}
@@ -56,8 +56,8 @@ func TestSink(t *testing.T) {
 // finds the new one.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, &clickhousetest.Options{})
-	o := options(t, s, s.Database(t))
+	s := clickhousetest.StartOwn(t)
+	o := options(t, &s.Server, s.Database(t))
 	// The first address is one where nobody listens.
 	o.Addresses = []string{closedAddress(t), s.Addr()}
 	db := migrated(t, o)
@@ -70,9 +70,7 @@ func TestRestart(t *testing.T) {
 	if err := sink.Write(t.Context(), events[:half]); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	s.Stop()
 	if err := sink.Write(t.Context(), events[half:]); err == nil {
 		t.Fatal("a Write without a server succeeded")
 	}
@@ -98,7 +96,7 @@ func TestRestart(t *testing.T) {
 // are written again.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	events := traffic(300, 1)
 	for _, after := range []int{0, 20_000} {
 		o := options(t, s, s.Database(t))
@@ -130,7 +128,7 @@ func TestLostAnswer(t *testing.T) {
 // a Write, whose context goes on.
 func TestDeafServer(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	relay := newRelay(t, listen(t), o.Addresses[0])
 	o.Addresses, o.DialTimeout = []string{relay.address()}, 2*time.Second
@@ -160,7 +158,7 @@ func TestDeafServer(t *testing.T) {
 // TestManyDays: a replay of years is more partitions than one insert may have.
 func TestManyDays(t *testing.T) {
 	t.Parallel()
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	db := migrated(t, options(t, s, s.Database(t)))
 	var events []observability.Event
 	for i, e := range traffic(60, 3) {
@@ -176,7 +174,7 @@ func TestManyDays(t *testing.T) {
 // TestMoments: events of the bounds of time are stored, and those beyond as the nearest.
 func TestMoments(t *testing.T) {
 	const last = conversation.Time(4291747199999)
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	db := migrated(t, o)
 	for at, want := range map[conversation.Time]conversation.Time{0: 0, 1: 1, dayStart: dayStart, last: last, -5: 0, last + 1: last} {
@@ -191,7 +189,7 @@ func TestMoments(t *testing.T) {
 }
 
 func TestSinkErrors(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
 		sink, err := clickhouse.NewSink(open(t, o))
@@ -223,7 +221,7 @@ func TestSinkErrors(t *testing.T) {
 
 // TestPanicsCostNoConnection: who calls a sink contains its panics, and goes on.
 func TestPanicsCostNoConnection(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	sink, err := clickhouse.NewSink(migrated(t, o))
 	if err != nil {
@@ -248,7 +246,7 @@ func TestPanicsCostNoConnection(t *testing.T) {
 
 // TestAlteredColumns: somebody has made a dictionary a plain column, or one that may be null.
 func TestAlteredColumns(t *testing.T) {
-	s := clickhousetest.Start(t, nil)
+	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	db := migrated(t, o)
 	conn := direct(t, s, o.Database)

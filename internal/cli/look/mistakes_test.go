@@ -115,7 +115,7 @@ func TestFilesWithoutEvents(t *testing.T) {
 // TestDatabaseMistakesSayWhatToDo asks servers that are away, speak another protocol or
 // have no tables: what to do comes before what the driver says.
 func TestDatabaseMistakesSayWhatToDo(t *testing.T) {
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	dir := t.TempDir()
 	configured := func(name, clickhouse string) string {
 		return clitest.Write(t, filepath.Join(dir, name), fmt.Sprintf("agents: {echo: {model: demo/parrot}}\nevents: {clickhouse: {addresses: [%s}}\n", clickhouse))

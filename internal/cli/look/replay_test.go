@@ -181,7 +181,7 @@ func TestReplayMakesTheSameEvents(t *testing.T) {
 // TestReplayFillsADatabase replays twice into an empty database, and asks it.
 func TestReplayFillsADatabase(t *testing.T) {
 	t.Parallel()
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	data, last := talked(t)
 	want := projected(t, data)
 	sentEvents(t, data, len(want))
@@ -314,7 +314,7 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 	if code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, "submission_settled") {
 		t.Errorf("exit %d, %s", code, out)
 	}
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	database := server.Database(t)
 	file := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("events: {clickhouse: {addresses: [%q], database: %s}}", server.Addr(), database))
 	for range 2 {

@@ -100,7 +100,7 @@ func settledIn(ctx context.Context, dsn string) error {
 
 // TestServeBeforeItsDatabase starts a server whose ClickHouse is away.
 func TestServeBeforeItsDatabase(t *testing.T) {
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	g := newGate(t, server.Addr())
 	database := server.Database(t)
 	dir := t.TempDir()
@@ -206,7 +206,7 @@ func TestEventsOnStandardOutput(t *testing.T) {
 // TestLateDatabase writes with one who may only read, and again after the tables are
 // gone, and after the database is.
 func TestLateDatabase(t *testing.T) {
-	server := clickhousetest.Start(t, nil)
+	server := clickhousetest.Start(t)
 	opts, err := cli.ParseDSN(server.DSN(server.Database(t)))
 	if err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,80 +20,44 @@ const revision = chproto.DBMS_TCP_PROTOCOL_VERSION
 // engineRevision is that of blocks the engine takes and gives.
 const engineRevision = 0
 
-func newBlock() *chproto.Block {
+func decodeBlock(r *proto.Reader, revision uint64) (*chproto.Block, error) {
 	b := chproto.NewBlock()
 	b.ServerContext = &column.ServerContext{Timezone: time.UTC}
-	return b
+	return b, b.Decode(r, revision)
 }
 
-// blocksOf decodes what the engine gave.
-func blocksOf(data []byte) ([]*chproto.Block, error) {
+// blocksOf encodes what the engine gave for the driver, each block in a frame of its own if
+// they are to be compressed.
+func blocksOf(data []byte, compressed bool) (blocks [][]byte, err error) {
 	r := proto.NewReader(bytes.NewReader(data))
-	var blocks []*chproto.Block
 	for {
-		b := newBlock()
-		if err := b.Decode(r, engineRevision); errors.Is(err, io.EOF) {
+		b, err := decodeBlock(r, engineRevision)
+		if errors.Is(err, io.EOF) {
 			return blocks, nil
-		} else if err != nil {
+		}
+		var buf proto.Buffer
+		if err == nil {
+			err = b.Encode(&buf, revision)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("decode block %d of a result: %w", len(blocks), err)
 		}
-		blocks = append(blocks, b)
-	}
-}
-
-// headerOf returns a block without rows.
-func headerOf(names, types []string) (*chproto.Block, error) {
-	b := newBlock()
-	for i, name := range names {
-		if err := b.AddColumn(name, column.Type(types[i])); err != nil {
-			return nil, fmt.Errorf("make column %s %s: %w", name, types[i], err)
+		framed, err := frame(buf.Buf, compressed)
+		if err != nil {
+			return nil, err
 		}
+		blocks = append(blocks, framed)
 	}
-	return b, nil
 }
 
-// encodeBlock appends a block. One without rows has nothing behind the type of a
-// column, which the driver expects and does not do itself.
-func encodeBlock(buf *proto.Buffer, b *chproto.Block, revision int) error {
-	if b.Rows() > 0 {
-		return b.Encode(buf, uint64(revision))
+// frame compresses what is to be compressed. The driver takes LZ4 whatever it asks for.
+func frame(data []byte, compressed bool) ([]byte, error) {
+	if !compressed {
+		return data, nil
 	}
-	if err := b.EncodeHeader(buf, uint64(revision)); err != nil {
-		return err
-	}
-	for _, c := range b.Columns {
-		buf.PutString(c.Name())
-		buf.PutString(string(c.Type()))
-		if proto.FeatureCustomSerialization.In(revision) {
-			buf.PutBool(false)
-		}
-	}
-	return nil
-}
-
-// headerFormat shows the columns of a result that has no rows, which Native does
-// not.
-const headerFormat = "JSONCompactEachRowWithNamesAndTypes"
-
-func parseHeader(data []byte) (names, types []string, err error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	for _, list := range []*[]string{&names, &types} {
-		if err := d.Decode(list); err != nil {
-			return nil, nil, fmt.Errorf("decode columns %.100q: %w", data, err)
-		}
-	}
-	if len(names) != len(types) {
-		return nil, nil, fmt.Errorf("decode columns: %d names and %d types", len(names), len(types))
-	}
-	return names, types, nil
-}
-
-// compressor returns one for the method's name, in which nothing is LZ4.
-func compressor(method string) *compress.Writer {
-	if method == "ZSTD" {
-		return compress.NewWriter(compress.LevelZero, compress.ZSTD)
-	}
-	return compress.NewWriter(compress.LevelZero, compress.LZ4)
+	w := compress.NewWriter(compress.LevelZero, compress.LZ4)
+	err := w.Compress(data)
+	return w.Data, err
 }
 
 // decompress reads all frames there are.

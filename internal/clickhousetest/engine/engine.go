@@ -1,12 +1,13 @@
 package main
 
 import (
-	"errors"
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
+
+	"github.com/ClickHouse/ch-go/proto"
 )
 
 // readonlyUser is the name of the user who may only read.
@@ -14,12 +15,11 @@ const readonlyUser = "readonly"
 
 // engine is the database of this process.
 type engine struct {
-	lib      *library
-	dir      string
-	base     *session // Keeps the engine up while nobody is connected.
-	tags     atomic.Uint64
-	version  [3]int
-	timezone string
+	lib   *library
+	dir   string
+	base  *session // Keeps the engine up while nobody is connected.
+	tags  atomic.Uint64
+	hello proto.ServerHello
 }
 
 func openEngine(file, dir string) (*engine, error) {
@@ -31,128 +31,79 @@ func openEngine(file, dir string) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{lib: lib, dir: dir, base: base}
-	a, err := base.query("SELECT version(), timezone()", "TSV", nil)
+	e := &engine{lib: lib, dir: dir, base: base, hello: proto.ServerHello{Name: "ClickHouse", DisplayName: "clickhousetest", Revision: revision}}
+	data, err := base.query("SELECT replaceAll(version(), '.', ' '), timezone()", "TSV")
+	if err == nil {
+		var build int
+		_, err = fmt.Sscan(string(data), &e.hello.Major, &e.hello.Minor, &e.hello.Patch, &build, &e.hello.Timezone)
+	}
 	if err != nil {
 		base.close()
-		return nil, fmt.Errorf("ask for the version: %w", err)
+		return nil, fmt.Errorf("ask for the version: %q: %w", data, err)
 	}
-	version, timezone, _ := strings.Cut(strings.TrimSpace(string(a.data)), "\t")
-	for i, part := range strings.SplitN(version, ".", 4)[:3] {
-		if e.version[i], err = strconv.Atoi(part); err != nil {
-			base.close()
-			return nil, fmt.Errorf("read version %s: %w", version, err)
-		}
-	}
-	e.timezone = timezone
 	return e, nil
 }
 
 func (e *engine) close() { e.base.close() }
 
-// client is a session as somebody outside uses it.
-type client struct {
-	*session
-	engine *engine
-	tag    string // Marks its statements.
-}
-
-// client opens a session for a user with a current database.
-func (e *engine) client(user, database string) (*client, error) {
+// session opens a session for a user with a current database and what SET takes.
+func (e *engine) session(user, database string, set []string) (*session, error) {
 	s, err := e.lib.open(e.dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{session: s, engine: e, tag: fmt.Sprintf("client-%d", e.tags.Add(1))}
-	setup := []string{"SET log_comment = " + quote(c.tag)}
-	if database != "" {
-		setup = append(setup, "USE `"+strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(database)+"`")
+	s.tag = fmt.Sprintf("session-%d", e.tags.Add(1))
+	setup := "SET log_comment = " + quote(s.tag)
+	for _, assignment := range set {
+		setup += ", " + assignment
 	}
 	if user == readonlyUser {
-		setup = append(setup, "SET readonly = 2")
+		setup += ", readonly = 2"
 	}
-	for _, statement := range setup {
-		if _, err := s.query(statement, "Null", nil); err != nil {
-			s.close()
-			return nil, err
-		}
+	if database != "" {
+		setup += "; USE `" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(database) + "`"
 	}
-	return c, nil
+	if _, err := s.query(setup, "Null"); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
-// kill ends the statement that runs. It may be called while one does.
-func (c *client) kill() {
-	s, err := c.engine.lib.open(c.engine.dir)
+// kill ends the statement that a session runs. It may be called while one does.
+func (e *engine) kill(tag string) {
+	s, err := e.lib.open(e.dir)
 	if err != nil {
 		return // Then it runs to its end.
 	}
 	defer s.close()
-	_, _ = s.query("KILL QUERY WHERE Settings['log_comment'] = "+quote(c.tag)+" ASYNC", "Null", nil)
+	_, _ = s.query("KILL QUERY WHERE Settings['log_comment'] = "+quote(tag)+" ASYNC", "Null")
 }
 
-// with runs a function under settings, which are the defaults again afterwards.
-func (c *client) with(settings map[string]string, run func() error) error {
-	if len(settings) == 0 {
-		return run()
-	}
-	set, undo, err := setStatements(settings)
+// header returns the columns of a result as a block without rows: Native has none of a result
+// that has none. The driver wants nothing behind the type of a column.
+func (s *session) header(statement string) ([]byte, error) {
+	data, err := s.query(statement, "JSONCompactEachRowWithNamesAndTypes")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = c.query(set, "Null", nil)
-	if err == nil {
-		err = run()
-	}
-	if _, undone := c.query(undo, "Null", nil); err == nil {
-		err = undone
-	}
-	return err
-}
-
-// header returns the names and types of the columns of a result.
-func (c *client) header(statement string, params map[string]string) (names, types []string, err error) {
-	a, err := c.query(statement, headerFormat, params)
-	if err != nil {
-		return nil, nil, err
-	}
-	return parseHeader(a.data)
-}
-
-// target returns the names and types of the columns an INSERT fills.
-func (c *client) target(i *insertStatement) (names, types []string, err error) {
-	a, err := c.query("DESCRIBE TABLE "+i.table, "Native", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	blocks, err := blocksOf(a.data)
-	if err != nil {
-		return nil, nil, err
-	}
-	known := map[string]string{}
-	for _, b := range blocks {
-		for row := range b.Rows() {
-			name, _ := b.Columns[0].Row(row, false).(string)
-			known[name], _ = b.Columns[1].Row(row, false).(string)
-			kind, _ := b.Columns[2].Row(row, false).(string)
-			if len(i.columns) == 0 && !slices.Contains([]string{"MATERIALIZED", "ALIAS", "EPHEMERAL"}, kind) {
-				names = append(names, name)
-			}
+	var names, types []string
+	lists := json.NewDecoder(bytes.NewReader(data))
+	for _, list := range []*[]string{&names, &types} {
+		if err := lists.Decode(list); err != nil {
+			return nil, fmt.Errorf("decode columns %.100q: %w", data, err)
 		}
 	}
-	if len(i.columns) > 0 {
-		names = i.columns
-	}
-	for _, name := range names {
-		types = append(types, known[name])
-	}
-	return names, types, nil
+	return headerOf(names, types), nil
 }
 
-// asException gives an error of this process the form of the engine's.
-func asException(err error) *exception {
-	var e *exception
-	if errors.As(err, &e) {
-		return e
+func headerOf(names, types []string) []byte {
+	var buf proto.Buffer
+	proto.Block{Info: proto.BlockInfo{BucketNum: -1}, Columns: len(names)}.EncodeAware(&buf, revision)
+	for i, name := range names {
+		buf.PutString(name)
+		buf.PutString(types[i])
+		buf.PutBool(false) // Its serialization is no other.
 	}
-	return &exception{code: codeUnknownException, text: err.Error()}
+	return buf.Buf
 }

@@ -6,9 +6,9 @@
 // own, so that a test can end it as a crash would and so that the library is in no
 // test's memory.
 //
-//	engine -lib libchdb.so -path folder [-native host:port] [-http host:port]
+//	engine -lib libchdb.so -path folder -native host:port -http host:port
 //
-// It prints one line of JSON with its addresses once it answers. It ends at a SIGTERM.
+// It ends at a SIGTERM.
 //
 // Guarantees:
 //
@@ -25,10 +25,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -36,14 +34,13 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
-	"time"
 )
 
 func main() {
 	lib := flag.String("lib", "", "file of libchdb")
 	path := flag.String("path", "", "folder of the data")
-	native := flag.String("native", "127.0.0.1:0", "where to serve the native protocol; port 0 is a free one")
-	web := flag.String("http", "127.0.0.1:0", "where to serve HTTP; port 0 is a free one")
+	native := flag.String("native", "127.0.0.1:9000", "where to serve the native protocol")
+	web := flag.String("http", "127.0.0.1:8123", "where to serve HTTP")
 	flag.Parse()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -54,59 +51,34 @@ func main() {
 	}
 }
 
-// listenTimeout bounds the wait for an address that is taken.
-const listenTimeout = 20 * time.Second
-
-// listen waits while somebody else uses the address: a server that starts again wants its
-// old one, which may have been given away meanwhile, for a connection as a rule.
-func listen(address string) (net.Listener, error) {
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		l, err := net.Listen("tcp", address)
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > listenTimeout {
-			return l, err
-		}
-	}
-}
-
 func run(ctx context.Context, logger *slog.Logger, lib, path, native, web string) error {
-	nativeListener, err := listen(native)
-	if err != nil {
-		return err
-	}
-	defer nativeListener.Close()
-	webListener, err := listen(web)
-	if err != nil {
-		return err
-	}
-	defer webListener.Close()
 	e, err := openEngine(lib, path)
 	if err != nil {
 		return err
 	}
 	defer e.close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	server := &http.Server{Handler: e, BaseContext: func(net.Listener) context.Context { return ctx }}
-	var served sync.WaitGroup
-	served.Go(func() {
-		if err := server.Serve(webListener); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error("http ends", "err", err)
-			cancel()
-		}
-	})
-	served.Go(func() { acceptNative(ctx, logger, e, nativeListener) })
-	addresses, err := json.Marshal(map[string]string{"native": nativeListener.Addr().String(), "http": webListener.Addr().String()})
-	if err == nil {
-		_, err = fmt.Printf("%s\n", addresses)
-	}
+	nativeListener, err := net.Listen("tcp", native)
 	if err != nil {
-		cancel()
+		return err
 	}
-	<-ctx.Done()
-	nativeListener.Close()
-	_ = server.Shutdown(context.Background()) // Statements of requests are killed: it waits for their handlers.
-	served.Wait()
-	return err
+	defer nativeListener.Close()
+	webListener, err := net.Listen("tcp", web)
+	if err != nil {
+		return err
+	}
+	var served sync.WaitGroup
+	served.Go(func() { acceptNative(ctx, logger, e, nativeListener) })
+	server := &http.Server{Handler: e, BaseContext: func(net.Listener) context.Context { return ctx }}
+	served.Go(func() {
+		<-ctx.Done()
+		_ = nativeListener.Close()
+		_ = server.Shutdown(context.Background()) // Statements of requests are killed: it waits for their handlers.
+	})
+	if err = server.Serve(webListener); errors.Is(err, http.ErrServerClosed) {
+		served.Wait()
+		return nil
+	}
+	return err // Which ends the process.
 }
 
 // acceptNative serves connections until the listener is closed, and returns when

@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/ClickHouse/ch-go/compress"
 	"github.com/ClickHouse/ch-go/proto"
 	chproto "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
@@ -17,14 +16,14 @@ const readerSize = 128 << 10
 
 // nativeConn is one connection of the native protocol.
 type nativeConn struct {
-	engine   *engine
-	conn     net.Conn
-	in       *bufio.Reader // The one under reader.
-	reader   *proto.Reader
-	out      proto.Buffer
-	revision int // Of the older of both sides.
-	client   *client
-	frames   *compress.Writer // Of the statement's results, nil for none.
+	engine     *engine
+	conn       net.Conn
+	in         *bufio.Reader // The one under reader.
+	reader     *proto.Reader
+	out        proto.Buffer
+	client     proto.ClientHello
+	session    *session
+	compressed bool // The data of the statement.
 }
 
 // serveNative serves a connection until it ends, and closes it. An error is of what
@@ -33,10 +32,10 @@ func (e *engine) serveNative(conn net.Conn) error {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, readerSize)
 	c := &nativeConn{engine: e, conn: conn, in: in, reader: proto.NewReader(in)}
-	if err := c.hello(); err != nil || c.client == nil {
-		return err
+	if err := c.hello(); err != nil {
+		return c.except(err)
 	}
-	defer c.client.close()
+	defer c.session.close()
 	for {
 		code, err := c.reader.UVarInt()
 		if err != nil {
@@ -45,12 +44,17 @@ func (e *engine) serveNative(conn net.Conn) error {
 		switch proto.ClientCode(code) {
 		case proto.ClientCodePing:
 			proto.ServerCodePong.Encode(&c.out)
-			err = c.flush()
 		case proto.ClientCodeQuery:
-			err = c.statement()
+			if err = c.statement(); err == nil {
+				proto.ServerCodeEndOfStream.Encode(&c.out)
+			}
+			err = c.except(err)
 		case proto.ClientCodeCancel: // Of a statement that has ended.
 		default:
 			err = fmt.Errorf("read packet: kind %d", code)
+		}
+		if err == nil {
+			err = c.flush()
 		}
 		if err != nil {
 			return err
@@ -65,227 +69,157 @@ func (c *nativeConn) flush() error {
 }
 
 func (c *nativeConn) hello() error {
-	if code, err := c.reader.UVarInt(); err != nil || proto.ClientCode(code) != proto.ClientCodeHello {
+	code, err := c.reader.UVarInt()
+	if err == nil && proto.ClientCode(code) == proto.ClientCodeHello {
+		err = c.client.Decode(c.reader)
+	}
+	if err != nil || c.client.ProtocolVersion != revision {
+		return fmt.Errorf("read hello of revision %d: %w", c.client.ProtocolVersion, err)
+	}
+	if c.session, err = c.engine.session(c.client.User, c.client.Database, nil); err != nil {
 		return err
 	}
-	var hello proto.ClientHello
-	if err := hello.Decode(c.reader); err != nil {
-		return fmt.Errorf("read hello: %w", err)
-	}
-	client, err := c.engine.client(hello.User, hello.Database)
-	if err != nil {
-		return c.exception(err)
-	}
-	c.client = client
-	c.revision = min(hello.ProtocolVersion, revision)
-	answer := proto.ServerHello{
-		Name: "ClickHouse", DisplayName: "clickhousetest", Timezone: c.engine.timezone, Revision: revision,
-		Major: c.engine.version[0], Minor: c.engine.version[1], Patch: c.engine.version[2],
-	}
-	answer.EncodeAware(&c.out, c.revision)
-	if err = c.flush(); err == nil && proto.FeatureAddendum.In(c.revision) {
+	c.engine.hello.EncodeAware(&c.out, revision)
+	if err = c.flush(); err == nil {
 		_, err = c.reader.Str() // A quota key.
 	}
 	if err != nil {
-		client.close()
-		c.client = nil
+		c.session.close()
 	}
 	return err
 }
 
-func (c *nativeConn) exception(err error) error {
-	e := asException(err)
+// except answers with an exception. Any other error is one of the connection, and returned.
+func (c *nativeConn) except(err error) error {
+	e, ok := errors.AsType[*exception](err)
+	if !ok {
+		return err
+	}
 	proto.ServerCodeException.Encode(&c.out)
-	c.out.PutInt32(e.code)
-	c.out.PutString(exceptionName)
-	c.out.PutString(e.message())
-	c.out.PutString("")  // The trace of the stack.
-	c.out.PutBool(false) // No other follows.
+	(&proto.Exception{Code: proto.Error(e.code), Name: exceptionName, Message: e.message()}).EncodeAware(&c.out, revision)
 	return c.flush()
 }
 
 func (c *nativeConn) statement() error {
 	var q proto.Query
-	if err := q.DecodeAware(c.reader, c.revision); err != nil {
+	if err := q.DecodeAware(c.reader, revision); err != nil {
 		return fmt.Errorf("read statement: %w", err)
 	}
-	c.frames = nil
-	settings, params := map[string]string{}, map[string]string{}
+	c.compressed = q.Compression == proto.CompressionEnabled
+	if b, err := c.readBlock(); err != nil || len(b.Columns) > 0 {
+		return fmt.Errorf("read external tables, which are not served: %w", err)
+	}
+	var set []string
 	for _, s := range q.Settings {
-		settings[s.Key] = unquoteField(s.Value)
+		set = append(set, s.Key+" = "+quote(s.Value))
 	}
 	for _, p := range q.Parameters {
-		params[p.Key] = unquoteField(p.Value)
+		set = append(set, "param_"+p.Key+" = "+p.Value) // Which is a literal.
 	}
-	if q.Compression == proto.CompressionEnabled {
-		c.frames = compressor(settings["network_compression_method"])
-	}
-	tables := 0
-	for {
-		b, err := c.readBlock()
-		if err != nil {
-			return fmt.Errorf("read external table: %w", err)
+	s := c.session
+	if len(set) > 0 {
+		var err error
+		if s, err = c.engine.session(c.client.User, c.client.Database, set); err != nil {
+			return err
 		}
-		if len(b.Columns) == 0 {
-			break
-		}
-		tables++
+		defer s.close()
 	}
-	if tables > 0 {
-		return c.exception(&exception{code: codeNotImplemented, text: "External tables are not served. (NOT_IMPLEMENTED)"})
+	if i, ok := parseInsert(q.Body); ok && i.format == "Native" {
+		return c.insert(s, i)
 	}
-	var broken error // Of the connection.
-	err := c.client.with(settings, func() (err error) {
-		if i, ok := parseInsert(q.Body); ok && i.format == "Native" {
-			err, broken = c.insert(i)
-		} else {
-			err, broken = c.run(withoutComments(q.Body), params)
-		}
-		return err
-	})
-	switch {
-	case broken != nil:
-		return broken
-	case err != nil:
-		return c.exception(err)
-	}
-	proto.ServerCodeEndOfStream.Encode(&c.out)
-	return c.flush()
+	return c.run(s, q.Body)
 }
 
-// run runs a statement that comes without data. It returns the engine's error, and
-// that of the connection.
-func (c *nativeConn) run(statement string, params map[string]string) (err, broken error) {
-	statement, _ = splitFormat(statement)
-	var a *answer
-	var blocks []*chproto.Block
-	c.watched(func() {
-		if a, err = c.client.query(statement, "Native", params); err != nil {
-			return
-		}
-		if blocks, err = blocksOf(a.data); err == nil && len(blocks) == 0 && reads(statement) {
-			blocks, err = c.empty(statement, params)
+// run runs a statement that comes without data.
+func (c *nativeConn) run(s *session, statement string) (err error) {
+	var blocks [][]byte
+	c.watched(s, func() {
+		var data []byte
+		if data, err = s.query(statement, "Native"); err == nil {
+			blocks, err = blocksOf(data, c.compressed)
 		}
 	})
-	if err != nil {
-		return err, nil
-	}
-	rows := uint64(0)
 	for _, b := range blocks {
-		rows += uint64(b.Rows())
-		if err := c.writeBlock(b); err != nil {
-			return nil, err
-		}
+		c.put(b)
 	}
-	if len(blocks) > 0 {
-		proto.Profile{Rows: rows, Blocks: uint64(len(blocks)), Bytes: uint64(len(a.data))}.EncodeAware(&c.out, c.revision)
+	if err == nil && len(blocks) == 0 && reading.MatchString(statement) {
+		err = c.header(s, statement)
 	}
-	c.progress(a)
-	return nil, nil
+	return err
 }
 
-// empty returns the columns of a result without rows as a block, which tells the
-// driver what they are.
-func (c *nativeConn) empty(statement string, params map[string]string) ([]*chproto.Block, error) {
-	names, types, err := c.client.header(statement, params)
-	if err != nil {
-		return nil, err
-	}
-	b, err := headerOf(names, types)
-	return []*chproto.Block{b}, err
-}
-
-func (c *nativeConn) progress(a *answer) {
-	proto.ServerCodeProgress.Encode(&c.out)
-	proto.Progress{Rows: a.rowsRead, Bytes: a.bytesRead, WroteRows: a.rowsWritten}.EncodeAware(&c.out, c.revision)
-}
-
-// insert tells the other side the columns and feeds the engine what it sends.
-func (c *nativeConn) insert(i *insertStatement) (err, broken error) {
-	names, types, err := c.client.target(i)
-	if err != nil {
-		return err, nil
-	}
-	feed, err := c.client.insert(i.text, i.format)
-	if err != nil {
-		return err, nil
-	}
-	header, err := headerOf(names, types)
+// header puts the columns of a result, which tells the driver what they are.
+func (c *nativeConn) header(s *session, statement string) error {
+	header, err := s.header(statement)
 	if err == nil {
-		broken = c.writeBlock(header)
+		header, err = frame(header, c.compressed)
 	}
-	if err == nil && broken == nil {
-		err, broken = c.feed(feed)
+	if err == nil {
+		c.put(header)
 	}
-	if err != nil || broken != nil {
-		feed.cancel()
-		return err, broken
-	}
-	a, err := feed.done()
-	if err != nil {
-		return err, nil
-	}
-	c.progress(a)
-	return nil, nil
+	return err
 }
 
-// feed reads blocks to the last one, also those behind one that the engine refused.
-func (c *nativeConn) feed(feed *insertion) (err, broken error) {
-	for {
-		b, broken := c.readBlock()
-		switch {
-		case broken != nil:
-			return nil, fmt.Errorf("read data: %w", broken)
-		case len(b.Columns) == 0:
-			return err, nil
-		case err == nil:
-			var data proto.Buffer
-			if err = encodeBlock(&data, b, engineRevision); err == nil {
-				err = feed.append(data.Buf)
+// put appends an encoded block to what is sent next.
+func (c *nativeConn) put(block []byte) {
+	proto.ServerCodeData.Encode(&c.out)
+	c.out.PutString("")
+	c.out.PutRaw(block)
+}
+
+// insert tells the other side the columns and feeds the engine what it sends, to the last
+// block, also those behind one that the engine refused.
+func (c *nativeConn) insert(s *session, i insertStatement) error {
+	unknown := c.header(s, i.target)
+	var asked, ended bool
+	next := func() ([]byte, error) {
+		if !asked && unknown != nil {
+			return nil, unknown
+		}
+		if asked = true; len(c.out.Buf) > 0 {
+			if err := c.flush(); err != nil {
+				return nil, err
 			}
 		}
+		b, err := c.readBlock()
+		if ended = err != nil || len(b.Columns) == 0; ended {
+			return nil, err
+		}
+		var data proto.Buffer
+		err = b.Encode(&data, engineRevision)
+		return data.Buf, err
 	}
+	err := s.insert(i.text, i.format, next)
+	if !asked {
+		c.out.Reset()
+	}
+	for asked && !ended {
+		_, _ = next()
+	}
+	return err
 }
 
 func (c *nativeConn) readBlock() (*chproto.Block, error) {
 	code, err := c.reader.UVarInt()
+	if err == nil && proto.ClientCode(code) != proto.ClientCodeData {
+		err = fmt.Errorf("packet of kind %d", code)
+	}
+	if err == nil {
+		err = (&proto.ClientData{}).DecodeAware(c.reader, revision)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read data: %w", err)
 	}
-	if proto.ClientCode(code) != proto.ClientCodeData {
-		return nil, fmt.Errorf("packet of kind %d", code)
-	}
-	if _, err := c.reader.Str(); err != nil { // The name of an external table.
-		return nil, err
-	}
-	if c.frames != nil {
+	if c.compressed {
 		c.reader.EnableCompression()
 		defer c.reader.DisableCompression()
 	}
-	b := newBlock()
-	return b, b.Decode(c.reader, uint64(c.revision))
-}
-
-func (c *nativeConn) writeBlock(b *chproto.Block) error {
-	var block proto.Buffer
-	if err := encodeBlock(&block, b, c.revision); err != nil {
-		return err
-	}
-	proto.ServerCodeData.Encode(&c.out)
-	c.out.PutString("")
-	if c.frames != nil {
-		if err := c.frames.Compress(block.Buf); err != nil {
-			return err
-		}
-		block.Buf = c.frames.Data
-	}
-	c.out.PutRaw(block.Buf)
-	return c.flush()
+	return decodeBlock(c.reader, revision)
 }
 
 // watched runs a function and kills the statement in it if the other side cancels
 // it or goes away.
-func (c *nativeConn) watched(run func()) {
+func (c *nativeConn) watched(s *session, run func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -294,7 +228,7 @@ func (c *nativeConn) watched(run func()) {
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout(): // The statement has ended.
 		case err != nil, proto.ClientCode(next[0]) == proto.ClientCodeCancel:
-			c.client.kill()
+			c.engine.kill(s.tag)
 		}
 	}()
 	run()

@@ -2,23 +2,16 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// Codes that do not come from the engine, and those that are looked for.
-const (
-	codeCannotReadAllData = 33
-	codeNotImplemented    = 48
-	codeUnknownTable      = 60
-	codeSyntaxError       = 62
-	codeUnknownDatabase   = 81
-	codeUnknownSetting    = 115
-	codeUnknownException  = 1002
-)
+// codeUnknownException is that of an error whose code the engine does not tell.
+const codeUnknownException = 1002
+
+// exceptionName is the kind of every exception.
+const exceptionName = "DB::Exception"
 
 // exception is an error of the engine.
 type exception struct {
@@ -26,104 +19,58 @@ type exception struct {
 	text string // Without the code and the kind, which stand in front.
 }
 
-// exceptionName is the kind of every exception.
-const exceptionName = "DB::Exception"
-
 func (e *exception) Error() string { return fmt.Sprintf("Code: %d. %s", e.code, e.message()) }
 
 func (e *exception) message() string { return exceptionName + ": " + e.text }
 
-var exceptionPrefix = regexp.MustCompile(`^(?:Code: (\d+)\. )?(?:DB::Exception: )?`)
+var exceptionPrefix = regexp.MustCompile(`^(?:Code: (\d+)\. |` + exceptionName + `: )*`)
 
 // parseException takes what the engine says, which may have the code and the kind
 // in front more than once.
 func parseException(text string) *exception {
-	e := &exception{code: codeUnknownException, text: strings.TrimSpace(text)}
-	for {
-		m := exceptionPrefix.FindStringSubmatch(e.text)
-		if m[0] == "" {
-			return e
-		}
-		if n, err := strconv.ParseInt(m[1], 10, 32); err == nil {
-			e.code = int32(n)
-		}
-		e.text = e.text[len(m[0]):]
+	text = strings.TrimSpace(text)
+	m := exceptionPrefix.FindStringSubmatch(text)
+	e := &exception{code: codeUnknownException, text: text[len(m[0]):]}
+	if code, err := strconv.ParseInt(m[1], 10, 32); err == nil {
+		e.code = int32(code)
 	}
+	return e
 }
 
-var (
-	leadingComments = regexp.MustCompile(`(?s)^(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)+`)
-	formatClause    = regexp.MustCompile(`(?is)\s+FORMAT\s+(\w+)\s*;?\s*$`)
-	readingKeyword  = regexp.MustCompile(`(?i)^\(*\s*(?:SELECT|WITH|SHOW|DESCRIBE|DESC|EXPLAIN|EXISTS)\b`)
-	insertTarget    = regexp.MustCompile("(?is)^INSERT\\s+INTO\\s+(?:TABLE\\s+)?((?:`[^`]+`|\"[^\"]+\"|\\w+)(?:\\.(?:`[^`]+`|\"[^\"]+\"|\\w+))?)\\s*(?:\\(([^()]*)\\))?\\s*(?:SETTINGS\\s.*)?$")
-	settingName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.]*$`)
+// The statements that are looked into, behind comments. The other one names a table, as it is
+// written, columns and a format, and has no data.
+const (
+	comments = `(?is)^(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*`
+	name     = "(?:`[^`]+`|\"[^\"]+\"|\\w+)"
 )
 
-// withoutComments returns the statement from its first keyword on.
-func withoutComments(statement string) string {
-	return strings.TrimSpace(leadingComments.ReplaceAllString(statement, ""))
-}
-
-// splitFormat takes the format that a statement names at its end from it.
-func splitFormat(statement string) (rest, format string) {
-	if m := formatClause.FindStringSubmatchIndex(statement); m != nil {
-		return statement[:m[0]], statement[m[2]:m[3]]
-	}
-	return statement, ""
-}
-
-// reads reports whether a statement has a result, if only an empty one.
-func reads(statement string) bool { return readingKeyword.MatchString(statement) }
+var (
+	reading   = regexp.MustCompile(comments + `\(*\s*(?:SELECT|WITH|SHOW|DESCRIBE|DESC|EXPLAIN|EXISTS)\b`)
+	inserting = regexp.MustCompile(comments + `(INSERT\s+INTO\s+(?:TABLE\s+)?(` + name + `(?:\.` + name + `)?)\s*(?:\(([^()]*)\))?` +
+		`(?:\s*SETTINGS\s.*?)?)\s+FORMAT\s+(\w+)\s*;?\s*$`)
+)
 
 // insertStatement is an INSERT whose data comes apart from it.
 type insertStatement struct {
-	text    string // Without the format.
-	table   string // As it is written.
-	columns []string
-	format  string
+	text   string // Without the format.
+	target string // A statement whose result has its columns.
+	format string
 }
 
 // parseInsert recognizes an INSERT that names a format and has no data.
-func parseInsert(statement string) (*insertStatement, bool) {
-	rest, format := splitFormat(withoutComments(statement))
-	m := insertTarget.FindStringSubmatch(rest)
-	if m == nil || format == "" {
-		return nil, false
+func parseInsert(statement string) (i insertStatement, ok bool) {
+	m := inserting.FindStringSubmatch(statement)
+	if m == nil {
+		return i, false
 	}
-	i := &insertStatement{text: rest, table: m[1], format: format}
-	for _, c := range strings.Split(m[2], ",") {
-		if c = strings.Trim(c, " `\"\t\r\n"); c != "" {
-			i.columns = append(i.columns, c)
-		}
+	columns := m[3]
+	if strings.TrimSpace(columns) == "" {
+		columns = "*"
 	}
-	return i, true
+	return insertStatement{m[1], "SELECT " + columns + " FROM " + m[2] + " LIMIT 0", m[4]}, true
 }
 
 // quote writes a string literal.
 func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
-}
-
-// setStatements are the statements that make settings and undo that.
-func setStatements(settings map[string]string) (set, undo string, err error) {
-	var sets, undoes []string
-	for _, name := range slices.Sorted(maps.Keys(settings)) {
-		if !settingName.MatchString(name) {
-			return "", "", &exception{code: codeUnknownSetting, text: fmt.Sprintf("Unknown setting '%s'. (UNKNOWN_SETTING)", name)}
-		}
-		sets = append(sets, name+" = "+quote(settings[name]))
-		undoes = append(undoes, name+" = DEFAULT")
-	}
-	return "SET " + strings.Join(sets, ", "), "SET " + strings.Join(undoes, ", "), nil
-}
-
-// unquoteField takes a string from the form in which values cross the native
-// protocol: quoted, with the quote and the backslash escaped.
-func unquoteField(s string) string {
-	inner, quoted := strings.CutPrefix(s, "'")
-	if !quoted || !strings.HasSuffix(inner, "'") {
-		return s
-	}
-	inner = strings.TrimSuffix(inner, "'")
-	return strings.NewReplacer(`\\`, `\`, `\'`, "'", `\n`, "\n", `\r`, "\r", `\t`, "\t", `\0`, "\x00").Replace(inner)
 }
