@@ -124,19 +124,36 @@ type knownLog struct {
 	tail    storage.Position
 	state   *conversation.State
 	batches []conversation.Batch
+	settled map[conversation.SubmissionID]settlement
 	err     error
+}
+
+// settlement is how a submission has ended, where, and how often.
+type settlement struct {
+	outcome conversation.Outcome
+	at      int64
+	times   int
+}
+
+func newLog(at conversation.Address) *knownLog {
+	return &knownLog{at: at, tail: storage.Start(), state: conversation.NewState(), settled: map[conversation.SubmissionID]settlement{}}
 }
 
 // log reads on to the end of a log.
 func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
 	l := w.known[at]
 	if l == nil {
-		l = &knownLog{at: at, tail: storage.Start(), state: conversation.NewState()}
+		l = newLog(at)
 		w.known[at] = l
 	}
 	for b, err := range w.logs.Batches(ctx, at.Key(), l.tail) {
+		var records []conversation.Record
 		if err == nil {
-			err = l.add(b)
+			records, err = conversation.DecodeRecords(b.Lines)
+		}
+		if err == nil {
+			l.tail = b.Position()
+			err = l.add(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
 		}
 		if err != nil {
 			l.err = err
@@ -146,15 +163,14 @@ func (w *world) log(ctx context.Context, at conversation.Address) *knownLog {
 	return l
 }
 
-func (l *knownLog) add(b storage.Batch) error {
-	records, err := conversation.DecodeRecords(b.Lines)
-	if err != nil {
-		return err
+func (l *knownLog) add(b conversation.Batch) error {
+	l.batches = append(l.batches, b)
+	for _, r := range b.Records {
+		if r, ok := r.(*conversation.SubmissionSettled); ok {
+			l.settled[r.Submission] = settlement{r.Outcome, int64(b.Offset), l.settled[r.Submission].times + 1}
+		}
 	}
-	batch := conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records}
-	l.batches = append(l.batches, batch)
-	l.tail = b.Position()
-	return l.state.Apply(batch)
+	return l.state.Apply(b)
 }
 
 // each is every record of a type in a log, with the offset of its batch.
@@ -190,23 +206,19 @@ func (w *world) check(ctx context.Context) {
 }
 
 func (w *world) checkLog(log *knownLog) {
-	settled, keys := map[conversation.SubmissionID]int{}, map[string]int{}
-	for _, r := range each[*conversation.SubmissionSettled](log) {
-		if settled[r.Submission]++; settled[r.Submission] == 2 {
-			w.trace.Violate(log.at.ID, "%s is settled twice", r.Submission)
-		}
-	}
+	keys := map[string]bool{}
 	for _, r := range each[*conversation.SubmissionAdmitted](log) {
-		if keys[r.Key]++; keys[r.Key] == 2 {
-			w.trace.Violate(log.at.ID, "%s is admitted twice", r.Key)
+		if keys[r.Key] {
+			w.trace.Violate(log.at.ID, "%s is admitted again", r.Key)
 		}
+		keys[r.Key] = true
 	}
 	for _, a := range w.acks {
 		if a.Address == log.at {
-			w.checkAck(a, log, settled)
+			w.checkAck(a, log)
 		}
 	}
-	w.checkAborts(log)
+	w.checkSettled(log)
 	w.checkWork(log)
 	w.checkWaits(log)
 	if w.profile == Posts {
@@ -214,7 +226,7 @@ func (w *world) checkLog(log *knownLog) {
 	}
 }
 
-func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.SubmissionID]int) {
+func (w *world) checkAck(a ack, log *knownLog) {
 	off := a.receipt.Offset
 	if off < 0 || int64(off) >= int64(len(log.batches)) {
 		w.trace.Violate(a.Key, "acknowledged at %d, the log ends at %d", int64(off), len(log.batches)-1)
@@ -225,8 +237,8 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 		switch r := r.(type) {
 		case *conversation.SubmissionAdmitted:
 			if r.Key == a.Key {
-				hash, err := (&conversation.Admission{Delivery: r.Delivery}).PayloadHash()
-				found = err == nil && r.Submission == a.receipt.SubmissionID && hash == a.hash
+				recorded := post{Admission: conversation.Admission{Delivery: r.Delivery}}
+				found = r.Submission == a.receipt.SubmissionID && recorded.hash() == a.hash()
 			}
 		case *conversation.ConversationCreated:
 			created = true
@@ -236,10 +248,10 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	switch {
 	case !found:
 		w.trace.Violate(a.Key, "acknowledged at %d as %s, which batch %d does not admit", int64(off), id, int64(off))
-	case settled[id] == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
+	case log.settled[id].times == 0 && log.state.Submission(id) != nil && rests(log.state.Submission(id)):
 		w.trace.Did("parked at the end")
-	case settled[id] != 1:
-		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, settled[id])
+	case log.settled[id].times != 1:
+		w.trace.Violate(a.Key, "%s was acknowledged and settled %d times", id, log.settled[id].times)
 	case a.Condition.Absent && !created:
 		w.trace.Violate(a.Key, "%s was to create the conversation and did not", id)
 	case a.receipt.UID != log.state.Created().UID || a.Condition.Set && a.Condition.UID != a.receipt.UID:
@@ -247,36 +259,30 @@ func (w *world) checkAck(a ack, log *knownLog, settled map[conversation.Submissi
 	}
 }
 
-// checkAborts checks that an abort ends what it covers, and nothing else is aborted.
-func (w *world) checkAborts(log *knownLog) {
+// checkSettled checks that nothing settles twice, that an abort ends what it covers, and nothing else is aborted.
+func (w *world) checkSettled(log *knownLog) {
 	covered := map[conversation.SubmissionID]bool{}
-	for _, b := range log.batches {
-		ended := map[conversation.SubmissionID]conversation.Outcome{}
-		var asked []conversation.SubmissionID
-		for _, r := range b.Records {
-			switch r := r.(type) {
-			case *conversation.AbortRequested:
-				if !w.ledger.asked(log.at.Key(), b.Offset) {
-					w.trace.Violate(log.at.ID, "batch %d aborts %v and nobody asked for it", int64(b.Offset), r.Submissions)
-				}
-				asked = append(asked, r.Submissions...)
-			case *conversation.SubmissionSettled:
-				ended[r.Submission] = r.Outcome
-				w.trace.Did("settled " + string(r.Outcome))
-			case *conversation.StepDropped:
-				w.trace.Did("step dropped")
-			}
+	for off, r := range each[*conversation.AbortRequested](log) {
+		if !w.ledger.asked(log.at.Key(), off) {
+			w.trace.Violate(log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
 		}
-		for _, id := range asked {
+		for _, id := range r.Submissions {
 			covered[id] = true
-			if ended[id] != conversation.OutcomeAborted {
-				w.trace.Violate(log.at.ID, "batch %d aborts %s, which it settles as %q", int64(b.Offset), id, ended[id])
+			if s := log.settled[id]; s.outcome != conversation.OutcomeAborted || s.at != off {
+				w.trace.Violate(log.at.ID, "batch %d aborts %s, which batch %d settles as %q", off, id, s.at, s.outcome)
 			}
 		}
-		for id, outcome := range ended {
-			if outcome == conversation.OutcomeAborted && !covered[id] {
-				w.trace.Violate(log.at.ID, "%s is aborted and no abort covers it", id)
-			}
+	}
+	for _, r := range each[*conversation.SubmissionSettled](log) {
+		w.trace.Did("settled " + string(r.Outcome))
+		switch {
+		case log.settled[r.Submission].times > 1:
+			w.trace.Violate(log.at.ID, "%s is settled %d times", r.Submission, log.settled[r.Submission].times)
+		case r.Outcome == conversation.OutcomeAborted && !covered[r.Submission]:
+			w.trace.Violate(log.at.ID, "%s is aborted and no abort covers it", r.Submission)
 		}
+	}
+	for range each[*conversation.StepDropped](log) {
+		w.trace.Did("step dropped")
 	}
 }

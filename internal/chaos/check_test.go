@@ -67,12 +67,10 @@ func newForged(t *testing.T) *forged {
 // verdict checks the log as it is now.
 func (f *forged) verdict(t *testing.T) string {
 	t.Helper()
-	log := &knownLog{at: f.at, state: conversation.NewState()}
+	log := newLog(f.at)
 	for i, records := range f.batches {
 		f.ledger.log(f.at.Key()).batches[int64(i)] = landing{at: i + 1}
-		b := conversation.Batch{Offset: conversation.Offset(i), Records: records}
-		log.batches = append(log.batches, b)
-		if err := log.state.Apply(b); err != nil {
+		if err := log.add(conversation.Batch{Offset: conversation.Offset(i), Records: records}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -145,7 +143,7 @@ func TestCheckerNotices(t *testing.T) {
 		}, "has decided"},
 		"late for nothing": {func(f *forged) { f.tooLate[f.at] = []string{"n"} }, "refused as late"},
 		"another receipt": {func(f *forged) {
-			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k"}, hash: "another"}
+			p := &post{Admission: conversation.Admission{Address: f.at, Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "ho"}}}
 			f.acks["k"] = ack{p, conversation.Receipt{SubmissionID: forgedSub, UID: "inst_1"}}
 		}, "does not admit"},
 	} {

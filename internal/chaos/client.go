@@ -32,7 +32,6 @@ func waits(body string) bool { return strings.HasPrefix(body, waiting) }
 // post is one message to a conversation, however often it is sent.
 type post struct {
 	conversation.Admission
-	hash    string // of the payload
 	picture []byte
 	rival   *post // another payload under the same key
 }
@@ -75,15 +74,16 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 		w.mu.Unlock()
 		p.Condition.Set = p.Condition.UID != ""
 	}
-	return w.hashed(p)
+	return p
 }
 
-func (w *world) hashed(p *post) *post {
-	var err error
-	if p.hash, err = p.PayloadHash(); err != nil {
-		w.trace.Violate(p.Key, "hash payload: %v", err)
+// hash is of the payload.
+func (p *post) hash() string {
+	hash, err := p.PayloadHash()
+	if err != nil {
+		return err.Error() // Nobody has acknowledged that.
 	}
-	return p
+	return hash
 }
 
 // client delivers a few messages to one conversation, as its profile says.
@@ -154,7 +154,7 @@ func (w *world) signal(ctx context.Context, rng *rand.Rand, at conversation.Addr
 	if err != nil {
 		w.trace.Violate(key, "make a signal: %v", err)
 	}
-	w.deliver(ctx, rng, w.hashed(&post{Admission: conversation.Admission{Address: at, Key: key, Delivery: d}}), 8)
+	w.deliver(ctx, rng, &post{Admission: conversation.Admission{Address: at, Key: key, Delivery: d}}, 8)
 }
 
 // deliver repeats a message under its key until the answer is definite, or it gives up. It reports
@@ -243,7 +243,7 @@ func (w *world) refused(p *post, err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old, acked := w.acks[ackID(&p.Admission)]
-	mine := acked && old.hash == p.hash
+	mine := acked && old.hash() == p.hash()
 	name, signal := p.Delivery.Awaited()
 	switch code := conversation.CodeOf(err); {
 	case code == conversation.CodeSetAside:
@@ -274,7 +274,7 @@ func (w *world) acknowledged(a ack) {
 	w.acks[id] = a
 	w.uids[a.Address] = a.receipt.UID
 	old.receipt.Deduplicated, a.receipt.Deduplicated = false, false
-	if ok && (old.hash != a.hash || old.receipt != a.receipt) {
+	if ok && (old.hash() != a.hash() || old.receipt != a.receipt) {
 		w.trace.Violate(a.Key, "two receipts: %+v for %s and %+v for %s", old.receipt, old.Delivery.Body, a.receipt, a.Delivery.Body)
 	}
 }

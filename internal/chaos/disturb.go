@@ -170,13 +170,13 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 
 // cacheRead counts a read of a shortcut that the bucket has answered, nil for none.
 func (w *world) cacheRead(key string, body []byte) {
+	name, _ := storage.ParseKey(key)
 	sum := sha256.Sum256(body)
-	_, name, _ := strings.Cut(key[strings.LastIndex(key, "/")+1:], "-")
-	switch kind := storage.KindOf(key); {
-	case kind == storage.KindHead:
-	case body == nil || !strings.HasPrefix(hex.EncodeToString(sum[:]), name):
+	switch {
+	case name.Kind == storage.KindHead:
+	case body == nil || !strings.HasPrefix(hex.EncodeToString(sum[:]), name.Digest):
 		w.trace.Did("damage met")
-	case kind == storage.KindCheckpoint:
+	case name.Kind == storage.KindCheckpoint:
 		w.trace.Did("checkpoint read")
 	default:
 		w.trace.Did("history page read")
@@ -193,31 +193,26 @@ func (w *world) opensDeadly(l *link, o op) bool {
 		return false
 	}
 	if l.kill() {
-		w.dying.Go(func() { w.die(o.member) })
+		w.dying.Go(func() { w.die(l.slot, l.member) })
 	}
 	return true
 }
 
 // die ends an incarnation that has opened what it should not, and starts the next of its
 // slot after a while.
-func (w *world) die(member string) {
+func (w *world) die(slot int, member string) {
 	w.trace.Did("died of a conversation")
 	w.apart("die", member)
-	for slot := range slots {
-		m := w.at(slot)
-		if m == nil || m.id != member {
-			continue
-		}
-		w.slots[slot].turn <- struct{}{}
-		defer func() { <-w.slots[slot].turn }()
-		if w.at(slot) != m || m.gone.Load() {
-			return // It died of something else meanwhile.
-		}
-		w.crash(slot)
-		time.Sleep(schedule.Between(schedule.Draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
-		if w.at(slot) == m {
-			w.restart(slot)
-		}
+	w.slots[slot].turn <- struct{}{}
+	defer func() { <-w.slots[slot].turn }()
+	m := w.at(slot)
+	if m.id != member || m.gone.Load() {
+		return // It died of something else meanwhile.
+	}
+	w.crash(slot)
+	time.Sleep(schedule.Between(schedule.Draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
+	if w.at(slot) == m {
+		w.restart(slot)
 	}
 }
 

@@ -12,7 +12,7 @@
 // node is made is the caller's business; see [Options]. Later harnesses extend this
 // one: a new thing to ask goes to client.go, what answers it to author.go or model.go, a
 // new fault to disturb.go or network.go, a new promise to check.go, work.go or replies.go;
-// what it counts goes to profile.go, and a forgery that it notices to check_test.go.
+// what it counts goes to run.go, and a forgery that it notices to check_test.go.
 //
 // What is checked:
 //

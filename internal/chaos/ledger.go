@@ -281,10 +281,10 @@ func (l *ledger) ended(c *abortCall) (left []conversation.SubmissionID, free boo
 }
 
 // asked reports whether somebody wanted an abort when a batch landed.
-func (l *ledger) asked(conv conversation.Key, off conversation.Offset) bool {
+func (l *ledger) asked(conv conversation.Key, seq int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log(conv)
-	at := log.batches[int64(off)].at
+	at := log.batches[seq].at
 	return slices.ContainsFunc(log.aborts, func(c *abortCall) bool { return c.from < at && at <= c.to })
 }

@@ -46,7 +46,7 @@ type member struct {
 func (w *world) start(slot int) error {
 	id := fmt.Sprint("n", slot)
 	m := &member{id: fmt.Sprint(id, "-", w.incarnations.Next(id)), done: make(chan struct{})}
-	m.link = &link{net: w.net, member: m.id, watched: map[moment]chan struct{}{}}
+	m.link = &link{net: w.net, slot: slot, member: m.id}
 	reg, err := newProviders(w, m.link)
 	if err != nil {
 		return fmt.Errorf("register model: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,13 +21,6 @@ var (
 	errReset = errors.New("simulated: connection reset")
 	errDead  = errors.New("simulated: process is dead")
 )
-
-// timeoutError is a time-out as package net reports it.
-type timeoutError struct{}
-
-func (timeoutError) Error() string   { return "simulated: i/o timeout" }
-func (timeoutError) Timeout() bool   { return true }
-func (timeoutError) Temporary() bool { return true }
 
 // journalRoot is where journals are.
 const journalRoot = "wake/"
@@ -58,27 +52,22 @@ type course struct {
 // network carries the requests of all nodes to the store.
 type network struct {
 	*world
-
-	mu     sync.Mutex
-	rate   float64
-	outage schedule.Fate // of every request, delivered if there is none
-	late   schedule.Late
-
+	weather atomic.Pointer[weather]
+	late    schedule.Late
 	landing sync.Mutex // held while a request changes the store, so that the ledger knows the order
+}
+
+// weather is the share of requests that something happens to, and the fate of all, delivered if there
+// is none.
+type weather struct {
+	rate   float64
+	outage schedule.Fate
 }
 
 // setOutage decides the fate of every request, or of none in particular.
 func (n *network) setOutage(f schedule.Fate) {
-	n.mu.Lock()
-	n.outage = f
-	n.mu.Unlock()
+	n.weather.Store(&weather{n.weather.Load().rate, f})
 	n.trace.Add("", "fate of all requests: %v", f)
-}
-
-func (n *network) weather() (rate float64, outage schedule.Fate) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.rate, n.outage
 }
 
 // course decides what happens to a request.
@@ -91,15 +80,15 @@ func (n *network) course(o op) course {
 		fate: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
 		back: draw("back", time.Millisecond, 40*time.Millisecond), late: draw("late", 0, 25*time.Second),
 	}
-	rate, outage := n.weather()
-	if schedule.Share(schedule.Draw(n.seed, "fate", id)) < n.profile.rate(rate, o) {
+	weather := n.weather.Load()
+	if schedule.Share(schedule.Draw(n.seed, "fate", id)) < n.profile.rate(weather.rate, o) {
 		c.fate = schedule.Fault(schedule.Draw(n.seed, "which", id))
 	}
 	if c.fate == schedule.Slow {
 		c.there = draw("slow", 500*time.Millisecond, 6*time.Second)
 	}
-	if outage != schedule.Delivered {
-		c.fate = outage
+	if weather.outage != schedule.Delivered {
+		c.fate = weather.outage
 	}
 	if !o.writes() {
 		c.fate = c.fate.Reads()
@@ -117,9 +106,7 @@ func (n *network) course(o op) course {
 
 // heal ends the faults. What is still under way lands now, or never.
 func (n *network) heal() {
-	n.mu.Lock()
-	n.rate, n.outage = 0, schedule.Delivered
-	n.mu.Unlock()
+	n.weather.Store(&weather{0, schedule.Delivered})
 	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.seed, "drop", id)%3 == 0 })
 }
 
@@ -169,13 +156,14 @@ func (n *network) land(ctx context.Context, r *request) error {
 // link is the network as one process sees it.
 type link struct {
 	net      *network
+	slot     int
 	member   string
 	attempts schedule.Counter[op]
 	dead     atomic.Bool
+	watched  atomic.Pointer[watch]
 
-	mu      sync.Mutex
-	resume  chan struct{} // non-nil while paused
-	watched map[moment]chan struct{}
+	mu     sync.Mutex
+	resume chan struct{} // non-nil while paused
 }
 
 // moment is a landing at which a disturbance does most harm: the store has it,
@@ -191,22 +179,22 @@ const (
 	sweepReads   moment = "sweep reads"  // the journal of another, and nobody is asked yet
 )
 
-// next returns a channel that is closed when the moment comes.
+// watch is that somebody waits for a moment.
+type watch struct {
+	moment moment
+	come   chan struct{}
+}
+
+// next returns a channel that is closed when the moment comes. One is watched for at a time.
 func (l *link) next(m moment) <-chan struct{} {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.watched[m] == nil {
-		l.watched[m] = make(chan struct{})
-	}
-	return l.watched[m]
+	w := &watch{m, make(chan struct{})}
+	l.watched.Store(w)
+	return w.come
 }
 
 func (l *link) came(m moment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c := l.watched[m]; c != nil {
-		close(c)
-		delete(l.watched, m)
+	if w := l.watched.Load(); w != nil && w.moment == m && l.watched.CompareAndSwap(w, nil) {
+		close(w.come)
 	}
 }
 
@@ -314,9 +302,9 @@ func (l *link) send(ctx context.Context, r *request, c course) (heard, lost erro
 	switch c.fate {
 	case schedule.Delayed:
 		l.net.later(c.late, r)
-		return nil, cmp.Or(l.wait(ctx, r.op, c.there), error(timeoutError{}))
+		return nil, cmp.Or(l.wait(ctx, r.op, c.there), os.ErrDeadlineExceeded)
 	case schedule.Dropped:
-		return nil, cmp.Or(l.wait(ctx, r.op, time.Hour), error(timeoutError{}))
+		return nil, cmp.Or(l.wait(ctx, r.op, time.Hour), os.ErrDeadlineExceeded)
 	case schedule.ErrorBefore:
 		return r.Answered(http.StatusServiceUnavailable, "SlowDown", nil), l.wait(ctx, r.op, c.there)
 	}
@@ -392,10 +380,9 @@ func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	}
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.Next(name))
-	rate, _ := w.net.weather()
 	return Course{
 		There: schedule.Between(schedule.Draw(w.seed, "message there", id), 0, tremble),
 		Back:  schedule.Between(schedule.Draw(w.seed, "message back", id), 0, tremble),
-		Lost:  schedule.Share(schedule.Draw(w.seed, "message lost", id)) < rate/3,
+		Lost:  schedule.Share(schedule.Draw(w.seed, "message lost", id)) < w.net.weather.Load().rate/3,
 	}
 }

@@ -1,13 +1,13 @@
 package chaos
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -15,15 +15,8 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// officeName is the target of all that is posted.
+// officeName is the target of all that is posted: an office that outlives the nodes.
 const officeName = "office"
-
-// office is who gets the posts of a world, which outlives its nodes.
-type office struct {
-	mu    sync.Mutex
-	first map[conversation.Address][]conversation.PostID // in the order in which they came first
-	got   map[conversation.PostID]string                 // what was said
-}
 
 // outbox returns where a node posts: to nobody, but in schedules of posts.
 func (w *world) outbox(l *link) outbox.Routes {
@@ -51,18 +44,10 @@ func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
 			return errors.New("the office is closed")
 		}
 	}
-	w.office.mu.Lock()
-	defer w.office.mu.Unlock()
-	said, again := w.office.got[p.ID]
-	switch {
-	case !again:
-		w.office.first[p.From] = append(w.office.first[p.From], p.ID)
-		w.office.got[p.ID] = string(p.Body)
-	case said != string(p.Body):
-		w.trace.Violate(officeName, "%s said %s, and now says %s", p.ID, said, p.Body)
-	default:
-		w.trace.Did("posted again")
-	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.Body = bytes.Clone(p.Body)
+	w.posts = append(w.posts, p)
 	if fails {
 		return errors.New("the office did not answer")
 	}
@@ -72,7 +57,21 @@ func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
 // checkPosts checks that all that a log says is posted has come, in order, and nothing else, and that
 // every settlement was told.
 func (w *world) checkPosts(log *knownLog) {
-	var want []conversation.PostID
+	var got, want []conversation.PostID
+	said := map[conversation.PostID]string{}
+	for _, p := range w.posts {
+		old, again := said[p.ID]
+		said[p.ID] = string(p.Body)
+		switch {
+		case p.From != log.at:
+		case !again:
+			got = append(got, p.ID)
+		case old != string(p.Body):
+			w.trace.Violate(officeName, "%s said %s, and now says %s", p.ID, old, p.Body)
+		default:
+			w.trace.Did("posted again")
+		}
+	}
 	told := map[conversation.SubmissionID]bool{}
 	for _, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
@@ -81,7 +80,7 @@ func (w *world) checkPosts(log *knownLog) {
 			told[r.Submission] = told[r.Submission] || r.Call == ""
 		case *conversation.PostDone:
 			w.trace.Did("posted")
-			if _, ok := w.office.got[r.Post]; !ok || r.End != conversation.PostDelivered {
+			if _, ok := said[r.Post]; !ok || r.End != conversation.PostDelivered {
 				w.trace.Violate(log.at.ID, "%s is said to be %s, and the office has it: %v", r.Post, r.End, ok)
 			}
 		}
@@ -98,7 +97,7 @@ func (w *world) checkPosts(log *knownLog) {
 	for _, p := range log.state.Posts() {
 		w.trace.Violate(log.at.ID, "%s is not delivered", p.ID)
 	}
-	if got := w.office.first[log.at]; !slices.Equal(got, want) {
+	if !slices.Equal(got, want) {
 		w.trace.Violate(log.at.ID, "the office got %v, the log has %v", got, want)
 	}
 }
@@ -185,10 +184,10 @@ func untold(s *conversation.State, aside []conversation.Key) conversation.Submis
 func (w *world) blocked(ctx context.Context, aside []conversation.Key) (n int) {
 	all := w.begun(ctx)
 	for c := range w.profile.conversations() {
-		all = append(all, begunRun{at: address(c)})
+		all = append(all, begunRun{w.log(ctx, address(c)), true})
 	}
 	for _, b := range all {
-		if state := w.log(ctx, b.at).state; untold(state, nil) != untold(state, aside) {
+		if untold(b.state, nil) != untold(b.state, aside) {
 			n++
 		}
 	}
@@ -201,14 +200,11 @@ func (w *world) checkAsks(ctx context.Context) {
 	outcomes := map[conversation.SubmissionID]conversation.Outcome{}
 	asked := map[conversation.CallID]conversation.SubmissionID{}
 	for c := range w.profile.conversations() {
-		for _, r := range each[conversation.Record](w.log(ctx, address(c))) {
-			switch r := r.(type) {
-			case *conversation.SubmissionAdmitted:
-				if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question has the call in front.
-					asked[conversation.CallID(call)] = r.Submission
-				}
-			case *conversation.SubmissionSettled:
-				outcomes[r.Submission] = r.Outcome
+		log := w.log(ctx, address(c))
+		for _, r := range each[*conversation.SubmissionAdmitted](log) {
+			outcomes[r.Submission] = log.settled[r.Submission].outcome
+			if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question has the call in front.
+				asked[conversation.CallID(call)] = r.Submission
 			}
 		}
 	}
@@ -234,25 +230,25 @@ func (w *world) checkAsks(ctx context.Context) {
 	}
 }
 
-// begunRun is a run that somebody has wanted to start. It is sure once who starts it has a record of its receipt: until then
-// an abort may leave it to nobody.
+// begunRun is the log of a run that somebody has wanted to start. It is sure once who starts it has a record of its receipt:
+// until then an abort may leave it to nobody.
 type begunRun struct {
-	at   conversation.Address
+	*knownLog
 	sure bool
 }
 
 // begun are the runs that logs say were to be started, and those that they have started.
 func (w *world) begun(ctx context.Context) (out []begunRun) {
-	var add func(at conversation.Address)
-	add = func(at conversation.Address) {
-		log, sure := w.log(ctx, at), map[string]bool{}
+	var add func(log *knownLog)
+	add = func(log *knownLog) {
+		sure := map[string]bool{}
 		for _, s := range each[*conversation.StepRecorded](log) {
 			sure[string(s.Call)+" "+s.Name] = true
 		}
 		for _, s := range each[*conversation.WaitStarted](log) {
 			if strings.HasPrefix(s.Name, runName) {
 				call := string(s.Call) + " " + s.Name
-				below := conversation.RunAddress(conversation.RunFor(jobName, at.ID+" "+call))
+				below := w.log(ctx, conversation.RunAddress(conversation.RunFor(jobName, log.at.ID+" "+call)))
 				out = append(out, begunRun{below, sure[call+" asked"]})
 				add(below)
 			}
@@ -260,7 +256,7 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 	}
 	for c := range w.profile.conversations() {
 		if w.profile == Runs {
-			add(address(c))
+			add(w.log(ctx, address(c)))
 		}
 	}
 	return out
@@ -269,11 +265,10 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 // owedRuns says what is still to be done for runs, "" if nothing is.
 func (w *world) owedRuns(ctx context.Context, aside []conversation.Key) string {
 	for _, b := range w.begun(ctx) {
-		state := w.log(ctx, b.at).state
-		if run := state.Run(); b.sure && (run == nil || run.Outcome == "") {
+		if run := b.state.Run(); b.sure && (run == nil || run.Outcome == "") {
 			return fmt.Sprintf("the run %s has not ended", b.at.ID)
 		}
-		if id := untold(state, aside); b.sure && id != "" {
+		if id := untold(b.state, aside); b.sure && id != "" {
 			return fmt.Sprintf("nobody was told of the run %s", b.at.ID)
 		}
 	}
@@ -284,14 +279,13 @@ func (w *world) owedRuns(ctx context.Context, aside []conversation.Key) string {
 // heard that.
 func (w *world) checkRuns(ctx context.Context) {
 	for _, b := range w.begun(ctx) {
-		log := w.log(ctx, b.at)
-		run := log.state.Run()
+		run := b.state.Run()
 		switch {
-		case log.err != nil:
-			w.trace.Violate(b.at.ID, "the log of the run cannot be read: %v", log.err)
+		case b.err != nil:
+			w.trace.Violate(b.at.ID, "the log of the run cannot be read: %v", b.err)
 		case run != nil && run.Outcome != "":
 			w.trace.Did("run " + string(run.Outcome))
-			w.checkRun(log, run)
+			w.checkRun(b.knownLog, run)
 		case b.sure:
 			w.trace.Violate(b.at.ID, "the run has not ended")
 		}
@@ -303,7 +297,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	if err := json.Unmarshal(run.Input, &in); err != nil {
 		w.trace.Violate(log.at.ID, "the run was given %s", run.Input)
 	}
-	want, settled := in.For, 0
+	want, settled := in.For, log.settled[run.Submission].times
 	steps, heard := map[string]bool{}, map[string]string{}
 	for off, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
@@ -317,10 +311,6 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 			}
 		case *conversation.WaitEnded:
 			heard[r.Name], _, _ = toldOf(r)
-		case *conversation.SubmissionSettled:
-			if r.Submission == run.Submission {
-				settled++
-			}
 		}
 	}
 	for n := range in.Below {

@@ -9,6 +9,7 @@ package reduce
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -104,10 +105,10 @@ func (d *Document) Apply(chunk Object) error {
 		if d.message(m["id"]) != nil {
 			return fmt.Errorf("message %v exists", m["id"])
 		}
-		d.Root["messages"] = append(d.Root["messages"].([]any), m)
+		d.add("messages", m)
 		return nil
 	case "submission-settled":
-		d.Root["settlements"] = append(d.Root["settlements"].([]any), only(chunk, "submissionId", "outcome", "error"))
+		d.add("settlements", only(chunk, "submissionId", "outcome", "error"))
 		return nil
 	case "tool-output", "tool-output-error":
 		return d.output(chunk)
@@ -116,7 +117,7 @@ func (d *Document) Apply(chunk Object) error {
 			m := only(chunk, "submissionId", "turnId", "metadata")
 			m["id"], m["role"], m["purpose"], m["display"] = chunk["messageId"], "assistant", "assistant", "visible"
 			m["parts"] = []any{}
-			d.Root["messages"] = append(d.Root["messages"].([]any), m)
+			d.add("messages", m)
 		}
 		return nil
 	}
@@ -124,13 +125,19 @@ func (d *Document) Apply(chunk Object) error {
 	if m == nil {
 		return fmt.Errorf("message %v is unknown", chunk["messageId"])
 	}
-	d.change(m, chunk)
+	change(m, chunk)
 	return nil
 }
 
 // change applies a chunk that is about one known response.
-func (d *Document) change(m, chunk Object) {
+func change(m, chunk Object) {
 	parts := m["parts"].([]any)
+	open := streaming(parts)
+	closed := func() {
+		if open != nil {
+			open["state"] = "done"
+		}
+	}
 	switch chunk["type"] {
 	case "message-metadata":
 		old, _ := m["metadata"].(Object)
@@ -138,21 +145,22 @@ func (d *Document) change(m, chunk Object) {
 	case "data-part":
 		m["parts"] = append(parts, Object{"type": "data-" + chunk["name"].(string), "data": chunk["data"]})
 	case "message-delta":
-		last := streaming(parts)
-		if last != nil && last["type"] == chunk["kind"] {
-			last["text"] = last["text"].(string) + chunk["delta"].(string)
+		if open != nil && open["type"] == chunk["kind"] {
+			open["text"] = open["text"].(string) + chunk["delta"].(string)
 			return
 		}
-		closePart(last)
+		closed()
 		m["parts"] = append(parts, Object{"type": chunk["kind"], "text": chunk["delta"], "state": "streaming"})
 	case "tool-input":
-		closePart(streaming(parts))
+		closed()
 		p := only(chunk, "toolCallId", "toolName", "input")
 		p["type"], p["state"] = "dynamic-tool", "input-available"
 		m["parts"] = append(parts, p)
 	case "message-completed":
 		for _, p := range parts {
-			closePart(p.(Object))
+			if p := p.(Object); p["state"] == "streaming" {
+				p["state"] = "done"
+			}
 		}
 	}
 }
@@ -171,14 +179,14 @@ func (d *Document) output(chunk Object) error {
 			if chunk["type"] == "tool-output-error" {
 				p["state"] = "output-error"
 			}
-			for k, v := range only(chunk, "output", "errorText", "durationMs") {
-				p[k] = v
-			}
+			maps.Copy(p, only(chunk, "output", "errorText", "durationMs"))
 			return nil
 		}
 	}
 	return fmt.Errorf("call %v is unknown", chunk["toolCallId"])
 }
+
+func (d *Document) add(list string, o Object) { d.Root[list] = append(d.Root[list].([]any), o) }
 
 func (d *Document) message(id any) Object {
 	for _, m := range slices.Backward(d.Root["messages"].([]any)) {
@@ -200,12 +208,6 @@ func streaming(parts []any) Object {
 	return nil
 }
 
-func closePart(p Object) {
-	if p != nil && (p["type"] == "text" || p["type"] == "reasoning") {
-		p["state"] = "done"
-	}
-}
-
 // only returns the members of o that have one of the names.
 func only(o Object, names ...string) Object {
 	out := Object{}
@@ -219,9 +221,7 @@ func only(o Object, names ...string) Object {
 
 func deepMerge(dst, src Object) Object {
 	out := Object{}
-	for k, v := range dst {
-		out[k] = v
-	}
+	maps.Copy(out, dst)
 	for k, v := range src {
 		if k == "__proto__" || k == "constructor" || k == "prototype" {
 			continue

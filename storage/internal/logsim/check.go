@@ -2,7 +2,6 @@ package logsim
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"hash/fnv"
@@ -33,12 +32,6 @@ func (f fold) with(b storage.Batch) fold {
 	return f
 }
 
-// saidFold is what somebody has read in a checkpoint.
-type saidFold struct {
-	who  string
-	fold fold
-}
-
 // idOf tells a batch from all others. What differs stands at the beginning, and in the
 // length.
 func idOf(nonce storage.Nonce, lines []byte) uint64 {
@@ -49,12 +42,15 @@ func idOf(nonce storage.Nonce, lines []byte) uint64 {
 	return h.Sum64()
 }
 
-func (w *world) now() int64 { return int64(w.trace.Now()) }
+// began is an operation that begins now, of a batch or from it on.
+func (p *proc) began(seq int64) op { return op{process: p.name, call: int64(p.trace.Now()), seq: seq} }
 
-func (w *world) record(op op) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.history = append(w.history, op)
+// ended records an operation that ends now.
+func (p *proc) ended(o op) {
+	o.back = int64(p.trace.Now())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.history = append(p.history, o)
 }
 
 // saw checks that a number never changes what it stands for.
@@ -82,8 +78,8 @@ func (p *proc) read(ctx context.Context, how string, at storage.Position, log it
 	p.mu.Lock()
 	acked := p.tail
 	p.mu.Unlock()
-	op := op{process: p.name, call: p.now(), seq: at.Seq + 1, known: true}
-	from := at
+	op, from := p.began(at.Seq+1), at
+	op.known = true
 	for b, err := range log {
 		if err != nil {
 			op.known = false
@@ -105,28 +101,25 @@ func (p *proc) read(ctx context.Context, how string, at storage.Position, log it
 		}
 		op.read = append(op.read, idOf(b.Nonce, b.Lines))
 	}
-	op.back = p.now()
 	p.trace.Add(p.name, "read %s after %d: up to %d, whole %t", how, from.Seq, at.Seq, op.known)
 	p.trace.Did("page read")
-	p.record(op)
+	p.ended(op)
 	if op.known && at.Seq < acked {
 		p.trace.Violate(p.name, "read %s after %d ends at %d although %d was acknowledged", how, from.Seq, at.Seq, acked)
 	}
 	return got, op.known
 }
 
-// part reads some batches that were seen before.
-func (p *proc) part(ctx context.Context, last int64) {
-	first := int64(p.below(int(last) + 1))
-	op := op{process: p.name, call: p.now(), seq: first}
+// part reads some batches that were seen before, and reports whether it was shown them.
+func (p *proc) part(ctx context.Context, first, last int64) bool {
+	op := p.began(first)
 	got, err := p.logs.Range(ctx, p.conv, first, last)
-	op.back = p.now()
 	p.trace.Add(p.name, "read %d to %d: %d, %s", first, last, len(got), ending(err))
 	if err != nil {
 		if ctx.Err() == nil {
 			p.refused("read a part", err)
 		}
-		return
+		return false
 	}
 	p.trace.Did("range read")
 	for i, b := range got {
@@ -139,7 +132,8 @@ func (p *proc) part(ctx context.Context, last int64) {
 	if int64(len(got)) != last-first+1 {
 		p.trace.Violate(p.name, "part from %d to %d has %d batches", first, last, len(got))
 	}
-	p.record(op)
+	p.ended(op)
+	return true
 }
 
 // finish checks the log once nothing happens any more.
@@ -148,47 +142,45 @@ func (w *world) finish(ctx context.Context) {
 	log, _ := p.batches(ctx, "at the end", storage.Start(), &p.fold)
 	p.compare(log)
 	if !w.opts.Damage {
-		covered := p.tidy(ctx)
+		p.rest(ctx)
 		p.batches(ctx, "when it is compacted", storage.Start(), nil)
 		p.offsets(ctx, log)
-		p.rest(ctx, covered)
 	}
-	for _, s := range w.said {
-		f := emptyFold()
-		for i := 0; i < len(log) && int64(i) <= s.fold.at.Seq; i++ {
-			f = f.with(log[i])
+	for _, said := range w.said {
+		if said.at.Seq >= int64(len(log)) {
+			continue
 		}
-		complete := int64(len(log)) > s.fold.at.Seq
-		if complete && (f.at != s.fold.at || f.sum != s.fold.sum || f.writers != s.fold.writers || !slices.Equal(f.claims, s.fold.claims)) {
-			p.trace.Violate(s.who, "checkpoint at %d is of another log", s.fold.at.Seq)
+		f := emptyFold()
+		for _, b := range log[:said.at.Seq+1] {
+			f = f.with(b)
+		}
+		if f.at != said.at || f.sum != said.sum || f.writers != said.writers || !slices.Equal(f.claims, said.claims) {
+			p.trace.Violate(p.name, "checkpoint at %d is of another log", said.at.Seq)
 		}
 	}
 }
 
-// compare compares what was acknowledged with what is there.
+// compare compares what was acknowledged and seen with what is there.
 func (p *proc) compare(log []storage.Batch) {
-	for seq := range p.tail + 1 {
-		id, ok := p.acked[seq]
-		if !ok {
-			continue
-		}
-		switch {
-		case seq < int64(len(log)) && idOf(log[seq].Nonce, log[seq].Lines) == id:
-		case seq < int64(len(log)):
-			p.trace.Violate(p.name, "acknowledged batch %d is %.50q of %s", seq, log[seq].Lines, log[seq].Nonce)
-		case !p.opts.Damage:
-			p.trace.Violate(p.name, "acknowledged batch %d is gone", seq)
-		}
-	}
 	for seq := range p.end + 1 {
-		if _, seen := p.seen[seq]; !p.opts.Damage && seen && seq >= int64(len(log)) {
+		id, acked := p.acked[seq]
+		_, seen := p.seen[seq]
+		there := seq < int64(len(log))
+		switch {
+		case there && acked && idOf(log[seq].Nonce, log[seq].Lines) != id:
+			p.trace.Violate(p.name, "acknowledged batch %d is %.50q of %s", seq, log[seq].Lines, log[seq].Nonce)
+		case there, p.opts.Damage:
+		case acked:
+			p.trace.Violate(p.name, "acknowledged batch %d is gone", seq)
+		case seen:
 			p.trace.Violate(p.name, "batch %d, which was seen, is gone", seq)
 		}
 	}
 }
 
-// tidy compacts all there is, and returns how far segments go.
-func (p *proc) tidy(ctx context.Context) (covered int64) {
+// rest compacts all there is, and looks at which objects are left. What it finds is said to be
+// at rest: it is no loss by itself.
+func (p *proc) rest(ctx context.Context) {
 	c := p.logs.Compactor(p.conv)
 	tail, err := p.logs.Tail(ctx, p.conv, -1)
 	if err == nil && tail >= 0 {
@@ -200,75 +192,38 @@ func (p *proc) tidy(ctx context.Context) (covered int64) {
 	if err != nil {
 		p.trace.Violate(p.name, "compact at the end: %v", err)
 	}
-	return c.Covered()
-}
-
-// rest looks at which objects are left. What it finds is said to be at rest: it is no
-// loss by itself.
-func (p *proc) rest(ctx context.Context, covered int64) {
-	tail, err := p.logs.Tail(ctx, p.conv, -1)
-	if err != nil || covered != max(tail-1, -1) {
-		p.trace.Violate(p.name, "at rest: segments hold batches up to %d of %d, %v", covered, tail, err)
+	refs, err := p.logs.Segments(ctx, p.conv, 0)
+	page, unlisted := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder + "log/"})
+	held := map[int64]bool{} // by a segment
+	for _, r := range refs {
+		for seq := r.First; seq <= r.Last; seq++ {
+			held[seq] = true
+		}
 	}
-	page, err := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder + "log/"})
-	if err != nil || page.More {
-		p.trace.Violate(p.name, "at rest: list %d objects and more: %t, %v", len(page.Keys), page.More, err)
-		return
+	if err != nil || unlisted != nil || page.More || c.Covered() != max(tail-1, -1) || int64(len(held)) != max(tail, 0) {
+		p.trace.Violate(p.name, "at rest: segments hold %d batches, up to %d of %d, %v, %v", len(held), c.Covered(), tail, err, unlisted)
 	}
 	for seq := range tail {
 		b, key := p.seen[seq], storage.LogKey(p.conv, seq)
-		if kept := slices.ContainsFunc(page.Keys, func(k storage.ListedKey) bool { return k.Key == key }); kept != b.First {
-			p.trace.Violate(p.name, "at rest: batch %d, a claim %t, is left in the log: %t", seq, b.First, kept)
+		if kept := slices.ContainsFunc(page.Keys, func(k storage.ListedKey) bool { return k.Key == key }); kept != b.First || !held[seq] {
+			p.trace.Violate(p.name, "at rest: batch %d, a claim %t, is left in the log: %t, is in a segment: %t", seq, b.First, kept, held[seq])
 		}
-	}
-	p.segments(ctx, tail)
-}
-
-// segments checks that segments hold every batch but the last.
-func (p *proc) segments(ctx context.Context, tail int64) {
-	refs, err := p.logs.Segments(ctx, p.conv, 0)
-	if err != nil {
-		p.trace.Violate(p.name, "at rest: segments: %v", err)
-	}
-	slices.SortFunc(refs, func(a, b storage.SegmentRef) int { return cmp.Compare(a.First, b.First) })
-	end := int64(-1)
-	for _, r := range refs {
-		if r.First > end+1 {
-			p.trace.Violate(p.name, "at rest: no segment holds batch %d", end+1)
-		}
-		end = max(end, r.Last)
-	}
-	if end != max(tail-1, -1) {
-		p.trace.Violate(p.name, "at rest: segments end at %d of %d", end, tail)
 	}
 }
 
 // offsets reads from some of all places.
 func (p *proc) offsets(ctx context.Context, log []storage.Batch) {
-	same := func(got, want []storage.Batch) bool {
-		return slices.EqualFunc(got, want, func(a, b storage.Batch) bool { return a.Hash == b.Hash && bytes.Equal(a.Lines, b.Lines) })
-	}
 	for range min(3, len(log)) {
 		i := p.below(len(log))
-		b := log[i]
-		var got []storage.Batch
-		rest := p.logs.Batches(ctx, p.conv, b.Position())
+		at, rest := log[i].Position(), p.logs.Batches
 		if p.chance(2) {
-			rest = p.logs.Resume(ctx, p.conv, b.Position())
+			rest = p.logs.Resume
 		}
-		for b, err := range rest {
-			if err != nil {
-				p.trace.Violate(p.name, "read after %d at the end: %v", i, err)
-				break
-			}
-			got = append(got, b)
+		if got, ok := p.read(ctx, "on at the end", at, rest(ctx, p.conv, at), nil); !ok || len(got) != len(log)-i-1 {
+			p.trace.Violate(p.name, "after %d there are %d batches at the end, whole %t", i, len(got), ok)
 		}
-		if !same(got, log[i+1:]) {
-			p.trace.Violate(p.name, "after %d there are %d batches at the end", i, len(got))
-		}
-		last := i + p.below(len(log)-i)
-		if got, err := p.logs.Range(ctx, p.conv, int64(i), int64(last)); err != nil || !same(got, log[i:last+1]) {
-			p.trace.Violate(p.name, "batches %d to %d at the end: %d, %v", i, last, len(got), err)
+		if last := i + p.below(len(log)-i); !p.part(ctx, int64(i), int64(last)) {
+			p.trace.Violate(p.name, "batches %d to %d cannot be read at the end", i, last)
 		}
 	}
 }

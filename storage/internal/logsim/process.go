@@ -24,10 +24,9 @@ func (p *proc) write(ctx context.Context) {
 
 // live is one incarnation. It may end at any time; what it has sent may land later.
 func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
-	if p.chance(5) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.rng.Between(0, 8*time.Second))
-		defer cancel()
+	ctx, cancel := p.hurry(ctx, 5, 0, 8*time.Second)
+	defer cancel()
+	if _, dies := ctx.Deadline(); dies {
 		p.trace.Did("crash")
 	}
 	recent, ok := p.open(ctx)
@@ -86,11 +85,8 @@ func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 // append sends one batch and reports whether it was acknowledged. While it is under way
 // more lines gather, which must wait for the next batch.
 func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonce, n int) bool {
-	if p.chance(10) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.rng.Between(time.Millisecond, 4*time.Second))
-		defer cancel()
-	}
+	ctx, cancel := p.hurry(ctx, 10, time.Millisecond, 4*time.Second)
+	defer cancel()
 	lines := fmt.Appendf(nil, "{\"by\":%q,\"n\":%d%s}\n", nonce, n, p.padding)
 	kept := lines
 	sending := ctx
@@ -100,18 +96,18 @@ func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonc
 			return lines
 		})
 	}
-	op := op{process: p.name, append: true, call: p.now(), id: idOf(nonce, kept)}
+	op := p.began(0)
+	op.append, op.id = true, idOf(nonce, kept)
 	pos, err := w.Append(sending, kept, conversation.Time(1))
-	op.back = p.now()
 	p.trace.Add(p.name, "append: %v, %v", pos.Seq, ending(err))
 	switch {
 	case err == nil:
 		op.seq, op.known = pos.Seq, true
-		p.record(op)
+		p.ended(op)
 		p.acknowledged(pos, w.Stored(), op.id)
 		return true
 	case errors.Is(err, storage.ErrFenced) || errors.Is(err, storage.ErrUncertain):
-		p.record(op)
+		p.ended(op)
 		p.lost(ctx, w, err)
 	case ending(err) != "not sent" || ctx.Err() == nil:
 		p.trace.Violate(p.name, "append ends with %v", err)
@@ -197,7 +193,7 @@ func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 		return nil, false
 	}
 	p.mu.Lock()
-	p.said = append(p.said, saidFold{p.name, f})
+	p.said = append(p.said, f)
 	old := c.At.Seq < p.end
 	p.mu.Unlock()
 	p.trace.Did("checkpoint read")
@@ -239,7 +235,7 @@ func (p *proc) follow(ctx context.Context) {
 			}
 		case 5:
 			if at.Seq >= 0 {
-				p.part(ctx, at.Seq)
+				p.part(ctx, int64(p.below(int(at.Seq)+1)), at.Seq)
 			}
 		}
 	}

@@ -70,8 +70,8 @@ type world struct {
 	acked   map[int64]uint64 // id of what was acknowledged, by number
 	tail    int64            // highest number that was acknowledged, -1 if none
 	seen    map[int64]storage.Batch
-	end     int64 // highest number that was seen, -1 if none
-	said    []saidFold
+	end     int64  // highest number that was seen, -1 if none
+	said    []fold // in checkpoints
 	history []op
 	writers atomic.Int64 // that have not ended
 
@@ -160,4 +160,12 @@ func (p *proc) below(n int) int { return int(p.rng.Uint64() % uint64(n)) }
 func (p *proc) nap(ctx context.Context, limit time.Duration) {
 	x := p.rng.Share()
 	schedule.Sleep(ctx, 1+time.Duration(x*x*float64(limit)))
+}
+
+// hurry lets a context end after a while, once in n times.
+func (p *proc) hurry(ctx context.Context, n uint64, from, to time.Duration) (context.Context, context.CancelFunc) {
+	if !p.chance(n) {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, p.rng.Between(from, to))
 }
