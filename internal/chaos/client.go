@@ -86,63 +86,50 @@ func (p *post) hash() string {
 	return hash
 }
 
-// client delivers a few messages to one conversation, as its profile says.
+// client delivers a few messages to one conversation: short ones; such that its calls wait, and signals
+// for them before, meanwhile and afterwards, some twice; or any, now and then twice at once, or with
+// another one under the same key.
 func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conversation.Address) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	most, longest, send := 3, 5*time.Second, w.ask
-	switch w.profile {
-	case Journals:
-		send = w.askBriefly
-	case Waits, Posts, Runs:
-		most, longest, send = 2, 8*time.Second, w.askAndSignal
+	most, longest := 3, 5*time.Second
+	if w.profile != Everything && w.profile != Journals {
+		most, longest = 2, 8*time.Second
 	}
 	for i := range 1 + rng.IntN(most) {
 		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, longest)) != nil {
 			return
 		}
-		if !send(ctx, &wg, rng, at, fmt.Sprintf("%s-%d", name, i)) {
-			return
+		key := fmt.Sprintf("%s-%d", name, i)
+		switch w.profile {
+		case Journals:
+			if p := w.newPost(rng, at, key, brief+key); !w.deliver(ctx, rng, p, 1+rng.IntN(3)) {
+				return
+			}
+		case Everything:
+			tries := 1 + rng.IntN(8)
+			p := w.newPost(rng, at, key, "say-"+key)
+			if rng.IntN(4) == 0 {
+				twin, same := w.rng(key), p
+				if twin.IntN(2) == 0 {
+					same = w.newPost(twin, at, key, "rather-"+key)
+					p.rival, same.rival = same, p
+				}
+				wg.Go(func() {
+					w.apart(key)
+					w.deliver(as(ctx, key+" again"), twin, same, 3)
+				})
+			}
+			w.deliver(ctx, rng, p, tries)
+		default:
+			for n := range rng.IntN(3) {
+				caller := fmt.Sprint(key, " signal ", n)
+				own := w.rng(caller)
+				wg.Go(func() { w.signal(as(ctx, caller), own, at, waiting+key, fmt.Sprint(key, "-signal-", n)) })
+			}
+			w.deliver(ctx, rng, w.newPost(rng, at, key, waiting+key), 1+rng.IntN(8))
 		}
 	}
-}
-
-// ask sends a message, sometimes twice at once, or another one under the same key.
-func (w *world) ask(ctx context.Context, wg *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
-	tries := 1 + rng.IntN(8)
-	p := w.newPost(rng, at, key, "say-"+key)
-	if rng.IntN(4) == 0 {
-		twin, same := w.rng(key), p
-		if twin.IntN(2) == 0 {
-			same = w.newPost(twin, at, key, "rather-"+key)
-			p.rival, same.rival = same, p
-		}
-		wg.Go(func() {
-			ctx := as(ctx, key+" again")
-			w.apart(key)
-			w.deliver(ctx, twin, same, 3)
-		})
-	}
-	w.deliver(ctx, rng, p, tries)
-	return true
-}
-
-// askBriefly sends a short message and reports whether its client goes on.
-func (w *world) askBriefly(ctx context.Context, _ *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
-	p := w.newPost(rng, at, key, brief+key)
-	return w.deliver(ctx, rng, p, 1+rng.IntN(3))
-}
-
-// askAndSignal sends a message to a conversation whose calls wait, and signals for them: before,
-// meanwhile and afterwards, some twice.
-func (w *world) askAndSignal(ctx context.Context, wg *sync.WaitGroup, rng *rand.Rand, at conversation.Address, key string) bool {
-	for n := range rng.IntN(3) {
-		caller := fmt.Sprint(key, " signal ", n)
-		own := w.rng(caller)
-		wg.Go(func() { w.signal(as(ctx, caller), own, at, waiting+key, fmt.Sprint(key, "-signal-", n)) })
-	}
-	w.deliver(ctx, rng, w.newPost(rng, at, key, waiting+key), 1+rng.IntN(8))
-	return true
 }
 
 // signal says something to who waits for a name.

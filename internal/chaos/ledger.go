@@ -127,8 +127,15 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log(name.Conv)
-	if old, ok := log.batches[b.Seq]; ok {
-		l.landedAgain(key, old, b)
+	old, again := log.batches[b.Seq]
+	switch { // A compaction has freed the key: the same batch may take it, or a claim on a stale view, which is no part of the log.
+	case again && (!l.freed[key] || old.hash != b.Hash && !b.First):
+		l.trace.Violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
+	case again && old.hash != b.Hash:
+		l.trace.Add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
+		l.trace.Did("key taken again")
+	}
+	if again {
 		return
 	}
 	l.now++
@@ -149,18 +156,6 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 				}
 			}
 		}
-	}
-}
-
-// landedAgain notes what takes a key that a compaction has freed: the same batch once
-// more, or a claim on a stale view, which is no part of the log. l.mu is held.
-func (l *ledger) landedAgain(key string, old landing, b *storage.Batch) {
-	switch {
-	case !l.freed[key], old.hash != b.Hash && !b.First:
-		l.trace.Violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
-	case old.hash != b.Hash:
-		l.trace.Add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
-		l.trace.Did("key taken again")
 	}
 }
 

@@ -39,7 +39,7 @@ type member struct {
 	done chan struct{}      // closed when Run has returned
 	err  error              // of Run
 
-	leaving, gone, killed atomic.Bool // asked for an orderly end; not there any more; not by an orderly end
+	leaving, gone atomic.Bool // asked for an orderly end; not there any more
 }
 
 // start brings up a new incarnation of a slot.
@@ -133,7 +133,6 @@ func (w *world) entropy(member, purpose string) io.Reader {
 func (w *world) crash(slot int) {
 	m := w.at(slot)
 	m.gone.Store(true)
-	m.killed.Store(true)
 	w.trace.Did("crash")
 	w.trace.Add(m.id, "crashes")
 	m.link.kill()
@@ -168,10 +167,10 @@ func (w *world) drain(slot int, rng *rand.Rand) {
 	w.checkEnd(m)
 }
 
-// checkEnd checks that a node that came to serve ends in an orderly way. One that
+// checkEnd checks that a node that came to serve, and lives, ends in an orderly way. One that
 // gives up on its start is within its rights while the bucket does not answer.
 func (w *world) checkEnd(m *member) {
-	if m.ready() && m.err != nil {
+	if m.ready() && m.err != nil && !m.link.dead.Load() {
 		w.trace.Violate(m.id, "the orderly end is %v", m.err)
 	}
 }

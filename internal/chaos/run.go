@@ -151,9 +151,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 	for _, m := range w.all {
 		m.stop()
 		<-m.done
-		if !m.killed.Load() {
-			w.checkEnd(m)
-		}
+		w.checkEnd(m)
 	}
 	w.check(ctx)
 	w.trace.DidN("acknowledged", len(w.acks))

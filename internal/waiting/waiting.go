@@ -7,7 +7,6 @@ package waiting
 import (
 	"bytes"
 	"io"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -88,26 +87,17 @@ func (l *Log) Take() string {
 
 // With returns the first line that holds every word, "" if there is none.
 func (l *Log) With(words ...string) string {
-	for line := range l.lines(words) {
-		return line
+	if lines := l.lines(words); len(lines) > 0 {
+		return lines[0]
 	}
 	return ""
 }
 
 // Count is how many lines hold every word.
-func (l *Log) Count(words ...string) (n int) {
-	for range l.lines(words) {
-		n++
-	}
-	return n
-}
+func (l *Log) Count(words ...string) int { return len(l.lines(words)) }
 
-func (l *Log) lines(words []string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for line := range strings.Lines(l.String()) {
-			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) && !yield(line) {
-				return
-			}
-		}
-	}
+func (l *Log) lines(words []string) []string {
+	return slices.DeleteFunc(strings.SplitAfter(l.String(), "\n"), func(line string) bool {
+		return line == "" || slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+	})
 }
