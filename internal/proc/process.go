@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,10 +33,6 @@ type Process struct {
 	mu      sync.Mutex
 	killed  bool // It was sent SIGKILL.
 	stopped bool // It was sent SIGTERM.
-}
-
-func newProcess(cmd *exec.Cmd, log string) *Process {
-	return &Process{Log: log, Began: time.Now(), cmd: cmd, ready: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // wait reads what the process prints until it ends.
@@ -109,11 +106,9 @@ func (p *Process) Kill() {
 // It is an error if it had to be, or if it ended in another way than it was asked to.
 func (p *Process) Stop(within time.Duration) error {
 	p.Signal(syscall.SIGTERM)
-	late := time.NewTimer(within)
-	defer late.Stop()
 	select {
 	case <-p.ended:
-	case <-late.C:
+	case <-time.After(within):
 		p.Kill()
 		return fmt.Errorf("it went on for %v after SIGTERM", within)
 	}
@@ -154,15 +149,7 @@ func (p *Process) Flaw() string {
 }
 
 // Printed returns what the process has printed so far, or why that cannot be read.
-func (p *Process) Printed() []byte { return printed(p.Log) }
-
-func printed(log string) []byte {
-	out, err := os.ReadFile(log)
-	if err != nil {
-		return []byte(err.Error())
-	}
-	return out
-}
+func (p *Process) Printed() []byte { return []byte(Tail(p.Log, math.MaxInt)) }
 
 // Flaws finds in what the process has printed what may not be there: a race, a panic,
 // or one of secrets that is not empty.
@@ -185,6 +172,9 @@ func (p *Process) Tail(most int) string { return Tail(p.Log, most) }
 // Tail is the end of what processes have printed to a log, at most so many bytes, or why
 // it cannot be read.
 func Tail(log string, most int) string {
-	out := printed(log)
+	out, err := os.ReadFile(log)
+	if err != nil {
+		out = []byte(err.Error())
+	}
 	return string(out[max(0, len(out)-most):])
 }

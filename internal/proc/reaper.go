@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // reap reads ids with a sign before them, + for a process that begins and - for one
@@ -124,19 +126,19 @@ func (r *Reaper) Close() error {
 // TempDir makes a folder for what is started. It goes when the reaper is closed, or after
 // the owner has ended in any other way.
 func (r *Reaper) TempDir(pattern string) (string, error) {
-	dir, err := os.MkdirTemp("", pattern)
-	if err == nil {
-		dir, err = filepath.Abs(dir)
-	}
-	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return "", errors.Join(fmt.Errorf("make a folder: %w", ErrClosed), os.RemoveAll(dir))
+		return "", fmt.Errorf("make a folder: %w", ErrClosed)
 	}
-	if _, err := fmt.Fprintln(r.pipe, dir); err != nil {
+	dir, err := os.MkdirTemp("", pattern)
+	if err != nil {
+		return "", fmt.Errorf("make a folder: %w", err)
+	}
+	if dir, err = filepath.Abs(dir); err == nil {
+		_, err = fmt.Fprintln(r.pipe, dir)
+	}
+	if err != nil {
 		return "", errors.Join(fmt.Errorf("make a folder: %w", err), os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -153,52 +155,41 @@ type Command struct {
 	Mixed  bool     // Its standard output goes to the file as well: it is never ready.
 }
 
-// cmd returns the command as it is started, and the file of its log.
-func (c Command) cmd() (*exec.Cmd, *os.File, error) {
-	name, how := c.Log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC
-	if name == "" {
-		name = os.DevNull
-	}
+// Start starts a program and returns at once. It returns [ErrClosed] if the reaper is.
+func (r *Reaper) Start(c Command) (p *Process, err error) {
+	defer func() {
+		if err != nil {
+			p, err = nil, fmt.Errorf("start %s: %w", c.Args[0], err)
+		}
+	}()
+	how := os.O_CREATE | os.O_WRONLY | os.O_TRUNC
 	if c.Append {
 		how = os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	}
-	log, err := os.OpenFile(name, how, 0o600)
+	log, err := os.OpenFile(cmp.Or(c.Log, os.DevNull), how, 0o600)
 	if err != nil {
-		return nil, nil, err
-	}
-	cmd := exec.Command("sh", append([]string{"-c", announced, "sh"}, c.Args...)...)
-	env := os.Environ()
-	if c.Clean {
-		env = []string{"PATH=" + os.Getenv("PATH")}
-	}
-	cmd.Env, cmd.Dir, cmd.Stderr = append(env, c.Env...), c.Dir, log
-	if c.Mixed {
-		cmd.Stdout = log
-	}
-	return cmd, log, nil
-}
-
-// Start starts a program and returns at once. It returns [ErrClosed] if the reaper is.
-func (r *Reaper) Start(c Command) (*Process, error) {
-	cmd, log, err := c.cmd()
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
+		return nil, err
 	}
 	defer log.Close()
-	cmd.ExtraFiles = []*os.File{r.pipe}
-	p := newProcess(cmd, c.Log)
-	if !c.Mixed {
-		if p.stdout, err = cmd.StdoutPipe(); err != nil {
-			return nil, err
-		}
+	cmd := exec.Command("sh", append([]string{"-c", announced, "sh"}, c.Args...)...)
+	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = os.Environ(), c.Dir, log, []*os.File{r.pipe}
+	if c.Clean {
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	}
+	cmd.Env = append(cmd.Env, c.Env...)
+	p = &Process{Log: c.Log, Began: time.Now(), cmd: cmd, ready: make(chan struct{}), ended: make(chan struct{})}
+	if c.Mixed {
+		cmd.Stdout = log
+	} else if p.stdout, err = cmd.StdoutPipe(); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fmt.Errorf("start %s: %w", c.Args[0], ErrClosed)
+		return nil, ErrClosed
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", c.Args[0], err)
+		return nil, err
 	}
 	r.started = append(r.started, p)
 	go func() {

@@ -99,20 +99,18 @@ func read(files []string) (map[string]set, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range syntax.Decls {
-			switch d := d.(type) {
+		ast.Inspect(syntax, func(n ast.Node) bool {
+			switch n := n.(type) {
 			case *ast.FuncDecl:
-				add(d.Name, d)
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					if v, ok := s.(*ast.ValueSpec); ok {
-						for _, name := range v.Names {
-							add(name, v)
-						}
-					}
+				add(n.Name, n)
+				return false
+			case *ast.ValueSpec:
+				for _, name := range n.Names {
+					add(name, n)
 				}
 			}
-		}
+			return true
+		})
 	}
 	return uses, nil
 }
