@@ -2,7 +2,6 @@ package fakemodel
 
 import (
 	"cmp"
-	"os"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -51,16 +50,17 @@ type answer struct {
 	out    *sender
 	blocks []*block
 	calls  int
-	// begun is whether anything was said, open whether more may be of the last block.
-	begun, open bool
+	// open is whether more may be said in the last block.
+	open bool
 	// finish is empty until the answer is whole.
 	finish string
 	usage  usage
 	// status and message are those of an error.
 	status  int
 	message string
-	// event is the name of the one that is written, events counts those before it.
+	// event and data are the one that is written, events counts those before it.
 	event  string
+	data   []byte
 	events int
 }
 
@@ -88,8 +88,7 @@ func (a *answer) last() *block {
 }
 
 func (a *answer) begin() {
-	if !a.begun {
-		a.begun = true
+	if a.events == 0 {
 		a.write("begin", nil)
 	}
 }
@@ -143,11 +142,11 @@ func (a *answer) write(form string, b *block) {
 			name, line, _ = strings.Cut(line, " ")
 		}
 		a.event = a.expand(name, b)
-		data := a.expand(line, b)
+		a.data = a.appendForm(a.data[:0], line, b)
 		if a.events++; a.of.says["framed"] != "" {
-			a.out.frame(a.event, data)
+			a.out.frame(a.event, a.data)
 		} else {
-			a.out.event(a.event, data)
+			a.out.event(a.event, a.data)
 		}
 	}
 }
@@ -159,8 +158,19 @@ func (a *answer) lookUp(form string) string {
 
 func (a *answer) form(form string, b *block) string { return a.expand(a.lookUp(form), b) }
 
-func (a *answer) expand(form string, b *block) string {
-	return os.Expand(form, func(name string) string { return a.fill(name, b) })
+func (a *answer) expand(form string, b *block) string { return string(a.appendForm(nil, form, b)) }
+
+func (a *answer) appendForm(to []byte, form string, b *block) []byte {
+	for {
+		text, rest, more := strings.Cut(form, "${")
+		to = append(to, text...)
+		if !more {
+			return to
+		}
+		var name string
+		name, form, _ = strings.Cut(rest, "}")
+		to = append(to, a.fill(name, b)...)
+	}
 }
 
 // fill is the JSON that stands for a name in a form, that of a block if there is one. Ids and names

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/parleyrun/parley/providers/eventstream"
 )
 
 // converse is the Converse call of Amazon Bedrock, whose path names the model. It is read as
@@ -68,19 +66,4 @@ func converseBlocks(content any) ([]any, error) {
 		}
 	}
 	return blocks, nil
-}
-
-// frame adds a message of the binary framing of the vendor's streams.
-func (s *sender) frame(kind, payload string) {
-	if !s.begin("application/vnd.amazon.eventstream") {
-		return
-	}
-	message := "event"
-	if strings.HasSuffix(kind, "Exception") {
-		message = "exception"
-	}
-	s.pending = eventstream.AppendMessage(s.pending, []eventstream.Header{
-		{Name: ":" + message + "-type", Value: kind}, {Name: ":content-type", Value: "application/json"}, {Name: ":message-type", Value: message},
-	}, []byte(payload))
-	s.bound()
 }

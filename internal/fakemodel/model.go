@@ -1,10 +1,10 @@
 package fakemodel
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"sync"
@@ -17,9 +17,6 @@ const ErrorText = "fakemodel: these are the vendor's own words"
 
 // DefaultMaxRequests is how many calls are remembered.
 const DefaultMaxRequests = 1000
-
-// maxKnownBody bounds what is set aside for a body that is announced, in bytes.
-const maxKnownBody = 4 << 20
 
 // maxBody is more than the largest images of one conversation take.
 const maxBody = 512 << 20
@@ -116,7 +113,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeH
 func (m *Model) Requests() []Request {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]Request{}, m.requests[max(0, len(m.requests)-m.options.MaxRequests):]...)
+	return append([]Request{}, m.requests...)
 }
 
 // gate is done once it is open.
@@ -156,20 +153,13 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 		refuse(http.StatusUnauthorized, "wrong key")
 		return
 	}
-	var body bytes.Buffer
-	if n := r.ContentLength; n > 0 && n < maxKnownBody {
-		body.Grow(int(n) + bytes.MinRead)
-	}
-	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
 		refuse(http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
 	var s *step
-	err := f.decode(p, body.Bytes())
-	if err == nil {
-		err = p.check()
-	}
-	if err == nil {
+	if err = f.decode(p, body); err == nil {
 		s, err = p.step()
 	}
 	m.record(r.URL.Path, p, err)
@@ -191,8 +181,8 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 // speak answers with what s says. It panics with http.ErrAbortHandler, which
 // breaks the connection, where s says so.
 func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
-	out := &sender{w: w, flush: http.NewResponseController(w).Flush}
-	a := &answer{of: f, p: p, id: p.id(), out: out, usage: usage{input: p.words(), output: 1}}
+	out := &sender{w: w}
+	a := &answer{of: f, p: p, id: "fake_" + p.hash()[:16], out: out, usage: usage{input: p.words(), output: 1}}
 	sp := &speaker{answer: a, pass: m.pass, pace: m.options.Pace}
 	if s.pace >= 0 {
 		sp.pace = s.pace
@@ -207,7 +197,7 @@ func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prom
 	case err != nil:
 		// The caller has gone away.
 	default:
-		a.end(sp.reason(s), usage{input: p.words(), output: sp.spent(), reasoning: sp.thought})
+		a.end(sp.reason(s), usage{input: a.usage.input, output: sp.spent(), reasoning: sp.thought})
 		if !p.stream {
 			writeJSON(w, http.StatusOK, json.RawMessage(a.form("whole", nil)))
 		}
@@ -222,18 +212,17 @@ func (m *Model) record(path string, p *prompt, refused error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.requests = append(m.requests, r)
-	// Twice as many are kept, so that few calls copy them.
-	if n := m.options.MaxRequests; len(m.requests) >= 2*n {
-		m.requests = append(make([]Request, 0, 2*n), m.requests[len(m.requests)-n:]...)
+	if len(m.requests) == m.options.MaxRequests {
+		m.requests = m.requests[1:]
 	}
+	m.requests = append(m.requests, r)
 }
 
 // count returns how often this call was made, this time included.
 func (m *Model) count(p *prompt) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := string(p.hash())
+	key := p.hash()
 	m.calls[key]++
 	return m.calls[key]
 }

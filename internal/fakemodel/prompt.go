@@ -3,7 +3,6 @@ package fakemodel
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,13 +85,11 @@ func (p *prompt) check() error {
 
 // step returns what to do now.
 func (p *prompt) step() (*step, error) {
-	text, at := p.last()
+	text, at, n := p.last()
 	steps, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
-	n := p.responsesAfter(at)
 	switch {
+	case err != nil:
+		return nil, err
 	case n < len(steps):
 		return steps[n], nil
 	case p.turns[len(p.turns)-1].side == sideTool:
@@ -105,28 +102,21 @@ func (p *prompt) step() (*step, error) {
 	return newStep().say(said), nil
 }
 
-// last returns the last text of the last user message and the place of the
-// message; without one, an empty text and the last place.
-func (p *prompt) last() (string, int) {
-	for i := len(p.turns) - 1; i >= 0; i-- {
-		if t := p.turns[i]; t.side == sideUser {
-			if len(t.texts) == 0 {
-				return "", i
+// last returns the last text of the last user message, the place of the message, and the number of
+// responses since; without one, an empty text and the last place.
+func (p *prompt) last() (text string, at, step int) {
+	for i, t := range slices.Backward(p.turns) {
+		switch t.side {
+		case sideUser:
+			if n := len(t.texts); n > 0 {
+				text = t.texts[n-1]
 			}
-			return t.texts[len(t.texts)-1], i
+			return text, i, step
+		case sideAssistant:
+			step++
 		}
 	}
-	return "", max(len(p.turns)-1, 0)
-}
-
-func (p *prompt) responsesAfter(at int) int {
-	n := 0
-	for _, t := range p.turns[at:] {
-		if t.side == sideAssistant {
-			n++
-		}
-	}
-	return n
+	return "", max(len(p.turns)-1, 0), step
 }
 
 // results joins the results at the end.
@@ -145,25 +135,18 @@ func (p *prompt) callID(n int) string { return fmt.Sprintf("c%05d%03d", len(p.tu
 
 // words counts the input as if every word were a token.
 func (p *prompt) words() int {
-	n := wordsOf(p.system) + len(p.tools)
+	n := len(strings.Fields(p.system)) + len(p.tools)
 	for _, t := range p.turns {
 		n += len(t.images) + len(t.calls)
 		for _, text := range t.texts {
-			n += wordsOf(text)
+			n += len(strings.Fields(text))
 		}
 	}
 	return n
 }
 
-func wordsOf(text string) (n int) {
-	for range strings.FieldsSeq(text) {
-		n++
-	}
-	return n
-}
-
 // hash tells calls with other messages apart.
-func (p *prompt) hash() []byte {
+func (p *prompt) hash() string {
 	var b []byte
 	add := func(texts ...string) {
 		b = strconv.AppendInt(b, int64(len(texts)), 10)
@@ -181,19 +164,13 @@ func (p *prompt) hash() []byte {
 			add(c.id, c.name, c.args)
 		}
 	}
-	sum := sha256.Sum256(b)
-	return sum[:]
-}
-
-// id names the response.
-func (p *prompt) id() string {
-	return "fake_" + hex.EncodeToString(p.hash()[:8])
+	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
 func (p *prompt) request(path string) Request {
-	text, at := p.last()
+	text, _, step := p.last()
 	r := Request{
-		API: path, Model: p.model, Prompt: text, Step: p.responsesAfter(at), System: p.system,
+		API: path, Model: p.model, Prompt: text, Step: step, System: p.system,
 		Tools: append([]string{}, p.tools...), Messages: len(p.turns), Effort: p.effort,
 	}
 	for _, t := range p.turns {
@@ -206,13 +183,13 @@ func (p *prompt) request(path string) Request {
 // begin as one does; nobody looks at the rest.
 const PictureHead = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x00\x00\x00\x00\x3a\x7e\x9b\x55"
 
-// show adds an image whose bytes are base64.
+// show adds an image whose bytes are base64, by a name by which they can be compared.
 func (t *turn) show(mediaType, data string) error {
 	b, err := base64.StdEncoding.DecodeString(data)
 	if err != nil {
 		return fmt.Errorf("decode image: %w", err)
 	}
-	t.images = append(t.images, picture(mediaType, b))
+	t.images = append(t.images, fmt.Sprintf("%s %d %x", mediaType, len(b), sha256.Sum256(b)))
 	return nil
 }
 
@@ -227,12 +204,6 @@ func (t *turn) showURL(v any) error {
 		return errors.New("image_url is no data URL of base64")
 	}
 	return nil
-}
-
-// picture names an image so that its bytes can be compared.
-func picture(mediaType string, data []byte) string {
-	sum := sha256.Sum256(data)
-	return fmt.Sprintf("%s %d %s", mediaType, len(data), hex.EncodeToString(sum[:]))
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

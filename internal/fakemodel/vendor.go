@@ -59,7 +59,7 @@ func newVendor(files string, v vendor) *vendor {
 	return &v
 }
 
-// whole is a form with those that it names in it.
+// whole is a form with those that it names in it, and all other names in braces.
 func (f *vendor) whole(form string) string {
 	return os.Expand(form, func(name string) string {
 		if named := f.says[name]; named != "" {
@@ -92,7 +92,10 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 		p.system += strings.Join(texts(c, path), "")
 	}
 	p.tools = texts(c, f.says["tools"])
-	return f.read(p, c)
+	if err := f.read(p, c); err != nil {
+		return err
+	}
+	return p.check()
 }
 
 // errorName is the name of an error by its status.
