@@ -236,7 +236,7 @@ func (a *author) hear(ctx context.Context, body string) (heard string, err error
 		m := agent.Text(brief + body)
 		m.Key = "asked"
 		var reply *conversation.Reply
-		if reply, err = agent.Ask(ctx, address(int((asks>>8)%uint64(a.profile.conversations()))), m, nil); err == nil {
+		if reply, err = agent.Ask(ctx, a.addresses[(asks>>8)%uint64(len(a.addresses))], m, nil); err == nil {
 			heard = reply.Text
 		}
 	default:

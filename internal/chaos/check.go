@@ -32,9 +32,9 @@ func (w *world) settle(ctx context.Context) {
 	w.convalesce(ctx)
 	w.comeToRest(ctx)
 	w.dying.Wait()
-	for c := range w.profile.conversations() {
+	for _, at := range w.addresses {
 		if w.profile != Journals {
-			w.askAgain(ctx, address(c))
+			w.askAgain(ctx, at)
 		}
 	}
 	for _, r := range w.readers { // one for each conversation
@@ -92,8 +92,7 @@ func (w *world) owed(ctx context.Context) string {
 			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
 		}
 	}
-	for c := range w.profile.conversations() {
-		at := address(c)
+	for _, at := range w.addresses {
 		state := w.log(ctx, at).state
 		if slices.Contains(aside, at.Key()) {
 			continue // It is owed, and nobody may open it.
@@ -188,8 +187,8 @@ func each[R conversation.Record](l *knownLog) iter.Seq2[int64, R] {
 
 // check compares the final logs with what was acknowledged and seen.
 func (w *world) check(ctx context.Context) {
-	for c := range w.profile.conversations() {
-		log := w.log(ctx, address(c))
+	for _, at := range w.addresses {
+		log := w.log(ctx, at)
 		if log.err != nil {
 			w.trace.Violate(log.at.ID, "the final log cannot be read: %v", log.err)
 			continue

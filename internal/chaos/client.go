@@ -281,7 +281,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 // aborter aborts a conversation a few times.
 func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Address) {
 	for range rng.IntN(6) / 3 {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.profile.busyTime())) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.busyTime)) != nil {
 			return
 		}
 		if m := w.pick(rng.IntN(slots)); m != nil {

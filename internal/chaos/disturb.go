@@ -30,7 +30,7 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 		case n < crashes:
 			w.await(ctx, slot, rng)
 			if w.profile == Journals && rng.IntN(2) == 0 {
-				length = w.profile.busyTime() // for good
+				length = w.busyTime // for good
 			}
 			w.absence(ctx, slot, rng, length)
 		case crashes > 0 && n < crashes+drains:
@@ -80,7 +80,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 // outages takes the bucket away from all for a while.
 func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 	for range rng.IntN(3) {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime()/2)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime/2)) != nil {
 			return
 		}
 		w.trace.Did("outage")
@@ -92,8 +92,7 @@ func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 
 // await waits for a bad moment to disturb a slot, but not for long, and counts it.
 func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
-	all := w.profile.moments()
-	m := all[rng.IntN(len(all))]
+	m := w.strikes[rng.IntN(len(w.strikes))]
 	if m == anyTime {
 		return
 	}
@@ -128,11 +127,11 @@ func cached(key string) bool {
 
 // damage spoils some of the shortcuts, as bad disks and careless people do.
 func (w *world) damage(ctx context.Context, rng *rand.Rand) {
-	for c := range w.profile.conversations() {
+	for _, at := range w.addresses {
 		if rng.IntN(2) == 0 {
 			continue
 		}
-		page, err := w.bucket.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(address(c).Key())})
+		page, err := w.bucket.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(at.Key())})
 		if err != nil {
 			w.trace.Violate("", "list: %v", err)
 			return
@@ -219,7 +218,7 @@ func (w *world) die(slot int, member string) {
 // sicken makes a conversation deadly at some time.
 func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
 	rng := w.rng("deadly")
-	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.profile.busyTime())) == nil {
+	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime)) == nil {
 		w.trace.Add("", "the first conversation is deadly")
 		w.deadly.Store(true)
 	}

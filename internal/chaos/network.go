@@ -120,7 +120,7 @@ type request struct {
 
 // later lands a request nobody waits for after d.
 func (n *network) later(d time.Duration, r *request) {
-	n.late.After(d, schedule.LateRequest{ID: r.op.id(), Who: r.op.member, What: r.op.String(), Land: func() string {
+	n.late.After(d, &schedule.LateRequest{ID: r.op.id(), Who: r.op.member, What: r.op.String(), Land: func() string {
 		_ = n.land(context.Background(), r) // Nobody waits for it.
 		return ""
 	}})

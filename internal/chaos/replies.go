@@ -183,8 +183,8 @@ func untold(s *conversation.State, aside []conversation.Key) conversation.Submis
 // aside.
 func (w *world) blocked(ctx context.Context, aside []conversation.Key) (n int) {
 	all := w.begun(ctx)
-	for c := range w.profile.conversations() {
-		all = append(all, begunRun{w.log(ctx, address(c)), true})
+	for _, at := range w.addresses {
+		all = append(all, begunRun{w.log(ctx, at), true})
 	}
 	for _, b := range all {
 		if untold(b.state, nil) != untold(b.state, aside) {
@@ -199,8 +199,8 @@ func (w *world) blocked(ctx context.Context, aside []conversation.Key) (n int) {
 func (w *world) checkAsks(ctx context.Context) {
 	outcomes := map[conversation.SubmissionID]conversation.Outcome{}
 	asked := map[conversation.CallID]conversation.SubmissionID{}
-	for c := range w.profile.conversations() {
-		log := w.log(ctx, address(c))
+	for _, at := range w.addresses {
+		log := w.log(ctx, at)
 		for _, r := range each[*conversation.SubmissionAdmitted](log) {
 			outcomes[r.Submission] = log.settled[r.Submission].outcome
 			if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question has the call in front.
@@ -208,8 +208,8 @@ func (w *world) checkAsks(ctx context.Context) {
 			}
 		}
 	}
-	for c := range w.profile.conversations() {
-		log := w.log(ctx, address(c))
+	for _, at := range w.addresses {
+		log := w.log(ctx, at)
 		if id := untold(log.state, nil); id != "" {
 			w.trace.Violate(log.at.ID, "the reply to %s is there, and nobody was told", id)
 		}
@@ -254,9 +254,9 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 			}
 		}
 	}
-	for c := range w.profile.conversations() {
+	for _, at := range w.addresses {
 		if w.profile == Runs {
-			add(w.log(ctx, address(c)))
+			add(w.log(ctx, at))
 		}
 	}
 	return out

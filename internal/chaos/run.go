@@ -107,6 +107,10 @@ type world struct {
 	known   map[conversation.Address]*knownLog
 	readers []*reader
 
+	addresses []conversation.Address
+	busyTime  time.Duration // how long clients and faults last
+	strikes   []moment      // that disturbances wait for
+
 	slots   [slots]slot
 	oneView atomic.Bool
 
@@ -127,7 +131,15 @@ func newWorld(opts Options) *world {
 	w := &world{
 		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), bucket: opts.Store,
 		known: map[conversation.Address]*knownLog{}, acks: map[string]ack{}, tooLate: map[conversation.Address][]string{},
-		uids: map[conversation.Address]conversation.UID{},
+		uids: map[conversation.Address]conversation.UID{}, busyTime: 15 * time.Second,
+		strikes: []moment{anyTime, claimLands, batchLands, journalLands},
+	}
+	conversations := 3
+	if w.profile == Journals {
+		conversations, w.busyTime, w.strikes = 6, 12*time.Second, append(w.strikes, receiptSeen, sweepReads)
+	}
+	for c := range conversations {
+		w.addresses = append(w.addresses, address(c))
 	}
 	for i := range w.slots {
 		w.slots[i].turn = make(chan struct{}, 1)
@@ -174,7 +186,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	goAs := func(name string, do func(context.Context, *rand.Rand)) {
-		end := w.profile.busyTime() + schedule.Between(schedule.Draw(w.seed, "end", name), 0, tremble)
+		end := w.busyTime + schedule.Between(schedule.Draw(w.seed, "end", name), 0, tremble)
 		rng := w.rng(name)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
@@ -182,8 +194,8 @@ func (w *world) busy(ctx context.Context) error {
 			do(ctx, rng)
 		})
 	}
-	for c := range w.profile.conversations() {
-		at, client := address(c), fmt.Sprint("client-", c)
+	for c, at := range w.addresses {
+		client := fmt.Sprint("client-", c)
 		goAs(client, func(ctx context.Context, rng *rand.Rand) { w.client(ctx, rng, client, at) })
 		if w.profile != Journals {
 			goAs(fmt.Sprint("aborter-", c), func(ctx context.Context, rng *rand.Rand) { w.aborter(ctx, rng, at) })
@@ -226,30 +238,6 @@ const (
 	// Runs is Waits where most calls start a run of a workflow and wait for it, which may start others.
 	Runs
 )
-
-// conversations is how many there are.
-func (p Profile) conversations() int {
-	if p == Journals {
-		return 6
-	}
-	return 3
-}
-
-// busyTime is how long clients and faults last.
-func (p Profile) busyTime() time.Duration {
-	if p == Journals {
-		return 12 * time.Second
-	}
-	return 15 * time.Second
-}
-
-// moments are those that disturbances wait for.
-func (p Profile) moments() []moment {
-	if p == Journals {
-		return []moment{anyTime, claimLands, batchLands, journalLands, receiptSeen, sweepReads}
-	}
-	return []moment{anyTime, claimLands, batchLands, journalLands}
-}
 
 // rate is the share of requests that something happens to.
 func (p Profile) rate(base float64, o op) float64 {
@@ -336,7 +324,7 @@ func wantedOfJournals() schedule.Shown {
 		out["journal PUT "+string(f)] = 100
 		out["journal DELETE "+string(f)] = 50
 	}
-	for _, m := range Journals.moments()[1:] {
+	for _, m := range []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads} {
 		out["struck when "+string(m)] = 100
 	}
 	return out

@@ -44,10 +44,8 @@ func (f Fate) Reads() Fate {
 // Late are requests that are under way although nobody waits for them. When they land is
 // counted, and told to the trace.
 type Late struct {
-	Trace *Trace
-
-	mu     sync.Mutex
-	timers map[*LateRequest]*time.Timer
+	Trace  *Trace
+	timers sync.Map // by *LateRequest
 }
 
 // LateRequest is one of them.
@@ -59,33 +57,22 @@ type LateRequest struct {
 }
 
 // After lands a request after a time, unless Stop comes first.
-func (l *Late) After(d time.Duration, r LateRequest) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.timers == nil {
-		l.timers = map[*LateRequest]*time.Timer{}
-	}
-	l.timers[&r] = time.AfterFunc(d, func() {
-		l.mu.Lock()
-		delete(l.timers, &r)
-		l.mu.Unlock()
+func (l *Late) After(d time.Duration, r *LateRequest) {
+	l.timers.Store(r, time.AfterFunc(d, func() {
 		l.Trace.Did("landed late")
 		l.Trace.Add(r.Who, "lands late: %s%s", r.What, r.Land())
-	})
+	}))
 }
 
 // Stop lands what is left at once, or drops it.
 func (l *Late) Stop(drop func(i int, id string) bool) {
-	l.mu.Lock()
-	var left []LateRequest
-	for r, timer := range l.timers {
-		if timer.Stop() {
-			left = append(left, *r)
+	var left []*LateRequest
+	for r, timer := range l.timers.Range {
+		if timer.(*time.Timer).Stop() {
+			left = append(left, r.(*LateRequest))
 		}
 	}
-	clear(l.timers)
-	l.mu.Unlock()
-	slices.SortFunc(left, func(a, b LateRequest) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(left, func(a, b *LateRequest) int { return strings.Compare(a.ID, b.ID) })
 	for i, r := range left {
 		if !drop(i, r.ID) {
 			l.Trace.Add(r.Who, "lands at the end: %s%s", r.What, r.Land())

@@ -2,9 +2,7 @@ package schedule
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -20,15 +18,6 @@ func (s Shown) Add(o Shown) {
 	for k, n := range o {
 		s[k] += n
 	}
-}
-
-// String lists the counts by name.
-func (s Shown) String() string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(s)) {
-		out = append(out, fmt.Sprintf("%s %d", k, s[k]))
-	}
-	return strings.Join(out, ", ")
 }
 
 // Below returns what so many schedules have shown too rarely to prove anything. It is

@@ -1,14 +1,12 @@
 package logsim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/anishathalye/porcupine"
-
-	"github.com/parleyrun/parley/internal/schedule"
 )
 
 // op is an append or a read of a log as its caller saw it.
@@ -61,56 +59,31 @@ func (h History) Check(limit time.Duration) error {
 	return nil
 }
 
-// list is a list of batches, the last one first.
-type list struct {
-	before *list
-	length int64
-	id     uint64
-	sum    uint64 // of all ids
-}
-
-func (s *list) with(id uint64) *list {
-	d := schedule.Dice(s.sum ^ id)
-	return &list{before: s, length: s.length + 1, id: id, sum: d.Uint64()}
-}
-
-// shows reports whether a read may have this result.
-func (s *list) shows(op op) bool {
-	end := op.seq + int64(len(op.read))
-	if end > s.length || op.known && end < s.length {
-		return false
+// listOf is a list of batches as a state of the model: the bytes of their ids.
+func listOf(ids ...uint64) string {
+	var list []byte
+	for _, id := range ids {
+		list = binary.BigEndian.AppendUint64(list, id)
 	}
-	for s.length > end {
-		s = s.before
-	}
-	for _, id := range slices.Backward(op.read) {
-		if s.id != id {
-			return false
-		}
-		s = s.before
-	}
-	return true
+	return string(list)
 }
 
 // model is a list of batches that only grows.
 func model() porcupine.Model {
 	return porcupine.Model{
-		Init: func() any { return &list{} },
+		Init: func() any { return "" },
 		Step: func(state, input, _ any) (bool, any) {
-			log, op := state.(*list), input.(op)
-			switch {
-			case !op.append:
-				return log.shows(op), log
-			case op.known && op.seq != log.length:
-				return false, log
+			list, op := state.(string), input.(op)
+			from, read := int(op.seq)*len(listOf(0)), listOf(op.read...)
+			switch end := from + len(read); {
+			case op.append:
+				return !op.known || from == len(list), list + listOf(op.id)
+			case end > len(list), op.known && end < len(list):
+				return false, list
+			default:
+				return list[from:end] == read, list
 			}
-			return true, log.with(op.id)
 		},
-		Equal: func(a, b any) bool {
-			x, y := a.(*list), b.(*list)
-			return x.length == y.length && x.sum == y.sum
-		},
-		Hash:              func(state any) uint64 { return state.(*list).sum },
 		DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%+v", input) },
 	}
 }

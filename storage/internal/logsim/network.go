@@ -197,7 +197,7 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 	}
 	land := func() error { return l.land(ctx, r, again) }
 	later := func(d time.Duration) {
-		l.net.late.After(d, schedule.LateRequest{
+		l.net.late.After(d, &schedule.LateRequest{
 			ID: r.key + "\x00" + l.who + "\x00" + r.verb, Who: l.who, What: r.verb + " " + l.net.short(r.key),
 			Land: func() string { return ": " + ending(land()) },
 		})
