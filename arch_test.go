@@ -128,7 +128,7 @@ func harnesses() []row {
 		{"internal/killrun", 3, suite, nil, nil},
 		{"internal/folder", 4, command, nil, nil},
 		{"internal/model", 0, suite, nil, nil},
-		{"internal/proc", 2, tool, list("internal/sample"), nil},
+		{"internal/proc", 2, tool, list("internal/sample"), list("github.com/prometheus/procfs")},
 		{"internal/s3front", 3, vendor, list("storage"), nil},
 		{"internal/s3server", 3, suite, list("internal/proc", "internal/waiting"), list("github.com/minio/minio-go")},
 		{"internal/sample", 1, tool, nil, nil},
@@ -136,7 +136,7 @@ func harnesses() []row {
 		{"internal/table", 2, tool, nil, nil},
 		{"internal/threads", 2, tool, nil, nil},
 		{"internal/waiting", 0, tool, nil, nil},
-		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "providers/sse", "storage", "storage/local", "storage/s3"), list("github.com/prometheus/procfs")},
+		{"internal/noderun", 4, suite, list("conversation", "internal/proc", "internal/s3server", "providers/sse", "storage", "storage/local", "storage/s3"), nil},
 	}
 }
 
@@ -219,7 +219,7 @@ func quarantine() map[string]struct{ code, tests []string } {
 		"github.com/spf13/cobra":                         {code: list("cmd", "internal/cli")},
 		"github.com/spf13/pflag":                         {code: list("internal/cli")},
 		"github.com/prometheus/client_golang":            {code: list("internal/admin")},
-		"github.com/prometheus/procfs":                   {code: list("cmd", "internal/noderun")},
+		"github.com/prometheus/procfs":                   {code: list("cmd/parley-bench", "internal/proc")},
 		"go.yaml.in/yaml":                                {code: list("internal/config"), tests: list("cmd/parley", "test/deploy")},
 		"go.opentelemetry.io/otel":                       {code: list("observability/otel")},
 		"go.opentelemetry.io/proto":                      {tests: list("observability/otel")},

@@ -105,8 +105,8 @@ agents:
 // weigh notes the memory of a process until that or ctx ends.
 func (n *node) weigh(ctx context.Context, p *proc.Process) {
 	for {
-		if _, most, err := noderun.Memory(p.PID()); err == nil {
-			n.peak.Store(max(n.peak.Load(), most)) // One process is weighed at a time.
+		if u, err := proc.UsageOf(p.PID()); err == nil {
+			n.peak.Store(max(n.peak.Load(), u.Memory.Peak)) // One process is weighed at a time.
 		}
 		select {
 		case <-p.Ended():

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // Bounds of what a node may have resident, in MiB. Beside its events it has the
@@ -45,8 +46,8 @@ func (c *cluster) watchMemory(ctx context.Context, away func() bool) {
 			if p == nil {
 				continue
 			}
-			if now, _, err := noderun.Memory(p.PID()); err == nil { // One that has just ended has none.
-				n.memory.note(away(), int(now>>20))
+			if u, err := proc.UsageOf(p.PID()); err == nil { // One that has just ended has none.
+				n.memory.note(away(), int(u.Memory.RSS>>20))
 			}
 		}
 	}

@@ -4,7 +4,7 @@
 // Suites of real processes call it, and the bench: a [Reaper] starts each [Process], which
 // its owner awaits, signals, stops or kills. A test calls [Program] for a program of the
 // module, which all tests that want the same one share; [Isolated] runs a test alone, in a
-// process of its own. What a program is told and what
+// process of its own. [UsageOf] says what a process has used. What a program is told and what
 // it may answer is its caller's; nothing here knows the product.
 //
 // Guarantees:

@@ -195,11 +195,11 @@ func (c *child) pid() int {
 
 // memory is what the child has; nil if that cannot be told.
 func (c *child) memory() *Memory {
-	u, err := usageOf(c.pid())
+	u, err := proc.UsageOf(c.pid())
 	if err != nil {
 		return nil
 	}
-	return &u.memory
+	return new(Memory(u.Memory))
 }
 
 // page asks the child's admin listener.

@@ -225,15 +225,13 @@ const (
 // saturated streams n bytes at most into one conversation as fast as that takes them: one append
 // is in flight, and what comes meanwhile leaves with the next one.
 func saturated(ctx context.Context, l *logJob) error {
-	lines, delta := make([][]byte, streamLines), deltas(streamLine)
-	for i := range lines {
-		var err error
-		if lines[i], err = delta(streamLine); err != nil {
-			return err
-		}
+	records := l.n / streamLine
+	lines, err := deltas(min(records, streamLines), streamLine)
+	if err != nil {
+		return err
 	}
 	w := l.writer()
-	if _, err := w.Append(ctx, bytes.Join(lines[:100], nil), conversation.TimeOf(time.Now())); err != nil { // The claim.
+	if _, err := w.Append(ctx, bytes.Join(lines[:min(records, 100)], nil), conversation.TimeOf(time.Now())); err != nil { // The claim.
 		return err
 	}
 	waiting := make(chan time.Time, streamWaiting/streamLine) // When each record was there.
@@ -244,7 +242,7 @@ func saturated(ctx context.Context, l *logJob) error {
 	end, start := meter(&cpu, os.Getpid()), time.Now()
 	g.Go(func() error {
 		defer close(waiting)
-		for i, now := 0, start; i < l.n/streamLine && now.Sub(start) < l.limits.long; i++ {
+		for i, now := 0, start; i < records && now.Sub(start) < l.limits.long; i++ {
 			now = time.Now()
 			select {
 			case waiting <- now:

@@ -62,8 +62,11 @@ func TestStream(t *testing.T) {
 	if l.Samples != 60_000 || l.convs != 1 {
 		t.Errorf("%d samples in %d conversations", l.Samples, l.convs)
 	}
-	delta, n := deltas(streamLine), 0
-	var lines [][]byte
+	lines, err := deltas(streamLines, streamLine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
 	for b, err := range l.logs.Batches(t.Context(), conversation.Address{Agent: "parley-bench", ID: "x-1"}.Key(), storage.Start()) {
 		if err != nil {
 			t.Fatal(err)
@@ -75,13 +78,6 @@ func TestStream(t *testing.T) {
 			continue
 		}
 		for line := range bytes.Lines(b.Lines) {
-			if len(lines) < streamLines {
-				want, err := delta(streamLine)
-				if err != nil {
-					t.Fatal(err)
-				}
-				lines = append(lines, want)
-			}
 			if !bytes.Equal(line, lines[n%streamLines]) {
 				t.Fatalf("record %d is %s", n, line)
 			}

@@ -27,22 +27,24 @@ the machine? Once I know, the rest takes less than an hour. In the long run it w
 one person who follows every shipment from the first call to the last, because most questions come up
 between two desks, where each believes that the other has already replied.`
 
-// deltas returns what makes record lines of streamed text, with their newline, of size bytes,
-// the same in every run. No character is one that JSON escapes.
-func deltas(seed uint64) func(size int) ([]byte, error) {
-	words, dice := strings.Fields(prose), rand.New(rand.NewPCG(seed, 1))
-	return func(size int) ([]byte, error) {
-		record := &conversation.Delta{Message: "msg_01JZ4W8Q2M5T7X9B3C6D8F0G1H", Kind: conversation.PartText}
-		empty, err := conversation.EncodeRecords(nil, []conversation.Record{record})
-		if err != nil {
-			return nil, err
+// deltas returns n record lines of streamed text, with their newlines, of size bytes each, the
+// same in every run. No character is one that JSON escapes.
+func deltas(n, size int) ([][]byte, error) {
+	words, dice := strings.Fields(prose), rand.New(rand.NewPCG(uint64(size), 1))
+	record := &conversation.Delta{Message: "msg_01JZ4W8Q2M5T7X9B3C6D8F0G1H", Kind: conversation.PartText}
+	empty, err := conversation.EncodeRecords(nil, []conversation.Record{record})
+	lines := make([][]byte, n)
+	for i := range lines {
+		var text strings.Builder
+		for text.Len() < size-len(empty) {
+			text.WriteString(words[dice.IntN(len(words))] + " ")
 		}
-		for len(record.Text) < size-len(empty) {
-			record.Text += words[dice.IntN(len(words))] + " "
+		record.Text = text.String()[:size-len(empty)]
+		if err == nil {
+			lines[i], err = conversation.EncodeRecords(nil, []conversation.Record{record})
 		}
-		record.Text = record.Text[:size-len(empty)]
-		return conversation.EncodeRecords(nil, []conversation.Record{record})
 	}
+	return lines, err
 }
 
 // payload is what both sides of a comparison store: one the lines as a batch, the
@@ -51,24 +53,22 @@ type payload struct{ lines, object []byte }
 
 // payloads returns payloads of one record line of size bytes each.
 func payloads(size int) ([]payload, error) {
-	const different = 64
-	delta := deltas(uint64(size))
-	all := make([]payload, different)
-	for i := range all {
-		lines, err := delta(size)
-		if err != nil {
-			return nil, err
-		}
+	lines, err := deltas(64, size)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]payload, len(lines))
+	for i, line := range lines {
 		// As long as the headers of the batches it is compared with.
 		head := storage.Header{
 			Version: storage.SchemaVersion, Seq: int64(1000 + i), Nonce: storage.Nonce(fmt.Sprintf("01JZ4W8Q2M5T7X9B3C6D8F0G1H-%d", i)),
-			Prev: storage.Hash([]byte(lines[len(lines)-18:])), Epoch: 1, At: conversation.Time(1_754_000_000_000 + i),
+			Prev: storage.Hash(line[len(line)-18:]), Epoch: 1, At: conversation.Time(1_754_000_000_000 + i),
 		}
-		object, _, err := storage.EncodeBatch(head, lines)
+		object, _, err := storage.EncodeBatch(head, line)
 		if err != nil {
 			return nil, err
 		}
-		all[i] = payload{lines, object}
+		all[i] = payload{line, object}
 	}
 	return all, nil
 }

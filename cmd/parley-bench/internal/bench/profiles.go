@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 const (
@@ -90,10 +92,10 @@ func (c *child) freed(ctx context.Context) (Memory, error) {
 	if err != nil {
 		return Memory{}, err
 	}
-	u, err := usageOf(c.pid())
-	u.memory.RSS -= idle
-	u.memory.Anonymous -= idle
-	return u.memory, err
+	u, err := proc.UsageOf(c.pid())
+	u.Memory.RSS -= idle
+	u.Memory.Anonymous -= idle
+	return Memory(u.Memory), err
 }
 
 // unreleased reads how many idle bytes of the heap the system does not have back.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // snapshotRestart ends the server in order before each read.
@@ -157,13 +158,13 @@ func rush(ctx context.Context, j *job) error {
 		}
 		j.Seconds = time.Since(start).Seconds()
 		j.rate()
-		u, err := usageOf(c.pid())
+		u, err := proc.UsageOf(c.pid())
 		if err != nil {
 			return err
 		}
-		j.ServerCPU, j.Memory = new(u.cpu.Seconds()), &u.memory
+		j.ServerCPU, j.Memory = new(u.CPU.Seconds()), new(Memory(u.Memory))
 		j.figure("conversations", float64(j.Samples), "")
-		j.figure("anonymous", float64(u.memory.Anonymous)/1e6, "MB")
+		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 		if j.o.Profiles == "" {
 			return nil
 		}

@@ -1,25 +1,11 @@
 package bench
 
 import (
-	"os"
 	"testing"
 	"time"
 )
 
 // stat is a line with 5 ticks of user and 7 of system time.
-func TestUsageOf(t *testing.T) {
-	u, err := usageOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m := u.memory; m.RSS <= 0 || m.Peak <= 0 || m.Anonymous <= 0 || m.Anonymous > m.RSS {
-		t.Errorf("memory %+v", m)
-	}
-	if _, err := usageOf(-1); err == nil {
-		t.Error("nobody has used something")
-	}
-}
-
 // TestAmounts: targets hold for the amounts of a full run, which ends in time.
 func TestAmounts(t *testing.T) {
 	full, quick, few := &Options{}, &Options{Quick: true, Percent: 100}, &Options{Quick: true, Percent: 1}

@@ -1,0 +1,46 @@
+package proc
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Memory is the memory of a process as the kernel counts it, in bytes.
+type Memory struct {
+	RSS, Peak int64
+	Anonymous int64 // The part of RSS that is not backed by a file.
+}
+
+// Usage is what a process has used so far.
+type Usage struct {
+	CPU    time.Duration // User and system.
+	Memory Memory
+}
+
+// tick is the unit of times in /proc, whatever the kernel's own is.
+const tick = time.Second / 100
+
+// UsageOf reads what the kernel counts for a process. It fails where there is no /proc, and for
+// a process that is gone.
+func UsageOf(pid int) (u Usage, err error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return u, err
+	}
+	stat, err := p.Stat()
+	if err != nil {
+		return u, err
+	}
+	status, err := p.NewStatus()
+	if err != nil {
+		return u, err
+	}
+	u.CPU = time.Duration(stat.UTime+stat.STime) * tick
+	u.Memory = Memory{RSS: int64(status.VmRSS), Peak: int64(status.VmHWM), Anonymous: int64(status.RssAnon)}
+	if u.Memory.RSS == 0 || u.Memory.Peak == 0 || u.Memory.Anonymous == 0 {
+		return u, fmt.Errorf("process %d has no memory", pid)
+	}
+	return u, nil
+}
