@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -149,7 +147,7 @@ func (m *measurement) run(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	if m.file != "" {
-		if o.Bucket, o.Place, err = bucketOf(ctx, m.file); err != nil {
+		if o.Bucket, err = bucketOf(ctx, m.file); err != nil {
 			return err
 		}
 	}
@@ -183,27 +181,24 @@ func tokenOf(variable string) (string, error) {
 	return token, nil
 }
 
-// bucketOf finds the bucket that a configuration names, below a prefix that nobody else
-// uses, makes sure that it answers, and names it without the prefix.
-func bucketOf(ctx context.Context, file string) (*config.Bucket, string, error) {
+// bucketOf finds the bucket that a configuration names, and makes sure that it answers.
+func bucketOf(ctx context.Context, file string) (*config.Bucket, error) {
 	conf, err := config.Load(file, nil)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	at := conf.Bucket
 	if at.Endpoint == "" {
-		return nil, "", fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
+		return nil, fmt.Errorf("%s keeps conversations in the folder %s; measure its disk with --dir, or set bucket.endpoint", file, at.Dir)
 	}
-	place := at.Place()
-	at.Prefix = path.Join(at.Prefix, fmt.Sprintf("bench-%d", time.Now().UnixNano()))
 	bucket, err := at.Open()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	ctx, cancel := storage.WithFirstAnswer(ctx)
 	defer cancel()
 	if _, err := bucket.List(ctx, storage.ListQuery{Limit: 1}); err != nil {
-		return nil, "", at.Explain(err)
+		return nil, at.Explain(err)
 	}
-	return &at, place, nil
+	return &at, nil
 }

@@ -76,7 +76,6 @@ func (r *runner) command(ctx context.Context, c **child, args ...string) (err er
 	return err
 }
 
-// modelURL starts the model if there is none.
 func (r *runner) modelURL(ctx context.Context) (string, error) {
 	if r.o.Against != "" {
 		return strings.TrimRight(r.o.Model, "/"), nil
@@ -84,7 +83,7 @@ func (r *runner) modelURL(ctx context.Context) (string, error) {
 	if err := r.command(ctx, &r.model, ModelCommand, "--listen", "127.0.0.1:0"); err != nil {
 		return "", err
 	}
-	return r.model.base.String(), nil
+	return r.model.at.String(), nil
 }
 
 // spec is how a server of the measured program is run.
@@ -95,7 +94,6 @@ type spec struct {
 	command            proc.Command   // Its flags, beside those, and what else it is started with.
 }
 
-// node starts a server.
 func (r *runner) node(ctx context.Context, s spec) (*child, error) {
 	model, err := r.modelURL(ctx)
 	if err != nil {
@@ -170,7 +168,6 @@ func (r *runner) apart(ctx context.Context, folder string, profiled bool, run fu
 	return errors.Join(run(c), c.end())
 }
 
-// tail is the end of what a process has printed.
 func tail(p *proc.Process) string { return strings.TrimSpace(p.Tail(maxTail)) }
 
 // end ends the child in order. One that does not end is killed.
@@ -202,7 +199,6 @@ func (c *child) memory() *Memory {
 	return new(Memory(u.Memory))
 }
 
-// page asks the child's admin listener.
 func (c *child) page(ctx context.Context, path string) ([]byte, error) {
 	return fetch(ctx, c.client, http.MethodGet, "http://"+c.admin+path, nil, http.StatusOK)
 }

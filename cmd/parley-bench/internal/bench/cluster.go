@@ -112,7 +112,7 @@ func (r *runner) shared(ctx context.Context) (config.Bucket, error) {
 	if err := r.command(ctx, &r.store, BucketCommand, "--dir", filepath.Join(r.dir, "bucket")); err != nil {
 		return config.Bucket{}, err
 	}
-	return bucketAt(r.store.base)
+	return bucketAt(r.store.at)
 }
 
 // bucketAt reads what the process of a bucket prints: http://host:port/name.
@@ -162,7 +162,6 @@ func (c *cluster) begin(ctx context.Context, place int) error {
 	return nil
 }
 
-// probe asks a node whether it is ready.
 func (l *life) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 4*probeEvery)
 	defer cancel()
@@ -171,7 +170,6 @@ func (l *life) probe(ctx context.Context) bool {
 	return err == nil
 }
 
-// running are the nodes of the moment.
 func (c *cluster) running() (all []*life) {
 	for i := range c.lives {
 		if l := c.lives[i].Load(); l != nil {
@@ -224,7 +222,6 @@ func (c *cluster) pick(but *life) *life {
 	return nil
 }
 
-// place is the node of a place that runs.
 func (c *cluster) place(place int) *life { return c.lives[place].Load() }
 
 // kill ends a node as a power cut would and returns when it did.
@@ -247,7 +244,6 @@ func (c *cluster) leave(place int) (time.Duration, error) {
 	return took, err
 }
 
-// end ends all nodes.
 func (c *cluster) end() error {
 	g := &errgroup.Group{}
 	for _, l := range c.running() {
@@ -262,17 +258,14 @@ func (c *cluster) end() error {
 // steadyTime is how long nothing changes before, between and after changes of the members.
 var steadyTime = amount[time.Duration]{5 * time.Second, 2 * time.Second}
 
-func (c *cluster) steady(ctx context.Context) error { return pause(ctx, steadyTime.of(&c.o)) }
-
-// leave joins a node to two and lets the oldest leave.
 func leave(ctx context.Context, c *cluster) error {
-	return c.loaded(ctx, func() error {
+	return c.loaded(ctx, func(steady func() error) error {
 		took, err := clocked(func() error { return c.begin(ctx, 2) })
 		if err != nil {
 			return err
 		}
 		c.figure("join", took.Seconds(), "s")
-		if err := c.steady(ctx); err != nil {
+		if err := steady(); err != nil {
 			return err
 		}
 		took, err = c.leave(0)
@@ -281,13 +274,12 @@ func leave(ctx context.Context, c *cluster) error {
 	})
 }
 
-// rolling restarts three nodes in turn.
 func rolling(ctx context.Context, c *cluster) error {
-	return c.loaded(ctx, func() error {
+	return c.loaded(ctx, func(steady func() error) error {
 		var longest time.Duration
 		for place := range c.lives {
 			if place > 0 {
-				if err := c.steady(ctx); err != nil {
+				if err := steady(); err != nil {
 					return err
 				}
 			}

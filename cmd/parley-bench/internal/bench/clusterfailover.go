@@ -78,14 +78,12 @@ func (f *follower) follow(ctx context.Context, c *cluster, but int) error {
 	}
 }
 
-// failures is what the rounds of failover add up.
 type failures struct {
 	took                []time.Duration
 	interrupted, others audit // Attempts beyond the first.
 	undisturbed, ends   int
 }
 
-// failover kills nodes in turn, while turns stream and requests go on.
 func failover(ctx context.Context, c *cluster) error {
 	c.killing = true
 	l, err := c.newLoad(ctx, besideRate.of(&c.o), besidePool.of(&c.o))

@@ -15,7 +15,6 @@ import (
 	"time"
 )
 
-// fate is how a request to a node ends.
 type fate int
 
 const (
@@ -55,7 +54,6 @@ const (
 	maxNotes = 5
 )
 
-// loadPool is the number of conversations that a load goes to.
 var loadPool = amount[int]{200, 50}
 
 // load puts requests on a cluster at a fixed rate, whatever becomes of those before:
@@ -75,7 +73,6 @@ type load struct {
 	lasted       time.Duration
 }
 
-// newLoad makes the conversations of a load, each with a turn.
 func (c *cluster) newLoad(ctx context.Context, rate, conversations int) (*load, error) {
 	l := &load{c: c, rate: rate, acknowledged: map[string][]string{}}
 	for i := range conversations {
@@ -129,7 +126,7 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 			l.count(first, due, fmt.Errorf("%s %s: no other node is ready", method, id))
 			return
 		}
-		resp, b, err := at.whole.ask(ctx, method, at.path(id, ""), at.headers, body)
+		resp, b, err := at.ask(ctx, method, at.path(id, ""), body)
 		status := 0
 		if err == nil {
 			status = resp.StatusCode
@@ -153,7 +150,6 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 	}
 }
 
-// acknowledge keeps a receipt.
 func (l *load) acknowledge(id, method string, body []byte) error {
 	if method != http.MethodPost {
 		return nil
@@ -209,25 +205,26 @@ func (l *load) verdict(ctx context.Context) error {
 }
 
 // loaded puts a load on while the members change, and for a while before and after.
-func (c *cluster) loaded(ctx context.Context, change func() error) error {
+func (c *cluster) loaded(ctx context.Context, change func(steady func() error) error) error {
+	steady := func() error { return pause(ctx, steadyTime.of(&c.o)) }
 	l, err := c.newLoad(ctx, c.n, loadPool.of(&c.o))
 	if err != nil {
 		return err
 	}
-	metered := meter(&c.GeneratorCPU, os.Getpid())
 	end := l.begin(ctx)
 	defer end()
-	if err := c.steady(ctx); err != nil {
+	_, err = c.metered(map[**float64]int{&c.GeneratorCPU: os.Getpid()}, func() error {
+		for _, step := range []func() error{steady, func() error { return change(steady) }, steady} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		end()
+		return nil
+	})
+	if err != nil {
 		return err
 	}
-	if err := change(); err != nil {
-		return err
-	}
-	if err := c.steady(ctx); err != nil {
-		return err
-	}
-	end()
-	metered()
 	c.Seconds = l.lasted.Seconds()
 	c.take(l.took)
 	return c.rated(l.verdict(ctx))

@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// written is a batch and who wrote it.
 type written struct {
 	seq   int64
 	nonce storage.Nonce
@@ -36,7 +35,6 @@ func newStory(id string) *story {
 	}
 }
 
-// read goes on to the end of the log.
 func (s *story) read(ctx context.Context, logs *storage.Logs) error {
 	for b, err := range logs.Batches(ctx, s.key, s.after) {
 		if err != nil {
@@ -82,7 +80,6 @@ func (s *story) resumed(seen int64) (int64, bool) {
 	return 0, false
 }
 
-// Bounds of an audit.
 const (
 	auditAtOnce  = 8
 	auditTimeout = 30 * time.Second

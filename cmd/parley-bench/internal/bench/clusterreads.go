@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// acrossNodes times POSTs through the owner and through another node in turn.
 func acrossNodes(ctx context.Context, c *cluster) error {
 	id := func(i int) string { return numbered("warm")(i % singleWarm) }
 	// A conversation at rest: it is there, and both nodes have had to do with it.
@@ -41,7 +40,6 @@ var (
 	heardWords   = amount[int]{240, 240}
 )
 
-// readersOfTwo compares event streams at the owner and at another node.
 func readersOfTwo(ctx context.Context, c *cluster) error {
 	const id = "read"
 	_, head, err := c.place(ownerPlace).turn(ctx, id, oneToken)
@@ -95,7 +93,6 @@ type arrival struct {
 	at    time.Time
 }
 
-// arrivals reads until a reply is settled.
 func (s *stream) arrivals() (all []arrival, err error) {
 	err = s.until(func(chunks []byte) bool {
 		if batch, ok := lastBatch(chunks); ok {
@@ -168,7 +165,6 @@ func behind(owners, others [][]arrival) []time.Duration {
 	return all
 }
 
-// heads times snapshots at every kind of node.
 func heads(ctx context.Context, c *cluster) error {
 	const idle, active = "idle", "active"
 	owner := c.place(ownerPlace)
@@ -185,22 +181,27 @@ func heads(ctx context.Context, c *cluster) error {
 	if err := owner.said(ctx, active, r); err != nil {
 		return err
 	}
-	ids, places := []string{idle, active}, []string{"at the owner", "at another node", "at another node, strict"}
-	var samples [2][3][]time.Duration
+	type view struct {
+		id    string
+		place int
+		where string
+		took  []time.Duration
+	}
+	var views []*view
+	for _, id := range []string{idle, active} {
+		for place, where := range []string{"at the owner", "at another node", "at another node, strict"} {
+			views = append(views, &view{id: id, place: place, where: where})
+		}
+	}
 	warm := warmUps.of(&c.o)
 	_, err = loop(ctx, c.limits.loop, 1, warm+c.n, func(ctx context.Context, i int) (time.Duration, error) {
-		for k, id := range ids {
-			for place := range places {
-				took, err := clocked(func() error {
-					_, err := c.place(place).snapshot(ctx, id)
-					return err
-				})
-				if err != nil {
-					return 0, err
-				}
-				if i >= warm {
-					samples[k][place] = append(samples[k][place], took)
-				}
+		for _, v := range views {
+			_, took, err := c.place(v.place).get(ctx, v.id, "")
+			if err != nil {
+				return 0, err
+			}
+			if i >= warm {
+				v.took = append(v.took, took)
 			}
 		}
 		return 0, nil
@@ -208,11 +209,9 @@ func heads(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	for k, id := range ids {
-		for place, name := range places {
-			c.figure(id+" "+name, NewLatency(samples[k][place]).P50, "ms")
-		}
+	for _, v := range views {
+		c.figure(v.id+" "+v.where, NewLatency(v.took).P50, "ms")
 	}
-	c.figure("reads of each", float64(len(samples[0][0])), "")
+	c.figure("reads of each", float64(len(views[0].took)), "")
 	return nil
 }

@@ -25,7 +25,6 @@ type Comparison struct {
 	Errors []string `json:"errors,omitempty"`
 }
 
-// sideNames are those of sides.
 var sideNames = [2]string{"old", "new"}
 
 func (c *Comparison) sides() [2]*Side { return [2]*Side{&c.Old, &c.New} }

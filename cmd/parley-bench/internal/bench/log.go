@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,14 +26,19 @@ type logJob struct {
 	*job
 	bucket storage.Bucket
 	logs   *storage.Logs
+	pool   []payload
 	id     string // Of its own, in the name of every conversation.
 	convs  int    // Those written to.
 }
 
-// logged runs a scenario with a log in the bucket of the options, or in a folder of its own.
-func logged(run func(context.Context, *logJob) error) func(context.Context, *job) error {
+// logged runs a scenario with a log in the bucket of the options, or in a folder of its own, and
+// with payloads of a size.
+func logged(size int, run func(context.Context, *logJob) error) func(context.Context, *job) error {
 	return func(ctx context.Context, j *job) (err error) {
 		l := &logJob{job: j, id: rand.Text()}
+		if l.pool, err = payloads(size); err != nil {
+			return err
+		}
 		if j.o.Bucket != nil {
 			l.bucket, err = j.o.Bucket.Open()
 		} else {
@@ -64,22 +68,27 @@ func (l *logJob) writer() *storage.Writer {
 	return l.logs.Writer(conv, storage.Nonce(fmt.Sprintf("%s-%d", l.id, l.convs)), storage.Start(), 1)
 }
 
-// logSide is one writer of a comparison: it stores a payload as the next object of
-// its conversation. It belongs to one goroutine at a time.
-type logSide func(ctx context.Context, p payload) error
+// logSide is one writer of a comparison: it stores the i-th payload as the next object of its
+// conversation, and returns how long that took. It belongs to one goroutine at a time.
+type logSide operation
 
 // sides returns a writer of objects as they are, and one of batches.
 func (l *logJob) sides() [2]logSide {
 	conv, seq, w := l.conv(), int64(-1), l.writer()
+	timed := func(store func(ctx context.Context, p payload) error) logSide {
+		return func(ctx context.Context, i int) (time.Duration, error) {
+			return clocked(func() error { return store(ctx, l.pool[i%len(l.pool)]) })
+		}
+	}
 	return [2]logSide{
-		func(ctx context.Context, p payload) error {
+		timed(func(ctx context.Context, p payload) error {
 			seq++
 			return l.bucket.Create(ctx, storage.LogKey(conv, seq), storage.Bytes(p.object))
-		},
-		func(ctx context.Context, p payload) error {
+		}),
+		timed(func(ctx context.Context, p payload) error {
 			_, err := w.Append(ctx, p.lines, conversation.TimeOf(time.Now()))
 			return err
-		},
+		}),
 	}
 }
 
@@ -107,108 +116,80 @@ func (j *job) inTurn(ctx context.Context, warmUps int, op func(ctx context.Conte
 }
 
 // pairs times an operation of each side in turn.
-func pairs(size int) func(context.Context, *logJob) error {
-	return func(ctx context.Context, l *logJob) error {
-		pool, err := payloads(size)
-		if err != nil {
-			return err
-		}
-		sides := l.sides()
-		samples, err := l.inTurn(ctx, logWarmUps.of(&l.o), func(ctx context.Context, i, side int) (time.Duration, error) {
-			return clocked(func() error { return sides[side](ctx, pool[i%len(pool)]) })
-		})
-		if err != nil {
-			return err
-		}
-		l.raw.take(samples[0])
-		l.take(samples[1])
-		l.raw.figure("object", objectBytes(pool), "bytes")
-		l.ToRawPut = l.Latency.P50 / l.raw.Latency.P50
-		return nil
+func pairs(ctx context.Context, l *logJob) error {
+	sides := l.sides()
+	samples, err := l.inTurn(ctx, logWarmUps.of(&l.o), func(ctx context.Context, i, side int) (time.Duration, error) { return sides[side](ctx, i) })
+	if err != nil {
+		return err
 	}
+	l.raw.take(samples[0])
+	l.take(samples[1])
+	l.raw.figure("object", objectBytes(l.pool), "bytes")
+	l.ToRawPut = l.Latency.P50 / l.raw.Latency.P50
+	return nil
 }
 
 // crowdWriters are those of a crowd.
 const crowdWriters = 64
 
-// crowdRound is how many objects they store in a round.
+// crowdRound is how many objects they store in a round, at least one each.
 var crowdRound = amount[int]{2000, 1000}
 
 // crowds times rounds of many writers at once, of each side in turn.
-func crowds(size int) func(context.Context, *logJob) error {
-	return func(ctx context.Context, l *logJob) error {
-		pool, err := payloads(size)
-		if err != nil {
-			return err
-		}
-		var sides [2][]logSide
-		for range crowdWriters {
-			both := l.sides()
-			sides[0], sides[1] = append(sides[0], both[0]), append(sides[1], both[1])
-		}
-		rows := [2]*Scenario{l.raw, l.Scenario}
-		var samples [2][]time.Duration
-		var rates [2][]float64 // Of each round.
-		var cpu [2]*float64
-		_, err = l.inTurn(ctx, 1, func(ctx context.Context, i, side int) (time.Duration, error) {
-			if i == 0 { // Every writer's first object is a warm-up: of a log it is the claim.
-				_, err := crowd(ctx, sides[side], pool, crowdWriters*2)
-				return 0, err
-			}
-			end, start := meter(&cpu[side], os.Getpid()), time.Now()
-			took, err := crowd(ctx, sides[side], pool, crowdRound.of(&l.o))
-			lasted := time.Since(start)
-			end()
-			rows[side].Seconds += lasted.Seconds()
-			rates[side] = append(rates[side], float64(len(took))/lasted.Seconds())
-			samples[side] = append(samples[side], took...)
-			return lasted, err
-		})
-		if err != nil {
-			return err
-		}
-		for side, row := range rows {
-			row.take(samples[side])
-			row.rate()
-			if cpu[side] != nil {
-				row.figure("CPU per 1,000", *cpu[side]*1e6/float64(row.Samples), "ms")
-			}
-		}
-		l.raw.figure("object", objectBytes(pool), "bytes")
-		// The median: what disturbs a single round decides nothing.
-		ratios := make([]float64, len(rates[0]))
-		for i := range ratios {
-			ratios[i] = rates[1][i] / rates[0][i]
-		}
-		slices.Sort(ratios)
-		l.figure("rate to raw PUT", ratios[len(ratios)/2], "×")
-		return nil
+func crowds(ctx context.Context, l *logJob) error {
+	var idle [2]chan logSide // Writers of each side. Who has waited for longest is the next.
+	for side := range idle {
+		idle[side] = make(chan logSide, crowdWriters)
 	}
-}
-
-// crowd stores n payloads, each writer one at a time, and returns what each took. At
-// least one is stored by every writer.
-func crowd(ctx context.Context, writers []logSide, pool []payload, n int) ([]time.Duration, error) {
-	samples := make([][]time.Duration, len(writers))
-	var next atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	for i, write := range writers {
-		g.Go(func() error {
-			for {
-				k := int(next.Add(1))
-				if k > n && len(samples[i]) > 0 {
-					return nil
-				}
-				took, err := clocked(func() error { return write(ctx, pool[k%len(pool)]) })
-				if err != nil {
-					return err
-				}
-				samples[i] = append(samples[i], took)
-			}
+	for range crowdWriters {
+		for side, w := range l.sides() {
+			idle[side] <- w
+		}
+	}
+	store := func(ctx context.Context, side, n int) ([]time.Duration, error) {
+		return loop(ctx, l.limits.scenario, crowdWriters, n, func(ctx context.Context, i int) (time.Duration, error) {
+			w := <-idle[side]
+			defer func() { idle[side] <- w }()
+			return w(ctx, i)
 		})
 	}
-	err := g.Wait()
-	return slices.Concat(samples...), err
+	for side := range idle { // Every writer's first object is a warm-up: of a log it is the claim.
+		if _, err := store(ctx, side, 2*crowdWriters); err != nil {
+			return err
+		}
+	}
+	rows := [2]*Scenario{l.raw, l.Scenario}
+	var samples [2][]time.Duration
+	var rates [2][]float64 // Of each round.
+	var cpu [2]*float64
+	_, err := l.inTurn(ctx, 0, func(ctx context.Context, _, side int) (time.Duration, error) {
+		var took []time.Duration
+		seconds, err := rows[side].metered(map[**float64]int{&cpu[side]: os.Getpid()}, func() (err error) {
+			took, err = store(ctx, side, max(crowdWriters, crowdRound.of(&l.o)))
+			return err
+		})
+		rates[side] = append(rates[side], float64(len(took))/seconds)
+		samples[side] = append(samples[side], took...)
+		return 0, err
+	})
+	if err != nil {
+		return err
+	}
+	for side, row := range rows {
+		row.take(samples[side])
+		row.rate()
+		if cpu[side] != nil {
+			row.figure("CPU per 1,000", *cpu[side]*1e6/float64(row.Samples), "ms")
+		}
+	}
+	l.raw.figure("object", objectBytes(l.pool), "bytes")
+	// The median: what disturbs a single round decides nothing.
+	for i := range rates[1] {
+		rates[1][i] /= rates[0][i]
+	}
+	slices.Sort(rates[1])
+	l.figure("rate to raw PUT", rates[1][len(rates[1])/2], "×")
+	return nil
 }
 
 const (
@@ -239,8 +220,8 @@ func saturated(ctx context.Context, l *logJob) error {
 	var cpu *float64
 	batches := 0
 	g, ctx := errgroup.WithContext(ctx)
-	end, start := meter(&cpu, os.Getpid()), time.Now()
-	g.Go(func() error {
+	start := time.Now()
+	fill := func() error {
 		defer close(waiting)
 		for i, now := 0, start; i < records && now.Sub(start) < l.limits.long; i++ {
 			now = time.Now()
@@ -251,8 +232,8 @@ func saturated(ctx context.Context, l *logJob) error {
 			}
 		}
 		return nil
-	})
-	g.Go(func() error {
+	}
+	drain := func() error {
 		var batch []byte
 		var since []time.Time
 		for first := range waiting {
@@ -274,12 +255,15 @@ func saturated(ctx context.Context, l *logJob) error {
 			}
 		}
 		return nil
+	}
+	_, err = l.metered(map[**float64]int{&cpu: os.Getpid()}, func() error {
+		g.Go(fill)
+		g.Go(drain)
+		return g.Wait()
 	})
-	if err := g.Wait(); err != nil {
+	if err != nil {
 		return err
 	}
-	l.Seconds = time.Since(start).Seconds()
-	end()
 	l.take(samples)
 	l.rate()
 	durable := float64(l.Samples) * streamLine

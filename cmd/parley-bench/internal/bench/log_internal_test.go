@@ -111,10 +111,10 @@ func TestLogFailures(t *testing.T) {
 	some.left.Store(100)
 	server := httptest.NewServer(s3front.New(some))
 	defer server.Close()
-	o := Options{Bucket: &config.Bucket{Endpoint: server.Listener.Addr().String(), Name: s3front.Bucket}, Place: "here", Percent: 1}
+	o := Options{Bucket: &config.Bucket{Endpoint: server.Listener.Addr().String(), Name: s3front.Bucket}, Percent: 1}
 	ctx, stop := context.WithCancelCause(t.Context())
 	r, err := Run(ctx, Log, o)
-	if err != nil || r.Failed() == 0 || r.Failed() == len(r.Scenarios) || r.Bucket != "here" {
+	if err != nil || r.Failed() == 0 || r.Failed() == len(r.Scenarios) || r.Bucket != o.Bucket.Place() {
 		t.Errorf("%d of %d failed: %v", r.Failed(), len(r.Scenarios), err)
 	}
 	for _, s := range r.Scenarios {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	_ "embed" // prose.txt
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -11,21 +12,9 @@ import (
 
 // prose gives the words of all texts as often as people use them. Drawn one by one
 // they compress about as English does.
-const prose = `When the order arrived on Tuesday, the customer found that two of the five boxes were
-open and that one invoice was missing. She wrote to us the same evening, with a picture of each box
-and the number of the delivery, and asked whether we could send the missing parts before the end of
-the week. I looked at what the warehouse had noted: everything left complete at noon, and nobody saw
-any damage. The carrier says otherwise; their driver reported a wet pallet and a torn label, but only
-after he had been asked twice. My suggestion is that we replace both boxes today, at our own cost, and
-then talk to the carrier about who pays for it. Here is what I would answer her. Thank you for the
-pictures, they help a great deal. New boxes will leave our house tomorrow morning and should be with
-you by Thursday; you need not send anything back. If there is something else that we have overlooked,
-please tell me directly and I will see to it. As for the invoice, it is attached below, and the amount
-stays the same as in your order. There are three things you may want to check first: is the address
-still right, was the discount taken into account, and do you need a separate note for the repair of
-the machine? Once I know, the rest takes less than an hour. In the long run it would be better to have
-one person who follows every shipment from the first call to the last, because most questions come up
-between two desks, where each believes that the other has already replied.`
+//
+//go:embed prose.txt
+var prose string
 
 // deltas returns n record lines of streamed text, with their newlines, of size bytes each, the
 // same in every run. No character is one that JSON escapes.
@@ -73,7 +62,6 @@ func payloads(size int) ([]payload, error) {
 	return all, nil
 }
 
-// objectBytes returns the mean size of the objects.
 func objectBytes(pool []payload) float64 {
 	sum := 0
 	for _, p := range pool {

@@ -15,7 +15,6 @@ var (
 	lastTurns = amount[int]{50, 10}
 )
 
-// long is a conversation with many short turns.
 type long struct {
 	id    string
 	turns int
@@ -122,28 +121,25 @@ func turnGrowth(ctx context.Context, j *job) error {
 	return nil
 }
 
-// reads times whole answers to one GET after the other.
-func (j *job) reads(ctx context.Context, query string) error {
+// reads times whole answers to GETs of the long conversation.
+func (j *job) reads(query string, timed func(operation) error) error {
 	size := 0
-	err := j.rated(j.measure(ctx, 1, warmUps.of(&j.o), func(ctx context.Context, _ int) (time.Duration, error) {
-		return clocked(func() error {
-			b, _, err := j.at.call(ctx, http.MethodGet, j.long.id, query, "", http.StatusOK)
-			size = len(b)
-			return err
-		})
-	}))
-	j.answered(size)
+	err := timed(func(ctx context.Context, _ int) (time.Duration, error) {
+		b, took, err := j.at.get(ctx, j.long.id, query)
+		size = len(b)
+		return took, err
+	})
+	j.figure("turns", float64(j.long.turns), "")
+	j.figure("answer", float64(size)/1e3, "kB")
 	return err
 }
 
-// answered adds how long the conversation is, and an answer in bytes.
-func (j *job) answered(size int) {
-	j.figure("turns", float64(j.long.turns), "")
-	j.figure("answer", float64(size)/1e3, "kB")
+func (j *job) warmReads(ctx context.Context, query string) error {
+	return j.reads(query, func(op operation) error { return j.rated(j.measure(ctx, 1, warmUps.of(&j.o), op)) })
 }
 
-func snapshotWarm(ctx context.Context, j *job) error { return j.reads(ctx, "") }
+func snapshotWarm(ctx context.Context, j *job) error { return j.warmReads(ctx, "") }
 
 func updatesBehind(ctx context.Context, j *job) error {
-	return j.reads(ctx, "view=updates&offset="+url.QueryEscape(j.long.behind))
+	return j.warmReads(ctx, "view=updates&offset="+url.QueryEscape(j.long.behind))
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -18,7 +19,6 @@ type Machine struct {
 	Go    string `json:"go"`
 }
 
-// String is the first line of a table.
 func (m Machine) String() string {
 	model := ""
 	if m.Model != "" {
@@ -27,7 +27,6 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d CPUs%s, %s/%s, %s", m.CPUs, model, m.OS, m.Arch, m.Go)
 }
 
-// thisMachine describes the machine of this process.
 func thisMachine() Machine {
 	m := Machine{CPUs: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
 	// Where there is no /proc, the model is not known.
@@ -39,18 +38,30 @@ func thisMachine() Machine {
 	return m
 }
 
-// meter begins to add the processor time of a process to a sum, in seconds. What it returns ends
-// that. Nothing is added where the time is not known.
-func meter(sum **float64, pid int) (end func()) {
-	before, err := proc.UsageOf(pid)
-	return func() {
-		after, gone := proc.UsageOf(pid)
-		if err != nil || gone != nil {
-			return
+// metered adds how long something takes, in seconds, and the processor time of processes
+// meanwhile to sums of their own, where it is known. It returns how long it took.
+func (s *Scenario) metered(pids map[**float64]int, run func() error) (seconds float64, err error) {
+	before := map[**float64]proc.Usage{}
+	for sum, pid := range pids {
+		if u, err := proc.UsageOf(pid); err == nil {
+			before[sum] = u
+		}
+	}
+	start := time.Now()
+	if err := run(); err != nil {
+		return 0, err
+	}
+	seconds = time.Since(start).Seconds()
+	s.Seconds += seconds
+	for sum, u := range before {
+		after, err := proc.UsageOf(pids[sum])
+		if err != nil {
+			continue
 		}
 		if *sum == nil {
 			*sum = new(float64)
 		}
-		**sum += (after.CPU - before.CPU).Seconds()
+		**sum += (after.CPU - u.CPU).Seconds()
 	}
+	return seconds, nil
 }

@@ -31,7 +31,6 @@ type Model struct {
 	readers chan chan []byte // Of the next broadcast.
 }
 
-// NewModel returns a model.
 func NewModel() *Model {
 	m := &Model{mux: http.NewServeMux(), fake: fakemodel.New(nil), readers: make(chan chan []byte)}
 	m.mux.HandleFunc("/", m.fake.ServeHTTP)
@@ -108,7 +107,6 @@ func stamps(b []byte, visit func(time.Time)) {
 // erased makes the stamps of a frame text like any other.
 func erased(b []byte) []byte { return bytes.ReplaceAll(b, []byte{stampMark}, []byte{'#'}) }
 
-// frame is one write to every reader.
 type frame struct {
 	// After is the time since the first frame.
 	After time.Duration `json:"after"`
@@ -124,7 +122,6 @@ type order struct {
 // backlog is how many frames a reader may be behind before all wait for it.
 const backlog = 4096
 
-// join makes a reader of a broadcast.
 func (m *Model) join(w http.ResponseWriter, r *http.Request) {
 	frames := make(chan []byte, backlog)
 	flush := http.NewResponseController(w).Flush

@@ -43,10 +43,9 @@ type Options struct {
 	// "" takes none. They cost some time.
 	Profiles string
 	// Bucket, at an endpoint, is what nodes share, or a log is measured on; nil is one over a
-	// folder. What is below its prefix is the run's own, and is deleted. Nodes get its keys by
-	// their environment. Place names it in the report.
+	// folder. What is written there stands below a prefix of the run's own, and is deleted.
+	// Nodes get its keys by their environment.
 	Bucket *config.Bucket
-	Place  string
 	// Logs is an existing folder for what the nodes of a cluster log; "" keeps nothing of it.
 	Logs string
 	// Version is put into the report: [VersionOf] the Program.

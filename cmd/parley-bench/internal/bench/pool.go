@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -30,13 +31,13 @@ const (
 // processors with the server that is a good part of what is measured. It is safe
 // for concurrent use and starts no goroutines.
 type pool struct {
-	at *url.URL
+	at      *url.URL
+	headers string // Whole lines of every request.
 
 	mu   sync.Mutex
 	idle []*conn // The one used last is the last.
 }
 
-// conn belongs to one goroutine while it is not idle.
 type conn struct {
 	net.Conn
 	in   *bufio.Reader
@@ -44,9 +45,9 @@ type conn struct {
 	used time.Time
 }
 
-// ask sends a request and reads the answer to its end. The path is encoded; headers
-// are whole lines beside those of every request. The body is the caller's.
-func (p *pool) ask(ctx context.Context, method, path, headers, body string) (*http.Response, []byte, error) {
+// ask sends a request and reads the answer to its end. The path is encoded. The body that
+// it returns is the caller's.
+func (p *pool) ask(ctx context.Context, method, path, body string) (*http.Response, []byte, error) {
 	c := p.rested()
 	if c == nil {
 		fresh, err := p.dial(ctx)
@@ -56,7 +57,7 @@ func (p *pool) ask(ctx context.Context, method, path, headers, body string) (*ht
 		c = &conn{Conn: fresh, in: bufio.NewReader(fresh)}
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) }) // It ends what is under way.
-	resp, b, err := c.exchange(method, path, p.at.Host, headers, body)
+	resp, b, err := c.exchange(method, path, p.at.Host, p.headers, body)
 	if undisturbed := stop(); undisturbed && err == nil && !resp.Close {
 		c.used = time.Now()
 		p.mu.Lock()
@@ -129,16 +130,12 @@ func (c *conn) exchange(method, path, host, headers, body string) (*http.Respons
 }
 
 // readBody reads to the end, into one piece where the length is known.
-func readBody(resp *http.Response) (b []byte, err error) {
-	switch n := resp.ContentLength; {
-	case n > maxAnswer:
-	case n > 0 && resp.Request.Method != http.MethodHead:
-		b = make([]byte, n)
-		_, err = io.ReadFull(resp.Body, b)
-		return b, err
-	default:
-		if b, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1)); err != nil || len(b) <= maxAnswer {
-			return b, err
+func readBody(resp *http.Response) ([]byte, error) {
+	if resp.ContentLength <= maxAnswer {
+		var b bytes.Buffer
+		b.Grow(int(max(resp.ContentLength, 0)) + bytes.MinRead)
+		if _, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1)); err != nil || b.Len() <= maxAnswer {
+			return b.Bytes(), err
 		}
 	}
 	return nil, errors.New("it is too large")

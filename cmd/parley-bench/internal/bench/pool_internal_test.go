@@ -32,7 +32,7 @@ func poolOf(t *testing.T, h http.HandlerFunc) (*pool, *atomic.Int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pool{at: at}
+	p := &pool{at: at, headers: "A: b\r\n"}
 	t.Cleanup(p.close)
 	return p, &opened
 }
@@ -72,7 +72,7 @@ func TestPoolReadsAnswers(t *testing.T) {
 		{"GET", "/last", "", "GET /last  b  ", "", http.StatusOK},
 		{"GET", "/a%2Fb", "", "GET /a%2Fb  b  ", "", http.StatusOK},
 	} {
-		a, b, err := p.ask(t.Context(), tt.method, tt.path, "A: b\r\n", tt.body)
+		a, b, err := p.ask(t.Context(), tt.method, tt.path, tt.body)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.path, err)
 		}
@@ -97,7 +97,7 @@ func TestPoolForgets(t *testing.T) {
 	})
 	want := func(n int64) {
 		t.Helper()
-		if _, _, err := p.ask(t.Context(), "GET", "/", "", ""); err != nil || opened.Load() != n {
+		if _, _, err := p.ask(t.Context(), "GET", "/", ""); err != nil || opened.Load() != n {
 			t.Errorf("%v, %d connections, want %d", err, opened.Load(), n)
 		}
 	}
@@ -110,7 +110,7 @@ func TestPoolForgets(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, _, err := p.ask(ctx, "GET", "/hang", "", ""); err == nil || len(p.idle) != 0 {
+	if _, _, err := p.ask(ctx, "GET", "/hang", ""); err == nil || len(p.idle) != 0 {
 		t.Errorf("given up: %v, %d connections kept", err, len(p.idle))
 	}
 	want(3)
@@ -130,10 +130,10 @@ func TestPoolMistrusts(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	if _, _, err := p.ask(t.Context(), "GET", "/cut", "", ""); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := p.ask(t.Context(), "GET", "/cut", ""); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("cut off: %v", err)
 	}
-	if _, _, err := p.ask(t.Context(), "GET", "/huge", "", ""); err == nil || !strings.Contains(err.Error(), "too large") {
+	if _, _, err := p.ask(t.Context(), "GET", "/huge", ""); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("too large: %v", err)
 	}
 	if len(p.idle) != 0 {
@@ -151,7 +151,7 @@ func TestPoolSpeaksTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := (&pool{at: at}).ask(t.Context(), "GET", "/", "", ""); err == nil || !strings.Contains(err.Error(), "certificate") {
+	if _, _, err := (&pool{at: at}).ask(t.Context(), "GET", "/", ""); err == nil || !strings.Contains(err.Error(), "certificate") {
 		t.Errorf("an unknown certificate: %v", err)
 	}
 }

@@ -23,7 +23,6 @@ const (
 	pprofPath = "/debug/pprof/"
 )
 
-// savePage writes a profile to a file.
 func (c *child) savePage(ctx context.Context, path, file string) error {
 	b, err := c.page(ctx, pprofPath+path)
 	if err == nil {

@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// replyTokens is the length of a paced reply.
 const replyTokens = 200
 
 // stampedReply is a script whose every word is the time it was said.
@@ -47,7 +46,6 @@ func firstDelta(ctx context.Context, j *job) error {
 	})
 }
 
-// heard is what one reader saw of a reply.
 type heard struct {
 	lags   []time.Duration
 	frames []frame
@@ -163,18 +161,15 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 		})
 	}
 	// Here the model's process is what serves.
-	ends := []func(){meter(&j.ServerCPU, j.model.pid()), meter(&j.GeneratorCPU, os.Getpid())}
-	start := time.Now()
-	g.Go(func() error {
-		_, err := fetch(ctx, model.client, http.MethodPost, model.base.String()+"/bench/broadcast", body, http.StatusNoContent)
-		return err
+	_, err = j.metered(map[**float64]int{&j.ServerCPU: j.model.pid(), &j.GeneratorCPU: os.Getpid()}, func() error {
+		g.Go(func() error {
+			_, err := fetch(ctx, model.client, http.MethodPost, model.at.String()+"/bench/broadcast", body, http.StatusNoContent)
+			return err
+		})
+		return g.Wait()
 	})
-	if err := g.Wait(); err != nil {
+	if err != nil {
 		return err
-	}
-	j.Seconds = time.Since(start).Seconds()
-	for _, end := range ends {
-		end()
 	}
 	j.take(slices.Concat(lags...))
 	j.figure("readers", float64(o.Readers), "")

@@ -68,7 +68,6 @@ type Memory struct {
 	Anonymous int64 `json:"anonymous"`
 }
 
-// Figure is one more value of a scenario.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -101,7 +100,6 @@ func (s *Scenario) figure(name string, value float64, unit string) {
 	s.Figures = append(s.Figures, Figure{name, value, unit})
 }
 
-// failures are the scenarios without figures, and why.
 func (r *Report) failures() (all []string) {
 	for _, s := range r.Scenarios {
 		if s.Error != "" {

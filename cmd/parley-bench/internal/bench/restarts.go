@@ -16,24 +16,18 @@ import (
 
 // snapshotRestart ends the server in order before each read.
 func snapshotRestart(ctx context.Context, j *job) error {
-	size := 0
-	err := j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, _ int) (time.Duration, error) {
-		before := j.server
-		j.server = nil
-		if err := errors.Join(before.end(), j.serve(ctx)); err != nil {
-			return 0, err
-		}
-		return clocked(func() error {
-			b, err := j.at.snapshot(ctx, j.long.id)
-			size = len(b)
-			return err
+	return j.reads("", func(op operation) error {
+		return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, i int) (time.Duration, error) {
+			before := j.server
+			j.server = nil
+			if err := errors.Join(before.end(), j.serve(ctx)); err != nil {
+				return 0, err
+			}
+			return op(ctx, i)
 		})
 	})
-	j.answered(size)
-	return err
 }
 
-// killedTurns are those under way when a server is killed.
 var killedTurns = amount[int]{50, 10}
 
 // killed kills the server while replies stand still in the middle, starts the next
@@ -182,7 +176,7 @@ func stored(ctx context.Context, j *job) error {
 		id := numbered(folder)
 		took, err := loop(ctx, j.limits.loop, j.n, j.n, c.turns(id, storedScript))
 		for i := range took {
-			b, err := c.snapshot(ctx, id(i))
+			b, _, err := c.get(ctx, id(i), "")
 			if err != nil {
 				return err
 			}
@@ -211,7 +205,6 @@ func stored(ctx context.Context, j *job) error {
 	return nil
 }
 
-// folderBytes adds up the sizes of all files below a folder.
 func folderBytes(dir string) (size int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -36,9 +37,14 @@ func Run(ctx context.Context, of Suite, o Options) (_ *Report, err error) {
 	if o.Progress == nil {
 		r.o.Progress = io.Discard
 	}
+	// Servers and buckets of others keep what earlier runs have left there.
+	name := fmt.Sprintf("bench-%d", time.Now().UnixNano())
+	if o.Bucket != nil {
+		r.o.Bucket = new(*o.Bucket)
+		r.o.Bucket.Prefix = path.Join(o.Bucket.Prefix, name)
+	}
 	if o.Against != "" {
-		// The server keeps what earlier runs have left there.
-		r.prefix = fmt.Sprintf("bench-%d-", time.Now().UnixNano())
+		r.prefix = name + "-"
 		if r.at, err = newTarget(o.Against, o.Token); err != nil {
 			return nil, err
 		}
@@ -54,7 +60,7 @@ func Run(ctx context.Context, of Suite, o Options) (_ *Report, err error) {
 	defer func() { err = errors.Join(err, r.close(context.WithoutCancel(ctx))) }()
 	report := &Report{Machine: thisMachine(), Version: o.Version, Against: o.Against, ClickHouse: o.ClickHouse, Quick: o.Quick, Bucket: s.bucket}
 	if o.Bucket != nil {
-		report.Bucket = o.Place
+		report.Bucket = o.Bucket.Place()
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.limits.run, errTime)
 	defer cancel()
@@ -194,7 +200,7 @@ func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 type operation func(ctx context.Context, i int) (time.Duration, error)
 
 // loop runs op n times, some of them at once, and returns what it says each took,
-// in order. Loops that exceed their time stop early.
+// in order. Loops that exceed their time stop early; it is an error if that is before the first.
 func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operation) ([]time.Duration, error) {
 	end := time.Now().Add(bound)
 	samples := make([]time.Duration, n)
@@ -221,7 +227,7 @@ func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operatio
 	}
 	// Every number that was given out was also carried out.
 	done := min(int(next.Load()), n)
-	if done == 0 {
+	if done == 0 && n > 0 {
 		return nil, errors.New("there was no time for a single operation")
 	}
 	return samples[:done], nil
@@ -239,10 +245,8 @@ func (j *job) timed(ctx context.Context, bound time.Duration, inFlight int, op o
 // measure is timed with what it costs, after some operations that are not measured. The numbers
 // of the others go on where those end.
 func (j *job) measure(ctx context.Context, inFlight, warmUps int, op operation) error {
-	if warmUps > 0 {
-		if _, err := loop(ctx, j.limits.loop, inFlight, warmUps, op); err != nil {
-			return err
-		}
+	if _, err := loop(ctx, j.limits.loop, inFlight, warmUps, op); err != nil {
+		return err
 	}
 	return j.costs(ctx, func() error {
 		return j.timed(ctx, j.limits.loop, inFlight, func(ctx context.Context, i int) (time.Duration, error) { return op(ctx, warmUps+i) })
@@ -259,17 +263,9 @@ func (j *job) costs(ctx context.Context, run func() error) (failed error) {
 		}
 		defer func() { failed = errors.Join(failed, end(context.WithoutCancel(ctx))) }()
 	}
-	ends := []func(){meter(&j.ServerCPU, j.server.pid()), meter(&j.ModelCPU, j.model.pid()), meter(&j.GeneratorCPU, os.Getpid())}
-	start := time.Now()
-	if err := run(); err != nil {
-		return err
-	}
-	j.Seconds += time.Since(start).Seconds()
-	for _, end := range ends {
-		end()
-	}
+	_, failed = j.metered(map[**float64]int{&j.ServerCPU: j.server.pid(), &j.ModelCPU: j.model.pid(), &j.GeneratorCPU: os.Getpid()}, run)
 	j.Memory = j.server.memory()
-	return nil
+	return failed
 }
 
 // pause waits, or returns why ctx ended.

@@ -144,11 +144,10 @@ func serverSuite() suite {
 
 // clusterSuite lists scenarios of nodes that share a bucket.
 func clusterSuite() suite {
-	slow := bounds{90 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute}
-	quick := slow
-	quick.loop = 20 * time.Second
 	return suite{
-		of: " of a cluster", bucket: "the embedded bucket over a folder, served over HTTP on 127.0.0.1", full: slow, quick: quick,
+		of: " of a cluster", bucket: "the embedded bucket over a folder, served over HTTP on 127.0.0.1",
+		full:  bounds{90 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute},
+		quick: bounds{20 * time.Second, 3 * time.Minute, 6 * time.Minute, 20 * time.Minute},
 		scenarios: []scenario{
 			{name: "cluster-failover", what: "from kill -9 of one of three nodes to the first new batch of each turn it ran, at an SSE reader of another node; requests to the living nodes beside",
 				n: amount[int]{8, 2}, target: "p50 ≤ 3,000 ms, max ≤ 6,000 ms, failed 0", run: within(equal(3), 3, failover)},
@@ -171,23 +170,22 @@ func clusterSuite() suite {
 // logSuite lists what needs no server.
 func logSuite() suite {
 	const pace = "p50 ≤ 1.15 × raw PUT"
-	slow := bounds{30 * time.Second, 5 * time.Second, 6 * time.Minute, 20 * time.Minute}
-	quick := slow
-	quick.loop, quick.long = 8*time.Second, 2*time.Second
 	return suite{
-		of: " of a log", bucket: "a folder", full: slow, quick: quick,
+		of: " of a log", bucket: "a folder",
+		full:  bounds{30 * time.Second, 5 * time.Second, 6 * time.Minute, 20 * time.Minute},
+		quick: bounds{8 * time.Second, 2 * time.Second, 6 * time.Minute, 20 * time.Minute},
 		scenarios: []scenario{
 			{raw: "raw-1k", rawWhat: "conditional PUT of the object of a batch of 1 KiB, 1 in flight, in turn with append-1k",
 				name: "append-1k", what: "append of a record line of 1 KiB, 1 in flight",
-				n: amount[int]{4000, 1000}, target: pace, run: logged(pairs(1 << 10))},
+				n: amount[int]{4000, 1000}, target: pace, run: logged(1<<10, pairs)},
 			{raw: "raw-8k", rawWhat: "conditional PUT of the object of a batch of 8 KiB, 1 in flight, in turn with append-8k",
 				name: "append-8k", what: "append of a record line of 8 KiB, 1 in flight",
-				n: amount[int]{4000, 1000}, target: pace, run: logged(pairs(8 << 10))},
+				n: amount[int]{4000, 1000}, target: pace, run: logged(8<<10, pairs)},
 			{raw: "raw-64", rawWhat: "conditional PUTs of the object of a batch of 1 KiB, 64 writers, in turn with append-64",
 				name: "append-64", what: "appends of 1 KiB in 64 conversations, one in flight in each",
-				n: amount[int]{30, 10}, target: "rate ≥ 0.9 × raw PUT", run: logged(crowds(1 << 10))},
+				n: amount[int]{30, 10}, target: "rate ≥ 0.9 × raw PUT", run: logged(1<<10, crowds)},
 			{name: "stream", what: "records of 120 bytes in one conversation; what came meanwhile is the next append",
-				n: amount[int]{1 << 30, 200 << 20}, target: "in a folder: ≥ 50 MB/s", run: logged(saturated)},
+				n: amount[int]{1 << 30, 200 << 20}, target: "in a folder: ≥ 50 MB/s", run: logged(streamLine, saturated)},
 		},
 	}
 }

@@ -20,11 +20,9 @@ const spoken = `"message-delta"`
 
 // target is the mount of an agent on a server. It is safe for concurrent use.
 type target struct {
-	base    *url.URL
-	headers string // Lines of every request.
-	whole   *pool
-	client  *http.Client // For streams.
-	token   string       // "" sends none.
+	*pool
+	client *http.Client // For streams.
+	token  string       // "" sends none.
 }
 
 // newTarget returns a target that keeps its connections open and compresses
@@ -34,11 +32,11 @@ func newTarget(base, token string) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{base: at, whole: &pool{at: at}, token: token, client: newClient()}
+	p := &pool{at: at}
 	if token != "" {
-		t.headers = "Authorization: Bearer " + token + "\r\n"
+		p.headers = "Authorization: Bearer " + token + "\r\n"
 	}
-	return t, nil
+	return &target{pool: p, client: newClient(), token: token}, nil
 }
 
 // newClient is for streams, and for what is not timed. As many connections stay
@@ -71,12 +69,12 @@ func fetch(ctx context.Context, by *http.Client, method, url string, body []byte
 // close ends all connections on which nothing is under way.
 func (t *target) close() {
 	t.client.CloseIdleConnections()
-	t.whole.close()
+	t.pool.close()
 }
 
 // path is that of a conversation, encoded.
 func (t *target) path(id, query string) string {
-	path := t.base.EscapedPath() + "/" + url.PathEscape(id)
+	path := t.at.EscapedPath() + "/" + url.PathEscape(id)
 	if query != "" {
 		path += "?" + query
 	}
@@ -85,7 +83,7 @@ func (t *target) path(id, query string) string {
 
 // call returns an answer of a status as a whole.
 func (t *target) call(ctx context.Context, method, id, query, body string, status int) ([]byte, http.Header, error) {
-	resp, b, err := t.whole.ask(ctx, method, t.path(id, query), t.headers, body)
+	resp, b, err := t.ask(ctx, method, t.path(id, query), body)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s %s: %w", method, id, err)
 	}
@@ -95,10 +93,11 @@ func (t *target) call(ctx context.Context, method, id, query, body string, statu
 	return b, resp.Header, nil
 }
 
-// snapshot reads a whole conversation.
-func (t *target) snapshot(ctx context.Context, id string) ([]byte, error) {
-	b, _, err := t.call(ctx, http.MethodGet, id, "", "", http.StatusOK)
-	return b, err
+// get reads a conversation, and returns how long that took.
+func (t *target) get(ctx context.Context, id, query string) ([]byte, time.Duration, error) {
+	start := time.Now()
+	b, _, err := t.call(ctx, http.MethodGet, id, query, "", http.StatusOK)
+	return b, time.Since(start), err
 }
 
 // receipt is what an admission answers.
@@ -265,7 +264,7 @@ func (t *target) follow(ctx context.Context, id, after string) (*stream, error) 
 
 // open opens a stream at a path.
 func (t *target) open(ctx context.Context, path string) (*stream, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.base.Scheme+"://"+t.base.Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.at.Scheme+"://"+t.at.Host+path, nil)
 	if err != nil {
 		return nil, err
 	}
