@@ -1,7 +1,7 @@
 package bench
 
 import (
-	_ "embed" // prose.txt
+	"embed"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -14,12 +14,16 @@ import (
 // they compress about as English does.
 //
 //go:embed prose.txt
-var prose string
+var prose embed.FS
 
 // deltas returns n record lines of streamed text, with their newlines, of size bytes each, the
 // same in every run. No character is one that JSON escapes.
 func deltas(n, size int) ([][]byte, error) {
-	words, dice := strings.Fields(prose), rand.New(rand.NewPCG(uint64(size), 1))
+	text, err := prose.ReadFile("prose.txt")
+	if err != nil {
+		return nil, err
+	}
+	words, dice := strings.Fields(string(text)), rand.New(rand.NewPCG(uint64(size), 1))
 	record := &conversation.Delta{Message: "msg_01JZ4W8Q2M5T7X9B3C6D8F0G1H", Kind: conversation.PartText}
 	empty, err := conversation.EncodeRecords(nil, []conversation.Record{record})
 	lines := make([][]byte, n)
