@@ -34,15 +34,15 @@ type usage struct{ input, output, reasoning int }
 //
 //	begin          before the first word of a stream
 //	<kind> open    before a block; more: after some of it was said; shut: after the block
-//	end, fail      at the end of a stream; without fail, that is failure
+//	<why> end      at the end of a stream; fail: at a bad one, without which that is failure
 //	<kind> part    a block, where $part is, or $parts
 //	whole          an answer that is not streamed
 //	finish <why>   where $stop is
 //	failure        the body of an error
 //	error <status> where $error is, or of all statuses that begin with a digit
 //
-// A form for all kinds, or all statuses, has no kind before it, and no digit of the status behind
-// it. Those of a stream are lines with one event each, its name first if it has one.
+// A form for all kinds, reasons or statuses has none before it, and no digit of a status behind it.
+// Those of a stream are lines with one event each, its name first if it has one.
 type answer struct {
 	of     *vendor
 	p      *prompt
@@ -119,7 +119,7 @@ func (a *answer) end(finish string, u usage) {
 	a.begin()
 	a.finish, a.usage = finish, u
 	a.shut()
-	a.write("end", nil)
+	a.write(finish+" end", nil)
 }
 
 // fail ends a stream with an error.
@@ -134,14 +134,16 @@ func (a *answer) fail(message string) {
 
 // write sends events if the answer is a stream.
 func (a *answer) write(form string, b *block) {
-	lines := a.lookUp(form)
-	for lines != "" && a.p.stream {
-		var line, name string
-		line, lines, _ = strings.Cut(lines, "\n")
-		if line[0] != '{' && line[0] != '[' {
-			name, line, _ = strings.Cut(line, " ")
+	if !a.p.stream {
+		return
+	}
+	for line := range strings.SplitSeq(a.lookUp(form), "\n") {
+		a.event = ""
+		if line == "" {
+			return
+		} else if line[0] != '{' && line[0] != '[' {
+			a.event, line, _ = strings.Cut(line, " ")
 		}
-		a.event = a.expand(name, b)
 		a.data = a.appendForm(a.data[:0], line, b)
 		if a.events++; a.of.says["framed"] != "" {
 			a.out.frame(a.event, a.data)
@@ -156,9 +158,9 @@ func (a *answer) lookUp(form string) string {
 	return cmp.Or(a.of.says[form], a.of.says[rest], a.of.says[kind])
 }
 
-func (a *answer) form(form string, b *block) string { return a.expand(a.lookUp(form), b) }
-
-func (a *answer) expand(form string, b *block) string { return string(a.appendForm(nil, form, b)) }
+func (a *answer) form(form string, b *block) string {
+	return string(a.appendForm(nil, a.lookUp(form), b))
+}
 
 func (a *answer) appendForm(to []byte, form string, b *block) []byte {
 	for {

@@ -9,7 +9,7 @@ import (
 )
 
 // completions is the chat-completions format.
-var completions = newVendor("completions", vendor{key: bearer, read: func(p *prompt, c any) error {
+var completions = newVendor("completions", vendor{read: func(p *prompt, c any) error {
 	if p.stream && get(c, "stream_options.include_usage") != true {
 		return errors.New("stream_options.include_usage is missing: the usage would be lost")
 	}

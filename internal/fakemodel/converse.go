@@ -3,33 +3,21 @@ package fakemodel
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 )
 
 // converse is the Converse call of Amazon Bedrock, whose path names the model. It is read as
 // messages of other names.
-var converse = newVendor("converse", vendor{
-	// The id of the key that has signed the call, or a token. The signature is not checked.
-	key: func(h http.Header) string {
-		if _, signer, ok := strings.Cut(h.Get("Authorization"), "Credential="); ok {
-			id, _, _ := strings.Cut(signer, "/")
-			return id
+var converse = newVendor("converse", vendor{read: func(p *prompt, c any) error {
+	if _, err := p.sides(c, converseBlocks); err != nil {
+		return err
+	}
+	for _, t := range p.turns {
+		if len(t.calls) > 0 && len(p.tools) == 0 {
+			return errors.New("toolConfig must be defined where there are calls")
 		}
-		return bearer(h)
-	},
-	read: func(p *prompt, c any) error {
-		if _, err := p.sides(c, converseBlocks); err != nil {
-			return err
-		}
-		for _, t := range p.turns {
-			if len(t.calls) > 0 && len(p.tools) == 0 {
-				return errors.New("toolConfig must be defined where there are calls")
-			}
-		}
-		return nil
-	},
-})
+	}
+	return nil
+}})
 
 // converseBlocks makes blocks of the messages format of those of this one.
 func converseBlocks(content any) ([]any, error) {

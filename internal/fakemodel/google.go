@@ -13,7 +13,6 @@ import (
 // google is Google's format, in which the path names the model and asks for a stream. Models
 // that begin with "gemini-3" sign what they make, and check it.
 var google = newVendor("google", vendor{
-	key: header("X-Goog-Api-Key"),
 	read: func(p *prompt, c any) error {
 		before := ""
 		for i, content := range list(c, "contents") {

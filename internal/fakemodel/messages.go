@@ -8,7 +8,7 @@ import (
 )
 
 // messages is the messages format.
-var messages = newVendor("messages", vendor{key: header("X-Api-Key"), read: func(p *prompt, c any) error {
+var messages = newVendor("messages", vendor{read: func(p *prompt, c any) error {
 	if p.maxTokens <= 0 {
 		return errors.New("max_tokens is missing")
 	}

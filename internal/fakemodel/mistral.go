@@ -8,7 +8,6 @@ import (
 
 // mistral is Mistral's format.
 var mistral = newVendor("mistral", vendor{
-	key: bearer,
 	read: func(p *prompt, c any) error {
 		before := ""
 		for i, m := range list(c, "messages") {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // ErrorText is what the model says about its own errors. It must never reach the
@@ -23,8 +22,6 @@ const maxBody = 512 << 20
 
 // Options changes the model. Nil and every zero field work.
 type Options struct {
-	// Pace is the wait before each word where a script sets none. Default 0.
-	Pace time.Duration
 	// Key is the credential every call must bring; empty means any or none.
 	Key string
 	// MaxRequests is how many calls Requests remembers; 0 means DefaultMaxRequests.
@@ -183,10 +180,7 @@ func (m *Model) answer(w http.ResponseWriter, r *http.Request, f *vendor, p *pro
 func (m *Model) speak(w http.ResponseWriter, r *http.Request, f *vendor, p *prompt, s *step, faulty bool) {
 	out := &sender{w: w}
 	a := &answer{of: f, p: p, id: "fake_" + p.hash()[:16], out: out, usage: usage{input: p.words(), output: 1}}
-	sp := &speaker{answer: a, pass: m.pass, pace: m.options.Pace}
-	if s.pace >= 0 {
-		sp.pace = s.pace
-	}
+	sp := &speaker{answer: a, pass: m.pass, pace: s.pace}
 	switch err := sp.perform(r.Context(), s, faulty); {
 	case errors.Is(err, errBreak):
 		panic(http.ErrAbortHandler)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 )
@@ -26,15 +25,13 @@ const (
 // The variants of the responses format. They differ in their keys, in what they refuse, and in the
 // form of errors, which are those of chat-completions where nothing else is said.
 var (
-	openAI = newVendor("completions responses", responses(bearer, refuseResponses))
-	azure  = newVendor("completions responses azure", responses(header("Api-Key"), refuseResponses))
-	// codex has tokens of an account.
-	codex = newVendor("completions responses codex", responses(header("Chatgpt-Account-Id"), refuseCodex))
+	openAI = newVendor("completions responses", responses(refuseResponses))
+	azure  = newVendor("completions responses azure", responses(refuseResponses))
+	codex  = newVendor("completions responses codex", responses(refuseCodex))
 )
 
-func responses(key func(http.Header) string, refuse func(call any) error) vendor {
+func responses(refuse func(call any) error) vendor {
 	return vendor{
-		key: key,
 		read: func(p *prompt, c any) error {
 			if err := refuse(c); err != nil {
 				return err
@@ -42,12 +39,7 @@ func responses(key func(http.Header) string, refuse func(call any) error) vendor
 			return p.addItems(list(c, "input"))
 		},
 		fill: func(a *answer, b *block, name string) string {
-			incomplete := a.finish == finishLength || a.finish == finishFilter
 			switch {
-			case name == "ending" && incomplete:
-				return "incomplete"
-			case name == "ending":
-				return "completed"
 			case name == "encrypted": // what is encrypted at first is not all of it
 				return quote(a.p.encrypt(string(b.said)))
 			case len(b.said) == 0 || !strings.HasSuffix(a.p.model, "-codex"): // the phase of a message that is done

@@ -33,7 +33,7 @@ type step struct {
 	times int
 	// only is empty for every model.
 	only string
-	// pace is negative for the model's own.
+	// pace is the wait before each word.
 	pace time.Duration
 	// finish is empty where what is said decides.
 	finish string
@@ -45,7 +45,7 @@ type action struct {
 	fault bool
 }
 
-func newStep() *step { return &step{retryAfter: -1, message: ErrorText, pace: -1} }
+func newStep() *step { return &step{retryAfter: -1, message: ErrorText} }
 
 func (s *step) do(do func(*speaker, context.Context) error) *step {
 	s.actions = append(s.actions, action{do: do})

@@ -16,13 +16,12 @@ import (
 // vendor is one format: where a call has what, what of it is refused, and how an answer is
 // written.
 type vendor struct {
-	// says is what its file says. Of a call: takes, an example with the members that are checked, of
+	// says is what its file says. Of a call: key, the headers of the credential, of which the first
+	// that is there counts; takes, an example with the members that are checked, of
 	// which others are refused if it is strict; the paths limits, efforts, of which the first that is
 	// there counts, system and tools. Of an answer: see answer.
 	says  map[string]string
 	takes any
-	// key returns the credential of a call.
-	key func(h http.Header) string
 	// read makes turns of a call. Its error is for status 400.
 	read func(p *prompt, call any) error
 	// fill is what stands for a name that is its alone.
@@ -98,6 +97,18 @@ func (f *vendor) decode(p *prompt, body []byte) error {
 	return p.check()
 }
 
+// key returns the credential of a call: a header, of a bearer token the token, and of a signature,
+// which is not checked, the id of the key that made it.
+func (f *vendor) key(h http.Header) (key string) {
+	for name := range strings.FieldsSeq(f.says["key"]) {
+		key = cmp.Or(key, h.Get(name))
+	}
+	if _, signer, ok := strings.Cut(key, "Credential="); ok {
+		key, _, _ = strings.Cut(signer, "/")
+	}
+	return strings.TrimPrefix(key, "Bearer ")
+}
+
 // errorName is the name of an error by its status.
 func (f *vendor) errorName(status int) string {
 	return cmp.Or(f.says[fmt.Sprint("error ", status)], f.says[fmt.Sprint("error ", status/100)])
@@ -157,10 +168,3 @@ func (t *turn) each(content any, add func(part any) error) error {
 
 // plainID is an id of a call as Claude and Gemini take it.
 var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
-func bearer(h http.Header) string { return strings.TrimPrefix(h.Get("Authorization"), "Bearer ") }
-
-// header reads a key from a header, or a bearer token where that is not.
-func header(name string) func(http.Header) string {
-	return func(h http.Header) string { return cmp.Or(h.Get(name), bearer(h)) }
-}

@@ -53,15 +53,15 @@ func Breach(format string, args ...any) error { return &breach{fmt.Sprintf(forma
 
 // Broken reports whether an error is a violation, and not what a fault does.
 func Broken(err error) bool {
-	var status *StatusError
-	var broken *breach
-	return errors.As(err, &status) || errors.As(err, &broken)
+	_, status := errors.AsType[*StatusError](err)
+	_, broken := errors.AsType[*breach](err)
+	return status || broken
 }
 
 // Missing reports whether a node said that there is no such thing.
 func Missing(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) && status.Status == http.StatusNotFound
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status == http.StatusNotFound
 }
 
 // Do sends a request and reads the answer. A 503 is [ErrBusy], or a breach without a
