@@ -1,0 +1,34 @@
+package fakemodel
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestFormsAreJSON fills all that the files of vendors say, of which calls of the other tests show
+// the most: a name that nothing stands for, or a comma too many, is told here.
+func TestFormsAreJSON(t *testing.T) {
+	object, filled := regexp.MustCompile(`^(?:[\w.]+ )?(\{.*)$`), 0
+	for name, f := range map[string]*vendor{
+		"completions": completions, "mistral": mistral, "messages": messages, "converse": converse, "google": google,
+		"openai": openAI, "azure": azure, "codex": codex,
+	} {
+		for key, form := range f.says {
+			for _, kind := range []string{blockText, blockThinking, blockCall} {
+				b := &block{kind: kind, said: []byte("{}"), id: "c1", name: "n"}
+				a := &answer{of: f, p: &prompt{model: "gemini-3-codex"}, blocks: []*block{b}, finish: finishStop, status: 500}
+				for line := range strings.SplitSeq(string(a.appendForm(nil, form, b)), "\n") {
+					if found := object.FindStringSubmatch(line); found != nil && !json.Valid([]byte(found[1])) {
+						t.Errorf("%s says in %q what is no JSON: %s", name, key, found[1])
+					}
+					filled++
+				}
+			}
+		}
+	}
+	if filled < 500 {
+		t.Errorf("only %d forms were filled", filled)
+	}
+}
