@@ -304,30 +304,24 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	defer cancel()
 	asked := w.ledger.abort(at.Key())
 	granted, err := m.node.Abort(ctx, at)
-	what, wrong := "abort without effect", ""
-	switch {
-	case err != nil:
-		what = ""
-		if !refusal(err) && conversation.CodeOf(err) != conversation.CodeAbortUnknown {
-			wrong = fmt.Sprintf("an abort ends with %v", err)
-		}
-	case granted:
-		what = "abort"
-		if left, _ := w.ledger.ended(asked); len(left) > 0 {
-			wrong = fmt.Sprintf("an abort was granted and has not ended %v", left)
-		}
-	default:
-		if _, free := w.ledger.ended(asked); !free {
-			wrong = fmt.Sprintf("an abort has found nothing, and all the time the log owed something, at first %v", asked.owed)
-		}
+	var left []conversation.SubmissionID
+	free := false
+	if err == nil {
+		left, free = w.ledger.ended(asked)
 	}
 	w.apart("abort", at.ID, callerOf(ctx))
 	w.trace.Add(m.id, "abort of %s, owed %v: %v, %v", at.ID, asked.owed, granted, m.lastWords(err))
 	switch {
-	case m.life.Err() != nil || ctx.Err() != nil:
-	case wrong != "":
-		w.trace.Violate(m.id, "%s", wrong)
-	case what != "":
-		w.trace.Did(what)
+	case m.life.Err() != nil || ctx.Err() != nil, refusal(err), conversation.CodeOf(err) == conversation.CodeAbortUnknown:
+	case err != nil:
+		w.trace.Violate(m.id, "an abort ends with %v", err)
+	case len(left) > 0 && granted:
+		w.trace.Violate(m.id, "an abort was granted and has not ended %v", left)
+	case granted:
+		w.trace.Did("abort")
+	case !free:
+		w.trace.Violate(m.id, "an abort has found nothing, and all the time the log owed something, at first %v", asked.owed)
+	default:
+		w.trace.Did("abort without effect")
 	}
 }

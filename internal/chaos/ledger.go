@@ -27,7 +27,7 @@ type ledger struct {
 	now      int // counts landings
 	logs     map[conversation.Key]*landedLog
 	claims   map[storage.Nonce]*claim
-	attempts map[attemptID]sentAttempt
+	attempts map[attemptID]startedAttempt
 	calls    map[conversation.CallID]bool // whose records have landed
 	failures map[conversation.SubmissionID]failed
 	freed    map[string]bool // keys of batches that were deleted
@@ -62,27 +62,27 @@ type landing struct {
 
 // claim is the first batch of a writer.
 type claim struct {
+	member   string
 	conv     conversation.Key
 	seq      int64
 	answered int // landings counted when the last answer to it came, -1 before
 }
 
-// attemptID is what a model call knows about who makes it.
+// attemptID is what a model call is for.
 type attemptID struct {
-	member     string
 	submission conversation.SubmissionID
 	attempt    int
 }
 
-// sentAttempt is where a node has put the start of an attempt.
-type sentAttempt struct {
+// startedAttempt is where a log says that an attempt has started.
+type startedAttempt struct {
 	nonce storage.Nonce
 	seq   int64
 }
 
 func newLedger(t *schedule.Trace) *ledger {
 	return &ledger{
-		trace: t, logs: map[conversation.Key]*landedLog{}, claims: map[storage.Nonce]*claim{}, attempts: map[attemptID]sentAttempt{},
+		trace: t, logs: map[conversation.Key]*landedLog{}, claims: map[storage.Nonce]*claim{}, attempts: map[attemptID]startedAttempt{},
 		calls: map[conversation.CallID]bool{}, failures: map[conversation.SubmissionID]failed{}, freed: map[string]bool{},
 	}
 }
@@ -107,16 +107,7 @@ func (l *ledger) sent(member, key string, body []byte) *storage.Batch {
 		return nil
 	}
 	if b.First && l.claims[b.Nonce] == nil {
-		l.claims[b.Nonce] = &claim{conv: name.Conv, seq: b.Seq, answered: -1}
-	}
-	records, err := conversation.DecodeRecords(b.Lines)
-	if err != nil {
-		l.trace.Violate(member, "sends %s: %v", key, err)
-	}
-	for _, r := range records {
-		if r, ok := r.(*conversation.AttemptStarted); ok {
-			l.attempts[attemptID{member, r.Submission, r.Attempt}] = sentAttempt{storage.Nonce(r.Writer), b.Seq}
-		}
+		l.claims[b.Nonce] = &claim{member: member, conv: name.Conv, seq: b.Seq, answered: -1}
 	}
 	return &b
 }
@@ -141,9 +132,14 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	l.now++
 	log.batches[b.Seq] = landing{l.now, b.Nonce, b.Hash}
 	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", name.Conv, b.Seq, b.Nonce, b.First, recordNames(b.Lines))
-	records, _ := conversation.DecodeRecords(b.Lines) // sent has told
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err != nil {
+		l.trace.Violate("store", "takes %s: %v", key, err)
+	}
 	for _, r := range records {
 		switch r := r.(type) {
+		case *conversation.AttemptStarted:
+			l.attempts[attemptID{r.Submission, r.Attempt}] = startedAttempt{storage.Nonce(r.Writer), b.Seq}
 		case *conversation.ToolCalled:
 			l.calls[r.Call] = true
 		case *conversation.SubmissionAdmitted:
@@ -203,13 +199,13 @@ func (l *ledger) answered(b *storage.Batch) {
 }
 
 // model checks a model call that begins.
-func (l *ledger) model(who attemptID) error {
+func (l *ledger) model(member string, id attemptID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	start, ok := l.attempts[who]
+	start, ok := l.attempts[id]
 	nonce, c := start.nonce, l.claims[start.nonce]
-	if !ok || c == nil {
-		return fmt.Errorf("model call for %s, attempt %d, which was never sent", who.submission, who.attempt)
+	if !ok || c == nil || c.member != member {
+		return fmt.Errorf("model call for %s, attempt %d, which has not landed for this node", id.submission, id.attempt)
 	}
 	batches := l.log(c.conv).batches
 	if batches[c.seq].nonce != nonce || batches[start.seq].nonce != nonce {

@@ -103,7 +103,7 @@ func (m *model) stream(ctx context.Context, spec providers.Model, req providers.
 		n := m.calls.Next(fmt.Sprint(sub, " ", attempt, " ", step))
 		m.trace.Did("model call")
 		m.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
-		if err := m.ledger.model(attemptID{m.link.member, conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
+		if err := m.ledger.model(m.link.member, attemptID{conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
 			m.trace.Violate(m.link.member, "%v", err)
 		}
 		if err := m.look(ctx, req, body); err != nil {

@@ -302,16 +302,16 @@ func wantedOfEverything() schedule.Shown {
 		"crash": 500, "two crashes at once": 30, "drain": 100, "crash in a drain": 20, "outage": 100, "landed late": 500,
 		"segment": 1000, "batch deleted": 4000, "key taken again": 1,
 	}
-	for _, f := range schedule.Faults() {
-		out["fault: "+string(f)] = 300
-	}
-	for _, t := range append(passing(), refused) {
-		out["model "+t] = 50
-	}
-	for _, mode := range hookModes() {
-		out["hook "+mode] = 50
-	}
+	wantEach(out, 300, "fault: ", schedule.Faults())
+	wantEach(out, 50, "model ", append(passing(), refused))
+	wantEach(out, 50, "hook ", hookModes())
 	return out
+}
+
+func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
+	for _, name := range names {
+		out[what+string(name)] = n
+	}
 }
 
 func wantedOfJournals() schedule.Shown {
@@ -320,12 +320,8 @@ func wantedOfJournals() schedule.Shown {
 		"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
 		"died of a conversation": 100, "set aside": 20,
 	}
-	for _, f := range schedule.Faults() {
-		out["journal PUT "+string(f)] = 100
-		out["journal DELETE "+string(f)] = 50
-	}
-	for _, m := range []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads} {
-		out["struck when "+string(m)] = 100
-	}
+	wantEach(out, 100, "journal PUT ", schedule.Faults())
+	wantEach(out, 50, "journal DELETE ", schedule.Faults())
+	wantEach(out, 100, "struck when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
 	return out
 }
