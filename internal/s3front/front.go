@@ -2,6 +2,8 @@ package s3front
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -90,14 +92,19 @@ func (f *Front) serve(r *http.Request) (resp *http.Response, err error) {
 		resp, err = f.list(r, query)
 	case key == "" || len(query) > 0:
 		err = errUnknown
+	case r.Method == http.MethodPut && create != "":
+		resp, err = put(r, key, f.bucket.Create)
 	case r.Method == http.MethodPut:
-		resp, err = f.put(r, key, create != "")
+		resp, err = put(r, key, f.bucket.Put)
 	case r.Method == http.MethodGet && r.Header.Get("Range") != "":
 		resp, err = f.getRange(r, key)
 	case r.Method == http.MethodGet:
-		resp, err = f.get(r, key)
+		var body io.ReadCloser
+		var size int64
+		body, size, err = f.bucket.Open(r.Context(), key)
+		resp = response(http.StatusOK, body, size)
 	case r.Method == http.MethodDelete:
-		resp, err = response(http.StatusNoContent, nil, 0), f.bucket.Delete(r.Context(), key)
+		resp, err = response(http.StatusNoContent, http.NoBody, 0), f.bucket.Delete(r.Context(), key)
 	default:
 		err = errUnknown
 	}
@@ -108,7 +115,7 @@ func (f *Front) serve(r *http.Request) (resp *http.Response, err error) {
 	return resp, nil
 }
 
-func (f *Front) put(r *http.Request, key string, create bool) (*http.Response, error) {
+func put(r *http.Request, key string, store func(context.Context, string, storage.Body) error) (*http.Response, error) {
 	var data []byte
 	if r.Body != nil {
 		var err error
@@ -127,38 +134,19 @@ func (f *Front) put(r *http.Request, key string, create bool) (*http.Response, e
 		}
 		body.SHA256 = [32]byte(sum)
 	}
-	store := f.bucket.Put
-	if create {
-		store = f.bucket.Create
-	}
-	return response(http.StatusOK, nil, 0), store(r.Context(), key, body)
-}
-
-func (f *Front) get(r *http.Request, key string) (*http.Response, error) {
-	body, size, err := f.bucket.Open(r.Context(), key)
-	if err != nil {
-		return nil, err
-	}
-	return response(http.StatusOK, body, size), nil
+	return response(http.StatusOK, http.NoBody, 0), store(r.Context(), key, body)
 }
 
 func (f *Front) getRange(r *http.Request, key string) (*http.Response, error) {
-	first, last, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")
-	from, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnknown, err)
-	}
-	to, err := strconv.ParseInt(last, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnknown, err)
+	var from, to int64
+	want := r.Header.Get("Range")
+	if _, err := fmt.Sscanf(want, "bytes=%d-%d", &from, &to); err != nil || want != fmt.Sprintf("bytes=%d-%d", from, to) {
+		return nil, fmt.Errorf("%w: the range %q", errUnknown, want)
 	}
 	data, err := f.bucket.GetRange(r.Context(), key, from, to-from+1)
-	if err != nil {
-		return nil, err
-	}
 	resp := document(http.StatusPartialContent, data)
 	resp.Header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/*", from, to))
-	return resp, nil
+	return resp, err
 }
 
 // listing is the document that answers ListObjectsV2.
@@ -175,16 +163,11 @@ type listing struct {
 
 // list makes one page. It refuses a token: a client goes on with start-after.
 func (f *Front) list(r *http.Request, query url.Values) (*http.Response, error) {
-	q := storage.ListQuery{Prefix: query.Get("prefix"), After: query.Get("start-after"), Delimiter: query.Get("delimiter")}
-	if limit := query.Get("max-keys"); limit != "" {
-		var err error
-		if q.Limit, err = strconv.Atoi(limit); err != nil {
-			return nil, fmt.Errorf("%w: %w", errUnknown, err)
-		}
+	limit, err := strconv.Atoi(cmp.Or(query.Get("max-keys"), "0"))
+	if err != nil || query.Has("continuation-token") || query.Get("encoding-type") != "url" {
+		return nil, errors.Join(errUnknown, err)
 	}
-	if query.Has("continuation-token") || query.Get("encoding-type") != "url" {
-		return nil, errUnknown
-	}
+	q := storage.ListQuery{Prefix: query.Get("prefix"), After: query.Get("start-after"), Delimiter: query.Get("delimiter"), Limit: limit}
 	page, err := f.bucket.List(r.Context(), q)
 	if err != nil {
 		return nil, err
@@ -208,24 +191,30 @@ func encoded(key string) string { return strings.ReplaceAll(url.QueryEscape(key)
 
 var errUnknown = errors.New("this is not served")
 
+// refusals are the answers of which storage/s3 makes the same kinds.
+var refusals = map[error]struct {
+	status int
+	code   string
+}{
+	errUnknown:          {http.StatusNotImplemented, "NotImplemented"},
+	storage.ErrNotFound: {http.StatusNotFound, "NoSuchKey"},
+	storage.ErrExists:   {http.StatusPreconditionFailed, "PreconditionFailed"},
+	storage.ErrConflict: {http.StatusConflict, "OperationAborted"},
+	storage.ErrRefused:  {http.StatusBadRequest, "InvalidRequest"},
+}
+
 // answerOf is the answer to a request that failed, or the error itself if there is none.
 func answerOf(err error) (*http.Response, error) {
-	var e *storage.Error
-	switch {
-	case errors.Is(err, errUnknown):
-		return refusal(http.StatusNotImplemented, "NotImplemented", err), nil
-	case !errors.As(err, &e):
+	kind, cause := errUnknown, err
+	if e, ok := errors.AsType[*storage.Error](err); ok {
+		if kind, cause = e.Kind, e.Err; e.Status != 0 {
+			return refusal(e.Status, e.Code, cause), nil
+		}
+	} else if !errors.Is(err, errUnknown) {
 		return nil, err
-	case e.Status != 0:
-		return refusal(e.Status, e.Code, e.Err), nil
-	case errors.Is(err, storage.ErrNotFound):
-		return refusal(http.StatusNotFound, "NoSuchKey", e.Err), nil
-	case errors.Is(err, storage.ErrExists):
-		return refusal(http.StatusPreconditionFailed, "PreconditionFailed", e.Err), nil
-	case errors.Is(err, storage.ErrConflict):
-		return refusal(http.StatusConflict, "OperationAborted", e.Err), nil
-	case errors.Is(err, storage.ErrRefused):
-		return refusal(http.StatusBadRequest, "InvalidRequest", e.Err), nil
+	}
+	if r, ok := refusals[kind]; ok {
+		return refusal(r.status, r.code, cause), nil
 	}
 	return nil, err
 }
@@ -250,9 +239,6 @@ func document(status int, data []byte) *http.Response {
 
 // response states a time, without which clients take no object.
 func response(status int, body io.ReadCloser, size int64) *http.Response {
-	if body == nil {
-		body = http.NoBody
-	}
 	resp := &http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}, Body: body, ContentLength: size,
