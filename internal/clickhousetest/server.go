@@ -26,7 +26,6 @@ const variable = "PARLEY_TEST_CLICKHOUSE"
 const (
 	startTimeout = 2 * time.Minute       // It only matters when the start fails.
 	startPause   = 20 * time.Millisecond // Between two looks whether it answers.
-	endTimeout   = 20 * time.Second      // What a server has to end in order.
 	shownOutput  = 8 << 10               // Bytes of what the server printed that a failed test shows.
 )
 
@@ -83,14 +82,6 @@ func StartOwn(t testing.TB) *Own {
 	t.Helper()
 	s := start(t, proc.ReaperOf(t))
 	s.ends = true
-	t.Cleanup(func() {
-		if s.process == nil {
-			return
-		}
-		if err := s.process.Stop(endTimeout); err != nil {
-			t.Errorf("end the server: %v", err)
-		}
-	})
 	s.showTo(t)
 	return s
 }
@@ -148,7 +139,11 @@ func (s *Own) Restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for s.exec(ctx, "SELECT 1") != nil {
+	for {
+		if _, err := s.ask(ctx, "SELECT 1"); err == nil {
+			s.process = p
+			return nil
+		}
 		select {
 		case <-p.Ended():
 			return fmt.Errorf("the server ends at its start\n%s", proc.Tail(s.log(), shownOutput))
@@ -158,8 +153,6 @@ func (s *Own) Restart(ctx context.Context) error {
 		case <-time.After(startPause):
 		}
 	}
-	s.process = p
-	return nil
 }
 
 // named returns the server that a DSN names.
@@ -196,37 +189,45 @@ func (s *Server) dsn(scheme, host, database string) string {
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "parley_" + strings.ToLower(rand.Text())
-	if err := s.exec(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
+	s.Ask(t, "CREATE DATABASE "+name)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
-		defer cancel()
 		if s.ends {
 			return
 		}
-		if err := s.exec(ctx, "DROP DATABASE IF EXISTS "+name+" SYNC"); err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startTimeout)
+		defer cancel()
+		if _, err := s.ask(ctx, "DROP DATABASE IF EXISTS "+name+" SYNC"); err != nil {
 			t.Error(err)
 		}
 	})
 	return name
 }
 
-// exec runs a statement that has no result.
-func (s *Server) exec(ctx context.Context, statement string) error {
+// Ask runs a statement and returns what the server answers.
+func (s *Server) Ask(t testing.TB, statement string) string {
+	t.Helper()
+	answer, err := s.ask(t.Context(), statement)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func (s *Server) ask(ctx context.Context, statement string) (string, error) {
 	u := url.URL{Scheme: "http", User: s.user, Host: s.web, Path: "/"}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(statement))
 	if err != nil {
-		return err
+		return "", err
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("run %s: %w", statement, err)
+		return "", fmt.Errorf("run %s: %w", statement, err)
 	}
 	defer resp.Body.Close()
-	if b, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("run %s: %s: %s, %w", statement, resp.Status, b, err)
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("run %s: %s: %s, %w", statement, resp.Status, answer, err)
 	}
-	return nil
+	return string(answer), nil
 }

@@ -17,7 +17,6 @@ const readonlyUser = "readonly"
 type engine struct {
 	lib   *library
 	dir   string
-	base  *session // Keeps the engine up while nobody is connected.
 	tags  atomic.Uint64
 	hello proto.ServerHello
 }
@@ -27,24 +26,21 @@ func openEngine(file, dir string) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := lib.open(dir)
+	base, err := lib.open(dir) // It keeps the engine up while nobody is connected.
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{lib: lib, dir: dir, base: base, hello: proto.ServerHello{Name: "ClickHouse", DisplayName: "clickhousetest", Revision: revision}}
+	e := &engine{lib: lib, dir: dir, hello: proto.ServerHello{Name: "ClickHouse", DisplayName: "clickhousetest", Revision: revision}}
 	data, err := base.query("SELECT replaceAll(version(), '.', ' '), timezone()", "TSV")
 	if err == nil {
 		var build int
 		_, err = fmt.Sscan(string(data), &e.hello.Major, &e.hello.Minor, &e.hello.Patch, &build, &e.hello.Timezone)
 	}
 	if err != nil {
-		base.close()
 		return nil, fmt.Errorf("ask for the version: %q: %w", data, err)
 	}
 	return e, nil
 }
-
-func (e *engine) close() { e.base.close() }
 
 // session opens a session for a user with a current database and what SET takes.
 func (e *engine) session(user, database string, set []string) (*session, error) {

@@ -8,7 +8,7 @@
 //
 //	engine -lib libchdb.so -path folder -native host:port -http host:port
 //
-// It ends at a SIGTERM.
+// It runs until it is killed.
 //
 // Guarantees:
 //
@@ -24,16 +24,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"flag"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 )
 
 func main() {
@@ -43,60 +38,34 @@ func main() {
 	web := flag.String("http", "127.0.0.1:8123", "where to serve HTTP")
 	flag.Parse()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
-	if err := run(ctx, logger, *lib, *path, *native, *web); err != nil {
-		logger.Error("engine ends", "err", err)
-		os.Exit(1)
-	}
+	logger.Error("engine ends", "err", run(logger, *lib, *path, *native, *web))
+	os.Exit(1)
 }
 
-func run(ctx context.Context, logger *slog.Logger, lib, path, native, web string) error {
+func run(logger *slog.Logger, lib, path, native, web string) error {
 	e, err := openEngine(lib, path)
 	if err != nil {
 		return err
 	}
-	defer e.close()
-	nativeListener, err := net.Listen("tcp", native)
+	l, err := net.Listen("tcp", native)
 	if err != nil {
 		return err
 	}
-	defer nativeListener.Close()
-	webListener, err := net.Listen("tcp", web)
-	if err != nil {
-		return err
-	}
-	var served sync.WaitGroup
-	served.Go(func() { acceptNative(ctx, logger, e, nativeListener) })
-	server := &http.Server{Handler: e, BaseContext: func(net.Listener) context.Context { return ctx }}
-	served.Go(func() {
-		<-ctx.Done()
-		_ = nativeListener.Close()
-		_ = server.Shutdown(context.Background()) // Statements of requests are killed: it waits for their handlers.
-	})
-	if err = server.Serve(webListener); errors.Is(err, http.ErrServerClosed) {
-		served.Wait()
-		return nil
-	}
-	return err // Which ends the process.
-}
-
-// acceptNative serves connections until the listener is closed, and returns when
-// the last one has ended.
-func acceptNative(ctx context.Context, logger *slog.Logger, e *engine, l net.Listener) {
-	var served sync.WaitGroup
-	defer served.Wait()
-	for {
-		conn, err := l.Accept()
-		if err != nil {
-			return
-		}
-		served.Go(func() {
-			stop := context.AfterFunc(ctx, func() { conn.Close() })
-			defer stop()
-			if err := e.serveNative(conn); err != nil {
-				logger.Info("connection ends", "err", err)
+	ended := make(chan error, 2)
+	go func() { ended <- http.ListenAndServe(web, e) }()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				ended <- err
+				return
 			}
-		})
-	}
+			go func() {
+				if err := e.serveNative(conn); err != nil {
+					logger.Info("connection ends", "err", err)
+				}
+			}()
+		}
+	}()
+	return <-ended
 }
