@@ -74,11 +74,11 @@ func follow(t *testing.T, b storage.Bucket, steps string) {
 	t.Helper()
 	for step := range strings.SplitSeq(steps, ";") {
 		call, want, _ := strings.Cut(strings.TrimSpace(step), " -> ")
-		op, args, _ := strings.Cut(call, " ")
-		key, arg, _ := strings.Cut(args, " ")
-		got, err := perform(t, b, op, key, arg)
+		got, err := perform(t.Context(), t, b, call)
 		if err != nil {
 			e, ok := errors.AsType[*storage.Error](err)
+			op, args, _ := strings.Cut(call, " ")
+			key, _, _ := strings.Cut(args, " ")
 			if !ok || e.Kind == nil || e.Op != op && op != "range" || e.Key != key && op != storage.OpList {
 				t.Fatalf("%.100s: %#v, want an *Error with operation, key and kind", call, err)
 			}
@@ -92,26 +92,28 @@ func follow(t *testing.T, b storage.Bucket, steps string) {
 
 // perform takes a step and returns what was answered: a page as its keys with their sizes, its
 // folders, and whether there is more.
-func perform(t *testing.T, b storage.Bucket, op, key, arg string) (answer string, err error) {
+func perform(ctx context.Context, t *testing.T, b storage.Bucket, call string) (answer string, err error) {
 	t.Helper()
+	op, args, _ := strings.Cut(call, " ")
+	key, arg, _ := strings.Cut(args, " ")
 	var data []byte
 	switch op {
 	case storage.OpCreate:
-		err = b.Create(t.Context(), key, storage.Bytes([]byte(arg)))
+		err = b.Create(ctx, key, storage.Bytes([]byte(arg)))
 	case storage.OpPut:
-		err = b.Put(t.Context(), key, storage.Bytes([]byte(arg)))
+		err = b.Put(ctx, key, storage.Bytes([]byte(arg)))
 	case storage.OpDelete:
-		err = b.Delete(t.Context(), key)
+		err = b.Delete(ctx, key)
 	case storage.OpGet:
-		data, err = b.Get(t.Context(), key)
+		data, err = b.Get(ctx, key)
 	case "range":
 		var offset, length int64
 		if _, err := fmt.Sscan(arg, &offset, &length); err != nil {
 			t.Fatal(err)
 		}
-		data, err = b.GetRange(t.Context(), key, offset, length)
+		data, err = b.GetRange(ctx, key, offset, length)
 	case storage.OpOpen:
-		r, size, err := b.Open(t.Context(), key)
+		r, size, err := b.Open(ctx, key)
 		if err != nil {
 			return "", err
 		}
@@ -124,7 +126,7 @@ func perform(t *testing.T, b storage.Bucket, op, key, arg string) (answer string
 		if err := json.Unmarshal([]byte(cmp.Or(key, "{}")), &q); err != nil {
 			t.Fatal(err)
 		}
-		page, err := b.List(t.Context(), q)
+		page, err := b.List(ctx, q)
 		return shown(page), err
 	default:
 		t.Fatalf("%q is no operation", op)
@@ -263,18 +265,10 @@ func listAfterCreate(t *testing.T, b storage.Bucket) {
 func endedContext(t *testing.T, b storage.Bucket) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for name, send := range map[string]func() error{
-		"create": func() error { return b.Create(ctx, "k", storage.Bytes([]byte("x"))) },
-		"put":    func() error { return b.Put(ctx, "k", storage.Bytes([]byte("x"))) },
-		"get":    func() error { _, err := b.Get(ctx, "k"); return err },
-		"range":  func() error { _, err := b.GetRange(ctx, "k", 0, 1); return err },
-		"open":   func() error { _, _, err := b.Open(ctx, "k"); return err },
-		"list":   func() error { _, err := b.List(ctx, storage.ListQuery{}); return err },
-		"delete": func() error { return b.Delete(ctx, "k") },
-	} {
-		err := send()
+	for _, call := range []string{"create k x", "put k x", "get k", "range k 0 1", "open k", "list", "delete k"} {
+		_, err := perform(ctx, t, b, call)
 		if e, ok := errors.AsType[*storage.Error](err); !ok || !errors.Is(err, context.Canceled) || e.Kind != nil {
-			t.Errorf("%s: %#v, want context.Canceled without a kind", name, err)
+			t.Errorf("%s: %#v, want context.Canceled without a kind", call, err)
 		}
 	}
 	follow(t, b, "get k -> object not found")
