@@ -112,7 +112,7 @@ func harnesses() []row {
 		{"internal/attackrun", 3, suite, nil, nil},
 		{"internal/chaos", 4, suite, list("agent", "conversation", "internal/reduce", "internal/schedule", "outbox", "providers", "storage", "storage/storagetest"), list("github.com/google/go-cmp")},
 		{"internal/cli", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/term")},
-		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/clickhousetest", "internal/cli", "internal/config", "internal/s3front", "internal/waiting", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/creack/pty", "github.com/spf13/cobra")},
+		{"internal/cli/clitest", 4, suite, list("client", "conversation", "internal/cli", "internal/config", "internal/s3front", "internal/waiting", "observability", "providers/catalog", "storage", "storage/local"), list("github.com/creack/pty", "github.com/spf13/cobra")},
 		{"internal/cli/converse", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/term")},
 		{"internal/cli/keep", 4, command, nil, list("github.com/oklog/ulid", "github.com/spf13/cobra")},
 		{"internal/cli/look", 4, command, nil, list("github.com/spf13/cobra", "golang.org/x/sync")},

@@ -18,6 +18,7 @@ import (
 	"github.com/parleyrun/parley"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers"
 )
@@ -64,7 +65,7 @@ func marked(name string) func(http.Handler) http.Handler {
 // authors is a program of an author that serves.
 type authors struct {
 	base  string // of its first agent
-	logs  clitest.Lines
+	logs  waiting.Log
 	stop  context.CancelFunc
 	ended chan int
 }

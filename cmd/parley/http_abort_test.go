@@ -15,6 +15,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -138,7 +139,7 @@ func TestHTTPAbortInTool(t *testing.T) {
 	})
 	const path = "/assistant/c"
 	r := s.accepted(path, `{"kind":"user","body":"time"}`)
-	clitest.Await(t, running)
+	waiting.For(t, running, "the work to run")
 	s.aborted(path, true)
 	if got := s.settle(path, r); got != conversation.OutcomeAborted {
 		t.Errorf("the submission is %s", got)

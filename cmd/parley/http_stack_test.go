@@ -21,6 +21,7 @@ import (
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/providers/sse"
@@ -52,7 +53,7 @@ type stack struct {
 	held   chan struct{}
 	stop   context.CancelFunc
 	ended  chan error
-	logs   *clitest.Lines
+	logs   *waiting.Log
 }
 
 // heldReader tells when a reader is held.
@@ -108,7 +109,7 @@ func startStack(t *testing.T, bucket storage.Bucket, tool clockFunc) *stack {
 // startPaced is startStack with a model that needs pace for a word.
 func startPaced(t *testing.T, bucket storage.Bucket, tool clockFunc, pace time.Duration) *stack {
 	t.Helper()
-	s := &stack{t: t, logs: &clitest.Lines{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
+	s := &stack{t: t, logs: &waiting.Log{}, held: make(chan struct{}, 1), ended: make(chan error, 1)}
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(demo.API, demo.New(pace))
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers/sse"
 	"github.com/parleyrun/parley/storage"
 )
@@ -381,9 +382,9 @@ func TestHTTPDrain(t *testing.T) {
 	}
 	s := startStack(t, newBucket(t), tool)
 	s.accepted("/assistant/c", `{"kind":"user","body":"time"}`)
-	clitest.Await(t, running)
+	waiting.For(t, running, "the work to run")
 	s.stop()
-	clitest.Await(t, told)
+	waiting.For(t, told, "its end")
 	refuse := func() {
 		t.Helper()
 		for _, path := range []string{"/assistant/c", "/assistant/other"} {

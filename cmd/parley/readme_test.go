@@ -78,7 +78,7 @@ func (n *newcomer) command(line string) {
 }
 
 func (n *newcomer) program(args []string) *clitest.Screen {
-	return program.AtTerminal(n.t, 80, n.env, args...)
+	return program.With(n.env...).AtTerminal(n.t, 80, args...)
 }
 
 // stop presses Ctrl-C at the server that runs.

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -18,8 +18,7 @@ type Endpoint struct {
 	Bucket  storage.Bucket
 	Line    string // of a configuration
 
-	mu     sync.Mutex
-	probes []string // Requests below probe/.
+	probes waiting.Log // Requests below probe/.
 }
 
 // NewEndpoint serves a store. Changed requests are those of a proxy before it; nil
@@ -30,11 +29,9 @@ func NewEndpoint(t *testing.T, change func(*http.Request)) *Endpoint {
 	front := s3front.New(store)
 	e := &Endpoint{Bucket: store}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e.mu.Lock()
 		if at := r.URL.Path + r.URL.Query().Get("prefix"); strings.Contains(at, "/probe/") {
-			e.probes = append(e.probes, r.Method+" "+at)
+			fmt.Fprintln(&e.probes, r.Method, at)
 		}
-		e.mu.Unlock()
 		if change != nil {
 			change(r)
 		}
@@ -46,14 +43,8 @@ func NewEndpoint(t *testing.T, change func(*http.Request)) *Endpoint {
 	return e
 }
 
-// Take returns the requests below probe/ since the last call.
-func (e *Endpoint) Take() []string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	taken := e.probes
-	e.probes = nil
-	return taken
-}
+// Take returns the requests below probe/ since the last call, a line each.
+func (e *Endpoint) Take() string { return e.probes.Take() }
 
 // DropCondition is a proxy that does not pass on what makes a create one.
 func DropCondition(r *http.Request) { r.Header.Del("If-None-Match") }

@@ -1,6 +1,7 @@
 package clitest
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -8,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parleyrun/parley/internal/waiting"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/providers/catalog"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -84,9 +85,6 @@ func NewStore(t *testing.T) *local.Store {
 	return waiting.ToClose(t, local.NewMemory())
 }
 
-// Lines is a log that is written and read at the same time.
-type Lines = waiting.Log
-
 // Into decodes JSON.
 func Into[T any](t *testing.T, text string) T {
 	t.Helper()
@@ -97,20 +95,27 @@ func Into[T any](t *testing.T, text string) T {
 	return v
 }
 
+//go:embed testdata/events.jsonl
+var files embed.FS
+
+// Events is a submission with a tool, an attempt that was lost and a model that failed
+// first, and one that failed for good.
+func Events(t *testing.T) (list []observability.Event) {
+	t.Helper()
+	lines, err := files.ReadFile("testdata/events.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(lines)) {
+		list = append(list, Into[observability.Event](t, line))
+	}
+	return list
+}
+
 // Refusal is the member error of an answer of the protocol.
 type Refusal struct {
 	Type, Message, Details, Ref, Dev string
 	Meta                             map[string]any
-}
-
-// Await waits until done is closed.
-func Await(t *testing.T, done <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-done:
-	case <-time.After(Timeout):
-		t.Fatal("timed out")
-	}
 }
 
 // Write makes a file and returns its name.

@@ -1,49 +1,68 @@
 package clitest
 
 import (
-	"encoding/json"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // Timeout bounds what a test waits for; it only matters when it fails.
-const Timeout = time.Minute
+const Timeout = waiting.Limit
 
 // Node is a running "parley dev" or "parley serve".
 type Node struct {
 	T    *testing.T
 	Cmd  *exec.Cmd
-	Base string           // URL of the agent
-	Logs *strings.Builder // to be read when the process has ended
-	Done chan error       // what the process ended with; nil if it was waited for
+	Base string // URL of the agent
+	Logs *waiting.Log
+	done chan struct{} // closed when it was waited for
+	err  error         // what it ended with
+}
+
+// Run starts the process of a node, which is killed when the test ends. What it prints to
+// a standard error of its own is logs.
+func Run(t *testing.T, cmd *exec.Cmd) *Node {
+	t.Helper()
+	n := &Node{T: t, Cmd: cmd, Logs: &waiting.Log{}, done: make(chan struct{})}
+	if cmd.Stderr == nil {
+		cmd.Stderr = n.Logs
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(n.done)
+		n.err = cmd.Wait()
+	}()
+	t.Cleanup(n.Kill)
+	return n
 }
 
 // Kill ends the process as a power cut would, and waits for it.
-func (n *Node) Kill() { n.End(syscall.SIGKILL) }
+func (n *Node) Kill() { _ = n.End(syscall.SIGKILL) }
 
 // End sends the process a signal, and waits for it: what it returns is how it ended.
 func (n *Node) End(sig os.Signal) error {
-	if n.Done == nil {
-		return nil
-	}
-	_ = n.Cmd.Process.Signal(sig)
+	_ = n.Cmd.Process.Signal(sig) // It may have ended.
+	return n.Wait()
+}
+
+// Wait waits for the process: what it returns is how it ended.
+func (n *Node) Wait() error {
+	waiting.For(n.T, n.done, "the end of the process")
+	return n.err
+}
+
+func (n *Node) ended() bool {
 	select {
-	case err := <-n.Done:
-		n.Done = nil
-		return err
-	case <-time.After(Timeout):
-		_ = n.Cmd.Process.Kill()
-		n.T.Fatalf("the process did not end after %v", sig)
-		return nil
+	case <-n.done:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -54,23 +73,4 @@ func (n *Node) URL(t *testing.T, id string) *url.URL {
 		t.Fatal(err)
 	}
 	return u
-}
-
-// History fetches and decodes a snapshot.
-func History(t *testing.T, at *url.URL) conversation.Snapshot {
-	t.Helper()
-	resp, err := http.Get(at.String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("GET %s: %v, %v, %s", at, err, resp.StatusCode, body)
-	}
-	var s conversation.Snapshot
-	if err := json.Unmarshal(body, &s); err != nil {
-		t.Fatal(err)
-	}
-	return s
 }

@@ -7,12 +7,12 @@
 package clitest
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +20,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // asProgram is the variable that has the binary of a test be the program.
@@ -32,6 +33,7 @@ type Program struct {
 	Brings cli.Program
 	// File is what is started as a process, by default the binary of the test.
 	File string
+	env  []string
 }
 
 // New returns the program with the commands of these rooms.
@@ -60,8 +62,7 @@ func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer)
 // Output runs the program in this process and returns what it printed.
 func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
-	defer cancel()
+	ctx := within(t)
 	var out, errOut bytes.Buffer
 	code = p.Run(ctx, args, &out, &errOut)
 	if ctx.Err() != nil {
@@ -70,14 +71,21 @@ func (p *Program) Output(t *testing.T, args ...string) (code int, stdout, stderr
 	return code, out.String(), errOut.String()
 }
 
+// within is the context of what a test waits for.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // Serving runs a command in this process until its banner is complete and returns what it
 // printed.
 func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+	ctx, cancel := context.WithCancel(within(t))
 	defer cancel()
 	var out bytes.Buffer
-	var errOut Lines
+	var errOut waiting.Log
 	seen := WriterFunc(func(p []byte) (int, error) {
 		out.Write(p)
 		if bytes.Contains(p, []byte("Ctrl-C stops it.")) {
@@ -91,10 +99,17 @@ func (p *Program) Serving(t *testing.T, args ...string) (stdout, stderr string) 
 	return out.String(), errOut.String()
 }
 
+// With is the program with more in the environment of its processes.
+func (p *Program) With(env ...string) *Program {
+	more := *p
+	more.env = slices.Concat(p.env, env)
+	return &more
+}
+
 // Command is the program as a process that is not started yet.
 func (p *Program) Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(p.File, args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
+	cmd.Env = slices.Concat(os.Environ(), p.env, []string{asProgram + "=1"})
 	return cmd
 }
 
@@ -107,38 +122,17 @@ func (p *Program) StartDev(t *testing.T, data string, args ...string) *Node {
 // Start starts a command that prints a URL first, and waits for that.
 func (p *Program) Start(t *testing.T, args ...string) *Node {
 	t.Helper()
-	return p.StartIn(t, nil, &strings.Builder{}, args...)
-}
-
-// StartLogged is Start with another place for the logs.
-func (p *Program) StartLogged(t *testing.T, logs io.Writer, args ...string) *Node {
-	t.Helper()
-	return p.StartIn(t, nil, logs, args...)
-}
-
-// StartIn is StartLogged with more in its environment.
-func (p *Program) StartIn(t *testing.T, env []string, logs io.Writer, args ...string) *Node {
-	t.Helper()
-	n := &Node{T: t, Done: make(chan error, 1)}
-	n.Logs, _ = logs.(*strings.Builder)
-	n.Cmd = p.Command(args...)
-	n.Cmd.Env = append(n.Cmd.Env, env...)
-	stdout, err := n.Cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	cmd, out := p.Command(args...), &waiting.Log{}
+	cmd.Stdout = out
+	n := Run(t, cmd)
+	waiting.Until(t, "the URL", func() (ok bool) {
+		ended := n.ended()
+		n.Base, _, ok = strings.Cut(out.String(), "\n")
+		return ok || ended
+	})
+	if n.Base == "" {
+		t.Fatalf("it prints no URL\n%s", n.Logs)
 	}
-	n.Cmd.Stderr = logs
-	if err := n.Cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	go func() { n.Done <- n.Cmd.Wait() }()
-	t.Cleanup(n.Kill)
-	if err != nil {
-		n.Kill()
-		t.Fatalf("read the URL: %v\n%s", err, logs)
-	}
-	n.Base = strings.TrimSpace(line)
 	return n
 }
 

@@ -30,19 +30,14 @@ func NewReader(t *testing.T, after conversation.Offset) *Reader {
 // Until follows a conversation, over one connection, until done says so.
 func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), Timeout)
-	defer cancel()
 	connections := 0
-	c, err := client.New(at.String(), &client.Options{Header: func(context.Context) (http.Header, error) {
+	c := open(r.t, at, &client.Options{Header: func(context.Context) (http.Header, error) {
 		if connections++; connections > 1 {
 			return nil, errors.New("the connection broke")
 		}
 		return nil, nil
 	}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for update, err := range c.Observe(ctx, after, nil) {
+	for update, err := range c.Observe(within(r.t), after, nil) {
 		if err != nil {
 			r.t.Fatalf("follow %s: %v", at, err)
 		}
@@ -53,6 +48,15 @@ func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(convers
 			}
 		}
 	}
+}
+
+func open(t *testing.T, at *url.URL, o *client.Options) *client.Conversation {
+	t.Helper()
+	c, err := client.New(at.String(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func (r *Reader) take(c conversation.Chunk) {
@@ -71,17 +75,26 @@ func (r *Reader) take(c conversation.Chunk) {
 	r.Chunks = append(r.Chunks, c)
 }
 
+// Offset is where a client resumes: a data frame is the chunks of whole batches.
+func (r *Reader) Offset() conversation.Offset { return r.position.Batch }
+
+// History fetches a snapshot.
+func History(t *testing.T, at *url.URL) conversation.Snapshot {
+	t.Helper()
+	s, err := open(t, at, nil).History(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *s
+}
+
 // Receipt is the body of a 202.
 type Receipt = client.Receipt
 
 // Admitted sends a message and returns its receipt.
 func Admitted(t *testing.T, at *url.URL, key, text string) Receipt {
 	t.Helper()
-	c, err := client.New(at.String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rcpt, err := c.Send(t.Context(), client.Message{Body: text, Key: key})
+	rcpt, err := open(t, at, nil).Send(within(t), client.Message{Body: text, Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,6 +118,3 @@ func Settlements(s conversation.Snapshot, id conversation.SubmissionID) (outcome
 	}
 	return outcomes
 }
-
-// Offset is where a client resumes: a data frame is the chunks of whole batches.
-func (r *Reader) Offset() conversation.Offset { return r.position.Batch }

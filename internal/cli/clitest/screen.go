@@ -1,67 +1,47 @@
 package clitest
 
 import (
-	"bytes"
+	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // Screen is a command at a terminal of its own.
 type Screen struct {
-	t    *testing.T
-	tty  *os.File
-	done chan error
-
-	mu      sync.Mutex
-	changed *sync.Cond
-	shown   bytes.Buffer
-	late    bool
+	t     *testing.T
+	tty   *os.File
+	done  chan error
+	shown waiting.Log
+	seen  int // bytes of it
 }
 
-// AtTerminal starts a command at a terminal of some columns, with more in its environment.
-func (p *Program) AtTerminal(t *testing.T, columns uint16, env []string, args ...string) *Screen {
+// AtTerminal starts a command at a terminal of some columns.
+func (p *Program) AtTerminal(t *testing.T, columns uint16, args ...string) *Screen {
 	t.Helper()
-	cmd := p.Command(args...)
-	cmd.Env = append(append(cmd.Env, "TERM=xterm", "NO_COLOR="), env...)
+	cmd := p.With("TERM=xterm", "NO_COLOR=").With(p.env...).Command(args...)
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: columns})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Screen{t: t, tty: tty, done: make(chan error, 1)}
-	s.changed = sync.NewCond(&s.mu)
-	late := time.AfterFunc(Timeout, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.late = true
-		s.changed.Broadcast()
-		_ = cmd.Process.Kill()
-	})
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		buf := make([]byte, 4096)
-		for {
-			n, err := tty.Read(buf)
-			s.mu.Lock()
-			s.shown.Write(buf[:n])
-			s.changed.Broadcast()
-			s.mu.Unlock()
-			if err != nil {
-				return // the process has ended
-			}
-		}
+		_, _ = io.Copy(&s.shown, tty) // until the process has ended
 	}()
 	go func() { s.done <- cmd.Wait() }()
 	t.Cleanup(func() {
-		late.Stop()
 		_ = cmd.Process.Kill()
 		_ = tty.Close()
 		<-read
+		if t.Failed() {
+			t.Logf("shown is\n%q", s.shown.String())
+		}
 	})
 	return s
 }
@@ -78,24 +58,18 @@ func (s *Screen) Types(keys string) {
 // was shown until then.
 func (s *Screen) Shows(text string) (before string) {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for {
-		if before, _, ok := strings.Cut(s.shown.String(), text); ok {
-			s.shown.Next(len(before) + len(text))
-			return before
-		}
-		if s.late {
-			s.t.Fatalf("in vain waited for %q; shown is\n%q", text, s.shown.String())
-		}
-		s.changed.Wait()
-	}
+	waiting.Until(s.t, text+" on the screen", func() (ok bool) {
+		before, _, ok = strings.Cut(s.shown.String()[s.seen:], text)
+		return ok
+	})
+	s.seen += len(before) + len(text)
+	return before
 }
 
 // Ends waits for the end of the command, which is to be a success.
 func (s *Screen) Ends() {
 	s.t.Helper()
-	if err := <-s.done; err != nil {
+	if err := waiting.For(s.t, s.done, "the end of the command"); err != nil {
 		s.t.Errorf("it ended with %v", err)
 	}
 }

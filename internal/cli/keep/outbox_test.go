@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -80,9 +80,7 @@ bucket: {endpoint: %q, name: parley, secure: false}
 webhooks: {targets: {ledger: {urlEnv: HOOK_URL, secretEnv: HOOK_SECRET, private: true}}}
 agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 `, endpoint.Listener.Addr().String()))
-	env := append(os.Environ(), "HOOK_URL="+hook.URL+"/in/secret-path", "HOOK_SECRET="+secret)
-	logs := &clitest.Lines{}
-	n := program.StartIn(t, env, logs, "serve", "--quiet", "--config", file)
+	n := program.With("HOOK_URL="+hook.URL+"/in/secret-path", "HOOK_SECRET="+secret).Start(t, "serve", "--quiet", "--config", file)
 	for _, id := range []string{"a", "b%2Fc"} {
 		sent := clitest.Admitted(t, n.URL(t, id), "k", "hello")
 		clitest.NewReader(t, sent.Offset).Until(n.URL(t, id), sent.Offset, clitest.Settled(sent.SubmissionID))
@@ -91,7 +89,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	await := func(old string) {
 		for deadline := time.Now().Add(clitest.Timeout); len(keys()) < 2 || slices.Contains(keys(), old); <-time.After(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("dead letters: %q; the receiver says %v\n%s", keys(), r.fail, logs.With("post"))
+				t.Fatalf("dead letters: %q; the receiver says %v\n%s", keys(), r.fail, n.Logs.With("post"))
 			}
 		}
 	}
@@ -110,8 +108,8 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
 	}
-	if leak := logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") || logs.With("post is given up", "agent=echo id=a", "batch=") == "" {
-		t.Errorf("the log has %q, of what was given up %q", leak, logs.With("post is given up"))
+	if leak := n.Logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") || n.Logs.With("post is given up", "agent=echo id=a", "batch=") == "" {
+		t.Errorf("the log has %q, of what was given up %q", leak, n.Logs.With("post is given up"))
 	}
 	if out := run(0, "log", "verify"); !strings.Contains(out, "parley outbox sends it again") {
 		t.Errorf("verify says\n%s", out)
@@ -125,7 +123,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != string(letters.Post)+" is sent again\n" {
 		t.Errorf("resend says %q", out)
 	}
-	clitest.Await(t, r.came)
+	waiting.For(t, r.came, "a post")
 	r.mu.Lock()
 	if len(r.got) != 1 || r.got[0] != string(letters.Post) {
 		t.Errorf("the receiver has %q, want %s", r.got, letters.Post)

@@ -94,7 +94,7 @@ func TestModelsOfOneProvider(t *testing.T) {
 // TestModelsFitTheTerminal: columns go that are not needed, and no name is cut, which people copy.
 func TestModelsFitTheTerminal(t *testing.T) {
 	clitest.WithoutKeys(t)
-	s := program.AtTerminal(t, 60, nil, "models", "--provider", "openai")
+	s := program.AtTerminal(t, 60, "models", "--provider", "openai")
 	s.Shows("MODEL")
 	for line := range strings.Lines(s.Shows("openai/o1 ")) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\r\n")); n > 60 || strings.Contains(line, "…") {

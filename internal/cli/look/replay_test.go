@@ -347,7 +347,7 @@ func TestEventsSchemaAndMigrate(t *testing.T) {
 		}
 	}
 	const table = "SELECT engine_full FROM system.tables WHERE database = '%s' AND name = 'events_raw'"
-	if kept := clitest.Ask(t, server, fmt.Sprintf(table, database)); !strings.Contains(kept, "toIntervalDay(365)") {
+	if kept := server.Ask(t, fmt.Sprintf(table, database)); !strings.Contains(kept, "toIntervalDay(365)") {
 		t.Errorf("events_raw is now %s", kept)
 	}
 	file = clitest.EchoConfig(t, t.TempDir())

@@ -15,7 +15,7 @@ import (
 // an answer, leaves, and goes on with it.
 func TestChatAtATerminal(t *testing.T) {
 	n := program.StartDev(t, t.TempDir())
-	s := program.AtTerminal(t, 80, nil, "chat", n.Base+"/ada")
+	s := program.AtTerminal(t, 80, "chat", n.Base+"/ada")
 	s.Shows("> ")
 	s.Types("hallo\x7f\x7f\x7f\x7fello\r") // the end is written anew
 	s.Shows("hello (1 word)")
@@ -45,7 +45,7 @@ func TestChatAtATerminal(t *testing.T) {
 	s.Types("\x04")
 	s.Ends()
 
-	s = program.AtTerminal(t, 40, []string{"NO_COLOR=1"}, "chat", n.Base+"/ada")
+	s = program.With("NO_COLOR=1").AtTerminal(t, 40, "chat", n.Base+"/ada")
 	s.Shows("user: hello")
 	s.Shows("user: long 10000")
 	if before := s.Shows("> "); strings.Contains(before, "[completed]") || strings.Contains(before, "[aborted]") {
@@ -82,7 +82,7 @@ func TestChatLeavesASilentServer(t *testing.T) {
 			}))
 			defer server.Close()
 			defer close(over)
-			s := program.AtTerminal(t, 80, nil, "chat", server.URL+"/x")
+			s := program.AtTerminal(t, 80, "chat", server.URL+"/x")
 			if silent == http.MethodPost {
 				s.Shows("> ")
 				s.Types("hello\r")
@@ -103,7 +103,7 @@ func TestChatInThisProcess(t *testing.T) {
 	t.Chdir(t.TempDir())
 	clitest.Write(t, "agent.yaml", "model: demo/parrot\n")
 	for _, want := range []string{"", "user: hello"} {
-		s := program.AtTerminal(t, 80, nil, "chat", "agent.yaml", "--data", "kept", "--id", "c")
+		s := program.AtTerminal(t, 80, "chat", "agent.yaml", "--data", "kept", "--id", "c")
 		s.Shows("agent, model demo/parrot; this is conversation c")
 		if shown := s.Shows("> "); !strings.Contains(shown, want) {
 			t.Errorf("begins with %q, want %q", shown, want)

@@ -22,8 +22,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
-	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // taking is a dispatcher that notes what it admits.
@@ -204,7 +204,7 @@ func TestDeclaredChannelsAreShown(t *testing.T) {
 			Name: "to-" + kind, Kind: kind, Agent: "echo", Secret: "c2VjcmV0", VerifyToken: "v", Account: "AC", PublicURL: "https://e.com/c",
 		})
 	}
-	conf, logs := named("echo"), &clitest.Lines{}
+	conf, logs := named("echo"), &waiting.Log{}
 	conf.Bucket.Dir, conf.Agents[0].Mounts, conf.Channels = t.TempDir(), nil, all
 	n, err := newConfigured(conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
 	if err != nil {

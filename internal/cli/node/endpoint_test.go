@@ -35,7 +35,7 @@ func testServeOverServer(t *testing.T, server *s3server.Server) {
 		"bucket: {endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
 		server.Endpoint, server.Bucket(t), server.Region))
 	serve := func() *clitest.Node {
-		return program.StartIn(t, keys, &strings.Builder{}, "serve", "--quiet", "--config", file)
+		return program.With(keys...).Start(t, "serve", "--quiet", "--config", file)
 	}
 
 	n := serve()

@@ -243,7 +243,7 @@ func TestLateDatabase(t *testing.T) {
 	name := opts.Database
 	for _, gone := range [][]string{{"TABLE " + name + ".parley_migrations", "VIEW " + name + ".events", "TABLE " + name + ".events_raw"}, {"DATABASE " + name}} {
 		for _, what := range gone {
-			clitest.Ask(t, server, "DROP "+what+" SYNC")
+			server.Ask(t, "DROP "+what+" SYNC")
 		}
 		if err := late.Write(t.Context(), clitest.Events(t)); !errors.Is(err, clickhouse.ErrNoSchema) {
 			t.Errorf("without %s: %v, want %v", gone, err, clickhouse.ErrNoSchema)

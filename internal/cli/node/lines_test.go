@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -49,7 +50,7 @@ func TestOutcomeLines(t *testing.T) {
 func TestDevShowsOutcomes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer cancel()
-	var said clitest.Lines
+	var said waiting.Log
 	var sent sync.WaitGroup
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/agents/assistant`)
 	out := clitest.WriterFunc(func(b []byte) (int, error) {
@@ -67,7 +68,7 @@ func TestDevShowsOutcomes(t *testing.T) {
 		}
 		return said.Write(b)
 	})
-	var errOut clitest.Lines
+	var errOut waiting.Log
 	if code := program.Run(ctx, []string{"dev", "--listen", "127.0.0.1:0", "--data", t.TempDir()}, out, &errOut); code != 0 {
 		t.Errorf("exit %d, %s", code, errOut.String())
 	}

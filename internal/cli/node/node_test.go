@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/internal/cli"
-	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // pipes is a listener of connections within the process: those a bubble can wait for.
@@ -28,7 +28,7 @@ func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 func TestServeWithoutMounts(t *testing.T) {
 	for _, mounts := range [][]string{nil, {"/echo"}} {
-		conf, logs := named("echo"), &clitest.Lines{}
+		conf, logs := named("echo"), &waiting.Log{}
 		conf.Bucket.Dir, conf.Agents[0].Mounts = t.TempDir(), mounts
 		b, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
 		if err != nil {

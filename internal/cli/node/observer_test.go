@@ -23,6 +23,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/keep"
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // fetch returns what an address answers.
@@ -97,7 +98,7 @@ func TestServeAdminWhileStarting(t *testing.T) {
 	file := clitest.EchoConfig(t, t.TempDir(), e.Line, fmt.Sprintf("admin: {listen: %q}", at))
 	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer stop()
-	ended, up, errOut := make(chan int), make(chan string), &clitest.Lines{}
+	ended, up, errOut := make(chan int), make(chan string), &waiting.Log{}
 	go func() {
 		var out bytes.Buffer
 		seen := clitest.WriterFunc(func(p []byte) (int, error) {

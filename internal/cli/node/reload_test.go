@@ -27,7 +27,7 @@ import (
 // its first agent.
 type workshop struct {
 	*reloader
-	logs    clitest.Lines
+	logs    waiting.Log
 	content []byte
 	// next is what the file says; failure is why it says nothing.
 	next    *config.Server
@@ -321,8 +321,7 @@ func TestDevReloadsItsFile(t *testing.T) {
 	const one = head + "agents:\n  echo: {mounts: [/agents/echo], model: demo/parrot}\n"
 	const two = one + "  other: {mounts: [/other], model: demo/parrot}\n"
 	clitest.Write(t, "parley.yaml", one)
-	logs := &clitest.Lines{}
-	n := program.StartLogged(t, logs, "dev", "--quiet", "--config", "parley.yaml")
+	n := program.Start(t, "dev", "--quiet", "--config", "parley.yaml")
 	at := n.URL(t, "x")
 	first := clitest.Admitted(t, at, "k1", "hello")
 	other := strings.TrimSuffix(n.Base, "/agents/echo") + "/other/x"
@@ -348,19 +347,19 @@ func TestDevReloadsItsFile(t *testing.T) {
 	if second := clitest.Admitted(t, at, "k2", "hello"); second.UID != first.UID {
 		t.Errorf("the conversation is another: %+v, %+v", first, second)
 	}
-	if logs.With("configuration reloaded", "/agents/echo (echo, model demo/parrot), /other (other") == "" {
-		t.Errorf("logged %s", logs.String())
+	if n.Logs.With("configuration reloaded", "/agents/echo (echo, model demo/parrot), /other (other") == "" {
+		t.Errorf("logged %s", n.Logs.String())
 	}
 
 	replace(t, "parley.yaml", two+"  wrong: {mounts: [/wrong], model: nobody/m}\n")
 	eventually(t, "the refusal", func() bool {
-		return logs.With("level=ERROR", "configuration refused, the running one stays") != "" && logs.With("  err: ", "parley.yaml:", "nobody") != ""
+		return n.Logs.With("level=ERROR", "configuration refused, the running one stays") != "" && n.Logs.With("  err: ", "parley.yaml:", "nobody") != ""
 	})
 	if code, kind := status(t, other); code != http.StatusNotFound || kind != string(conversation.CodeStreamNotFound) {
 		t.Errorf("after a bad file: %d %s", code, kind)
 	}
 	replace(t, "parley.yaml", strings.Replace(two, "127.0.0.1:0", "127.0.0.1:1", 1))
-	eventually(t, "the refusal", func() bool { return logs.With("  err: ", "that needs a restart") != "" })
+	eventually(t, "the refusal", func() bool { return n.Logs.With("  err: ", "that needs a restart") != "" })
 	if code, _ := status(t, at.String()); code != http.StatusOK {
 		t.Errorf("after a refused file: %d", code)
 	}
@@ -370,7 +369,7 @@ func TestDevReloadsItsFile(t *testing.T) {
 		return kind == string(conversation.CodeRouteNotFound)
 	})
 	if err := n.End(os.Interrupt); err != nil {
-		t.Errorf("interrupt: %v, logged %s", err, logs.String())
+		t.Errorf("interrupt: %v, logged %s", err, n.Logs.String())
 	}
 }
 
@@ -430,7 +429,7 @@ func TestWatchTellsOfReplacement(t *testing.T) {
 		})
 	}
 	cancel()
-	clitest.Await(t, done)
+	waiting.For(t, done, "the end")
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}

@@ -160,8 +160,7 @@ func TestDeletedFolderEndsTheNode(t *testing.T) {
 			t.Error("a message was acknowledged that nobody will find")
 		}
 	}
-	err := <-n.Done
-	n.Done = nil
+	err := n.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(n.Logs.String(), "restore it from a backup") {
 		t.Errorf("ended with %v\n%s", err, n.Logs)

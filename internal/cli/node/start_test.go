@@ -9,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -61,7 +62,7 @@ func TestServeInAnotherFolder(t *testing.T) {
 // TestUnspokenModelsKeepNobody: a model in a format that the program does not speak keeps nobody from
 // starting, where others may answer for it; the runtime warns of it.
 func TestUnspokenModelsKeepNobody(t *testing.T) {
-	conf, logs := named("echo"), &clitest.Lines{}
+	conf, logs := named("echo"), &waiting.Log{}
 	conf.Bucket.Dir = t.TempDir()
 	conf.Providers = map[string]providers.Registration{"own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}}
 	conf.Agents[0].Agent.Fallbacks = []string{"own/m"}

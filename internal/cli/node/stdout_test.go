@@ -32,14 +32,9 @@ func TestServeOutlivesWhoReadsItsEvents(t *testing.T) {
 			prepare(r, w)
 			dir := t.TempDir()
 			errOut := newSpoken(t)
-			n := &clitest.Node{T: t, Done: make(chan error, 1)}
-			n.Cmd = program.Command("serve", "--quiet", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir), "events: {stdout: true}"))
-			n.Cmd.Stdout, n.Cmd.Stderr = w, errOut
-			if err := n.Cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			go func() { n.Done <- n.Cmd.Wait() }()
-			t.Cleanup(n.Kill)
+			cmd := program.Command("serve", "--quiet", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir), "events: {stdout: true}"))
+			cmd.Stdout, cmd.Stderr = w, errOut
+			n := clitest.Run(t, cmd)
 			for !strings.HasPrefix(n.Base, "http://") {
 				select {
 				case n.Base = <-errOut.all:

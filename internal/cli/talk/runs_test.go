@@ -18,7 +18,7 @@ import (
 
 // startNightly starts a server with the workflow, and returns where it is.
 func startNightly(t *testing.T) string {
-	n := program.StartIn(t, []string{withNightly + "=1"}, &strings.Builder{}, "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	n := program.With(withNightly+"=1").StartDev(t, t.TempDir())
 	at, _, _ := strings.Cut(n.Base, "/workflows/")
 	return at
 }

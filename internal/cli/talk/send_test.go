@@ -18,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/cli/converse"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 func TestConversationURLKeepsEscapes(t *testing.T) {
@@ -116,7 +117,7 @@ func TestSendSaysWhatItWaitsFor(t *testing.T) {
 	})
 	ended := make(chan int, 1)
 	go func() { ended <- program.Run(t.Context(), []string{"send", n.Base + "/x", "help"}, &out, errOut) }()
-	clitest.Await(t, said)
+	waiting.For(t, said, "what is said")
 	program.Output(t, "abort", n.Base+"/x")
 	if code := <-ended; code != cli.ExitAborted || strings.Contains(out.String(), "assistant:") || !strings.Contains(out.String(), "[aborted]") {
 		t.Errorf("exit %d, %q", code, out.String())
@@ -300,7 +301,7 @@ func (w *untilWritten) Write(p []byte) (int, error) {
 
 // TestHelpFitsTheTerminal: what a command says of itself is set for the terminal.
 func TestHelpFitsTheTerminal(t *testing.T) {
-	s := program.AtTerminal(t, 60, nil, "send", "--help")
+	s := program.AtTerminal(t, 60, "send", "--help")
 	s.Shows("send posts a message and follows the conversation until the\r\nmessage is settled: it prints")
 	s.Shows("      --no-wait              print the receipt as JSON and\r\n                             do not wait for the reply")
 	s.Ends()
