@@ -1,6 +1,7 @@
 package fakemodel
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +15,6 @@ import (
 // client of a runtime.
 const ErrorText = "fakemodel: these are the vendor's own words"
 
-// DefaultMaxRequests is how many calls are remembered.
-const DefaultMaxRequests = 1000
-
 // maxBody is more than the largest images of one conversation take.
 const maxBody = 512 << 20
 
@@ -24,7 +22,7 @@ const maxBody = 512 << 20
 type Options struct {
 	// Key is the credential every call must bring; empty means any or none.
 	Key string
-	// MaxRequests is how many calls Requests remembers; 0 means DefaultMaxRequests.
+	// MaxRequests is how many calls Requests remembers; 0 means 1000.
 	MaxRequests int
 }
 
@@ -59,7 +57,7 @@ type Model struct {
 	requests []Request
 	// calls counts the calls by the hash of their text, for times.
 	calls map[string]int
-	gates map[string]gate
+	gates sync.Map // Each gate by its name.
 }
 
 // New returns a model.
@@ -67,10 +65,8 @@ func New(o *Options) *Model {
 	if o == nil {
 		o = &Options{}
 	}
-	m := &Model{options: *o, mux: http.NewServeMux(), calls: map[string]int{}, gates: map[string]gate{}}
-	if m.options.MaxRequests <= 0 {
-		m.options.MaxRequests = DefaultMaxRequests
-	}
+	m := &Model{options: *o, mux: http.NewServeMux(), calls: map[string]int{}}
+	m.options.MaxRequests = cmp.Or(o.MaxRequests, 1000)
 	for path, f := range map[string]*vendor{
 		"/v1/chat/completions": completions, "/mistral/v1/chat/completions": mistral, "/v1/messages": messages,
 		"/v1/responses": openAI, "/openai/v1/responses": azure, "/backend-api/codex/responses": codex,
@@ -123,15 +119,9 @@ type gate struct {
 func (m *Model) Release(gate string) { m.gate(gate).open() }
 
 func (m *Model) gate(name string) gate {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	g, ok := m.gates[name]
-	if !ok {
-		ctx, open := context.WithCancel(context.Background())
-		g = gate{ctx.Done(), open}
-		m.gates[name] = g
-	}
-	return g
+	ctx, open := context.WithCancel(context.Background())
+	g, _ := m.gates.LoadOrStore(name, gate{ctx.Done(), open})
+	return g.(gate)
 }
 
 func (m *Model) pass(ctx context.Context, gate string) error {

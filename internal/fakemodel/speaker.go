@@ -65,7 +65,7 @@ func (s *speaker) call(ctx context.Context, name, args string) error {
 
 func (s *speaker) count(ctx context.Context, n int) error {
 	for range n {
-		if err := s.word(ctx, "w"+strconv.Itoa(s.numbered+1)); err != nil {
+		if err := s.word(ctx, blockText, "w"+strconv.Itoa(s.numbered+1), &s.said); err != nil {
 			return err
 		}
 		s.numbered++
@@ -76,39 +76,33 @@ func (s *speaker) count(ctx context.Context, n int) error {
 // say keeps the white space of text.
 func (s *speaker) say(ctx context.Context, text string) error {
 	for word := range strings.SplitSeq(text, " ") {
-		if err := s.word(ctx, word); err != nil {
+		if err := s.word(ctx, blockText, word, &s.said); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// word says one word, with a space between it and what was said before.
-func (s *speaker) word(ctx context.Context, word string) error {
+// word says one word, of so many of its kind, with a space between it and the one before.
+func (s *speaker) word(ctx context.Context, kind, word string, before *int) error {
 	if err := s.token(ctx); err != nil {
 		return err
 	}
-	s.answer.say(blockText, spaced(word, s.said))
-	s.said++
+	if *before > 0 {
+		word = " " + word
+	}
+	*before++
+	s.answer.say(kind, word)
 	return nil
 }
 
 func (s *speaker) think(ctx context.Context, n int) error {
 	for range n {
-		if err := s.token(ctx); err != nil {
+		if err := s.word(ctx, blockThinking, "t"+strconv.Itoa(s.thought+1), &s.thought); err != nil {
 			return err
 		}
-		s.answer.say(blockThinking, spaced("t"+strconv.Itoa(s.thought+1), s.thought))
-		s.thought++
 	}
 	return nil
-}
-
-func spaced(word string, before int) string {
-	if before > 0 {
-		return " " + word
-	}
-	return word
 }
 
 // token waits for the pace and watches the limit.
