@@ -8,18 +8,15 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
-	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/noderun"
-	"github.com/parleyrun/parley/internal/s3server"
-	"github.com/parleyrun/parley/storage"
 )
 
 // clusterReport runs "parley-bench cluster" with tiny counts and returns its report, in
 // which nothing has failed.
-func clusterReport(t *testing.T, args ...string) bench.Report {
+func clusterReport(t *testing.T, env []string, args ...string) bench.Report {
 	t.Helper()
 	var r bench.Report
-	table := measured(t, &r, append([]string{"cluster", "--program", built.parley, "--quick"}, args...)...)
+	table := measured(t, &r, env, append([]string{"cluster", "--program", built.parley, "--quick"}, args...)...)
 	if !r.Quick || r.Machine.CPUs < 1 || !strings.HasPrefix(r.Version, "parley ") || !strings.Contains(table, ", on "+r.Bucket) {
 		t.Errorf("report %+v\n%s", r, table)
 	}
@@ -29,8 +26,9 @@ func clusterReport(t *testing.T, args ...string) bench.Report {
 // TestCluster runs scenarios with tiny counts, over real processes. How long what
 // takes decides nothing here.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	dir, logs := t.TempDir(), t.TempDir()
-	r := clusterReport(t, "--percent", "10", "--dir", dir, "--logs", logs,
+	r := clusterReport(t, nil, "--percent", "10", "--dir", dir, "--logs", logs,
 		"--only", "cluster-failover,cluster-rolling,cluster-admission,cluster-readers")
 	if len(r.Scenarios) != 4 || !strings.Contains(r.Bucket, "a folder, served over HTTP") {
 		t.Fatalf("report %+v", r)
@@ -69,30 +67,11 @@ func TestCluster(t *testing.T) {
 // TestClusterAtEndpoint: nodes get the keys of a bucket, what is there already
 // stays, and nothing is added.
 func TestClusterAtEndpoint(t *testing.T) {
-	server := s3server.Versitygw(t)
-	t.Setenv("TEST_PARLEY_ACCESS_KEY", server.AccessKey)
-	t.Setenv("TEST_PARLEY_SECRET_KEY", server.SecretKey)
-	at := config.Bucket{
-		Endpoint: server.Endpoint, Name: server.Bucket(t), Region: server.Region,
-		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-	}
-	bucket, err := at.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket.Create(t.Context(), "some/where/bench", storage.Bytes([]byte("kept"))); err != nil {
-		t.Fatal(err)
-	}
-	at.Prefix = "some/where"
-	r := clusterReport(t, "--percent", "2", "--only", "cluster-admission", "--config", echoConfig(t, fmt.Sprintf(
-		"bucket: {endpoint: %q, name: %s, region: %s, prefix: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
-		at.Endpoint, at.Name, at.Region, at.Prefix)))
-	if want := at.Place(); r.Bucket != want || len(r.Scenarios) != 1 || r.Scenarios[0].Samples != 2 {
-		t.Errorf("measured %+v, want one scenario at %q", r, want)
-	}
-	left, err := bucket.List(t.Context(), storage.ListQuery{})
-	if err != nil || len(left.Keys) != 1 || left.Keys[0].Key != "some/where/bench" {
-		t.Errorf("left in the bucket: %v, %v", left.Keys, err)
+	t.Parallel()
+	place, file, env := endpoint(t)
+	r := clusterReport(t, env, "--percent", "2", "--only", "cluster-admission", "--config", file)
+	if r.Bucket != place || len(r.Scenarios) != 1 || r.Scenarios[0].Samples != 2 {
+		t.Errorf("measured %+v, want one scenario at %q", r, place)
 	}
 }
 

@@ -10,9 +10,10 @@ import (
 
 // TestCompare compares a program with itself, with tiny counts.
 func TestCompare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var c bench.Comparison
-	table := measured(t, &c, "compare", built.parley, built.parley, "--rounds", "2",
+	table := measured(t, &c, nil, "compare", built.parley, built.parley, "--rounds", "2",
 		"--", "--quick", "--percent", "1", "--only", "turns,start", "--dir", dir)
 	for _, side := range []bench.Side{c.Old, c.New} {
 		if side.Program != built.parley || !strings.HasPrefix(side.Version, "parley ") || len(side.Reports) != 2 {

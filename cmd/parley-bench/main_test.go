@@ -14,9 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/storage"
 )
 
 // systemTimeout bounds what a test waits for; it only matters when it fails.
@@ -50,9 +55,9 @@ func output(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errOut.String()
 }
 
-// measured runs the program in a process of its own with --json, reads that into v, and
-// returns the table. Nothing may fail.
-func measured(t *testing.T, v any, args ...string) (table string) {
+// measured runs the program in a process of its own with --json and more in its environment,
+// reads that into v, and returns the table. Nothing may fail.
+func measured(t *testing.T, v any, env []string, args ...string) (table string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	at := len(args)
@@ -61,6 +66,7 @@ func measured(t *testing.T, v any, args ...string) (table string) {
 	}
 	args = slices.Insert(args, at, "--json", file)
 	cmd := exec.CommandContext(t.Context(), built.bench, args...)
+	cmd.Env = append(os.Environ(), env...)
 	var progress strings.Builder
 	cmd.Stderr = &progress
 	out, err := cmd.Output()
@@ -96,6 +102,34 @@ func echoConfig(t *testing.T, bucket string) (file string) {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// endpoint is a bucket of a server, with the configuration that names it below a prefix and the
+// environment that this needs. Only what was there already may be left in it.
+func endpoint(t *testing.T) (place, file string, env []string) {
+	t.Helper()
+	server := s3server.Versitygw(t)
+	at := config.Bucket{
+		Endpoint: server.Endpoint, Name: server.Bucket(t), Region: server.Region, AccessKey: server.AccessKey, SecretKey: server.SecretKey,
+	}
+	bucket, err := at.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Create(t.Context(), "some/where/bench", storage.Bytes([]byte("kept"))); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		left, err := bucket.List(context.Background(), storage.ListQuery{})
+		if d := cmp.Diff([]storage.ListedKey{{Key: "some/where/bench", Size: 4}}, left.Keys); err != nil || d != "" {
+			t.Errorf("left in the bucket: %v (-want +got)\n%s", err, d)
+		}
+	})
+	at.Prefix = "some/where"
+	file = echoConfig(t, fmt.Sprintf(
+		"bucket: {endpoint: %q, name: %s, region: %s, prefix: %s, secure: false, accessKeyEnv: TEST_PARLEY_ACCESS_KEY, secretKeyEnv: TEST_PARLEY_SECRET_KEY}",
+		at.Endpoint, at.Name, at.Region, at.Prefix))
+	return at.Place(), file, []string{"TEST_PARLEY_ACCESS_KEY=" + at.AccessKey, "TEST_PARLEY_SECRET_KEY=" + at.SecretKey}
 }
 
 func dirBucket(t *testing.T) string { return fmt.Sprintf("bucket: {dir: %q}", t.TempDir()) }
@@ -139,6 +173,7 @@ func TestFind(t *testing.T) {
 
 // TestChildren: they say where they are, and end in order when they are told to.
 func TestChildren(t *testing.T) {
+	t.Parallel()
 	r := proc.ReaperOf(t)
 	for _, args := range [][]string{{bench.ModelCommand}, {bench.BucketCommand, "--dir", t.TempDir()}} {
 		p, err := r.Start(proc.Command{Args: append([]string{built.bench}, args...), Log: filepath.Join(t.TempDir(), "log")})

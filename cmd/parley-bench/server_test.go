@@ -16,9 +16,10 @@ import (
 
 // TestServer runs every scenario with tiny counts, over real processes.
 func TestServer(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var r bench.Report
-	table := measured(t, &r, "--program", built.parley, "--quick", "--percent", "3", "--dir", dir)
+	table := measured(t, &r, nil, "--program", built.parley, "--quick", "--percent", "3", "--dir", dir)
 	// What stands still in the middle of a reply needs no count of its own here.
 	samples := map[string]int{
 		"raw-put-1": 6, "raw-put-16": 6, "raw-put-64": 6, "raw-fsync": 6, "start": 1, "idle": 0, "rush": 60, "stored": 0, "admission-warm": 3, "admission-new": 3,
@@ -56,6 +57,7 @@ func TestServer(t *testing.T) {
 // TestAgainst measures a server that is there already, with a model that is not the
 // bench's own.
 func TestAgainst(t *testing.T) {
+	t.Parallel()
 	p, err := proc.ReaperOf(t).Start(proc.Command{Args: []string{built.parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +67,7 @@ func TestAgainst(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r bench.Report
-	measured(t, &r, "--quick", "--percent", "1", "--against", base, "--only", "admission-warm,admission-new,turns,first-delta,readers,kill")
+	measured(t, &r, nil, "--quick", "--percent", "1", "--against", base, "--only", "admission-warm,admission-new,turns,first-delta,readers,kill")
 	var names []string
 	for _, s := range r.Scenarios {
 		names = append(names, s.Name)
@@ -133,8 +135,9 @@ func wantProfiles(t *testing.T, dir string, names ...string) {
 // TestServerProfiles: the server is profiled where its costs are measured. The source of a
 // broadcast is none of that.
 func TestServerProfiles(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var r bench.Report
-	measured(t, &r, "--program", built.parley, "--quick", "--percent", "1", "--only", "turns,broadcast", "--dir", t.TempDir(), "--profiles", dir)
+	measured(t, &r, nil, "--program", built.parley, "--quick", "--percent", "1", "--only", "turns,broadcast", "--dir", t.TempDir(), "--profiles", dir)
 	wantProfiles(t, dir, "turns")
 }
