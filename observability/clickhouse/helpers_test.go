@@ -11,6 +11,7 @@ import (
 
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/clickhousetest"
@@ -123,6 +124,14 @@ func lines(t testing.TB, events []observability.Event) []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// sameEvents compares events in any order.
+func sameEvents(t testing.TB, want, got []observability.Event) {
+	t.Helper()
+	if w, g := lines(t, want), lines(t, got); !slices.Equal(w, g) { // Which costs less than to look for a difference.
+		t.Errorf("events (-want +got):\n%s", cmp.Diff(w, g))
+	}
 }
 
 // dayStart is 2026-03-01T00:00:00Z.

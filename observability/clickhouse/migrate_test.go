@@ -116,9 +116,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 	if err := db.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 	if got := value(t, conn, "SELECT sum(submissions) FROM outcomes_hourly"); got != 50 {
 		t.Errorf("outcomes_hourly has %d submissions, want 50", got)
 	}
@@ -293,9 +291,7 @@ func TestReadOnlyUser(t *testing.T) {
 		if err := db.Migrate(t.Context(), bucket(t), "n1"); err != nil {
 			t.Errorf("Migrate with the schema: %v", err)
 		}
-		if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 	}
 
 	ro.Database += "_none"

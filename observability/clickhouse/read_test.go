@@ -69,9 +69,7 @@ func TestEvents(t *testing.T) {
 				t.Fatal("the traffic has no such event")
 			}
 			got := read(t, db, test.filter)
-			if diff := gocmp.Diff(lines(t, want), lines(t, got)); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			sameEvents(t, want, got)
 			if !slices.IsSortedFunc(got, inOrder) {
 				t.Error("events are not in order")
 			}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/clickhousetest"
 	"github.com/parleyrun/parley/internal/sample"
@@ -27,26 +25,24 @@ func TestSink(t *testing.T) {
 	s := clickhousetest.Start(t)
 	for _, protocol := range sample.Of([]string{"http"}, []string{"native"}) {
 		t.Run(protocol, func(t *testing.T) {
-			stores := map[observability.Sink]*clickhouse.Database{}
+			o := options(t, s, s.Database(t))
+			if protocol == "http" {
+				o = overHTTP(s, o)
+			}
 			sink := func(t *testing.T, db *clickhouse.Database) observability.Sink {
 				sink, err := clickhouse.NewSink(db)
 				if err != nil {
 					t.Fatal(err)
 				}
-				stores[sink] = db
 				return sink
 			}
-			var last clickhouse.Options
+			db := migrated(t, o) // Which takes longer than most rules.
 			sinktest.Run(t, sinktest.Options{
 				New: func(t *testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
-					last = options(t, s, s.Database(t))
-					if protocol == "http" {
-						last = overHTTP(s, last)
-					}
-					db := migrated(t, last)
+					s.Ask(t, "TRUNCATE TABLE "+o.Database+".events_raw SYNC")
 					return sink(t, db), func(t *testing.T) []observability.Event { return read(t, db, clickhouse.Filter{}) }
 				},
-				Second: func(t *testing.T, _ observability.Sink) observability.Sink { return sink(t, open(t, last)) },
+				Second: func(t *testing.T, _ observability.Sink) observability.Sink { return sink(t, open(t, o)) },
 			})
 		})
 	}
@@ -86,9 +82,7 @@ func TestRestart(t *testing.T) {
 	if err := sink.Write(t.Context(), events); err != nil {
 		t.Fatalf("first Write after a restart while nobody wrote: %v", err)
 	}
-	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 }
 
 // TestLostAnswer: a server that takes everything and then answers nothing does not hold a
@@ -117,9 +111,7 @@ func TestLostAnswer(t *testing.T) {
 			if err := sink.Write(t.Context(), events); err != nil {
 				t.Fatalf("Write again, HTTP %v: %v", o.HTTP, err)
 			}
-			if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
+			sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 		}
 	}
 }
@@ -166,9 +158,7 @@ func TestManyDays(t *testing.T) {
 		events = append(events, e)
 	}
 	write(t, db, events)
-	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 }
 
 // TestMoments: events of the bounds of time are stored, and those beyond as the nearest.
@@ -257,9 +247,7 @@ func TestAlteredColumns(t *testing.T) {
 	}
 	events := traffic(200, 1)
 	write(t, db, events)
-	if diff := cmp.Diff(lines(t, events), lines(t, read(t, db, clickhouse.Filter{}))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 	var settled int64
 	for _, e := range events {
 		if p, ok := e.Payload.(*observability.SubmissionSettled); ok && p.Outcome == "completed" {
