@@ -227,7 +227,7 @@ func (s *Server) ask(ctx context.Context, statement string) (string, error) {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("run %s: %s: %s, %w", statement, resp.Status, answer, err)
+		return "", fmt.Errorf("run %s: %s: %s, %v", statement, resp.Status, answer, err)
 	}
 	return string(answer), nil
 }

@@ -74,7 +74,7 @@ func (c *nativeConn) hello() error {
 		err = c.client.Decode(c.reader)
 	}
 	if err != nil || c.client.ProtocolVersion != revision {
-		return fmt.Errorf("read hello of revision %d: %w", c.client.ProtocolVersion, err)
+		return fmt.Errorf("read hello of revision %d: %v", c.client.ProtocolVersion, err)
 	}
 	if c.session, err = c.engine.session(c.client.User, c.client.Database, nil); err != nil {
 		return err
@@ -106,8 +106,10 @@ func (c *nativeConn) statement() error {
 		return fmt.Errorf("read statement: %w", err)
 	}
 	c.compressed = q.Compression == proto.CompressionEnabled
-	if b, err := c.readBlock(); err != nil || len(b.Columns) > 0 {
-		return fmt.Errorf("read external tables, which are not served: %w", err)
+	if b, err := c.readBlock(); err != nil {
+		return err
+	} else if len(b.Columns) > 0 {
+		return errors.New("external tables are not served")
 	}
 	var set []string
 	for _, s := range q.Settings {
