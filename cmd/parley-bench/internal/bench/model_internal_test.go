@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -94,11 +95,13 @@ func TestModelStamps(t *testing.T) {
 func TestBroadcast(t *testing.T) {
 	server := httptest.NewServer(NewModel())
 	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // It only matters when it fails.
+	defer cancel()
 	at, err := newTarget(server.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetch(t.Context(), at.client, http.MethodPost, server.URL+"/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
+	if _, err := fetch(ctx, at.client, http.MethodPost, server.URL+"/bench/broadcast", []byte("{"), http.StatusBadRequest); err != nil {
 		t.Error(err)
 	}
 	o := order{Readers: 3}
@@ -108,12 +111,12 @@ func TestBroadcast(t *testing.T) {
 		want += len(o.Frames[i].Data) + len("id: @\n") + stampDigits
 	}
 	j := &job{runner: &runner{}, Scenario: &Scenario{}}
-	if err := j.broadcast(t.Context(), at, o); err != nil || j.Samples != 9 || j.Latency.P50 < 0 {
+	if err := j.broadcast(ctx, at, o); err != nil || j.Samples != 9 || j.Latency.P50 < 0 {
 		t.Errorf("%+v, %v", j.Scenario, err)
 	}
 	var said sync.WaitGroup
 	for range o.Readers {
-		s, err := at.open(t.Context(), "/bench/broadcast")
+		s, err := at.open(ctx, "/bench/broadcast")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +130,7 @@ func TestBroadcast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fetch(t.Context(), at.client, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
+	if _, err := fetch(ctx, at.client, http.MethodPost, server.URL+"/bench/broadcast", body, http.StatusNoContent); err != nil {
 		t.Error(err)
 	}
 	said.Wait()
