@@ -49,9 +49,10 @@ type world struct {
 	patience time.Duration // with what the bucket is waited for
 
 	mu     sync.Mutex
-	change chan struct{} // closed at the end of the next request of a node
-	absent int           // nodes that are still to listen, see together
-	listen chan struct{} // closed when all do
+	seen   map[storage.Position][]conversation.Record // decoded batches, by what their hashes chain
+	change chan struct{}                              // closed at the end of the next request of a node
+	absent int                                        // nodes that are still to listen, see together
+	listen chan struct{}                              // closed when all do
 }
 
 func newWorld(tb testing.TB) *world {
@@ -61,7 +62,7 @@ func newWorld(tb testing.TB) *world {
 
 func newWorldOver(tb testing.TB, store *local.Store) *world {
 	tb.Helper()
-	w := &world{tb: tb, store: store, patience: patience, change: make(chan struct{})}
+	w := &world{tb: tb, store: store, patience: patience, change: make(chan struct{}), seen: map[storage.Position][]conversation.Record{}}
 	tb.Cleanup(func() {
 		if err := w.store.Close(); err != nil {
 			tb.Error(err)
@@ -133,14 +134,26 @@ func (w *world) read(at conversation.Address, after storage.Position, show func(
 		if err != nil {
 			w.tb.Fatal(err)
 		}
-		records, err := conversation.DecodeRecords(b.Lines)
-		if err != nil {
-			w.tb.Fatal(err)
-		}
-		show(records)
 		after = storage.Position{Seq: b.Seq, Hash: b.Hash}
+		show(w.decoded(after, b.Lines))
 	}
 	return after
+}
+
+// decoded returns the records of the batch at a position, and decodes no batch twice.
+func (w *world) decoded(at storage.Position, lines []byte) []conversation.Record {
+	w.tb.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if records, ok := w.seen[at]; ok {
+		return records
+	}
+	records, err := conversation.DecodeRecords(lines)
+	if err != nil {
+		w.tb.Fatal(err)
+	}
+	w.seen[at] = records
+	return records
 }
 
 func (w *world) records(at conversation.Address) []conversation.Record {
