@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/jsonl"
 	"github.com/parleyrun/parley/observability/sinktest"
@@ -63,6 +64,9 @@ func ids(events []observability.Event) (out []string) {
 	return out
 }
 
+// manyEvents are those of one Write.
+var manyEvents = sample.Of(10_000, 1_000)
+
 // TestFilePassesTheSuite has two Files on each path.
 func TestFilePassesTheSuite(t *testing.T) {
 	for name, opts := range map[string]*jsonl.Options{
@@ -71,6 +75,7 @@ func TestFilePassesTheSuite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			paths := map[observability.Sink]string{}
 			sinktest.Run(t, sinktest.Options{
+				Many: manyEvents,
 				New: func(t *testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
 					path := filepath.Join(t.TempDir(), "events.jsonl")
 					f := open(t, path, opts)
@@ -84,7 +89,7 @@ func TestFilePassesTheSuite(t *testing.T) {
 }
 
 func TestWriterPassesTheSuite(t *testing.T) {
-	sinktest.Run(t, sinktest.Options{New: func(*testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
+	sinktest.Run(t, sinktest.Options{Many: manyEvents, New: func(*testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
 		var out strings.Builder
 		return jsonl.NewWriter("stdout", &out), func(t *testing.T) []observability.Event {
 			return distinct(t, jsonl.Read(strings.NewReader(out.String())))

@@ -12,7 +12,7 @@
 //	callersSlice         the slice is the caller's after a Write, the events are unchanged
 //	large                a text of a MiB survives, ASCII or not
 //	text                 text of any script survives, invalid UTF-8 as U+FFFD
-//	many                 10,000 events in one Write are stored
+//	many                 10,000 events in one Write are stored, or Options.Many
 //	concurrent           two sinks over one store lose nothing of each other
 //
 // Sample has one event of every type with every field set, for other tests too. Nothing

@@ -14,8 +14,6 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-const manyEvents = 10_000
-
 func checkName(_ context.Context, s *store) error {
 	if name := s.sink.Name(); !regexp.MustCompile(`^[a-z]+$`).MatchString(name) {
 		return fmt.Errorf("the name is %q, want lower-case letters alone", name)
@@ -147,7 +145,7 @@ func checkText(ctx context.Context, s *store) error {
 }
 
 func checkMany(ctx context.Context, s *store) error {
-	events := generate(manyEvents)
+	events := generate(s.many)
 	if err := s.sink.Write(ctx, events); err != nil {
 		return err
 	}

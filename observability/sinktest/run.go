@@ -1,6 +1,7 @@
 package sinktest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 
@@ -16,6 +17,8 @@ type Options struct {
 	// Second makes another sink over the store of one that New has made. Nil is for a
 	// store that only one sink may write: then two goroutines do so through one sink.
 	Second func(t *testing.T, first observability.Sink) observability.Sink
+	// Many is how many events the rule many writes at once, 10,000 if it is 0.
+	Many int
 }
 
 // Run holds a sink against every rule, each with a store of its own.
@@ -27,6 +30,7 @@ func Run(t *testing.T, opts Options) {
 				sink:   sink,
 				second: func() observability.Sink { return sink },
 				read:   func() []observability.Event { return read(t) },
+				many:   cmp.Or(opts.Many, 10_000),
 			}
 			if opts.Second != nil {
 				s.second = func() observability.Sink { return opts.Second(t, sink) }
@@ -43,6 +47,7 @@ type store struct {
 	sink   observability.Sink
 	second func() observability.Sink
 	read   func() []observability.Event
+	many   int
 }
 
 // rule is a named law; check says how it is broken.
