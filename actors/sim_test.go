@@ -42,7 +42,7 @@ var (
 	simPosts     = flag.Bool("posts", false, "run schedules about posts alone")
 	simRuns      = flag.Bool("runs", false, "run schedules about runs of workflows alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](600, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, posts or runs, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, posts or runs, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.

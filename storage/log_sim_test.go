@@ -24,7 +24,7 @@ import (
 var (
 	logSeed      = flag.Int64("logseed", -1, "run this seed of the simulation of a log alone and tell its trace")
 	logDamage    = flag.Bool("logdamage", false, "run it with damage")
-	logSchedules = flag.Uint64("logschedules", sample.Of[uint64](1200, 50), "run so many schedules of the simulation of a log")
+	logSchedules = flag.Uint64("logschedules", sample.Of[uint64](800, 50), "run so many schedules of the simulation of a log")
 )
 
 const (
