@@ -21,14 +21,20 @@ func rooms() []cli.Room {
 
 func TestMain(m *testing.M) { program.Main(m) }
 
+// leanFile is the program without the race detector, once a test has asked for it.
+var leanFile string
+
 // lean has a test use the program without the race detector, whose memory is not that of
 // the program, and let it collect garbage as it does by itself. Parallel tests must not: they
 // share what is run.
 func lean(t *testing.T) {
 	t.Helper()
 	t.Setenv("GOGC", "")
+	if leanFile == "" { // It is asked for often, and the go command takes a second to say that it is there.
+		leanFile = proc.Program(t, "cmd/parley", false)
+	}
 	all := program.File
-	program.File = proc.Program(t, "cmd/parley", false)
+	program.File = leanFile
 	t.Cleanup(func() { program.File = all })
 }
 
