@@ -59,22 +59,26 @@ func TestPublicClient(t *testing.T) {
 			completions, messages := startServe(t, newServer(t, program, "127.0.0.1:0", at.yaml, at.env, model.URL))
 			restarted := newServer(t, program, steadyAddress(t), at.restarted, at.env, model.URL)
 			restartedCompletions, restartedMessages := startServe(t, restarted)
-			workflow, workflowControl := startWorkflows(t, model)
-			runSuite(t, map[string]string{
-				"PARLEY_WORKFLOW_URL":              workflow,
-				"PARLEY_WORKFLOW_CONTROL_URL":      workflowControl,
+			urls := map[string]string{
 				"MODEL_URL":                        model.URL,
 				"MODEL_ERROR_TEXT":                 fakemodel.ErrorText,
 				"PARLEY_TOKEN":                     bearerToken,
 				"PARLEY_COMPLETIONS_URL":           completions,
 				"PARLEY_MESSAGES_URL":              messages,
 				"PARLEY_LIBRARY_URL":               startLibrary(t, at.library, model.URL),
-				"PARLEY_PROGRAM_URL":               startHello(t),
-				"PAGE_FOLDER":                      pageFolder(t),
 				"PARLEY_RESTARTED_COMPLETIONS_URL": restartedCompletions,
 				"PARLEY_RESTARTED_MESSAGES_URL":    restartedMessages,
 				"PARLEY_CONTROL_URL":               startControl(t, restarted),
-			})
+			}
+			files := suiteFiles(t)
+			// What one file alone talks to is there for that.
+			if slices.Contains(files, "page.test.mjs") {
+				urls["PARLEY_PROGRAM_URL"], urls["PAGE_FOLDER"] = startHello(t), pageFolder(t)
+			}
+			if slices.Contains(files, "runs.test.mjs") {
+				urls["PARLEY_WORKFLOW_URL"], urls["PARLEY_WORKFLOW_CONTROL_URL"] = startWorkflows(t, model)
+			}
+			runSuite(t, files, urls)
 		})
 	}
 }
@@ -141,19 +145,24 @@ func needModules(t *testing.T) {
 	}
 }
 
-// runSuite runs the tests of the client, each file in a process of its own.
-func runSuite(t *testing.T, urls map[string]string) {
+// suiteFiles are the tests of the client.
+func suiteFiles(t *testing.T) []string {
 	t.Helper()
-	node, err := exec.LookPath("node")
-	if err != nil {
-		t.Fatal("node is missing: install Node.js 20 or later and put it on PATH")
-	}
 	files, err := filepath.Glob("*.test.mjs")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find the tests of the client: %q, %v", files, err)
 	}
 	// Races are of servers with much under way at a time.
-	files = sample.Of(files, []string{"abort.test.mjs", "observe.test.mjs", "reconnect.test.mjs", "restart.test.mjs", "send.test.mjs", "tools.test.mjs"})
+	return sample.Of(files, []string{"abort.test.mjs", "observe.test.mjs", "reconnect.test.mjs", "restart.test.mjs", "send.test.mjs", "tools.test.mjs"})
+}
+
+// runSuite runs each of the files in a process of its own.
+func runSuite(t *testing.T, files []string, urls map[string]string) {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("node is missing: install Node.js 20 or later and put it on PATH")
+	}
 	env := environment()
 	for name, value := range urls {
 		env = append(env, name+"="+value)

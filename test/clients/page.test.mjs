@@ -7,7 +7,11 @@ import { pathToFileURL } from 'node:url';
 
 import { JSDOM } from 'jsdom';
 
-import { eventually, pageFolder, program, unique } from './suite.mjs';
+import { eventually, required, unique } from './suite.mjs';
+
+/** The agent of examples/hello, and a folder with its page and the packages that it imports. */
+const program = required('PARLEY_PROGRAM_URL');
+const pageFolder = required('PAGE_FOLDER');
 
 const html = await readFile(join(pageFolder, 'page.html'), 'utf8');
 const network = globalThis.fetch;

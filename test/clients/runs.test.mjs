@@ -6,10 +6,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { stream } from '@durable-streams/client';
 
 import { betaClient, line, sdks } from './beta.mjs';
-import { release, token, unique, within } from './suite.mjs';
+import { release, required, token, unique, within } from './suite.mjs';
 
-const workflow = process.env.PARLEY_WORKFLOW_URL;
-const control = process.env.PARLEY_WORKFLOW_CONTROL_URL;
+const workflow = required('PARLEY_WORKFLOW_URL');
+const control = required('PARLEY_WORKFLOW_CONTROL_URL');
 const name = workflow.split('/').at(-1);
 const authorization = { authorization: `Bearer ${token}` };
 const kinds = (events) => events.map(({ type }) => type);

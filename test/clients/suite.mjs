@@ -8,7 +8,7 @@ import { createFlueClient } from '@flue/sdk';
 /** How long something may take before the test says that it never happens. */
 const patience = 30_000;
 
-function required(name) {
+export function required(name) {
   const value = process.env[name];
   if (!value) throw new Error(`${name} is not set: these tests are run by "go test ./test/clients"`);
   return value;
@@ -39,10 +39,6 @@ export const control = required('PARLEY_CONTROL_URL');
 
 /** Agents of a program that uses the library: with tools, data, hooks. */
 export const library = required('PARLEY_LIBRARY_URL');
-
-/** The agent of examples/hello, and a folder with its page and the packages that it imports. */
-export const program = required('PARLEY_PROGRAM_URL');
-export const pageFolder = required('PAGE_FOLDER');
 
 /** A name nobody else uses. */
 export const unique = (name = 'c') => `${name}-${randomUUID()}`;
