@@ -143,15 +143,15 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 }
 
 // runSchedule runs one schedule.
-func runSchedule(t *testing.T, system *actor.ActorSystem, s simSchedule) *chaos.Report {
+func runSchedule(t *testing.T, system *actor.ActorSystem, s simSchedule) *schedule.Report {
 	t.Helper()
 	return runScheduleOver(t, system, s, func(store *local.Store) storage.Bucket { return store })
 }
 
 // runScheduleOver runs one schedule on a bucket that a store is behind.
-func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, over func(*local.Store) storage.Bucket) *chaos.Report {
+func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, over func(*local.Store) storage.Bucket) *schedule.Report {
 	t.Helper()
-	var report *chaos.Report
+	var report *schedule.Report
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
 		fleet := &simFleet{system: system, hosts: map[string]*simHost{}}

@@ -62,7 +62,7 @@ type job struct {
 // author is the agent of every conversation, its tools and hooks, and the workflow that they run.
 type author struct {
 	*world
-	agent  *agent.Agent
+	agents []*agent.Agent // the agent, and what runs the workflow
 	data   *agent.DataWriter[progress]
 	flow   *agent.Workflow[job, string]
 	worked atomic.Int64 // steps of runs
@@ -72,7 +72,7 @@ type author struct {
 func newAuthor(w *world) *author {
 	a := &author{world: w, data: agent.NewDataWriter[progress](dataName, nil)}
 	a.flow = agent.NewWorkflow(jobName, a.do, &agent.WorkflowOptions{Durability: agent.Durability{MaxAttempts: maxAttempts}})
-	a.agent = &agent.Agent{
+	worker := &agent.Agent{
 		Name:  agentName,
 		Model: modelSpec,
 		InstructionsFunc: func(_ context.Context, t *agent.Turn) (string, error) {
@@ -89,20 +89,17 @@ func newAuthor(w *world) *author {
 		Data:            []agent.Data{a.data},
 		Hooks:           agent.Hooks{ResponseStarted: a.started, ResponseFinished: a.finished},
 	}
-	if w.profile == Posts {
-		a.agent.Notify = []string{officeName}
+	if w.Profile == Posts {
+		worker.Notify = []string{officeName}
 	}
+	a.agents = []*agent.Agent{worker, a.flow.Definition()}
 	return a
 }
-
-func (a *author) agents() []*agent.Agent { return []*agent.Agent{a.agent, a.flow.Definition()} }
 
 // work is the function of both tools that work.
 func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	call, ok := agent.CallFrom(ctx)
-	if !ok {
-		a.trace.Violate("tool", "a tool runs without its call")
-	}
+	a.trace.ViolateIf(!ok, "tool", "a tool runs without its call")
 	if err := begin(ctx); err != nil {
 		return "", err
 	}
@@ -111,7 +108,7 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 	}
 	for n := range in.Writes + 1 {
 		length := time.Duration(in.Millis) * time.Millisecond / time.Duration(in.Writes+1)
-		if err := schedule.Sleep(ctx, length+schedule.Between(schedule.Draw(a.seed, "tool", call.ID, n), 0, tremble)); err != nil {
+		if err := schedule.Sleep(ctx, length+schedule.Between(schedule.Draw(a.Seed, "tool", call.ID, n), 0, tremble)); err != nil {
 			return "", err
 		}
 		if n == in.Writes {
@@ -133,9 +130,7 @@ func (a *author) work(ctx context.Context, in workInput) (string, error) {
 
 func (a *author) write(ctx context.Context, who string, p progress) error {
 	err := a.data.Write(ctx, p)
-	if err != nil && ctx.Err() == nil {
-		a.trace.Violate(who, "%s cannot write data: %v", p.From, err)
-	}
+	a.trace.ViolateIf(err != nil && ctx.Err() == nil, who, "%s cannot write data: %v", p.From, err)
 	return err
 }
 
@@ -163,7 +158,7 @@ func (w *world) mode(hook, body string) string {
 	if isBrief(body) || waits(body) {
 		return silent
 	}
-	if d := schedule.Draw(w.seed, "hook", hook, body); d%2 == 0 {
+	if d := schedule.Draw(w.Seed, "hook", hook, body); d%2 == 0 {
 		return hookModes()[(d>>8)%uint64(len(hookModes()))]
 	}
 	return decorates
@@ -181,16 +176,15 @@ func (a *author) finished(ctx context.Context, r *agent.Response) (map[string]an
 			return nil, err
 		}
 	}
-	if !strings.HasSuffix(r.Text, said(a.seed, body, lastStep(a.seed, body))) && r.Number > 0 {
-		a.trace.Violate("hook", "the response to %s is shown as %q", body, r.Text)
-	}
+	a.trace.ViolateIf(!strings.HasSuffix(r.Text, said(a.Seed, body, lastStep(a.Seed, body))) && r.Number > 0,
+		"hook", "the response to %s is shown as %q", body, r.Text)
 	return a.decorate(ctx, "finished", body)
 }
 
 func (a *author) decorate(ctx context.Context, hook, body string) (map[string]any, error) {
 	mode := a.mode(hook, body)
 	a.trace.Did("hook " + mode)
-	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.seed, "hook time", hook, body), 0, 100*time.Millisecond)); err != nil {
+	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.Seed, "hook time", hook, body), 0, 100*time.Millisecond)); err != nil {
 		return nil, err
 	}
 	switch mode {
@@ -215,7 +209,7 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 		return "", err
 	}
 	heard, err := a.hear(ctx, in.Name)
-	if a.profile == Posts && err == nil {
+	if a.Profile == Posts && err == nil {
 		for n := range 2 {
 			if _, err := agent.Post(ctx, agent.Outgoing{Target: officeName, Body: fmt.Sprint(heard, " ", n)}); err != nil {
 				return "", err
@@ -227,10 +221,10 @@ func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 
 // hear runs the workflow, asks another conversation or its own for a brief answer, or waits for a signal.
 func (a *author) hear(ctx context.Context, body string) (heard string, err error) {
-	asks := schedule.Draw(a.seed, "asks", body)
+	asks := schedule.Draw(a.Seed, "asks", body)
 	switch {
-	case a.profile == Runs && schedule.Draw(a.seed, "runs", body)%4 != 0:
-		below := schedule.Draw(a.seed, "below", body) % 3
+	case a.Profile == Runs && schedule.Draw(a.Seed, "runs", body)%4 != 0:
+		below := schedule.Draw(a.Seed, "below", body) % 3
 		heard, err = a.flow.Run(ctx, runName+body, job{body, int(below)}, nil)
 	case asks%3 == 0:
 		m := agent.Text(brief + body)
@@ -241,7 +235,7 @@ func (a *author) hear(ctx context.Context, body string) (heard string, err error
 		}
 	default:
 		o := &agent.WaitOptions{}
-		if schedule.Draw(a.seed, "waits shortly", body)%3 == 0 {
+		if schedule.Draw(a.Seed, "waits shortly", body)%3 == 0 {
 			o.Timeout = shortWait
 		}
 		if heard, err = agent.Wait[string](ctx, body, o); errors.Is(err, agent.ErrWaitTimeout) {
@@ -287,7 +281,7 @@ func (a *author) do(ctx context.Context, in job) (string, error) {
 	out := in.For
 	for n := range jobSteps {
 		took, err := agent.Step(ctx, fmt.Sprint("step ", n), func(ctx context.Context) (int64, error) {
-			err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.seed, "step", in.For, n), time.Millisecond, time.Second))
+			err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(a.Seed, "step", in.For, n), time.Millisecond, time.Second))
 			if err != nil {
 				return 0, err
 			}
@@ -298,7 +292,7 @@ func (a *author) do(ctx context.Context, in job) (string, error) {
 		}
 		out += fmt.Sprint(" ", took)
 	}
-	if schedule.Draw(a.seed, "sleeps", in.For)%3 == 0 {
+	if schedule.Draw(a.Seed, "sleeps", in.For)%3 == 0 {
 		if err := agent.Sleep(ctx, "sleep", shortWait); err != nil {
 			return "", err
 		}
@@ -316,4 +310,4 @@ func (a *author) do(ctx context.Context, in job) (string, error) {
 	return out, nil
 }
 
-func (w *world) jobFails(what string) bool { return schedule.Draw(w.seed, "job fails", what)%5 == 0 }
+func (w *world) jobFails(what string) bool { return schedule.Draw(w.Seed, "job fails", what)%5 == 0 }

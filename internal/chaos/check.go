@@ -33,7 +33,7 @@ func (w *world) settle(ctx context.Context) {
 	w.comeToRest(ctx)
 	w.dying.Wait()
 	for _, at := range w.addresses {
-		if w.profile != Journals {
+		if w.Profile != Journals {
 			w.askAgain(ctx, at)
 		}
 	}
@@ -48,15 +48,11 @@ func (w *world) settle(ctx context.Context) {
 func (w *world) comeToRest(ctx context.Context) {
 	owed := ""
 	for range quietPeriods {
-		time.Sleep(w.opts.SweepEvery)
+		time.Sleep(w.SweepEvery)
 		for slot := range slots {
-			select {
-			case <-w.at(slot).done: // One gives up on its start while the bucket does not answer, rightly.
-				if !w.at(slot).gone.Load() {
-					w.crash(slot)
-					w.restart(slot)
-				}
-			default:
+			if m := w.at(slot); closed(m.done) && !m.gone.Load() { // It gave up on its start while the bucket did not answer, rightly.
+				w.crash(slot)
+				w.restart(slot)
 			}
 		}
 		if owed = w.owed(ctx); owed == "" {
@@ -76,14 +72,14 @@ func (w *world) owed(ctx context.Context) string {
 			continue
 		}
 		live[m.id] = true
-		if !m.ready() {
+		if !closed(m.node.Ready()) {
 			return m.id + " has not started yet"
 		}
 		if listed, active := m.node.Rest(); listed > blocked || active > blocked {
 			return fmt.Sprintf("%s lists %d conversations and holds %d", m.id, listed, active)
 		}
 	}
-	refs, err := storage.Journals(ctx, w.bucket)
+	refs, err := storage.Journals(ctx, w.Store)
 	if err != nil {
 		return err.Error()
 	}
@@ -129,9 +125,9 @@ type knownLog struct {
 
 // settlement is how a submission has ended, where, and how often.
 type settlement struct {
-	outcome conversation.Outcome
-	at      int64
-	times   int
+	conversation.SubmissionSettled
+	at    int64
+	times int
 }
 
 func newLog(at conversation.Address) *knownLog {
@@ -166,7 +162,7 @@ func (l *knownLog) add(b conversation.Batch) error {
 	l.batches = append(l.batches, b)
 	for _, r := range b.Records {
 		if r, ok := r.(*conversation.SubmissionSettled); ok {
-			l.settled[r.Submission] = settlement{r.Outcome, int64(b.Offset), l.settled[r.Submission].times + 1}
+			l.settled[r.Submission] = settlement{*r, int64(b.Offset), l.settled[r.Submission].times + 1}
 		}
 	}
 	return l.state.Apply(b)
@@ -207,9 +203,7 @@ func (w *world) check(ctx context.Context) {
 func (w *world) checkLog(log *knownLog) {
 	keys := map[string]bool{}
 	for _, r := range each[*conversation.SubmissionAdmitted](log) {
-		if keys[r.Key] {
-			w.trace.Violate(log.at.ID, "%s is admitted again", r.Key)
-		}
+		w.trace.ViolateIf(keys[r.Key], log.at.ID, "%s is admitted again", r.Key)
 		keys[r.Key] = true
 	}
 	for _, a := range w.acks {
@@ -220,7 +214,7 @@ func (w *world) checkLog(log *knownLog) {
 	w.checkSettled(log)
 	w.checkWork(log)
 	w.checkWaits(log)
-	if w.profile == Posts {
+	if w.Profile == Posts {
 		w.checkPosts(log)
 	}
 }
@@ -262,13 +256,11 @@ func (w *world) checkAck(a ack, log *knownLog) {
 func (w *world) checkSettled(log *knownLog) {
 	covered := map[conversation.SubmissionID]bool{}
 	for off, r := range each[*conversation.AbortRequested](log) {
-		if !w.ledger.asked(log.at.Key(), off) {
-			w.trace.Violate(log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
-		}
+		w.trace.ViolateIf(!w.ledger.asked(log.at.Key(), off), log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
 		for _, id := range r.Submissions {
 			covered[id] = true
-			if s := log.settled[id]; s.outcome != conversation.OutcomeAborted || s.at != off {
-				w.trace.Violate(log.at.ID, "batch %d aborts %s, which batch %d settles as %q", off, id, s.at, s.outcome)
+			if s := log.settled[id]; s.Outcome != conversation.OutcomeAborted || s.at != off {
+				w.trace.Violate(log.at.ID, "batch %d aborts %s, which batch %d settles as %q", off, id, s.at, s.Outcome)
 			}
 		}
 	}

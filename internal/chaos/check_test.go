@@ -28,15 +28,15 @@ const (
 func newForged(t *testing.T) *forged {
 	t.Helper()
 	f := &forged{world: newWorld(Options{}), at: address(0)}
-	for ; ; f.seed++ {
-		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.seed, "hi") == 1 {
+	for ; ; f.Seed++ {
+		if f.mode("started", "hi") == decorates && f.mode("finished", "hi") == decorates && lastStep(f.Seed, "hi") == 1 {
 			break
 		}
 	}
 	f.ledger.started.Next(forgedCall)
 	f.ledger.writes.Next(string(forgedCall))
 	ms := int64(14)
-	text := said(f.seed, "hi", 1)
+	text := said(f.Seed, "hi", 1)
 	f.batches = [][]conversation.Record{
 		{
 			&conversation.ConversationCreated{Agent: agentName, ID: f.at.ID, UID: "inst_1", ConversationID: "conv_1"},

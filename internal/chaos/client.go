@@ -59,7 +59,7 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 		p.Delivery.Kind, p.Delivery.Type, p.Delivery.TagName = conversation.KindSignal, "tick", "clock"
 		p.Delivery.Attributes = map[string]string{"hand": fmt.Sprint(rng.IntN(60))}
 	case n < 4:
-		p.picture = picture(w.seed, body)
+		p.picture = picture(w.Seed, body)
 		sum := sha256.Sum256(p.picture)
 		p.Delivery.Attachments = []conversation.Attachment{{
 			SHA256: hex.EncodeToString(sum[:]), MimeType: "image/png", Size: int64(len(p.picture)), Filename: key + ".png",
@@ -93,7 +93,7 @@ func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conv
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	most, longest := 3, 5*time.Second
-	if w.profile != Everything && w.profile != Journals {
+	if w.Profile != Everything && w.Profile != Journals {
 		most, longest = 2, 8*time.Second
 	}
 	for i := range 1 + rng.IntN(most) {
@@ -101,7 +101,7 @@ func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conv
 			return
 		}
 		key := fmt.Sprintf("%s-%d", name, i)
-		switch w.profile {
+		switch w.Profile {
 		case Journals:
 			if p := w.newPost(rng, at, key, brief+key); !w.deliver(ctx, rng, p, 1+rng.IntN(3)) {
 				return
@@ -138,16 +138,14 @@ func (w *world) signal(ctx context.Context, rng *rand.Rand, at conversation.Addr
 		return
 	}
 	d, err := conversation.SignalFor(name, "said "+key)
-	if err != nil {
-		w.trace.Violate(key, "make a signal: %v", err)
-	}
+	w.trace.ViolateIf(err != nil, key, "make a signal: %v", err)
 	w.deliver(ctx, rng, &post{Admission: conversation.Admission{Address: at, Key: key, Delivery: d}}, 8)
 }
 
 // deliver repeats a message under its key until the answer is definite, or it gives up. It reports
 // whether one who sends no more after a refusal goes on.
 func (w *world) deliver(ctx context.Context, rng *rand.Rand, p *post, tries int) bool {
-	patience, short := 12*time.Second, w.profile == Journals
+	patience, short := 12*time.Second, w.Profile == Journals
 	if short {
 		patience /= 2
 	}

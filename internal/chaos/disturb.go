@@ -17,9 +17,9 @@ import (
 
 // disturb crashes, drains, pauses and misleads one slot.
 func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
-	crashes, drains, pauses, views := []int{0, 1, 3}[schedule.Draw(w.seed, "crashes")%3], 1, 6, 9
+	crashes, drains, pauses, views := []int{0, 1, 3}[schedule.Draw(w.Seed, "crashes")%3], 1, 6, 9
 	calm, longest, trouble := 200*time.Millisecond, 5*time.Second, 7*time.Second
-	if w.profile == Journals {
+	if w.Profile == Journals {
 		crashes, drains, views = 3, 0, 10
 		calm, longest, trouble = 100*time.Millisecond, 3*time.Second, 6*time.Second
 	}
@@ -29,7 +29,7 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 		switch n := rng.IntN(10); {
 		case n < crashes:
 			w.await(ctx, slot, rng)
-			if w.profile == Journals && rng.IntN(2) == 0 {
+			if w.Profile == Journals && rng.IntN(2) == 0 {
 				length = w.busyTime // for good
 			}
 			w.absence(ctx, slot, rng, length)
@@ -66,7 +66,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 		w.apart("crash", slot)
 		w.crash(slot)
 	}
-	if w.profile != Journals && rng.IntN(2) == 0 {
+	if w.Profile != Journals && rng.IntN(2) == 0 {
 		w.damage(context.WithoutCancel(ctx), rng)
 	}
 	if schedule.Sleep(ctx, length) != nil {
@@ -96,15 +96,13 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 	if m == anyTime {
 		return
 	}
-	t := time.NewTimer(4 * time.Second)
-	defer t.Stop()
 	select {
 	case <-w.at(slot).link.next(m):
 		if rng.IntN(2) == 0 { // The node knows by then, and has told somebody.
 			schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 100*time.Millisecond))
 		}
 		w.trace.Did("struck when " + string(m))
-	case <-t.C:
+	case <-time.After(4 * time.Second):
 	case <-ctx.Done():
 	}
 }
@@ -131,7 +129,7 @@ func (w *world) damage(ctx context.Context, rng *rand.Rand) {
 		if rng.IntN(2) == 0 {
 			continue
 		}
-		page, err := w.bucket.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(at.Key())})
+		page, err := w.Store.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(at.Key())})
 		if err != nil {
 			w.trace.Violate("", "list: %v", err)
 			return
@@ -147,7 +145,7 @@ func (w *world) damage(ctx context.Context, rng *rand.Rand) {
 }
 
 func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
-	data, err := w.bucket.Get(ctx, key)
+	data, err := w.Store.Get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("get: %w", err)
 	}
@@ -156,7 +154,7 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 	w.trace.Add("", "damage %d to %s", how, key)
 	switch how {
 	case 0:
-		return w.bucket.Delete(ctx, key)
+		return w.Store.Delete(ctx, key)
 	case 1:
 		data = data[:1+rng.IntN(len(data))/2]
 	case 2:
@@ -164,7 +162,7 @@ func (w *world) spoil(ctx context.Context, rng *rand.Rand, key string) error {
 	case 3:
 		data = []byte("what is this?")
 	}
-	return w.bucket.Put(ctx, key, storage.Bytes(data))
+	return w.Store.Put(ctx, key, storage.Bytes(data))
 }
 
 // cacheRead counts a read of a shortcut that the bucket has answered, nil for none.
@@ -209,7 +207,7 @@ func (w *world) die(slot int, member string) {
 		return // It died of something else meanwhile.
 	}
 	w.crash(slot)
-	time.Sleep(schedule.Between(schedule.Draw(w.seed, "dead", member), 100*time.Millisecond, 2*time.Second))
+	time.Sleep(schedule.Between(schedule.Draw(w.Seed, "dead", member), 100*time.Millisecond, 2*time.Second))
 	if w.at(slot) == m {
 		w.restart(slot)
 	}
@@ -234,7 +232,7 @@ func (w *world) convalesce(ctx context.Context) {
 			what = "set aside"
 		}
 		w.trace.Did(what)
-		if err := storage.PutBack(ctx, w.bucket, key); err != nil {
+		if err := storage.PutBack(ctx, w.Store, key); err != nil {
 			w.trace.Violate("", "put back: %v", err)
 		}
 	}
@@ -242,9 +240,7 @@ func (w *world) convalesce(ctx context.Context) {
 
 // aside are the conversations that are set aside.
 func (w *world) aside(ctx context.Context) []conversation.Key {
-	keys, err := storage.ListAside(ctx, w.bucket)
-	if err != nil {
-		w.trace.Violate("", "list what is set aside: %v", err)
-	}
+	keys, err := storage.ListAside(ctx, w.Store)
+	w.trace.ViolateIf(err != nil, "", "list what is set aside: %v", err)
 	return keys
 }

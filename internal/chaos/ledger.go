@@ -131,12 +131,11 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	}
 	l.now++
 	log.batches[b.Seq] = landing{l.now, b.Nonce, b.Hash}
-	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", name.Conv, b.Seq, b.Nonce, b.First, recordNames(b.Lines))
 	records, err := conversation.DecodeRecords(b.Lines)
-	if err != nil {
-		l.trace.Violate("store", "takes %s: %v", key, err)
-	}
+	l.trace.ViolateIf(err != nil, "store", "takes %s: %v", key, err)
+	var names []string
 	for _, r := range records {
+		names = append(names, string(r.Type()))
 		switch r := r.(type) {
 		case *conversation.AttemptStarted:
 			l.attempts[attemptID{r.Submission, r.Attempt}] = startedAttempt{storage.Nonce(r.Writer), b.Seq}
@@ -153,6 +152,7 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 			}
 		}
 	}
+	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", name.Conv, b.Seq, b.Nonce, b.First, strings.Join(names, " "))
 }
 
 // deleted notes that the store has deleted a batch.
@@ -172,21 +172,6 @@ func (l *landedLog) owed() (owed []conversation.SubmissionID) {
 	}
 	slices.Sort(owed)
 	return owed
-}
-
-// recordNames formats record lines when the trace is told.
-type recordNames []byte
-
-func (n recordNames) String() string {
-	records, err := conversation.DecodeRecords(n)
-	if err != nil {
-		return err.Error()
-	}
-	var names []string
-	for _, r := range records {
-		names = append(names, string(r.Type()))
-	}
-	return strings.Join(names, " ")
 }
 
 // answered notes that the sender of a batch got an answer which settles its fate.

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -51,8 +52,8 @@ func (w *world) start(slot int) error {
 	if err != nil {
 		return fmt.Errorf("register model: %w", err)
 	}
-	m.node, err = w.opts.Build(Site{
-		Member: m.id, Bucket: storagetest.Through(w.opts.Store, m.link.carry), Agents: w.author.agents(), Providers: reg,
+	m.node, err = w.Build(Site{
+		Member: m.id, Bucket: storagetest.Through(w.Store, m.link.carry), Agents: w.author.agents, Providers: reg,
 		Logger: slog.New(slog.NewTextHandler(&logged{w.trace, m}, &slog.HandlerOptions{ReplaceAttr: shorten})),
 		Outbox: w.outbox(m.link), Entropy: func(purpose string) io.Reader { return w.entropy(m.id, purpose) },
 		Owner:   func(conv string) string { return w.owner(slot, conv) },
@@ -119,10 +120,7 @@ func (w *world) entropy(member, purpose string) io.Reader {
 	calls := w.entropies.Next(member+" "+purpose) + 1
 	var key [32]byte
 	for i := range 4 {
-		d := schedule.Draw(w.seed, "entropy", member, purpose, calls, i)
-		for j := range 8 {
-			key[8*i+j] = byte(d >> (8 * j))
-		}
+		binary.LittleEndian.PutUint64(key[8*i:], schedule.Draw(w.Seed, "entropy", member, purpose, calls, i))
 	}
 	return rand.NewChaCha8(key)
 }
@@ -153,11 +151,9 @@ func (w *world) drain(slot int, rng *rand.Rand) {
 	if rng.IntN(3) == 0 {
 		patience = schedule.Between(rng.Uint64(), 0, 500*time.Millisecond)
 	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
 	select {
 	case <-m.done:
-	case <-t.C:
+	case <-time.After(patience):
 		w.trace.Did("crash in a drain")
 		w.crash(slot)
 		return
@@ -170,14 +166,12 @@ func (w *world) drain(slot int, rng *rand.Rand) {
 // checkEnd checks that a node that came to serve, and lives, ends in an orderly way. One that
 // gives up on its start is within its rights while the bucket does not answer.
 func (w *world) checkEnd(m *member) {
-	if m.ready() && m.err != nil && !m.link.dead.Load() {
-		w.trace.Violate(m.id, "the orderly end is %v", m.err)
-	}
+	w.trace.ViolateIf(closed(m.node.Ready()) && m.err != nil && !m.link.dead.Load(), m.id, "the orderly end is %v", m.err)
 }
 
-func (m *member) ready() bool {
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-m.node.Ready():
+	case <-c:
 		return true
 	default:
 		return false

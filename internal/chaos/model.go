@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"strings"
 	"time"
@@ -52,7 +51,7 @@ func passing() []string { return []string{overloaded, breaks, ends, mute, falls}
 
 // trouble decides what goes wrong with the n-th call for a step.
 func (m *model) trouble(body string, step, n int) string {
-	d := schedule.Draw(m.seed, "trouble", body, step)
+	d := schedule.Draw(m.Seed, "trouble", body, step)
 	if isBrief(body) {
 		return fine
 	}
@@ -63,7 +62,7 @@ func (m *model) trouble(body string, step, n int) string {
 	if d%16 == 1 { // a vendor that is down for a while
 		every = 1
 	}
-	if d := schedule.Draw(m.seed, "trouble", body, step, n); d%every == 0 {
+	if d := schedule.Draw(m.Seed, "trouble", body, step, n); d%every == 0 {
 		return passing()[(d>>8)%uint64(len(passing()))]
 	}
 	return fine
@@ -72,7 +71,7 @@ func (m *model) trouble(body string, step, n int) string {
 // Stream implements providers.Protocol. Whoever takes an event has done with it
 // before the next comes.
 func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
-	events := m.stream(ctx, spec, req)
+	events := providers.NewStream(ctx, spec, func(out *providers.Assembler) error { return m.reply(ctx, out, req) })
 	return func(yield func(providers.Event, error) bool) {
 		n := 0
 		for e, err := range events {
@@ -81,45 +80,43 @@ func (m *model) Stream(ctx context.Context, spec providers.Model, req providers.
 			}
 			n++
 			if _, end := e.(providers.Done); err == nil && !end {
-				schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.seed, "event", req.System, n), 0, tremble))
+				schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.Seed, "event", req.System, n), 0, tremble))
 			}
 		}
 	}
 }
 
-func (m *model) stream(ctx context.Context, spec providers.Model, req providers.Request) iter.Seq2[providers.Event, error] {
-	return providers.NewStream(ctx, spec, func(out *providers.Assembler) error {
-		var sub, body string
-		var attempt, step int
-		if _, err := fmt.Sscan(req.System, &sub, &attempt, &step, &body); err != nil {
-			return fmt.Errorf("read instructions: %w", err)
-		}
-		if err := begin(ctx); err != nil {
-			return err
-		}
-		if m.link.dead.Load() {
-			return errDead
-		}
-		n := m.calls.Next(fmt.Sprint(sub, " ", attempt, " ", step))
-		m.trace.Did("model call")
-		m.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
-		if err := m.ledger.model(m.link.member, attemptID{conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
-			m.trace.Violate(m.link.member, "%v", err)
-		}
-		if err := m.look(ctx, req, body); err != nil {
-			m.ledger.failed(conversation.SubmissionID(sub), n, true)
-			return err
-		}
-		if waits(body) {
-			return m.answerWaiting(ctx, out, req, body)
-		}
-		bad := m.trouble(body, step, n)
-		if bad != fine {
-			m.trace.Did("model " + bad)
-			m.ledger.failed(conversation.SubmissionID(sub), n, bad != refused)
-		}
-		return m.answer(ctx, out, body, step, bad)
-	})
+func (m *model) reply(ctx context.Context, out *providers.Assembler, req providers.Request) error {
+	var sub, body string
+	var attempt, step int
+	if _, err := fmt.Sscan(req.System, &sub, &attempt, &step, &body); err != nil {
+		return fmt.Errorf("read instructions: %w", err)
+	}
+	if err := begin(ctx); err != nil {
+		return err
+	}
+	if m.link.dead.Load() {
+		return errDead
+	}
+	n := m.calls.Next(fmt.Sprint(sub, " ", attempt, " ", step))
+	m.trace.Did("model call")
+	m.trace.Add(m.link.member, "model call %d for %s (%s), attempt %d, step %d", n, body, sub, attempt, step)
+	if err := m.ledger.model(m.link.member, attemptID{conversation.SubmissionID(sub), attempt}); err != nil && ctx.Err() == nil {
+		m.trace.Violate(m.link.member, "%v", err)
+	}
+	if err := m.look(ctx, req, body); err != nil {
+		m.ledger.failed(conversation.SubmissionID(sub), n, true)
+		return err
+	}
+	if waits(body) {
+		return m.answerWaiting(ctx, out, req, body)
+	}
+	bad := m.trouble(body, step, n)
+	if bad != fine {
+		m.trace.Did("model " + bad)
+		m.ledger.failed(conversation.SubmissionID(sub), n, bad != refused)
+	}
+	return m.answer(ctx, out, body, step, bad)
 }
 
 // look reads the images of the newest user message.
@@ -136,21 +133,13 @@ func (m *model) look(ctx context.Context, req providers.Request, body string) er
 			m.trace.Violate(m.link.member, "the model is shown %T for the attachment of %s", msg.Parts[1], body)
 			return nil
 		}
-		var data []byte
-		content, err := image.Content.Open(ctx)
-		if err == nil {
-			data, err = io.ReadAll(content)
-			err = errors.Join(err, content.Close())
-		}
+		data, err := whole(image.Content.Open(ctx))
 		if err != nil {
-			if !errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil {
-				m.trace.Violate(m.link.member, "the image of %s cannot be read: %v", body, err)
-			}
+			m.trace.ViolateIf(!errors.Is(err, providers.ErrUnavailable) && ctx.Err() == nil,
+				m.link.member, "the image of %s cannot be read: %v", body, err)
 			return &providers.Error{Kind: providers.KindImageUnavailable, Provider: "scripted", Err: err}
 		}
-		if !bytes.Equal(data, picture(m.seed, body)) {
-			m.trace.Violate(m.link.member, "the model is shown another image for %s", body)
-		}
+		m.trace.ViolateIf(!bytes.Equal(data, picture(m.Seed, body)), m.link.member, "the model is shown another image for %s", body)
 		m.trace.Did("image seen by a model")
 	}
 	return nil
@@ -161,7 +150,7 @@ const longWait = 40 * time.Second
 
 // answer streams reasoning, text and calls, with pauses, as far as the trouble lets it.
 func (m *model) answer(ctx context.Context, out *providers.Assembler, body string, step int, bad string) error {
-	d := func(what string) uint64 { return schedule.Draw(m.seed, "model", what, body, step) }
+	d := func(what string) uint64 { return schedule.Draw(m.Seed, "model", what, body, step) }
 	longest := 150 * time.Millisecond
 	if isBrief(body) {
 		longest *= 10 // It has little to say, and somebody may die meanwhile.
@@ -192,7 +181,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 		}
 		out.Reasoning("", "signed")
 	}
-	for i, word := range words(m.seed, body, step) {
+	for i, word := range words(m.Seed, body, step) {
 		out.Text(word)
 		if err := pause(fmt.Sprint("word", i)); err != nil {
 			return err
@@ -207,7 +196,7 @@ func (m *model) answer(ctx context.Context, out *providers.Assembler, body strin
 		}
 	}
 	var asked [][3]string
-	if step < lastStep(m.seed, body) {
+	if step < lastStep(m.Seed, body) {
 		for i := range 1 + d("calls")%4 {
 			name, args := m.call(body, step, i)
 			asked = append(asked, [3]string{fmt.Sprintf("%s-%d-%d", body, step, i), name, args})
@@ -229,7 +218,7 @@ func finish(out *providers.Assembler, calls ...[3]string) {
 
 // call is the i-th tool call of a step.
 func (m *model) call(body string, step int, i uint64) (name, args string) {
-	d := schedule.Draw(m.seed, "call", body, step, i)
+	d := schedule.Draw(m.Seed, "call", body, step, i)
 	millis, writes := d>>8%500, d>>20%3
 	if d>>32%8 == 0 {
 		millis += 1500 // slow
@@ -288,10 +277,10 @@ func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req
 			}
 		}
 	}
-	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.seed, "model", body, step), 5*time.Millisecond, 500*time.Millisecond)); err != nil {
+	if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(m.Seed, "model", body, step), 5*time.Millisecond, 500*time.Millisecond)); err != nil {
 		return err
 	}
-	out.Text(said(m.seed, body, step))
+	out.Text(said(m.Seed, body, step))
 	finish(out, asked...)
 	return nil
 }

@@ -74,15 +74,15 @@ func (n *network) setOutage(f schedule.Fate) {
 func (n *network) course(o op) course {
 	id := o.id()
 	draw := func(what string, from, to time.Duration) time.Duration {
-		return schedule.Between(schedule.Draw(n.seed, what, id), from, to)
+		return schedule.Between(schedule.Draw(n.Seed, what, id), from, to)
 	}
 	c := course{
 		fate: schedule.Delivered, there: draw("there", time.Millisecond, 40*time.Millisecond),
 		back: draw("back", time.Millisecond, 40*time.Millisecond), late: draw("late", 0, 25*time.Second),
 	}
 	weather := n.weather.Load()
-	if schedule.Share(schedule.Draw(n.seed, "fate", id)) < n.profile.rate(weather.rate, o) {
-		c.fate = schedule.Fault(schedule.Draw(n.seed, "which", id))
+	if schedule.Share(schedule.Draw(n.Seed, "fate", id)) < n.Profile.rate(weather.rate, o) {
+		c.fate = schedule.Fault(schedule.Draw(n.Seed, "which", id))
 	}
 	if c.fate == schedule.Slow {
 		c.there = draw("slow", 500*time.Millisecond, 6*time.Second)
@@ -107,7 +107,7 @@ func (n *network) course(o op) course {
 // heal ends the faults. What is still under way lands now, or never.
 func (n *network) heal() {
 	n.weather.Store(&weather{0, schedule.Delivered})
-	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.seed, "drop", id)%3 == 0 })
+	n.late.Stop(func(_ int, id string) bool { return schedule.Draw(n.Seed, "drop", id)%3 == 0 })
 }
 
 // request is a call that can be performed again.
@@ -246,7 +246,7 @@ func (l *link) pass(ctx context.Context, o op) error {
 			return ctx.Err()
 		case resume == nil:
 			held = false
-			if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(l.net.seed, "held up", o.id()), 0, tremble)); err != nil {
+			if err := schedule.Sleep(ctx, schedule.Between(schedule.Draw(l.net.Seed, "held up", o.id()), 0, tremble)); err != nil {
 				return err
 			}
 			continue
@@ -367,7 +367,7 @@ func callerOf(ctx context.Context) string {
 // apart lets a moment pass which nobody else has.
 func (w *world) apart(what ...any) {
 	name := fmt.Sprintln(what...)
-	time.Sleep(schedule.Between(schedule.Draw(w.seed, "apart", name, w.moments.Next(name)), 1, tremble))
+	time.Sleep(schedule.Between(schedule.Draw(w.Seed, "apart", name, w.moments.Next(name)), 1, tremble))
 }
 
 // message decides the course of a message to the owner of a conversation.
@@ -381,8 +381,8 @@ func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))
 	id := fmt.Sprintln(name, w.messages.Next(name))
 	return Course{
-		There: schedule.Between(schedule.Draw(w.seed, "message there", id), 0, tremble),
-		Back:  schedule.Between(schedule.Draw(w.seed, "message back", id), 0, tremble),
-		Lost:  schedule.Share(schedule.Draw(w.seed, "message lost", id)) < w.net.weather.Load().rate/3,
+		There: schedule.Between(schedule.Draw(w.Seed, "message there", id), 0, tremble),
+		Back:  schedule.Between(schedule.Draw(w.Seed, "message back", id), 0, tremble),
+		Lost:  schedule.Share(schedule.Draw(w.Seed, "message lost", id)) < w.net.weather.Load().rate/3,
 	}
 }

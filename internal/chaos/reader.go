@@ -175,17 +175,14 @@ func (r *reader) follow(ctx context.Context, m *member, limit int) error {
 		return errors.New("page ends outside of what was asked for")
 	}
 	for _, c := range chunks {
-		if c.at.Compare(r.last) <= 0 || c.at.Batch > next {
-			r.trace.Violate(r.name, "chunk %+v after %+v in the page to %d", c.at, r.last, int64(next))
-		}
+		r.trace.ViolateIf(c.at.Compare(r.last) <= 0 || c.at.Batch > next,
+			r.name, "chunk %+v after %+v in the page to %d", c.at, r.last, int64(next))
 		r.last = c.at
 		o, err := decoded(c.raw)
 		if err == nil {
 			err = r.doc.Apply(o)
 		}
-		if err != nil {
-			r.trace.Violate(r.name, "chunk %s does not apply: %v", c.raw, err)
-		}
+		r.trace.ViolateIf(err != nil, r.name, "chunk %s does not apply: %v", c.raw, err)
 	}
 	r.seen = append(r.seen, chunks...)
 	r.offset = next
@@ -243,9 +240,7 @@ func (r *reader) check(log *knownLog) {
 			one, bad := conversation.AppendChunks(nil, []conversation.Chunk{c})
 			want, err = append(want, string(one)), errors.Join(err, bad)
 		}
-		if err != nil {
-			r.trace.Violate(r.name, "project batch %d: %v", int64(b.Offset), err)
-		}
+		r.trace.ViolateIf(err != nil, r.name, "project batch %d: %v", int64(b.Offset), err)
 	}
 	for _, c := range r.seen {
 		have = append(have, string(c.raw))

@@ -20,7 +20,7 @@ const officeName = "office"
 
 // outbox returns where a node posts: to nobody, but in schedules of posts.
 func (w *world) outbox(l *link) outbox.Routes {
-	if w.profile != Posts {
+	if w.Profile != Posts {
 		return outbox.Routes{}
 	}
 	return outbox.Routes{Targets: map[string]outbox.Target{officeName: outbox.Func(func(ctx context.Context, p outbox.Post) error {
@@ -30,7 +30,7 @@ func (w *world) outbox(l *link) outbox.Routes {
 
 // receive takes a post, or fails: before it has it, or after.
 func (w *world) receive(ctx context.Context, l *link, p outbox.Post) error {
-	d := schedule.Draw(w.seed, "post", p.ID, p.Attempt)
+	d := schedule.Draw(w.Seed, "post", p.ID, p.Attempt)
 	if err := schedule.Sleep(ctx, schedule.Between(d, time.Millisecond, 800*time.Millisecond)); err != nil {
 		return err
 	}
@@ -90,16 +90,12 @@ func (w *world) checkPosts(log *knownLog) {
 		_, signals[r.Submission] = r.Delivery.Awaited()
 	}
 	for _, r := range each[*conversation.SubmissionSettled](log) {
-		if !signals[r.Submission] && !told[r.Submission] {
-			w.trace.Violate(log.at.ID, "nobody is told of the settlement of %s", r.Submission)
-		}
+		w.trace.ViolateIf(!signals[r.Submission] && !told[r.Submission], log.at.ID, "nobody is told of the settlement of %s", r.Submission)
 	}
 	for _, p := range log.state.Posts() {
 		w.trace.Violate(log.at.ID, "%s is not delivered", p.ID)
 	}
-	if !slices.Equal(got, want) {
-		w.trace.Violate(log.at.ID, "the office got %v, the log has %v", got, want)
-	}
+	w.trace.ViolateIf(!slices.Equal(got, want), log.at.ID, "the office got %v, the log has %v", got, want)
 }
 
 // checkWaits checks that every call has heard what its log says, and that what was acknowledged
@@ -109,17 +105,14 @@ func (w *world) checkWaits(log *knownLog) {
 	heard := map[conversation.CallID]string{}
 	decided := map[string]bool{}
 	asked := map[conversation.CallID]string{}
-	first := map[string]conversation.SubmissionID{}          // the signal for a name
-	places := map[conversation.SubmissionID]map[int64]bool{} // where a log says what has become of it
+	first := map[string]conversation.SubmissionID{}   // the signal for a name
+	places := map[conversation.SubmissionID][]int64{} // where a log says what has become of it
 	take := func(off int64, name string, id conversation.SubmissionID) {
 		if old, ok := first[name]; ok && old != id {
 			w.trace.Violate(log.at.ID, "batch %d takes %s for %s, which %s has decided", off, id, name, old)
 		}
 		first[name], decided[name] = id, true
-		if places[id] == nil {
-			places[id] = map[int64]bool{}
-		}
-		places[id][off] = true
+		places[id] = append(places[id], off)
 	}
 	for off, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
@@ -152,19 +145,17 @@ func (w *world) checkWaits(log *knownLog) {
 	}
 	now := conversation.TimeOf(time.Now())
 	for name := range decided {
-		if log.state.Awaiting(name) != nil && log.state.Kept(name, now) != nil {
-			w.trace.Violate(log.at.ID, "somebody waits for %s, and a signal is kept for it", name)
-		}
+		w.trace.ViolateIf(log.state.Awaiting(name) != nil && log.state.Kept(name, now) != nil,
+			log.at.ID, "somebody waits for %s, and a signal is kept for it", name)
 	}
 	for _, name := range w.tooLate[log.at] {
-		if !decided[name] {
-			w.trace.Violate(log.at.ID, "a signal for %s was refused as late, and nothing has decided it", name)
-		}
+		w.trace.ViolateIf(!decided[name], log.at.ID, "a signal for %s was refused as late, and nothing has decided it", name)
 	}
 	for _, a := range w.acks {
-		if _, signal := a.Delivery.Awaited(); signal && a.Address == log.at && !places[a.receipt.SubmissionID][int64(a.receipt.Offset)] {
-			w.trace.Violate(a.Key, "was acknowledged at %d, and is neither heard nor kept", int64(a.receipt.Offset))
-		}
+		off := int64(a.receipt.Offset)
+		_, signal := a.Delivery.Awaited()
+		w.trace.ViolateIf(signal && a.Address == log.at && !slices.Contains(places[a.receipt.SubmissionID], off),
+			a.Key, "was acknowledged at %d, and is neither heard nor kept", off)
 	}
 }
 
@@ -202,7 +193,7 @@ func (w *world) checkAsks(ctx context.Context) {
 	for _, at := range w.addresses {
 		log := w.log(ctx, at)
 		for _, r := range each[*conversation.SubmissionAdmitted](log) {
-			outcomes[r.Submission] = log.settled[r.Submission].outcome
+			outcomes[r.Submission] = log.settled[r.Submission].Outcome
 			if call, _, ok := strings.Cut(r.Key, "/ask/"); ok { // The key of a question has the call in front.
 				asked[conversation.CallID(call)] = r.Submission
 			}
@@ -215,16 +206,14 @@ func (w *world) checkAsks(ctx context.Context) {
 		}
 		for _, r := range each[*conversation.WaitStarted](log) {
 			id := asked[r.Call]
-			if strings.HasPrefix(r.Name, replyName) && outcomes[id] != "" && log.state.Awaiting(r.Name) != nil {
-				w.trace.Violate(log.at.ID, "call %s waits for the reply to %s, which is settled", r.Call, id)
-			}
+			w.trace.ViolateIf(strings.HasPrefix(r.Name, replyName) && outcomes[id] != "" && log.state.Awaiting(r.Name) != nil,
+				log.at.ID, "call %s waits for the reply to %s, which is settled", r.Call, id)
 		}
 		for _, r := range each[*conversation.WaitEnded](log) {
 			if _, told, ok := toldOf(r); ok && strings.HasPrefix(r.Name, replyName) {
 				w.trace.Did("reply heard")
-				if told.Submission != asked[r.Call] || told.Outcome != outcomes[told.Submission] {
-					w.trace.Violate(log.at.ID, "call %s has heard %s, the submission has come to %s", r.Call, r.Value, outcomes[told.Submission])
-				}
+				w.trace.ViolateIf(told.Submission != asked[r.Call] || told.Outcome != outcomes[told.Submission],
+					log.at.ID, "call %s has heard %s, the submission has come to %s", r.Call, r.Value, outcomes[told.Submission])
 			}
 		}
 	}
@@ -255,7 +244,7 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 		}
 	}
 	for _, at := range w.addresses {
-		if w.profile == Runs {
+		if w.Profile == Runs {
 			add(w.log(ctx, at))
 		}
 	}
@@ -302,9 +291,7 @@ func (w *world) checkRun(log *knownLog, run *conversation.Run) {
 	for off, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
 		case *conversation.StepRecorded:
-			if steps[r.Name] {
-				w.trace.Violate(log.at.ID, "the step %s is recorded again at %d", r.Name, off)
-			}
+			w.trace.ViolateIf(steps[r.Name], log.at.ID, "the step %s is recorded again at %d", r.Name, off)
 			steps[r.Name] = true
 			if strings.HasPrefix(r.Name, "step ") {
 				want += " " + string(r.Output)

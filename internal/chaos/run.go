@@ -78,9 +78,6 @@ type Options struct {
 	SweepEvery time.Duration
 }
 
-// Report is what came of a schedule.
-type Report = schedule.Report
-
 const (
 	slots = 3
 	// quietPeriods bounds the sweep periods after the last fault.
@@ -95,15 +92,12 @@ const (
 
 // world is one schedule under way.
 type world struct {
-	seed    uint64
-	profile Profile
-	opts    Options
+	Options
 	trace   *schedule.Trace
 	ledger  *ledger
 	net     *network
 	author  *author
-	bucket  storage.Bucket // without faults
-	logs    *storage.Logs  // of bucket
+	logs    *storage.Logs // of the store
 	known   map[conversation.Address]*knownLog
 	readers []*reader
 
@@ -129,13 +123,12 @@ type world struct {
 
 func newWorld(opts Options) *world {
 	w := &world{
-		seed: opts.Seed, profile: opts.Profile, opts: opts, trace: schedule.NewTrace(), bucket: opts.Store,
-		known: map[conversation.Address]*knownLog{}, acks: map[string]ack{}, tooLate: map[conversation.Address][]string{},
+		Options: opts, trace: schedule.NewTrace(), known: map[conversation.Address]*knownLog{}, acks: map[string]ack{}, tooLate: map[conversation.Address][]string{},
 		uids: map[conversation.Address]conversation.UID{}, busyTime: 15 * time.Second,
 		strikes: []moment{anyTime, claimLands, batchLands, journalLands},
 	}
 	conversations := 3
-	if w.profile == Journals {
+	if w.Profile == Journals {
 		conversations, w.busyTime, w.strikes = 6, 12*time.Second, append(w.strikes, receiptSeen, sweepReads)
 	}
 	for c := range conversations {
@@ -148,13 +141,13 @@ func newWorld(opts Options) *world {
 	w.author = newAuthor(w)
 	w.net = &network{world: w, late: schedule.Late{Trace: w.trace}}
 	w.net.weather.Store(&weather{[]float64{0, .1, .3}[opts.Seed%3], schedule.Delivered})
-	w.logs = storage.NewLogs(w.bucket, nil)
+	w.logs = storage.NewLogs(w.Store, nil)
 	return w
 }
 
 // Run runs a schedule. It must be called within a synctest bubble. The error says
 // that the schedule could not be run.
-func Run(ctx context.Context, opts Options) (*Report, error) {
+func Run(ctx context.Context, opts Options) (*schedule.Report, error) {
 	w := newWorld(opts)
 	if err := w.busy(ctx); err != nil {
 		return nil, err
@@ -174,7 +167,7 @@ func Run(ctx context.Context, opts Options) (*Report, error) {
 }
 
 func (w *world) rng(purpose string) *rand.Rand {
-	return rand.New(rand.NewPCG(w.seed, schedule.Draw(w.seed, "rng", purpose)))
+	return rand.New(rand.NewPCG(w.Seed, schedule.Draw(w.Seed, "rng", purpose)))
 }
 
 // busy runs clients, readers and faults.
@@ -186,7 +179,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	goAs := func(name string, do func(context.Context, *rand.Rand)) {
-		end := w.busyTime + schedule.Between(schedule.Draw(w.seed, "end", name), 0, tremble)
+		end := w.busyTime + schedule.Between(schedule.Draw(w.Seed, "end", name), 0, tremble)
 		rng := w.rng(name)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
@@ -197,7 +190,7 @@ func (w *world) busy(ctx context.Context) error {
 	for c, at := range w.addresses {
 		client := fmt.Sprint("client-", c)
 		goAs(client, func(ctx context.Context, rng *rand.Rand) { w.client(ctx, rng, client, at) })
-		if w.profile != Journals {
+		if w.Profile != Journals {
 			goAs(fmt.Sprint("aborter-", c), func(ctx context.Context, rng *rand.Rand) { w.aborter(ctx, rng, at) })
 			r := &reader{world: w, name: fmt.Sprint("reader-", c), at: at}
 			w.readers = append(w.readers, r)
@@ -207,7 +200,7 @@ func (w *world) busy(ctx context.Context) error {
 	for slot := range slots {
 		goAs(fmt.Sprint("slot-", slot), func(ctx context.Context, rng *rand.Rand) { w.disturb(ctx, rng, slot) })
 	}
-	if w.profile == Journals {
+	if w.Profile == Journals {
 		goAs("sicken", w.sicken)
 	} else {
 		goAs("outages", w.outages)

@@ -83,6 +83,13 @@ func (t *Trace) Violate(who, format string, args ...any) {
 	}
 }
 
+// ViolateIf is Violate where a promise was broken.
+func (t *Trace) ViolateIf(broken bool, who, format string, args ...any) {
+	if broken {
+		t.Violate(who, format, args...)
+	}
+}
+
 // Did counts a deed.
 func (t *Trace) Did(d Deed) { t.DidN(d, 1) }
 
