@@ -203,7 +203,6 @@ func (a *author) decorate(ctx context.Context, hook, body string) (map[string]an
 	return map[string]any{"by": map[string]any{hook: body}}, nil
 }
 
-// await is the function of the tool that waits.
 func (a *author) await(ctx context.Context, in waitInput) (string, error) {
 	if err := begin(ctx); err != nil {
 		return "", err

@@ -44,7 +44,6 @@ func (w *world) settle(ctx context.Context) {
 	}
 }
 
-// comeToRest lets time pass until nothing is owed.
 func (w *world) comeToRest(ctx context.Context) {
 	owed := ""
 	for range quietPeriods {

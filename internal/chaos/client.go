@@ -36,13 +36,11 @@ type post struct {
 	rival   *post // another payload under the same key
 }
 
-// ack is an acknowledged admission.
 type ack struct {
 	*post
 	receipt conversation.Receipt
 }
 
-// picture is the attachment that goes with a body.
 func picture(seed uint64, body string) []byte {
 	d := schedule.Draw(seed, "picture", body)
 	return bytes.Repeat([]byte(body), 1+int(d%100))
@@ -77,7 +75,6 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 	return p
 }
 
-// hash is of the payload.
 func (p *post) hash() string {
 	hash, err := p.PayloadHash()
 	if err != nil {
@@ -132,7 +129,6 @@ func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conv
 	}
 }
 
-// signal says something to who waits for a name.
 func (w *world) signal(ctx context.Context, rng *rand.Rand, at conversation.Address, name, key string) {
 	if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, 15*time.Second)) != nil {
 		return
@@ -276,7 +272,6 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 	}
 }
 
-// aborter aborts a conversation a few times.
 func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Address) {
 	for range rng.IntN(6) / 3 {
 		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.busyTime)) != nil {

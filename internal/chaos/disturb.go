@@ -15,7 +15,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// disturb crashes, drains, pauses and misleads one slot.
 func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 	crashes, drains, pauses, views := []int{0, 1, 3}[schedule.Draw(w.Seed, "crashes")%3], 1, 6, 9
 	calm, longest, trouble := 200*time.Millisecond, 5*time.Second, 7*time.Second
@@ -77,7 +76,6 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 	}
 }
 
-// outages takes the bucket away from all for a while.
 func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 	for range rng.IntN(3) {
 		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime/2)) != nil {
@@ -107,7 +105,6 @@ func (w *world) await(ctx context.Context, slot int, rng *rand.Rand) {
 	}
 }
 
-// believe changes the view of a slot.
 func (w *world) believe(slot int, rng *rand.Rand) {
 	v := view{alone: rng.IntN(4) == 0}
 	for i := range slots {
@@ -213,7 +210,6 @@ func (w *world) die(slot int, member string) {
 	}
 }
 
-// sicken makes a conversation deadly at some time.
 func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
 	rng := w.rng("deadly")
 	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime)) == nil {
@@ -238,7 +234,6 @@ func (w *world) convalesce(ctx context.Context) {
 	}
 }
 
-// aside are the conversations that are set aside.
 func (w *world) aside(ctx context.Context) []conversation.Key {
 	keys, err := storage.ListAside(ctx, w.Store)
 	w.trace.ViolateIf(err != nil, "", "list what is set aside: %v", err)

@@ -3,7 +3,6 @@ package chaos
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -21,7 +20,8 @@ type ledger struct {
 	started schedule.Counter[conversation.CallID]
 	writes  schedule.Counter[string]           // of data that its source knows to have its place
 	sources schedule.Counter[string]           // how often data was written under a name
-	unread  schedule.Counter[conversation.Key] // reads of pages of history that came to nothing
+	unread  schedule.Counter[conversation.Key] // reads of pages of history that came to nothing, for want of which a model call may fail
+	freed   schedule.Counter[string]           // deletions of batches, by key
 
 	mu       sync.Mutex
 	now      int // counts landings
@@ -30,10 +30,8 @@ type ledger struct {
 	attempts map[attemptID]startedAttempt
 	calls    map[conversation.CallID]bool // whose records have landed
 	failures map[conversation.SubmissionID]failed
-	freed    map[string]bool // keys of batches that were deleted
 }
 
-// landedLog is what has landed of a log.
 type landedLog struct {
 	batches map[int64]landing
 	settled map[conversation.SubmissionID]bool // by what was admitted
@@ -83,7 +81,7 @@ type startedAttempt struct {
 func newLedger(t *schedule.Trace) *ledger {
 	return &ledger{
 		trace: t, logs: map[conversation.Key]*landedLog{}, claims: map[storage.Nonce]*claim{}, attempts: map[attemptID]startedAttempt{},
-		calls: map[conversation.CallID]bool{}, failures: map[conversation.SubmissionID]failed{}, freed: map[string]bool{},
+		calls: map[conversation.CallID]bool{}, failures: map[conversation.SubmissionID]failed{},
 	}
 }
 
@@ -112,7 +110,6 @@ func (l *ledger) sent(member, key string, body []byte) *storage.Batch {
 	return &b
 }
 
-// landed notes that the store has taken a batch.
 func (l *ledger) landed(key string, b *storage.Batch) {
 	name, _ := storage.ParseKey(key) // sent has looked
 	l.mu.Lock()
@@ -120,7 +117,7 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	log := l.log(name.Conv)
 	old, again := log.batches[b.Seq]
 	switch { // A compaction has freed the key: the same batch may take it, or a claim on a stale view, which is no part of the log.
-	case again && (!l.freed[key] || old.hash != b.Hash && !b.First):
+	case again && (l.freed.Count(key) == 0 || old.hash != b.Hash && !b.First):
 		l.trace.Violate("store", "%s changes from %v to %v", key, old.hash, b.Hash)
 	case again && old.hash != b.Hash:
 		l.trace.Add("store", "%s was compacted, and is taken by a claim of %s", key, b.Nonce)
@@ -155,15 +152,6 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	l.trace.Add("store", "%.6s/%d by %s first=%v: %s", name.Conv, b.Seq, b.Nonce, b.First, strings.Join(names, " "))
 }
 
-// deleted notes that the store has deleted a batch.
-func (l *ledger) deleted(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.freed[key] = true
-	l.trace.Did("batch deleted")
-}
-
-// owed returns what a log has admitted and not settled.
 func (l *landedLog) owed() (owed []conversation.SubmissionID) {
 	for id, settled := range l.settled {
 		if !settled {
@@ -183,7 +171,6 @@ func (l *ledger) answered(b *storage.Batch) {
 	}
 }
 
-// model checks a model call that begins.
 func (l *ledger) model(member string, id attemptID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +192,6 @@ func (l *ledger) model(member string, id attemptID) error {
 	return nil
 }
 
-// tool checks a tool call that begins.
 func (l *ledger) tool(id conversation.CallID) error {
 	before := l.started.Next(id)
 	l.mu.Lock()
@@ -228,15 +214,6 @@ func (l *ledger) failed(id conversation.SubmissionID, n int, passing bool) {
 	l.failures[id] = failed{f.good || !passing, max(f.row, n+1)}
 }
 
-// lost notes that a request has come to nothing. A model call may fail for want of
-// the history that it was to be shown.
-func (l *ledger) lost(o op) {
-	if name, err := storage.ParseKey(o.key); o.method == http.MethodGet && err == nil && name.Kind == storage.KindPage {
-		l.unread.Next(name.Conv)
-	}
-}
-
-// abort notes that an abort is asked for.
 func (l *ledger) abort(conv conversation.Key) *abortCall {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,7 +43,6 @@ type member struct {
 	leaving, gone atomic.Bool // asked for an orderly end; not there any more
 }
 
-// start brings up a new incarnation of a slot.
 func (w *world) start(slot int) error {
 	id := fmt.Sprint("n", slot)
 	m := &member{id: fmt.Sprint(id, "-", w.incarnations.Next(id)), done: make(chan struct{})}
@@ -239,7 +238,6 @@ func (m *member) lastWords(err error) error {
 	return err
 }
 
-// updates reads a page at a node.
 func (w *world) updates(ctx context.Context, m *member, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
 	defer w.read(ctx, m, time.Now())
 	return m.node.Reader().Updates(ctx, at, after, limit)

@@ -27,7 +27,6 @@ type model struct {
 	calls schedule.Counter[string] // by submission, attempt and step
 }
 
-// newProviders returns the registry of one node.
 func newProviders(w *world, l *link) (*providers.Registry, error) {
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(modelAPI, &model{world: w, link: l})
@@ -216,7 +215,6 @@ func finish(out *providers.Assembler, calls ...[3]string) {
 	out.Finish(done)
 }
 
-// call is the i-th tool call of a step.
 func (m *model) call(body string, step int, i uint64) (name, args string) {
 	d := schedule.Draw(m.Seed, "call", body, step, i)
 	millis, writes := d>>8%500, d>>20%3
@@ -267,7 +265,6 @@ func said(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
 }
 
-// answerWaiting is what the model says for a body that waits.
 func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req providers.Request, body string) error {
 	step, asked := 1, [][3]string{{body, waitTool, fmt.Sprintf(`{"name":%q}`, body)}}
 	for _, msg := range req.Messages {

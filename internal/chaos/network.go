@@ -25,7 +25,6 @@ var (
 // journalRoot is where journals are.
 const journalRoot = "wake/"
 
-// op is one request.
 type op struct {
 	member, method, key string // the key of a LIST is its prefix
 	after               string // what a LIST starts after
@@ -49,7 +48,6 @@ type course struct {
 	late        time.Duration // until a delayed request, or a copy, lands
 }
 
-// network carries the requests of all nodes to the store.
 type network struct {
 	*world
 	weather atomic.Pointer[weather]
@@ -70,7 +68,6 @@ func (n *network) setOutage(f schedule.Fate) {
 	n.trace.Add("", "fate of all requests: %v", f)
 }
 
-// course decides what happens to a request.
 func (n *network) course(o op) course {
 	id := o.id()
 	draw := func(what string, from, to time.Duration) time.Duration {
@@ -98,7 +95,9 @@ func (n *network) course(o op) course {
 		if o.writes() && strings.HasPrefix(o.key, journalRoot) {
 			n.trace.Did("journal " + o.method + " " + string(c.fate))
 		}
-		n.ledger.lost(o)
+		if name, err := storage.ParseKey(o.key); o.method == http.MethodGet && err == nil && name.Kind == storage.KindPage {
+			n.ledger.unread.Next(name.Conv)
+		}
 		n.trace.Add(o.member, "%v: %v", c.fate, o)
 	}
 	return c
@@ -126,7 +125,6 @@ func (n *network) later(d time.Duration, r *request) {
 	}})
 }
 
-// land hands a request to the store.
 func (n *network) land(ctx context.Context, r *request) error {
 	o := r.op
 	if o.writes() {
@@ -146,7 +144,8 @@ func (n *network) land(ctx context.Context, r *request) error {
 	case o.method == http.MethodPut && storage.KindOf(o.key) == storage.KindSegment:
 		n.trace.Did("segment")
 	case o.method == http.MethodDelete && storage.KindOf(o.key) == storage.KindBatch:
-		n.ledger.deleted(o.key)
+		n.ledger.freed.Next(o.key)
+		n.trace.Did("batch deleted")
 	case o.method == http.MethodDelete && strings.HasPrefix(o.key, journalRoot) && !strings.HasPrefix(o.key, journalRoot+o.member+"/"):
 		n.trace.Did("journal swept")
 	}
@@ -260,7 +259,6 @@ func (l *link) pass(ctx context.Context, o op) error {
 	}
 }
 
-// carry carries a request of the process.
 func (l *link) carry(ctx context.Context, c *storagetest.Call) error {
 	again, err := c.Later()
 	if err == nil {
@@ -349,7 +347,6 @@ const tremble = time.Millisecond
 // back before it is over did not happen, whether it was noticed or not.
 func begin(ctx context.Context) error { return schedule.Sleep(ctx, 1) }
 
-// callerKey is the key of a context's caller.
 type callerKey struct{}
 
 // as names the caller in a context, so that two who ask for the same at the same

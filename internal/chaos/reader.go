@@ -33,7 +33,6 @@ type reader struct {
 	seen   []chunk               // after start
 }
 
-// chunk is one of a page.
 type chunk struct {
 	at  conversation.Position
 	raw json.RawMessage
@@ -70,7 +69,6 @@ func (r *reader) run(ctx context.Context, rng *rand.Rand) {
 	}
 }
 
-// step makes one read at a node.
 func (r *reader) step(ctx context.Context, m *member) {
 	patience := schedule.Between(r.rng.Uint64(), time.Second, 5*time.Second)
 	if r.rng.IntN(3) == 0 { // not a second
@@ -106,19 +104,16 @@ func (r *reader) step(ctx context.Context, m *member) {
 	}
 }
 
-// snapshot takes a snapshot at a node.
 func (r *reader) snapshot(ctx context.Context, m *member) (conversation.Page, error) {
 	defer r.read(ctx, m, time.Now())
 	return m.node.Reader().Snapshot(ctx, r.at)
 }
 
-// wait waits at a node for what comes next.
 func (r *reader) wait(ctx context.Context, m *member) error {
 	defer r.read(ctx, m, time.Now())
 	return m.node.Reader().Wait(ctx, r.at, r.offset)
 }
 
-// begin makes the first read.
 func (r *reader) begin(ctx context.Context, m *member) error {
 	if r.whole {
 		r.doc = reduce.New(nil)
@@ -163,7 +158,6 @@ func (r *reader) reread(ctx context.Context, m *member) error {
 	return nil
 }
 
-// follow takes one page.
 func (r *reader) follow(ctx context.Context, m *member, limit int) error {
 	next, chunks, err := r.page(ctx, m, r.offset, limit)
 	if err != nil {
@@ -251,7 +245,6 @@ func (r *reader) check(log *knownLog) {
 	r.compare(state, "reduced view", r.doc.Root, nil)
 }
 
-// compare compares a view with the snapshot of a state.
 func (r *reader) compare(state *conversation.State, what string, have reduce.Object, bad error) {
 	data, err := conversation.EncodeJSON(state.Snapshot())
 	want, undecoded := decoded(data)

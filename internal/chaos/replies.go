@@ -75,6 +75,8 @@ func (w *world) checkPosts(log *knownLog) {
 	told := map[conversation.SubmissionID]bool{}
 	for _, r := range each[conversation.Record](log) {
 		switch r := r.(type) {
+		case *conversation.SubmissionAdmitted:
+			_, told[r.Submission] = r.Delivery.Awaited() // Nobody is told of a signal.
 		case *conversation.PostEnqueued:
 			want = append(want, r.Post)
 			told[r.Submission] = told[r.Submission] || r.Call == ""
@@ -85,12 +87,8 @@ func (w *world) checkPosts(log *knownLog) {
 			}
 		}
 	}
-	signals := map[conversation.SubmissionID]bool{}
-	for _, r := range each[*conversation.SubmissionAdmitted](log) {
-		_, signals[r.Submission] = r.Delivery.Awaited()
-	}
-	for _, r := range each[*conversation.SubmissionSettled](log) {
-		w.trace.ViolateIf(!signals[r.Submission] && !told[r.Submission], log.at.ID, "nobody is told of the settlement of %s", r.Submission)
+	for id := range log.settled {
+		w.trace.ViolateIf(!told[id], log.at.ID, "nobody is told of the settlement of %s", id)
 	}
 	for _, p := range log.state.Posts() {
 		w.trace.Violate(log.at.ID, "%s is not delivered", p.ID)

@@ -170,7 +170,6 @@ func (w *world) rng(purpose string) *rand.Rand {
 	return rand.New(rand.NewPCG(w.Seed, schedule.Draw(w.Seed, "rng", purpose)))
 }
 
-// busy runs clients, readers and faults.
 func (w *world) busy(ctx context.Context) error {
 	for slot := range slots {
 		if err := w.start(slot); err != nil {
@@ -259,21 +258,47 @@ func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
 // opened that conversation.
 const asideInnocent = "set aside for no reason of its own"
 
+func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
+	for _, name := range names {
+		out[what+string(name)] = n
+	}
+}
+
 // wanted is how often a thousand schedules show something at least.
-func (p Profile) wanted() schedule.Shown {
+func (p Profile) wanted() (out schedule.Shown) {
 	switch p {
 	case Everything:
-		return wantedOfEverything()
+		out = schedule.Shown{
+			"acknowledged": 2500, "batch": 10000, "claim": 3000, "model call": 3000, "tool call": 2000, "page read": 2000, "page read again": 300,
+			"conflict refused": 20, "wrong uid refused": 30, "creation refused": 10, "precheck": 200, "precheck knew the key": 20,
+			"asked again at the end": 2000, "attachment read": 100, "image seen by a model": 100, "abort": 100, "abort without effect": 100,
+			"settled completed": 1000, "settled failed": 100, "settled aborted": 100,
+			"vendor asked to wait": 10, "step dropped": 100, "tool failed": 300, "output stored": 20, "data written": 500,
+			"snapshot compared": 300, "read left": 500, "checkpoint read": 500, "history page read": 50, "cache damaged": 100, "damage met": 30,
+			"crash": 500, "two crashes at once": 30, "drain": 100, "crash in a drain": 20, "outage": 100, "landed late": 500,
+			"segment": 1000, "batch deleted": 4000, "key taken again": 1,
+		}
+		wantEach(out, 300, "fault: ", schedule.Faults())
+		wantEach(out, 50, "model ", append(passing(), refused))
+		wantEach(out, 50, "hook ", hookModes())
 	case Journals:
-		return wantedOfJournals()
-	}
-	out := schedule.Shown{
-		"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,
-		"settled completed": 1500, "wait ended by signal": 500, "wait ended by timeout": 100, "signal kept": 300, "signal too late": 100,
-		"parked at the end": 100, "reply heard": 100,
-	}
-	for deed := range out {
-		out[deed] /= map[Profile]int{Waits: 1, Posts: 2, Runs: 4}[p]
+		out = schedule.Shown{
+			"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "poke": 3000, "journal swept": 3000,
+			"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
+			"died of a conversation": 100, "set aside": 20,
+		}
+		wantEach(out, 100, "journal PUT ", schedule.Faults())
+		wantEach(out, 50, "journal DELETE ", schedule.Faults())
+		wantEach(out, 100, "struck when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
+	default:
+		out = schedule.Shown{
+			"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,
+			"settled completed": 1500, "wait ended by signal": 500, "wait ended by timeout": 100, "signal kept": 300, "signal too late": 100,
+			"parked at the end": 100, "reply heard": 100,
+		}
+		for deed := range out {
+			out[deed] /= map[Profile]int{Waits: 1, Posts: 2, Runs: 4}[p]
+		}
 	}
 	switch p {
 	case Posts:
@@ -281,40 +306,5 @@ func (p Profile) wanted() schedule.Shown {
 	case Runs:
 		out["run completed"], out["run failed"] = 1000, 100
 	}
-	return out
-}
-
-func wantedOfEverything() schedule.Shown {
-	out := schedule.Shown{
-		"acknowledged": 2500, "batch": 10000, "claim": 3000, "model call": 3000, "tool call": 2000, "page read": 2000, "page read again": 300,
-		"conflict refused": 20, "wrong uid refused": 30, "creation refused": 10, "precheck": 200, "precheck knew the key": 20,
-		"asked again at the end": 2000, "attachment read": 100, "image seen by a model": 100, "abort": 100, "abort without effect": 100,
-		"settled completed": 1000, "settled failed": 100, "settled aborted": 100,
-		"vendor asked to wait": 10, "step dropped": 100, "tool failed": 300, "output stored": 20, "data written": 500,
-		"snapshot compared": 300, "read left": 500, "checkpoint read": 500, "history page read": 50, "cache damaged": 100, "damage met": 30,
-		"crash": 500, "two crashes at once": 30, "drain": 100, "crash in a drain": 20, "outage": 100, "landed late": 500,
-		"segment": 1000, "batch deleted": 4000, "key taken again": 1,
-	}
-	wantEach(out, 300, "fault: ", schedule.Faults())
-	wantEach(out, 50, "model ", append(passing(), refused))
-	wantEach(out, 50, "hook ", hookModes())
-	return out
-}
-
-func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
-	for _, name := range names {
-		out[what+string(name)] = n
-	}
-}
-
-func wantedOfJournals() schedule.Shown {
-	out := schedule.Shown{
-		"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "poke": 3000, "journal swept": 3000,
-		"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
-		"died of a conversation": 100, "set aside": 20,
-	}
-	wantEach(out, 100, "journal PUT ", schedule.Faults())
-	wantEach(out, 50, "journal DELETE ", schedule.Faults())
-	wantEach(out, 100, "struck when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
 	return out
 }

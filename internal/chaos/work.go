@@ -119,7 +119,6 @@ func (w *world) checkStored(conv conversation.Key, r *conversation.ToolSettled, 
 		string(r.Call), "%d bytes of its output are stored, of %d; it is recorded as %s %s", len(got), len(want), r.Output, r.ErrorText)
 }
 
-// whole reads what was opened.
 func whole(content io.ReadCloser, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -128,7 +127,6 @@ func whole(content io.ReadCloser, err error) ([]byte, error) {
 	return data, errors.Join(err, content.Close())
 }
 
-// checkEnded checks what a settled submission says.
 func (w *world) checkEnded(conv conversation.Key, sub *conversation.Submission, end *conversation.SubmissionSettled, hooks *hooked) {
 	body := sub.Delivery.Body
 	if open := sub.OpenCalls(); len(open) > 0 || sub.OpenTurn() != "" {
@@ -218,32 +216,24 @@ func (w *world) askAgain(ctx context.Context, at conversation.Address) {
 	}
 }
 
-// askKey asks about a recorded key.
 func (w *world) askKey(ctx context.Context, m *member, at conversation.Address, r *conversation.SubmissionAdmitted, uid conversation.UID) {
 	other := r.Delivery
 	other.Body += "?"
-	type condition = conversation.Condition
-	for _, c := range []struct {
-		want      conversation.Code
-		key       string
-		delivery  conversation.Delivery
-		condition condition
-	}{
-		{"", r.Key, r.Delivery, condition{}},
-		{conversation.CodeSubmissionConflict, r.Key, other, condition{}},
-		{conversation.CodeInstanceExists, "new", r.Delivery, condition{Absent: true}},
-		{conversation.CodeInstanceNotFound, "new", r.Delivery, condition{Set: true, UID: "inst_of_nobody"}},
-	} {
-		asked := conversation.Admission{Address: at, Key: c.key, Delivery: c.delivery, Condition: c.condition}
+	ask := func(want conversation.Code, key string, d conversation.Delivery, c conversation.Condition) {
+		asked := conversation.Admission{Address: at, Key: key, Delivery: d, Condition: c}
 		receipt, err := m.node.Precheck(ctx, asked)
 		switch {
-		case c.want == "" && (err != nil || receipt == nil || receipt.SubmissionID != r.Submission || receipt.UID != uid):
+		case want == "" && (err != nil || receipt == nil || receipt.SubmissionID != r.Submission || receipt.UID != uid):
 			w.trace.Violate(m.id, "asked for the key of %s at the end: %+v, %v", r.Submission, receipt, err)
-		case c.want != "" && (err == nil || conversation.CodeOf(err) != c.want):
+		case want != "" && (err == nil || conversation.CodeOf(err) != want):
 			w.trace.Violate(m.id, "asked for %+v at the end: %+v, %v", asked, receipt, err)
 		}
 		w.trace.Did("asked again at the end")
 	}
+	ask("", r.Key, r.Delivery, conversation.Condition{})
+	ask(conversation.CodeSubmissionConflict, r.Key, other, conversation.Condition{})
+	ask(conversation.CodeInstanceExists, "new", r.Delivery, conversation.Condition{Absent: true})
+	ask(conversation.CodeInstanceNotFound, "new", r.Delivery, conversation.Condition{Set: true, UID: "inst_of_nobody"})
 }
 
 func (w *world) readAttachment(ctx context.Context, m *member, at conversation.Address, a conversation.Attachment, body string) {

@@ -34,14 +34,11 @@ func Between(x uint64, from, to time.Duration) time.Duration {
 
 // Sleep lets virtual time pass.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
-		return ctx.Err()
+	case <-time.After(d):
 	case <-ctx.Done():
-		return ctx.Err()
 	}
+	return ctx.Err()
 }
 
 // Dice are as many draws as one asks for.
