@@ -66,12 +66,10 @@ func (m *measurement) compare(ctx context.Context, programs []string, rounds int
 	}
 	var sides [2]bench.Side
 	for i, name := range programs {
-		p, err := find(ctx, name)
-		if err != nil {
+		if err := find(ctx, name, &o); err != nil {
 			return err
 		}
-		sides[i] = bench.Side{Program: p.measured, Version: p.version}
-		o.Self = p.self
+		sides[i] = bench.Side{Program: o.Program, Version: o.Version}
 	}
 	c, err := bench.Compare(ctx, o, sides[0], sides[1], rounds)
 	if err != nil {

@@ -51,18 +51,11 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-// programs are what a run starts.
-type programs struct {
-	measured string // The parley program.
-	version  string // What it says it is.
-	self     string
-}
-
-// find finds the program that is measured: one by name, or the parley beside this program,
-// or that on PATH.
-func find(ctx context.Context, named string) (p programs, err error) {
-	if p.self, err = os.Executable(); err != nil {
-		return p, fmt.Errorf("find this program: %w", err)
+// find tells o the programs: this one, and the one that is measured, which is one by name, or the
+// parley beside this program, or that on PATH.
+func find(ctx context.Context, named string, o *bench.Options) (err error) {
+	if o.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
 	}
 	if named != "" {
 		if at, err := filepath.Abs(named); err == nil {
@@ -70,16 +63,16 @@ func find(ctx context.Context, named string) (p programs, err error) {
 				named = at // Also without a slash in its name.
 			}
 		}
-		if p.measured, err = exec.LookPath(named); err != nil {
-			return p, fmt.Errorf("find the program to measure: %w", err)
+		if o.Program, err = exec.LookPath(named); err != nil {
+			return fmt.Errorf("find the program to measure: %w", err)
 		}
-	} else if p.measured, err = exec.LookPath(filepath.Join(filepath.Dir(p.self), "parley")); err != nil {
-		if p.measured, err = exec.LookPath("parley"); err != nil {
-			return p, fmt.Errorf("find the program to measure: there is no parley beside %s nor on PATH; run make build, or name one with --program", p.self)
+	} else if o.Program, err = exec.LookPath(filepath.Join(filepath.Dir(o.Self), "parley")); err != nil {
+		if o.Program, err = exec.LookPath("parley"); err != nil {
+			return fmt.Errorf("find the program to measure: there is no parley beside %s nor on PATH; run make build, or name one with --program", o.Self)
 		}
 	}
-	p.version, err = bench.VersionOf(ctx, p.measured)
-	return p, err
+	o.Version, err = bench.VersionOf(ctx, o.Program)
+	return err
 }
 
 // ownVersion names this program, as exactly as its build tells.

@@ -146,18 +146,18 @@ func wantEmpty(t *testing.T, dir string) {
 // PATH, and says that it is a parley.
 func TestFind(t *testing.T) {
 	t.Setenv("PATH", "")
-	_, err := find(t.Context(), "")
+	err := find(t.Context(), "", &bench.Options{})
 	if err == nil || !strings.Contains(err.Error(), "run make build, or name one with --program") {
 		t.Errorf("nowhere: %v", err)
 	}
-	if _, err := find(t.Context(), filepath.Join(t.TempDir(), "none")); err == nil || !strings.Contains(err.Error(), "none") {
+	if err := find(t.Context(), filepath.Join(t.TempDir(), "none"), &bench.Options{}); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	other := filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(other, []byte("#!/bin/sh\necho other 1.2\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := find(t.Context(), other); err == nil || !strings.Contains(err.Error(), `is no parley program: asked for its version, it says "other 1.2"`) {
+	if err := find(t.Context(), other, &bench.Options{}); err == nil || !strings.Contains(err.Error(), `is no parley program: asked for its version, it says "other 1.2"`) {
 		t.Errorf("another program: %v", err)
 	}
 	dir := t.TempDir()
@@ -165,9 +165,10 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
-	p, err := find(t.Context(), "")
-	if err != nil || p.measured != filepath.Join(dir, "parley") || !strings.HasPrefix(p.version, "parley ") {
-		t.Errorf("on PATH: %+v, %v", p, err)
+	var o bench.Options
+	err = find(t.Context(), "", &o)
+	if err != nil || o.Program != filepath.Join(dir, "parley") || !strings.HasPrefix(o.Version, "parley ") {
+		t.Errorf("on PATH: %+v, %v", o, err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 
 // measurement is what a command that measures is told.
 type measurement struct {
-	suite    bench.Suite
+	suite    *bench.Suite
 	options  bench.Options
 	program  string
 	file     string
@@ -137,11 +137,9 @@ func (m *measurement) run(ctx context.Context, out io.Writer) (err error) {
 	if m.suite == bench.Log {
 		o.Version = ownVersion()
 	} else if o.Against == "" {
-		p, err := find(ctx, m.program)
-		if err != nil {
+		if err := find(ctx, m.program, &o); err != nil {
 			return err
 		}
-		o.Program, o.Self, o.Version = p.measured, p.self, p.version
 	}
 	if err := answers(ctx, o.ClickHouse); err != nil {
 		return err

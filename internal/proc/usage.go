@@ -9,8 +9,9 @@ import (
 
 // Memory is the memory of a process as the kernel counts it, in bytes.
 type Memory struct {
-	RSS, Peak int64
-	Anonymous int64 // The part of RSS that is not backed by a file.
+	RSS       int64 `json:"rss"`
+	Peak      int64 `json:"peak"`
+	Anonymous int64 `json:"anonymous"` // The part of RSS that is not backed by a file.
 }
 
 // Usage is what a process has used so far.

@@ -98,9 +98,9 @@ func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
 		text = "hold=" + gate + " " + oneToken
 	}
 	all := &owed{receipts: map[string]receipt{}}
-	err := j.rated(j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
+	err := j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
 		return all.post(ctx, j.at, j.id(i), text)
-	}))
+	})
 	if gate != "" {
 		err = errors.Join(err, j.free(ctx, gate))
 	}
@@ -139,7 +139,7 @@ func (r *runner) free(ctx context.Context, gate string) error {
 }
 
 func turns(ctx context.Context, j *job) error {
-	err := j.rated(j.measure(ctx, 16, 0, j.at.turns(j.id, shortReply)))
+	err := j.measure(ctx, 16, 0, j.at.turns(j.id, shortReply))
 	if err == nil && j.ServerCPU != nil {
 		j.figure("CPU per 1,000 turns", *j.ServerCPU*1000/float64(j.Samples), "s")
 	}

@@ -191,12 +191,12 @@ func (c *child) pid() int {
 }
 
 // memory is what the child has; nil if that cannot be told.
-func (c *child) memory() *Memory {
+func (c *child) memory() *proc.Memory {
 	u, err := proc.UsageOf(c.pid())
 	if err != nil {
 		return nil
 	}
-	return new(Memory(u.Memory))
+	return &u.Memory
 }
 
 func (c *child) page(ctx context.Context, path string) ([]byte, error) {

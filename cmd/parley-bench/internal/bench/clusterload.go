@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -118,16 +117,15 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 	if i%2 == 0 {
 		method, want, body = http.MethodPost, http.StatusAccepted, message(loadReply, fmt.Sprintf("%s-%d", l.c.Name, i))
 	}
-	var before *life
+	var at *life
 	first := answered
 	for try := 1; ; try++ {
-		at := l.c.pick(before)
-		if at == nil {
+		if at = l.c.pick(at); at == nil {
 			l.count(first, due, fmt.Errorf("%s %s: no other node is ready", method, id))
 			return
 		}
-		resp, b, err := at.ask(ctx, method, at.path(id, ""), body)
 		status := 0
+		resp, b, err := at.ask(ctx, method, at.path(id, ""), body)
 		if err == nil {
 			status = resp.StatusCode
 		}
@@ -136,7 +134,10 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 			first = f
 		}
 		if f == answered {
-			l.count(first, due, l.acknowledge(id, method, b))
+			if method == http.MethodPost {
+				err = l.acknowledge(id, b)
+			}
+			l.count(first, due, err)
 			return
 		}
 		if err == nil {
@@ -146,17 +147,13 @@ func (l *load) request(ctx context.Context, i int, due time.Time) {
 			l.count(first, due, fmt.Errorf("%s %s, try %d after %v at node %d: %w", method, id, try, time.Since(due).Round(time.Millisecond), at.place, err))
 			return
 		}
-		before = at
 	}
 }
 
-func (l *load) acknowledge(id, method string, body []byte) error {
-	if method != http.MethodPost {
-		return nil
-	}
-	var r receipt
-	if err := json.Unmarshal(body, &r); err != nil || r.SubmissionID == "" {
-		return fmt.Errorf("receipt %.200s lacks a submission: %w", body, err)
+func (l *load) acknowledge(id string, body []byte) error {
+	r, err := readReceipt(body)
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,23 +182,20 @@ func (l *load) verdict(ctx context.Context) error {
 	for _, n := range l.fates {
 		sent += n
 	}
-	l.c.figure("requests", float64(sent), "")
-	l.c.figure("failed", float64(l.failed), "")
-	l.c.figure("retried: 503", float64(l.fates[unavailable]), "")
-	l.c.figure("refused", float64(l.fates[refused]), "")
-	l.c.figure("cut", float64(l.fates[cut]), "")
-	a, err := l.c.audit(ctx, l.acknowledged)
-	if err != nil {
-		return err
-	}
 	for _, all := range l.acknowledged {
 		acknowledged += len(all)
 	}
-	l.c.figure("acknowledged", float64(acknowledged), "")
-	l.c.figure("lost", float64(a.lost), "")
-	l.c.figure("twice", float64(a.twice), "")
-	l.c.figure("attempts consumed", float64(a.consumed), "")
-	return nil
+	a, err := l.c.audit(ctx, l.acknowledged)
+	for _, f := range []struct {
+		name string
+		n    int
+	}{
+		{"requests", sent}, {"failed", l.failed}, {"retried: 503", l.fates[unavailable]}, {"refused", l.fates[refused]}, {"cut", l.fates[cut]},
+		{"acknowledged", acknowledged}, {"lost", a.lost}, {"twice", a.twice}, {"attempts consumed", a.consumed},
+	} {
+		l.c.figure(f.name, float64(f.n), "")
+	}
+	return err
 }
 
 // loaded puts a load on while the members change, and for a while before and after.
@@ -227,5 +221,5 @@ func (c *cluster) loaded(ctx context.Context, change func(steady func() error) e
 	}
 	c.Seconds = l.lasted.Seconds()
 	c.take(l.took)
-	return c.rated(l.verdict(ctx))
+	return l.verdict(ctx)
 }

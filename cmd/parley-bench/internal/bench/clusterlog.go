@@ -92,33 +92,23 @@ type audit struct {
 	lost, twice, consumed int
 }
 
-// judge adds up what a log says about submissions.
-func (a *audit) judge(s *story, submissions ...string) {
+// judge adds up what a log says about submissions, and returns those it counts.
+func (a *audit) judge(s *story, submissions ...string) string {
+	var odd []string
 	for _, id := range submissions {
-		switch n := s.settled[id]; {
-		case n == 0:
+		settled, attempts := s.settled[id], s.attempts[id]
+		switch {
+		case settled == 0:
 			a.lost++
-		case n > 1:
+		case settled > 1:
 			a.twice++
 		}
-		a.consumed += max(0, s.attempts[id]-1)
-	}
-}
-
-// odd names the submissions that an audit counts.
-func (s *story) odd(submissions []string) string {
-	var all []string
-	for _, id := range submissions {
-		if settled, attempts := s.settled[id], s.attempts[id]; settled != 1 || attempts > 1 {
-			all = append(all, fmt.Sprintf("submission %s was settled %d times after %d attempts", id, settled, attempts))
+		a.consumed += max(0, attempts-1)
+		if settled != 1 || attempts > 1 {
+			odd = append(odd, fmt.Sprintf("submission %s was settled %d times after %d attempts", id, settled, attempts))
 		}
 	}
-	return strings.Join(all, ", ")
-}
-
-// owes reports whether a submission is not settled yet.
-func (s *story) owes(submissions []string) bool {
-	return slices.ContainsFunc(submissions, func(id string) bool { return s.settled[id] == 0 })
+	return strings.Join(odd, ", ")
 }
 
 // audit reads the logs of conversations until everything acknowledged in them is
@@ -136,7 +126,8 @@ func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (
 				if err := s.read(ctx, c.logs); err != nil {
 					return err
 				}
-				if !s.owes(submissions) || time.Now().After(end) {
+				owed := slices.ContainsFunc(submissions, func(id string) bool { return s.settled[id] == 0 })
+				if !owed || time.Now().After(end) {
 					break
 				}
 				if err := pause(ctx, 100*time.Millisecond); err != nil {
@@ -145,9 +136,8 @@ func (c *cluster) audit(ctx context.Context, acknowledged map[string][]string) (
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			before := sum
-			if sum.judge(s, submissions...); sum != before && !c.killing {
-				fmt.Fprintf(c.o.Progress, "%s: conversation %s (%s): %s\n", c.Name, id, s.key, s.odd(submissions))
+			if odd := sum.judge(s, submissions...); odd != "" && !c.killing {
+				fmt.Fprintf(c.o.Progress, "%s: conversation %s (%s): %s\n", c.Name, id, s.key, odd)
 			}
 			return nil
 		})

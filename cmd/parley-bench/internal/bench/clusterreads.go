@@ -181,27 +181,18 @@ func heads(ctx context.Context, c *cluster) error {
 	if err := owner.said(ctx, active, r); err != nil {
 		return err
 	}
-	type view struct {
-		id    string
-		place int
-		where string
-		took  []time.Duration
-	}
-	var views []*view
-	for _, id := range []string{idle, active} {
-		for place, where := range []string{"at the owner", "at another node", "at another node, strict"} {
-			views = append(views, &view{id: id, place: place, where: where})
-		}
-	}
+	places := []string{ownerPlace: "at the owner", otherPlace: "at another node", strictPlace: "at another node, strict"}
+	ids := []string{idle, active}
+	took := make([][]time.Duration, len(ids)*len(places)) // Of each place for the first, then for the second.
 	warm := warmUps.of(&c.o)
 	_, err = loop(ctx, c.limits.loop, 1, warm+c.n, func(ctx context.Context, i int) (time.Duration, error) {
-		for _, v := range views {
-			_, took, err := c.place(v.place).get(ctx, v.id, "")
+		for v := range took {
+			_, t, err := c.place(v%len(places)).get(ctx, ids[v/len(places)], "")
 			if err != nil {
 				return 0, err
 			}
 			if i >= warm {
-				v.took = append(v.took, took)
+				took[v] = append(took[v], t)
 			}
 		}
 		return 0, nil
@@ -209,9 +200,9 @@ func heads(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	for _, v := range views {
-		c.figure(v.id+" "+v.where, NewLatency(v.took).P50, "ms")
+	for v, t := range took {
+		c.figure(ids[v/len(places)]+" "+places[v%len(places)], NewLatency(t).P50, "ms")
 	}
-	c.figure("reads of each", float64(len(views[0].took)), "")
+	c.figure("reads of each", float64(len(took[0])), "")
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/cmd/parley-bench/internal/bench"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // run is a report of three scenarios, of which turns takes p50 milliseconds and starting
@@ -18,7 +19,7 @@ func run(p50 float64, rss int64) *bench.Report {
 	return &bench.Report{
 		Machine: bench.Machine{CPUs: 2, OS: "linux", Arch: "amd64", Go: "go1.26"}, Quick: true,
 		Scenarios: []bench.Scenario{
-			{Name: "start", Samples: 2, Latency: &bench.Latency{P50: 50, P99: 60 + p50}, Memory: &bench.Memory{RSS: rss},
+			{Name: "start", Samples: 2, Latency: &bench.Latency{P50: 50, P99: 60 + p50}, Memory: &proc.Memory{RSS: rss},
 				Figures: []bench.Figure{{Name: "readers", Value: 500}, {Name: "each", Value: p50 / 2, Unit: "kB"}}},
 			{Name: "turns", Samples: 500, Latency: &bench.Latency{P50: p50, P99: 20}, PerSecond: 1000 / p50, ServerCPU: new(0.25)},
 		},

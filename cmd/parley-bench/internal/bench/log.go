@@ -177,7 +177,6 @@ func crowds(ctx context.Context, l *logJob) error {
 	}
 	for side, row := range rows {
 		row.take(samples[side])
-		row.rate()
 		if cpu[side] != nil {
 			row.figure("CPU per 1,000", *cpu[side]*1e6/float64(row.Samples), "ms")
 		}
@@ -265,7 +264,6 @@ func saturated(ctx context.Context, l *logJob) error {
 		return err
 	}
 	l.take(samples)
-	l.rate()
 	durable := float64(l.Samples) * streamLine
 	l.figure("durable", durable/1e6/l.Seconds, "MB/s")
 	l.figure("batch", durable/1e3/float64(max(1, batches)), "kB")

@@ -135,7 +135,7 @@ func (j *job) reads(query string, timed func(operation) error) error {
 }
 
 func (j *job) warmReads(ctx context.Context, query string) error {
-	return j.reads(query, func(op operation) error { return j.rated(j.measure(ctx, 1, warmUps.of(&j.o), op)) })
+	return j.reads(query, func(op operation) error { return j.measure(ctx, 1, warmUps.of(&j.o), op) })
 }
 
 func snapshotWarm(ctx context.Context, j *job) error { return j.warmReads(ctx, "") }

@@ -55,7 +55,7 @@ type Options struct {
 }
 
 // valid checks everything that can be wrong before anything starts.
-func (o *Options) valid(of Suite) error {
+func (o *Options) valid(of *Suite) error {
 	if o.Percent < 0 || o.Percent > 100 {
 		return fmt.Errorf("%d percent of the counts are not 1 to 100", o.Percent)
 	}
@@ -84,7 +84,7 @@ func (o *Options) valid(of Suite) error {
 	names := of.Names()
 	for _, name := range o.Only {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("no scenario%s is named %q; there are %s", of.suite().of, name, strings.Join(names, ", "))
+			return fmt.Errorf("no scenario%s is named %q; there are %s", of.of, name, strings.Join(names, ", "))
 		}
 	}
 	for _, at := range []string{o.Against, o.Model} {
@@ -119,7 +119,7 @@ type bounds struct{ loop, long, scenario, run time.Duration }
 
 // boundsOf returns the bounds of a run. With a share of the counts, these few operations are to
 // be carried out however long they take.
-func (s suite) boundsOf(o *Options) bounds {
+func (s *Suite) boundsOf(o *Options) bounds {
 	if o.Quick && (o.Percent == 0 || o.Percent == 100) {
 		return s.quick
 	}

@@ -10,8 +10,8 @@ import (
 func TestAmounts(t *testing.T) {
 	full, quick, few := &Options{}, &Options{Quick: true, Percent: 100}, &Options{Quick: true, Percent: 1}
 	counts := map[string]amount[int]{}
-	for _, s := range []Suite{Server, Log, Cluster} {
-		for _, s := range s.suite().scenarios {
+	for _, s := range []*Suite{Server, Log, Cluster} {
+		for _, s := range s.scenarios {
 			counts[s.name] = s.n
 			if f, q := s.n.of(full), s.n.of(quick); f != s.n.full || q != s.n.quick || q >= f || s.n.of(few) != max(1, q/100) {
 				t.Errorf("%s: %d, quick %d", s.name, f, q)
@@ -31,8 +31,7 @@ func TestAmounts(t *testing.T) {
 	if steadyTime.of(few) != 20*time.Millisecond {
 		t.Errorf("a few are steady for %v", steadyTime.of(few))
 	}
-	server := Server.suite()
-	if server.boundsOf(full).run > 10*time.Minute || server.boundsOf(quick).run > time.Minute || server.boundsOf(few) != server.boundsOf(full) {
-		t.Errorf("bounds %+v", server)
+	if Server.boundsOf(full).run > 10*time.Minute || Server.boundsOf(quick).run > time.Minute || Server.boundsOf(few) != Server.boundsOf(full) {
+		t.Errorf("bounds %+v, %+v", Server.full, Server.quick)
 	}
 }

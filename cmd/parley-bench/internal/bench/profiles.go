@@ -82,19 +82,19 @@ var heapStatistic = regexp.MustCompile(`(?m)^# (HeapIdle|HeapReleased) = (\d+)$`
 // freed is the memory of the child without what its garbage still occupies. A collection is
 // run; then no object is in what the heap holds idle, and all of that which is not
 // released yet would be, and nothing else, if the process called debug.FreeOSMemory.
-func (c *child) freed(ctx context.Context) (Memory, error) {
+func (c *child) freed(ctx context.Context) (proc.Memory, error) {
 	text, err := c.page(ctx, pprofPath+"heap?gc=1&debug=1")
 	if err != nil {
-		return Memory{}, fmt.Errorf("collect garbage: %w", err)
+		return proc.Memory{}, fmt.Errorf("collect garbage: %w", err)
 	}
 	idle, err := unreleased(text)
 	if err != nil {
-		return Memory{}, err
+		return proc.Memory{}, err
 	}
 	u, err := proc.UsageOf(c.pid())
 	u.Memory.RSS -= idle
 	u.Memory.Anonymous -= idle
-	return Memory(u.Memory), err
+	return u.Memory, err
 }
 
 // unreleased reads how many idle bytes of the heap the system does not have back.

@@ -25,14 +25,14 @@ func rawSyncs(ctx context.Context, j *job) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	body := rawBody()
-	return j.rated(j.measure(ctx, 1, warmUps.of(&j.o), func(context.Context, int) (time.Duration, error) {
+	return j.measure(ctx, 1, warmUps.of(&j.o), func(context.Context, int) (time.Duration, error) {
 		return clocked(func() error {
 			if _, err := f.Write(body); err != nil {
 				return err
 			}
 			return f.Sync()
 		})
-	}))
+	})
 }
 
 // rawPuts times conditional PUTs into a folder beside the server's, by the
@@ -45,9 +45,9 @@ func rawPuts(writers int) func(context.Context, *job) error {
 		}
 		defer func() { err = errors.Join(err, store.Close()) }()
 		body := rawBody()
-		err = j.rated(j.measure(ctx, writers, max(writers, warmUps.of(&j.o)), func(ctx context.Context, i int) (time.Duration, error) {
+		err = j.measure(ctx, writers, max(writers, warmUps.of(&j.o)), func(ctx context.Context, i int) (time.Duration, error) {
 			return clocked(func() error { return store.Create(ctx, fmt.Sprintf("raw/%08d", i), storage.Bytes(body)) })
-		}))
+		})
 		if err == nil && writers == 1 {
 			j.rawPut = j.Latency.P50
 		}

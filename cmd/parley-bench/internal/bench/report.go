@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/internal/table"
 )
 
@@ -56,16 +57,8 @@ type Scenario struct {
 	GeneratorCPU *float64 `json:"generatorCpuSeconds,omitempty"`
 	ModelCPU     *float64 `json:"modelCpuSeconds,omitempty"`
 	// Memory is the server's after the measured part; nil where it is not known.
-	Memory  *Memory  `json:"serverMemory,omitempty"`
-	Figures []Figure `json:"figures,omitempty"`
-}
-
-// Memory is the memory of a process as the kernel counts it, in bytes.
-type Memory struct {
-	RSS  int64 `json:"rss"`
-	Peak int64 `json:"peak"`
-	// Anonymous is the part of RSS that is not backed by a file.
-	Anonymous int64 `json:"anonymous"`
+	Memory  *proc.Memory `json:"serverMemory,omitempty"`
+	Figures []Figure     `json:"figures,omitempty"`
 }
 
 type Figure struct {
@@ -74,26 +67,9 @@ type Figure struct {
 	Unit  string  `json:"unit,omitempty"`
 }
 
-// take fills in a distribution without a rate: that of operations with waits in
-// between would say nothing.
 func (s *Scenario) take(samples []time.Duration) {
 	s.Samples = len(samples)
 	s.Latency = new(NewLatency(samples))
-}
-
-// rate fills in the rate of operations that follow one another.
-func (s *Scenario) rate() {
-	if s.Seconds > 0 {
-		s.PerSecond = float64(s.Samples) / s.Seconds
-	}
-}
-
-// rated is rate unless there is an error, which it returns.
-func (s *Scenario) rated(err error) error {
-	if err == nil {
-		s.rate()
-	}
-	return err
 }
 
 func (s *Scenario) figure(name string, value float64, unit string) {

@@ -110,7 +110,7 @@ func (r *runner) visit(ctx context.Context, c *child, name string, n int) (int, 
 
 // weigh returns how much memory a server has beyond that of now once as many conversations as
 // the scenario has, or as there is time for, have come to rest.
-func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (grown Memory, n int, err error) {
+func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (grown proc.Memory, n int, err error) {
 	c.close()
 	before, err := c.freed(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func (j *job) weigh(ctx context.Context, c *child, rest amount[time.Duration]) (
 	after, err := c.freed(ctx)
 	j.Memory = &after
 	j.figure("conversations", float64(n), "")
-	return Memory{RSS: after.RSS - before.RSS, Anonymous: after.Anonymous - before.Anonymous}, n, err
+	return proc.Memory{RSS: after.RSS - before.RSS, Anonymous: after.Anonymous - before.Anonymous}, n, err
 }
 
 // rushInFlight is how many turns of a rush are under way at most.
@@ -151,12 +151,11 @@ func rush(ctx context.Context, j *job) error {
 			return err
 		}
 		j.Seconds = time.Since(start).Seconds()
-		j.rate()
 		u, err := proc.UsageOf(c.pid())
 		if err != nil {
 			return err
 		}
-		j.ServerCPU, j.Memory = new(u.CPU.Seconds()), new(Memory(u.Memory))
+		j.ServerCPU, j.Memory = new(u.CPU.Seconds()), &u.Memory
 		j.figure("conversations", float64(j.Samples), "")
 		j.figure("anonymous", float64(j.Memory.Anonymous)/1e6, "MB")
 		if j.o.Profiles == "" {

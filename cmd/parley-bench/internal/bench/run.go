@@ -28,9 +28,8 @@ var (
 // Run measures. Its errors are wrong options, no place for the data, children that do not
 // end, and data in a bucket that cannot be removed; a scenario that fails is reported, and
 // so are all that ctx or the bound on time leave out.
-func Run(ctx context.Context, of Suite, o Options) (_ *Report, err error) {
-	s := of.suite()
-	if err := o.valid(of); err != nil {
+func Run(ctx context.Context, s *Suite, o Options) (_ *Report, err error) {
+	if err := o.valid(s); err != nil {
 		return nil, err
 	}
 	r := &runner{o: o, limits: s.boundsOf(&o), control: newClient(), prefix: "bench-"}
@@ -189,6 +188,11 @@ func (r *runner) run(ctx context.Context, s scenario) []Scenario {
 	}
 	if j.Memory == nil {
 		j.Memory = r.server.memory()
+	}
+	for i := range rows {
+		if row := &rows[i]; s.rate && row.Seconds > 0 {
+			row.PerSecond = float64(row.Samples) / row.Seconds
+		}
 	}
 	if s.ratio && r.rawPut > 0 && j.Latency != nil {
 		j.ToRawPut = j.Latency.P50 / r.rawPut

@@ -125,15 +125,20 @@ func (t *target) post(ctx context.Context, id, text string) (r receipt, took tim
 	b, _, err := t.call(ctx, http.MethodPost, id, "", body, http.StatusAccepted)
 	took = time.Since(start)
 	if err != nil {
-		return receipt{}, 0, err
+		return r, 0, err
 	}
+	r, err = readReceipt(b)
+	return r, took, err
+}
+
+func readReceipt(b []byte) (r receipt, err error) {
 	if err := json.Unmarshal(b, &r); err != nil {
-		return receipt{}, 0, fmt.Errorf("decode receipt: %w", err)
+		return r, fmt.Errorf("decode receipt: %w", err)
 	}
 	if r.Offset == "" || r.SubmissionID == "" {
-		return receipt{}, 0, fmt.Errorf("receipt %.200s lacks an offset or a submission", b)
+		err = fmt.Errorf("receipt %.200s lacks an offset or a submission", b)
 	}
-	return r, took, nil
+	return r, err
 }
 
 // settled looks for the outcome of a submission in chunks.
