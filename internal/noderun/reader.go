@@ -130,7 +130,19 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 		if err != nil || e.Unterminated { // An event counts once its blank line has come.
 			return errors.Join(err, context.Cause(ctx), io.ErrUnexpectedEOF)
 		}
-		if after, err = r.event(after, call, e.Name, e.Data); err != nil {
+		switch e.Name {
+		case "data":
+			err = r.take(e.Data, after)
+		case "control":
+			var c struct{ StreamNextOffset string }
+			if err = json.Unmarshal(e.Data, &c); err != nil {
+				return Breach("control frame %s: %v", e.Data, err)
+			}
+			after, err = r.advance(call, c.StreamNextOffset)
+		default:
+			err = Breach("event %q", e.Name)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -155,20 +167,6 @@ func (r *Reader) connect() conversation.Offset {
 	defer r.mu.Unlock()
 	r.seen.Resumed++
 	return r.seen.To
-}
-
-func (r *Reader) event(after conversation.Offset, call time.Time, event string, data []byte) (conversation.Offset, error) {
-	switch event {
-	case "data":
-		return after, r.take(data, after)
-	case "control":
-		var c struct{ StreamNextOffset string }
-		if err := json.Unmarshal(data, &c); err != nil {
-			return after, Breach("control frame %s: %v", data, err)
-		}
-		return r.advance(call, c.StreamNextOffset)
-	}
-	return after, Breach("event %q", event)
 }
 
 // advance is a new offset to resume from.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 )
 
@@ -61,28 +60,20 @@ func (j *job) single(ctx context.Context, id func(i int) string) error {
 	})
 }
 
-// owed keeps the latest receipt of every conversation.
-type owed struct {
-	mu       sync.Mutex
-	receipts map[string]receipt
-}
+// owed has the latest receipt of every conversation.
+type owed map[string]receipt
 
-// post admits a message and returns how long that took.
-func (o *owed) post(ctx context.Context, t *target, id, text string) (time.Duration, error) {
-	r, took, err := t.post(ctx, id, text)
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (o owed) add(id string, r receipt) {
 	// Offsets of one conversation have one length and sort as texts.
-	if err == nil && o.receipts[id].Offset < r.Offset {
-		o.receipts[id] = r
+	if o[id].Offset < r.Offset {
+		o[id] = r
 	}
-	return took, err
 }
 
 // settle waits until nothing is owed in any of them: a conversation settles in the
 // order of admission.
-func (o *owed) settle(ctx context.Context, t *target) error {
-	for id, r := range o.receipts {
+func (o owed) settle(ctx context.Context, t *target) error {
+	for id, r := range o {
 		if _, err := t.settle(ctx, id, r); err != nil {
 			return err
 		}
@@ -97,15 +88,20 @@ func (j *job) admissions(ctx context.Context, inFlight int, gate string) error {
 	if gate != "" {
 		text = "hold=" + gate + " " + oneToken
 	}
-	all := &owed{receipts: map[string]receipt{}}
-	err := j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (time.Duration, error) {
-		return all.post(ctx, j.at, j.id(i), text)
+	receipts := make([]receipt, j.n)
+	err := j.measure(ctx, inFlight, 0, func(ctx context.Context, i int) (took time.Duration, err error) {
+		receipts[i], took, err = j.at.post(ctx, j.id(i), text)
+		return took, err
 	})
 	if gate != "" {
 		err = errors.Join(err, j.free(ctx, gate))
 	}
 	if err != nil {
 		return err
+	}
+	all := owed{}
+	for i, r := range receipts {
+		all.add(j.id(i), r)
 	}
 	return all.settle(ctx, j.at)
 }

@@ -75,29 +75,21 @@ func (c *Comparison) WriteTable(w io.Writer) error {
 	for i, side := range c.sides() {
 		head += fmt.Sprintf("\n%s: %s, %s, runs: %d", sideNames[i], side.Program, side.Version, len(side.Reports))
 	}
-	if _, err := fmt.Fprintln(w, head); err != nil {
-		return err
-	}
 	rows := table.New([]int{0, 1, 7}, "scenario", "figure", "old", "min – max", "new", "min – max", "new/old", "apart")
 	last := ""
 	for _, r := range c.rows() {
 		old, after := r.values[0], r.values[1]
-		ratio := ""
+		name, ratio := r.scenario, ""
 		if middle := old.median(); middle != 0 && len(after) > 0 {
 			ratio = short(after.median() / middle)
 		}
-		name := r.scenario
 		if name == last {
 			name = ""
 		}
 		last = r.scenario
 		rows.Add(slices.Concat([]string{name, r.figure}, old.cells(), after.cells(), []string{ratio, apart(old, after)})...)
 	}
-	if err := rows.Print(w); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, strings.Join(append(c.Errors, ""), "\n"))
-	return err
+	return printed(w, head, rows, c.Errors)
 }
 
 // sample are the values of one figure in all runs of a side, sorted.

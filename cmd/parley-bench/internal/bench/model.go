@@ -24,7 +24,7 @@ const (
 // counts the time it takes, and can broadcast to as many readers as a server has.
 // It is safe for concurrent use and starts no goroutines.
 type Model struct {
-	mux     *http.ServeMux
+	*http.ServeMux
 	fake    *fakemodel.Model
 	calls   atomic.Int64
 	nanos   atomic.Int64
@@ -32,22 +32,17 @@ type Model struct {
 }
 
 func NewModel() *Model {
-	m := &Model{mux: http.NewServeMux(), fake: fakemodel.New(nil), readers: make(chan chan []byte)}
-	m.mux.HandleFunc("/", m.fake.ServeHTTP)
-	m.mux.HandleFunc("POST /v1/", m.call)
-	m.mux.HandleFunc("GET /bench/spent", func(w http.ResponseWriter, _ *http.Request) {
+	m := &Model{ServeMux: http.NewServeMux(), fake: fakemodel.New(nil), readers: make(chan chan []byte)}
+	m.HandleFunc("/", m.fake.ServeHTTP)
+	m.HandleFunc("POST /v1/", m.call)
+	m.HandleFunc("GET /bench/spent", func(w http.ResponseWriter, _ *http.Request) {
 		// A failed write is the reader's loss.
-		s := spent{Calls: m.calls.Load()}
-		s.Nanos = m.nanos.Load()
-		_ = json.NewEncoder(w).Encode(s)
+		_ = json.NewEncoder(w).Encode(spent{m.calls.Load(), m.nanos.Load()}) // In this order.
 	})
-	m.mux.HandleFunc("GET /bench/broadcast", m.join)
-	m.mux.HandleFunc("POST /bench/broadcast", m.broadcast)
+	m.HandleFunc("GET /bench/broadcast", m.join)
+	m.HandleFunc("POST /bench/broadcast", m.broadcast)
 	return m
 }
-
-// ServeHTTP implements http.Handler.
-func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
 
 // spent is the time of all calls so far, each from its header until its answer is
 // made. Its last bytes leave just after that.

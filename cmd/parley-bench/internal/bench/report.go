@@ -114,13 +114,18 @@ func (r *Report) WriteTable(w io.Writer) error {
 	if r.Quick {
 		head += ", quick"
 	}
+	return printed(w, head, rows, r.failures())
+}
+
+// printed writes a table below a heading, and errors below it.
+func printed(w io.Writer, head string, rows *table.Table, errors []string) error {
 	if _, err := fmt.Fprintln(w, head); err != nil {
 		return err
 	}
 	if err := rows.Print(w); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, strings.Join(append(r.failures(), ""), "\n"))
+	_, err := io.WriteString(w, strings.Join(append(errors, ""), "\n"))
 	return err
 }
 

@@ -37,13 +37,14 @@ func killed(ctx context.Context, j *job) error {
 	return j.timed(ctx, j.limits.scenario, 1, func(ctx context.Context, round int) (_ time.Duration, err error) {
 		gate := fmt.Sprintf("%skill-%d", j.prefix, round)
 		defer func() { err = errors.Join(err, j.free(ctx, gate)) }()
-		all := &owed{receipts: map[string]receipt{}}
+		all := owed{}
 		for i := range killedTurns.of(&j.o) {
-			if _, err := all.post(ctx, j.at, numbered(gate)(i), "tokens=10 hold="+gate+" tokens=10"); err != nil {
+			id := numbered(gate)(i)
+			if all[id], _, err = j.at.post(ctx, id, "tokens=10 hold="+gate+" tokens=10"); err != nil {
 				return 0, err
 			}
 		}
-		for id, r := range all.receipts {
+		for id, r := range all {
 			if err := j.at.said(ctx, id, r); err != nil {
 				return 0, err
 			}
