@@ -38,7 +38,7 @@ func (s *server) flaws() []string {
 		flaws = append(flaws, f)
 	}
 	if len(flaws) > 0 {
-		flaws = append(flaws, s.Tail(maxOutput))
+		flaws = append(flaws, proc.Tail(s.Log, maxOutput))
 	}
 	return flaws
 }

@@ -233,7 +233,7 @@ func (n *Node) judge(p *proc.Process) bool {
 		n.fleet.Fail("%v: %s", n, f)
 	}
 	if flaw != "" {
-		n.fleet.Fail("%v: %s\n%s", n, flaw, p.Tail(maxOutput))
+		n.fleet.Fail("%v: %s\n%s", n, flaw, proc.Tail(p.Log, maxOutput))
 	}
 	return flaw == ""
 }

@@ -166,9 +166,6 @@ func (p *Process) Flaws(secrets ...string) (flaws []string) {
 	return flaws
 }
 
-// Tail is the end of what the process has printed, at most so many bytes.
-func (p *Process) Tail(most int) string { return Tail(p.Log, most) }
-
 // Tail is the end of what processes have printed to a log, at most so many bytes, or why
 // it cannot be read.
 func Tail(log string, most int) string {

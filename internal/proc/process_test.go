@@ -177,7 +177,7 @@ func TestFlaws(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(p.Flaws("note=body-"), "\n")
-		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || p.Tail(4) != c.out[len(c.out)-4:] {
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || proc.Tail(p.Log, 4) != c.out[len(c.out)-4:] {
 			t.Errorf("%s: flaws %q, want one with %q", name, got, c.want)
 		}
 	}

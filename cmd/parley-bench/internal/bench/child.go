@@ -168,7 +168,7 @@ func (r *runner) apart(ctx context.Context, folder string, profiled bool, run fu
 	return errors.Join(run(c), c.end())
 }
 
-func tail(p *proc.Process) string { return strings.TrimSpace(p.Tail(maxTail)) }
+func tail(p *proc.Process) string { return strings.TrimSpace(proc.Tail(p.Log, maxTail)) }
 
 // end ends the child in order. One that does not end is killed.
 func (c *child) end() error {

@@ -75,9 +75,13 @@ func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arriv
 			return sides, "", err
 		}
 		defer s.close()
-		g.Go(func() (err error) {
-			sides[i%2][i/2], err = s.arrivals()
-			return err
+		g.Go(func() error {
+			return s.until(func(chunks []byte) bool {
+				if batch, ok := lastBatch(chunks); ok {
+					sides[i%2][i/2] = append(sides[i%2][i/2], arrival{batch, time.Now()})
+				}
+				return over(chunks)
+			})
 		})
 	}
 	owner := c.place(ownerPlace)
@@ -91,16 +95,6 @@ func (c *cluster) hear(ctx context.Context, id, head string) (sides [2][][]arriv
 type arrival struct {
 	batch int64
 	at    time.Time
-}
-
-func (s *stream) arrivals() (all []arrival, err error) {
-	err = s.until(func(chunks []byte) bool {
-		if batch, ok := lastBatch(chunks); ok {
-			all = append(all, arrival{batch, time.Now()})
-		}
-		return over(chunks)
-	})
-	return all, err
 }
 
 // batchMark stands before the number of a batch in every chunk.

@@ -76,8 +76,8 @@ func (c *child) profile(ctx context.Context, path string) (end func(context.Cont
 	}, nil
 }
 
-// heapStatistic matches a line of the statistics at the end of the text of a heap profile.
-var heapStatistic = regexp.MustCompile(`(?m)^# (HeapIdle|HeapReleased) = (\d+)$`)
+// heapStatistics match lines of the statistics at the end of the text of a heap profile.
+var heapStatistics = regexp.MustCompile(`(?ms)^# HeapIdle = (\d+)$.*^# HeapReleased = (\d+)$`)
 
 // freed is the memory of the child without what its garbage still occupies. A collection is
 // run; then no object is in what the heap holds idle, and all of that which is not
@@ -99,16 +99,14 @@ func (c *child) freed(ctx context.Context) (proc.Memory, error) {
 
 // unreleased reads how many idle bytes of the heap the system does not have back.
 func unreleased(text []byte) (int64, error) {
-	found := map[string]int64{}
-	for _, m := range heapStatistic.FindAllSubmatch(text, -1) {
-		n, err := strconv.ParseInt(string(m[2]), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("read statistics of the heap: %w", err)
-		}
-		found[string(m[1])] = n
-	}
-	if len(found) != 2 {
+	m := heapStatistics.FindSubmatch(text)
+	if m == nil {
 		return 0, errors.New("read statistics of the heap: HeapIdle or HeapReleased is missing")
 	}
-	return found["HeapIdle"] - found["HeapReleased"], nil
+	idle, err := strconv.ParseInt(string(m[1]), 10, 64)
+	released, failed := strconv.ParseInt(string(m[2]), 10, 64)
+	if err = errors.Join(err, failed); err != nil {
+		return 0, fmt.Errorf("read statistics of the heap: %w", err)
+	}
+	return idle - released, nil
 }

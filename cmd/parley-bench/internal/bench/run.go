@@ -92,7 +92,7 @@ type runner struct {
 
 // wants reports whether a scenario can be run and is asked for.
 func (r *runner) wants(s scenario) bool {
-	if r.o.Against != "" && (s.needs == ownServer || s.needs == ownModel && r.o.Model == "") {
+	if r.o.Against != "" && (s.ownServer || s.ownModel && r.o.Model == "") {
 		return false
 	}
 	return len(r.o.Only) == 0 || slices.Contains(r.o.Only, s.name) || s.always

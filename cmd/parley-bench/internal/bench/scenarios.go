@@ -13,16 +13,6 @@ type Suite struct {
 	scenarios   []scenario
 }
 
-// need is what a scenario must have beside a server of the protocol; 0 is nothing.
-type need int
-
-const (
-	// ownModel asks that the agent's model is a Model the run can reach.
-	ownModel need = iota + 1
-	// ownServer asks that the server is a child: its process, its folder.
-	ownServer
-)
-
 // scenario is one load and what it shows.
 type scenario struct {
 	name, what, target string
@@ -32,9 +22,11 @@ type scenario struct {
 	// n is how many operations it has, or of what else it says.
 	n amount[int]
 	// warm are conversations with a settled turn that are there before, long is a long one.
-	warm  amount[int]
-	long  bool
-	needs need
+	warm amount[int]
+	long bool
+	// ownServer asks that the server is a child: its process, its folder; ownModel that the
+	// agent's model is a Model the run can reach.
+	ownServer, ownModel bool
 	// ratio compares p50 with a raw PUT, rate divides its operations by their time: with waits
 	// in between that would say nothing.
 	ratio, rate bool
@@ -71,19 +63,19 @@ var Server = &Suite{
 	full:  bounds{40 * time.Second, 90 * time.Second, 3 * time.Minute, 570 * time.Second},
 	quick: bounds{5 * time.Second, 10 * time.Second, 25 * time.Second, 55 * time.Second},
 	scenarios: []scenario{
-		{name: "raw-put-1", what: "conditional PUT of 300 bytes into a folder, 1 writer", n: amount[int]{2000, 200}, needs: ownServer, always: true, rate: true, run: rawPuts(1)},
-		{name: "raw-put-16", what: "the same, 16 writers", n: amount[int]{2000, 200}, needs: ownServer, rate: true, run: rawPuts(16)},
-		{name: "raw-put-64", what: "the same, 64 writers", n: amount[int]{2000, 200}, needs: ownServer, rate: true, run: rawPuts(64)},
+		{name: "raw-put-1", what: "conditional PUT of 300 bytes into a folder, 1 writer", n: amount[int]{2000, 200}, ownServer: true, always: true, rate: true, run: rawPuts(1)},
+		{name: "raw-put-16", what: "the same, 16 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(16)},
+		{name: "raw-put-64", what: "the same, 64 writers", n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawPuts(64)},
 		{name: "raw-fsync", what: "the limit of the disk: 300 bytes appended to an open file, and fsync, 1 writer",
-			n: amount[int]{2000, 200}, needs: ownServer, rate: true, run: rawSyncs},
+			n: amount[int]{2000, 200}, ownServer: true, rate: true, run: rawSyncs},
 
 		{name: "start", what: "from the start of the process to its first answer, and its memory then",
-			n: amount[int]{5, 2}, needs: ownServer, target: "RSS ≤ 40 MB, anonymous ≤ 14 MB", run: starts},
+			n: amount[int]{5, 2}, ownServer: true, target: "RSS ≤ 40 MB, anonymous ≤ 14 MB", run: starts},
 		{name: "idle", what: "memory per conversation that has come to rest",
-			n: amount[int]{10_000, 500}, needs: ownServer, target: "10,000 conversations: ≤ 4 kB each", run: idle},
+			n: amount[int]{10_000, 500}, ownServer: true, target: "10,000 conversations: ≤ 4 kB each", run: idle},
 		{name: "rush", what: "a short turn of each of many new conversations within a minute, and memory then",
-			n: amount[int]{50_000, 2000}, needs: ownServer, target: "50,000 conversations: RSS ≤ 250 MB", rate: true, run: rush},
-		{name: "stored", what: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", n: amount[int]{20, 4}, needs: ownServer, run: stored},
+			n: amount[int]{50_000, 2000}, ownServer: true, target: "50,000 conversations: RSS ≤ 250 MB", rate: true, run: rush},
+		{name: "stored", what: "bytes in the folder per byte of replies, 1,000 tokens at 2 ms each", n: amount[int]{20, 4}, ownServer: true, run: stored},
 
 		{name: "admission-warm", what: "POST to a conversation at rest, 1 in flight", n: amount[int]{500, 100}, ratio: true,
 			target: "p50 ≤ 0.75 ms", warm: fewWarm, run: admissionWarm},
@@ -92,28 +84,28 @@ var Server = &Suite{
 		{name: "admission-64", what: "POSTs to warm conversations with their turns beside, 64 in flight", n: amount[int]{5000, 500}, ratio: true,
 			target: "p99 ≤ 50 ms", warm: manyWarm, rate: true, run: admissionBurst},
 		{name: "admission-held", what: "POSTs alone, the model held back, warm conversations, 16 in flight",
-			n: amount[int]{10_000, 1000}, needs: ownModel, ratio: true, target: "≥ 8,000/s", warm: manyWarm, rate: true, run: admissionHeld},
+			n: amount[int]{10_000, 1000}, ownModel: true, ratio: true, target: "≥ 8,000/s", warm: manyWarm, rate: true, run: admissionHeld},
 		{name: "turns", what: "short turns from POST to settlement, 20 tokens at once, warm conversations, 16 in flight",
 			n: amount[int]{5000, 500}, target: "≥ 1,200/s, CPU ≤ 0.8 s per 1,000", warm: manyWarm, rate: true, run: turns},
 		{name: "first-delta", what: "from the POST to the first delta at an SSE reader", n: amount[int]{100, 20}, ratio: true,
 			target: "p50 ≤ 2 × raw PUT + 5 ms", warm: oneWarm, run: firstDelta},
 		{name: "token-lag", what: "from the model saying a token to an SSE reader, 200 tokens at 5 ms each",
-			n: amount[int]{10, 2}, needs: ownModel, target: "p99 ≤ 60 ms", warm: fewWarm, run: tokenLag},
+			n: amount[int]{10, 2}, ownModel: true, target: "p99 ≤ 60 ms", warm: fewWarm, run: tokenLag},
 		{name: "readers", what: "the same reply to many SSE readers at once, a sample per reader and token",
-			n: amount[int]{500, 100}, needs: ownModel, target: "500 readers: p50 ≤ 35 ms, CPU ≤ 0.25 s", warm: oneWarm, run: manyReaders},
+			n: amount[int]{500, 100}, ownModel: true, target: "500 readers: p50 ≤ 35 ms, CPU ≤ 0.25 s", warm: oneWarm, run: manyReaders},
 		{name: "broadcast", what: "the limit: the frames of such a reply passed on by a bare Go program, a sample per reader and frame",
-			n: amount[int]{500, 100}, needs: ownServer, warm: oneWarm, run: bareBroadcast},
+			n: amount[int]{500, 100}, ownServer: true, warm: oneWarm, run: bareBroadcast},
 
 		{name: "turn-growth", what: "short turns at the end of a long conversation, the model's own time subtracted",
-			n: amount[int]{10, 3}, needs: ownModel, target: "1,000 turns: p50 ≤ 1.2 × at 10 turns", long: true, run: turnGrowth},
+			n: amount[int]{10, 3}, ownModel: true, target: "1,000 turns: p50 ≤ 1.2 × at 10 turns", long: true, run: turnGrowth},
 		{name: "snapshot-warm", what: "snapshot of the long conversation", n: amount[int]{200, 50}, ratio: true,
 			target: "1,000 turns: p50 ≤ 1.5 ms", long: true, rate: true, run: snapshotWarm},
 		{name: "updates-behind", what: "updates of the long conversation, from one turn behind", n: amount[int]{200, 50}, ratio: true,
 			target: "1,000 turns: p50 ≤ 1 ms", long: true, rate: true, run: updatesBehind},
 		{name: "snapshot-restart", what: "snapshot of the long conversation as the first request after a restart",
-			n: amount[int]{50, 2}, needs: ownServer, ratio: true, target: "1,000 turns: p50 ≤ 10 ms, p99 ≤ 30 ms", long: true, run: snapshotRestart},
+			n: amount[int]{50, 2}, ownServer: true, ratio: true, target: "1,000 turns: p50 ≤ 10 ms, p99 ≤ 30 ms", long: true, run: snapshotRestart},
 		{name: "kill", what: "from kill -9 in mid-reply to the last settlement after the restart",
-			n: amount[int]{3, 1}, needs: ownServer, target: "≤ 2 s", warm: oneWarm, run: killed},
+			n: amount[int]{3, 1}, ownServer: true, target: "≤ 2 s", warm: oneWarm, run: killed},
 	},
 }
 
