@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Client sends requests to nodes.
 type Client struct {
 	HTTP   *http.Client
 	within time.Duration
@@ -25,7 +24,6 @@ func NewClient(within time.Duration) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 512, IdleConnTimeout: time.Minute, DisableCompression: true}}, within}
 }
 
-// Close closes the connections that nobody uses.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
 // ErrBusy is a 503 with a time: another node, or the same one later, may do.
@@ -38,7 +36,6 @@ type StatusError struct {
 	Body    []byte
 }
 
-// Error implements error.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s: status %d: %.500s", e.Request, e.Status, e.Body)
 }

@@ -27,14 +27,12 @@ func (n *Notes) Fail(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-// All returns what was noted.
 func (n *Notes) All() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.lines)
 }
 
-// Any reports whether anything was noted.
 func (n *Notes) Any() bool { return len(n.All()) > 0 }
 
 // Fleet is nodes that run, and what is wrong with them.
@@ -71,7 +69,6 @@ func (f *Fleet) Add(o NodeOptions) *Node {
 	return n
 }
 
-// all returns the nodes that were added so far.
 func (f *Fleet) all() []*Node {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -173,10 +170,8 @@ func (n *Node) log(life int) string {
 	return filepath.Join(n.Dir, fmt.Sprintf("node-%d.%d.log", n.Number+1, life))
 }
 
-// Lives is how often the node was started.
 func (n *Node) Lives() int { return int(n.lives.Load()) }
 
-// Want says whether the node is to run.
 func (n *Node) Want(on bool) { n.wanted.Store(on) }
 
 // Running returns the process of the moment, nil for none. One that has ended is none, whether
@@ -238,7 +233,6 @@ func (n *Node) judge(p *proc.Process) bool {
 	return flaw == ""
 }
 
-// Signal sends a signal to the process of the moment.
 func (n *Node) Signal(s syscall.Signal) {
 	if p := n.Running(); p != nil {
 		p.Signal(s)
@@ -295,7 +289,6 @@ func (n *Node) admits(ctx context.Context) bool {
 	return err == nil
 }
 
-// Says reads what the node says of itself.
 func (n *Node) Says(ctx context.Context, path string) ([]byte, error) {
 	body, _, err := n.fleet.Client.Do(ctx, "GET", "http://"+n.Admin+path, nil)
 	return body, err

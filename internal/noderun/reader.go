@@ -151,7 +151,6 @@ func (r *Reader) Stream(ctx context.Context, url string) error {
 // heard puts off the end of a stream whenever it says something.
 type heard struct{ quiet *time.Timer }
 
-// Write implements io.Writer.
 func (h heard) Write(said []byte) (int, error) {
 	h.quiet.Reset(silence)
 	return len(said), nil

@@ -75,7 +75,6 @@ func (s *Story) Read(ctx context.Context, logs *storage.Logs) error {
 	return nil
 }
 
-// Add adds a batch.
 func (s *Story) Add(b conversation.Batch) error {
 	if err := s.State.Apply(b); err != nil {
 		return err

@@ -55,7 +55,6 @@ func (p *Process) Ready() <-chan struct{} { return p.ready }
 // Ended is closed once the process has ended and was waited for.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// HasEnded reports whether the process has ended and was waited for.
 func (p *Process) HasEnded() bool { return closed(p.ended) }
 
 func closed(c <-chan struct{}) bool {
@@ -80,7 +79,6 @@ func (p *Process) Await(ctx context.Context) (line string, err error) {
 	}
 }
 
-// Served reports whether it ever was ready.
 func (p *Process) Served() bool { return closed(p.ready) }
 
 // PID is the id of the process, which may be another's once it has ended.

@@ -33,7 +33,6 @@ type member struct {
 	strict, profiled bool
 }
 
-// equal returns so many nodes without a difference.
 func equal(n int) []member { return slices.Repeat([]member{{weight: 1}}, n) }
 
 // Places of a cluster in which one node owns everything: the others have no weight.

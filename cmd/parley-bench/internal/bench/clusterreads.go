@@ -112,7 +112,6 @@ func lastBatch(frame []byte) (int64, bool) {
 	return n, found && err == nil
 }
 
-// reached returns the first arrival that has a batch.
 func reached(all []arrival, batch int64) (arrival, bool) {
 	i := slices.IndexFunc(all, func(a arrival) bool { return a.batch >= batch })
 	if i < 0 {

@@ -21,7 +21,6 @@ import (
 // logWarmUps are operations of a pair that are not measured.
 var logWarmUps = amount[int]{50, 20}
 
-// logJob is a scenario with a log.
 type logJob struct {
 	*job
 	bucket storage.Bucket
@@ -56,31 +55,26 @@ func logged(size int, run func(context.Context, *logJob) error) func(context.Con
 	}
 }
 
-// conv returns a conversation of the scenario's own.
 func (l *logJob) conv() conversation.Key {
 	l.convs++
 	return conversation.Address{Agent: "parley-bench", ID: fmt.Sprintf("%s-%d", l.id, l.convs)}.Key()
 }
 
-// writer returns the writer of a conversation of its own.
 func (l *logJob) writer() *storage.Writer {
 	conv := l.conv()
 	return l.logs.Writer(conv, storage.Nonce(fmt.Sprintf("%s-%d", l.id, l.convs)), storage.Start(), 1)
 }
 
-// logSide is one writer of a comparison: it stores the i-th payload as the next object of its
-// conversation, and returns how long that took. It belongs to one goroutine at a time.
-type logSide operation
-
-// sides returns a writer of objects as they are, and one of batches.
-func (l *logJob) sides() [2]logSide {
+// sides returns a writer of objects as they are, and one of batches: each stores the i-th payload
+// as the next object of its conversation, and belongs to one goroutine at a time.
+func (l *logJob) sides() [2]operation {
 	conv, seq, w := l.conv(), int64(-1), l.writer()
-	timed := func(store func(ctx context.Context, p payload) error) logSide {
+	timed := func(store func(ctx context.Context, p payload) error) operation {
 		return func(ctx context.Context, i int) (time.Duration, error) {
 			return clocked(func() error { return store(ctx, l.pool[i%len(l.pool)]) })
 		}
 	}
-	return [2]logSide{
+	return [2]operation{
 		timed(func(ctx context.Context, p payload) error {
 			seq++
 			return l.bucket.Create(ctx, storage.LogKey(conv, seq), storage.Bytes(p.object))
@@ -115,7 +109,6 @@ func (j *job) inTurn(ctx context.Context, warmUps int, op func(ctx context.Conte
 	return samples, err
 }
 
-// pairs times an operation of each side in turn.
 func pairs(ctx context.Context, l *logJob) error {
 	sides := l.sides()
 	samples, err := l.inTurn(ctx, logWarmUps.of(&l.o), func(ctx context.Context, i, side int) (time.Duration, error) { return sides[side](ctx, i) })
@@ -137,9 +130,9 @@ var crowdRound = amount[int]{2000, 1000}
 
 // crowds times rounds of many writers at once, of each side in turn.
 func crowds(ctx context.Context, l *logJob) error {
-	var idle [2]chan logSide // Writers of each side. Who has waited for longest is the next.
+	var idle [2]chan operation // Writers of each side. Who has waited for longest is the next.
 	for side := range idle {
-		idle[side] = make(chan logSide, crowdWriters)
+		idle[side] = make(chan operation, crowdWriters)
 	}
 	for range crowdWriters {
 		for side, w := range l.sides() {

@@ -63,7 +63,6 @@ func (m *Model) call(w http.ResponseWriter, r *http.Request) {
 // alone, and words without one in one piece: these are said at the same time.
 type stamping struct{ http.ResponseWriter }
 
-// Write implements io.Writer.
 func (s stamping) Write(p []byte) (int, error) {
 	if !bytes.Contains(p, []byte(nowWord)) {
 		return s.ResponseWriter.Write(p)

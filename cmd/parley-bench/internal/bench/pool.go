@@ -77,7 +77,6 @@ func (p *pool) dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, "tcp", net.JoinHostPort(p.at.Hostname(), cmp.Or(p.at.Port(), port)))
 }
 
-// rested returns the connection that was used last, or nil.
 func (p *pool) rested() *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +105,6 @@ func (p *pool) closeAll() {
 	p.idle = nil
 }
 
-// exchange sends a request and reads its answer. Its Body was read.
 func (c *conn) exchange(method, path, host, headers, body string) (*http.Response, []byte, error) {
 	b := append(append(append(c.out[:0], method...), ' '), path...)
 	b = append(append(append(b, " HTTP/1.1\r\nHost: "...), host...), "\r\n"...)

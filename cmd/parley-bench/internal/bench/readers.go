@@ -153,11 +153,20 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 			return fmt.Errorf("join the broadcast: %w", err)
 		}
 		defer s.close()
-		g.Go(func() (err error) {
-			if lags[i], err = s.lags(); err == nil && len(lags[i]) != len(o.Frames) {
-				err = fmt.Errorf("a reader of the broadcast saw %d of %d frames", len(lags[i]), len(o.Frames))
+		g.Go(func() error {
+			var own []time.Duration // A sample per frame.
+			for {
+				e, err := s.events.Next()
+				if errors.Is(err, io.EOF) && len(own) == len(o.Frames) {
+					lags[i] = own
+					return nil
+				}
+				if err != nil {
+					return fmt.Errorf("a reader of the broadcast saw %d of %d frames: %w", len(own), len(o.Frames), err)
+				}
+				now := time.Now()
+				stamps([]byte(e.ID), func(said time.Time) { own = append(own, now.Sub(said)) })
 			}
-			return err
 		})
 	}
 	// Here the model's process is what serves.
@@ -175,19 +184,4 @@ func (j *job) broadcast(ctx context.Context, model *target, o order) error {
 	j.figure("readers", float64(o.Readers), "")
 	j.figure("frames", float64(len(o.Frames)), "")
 	return nil
-}
-
-// lags reads a broadcast to its end: a sample per frame.
-func (s *stream) lags() (lags []time.Duration, err error) {
-	for {
-		e, err := s.events.Next()
-		if errors.Is(err, io.EOF) {
-			return lags, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the broadcast: %w", err)
-		}
-		now := time.Now()
-		stamps([]byte(e.ID), func(said time.Time) { lags = append(lags, now.Sub(said)) })
-	}
 }

@@ -237,7 +237,6 @@ func loop(ctx context.Context, bound time.Duration, inFlight, n int, op operatio
 	return samples[:done], nil
 }
 
-// timed times as many operations as the scenario has.
 func (j *job) timed(ctx context.Context, bound time.Duration, inFlight int, op operation) error {
 	samples, err := loop(ctx, bound, inFlight, j.n, op)
 	if err == nil {
@@ -282,7 +281,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// clocked returns how long something takes.
 func clocked(do func() error) (time.Duration, error) {
 	start := time.Now()
 	err := do()

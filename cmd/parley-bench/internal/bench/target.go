@@ -66,13 +66,11 @@ func fetch(ctx context.Context, by *http.Client, method, url string, body []byte
 	return b, err
 }
 
-// close ends all connections on which nothing is under way.
 func (t *target) close() {
 	t.client.CloseIdleConnections()
 	t.pool.close()
 }
 
-// path is that of a conversation, encoded.
 func (t *target) path(id, query string) string {
 	path := t.at.EscapedPath() + "/" + url.PathEscape(id)
 	if query != "" {
@@ -93,14 +91,12 @@ func (t *target) call(ctx context.Context, method, id, query, body string, statu
 	return b, resp.Header, nil
 }
 
-// get reads a conversation, and returns how long that took.
 func (t *target) get(ctx context.Context, id, query string) ([]byte, time.Duration, error) {
 	start := time.Now()
 	b, _, err := t.call(ctx, http.MethodGet, id, query, "", http.StatusOK)
 	return b, time.Since(start), err
 }
 
-// receipt is what an admission answers.
 type receipt struct {
 	Offset       string `json:"offset"`
 	SubmissionID string `json:"submissionId"`
@@ -119,7 +115,6 @@ func message(text, key string) string {
 	return string(b)
 }
 
-// post admits a message and returns how long that took.
 func (t *target) post(ctx context.Context, id, text string) (r receipt, took time.Duration, err error) {
 	body, start := message(text, ""), time.Now()
 	b, _, err := t.call(ctx, http.MethodPost, id, "", body, http.StatusAccepted)
@@ -220,7 +215,6 @@ func (t *target) turns(id func(i int) string, text string) operation {
 	}
 }
 
-// numbered names conversations.
 func numbered(prefix string) func(int) string {
 	return func(i int) string { return fmt.Sprintf("%s-%06d", prefix, i) }
 }
@@ -262,12 +256,10 @@ func (t *target) stream(ctx context.Context, id, after string) (*stream, error) 
 	return nil, fmt.Errorf("read stream %s: %w", id, err)
 }
 
-// follow opens a live read after an offset.
 func (t *target) follow(ctx context.Context, id, after string) (*stream, error) {
 	return t.open(ctx, t.path(id, "view=updates&live=sse&offset="+url.QueryEscape(after)))
 }
 
-// open opens a stream at a path.
 func (t *target) open(ctx context.Context, path string) (*stream, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.at.Scheme+"://"+t.at.Host+path, nil)
 	if err != nil {
