@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/parleyrun/parley/storage"
@@ -21,7 +20,7 @@ import (
 func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	for _, r := range []struct {
 		name  string
-		steps string // See follow.
+		steps string // See perform.
 		check func(*testing.T, storage.Bucket)
 	}{
 		{"create stores the bytes", "create a/b content; get a/b -> content", nil},
@@ -58,9 +57,7 @@ func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			b := newBucket(t)
-			if r.steps != "" {
-				follow(t, b, r.steps)
-			}
+			follow(t, b, r.steps)
 			if r.check != nil {
 				r.check(t, b)
 			}
@@ -68,26 +65,22 @@ func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	}
 }
 
-// follow takes steps, each an operation with its arguments, and behind an arrow what it is
-// answered with, or the kind of its error. Without an arrow the answer says nothing.
+// follow takes steps of perform, whose errors are answered with their kind.
 func follow(t *testing.T, b storage.Bucket, steps string) {
 	t.Helper()
-	for step := range strings.SplitSeq(steps, ";") {
-		call, want, _ := strings.Cut(strings.TrimSpace(step), " -> ")
+	takeSteps(t, steps, func(call string) string {
 		got, err := perform(t.Context(), t, b, call)
-		if err != nil {
-			e, ok := errors.AsType[*storage.Error](err)
-			op, args, _ := strings.Cut(call, " ")
-			key, _, _ := strings.Cut(args, " ")
-			if !ok || e.Kind == nil || e.Op != op && op != "range" || e.Key != key && op != storage.OpList {
-				t.Fatalf("%.100s: %#v, want an *Error with operation, key and kind", call, err)
-			}
-			got = e.Kind.Error()
+		if err == nil {
+			return got
 		}
-		if got != want {
-			t.Fatalf("%.100s: %.100q, %v; want %.100q", call, got, err, want)
+		e, ok := errors.AsType[*storage.Error](err)
+		op, args, _ := strings.Cut(call, " ")
+		key, _, _ := strings.Cut(args, " ")
+		if !ok || e.Kind == nil || e.Op != op && op != "range" || e.Key != key && op != storage.OpList {
+			t.Fatalf("%.100s: %#v, want an *Error with operation, key and kind", call, err)
 		}
-	}
+		return e.Kind.Error()
+	})
 }
 
 // perform takes a step and returns what was answered: a page as its keys with their sizes, its
@@ -149,28 +142,10 @@ func shown(page storage.ListPage) string {
 func createRace(t *testing.T, b storage.Bucket) {
 	for round := range 20 {
 		key := fmt.Sprintf("race/%d", round)
-		const writers = 8
-		var wg sync.WaitGroup
-		errs := make([]error, writers)
-		for i := range writers {
-			wg.Go(func() {
-				errs[i] = b.Create(t.Context(), key, storage.Bytes([]byte{byte('a' + i)}))
-			})
-		}
-		wg.Wait()
-		won := ""
-		for i, err := range errs {
-			switch {
-			case err == nil:
-				won += string(rune('a' + i))
-			case !errors.Is(err, storage.ErrExists) && !errors.Is(err, storage.ErrConflict):
-				t.Fatalf("create: %v", err)
-			}
-		}
-		if len(won) != 1 {
-			t.Fatalf("round %d: winners %q, want exactly one", round, won)
-		}
-		follow(t, b, "get "+key+" -> "+won)
+		won := race(t, func(i int) error {
+			return b.Create(t.Context(), key, storage.Bytes(fmt.Append(nil, i)))
+		}, storage.ErrExists, storage.ErrConflict)
+		follow(t, b, fmt.Sprintf("get %s -> %d", key, won))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"testing"
 
@@ -14,138 +13,72 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
+const (
+	// eight are batches of one writer.
+	eight = "claim n1 -1 1; append n1 0 1 2 3 4 5 6 7 -> 7;"
+	// three are writers of five batches each, whose claims are 0, 5 and 10; these and the
+	// highest are left as objects of their own once all is compacted.
+	three = `claim n0 -1 0; append n0 0 1 2 3 4 -> 4; claim n1 4 1; append n1 5 6 7 8 9 -> 9;
+		claim n2 9 2; append n2 10 11 12 13 14 -> 14;`
+	compacted = "same; compact 14; same; remove; left -> 0 5 10 14; same"
+)
+
 // RunLog checks what the log promises on a bucket without faults. newBucket
 // returns an empty bucket for one subtest and cleans up by t.Cleanup.
 func RunLog(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	for _, r := range []struct {
 		name  string
-		check func(logTest)
+		steps string // See answer.
+		check func(*logTest)
 	}{
-		{"what was appended is read back in order", logReadBack},
-		{"a batch may have no records", logClaim},
-		{"ranges and tail", logRanges},
-		{"conversations are apart", logApart},
-		{"a later writer fences the one before", logFences},
-		{"of concurrent claims one wins", logRace},
-		{"a claim on a stale view is fenced", logStaleClaim},
-		{"a missing batch is a gap", logGap},
-		{"a foreign object is corrupt", logCorrupt},
-		{"a batch that does not fit the chain is corrupt", logChain},
-		{"a compacted log reads the same", logCompact},
-		{"small segments are merged", logMerge},
-		{"compactors do not hurt each other", logTwoCompactors},
-		{"a reader is not hurt by deletes", logReadWhileDeleted},
-		{"a stale claim of a compacted number is never shown", logOrphan},
-		{"damage of a segment or of its batches is made good", logSpoiled},
-		{"opening from a checkpoint costs the tail", logOpen},
+		{"what was appended is read back in order", eight + `read -> 0=0 1=1 2=2 3=3 4=4 5=5 6=6 7=7;
+			read 4 -> 5=5 6=6 7=7; read 7; same`, logHeaders},
+		{"a batch may have no records", "claim n1 -1 1; append n1 -> 0; read -> 0=; same", nil},
+		{"ranges and tail", "tail -1 -> -1;" + eight + `tail -1 -> 7; tail 0 -> 7; tail 1 -> 7; tail 2 -> 7; tail 3 -> 7;
+			tail 4 -> 7; tail 5 -> 7; tail 6 -> 7; tail 7 -> 7; tail 8 -> 8; tail 9 -> 9;
+			range 2 6 -> 2=2 3=3 4=4 5=5 6=6; range 3 2; range 6 8 -> 8 is missing, then -1`, nil},
+		{"conversations are apart", eight + "conversation b; read", nil},
+		{"a later writer fences the one before", `claim old -1 1; append old 0 1 2 -> 2; claim new 2 2; append new 3 -> 3;
+			append old late -> fenced at 3 by new; append old -> fenced at 3 by new; read -> 0=0 1=1 2=2 3=3`, nil},
+		{"of concurrent claims one wins", "", logRace},
+		// The key of the claim comes free again, as a later version would free it by moving old
+		// batches into a segment.
+		{"a claim on a stale view is fenced", `claim n1 -1 1; append n1 0 1 -> 1; claim n2 1 2; append n2 2 -> 2;
+			claim n3 2 3; append n3 3 -> 3; delete 2; claim stale 1 2; append stale -> fenced at 3 by`, nil},
+		{"a missing batch is a gap", eight + `delete 4; read -> 0=0 1=1 2=2 3=3 4 is missing, then 5;
+			delete 0; read -> 0 is missing, then 1`, nil},
+		{"a foreign object is corrupt", "claim n1 -1 1; append n1 0 1 -> 1", logCorrupt},
+		{"a batch that does not fit the chain is corrupt", `claim n1 -1 1; append n1 0 1 -> 1; unchained n2 1 2; append n2 2 -> 2;
+			read -> 0=0 1=1 corrupt at 2; range 1 2 -> corrupt at 2; range 0 1 -> 0=0 1=1`, nil},
+		{"a compacted log reads the same", three + compacted + "; segments -> 0-13; continue n2 14 2; append n2 15 -> 15; same", nil},
+		{"small segments are merged", "", logMerge},
+		{"compactors do not hurt each other", three, logTwoCompactors},
+		{"a reader is not hurt by deletes", three, logReadWhileDeleted},
+		// A writer with an old view claims a number that was compacted and deleted.
+		{"a stale claim of a compacted number is never shown", three + compacted + `; claim stale 6 2; append stale 99 -> fenced at 14 by;
+			left -> 0 5 7 10 14; ` + compacted, nil},
+		// Without its segment, nothing tells whether a claim is one that nothing continues.
+		{"damage of a segment or of its batches is made good", three + `compact 14; damage 0-13; range 1 4 -> 1=1 2=2 3=3 4=4;
+			range 1 8 -> 1=1 2=2 3=3 4=4 5=5 6=6 7=7 8=8; range 5 5 -> corrupt at 0; damage 0-13; same;
+			damage 0; damage 3; damage 5; damage 13; same`, nil},
+		{"opening from a checkpoint costs the tail", three, logOpen},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			b := newBucket(t)
-			// Small pages and little prefetch, so that few batches need several.
-			logs := storage.NewLogs(b, &storage.LogOptions{PageKeys: 3, Prefetch: 2})
-			r.check(logTest{t, b, logs, conversation.Address{Agent: "a", ID: t.Name()}.Key()})
+			l := &logTest{
+				T: t, bucket: b, conv: conversation.Address{Agent: "a", ID: t.Name()}.Key(), writers: make(map[string]*storage.Writer),
+				// Small pages and little prefetch, so that few batches need several.
+				logs: storage.NewLogs(b, &storage.LogOptions{PageKeys: 3, Prefetch: 2}),
+			}
+			l.follow(r.steps)
+			if r.check != nil {
+				r.check(l)
+			}
 		})
 	}
 }
 
-// logTest is the test of a rule with the log of a conversation, which is empty.
-type logTest struct {
-	*testing.T
-	bucket storage.Bucket
-	logs   *storage.Logs
-	conv   conversation.Key
-}
-
-func (t logTest) writer(nonce string, at storage.Position, epoch int64) *storage.Writer {
-	return t.logs.Writer(t.conv, storage.Nonce(nonce), at, epoch)
-}
-
-func (t logTest) append(w *storage.Writer, lines string) storage.Position {
-	t.Helper()
-	pos, err := w.Append(t.Context(), []byte(lines), conversation.Time(1))
-	t.ok(err)
-	return pos
-}
-
-// lines are those of n batches, batch i holding the record {"i":i}.
-func lines(n int) (all []string) {
-	for i := range n {
-		all = append(all, fmt.Sprintf("{\"i\":%d}\n", i))
-	}
-	return all
-}
-
-// fill appends batches of n lines by the first writer.
-func (t logTest) fill(n int) (end storage.Position) {
-	t.Helper()
-	w := t.writer("n1", storage.Start(), 1)
-	for _, line := range lines(n) {
-		end = t.append(w, line)
-	}
-	return end
-}
-
-func (t logTest) ok(err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (t logTest) key(seq int64) string { return storage.LogKey(t.conv, seq) }
-
-func (t logTest) put(key string, data []byte) {
-	t.Helper()
-	t.ok(t.bucket.Put(t.Context(), key, storage.Bytes(data)))
-}
-
-// read returns all batches after a position, and the error at the end.
-func (t logTest) read(after storage.Position) ([]storage.Batch, error) {
-	return all(t.logs.Batches(t.Context(), t.conv, after))
-}
-
-func all(seq iter.Seq2[storage.Batch, error]) (batches []storage.Batch, err error) {
-	for b, err := range seq {
-		if err != nil {
-			return batches, err
-		}
-		batches = append(batches, b)
-	}
-	return batches, nil
-}
-
-// holds checks that the log holds batches with these lines and nothing else, or is broken
-// behind them, as says reports.
-func (t logTest) holds(broken string, want ...string) {
-	t.Helper()
-	batches, err := t.read(storage.Start())
-	var lines []string
-	for _, b := range batches {
-		lines = append(lines, string(b.Lines))
-	}
-	if diff := cmp.Diff(want, lines); t.says(err) != broken || diff != "" {
-		t.Errorf("log: %v, want %q (-want +got):\n%s", err, broken, diff)
-	}
-}
-
-// says is what an error says of the log.
-func (t logTest) says(err error) string {
-	switch e, gap, fenced := (*storage.CorruptError)(nil), (*storage.GapError)(nil), (*storage.FencedError)(nil); {
-	case errors.As(err, &e) && e.Conv == t.conv:
-		return fmt.Sprintf("corrupt at %d", e.Seq)
-	case errors.As(err, &gap) && gap.Conv == t.conv:
-		return fmt.Sprintf("%d is missing, then %d", gap.Seq, gap.Next)
-	case errors.As(err, &fenced) && errors.Is(err, storage.ErrFenced):
-		return fmt.Sprintf("fenced at %d by %s", fenced.Seq, fenced.Winner)
-	case err != nil:
-		return err.Error()
-	}
-	return ""
-}
-
-func logReadBack(t logTest) {
-	end := t.fill(8)
-	t.holds("", lines(8)...)
+func logHeaders(t *logTest) {
 	for b, err := range t.logs.Batches(t.Context(), t.conv, storage.Start()) {
 		if err != nil || b.Nonce != "n1" || b.First != (b.Seq == 0) || b.Epoch != 1 || b.At != 1 || b.Version != 8 {
 			t.Errorf("header %+v, %v", b.Header, err)
@@ -154,130 +87,106 @@ func logReadBack(t logTest) {
 			break
 		}
 	}
-	if batches, err := t.read(end); err != nil || batches != nil || end.Seq != 7 {
-		t.Errorf("read after the end at %v: %v, %v", end, batches, err)
+}
+
+func logRace(t *logTest) {
+	won := race(t.T, func(i int) error {
+		w := t.logs.Writer(t.conv, storage.Nonce(fmt.Sprint("n", i)), storage.Start(), 1)
+		_, err := w.Append(t.Context(), fmt.Appendf(nil, "%d\n", i), 1)
+		return err
+	}, storage.ErrFenced)
+	batches, err := all(t.logs.Batches(t.Context(), t.conv, storage.Start()))
+	if err != nil || len(batches) != 1 || string(batches[0].Lines) != fmt.Sprintf("%d\n", won) {
+		t.Errorf("log %v, %v, winner is %d", batches, err, won)
 	}
 }
 
-func logClaim(t logTest) {
-	if at := t.append(t.writer("n1", storage.Start(), 1), ""); at.Seq != 0 {
-		t.Errorf("appended up to %v", at)
-	}
-	t.holds("", "")
-}
-
-func logRanges(t logTest) {
-	if tail, err := t.logs.Tail(t.Context(), t.conv, -1); err != nil || tail != -1 {
-		t.Errorf("tail of nothing is %d, %v", tail, err)
-	}
-	t.fill(8)
-	for after := int64(-1); after < 10; after++ {
-		if tail, err := t.logs.Tail(t.Context(), t.conv, after); err != nil || tail != max(7, after) {
-			t.Errorf("tail after %d is %d, %v", after, tail, err)
-		}
-	}
-	batches, err := t.logs.Range(t.Context(), t.conv, 2, 6)
-	if err != nil || len(batches) != 5 || batches[0].Seq != 2 || string(batches[4].Lines) != "{\"i\":6}\n" {
-		t.Errorf("range 2 to 6: %d batches, %v", len(batches), err)
-	}
-	if batches, err = t.logs.Range(t.Context(), t.conv, 3, 2); err != nil || batches != nil {
-		t.Errorf("empty range: %v, %v", batches, err)
-	}
-	if _, err = t.logs.Range(t.Context(), t.conv, 6, 8); t.says(err) != "8 is missing, then -1" {
-		t.Errorf("range over the end: %v, want a gap at 8", err)
-	}
-}
-
-func logApart(t logTest) {
-	t.fill(2)
-	t.conv = conversation.Address{Agent: "b", ID: t.Name()}.Key()
-	t.holds("")
-}
-
-func logFences(t logTest) {
-	old := t.writer("old", storage.Start(), 1)
-	var end storage.Position
-	for range 3 {
-		end = t.append(old, "{}\n")
-	}
-	t.append(t.writer("new", end, 2), "{\"new\":1}\n")
-	_, err := old.Append(t.Context(), []byte("{\"late\":1}\n"), 1)
-	if t.says(err) != "fenced at 3 by new" {
-		t.Fatalf("append by the old writer: %v, want fenced at 3 by new", err)
-	}
-	if _, again := old.Append(t.Context(), nil, 1); again != err {
-		t.Errorf("second append: %v, want the same error", again)
-	}
-	t.holds("", "{}\n", "{}\n", "{}\n", "{\"new\":1}\n")
-}
-
-func logRace(t logTest) {
-	const writers = 8
-	var wg sync.WaitGroup
-	errs := make([]error, writers)
-	for i := range writers {
-		w := t.writer(fmt.Sprintf("n%d", i), storage.Start(), 1)
-		wg.Go(func() { _, errs[i] = w.Append(t.Context(), fmt.Appendf(nil, "{\"by\":%d}\n", i), 1) })
-	}
-	wg.Wait()
-	winner := -1
-	for i, err := range errs {
-		switch {
-		case err == nil && winner < 0:
-			winner = i
-		case !errors.Is(err, storage.ErrFenced):
-			t.Errorf("writer %d: %v, winner is %d", i, err, winner)
-		}
-	}
-	t.holds("", fmt.Sprintf("{\"by\":%d}\n", winner))
-}
-
-func logStaleClaim(t logTest) {
-	end := t.fill(2)
-	later := t.append(t.writer("n2", end, 2), "{}\n")
-	t.append(t.writer("n3", later, 3), "{}\n")
-	// The key of the claim comes free again, as a later version would free it by
-	// moving old batches into a segment.
-	t.ok(t.bucket.Delete(t.Context(), t.key(2)))
-	if _, err := t.writer("stale", end, 2).Append(t.Context(), nil, 1); t.says(err) != "fenced at 3 by " {
-		t.Errorf("stale claim: %v, want fenced at 3", err)
-	}
-}
-
-func logGap(t logTest) {
-	t.fill(6)
-	t.ok(t.bucket.Delete(t.Context(), t.key(4)))
-	t.holds("4 is missing, then 5", lines(4)...)
-	t.ok(t.bucket.Delete(t.Context(), t.key(0)))
-	t.holds("0 is missing, then 1")
-}
-
-func logCorrupt(t logTest) {
-	t.fill(2)
-	moved, err := t.bucket.Get(t.Context(), t.key(1))
-	t.ok(err)
+func logCorrupt(t *logTest) {
+	moved := t.get("1")
 	flipped := bytes.Clone(moved)
 	flipped[len(flipped)-1] ^= 1
 	for _, data := range [][]byte{[]byte("no frame"), moved, flipped, bytes.Repeat(moved, 2)} {
-		t.put(t.key(2), data)
-		t.holds("corrupt at 2", lines(2)...)
+		t.put("2", data)
+		t.follow("read -> 0=0 1=1 corrupt at 2")
 	}
-	t.put(t.key(2)+"x", []byte("x"))
-	_, err = t.logs.Tail(t.Context(), t.conv, 1)
+	t.ok(t.bucket.Put(t.Context(), t.key("2")+"x", storage.Bytes([]byte("x"))))
+	_, err := t.logs.Tail(t.Context(), t.conv, 1)
 	if _, ok := errors.AsType[*storage.CorruptError](err); !ok {
 		t.Errorf("tail over a key that is no number: %v, want corrupt", err)
 	}
 }
 
-func logChain(t logTest) {
-	end := t.fill(2)
-	end.Hash[0] ^= 1
-	t.append(t.writer("n2", end, 2), "{}\n")
-	t.holds("corrupt at 2", lines(2)...)
-	if _, err := t.logs.Range(t.Context(), t.conv, 1, 2); t.says(err) != "corrupt at 2" {
-		t.Errorf("range: %v, want corrupt", err)
+// logMerge stores so many small segments that they are merged, by a compactor that has
+// the batches at hand, and lists segments in large pages, of which there are enough.
+func logMerge(t *logTest) {
+	c := storage.NewLogs(t.bucket, nil).Compactor(t.conv)
+	t.follow("claim n1 -1 1")
+	most := 0
+	for i := range 60 {
+		t.follow(fmt.Sprintf("append n1 %d -> %d", i, i))
+		garbage, err := c.Compact(t.Context(), int64(i), t.log[max(0, i-3):], 1)
+		t.ok(errors.Join(err, t.logs.Remove(t.Context(), t.conv, garbage)))
+		if i == 40 {
+			most = len(t.segments())
+		}
 	}
-	if _, err := t.logs.Range(t.Context(), t.conv, 0, 1); err != nil {
-		t.Errorf("range below: %v", err)
+	if left := len(t.segments()); most < 20 || left >= most || c.Covered() != 58 {
+		t.Errorf("%d segments, %d before; covered %d", left, most, c.Covered())
 	}
+	t.same()
+}
+
+// logTwoCompactors lets two compact at once, each again and again.
+func logTwoCompactors(t *logTest) {
+	var wg sync.WaitGroup
+	for n := range 2 {
+		wg.Go(func() {
+			c := t.logs.Compactor(t.conv)
+			for upTo := int64(2 + n); upTo < 15; upTo += 3 {
+				garbage, err := c.Compact(t.Context(), upTo, nil, 1)
+				if err = errors.Join(err, t.logs.Remove(t.Context(), t.conv, garbage)); err != nil {
+					t.Errorf("compact up to %d: %v", upTo, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.follow(compacted)
+}
+
+// logReadWhileDeleted compacts a log and deletes its batches once a reader has its first
+// page, and merged segments while it reads them.
+func logReadWhileDeleted(t *logTest) {
+	var got []storage.Batch
+	for b, err := range t.logs.Batches(t.Context(), t.conv, storage.Start()) {
+		t.ok(err)
+		if got = append(got, b); len(got) == 1 || len(got) == 7 {
+			t.follow(fmt.Sprintf("compact %d; remove", 6+len(got)))
+		}
+	}
+	t.equal("log", t.log, got, nil)
+}
+
+// logOpen opens a compacted log from its checkpoint: two requests, one for each batch of
+// the tail and one LIST, whatever the length.
+func logOpen(t *logTest) {
+	claims := []storage.Claim{{Seq: 0, Nonce: "n0"}, {Seq: 5, Nonce: "n1"}, {Seq: 10, Nonce: "n2"}}
+	c := &storage.Checkpoint{At: t.at(11), Claims: claims, Writers: 3, State: []byte("{}")}
+	t.ok(t.logs.PutCheckpoint(t.Context(), t.conv, c, nil))
+	t.follow("compact 11; remove")
+	counter := NewCounter()
+	logs := storage.NewLogs(counter.Bucket(t.bucket), nil)
+	newest, err := logs.Checkpoint(t.Context(), t.conv)
+	if err != nil || newest == nil || newest.At != c.At {
+		t.Fatalf("checkpoint %+v, %v", newest, err)
+	}
+	tail, err := all(logs.Resume(t.Context(), t.conv, newest.At))
+	t.equal("tail", t.log[12:], tail, err)
+	want := map[Request]int{{"GET", Ckpt}: 2, {"GET", Log}: len(tail), {"LIST", Log}: 1}
+	if diff := cmp.Diff(want, counter.Counts()); diff != "" {
+		t.Errorf("requests for a tail of %d (-want +got):\n%s", len(tail), diff)
+	}
+	// A checkpoint of what is in segments by now leads there.
+	rest, err := all(logs.Resume(t.Context(), t.conv, t.at(3)))
+	t.equal("after an old checkpoint", t.log[4:], rest, err)
 }
