@@ -8,6 +8,9 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
+// manyEvents are those of one Write, unless Options say another number.
+const manyEvents = 10_000
+
 // Options says how to make what is tested.
 type Options struct {
 	// New makes a sink over a store that is empty. read returns the events of the store,
@@ -30,7 +33,7 @@ func Run(t *testing.T, opts Options) {
 				sink:   sink,
 				second: func() observability.Sink { return sink },
 				read:   func() []observability.Event { return read(t) },
-				many:   cmp.Or(opts.Many, 10_000),
+				many:   cmp.Or(opts.Many, manyEvents),
 			}
 			if opts.Second != nil {
 				s.second = func() observability.Sink { return opts.Second(t, sink) }

@@ -89,7 +89,7 @@ func (m *memory) add(e *observability.Event) error {
 
 func storeOf(m *memory) *store {
 	return &store{
-		sink: m, many: 10_000,
+		sink: m, many: manyEvents,
 		second: func() observability.Sink {
 			if m.fault == "second is elsewhere" {
 				return &memory{name: "memory"}
