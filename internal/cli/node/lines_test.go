@@ -52,19 +52,25 @@ func TestDevShowsOutcomes(t *testing.T) {
 	defer cancel()
 	var said waiting.Log
 	var sent sync.WaitGroup
+	shown := make(chan struct{})
 	url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/agents/assistant`)
 	out := clitest.WriterFunc(func(b []byte) (int, error) {
 		switch {
 		case strings.Contains(string(b), "Ctrl-C stops it."):
 			at := url.FindString(said.String())
 			sent.Go(func() {
+				defer cancel() // Not before send has read the settlement, or it waits for a server that is gone.
 				if code, out, errOut := program.Output(t, "send", at+"/ada", "hello"); code != 0 {
 					t.Errorf("send to %s: exit %d, %s%s", at, code, out, errOut)
-					cancel()
+					return
+				}
+				select {
+				case <-shown:
+				case <-ctx.Done():
 				}
 			})
 		case strings.Contains(string(b), "  assistant/ada  completed in "):
-			defer cancel()
+			defer close(shown)
 		}
 		return said.Write(b)
 	})
