@@ -47,7 +47,7 @@ test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled deploy-check sbom
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled fetched deploy-check sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,11 @@ beside:
 	@$(MAKE) --no-print-directory --output-sync=none race
 
 # Cheap checks, beside what is fetched and built.
-ready: clients console $(ENGINE_IF_NEEDED) format tidy compiled
+ready: clients console $(ENGINE_IF_NEEDED) format tidy fetched compiled
+
+# The modules of MinIO, while the other server is compiled. What fails here fails there, and says why.
+fetched:
+	@test -e $(DRIVE) || $(GO) install -n $(SPARED) $(MINIO) >/dev/null 2>&1 || true
 
 # What compiles takes all processors, and what two compile at once is compiled twice.
 compiled:
@@ -185,13 +189,14 @@ $(BOM):
 # that everything else here is built with. The tag is the one by which Google's client leaves out
 # its own kind of gRPC, a tenth of what MinIO compiles.
 SLOW := -N -l -dwarf=false
+SPARED := -tags=disable_grpc_modules
 IDLE := github.com/aws/aws-sdk-go-v2/service github.com/Azure github.com/AzureAD github.com/segmentio github.com/hashicorp github.com/nats-io github.com/rabbitmq github.com/go-ldap
 
 $(GATEWAY):
 	$(call install,-gcflags=all=-dwarf=false $(foreach p,$(IDLE),-gcflags='$(p)/...=$(SLOW)') -ldflags='-s -w' $(VERSITYGW))
 
 $(DRIVE): | $(GATEWAY)
-	$(call install,-tags=disable_grpc_modules -gcflags='all=$(SLOW)' -gcflags=std=-dwarf=false -ldflags='-s -w' $(MINIO))
+	$(call install,$(SPARED) -gcflags='all=$(SLOW)' -gcflags=std=-dwarf=false -ldflags='-s -w' $(MINIO))
 
 # npm writes the file before it is done, so that its time says nothing.
 $(CLIENTS): test/clients/package.json test/clients/package-lock.json test/clients/.npmrc

@@ -3,6 +3,9 @@
 // not be. Its tests hold the models of waits and signals, of replies across two logs, and of
 // posts; each rule of docs/waits.md can be switched off there, and the exploration notices.
 //
+// With -paths behind them the tests print the shortest way to what each missing rule costs,
+// with -deep they go on under more faults, for minutes.
+//
 // A world is a small comparable value. What a model leaves out is said where it begins.
 //
 // Explore is a pure function: no goroutine, clock or randomness, nothing is kept.
