@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,9 +28,13 @@ func NewReader(t *testing.T, after conversation.Offset) *Reader {
 	return &Reader{t: t, position: conversation.Position{Batch: after, Index: 1 << 30}}
 }
 
-// Until follows a conversation, over one connection, until done says so.
+// Until follows a conversation, over one connection, until done says so. It takes whole batches:
+// what comes behind the chunk that is waited for may have come with it, and would not come again.
 func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(conversation.Chunk) bool) {
 	r.t.Helper()
+	if slices.ContainsFunc(r.Chunks, done) {
+		return
+	}
 	connections := 0
 	c := open(r.t, at, &client.Options{Header: func(context.Context) (http.Header, error) {
 		if connections++; connections > 1 {
@@ -41,11 +46,13 @@ func (r *Reader) Until(at *url.URL, after conversation.Offset, done func(convers
 		if err != nil {
 			r.t.Fatalf("follow %s: %v", at, err)
 		}
+		enough := false
 		for _, chunk := range update.Chunks {
 			r.take(chunk)
-			if done(chunk) {
-				return
-			}
+			enough = enough || done(chunk)
+		}
+		if enough {
+			return
 		}
 	}
 }
