@@ -347,9 +347,9 @@ func TestDevReloadsItsFile(t *testing.T) {
 	if second := clitest.Admitted(t, at, "k2", "hello"); second.UID != first.UID {
 		t.Errorf("the conversation is another: %+v, %+v", first, second)
 	}
-	if n.Logs.With("configuration reloaded", "/agents/echo (echo, model demo/parrot), /other (other") == "" {
-		t.Errorf("logged %s", n.Logs.String())
-	}
+	eventually(t, "the line of it", func() bool {
+		return n.Logs.With("configuration reloaded", "/agents/echo (echo, model demo/parrot), /other (other") != ""
+	})
 
 	replace(t, "parley.yaml", two+"  wrong: {mounts: [/wrong], model: nobody/m}\n")
 	eventually(t, "the refusal", func() bool {
