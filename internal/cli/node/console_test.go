@@ -189,16 +189,12 @@ func TestConsoleTellsMistakes(t *testing.T) {
 		})
 		return s
 	}
-	if err := os.WriteFile(file, append(good, "nonsense: 1\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, file, string(good)+"nonsense: 1\n")
 	s := until("the mistake", func(s console.Server) bool { return len(s.Problems) > 0 })
 	if p := s.Problems[0]; s.File != file || p.Line == 0 || !strings.Contains(p.Text, "nonsense") {
 		t.Errorf("told %+v of %s", p, s.File)
 	}
-	if err := os.WriteFile(file, good, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	replace(t, file, string(good))
 	until("no mistake", func(s console.Server) bool { return s.File == file && len(s.Problems) == 0 })
 }
 
