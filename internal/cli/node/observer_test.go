@@ -182,7 +182,8 @@ func TestClusterOfThree(t *testing.T) {
 	var file string
 	for range 3 {
 		at := noderun.Refusing(t)
-		file = clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\", "+files+"}", fmt.Sprintf("admin: {listen: %q}", at))
+		// Nobody is taken for dead here, however busy the machine is.
+		file = clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\", suspect: 1m, fence: 30s, "+files+"}", fmt.Sprintf("admin: {listen: %q}", at))
 		nodes = append(nodes, program.Start(t, "serve", "--quiet", "--config", file))
 		admins = append(admins, at)
 	}
@@ -191,17 +192,24 @@ func TestClusterOfThree(t *testing.T) {
 			t.Errorf("node %d: exit %d, %q, %q", i, code, out, errOut)
 		}
 	}
-	code, out, errOut := program.Output(t, "cluster", "status", "--json", "--config", file)
-	if code != 0 {
-		t.Fatalf("exit %d, %s", code, errOut)
-	}
-	r := clitest.Into[keep.ClusterReport](t, out)
-	if len(r.Members) != 3 || len(r.Unread) != 0 {
-		t.Fatalf("members: %s", out)
-	}
+	var r keep.ClusterReport
+	eventually(t, "three members that live and serve", func() bool {
+		code, out, errOut := program.Output(t, "cluster", "status", "--json", "--config", file)
+		if code != 0 {
+			t.Fatalf("exit %d, %s", code, errOut)
+		}
+		r = clitest.Into[keep.ClusterReport](t, out)
+		serving := 0
+		for _, m := range r.Members {
+			if m.Seen && m.State == "serving" {
+				serving++
+			}
+		}
+		return serving == 3
+	})
 	for _, m := range r.Members {
-		if m.State != "serving" || !m.Seen || m.Share <= 0.2 || m.Node == "" || len(m.Records) == 0 {
-			t.Errorf("row %+v", m)
+		if m.Share <= 0.2 || m.Node == "" || len(m.Records) == 0 || len(r.Unread) != 0 {
+			t.Errorf("row %+v, unread %v", m, r.Unread)
 		}
 	}
 	if code, out, errOut := program.Output(t, "cluster", "drain", r.Members[0].Node, "--config", file); code != 0 || !strings.Contains(out, "has no conversation left") {
@@ -211,9 +219,10 @@ func TestClusterOfThree(t *testing.T) {
 		if code, out, errOut := program.Output(t, "send", n.Base+"/x", fmt.Sprintf("again %d", i)); code != 0 || !strings.HasSuffix(out, "[completed]\n") {
 			t.Errorf("node %d after the drain: exit %d, %q, %q", i, code, out, errOut)
 		}
-		if _, text := fetch(t, "http://"+admins[i]+"/metrics"); !strings.Contains(text, "\nparley_members 3\n") {
-			t.Errorf("node %d does not know of 3 members", i)
-		}
+		eventually(t, fmt.Sprintf("node %d to know of 3 members", i), func() bool {
+			_, text := fetch(t, "http://"+admins[i]+"/metrics")
+			return strings.Contains(text, "\nparley_members 3\n")
+		})
 	}
 	for _, n := range nodes {
 		if err := n.End(syscall.SIGTERM); err != nil {
@@ -225,18 +234,16 @@ func TestClusterOfThree(t *testing.T) {
 	}
 }
 
-// TestReplacedNodeSaysWhatToDo pauses a node until the other one takes it for dead,
-// and lets it go on.
+// TestReplacedNodeSaysWhatToDo pauses a node until the other one takes it for dead, and lets it
+// go on. It would take nobody for dead itself: on a busy machine the other one may pause, too.
 func TestReplacedNodeSaysWhatToDo(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
-	line := "cluster: {listen: \"127.0.0.1:0\", heartbeat: 200ms, suspect: 800ms, fence: 500ms}"
 	var nodes []*clitest.Node
-	for range 2 {
+	for _, times := range []string{"suspect: 1m, fence: 30s", "suspect: 800ms, fence: 500ms"} {
+		line := "cluster: {listen: \"127.0.0.1:0\", heartbeat: 200ms, " + times + "}"
 		nodes = append(nodes, program.Start(t, "serve", "--quiet", "--insecure-cluster", "--strict-reads", "--config", clitest.EchoConfig(t, t.TempDir(), e.Line, line)))
 	}
-	if err := nodes[0].Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	_ = nodes[0].Cmd.Process.Signal(syscall.SIGSTOP) // It may have been replaced already.
 	ctx, stop := context.WithTimeout(t.Context(), clitest.Timeout)
 	defer stop()
 	look := time.NewTicker(200 * time.Millisecond)
