@@ -19,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
 )
 
 const (
@@ -210,12 +211,17 @@ type exchange struct {
 	at       conversation.Address
 	initial  json.RawMessage // for a conversation that begins
 	show     func(conversation.Chunk)
+	before   int64 // the batch that the log ended with before the node, -1 for none
 	admitted bool
 	result   *runResult // nil until the message is settled
 }
 
 // run runs the node until the message is settled.
 func (x *exchange) run(ctx context.Context, message string) error {
+	var err error
+	if x.before, err = storage.NewLogs(x.node.bucket, nil).Tail(ctx, x.at.Key(), -1); err != nil {
+		x.before = -1 // the node says why
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	life, stop := context.WithCancel(ctx)
 	defer stop()
@@ -261,9 +267,13 @@ func (x *exchange) send(ctx context.Context, message string) error {
 	return nil
 }
 
-// follow shows what is recorded after the message until its settlement.
+// follow shows what is recorded until the settlement of the message, but for that itself. It begins where the log ended
+// before: the node goes on with what a run before has left as soon as it is up, before the message comes or after.
 func (x *exchange) follow(ctx context.Context, receipt conversation.Receipt) error {
 	reader, next := x.node.runtime.Reader(), receipt.Offset
+	if x.before >= 0 {
+		next = conversation.Offset(x.before)
+	}
 	for settled := false; !settled; {
 		page, err := reader.Updates(ctx, x.at, next, runPage)
 		if err != nil {
@@ -278,7 +288,9 @@ func (x *exchange) follow(ctx context.Context, receipt conversation.Receipt) err
 			return fmt.Errorf("decode chunks: %w", err)
 		}
 		for _, c := range chunks {
-			x.show(c)
+			if own := c.Message; own == nil || own.Role != conversation.RoleUser || own.SubmissionID != receipt.SubmissionID {
+				x.show(c)
+			}
 			if _, ok := cli.SettlementOf(c, receipt.SubmissionID); ok {
 				settled = true
 			}
