@@ -94,7 +94,7 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, out io.Writer) error {
 	left, end := int64(-1), time.Now().Add(wait)
 	before := w.counts[id]
-	for {
+	for looks := 1; ; looks++ {
 		if err := w.look(ctx); ctx.Err() != nil {
 			return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("%s goes on draining; \"parley cluster drain --undo %s\" takes it back", shown, id)}
 		} else if err != nil {
@@ -119,7 +119,7 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 			}
 		}
 		switch {
-		case time.Now().Before(end):
+		case time.Now().Before(end), looks < 2: // which nothing can be fresh before
 		case !fresh:
 			return fmt.Errorf("%s shows no heartbeat after %v: if it has died, the others take its conversations over without a drain; \"parley cluster status\" tells", shown, wait)
 		default:
