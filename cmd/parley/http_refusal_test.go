@@ -118,14 +118,14 @@ func (s *stack) leavesNothing(t *testing.T, id string, list []attempt) {
 		t.Run(a.name, func(t *testing.T) {
 			s := *s
 			s.t = t
-			before := s.listing("")
+			before := s.stored()
 			got := s.send(a.method, strings.Replace(a.path, "ID", id, 1), a.media, a.body)
 			if a.code != "" {
 				s.refused(got, a.status, a.code)
 			} else if got.status != a.status {
 				t.Errorf("status %d, want %d: %s", got.status, a.status, got.body)
 			}
-			if d := cmp.Diff(before, s.listing("")); d != "" {
+			if d := cmp.Diff(before, s.stored()); d != "" {
 				t.Errorf("the bucket changed (-before +after):\n%s", d)
 			}
 		})
@@ -138,7 +138,7 @@ func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 	bucket := newBucket(t)
 	s := startStack(t, bucket, noon)
 	const id, agent = "new", "/strict"
-	before := s.listing("")
+	before := s.stored()
 	if len(before) != 1 {
 		t.Fatalf("a new bucket has %v", before)
 	}
@@ -164,7 +164,7 @@ func TestHTTPRefusalsLeaveNoConversation(t *testing.T) {
 	}
 	s.leavesNothing(t, id, list)
 	s.tooLong(agent + "/" + id)
-	if d := cmp.Diff(before, s.listing("")); d != "" {
+	if d := cmp.Diff(before, s.stored()); d != "" {
 		t.Errorf("all in all, the bucket changed (-before +after):\n%s", d)
 	}
 }
@@ -210,7 +210,7 @@ func TestHTTPRefusalsLeaveTheConversation(t *testing.T) {
 // tooLong announces a body over the limit of 256 MiB. The answer does not wait for it.
 func (s *stack) tooLong(path string) {
 	s.t.Helper()
-	before := s.listing("")
+	before := s.stored()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	if err != nil {
 		s.t.Fatal(err)
@@ -230,7 +230,7 @@ func (s *stack) tooLong(path string) {
 	if resp.StatusCode != http.StatusBadRequest || resp.Header.Get("Content-Type") != clitest.JSONType {
 		s.t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
 	}
-	if d := cmp.Diff(before, s.listing("")); d != "" {
+	if d := cmp.Diff(before, s.stored()); d != "" {
 		s.t.Errorf("the bucket changed (-before +after):\n%s", d)
 	}
 }

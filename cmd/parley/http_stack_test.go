@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -257,6 +258,15 @@ func (s *stack) listing(prefix string) map[string]int64 {
 		out[k.Key] = k.Size
 	}
 	return out
+}
+
+// stored is every object but those of the node's journal: where an opening takes long, that
+// says so, of whomever it is.
+func (s *stack) stored() map[string]int64 {
+	s.t.Helper()
+	all := s.listing("")
+	maps.DeleteFunc(all, func(key string, _ int64) bool { return strings.HasPrefix(key, "wake/") })
+	return all
 }
 
 // objects returns what is stored of a conversation.
