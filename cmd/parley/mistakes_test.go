@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
@@ -189,10 +190,9 @@ func TestMistakes(t *testing.T) {
 		w.WriteHeader(http.StatusNotFound)
 	}))
 	defer server.Close()
-	nobody := httptest.NewServer(http.NotFoundHandler())
-	nobody.Close() // its port is free
-	hosts := strings.NewReplacer("SERVER", server.Listener.Addr().String(), "NOBODY", nobody.Listener.Addr().String())
-	names := strings.NewReplacer(server.Listener.Addr().String(), "SERVER", nobody.Listener.Addr().String(), "NOBODY")
+	nobody := noderun.Refusing(t)
+	hosts := strings.NewReplacer("SERVER", server.Listener.Addr().String(), "NOBODY", nobody)
+	names := strings.NewReplacer(server.Listener.Addr().String(), "SERVER", nobody, "NOBODY")
 	mistaken(t)
 	var b strings.Builder
 	count := 0

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // readmeBlocks are the blocks of the README in some languages, each after its language.
@@ -134,14 +134,7 @@ func TestReadmeAtATerminal(t *testing.T) {
 	clitest.WithoutKeys(t)
 	var ports []string
 	for _, port := range []string{"5173", "3000"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ports = append(ports, "127.0.0.1:"+port, l.Addr().String())
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		ports = append(ports, "127.0.0.1:"+port, noderun.Refusing(t))
 	}
 	n := &newcomer{t: t, ports: strings.NewReplacer(ports...)}
 	for _, b := range blocks {

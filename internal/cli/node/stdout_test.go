@@ -3,8 +3,6 @@ package node
 import (
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"syscall"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // TestServeOutlivesWhoReadsItsEvents has a standard output whose reader is gone, and one
@@ -71,10 +70,8 @@ func fill(t *testing.T, w *os.File) {
 
 // TestServeWithoutItsCollector: nobody waits for a collector, also not at the end.
 func TestServeWithoutItsCollector(t *testing.T) {
-	away := httptest.NewServer(http.NotFoundHandler())
-	away.Close()
 	dir := t.TempDir()
-	n := program.Start(t, "serve", "--quiet", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("events: {otel: {endpoint: %q}}", away.URL)))
+	n := program.Start(t, "serve", "--quiet", "--config", clitest.EchoConfig(t, dir, clitest.DirBucket(dir), fmt.Sprintf("events: {otel: {endpoint: %q}}", "http://"+noderun.Refusing(t))))
 	at := n.URL(t, "a")
 	r := clitest.Admitted(t, at, "k", "hello")
 	clitest.NewReader(t, r.Offset).Until(at, r.Offset, clitest.Settled(r.SubmissionID))

@@ -2,7 +2,6 @@ package talk
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/noderun"
 )
 
 // TestAbortCommand aborts a long answer, and then nothing.
@@ -49,11 +49,7 @@ func TestAbortCommandMistakes(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // the port is free: nobody answers
+	nobody := noderun.Refusing(t)
 	for name, tt := range map[string]struct {
 		args []string
 		want string
@@ -64,7 +60,7 @@ func TestAbortCommandMistakes(t *testing.T) {
 		"refused":         {[]string{server.URL + "/refuses"}, "abort: the server answered 503 runtime_unavailable: Not now."},
 		"no such route":   {[]string{server.URL + "/x"}, "abort: the server answered 404"},
 		"not our server":  {[]string{server.URL + "/babbles"}, "abort: answer is not of the protocol: decode"},
-		"nobody answers":  {[]string{"http://" + l.Addr().String() + "/x"}, "abort: there is no server at http://" + l.Addr().String()},
+		"nobody answers":  {[]string{"http://" + nobody + "/x"}, "abort: there is no server at http://" + nobody},
 		"escapes are odd": {[]string{"http://127.0.0.1:1/%zz"}, "is not a conversation URL"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/cli/converse"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
@@ -173,12 +174,7 @@ func TestSendTakesMore(t *testing.T) {
 // TestSendWithoutServer says at once that nothing was admitted; once an attempt may have been,
 // it says under which key to send again.
 func TestSendWithoutServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := "http://" + l.Addr().String()
-	l.Close()                                                       // the port is free: nobody answers
+	at := "http://" + noderun.Refusing(t)
 	stranger := httptest.NewUnstartedServer(http.NotFoundHandler()) // whose certificate nobody knows
 	stranger.Config.ErrorLog = log.New(io.Discard, "", 0)
 	stranger.StartTLS()
@@ -189,7 +185,8 @@ func TestSendWithoutServer(t *testing.T) {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
 		}
 	}
-	if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	l, err := net.Listen("tcp", noderun.Refusing(t)) // whose port nobody else gets
+	if err != nil {
 		t.Fatal(err)
 	}
 	at = "http://" + l.Addr().String()
@@ -232,11 +229,7 @@ func TestFailedModelIsExitCode(t *testing.T) {
 }
 
 func TestTailSaysThatNobodyAnswers(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // the port is free: nobody answers
+	at := noderun.Refusing(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	said := clitest.WriterFunc(func(p []byte) (int, error) {
 		if !strings.Contains(string(p), "is the server running?") {
@@ -245,7 +238,7 @@ func TestTailSaysThatNobodyAnswers(t *testing.T) {
 		cancel()
 		return len(p), nil
 	})
-	if code := program.Run(ctx, []string{"tail", "http://" + l.Addr().String() + "/x"}, io.Discard, said); code != 0 {
+	if code := program.Run(ctx, []string{"tail", "http://" + at + "/x"}, io.Discard, said); code != 0 {
 		t.Errorf("exit %d", code)
 	}
 }
