@@ -31,7 +31,7 @@ const patience = time.Minute
 
 // model is a scripted model. Its commands are the words a message begins with.
 type model struct {
-	release chan struct{} // lets "hold" go on
+	release chan struct{} // lets "hold" go on, also before it waits
 }
 
 func (m *model) Stream(ctx context.Context, mdl providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
@@ -109,7 +109,7 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, store: local.NewMemory(), model: &model{release: make(chan struct{})}}
+	s := &server{t: t, store: local.NewMemory(), model: &model{release: make(chan struct{}, 1)}}
 	s.web = httptest.NewServer(http.HandlerFunc(s.serve))
 	s.url = s.web.URL + "/agents/chat"
 	s.start()
