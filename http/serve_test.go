@@ -86,6 +86,7 @@ func (l *lived) Run(ctx context.Context) error {
 	defer l.note("the runtime ends")
 	select {
 	case <-ctx.Done():
+		synctest.Wait() // What has ended has been noted.
 		return nil
 	case err := <-l.fails:
 		return err
