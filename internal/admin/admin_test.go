@@ -22,6 +22,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/actors/follower"
 	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/proc"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
@@ -319,7 +320,7 @@ func TestDocsListTheMetrics(t *testing.T) {
 func TestServe(t *testing.T) {
 	var ready atomic.Bool
 	s, _ := newServer(t, func() actors.Status { return actors.Status{Ready: ready.Load(), Reason: "starting"} })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(proc.Host(), "0")) // Where nobody else listens afterwards.
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,24 +9,62 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/internal/admin"
 )
 
-// profiled serves profiles, with deadlines that are shorter than any of them.
-func profiled(t *testing.T) *httptest.Server {
+// profiled serves profiles, with deadlines, and tells of the connections that it takes.
+func profiled(t *testing.T) (*httptest.Server, taken) {
 	t.Helper()
 	s, err := admin.New(counted, &admin.Options{Profiles: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewUnstartedServer(s)
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Hour, time.Hour
+	l := taken{server.Listener, make(chan *timed, 20)}
+	server.Listener = l
 	server.Start()
 	t.Cleanup(server.Close)
-	return server
+	return server, l
+}
+
+// taken is a listener that tells of its connections.
+type taken struct {
+	net.Listener
+	conns chan *timed
+}
+
+// Accept implements net.Listener.
+func (l taken) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	t := &timed{Conn: c}
+	l.conns <- t
+	return t, nil
+}
+
+// timed is a connection that knows its deadlines.
+type timed struct {
+	net.Conn
+	read, write atomic.Pointer[time.Time]
+}
+
+// SetReadDeadline implements net.Conn.
+func (c *timed) SetReadDeadline(at time.Time) error {
+	c.read.Store(&at)
+	return c.Conn.SetReadDeadline(at)
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *timed) SetWriteDeadline(at time.Time) error {
+	c.write.Store(&at)
+	return c.Conn.SetWriteDeadline(at)
 }
 
 func get(t *testing.T, url string) (int, []byte) {
@@ -47,9 +85,9 @@ func get(t *testing.T, url string) (int, []byte) {
 func isProfile(b []byte) bool { return bytes.HasPrefix(b, []byte{0x1f, 0x8b}) }
 
 // TestProfileEndsWithTheHalfOfItsClient has a profile for as long as its client wants,
-// while nobody else has one.
+// whatever the deadlines of the server are, while nobody else has one.
 func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
-	server := profiled(t)
+	server, l := profiled(t)
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -59,6 +97,9 @@ func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("begin: %v, %v", resp, err)
+	}
+	if c := <-l.conns; !c.read.Load().IsZero() || !c.write.Load().IsZero() {
+		t.Errorf("it may take until %v to read, until %v to write", c.read.Load(), c.write.Load())
 	}
 	if code, body := get(t, server.URL+"/debug/pprof/profile"); code != http.StatusConflict || !strings.Contains(string(body), "under way") {
 		t.Errorf("another one: %d %s", code, body)
@@ -72,13 +113,13 @@ func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
 }
 
 func TestProfiles(t *testing.T) {
-	server := profiled(t)
+	server, _ := profiled(t)
+	if code, body := get(t, server.URL+"/debug/pprof/allocs"); code != 200 || !isProfile(body) {
+		t.Errorf("allocations: %d %.20q", code, body)
+	}
 	begun := time.Now()
 	if code, body := get(t, server.URL+"/debug/pprof/profile?seconds=1"); code != 200 || !isProfile(body) || time.Since(begun) < time.Second {
 		t.Errorf("a second: %d %.20q after %v", code, body, time.Since(begun))
-	}
-	if code, body := get(t, server.URL+"/debug/pprof/allocs"); code != 200 || !isProfile(body) {
-		t.Errorf("allocations: %d %.20q", code, body)
 	}
 	for path, want := range map[string]string{
 		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/heap?gc=1&debug=1": "\n# HeapReleased = ",
