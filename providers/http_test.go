@@ -249,29 +249,28 @@ func (untilFull) Decode(body io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// calling starts a vendor and returns what calls it, and its connections so far.
-func calling(t *testing.T, h http.HandlerFunc) (call func(), connections *atomic.Int32) {
-	connections = new(atomic.Int32)
-	server := httptest.NewUnstartedServer(h)
-	server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-		if s == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.Start()
+// calling starts a vendor in a bubble, and returns what calls it and the network between: in
+// real time, whoever is slow to say that a request was written loses its connection.
+func calling(t *testing.T, h http.HandlerFunc) (call func(), network *pipes) {
+	network = &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
+	server := &http.Server{Handler: h}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(network) }()
 	protocol := providers.NewHTTP(untilFull{}, nil)
+	providers.DialBy(protocol, network.dial)
 	t.Cleanup(func() {
 		protocol.Close()
 		server.Close()
+		<-served
 	})
-	m := providers.Model{Provider: "p", ID: "m", BaseURL: server.URL}
+	m := providers.Model{Provider: "p", ID: "m", BaseURL: "http://pipes"}
 	return func() {
 		t.Helper()
 		events, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providers.Request{}, providers.Options{}))
 		if broken != nil || failure != nil || len(events) != 2 {
 			t.Errorf("got %v, %v, %v", events, failure, broken)
 		}
-	}, connections
+	}, network
 }
 
 // pipes is a network without a kernel, so that its time can stand still.
@@ -312,56 +311,46 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 func TestConnectionIsUsedAgain(t *testing.T) {
 	for late, want := range map[time.Duration]int32{10 * time.Millisecond: 1, time.Minute: 20} {
 		synctest.Test(t, func(t *testing.T) {
-			network := &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
-			server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			call, network := calling(t, func(w http.ResponseWriter, r *http.Request) {
 				io.WriteString(w, "full")
 				http.NewResponseController(w).Flush()
 				select {
 				case <-time.After(late):
 				case <-r.Context().Done():
 				}
-			})}
-			served := make(chan error, 1)
-			go func() { served <- server.Serve(network) }()
-			transport := &http.Transport{DialContext: network.dial}
-			protocol := providers.NewHTTP(untilFull{}, &providers.HTTPOptions{Client: &http.Client{Transport: transport}})
-			m := providers.Model{Provider: "p", ID: "m", BaseURL: "http://pipes"}
+			})
 			for range 20 {
-				_, failure, broken := providertest.Collect(protocol.Stream(t.Context(), m, providers.Request{}, providers.Options{}))
-				if broken != nil || failure != nil {
-					t.Errorf("got %v, %v", failure, broken)
-				}
+				call()
 			}
 			if got := network.dialed.Load(); got != want {
 				t.Errorf("20 calls, each ending after %v, made %d connections, want %d", late, got, want)
 			}
-			transport.CloseIdleConnections()
-			server.Close()
-			<-served
 		})
 	}
 }
 
 // TestParallelCallsUseConnectionsAgain: as many as were open at a time are enough.
 func TestParallelCallsUseConnectionsAgain(t *testing.T) {
-	const parallel = 100
-	var arrived sync.WaitGroup
-	call, connections := calling(t, func(w http.ResponseWriter, _ *http.Request) {
-		arrived.Done()
-		arrived.Wait() // all calls are under way at once
-		io.WriteString(w, "full")
-	})
-	for range 3 {
-		arrived.Add(parallel)
-		var calls sync.WaitGroup
-		for range parallel {
-			calls.Go(call)
+	synctest.Test(t, func(t *testing.T) {
+		const parallel = 100
+		var arrived sync.WaitGroup
+		call, network := calling(t, func(w http.ResponseWriter, _ *http.Request) {
+			arrived.Done()
+			arrived.Wait() // all calls are under way at once
+			io.WriteString(w, "full")
+		})
+		for range 3 {
+			arrived.Add(parallel)
+			var calls sync.WaitGroup
+			for range parallel {
+				calls.Go(call)
+			}
+			calls.Wait()
 		}
-		calls.Wait()
-	}
-	if n := connections.Load(); n > parallel {
-		t.Errorf("3 times %d calls made %d connections", parallel, n)
-	}
+		if n := network.dialed.Load(); n > parallel {
+			t.Errorf("3 times %d calls made %d connections", parallel, n)
+		}
+	})
 }
 
 // TestEmptyRefusal is of a vendor that has no words for a prompt that is too long.
