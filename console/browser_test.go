@@ -20,7 +20,7 @@ import (
 
 // nodeTimeout ends what hangs, and longTimeout what takes minutes; they only matter when something does.
 const (
-	nodeTimeout = 3 * time.Minute
+	nodeTimeout = 10 * time.Minute
 	longTimeout = 30 * time.Minute
 )
 
@@ -123,7 +123,7 @@ func TestBrowser(t *testing.T) {
 	}
 	env := []string{
 		"MODEL_URL=" + model.URL, "CONSOLE_BROWSER=" + browser(t), "CONSOLE_PROGRAM=" + proc.Program(t, "cmd/parley", sample.Raced()),
-		"CONSOLE_AUTHOR=" + author, "CONSOLE_ROOT=" + root,
+		"CONSOLE_AUTHOR=" + author, "CONSOLE_ROOT=" + root, "CONSOLE_HOST=" + proc.Host(),
 	}
 	tree(t, "e2e")
 	pattern := "e2e/*.test.mjs"

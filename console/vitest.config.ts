@@ -2,5 +2,6 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   esbuild: { jsx: 'automatic', jsxImportSource: 'preact' },
-  test: { include: ['test/**/*.test.{ts,tsx}'], pool: 'threads', poolOptions: { threads: { singleThread: true } } },
+  // A test takes milliseconds; what bounds it only matters when one hangs.
+  test: { include: ['test/**/*.test.{ts,tsx}'], testTimeout: 120_000, pool: 'threads', poolOptions: { threads: { singleThread: true } } },
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { Browser, chat, post, press, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
+import { Browser, chat, over, post, press, release, say, Server, shot, shows, texts, unique, until, words } from './harness.mjs';
 
 let server, browser;
 before(async () => {
@@ -28,7 +28,7 @@ test('a reply comes word by word, by the keyboard alone', async () => {
     assert.ok(await page.$('button.stop'), 'what is owed can be stopped');
     await release(gate);
     await shows(page, reply, words(10));
-    await page.waitForFunction(() => !document.querySelector('button.stop'));
+    await over(page);
     assert.equal(await page.$eval(`${reply} details.fold`, (d) => d.open), false, 'reasoning is folded');
     assert.deepEqual(await texts(page, '.pending'), []);
     assert.equal((await texts(page, '.message.user')).length, 1);
@@ -84,6 +84,7 @@ test('what was sent is there once, whether its answer is lost or the tab reloade
     await say(page, 'tokens=2');
     await shows(page, reply, words(2));
     await until(() => posts === 2);
+    await over(page); // Or the tab that is reloaded would send that again, too.
     await say(page, 'tokens=4');
     await until(() => posts === 3);
     await page.reload();
@@ -178,8 +179,14 @@ test('code is copied as it stands', async () => {
     await say(page, `say=${JSON.stringify(`Here:\n\n\`\`\`js\n${code}\n\`\`\`\n\nthe end`)}`);
     await shows(page, reply, 'the end');
     await page.browserContext().overridePermissions(server.base, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
+    await over(page);
+    // It says so for a moment.
+    await page.$eval(`${reply} .code button`, (b) => {
+      window.said = [];
+      new MutationObserver(() => window.said.push(b.textContent)).observe(b, { characterData: true, childList: true, subtree: true });
+    });
     await page.click(`${reply} .code button`);
-    await shows(page, `${reply} .code button`, 'Copied');
+    await page.waitForFunction(() => window.said.includes('Copied'));
     assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
   }, { tolerated: /404/ });
 });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 
-import { Browser, chat, config, post, press, release, root, say, Server, shows, unique, until, words } from './harness.mjs';
+import { Browser, chat, config, over, post, press, release, root, say, Server, shows, unique, until, words } from './harness.mjs';
 
 const token = 'the-token';
 const run = promisify(execFile);
@@ -36,13 +36,16 @@ after(async () => {
 async function copied(page, selector) {
   await page.browserContext().overridePermissions(new URL(page.url()).origin, ['clipboard-read', 'clipboard-write', 'clipboard-sanitized-write']);
   const found = {};
+  const clipboard = () => page.evaluate(() => navigator.clipboard.readText());
+  await over(page);
   for (const language of ['curl', 'Go', 'TypeScript']) {
     const button = await page.evaluateHandle((s, name) => [...[...document.querySelectorAll(s)].at(-1).querySelectorAll('.actions button')].find((b) => b.textContent === name), selector, `as ${language}`);
+    const before = await clipboard();
     await button.hover();
     await button.click();
     found[language] = await until(async () => {
-      const text = await page.evaluate(() => navigator.clipboard.readText());
-      return Object.values(found).includes(text) ? '' : text;
+      const text = await clipboard();
+      return text !== before && text;
     });
   }
   return found;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
-import { Browser, press, Server, shot, shows, texts } from './harness.mjs';
+import { Browser, over, press, Server, shot, shows, texts } from './harness.mjs';
 
 let browser;
 before(async () => {
@@ -31,7 +31,7 @@ test('an empty folder has the demo agent, and says how to add one', async () => 
       await shot(page, 'chat-new');
       await press(page, '.examples button:nth-child(2)');
       await shows(page, 'details.tool', 'time done');
-      await page.waitForFunction(() => !document.querySelector('button.stop'));
+      await over(page);
       await page.$eval('details.tool', (d) => { d.open = true; });
       await shot(page, 'story');
       const submission = new URL(await page.$eval('.message.user .actions a', (a) => a.href));

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import puppeteer from 'puppeteer-core';
 
 /** How long something may take before a test says that it never happens. */
-export const patience = 30_000;
+export const patience = 120_000;
 
 function required(name) {
   const value = process.env[name];
@@ -23,6 +23,8 @@ export const author = required('CONSOLE_AUTHOR');
 /** The folder of the module. */
 export const root = required('CONSOLE_ROOT');
 const browserProgram = required('CONSOLE_BROWSER');
+/** A loopback address at which nobody takes the port of a server that is away. */
+const host = required('CONSOLE_HOST');
 export const model = required('MODEL_URL');
 /** Where screenshots go; by default nowhere. */
 export const shots = process.env.CONSOLE_SHOTS;
@@ -52,7 +54,7 @@ export class Server {
     this.run = run;
     this.args = args;
     this.file = join(this.dir, 'parley.yaml');
-    this.address = '127.0.0.1:0';
+    this.address = `${host}:0`;
     if (!text) return;
     this.args = [...args, '--config', this.file];
     writeFileSync(this.file, text(this.address));
@@ -98,7 +100,9 @@ export class Browser {
   static async start() {
     const b = new Browser();
     // Containers have no sandbox of their own, and root may not have one.
-    b.browser = await puppeteer.launch({ executablePath: browserProgram, args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+    b.browser = await puppeteer.launch({
+      executablePath: browserProgram, args: ['--no-sandbox', '--disable-dev-shm-usage'], timeout: patience, protocolTimeout: 2 * patience,
+    });
     return b;
   }
 
@@ -202,6 +206,9 @@ export async function shows(page, selector, text) {
     throw new Error(`${selector} never shows ${JSON.stringify(text)}, but ${JSON.stringify(now.slice(-600))}`, { cause });
   }
 }
+
+/** Waits until nothing is owed an outcome: the page stands still, and what is clicked stays where it is. */
+export const over = (page) => page.waitForFunction(() => !document.querySelector('button.stop') && !document.querySelector('.pending'));
 
 /** What a selector finds, as texts. */
 export const texts = (page, selector) => page.$$eval(selector, (all) => all.map((e) => e.textContent));

@@ -9,6 +9,8 @@ import { Browser, chat, post, Server, shot, shows, texts, unique, until } from '
 
 const axe = readFileSync(new URL('../node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
 const pairs = 1_000;
+/** The batch at which the conversation is when it is read. */
+const first = 5_000;
 
 /** The text of a reply, as models write. */
 const reply = (n) => `Reply ${n} with **words**, \`code\` and a [link](https://example.com/${n}).\n\n- one\n- two\n\n\`\`\`go\nfunc f${n}() {}\n\`\`\``;
@@ -16,7 +18,7 @@ const offset = (n) => `0000000000000000_${String(n).padStart(16, '0')}`;
 const text = (words) => [{ type: 'text', text: words, state: 'done' }];
 
 const long = () => ({
-  v: 1, conversationId: 'conv_1', offset: offset(5_000),
+  v: 1, conversationId: 'conv_1', offset: offset(first),
   messages: Array.from({ length: pairs }, (_, i) => [
     { id: `u${i}`, role: 'user', purpose: 'user', display: 'visible', submissionId: `s${i}`, parts: text(`Question ${i}`) },
     { id: `a${i}`, role: 'assistant', purpose: 'assistant', display: 'visible', submissionId: `s${i}`, parts: text(reply(i)) },
@@ -40,8 +42,12 @@ before(async () => {
     if (request.url === '/agents/helper/large') return json(long());
     if (request.url.startsWith('/+console/api/conversations')) return json(many());
     if (request.url.startsWith('/agents/helper/large?')) {
+      const from = new URL(request.url, scripted.base).searchParams.get('offset');
       stream = response.writeHead(200, { 'Content-Type': 'text/event-stream' });
-      return stream.write(`event: control\ndata:{"streamNextOffset":"${offset(5_000)}","upToDate":true}\n\n`);
+      stream.write(`event: control\ndata:{"streamNextOffset":"${from}","upToDate":true}\n\n`);
+      // What was told before somebody followed, or follows again.
+      for (const text of told.slice(Number(from.split('_')[1]) - first)) stream.write(text);
+      return;
     }
     const answer = await fetch(server.base + request.url);
     response.writeHead(answer.status, { 'Content-Type': answer.headers.get('Content-Type'), 'Content-Security-Policy': answer.headers.get('Content-Security-Policy') ?? '' });
@@ -57,12 +63,13 @@ after(async () => {
   await server?.close();
 });
 
-/** Says chunks to whoever follows. */
-let batch = 5_000;
+/** Says chunks, a batch of them, to whoever follows. */
+const told = [];
 function tell(...chunks) {
-  batch++;
+  const batch = first + told.length + 1;
   const data = chunks.map((c, index) => ({ conversationId: 'conv_1', position: { batch, index }, ...c }));
-  stream.write(`event: data\ndata:${JSON.stringify(data)}\n\nevent: control\ndata:{"streamNextOffset":"${offset(batch)}"}\n\n`);
+  told.push(`event: data\ndata:${JSON.stringify(data)}\n\nevent: control\ndata:{"streamNextOffset":"${offset(batch)}"}\n\n`);
+  stream?.write(told.at(-1));
 }
 
 test('2,000 messages: few are in the page, the end stays in sight, and the beginning is there', async (t) => {
