@@ -28,7 +28,7 @@ import (
 
 const (
 	// suiteTimeout ends a file that hangs; it only matters when it does.
-	suiteTimeout = 2 * time.Minute
+	suiteTimeout = 15 * time.Minute
 
 	modelKey    = "the-model-s-key"
 	bearerToken = "the-server-s-token"

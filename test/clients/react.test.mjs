@@ -219,7 +219,8 @@ test('what others say is seen, also when it comes first', async () => {
     assert.equal(page.agent.messages.at(-1).metadata.mood, 'calm');
     await sameTranscript(page, client);
     await client.wait(await client.send({ message: { kind: 'signal', type: 'deploy', body: 'deployed' } }));
-    await page.until(() => page.texts('assistant').length === 2, 'the answer to the signal');
+    await page.until(() => page.agent.settlements.length === 2 && page.status === 'idle', 'the answer to the signal');
+    assert.equal(page.texts('assistant').length, 2);
     assert.deepEqual(page.texts('system'), ['deployed']);
     await sameTranscript(page, client);
   });

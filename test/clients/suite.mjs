@@ -6,7 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { createFlueClient } from '@flue/sdk';
 
 /** How long something may take before the test says that it never happens. */
-const patience = 30_000;
+const patience = 120_000;
 
 export function required(name) {
   const value = process.env[name];
