@@ -13,7 +13,7 @@ seconds=0
 # volumes calls timed, with the number of what there is and the command that takes it last,
 # and lasting, with the seconds that a command takes whatever the machine.
 volumes() {
-	local test=("$go" test -timeout 0) raced=("$go" test -timeout 0 -race)
+	local test=("$go" test -timeout 0) raced=("$go" test -timeout 0 -race -cpu 1) # see race in Makefile
 	timed "$SCHEDULES" 'schedules of nodes' "${raced[@]}" -run 'TestSimulation$' ./actors -schedules
 	lasting 120 'the tests of actors through the S3 client' "${test[@]}" ./actors -s3
 	timed "$LOGSCHEDULES" 'schedules of the log' "${test[@]}" -run 'TestLogSimulation$' ./storage -logschedules
