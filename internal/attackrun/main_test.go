@@ -20,7 +20,7 @@ var (
 
 // liveness bounds a wait for something that has to happen. It only matters when a run
 // fails.
-const liveness = 2 * time.Minute
+const liveness = 4 * time.Minute
 
 // program returns the program without the race detector, whose memory is not that of the
 // program.

@@ -57,7 +57,7 @@ func newSite(t *testing.T, nodes int) *site {
 		flags = []string{"--insecure-cluster"}
 	}
 	s.env = append(s.env, s.place.Env()...)
-	ports, err := proc.FreeAddresses("127.0.0.1", 3*nodes+1)
+	ports, err := proc.FreeAddresses(proc.Host(), 3*nodes+1) // Nobody else takes one before it is used, or while its node is down.
 	if err != nil {
 		t.Fatal(err)
 	}

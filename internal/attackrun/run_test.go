@@ -184,34 +184,19 @@ func (r *run) trouble(ctx, over context.Context) {
 		began := time.Now()
 		switch what {
 		case "kill":
-			r.replace(ctx, n, syscall.SIGKILL)
+			n.Kill()
 		case "leave":
-			r.replace(ctx, n, syscall.SIGTERM)
+			n.Leave()
 		case "stall":
 			r.stall(ctx, n)
 		}
+		n.Want(true)
 		r.Await(ctx)
 		r.mu.Lock()
 		r.faults[what]++
 		r.mu.Unlock()
 		end()
 		r.logf("%s of %v, served again after %v", what, n, time.Since(began).Round(time.Millisecond))
-	}
-}
-
-// replace ends a node by a signal and waits until another process is in its place: until
-// then it may still call itself ready.
-func (r *run) replace(ctx context.Context, n *node, s syscall.Signal) {
-	before, began := n.Lives(), time.Now()
-	n.Signal(s)
-	for n.Lives() == before {
-		if noderun.Pause(ctx, 10*time.Millisecond) != nil {
-			return
-		}
-		if time.Since(began) > liveness {
-			r.Fail("%v does not end\n%s", n, r.Tails())
-			return
-		}
 	}
 }
 

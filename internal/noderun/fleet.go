@@ -198,6 +198,9 @@ func (n *Node) supervise(ctx context.Context) {
 			return
 		}
 		n.process.Store(p)
+		if !n.wanted.Load() {
+			p.Kill() // Who ended the node while it was started has not seen it.
+		}
 		if n.Beside != nil {
 			n.Beside(ctx, p)
 		}
@@ -255,10 +258,13 @@ func (n *Node) Leave() {
 	if p == nil {
 		return
 	}
+	late, cancel := context.WithTimeout(context.Background(), n.fleet.liveness)
+	defer cancel()
+	_, _ = p.Await(late) // Until it serves, it may not have asked yet to be told of the signal.
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.Ended():
-	case <-time.After(n.fleet.liveness):
+	case <-late.Done():
 		p.Quit()
 		n.fleet.Fail("%v does not end in order", n)
 	}

@@ -1,6 +1,7 @@
 package noderun_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/proc"
+	"github.com/parleyrun/parley/internal/waiting"
 )
 
 // scripted is a node whose program is a script: it ends in the way that the file told names,
@@ -18,7 +20,7 @@ func scripted(t *testing.T, f *noderun.Fleet, o noderun.NodeOptions) (n *noderun
 	t.Helper()
 	o.Dir = t.TempDir()
 	o.Program, told = filepath.Join(o.Dir, "program"), filepath.Join(o.Dir, "told")
-	script := "#!/bin/sh\ntrap 'exit 0' TERM\necho ready\nuntil [ -s " + told + " ]; do sleep 0.01; done\nread how <" + told + "\nrm " + told + "\necho word >&2\nexit $how\n"
+	script := "#!/bin/sh\nsleep ${BEGINS:-0}\ntrap 'exit 0' TERM\necho ready\nuntil [ -s " + told + " ]; do sleep 0.01; done\nread how <" + told + "\nrm " + told + "\necho word >&2\nexit $how\n"
 	if err := os.WriteFile(o.Program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -83,5 +85,26 @@ func TestFleetEnds(t *testing.T) {
 	}
 	if f.Close(); f.Any() || n.Lives() != 3 || n.Running() != nil || f.Replacements() != 0 {
 		t.Errorf("%q after %d lives", f.All(), n.Lives())
+	}
+}
+
+// TestFleetEndsWhatBegins: a node is ended while its process is started, and before that can
+// have asked to be told of a signal.
+func TestFleetEndsWhatBegins(t *testing.T) {
+	f, begun := noderun.NewFleet(t, noderun.NewClient(liveness), liveness), make(chan *proc.Process, 1)
+	n, _ := scripted(t, f, noderun.NodeOptions{
+		Env: []string{"BEGINS=0.2"}, Beside: func(_ context.Context, p *proc.Process) { begun <- p },
+	})
+	n.Want(true)
+	for n.Lives() == 0 {
+	}
+	n.Kill()
+	waiting.For(t, waiting.For(t, begun, "a process").Ended(), "its end")
+	n.Want(true)
+	p := waiting.For(t, begun, "another process")
+	n.Leave()
+	waiting.For(t, p.Ended(), "its end")
+	if f.Close(); f.Any() || p.ExitCode() != 0 || n.Lives() != 2 {
+		t.Errorf("%q after %d lives, the last ended with %d", f.All(), n.Lives(), p.ExitCode())
 	}
 }

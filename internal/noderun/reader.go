@@ -20,8 +20,8 @@ const (
 	// maxEvent is more than any event of a stream has here, in bytes.
 	maxEvent = 64 << 20
 	// silence is how long a stream may say nothing before a reader gives it up. A node
-	// that lives says something every 15 s.
-	silence = 20 * time.Second
+	// that lives says something every 15 s, or when its machine lets it.
+	silence = time.Minute
 )
 
 // ErrSilent is a stream on which nothing was heard, not even a heartbeat.
