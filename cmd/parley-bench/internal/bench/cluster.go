@@ -131,9 +131,11 @@ func (c *cluster) begin(ctx context.Context, place int) error {
 		bucket["region"] = b.Region
 	}
 	s := spec{kind: "node", name: fmt.Sprintf("%s-%d", c.Name, place), observed: true, profiled: m.profiled}
-	s.sections = map[string]any{
-		"bucket": bucket, "strictReads": m.strict, "cluster": map[string]any{"listen": "127.0.0.1:0", "weight": m.weight},
+	peers := map[string]any{"listen": "127.0.0.1:0", "weight": m.weight}
+	if c.o.few() { // A busy machine must not make a node look dead.
+		peers["suspect"], peers["fence"] = "10s", "5s"
 	}
+	s.sections = map[string]any{"bucket": bucket, "strictReads": m.strict, "cluster": peers}
 	s.command.Args = []string{"--insecure-cluster"}
 	if b.AccessKey != "" {
 		bucket["accessKeyEnv"], bucket["secretKeyEnv"] = accessKeyEnv, secretKeyEnv
@@ -219,6 +221,19 @@ func (c *cluster) pick(but *life) *life {
 		}
 	}
 	return nil
+}
+
+// next is pick of any node, and waits for one: a busy machine may be late to say that it is
+// ready.
+func (c *cluster) next(ctx context.Context) (*life, error) {
+	for {
+		if l := c.pick(nil); l != nil {
+			return l, nil
+		}
+		if err := pause(ctx, probeEvery); err != nil {
+			return nil, fmt.Errorf("no node is ready: %w", err)
+		}
+	}
 }
 
 func (c *cluster) place(place int) *life { return c.lives[place].Load() }

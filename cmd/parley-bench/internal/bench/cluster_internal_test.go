@@ -127,6 +127,12 @@ func TestLoadHeedsReadiness(t *testing.T) {
 	if l := c.pick(c.lives[0].Load()); l != nil {
 		t.Errorf("picked %d, want none", l.place)
 	}
+	c.lives[0].Load().ready.Store(false)
+	late := time.AfterFunc(time.Millisecond, func() { c.lives[1].Load().ready.Store(true) })
+	defer late.Stop()
+	if l, err := c.next(t.Context()); err != nil || l.place != 1 {
+		t.Errorf("waited for %+v, %v; want the second", l, err)
+	}
 }
 
 func TestLastBatch(t *testing.T) {

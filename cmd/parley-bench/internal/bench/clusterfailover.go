@@ -130,8 +130,11 @@ func (c *cluster) killRound(ctx context.Context, round int, moment time.Duration
 	for i := range followers {
 		f := &follower{id: fmt.Sprintf("kill-%d-%06d", round, i), spoke: make(chan struct{})}
 		followers[i] = f
-		posting.Go(func() (err error) {
-			f.turn, _, err = c.pick(nil).post(ctx, f.id, streamedReply)
+		posting.Go(func() error {
+			l, err := c.next(ctx)
+			if err == nil {
+				f.turn, _, err = l.post(ctx, f.id, streamedReply)
+			}
 			return err
 		})
 	}

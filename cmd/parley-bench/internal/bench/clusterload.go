@@ -78,7 +78,11 @@ func (c *cluster) newLoad(ctx context.Context, rate, conversations int) (*load, 
 		l.ids = append(l.ids, numbered("load")(i))
 	}
 	_, err := loop(ctx, c.limits.long, min(8, conversations), conversations, func(ctx context.Context, i int) (time.Duration, error) {
-		took, _, err := c.pick(nil).turn(ctx, l.ids[i], oneToken)
+		at, err := c.next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		took, _, err := at.turn(ctx, l.ids[i], oneToken)
 		return took, err
 	})
 	if err != nil {

@@ -117,10 +117,13 @@ func (a amount[T]) of(o *Options) T {
 // of them.
 type bounds struct{ loop, long, scenario, run time.Duration }
 
-// boundsOf returns the bounds of a run. With a share of the counts, these few operations are to
-// be carried out however long they take.
+// few reports whether a quick run has a share of its counts alone: these few operations are to be
+// carried out however long they take.
+func (o *Options) few() bool { return o.Quick && o.Percent > 0 && o.Percent < 100 }
+
+// boundsOf returns the bounds of a run.
 func (s *Suite) boundsOf(o *Options) bounds {
-	if o.Quick && (o.Percent == 0 || o.Percent == 100) {
+	if o.Quick && !o.few() {
 		return s.quick
 	}
 	return s.full
