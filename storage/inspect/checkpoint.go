@@ -233,6 +233,9 @@ func (m *marks) heads() []*stored {
 		m.unusable(nil)
 		return kept
 	}
+	if m.head == nil && m.bad == nil && len(m.all) == 1 && len(usable) == 1 {
+		return nil // A writer has ended between its first checkpoint and the head.
+	}
 	kept := usable[:min(2, len(usable))]
 	mend := m.mend(kept)
 	key := storage.HeadKey(m.look.conv)

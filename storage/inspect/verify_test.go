@@ -135,6 +135,11 @@ func checkpointWounds() []wound {
 	return []wound{
 		{name: "head deleted", do: func(w *world) { w.delete(head(w)) }, want: []string{"repairable lost-head head"}},
 		{name: "head cut off", do: func(w *world) { w.cut(head(w)) }, want: []string{"repairable lost-head head"}},
+		{name: "killed before the first head", do: func(w *world) {
+			w.delete(head(w))
+			w.delete(older(w))
+		}, want: []string{
+			"note orphan-checkpoint " + ckpt(35), "note orphan-page page/" + number(0) + "-*", "note orphan-page page/" + number(1) + "-*"}},
 		{name: "head and checkpoints deleted", do: func(w *world) {
 			for _, key := range append(w.under("ckpt/"), head(w)) {
 				w.delete(key)
