@@ -155,9 +155,19 @@ func (c *client) abort(ctx context.Context, base string, n int) (aborted bool, e
 	return *v.Aborted, nil
 }
 
+// get reads from a server that lives. One that has not reached its bucket for a moment says so
+// and is asked again.
+func (c *client) get(ctx context.Context, url string) (answer []byte, header http.Header, err error) {
+	for again := true; again; {
+		answer, header, err = c.Do(ctx, http.MethodGet, url, nil)
+		again = errors.Is(err, noderun.ErrBusy) && noderun.Pause(ctx, 10*time.Millisecond) == nil
+	}
+	return answer, header, err
+}
+
 // history reads a snapshot; nil is a conversation that does not exist.
 func (c *client) history(ctx context.Context, base string, n int) (*conversation.Snapshot, []byte, error) {
-	answer, header, err := c.Do(ctx, http.MethodGet, base+roomPath(n), nil)
+	answer, header, err := c.get(ctx, base+roomPath(n))
 	if noderun.Missing(err) {
 		return nil, nil, nil
 	}

@@ -278,10 +278,12 @@ func (r *run) read(n int, at conversation.Offset) {
 
 // kept checks that a new server shows what readers have seen of the old ones.
 func (r *run) kept(base string) {
+	ctx, cancel := context.WithTimeout(r.readCtx, liveness)
+	defer cancel()
 	for n := range firstBreaking {
 		for _, rd := range r.readersOf[n] {
 			before := rd.view()
-			snap, _, err := r.client.history(r.readCtx, base, n)
+			snap, _, err := r.client.history(ctx, base, n)
 			if err != nil || snap == nil {
 				r.Fail("read %s after a restart: %v, snapshot %v", room(n), err, snap)
 				return
@@ -450,7 +452,7 @@ func (r *run) attachments(ctx context.Context, base string, n int, snap *convers
 		if p.Image == nil || p.Receipt == nil {
 			continue
 		}
-		got, _, err := r.client.Do(ctx, "GET", base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]), nil)
+		got, _, err := r.client.get(ctx, base+roomPath(n)+"/attachments/"+string(files[p.Receipt.SubmissionID]))
 		if err != nil || !slices.Equal(got, p.Image) {
 			r.Fail("attachment of %s in %s: %d bytes of %d, %v", p.Key, room(n), len(got), len(p.Image), err)
 		}
