@@ -60,6 +60,7 @@ type node struct {
 type clusterOptions struct {
 	nodes   int
 	strict  bool
+	sound   bool // No node is broken, so that a busy machine must not make one look dead.
 	program func(number int) string
 }
 
@@ -155,6 +156,9 @@ func (c *cluster) write(t *testing.T, n *node, place noderun.Place, vendor strin
 		fmt.Fprintf(&b, "strictReads: %t\nadmin: {listen: %q}\n", o.strict, n.Admin)
 		fmt.Fprintf(&b, "cluster:\n  listen: %s\n  advertise: %s\n  heartbeat: %v\n  tls: {ca: %q, cert: %q, key: %q, name: %s}\n",
 			n.peers, before.address(), heartbeat, c.ca.file, keys.cert, keys.key, clusterName)
+		if o.sound {
+			b.WriteString("  suspect: 10s\n  fence: 5s\n")
+		}
 	}
 	if err := os.WriteFile(n.Config, []byte(b.String()), 0o600); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/noderun"
+	"github.com/parleyrun/parley/storage"
 )
 
 // kind is a way to break a cluster.
@@ -107,11 +108,7 @@ func (c *cluster) inject(ctx context.Context, f fault) {
 	case rolling:
 		c.roll(ctx, who, f.For)
 	case bucketHoldAll:
-		before := c.Replacements()
-		c.breaks(ctx, f, who)
-		if got := c.Replacements() - before; got > 0 {
-			c.Fail("%d nodes ended while the bucket stood still for all", got)
-		}
+		c.holdAll(ctx, who, f.For)
 	case killAndHoldOne:
 		f.Kind = holdPair
 		third := who[len(who)-1]
@@ -149,15 +146,27 @@ func (c *cluster) breaks(ctx context.Context, f fault, who []*node) {
 		a.starve(false, true)
 	case bucketDeafOne:
 		a.starve(false, false)
-	case bucketHoldAll:
-		for _, n := range who {
-			n.starve(false, true)
-		}
 	default:
 		c.Fail("nobody knows how to do %s", f.Kind)
 	}
 	_ = noderun.Pause(ctx, f.For) // It is mended in any case.
 	c.heal()
+}
+
+// holdAll lets the bucket stand still for all nodes. Nobody is expelled meanwhile; who was
+// before, which takes no more than a busy machine, may end.
+func (c *cluster) holdAll(ctx context.Context, who []*node, d time.Duration) {
+	before := c.Replacements()
+	for _, n := range who {
+		n.starve(false, true)
+	}
+	_ = noderun.Pause(ctx, d) // It is mended in any case.
+	newest, _, err := storage.NewestEpoch(ctx, c.bucket, 0)
+	ended, expelled := c.Replacements()-before, len(who)-len(newest.Members)
+	c.heal()
+	if err != nil || ended > expelled {
+		c.Fail("%d nodes ended while the bucket stood still for all, %d of them expelled before; %v", ended, expelled, err)
+	}
 }
 
 // down kills nodes and starts them again after a while.

@@ -168,7 +168,7 @@ func attacks(t *testing.T, ca *authority, own keyPair) map[string]func(s *strang
 // in. The node says so, once each, and goes on.
 func TestStrangers(t *testing.T) {
 	file := program(t)
-	c := newCluster(t, clusterOptions{nodes: 2, program: func(int) string { return file }})
+	c := newCluster(t, clusterOptions{nodes: 2, sound: true, program: func(int) string { return file }})
 	if !c.Start(t.Context()) {
 		t.Fatalf("%s\n%s", c.Tails(), strings.Join(c.All(), "\n"))
 	}

@@ -53,7 +53,7 @@ type versions struct {
 func TestTwoVersions(t *testing.T) {
 	t.Parallel()
 	now, next := program(t), proc.Program(t, "cmd/parley", sample.Raced(), "nextversion")
-	c := newCluster(t, clusterOptions{nodes: 2, program: func(number int) string { return []string{next, now}[number] }})
+	c := newCluster(t, clusterOptions{nodes: 2, sound: true, program: func(number int) string { return []string{next, now}[number] }})
 	v := &versions{
 		run: &run{
 			cluster: c, t: t, plan: plan{nodes: 2}, client: &client{c}, watcher: &watcher{bucket: c.bucket},
@@ -163,7 +163,7 @@ func (v *versions) owner(ctx context.Context, k *talk) (*node, error) {
 	for _, ref := range refs {
 		j, err := storage.ReadJournal(ctx, v.cluster.bucket, ref.Member, ref.N)
 		if errors.Is(err, storage.ErrNotFound) {
-			continue // There is a newer one.
+			return v.owner(ctx, k) // There is a newer one.
 		}
 		if err != nil {
 			return nil, err

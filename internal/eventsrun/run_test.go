@@ -27,8 +27,8 @@ const (
 	outages = 3
 	// manyEvents is from where on a node runs out of memory for events.
 	manyEvents = 200_000
-	// lastTalks are conversations that are begun when everything else is over. With so
-	// many every node has some.
+	// lastTalks are conversations that are begun when everything else is over, and no fewer are
+	// begun before. With so many every node has some.
 	lastTalks = 32
 	// sampled is of how many conversations the events are compared as a whole.
 	sampled = 12
@@ -55,7 +55,7 @@ func TestEventsRun(t *testing.T) {
 	if r.events >= manyEvents {
 		clients = 32
 	}
-	r.load = newLoad(&client{r.cluster}, r.seed, clients, max(6*clients, r.events/500))
+	r.load = newLoad(&client{r.cluster}, r.seed, clients, max(6*clients, lastTalks, r.events/500))
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { r.watchMemory(ctx, r.away.Load) })
@@ -485,8 +485,11 @@ func (r *run) checkLive(ctx context.Context, before map[string]metrics) error {
 			}
 			told = append(told, fmt.Sprintf("%v emitted %d live events: %d are stored, %d dropped, the table has %d; %d writes failed",
 				n, e.rows.highest+1, e.after.live(), e.after.dropped, e.rows.ids, e.after.fails))
-			if e.after.lost != 0 || e.after.failing {
-				return false, fmt.Errorf("%v has given up logs, or its sink fails: %+v", n, e.after)
+			if e.after.lost != 0 {
+				return false, fmt.Errorf("%v has given up logs: %+v", n, e.after)
+			}
+			if e.after.failing {
+				flaws = append(flaws, fmt.Sprintf("%v: its sink fails", n))
 			}
 		}
 		return len(flaws) == 0, nil
