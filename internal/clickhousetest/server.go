@@ -89,8 +89,6 @@ func StartOwn(t testing.TB) *Own {
 // start runs a server until the reaper is closed.
 func start(t testing.TB, reaper *proc.Reaper) *Own {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
 	s := &Own{reaper: reaper}
 	s.user = url.User("default")
 	free, err := proc.FreeAddresses(proc.Host(), 2)
@@ -99,9 +97,11 @@ func start(t testing.TB, reaper *proc.Reaper) *Own {
 		s.dir, err = reaper.TempDir("parley-clickhouse-")
 	}
 	if err == nil {
-		s.args, err = command(ctx, s.dir, s.native, s.web)
+		s.args, err = command(t.Context(), s.dir, s.native, s.web)
 	}
 	if err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+		defer cancel()
 		err = s.Restart(ctx)
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
@@ -35,7 +36,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
-	addresses := []string{closedAddress(t), closedAddress(t)}
+	addresses := []string{noderun.Refusing(t), noderun.Refusing(t)}
 	for _, o := range []clickhouse.Options{{Addresses: addresses}, {Addresses: addresses, HTTP: true}} {
 		_, err := clickhouse.Open(t.Context(), o)
 		var connect *clickhouse.ConnectError
@@ -118,7 +119,7 @@ func TestOtherProtocol(t *testing.T) {
 	web := o
 	web.HTTP = true
 	for _, o := range []clickhouse.Options{swapped, web} {
-		o.DialTimeout = time.Second
+		o.DialTimeout = 10 * time.Second
 		_, err := clickhouse.Open(t.Context(), o)
 		var connect *clickhouse.ConnectError
 		if !errors.As(err, &connect) || !strings.Contains(err.Error(), "port of the") {
@@ -153,7 +154,7 @@ func TestWrongPassword(t *testing.T) {
 func TestOpenEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{closedAddress(t)}}); !errors.Is(err, context.Canceled) {
+	if _, err := clickhouse.Open(ctx, clickhouse.Options{Addresses: []string{noderun.Refusing(t)}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Open with a context that has ended: %v", err)
 	}
 }
@@ -165,7 +166,7 @@ func TestFailover(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	for _, o := range []clickhouse.Options{o, overHTTP(s, o)} {
-		o.Addresses = append([]string{closedAddress(t), saying(t, "")}, o.Addresses...)
+		o.Addresses = append([]string{noderun.Refusing(t), saying(t, "")}, o.Addresses...)
 		o.DialTimeout = 5 * time.Second
 		write(t, migrated(t, o), traffic(1, 1))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/clickhousetest"
+	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/sample"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/clickhouse"
@@ -55,7 +56,7 @@ func TestRestart(t *testing.T) {
 	s := clickhousetest.StartOwn(t)
 	o := options(t, &s.Server, s.Database(t))
 	// The first address is one where nobody listens.
-	o.Addresses = []string{closedAddress(t), s.Addr()}
+	o.Addresses = []string{noderun.Refusing(t), s.Addr()}
 	db := migrated(t, o)
 	sink, err := clickhouse.NewSink(db)
 	if err != nil {
@@ -123,7 +124,7 @@ func TestDeafServer(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	relay := newRelay(t, listen(t), o.Addresses[0])
-	o.Addresses, o.DialTimeout = []string{relay.address()}, 2*time.Second
+	o.Addresses, o.DialTimeout = []string{relay.address()}, 10*time.Second // A busy server greets in less.
 	sink, err := clickhouse.NewSink(migrated(t, o))
 	if err != nil {
 		t.Fatal(err)
@@ -258,14 +259,6 @@ func TestAlteredColumns(t *testing.T) {
 	if got != settled || settled == 0 {
 		t.Errorf("%d submissions are completed, want %d", got, settled)
 	}
-}
-
-// closedAddress returns an address where nobody listens.
-func closedAddress(t *testing.T) string {
-	t.Helper()
-	l := listen(t)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func listen(t *testing.T) net.Listener {

@@ -68,7 +68,9 @@ func TestFileIsAStuckPipe(t *testing.T) {
 	}
 	for range 2 { // The second has no room from the start.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		if err := f.Write(ctx, events); !errors.Is(err, os.ErrDeadlineExceeded) {
+		err := f.Write(ctx, events)
+		// On a busy machine the time may be over before anything is written.
+		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a Write to a pipe that nobody reads: %v", err)
 		}
 		cancel()

@@ -58,7 +58,7 @@ func (o *outage) sink(t *testing.T) *otel.Sink {
 
 // exports returns when one export of metrics at least has begun and ended.
 func (o *outage) exports() {
-	for range 3 { // The first may be an old one, the last is not over.
+	for range 4 { // The first may be an old one, the second have begun before, the last is not over.
 		<-o.asked
 	}
 }
