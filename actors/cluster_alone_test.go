@@ -21,7 +21,7 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	}
 	w := newWorld(t)
 	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.3:0") // where nothing else takes the port once it is free
 	if err != nil {
 		t.Fatal(err)
 	}
