@@ -124,10 +124,11 @@ func TestQueuedRequestsGoToTheNextActivation(t *testing.T) {
 
 func mustLocate(t *testing.T, c *grain.Cluster, id string) *actor.PID {
 	t.Helper()
-	pid := c.Library().Get(id, kind)
-	if pid == nil {
-		t.Fatalf("no activation of %q", id)
-	}
+	var pid *actor.PID
+	eventually(t, "an activation of "+id, func() bool { // one attempt ends after two seconds
+		pid = c.Library().Get(id, kind)
+		return pid != nil
+	})
 	return pid
 }
 

@@ -113,8 +113,8 @@ func (c *Cluster) assemble(newActor func() actor.Actor, o *Options) {
 	cache := newPIDCache(maxCachedPIDs)
 	c.lookup = &lookup{
 		kind: c.kind, log: c.log, system: c.system, props: kind.Props, cache: cache,
-		handOver: o.HandOver,
-		ready:    make(chan struct{}),
+		handOver: o.HandOver, cedes: cededFor,
+		ready: make(chan struct{}),
 	}
 	c.lookup.view.Store(newView(nil, time.Now()))
 	c.calls = newCalls(c.system, c.lookup.isUp)

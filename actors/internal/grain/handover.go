@@ -86,7 +86,7 @@ func (p *placement) cede(id string) {
 	if len(p.ceded) >= maxWaiting {
 		maps.DeleteFunc(p.ceded, func(_ string, until time.Time) bool { return now.After(until) })
 	}
-	p.ceded[id] = now.Add(cededFor)
+	p.ceded[id] = now.Add(p.lookup.cedes)
 }
 
 // isCeded reports whether another member has just asked for id. Activating it here would take it away

@@ -1,6 +1,7 @@
 package grain_test
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -20,7 +21,7 @@ import (
 const kind = "conversation"
 
 // patience is how long a test waits for what must happen. It is long enough never to be the verdict.
-const patience = 30 * time.Second
+const patience = waiting.Limit
 
 // start runs a cluster for the test and stops it, without an error, when the test ends.
 func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
@@ -33,9 +34,15 @@ func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *gra
 	return c
 }
 
+// build makes a cluster. Its requests wait as long as the test does, unless opts says otherwise.
 func build(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
 	tb.Helper()
-	c, err := grain.New(kind, newActor, opts)
+	var o grain.Options
+	if opts != nil {
+		o = *opts
+	}
+	o.OwnerWait, o.RequestTimeout = cmp.Or(o.OwnerWait, patience), cmp.Or(o.RequestTimeout, patience)
+	c, err := grain.New(kind, newActor, &o)
 	if err != nil {
 		tb.Fatal(err)
 	}

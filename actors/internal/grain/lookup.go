@@ -30,6 +30,7 @@ type lookup struct {
 	calls    *calls
 	cache    *pidCache
 	handOver time.Duration // how long an activation may take to hand over
+	cedes    time.Duration // for how long what another member has asked for is not activated here
 	releases releases
 
 	view   atomic.Pointer[view]

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
@@ -49,77 +50,47 @@ func TestRequestReachesOneActivationPerIdentity(t *testing.T) {
 	}
 }
 
-// endable is a context with a deadline that comes when the test says so.
-type endable struct {
-	context.Context
-	done chan struct{}
-}
-
-func (e endable) Deadline() (time.Time, bool) { return time.Now().Add(time.Hour), true }
-func (e endable) Done() <-chan struct{}       { return e.done }
-
-func (e endable) Err() error {
-	select {
-	case <-e.done:
-		return context.DeadlineExceeded
-	default:
-		return nil
-	}
-}
-
 func TestRequestThatIsNotAnsweredIsSentOnce(t *testing.T) {
-	tests := []struct {
-		name string
-		// ctx is the caller's context and what ends it.
-		ctx  func(context.Context) (context.Context, func())
-		want error
+	const timeout = 2 * time.Second
+	for name, tt := range map[string]struct {
+		ctx   func(context.Context) (context.Context, context.CancelFunc) // the caller's
+		after time.Duration                                               // until it hangs up; 0 is never
+		want  error
+		took  time.Duration
 	}{
-		{
-			name: "deadline of the caller",
-			ctx: func(ctx context.Context) (context.Context, func()) {
-				e := endable{Context: ctx, done: make(chan struct{})}
-				return e, func() { close(e.done) }
+		"deadline of the caller": {
+			func(ctx context.Context) (context.Context, context.CancelFunc) {
+				return context.WithTimeout(ctx, 2*timeout)
 			},
-			want: context.DeadlineExceeded,
+			0, context.DeadlineExceeded, 2 * timeout,
 		},
-		{
-			name: "request timeout",
-			ctx:  func(ctx context.Context) (context.Context, func()) { return ctx, func() {} },
-			want: context.DeadlineExceeded,
-		},
-		{
-			name: "caller hangs up",
-			ctx: func(ctx context.Context) (context.Context, func()) {
-				ctx, cancel := context.WithCancel(ctx)
-				return ctx, cancel
-			},
-			want: context.Canceled,
-		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := make(chan string, 10)
-			c := start(t, actorFunc(func(ctx actor.Context) {
-				if s, ok := body(ctx); ok {
-					got <- s
+		"request timeout": {context.WithCancel, 0, context.DeadlineExceeded, timeout},
+		"caller hangs up": {context.WithCancel, timeout / 2, context.Canceled, timeout / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got := 0
+				c := start(t, actorFunc(func(ctx actor.Context) {
+					if _, ok := body(ctx); ok {
+						got++
+					}
+				}), &grain.Options{Alone: true, RequestTimeout: timeout})
+				ctx, end := tt.ctx(t.Context())
+				defer end()
+				if tt.after > 0 {
+					time.AfterFunc(tt.after, end)
 				}
-			}), &grain.Options{RequestTimeout: 2 * time.Second})
-			mustLocate(t, c, "a")
-			ctx, end := tt.ctx(t.Context())
-			res := make(chan error, 1)
-			go func() {
+				began := time.Now()
 				_, err := c.Request(ctx, "a", text("m"))
-				res <- err
-			}()
-			await(t, got, "the message")
-			end()
-			err := await(t, res, "the request")
-			if !errors.Is(err, grain.ErrOutcomeUnknown) || !errors.Is(err, tt.want) {
-				t.Errorf("error %v, want %v and %v", err, grain.ErrOutcomeUnknown, tt.want)
-			}
-			if len(got) != 0 {
-				t.Errorf("message was sent again")
-			}
+				if !errors.Is(err, grain.ErrOutcomeUnknown) || !errors.Is(err, tt.want) || time.Since(began) != tt.took {
+					t.Errorf("error %v after %v, want %v and %v after %v", err, time.Since(began), grain.ErrOutcomeUnknown, tt.want, tt.took)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if got != 1 {
+					t.Errorf("the message was sent %d times", got)
+				}
+			})
 		})
 	}
 }
@@ -203,9 +174,7 @@ func TestLibraryContextGoesTheSameWay(t *testing.T) {
 	if got := value(res.(proto.Message)); got != "two" {
 		t.Errorf("RequestFuture: %q, want two", got)
 	}
-	if pid := lib.Get("a", kind); pid == nil {
-		t.Error("Get finds no activation")
-	}
+	mustLocate(t, c, "a")
 	if pid := lib.Get("a", "other"); pid != nil {
 		t.Errorf("Get of a foreign kind: %v, want nil", pid)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/asynkron/protoactor-go/remote"
@@ -63,28 +64,30 @@ func TestStreamThatEndsWithoutAnErrorIsAnEnd(t *testing.T) {
 // the same files: a certificate that is not valid yet by this node's clock, or a key whose
 // owner is set after it was copied (that changes neither size nor time).
 func TestTLSFilesThatBecomeGoodAreTaken(t *testing.T) {
-	ca := newAuthority(t, "ours")
-	f := ca.member(t)
-	log, lines := newLog()
-	c := build(t, actorFunc(echo), &grain.Options{TLS: f, Logger: log})
-	first := c.Certificate()
-	soon := time.Now().Add(3 * time.Second)
-	cert, key := ca.issue(t, func(c *x509.Certificate) { c.NotBefore = soon })
-	write(t, f.Cert, cert)
-	write(t, f.Key, key)
-	if !same(first, c.Certificate()) {
-		t.Fatal("a certificate that is not valid yet is in force")
-	}
-	for time.Now().Before(soon.Add(time.Second)) {
-		c.Certificate()
-		time.Sleep(50 * time.Millisecond)
-	}
-	if same(first, c.Certificate()) {
-		t.Errorf("the new pair is valid and not in force:\n%s", lines)
-	}
-	if n := lines.Count("changed TLS files do not work"); n != 1 {
-		t.Errorf("%d warnings, want 1:\n%s", n, lines)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ca := newAuthority(t, "ours")
+		f := ca.member(t)
+		log, lines := newLog()
+		c := build(t, actorFunc(echo), &grain.Options{TLS: f, Logger: log})
+		first := c.Certificate()
+		soon := time.Now().Add(3 * time.Second)
+		cert, key := ca.issue(t, func(c *x509.Certificate) { c.NotBefore = soon })
+		write(t, f.Cert, cert)
+		write(t, f.Key, key)
+		if !same(first, c.Certificate()) {
+			t.Fatal("a certificate that is not valid yet is in force")
+		}
+		for time.Now().Before(soon) {
+			c.Certificate()
+			time.Sleep(50 * time.Millisecond)
+		}
+		if same(first, c.Certificate()) {
+			t.Errorf("the new pair is valid and not in force:\n%s", lines)
+		}
+		if n := lines.Count("changed TLS files do not work"); n != 1 {
+			t.Errorf("%d warnings, want 1:\n%s", n, lines)
+		}
+	})
 }
 
 // TestReleaseAsksTheOwnerBefore: whoever owned an identity before a change must be asked, also
