@@ -365,32 +365,33 @@ func TestCallersWhoLeaveLoseNothing(t *testing.T) {
 // may wait is not said to be refused. It is admitted in the end, and repeated with the key
 // that the sender was told it is the same message.
 func TestStallIsNoRefusal(t *testing.T) {
-	w := newWorld(t)
-	release := make(chan struct{})
-	hold := func(op storagetest.Op) {
-		if strings.Contains(op.Key, "/log/") {
-			<-release
+	inLoop(t, func(t *testing.T, l *loop) {
+		release := make(chan struct{})
+		hold := func(op storagetest.Op) {
+			if strings.Contains(op.Key, "/log/") {
+				<-release
+			}
 		}
-	}
-	opts := agents(chatAgent())
-	opts.AdmitTimeout = 100 * time.Millisecond
-	n := w.start(setup{opts: opts, model: says(1), hold: hold})
-	_, err := n.rt.Admit(t.Context(), message(chat("c"), "minted", "hello"))
-	e := codeIs(t, err, conversation.CodeAdmissionUnknown)
-	_, err = n.rt.Abort(t.Context(), chat("c"))
-	codeIs(t, err, conversation.CodeAbortUnknown)
-	close(release)
-	key, _ := e.Meta["idempotencyKey"].(string)
-	if key != "minted" || e.RetryAfter <= 0 {
-		t.Errorf("meta %v and %v to wait", e.Meta, e.RetryAfter)
-	}
-	var receipt conversation.Receipt
-	eventually(t, "the receipt", func() bool {
-		receipt, err = n.rt.Admit(t.Context(), message(chat("c"), key, "hello"))
-		return err == nil
+		opts := agents(chatAgent())
+		opts.AdmitTimeout = 100 * time.Millisecond
+		n := l.run(part{opts: opts, cast: alone(says(1)), hold: hold})
+		_, err := n.rt.Admit(t.Context(), message(chat("c"), "minted", "hello"))
+		e := codeIs(t, err, conversation.CodeAdmissionUnknown)
+		_, err = n.rt.Abort(t.Context(), chat("c"))
+		codeIs(t, err, conversation.CodeAbortUnknown)
+		close(release)
+		key, _ := e.Meta["idempotencyKey"].(string)
+		if key != "minted" || e.RetryAfter <= 0 {
+			t.Errorf("meta %v and %v to wait", e.Meta, e.RetryAfter)
+		}
+		var receipt conversation.Receipt
+		eventually(t, "the receipt", func() bool {
+			receipt, err = n.rt.Admit(t.Context(), message(chat("c"), key, "hello"))
+			return err == nil
+		})
+		records := afterSettlements(l.world, chat("c"), 1)
+		if got := only[*conversation.SubmissionAdmitted](records); len(got) != 1 || got[0].Submission != receipt.SubmissionID || !receipt.Deduplicated {
+			t.Errorf("admitted %+v with the receipt %+v", got, receipt)
+		}
 	})
-	records := afterSettlements(w, chat("c"), 1)
-	if got := only[*conversation.SubmissionAdmitted](records); len(got) != 1 || got[0].Submission != receipt.SubmissionID || !receipt.Deduplicated {
-		t.Errorf("admitted %+v with the receipt %+v", got, receipt)
-	}
 }

@@ -304,48 +304,50 @@ func prechecks(r *Runtime) error {
 // TestDrainOfAHangingBucket ends a node whose bucket stopped to answer: what
 // could not be released is stopped, and nothing outlives Run.
 func TestDrainOfAHangingBucket(t *testing.T) {
-	var shut atomic.Bool
-	v := newValve(t, func(storagetest.Op) bool { return shut.Load() })
-	bucket := v.bucket()
-	running := make(chan context.Context, 1)
-	r, err := New(bucket, &Options{
-		Agents: []*agent.Agent{{Name: "chat", Model: "test/none", InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) {
-			running <- ctx
-			<-ctx.Done()
-			return "", ctx.Err()
-		}}},
-		AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
+	synctest.Test(t, func(t *testing.T) {
+		var shut atomic.Bool
+		v := newValve(t, func(storagetest.Op) bool { return shut.Load() })
+		bucket := v.bucket()
+		running := make(chan context.Context, 1)
+		r, err := New(bucket, &Options{
+			Agents: []*agent.Agent{{Name: "chat", Model: "test/none", InstructionsFunc: func(ctx context.Context, _ *agent.Turn) (string, error) {
+				running <- ctx
+				<-ctx.Done()
+				return "", ctx.Err()
+			}}},
+			AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := serve(t, r)
+		if _, err := r.Admit(t.Context(), hello("k")); err != nil {
+			t.Fatal(err)
+		}
+		turn := within(t, running, "a turn")
+		shut.Store(true)
+		if err := stop(); err != nil {
+			t.Errorf("run returned %v", err)
+		}
+		select {
+		case path := <-v.held:
+			t.Logf("held back: %s", path)
+		default:
+			t.Error("nothing was held back")
+		}
+		if turn.Err() == nil || r.tasks.life.Err() == nil {
+			t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.tasks.life.Err())
+		}
+		if got := r.Activations(); got != 0 {
+			t.Errorf("%d activations outlive their node", got)
+		}
+		if got := v.within.Load(); got != 0 {
+			t.Errorf("%d requests outlive their node", got)
+		}
+		if got := r.nodes.host.(*grain.Cluster).ActiveCount(); got != 0 {
+			t.Errorf("the cluster still has %d activations", got)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stop := serve(t, r)
-	if _, err := r.Admit(t.Context(), hello("k")); err != nil {
-		t.Fatal(err)
-	}
-	turn := within(t, running, "a turn")
-	shut.Store(true)
-	if err := stop(); err != nil {
-		t.Errorf("run returned %v", err)
-	}
-	select {
-	case path := <-v.held:
-		t.Logf("held back: %s", path)
-	default:
-		t.Error("nothing was held back")
-	}
-	if turn.Err() == nil || r.tasks.life.Err() == nil {
-		t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.tasks.life.Err())
-	}
-	if got := r.Activations(); got != 0 {
-		t.Errorf("%d activations outlive their node", got)
-	}
-	if got := v.within.Load(); got != 0 {
-		t.Errorf("%d requests outlive their node", got)
-	}
-	if got := r.nodes.host.(*grain.Cluster).ActiveCount(); got != 0 {
-		t.Errorf("the cluster still has %d activations", got)
-	}
 }
 
 // deaf is a host that cannot be stopped.
@@ -358,43 +360,45 @@ func (deaf) Stop(context.Context) error { return errDeaf }
 // TestLifeEndsWithoutItsHost ends a node that its host does not let go, while an
 // append hangs: its activations write nothing any more all the same.
 func TestLifeEndsWithoutItsHost(t *testing.T) {
-	v := newValve(t, func(op storagetest.Op) bool {
-		return op.Method == http.MethodPut && strings.Contains(op.Key, "/log/")
-	})
-	bucket := v.bucket()
-	r, err := New(bucket, &Options{
-		Agents:        []*agent.Agent{{Name: "chat", Model: "test/none"}},
-		AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	real := r.nodes.host
-	r.nodes.host = deaf{real}
-	t.Cleanup(func() {
-		if err := real.Stop(context.Background()); err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		v := newValve(t, func(op storagetest.Op) bool {
+			return op.Method == http.MethodPut && strings.Contains(op.Key, "/log/")
+		})
+		bucket := v.bucket()
+		r, err := New(bucket, &Options{
+			Agents:        []*agent.Agent{{Name: "chat", Model: "test/none"}},
+			AppendTimeout: 24 * time.Hour, DrainTimeout: 200 * time.Millisecond,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		real := r.nodes.host
+		r.nodes.host = deaf{real}
+		t.Cleanup(func() {
+			if err := real.Stop(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		stop := serve(t, r)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		answered := make(chan error, 1)
+		go func() {
+			_, err := r.Admit(ctx, hello("k"))
+			answered <- err
+		}()
+		within(t, v.held, "an append")
+		if err := stop(); !errors.Is(err, errDeaf) {
+			t.Errorf("run returned %v", err)
+		}
+		if got := v.within.Load(); got != 0 {
+			t.Errorf("%d requests outlive their node", got)
+		}
+		cancel() // nobody is left to answer
+		if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeAdmissionUnknown {
+			t.Errorf("the caller was told %v", err)
 		}
 	})
-	stop := serve(t, r)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	answered := make(chan error, 1)
-	go func() {
-		_, err := r.Admit(ctx, hello("k"))
-		answered <- err
-	}()
-	within(t, v.held, "an append")
-	if err := stop(); !errors.Is(err, errDeaf) {
-		t.Errorf("run returned %v", err)
-	}
-	if got := v.within.Load(); got != 0 {
-		t.Errorf("%d requests outlive their node", got)
-	}
-	cancel() // nobody is left to answer
-	if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeAdmissionUnknown {
-		t.Errorf("the caller was told %v", err)
-	}
 }
 
 // TestPanicWhileOpening has every activation panic over its own log: whoever waits
