@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +34,9 @@ import (
 
 var behindClient = flag.Bool("s3", false, "let nodes reach their bucket through the S3 client")
 
-// patience bounds every wait of these tests. It decides nothing but failures.
-const patience = time.Minute
+// patience bounds every wait of these tests. It decides nothing but failures, and a node gets to
+// what it could not do at once with its next sweep, or in the next minute.
+const patience = 3 * time.Minute
 
 // spec names the scripted model of these tests.
 const spec = "test/model"
@@ -240,18 +242,27 @@ func (w *world) journals() []storage.Journal {
 	return out
 }
 
-// untilAtRest waits until one empty journal is all that is left of the work done.
+// untilAtRest waits until one empty journal is all that is left of the work done, and the
+// index has every conversation: its entries are written beside everything else.
 func (w *world) untilAtRest() {
 	w.tb.Helper()
-	w.until("an empty journal", func() bool {
-		n := 0
-		for key := range w.listing() {
-			if strings.HasPrefix(key, "wake/") {
+	w.until("an empty journal, and an index of all", func() bool {
+		n, missing := 0, map[string]bool{}
+		all := w.listing()
+		for key := range all {
+			if parts := strings.Split(key, "/"); parts[0] == "wake" {
 				n++
+			} else if len(parts) > 2 && parts[2] == "log" {
+				missing[parts[1]] = true
+			}
+		}
+		for key := range all {
+			if strings.HasPrefix(key, "index/") {
+				delete(missing, path.Base(key))
 			}
 		}
 		j := w.journals()
-		return n == 1 && len(j) == 1 && len(j[0].Entries) == 0
+		return n == 1 && len(j) == 1 && len(j[0].Entries) == 0 && len(missing) == 0
 	})
 }
 
