@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/parleyrun/parley/console"
@@ -92,11 +93,12 @@ func (f *Folder) read(ctx context.Context, key conversation.Key, r *row) error {
 		if err != nil {
 			return err
 		}
-		events, next, err := project(r.source, key, batch)
+		at := reading{Source: r.source} // A row shows no inputs.
+		events, err := at.project(key, batch)
 		if err != nil {
 			return err
 		}
-		r.at, r.source = batch.Position(), next
+		r.at, r.source = batch.Position(), at.Source
 		for i := range events {
 			r.add(&events[i])
 		}
@@ -104,25 +106,47 @@ func (f *Folder) read(ctx context.Context, key conversation.Key, r *row) error {
 	return nil
 }
 
-// project makes the events of a batch, with what was said, and the source of the next one.
-func project(src observability.Source, key conversation.Key, batch storage.Batch) ([]observability.Event, observability.Source, error) {
+// reading is how far a log is read: whose it is, and the calls of turns that are not over.
+type reading struct {
+	observability.Source
+	calls []conversation.Record
+}
+
+// project makes the events of the next batch, with what was said. Events show the input of a call where it stands in the
+// batch that starts it, a timeline wherever it stands: a slow model's calls are stored before their turn is over.
+func (r *reading) project(key conversation.Key, batch storage.Batch) ([]observability.Event, error) {
 	records, err := conversation.DecodeRecords(batch.Lines)
 	if err != nil {
-		return nil, src, &storage.CorruptError{Conv: key, Seq: batch.Seq, Err: err}
+		return nil, &storage.CorruptError{Conv: key, Seq: batch.Seq, Err: err}
 	}
-	src.Key = key
-	b := conversation.Batch{Offset: conversation.Offset(batch.Seq), Records: records}
-	return observability.Project(src, b, &observability.ProjectOptions{Content: true}), src.After(b), nil
+	r.Key = key
+	b := conversation.Batch{Offset: conversation.Offset(batch.Seq), Records: slices.Concat(r.calls, records)}
+	events := observability.Project(r.Source, b, &observability.ProjectOptions{Content: true})
+	r.Source = r.After(b)
+	over := map[conversation.TurnID]bool{"": true} // No call of an earlier version has a turn.
+	for _, record := range records {
+		switch record := record.(type) {
+		case *conversation.StepCompleted:
+			over[record.Turn] = true
+		case *conversation.StepDropped:
+			over[record.Turn] = true
+		}
+	}
+	r.calls = slices.DeleteFunc(b.Records, func(record conversation.Record) bool {
+		called, ok := record.(*conversation.ToolCalled)
+		return !ok || over[called.Turn]
+	})
+	return events, nil
 }
 
 // logged yields the events of a log.
 func (f *Folder) logged(ctx context.Context, key conversation.Key) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
-		var src observability.Source
+		var at reading
 		for batch, err := range f.logs.Batches(ctx, key, storage.Start()) {
 			var events []observability.Event
 			if err == nil {
-				events, src, err = project(src, key, batch)
+				events, err = at.project(key, batch)
 			}
 			if err != nil {
 				yield(observability.Event{}, err)
