@@ -2,6 +2,7 @@ package noderun_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,10 +96,22 @@ func TestFleetEndsWhatBegins(t *testing.T) {
 	n, _ := scripted(t, f, noderun.NodeOptions{
 		Env: []string{"BEGINS=0.2"}, Beside: func(_ context.Context, p *proc.Process) { begun <- p },
 	})
-	n.Want(true)
-	for n.Lives() == 0 {
+	// A process is started once its log is open: a pipe is when somebody reads it.
+	log, pipe := filepath.Join(n.Dir, "node-1.1.log"), filepath.Join(n.Dir, "pipe")
+	if err := syscall.Mkfifo(log, 0o600); err != nil {
+		t.Fatal(err)
 	}
+	n.Want(true)
+	waiting.Until(t, "the start of a process", func() bool { return n.Lives() == 1 })
 	n.Kill()
+	if err := errors.Join(os.Rename(log, pipe), os.WriteFile(log, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
 	waiting.For(t, waiting.For(t, begun, "a process").Ended(), "its end")
 	n.Want(true)
 	p := waiting.For(t, begun, "another process")
