@@ -123,20 +123,23 @@ func (r *reading) project(key conversation.Key, batch storage.Batch) ([]observab
 	b := conversation.Batch{Offset: conversation.Offset(batch.Seq), Records: slices.Concat(r.calls, records)}
 	events := observability.Project(r.Source, b, &observability.ProjectOptions{Content: true})
 	r.Source = r.After(b)
-	over := map[conversation.TurnID]bool{"": true} // No call of an earlier version has a turn.
 	for _, record := range records {
 		switch record := record.(type) {
+		case *conversation.ToolCalled:
+			if record.Turn != "" { // An earlier version names none.
+				r.calls = append(r.calls, record)
+			}
 		case *conversation.StepCompleted:
-			over[record.Turn] = true
+			r.end(record.Turn)
 		case *conversation.StepDropped:
-			over[record.Turn] = true
+			r.end(record.Turn)
 		}
 	}
-	r.calls = slices.DeleteFunc(b.Records, func(record conversation.Record) bool {
-		called, ok := record.(*conversation.ToolCalled)
-		return !ok || over[called.Turn]
-	})
 	return events, nil
+}
+
+func (r *reading) end(turn conversation.TurnID) {
+	r.calls = slices.DeleteFunc(r.calls, func(c conversation.Record) bool { return c.(*conversation.ToolCalled).Turn == turn })
 }
 
 // logged yields the events of a log.
