@@ -3,13 +3,13 @@ package actors_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/internal/proc"
 )
 
 // TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a
@@ -21,16 +21,12 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	}
 	w := newWorld(t)
 	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
-	l, err := net.Listen("tcp", "127.0.0.3:0") // where nothing else takes the port once it is free
+	free, err := proc.FreeAddresses(proc.Host(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	free := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	o := clustered(agents(chatAgent()))
-	o.Cluster = &actors.ClusterOptions{Listen: free, Advertise: "127.0.0.1:1", Insecure: true}
+	o.Cluster = &actors.ClusterOptions{Listen: free[0], Advertise: "127.0.0.1:1", Insecure: true}
 	stranger := w.start(setup{opts: o, model: says(3)})
 	eventually(t, "both members", func() bool { return a.rt.Status().Members == 2 })
 	// It answers no ping, now or later: what the node says of it does not change any more.

@@ -13,11 +13,8 @@ import (
 
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/internal/proc"
 )
-
-// alone is an address of this machine at which nothing else takes ports: one of 127.0.0.1 may be
-// somebody else's as soon as it is free.
-const alone = "127.0.0.3"
 
 // A process that is killed and started again at its address, with another ID, is reached at once, time
 // after time, while requests go on.
@@ -38,7 +35,7 @@ func TestMemberComesBackAtItsAddress(t *testing.T) {
 		},
 	})
 	theirs := ca.member(t)
-	n := startNode(t, alone+":0", theirs)
+	n := startNode(t, net.JoinHostPort(proc.Host(), "0"), theirs)
 	address := n.self.Address()
 	id := ownedBy(n.self, 1, m.self, n.self)[0]
 	for range 5 {
@@ -214,7 +211,11 @@ func TestListenHereAdvertiseThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	views := [2]*handDriven{newHandDriven(), newHandDriven()}
-	behind := freePort(t)
+	free, err := proc.FreeAddresses(proc.Host(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := free[0]
 	nodes := [2]*grain.Cluster{
 		build(t, actorFunc(echo), &grain.Options{Membership: views[0], Listen: "127.0.0.2:0"}),
 		build(t, actorFunc(echo), &grain.Options{Membership: views[1], Listen: behind, Advertise: gate.Addr().String()}),
@@ -244,16 +245,6 @@ func TestListenHereAdvertiseThere(t *testing.T) {
 	if got := await(t, from, "a connection").(*net.TCPAddr).IP.String(); got != "127.0.0.2" {
 		t.Errorf("dialled from %s, want 127.0.0.2", got)
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", alone+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // forward passes connections on until gate closes.
