@@ -87,6 +87,9 @@ func TestComponents(t *testing.T) {
 	needModules(t)
 	sources(t)
 	tree(t, "test")
+	if _, err := os.Stat("vitest.config.ts"); err != nil {
+		t.Fatal(err)
+	}
 	out, err := node(t, nil, "node_modules/vitest/vitest.mjs", "run", "--reporter=dot")
 	if err != nil || strings.Contains(string(out), "skipped") {
 		t.Fatalf("%v\n%s", err, out)
