@@ -4,9 +4,50 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
+
+// clone is a folder with files of git, which no settings of whoever runs the test reach.
+type clone struct {
+	t   *testing.T
+	dir string
+}
+
+func (c clone) run(args ...string) {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), args[0], args[1:]...)
+	cmd.Dir = c.dir
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") }),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("%q: %v\n%s", args, err, out)
+	}
+}
+
+func (c clone) commit() {
+	c.t.Helper()
+	c.run("git", "add", ".")
+	c.run("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x")
+}
+
+func (c clone) write(name, content string) {
+	c.t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), []byte(content), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c clone) at(name string) time.Time {
+	c.t.Helper()
+	info, err := os.Stat(filepath.Join(c.dir, name))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return info.ModTime()
+}
 
 // TestTimesSayTheContent: in every clone the same content has the same time, another content another
 // one, and what is not committed keeps its own.
@@ -15,76 +56,68 @@ func TestTimesSayTheContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := t.TempDir()
-	first, second := filepath.Join(root, "first"), filepath.Join(root, "second")
-	in := func(dir string, args ...string) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, out)
-		}
+	if ci, err := os.ReadFile(".ci/run"); err != nil || !strings.Contains(string(ci), "\nscripts/times.sh\n") {
+		t.Errorf("CI does not set the times: %v", err)
 	}
-	write := func(name, content string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(first, name), []byte(content), 0o755); err != nil {
+	first, second := clone{t, t.TempDir()}, clone{t, t.TempDir()}
+	for _, dir := range []string{"scripts", "x"} {
+		if err := os.Mkdir(filepath.Join(first.dir, dir), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	at := func(dir, name string) time.Time {
-		t.Helper()
-		info, err := os.Stat(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return info.ModTime()
+	first.write("scripts/times.sh", string(script))
+	first.write("x/two words.go", "package a")
+	npm := []string{"package.json", "x/package-lock.json", ".npmrc"}
+	for _, name := range npm {
+		first.write(name, "{}")
 	}
-	commit := func() {
-		t.Helper()
-		in(first, "git", "add", ".")
-		in(first, "git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false", "commit", "-qm", "x")
-	}
-
-	if err := os.MkdirAll(filepath.Join(first, "scripts"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write("scripts/times.sh", string(script))
-	write("two words.go", "package a")
-	write("same.go", "package a")
-	write("package-lock.json", "{}")
-	in(first, "git", "init", "-q")
-	commit()
-	in(root, "git", "clone", "-q", first, second)
+	first.run("git", "init", "-q")
+	first.commit()
+	second.run("git", "clone", "-q", first.dir, ".")
 	began := time.Now().Add(-time.Hour)
-	for _, dir := range []string{first, second} {
-		in(dir, "scripts/times.sh")
+	for _, c := range []clone{first, second} {
+		clone{t, c.dir + "/.."}.run(c.dir + "/scripts/times.sh")
+		for _, name := range npm {
+			if c.at(name).Before(began) {
+				t.Errorf("make would take npm's packages for newer than %s", name)
+			}
+		}
 	}
-	for _, name := range []string{"two words.go", "scripts", "scripts/times.sh"} {
-		if a, b := at(first, name), at(second, name); !a.Equal(b) || a.After(began) {
+	for _, name := range []string{"scripts", "x", "scripts/times.sh"} {
+		if a, b := first.at(name), second.at(name); !a.Equal(b) || a.After(began) {
 			t.Errorf("%s is of %v in one clone and of %v in the other", name, a, b)
 		}
 	}
-	if !at(first, "same.go").Equal(at(first, "two words.go")) {
-		t.Error("the same content has two times")
-	}
-	if at(first, "package-lock.json").Before(began) {
-		t.Error("make would take npm's packages for newer than what they rest on")
+	// git hash-object says d63f93ea49151e of it.
+	if got, want := first.at("x/two words.go"), time.Unix(0xd63f93e, 0xa49151e); !got.Equal(want) {
+		t.Errorf("the time is %v, want %v", got, want)
 	}
 
-	before := at(first, "same.go")
-	write("same.go", "package b")
-	edited := at(first, "same.go")
-	in(first, "scripts/times.sh")
-	if !at(first, "same.go").Equal(edited) {
-		t.Error("what is not committed has the time of what is")
+	kept := func(what, name string, then time.Time) {
+		t.Helper()
+		first.run("scripts/times.sh")
+		if got := first.at(name); !got.Equal(then) {
+			t.Errorf("%s: the time of %s is %v, not %v as before", what, name, got, then)
+		}
 	}
-	commit()
-	in(first, "scripts/times.sh")
-	if after := at(first, "same.go"); after.Equal(before) || after.After(began) {
-		t.Errorf("the time is %v for another content, %v before", after, before)
-	}
-	if err := os.Rename(filepath.Join(first, ".git"), filepath.Join(root, "git")); err != nil {
+	first.write("x/newer.go", "package a")
+	kept("a file that is not committed", "x", first.at("x"))
+	if err := os.Remove(filepath.Join(first.dir, "x/newer.go")); err != nil {
 		t.Fatal(err)
 	}
-	in(first, "scripts/times.sh") // What is no clone is left alone.
+	first.write("x/two words.go", "package b")
+	edited := first.at("x/two words.go")
+	kept("an edited file", "x/two words.go", edited)
+	first.run("git", "update-index", "--assume-unchanged", "x/two words.go")
+	kept("an edited file that git is told not to look at", "x/two words.go", edited)
+	first.run("git", "update-index", "--no-assume-unchanged", "x/two words.go")
+	first.commit()
+	first.run("scripts/times.sh")
+	if got, a := first.at("x/two words.go"), second.at("x/two words.go"); got.Equal(a) || got.After(began) {
+		t.Errorf("the time is %v for another content, %v before", got, a)
+	}
+	if err := os.RemoveAll(filepath.Join(first.dir, ".git")); err != nil {
+		t.Fatal(err)
+	}
+	kept("no clone", "scripts", first.at("scripts"))
 }

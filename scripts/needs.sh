@@ -25,6 +25,10 @@ else
 	cc=$("$go" env CC)
 fi
 
+if ! command -v git >/dev/null; then
+	lacks "git is missing, which knows what changed: apt-get install git"
+fi
+
 # CC may carry flags: the compiler is its first word.
 cc=${cc%% *}
 if ! command -v "$cc" >/dev/null; then
