@@ -30,6 +30,11 @@ var long = flag.Bool("long", false, "look for minutes: deaths, an endless reply,
 // needModules fails with the remedy, unless the pinned packages are installed.
 func needModules(t *testing.T) {
 	t.Helper()
+	for _, name := range []string{"package.json", ".npmrc", "vitest.config.ts"} { // What node does rests on them.
+		if _, err := os.Stat(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	installed, err := os.Stat("node_modules/.package-lock.json")
 	if err != nil {
 		t.Fatalf("the packages of the console are not installed: run make console (%v)", err)
@@ -87,9 +92,6 @@ func TestComponents(t *testing.T) {
 	needModules(t)
 	sources(t)
 	tree(t, "test")
-	if _, err := os.Stat("vitest.config.ts"); err != nil {
-		t.Fatal(err)
-	}
 	out, err := node(t, nil, "node_modules/vitest/vitest.mjs", "run", "--reporter=dot")
 	if err != nil || strings.Contains(string(out), "skipped") {
 		t.Fatalf("%v\n%s", err, out)
@@ -129,6 +131,11 @@ func TestBrowser(t *testing.T) {
 		"CONSOLE_AUTHOR=" + author, "CONSOLE_ROOT=" + root, "CONSOLE_HOST=" + proc.Host(),
 	}
 	tree(t, "e2e")
+	for _, name := range []string{"../go.sum", "../test/clients/node_modules/.package-lock.json"} { // Of programs that are copied from the page.
+		if _, err := os.Stat(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	pattern := "e2e/*.test.mjs"
 	if *long {
 		pattern = "e2e/long/*.test.mjs"

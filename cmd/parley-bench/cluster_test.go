@@ -16,7 +16,7 @@ import (
 func clusterReport(t *testing.T, env []string, args ...string) bench.Report {
 	t.Helper()
 	var r bench.Report
-	table := measured(t, &r, env, append([]string{"cluster", "--program", built.parley, "--quick"}, args...)...)
+	table := measured(t, &r, env, append([]string{"cluster", "--program", built(t).parley, "--quick"}, args...)...)
 	if !r.Quick || r.Machine.CPUs < 1 || !strings.HasPrefix(r.Version, "parley ") || !strings.Contains(table, ", on "+r.Bucket) {
 		t.Errorf("report %+v\n%s", r, table)
 	}
@@ -89,7 +89,7 @@ func TestClusterMistakes(t *testing.T) {
 		"a folder":         {[]string{"--config", echoConfig(t, dirBucket(t))}, "set bucket.endpoint"},
 		"nobody answers":   {[]string{"--config", echoConfig(t, fmt.Sprintf("bucket: {endpoint: %q, name: nowhere, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
 	} {
-		code, _, errOut := output(t, append([]string{"cluster", "--program", built.parley}, tt.args...)...)
+		code, _, errOut := output(t, append([]string{"cluster", "--program", built(t).parley}, tt.args...)...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {
 			t.Errorf("%s: exit %d, %q; want exit 1 and %q", name, code, errOut, tt.want)
 		}

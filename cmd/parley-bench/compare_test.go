@@ -13,10 +13,10 @@ func TestCompare(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var c bench.Comparison
-	table := measured(t, &c, nil, "compare", built.parley, built.parley, "--rounds", "2",
+	table := measured(t, &c, nil, "compare", built(t).parley, built(t).parley, "--rounds", "2",
 		"--", "--quick", "--percent", "1", "--only", "turns,start", "--dir", dir)
 	for _, side := range []bench.Side{c.Old, c.New} {
-		if side.Program != built.parley || !strings.HasPrefix(side.Version, "parley ") || len(side.Reports) != 2 {
+		if side.Program != built(t).parley || !strings.HasPrefix(side.Version, "parley ") || len(side.Reports) != 2 {
 			t.Errorf("a side is %+v", side)
 		}
 		for _, r := range side.Reports {
@@ -25,7 +25,7 @@ func TestCompare(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"old: " + built.parley, ", runs: 2\n", "new/old", "\nraw-put-1 ", "\nstart ", "\nturns ", " RSS MB "} {
+	for _, want := range []string{"old: " + built(t).parley, ", runs: 2\n", "new/old", "\nraw-put-1 ", "\nstart ", "\nturns ", " RSS MB "} {
 		if !strings.Contains(table, want) {
 			t.Errorf("table lacks %q:\n%s", want, table)
 		}
@@ -39,14 +39,14 @@ func TestCompareMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		"one program":      {[]string{built.parley}, "compare takes two parley programs"},
-		"three programs":   {[]string{built.parley, built.parley, built.parley}, "compare takes two parley programs"},
-		"no such program":  {[]string{built.parley, none}, "find the program to measure"},
-		"another server":   {[]string{built.parley, built.parley, "--", "--against", "x"}, "behind --: unknown flag: --against; there may stand --quick"},
-		"a word":           {[]string{built.parley, built.parley, "--", "turns"}, `behind --: "turns" is no flag`},
-		"before the --":    {[]string{built.parley, built.parley, "--quick"}, "parley-bench compare --help lists the flags"},
-		"unknown scenario": {[]string{built.parley, built.parley, "--", "--only", "turn"}, `no scenario is named "turn"`},
-		"no rounds":        {[]string{built.parley, built.parley, "--rounds", "0"}, "0 rounds are none"},
+		"one program":      {[]string{built(t).parley}, "compare takes two parley programs"},
+		"three programs":   {[]string{built(t).parley, built(t).parley, built(t).parley}, "compare takes two parley programs"},
+		"no such program":  {[]string{built(t).parley, none}, "find the program to measure"},
+		"another server":   {[]string{built(t).parley, built(t).parley, "--", "--against", "x"}, "behind --: unknown flag: --against; there may stand --quick"},
+		"a word":           {[]string{built(t).parley, built(t).parley, "--", "turns"}, `behind --: "turns" is no flag`},
+		"before the --":    {[]string{built(t).parley, built(t).parley, "--quick"}, "parley-bench compare --help lists the flags"},
+		"unknown scenario": {[]string{built(t).parley, built(t).parley, "--", "--only", "turn"}, `no scenario is named "turn"`},
+		"no rounds":        {[]string{built(t).parley, built(t).parley, "--rounds", "0"}, "0 rounds are none"},
 	} {
 		code, _, errOut := output(t, append([]string{"compare"}, tt.args...)...)
 		if code != 1 || !strings.Contains(errOut, tt.want) {

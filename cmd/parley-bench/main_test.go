@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,19 +27,26 @@ import (
 // systemTimeout bounds what a test waits for; it only matters when it fails.
 const systemTimeout = 5 * time.Minute
 
-// built are this program, with the race detector if the test has it, and the one that it
+// programs are this program, with the race detector if the test has it, and the one that it
 // measures, as it is measured.
-var built struct{ bench, parley string }
+type programs struct{ bench, parley string }
 
-func TestMain(m *testing.M) {
-	var errs [2]error
-	built.bench, errs[0] = proc.Build(context.Background(), "cmd/parley-bench", sample.Raced())
-	built.parley, errs[1] = proc.Build(context.Background(), "cmd/parley", false)
-	if err := errors.Join(errs[:]...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+var build = sync.OnceValues(func() (p programs, err error) {
+	if p.bench, err = proc.Build(context.Background(), "cmd/parley-bench", sample.Raced()); err == nil {
+		p.parley, err = proc.Build(context.Background(), "cmd/parley", false)
 	}
-	os.Exit(m.Run())
+	return p, err
+})
+
+// built builds the programs for the first test that needs them. The go command does not see
+// what TestMain looks at.
+func built(t *testing.T) programs {
+	t.Helper()
+	p, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // output runs the program in this process.
@@ -65,7 +72,7 @@ func measured(t *testing.T, v any, env []string, args ...string) (table string) 
 		at = i
 	}
 	args = slices.Insert(args, at, "--json", file)
-	cmd := exec.CommandContext(t.Context(), built.bench, args...)
+	cmd := exec.CommandContext(t.Context(), built(t).bench, args...)
 	cmd.Env = append(os.Environ(), env...)
 	var progress strings.Builder
 	cmd.Stderr = &progress
@@ -161,7 +168,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("another program: %v", err)
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(built.parley, filepath.Join(dir, "parley")); err != nil {
+	if err := os.Symlink(built(t).parley, filepath.Join(dir, "parley")); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
@@ -177,7 +184,7 @@ func TestChildren(t *testing.T) {
 	t.Parallel()
 	r := proc.ReaperOf(t)
 	for _, args := range [][]string{{bench.ModelCommand}, {bench.BucketCommand, "--dir", t.TempDir()}} {
-		p, err := r.Start(proc.Command{Args: append([]string{built.bench}, args...), Log: filepath.Join(t.TempDir(), "log")})
+		p, err := r.Start(proc.Command{Args: append([]string{built(t).bench}, args...), Log: filepath.Join(t.TempDir(), "log")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var r bench.Report
-	table := measured(t, &r, nil, "--program", built.parley, "--quick", "--percent", "3", "--dir", dir)
+	table := measured(t, &r, nil, "--program", built(t).parley, "--quick", "--percent", "3", "--dir", dir)
 	// What stands still in the middle of a reply needs no count of its own here.
 	samples := map[string]int{
 		"raw-put-1": 6, "raw-put-16": 6, "raw-put-64": 6, "raw-fsync": 6, "start": 1, "idle": 0, "rush": 60, "stored": 0, "admission-warm": 3, "admission-new": 3,
@@ -58,7 +58,7 @@ func TestServer(t *testing.T) {
 // bench's own.
 func TestAgainst(t *testing.T) {
 	t.Parallel()
-	p, err := proc.ReaperOf(t).Start(proc.Command{Args: []string{built.parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
+	p, err := proc.ReaperOf(t).Start(proc.Command{Args: []string{built(t).parley, "serve", "--quiet", "--config", echoConfig(t, dirBucket(t))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,16 +90,16 @@ func TestServerMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown scenario":  {[]string{"--program", built.parley, "--only", "turn"}, `no scenario is named "turn"`},
+		"unknown scenario":  {[]string{"--program", built(t).parley, "--only", "turn"}, `no scenario is named "turn"`},
 		"an argument":       {[]string{"turns"}, "unknown command"},
 		"unknown flag":      {[]string{"--x"}, "parley-bench --help lists the flags"},
-		"no such folder":    {[]string{"--program", built.parley, "--profiles", filepath.Join(t.TempDir(), "none")}, "find the folder for profiles"},
+		"no such folder":    {[]string{"--program", built(t).parley, "--profiles", filepath.Join(t.TempDir(), "none")}, "find the folder for profiles"},
 		"no such program":   {[]string{"--program", filepath.Join(t.TempDir(), "none")}, "find the program to measure"},
-		"two servers":       {[]string{"--program", built.parley, "--against", gone}, "[against program]"},
+		"two servers":       {[]string{"--program", built(t).parley, "--against", gone}, "[against program]"},
 		"token is missing":  {[]string{"--against", gone, "--token-env", "TEST_PARLEY_NONE"}, "--token-env TEST_PARLEY_NONE: the variable is not set"},
 		"nobody answers":    {[]string{"--against", gone, "--only", "turns"}, "1 of 1 scenarios failed"},
 		"no place":          {[]string{"--against", gone, "--only", "turns", "--json", filepath.Join(t.TempDir(), "none", "x")}, "write the report"},
-		"no database":       {[]string{"--program", built.parley, "--only", "raw-put-1", "--clickhouse", "127.0.0.1:1"}, "--clickhouse: connect to clickhouse at 127.0.0.1:1"},
+		"no database":       {[]string{"--program", built(t).parley, "--only", "raw-put-1", "--clickhouse", "127.0.0.1:1"}, "--clickhouse: connect to clickhouse at 127.0.0.1:1"},
 		"port of the model": {[]string{"model", "--listen", "127.0.0.1:x"}, "set another address with --listen"},
 	} {
 		code, _, errOut := output(t, tt.args...)
@@ -138,6 +138,6 @@ func TestServerProfiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var r bench.Report
-	measured(t, &r, nil, "--program", built.parley, "--quick", "--percent", "1", "--only", "turns,broadcast", "--dir", t.TempDir(), "--profiles", dir)
+	measured(t, &r, nil, "--program", built(t).parley, "--quick", "--percent", "1", "--only", "turns,broadcast", "--dir", t.TempDir(), "--profiles", dir)
 	wantProfiles(t, dir, "turns")
 }

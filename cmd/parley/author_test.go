@@ -230,6 +230,11 @@ func TestModuleOfAnAuthor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, name := range []string{"go.mod", "go.sum"} { // The result rests on them.
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Chdir(t.TempDir())
 	version := func(dir, mode, module string) string {
 		cmd := exec.Command("go", "list", "-mod="+mode, "-m", "-f", "{{.Version}}", module)

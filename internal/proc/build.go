@@ -72,8 +72,9 @@ func Program(t Test, pkg string, race bool, tags ...string) string {
 	return file
 }
 
-// sources prints the folder of each package of the module, and its files.
-const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
+// sources prints the folder of each package of the module, and its files; one that build tags leave out
+// may come in when they change.
+const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.IgnoredGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 
 // rests looks at each source of a program, so that the go command knows what the result of this
 // test rests on: it would give the same again from its cache although the program is another.

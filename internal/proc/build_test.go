@@ -18,6 +18,7 @@ func module(t *testing.T) string {
 		"go.mod":             "module example.org/m\n\ngo 1.26\n",
 		"cmd/hello/main.go":  "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(word) }\n",
 		"cmd/hello/word.go":  "//go:build !other\n\npackage main\n\nconst word = \"plain\"\n",
+		"cmd/hello/left.go":  "//go:build left\n\npackage main\n\nconst word = \"left\"\n",
 		"cmd/hello/other.go": "//go:build other\n\npackage main\n\nconst word = \"other\"\n",
 		"cmd/bad/main.go":    "package main\n\nfunc main() { none() }\n",
 	} {
@@ -93,7 +94,7 @@ func TestResultsRestOnSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"cmd/hello\n", "cmd/hello/main.go\n", "cmd/hello/word.go\n", "cmd/hello/other.go\n"} {
+	for _, file := range []string{"cmd/hello\n", "cmd/hello/main.go\n", "cmd/hello/word.go\n", "cmd/hello/other.go\n", "cmd/hello/left.go\n"} {
 		if !regexp.MustCompile(`(?m)^stat .*/` + file).Match(b) {
 			t.Errorf("it has not looked at %s", file)
 		}

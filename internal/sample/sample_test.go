@@ -12,6 +12,9 @@ import (
 
 // TestOf builds a program in both ways: each knows which one it is.
 func TestOf(t *testing.T) {
+	if _, err := os.Stat("testdata/says/main.go"); err != nil { // The result rests on it.
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
 	for flag, want := range map[string]string{"-race": "sample", "-race=false": "whole"} {
 		file := filepath.Join(dir, want)
