@@ -27,6 +27,7 @@ type Cluster struct {
 	keys        keys // nil until Start makes some, and for ever if insecure
 	insecure    bool
 	settle      time.Duration // for which Release heeds a change of the view
+	connects    time.Duration // for which a link to another node does, at either end
 	onNode      func(proto.Message) proto.Message
 	viewChanged func(View)
 	linkDown    func(address string)
@@ -81,7 +82,7 @@ func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, err
 	}
 	c := &Cluster{
 		kind: kind, log: o.Logger, timeout: o.RequestTimeout, membership: o.Membership,
-		alone: o.Alone, insecure: o.Insecure, settle: settleTime,
+		alone: o.Alone, insecure: o.Insecure, settle: settleTime, connects: connectTimeout,
 		onNode: o.Node, viewChanged: o.ViewChanged, linkDown: o.LinkDown,
 		life: make(chan struct{}, 1),
 	}

@@ -80,6 +80,9 @@ func (c *Cluster) SettleAfter(d time.Duration) { c.settle = d }
 // CedeFor sets for how long what another member has asked for is not activated here.
 func (c *Cluster) CedeFor(d time.Duration) { c.lookup.cedes = d }
 
+// ConnectFor sets for how long a link connects, at either end; before Start.
+func (c *Cluster) ConnectFor(d time.Duration) { c.connects = d }
+
 // Ranked are the members that Release asks.
 func (c *Cluster) Ranked(id string, most int) []string {
 	return c.lookup.view.Load().ranked(id, c.system.Address(), most, false)

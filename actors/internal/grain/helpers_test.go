@@ -27,11 +27,17 @@ const patience = waiting.Limit
 func start(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *grain.Cluster {
 	tb.Helper()
 	c := build(tb, newActor, opts)
+	run(tb, c)
+	return c
+}
+
+// run starts c until the test is over.
+func run(tb testing.TB, c *grain.Cluster) {
+	tb.Helper()
 	if err := c.Start(tb.Context()); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { stop(tb, c) })
-	return c
 }
 
 // build makes a cluster. Its requests wait as long as the test does, unless opts says otherwise.
@@ -46,6 +52,7 @@ func build(tb testing.TB, newActor func() actor.Actor, opts *grain.Options) *gra
 	if err != nil {
 		tb.Fatal(err)
 	}
+	c.ConnectFor(patience)
 	return c
 }
 

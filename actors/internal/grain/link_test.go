@@ -70,7 +70,9 @@ func TestCallEndsWithItsLink(t *testing.T) {
 	}
 	ca := newAuthority(t, "ours")
 	m := newHandDriven()
-	c := start(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * patience})
+	c := build(t, actorFunc(echo), &grain.Options{TLS: ca.member(t), Membership: m, RequestTimeout: 10 * patience})
+	c.ConnectFor(3 * time.Second)
+	run(t, c)
 	n := startNode(t, "127.0.0.1:0", ca.member(t))
 	n.show(t, m.self, n.self)
 	m.show(m.self, n.self)

@@ -18,11 +18,12 @@ import (
 // endpoint that fails to connect sleeps for two seconds before it says so, waits without bound for a
 // peer that does not answer, drops what it could not send, and, when it closes, announces its own end
 // as that of the address, which by then may have a new endpoint. So each endpoint gets a stream at
-// once, which never fails to send; it connects in the background, for connectTimeout at most, and
+// once, which never fails to send; it connects in the background, for a while at most, and
 // whoever waits for what was not sent is told so.
 type links struct {
-	log   *slog.Logger
-	calls *calls
+	log      *slog.Logger
+	calls    *calls
+	connects time.Duration // for which one does
 
 	mu   sync.Mutex
 	open map[string]map[*link]struct{} // by address
@@ -31,9 +32,9 @@ type links struct {
 	idle chan struct{} // closed when none is open, once shut
 }
 
-func newLinks(log *slog.Logger, c *calls) *links {
+func newLinks(log *slog.Logger, c *calls, connects time.Duration) *links {
 	return &links{
-		log: log, calls: c, idle: make(chan struct{}),
+		log: log, calls: c, connects: connects, idle: make(chan struct{}),
 		open: make(map[string]map[*link]struct{}), lost: make(map[string]bool),
 	}
 }
@@ -199,7 +200,7 @@ func (l *link) receive(m any) error {
 
 // connect returns when the peer's library has answered: from then on it takes messages.
 func (l *link) connect() (grpc.ClientStream, error) {
-	limit := time.AfterFunc(connectTimeout, l.cancel)
+	limit := time.AfterFunc(l.links.connects, l.cancel)
 	stream, err := l.dial()
 	if err == nil {
 		err = stream.SendMsg(l.hello)

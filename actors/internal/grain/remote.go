@@ -42,7 +42,7 @@ func remoteConfig(p place, d *door, out *caller, ls *links) *remote.Config {
 			grpc.UnaryInterceptor(d.denyUnary),
 			grpc.StreamInterceptor(d.stream),
 			grpc.UnknownServiceHandler(d.denyUnknown),
-			grpc.ConnectionTimeout(connectTimeout),
+			grpc.ConnectionTimeout(ls.connects),
 			grpc.WaitForHandlers(true),
 			grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTimeout}),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
@@ -59,7 +59,7 @@ func remoteConfig(p place, d *door, out *caller, ls *links) *remote.Config {
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTimeout, PermitWithoutStream: true}),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: minRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedial},
-				MinConnectTimeout: connectTimeout,
+				MinConnectTimeout: ls.connects,
 			}),
 		),
 		remote.WithAdvertisedHost(p.advertise),
@@ -88,7 +88,7 @@ func (c *Cluster) startRemote(ctx context.Context) error {
 	grpcLog.Lock()
 	defer grpcLog.Unlock()
 	d := newDoor(k, c.log)
-	c.links = newLinks(c.log, c.calls)
+	c.links = newLinks(c.log, c.calls, c.connects)
 	c.lib.Config.RemoteConfig = remoteConfig(c.place, d, &caller{keys: k, refusals: d.refusals}, c.links)
 	r := remote.NewRemote(c.system, c.lib.Config.RemoteConfig)
 	c.lib.Remote = r
