@@ -20,19 +20,20 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
-	a := w.together(1, setup{opts: agents(chatAgent()), model: says(3)})[0]
+	o := agents(chatAgent())
+	o.AdmitTimeout = patience
+	a := w.together(1, setup{opts: o, model: says(3)})[0]
 	free, err := proc.FreeAddresses(proc.Host(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := clustered(agents(chatAgent()))
 	o.Cluster = &actors.ClusterOptions{Listen: free[0], Advertise: "127.0.0.1:1", Insecure: true}
 	stranger := w.start(setup{opts: o, model: says(3)})
-	eventually(t, "both members", func() bool { return a.rt.Status().Members == 2 })
 	// It answers no ping, now or later: what the node says of it does not change any more.
-	if st := a.rt.Status(); st.Others != 1 || st.Reachable != 0 || !st.Ready {
-		t.Fatalf("the sound node reaches %d of %d others and is not ready: %s", st.Reachable, st.Others, st.Reason)
-	}
+	eventually(t, "a sound node that reaches none of one other", func() bool {
+		st := a.rt.Status()
+		return st.Members == 2 && st.Others == 1 && st.Reachable == 0 && st.Ready
+	})
 	var wg sync.WaitGroup
 	for i := range 20 { // at once: each waits a second for the stranger to let go of the conversation
 		wg.Go(func() {
@@ -42,9 +43,10 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if st := stranger.rt.Status(); st.Ready || !strings.Contains(st.Reason, "not reached: 0 of 1") || st.Unreached != 1 {
-		t.Errorf("the stranger is ready %v: %q, %d rows own nothing", st.Ready, st.Reason, st.Unreached)
-	}
+	eventually(t, "a stranger that is not ready and says why", func() bool {
+		st := stranger.rt.Status()
+		return !st.Ready && strings.Contains(st.Reason, "not reached: 0 of 1") && st.Unreached == 1
+	})
 	eventually(t, "heartbeats that say who reaches whom", func() bool {
 		v, err := actors.ReadCluster(t.Context(), w.bucket)
 		if err != nil {
@@ -106,7 +108,5 @@ func TestDrainedNodeThatIsLeftAlone(t *testing.T) {
 	if _, err := nodes[1].rt.Admit(context.Background(), message(chat("c"), "k", "hello")); err != nil {
 		t.Errorf("the only node of the cluster refuses: %v", err)
 	}
-	if st := nodes[1].rt.Status(); !st.Ready {
-		t.Errorf("the only node of the cluster is not ready: %s", st.Reason)
-	}
+	eventually(t, "the only node of the cluster to be ready", func() bool { return nodes[1].rt.Status().Ready })
 }

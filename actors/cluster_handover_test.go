@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/actors"
-	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -73,14 +72,16 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
+	o := clustered(agents(chatAgent()))
+	o.AdmitTimeout = patience
 	reading := make(chan struct{}, 10)
 	owner := w.over(&heldBucket{get: func(ctx context.Context, key string) {
 		if strings.Contains(key, "staged/") {
 			reading <- struct{}{}
 			<-ctx.Done()
 		}
-	}}, clustered(agents(chatAgent())), says(1))
-	other := w.start(setup{opts: clustered(agents(chatAgent())), model: says(1)})
+	}}, o, says(1))
+	other := w.start(setup{opts: o, model: says(1)})
 	w.meet([]*node{owner, other})
 	at := ownedBy(t, owner, "c")
 	answer := make(chan error, 1)
@@ -104,6 +105,8 @@ func TestHandOverAgain(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
+	o := clustered(agents(chatAgent()))
+	o.DrainTimeout = 2 * patience
 	ctx, cancel := context.WithCancel(context.Background())
 	var stall atomic.Bool
 	resume := make(chan struct{})
@@ -115,8 +118,8 @@ func TestHandOverAgain(t *testing.T) {
 			case <-resume:
 			}
 		}
-	}}, clustered(agents(chatAgent())), make(stage))
-	other := w.start(setup{opts: clustered(agents(chatAgent())), model: make(stage)})
+	}}, o, make(stage))
+	other := w.start(setup{opts: o, model: make(stage)})
 	w.meet([]*node{owner, other})
 	at := ownedBy(t, owner, "c")
 	owner.admit(at, "k", "x")
@@ -133,5 +136,3 @@ func TestHandOverAgain(t *testing.T) {
 		t.Errorf("the second hand-over returns nil with %d conversations active", got)
 	}
 }
-
-var _ conversation.Address

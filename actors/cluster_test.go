@@ -218,6 +218,9 @@ func TestReadersOnAnotherNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := reader.Wait(tailing, at, want.Next-1); err != nil { // The owner vouches for what it knows to be stored.
+		t.Fatal(err)
+	}
 	got, err := reader.Snapshot(ctx, at)
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +275,9 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	}
 	w := newWorld(t)
 	model := make(stage)
-	nodes := w.together(2, setup{opts: agents(chatAgent()), model: model})
+	opts := agents(chatAgent())
+	opts.DrainTimeout = 2 * patience
+	nodes := w.together(2, setup{opts: opts, model: model})
 	owner, other := nodes[0], nodes[1]
 	at := ownedBy(t, owner, "c")
 	other.admit(at, "k", "hello")

@@ -57,7 +57,7 @@ func (w *world) grown(at conversation.Address, n int) {
 			&conversation.SubmissionSettled{Submission: sub, Outcome: conversation.OutcomeCompleted})
 	}
 	opts := agents(chatAgent())
-	opts.AdmitTimeout = time.Minute // it folds the whole log
+	opts.AdmitTimeout, opts.DrainTimeout = patience, patience // It folds the whole log, and its first checkpoint makes all of it smaller.
 	node := w.start(setup{opts: opts, model: tells("ok")})
 	node.admit(at, "last", "hello")
 	w.untilSettled(at, max(1, n/per)+1)

@@ -67,7 +67,9 @@ func TestGoesOnWithWhatIsKept(t *testing.T) {
 			was, w := openKept(t, form)
 			w.sound("before")
 			sink := &keptSink{takes: true}
-			n := w.build(setup{opts: keptOptions(sink), model: keptModel(), shared: form == "bucket"})
+			o := keptOptions(sink)
+			o.AppendTimeout, o.DrainTimeout = 0, 0 // They are short for a process that dies.
+			n := w.build(setup{opts: o, model: keptModel(), shared: form == "bucket"})
 			began := time.Now()
 			n.rt.SetWall(func() time.Time { return time.UnixMilli(was.Made).Add(keptDelay).Add(time.Since(began)) })
 			n.serves(n.run())

@@ -84,7 +84,7 @@ func TestManyConversations(t *testing.T) {
 	runtime.ReadMemStats(&busy)
 	active := n.rt.Activations()
 	close(release)
-	eventually(t, "all settlements", func() bool { return settled.Load() == int64(conversations+1) })
+	w.until("all settlements", func() bool { return settled.Load() == int64(conversations+1) })
 	for i := range conversations {
 		at := chat(fmt.Sprint(i))
 		records := w.records(at)
