@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/gorilla/mux"
@@ -53,9 +55,20 @@ func attachmentHeaders(h http.Header, a conversation.Attachment) {
 	secure(h)
 	h.Set("Content-Type", a.MimeType)
 	h.Set("Content-Length", strconv.FormatInt(a.Size, 10))
-	h.Set("Content-Disposition", "inline")
+	h.Set("Content-Disposition", disposition(a.MimeType))
 	h.Set("Cache-Control", "private, max-age=31536000, immutable")
 	h.Set("Content-Security-Policy", "sandbox")
+}
+
+// disposition returns "inline" for the four kinds of image that no browser runs scripts
+// in, and "attachment" for any other type: an HTML or SVG document that opened under this
+// origin would look like one of its pages.
+func disposition(mimeType string) string {
+	t, _, err := mime.ParseMediaType(mimeType)
+	if err == nil && slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, t) {
+		return "inline"
+	}
+	return "attachment"
 }
 
 // breakOff ends a response of which the client has a part: only a broken

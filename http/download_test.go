@@ -48,7 +48,11 @@ func (h *harness) closed() {
 }
 
 func TestAttachmentHeaders(t *testing.T) {
-	for _, mime := range []string{"image/png", "text/html", "image/svg+xml; charset=utf-8", "Image/X-Y;  Q=\"A b\""} {
+	for mime, disposition := range map[string]string{
+		"image/png": "inline", "IMAGE/JPEG": "inline", "image/gif; a=b": "inline", "image/webp": "inline",
+		"text/html": "attachment", "image/svg+xml; charset=utf-8": "attachment", "application/xhtml+xml": "attachment", "text/xml": "attachment",
+		"application/pdf": "attachment", "Image/X-Y;  Q=\"A b\"": "attachment",
+	} {
 		h := newHarness(t, nil)
 		h.attach([]byte(png), mime)
 		// The query means nothing, and there are neither ranges nor conditions.
@@ -58,12 +62,12 @@ func TestAttachmentHeaders(t *testing.T) {
 		res := h.serve(r)
 		wantStatus(t, res, http.StatusOK)
 		want := http.Header{
-			"Content-Type": {mime}, "Content-Length": {"8"}, "Content-Disposition": {"inline"},
+			"Content-Type": {mime}, "Content-Length": {"8"}, "Content-Disposition": {disposition},
 			"Cache-Control": {"private, max-age=31536000, immutable"}, "Content-Security-Policy": {"sandbox"},
 			"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"},
 		}
 		if d := cmp.Diff(want, res.Header); d != "" {
-			t.Error(d)
+			t.Errorf("%s (-want +got):\n%s", mime, d)
 		}
 		if got := readAll(t, res); got != png {
 			t.Errorf("body %q", got)
