@@ -82,11 +82,11 @@ func ParseRead(q url.Values) (Read, error) {
 	case "now":
 		r.Now, r.Tail = true, 0
 	default:
-		n, ok := parseOffset(offset)
-		if !ok {
+		n, err := conversation.ParseOffset(offset)
+		if err != nil {
 			return r, invalid("The query parameter offset must be -1, now, or an offset that a response returned.")
 		}
-		r.After, r.Tail = n, 0
+		r.After, r.Tail = int64(n), 0
 	}
 	return r, nil
 }
@@ -112,16 +112,6 @@ func parseTail(s string) (int64, bool) {
 		n = math.MaxInt64
 	}
 	return n, true
-}
-
-// parseOffset reads two integers joined by "_", of which the second counts.
-func parseOffset(s string) (int64, bool) {
-	first, second, ok := strings.Cut(s, "_")
-	if !ok || !digits(first) || !digits(second) {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(second, 10, 64)
-	return n, err == nil && n < 1e16
 }
 
 func digits(s string) bool {
