@@ -201,7 +201,8 @@ func TestLive(t *testing.T) {
 	datadriven.Walk(t, "testdata/live", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{l: newPipeListener()}
-			s.harness = newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&s.log) })
+			// A heartbeat of the default would coincide with a control frame.
+			s.harness = newHarness(t, func(o *parleyhttp.Options) { o.Logger, o.Heartbeat = newLog(&s.log), 16*time.Second })
 			srv := &http.Server{Handler: s.h, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
 			served := make(chan error, 1)
 			go func() { served <- srv.Serve(s.l) }()

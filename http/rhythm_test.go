@@ -43,7 +43,12 @@ func (f *frames) Write(b []byte) (int, error) {
 // watch follows c1 for a time in which batches come after each of the pauses.
 func (h *harness) watch(t *testing.T, last time.Duration, pauses ...time.Duration) *frames {
 	t.Helper()
-	r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=sse&offset="+offset(0), nil))
+	return h.watchAt(t, "/agents/assistant/c1?view=updates&live=sse&offset="+offset(0), last, pauses...)
+}
+
+func (h *harness) watchAt(t *testing.T, stream string, last time.Duration, pauses ...time.Duration) *frames {
+	t.Helper()
+	r, cancel := withCancel(httptest.NewRequest("GET", stream, nil))
 	f := &frames{header: http.Header{}, start: time.Now()}
 	ended := make(chan struct{})
 	go func() { defer close(ended); h.h.ServeHTTP(f, r) }()
@@ -125,6 +130,35 @@ func TestEventStreamControls(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestIdleControls: an idle stream of either line sends a control frame after each wait of
+// 30 seconds, however long the read after it takes.
+func TestIdleControls(t *testing.T) {
+	for _, stream := range []string{"/agents/assistant/c1?view=updates&live=sse&offset=" + offset(0), betaC1 + "?live=sse&offset=now"} {
+		for _, slow := range []time.Duration{0, time.Second} {
+			t.Run(stream+"/"+slow.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					h := newBeta(t, nil)
+					h.create()
+					h.rt.fail = func(method string) error {
+						if method == "Updates" || method == "Events" {
+							time.Sleep(slow)
+						}
+						return nil
+					}
+					f := h.watchAt(t, stream, 2*time.Minute+5*time.Second)
+					want := []time.Duration{0, 30 * time.Second, time.Minute, 90 * time.Second, 2 * time.Minute}
+					for i := range want {
+						want[i] += slow // of the first read
+					}
+					if d := cmp.Diff(want, f.marks); d != "" {
+						t.Errorf("%s: control frames with reads of %v (-want +got):\n%s", stream, slow, d)
+					}
+				})
+			})
+		}
 	}
 }
 

@@ -118,24 +118,33 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 
 // follow writes all that comes after the first page. It returns nil at the end of the line.
 func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page) error {
-	// A little early, so that the read before the frame does not make it late.
-	idle := window{parent: ctx, length: h.opts.ControlEvery - h.opts.ControlEvery/30}
+	every := h.opts.ControlEvery
+	idle := window{parent: ctx, length: every}
 	defer idle.close()
+	wait, framed := idle.open(), time.Now()
 	for !ev.line.ended(&page) {
+		quiet := false
 		if page.UpToDate {
-			wait := idle.open()
 			err := ev.line.wait(wait, page.Next)
-			ended := wait.Err() != nil
+			quiet = wait.Err() != nil
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err != nil && !ended {
+			if err != nil && !quiet {
 				return err
+			}
+			// The frame precedes the read, because a slow store would delay it beyond its interval.
+			if quiet || time.Since(framed) >= every-every/30 {
+				if err := ev.cycle(ctx, conversation.Page{Next: page.Next, UpToDate: quiet}); err != nil {
+					return err
+				}
+				wait, framed = idle.open(), time.Now()
 			}
 		}
 		next, err := ev.line.read(ctx, page.Next)
-		if err == nil {
+		if err == nil && !(quiet && sameEnd(ev.line, &page, &next)) {
 			err = ev.cycle(ctx, next)
+			wait, framed = idle.open(), time.Now()
 		}
 		switch pause := untilRoom(err); {
 		case err == nil:
@@ -152,6 +161,11 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 		}
 	}
 	return nil
+}
+
+// sameEnd reports whether a read after page found nothing to send.
+func sameEnd(l line, page, next *conversation.Page) bool {
+	return next.UpToDate && next.Next == page.Next && !l.ended(next)
 }
 
 // untilRoom is when a long page is to be tried again for which there was no room, 0 if it
