@@ -21,13 +21,16 @@ type pageOf struct {
 	how  manner
 	// on tells that there is one at all.
 	on bool
+	// local is true if only this machine reaches the listener.
+	local bool
 	// folder tells what the node has; nil shows nothing but the chat.
 	folder *folder.Folder
 }
 
 // newPage says whether a configuration has a console: in dev it has, where this machine alone reaches it.
 func newPage(conf *config.Server, at net.Addr, how manner) pageOf {
-	return pageOf{conf: conf, how: how, on: console.Included() && (how.dev && isLoopback(at) || !how.dev && conf.Console)}
+	local := isLoopback(at)
+	return pageOf{conf: conf, how: how, local: local, on: console.Included() && (how.dev && local || !how.dev && conf.Console)}
 }
 
 // over shows what a node of dev has, too, if that is a folder: to look every few seconds costs nothing there.

@@ -17,19 +17,22 @@ import (
 // forbidden is the error envelope of the protocol, with a type of this middleware's own.
 const forbidden = `{"error":{"type":"forbidden","message":"The request is not allowed.","details":%q}}`
 
-// home is what "parley dev" requires of requests, since it asks nobody who they are. A
-// page from elsewhere may send requests here without reading the answers, and reads
-// them, too, where a name of its own leads to this machine.
+// home guards a server that has no token. A page of another site may send requests to it
+// without reading the answers, and reads them, too, where a name of its own resolves to
+// this machine (DNS rebinding).
 type home struct {
-	// origins are the pages that may write, beside those of no origin.
+	// origins are the pages that may write, in addition to requests without an origin.
 	origins origins
-	// hosts are further names under which the server is meant.
+	// hosts are further names of the server.
 	hosts []string
+	// anyHost accepts every name: other machines reach the server under names that it
+	// cannot know.
+	anyHost bool
 }
 
 // newHome returns the rules for a configuration.
-func newHome(conf *config.Server) home {
-	h := home{origins: origins{list: conf.CORS.Origins, loopback: true}}
+func newHome(conf *config.Server, anyHost bool) home {
+	h := home{origins: origins{list: conf.CORS.Origins, loopback: true}, anyHost: anyHost}
 	if u, err := url.Parse(conf.PublicURL); err == nil && u.Host != "" {
 		// In the letters in which browsers send them.
 		h.hosts = append(h.hosts, strings.ToLower(u.Hostname()))
@@ -38,14 +41,14 @@ func newHome(conf *config.Server) home {
 	return h
 }
 
-// middleware refuses what was not meant for this server, or not by its user.
+// middleware rejects requests under another name, and writes of other sites' pages.
 func (h home) middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !h.named(r):
-			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev answers under localhost or a loopback address. Use one of them in the URL, or parley serve."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token answers under localhost, a loopback address or publicUrl. Use one of them in the URL, or set publicUrl or auth in the configuration file."))
 		case !h.wanted(r):
-			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "parley dev takes writes from pages of this machine alone. List the origin at cors.origins of a configuration file."))
+			refuse(w, r, http.StatusForbidden, fmt.Sprintf(forbidden, "A server without a token takes writes only from its own pages and those of this machine. List the origin at cors.origins of the configuration file, or set auth."))
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -58,24 +61,30 @@ func (h home) middleware(next http.Handler) http.Handler {
 func (h home) named(r *http.Request) bool {
 	u := url.URL{Host: r.Host}
 	name := strings.ToLower(u.Hostname())
-	if loopbackName(name) || slices.Contains(h.hosts, name) {
+	if h.anyHost || loopbackName(name) || slices.Contains(h.hosts, name) {
 		return true
 	}
 	at, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return at != nil && at.IP.Equal(net.ParseIP(name))
 }
 
-// wanted reports whether a request only reads, or is of a page that may write, or of no
-// page at all: browsers say which one a write is of.
+// wanted reports whether a request only reads, comes from a page that may write, or comes
+// from no page: browsers send the origin of a write.
 func (h home) wanted(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return true
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
-		return len(origins) == 1 && h.origins.allow(origins[0])
+		return len(origins) == 1 && (h.origins.allow(origins[0]) || h.anyHost && sameHost(origins[0], r.Host))
 	}
 	return r.Header.Get("Sec-Fetch-Site") != "cross-site"
+}
+
+// sameHost reports whether a page comes from the host that a request names.
+func sameHost(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
 // refuse answers with an error of the protocol's form. A stranger's body holds nothing.

@@ -17,65 +17,87 @@ import (
 	"github.com/parleyrun/parley/internal/config"
 )
 
-func TestDevIsForThisMachine(t *testing.T) {
+// homeModes are the servers without a token: dev, and serve on a loopback address or on every address.
+var homeModes = map[string]pageOf{
+	"dev":   {how: manner{program: &cli.Program{}, dev: true}},
+	"serve": {how: manner{program: &cli.Program{}}, local: true},
+	"open":  {how: manner{program: &cli.Program{}}},
+}
+
+// homeStatus returns the status of a request to a server, and checks the envelope of a 403.
+func homeStatus(t *testing.T, p pageOf, method, host string, headers http.Header) int {
+	t.Helper()
+	r := httptest.NewRequest(method, "/agents/assistant/x/abort", nil)
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 5173}))
+	r.Host = host
+	for name, values := range headers {
+		r.Header[name] = values
+	}
+	w := httptest.NewRecorder()
+	guarded(p, teapot()).ServeHTTP(w, r)
+	if w.Code == http.StatusForbidden {
+		var got struct {
+			Error struct{ Type, Message, Details string }
+		}
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Error.Type != "forbidden" || !strings.Contains(got.Error.Details, "without a token") {
+			t.Errorf("got body %s, %v; want an error of type forbidden with its remedy", w.Body, err)
+		}
+	}
+	return w.Code
+}
+
+func TestServersWithoutAToken(t *testing.T) {
 	const ok, no = http.StatusTeapot, http.StatusForbidden
 	conf := &config.Server{PublicURL: "https://Tunnel.example.com/v1", CORS: config.CORS{Origins: []string{"https://app.example.com"}}}
 	for _, tt := range []struct {
 		name, method, host string
 		headers            http.Header
-		status             int
+		local, open        int // status where only this machine reaches the listener, and where others do
 	}{
-		{"name", "POST", "localhost:5173", nil, ok},
-		{"name in other letters, no port", "POST", "LocalHost", nil, ok},
-		{"address", "GET", "127.0.0.1:5173", nil, ok},
-		{"another loopback address", "GET", "127.8.8.8:80", nil, ok},
-		{"IPv6 address", "POST", "[::1]:5173", nil, ok},
-		{"the address it came to", "POST", "192.0.2.7:5173", nil, ok},
-		{"another address", "GET", "192.0.2.8:5173", nil, no},
-		{"a name that leads here", "GET", "rebound.example.com:5173", nil, no},
-		{"a name that begins like it", "GET", "localhost.example.com", nil, no},
-		{"no name", "GET", "", nil, no},
-		{"the public URL", "POST", "tunnel.example.com", http.Header{"Origin": {"https://tunnel.example.com"}}, ok},
-		{"page of this machine", "POST", "localhost:5173", http.Header{"Origin": {"http://localhost:3000"}}, ok},
-		{"page of this machine, by address", "POST", "localhost:5173", http.Header{"Origin": {"http://127.0.0.1:3000"}, "Sec-Fetch-Site": {"cross-site"}}, ok},
-		{"configured page", "POST", "localhost:5173", http.Header{"Origin": {"https://app.example.com"}}, ok},
-		{"page from elsewhere", "POST", "localhost:5173", http.Header{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"}}, no},
-		{"page from elsewhere that reads", "GET", "localhost:5173", http.Header{"Origin": {"https://evil.example"}}, ok},
-		{"page from elsewhere that asks first", "OPTIONS", "localhost:5173", http.Header{"Origin": {"https://evil.example"}}, ok},
-		{"page of no origin", "POST", "localhost:5173", http.Header{"Origin": {"null"}}, no},
-		{"two origins", "POST", "localhost:5173", http.Header{"Origin": {"http://localhost", "https://evil.example"}}, no},
-		{"form from elsewhere", "POST", "localhost:5173", http.Header{"Sec-Fetch-Site": {"cross-site"}}, no},
+		{"name", "POST", "localhost:5173", nil, ok, ok},
+		{"name in other letters, no port", "POST", "LocalHost", nil, ok, ok},
+		{"address", "GET", "127.0.0.1:5173", nil, ok, ok},
+		{"another loopback address", "GET", "127.8.8.8:80", nil, ok, ok},
+		{"IPv6 address", "POST", "[::1]:5173", nil, ok, ok},
+		{"the address it came to", "POST", "192.0.2.7:5173", nil, ok, ok},
+		{"another address", "GET", "192.0.2.8:5173", nil, no, ok},
+		{"a name that leads here", "GET", "rebound.example.com:5173", nil, no, ok},
+		{"a name that begins like it", "GET", "localhost.example.com", nil, no, ok},
+		{"no name", "GET", "", nil, no, ok},
+		{"the public URL", "POST", "tunnel.example.com", http.Header{"Origin": {"https://tunnel.example.com"}}, ok, ok},
+		{"page of this machine", "POST", "localhost:5173", http.Header{"Origin": {"http://localhost:3000"}}, ok, ok},
+		{"page of this machine, by address", "POST", "localhost:5173", http.Header{"Origin": {"http://127.0.0.1:3000"}, "Sec-Fetch-Site": {"cross-site"}}, ok, ok},
+		{"configured page", "POST", "localhost:5173", http.Header{"Origin": {"https://app.example.com"}}, ok, ok},
+		{"page from elsewhere", "POST", "localhost:5173", http.Header{"Origin": {"https://evil.example"}, "Content-Type": {"text/plain"}}, no, no},
+		{"page from elsewhere that reads", "GET", "localhost:5173", http.Header{"Origin": {"https://evil.example"}}, ok, ok},
+		{"page from elsewhere that asks first", "OPTIONS", "localhost:5173", http.Header{"Origin": {"https://evil.example"}}, ok, ok},
+		{"page of no origin", "POST", "localhost:5173", http.Header{"Origin": {"null"}}, no, no},
+		{"two origins", "POST", "localhost:5173", http.Header{"Origin": {"http://localhost", "https://evil.example"}}, no, no},
+		{"form from elsewhere", "POST", "localhost:5173", http.Header{"Sec-Fetch-Site": {"cross-site"}}, no, no},
+		{"page of another name that leads here", "POST", "rebound.example.com:5173", http.Header{"Origin": {"http://rebound.example.com:5173"}}, no, ok},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest(tt.method, "/agents/assistant/x/abort", nil)
-			r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 5173}))
-			r.Host = tt.host
-			for name, values := range tt.headers {
-				r.Header[name] = values
-			}
-			w := httptest.NewRecorder()
-			guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: true}}, teapot()).ServeHTTP(w, r)
-			if w.Code != tt.status {
-				t.Fatalf("status %d, want %d: %s", w.Code, tt.status, w.Body)
-			}
-			if w.Code == ok {
-				return
-			}
-			var got struct {
-				Error struct{ Type, Message, Details string }
-			}
-			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Error.Type != "forbidden" || !strings.Contains(got.Error.Details, "parley dev") {
-				t.Errorf("the answer is %s, %v", w.Body, err)
-			}
-		})
+		for mode, page := range homeModes {
+			t.Run(mode+"/"+tt.name, func(t *testing.T) {
+				page.conf = conf
+				want := tt.local
+				if mode == "open" {
+					want = tt.open
+				}
+				if got := homeStatus(t, page, tt.method, tt.host, tt.headers); got != want {
+					t.Errorf("got status %d, want %d", got, want)
+				}
+			})
+		}
 	}
-	// Who serves for others has what asks who they are.
-	r := httptest.NewRequest("POST", "http://agents.example.com/x", nil)
-	r.Header.Set("Origin", "https://evil.example")
-	w := httptest.NewRecorder()
-	guarded(pageOf{conf: conf, how: manner{program: &cli.Program{}, dev: false}}, teapot()).ServeHTTP(w, r)
-	if w.Code != ok {
-		t.Errorf("serve: status %d", w.Code)
+}
+
+// TestServersWithAToken: the token is the guard, whatever the name and the origin.
+func TestServersWithAToken(t *testing.T) {
+	page := homeModes["serve"]
+	page.conf = &config.Server{Auth: config.Auth{Bearer: "token"}}
+	h := http.Header{"Origin": {"https://evil.example"}, "Authorization": {"Bearer token"}}
+	if got := homeStatus(t, page, "POST", "agents.example.com", h); got != http.StatusTeapot {
+		t.Errorf("got status %d, want %d", got, http.StatusTeapot)
 	}
 }
 

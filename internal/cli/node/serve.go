@@ -311,17 +311,23 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 // guarded puts the middleware of a configuration before a handler. CORS comes
 // first, so that preflights pass and a page can read why it was refused. What the program
 // brings along stands behind that, and what the console asks for behind both; its page is for all.
+// Where no token is asked for, [home] guards all of it but webhooks.
 func guarded(p pageOf, next http.Handler) http.Handler {
 	open := extended(p.how.program, p.api(next))
 	token := bearer(p.conf.Auth.Bearer, open)
-	if h, ok := next.(*parleyhttp.Handler); ok {
+	h, ok := next.(*parleyhttp.Handler)
+	if ok {
 		token = unless(h.IsWebhook, token, open)
 	}
 	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(token))
-	if p.how.dev {
-		return newHome(p.conf).middleware(handler)
+	if !p.how.dev && p.conf.Auth.Bearer != "" {
+		return handler
 	}
-	return handler
+	home := newHome(p.conf, !p.how.dev && !p.local).middleware(handler)
+	if ok {
+		home = unless(h.IsWebhook, home, handler) // Platforms call a tunnel's name, and prove themselves.
+	}
+	return home
 }
 
 // serves names what a configuration serves: every mount and what answers there.
