@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -115,11 +116,59 @@ func TestInvalidUTF8IsReplaced(t *testing.T) {
 	}
 }
 
-func TestDefaultTempDir(t *testing.T) {
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
-	if _, err := os.Stat(os.TempDir()); err == nil {
-		t.Fatal("the folder exists")
+// TestTempDir: New refuses a folder in which no temporary file can be made.
+func TestTempDir(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	h := newHarness(t, func(o *parleyhttp.Options) { o.TempDir, o.MemoryBytes = "", 1 })
-	wantError(t, h.post("/c1", hello), 500, conversation.CodeInternal)
+	for name, tt := range map[string]struct{ variable, option, want string }{
+		"default":          {filepath.Join(dir, "none"), "", filepath.Join(dir, "none")},
+		"option":           {dir, filepath.Join(dir, "none"), filepath.Join(dir, "none")},
+		"file":             {dir, file, file},
+		"usable":           {dir, "", ""},
+		"usable_by_option": {filepath.Join(dir, "none"), dir, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TMPDIR", tt.variable)
+			rt := newRuntime()
+			_, err := parleyhttp.New(rt, rt, nil, &parleyhttp.Options{TempDir: tt.option})
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("got error %v, want none", err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "set TMPDIR")):
+				t.Errorf("got error %v, want %s and the remedy in it", err, tt.want)
+			}
+		})
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.tmp")); err != nil || left != nil {
+		t.Errorf("got files %v, %v; want none", left, err)
+	}
+}
+
+// TestTempDirGoes: a folder that goes while the server runs is a fault that passes.
+func TestTempDirGoes(t *testing.T) {
+	large := withAttachments("", fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":"%s"}`, strings.Repeat("AAAA", 100<<10)))
+	for name, bound := range map[string]int{"body": 1, "attachment": 1 << 20} {
+		t.Run(name, func(t *testing.T) {
+			temp := filepath.Join(t.TempDir(), "temp")
+			if err := os.Mkdir(temp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			h := newHarness(t, func(o *parleyhttp.Options) { o.TempDir, o.MemoryBytes = temp, bound })
+			if err := os.Remove(temp); err != nil {
+				t.Fatal(err)
+			}
+			res := h.post("/c1", large)
+			wantError(t, res, 503, conversation.CodeUnavailable)
+			if res.Header.Get("Retry-After") != "5" || h.rt.wrote() != nil {
+				t.Errorf("got Retry-After %q, wrote %v; want 5 and nothing", res.Header.Get("Retry-After"), h.rt.wrote())
+			}
+			if err := os.Mkdir(temp, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, h.post("/c1", large), http.StatusAccepted)
+		})
+	}
 }

@@ -60,7 +60,8 @@ type Options struct {
 	// files, in the order in which it arrived; a body longer than this passes alone.
 	// Default 64 MiB.
 	InFlightBytes int64
-	// TempDir is where temporary files are made. Default os.TempDir.
+	// TempDir is where temporary files are made. New returns an error if it cannot
+	// make one there. Default os.TempDir.
 	TempDir string
 	// SpoolBytes bounds the temporary files of all bodies and attachments together. A
 	// body for which there is no room is refused as unavailable. Default 1 GiB.
@@ -201,6 +202,9 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	h.spools = spools{
 		dir: h.opts.TempDir, memory: h.opts.Memory.Account("bodies", h.opts.BodyBytes),
 		disk: h.files.Account("temporary files", h.opts.SpoolBytes), allowed: h.opts.SpoolAllowed,
+	}
+	if err := h.spools.check(); err != nil {
+		return nil, err
 	}
 	h.pages.account, h.pages.patience = h.opts.Memory.Account("readers", h.opts.ReaderBytes), h.opts.SlowReader/4
 	if h.opts.PublicURL != "" {

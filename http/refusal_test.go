@@ -278,8 +278,4 @@ func TestAdmissionBodyBreaksOff(t *testing.T) {
 			t.Errorf("left %v, called %v", got, h.rt.calls)
 		}
 	})
-	t.Run("disk_error_is_500", func(t *testing.T) {
-		h := newHarness(t, func(o *parleyhttp.Options) { o.MemoryBytes, o.TempDir = 1, o.TempDir+"/none" })
-		wantError(t, h.post("/c1", hello), 500, conversation.CodeInternal)
-	})
 }

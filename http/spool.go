@@ -42,14 +42,32 @@ func (s *spools) room(n int64) error {
 func (s *spools) take(n int64) error {
 	if s.allowed != nil {
 		if err := s.allowed(n); err != nil {
-			return conversation.Unavailable(spoolRetryAfter, fmt.Errorf("write temporary file: %w", err))
+			return diskError("write", err)
 		}
 	}
 	return s.disk.Take(n)
 }
 
-// spoolRetryAfter is what a request is asked to wait whose body finds no room on disk.
-const spoolRetryAfter = 5 * time.Second
+// check reports whether temporary files can be made.
+func (s *spools) check() error {
+	f, err := os.CreateTemp(s.dir, spoolPattern)
+	if err != nil {
+		return fmt.Errorf("temporary folder %s cannot be used: %w; set TMPDIR to a folder that this process may write to", s.dir, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+const (
+	// spoolRetryAfter is the Retry-After of a request whose temporary file failed.
+	spoolRetryAfter = 5 * time.Second
+	spoolPattern    = "parley-*.tmp"
+)
+
+// diskError returns runtime_unavailable for a failure of a temporary file: nothing was
+// admitted, and the request can be repeated.
+func diskError(verb string, err error) error {
+	return conversation.Unavailable(spoolRetryAfter, fmt.Errorf("%s temporary file: %w", verb, err))
+}
 
 // open returns an empty spool that holds at most bound bytes in memory.
 func (s *spools) open(bound int) *spool { return &spool{in: s, bound: bound} }
@@ -134,7 +152,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	n, err := s.file.Write(p)
 	s.size += int64(n)
 	if err != nil {
-		return n, fmt.Errorf("write temporary file: %w", err)
+		return n, diskError("write", err)
 	}
 	return n, nil
 }
@@ -144,16 +162,16 @@ func (s *spool) spill() error {
 	if err := s.grow(len(s.mem)); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.in.dir, "parley-*.tmp")
+	f, err := os.CreateTemp(s.in.dir, spoolPattern)
 	if err != nil {
-		return fmt.Errorf("create temporary file: %w", err)
+		return diskError("create", err)
 	}
 	s.file = f
 	// Unlinked at once, so that a crash leaves nothing behind. Some systems refuse
 	// that for an open file; Close removes it there.
 	s.unlinked = os.Remove(f.Name()) == nil
 	if _, err := f.Write(s.mem); err != nil {
-		return fmt.Errorf("write temporary file: %w", err)
+		return diskError("write", err)
 	}
 	s.forget()
 	return nil
@@ -177,7 +195,11 @@ func (s *spool) forget() {
 // ReadAt implements io.ReaderAt.
 func (s *spool) ReadAt(p []byte, off int64) (int, error) {
 	if s.file != nil {
-		return s.file.ReadAt(p, off)
+		n, err := s.file.ReadAt(p, off)
+		if err != nil && !errors.Is(err, io.EOF) {
+			err = diskError("read", err)
+		}
+		return n, err
 	}
 	if off >= int64(len(s.mem)) {
 		return 0, io.EOF
@@ -211,7 +233,7 @@ func (s *spool) bytes(v span) ([]byte, error) {
 	}
 	b := make([]byte, v.size())
 	if _, err := io.ReadFull(s.section(v), b); err != nil {
-		return nil, fmt.Errorf("read temporary file: %w", err)
+		return nil, diskError("read", err)
 	}
 	return b, nil
 }
