@@ -29,7 +29,7 @@ func TestChannelsOfAProgram(t *testing.T) {
 	}}
 	conf := named("echo")
 	conf.Bucket.Dir, conf.Auth = t.TempDir(), config.Auth{Bearer: "of the server"}
-	n, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p}, slog.New(slog.DiscardHandler))
+	n, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestChannelsOfAProgram(t *testing.T) {
 		_, err := messenger.New(&messenger.Options{})
 		return nil, err
 	}
-	if _, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "messenger channel: secretToken") {
+	if _, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "messenger channel: secretToken") {
 		t.Errorf("error %v", err)
 	}
 }

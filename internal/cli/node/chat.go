@@ -96,7 +96,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	defer listener.Close()
 	cfgNode.mounts = []parleyhttp.Mount{{Path: config.DefaultMount(single.Agent.Name), Agent: single.Agent.Name}}
 	cfgNode.edge.Dev = true
-	n, err := newBackend(*cfgNode)
+	n, err := newBackend(ctx, *cfgNode)
 	if err != nil {
 		return err
 	}

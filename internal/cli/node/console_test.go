@@ -216,7 +216,7 @@ func TestDevTellsPrompts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conf := &config.Server{Bucket: config.Bucket{Dir: t.TempDir()}, Events: tt.events, Agents: []config.Agent{{Agent: assistant(cli.DemoModel), Mounts: []string{"/a"}}}}
 			how := manner{program: &tt.program, dev: tt.dev, out: io.Discard, outcomes: io.Discard, secrets: &cli.Secrets{}}
-			n, err := newConfigured(conf, loopbackAt(80), how, slog.New(slog.DiscardHandler))
+			n, err := newConfigured(t.Context(), conf, loopbackAt(80), how, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -206,7 +206,7 @@ func TestDeclaredChannelsAreShown(t *testing.T) {
 	}
 	conf, logs := named("echo"), &waiting.Log{}
 	conf.Bucket.Dir, conf.Agents[0].Mounts, conf.Channels = t.TempDir(), nil, all
-	n, err := newConfigured(conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
+	n, err := newConfigured(t.Context(), conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

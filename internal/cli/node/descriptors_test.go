@@ -41,7 +41,7 @@ func TestFewDescriptors(t *testing.T) {
 		if err := c.SetDeadline(time.Now().Add(clitest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(c, "GET %s?view=updates&offset=-1 HTTP/1.1\r\nHost: x\r\n\r\n", u.Path)
+		fmt.Fprintf(c, "GET %s?view=updates&offset=-1 HTTP/1.1\r\nHost: %s\r\n\r\n", u.Path, u.Host)
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			t.Fatalf("connection %d: %v", i, err)

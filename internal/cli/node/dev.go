@@ -111,7 +111,7 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 	defer listener.Close()
 	said := besideEvents(conf, out, errOut)
 	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(said), secrets: hidden}
-	n, err := newConfigured(conf, listener.Addr(), how, log)
+	n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
 	if err != nil {
 		return err
 	}

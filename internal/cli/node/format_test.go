@@ -1,13 +1,16 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"log/slog"
+	"net/http"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,10 +18,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/demo"
 	"github.com/parleyrun/parley/storage"
@@ -68,22 +74,72 @@ func (a *application) agent() *agent.Agent {
 	}
 }
 
-// node is the application over a folder.
+// node returns the application over a folder.
 func (a *application) node(t *testing.T, dir string) *backend {
+	t.Helper()
+	b, err := a.open(t, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (a *application) open(t *testing.T, dir string) (*backend, error) {
 	t.Helper()
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(demo.API, a)
 	if err := reg.RegisterProvider("demo", demo.Registration()); err != nil {
 		t.Fatal(err)
 	}
-	b, err := newBackend(nodeConfig{
+	return newBackend(t.Context(), nodeConfig{
 		bucket: config.Bucket{Dir: dir}, agents: []*agent.Agent{a.agent()}, providers: reg,
 		listen: "127.0.0.1:0", log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
+}
+
+// program returns a program with a function of the author in each of its members, all of which count.
+func (a *application) program() *cli.Program {
+	ran := func() { a.functions.Add(1) }
+	return &cli.Program{
+		Agents:    []*agent.Agent{a.agent()},
+		Workflows: []agent.AnyWorkflow{agent.NewWorkflow("nightly", func(context.Context, struct{}) (string, error) { ran(); return "", nil }, nil)},
+		Protocols: map[string]providers.Protocol{demo.API: a},
+		Middleware: []func(http.Handler) http.Handler{func(next http.Handler) http.Handler {
+			ran()
+			return next
+		}},
+		Mounts: map[string]http.Handler{"/own": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { ran() })},
+		Channels: func(conversation.Dispatcher) (map[string]channels.Channel, error) {
+			ran()
+			return nil, nil
+		},
+		Observers: []observability.Sink{countingSink{ran}},
+		Targets:   map[string]outbox.Target{"own": countingTarget{ran}},
 	}
-	return b
+}
+
+type countingSink struct{ ran func() }
+
+// Name implements observability.Sink.
+func (s countingSink) Name() string { s.ran(); return "counting" }
+
+// Write implements observability.Sink.
+func (s countingSink) Write(context.Context, []observability.Event) error { s.ran(); return nil }
+
+type countingTarget struct{ ran func() }
+
+// Deliver implements outbox.Target.
+func (c countingTarget) Deliver(context.Context, outbox.Post) error { c.ran(); return nil }
+
+// TestProgramHasAFunctionOfEachKind: a new member of a program joins the tests of other formats.
+func TestProgramHasAFunctionOfEachKind(t *testing.T) {
+	v := reflect.ValueOf(*new(application).program())
+	for i := range v.NumField() {
+		// Registrations are data.
+		if name := v.Type().Field(i).Name; v.Field(i).IsZero() != (name == "Providers") {
+			t.Errorf("member %s of the program: got zero value %v; give it a function that counts", name, v.Field(i).IsZero())
+		}
+	}
 }
 
 // during runs a node until do returns.
@@ -127,6 +183,8 @@ func stored(t *testing.T, dir string) map[string]string {
 func TestAnotherFormatRunsNothing(t *testing.T) {
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), clitest.EchoConfig(t, dir, clitest.DirBucket(dir))
+	own := filepath.Join(dir, "own.yaml")
+	clitest.Write(t, own, "listen: 127.0.0.1:0\n"+clitest.DirBucket(dir)+"\n")
 	first := &application{Protocol: demo.New(0), hold: make(chan struct{}), asked: make(chan struct{}, 100)}
 	at := conversation.Address{Agent: "echo", ID: "x"}
 	b := first.node(t, data)
@@ -149,12 +207,25 @@ func TestAnotherFormatRunsNothing(t *testing.T) {
 	} {
 		restamp(t, data, tt.stamp)
 		before := stored(t, data)
-		refused(t, second.node(t, data), data, tt.want)
+		_, err := second.open(t, data)
+		var format *storage.FormatError
+		if !errors.As(err, &format) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("folder %s: ", data)) {
+			t.Errorf("over %q: got %v, want a format error with the folder and %q", tt.stamp, err, tt.want)
+		}
 		if code, out, errOut := program.Output(t, "serve", "--config", file); code != 1 || out != "" || !strings.Contains(errOut, tt.want) || !strings.Contains(errOut, data) {
 			t.Errorf("serve over %q: exit %d, %q, %q; want exit 1 and %q", tt.stamp, code, out, errOut, tt.want)
 		}
 		if code, _, errOut := program.Output(t, "dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data); code != 1 || !strings.Contains(errOut, tt.want) {
 			t.Errorf("dev over %q: exit %d, %q", tt.stamp, code, errOut)
+		}
+		for _, args := range [][]string{
+			{"serve", "--config", own}, {"dev", "--quiet", "--listen", "127.0.0.1:0", "--data", data}, {"dev", "--quiet", "--config", own},
+			{"run", "echo", "--data", data, "-m", "hello"}, {"chat", "echo", "--data", data, "--id", "x"},
+		} {
+			var errOut bytes.Buffer
+			if code := second.program().Run(t.Context(), args, io.Discard, &errOut, Commands); code != 1 || !strings.Contains(errOut.String(), tt.want) {
+				t.Errorf("%q over %q: got exit %d, %q; want exit 1 and %q", args, tt.stamp, code, errOut.String(), tt.want)
+			}
 		}
 		if d := cmp.Diff(before, stored(t, data)); d != "" {
 			t.Errorf("over %q something was written:\n%s", tt.stamp, d)
@@ -168,26 +239,6 @@ func TestAnotherFormatRunsNothing(t *testing.T) {
 	during(t, b, func() { <-second.asked })
 	if m, f := second.models.Load(), second.functions.Load(); m == 0 || f == 0 {
 		t.Errorf("with its own stamp the model ran %d times, functions of the author %d times", m, f)
-	}
-}
-
-// refused runs a node that must end at once with an error that says what to do.
-func refused(t *testing.T, b *backend, dir, want string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), clitest.Timeout)
-	defer cancel()
-	err := b.run(ctx)
-	var format *storage.FormatError
-	if !errors.As(err, &format) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), fmt.Sprintf("folder %s: ", dir)) {
-		t.Errorf("ends with %v; want the folder and %q", err, want)
-	}
-	select {
-	case <-b.runtime.Ready():
-		t.Error("it was ready")
-	default:
-	}
-	if err := b.close(); err != nil {
-		t.Error(err)
 	}
 }
 

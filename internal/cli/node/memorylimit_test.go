@@ -74,7 +74,7 @@ func TestBudgetEndsWithItsNode(t *testing.T) {
 		}
 		forget()
 	}
-	n, err := newBackend(nodeConfig{memory: true, memoryBytes: 1 << 40, log: log})
+	n, err := newBackend(t.Context(), nodeConfig{memory: true, memoryBytes: 1 << 40, log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,7 +83,7 @@ type backend struct {
 
 // newBackend opens the bucket and builds the rest over it. Over an endpoint nothing
 // is sent yet.
-func newBackend(cfg nodeConfig) (_ *backend, err error) {
+func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	budget, forget := newBudget(cfg.memoryBytes, os.DirFS("/"), cfg.log)
 	b := &backend{at: cfg.bucket, log: cfg.log, forget: forget, endPosts: func() {}}
 	defer func() {
@@ -119,6 +119,9 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkStamp(ctx, b.bucket); err != nil {
+		return nil, b.at.Explain(err)
+	}
 	if cfg.measure != nil {
 		b.bucket = cfg.measure(b.bucket)
 	}
@@ -151,6 +154,18 @@ func newBackend(cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// checkStamp reads the format stamp of a bucket, before any function of the author's
+// program is called: a bucket of another version, or one that cannot be read, runs none.
+func checkStamp(ctx context.Context, b storage.Bucket) error {
+	if !storage.IsExclusive(b) {
+		var cancel context.CancelFunc
+		ctx, cancel = storage.WithFirstAnswer(ctx)
+		defer cancel()
+	}
+	_, err := storage.CheckFormat(ctx, b)
+	return err
 }
 
 func isFile(name string) bool {

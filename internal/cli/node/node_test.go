@@ -30,7 +30,7 @@ func TestServeWithoutMounts(t *testing.T) {
 	for _, mounts := range [][]string{nil, {"/echo"}} {
 		conf, logs := named("echo"), &waiting.Log{}
 		conf.Bucket.Dir, conf.Agents[0].Mounts = t.TempDir(), mounts
-		b, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
+		b, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}}, slog.New(slog.NewTextHandler(logs, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}

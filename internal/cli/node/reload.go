@@ -105,7 +105,7 @@ type generation struct {
 // startConfigured runs the node of a configuration and returns once it takes
 // requests.
 func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*generation, error) {
-	n, err := newConfigured(conf, at, how, log)
+	n, err := newConfigured(ctx, conf, at, how, log)
 	if err != nil {
 		return nil, err
 	}

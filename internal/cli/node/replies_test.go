@@ -46,7 +46,7 @@ channels: {bot: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: T, ur
 		t.Fatal(err)
 	}
 	conf.Bucket.Dir = t.TempDir()
-	n, err := newConfigured(conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.DiscardHandler))
+	n, err := newConfigured(t.Context(), conf, thisMachine, manner{program: &cli.Program{}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func sent(t *testing.T, at *url.URL, body string) (*http.Response, string) {
 func TestNoRoomForNewWork(t *testing.T) {
 	conf := named("echo")
 	conf.Bucket.Dir = t.TempDir()
-	n, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}}, slog.New(slog.DiscardHandler))
+	n, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func runAgent(ctx context.Context, cfg runConfig, in io.Reader, out, errOut io.W
 	if cfg.message, err = cli.ReadMessage(cfg.message, in, "write it behind -m, or pipe it to -m -"); err != nil {
 		return err
 	}
-	n, err := newBackend(*alone)
+	n, err := newBackend(ctx, *alone)
 	if err != nil {
 		return err
 	}

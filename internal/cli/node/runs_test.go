@@ -44,7 +44,7 @@ func TestWorkflowsOfAProgram(t *testing.T) {
 	conf := named("echo")
 	conf.Bucket.Dir, conf.Auth, conf.CORS.Origins = t.TempDir(), config.Auth{Bearer: "of-the-server"}, []string{"https://app.example.com"}
 	conf.Workflows, conf.Beta = p.OwnWorkflows(), &config.Beta{Path: "/beta", Agents: []string{"echo"}, Workflows: []string{"nightly"}}
-	n, err := newConfigured(conf, thisMachine, manner{program: p}, slog.New(slog.DiscardHandler))
+	n, err := newConfigured(t.Context(), conf, thisMachine, manner{program: p}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/admin"
@@ -160,21 +162,43 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return err
 	}
 	defer observed.close()
-	n, err := newConfigured(conf, listener.Addr(), manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), observers: observed.sinks(), out: out, secrets: hidden}, log)
-	if err != nil {
-		return fmt.Errorf("serve %s: %w", said, explainCluster(conf, err))
+	// The node is made while the admin listener answers: its bucket may take long to.
+	var made atomic.Pointer[backend]
+	status := func() actors.Status {
+		if n := made.Load(); n != nil {
+			return n.runtime.Status()
+		}
+		return actors.Status{Reason: "reading the format stamp of the bucket"}
 	}
-	observed.process = func() admin.Process { return n.process(listener) }
-	warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
-	page := newPage(conf, listener.Addr(), manner{program: cfg.program})
-	handler := observed.measured(guarded(page, n.handler))
-	err = observed.run(ctx, n.runtime.Status, func(ctx context.Context) error {
-		return serveNode(ctx, n, handler, listener, func() {
+	observed.process = func() (p admin.Process) {
+		if n := made.Load(); n != nil {
+			p = n.process(listener)
+		}
+		return p
+	}
+	how := manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), observers: observed.sinks(), out: out, secrets: hidden}
+	err = observed.run(ctx, status, func(ctx context.Context) error {
+		n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
+		if err != nil {
+			return stopped(ctx, fmt.Errorf("serve %s: %w", said, err))
+		}
+		made.Store(n)
+		warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
+		page := newPage(conf, listener.Addr(), how)
+		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
 			more := append(page.invitation(listener.Addr()), clusterLines(conf, n.runtime.Status(), observed.address())...)
 			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)
+}
+
+// stopped returns nil for an error of a start that was told to stop.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // besideEvents is where a banner goes: not where events do.
@@ -251,7 +275,7 @@ type manner struct {
 }
 
 // newConfigured builds the node of a configuration.
-func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
+func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
 	reg := how.registry
 	if reg == nil {
 		var err error
@@ -305,7 +329,7 @@ func newConfigured(conf *config.Server, at net.Addr, how manner, log *slog.Logge
 	if !reached {
 		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
 	}
-	return newBackend(cfg)
+	return newBackend(ctx, cfg)
 }
 
 // guarded puts the middleware of a configuration before a handler. CORS comes

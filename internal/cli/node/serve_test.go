@@ -116,7 +116,7 @@ func TestServeTellsNoCauses(t *testing.T) {
 	for _, dev := range []bool{false, true} {
 		conf := named("echo")
 		conf.Bucket.Dir = t.TempDir()
-		b, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}, dev: dev}, slog.New(slog.DiscardHandler))
+		b, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}, dev: dev}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

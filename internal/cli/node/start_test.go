@@ -69,7 +69,7 @@ func TestUnspokenModelsKeepNobody(t *testing.T) {
 	if err := CheckAgents(&cli.Program{}, "p.yaml", conf); err != nil {
 		t.Error(err)
 	}
-	_, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}, secrets: &cli.Secrets{}}, slog.New(slog.NewTextHandler(logs, nil)))
+	_, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: &cli.Program{}, secrets: &cli.Secrets{}}, slog.New(slog.NewTextHandler(logs, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
