@@ -25,7 +25,7 @@ func (d *Database) pool(database string) (driver.Conn, error) {
 		ClientInfo:   ch.ClientInfo{Products: []struct{ Name, Version string }{{Name: "parley"}}},
 	}
 	if d.opts.HTTP {
-		o.Protocol = ch.HTTP
+		o.Protocol, o.TransportFunc = ch.HTTP, answers
 	}
 	return ch.Open(o)
 }
