@@ -53,7 +53,7 @@ type Buffer struct {
 }
 
 // BufferCounts says what became of the events that a buffer was given.
-// Emitted = Stored + Dropped + Waiting.
+// Emitted = Stored + Dropped + Waiting, and those in Rejected.
 type BufferCounts struct {
 	Emitted int64 // given to Put
 	Stored  int64 // in a Write that succeeded
@@ -61,8 +61,10 @@ type BufferCounts struct {
 	// Writes that failed to the last attempt; of those the sink may have some.
 	Dropped   int64
 	DroppedBy map[Type]int64
-	Waiting   int64 // for a Write, or in one
-	Failures  int64 // attempts of a Write that failed
+	// Rejected were refused by the destination of the sink permanently.
+	Rejected Rejections
+	Waiting  int64 // for a Write, or in one
+	Failures int64 // attempts of a Write that failed
 }
 
 // NewBuffer makes a buffer before a sink. Nothing is written until Run is called.
@@ -108,7 +110,7 @@ func (b *Buffer) Put(events ...Event) { b.queue.Put(events...) }
 func (b *Buffer) Counts() BufferCounts {
 	b.mu.Lock()
 	c := b.counts
-	c.DroppedBy = maps.Clone(c.DroppedBy)
+	c.DroppedBy, c.Rejected = maps.Clone(c.DroppedBy), maps.Clone(c.Rejected)
 	b.mu.Unlock()
 	// Read afterwards, so that nothing is stored that was not emitted.
 	q := b.queue.Counts()
@@ -118,6 +120,9 @@ func (b *Buffer) Counts() BufferCounts {
 		c.DroppedBy[t] += n
 	}
 	c.Waiting = c.Emitted - c.Stored - c.Dropped
+	for _, n := range c.Rejected {
+		c.Waiting -= n
+	}
 	return c
 }
 
@@ -198,7 +203,14 @@ func (b *Buffer) written(ctx context.Context, events []Event) bool {
 		if attempt > 0 && !wait(ctx, b.opts.Backoff<<min(attempt-1, 10)) {
 			break
 		}
-		if failed := b.write(ctx, events); failed != nil {
+		failed := b.write(ctx, events)
+		b.mu.Lock()
+		stored, failed := b.counts.Rejected.Take(failed, len(events))
+		if failed == nil {
+			b.counts.Stored += int64(stored)
+		}
+		b.mu.Unlock()
+		if failed != nil {
 			over = over && !errors.Is(failed, errGivenUp)
 			b.fail(failed)
 			continue
@@ -207,9 +219,6 @@ func (b *Buffer) written(ctx context.Context, events []Event) bool {
 			b.failing = false
 			b.log.Info("sink takes events again", "dropped", b.Counts().Dropped)
 		}
-		b.mu.Lock()
-		b.counts.Stored += int64(len(events))
-		b.mu.Unlock()
 		return over
 	}
 	b.mu.Lock()

@@ -18,9 +18,61 @@ import (
 type Sink interface {
 	// Name names the sink in logs and metrics: lower-case letters.
 	Name() string
-	// Write stores all events or returns an error; some may be stored then. Events are
-	// read-only and the slice belongs to the caller afterwards.
+	// Write stores all events or returns an error; some may be stored then. A
+	// [*RejectedError] counts events that can never be stored, while all others are. Events
+	// are read-only and the slice belongs to the caller afterwards.
 	Write(ctx context.Context, events []Event) error
+}
+
+// RejectedError reports events that a destination refuses. The other events of the Write are
+// stored: unless Again is set, none of them is written again.
+type RejectedError struct {
+	// Events counts the rejected ones by reason, a label of metrics: one of a few constant
+	// words in lower case, such as too_large.
+	Events map[string]int
+	// Again is true if nothing is stored, and the destination may take the events later: it
+	// asks for a login, for example.
+	Again bool
+	// Err is the first refusal.
+	Err error
+}
+
+// Error implements error.
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("%d events rejected: %v", e.count(), e.Err)
+}
+
+// Unwrap returns the first refusal.
+func (e *RejectedError) Unwrap() error { return e.Err }
+
+func (e *RejectedError) count() (n int) {
+	for _, k := range e.Events {
+		n += k
+	}
+	return n
+}
+
+// Rejections counts events that destinations have rejected, by reason. The zero value is
+// ready.
+type Rejections map[string]int64
+
+// Take counts a [*RejectedError] that is the result of a Write, and returns how many of n
+// events were stored. The other error is not nil if they are to be written again.
+func (r *Rejections) Take(err error, n int) (stored int, other error) {
+	var rejected *RejectedError
+	if !errors.As(err, &rejected) {
+		return n, err
+	}
+	if *r == nil {
+		*r = Rejections{}
+	}
+	for reason, k := range rejected.Events {
+		(*r)[reason] += int64(k)
+	}
+	if rejected.Again {
+		return 0, err
+	}
+	return max(0, n-rejected.count()), nil
 }
 
 var errExited = errors.New("write events: the sink ended its goroutine")

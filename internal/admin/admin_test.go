@@ -35,7 +35,8 @@ func counted() actors.Status {
 	events := &actors.EventStatus{Shipped: 23, Waiting: 24, Behind: 25, Lag: 3500 * time.Millisecond, Lost: 26, Listed: 34}
 	events.Sinks = slices.Grow(events.Sinks, 1)[:1]
 	events.Sinks[0].Name, events.Sinks[0].Stored, events.Sinks[0].Failures, events.Sinks[0].Failing = "clickhouse", 27, 28, true
-	events.Sinks[0].Live = observability.BufferCounts{Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
+	events.Sinks[0].Rejected = observability.Rejections{"invalid": 60, "page": 2}
+	events.Sinks[0].Live = observability.BufferCounts{Rejected: observability.Rejections{"invalid": 1}, Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
 	return actors.Status{
 		Events: events, MemoryLimit: 500, LargeWork: 39, Memory: []memory.Usage{{Account: "readers", Used: 37, Refused: 38}},
 		Idle: []memory.IdleUsage{{Consumer: "followers", Held: 44, Crowded: 45, Tight: 46}},
@@ -155,6 +156,7 @@ func TestMetricsOfTheStatus(t *testing.T) {
 		"parley_relay_gaps_total": "20", "parley_follower_gaps_total": "21", "parley_follower_loads_total": "22", "parley_follower_lag_seconds": "2.5",
 		"parley_events_shipped_total": "23", "parley_events_waiting": "24", "parley_events_behind": "25", "parley_events_listed": "34", `parley_events_emitted_total{sink="clickhouse"}`: "35", `parley_events_emitted_total{sink="stdout"}`: "36", "parley_events_lag_seconds": "3.5",
 		"parley_events_lost_total": "26", `parley_events_stored_total{sink="clickhouse"}`: "127", `parley_events_failures_total{sink="clickhouse"}`: "228",
+		`parley_events_rejected_total{reason="invalid",sink="clickhouse"}`: "61", `parley_events_rejected_total{reason="page",sink="clickhouse"}`: "2",
 		`parley_events_failing{sink="clickhouse"}`: "1", `parley_events_dropped_total{sink="clickhouse",type="text_delta"}`: "29",
 		`parley_events_stored_total{sink="stdout"}`: "30", `parley_events_failures_total{sink="stdout"}`: "31",
 		`parley_events_dropped_total{sink="stdout",type="turn"}`: "32", `parley_events_dropped_total{sink="stdout",type="log"}`: "33",

@@ -34,12 +34,13 @@ func eventReadings() []reading {
 
 // sinkMetrics describe the metrics that there are of every sink.
 type sinkMetrics struct {
-	stored, failures, failing, emitted, dropped *prometheus.Desc
+	stored, rejected, failures, failing, emitted, dropped *prometheus.Desc
 }
 
 func newSinkMetrics() sinkMetrics {
 	return sinkMetrics{
 		stored:   prometheus.NewDesc("parley_events_stored_total", "Events that a sink has stored, durable and live.", []string{"sink"}, nil),
+		rejected: prometheus.NewDesc("parley_events_rejected_total", "Events that a sink's destination refused, by reason.", []string{"sink", "reason"}, nil),
 		failures: prometheus.NewDesc("parley_events_failures_total", "Writes of a sink that failed.", []string{"sink"}, nil),
 		failing:  prometheus.NewDesc("parley_events_failing", "1 if a sink did not take the last durable events that it was given.", []string{"sink"}, nil),
 		emitted:  prometheus.NewDesc("parley_events_emitted_total", "Best-effort events that a sink was to get: stored, dropped or waiting.", []string{"sink"}, nil),
@@ -48,7 +49,7 @@ func newSinkMetrics() sinkMetrics {
 }
 
 func (m sinkMetrics) describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.stored, m.failures, m.failing, m.emitted, m.dropped} {
+	for _, d := range []*prometheus.Desc{m.stored, m.rejected, m.failures, m.failing, m.emitted, m.dropped} {
 		out <- d
 	}
 }
@@ -62,9 +63,21 @@ func (m sinkMetrics) collect(s actors.Status, out chan<- prometheus.Metric) {
 			counter(m.dropped, by[t], sink, string(t))
 		}
 	}
+	rejected := func(sink string, by ...observability.Rejections) {
+		all := map[string]int64{}
+		for _, r := range by {
+			for reason, n := range r {
+				all[reason] += n
+			}
+		}
+		for _, reason := range slices.Sorted(maps.Keys(all)) {
+			counter(m.rejected, all[reason], sink, reason)
+		}
+	}
 	if s.Events != nil {
 		for _, sink := range s.Events.Sinks {
 			counter(m.stored, sink.Stored+sink.Live.Stored, sink.Name)
+			rejected(sink.Name, sink.Rejected, sink.Live.Rejected)
 			counter(m.failures, sink.Failures+sink.Live.Failures, sink.Name)
 			out <- prometheus.MustNewConstMetric(m.failing, prometheus.GaugeValue, truth(sink.Failing), sink.Name)
 			counter(m.emitted, sink.Live.Emitted, sink.Name)
@@ -74,6 +87,7 @@ func (m sinkMetrics) collect(s actors.Status, out chan<- prometheus.Metric) {
 	for _, name := range slices.Sorted(maps.Keys(s.Observers)) {
 		o := s.Observers[name]
 		counter(m.stored, o.Stored, name)
+		rejected(name, o.Rejected)
 		counter(m.failures, o.Failures, name)
 		counter(m.emitted, o.Emitted, name)
 		dropped(name, o.DroppedBy)

@@ -3,12 +3,14 @@ package otel_test
 import (
 	"compress/gzip"
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -185,19 +187,34 @@ func TestCollectorRefuses(t *testing.T) {
 		_, writeErr := w.Write(b)
 		return errors.Join(err, writeErr) == nil
 	}
+	page := func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, err := io.WriteString(w, "<!doctype html><title>Sign in</title>")
+		return err != nil
+	}
+	login := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/login" {
+			return page(w, r)
+		}
+		http.Redirect(w, r, "/login", http.StatusFound)
+		return false
+	}
 	tests := []struct {
 		name   string
 		answer func(http.ResponseWriter, *http.Request) bool
 		again  bool
 		want   otel.Counts
+		reason string // of the rejection
 	}{
-		{"unavailable", status(503), true, otel.Counts{Spans: 2, Repeated: 2}},
-		{"busy", status(429), true, otel.Counts{Spans: 2, Repeated: 2}},
-		{"broken", status(500), true, otel.Counts{Spans: 2, Repeated: 2}},
-		{"forbidden", status(403), true, otel.Counts{Spans: 2, Repeated: 2}},
-		{"bad request", status(400), false, otel.Counts{Rejected: 2}},
-		{"too large", status(413), false, otel.Counts{Rejected: 2}},
-		{"partial", partial, false, otel.Counts{Spans: 1, Rejected: 1}},
+		{"unavailable", status(503), true, otel.Counts{Spans: 2, Repeated: 2}, ""},
+		{"busy", status(429), true, otel.Counts{Spans: 2, Repeated: 2}, ""},
+		{"broken", status(500), true, otel.Counts{Spans: 2, Repeated: 2}, ""},
+		{"forbidden", status(403), true, otel.Counts{Spans: 2, Repeated: 2}, "unauthorized"},
+		{"page", page, true, otel.Counts{Spans: 2, Repeated: 2}, "page"},
+		{"login", login, true, otel.Counts{Spans: 2, Repeated: 2}, "page"},
+		{"bad request", status(400), false, otel.Counts{Rejected: 2}, "invalid"},
+		{"too large", status(413), false, otel.Counts{Rejected: 2}, "too_large"},
+		{"partial", partial, false, otel.Counts{Spans: 1, Rejected: 1}, "partial_success"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -205,11 +222,16 @@ func TestCollectorRefuses(t *testing.T) {
 			s := sinkTo(t, c)
 			c.answer = tt.answer
 			events := plain("").events
-			if err := s.Write(t.Context(), events); (err != nil) != tt.again {
-				t.Errorf("Write returned %v, want an error: %t", err, tt.again)
+			err := s.Write(t.Context(), events)
+			var rejected *observability.RejectedError
+			switch is := errors.As(err, &rejected); {
+			case is != (tt.reason != "") || !is && (err != nil) != tt.again:
+				t.Errorf("Write returned %v, want an error: %t, of reason %q", err, tt.again, tt.reason)
+			case is && (rejected.Again != tt.again || !tt.again && rejected.Events[tt.reason] != int(tt.want.Rejected) || tt.again && rejected.Events[tt.reason] == 0):
+				t.Errorf("Write rejected %v, again %t; want %d for %q, again %t", rejected.Events, rejected.Again, tt.want.Rejected, tt.reason, tt.again)
 			}
-			if c.requests != 1 {
-				t.Errorf("%d requests, want 1: the caller repeats", c.requests)
+			if want := map[string]int{"too_large": 3}[tt.reason]; c.requests != max(1, want) {
+				t.Errorf("got %d requests, want %d: the caller repeats", c.requests, max(1, want))
 			}
 			c.answer = nil
 			if tt.again {
@@ -220,6 +242,68 @@ func TestCollectorRefuses(t *testing.T) {
 			if got := s.Counts(); got != tt.want {
 				t.Errorf("counts are %+v, want %+v", got, tt.want)
 			}
+		})
+	}
+}
+
+// TestTooLarge has a collector that takes requests of one size: what is larger comes in parts.
+func TestTooLarge(t *testing.T) {
+	c := newCollector(t)
+	s := sinkTo(t, c)
+	c.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.ContentLength <= 2500 {
+			return true
+		}
+		w.WriteHeader(http.StatusRequestEntityTooLarge)
+		return false
+	}
+	var events []observability.Event
+	for i := range int64(20) {
+		events = append(events, turn(i)...)
+	}
+	if err := s.Write(t.Context(), events); err != nil {
+		t.Errorf("Write returned %v, want nil", err)
+	}
+	if got := s.Counts(); got.Rejected != 0 || got.Spans != 20 || c.requests < 3 {
+		t.Errorf("got counts %+v after %d requests, want 20 spans in parts", got, c.requests)
+	}
+}
+
+// TestClientOfTheEnvironment: the variables of the OTLP exporter hold, and mistakes in them are errors.
+func TestClientOfTheEnvironment(t *testing.T) {
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer secure.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, value string
+		of, write   string // errors of New and of Write
+	}{
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", ca, "", ""},
+		{"OTEL_EXPORTER_OTLP_CERTIFICATE", "", "", "certificate"},
+		{"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", ca + ".none", "read OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", ""},
+		{"OTEL_EXPORTER_OTLP_TIMEOUT", "soon", "read OTEL_EXPORTER_OTLP_TIMEOUT", ""},
+		{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", ca, "read OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", ""},
+	} {
+		t.Run(tt.name+"="+filepath.Base(tt.value), func(t *testing.T) {
+			t.Setenv(tt.name, tt.value)
+			s, err := otel.New(t.Context(), &otel.Options{Endpoint: secure.URL})
+			if tt.of != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.of) {
+					t.Errorf("New returned %v, want %q", err, tt.of)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.Write(t.Context(), turn(1))
+			if (err != nil) != (tt.write != "") || err != nil && !strings.Contains(err.Error(), tt.write) {
+				t.Errorf("Write returned %v, want %q", err, tt.write)
+			}
+			_ = s.Close(t.Context()) // Metrics have the same fault.
 		})
 	}
 }

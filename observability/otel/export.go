@@ -2,10 +2,12 @@ package otel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
@@ -45,9 +47,19 @@ type pending struct {
 
 // verdict is what an answer of the collector means for the spans of a request.
 type verdict struct {
-	rejected int   // of the spans, because they never will be taken
-	err      error // not nil: nothing was taken, but may be later
+	rejected int    // of the spans, because they never will be taken
+	reason   string // of that, as [observability.RejectedError] has it
+	err      error  // not nil: nothing was taken, but may be later; the reason may be empty
 }
+
+// Reasons of rejections.
+const (
+	reasonTooLarge = "too_large"
+	reasonInvalid  = "invalid"
+	reasonPartial  = "partial_success"
+	reasonPage     = "page"
+	reasonLogin    = "unauthorized"
+)
 
 // verdicts reads the errors of the OTLP exporter, which has no types for them.
 type verdicts struct{ status, busy, partial, warning *regexp.Regexp }
@@ -75,22 +87,34 @@ func (v verdicts) of(err error, n int) verdict {
 		return verdict{}
 	}
 	switch v.statusOf(err) {
-	case "400", "413", "422":
-		return verdict{rejected: n}
+	case "413":
+		return verdict{rejected: n, reason: reasonTooLarge}
+	case "400", "422":
+		return verdict{rejected: n, reason: reasonInvalid}
 	}
 	if m := v.partial.FindStringSubmatch(err.Error()); m != nil {
 		some, convErr := strconv.Atoi(m[1])
 		if convErr != nil || some > n {
 			some = n
 		}
-		return verdict{rejected: some}
+		return verdict{rejected: some, reason: reasonPartial}
+	}
+	var page *pageError
+	switch status := v.statusOf(err); {
+	case errors.As(err, &page), strings.HasPrefix(status, "3"):
+		return verdict{err: err, reason: reasonPage}
+	case status == "401", status == "403":
+		return verdict{err: err, reason: reasonLogin}
 	}
 	return verdict{err: err}
 }
 
 // remedy says what to check after an error.
 func (v verdicts) remedy(err error) string {
+	var page *pageError
 	switch status := v.statusOf(err); {
+	case errors.As(err, &page), strings.HasPrefix(status, "3"):
+		return "a page came in place of a collector's answer: check the endpoint, and the headers if a login is in front of it"
 	case status == "" && !v.busy.MatchString(err.Error()):
 		return "is the collector running, is this its port of OTLP over HTTP (4318; gRPC has 4317), and does a firewall let it through?"
 	case status == "401", status == "403":

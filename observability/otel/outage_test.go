@@ -3,6 +3,7 @@ package otel_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -206,8 +207,9 @@ func TestRejectionsAreToldOfOnce(t *testing.T) {
 	s := o.sink(t)
 	o.traces.Store(http.StatusBadRequest)
 	for i := range int64(3) {
-		if err := s.Write(t.Context(), turn(i)); err != nil {
-			t.Fatal(err)
+		var rejected *observability.RejectedError
+		if err := s.Write(t.Context(), turn(i)); !errors.As(err, &rejected) || rejected.Events["invalid"] != 1 {
+			t.Fatalf("Write returned %v, want one event rejected as invalid", err)
 		}
 	}
 	if err := s.Close(t.Context()); err != nil {

@@ -54,9 +54,11 @@ type Sink struct {
 	counts    Counts
 	writes    int64
 	// owed is a span of the last request, if the collector did not take that.
-	owed   *pending
-	warned bool // that the collector warns of what it takes was logged
-	closed bool
+	owed *pending
+	// rejected counts the spans that were rejected since the last Write that succeeded.
+	rejected *observability.RejectedError
+	warned   bool // that the collector warns of what it takes was logged
+	closed   bool
 }
 
 // New returns a sink that sends to a collector. It connects to nothing: a collector that
@@ -66,7 +68,15 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	spans, err := otlptracehttp.New(ctx, o.traceOptions()...)
+	traces, err := newClient("TRACES", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	metrics, err := newClient("METRICS", os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	spans, err := otlptracehttp.New(ctx, append(o.traceOptions(), otlptracehttp.WithHTTPClient(traces))...)
 	if err != nil {
 		return nil, fmt.Errorf("make exporter of traces: %w", err)
 	}
@@ -75,7 +85,7 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 		return nil, err
 	}
 	s.figures = &metricExporter{logger: o.Logger, judge: s.judge}
-	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, o.metricOptions()...); err != nil {
+	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
 		return nil, fmt.Errorf("make exporter of metrics: %w", err)
 	}
 	s.reader = func() (sdkmetric.Reader, error) { return sdkmetric.NewPeriodicReader(s.figures), nil }
@@ -118,8 +128,9 @@ func (s *Sink) Counts() Counts {
 
 // Write implements [observability.Sink]. It sends the spans that the events end and
 // waits for the collector's answer, until ctx ends or OTEL_EXPORTER_OTLP_TIMEOUT is
-// over, 10 s by default, for each 512 spans. After an error the same events are to be
-// given again: those whose span was taken are left out then, and none counts twice. A
+// over, 10 s by default, for each 512 spans. A request that is too large for the collector is
+// halved; spans that it rejects make a [*observability.RejectedError]. After another error the
+// same events are to be given again: those whose span was taken are left out then, and none counts twice. A
 // Write that ends no span asks a collector that was away with a span of the last one.
 func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	if err := s.acquire(ctx); err != nil {
@@ -147,7 +158,14 @@ func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 			fresh = append(fresh, &events[i])
 		}
 	}
-	return s.send(ctx, fresh)
+	if err := s.send(ctx, fresh); err != nil {
+		return err
+	}
+	if rejected := s.rejected; rejected != nil {
+		s.rejected = nil
+		return rejected
+	}
+	return nil
 }
 
 // Close sends the metrics that were not exported yet and ends the goroutine of the
@@ -307,7 +325,7 @@ func (s *Sink) answered(ctx context.Context, first pending, taken bool) {
 	}
 }
 
-// ship sends the spans of one request.
+// ship sends spans in one request, and in smaller ones what is too large for the collector.
 func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	batch := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i := range batch {
@@ -315,22 +333,43 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	}
 	err := s.spans.ExportSpans(ctx, batch)
 	v := s.judge.of(err, len(spans))
+	if v.reason == reasonTooLarge && len(spans) > 1 {
+		half := len(spans) / 2
+		if err := s.ship(ctx, spans[:half]); err != nil {
+			return err
+		}
+		return s.ship(ctx, spans[half:])
+	}
 	s.answered(ctx, spans[0], v.err == nil)
 	if v.err != nil {
-		return fmt.Errorf("export %d spans: %s (%w)", len(spans), s.judge.remedy(v.err), v.err)
+		err := fmt.Errorf("export %d spans: %s (%w)", len(spans), s.judge.remedy(v.err), v.err)
+		if v.reason != "" {
+			return &observability.RejectedError{Events: map[string]int{v.reason: len(spans)}, Again: true, Err: err}
+		}
+		return err
 	}
 	switch {
-	case err == nil:
-	case v.rejected == 0 && !s.warned:
+	case v.rejected > 0:
+		s.reject(ctx, v, err)
+	case err != nil && !s.warned:
 		s.warned = true
-		s.options.Logger.WarnContext(ctx, "collector takes spans with a warning, which is told once", "err", err)
-	case v.rejected > 0 && s.counts.Rejected == 0:
-		s.options.Logger.WarnContext(ctx, "collector rejects spans; more of them are only counted", "spans", v.rejected, "err", err)
+		s.options.Logger.WarnContext(ctx, "collector takes spans with a warning, which is logged once", "err", err)
 	}
-	s.counts.Rejected += int64(v.rejected)
 	s.counts.Spans += int64(len(spans) - v.rejected)
 	for _, p := range spans {
 		s.recent.put(p.event, done{s.writes, true})
 	}
 	return nil
+}
+
+// reject counts spans that the collector refuses, for the end of the Write that succeeds.
+func (s *Sink) reject(ctx context.Context, v verdict, err error) {
+	if s.counts.Rejected == 0 {
+		s.options.Logger.WarnContext(ctx, "collector rejects spans; more of them are only counted", "spans", v.rejected, "reason", v.reason, "err", err)
+	}
+	s.counts.Rejected += int64(v.rejected)
+	if s.rejected == nil {
+		s.rejected = &observability.RejectedError{Events: map[string]int{}, Err: err}
+	}
+	s.rejected.Events[v.reason] += v.rejected
 }

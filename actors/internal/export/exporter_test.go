@@ -406,6 +406,37 @@ func TestPanicOfASink(t *testing.T) {
 	}
 }
 
+// TestRejected: events that a destination refuses permanently hold up nothing, and are counted by
+// reason. A refusal that may end is a failure, and counted by reason as well.
+func TestRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newSink(t, "a")
+		again := true
+		a.fate = func() (error, bool) {
+			defer func() { again = false }()
+			return &observability.RejectedError{Events: map[string]int{"too_large": 1}, Again: again, Err: errAway}, false
+		}
+		r := newRig(t, memory(t), export.Options{}, a)
+		l := newLogbook(t, r.logs, "x")
+		r.Open(l.key, observability.Source{}, -1, -1)
+		offer(r, l, 1)
+		time.Sleep(10 * second)
+		seq, _ := r.Cursor(l.key)
+		s := r.Status().Sinks[0]
+		if seq != 0 || s.Rejected["too_large"] != 2 || s.Failures != 1 || s.Failing {
+			t.Errorf("got cursor %d and status %+v; want 0, 2 too_large, 1 failure", seq, s)
+		}
+		if shipped := r.Status().Shipped; s.Stored != shipped-1 {
+			t.Errorf("got %d stored of %d, want one less", s.Stored, shipped)
+		}
+		r.Emit(live(1), live(2))
+		time.Sleep(10 * second)
+		if c := r.Status().Sinks[0].Live; c.Stored != 1 || c.Rejected["too_large"] != 1 || c.Dropped != 0 || c.Failures != 0 || c.Waiting != 0 {
+			t.Errorf("got live events %+v, want 1 stored and 1 rejected", c)
+		}
+	})
+}
+
 func live(n int) observability.Event {
 	return observability.Event{
 		Envelope: observability.Envelope{Version: observability.Version, ID: fmt.Sprint("live/", n), Seq: observability.LiveSeq, Type: observability.TypeLog},

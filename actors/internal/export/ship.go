@@ -141,6 +141,7 @@ type outlet struct {
 
 type outletCounts struct {
 	stored, failures int64
+	rejected         observability.Rejections
 	failing          bool
 	last             string
 	lastAt           time.Time
@@ -204,12 +205,13 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c := &o.counts
+	stored, err := c.rejected.Take(err, len(events))
 	switch {
 	case err == nil:
 		if c.failing {
 			o.log.Info("sink takes durable events again")
 		}
-		c.stored += int64(len(events))
+		c.stored += int64(stored)
 		c.failing = false
 		return true
 	case ctx.Err() != nil: // It was cut off.

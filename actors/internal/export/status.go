@@ -1,6 +1,7 @@
 package export
 
 import (
+	"maps"
 	"time"
 
 	"github.com/parleyrun/parley/observability"
@@ -32,8 +33,10 @@ type Status struct {
 
 // SinkStatus is what one sink has done.
 type SinkStatus struct {
-	Name     string
-	Stored   int64 // durable events; those of a group that other sinks lack included
+	Name   string
+	Stored int64 // durable events; those of a group that other sinks lack included
+	// Rejected are durable events that the sink's destination refuses permanently, by reason.
+	Rejected observability.Rejections
 	Failures int64 // attempts to store durable events that failed
 	Failing  bool  // the newest attempt failed
 	// LastError is why the newest that failed did, at LastErrorAt; "" if none has.
@@ -70,9 +73,10 @@ func (x *Exporter) Status() Status {
 func (o *outlet) status() SinkStatus {
 	o.mu.Lock()
 	c := o.counts
+	c.rejected = maps.Clone(c.rejected)
 	o.mu.Unlock()
 	return SinkStatus{
-		Name: o.Name(), Stored: c.stored, Failures: c.failures, Failing: c.failing,
+		Name: o.Name(), Stored: c.stored, Rejected: c.rejected, Failures: c.failures, Failing: c.failing,
 		LastError: c.last, LastErrorAt: c.lastAt, Live: o.live.Counts(),
 	}
 }

@@ -1,0 +1,128 @@
+package otel
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// defaultTimeout bounds an export, as the OTLP specification has it.
+const defaultTimeout = 10 * time.Second
+
+// newClient returns the client that exports a signal, "TRACES" or "METRICS". An exporter
+// that is given one reads none of the variables for timeouts and certificates, so it does.
+func newClient(signal string, getenv func(string) string) (*http.Client, error) {
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+	transport = transport.Clone()
+	env := func(name string) (variable, value string) {
+		for _, variable := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_" + name, "OTEL_EXPORTER_OTLP_" + name} {
+			if value := strings.TrimSpace(getenv(variable)); value != "" {
+				return variable, value
+			}
+		}
+		return "", ""
+	}
+	timeout := defaultTimeout
+	if variable, value := env("TIMEOUT"); value != "" {
+		ms, err := strconv.Atoi(value)
+		if err != nil || ms < 0 {
+			return nil, fmt.Errorf("read %s: %q is not a number of milliseconds", variable, value)
+		}
+		timeout = time.Duration(ms) * time.Millisecond
+	}
+	var err error
+	if transport.TLSClientConfig, err = tlsOf(env); err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: &answerCheck{transport}, Timeout: timeout, CheckRedirect: checkRedirect}, nil
+}
+
+// tlsOf returns the TLS configuration that variables name, nil if they name none.
+func tlsOf(env func(string) (string, string)) (*tls.Config, error) {
+	caVariable, ca := env("CERTIFICATE")
+	certVariable, cert := env("CLIENT_CERTIFICATE")
+	_, key := env("CLIENT_KEY")
+	if ca == "" && cert == "" {
+		return nil, nil
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		pem, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", caVariable, err)
+		}
+		conf.RootCAs = x509.NewCertPool()
+		if !conf.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read %s: %s has no PEM certificate", caVariable, ca)
+		}
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", certVariable, err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+// checkRedirect follows redirects that send the export again. Others lead to a page, as that
+// of a login, and would lose what was sent.
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case r.Method != via[0].Method:
+		return http.ErrUseLastResponse
+	case len(via) >= 10:
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
+}
+
+// answerCheck turns pages into errors: the exporter takes any answer of status 2xx for
+// success, whatever its body is.
+type answerCheck struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (c *answerCheck) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.next.RoundTrip(r)
+	if err != nil || res.StatusCode < 200 || res.StatusCode > 299 {
+		return res, err
+	}
+	begin, err := io.ReadAll(io.LimitReader(res.Body, 512))
+	if err != nil {
+		_ = res.Body.Close() // The connection is not used again.
+		return nil, fmt.Errorf("read answer of the collector: %w", err)
+	}
+	text := bytes.TrimSpace(begin)
+	if len(text) > 0 && (strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || text[0] == '<') {
+		_ = res.Body.Close() // The connection is not used again.
+		return nil, &pageError{Status: res.StatusCode, Begin: string(text)}
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(begin), res.Body), res.Body}
+	return res, nil
+}
+
+// pageError says that a page came in place of a collector's answer.
+type pageError struct {
+	Status int
+	Begin  string // of the page, at most 512 bytes
+}
+
+// Error implements error.
+func (e *pageError) Error() string {
+	return fmt.Sprintf("answered status %d with a page: %.120q", e.Status, e.Begin)
+}
