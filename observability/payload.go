@@ -235,8 +235,9 @@ type (
 	}
 	// Turn: a model call has ended. DurationMs is 0 if its process did not survive it, as
 	// nobody knows then. FirstTokenMs is the time to its first output. Dropped
-	// says that what it had said was withdrawn, because it is repeated; Retries counts the
-	// failed calls before it that it repeats.
+	// reports that the call is made again, and that its output, if any, was withdrawn; Retries
+	// counts the failed calls before it that it repeats. Every turn_request has its turn, which
+	// is live if the call ended without output and is made again, or its work ended first.
 	Turn struct {
 		Purpose      string        `json:"purpose"`
 		DurationMs   int64         `json:"durationMs"`

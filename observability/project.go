@@ -320,11 +320,9 @@ func (p *projection) finish(stop string) string {
 
 // dropped tells of a model call whose words were withdrawn.
 func (p *projection) dropped(r *conversation.StepDropped) {
-	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &Turn{
-		Purpose: PurposeAgent, DurationMs: r.DurationMs, IsError: true, Dropped: true, Retries: r.Retries,
-		Request:  RequestOf(r.Model, r.Facts),
-		Response: ModelResponse{FinishReason: finishError, Error: failureOf(r.Reason)},
-	})
+	t := FailedTurn(r.Model, r.Facts, r.Reason, r.DurationMs, r.Retries)
+	t.Dropped = true
+	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
 }
 
 // unheard tells of a model call that ended without a word.
@@ -334,11 +332,22 @@ func (p *projection) unheard(in scope, c *conversation.FailedCall, at conversati
 	}
 	in.turn = c.Turn
 	p.add(in, at-conversation.Time(c.DurationMs), &TurnStart{Purpose: PurposeAgent, Model: c.Model})
-	p.add(in, at, &Turn{
-		Purpose: PurposeAgent, DurationMs: c.DurationMs, IsError: true, Retries: c.Retries,
-		Request:  RequestOf(c.Model, c.Facts),
-		Response: ModelResponse{FinishReason: finishError, Error: err},
-	})
+	t := FailedTurn(c.Model, c.Facts, "", c.DurationMs, c.Retries)
+	t.Response.Error = err
+	p.add(in, at, t)
+}
+
+// FailedTurn returns the turn of a model call that has failed for a reason, which may be
+// empty. durationMs is its length, retries the number of failed calls that it repeats.
+func FailedTurn(model string, facts conversation.CallFacts, reason string, durationMs int64, retries int) *Turn {
+	finish := finishError
+	if reason == conversation.ReasonInterrupted {
+		finish = reason
+	}
+	return &Turn{
+		Purpose: PurposeAgent, DurationMs: durationMs, IsError: true, Retries: retries,
+		Request: RequestOf(model, facts), Response: ModelResponse{FinishReason: finish, Error: failureOf(reason)},
+	}
 }
 
 func failureOf(reason string) *Error {

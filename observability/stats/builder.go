@@ -286,7 +286,7 @@ func (b *builder) log(e *observability.Event, p *observability.Log) {
 	n := b.child(b.within(e), KindLog, e.At)
 	n.Name = p.Level + ": " + p.Message
 	b.end(n, stateOf(p.Level == "error"), 0)
-	// A call that failed without a word and was repeated has no other end.
+	// The turn of a call that failed without output is a live event, which may be dropped.
 	if turn := b.turns[e.Turn]; turn != nil && b.open[turn] && p.Message == observability.LogCallFailed {
 		reason, _ := p.Attributes["reason"].(string)
 		turn.Error = &observability.Error{Type: cmp.Or(reason, string(conversation.CodeModelFailed))}

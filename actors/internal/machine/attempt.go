@@ -58,6 +58,7 @@ type work struct {
 	waiting    []conversation.ToolCall
 	running    int                         // tools, those in parked included
 	unheard    *conversation.FailedCall    // the call that ended the work without a word
+	calling    bool                        // the newest model call was asked for
 	reminder   string                      // see [ModelEvent.Reminder]
 	facts      conversation.CallFacts      // of the model call
 	parked     []parkedCall                // those that wait for a time or a signal
@@ -226,6 +227,9 @@ func (m *Machine) cancelWork() {
 // endWork ends what runs outside for the work and forgets it.
 func (m *Machine) endWork(w *work) {
 	if w.gen != 0 {
+		if w.phase == phaseModel && w.calling && !w.opened && w.unheard == nil {
+			m.unrecorded(w, false, conversation.ReasonInterrupted)
+		}
 		m.emit(Cancel{w.gen})
 	}
 	m.jobs = slices.DeleteFunc(m.jobs, func(j *compaction) bool {

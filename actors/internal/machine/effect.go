@@ -66,6 +66,16 @@ type (
 		Avoid      []string
 		Without    []conversation.AttachmentID
 	}
+	// CallUnrecorded reports that the model call gen has ended without a word, and that no
+	// record reports it: it is made again if Repeated is set, and else its work ended first.
+	// Reason is the kind of failure.
+	CallUnrecorded struct {
+		Gen        int
+		Repeated   bool
+		Reason     string
+		DurationMs int64
+		Retries    int
+	}
 	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
 	// earlier try of the call has finished, Ended the waits of the call that are over. Room is how many bytes of output are recorded: of
@@ -172,6 +182,7 @@ func (Look) effect()           {}
 func (Unlist) effect()         {}
 func (Reply) effect()          {}
 func (CallModel) effect()      {}
+func (CallUnrecorded) effect() {}
 func (RunTool) effect()        {}
 func (StoreOutput) effect()    {}
 func (StoreTimer) effect()     {}

@@ -72,6 +72,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 			fmt.Fprintf(w, " without=%s", e.Without)
 		}
 		fmt.Fprintln(w)
+	case machine.CallUnrecorded:
+		fmt.Fprintf(w, "call-unrecorded gen=%d %s retries=%d repeated=%t\n", e.Gen, e.Reason, e.Retries, e.Repeated)
 	case machine.RunTool:
 		fmt.Fprintf(w, "run-tool gen=%d %s %s %s %s %s", e.Gen, e.Submission, e.Turn, e.Call, e.Name, e.Input)
 		for _, s := range e.Recorded {

@@ -27,11 +27,11 @@ func (m *Machine) callModel(w *work) {
 func (m *Machine) startCall(w *work) {
 	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
 	w.said, w.speaks, w.calls, w.signed = m.sub(w).Said(), ModelDone, 0, 0
-	w.facts = conversation.CallFacts{}
+	w.facts, w.calling = conversation.CallFacts{}, false
 	if !m.mayAsk(w) {
 		return
 	}
-	w.turn = conversation.TurnID(m.ids.next("turn_"))
+	w.turn, w.calling = conversation.TurnID(m.ids.next("turn_")), true
 	m.emit(CallModel{
 		Gen: m.newGen(w), Submission: w.submission, Turn: w.turn,
 		Attempt: m.state.Submission(m.work.submission).Attempts, Number: w.turns, Avoid: slices.Concat(w.lost, w.tries.failed), Without: w.bare.images,
@@ -169,7 +169,14 @@ func (m *Machine) withdraw(w *work, e ModelEvent) {
 			DurationMs: m.askedMs(w), Retries: w.repeated, At: m.env.Wall,
 		})
 		w.opened = false
+		return
 	}
+	m.unrecorded(w, true, reasonOf(e.Err))
+}
+
+// unrecorded reports the end of a model call that no record reports.
+func (m *Machine) unrecorded(w *work, repeated bool, reason string) {
+	m.emit(CallUnrecorded{Gen: w.gen, Repeated: repeated, Reason: reason, DurationMs: m.askedMs(w), Retries: w.repeated})
 }
 
 // reasonOf is the kind of failure that an error tells of.

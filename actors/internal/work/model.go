@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/events"
@@ -38,7 +39,24 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	} else {
 		call.session = string(v.child)
 	}
+	w.call = call
 	r.spawn(func() { call.run(w.ctx, w.feed) })
+}
+
+// unrecorded emits the turn of a model call that no record reports, if the call has got
+// as far as its request.
+func (r *Runner) unrecorded(e machine.CallUnrecorded) {
+	w := r.works[e.Gen]
+	if w == nil || w.call == nil {
+		return
+	}
+	request := w.call.requested.Load()
+	if request == nil {
+		return
+	}
+	t := observability.FailedTurn(request.model, request.facts, e.Reason, e.DurationMs, e.Retries)
+	t.Dropped = e.Repeated
+	w.call.live.Emit(t)
 }
 
 // callCost is how many bytes a byte of text takes that a model is shown: it is copied once
@@ -66,6 +84,13 @@ type modelCall struct {
 	limits    providers.Limits
 	sender    *sender
 	live      *events.Live
+	requested atomic.Pointer[request] // set once turn_request is emitted
+}
+
+// request is a model call as turn_request has reported it.
+type request struct {
+	model string
+	facts conversation.CallFacts
 }
 
 // run makes the call. Whatever happens, the last event it pushes ends the call.

@@ -62,6 +62,7 @@ func (c *modelCall) request(req providers.Request) {
 	out.Messages = len(c.exchanges)
 	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Prompts)
 	c.live.Emit(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})
+	c.requested.Store(&request{c.model, c.facts()})
 }
 
 // shownInput is what turn_request shows of the newest messages, without pictures.

@@ -135,6 +135,7 @@ type work struct {
 	cancel     context.CancelFunc
 	feed       *feed
 	author     *author
+	call       *modelCall // nil unless it is one
 }
 
 // begin returns the work gen of a submission. If it is new, it ends what ran for the

@@ -110,6 +110,8 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	switch e := e.(type) {
 	case machine.CallModel:
 		r.callModel(e, look(s, e.Submission).seen(s))
+	case machine.CallUnrecorded:
+		r.unrecorded(e)
 	case machine.RunTool:
 		v := look(s, e.Submission)
 		if e.Name == conversation.ReadOutputTool {
