@@ -2,113 +2,213 @@ package providers
 
 import (
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 )
 
-// Classify finds the kind of an error a vendor reports. status is the HTTP
-// status, or the one the error object names, 0 if it is neither: then that of the code
-// counts, see StatusOf. code and message are its words, any of which may be missing.
+// Classify returns the kind of an error that a vendor reports. status is the HTTP status,
+// or the one that the error object names; if it is 0, the status of the code counts, see
+// StatusOf. code and message are those of the error object, any of which may be missing.
 // Codecs use it for errors inside a stream, too.
+//
+// Status and code decide. The message decides only what they leave open, by phrases of
+// vendors where vendors write them: a message may quote the request, so names in it and
+// quoted text decide nothing.
 func Classify(status int, code, message string) ErrorKind {
-	if status == 0 {
-		status = StatusOf(code)
-	}
-	text := strings.ToLower(code + "\n" + message)
+	return report{status: status, codes: []string{code}, message: message, texts: []string{message}}.kind()
+}
+
+// kind classifies an error by status, codes and messages, in this order of trust.
+func (r report) kind() ErrorKind {
+	status := r.httpStatus()
+	limited := status == http.StatusTooManyRequests || r.hasCode(rateLimitCodes) || r.says(leadingLimit)
+	spent := r.hasCode(quotaCodes) || status < 500 && r.says(leadingQuota) || limited && r.says(quotaPhrases)
+	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
 		return KindContextOverflow
-	case code == codeQuota || containsAny(text, quotaWords) && messageWait(message) == 0 && !containsAny(text, minuteWords):
+	case slices.Contains(r.codes, codeQuota), spent && !r.refills():
 		return KindQuota
-	case status == http.StatusTooManyRequests || containsAny(text, rateLimitWords):
+	case limited, spent:
 		return KindRateLimit
-	case code == codeOverflow || containsAny(text, overflowWords):
+	case r.hasCode(overflowCodes), !denied && r.says(overflowPhrases):
 		return KindContextOverflow
 	case status == http.StatusPaymentRequired:
 		return KindQuota
-	case containsAny(text, notAuthWords):
+	case status == http.StatusForbidden && r.says(notAuthPhrases):
 		return KindInvalidRequest
-	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+	case denied, status < 500 && r.hasCode(authCodes):
 		return KindAuth
-	case status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500:
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500, r.hasCode(capacityCodes):
 		return KindOverloaded
-	case status >= 400 && containsAny(text, keyWords):
+	case (status == http.StatusBadRequest || status < 300) && r.says(leadingKey):
 		return KindAuth
-	case status >= 400 && containsAny(text, capacityWords):
-		return KindOverloaded
-	case status >= 400:
+	case status >= 400, status < 300 && r.says(leadingInvalid):
 		return KindInvalidRequest
-	case containsAny(text, authWords):
-		return KindAuth
-	case containsAny(text, overloadWords) || containsAny(text, capacityWords):
+	case status < 300 && r.says(overloadPhrases):
 		return KindOverloaded
-	case containsAny(text, invalidWords):
-		return KindInvalidRequest
 	}
 	return KindProtocol
 }
 
-// The words are lower case. Vendors have no common code for these conditions,
-// so the text has to tell; rate limits are tested before overflow since both
-// speak of too many tokens. A quota that comes back within a minute, of which the
-// message says when, is a rate limit.
+// says reports whether one of the texts matches.
+func (r report) says(pattern *regexp.Regexp) bool {
+	return slices.ContainsFunc(r.texts, func(text string) bool { return pattern.MatchString(phrases(text)) })
+}
+
+// httpStatus is the status of the error. A success that reports an error has that of its
+// codes.
+func (r report) httpStatus() int {
+	if r.status >= 300 {
+		return r.status
+	}
+	for _, c := range r.codes {
+		if s := StatusOf(c); s != 0 {
+			return s
+		}
+	}
+	return r.status
+}
+
+// refills reports whether the message of a spent quota names a wait or a rate: then it is
+// the limit of a rate.
+func (r report) refills() bool {
+	return messageWait(r.message) > 0 || perMinute.MatchString(r.message)
+}
+
+// hasCode reports whether one of the codes is of a list: equal to an entry, or beginning
+// with one that ends in *.
+func (r report) hasCode(list []string) bool {
+	return slices.ContainsFunc(r.codes, func(code string) bool {
+		code = foldCode(code)
+		return slices.ContainsFunc(list, func(entry string) bool {
+			if prefix, ok := strings.CutSuffix(entry, "*"); ok {
+				return strings.HasPrefix(code, prefix)
+			}
+			return code == entry
+		})
+	})
+}
+
+// foldCode removes what vendors spell differently: case, and the marks between words.
+func foldCode(code string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c >= 'A' && c <= 'Z':
+			return c - 'A' + 'a'
+		case strings.ContainsRune("_-. ", c):
+			return -1
+		}
+		return c
+	}, code)
+}
+
+// Codes as foldCode returns them. They decide whatever the status is.
 var (
-	quotaWords = []string{
-		"insufficient_quota", "insufficient balance", "insufficient_balance", "insufficient credits", "billing_hard_limit",
-		"usage_limit_reached", "usage_not_included", "gousagelimiterror", "freeusagelimiterror", "monthly usage limit reached",
-		"available balance", "out of budget", "quota exceeded", "subscription_sharing_",
-		"servicequotaexceeded",
+	quotaCodes = []string{
+		"insufficientquota", "insufficientbalance*", "insufficientcredits*", "insufficientfunds", "billinghardlimit*", "usagelimitreached",
+		"usagenotincluded", "gousagelimiterror", "freeusagelimiterror", "creditserror", "subscriptionsharing*", "servicequotaexceeded*",
+		"quotaexceeded*", "dailylimitexceeded*",
 	}
-	minuteWords    = []string{"per_minute", "perminute", "per minute"}
-	rateLimitWords = []string{"rate limit", "rate_limit", "ratelimit", "too many requests", "throttling", "throttled", "resource_exhausted"}
-	overflowWords  = []string{
-		"context_length_exceeded", "context length", "context window", "context_window", "maximum context", "context size",
-		"prompt is too long", "prompt too long", "input is too long", "input too long", "request_too_large",
-		"maximum prompt length", "input token count", "too many tokens", "reduce the length of",
-		"maximum allowed input length", "prompt token count of", "exceeded model token limit", "prompt exceeds max length",
-		"range of input length should be", "tokens in request more than max tokens allowed", "maximum model length",
-		"exceed_context_size", "number of input tokens exceeds",
+	rateLimitCodes = []string{
+		"ratelimit*", "userratelimit*", "toomanyrequests*", "throttl*", "requestsratelimit*", "tokensratelimit*", "resourceexhausted",
 	}
-	notAuthWords  = []string{"your request did not allow prompt caching"}
-	keyWords      = []string{"api_key_invalid", "api key not valid", "incorrect api key"}
-	authWords     = []string{"invalid_api_key", "authentication_error", "permission_error", "unauthorized", "api_key_invalid", "api key not valid"}
-	capacityWords = []string{"slow_down", "server_is_overloaded", "service_tier_capacity_exceeded"}
-	replayWords   = []string{"invalid_encrypted_content", "invalid `signature` in `thinking`", "thought signature is not valid", "corrupted thought signature"}
-	manyWords     = []string{"too many images", "too many image(s)", "image(s) may be provided", "maximum number of images", "number of images exceeds"}
-	overloadWords = []string{"overloaded", "server_error", "internal_error", "internal server error", "service unavailable", "unavailable", "timeout", "timed out"}
-	invalidWords  = []string{"invalid_request", "bad_request", "bad request", "not_found"}
+	overflowCodes = []string{
+		"contextlengthexceeded*", "contextwindowexceeded*", "modelcontextwindowexceeded*", "exceedcontextsize*", "requesttoolarge", "prompttoolong", codeOverflow,
+	}
+	authCodes = []string{
+		"invalidapikey*", "apikeyinvalid", "incorrectapikey*", "authenticationerror", "invalidauthentication*", "unauthenticated",
+		"unrecognizedclientexception",
+	}
+	capacityCodes = []string{"slowdown", "serverisoverloaded", "servicetiercapacityexceeded"}
 )
+
+// Phrases of messages, lower case and without quoted text, see phrases. The leading ones
+// stand at the beginning.
+var (
+	leadingLimit = regexp.MustCompile(`^(?:(?:\w+ ){0,3}rate limit (?:was |has been )?(?:reached|exceeded|hit)|too many requests|` +
+		`too many tokens, (?:throttl|please wait)|throttl(?:ed|ing)\b|requests? (?:was|were|is|are|has been|have been) throttled|` +
+		`you(?:'ve| have)? (?:exceeded|reached|hit) (?:the|your) (?:\w+ ){0,3}rate limit)`)
+	leadingQuota = regexp.MustCompile(`^(?:quota exceeded|you(?:'ve| have)? exceeded your (?:current |monthly |daily )?quota|your credit balance is too low|` +
+		`insufficient (?:account )?(?:balance|credits?|funds)|monthly usage limit reached)`)
+	leadingKey     = regexp.MustCompile(`^(?:api key not valid|(?:incorrect|invalid|missing|no) api key|invalid x-api-key|authentication (?:error|failed)|unauthorized|invalid authentication)`)
+	leadingInvalid = regexp.MustCompile(`^(?:invalid|unsupported|unknown|unrecognized|missing|bad request)\b`)
+
+	notAuthPhrases = regexp.MustCompile(`your request did not allow prompt caching`)
+
+	// quotaPhrases tell a spent quota among limits.
+	quotaPhrases = regexp.MustCompile(`quota exceeded|exceeded your (?:current |monthly |daily )?quota|insufficient (?:balance|credits?|quota|funds)|` +
+		`monthly usage limit reached|available balance|out of budget|daily free allocation|credit balance is too low`)
+	perMinute = regexp.MustCompile(`(?i)per[ _-]?(?:minute|second)`)
+
+	overflowPhrases = regexp.MustCompile(strings.Join([]string{
+		`(?:prompt|input|request|messages?|conversation)(?: tokens?| length)? (?:(?:is|are|was|were) )?too (?:long|large)\b`,
+		`(?:maximum|max|exceed\w*|(?:greater|larger|longer|more) than|overflows?|beyond|outside|fit\w*|only)\b[^.]{0,100}\bcontext (?:length|window|size|limit)`,
+		`\bcontext (?:length|window|size|limit)\b[^.]{0,100}(?:exceed|overflow|too (?:small|long|large)|of only|full\b|maximum)`,
+		`context shift is disabled`,
+		`input token count`,
+		`^too many tokens`,
+		`too many (?:input |prompt )?tokens in`,
+		`reduce the length of`,
+		`maximum (?:prompt|allowed input|model|input|sequence) length`,
+		`prompt token count of`,
+		`exceeded model token limit`,
+		`prompt exceeds max length`,
+		`range of input length should be`,
+		`tokens in request more than max tokens allowed`,
+		`number of (?:input |prompt )?tokens\b[^.]{0,80}(?:exceed|must be (?:less|at most|<))`,
+		"tokens \\+ `?max_new_tokens`? must be <=",
+		`max_total_tokens\b[^.]{0,100}max_seq_len`,
+	}, "|"))
+
+	// overloadPhrases count where neither status nor code is known.
+	overloadPhrases = regexp.MustCompile(`\b(?:overloaded|internal server error|server error|unavailable|timeout|timed out)\b`)
+)
+
+// errorPrefix is a class of errors before a message, such as "AiError: " of a gateway.
+var errorPrefix = regexp.MustCompile(`^(?:[\w.]*(?:error|exception): *)+`)
+
+// quoted is text of others within a message. An apostrophe opens none.
+var quoted = regexp.MustCompile(`(^|[\s(\[{:,=])(?:'[^']*'|"[^"]*")`)
+
+// phrases is a message in lower case, without quoted text and classes of errors before it.
+func phrases(message string) string {
+	text := quoted.ReplaceAllString(strings.ToLower(strings.TrimSpace(message)), "$1")
+	return errorPrefix.ReplaceAllString(text, "")
+}
 
 // StatusOf returns the HTTP status that an error of a code has outside a stream, 0 for a
 // code that it does not know.
 func StatusOf(code string) int {
-	switch code {
-	case "invalid_request_error", "invalid_prompt", "validationException", "image_too_large", "image_too_small",
-		"image_parse_error", "image_file_too_large", "unsupported_image_media_type", "empty_image_file", "failed_to_download_image",
-		"image_file_not_found", "image_content_policy_violation", "data_residency_mismatch", "invalid_encrypted_content":
+	switch code = foldCode(code); code {
+	case "invalidrequesterror", "invalidrequest", "badrequest", "invalidargument", "invalidprompt", "validationexception", "imagetoolarge", "imagetoosmall",
+		"imageparseerror", "imagefiletoolarge", "unsupportedimagemediatype", "emptyimagefile", "failedtodownloadimage",
+		"imagefilenotfound", "imagecontentpolicyviolation", "dataresidencymismatch", "invalidencryptedcontent":
 		return http.StatusBadRequest
-	case "authentication_error", "invalid_api_key":
+	case "authenticationerror", "invalidapikey", "unauthorized", "unauthenticated":
 		return http.StatusUnauthorized
-	case "billing_error":
+	case "billingerror":
 		return http.StatusPaymentRequired
-	case "permission_error":
+	case "permissionerror", "permissiondenied":
 		return http.StatusForbidden
-	case "not_found_error":
+	case "notfounderror", "notfound":
 		return http.StatusNotFound
-	case "request_too_large":
+	case "requesttoolarge":
 		return http.StatusRequestEntityTooLarge
-	case "rate_limit_error", "rate_limit_exceeded", "throttlingException":
+	case "ratelimiterror", "ratelimitexceeded", "throttlingexception", "resourceexhausted":
 		return http.StatusTooManyRequests
-	case "api_error", "server_error", "internalServerException", "modelStreamErrorException", "network_error",
-		"tool_use_failed": // the model wrote a call that is none, and may write a better one
+	case "apierror", "servererror", "internalservererror", "internalerror", "internalserverexception", "modelstreamerrorexception", "networkerror",
+		"toolusefailed": // the model wrote a call that is none, and may write a better one
 		return http.StatusInternalServerError
-	case "modelTimeoutException":
+	case "modeltimeoutexception":
 		return http.StatusRequestTimeout
-	case "timeout_error":
+	case "timeouterror":
 		return http.StatusGatewayTimeout
-	case "overloaded_error", "slow_down", "server_is_overloaded", "serviceUnavailableException":
+	case "overloadederror", "slowdown", "serverisoverloaded", "serviceunavailableexception", "unavailable":
 		return http.StatusServiceUnavailable
 	}
-	if strings.HasPrefix(code, "invalid_image") || strings.HasSuffix(code, "_policy") {
+	if strings.HasPrefix(code, "invalidimage") || strings.HasSuffix(code, "policy") && code != "policy" {
 		return http.StatusBadRequest
 	}
 	return 0
@@ -118,6 +218,12 @@ func StatusOf(code string) int {
 const (
 	codeQuota    = "1308"
 	codeOverflow = "1261"
+)
+
+// Words that are tried within what a vendor refuses as invalid: no kind of its own.
+var (
+	replayWords = []string{"invalid_encrypted_content", "invalid `signature` in `thinking`", "thought signature is not valid", "corrupted thought signature"}
+	manyWords   = []string{"too many images", "too many image(s)", "image(s) may be provided", "maximum number of images", "number of images exceeds"}
 )
 
 func containsAny(text string, words []string) bool {

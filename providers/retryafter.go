@@ -3,6 +3,7 @@ package providers
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -33,21 +34,31 @@ func retryAfter(h http.Header, body []byte) time.Duration {
 	return wait
 }
 
-// headerWait reads retry-after-ms, or Retry-After in seconds or as a date, which counts
-// from the server's own date if it sends one.
+// headerWait reads the milliseconds of a vendor, or Retry-After in seconds, as a duration
+// such as "30s", or as a date, which counts from the server's own date if it sends one.
 func headerWait(h http.Header) time.Duration {
-	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
-		return boundedWait(ms * float64(time.Millisecond))
+	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
+		if ms, err := strconv.ParseFloat(h.Get(name), 64); err == nil && ms > 0 {
+			return boundedWait(ms * float64(time.Millisecond))
+		}
 	}
-	v := h.Get("Retry-After")
-	if s, err := strconv.ParseFloat(v, 64); err == nil {
-		return boundedWait(s * float64(time.Second))
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if wait := secondsWait(v); wait > 0 {
+		return wait
 	}
 	at, err := http.ParseTime(v)
 	if err != nil {
 		return 0
 	}
 	return boundedWait(float64(at.Sub(serverTime(h))))
+}
+
+// secondsWait reads seconds, or a duration with units; 0 is none.
+func secondsWait(s string) time.Duration {
+	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
+		return boundedWait(seconds * float64(time.Second))
+	}
+	return parseWait(strings.ToLower(s))
 }
 
 // serverTime is when the response was made, as its server sees it.
@@ -61,24 +72,40 @@ func serverTime(h http.Header) time.Time {
 // bodyWait reads how long to wait from the error object of a body: seconds or a moment
 // in members of their own, or words of the message.
 func bodyWait(body []byte, now time.Time) time.Duration {
-	var o struct {
-		Message any     `json:"message"`
-		In      float64 `json:"resets_in_seconds"`
-		At      float64 `json:"resets_at"` // of the epoch
-	}
-	// Members of other types leave theirs empty.
-	_ = json.Unmarshal(errorObject(body), &o)
 	if wait := retryInfo(body); wait > 0 {
 		return wait
 	}
-	switch message, _ := o.Message.(string); {
-	case o.In > 0:
-		return boundedWait(o.In * float64(time.Second))
-	case o.At > 0:
-		return boundedWait((o.At - float64(now.Unix())) * float64(time.Second))
-	default:
-		return messageWait(message)
+	for _, object := range [][]byte{errorObject(body), body} {
+		if wait := memberWait(object, now); wait > 0 {
+			return wait
+		}
 	}
+	return messageWait(reportOf(body).message)
+}
+
+// memberWait reads the members of an object that name a wait; 0 is none.
+func memberWait(object []byte, now time.Time) time.Duration {
+	var o map[string]any
+	if json.Unmarshal(object, &o) != nil {
+		return 0
+	}
+	for _, name := range []string{"resets_in_seconds", "retry_after", "retry_after_seconds", "retryAfter", "retryAfterSeconds"} {
+		if wait := secondsWait(fmt.Sprint(o[name])); wait > 0 {
+			return wait
+		}
+	}
+	for _, name := range []string{"retry_after_ms", "retryAfterMs"} {
+		if ms, ok := o[name].(float64); ok && ms > 0 {
+			return boundedWait(ms * float64(time.Millisecond))
+		}
+	}
+	if at, ok := o["resets_at"].(float64); ok && at > 0 { // of the epoch
+		return boundedWait((at - float64(now.Unix())) * float64(time.Second))
+	}
+	if of, ok := o["metadata"].(map[string]any); ok { // of a gateway
+		return secondsWait(fmt.Sprint(of["retry_after"]))
+	}
+	return 0
 }
 
 // errorObject is the error of a body, or the body if it is one.
@@ -121,8 +148,8 @@ func returning(kind ErrorKind, body []byte) ErrorKind {
 }
 
 // waitWords finds how long to wait in a message, such as "try again in 6m0s", "retry in
-// 34.4s" or "try again in 35 seconds".
-var waitWords = regexp.MustCompile(`(?i)\b(?:re)?try(?: again)? in (?:((?:\d+(?:\.\d+)?(?:ms|[hms]))+)|(\d+(?:\.\d+)?) (second|minute|hour)s?)\b`)
+// 34.4s", "retry after 7 seconds" or "wait 35 seconds".
+var waitWords = regexp.MustCompile(`(?i)\b(?:(?:re)?try(?: again)? (?:in|after)|wait(?: for)?) (?:((?:\d+(?:\.\d+)?(?:ms|[hms]))+)|(\d+(?:\.\d+)?) (millisecond|second|minute|hour)s?)\b`)
 
 func messageWait(message string) time.Duration {
 	found := waitWords.FindStringSubmatch(message)
@@ -130,7 +157,8 @@ func messageWait(message string) time.Duration {
 	case found == nil:
 		return 0
 	case found[2] != "":
-		return parseWait(found[2] + strings.ToLower(found[3][:1]))
+		unit := strings.ToLower(found[3])
+		return parseWait(found[2] + map[bool]string{true: "ms", false: unit[:1]}[unit == "millisecond"])
 	}
 	return parseWait(strings.ToLower(found[1]))
 }

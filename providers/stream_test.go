@@ -264,6 +264,12 @@ func TestClassifyOrder(t *testing.T) {
 		{0, "tool_use_failed", "", providers.KindOverloaded},
 		{0, "context_length_exceeded", "", providers.KindContextOverflow},
 		{0, "insufficient_quota", "", providers.KindQuota},
+		{404, "", "API key not valid", providers.KindInvalidRequest},
+		{418, "", "incorrect api key", providers.KindInvalidRequest},
+		{418, "invalid_api_key", "", providers.KindAuth},
+		{400, "", "get_rate_limit: rate_limit is no schema", providers.KindInvalidRequest},
+		{403, "", "Quota exceeded for requests per minute", providers.KindRateLimit},
+		{403, "rateLimitExceeded", "", providers.KindRateLimit},
 	} {
 		if got := providers.Classify(tt.status, tt.code, tt.message); got != tt.want {
 			t.Errorf("%d %q %q: got %s, want %s", tt.status, tt.code, tt.message, got, tt.want)

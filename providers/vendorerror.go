@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,10 +25,10 @@ func responseError(resp *http.Response) *Error {
 // ResponseError returns the error of a response that is not a stream. It keeps
 // body, up to MaxErrorBody.
 func ResponseError(status int, h http.Header, body []byte) *Error {
-	code, message := vendorError(body)
+	said := reportOf(body)
 	// Some services say it in a header, with an address behind it.
 	named, _, _ := strings.Cut(h.Get("X-Amzn-Errortype"), ":")
-	code = nonEmpty(code, named)
+	said.codes = appendCode(said.codes, named)
 	e := &Error{
 		Status:     status,
 		Body:       body[:min(len(body), MaxErrorBody)],
@@ -37,14 +36,15 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 		RetryHint:  retryHint(h),
 		RequestID:  requestID(h),
 	}
-	if message == "" {
-		e.Kind = Classify(status, code, string(e.Body))
-		if status/100 == 2 {
-			e.Err = errNoStream
-		}
-	} else {
-		e.Kind = returning(Classify(originalStatus(status, body), code, message), body)
-		e.Err = &VendorError{Code: code, Message: message}
+	if status/100 != 2 {
+		said.status = originalStatus(status, body)
+	}
+	e.Kind = returning(said.kind(), body)
+	switch {
+	case said.message != "":
+		e.Err = &VendorError{Code: said.code(), Message: said.message}
+	case status/100 == 2:
+		e.Err = errNoStream
 	}
 	return e
 }
@@ -80,35 +80,14 @@ func (e *VendorError) Error() string {
 
 func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
 
-// vendorError finds code and message in the usual shapes: an object or a text
-// under "error", or the same at the top, possibly in an array.
-func vendorError(body []byte) (code, message string) {
-	var top struct {
-		Error json.RawMessage `json:"error"`
-		Code  any             `json:"code"`
-	}
-	body = firstElement(body)
-	if json.Unmarshal(body, &top) != nil {
-		return "", ""
-	}
-	if len(top.Error) > 0 && string(top.Error) != "null" {
-		body = top.Error
-	}
-	_, code, message = ParseVendorError(body)
-	if beside, ok := top.Code.(string); ok {
-		code = nonEmpty(code, beside)
-	}
-	return code, message
-}
-
 // StreamError returns the error that a vendor reports inside a stream. object is its
 // error object, or a text in its place; raw is the whole event, of which a part is kept
 // as a copy. status is that of the error if the codec knows it, else 0.
 func StreamError(status int, object, raw []byte) *Error {
-	named, code, message := ParseVendorError(object)
-	status = cmp.Or(status, named, StatusOf(code))
-	e := EventError(returning(Classify(status, code, message), object), raw, &VendorError{Code: code, Message: message})
-	e.Status = cmp.Or(status, http.StatusOK)
+	said := reportOf(object)
+	said.status = cmp.Or(status, said.status)
+	e := EventError(returning(said.kind(), object), raw, &VendorError{Code: said.code(), Message: said.message})
+	e.Status = cmp.Or(said.status, StatusOf(said.code()), http.StatusOK)
 	e.RetryAfter = bodyWait(object, time.Now())
 	return e
 }
@@ -133,47 +112,6 @@ func UndecodedEvent(e sse.Event, err error) *Error {
 // code or failing that the type or the status' name, and the HTTP status if the code is
 // one. What is missing is empty. A gateway's message has that of the vendor behind it.
 func ParseVendorError(raw []byte) (status int, code, message string) {
-	if json.Unmarshal(raw, &message) == nil {
-		return 0, "", message
-	}
-	var o struct {
-		Code     any `json:"code"`
-		Type     any `json:"type"`
-		Status   any `json:"status"`
-		Message  any `json:"message"`
-		Detail   any `json:"detail"`
-		Metadata any `json:"metadata"`
-		AWSType  any `json:"__type"`
-	}
-	if json.Unmarshal(raw, &o) != nil {
-		return 0, "", ""
-	}
-	code, _ = o.AWSType.(string)
-	code = code[strings.LastIndexByte(code, '#')+1:] // without a namespace
-	if name, ok := o.Type.(string); ok {
-		code = nonEmpty(name, code)
-	}
-	if name, ok := o.Status.(string); ok {
-		code = nonEmpty(code, name)
-	}
-	switch c := o.Code.(type) {
-	case string:
-		code = nonEmpty(c, code)
-	case float64:
-		if c >= 100 && c < 600 {
-			status = int(c)
-		} else {
-			code = strconv.FormatFloat(c, 'f', -1, 64)
-		}
-	}
-	message, _ = o.Message.(string)
-	if detail, ok := o.Detail.(string); ok && message == "" {
-		message = detail
-	}
-	if of, ok := o.Metadata.(map[string]any); ok {
-		if cause, ok := of["raw"].(string); ok {
-			message += "\n" + cause
-		}
-	}
-	return status, code, message
+	r := parseReport(raw)
+	return r.status, r.code(), r.message
 }

@@ -1,6 +1,7 @@
 package providers_test
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
@@ -18,6 +19,10 @@ func TestParseVendorError(t *testing.T) {
 		`{"message":"m","code":null,"type":"t"}`:                           {0, "t", "m"},
 		`{"message":"m","code":503}`:                                       {503, "", "m"},
 		`{"message":"m","code":1261}`:                                      {0, "1261", "m"},
+		`{"message":"m","code":"502","type":"t"}`:                          {502, "t", "m"},
+		`{"message":"m","code":"3051"}`:                                    {0, "3051", "m"},
+		`{"message":"m","status":503}`:                                     {503, "", "m"},
+		`{"message":"m","http_status_code":422}`:                           {422, "", "m"},
 		`{"detail":"d"}`:                                                   {0, "", "d"},
 		`{"detail":[{"loc":1}],"type":7}`:                                  {0, "", ""},
 		`"text"`:                                                           {0, "", "text"},
@@ -97,6 +102,37 @@ func TestResponseErrorsOfServices(t *testing.T) {
 		}
 		if hinted := strings.Contains(providers.HideInError(e, []string{"secret of the call"}).Error(), "inference profile"); hinted != (tt.hint != "") {
 			t.Errorf("%s: says %q", name, e.Error())
+		}
+	}
+}
+
+// TestStreamErrorsByPosition reads errors inside a stream, and errors that a gateway reports
+// as a success: nothing but the object tells a status.
+func TestStreamErrorsByPosition(t *testing.T) {
+	for object, want := range map[string]struct {
+		kind   providers.ErrorKind
+		status int // 0 is not known
+	}{
+		`{"message":"upstream","code":"502"}`:                                                       {providers.KindOverloaded, 502},
+		`{"message":"m","status":429}`:                                                              {providers.KindRateLimit, 429},
+		`{"message":"m","code":"429"}`:                                                              {providers.KindRateLimit, 429},
+		`{"message":"m","type":"RATE_LIMIT_EXCEEDED"}`:                                              {providers.KindRateLimit, 429},
+		`"Too many requests"`:                                                                       {providers.KindRateLimit, 0},
+		`{"message":"RateLimitError: Rate limit reached for m"}`:                                    {providers.KindRateLimit, 0},
+		`{"message":"Invalid tool get_rate_limit: too many requests"}`:                              {providers.KindInvalidRequest, 0},
+		`{"message":"the tool get_timeout is not there"}`:                                           {providers.KindProtocol, 0},
+		`{"message":"Engine overloaded."}`:                                                          {providers.KindOverloaded, 0},
+		`{"message":"prompt is too long: 9 tokens"}`:                                                {providers.KindContextOverflow, 0},
+		`{"message":"Value error, input_value='prompt is too long', input_type=str"}`:               {providers.KindProtocol, 0},
+		`{"message":"This model's maximum context length is 8 tokens, not '9'."}`:                   {providers.KindContextOverflow, 0},
+		`{"message":"VendorError - {\"error\":{\"code\":\"overloaded_error\",\"message\":\"m\"}}"}`: {providers.KindOverloaded, 503},
+	} {
+		inStream := providers.StreamError(0, []byte(object), nil)
+		asSuccess := providers.ResponseError(http.StatusOK, nil, []byte(`{"error":`+object+`}`))
+		status := cmp.Or(want.status, http.StatusOK)
+		if inStream.Kind != want.kind || inStream.Status != status || asSuccess.Kind != want.kind || asSuccess.Status != http.StatusOK {
+			t.Errorf("%s: got %s (%d) in a stream and %s (%d) as a success, want %s (%d)",
+				object, inStream.Kind, inStream.Status, asSuccess.Kind, asSuccess.Status, want.kind, status)
 		}
 	}
 }

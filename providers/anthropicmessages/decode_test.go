@@ -241,6 +241,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"unknown error", vendorError("odd_error", "m"), providers.KindProtocol},
 		{"at the top", `{"type":"error","message":"Overloaded"}`, providers.KindOverloaded},
 		{"without a type", `{"error":{"message":"upstream","code":502}}`, providers.KindOverloaded},
+		{"status as a text", `{"error":{"message":"upstream","code":"502"}}`, providers.KindOverloaded},
+		{"tool named as a limit", vendorError("invalid_request_error", "tools.0.custom.input_schema: get_rate_limit lacks a type"), providers.KindInvalidRequest},
 		{"unknown stop_reason", messageEnd("bored"), providers.KindProtocol},
 		{"not JSON", `{"type":`, providers.KindProtocol},
 		{"wrong type", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`, providers.KindProtocol},

@@ -158,3 +158,5 @@ func TestStatusErrors(t *testing.T) {
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(textStart, textDelta("a"), messageEnd("end_turn")))
 }
+
+func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serve) }

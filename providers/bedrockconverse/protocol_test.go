@@ -334,3 +334,7 @@ func TestStatusErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestRefusals(t *testing.T) {
+	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) { return serve(t, keys, h) })
+}

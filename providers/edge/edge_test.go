@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -310,4 +311,16 @@ func TestEdgeLeavesReasoningOut(t *testing.T) {
 	if !json.Valid([]byte(b.calls[1].Inputs)) {
 		t.Errorf("%s is not JSON", b.calls[1].Inputs)
 	}
+}
+
+// TestRefusals hands calls of the binding to an endpoint.
+func TestRefusals(t *testing.T) {
+	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
+		b := &binding{answer: func(context.Context, ran) (*http.Response, error) {
+			w := httptest.NewRecorder()
+			h(w, nil)
+			return w.Result(), nil
+		}}
+		return edge.New(nil), providers.Model{Provider: "own", ID: "m", API: edge.API, Edge: &providers.Edge{Binding: b}}
+	})
 }

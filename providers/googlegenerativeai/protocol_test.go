@@ -188,3 +188,5 @@ func TestSignatureRefused(t *testing.T) {
 		t.Errorf("sent %q", bodies)
 	}
 }
+
+func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serveGemini) }

@@ -125,3 +125,5 @@ func TestStatusErrors(t *testing.T) {
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }
+
+func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serve) }

@@ -29,6 +29,7 @@ type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   *usage          `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	Errors  json.RawMessage `json:"errors"` // of a gateway, in place of choices
 	Tier    string          `json:"service_tier"`
 }
 
@@ -105,7 +106,7 @@ func (d *decoder) event(e sse.Event) error {
 	switch {
 	case sse.Given(c.Error):
 		return providers.StreamError(0, c.Error, e.Data)
-	case e.Name == "error" || c.Object == "error":
+	case e.Name == "error" || c.Object == "error", len(c.Choices) == 0 && sse.Given(c.Errors) && string(c.Errors) != "[]":
 		return providers.StreamError(0, e.Data, e.Data)
 	}
 	d.done.ResponseID = cmp.Or(d.done.ResponseID, c.ID)

@@ -175,3 +175,5 @@ func TestConnectionErrors(t *testing.T) {
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }
+
+func TestRefusals(t *testing.T) { providertest.RunRefusals(t, serve) }

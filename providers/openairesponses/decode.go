@@ -87,6 +87,9 @@ func (d *decoder) event(raw sse.Event) error {
 	if e.Type == "" {
 		e.Type = raw.Name
 	}
+	if e.Type == "" && sse.Given(e.Error) { // of a gateway
+		e.Type = "error"
+	}
 	switch e.Type {
 	case "error":
 		if sse.Given(e.Error) {

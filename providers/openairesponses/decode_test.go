@@ -245,6 +245,8 @@ func TestDecodeErrors(t *testing.T) {
 		{"marker of another format", []string{"[DONE]"}, providers.KindTruncated, 200},
 		{"nested", []string{`{"type":"error","error":{"type":"invalid_request_error","code":"context_length_exceeded","message":"m"}}`, failed("")}, providers.KindContextOverflow, 200},
 		{"flat", []string{`{"type":"error","code":"server_error","message":"m","param":null}`}, providers.KindOverloaded, 500},
+		{"status as a text", []string{`{"type":"error","code":"502","message":"m"}`}, providers.KindOverloaded, 502},
+		{"without a type", []string{`{"error":{"message":"upstream","code":502}}`}, providers.KindOverloaded, 502},
 		{"quota", []string{`{"type":"error","error":{"type":"insufficient_quota","code":"insufficient_quota","message":"m"}}`}, providers.KindQuota, 200},
 		{"failed", []string{failed(`,"error":{"code":"rate_limit_exceeded","message":"try again in 2s"}`)}, providers.KindRateLimit, 429},
 		{"slow down", []string{failed(`,"error":{"code":"slow_down","message":"m"}`)}, providers.KindOverloaded, 503},

@@ -257,3 +257,7 @@ func TestStatusErrors(t *testing.T) {
 		})
 	}
 }
+
+func TestRefusals(t *testing.T) {
+	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (providers.Protocol, providers.Model) { return serve(t, nil, h) })
+}
