@@ -34,6 +34,9 @@ type HTTPOptions struct {
 	Refused func(r *http.Request, e *Error) bool
 	// FindCredentials says where Authorize would find credentials, see CredentialFinder.
 	FindCredentials func(m Model) string
+	// Locate returns the base URL that Authorize sends a call to, see Locator; nil means
+	// that of the model.
+	Locate func(m Model, o Options) (string, error)
 }
 
 // HTTP is the Protocol of a Codec over net/http. A connection is used again once the
@@ -47,11 +50,13 @@ type HTTP struct {
 	refused   func(*http.Request, *Error) bool
 	do        func(context.Context, Model, *Call) (*http.Response, error)
 	find      func(Model) string
+	locate    func(Model, Options) (string, error)
 }
 
 var (
 	_ historyProtocol  = (*HTTP)(nil)
 	_ CredentialFinder = (*HTTP)(nil)
+	_ Locator          = (*HTTP)(nil)
 )
 
 // NewHTTP returns the Protocol of codec.
@@ -59,7 +64,7 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
 	}
-	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, refused: o.Refused, do: o.Do, find: o.FindCredentials}
+	h := &HTTP{codec: codec, client: o.Client, authorize: o.Authorize, refused: o.Refused, do: o.Do, find: o.FindCredentials, locate: o.Locate}
 	if h.client != nil || h.do != nil {
 		return h
 	}
@@ -97,6 +102,14 @@ func (h *HTTP) FindCredentials(m Model) string {
 		return ""
 	}
 	return h.find(m)
+}
+
+// Locate implements Locator.
+func (h *HTTP) Locate(m Model, o Options) (string, error) {
+	if h.locate == nil {
+		return m.BaseURL, nil
+	}
+	return h.locate(m, o)
 }
 
 // takesHistory implements historyProtocol: codecs encode history block by block.

@@ -155,7 +155,6 @@ func (r Registration) model(provider, id string, entry, first *CatalogModel) Mod
 	}
 	m.StoreResponses = r.StoreResponses && (m.API == "openai-responses" || m.API == "azure-openai-responses")
 	m.LongCacheRetention = r.LongCacheRetention
-	m.Telemetry = resolveTelemetry(r.Telemetry, provider, m.BaseURL)
 	return m
 }
 

@@ -139,6 +139,15 @@ func (r *Registry) Resolve(spec string) (Model, error) {
 }
 
 func (r *Registry) resolve(spec string, entry registered, ok bool) (Model, error) {
+	m, err := r.find(spec, entry, ok)
+	if err == nil {
+		m.Telemetry = r.telemetry(m, entry)
+	}
+	return m, err
+}
+
+// find returns the model of a specifier, without its telemetry.
+func (r *Registry) find(spec string, entry registered, ok bool) (Model, error) {
 	provider, id, slash := strings.Cut(spec, "/")
 	if !slash {
 		return Model{}, &ModelError{Spec: spec, Err: ErrNoSlash}

@@ -559,6 +559,27 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", id, m.Telemetry.ProviderName, err, want)
 		}
 	}
+	// A protocol that computes addresses knows better than the base URL.
+	elsewhere := providers.NewHTTP(nil, &providers.HTTPOptions{Locate: func(m providers.Model, o providers.Options) (string, error) {
+		if m.ID == "lost" {
+			return "", errors.New("no address")
+		}
+		return "https://" + o.APIKey + "." + m.ID + ".example:8443" + strings.TrimPrefix(m.BaseURL, "http://h"), nil
+	}})
+	for spec, want := range map[string]providers.Telemetry{
+		"own/m": {ProviderName: "own", ServerAddress: "k.m.example", ServerPort: 8443}, "own/lost": {ProviderName: "own", ServerAddress: "h"},
+		"named/m": {ProviderName: "named", ServerAddress: "set", ServerPort: 8443}, "sited/m": {ProviderName: "sited", ServerAddress: "k.m.example", ServerPort: 8443},
+	} {
+		r := registry(t, map[string]string{"SITE": "h"}, map[string]providers.Registration{
+			"own":   {API: "moved", BaseURL: "http://h/", APIKey: "k"},
+			"named": {API: "moved", BaseURL: "http://h/", APIKey: "k", Telemetry: providers.Telemetry{ServerAddress: "set"}},
+			"sited": {API: "moved", BaseURL: "http://{SITE}/", APIKey: "k"},
+		})
+		r.RegisterProtocol("moved", elsewhere)
+		if m, err := r.Resolve(spec); err != nil || m.Telemetry != want {
+			t.Errorf("%s: got %+v, %v, want %+v", spec, m.Telemetry, err, want)
+		}
+	}
 	for baseURL, want := range map[string]providers.Telemetry{
 		"https://h:443/v1": {ServerAddress: "h"}, "http://h:80": {ServerAddress: "h"}, "http://h:443": {ServerAddress: "h", ServerPort: 443},
 		"https://[::1]:9/": {ServerAddress: "::1", ServerPort: 9}, "demo:": {}, "https://{location}-x.example/": {},

@@ -10,10 +10,35 @@ import (
 type Telemetry struct {
 	// ProviderName defaults to the conventional name of the provider id.
 	ProviderName string `json:"providerName,omitempty"`
-	// ServerAddress and ServerPort default to those of the base URL. The port
-	// is 0 unless the URL names one other than its scheme's own.
+	// ServerAddress and ServerPort default to those that are called: of the base
+	// URL, or of what a Locator makes of it. The port is 0 unless the URL names one
+	// other than its scheme's own.
 	ServerAddress string `json:"serverAddress,omitempty"`
 	ServerPort    int    `json:"serverPort,omitempty"`
+}
+
+// Locator is a Protocol that computes the base URL of its calls from that of the model, the
+// environment and the credentials.
+type Locator interface {
+	Protocol
+	// Locate returns the base URL of a call of m with the credentials of o. It contacts
+	// no server. m.BaseURL has no names of environment variables.
+	Locate(m Model, o Options) (string, error)
+}
+
+// telemetry identifies the server that a call of m reaches with what is set now.
+func (r *Registry) telemetry(m Model, entry registered) Telemetry {
+	if base, err := r.Endpoint(m); err == nil {
+		m.BaseURL = base
+	}
+	if l, ok := r.protocolOf(entry, m.API).(Locator); ok {
+		key := r.credentials(m.Provider, entry.reg)
+		// Where the address is not known the call reports why.
+		if base, err := l.Locate(m, Options{APIKey: key.value, Bearer: key.bearer}); err == nil {
+			m.BaseURL = base
+		}
+	}
+	return resolveTelemetry(entry.reg.Telemetry, m.Provider, m.BaseURL)
 }
 
 func resolveTelemetry(override Telemetry, provider, baseURL string) Telemetry {

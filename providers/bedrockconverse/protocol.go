@@ -50,7 +50,7 @@ func New(o *Options) *providers.HTTP {
 	if a.chain == nil {
 		a.chain = awsauth.NewChain(&awsauth.Options{Getenv: o.Getenv})
 	}
-	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client, Authorize: a.authorize, Refused: a.refused, FindCredentials: a.find})
+	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client, Authorize: a.authorize, Refused: a.refused, FindCredentials: a.find, Locate: a.env.locate})
 }
 
 // Register lets the models of a registry be called in this format.

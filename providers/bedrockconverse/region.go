@@ -43,11 +43,29 @@ func (e env) region(m providers.Model, host string) string {
 // move sends a request for a host of the vendor's own to the region of the call, which it
 // returns.
 func (e env) move(r *http.Request, m providers.Model) (string, error) {
-	region := e.region(m, r.URL.Host)
+	region, err := e.moveURL(r.URL, m)
+	r.Host = r.URL.Host
+	return region, err
+}
+
+// locate implements providers.HTTPOptions.Locate.
+func (e env) locate(m providers.Model, _ providers.Options) (string, error) {
+	u, err := url.Parse(m.BaseURL)
+	if err != nil {
+		return "", fmt.Errorf("parse base url: %w", err)
+	}
+	_, err = e.moveURL(u, m)
+	return u.String(), err
+}
+
+// moveURL changes a host of the vendor's own to that of the region of a call, which it
+// returns.
+func (e env) moveURL(u *url.URL, m providers.Model) (string, error) {
+	region := e.region(m, u.Host)
 	if !regionForm.MatchString(region) {
 		return "", &providers.Error{Kind: providers.KindInvalidRequest, Err: fmt.Errorf("%q is no region; set %s to one, such as %s", region, envRegion, defaultRegion)}
 	}
-	own := ownHost.FindStringSubmatch(r.URL.Host)
+	own := ownHost.FindStringSubmatch(u.Host)
 	if own == nil {
 		return region, nil
 	}
@@ -58,8 +76,7 @@ func (e env) move(r *http.Request, m providers.Model) (string, error) {
 	if strings.HasPrefix(region, "cn-") {
 		end += ".cn"
 	}
-	r.URL.Host = "bedrock-runtime" + fips + "." + region + end
-	r.Host = r.URL.Host
+	u.Host = "bedrock-runtime" + fips + "." + region + end
 	return region, nil
 }
 

@@ -78,6 +78,12 @@ func (v *vertex) Stream(ctx context.Context, m providers.Model, req providers.Re
 	}
 }
 
+// Locate implements providers.Locator.
+func (v *vertex) Locate(m providers.Model, o providers.Options) (string, error) {
+	at, err := v.locate(m, o)
+	return at.BaseURL, err
+}
+
 // find says where the next token would come from, if the model can be called with one.
 func (v *vertex) find(m providers.Model) string {
 	if _, err := v.locate(m, providers.Options{}); err != nil {
@@ -106,7 +112,7 @@ func (v *vertex) locate(m providers.Model, o providers.Options) (providers.Model
 		base = "https://" + catalogHost
 	}
 	// What a key calls has neither project nor location: the key does.
-	byKey := o.APIKey != "" && !o.Bearer
+	byKey := v.IsKey(o.APIKey) && !o.Bearer
 	if byKey {
 		base = strings.Replace(base, catalogHost, globalHost, 1)
 	}

@@ -113,6 +113,12 @@ type located struct {
 	locate func(providers.Model) (providers.Model, error)
 }
 
+// Locate implements providers.Locator.
+func (l *located) Locate(m providers.Model, _ providers.Options) (string, error) {
+	at, err := l.locate(m)
+	return at.BaseURL, err
+}
+
 // Stream implements providers.Protocol.
 func (l *located) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return func(yield func(providers.Event, error) bool) {
