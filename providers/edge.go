@@ -20,7 +20,7 @@ type Edge struct {
 	// Binding calls the models. It is read once, at registration.
 	Binding EdgeBinding
 	// Gateway goes to every call of the binding as it is. Nil is the gateway "default";
-	// one without an ID is none.
+	// one without an ID is refused at registration.
 	Gateway *EdgeGateway
 	// NoGateway passes no gateway at all.
 	NoGateway bool
@@ -62,7 +62,7 @@ type EdgeGateway struct {
 // resolved is what a call of the binding is given.
 func (e Edge) resolved() *Edge {
 	switch {
-	case e.NoGateway, e.Gateway != nil && e.Gateway.ID == "":
+	case e.NoGateway:
 		e.Gateway = nil
 	case e.Gateway == nil:
 		e.Gateway = &EdgeGateway{ID: "default"}

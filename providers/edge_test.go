@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,14 +70,25 @@ func TestEdgeRegistration(t *testing.T) {
 		edge *providers.Edge
 		want *providers.Edge
 	}{
-		"without a binding":    {nil, &providers.Edge{Gateway: &providers.EdgeGateway{ID: "default"}}},
-		"the default gateway":  {&providers.Edge{Binding: binding{}}, &providers.Edge{Binding: binding{}, Gateway: &providers.EdgeGateway{ID: "default"}}},
-		"a gateway":            {&providers.Edge{Binding: binding{}, Gateway: own}, &providers.Edge{Binding: binding{}, Gateway: own}},
-		"no gateway":           {&providers.Edge{Binding: binding{}, NoGateway: true, Gateway: own}, &providers.Edge{Binding: binding{}, NoGateway: true}},
-		"a gateway without id": {&providers.Edge{Gateway: &providers.EdgeGateway{CacheKey: "k"}}, &providers.Edge{NoGateway: true}},
+		"without a binding":   {nil, &providers.Edge{Gateway: &providers.EdgeGateway{ID: "default"}}},
+		"the default gateway": {&providers.Edge{Binding: binding{}}, &providers.Edge{Binding: binding{}, Gateway: &providers.EdgeGateway{ID: "default"}}},
+		"a gateway":           {&providers.Edge{Binding: binding{}, Gateway: own}, &providers.Edge{Binding: binding{}, Gateway: own}},
+		"no gateway":          {&providers.Edge{Binding: binding{}, NoGateway: true, Gateway: own}, &providers.Edge{Binding: binding{}, NoGateway: true}},
 	} {
 		if diff := cmp.Diff(tt.want, ask(tt.edge)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestEdgeGatewayNeedsAnID: options replace the default gateway, so they name one.
+func TestEdgeGatewayNeedsAnID(t *testing.T) {
+	for _, gateway := range []providers.EdgeGateway{{}, {SkipCache: new(true)}, {ID: " \t", CacheKey: "k"}} {
+		r := providers.NewRegistry(nil)
+		err := r.RegisterProvider("edge", providers.Registration{API: "edge-ai-binding", Edge: &providers.Edge{Binding: binding{}, Gateway: &gateway}})
+		var typed *providers.RegistrationError
+		if !errors.As(err, &typed) || typed.ProviderID != "edge" || !strings.Contains(err.Error(), "need an id") || r.Registered("edge") {
+			t.Errorf("%+v: got %v, registered %t, want a *RegistrationError", gateway, err, r.Registered("edge"))
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 // Unlike a [Registration] it takes nothing from the catalog, and only the models that it
 // lists can be called.
 type Provider struct {
-	// ID is what specifiers name it by: not empty, and without a slash.
+	// ID is what specifiers name it by: not empty, without a slash or control
+	// characters, and without space at either end.
 	ID string
 	// BaseURL is the endpoint of models without one of their own.
 	BaseURL string
@@ -50,15 +51,18 @@ func (r *Registry) SetProvider(p *Provider) error {
 }
 
 func (p *Provider) problem() string {
-	if p.ID == "" || strings.Contains(p.ID, "/") {
-		return "the id of a provider is not empty and has no slash"
+	if problem := idProblem(p.ID); problem != "" {
+		return problem
+	}
+	if p.BaseURL != "" && strings.TrimSpace(p.BaseURL) == "" {
+		return "baseUrl is blank; name the root of the endpoint, or leave it empty"
 	}
 	seen := map[string]bool{}
 	for i, m := range p.Models {
 		switch {
-		case m.ID == "":
+		case strings.TrimSpace(m.ID) == "":
 			return fmt.Sprintf("model %d has no id", i+1)
-		case m.API == "":
+		case strings.TrimSpace(m.API) == "":
 			return fmt.Sprintf("model %q has no api", m.ID)
 		case seen[m.ID]:
 			return fmt.Sprintf("model %q is listed twice", m.ID)

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Registration says how to reach a provider. Every field is optional for a
@@ -66,8 +69,9 @@ type ModelOverride struct {
 	Compat   Compat      `json:"compat,omitzero"`
 }
 
-// RegistrationError reports a provider that cannot be registered: it has no catalog models
-// and came without API or BaseURL, or it is a [Provider] that is not whole.
+// RegistrationError reports a provider that cannot be registered: its id cannot stand in a
+// specifier, API or BaseURL is blank or lacks a catalog default, gateway options have no
+// id, or a [Provider] is not whole.
 type RegistrationError struct {
 	// ProviderID is the id of the rejected registration.
 	ProviderID string
@@ -86,6 +90,36 @@ func (e *RegistrationError) Meta() map[string]string {
 // Error names the provider and what is needed.
 func (e *RegistrationError) Error() string {
 	return fmt.Sprintf("register provider %q: %s", e.ProviderID, e.Problem)
+}
+
+// idProblem is what is wrong with the id of a provider, "" if it is one. A specifier names it
+// before its first slash.
+func idProblem(id string) string {
+	odd := strings.ContainsFunc(id, func(c rune) bool { return c == '/' || unicode.IsControl(c) })
+	if id == "" || odd || id != strings.TrimSpace(id) || !utf8.ValidString(id) {
+		return "the id of a provider is not empty and has no slash, no control character and no space at either end, for example \"local\""
+	}
+	return ""
+}
+
+// problem is what keeps r from being registered, "" if nothing does. cataloged is set for a
+// provider with catalog models.
+func (r Registration) problem(cataloged bool) string {
+	if r.API == APIEdgeAIBinding {
+		if r.Edge != nil && r.Edge.Gateway != nil && strings.TrimSpace(r.Edge.Gateway.ID) == "" {
+			return "gateway options need an id, for example \"default\""
+		}
+		return ""
+	}
+	switch {
+	case r.API != "" && strings.TrimSpace(r.API) == "":
+		return "api is blank; name a wire format, or leave it empty for that of the catalog"
+	case r.BaseURL != "" && strings.TrimSpace(r.BaseURL) == "":
+		return "baseUrl is blank; name the root of the endpoint, or leave it empty for that of the catalog"
+	case !cataloged && (r.API == "" || r.BaseURL == ""):
+		return "api and baseUrl are required for a provider without catalog models"
+	}
+	return ""
 }
 
 // clone makes r independent of the caller's maps, slices and pointers.

@@ -1,6 +1,7 @@
 package providers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -97,9 +98,8 @@ func NewRegistry(o *RegistryOptions) *Registry {
 // error is *RegistrationError. Nothing is contacted and no key checked: what is
 // wrong with them shows on the first call.
 func (r *Registry) RegisterProvider(id string, reg Registration) error {
-	complete := reg.API == APIEdgeAIBinding || reg.API != "" && reg.BaseURL != ""
-	if !complete && r.catalog[id].Models == nil {
-		return &RegistrationError{ProviderID: id, Problem: "api and baseUrl are required for a provider without catalog models"}
+	if problem := cmp.Or(idProblem(id), reg.problem(r.catalog[id].Models != nil)); problem != "" {
+		return &RegistrationError{ProviderID: id, Problem: problem}
 	}
 	r.register(id, registered{reg: reg.clone()})
 	return nil

@@ -218,6 +218,48 @@ func TestRegisterProviderErrors(t *testing.T) {
 	}
 }
 
+// TestRegistrationsThatCannotBeNamed: what no specifier can name, and what is blank, is
+// refused under every kind of id, also by SetProvider.
+func TestRegistrationsThatCannotBeNamed(t *testing.T) {
+	whole := providers.Registration{API: "a", BaseURL: "http://b/"}
+	for _, tt := range []struct {
+		id  string
+		reg providers.Registration
+	}{
+		{"", whole}, {" ", whole}, {"a/b", whole}, {"/", whole}, {"a\n", whole}, {"a\x00b", whole}, {" a", whole}, {"a\u00a0", whole}, {"\xff", whole},
+		{"", providers.Registration{API: "edge-ai-binding"}}, {"a/b", providers.Registration{API: "edge-ai-binding"}},
+		{"own", providers.Registration{API: " ", BaseURL: "http://b/"}}, {"own", providers.Registration{API: "a", BaseURL: "\t"}},
+		{"acme", providers.Registration{API: " "}}, {"acme", providers.Registration{BaseURL: " \n"}},
+	} {
+		r := registry(t, nil, nil)
+		err := r.RegisterProvider(tt.id, tt.reg)
+		var typed *providers.RegistrationError
+		if !errors.As(err, &typed) || typed.ProviderID != tt.id || typed.Type() != "invalid_provider_registration" || r.Registered(tt.id) {
+			t.Errorf("%q %+v: got %v, registered %t, want a *RegistrationError", tt.id, tt.reg, err, r.Registered(tt.id))
+		}
+		if tt.reg.API != whole.API || tt.reg.BaseURL != whole.BaseURL {
+			continue
+		}
+		if err := r.SetProvider(&providers.Provider{ID: tt.id}); !errors.As(err, &typed) {
+			t.Errorf("provider %q: got %v, want a *RegistrationError", tt.id, err)
+		}
+	}
+	for _, id := range []string{"own", "Own.2_x-y", "my provider", "自分"} {
+		if err := registry(t, nil, nil).RegisterProvider(id, whole); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	for name, p := range map[string]providers.Provider{
+		"blank base URL": {ID: "p", BaseURL: " "}, "blank model": {ID: "p", Models: []providers.CatalogModel{{ID: " ", API: "a"}}},
+		"blank api": {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: " "}}},
+	} {
+		var typed *providers.RegistrationError
+		if err := registry(t, nil, nil).SetProvider(&p); !errors.As(err, &typed) {
+			t.Errorf("%s: got %v, want a *RegistrationError", name, err)
+		}
+	}
+}
+
 func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	first := providers.Registration{
 		API: "a", BaseURL: "http://b/", Headers: map[string]string{"X-A": "1"}, ContextWindow: new(5), Input: []string{"text"},

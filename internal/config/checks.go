@@ -251,6 +251,13 @@ func checkProviderID(s string) fault {
 	return fault{}
 }
 
+func checkGatewayID(s string) fault {
+	if strings.TrimSpace(s) == "" {
+		return fault{"is empty, and options without an id name no gateway", "write for example id: default"}
+	}
+	return fault{}
+}
+
 func checkHeaderName(s string) fault {
 	if !regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$").MatchString(s) {
 		return fault{quote(s) + " is not the name of a header", "write for example X-Team"}

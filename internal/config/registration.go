@@ -87,7 +87,7 @@ func (r *reader) gateway(dst **providers.Edge) func(value) {
 		}
 		g := &providers.EdgeGateway{}
 		r.fields(v, []field{
-			{name: "id", example: "default", read: r.text(&g.ID), required: true},
+			{name: "id", example: "default", read: func(v value) { g.ID, _ = r.checked(v, checkGatewayID) }, required: true},
 			{name: "skipCache", example: "true", read: r.truth(func(t bool) { g.SkipCache = &t })},
 			{name: "cacheTtl", example: "60", read: r.count(0, func(n int64) { g.CacheTTL = &n })},
 			{name: "cacheKey", example: "prompts", read: r.text(&g.CacheKey)},
