@@ -19,14 +19,20 @@ type CredentialsError struct {
 
 // Error names what to set.
 func (e *CredentialsError) Error() string {
-	var ways []string
-	for _, set := range e.Sets {
-		ways = append(ways, strings.Join(set, " + "))
-	}
-	if ways = append(slices.Clone(e.Variables), ways...); len(ways) == 0 {
+	ways := e.Ways()
+	if len(ways) == 0 {
 		return fmt.Sprintf("model %q has no key: register its provider with one", e.Spec)
 	}
 	return fmt.Sprintf("model %q has no key: set %s, or register its provider with one", e.Spec, strings.Join(ways, " or "))
+}
+
+// Ways lists what may be set, each as a whole.
+func (e *CredentialsError) Ways() []string {
+	ways := slices.Clone(e.Variables)
+	for _, set := range e.Sets {
+		ways = append(ways, strings.Join(set, " + "))
+	}
+	return ways
 }
 
 // Check reports what is known to keep a model from being called, without contacting anybody: a
@@ -47,9 +53,43 @@ func (r *Registry) Check(spec string) error {
 		return &ModelError{Spec: spec, Err: err}
 	}
 	if r.Credentials(m) == "" && r.needsKey(m) {
-		return &CredentialsError{Spec: spec, Variables: r.EnvKeys(provider), Sets: r.catalog[provider].EnvSets}
+		return r.keyless(m)
 	}
 	return nil
+}
+
+// Keyless returns, for each registered provider that needs a key and finds none anywhere, the
+// error of one of its models, in the order of the ids. It contacts no server.
+func (r *Registry) Keyless() []*CredentialsError {
+	var out []*CredentialsError
+	for _, id := range r.ids() {
+		if m := r.sample(id); r.Credentials(m) == "" && r.needsKey(m) {
+			out = append(out, r.keyless(m))
+		}
+	}
+	return out
+}
+
+// CredentialsOf is Credentials of a provider as a whole.
+func (r *Registry) CredentialsOf(provider string) string { return r.Credentials(r.sample(provider)) }
+
+// sample returns a model of a provider: the first one that is listed, or else one without an
+// id that is reached as any would be.
+func (r *Registry) sample(provider string) Model {
+	entry, ok := r.entry(provider)
+	id := "any"
+	if listed := r.listed(provider, entry); len(listed) > 0 {
+		id = listed[0]
+	}
+	m, err := r.resolve(provider+"/"+id, entry, ok)
+	if err != nil {
+		m = Model{Provider: provider}
+	}
+	return m
+}
+
+func (r *Registry) keyless(m Model) *CredentialsError {
+	return &CredentialsError{Spec: m.Spec(), Variables: r.EnvKeys(m.Provider), Sets: r.catalog[m.Provider].EnvSets}
 }
 
 // needsKey reports whether a model is called at its vendor's, without anything that may be a key among

@@ -2,6 +2,8 @@ package providers_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/parleyrun/parley/providers"
@@ -66,5 +68,21 @@ func TestCheck(t *testing.T) {
 				t.Errorf("got %v, want %T %v %s", err, tc.want, tc.want, tc.says)
 			}
 		})
+	}
+}
+
+// TestKeyless lists the registered providers that need a key and find none.
+func TestKeyless(t *testing.T) {
+	env := map[string]string{"ACME_TOKEN": " "}
+	r := registry(t, env, map[string]providers.Registration{
+		"acme": {}, "own": {API: "a", BaseURL: "http://b/"}, "edge": {API: "edge-ai-binding"},
+	})
+	got := r.Keyless()
+	if len(got) != 1 || !strings.HasPrefix(got[0].Spec, "acme/") || !slices.Equal(got[0].Ways(), []string{"ACME_TOKEN", "ACME_API_KEY"}) || r.CredentialsOf("acme") != "" {
+		t.Errorf("got %v, credentials %q, want acme without a key", got, r.CredentialsOf("acme"))
+	}
+	env["ACME_API_KEY"] = "k"
+	if got := r.Keyless(); len(got) != 0 || r.CredentialsOf("acme") != "ACME_API_KEY" {
+		t.Errorf("got %v, credentials %q, want those of ACME_API_KEY", got, r.CredentialsOf("acme"))
 	}
 }

@@ -62,7 +62,7 @@ func (r *reader) mounts(dst *[]string) func(value) {
 
 // single reads the file of one agent.
 func (r *reader) single(root value) *Single {
-	s := &Single{Agent: &agent.Agent{}, Providers: map[string]providers.Registration{}}
+	s := &Single{Agent: &agent.Agent{}, Providers: map[string]providers.Registration{}, BlankKeys: r.blankKeys}
 	a := s.Agent
 	fields := []field{
 		{name: "name", example: "echo", read: r.text(&a.Name)},

@@ -44,6 +44,9 @@ type Server struct {
 	// Providers are registered beside the built-in ones, in place of one of the
 	// same id. API keys are resolved. Never nil.
 	Providers map[string]providers.Registration
+	// BlankKeys are the providers whose apiKeyEnv names a variable that is not set or
+	// blank, with words for that variable: other sources of a key count. Never nil.
+	BlankKeys map[string]string
 	// Agents are those of the file and of the program, sorted by name; there is at least
 	// one, or a workflow. They are this value's.
 	Agents []Agent
@@ -127,6 +130,7 @@ type Agent struct {
 // Single is what the file of "parley run" says: one agent and what it needs.
 type Single struct {
 	Agent *agent.Agent
-	// Providers are as in Server.
+	// Providers and BlankKeys are as in Server.
 	Providers map[string]providers.Registration
+	BlankKeys map[string]string
 }

@@ -47,11 +47,13 @@ type reader struct {
 	blamed map[string]bool
 	// mounted holds the mounts of the file so far.
 	mounted map[string]value
+	// blankKeys is that of Server.
+	blankKeys map[string]string
 }
 
 // newReader returns the document of a file, nil if there is none to read.
 func newReader(file string, src []byte, opts *Options, must string) (*reader, *node) {
-	r := &reader{file: file, must: must, seen: map[string]value{}, blamed: map[string]bool{}, mounted: map[string]value{}}
+	r := &reader{file: file, must: must, seen: map[string]value{}, blamed: map[string]bool{}, mounted: map[string]value{}, blankKeys: map[string]string{}}
 	if opts != nil {
 		r.opts = *opts
 	}
@@ -291,6 +293,18 @@ func (r *reader) needs(v value) bool {
 
 // variable reads the name of an environment variable and resolves it.
 func (r *reader) variable(dst *string) func(value) {
+	return r.variableOr(dst, func(v value, shown string, set bool) {
+		problem := " is empty"
+		if !set {
+			problem = " is not set"
+		}
+		r.blame(v, fault{shown + problem, "export it and start again, or remove the key"})
+	})
+}
+
+// variableOr is variable with a function for a variable that is not set or blank. shown
+// refers to the variable without a secret that may stand in place of its name.
+func (r *reader) variableOr(dst *string, blank func(v value, shown string, set bool)) func(value) {
 	return func(v value) {
 		name, ok := r.checked(v)
 		if !ok || name == "" {
@@ -311,13 +325,10 @@ func (r *reader) variable(dst *string) func(value) {
 		}
 		secret, set := r.opts.Env(name)
 		secret = strings.TrimSpace(secret)
-		remedy := "export it and start again, or remove the key"
 		switch {
 		case secret == "" && !r.needs(v):
-		case !set:
-			r.blame(v, fault{shown + " is not set", remedy})
 		case secret == "":
-			r.blame(v, fault{shown + " is empty", remedy})
+			blank(v, shown, set)
 		case strings.ContainsFunc(secret, func(c rune) bool { return unicode.IsControl(c) || unicode.IsSpace(c) }):
 			r.blame(v, fault{shown + " holds a space or a line break", "export the secret alone"})
 		default:

@@ -35,7 +35,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	fields := []field{
 		{name: "api", example: api, read: r.text(&reg.API, r.checkAPI)},
 		{name: "baseUrl", example: "https://api.example.com/v1", read: r.text(&reg.BaseURL, checkURL)},
-		{name: "apiKeyEnv", example: "EXAMPLE_API_KEY", read: r.variable(&reg.APIKey)},
+		{name: "apiKeyEnv", example: "EXAMPLE_API_KEY", read: r.apiKey(v.name, &reg.APIKey)},
 		{name: "headers", example: "{X-Team: agents}", read: r.headers(&reg.Headers)},
 		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},
 		{name: "storeResponses", example: "true", read: r.truth(func(t bool) { reg.StoreResponses = t })},
@@ -66,6 +66,12 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	if !r.written(v, "baseUrl") {
 		r.missing(v, "baseUrl", "https://api.example.com/v1")
 	}
+}
+
+// apiKey reads the variable of a provider's key. One that is not set or blank is as if it
+// were not named: the next source of a key counts.
+func (r *reader) apiKey(provider string, dst *string) func(value) {
+	return r.variableOr(dst, func(_ value, shown string, _ bool) { r.blankKeys[provider] = shown })
 }
 
 // edge blames what a binding does not have: it is called without an address, and its

@@ -15,6 +15,7 @@ func (r *reader) server(root value) *Server {
 		Bucket:    Bucket{Dir: DefaultDir, Secure: true},
 		Events:    Events{Live: true},
 		Providers: map[string]providers.Registration{},
+		BlankKeys: r.blankKeys,
 	}
 	r.fields(root, []field{
 		{name: "listen", example: DefaultListen, read: r.text(&s.Listen, checkListen)},

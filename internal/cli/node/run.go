@@ -136,6 +136,7 @@ func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Sing
 		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	hidden.Add(reg.Secrets()...)
+	warnKeys(log, reg, single.BlankKeys)
 	if err := checkAgent(reg, single.Agent, false); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
 	}

@@ -283,6 +283,7 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 			return nil, err
 		}
 	}
+	warnKeys(log, reg, conf.BlankKeys)
 	targets, err := targetsOf(how.program.Targets, conf.Channels)
 	if err != nil {
 		return nil, err
