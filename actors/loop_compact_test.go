@@ -332,15 +332,24 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// sayTooLong is what callers are told of a conversation that does not fit.
-const sayTooLong = "The conversation is too long for the model, and could not be shortened."
+// sayTooLong is what callers are told of a conversation that does not fit, and
+// sayMessageTooLong of a message that does not fit alone.
+const (
+	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
+	sayMessageTooLong = "The message alone is too long for the model; send a shorter one."
+)
 
 func checkOverflow(t *testing.T, s *conversation.SubmissionSettled, failed bool) {
+	t.Helper()
+	checkFailure(t, s, failed, sayTooLong)
+}
+
+func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, say string) {
 	t.Helper()
 	switch {
 	case !failed && s.Outcome != conversation.OutcomeCompleted:
 		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
-	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != sayTooLong):
+	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != say):
 		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
 	}
 }
@@ -375,7 +384,11 @@ func TestOverflowThatCannotBeMended(t *testing.T) {
 					l.completes(chat("c"), i+1)
 				}
 				n.admit(chat("c"), "last", tt.body)
-				checkOverflow(t, l.settles(chat("c"), turns+1)[turns], true)
+				say := sayTooLong
+				if name == "one long message" {
+					say = sayMessageTooLong
+				}
+				checkFailure(t, l.settles(chat("c"), turns+1)[turns], true, say)
 				if name == "one long message" && len(c.requests("sum")) > 0 {
 					t.Error("a summary of nothing was asked for")
 				}

@@ -23,7 +23,8 @@ type Compaction struct {
 	ReserveTokens int
 
 	// KeepRecentTokens is about how much of the latest exchange stays word for word.
-	// Zero means [DefaultKeepRecentTokens].
+	// Zero means [DefaultKeepRecentTokens]. Less stays in a small window, and after a
+	// request that the vendor refused as too long.
 	KeepRecentTokens int
 
 	// Model is who writes the summary; empty means the conversation's own model.

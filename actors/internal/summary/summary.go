@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// bytesPerToken is what vendors' tokenizers need on average for English text. An
+	// BytesPerToken is what vendors' tokenizers need on average for English text. An
 	// estimate is only used for what a vendor has not counted yet.
-	bytesPerToken = 4
+	BytesPerToken = 4
 	// imageBytes stands for an image in an estimate.
 	imageBytes = 4800
 	// maxOutcome bounds the outcome of a call within a text to be summarized, in bytes.
@@ -42,7 +42,7 @@ func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cu
 		return Cut{}, false
 	}
 	at, kept := len(units)-1, units[len(units)-1].bytes
-	for at > 0 && (kept+units[at-1].bytes)/bytesPerToken <= keep {
+	for at > 0 && (kept+units[at-1].bytes)/BytesPerToken <= keep {
 		at--
 		kept += units[at].bytes
 	}
@@ -106,7 +106,7 @@ func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
 	for _, u := range unitsOf(list, first) {
 		n += u.bytes
 	}
-	return n / bytesPerToken
+	return n / BytesPerToken
 }
 
 // Text writes down what a cut leaves out, in at most limit bytes.

@@ -21,10 +21,15 @@ const (
 	// maxSummaryInput bounds what a summarizer is shown, in bytes, also where the window
 	// of its model is not known.
 	maxSummaryInput = 400 << 10
-	// maxSummaryTokens bounds a summary.
+	// maxSummaryTokens bounds a summary, and summaryWords is what its writer is told then.
 	maxSummaryTokens = 4096
+	summaryWords     = 800
 	// maxSummaryBytes bounds what is kept of one.
 	maxSummaryBytes = 64 << 10
+	// minSummaryTokens and minSummaryInput bound how far the length of a summary, and of what
+	// its writer is shown, shrinks after a refusal; the latter is in bytes.
+	minSummaryTokens = 256
+	minSummaryInput  = 1 << 10
 	// keptTokenBytes is what a token that is kept word for word may take, in bytes.
 	keptTokenBytes = 8
 )
@@ -57,12 +62,14 @@ type summaryJob struct {
 	closed       []*history.Page
 	exchanges    []conversation.Exchange
 	instructions string
+	refused      bool // the vendor has refused what the view holds as too long
 }
 
 // summarize starts a summary; [machine.Summarized] brings it.
 func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
 		node: r.node, key: r.o.Key, gen: e.Gen, before: v.shown.After, exchanges: settledTurns(v.exchanges), instructions: e.Instructions,
+		refused: e.Reason == conversation.CompactionOverflow,
 	}
 	if v.id == "" { // nobody works
 		job.author = r.agentOnly(v)
@@ -126,22 +133,25 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	if err != nil {
 		return out, err
 	}
-	keep := rules.WithDefaults(model.MaxTokens).KeepRecentTokens
+	keep := j.kept(rules, model, setup.Model)
 	list, first, err := j.list(ctx, maxSummaryInput+keptTokenBytes*keep)
 	if err != nil {
 		return out, err
-	}
-	cut, ok := summary.Plan(list, first, keep)
-	if !ok {
-		out.Nothing = true
-		return out, nil
 	}
 	limit := maxSummaryInput
 	if model.ContextWindow > 0 {
 		limit = min(limit, max(model.ContextWindow-maxSummaryTokens, 1024)*3)
 	}
-	text, done, err := j.ask(ctx, spec, j.prompt(summary.Text(list, first, cut, limit)), strings.Join(nonEmpty(saySummarize, rules.Instructions, j.instructions), "\n\n"))
-	if err != nil {
+	w := &writing{job: j, spec: spec, same: spec == setup.Model, rules: rules, list: list, first: first, keep: keep, limit: limit}
+	if j.refused {
+		w.refused = summary.BytesPerToken * summary.Tokens(list, first)
+		if j.before != nil {
+			w.refused += len(j.before.Summary)
+		}
+	}
+	text, cut, done, err := w.write(ctx)
+	if err != nil || text == "" {
+		out.Nothing = err == nil
 		return out, err
 	}
 	before := 0
@@ -152,6 +162,72 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 		Summary: text, FirstKept: list[cut.First].Submission, FirstTurn: cut.Turn, Before: before + cut.First, After: len(list) - cut.First,
 		Model: spec, Usage: conversation.Usage(done.Usage), Facts: factsOf(model, "", done),
 	}, nil
+}
+
+// kept is how many tokens may stay word for word: what the rules allow, and of a window that
+// is known half of what is not reserved. writer is the model of the summary, of the model of
+// the conversation.
+func (j *summaryJob) kept(rules agent.Compaction, writer providers.Model, of string) int {
+	keep := rules.WithDefaults(writer.MaxTokens).KeepRecentTokens
+	if m, err := j.node.o.Providers.Resolve(of); err == nil && m.ContextWindow > 0 {
+		keep = min(keep, (m.ContextWindow-reserve(rules, m))/2)
+	}
+	return keep
+}
+
+// writing is a summary under way, which shrinks with each refusal.
+type writing struct {
+	job   *summaryJob
+	spec  string
+	same  bool // the model of the conversation writes it
+	rules agent.Compaction
+	list  []conversation.Exchange
+	first conversation.TurnID
+	// keep is how many tokens stay word for word, limit how many bytes the writer is shown.
+	keep, limit int
+	// refused is the smallest request, in bytes, that the conversation's model is known to
+	// refuse as too long, 0 if there is none.
+	refused int
+}
+
+// shares is how many tokens stay word for word, and how many the summary may have. After a
+// refusal each is at most a quarter of what was refused: both fit where that did not.
+func (w *writing) shares() (kept, most int) {
+	if w.refused == 0 {
+		return w.keep, maxSummaryTokens
+	}
+	quarter := w.refused / summary.BytesPerToken / 4
+	return min(w.keep, quarter), min(maxSummaryTokens, max(quarter, minSummaryTokens))
+}
+
+// write returns the summary and what stays, "" if there is nothing to leave out. A writer
+// that refuses its own request as too long is asked again with the newest half of it.
+func (w *writing) write(ctx context.Context) (string, summary.Cut, providers.Done, error) {
+	var usage conversation.Usage
+	for {
+		kept, most := w.shares()
+		cut, ok := summary.Plan(w.list, w.first, kept)
+		if !ok {
+			return "", cut, providers.Done{}, nil
+		}
+		shown := summary.Text(w.list, w.first, cut, w.limit)
+		told := fmt.Sprintf(saySummarize, most*summaryWords/maxSummaryTokens)
+		req := providers.Request{
+			System:   strings.Join(nonEmpty(told, w.rules.Instructions, w.job.instructions), "\n\n"),
+			Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: w.job.prompt(shown)}}}},
+		}
+		text, done, err := w.job.ask(ctx, w.spec, req, most)
+		usage.Add(conversation.Usage(done.Usage))
+		done.Usage = providers.Usage(usage)
+		var vendor *providers.Error
+		if !errors.As(err, &vendor) || vendor.Kind != providers.KindContextOverflow || len(shown) < 2*minSummaryInput {
+			return text, cut, done, err
+		}
+		w.limit = len(shown) / 2
+		if asked := len(req.System) + providers.TextBytes(req.Messages); w.same && (w.refused == 0 || asked < w.refused) {
+			w.refused = asked
+		}
+	}
 }
 
 // list returns what the model sees, oldest first, and from which turn on; beyond the
@@ -196,13 +272,10 @@ func nonEmpty(texts ...string) []string {
 }
 
 // ask calls the summarizer's model, once more after a passing failure.
-func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (string, providers.Done, error) {
-	req := providers.Request{System: system, Messages: []providers.Message{
-		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: prompt}}},
-	}}
+func (j *summaryJob) ask(ctx context.Context, spec string, req providers.Request, most int) (string, providers.Done, error) {
 	var usage conversation.Usage
 	for attempt := 0; ; attempt++ {
-		text, done, err := j.once(ctx, spec, req)
+		text, done, err := j.once(ctx, spec, req, most)
 		usage.Add(conversation.Usage(done.Usage))
 		done.Usage = providers.Usage(usage)
 		var vendor *providers.Error
@@ -219,13 +292,13 @@ func (j *summaryJob) ask(ctx context.Context, spec, prompt, system string) (stri
 	}
 }
 
-func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request) (string, providers.Done, error) {
+func (j *summaryJob) once(ctx context.Context, spec string, req providers.Request, most int) (string, providers.Done, error) {
 	watched, watch := j.node.watch(ctx, spec)
 	defer watch.end()
 	var text strings.Builder
 	var end providers.Done
 	done := false
-	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: maxSummaryTokens, ThinkingLevel: providers.ThinkingOff}) {
+	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: most, ThinkingLevel: providers.ThinkingOff}) {
 		if err != nil {
 			return "", end, watch.cause(ctx, err)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
 	"github.com/parleyrun/parley/actors/internal/prompt"
+	"github.com/parleyrun/parley/actors/internal/summary"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
@@ -79,6 +80,7 @@ type modelCall struct {
 	archive   *history.Archive
 	closed    []*history.Page // what comes before exchanges
 	exchanges []conversation.Exchange
+	asked     int // about the bytes of text that the model is sent
 	session   string
 	thinking  providers.ThinkingLevel
 	limits    providers.Limits
@@ -139,10 +141,20 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 	}
 	// Another model helps with what a model did, not with what the agent did.
 	out.Fallback = c.more && !errors.Is(err, errInstructions)
-	if out.Overflow {
+	switch {
+	case out.Overflow && c.alone():
+		out.Err.Message = sayMessageTooLong
+	case out.Overflow:
 		out.Err.Message = sayTooLong
 	}
 	return out
+}
+
+// alone reports whether most of the request was one delivery, and nothing in it could be
+// replaced by a summary.
+func (c *modelCall) alone() bool {
+	open, older := prompt.Since(c.exchanges, c.shown.After)
+	return len(open) == 1 && len(open[0].Turns) == 0 && !(older && len(c.closed) > 0) && 2*summary.Bytes(conversation.Exchange{Delivery: c.turn.Delivery}) > c.asked
 }
 
 // stream pushes all events but the last, which it returns.
@@ -177,7 +189,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	defer history.Limit(blocks)
 	c.thinking = providers.ThinkingLevel(setup.ThinkingLevel)
 	req := providers.Request{System: setup.Instructions, History: blocks, Messages: now}
+	c.asked = shown + len(req.System)
 	for _, t := range setup.Tools {
+		c.asked += len(t.Description()) + len(t.InputSchema())
 		req.Tools = append(req.Tools, providers.Tool{Name: t.Name(), Description: t.Description(), InputSchema: t.InputSchema()})
 	}
 	if len(setup.Subagents) > 0 && c.author.depth < conversation.MaxDepth {

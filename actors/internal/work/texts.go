@@ -14,6 +14,7 @@ const (
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."
 	sayOutputTooLong  = "The model's reply was cut off: it has more %s than the %d that it may have."
 	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
+	sayMessageTooLong = "The message alone is too long for the model; send a shorter one."
 
 	sayTaskTool = "Hand a task to another agent, which works on it alone and answers with its result. " +
 		"It knows nothing of this conversation but your prompt. Several tasks of one reply run side by side. The agents:"
@@ -38,7 +39,7 @@ const (
 	saySummarize = "You shorten a conversation between a user and an assistant that goes on after you. Write a summary that lets the assistant " +
 		"continue without what is left out: the user's goals and wishes, decisions and why, facts, names, numbers, identifiers and file paths " +
 		"word for word, what was done with which result, what failed, and what is still open. Do not answer the conversation. " +
-		"Write plain text, at most 800 words."
+		"Write plain text, at most %d words."
 	saySummaryBefore = "What came even before, as it was summarized last time. Keep what still matters of it:"
 	saySummaryThen   = "What follows it:"
 )

@@ -1,0 +1,148 @@
+package actors_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/edge"
+)
+
+// sizedBinding is the binding of an edge platform that refuses requests of more bytes than
+// its limit with a status and a body, and answers others with a reply or a summary.
+type sizedBinding struct {
+	limit  *atomic.Int64
+	status int
+	body   string
+	reply  string
+}
+
+const shortSummary = "They talked of much."
+
+func (b sizedBinding) Run(ctx context.Context, _ string, inputs *providers.Body, _ providers.EdgeRunOptions) (*http.Response, error) {
+	body := inputs.Open(ctx)
+	defer body.Close()
+	sent, err := io.ReadAll(body)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(sent)) > b.limit.Load() {
+		return &http.Response{StatusCode: b.status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(b.body))}, nil
+	}
+	text := b.reply
+	if strings.Contains(string(sent), "Write a summary") {
+		text = shortSummary
+	}
+	stream := fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"content\":%q},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n", text)
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(stream))}, nil
+}
+
+// asks calls a model by the binding.
+func (b sizedBinding) asks(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+	m := providers.Model{Provider: "test", ID: "model", Edge: &providers.Edge{Binding: b}}
+	for e, err := range edge.New(nil).Stream(ctx, m, req, providers.Options{}) {
+		if err != nil {
+			return err
+		}
+		switch e := e.(type) {
+		case providers.TextDelta:
+			a.Text(e.Text)
+		case providers.Done:
+			a.Finish(e)
+		}
+	}
+	return nil
+}
+
+// TestOverflowOfSmallRequests: a vendor may refuse what is far smaller than the tokens that
+// stay word for word by default. What stays shrinks to what was refused, and so do the
+// summary and what its writer is shown, whatever words the refusal has.
+func TestOverflowOfSmallRequests(t *testing.T) {
+	const before, after = 1 << 20, 8600
+	for name, refusal := range map[string]sizedBinding{
+		"413 of the binding": {status: 413},
+		"vendor's words":     {status: 400, body: `{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`},
+		"a code":             {status: 400, body: `{"error":{"message":"m","code":"context_length_exceeded"}}`},
+		"text generation":    {status: 422, body: "{\"error\":\"Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096\"}"},
+		"no shift":           {status: 500, body: `{"error":{"code":500,"message":"context shift is disabled"}}`},
+	} {
+		for sizes, tt := range map[string]struct {
+			first int64 // the limit of the first 12 messages
+			limit int64 // of those that follow
+			chars int   // of messages and replies
+		}{
+			"grows into it":    {after, after, 700},
+			"a smaller model":  {before, after, 700},
+			"a far smaller":    {before, 4000, 700},
+			"replies are long": {before, after, 2500},
+		} {
+			t.Run(name+", "+sizes, func(t *testing.T) {
+				inLoop(t, func(t *testing.T, l *loop) {
+					b := refusal
+					b.limit, b.reply = &atomic.Int64{}, strings.Repeat("r", tt.chars)
+					b.limit.Store(tt.first)
+					a := chatAgent() // which keeps 8,000 tokens and writes its own summaries
+					n := l.run(part{opts: agents(a), cast: alone(b.asks)})
+					for i := 1; i <= 20; i++ {
+						if i > 12 {
+							b.limit.Store(tt.limit)
+						}
+						n.admit(chat("c"), fmt.Sprint(i), strings.Repeat("m", min(tt.chars, 700)))
+						if s := l.settles(chat("c"), i)[i-1]; s.Outcome != conversation.OutcomeCompleted {
+							t.Fatalf("message %d settled as %s with %+v", i, s.Outcome, s.Error)
+						}
+					}
+					if len(only[*conversation.Compacted](l.records(chat("c")))) == 0 {
+						t.Error("nothing was compacted")
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestOverflowOfOneMessage: a message that alone is too long fails and says so, at the
+// beginning and behind others; the next one is answered.
+func TestOverflowOfOneMessage(t *testing.T) {
+	for _, earlier := range []int{0, 3} {
+		t.Run(fmt.Sprintf("behind %d", earlier), func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				b := sizedBinding{limit: &atomic.Int64{}, status: 413, reply: "yes"}
+				b.limit.Store(8600)
+				n := l.run(part{opts: agents(chatAgent()), cast: alone(b.asks)})
+				for i := 1; i <= earlier; i++ {
+					n.admit(chat("c"), fmt.Sprint(i), words("hello"))
+					l.completes(chat("c"), i)
+				}
+				n.admit(chat("c"), "long", strings.Repeat("x", 9000))
+				s := l.settles(chat("c"), earlier+1)[earlier]
+				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != sayMessageTooLong {
+					t.Errorf("settled as %s with %+v, want %q", s.Outcome, s.Error, sayMessageTooLong)
+				}
+				n.admit(chat("c"), "next", words("hello"))
+				if s := l.settles(chat("c"), earlier+2)[earlier+1]; s.Outcome != conversation.OutcomeCompleted {
+					t.Errorf("the next message settled as %s with %+v", s.Outcome, s.Error)
+				}
+			})
+		})
+	}
+}
+
+// TestCompactionOfASmallWindow: in a window below what stays word for word by default, less
+// stays, so that a conversation is shortened before the vendor refuses it.
+func TestCompactionOfASmallWindow(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		n := l.run(part{opts: agents(chatAgent()), cast: alone(tellsAt(words("yes"), much)), windows: window})
+		for i := 1; i <= 8; i++ {
+			n.admit(chat("c"), fmt.Sprint(i), strings.Repeat("m", 400))
+			l.completes(chat("c"), i)
+		}
+		l.until("a compaction", func() bool { return len(only[*conversation.Compacted](l.records(chat("c")))) > 0 })
+	})
+}
