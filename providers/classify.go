@@ -158,6 +158,10 @@ var (
 		`range of input length should be`,
 		`tokens in request more than max tokens allowed`,
 		`number of (?:input |prompt )?tokens\b[^.]{0,80}(?:exceed|must be (?:less|at most|<))`,
+		"`?inputs`? must have less than [0-9]+ tokens",
+		`input tokens? exceeds? the`,
+		`^(?:input |prompt |context )?token limit exceeded`,
+		`request payload size exceeds`,
 		"tokens \\+ `?max_new_tokens`? must be <=",
 		`max_total_tokens\b[^.]{0,100}max_seq_len`,
 	}, "|"))

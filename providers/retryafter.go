@@ -158,7 +158,10 @@ func messageWait(message string) time.Duration {
 		return 0
 	case found[2] != "":
 		unit := strings.ToLower(found[3])
-		return parseWait(found[2] + map[bool]string{true: "ms", false: unit[:1]}[unit == "millisecond"])
+		if unit == "millisecond" {
+			return parseWait(found[2] + "ms")
+		}
+		return parseWait(found[2] + unit[:1])
 	}
 	return parseWait(strings.ToLower(found[1]))
 }

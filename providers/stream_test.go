@@ -277,6 +277,53 @@ func TestClassifyOrder(t *testing.T) {
 	}
 }
 
+// TestOverflowPhrases are what vendors and servers write of a request that is too long, and
+// what only looks like it.
+func TestOverflowPhrases(t *testing.T) {
+	for _, message := range []string{
+		"prompt is too long: 213462 tokens > 200000 maximum",
+		"Your input exceeds the context window of this model. Please adjust your input and try again.",
+		"Input tokens exceed the configured limit of 922000 tokens. Your messages resulted in 1000000 tokens.",
+		"This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+		"Please reduce the length of the messages or completion.",
+		"This endpoint's maximum context length is 8192 tokens. However, you requested about 9000 tokens.",
+		"the request exceeds the available context size, try increasing it",
+		"The number of tokens to keep from the initial prompt is greater than the context length.",
+		"invalid params, context window exceeds limit (2013)",
+		"Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+		"prompt too long; exceeded max context length by 12 tokens",
+		"Requested token count exceeds the model's maximum context length of 131072 tokens.",
+		"The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
+		"The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+		"Input validation error: `inputs` must have less than 4096 tokens. Given: 5000",
+		"too many tokens: total number of tokens in the prompt exceeds the limit of 4081",
+		"Request payload size exceeds the limit: 20971520 bytes.",
+		"token limit exceeded",
+		"Prompt tokens too long",
+	} {
+		for _, status := range []int{0, 400, 422, 500} {
+			if got := providers.Classify(status, "", message); got != providers.KindContextOverflow {
+				t.Errorf("%d %q: got %s, want %s", status, message, got, providers.KindContextOverflow)
+			}
+		}
+		if got := providers.Classify(401, "", message); got != providers.KindAuth {
+			t.Errorf("401 %q: got %s, want %s", message, got, providers.KindAuth)
+		}
+	}
+	for _, message := range []string{
+		"max_tokens: 20000 > 8192, which is the maximum allowed number of output tokens",
+		"max_tokens is too large: 100000. This model supports at most 16384 completion tokens.",
+		"Invalid schema for function 'get_context_window': 'maximum context length' is not of type object",
+		"tools.0.custom.name: String should have at most 64 characters",
+		"Unknown parameter: context_length_exceeded",
+		"Value error, input_value='the prompt is too long', input_type=str",
+	} {
+		if got := providers.Classify(400, "", message); got != providers.KindInvalidRequest {
+			t.Errorf("400 %q: got %s, want %s", message, got, providers.KindInvalidRequest)
+		}
+	}
+}
+
 // TestRetryHints finds how long to wait wherever vendors say it.
 func TestRetryHints(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -294,6 +341,15 @@ func TestRetryHints(t *testing.T) {
 		{"milliseconds", nil, message("Please try again in 28ms."), 28 * time.Millisecond},
 		{"minutes", nil, message("Please try again in 6m0s."), 6 * time.Minute},
 		{"in words", nil, message("Please retry again in 35 seconds."), 35 * time.Second},
+		{"after", nil, message("Please retry after 7 seconds."), 7 * time.Second},
+		{"a wait", nil, message("Too many requests; please wait 2 minutes before trying again."), 2 * time.Minute},
+		{"in small units", nil, message("retry after 250 milliseconds"), 250 * time.Millisecond},
+		{"of another header", http.Header{"X-Ms-Retry-After-Ms": {"250"}}, "", 250 * time.Millisecond},
+		{"with a unit", http.Header{"Retry-After": {"1m30s"}}, "", 90 * time.Second},
+		{"member of the error", nil, `{"error":{"message":"m","retry_after":7}}`, 7 * time.Second},
+		{"member beside the error", nil, `{"error":"m","retry_after":"7"}`, 7 * time.Second},
+		{"milliseconds in the body", nil, `{"message":"m","retry_after_ms":1500}`, 1500 * time.Millisecond},
+		{"member of a gateway", nil, `{"error":{"message":"m","metadata":{"retry_after":3}}}`, 3 * time.Second},
 		{"a word that is no time", nil, message("try again in 3 months"), 0},
 		{"absurd", nil, message("try again in 99999999999999999999h"), 0},
 		{"details", nil, `[{"error":{"details":[{"@type":"x"},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}]`, 34400 * time.Millisecond},
