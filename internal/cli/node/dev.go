@@ -149,7 +149,7 @@ func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
 		if cfg.model != "" {
 			a = withModel(a, cfg.model)
 		}
-		if err := checkAgent(reg, a, true); err != nil {
+		if err := checkAgent(reg, a, true, nil); err != nil {
 			return nil, err
 		}
 		conf.Agents = append(conf.Agents, config.Agent{Agent: a, Mounts: []string{config.DefaultMount(a.Name)}})

@@ -53,6 +53,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 	clitest.Write(t, "good.yaml", "listen: 127.0.0.1:0\n"+agents)
 	clitest.Write(t, "busy.yaml", "listen: "+busy.Listener.Addr().String()+"\n"+agents)
 	clitest.Write(t, "keyless.yaml", "agents:\n  echo: {mounts: [/agents/echo], model: openai/gpt-5}\n")
+	clitest.Write(t, "blank-key.yaml", "providers: {openai: {apiKeyEnv: NOT_SET_ANYWHERE}}\nagents:\n  echo: {mounts: [/agents/echo], model: openai/gpt-5}\n")
 	clitest.Write(t, "keyless-fallback.yaml", "agents:\n  echo: {model: demo/parrot, fallbacks: [openai/gpt-5]}\n")
 	clitest.Write(t, "keyless-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents: [{name: sub, description: d, compaction: {model: anthropic/claude-opus-4-6}}]\n")
 	clitest.Write(t, "lost-subagent.yaml", "agents:\n  echo:\n    model: demo/parrot\n    subagents:\n      - {name: sub, description: d, model: nobody/m}\n")
@@ -73,6 +74,7 @@ func TestMistakesWithFilesSayWhatToDo(t *testing.T) {
 		"serve with arguments":  {[]string{"serve", "good.yaml"}, []string{"parley serve --config good.yaml"}},
 		"serve with a typo":     {[]string{"serve", "--config", "typo.yaml"}, []string{"typo.yaml:1", "listn"}},
 		"serve without key":     {[]string{"serve", "--config", "keyless.yaml"}, []string{"keyless.yaml: agent \"echo\"", "set OPENAI_API_KEY"}},
+		"serve of a blank key":  {[]string{"serve", "--config", "blank-key.yaml"}, []string{"set OPENAI_API_KEY", "export the environment variable NOT_SET_ANYWHERE"}},
 		"serve without key 2":   {[]string{"serve", "--config", "keyless-fallback.yaml"}, []string{"keyless-fallback.yaml: agent \"echo\": model \"openai/gpt-5\"", "set OPENAI_API_KEY"}},
 		"serve without key 3":   {[]string{"serve", "--config", "keyless-subagent.yaml"}, []string{"agent \"echo\": subagent \"sub\"", "set ANTHROPIC_API_KEY"}},
 		"serve of no provider":  {[]string{"serve", "--config", "lost-subagent.yaml"}, []string{"lost-subagent.yaml:5: agents.echo.subagents[0].model", "add it to providers"}},

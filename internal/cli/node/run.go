@@ -137,7 +137,7 @@ func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Sing
 	}
 	hidden.Add(reg.Secrets()...)
 	warnKeys(log, reg, single.BlankKeys)
-	if err := checkAgent(reg, single.Agent, false); err != nil {
+	if err := checkAgent(reg, single.Agent, false, single.BlankKeys); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
 	}
 	if cfg.id == "" {

@@ -221,7 +221,7 @@ func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	for _, a := range conf.Agents {
-		if err := checkAgent(reg, a.Agent, true); err != nil {
+		if err := checkAgent(reg, a.Agent, true, conf.BlankKeys); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
 	}
@@ -230,20 +230,25 @@ func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
 
 // checkAgent looks at every model that an agent and its subagents name, as the runtime does, and says
 // what is wrong in the words of this program. Where others may answer for one in a format that the program
-// does not speak, it is left to the runtime, which warns of it.
-func checkAgent(reg *providers.Registry, a *agent.Agent, others bool) error {
+// does not speak, it is left to the runtime, which warns of it. blank is BlankKeys of the configuration.
+func checkAgent(reg *providers.Registry, a *agent.Agent, others bool, blank map[string]string) error {
 	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
 		if spec == "" { // the parent's, or the conversation's
 			continue
 		}
-		err := cli.CheckModel(reg, spec, fmt.Sprintf("use %q, which is offline", cli.DemoModel))
+		other := fmt.Sprintf("use %q, which is offline", cli.DemoModel)
+		provider, _, _ := strings.Cut(spec, "/")
+		if named, ok := blank[provider]; ok {
+			other = fmt.Sprintf("export %s, which apiKeyEnv names and which is blank, or %s", named, other)
+		}
+		err := cli.CheckModel(reg, spec, other)
 		var unspoken *cli.UnspokenError
 		if err != nil && !(others && errors.As(err, &unspoken)) {
 			return fmt.Errorf("agent %q: %w", a.Name, err)
 		}
 	}
 	for _, sub := range a.Subagents {
-		if err := checkAgent(reg, sub, others); err != nil {
+		if err := checkAgent(reg, sub, others, blank); err != nil {
 			return fmt.Errorf("agent %q: sub%w", a.Name, err)
 		}
 	}
