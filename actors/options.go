@@ -69,8 +69,8 @@ type Options struct {
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
-	// AsideAfter is after how many failures to open a conversation, of this node for a reason
-	// that stays, or of nodes that died over it, it is set aside. Zero is 3.
+	// AsideAfter is after how many failures to open a conversation it is quarantined: failures of
+	// this node for a reason that stays, or crashes of nodes that did nothing else. Zero is 3.
 	AsideAfter int
 	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
 	// to their conversations; others wait, the agents taking turns. Zero is 16.

@@ -173,7 +173,7 @@ func (r *Runtime) attach(h host) error {
 	r.nodes.attach(h, &r.opts, r.followers)
 	r.busy = busy.New(busy.Options{
 		Bucket: r.bucket, Logger: r.opts.Logger, Member: h.MemberID(), Every: r.opts.SweepEvery, AsideAfter: r.opts.AsideAfter,
-		Shared: r.nodes.peers != nil, Wall: func() time.Time { return r.world.wall() }, IsMember: r.nodes.members.has, Passive: r.nodes.members.passive,
+		Shared: r.nodes.peers != nil, Wall: func() time.Time { return r.world.wall() }, IsMember: r.nodes.members.has, Passive: r.nodes.members.passive, Owns: r.nodes.owns,
 		Request: h.Request, Writes: r.active.writes, BeforeSweep: r.active.resting.expire,
 	})
 	return r.export()

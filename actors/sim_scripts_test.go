@@ -42,7 +42,9 @@ func stageScripts() []stageScript {
 		{"a key is repeated at a node that dies", repeatsElsewhere},
 		{"a conversation ends every node that opens it", endsItsNodes},
 		{"a read ends its node", readingEndsItsNodes},
+		{"busy nodes are killed over a conversation", killedAtWork},
 		{"putting back is interrupted", isPutBackTwice},
+		{"a quarantined conversation is repaired", isReleased},
 	}
 }
 
@@ -305,37 +307,38 @@ func (s *stage) die(nodes ...string) {
 	s.Helper()
 	for _, name := range nodes {
 		s.start(name)
-		s.pass(3 * time.Second)
+		s.pass(time.Minute)
 		if !s.nodes[name].isDead() && s.broken == "" {
 			s.broken = name + " has not died"
 		}
 	}
 }
 
-// endsItsNodes has three nodes die over x. The fourth sets it aside, and goes on with it
-// when it was mended and put back.
+// endsItsNodes has nodes crash over x: b opens y as well, and c has y to work on, so that the
+// crashes of d, e and f count. The sixth quarantines it, and goes on with it when it was repaired
+// and put back.
 func endsItsNodes(s *stage) {
-	diesOver(s, "b", "c", "d")
-	s.start("e")
-	s.pass(3 * time.Second)
+	diesOver(s, "b", "c", "d", "e", "f")
+	s.start("g")
+	s.pass(time.Minute)
 	s.wantAside("x")
-	if s.nodes["e"].isDead() && s.broken == "" {
-		s.broken = "the fourth node dies, too"
+	if s.nodes["g"].isDead() && s.broken == "" {
+		s.broken = "the sixth node crashes, too"
 	}
 	if s.broken != "" {
 		return
 	}
-	s.sweep("e")
+	s.sweep("g")
 	if refs, err := storage.Journals(s.Context(), s.store); err != nil || len(refs) > 1 {
 		s.broken = fmt.Sprintf("journals are left: %v, %v", refs, err)
 	}
-	if _, err := s.nodes["e"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeSetAside {
+	if _, err := s.nodes["g"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeSetAside {
 		s.broken = fmt.Sprintf("a message to what is set aside: %v", err)
 	}
-	if _, err := s.nodes["e"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeSetAside {
+	if _, err := s.nodes["g"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeSetAside {
 		s.broken = fmt.Sprintf("a read of what is set aside: %v", err)
 	}
-	if n := s.nodes["e"].rt.Status().SetAside; n != 1 {
+	if n := s.nodes["g"].rt.Status().SetAside; n != 1 {
 		s.broken = fmt.Sprintf("%d conversations are said to be set aside", n)
 	}
 	s.deadens("")
@@ -370,10 +373,37 @@ func readingEndsItsNodes(s *stage) {
 	}
 }
 
+// killedAtWork kills nodes while each opens x and works on a conversation of its own, which may be
+// why. X is not quarantined.
+func killedAtWork(s *stage) {
+	busy := []string{"b", "c", "d", "e"}
+	s.start(append([]string{"a"}, busy...)...)
+	for _, name := range busy {
+		s.believe(name, name)
+		s.hold(name, batches("of "+name, 1))
+		s.admit(name, "of "+name, "k0")
+		s.acked("of "+name, "k0")
+	}
+	s.hold("a", batches("x", 1))
+	s.admit("a", "x", "k0")
+	s.acked("x", "k0")
+	s.slows("x", time.Hour)
+	s.kill("a")
+	for _, name := range busy {
+		s.sweep(name)
+		s.pass(12 * time.Second)
+		s.kill(name)
+	}
+	s.slows("", 0)
+	s.start("f")
+	s.pass(time.Minute)
+	s.wantAside()
+}
+
 // isPutBackTwice has whoever puts x back end in the middle, and do it again.
 func isPutBackTwice(s *stage) {
-	diesOver(s, "b", "c", "d")
-	s.start("e")
+	diesOver(s, "b", "c", "d", "e", "f")
+	s.start("g")
 	s.wantAside("x")
 	s.deadens("")
 	interrupted := storagetest.Through(s.store, new(endsWithin).carry)
@@ -382,7 +412,7 @@ func isPutBackTwice(s *stage) {
 	if err := storage.PutBack(ctx, interrupted, at("x").Key()); err == nil {
 		s.broken = "it was not interrupted"
 	}
-	s.sweep("e")
+	s.sweep("g")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && !errors.Is(err, storage.ErrNotFound) {
 		s.broken = err.Error()
 	}
@@ -399,4 +429,34 @@ func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
 	}
 	e.over = e.over || step
 	return c.Do(ctx)
+}
+
+// isReleased has x crash one more node when it is tried, and then none for twice as long. Once it is
+// repaired, it goes on by itself.
+func isReleased(s *stage) {
+	diesOver(s, "b", "c", "d", "e", "f")
+	s.start("g")
+	s.wantAside("x")
+	live := func(name string, want bool) {
+		s.pass(time.Minute)
+		if got := !s.nodes[name].isDead(); got != want && s.broken == "" {
+			s.broken = fmt.Sprintf("%s lives: %t, want %t", name, got, want)
+		}
+	}
+	s.sweep("g")
+	live("g", true)
+	s.pass(10 * time.Minute)
+	s.sweep("g")
+	live("g", false)
+	s.start("h")
+	live("h", true)
+	s.pass(12 * time.Minute)
+	s.sweep("h")
+	live("h", true)
+	s.wantAside("x")
+	s.deadens("")
+	s.pass(10 * time.Minute)
+	s.sweep("h")
+	live("h", true)
+	s.wantAside()
 }

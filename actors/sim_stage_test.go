@@ -44,6 +44,9 @@ type stage struct {
 	deadly, broken string
 	// reading is how long it is read until then; set before there is one.
 	reading time.Duration
+	// slow is a conversation whose log is listed in slowly.
+	slow   string
+	slowly time.Duration
 }
 
 type stageAck struct {
@@ -288,6 +291,23 @@ func (s *stage) deadens(conv string) {
 	s.deadly = conv
 }
 
+// slows makes a conversation one whose log takes long to be listed; "" is none.
+func (s *stage) slows(conv string, slowly time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow, s.slowly = conv, slowly
+}
+
+// delays returns how long a request takes.
+func (s *stage) delays(c *storagetest.Call) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slow == "" || !opens(c, s.slow) {
+		return 0
+	}
+	return s.slowly
+}
+
 // wantAside says what is broken unless exactly some conversations are set aside, and nobody
 // is asked for them or for anything else that is left.
 func (s *stage) wantAside(convs ...string) {
@@ -315,6 +335,13 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	land := func() error { return later(context.WithoutCancel(ctx)) }
 	if p.isDead() {
 		return c.Unanswered(errSimStopped)
+	}
+	if d := p.stage.delays(c); d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		return c.Unanswered(errStageLost)
 	}
 	deadly := p.stage.isDeadly()
 	if deadly != "" && opens(c, "y") {

@@ -54,7 +54,7 @@ type Status struct {
 	QueuedDispatches, RefusedDispatches int64
 	// Posts are what has become of what was posted.
 	Posts PostCounts
-	// SetAside counts the conversations of the bucket that nobody opens.
+	// SetAside counts the conversations of the bucket that are quarantined.
 	SetAside int
 	// Unchecked are the initial data that were refused because checking them against a
 	// schema goes beyond a bound.

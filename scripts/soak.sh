@@ -19,6 +19,7 @@ volumes() {
 	timed "$LOGSCHEDULES" 'schedules of the log' "${test[@]}" -run 'TestLogSimulation$' ./storage -logschedules
 	lasting 600 'the models under more faults at a time' "${test[@]}" ./internal/model -deep
 	timed "$CYCLES" 'cycles of kills' "${raced[@]}" -v -run TestKillRun ./internal/killrun -cycles
+	lasting 3780 'an hour of kills, every 3 seconds, over 64 conversations' "${test[@]}" -v -run 'TestKillLoop$' ./internal/killrun -loop 60m
 	lasting 480 '5 minutes of a cluster of 300 conversations, and its audit' "${raced[@]}" -v -run TestClusterRun ./internal/clusterrun -long
 	lasting 2520 '15 minutes of attacks on one node and on three, and their audits' "${test[@]}" -v -run TestAttack ./internal/attackrun -long
 	lasting 300 'the judges of what is sent to vendors' "$go" -C test/judges test -count=1 ./...

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -32,8 +33,40 @@ type Aside struct {
 	At    conversation.Time `json:"at"`
 	// Why is for people; of more than 4 KiB the beginning is kept.
 	Why string `json:"why"`
-	// Failures is how often it could not be opened, 0 if somebody set it aside.
+	// Failures is how often it could not be opened, 0 if an operator set it aside.
 	Failures int `json:"failures"`
+	// Tries is how often a node has tried to open it since, Tried when the last try began.
+	Tries int               `json:"tries,omitempty"`
+	Tried conversation.Time `json:"tried,omitempty"`
+}
+
+const (
+	// firstTry is how long a quarantined conversation is not tried, lastTry the longest time between two tries.
+	firstTry, lastTry = 10 * time.Minute, 24 * time.Hour
+)
+
+// TryAfter is how long after the last try, or the first quarantine, a node may try to open the
+// conversation: 10 minutes, after each try twice as long as before, up to a day. A node that
+// starts, perhaps with another program, waits 10 minutes at most. Ok is false if an operator set it aside.
+func (a Aside) TryAfter(starts bool) (wait time.Duration, ok bool) {
+	wait = firstTry
+	if !starts {
+		wait = min(firstTry<<min(a.Tries, 16), lastTry)
+	}
+	return wait, a.Failures > 0
+}
+
+// RecordTry stores that a quarantined conversation is about to be tried. It replaces the object: an
+// outcome that is not known may restore it later, as if the conversation were quarantined anew.
+func RecordTry(ctx context.Context, b Bucket, a Aside) error {
+	data, err := EncodeAside(a)
+	if err == nil {
+		err = b.Put(ctx, AsideKey(a.Conv), Bytes(data))
+	}
+	if err != nil {
+		return fmt.Errorf("record try of quarantined conversation %s: %w", a.Conv, err)
+	}
+	return nil
 }
 
 type storedAside struct {
@@ -44,7 +77,7 @@ type storedAside struct {
 // AsideKey returns the object key of what sets a conversation aside.
 func AsideKey(conv conversation.Key) string { return asideRoot + string(conv) }
 
-// EncodeAside returns the object: one line of JSON, {v, conv, agent, id, at, why, failures}.
+// EncodeAside returns the object: one line of JSON, {v, conv, agent, id, at, why, failures, tries, tried}.
 func EncodeAside(a Aside) ([]byte, error) {
 	if err := validConv(a.Conv); err != nil {
 		return nil, fmt.Errorf("encode what sets a conversation aside: %w", err)
@@ -174,6 +207,16 @@ func (r JournalRef) WasPutBack() bool { return strings.HasPrefix(r.Member, backM
 // is interrupted the conversation is still set aside, and it can be repeated. A log whose
 // end cannot be read is refused, with the error: it has to be mended first.
 func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
+	return putBack(ctx, b, conv, func(JournalEntry) error { return nil })
+}
+
+// Release is [PutBack] if open succeeds, which has the owner of the conversation answer for the
+// claim. Otherwise it stays quarantined, and its pending work stays listed.
+func Release(ctx context.Context, b Bucket, conv conversation.Key, open func(claim JournalEntry) error) error {
+	return putBack(ctx, b, conv, open)
+}
+
+func putBack(ctx context.Context, b Bucket, conv conversation.Key, open func(claim JournalEntry) error) error {
 	if _, err := ReadAside(ctx, b, conv); err != nil && !Damaged(err) {
 		return err
 	}
@@ -186,13 +229,25 @@ func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
 		return fmt.Errorf("put conversation %s back: %w", conv, err)
 	}
 	list := func() error {
-		return NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Entries: append(past, at)})
+		if err := NewJournalWriter(b).Write(ctx, Journal{Member: string(at.Nonce), Entries: append(past, at)}); err != nil {
+			return err
+		}
+		return open(at)
 	}
 	forget := func() error { return b.Delete(ctx, AsideKey(conv)) }
 	for _, step := range putBackSteps(list, forget) {
 		if err := step(); err != nil {
 			return fmt.Errorf("put conversation %s back: %w", conv, err)
 		}
+	}
+	return nil
+}
+
+// Forgive stores that crashes which journals report are past: the entries of openings are
+// repeated by a journal of a member that does not live, named by, and count no more while it stands.
+func Forgive(ctx context.Context, b Bucket, by string, past []JournalEntry) error {
+	if err := NewJournalWriter(b).Write(ctx, Journal{Member: backMember + by, Entries: past}); err != nil {
+		return fmt.Errorf("forgive crashes: %w", err)
 	}
 	return nil
 }

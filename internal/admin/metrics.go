@@ -46,7 +46,7 @@ func readings() []reading {
 		{"parley_pokes_total", "Conversations that a sweep asked their owner about.", counter, func(s status) float64 { return float64(s.Pokes) }},
 		{"parley_taken_over_total", "Entries of the journals of nodes that are gone, taken over.", counter, func(s status) float64 { return float64(s.TakenOver) }},
 		{"parley_handed_over_total", "Activations that the node gave up to another.", counter, func(s status) float64 { return float64(s.HandedOver) }},
-		{"parley_conversations_set_aside", "Conversations of the bucket that nobody opens until they are put back.", gauge, func(s status) float64 { return float64(s.SetAside) }},
+		{"parley_conversations_set_aside", "Conversations of the bucket that are quarantined.", gauge, func(s status) float64 { return float64(s.SetAside) }},
 		{"parley_unchecked_data_total", "Initial data refused because checking them goes beyond a bound.", counter, func(s status) float64 { return float64(s.Unchecked) }},
 		{"parley_refused_requests_total", "Requests that found no owner of their conversation in time.", counter, func(s status) float64 { return float64(s.Refused) }},
 		{"parley_relayed_batches_total", "Batches sent to readers on other nodes.", counter, func(s status) float64 { return float64(s.Relayed) }},

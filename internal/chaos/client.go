@@ -284,7 +284,7 @@ func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Add
 }
 
 // refusal reports whether an error says that nobody can be asked now: a node may say so of
-// any conversation, and whatever nodes died of, one may be set aside for it.
+// any conversation, and one that crashes nodes is quarantined.
 func refusal(err error) bool {
 	code := conversation.CodeOf(err)
 	return code == conversation.CodeUnavailable || code == conversation.CodeSetAside

@@ -41,8 +41,8 @@
 //     node that is gone is left. Nodes then know keys, incarnation and attachments.
 //  9. A signal that was acknowledged has ended a wait, which its call has heard, or is kept,
 //     and no second one is for the same name; one that was refused as late was late.
-//  10. A conversation whose opening ends every process is set aside after some deaths, and no
-//     other is; mended and put back, it settles like them.
+//  10. A conversation whose opening crashes every process is quarantined after some crashes, and no
+//     other is; repaired and put back, it settles like them.
 //
 // What never happens proves nothing: a [schedule.Shown] says what did, and
 // [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about.

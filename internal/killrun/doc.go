@@ -33,7 +33,11 @@
 // killed. What the server does meanwhile is up to the machine, so that a seed
 // repeats its schedule and not its outcome, and no check depends on time.
 //
-//	go test ./internal/killrun                      20 cycles
+// TestKillLoop kills a server of 64 conversations every 3 seconds, whatever it does: none of them is
+// quarantined, and everything acknowledged settles once.
+//
+//	go test ./internal/killrun                      20 cycles, and 15 seconds of the loop
+//	go test ./internal/killrun -run TestKillLoop$ -loop 60m
 //	go test ./internal/killrun -cycles 200          the whole list in testdata, as make soak does
 //	go test ./internal/killrun -run TestKillRun$ -seed 17,18,19
 //

@@ -182,7 +182,7 @@ func (v *verifier) asides(ctx context.Context) error {
 			return err
 		}
 		v.emit(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Agent: a.Agent, ID: a.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
-			"the conversation is set aside, and nobody opens it: %s; mend it, then put it back with parley log aside --put-back", a.Why)})
+			"the conversation is quarantined: %s; repair the cause, then put it back with parley log aside --put-back or wait for the next try", a.Why)})
 		return nil
 	})
 }

@@ -17,38 +17,50 @@ import (
 const (
 	// asideTimeout bounds the write that sets a conversation aside.
 	asideTimeout = 30 * time.Second
+	// forgiveTimeout bounds the write which says that crashes are past.
+	forgiveTimeout = 5 * time.Second
+	// forgiveTogether is how many crashes are forgiven by one write while others wait.
+	forgiveTogether = 16
 	// firstLookTimeout bounds what a start waits to learn what must not be opened.
 	firstLookTimeout = 5 * time.Second
 )
 
-// Asides knows which conversations nobody may open, and which are suspects: those that were
-// being opened when a node died. Suspects are opened one at a time, so that the next death
+// Asides knows which conversations are quarantined, and which are suspects: those that were
+// being opened when a node crashed. Suspects are opened alone, so that the next crash
 // names one.
 //
 // It is what the last look at the bucket has found. Safe for concurrent use.
 type Asides struct {
-	limit int           // failures after which a conversation is set aside
+	limit int           // failures, and crashes that count, after which a conversation is quarantined
 	turn  chan struct{} // holds an element while a suspect is being opened here
 
-	mu     sync.Mutex
-	set    map[conversation.Key]bool
-	fresh  map[conversation.Key]bool // set aside by this node since a look began
-	soon   map[conversation.Key]bool // about to be set aside for failures of this node
-	deaths map[conversation.Key][]death
-	vain   map[conversation.Key]int // how often a suspect was asked for and nobody answered
+	mu        sync.Mutex
+	set       map[conversation.Key]bool
+	fresh     map[conversation.Key]bool // quarantined by this node since a look began
+	soon      map[conversation.Key]bool // about to be quarantined for failures of this node
+	crashes   map[conversation.Key][]crash
+	past      []storage.JournalEntry         // crashes over what was opened since, to be forgiven
+	urgent    bool                           // some of these were named
+	waiting   int                            // suspects that wait for their turn
+	vain      map[conversation.Key]int       // how often a suspect was asked for and nobody answered
+	releasing conversation.Key               // quarantined, and being opened alone; "" is none
+	due       map[conversation.Key]time.Time // when a quarantined conversation is tried again
 }
 
-// death is what a journal says of a node that died while it opened a conversation.
-type death struct {
+// crash is what a journal reports of a node that crashed while it opened or read a conversation.
+type crash struct {
 	ref   storage.JournalRef
 	entry storage.JournalEntry
+	// named: nothing else was being opened or read. counts: nor worked on. paused: the opening
+	// had not begun, so that the crash had another cause.
+	named, counts, paused bool
 }
 
 func newAsides(limit int) *Asides {
 	return &Asides{
 		limit: limit, turn: make(chan struct{}, 1),
-		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, soon: map[conversation.Key]bool{}, deaths: map[conversation.Key][]death{},
-		vain: map[conversation.Key]int{},
+		set: map[conversation.Key]bool{}, fresh: map[conversation.Key]bool{}, soon: map[conversation.Key]bool{}, crashes: map[conversation.Key][]crash{},
+		vain: map[conversation.Key]int{}, due: map[conversation.Key]time.Time{},
 	}
 }
 
@@ -59,45 +71,51 @@ func (a *Asides) has(key conversation.Key) bool {
 	return a.set[key]
 }
 
-// Suspects reports whether a node died while it opened a conversation, or read its log.
+// Suspects reports whether a node crashed while it opened a conversation, or read its log.
 func (a *Asides) Suspects(key conversation.Key) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return len(a.deaths[key]) > 0
+	return len(a.crashes[key]) > 0
 }
 
-// died counts the nodes that died while they opened a conversation.
-func (a *Asides) died(key conversation.Key) int {
+// evidence counts the crashes over a conversation while nothing else was being opened, and those
+// that count against it.
+func (a *Asides) evidence(key conversation.Key) (named, counted int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.nodes(key)
+	return a.count(key)
 }
 
-// nodes is died. Reads do not count: many are under way when a node dies of something else,
-// and what they have died of ends the next that opens it, too. The caller holds mu.
-func (a *Asides) nodes(key conversation.Key) int {
-	members := map[string]bool{}
-	for _, d := range a.deaths[key] {
-		if !isReading(d.entry.Nonce) {
-			members[d.ref.Member] = true
+// count is evidence. A crash in the pause before an opening takes one back: where nodes crash for
+// another reason, that happens far more often than a crash in the opening. The caller holds mu.
+func (a *Asides) count(key conversation.Key) (named, counted int) {
+	for _, c := range a.crashes[key] {
+		switch {
+		case c.paused:
+			counted--
+		case c.counts:
+			counted++
+			named++
+		case c.named:
+			named++
 		}
 	}
-	return len(members)
+	return named, max(0, counted)
 }
 
-// Count is how many conversations are set aside.
+// Count is how many conversations are quarantined.
 func (a *Asides) Count() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return len(a.set)
 }
 
-// Refused is what those get who want something of a conversation that is set aside, or is
-// about to be; nil for any other.
+// Refused is the error of requests to a conversation that is quarantined, or is about to be; nil
+// for any other.
 func (a *Asides) Refused(key conversation.Key) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.set[key] && a.nodes(key) < a.limit {
+	if _, counted := a.count(key); !a.set[key] && counted < a.limit || a.releasing == key {
 		return nil
 	}
 	return &conversation.Error{Code: conversation.CodeSetAside}
@@ -127,6 +145,7 @@ func (a *Asides) looked(found []conversation.Key) (back []conversation.Key) {
 		}
 	}
 	a.set = set
+	maps.DeleteFunc(a.due, func(key conversation.Key, _ time.Time) bool { return !set[key] })
 	slices.Sort(back)
 	return back
 }
@@ -155,22 +174,53 @@ func (a *Asides) add(key conversation.Key) {
 	a.set[key], a.fresh[key] = true, true
 }
 
-// suspect takes over which nodes died over which conversations.
-func (a *Asides) suspect(deaths map[conversation.Key][]death) {
+// suspect takes which nodes have crashed over which conversations.
+func (a *Asides) suspect(crashes map[conversation.Key][]crash) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.deaths = deaths
-	maps.DeleteFunc(a.vain, func(key conversation.Key, _ int) bool { return deaths[key] == nil })
+	a.crashes = crashes
+	maps.DeleteFunc(a.vain, func(key conversation.Key, _ int) bool { return crashes[key] == nil })
 }
 
-// clear takes back that a conversation is a suspect, because it was opened, and returns what
-// spoke against it.
-func (a *Asides) clear(key conversation.Key) []death {
+// clear ends the suspicion of a conversation that was opened, and returns the crashes over it.
+func (a *Asides) clear(key conversation.Key) []crash {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	deaths := a.deaths[key]
-	delete(a.deaths, key)
-	return deaths
+	crashes := a.crashes[key]
+	delete(a.crashes, key)
+	for _, c := range crashes {
+		a.past, a.urgent = append(a.past, c.entry), a.urgent || c.named
+	}
+	return crashes
+}
+
+// takePast returns the crashes to be forgiven, once there are some and it is worth a write.
+func (a *Asides) takePast() []storage.JournalEntry {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.urgent && a.waiting > 0 && len(a.past) < forgiveTogether {
+		return nil
+	}
+	past := a.past
+	a.past, a.urgent = nil, false
+	return past
+}
+
+// named returns the conversations over which nodes crashed while nothing else was being opened,
+// those that most crashed over first.
+func (a *Asides) named() (keys []conversation.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	crashes := map[conversation.Key]int{}
+	for key := range a.crashes {
+		if n, _ := a.count(key); n > 0 {
+			keys, crashes[key] = append(keys, key), n
+		}
+	}
+	slices.SortFunc(keys, func(x, y conversation.Key) int {
+		return cmp.Or(cmp.Compare(crashes[y], crashes[x]), cmp.Compare(x, y))
+	})
+	return keys
 }
 
 // asked takes note of whether a suspect that was asked for has answered.
@@ -185,17 +235,29 @@ func (a *Asides) asked(key conversation.Key, answered bool) {
 }
 
 // order is that in which suspects are asked for: those that have not answered come last,
-// those that fewest nodes died over first.
+// those that fewest nodes crashed over first.
 func (a *Asides) order(keys []conversation.Key) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	crashes := func(key conversation.Key) int {
+		named, _ := a.count(key)
+		return named
+	}
 	slices.SortFunc(keys, func(x, y conversation.Key) int {
-		return cmp.Or(cmp.Compare(a.vain[x], a.vain[y]), cmp.Compare(a.nodes(x), a.nodes(y)), cmp.Compare(x, y))
+		return cmp.Or(cmp.Compare(a.vain[x], a.vain[y]), cmp.Compare(crashes(x), crashes(y)), cmp.Compare(x, y))
 	})
 }
 
 // enter waits until no other suspect is being opened here. Whoever entered leaves.
 func (a *Asides) enter(ctx context.Context) error {
+	a.mu.Lock()
+	a.waiting++
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.waiting--
+		a.mu.Unlock()
+	}()
 	select {
 	case a.turn <- struct{}{}:
 		return nil
@@ -206,7 +268,7 @@ func (a *Asides) enter(ctx context.Context) error {
 
 func (a *Asides) leave() { <-a.turn }
 
-// setAside has nobody open a conversation until an operator puts it back.
+// setAside quarantines a conversation.
 func (w *Sweeper) setAside(ctx context.Context, key conversation.Key, why string, failures int) error {
 	ctx, cancel := context.WithTimeout(ctx, asideTimeout)
 	defer cancel()
@@ -218,8 +280,8 @@ func (w *Sweeper) setAside(ctx context.Context, key conversation.Key, why string
 	}
 	w.Asides.add(key)
 	if did {
-		w.o.Logger.Error("conversation is set aside", "conversation", string(key), "failures", failures, "err", errors.New(why),
-			"remedy", "mend it, then parley log aside --put-back")
+		w.o.Logger.Error("conversation is quarantined", "conversation", string(key), "failures", failures, "err", errors.New(why),
+			"remedy", "repair it; nodes try it again later, and parley log aside --put-back has them try it now")
 	}
 	return nil
 }
@@ -246,12 +308,12 @@ func (w *Sweeper) Failed(key conversation.Key, why error) (setAside func(context
 // last.
 func (w *Sweeper) IsNews(key conversation.Key, err error) bool { return w.unread.news(key, err) }
 
-// Survived takes note of a conversation that was opened here: what died over it before died
-// of something else.
+// Survived takes note of a conversation that was opened here: the crashes over it before had
+// another cause.
 func (w *Sweeper) Survived(key conversation.Key) {
 	w.unread.opened(key)
-	for _, d := range w.Asides.clear(key) {
-		w.answered(d.ref, d.entry)
+	for _, c := range w.Asides.clear(key) {
+		w.answered(c.ref, c.entry)
 	}
 }
 
@@ -268,17 +330,22 @@ func (w *Sweeper) lookAside(ctx context.Context) error {
 	return nil
 }
 
-// FirstLook finds out what must not be opened, before anything is. A bucket that does not
-// tell soon holds up no start: then nothing is known until it has told a sweep. What is set
-// aside is asked first: a journal that comes slowly must not keep that unknown.
+// FirstLook lists what must not be opened, before anything is, and tries the suspects that nodes
+// have crashed over: nothing else is under way here yet. A bucket that does not answer soon holds
+// up no start: then nothing is known until it has answered a sweep. The quarantined are listed
+// first: a journal that comes slowly must not keep them unknown.
 func (w *Sweeper) FirstLook(ctx context.Context) {
 	limited, cancel := context.WithTimeout(ctx, firstLookTimeout)
 	defer cancel()
 	err := w.lookAside(limited)
+	var s *stock
 	if err == nil {
-		_, err = w.takeStock(limited)
+		s, err = w.takeStock(limited)
 	}
 	if err != nil && ctx.Err() == nil {
 		w.o.Logger.Warn("look for what is set aside", "err", err)
+	}
+	if err == nil {
+		s.trial(ctx)
 	}
 }

@@ -5,7 +5,7 @@
 // rewritten whole under the next number by group commit. A [Sweeper] reads the journals of
 // incarnations that are no members any more, has the owners of what they list fence their
 // writers and go on, and deletes exactly what it has read once all of it is answered.
-// [Asides] are the conversations that nobody may open, because nodes died while they did,
+// [Asides] are the quarantined conversations, because nodes crashed while they opened them,
 // and the suspects among the others. [Timers] are what waits for a time.
 //
 // Guarantees, beside those of Journal:
@@ -14,7 +14,9 @@
 //     answered, or when the conversation is set aside. What an earlier sweep has had answered
 //     is not asked again.
 //  2. What a sweep or a timer has opened stands in the journal before its log is read.
-//  3. Of conversations that nodes died over one is opened at a time.
+//  3. A conversation that a node crashed over is opened while nothing else is being opened. A
+//     crash counts against it only if nothing else was worked on either.
+//  4. A clean opening is durable: no crash before it counts again.
 //
 // All types are safe for concurrent use. After a crash the journal in the bucket is what
 // other nodes, or the next start, sweep; what is only remembered is found again.

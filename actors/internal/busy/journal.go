@@ -306,6 +306,13 @@ func (j *Journal) Held() []storage.JournalEntry {
 	return slices.Clone(j.set)
 }
 
+// listsOnly reports whether the set has entries of one conversation at most.
+func (j *Journal) listsOnly(key conversation.Key) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return !slices.ContainsFunc(j.set, func(e storage.JournalEntry) bool { return e.Conv != key })
+}
+
 // Size counts the entries of the set, and those of them that are not about to leave it.
 func (j *Journal) Size() (all, owed int) {
 	j.mu.Lock()

@@ -75,7 +75,7 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		for _, e := range listedNow(t, bucket) {
-			if e.Conv != key || !e.Opening || !isReading(e.Nonce) || e.Seq != -1 {
+			if e.Conv != key || !e.Opening || !hasMark(e.Nonce, readMark) || e.Seq != -1 {
 				t.Errorf("listed %+v", e)
 			}
 		}
@@ -89,7 +89,7 @@ func TestSlowReadIsAnnounced(t *testing.T) {
 			t.Errorf("still listed: %v", got)
 		}
 
-		r.Asides.suspect(map[conversation.Key][]death{key: {{entry: opened("x")}}})
+		r.Asides.suspect(map[conversation.Key][]crash{key: {{entry: opened("x")}}})
 		over, err = r.Reading(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -126,13 +126,13 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 		}
 		r.AnnounceOpening(id)
 		time.Sleep(time.Second)
-		if got := listedNow(t, bucket); len(got) != 1 || !got[0].Opening || isReading(got[0].Nonce) {
+		if got := listedNow(t, bucket); len(got) != 1 || !got[0].Opening || hasMark(got[0].Nonce, readMark) {
 			t.Errorf("listed for a sweep: %v", got)
 		}
 		read()
 		leave()
 		r.Journal.Opened(id)
-		r.Asides.suspect(map[conversation.Key][]death{id.Conv: {{entry: opened("x")}}})
+		r.Asides.suspect(map[conversation.Key][]crash{id.Conv: {{entry: opened("x")}}})
 		r.AnnounceOpening(id)
 		if got := r.Journal.Held(); len(got) != 0 {
 			t.Errorf("a suspect is listed before its turn: %v", got)
@@ -145,36 +145,147 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestDeathsThatCount: those of nodes over an opening, each node once, until the conversation
-// was opened. A node that read its log makes it a suspect and no more.
-func TestDeathsThatCount(t *testing.T) {
-	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}, nil }}
-	bucket := memoryBucket(t)
-	r := sweeperOf(t, bucket, o)
-	twice, read, again := opened("x"), opened("x"), opened("x")
-	again.Nonce = "another-opening"
-	read.Nonce = r.readingID(read.Conv).Nonce
-	writeJournal(t, bucket, "d1", 0, twice, again, listed("y", "n"))
-	writeJournal(t, bucket, "d2", 0, read, listed("y", "n"))
-	look := func(died int, suspect bool) {
-		t.Helper()
+// TestCrashesThatCount: those of nodes that opened a conversation and did nothing else, until it
+// was opened. Each crash in the pause before that takes one back.
+func TestCrashesThatCount(t *testing.T) {
+	alone := func(member string) storage.JournalEntry { return marked("x", member, aloneMark) }
+	for name, tt := range map[string]struct {
+		journals       [][]storage.JournalEntry
+		named, counted int
+		suspect        bool
+	}{
+		"worked on":              {[][]storage.JournalEntry{{listed("x", "n")}}, 0, 0, false},
+		"opened among others":    {[][]storage.JournalEntry{{opened("x"), opened("y")}, {opened("x")}}, 0, 0, true},
+		"read among others":      {[][]storage.JournalEntry{{marked("x", "d0", readMark)}}, 0, 0, true},
+		"alone":                  {[][]storage.JournalEntry{{alone("d0")}, {alone("d1"), listed("x", "n")}}, 2, 2, true},
+		"beside work":            {[][]storage.JournalEntry{{alone("d0"), listed("y", "n")}}, 1, 0, true},
+		"beside another opening": {[][]storage.JournalEntry{{alone("d0"), opened("y")}}, 1, 0, true},
+		"in the pause":           {[][]storage.JournalEntry{{alone("d0")}, {alone("d1")}, {marked("x", "d2", pauseMark)}}, 2, 1, true},
+		"pauses alone":           {[][]storage.JournalEntry{{marked("x", "d0", pauseMark)}, {marked("x", "d1", pauseMark)}}, 0, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bucket := memoryBucket(t)
+			for i, entries := range tt.journals {
+				writeJournal(t, bucket, fmt.Sprint("d", i), 0, entries...)
+			}
+			r := sweeperOf(t, bucket, &oracle{})
+			key := opened("x").Conv
+			look := func(named, counted int, suspect bool) {
+				t.Helper()
+				if _, err := r.takeStock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n, c := r.Asides.evidence(key); n != named || c != counted || r.Asides.Suspects(key) != suspect {
+					t.Errorf("named %d, counted %d, suspect %t, want %d, %d, %t", n, c, r.Asides.Suspects(key), named, counted, suspect)
+				}
+			}
+			look(tt.named, tt.counted, tt.suspect)
+			r.Survived(key)
+			look(0, 0, false)
+		})
+	}
+}
+
+// TestCleanOpeningIsDurable: crashes over a conversation that was opened since count no more, also
+// for a node that starts while the journals still stand that report them.
+func TestCleanOpeningIsDurable(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
+		e := marked("x", "dead", aloneMark)
+		writeJournal(t, bucket, "dead", 0, e, listed("y", "n"))
 		if _, err := r.takeStock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := r.Asides.died(twice.Conv); n != died || r.Asides.Suspects(twice.Conv) != suspect {
-			t.Errorf("%d nodes died over it, want %d; suspect: %t", n, died, !suspect)
+		_, leave, err := r.EnterOpening(t.Context(), ID{e.Conv, "n-opening"}, true)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	look(1, true)
-	writeJournal(t, bucket, "d3", 0, twice)
-	look(2, true)
-	r.Survived(twice.Conv)
-	if r.Asides.Suspects(twice.Conv) {
-		t.Error("what was opened is a suspect")
-	}
-	look(0, false)
-	writeJournal(t, bucket, "d4", 0, read)
-	look(0, true)
+		r.Survived(e.Conv)
+		leave()
+		next := sweeperOf(t, bucket, &oracle{})
+		if _, err := next.takeStock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if next.Asides.Suspects(e.Conv) {
+			t.Error("a conversation that was opened is a suspect after a restart")
+		}
+	})
+}
+
+// TestSuspectIsOpenedAlone: while a suspect is opened the journal lists that, and nothing else is
+// opened or read, for a limited time.
+func TestSuspectIsOpenedAlone(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
+		suspect, calm := opened("x").Conv, ID{listed("y", "n").Conv, "n-opening"}
+		r.Asides.suspect(map[conversation.Key][]crash{suspect: {{entry: opened("x")}}})
+		read, leaveCalm, err := r.EnterOpening(t.Context(), calm, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entered := make(chan func())
+		enter := func() {
+			_, leave, err := r.EnterOpening(t.Context(), ID{suspect, "n-opening"}, true)
+			if err != nil {
+				t.Error(err)
+			}
+			entered <- leave
+		}
+		go enter()
+		time.Sleep(soloPatience / 2)
+		select {
+		case <-entered:
+			t.Fatal("a suspect is opened beside another conversation")
+		default:
+		}
+		read()
+		r.Journal.Opened(calm)
+		leaveCalm()
+		leave := <-entered
+		if got := listedNow(t, bucket); len(got) != 1 || got[0].Conv != suspect || !hasMark(got[0].Nonce, aloneMark) {
+			t.Errorf("a suspect is opened while the journal lists %v", got)
+		}
+		short, cancel := context.WithTimeout(t.Context(), soloTimeout/2)
+		defer cancel()
+		if _, _, err := r.EnterOpening(short, calm, false); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another is opened beside a suspect: %v", err)
+		}
+		if _, err := r.Reading(short, calm.Conv); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another is read beside a suspect: %v", err)
+		}
+		read, leaveCalm, err = r.EnterOpening(t.Context(), calm, false)
+		if err != nil {
+			t.Fatalf("an opening waits for a suspect that takes long: %v", err)
+		}
+		if got := listedNow(t, bucket); len(got) != 1 || hasMark(got[0].Nonce, aloneMark) {
+			t.Errorf("a suspect that takes long is listed as %v", got)
+		}
+		read()
+		leaveCalm()
+		leave()
+		time.Sleep(time.Second)
+		if got := r.Journal.Held(); len(got) != 0 {
+			t.Errorf("after the opening the journal lists %v", got)
+		}
+		r.Asides.suspect(map[conversation.Key][]crash{suspect: {{entry: marked("x", "d", aloneMark), named: true, counts: true}}})
+		r.Journal.List(ID{calm.Conv, "n"}, 0, func() {})
+		began := time.Now()
+		go enter()
+		leave = <-entered
+		if waited := time.Since(began); waited < holdTimeout {
+			t.Errorf("a suspect that a node has crashed over waits %v for a busy node, want %v", waited, holdTimeout)
+		}
+		leave()
+		r.Journal.Answered(ID{calm.Conv, "n"})
+		go enter()
+		time.Sleep(10 * time.Millisecond)
+		if got := listedNow(t, bucket); len(got) != 1 || !hasMark(got[0].Nonce, pauseMark) {
+			t.Errorf("before a suspect is opened on an idle node the journal lists %v", got)
+		}
+		leave = <-entered
+		if got := listedNow(t, bucket); len(got) != 1 || !hasMark(got[0].Nonce, aloneMark) {
+			t.Errorf("after the pause the journal lists %v", got)
+		}
+		leave()
+	})
 }
 
 // TestSuspectsThatDoNotAnswer come last, and hold up a sweep for no longer than one of them.

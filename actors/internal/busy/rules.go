@@ -19,6 +19,9 @@ func announcesReading() bool  { return true }
 func suspectsTakeTurns() bool { return true }
 func asideBeforeAnswer() bool { return true }
 
+// weigh returns a crash with what it is evidence of.
+func weigh(c crash) crash { return c }
+
 // sweepsAgain reports whether a journal that was swept is swept when it comes again.
 func (w *Sweeper) sweepsAgain(storage.JournalRef) bool { return true }
 

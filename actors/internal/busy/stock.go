@@ -40,7 +40,7 @@ func (w *Sweeper) takeStock(ctx context.Context) (*stock, error) {
 	if err == nil {
 		w.forgetAnswers(refs)
 		s.forgive()
-		w.Asides.suspect(s.deaths())
+		w.Asides.suspect(s.crashes())
 	}
 	err = w.lookAside(ctx)
 	s.known = err == nil
@@ -111,17 +111,49 @@ func (s *stock) forgive() {
 	}
 }
 
-// deaths is what the journals say of nodes that died while they opened a conversation.
-func (s *stock) deaths() map[conversation.Key][]death {
-	out := map[conversation.Key][]death{}
+// crashes is what the journals report of nodes that crashed while they opened a conversation.
+func (s *stock) crashes() map[conversation.Key][]crash {
+	out := map[conversation.Key][]crash{}
 	for _, l := range s.left {
 		for _, e := range l.open {
-			if e.Opening {
-				out[e.Conv] = append(out[e.Conv], death{l.ref, e})
+			if !e.Opening {
+				continue
 			}
+			c := crash{ref: l.ref, entry: e, named: hasMark(e.Nonce, aloneMark), paused: hasMark(e.Nonce, pauseMark)}
+			c.counts = c.named && l.listsOnly(e.Conv)
+			out[e.Conv] = append(out[e.Conv], weigh(c))
 		}
 	}
 	return out
+}
+
+// listsOnly reports whether a node did nothing else when it crashed: whatever is worked on, and
+// every opening that takes long, is listed.
+func (l *leftJournal) listsOnly(conv conversation.Key) bool {
+	return !slices.ContainsFunc(l.all, func(e storage.JournalEntry) bool { return e.Conv != conv })
+}
+
+// trial opens the suspects of this node over which nodes have crashed while nothing else was being
+// opened, one after the other, for a limited time. Nothing else is under way here yet.
+func (s *stock) trial(ctx context.Context) {
+	w := s.sweeper
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
+	defer cancel()
+	for _, key := range w.Asides.named() {
+		if ctx.Err() != nil || w.o.Passive() {
+			return
+		}
+		if w.Asides.Refused(key) != nil || !w.o.Owns(key) {
+			continue
+		}
+		if err := s.suspect(ctx, key, nil); err != nil {
+			w.Asides.asked(key, false)
+			w.o.Logger.Warn("try a suspect before anything else", "conversation", string(key), "err", err)
+		}
+	}
+	if err := s.release(ctx, true); err != nil {
+		w.o.Logger.Warn("try what is quarantined", "err", err)
+	}
 }
 
 // setAside sets aside over what too many nodes have died, and takes what is set aside for
@@ -131,8 +163,8 @@ func (s *stock) setAside(ctx context.Context) error {
 	a := s.sweeper.Asides
 	for _, l := range s.left {
 		for _, e := range l.open {
-			if n := a.died(e.Conv); n >= a.limit && !a.has(e.Conv) && asideBeforeAnswer() {
-				errs = append(errs, s.sweeper.setAside(ctx, e.Conv, fmt.Sprintf("%d nodes died while they opened it, %s the last that was looked at", n, l.ref.Member), n))
+			if _, n := a.evidence(e.Conv); n >= a.limit && !a.has(e.Conv) && asideBeforeAnswer() {
+				errs = append(errs, s.sweeper.setAside(ctx, e.Conv, fmt.Sprintf("%d nodes crashed while they opened it and did nothing else, %s among them", n, l.ref.Member), n))
 			}
 		}
 	}

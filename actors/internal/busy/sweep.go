@@ -42,7 +42,7 @@ type Options struct {
 	Member string
 	// Every is the time between two sweeps, and how long one failure to open a log counts.
 	Every time.Duration
-	// AsideAfter is after how many failures to open a conversation it is set aside.
+	// AsideAfter is after how many failures to open a conversation, or crashes that count, it is quarantined.
 	AsideAfter int
 	// Wall is the wall clock.
 	Wall func() time.Time
@@ -52,6 +52,8 @@ type Options struct {
 	Passive  func() bool
 	// Shared says that other nodes stage what is on its way to an owner.
 	Shared bool
+	// Owns reports whether this node is the owner of a conversation.
+	Owns func(conversation.Key) bool
 	// Request brings a message to the owner of a conversation, named by its key.
 	Request func(ctx context.Context, id string, m proto.Message) (proto.Message, error)
 	// Writes reports whether a writer runs on this node, or rests.
@@ -68,13 +70,14 @@ type Sweeper struct {
 	Asides  *Asides
 	Timers  *Timers
 
-	o        Options
-	unread   unread        // has a lock of its own
-	readings atomic.Int64  // of logs, for the names of their entries
-	soon     chan struct{} // a second from now
-	now      chan struct{}
-	pokeNow  chan struct{}   // for what stopped here and is owed
-	strays   map[string]bool // members that are gone and have left staged objects; of the sweep
+	o       Options
+	unread  unread        // has a lock of its own
+	gate    gate          // of openings and reads
+	marked  atomic.Int64  // openings and reads, for the names of their entries
+	soon    chan struct{} // a second from now
+	now     chan struct{}
+	pokeNow chan struct{}   // for what stopped here and is owed
+	strays  map[string]bool // members that are gone and have left staged objects; of the sweep
 
 	sweeps, pokes, takenOver atomic.Int64
 
@@ -191,7 +194,7 @@ func (w *Sweeper) Sweep(ctx context.Context) error {
 	}
 	w.sweeps.Add(1)
 	s, err := w.takeStock(ctx)
-	errs := []error{err, s.setAside(ctx), s.calm(ctx), s.ownSet(ctx), s.suspects(ctx), w.sweepStaged(ctx)}
+	errs := []error{err, s.setAside(ctx), s.calm(ctx), s.ownSet(ctx), s.suspects(ctx), s.release(ctx, false), w.sweepStaged(ctx)}
 	return errors.Join(errs...)
 }
 

@@ -55,6 +55,7 @@ func sweeperOf(t *testing.T, bucket storage.Bucket, o *oracle) *Sweeper {
 		Bucket: bucket, Logger: slog.New(slog.DiscardHandler), Member: "me", Every: 30 * time.Second, AsideAfter: 3, Wall: time.Now,
 		IsMember: func(string) bool { return false }, Passive: func() bool { return false }, Request: o.Request,
 		Writes: func(conversation.Key, storage.Nonce) bool { return false }, BeforeSweep: func() {},
+		Owns: func(conversation.Key) bool { return true },
 	})
 }
 
@@ -300,8 +301,15 @@ func opened(agent string) storage.JournalEntry {
 	return e
 }
 
-// TestSuspectsComeLast sweeps the journals of nodes that died over conversations: one after
-// the other, after all others, those that fewest died over first. Over which too many died
+// marked returns an entry of an opening of a node, with a mark.
+func marked(agent, member, mark string) storage.JournalEntry {
+	e := opened(agent)
+	e.Nonce = storage.Nonce(member + mark + "1")
+	return e
+}
+
+// TestSuspectsComeLast sweeps the journals of nodes that crashed over conversations: one after
+// the other, after all others, those that fewest crashed over first. Over which too many crashed
 // are not asked for.
 func TestSuspectsComeLast(t *testing.T) {
 	once, twice, thrice, calm := listed("once", "n"), listed("twice", "n"), listed("thrice", "n"), listed("calm", "n")
@@ -315,32 +323,54 @@ func TestSuspectsComeLast(t *testing.T) {
 	}}
 	bucket := memoryBucket(t)
 	r := sweeperOf(t, bucket, o)
-	writeJournal(t, bucket, "d1", 0, once, twice, thrice, opened("twice"), opened("thrice"), calm)
-	writeJournal(t, bucket, "d2", 0, opened("once"), opened("twice"), opened("thrice"))
-	writeJournal(t, bucket, "d3", 0, opened("thrice"))
+	writeJournal(t, bucket, "d1", 0, once, twice, thrice, opened("once"), opened("twice"), calm)
+	writeJournal(t, bucket, "d2", 0, once, marked("twice", "d2", aloneMark))
+	for _, member := range []string{"d3", "d4", "d5"} {
+		writeJournal(t, bucket, member, 0, marked("thrice", member, aloneMark))
+	}
 	if _, err := r.takeStock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if r.Asides.Refused(thrice.Conv) == nil || r.Asides.Refused(twice.Conv) != nil {
-		t.Error("before the sweep: what too many died over is not refused, or something else is")
+		t.Error("before the sweep: a conversation that too many crashed over is not refused, or another is")
 	}
 	if err := r.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{string(calm.Conv), string(once.Conv), string(once.Conv), string(twice.Conv), string(twice.Conv), string(twice.Conv)}
+	want := []string{
+		string(calm.Conv), string(once.Conv), string(once.Conv), string(once.Conv), string(twice.Conv), string(twice.Conv), string(twice.Conv),
+	}
 	if diff := cmp.Diff(want, order); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 	wantJournals(t, bucket)
 	a, err := storage.ReadAside(t.Context(), bucket, thrice.Conv)
 	if err != nil || a.Failures != 3 {
-		t.Errorf("set aside: %+v, %v", a, err)
+		t.Errorf("quarantined: %+v, %v", a, err)
 	}
-	if r.Asides.died(once.Conv) == 0 {
-		t.Error("counts are forgotten before another look")
+	if !r.Asides.Suspects(once.Conv) {
+		t.Error("crashes are forgotten before another look")
 	}
-	if err := r.Sweep(t.Context()); err != nil || r.Asides.died(once.Conv) > 0 || r.Asides.died(thrice.Conv) > 0 {
+	if err := r.Sweep(t.Context()); err != nil || r.Asides.Suspects(once.Conv) || r.Asides.Suspects(thrice.Conv) {
 		t.Errorf("after the journals are gone they count: %v", err)
+	}
+}
+
+// TestTrialAtStart: before anything else a start opens what nodes have crashed over alone, and no
+// other suspect, nor a conversation of another node.
+func TestTrialAtStart(t *testing.T) {
+	o := &oracle{answer: func(string) (proto.Message, error) { return &wire.PokeReply{Answer: wire.PokeReply_HELD}, nil }}
+	bucket := memoryBucket(t)
+	r := sweeperOf(t, bucket, o)
+	remote := marked("remote", "d1", aloneMark)
+	r.o.Owns = func(key conversation.Key) bool { return key != remote.Conv }
+	writeJournal(t, bucket, "d1", 0, listed("calm", "n"), opened("suspect"), remote, marked("named", "d1", aloneMark))
+	for _, member := range []string{"d2", "d3", "d4"} {
+		writeJournal(t, bucket, member, 0, marked("poison", member, aloneMark))
+	}
+	r.FirstLook(t.Context())
+	if diff := cmp.Diff(askedOnce(marked("named", "d1", aloneMark)), o.takeAsked()); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
 }
 

@@ -30,13 +30,14 @@ func logAsideCommand(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "aside",
 		Short: "List the conversations that are set aside, and put them back",
-		Long: "aside lists the conversations that no node opens, because it failed again and again or ended\n" +
+		Long: "aside lists the quarantined conversations, whose opening failed again and again or crashed\n" +
 			"the process: since when, after how many failures, and why. Reads and messages of them are\n" +
-			"refused as conversation_set_aside. Nothing of them is lost.\n\n" +
+			"refused as conversation_set_aside. Nothing of them is lost. Nodes try them again by themselves,\n" +
+			"10 minutes later and then less and less often, and release those that open.\n\n" +
 			"With --put-back, and one conversation, nodes open it again at their next sweep and go on with\n" +
-			"what it owes. Mend what kept it from being opened first, such as a damaged log, a bug, or too\n" +
-			"little memory: otherwise it is set aside again. With --set, nodes leave one alone from their\n" +
-			"next sweep on; one that has it in memory goes on with it.\n\n" +
+			"its pending work. Repair the cause first, such as a corrupt log, a bug, or too little memory:\n" +
+			"otherwise it is quarantined again. With --set, one is quarantined by hand until it is put back;\n" +
+			"a node that has it in memory goes on with it.\n\n" +
 			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
 		Example: "  parley log aside --config parley.yaml\n  parley log aside --config parley.yaml --put-back --agent assistant --id hello\n" +
 			"  parley log aside --put-back --conv 0123456789abcdef0123456789abcdef",
