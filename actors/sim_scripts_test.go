@@ -45,6 +45,7 @@ func stageScripts() []stageScript {
 		{"busy nodes are killed over a conversation", killedAtWork},
 		{"putting back is interrupted", isPutBackTwice},
 		{"a quarantined conversation is repaired", isReleased},
+		{"a node is stopped while it tries a suspect", isStoppedInTrial},
 	}
 }
 
@@ -458,5 +459,29 @@ func isReleased(s *stage) {
 	s.pass(10 * time.Minute)
 	s.sweep("h")
 	live("h", true)
+	s.wantAside()
+}
+
+// isStoppedInTrial has f told to stop while it pauses before it opens x. It ends at once.
+func isStoppedInTrial(s *stage) {
+	diesOver(s, "b", "c", "d", "e")
+	s.late.Go(func() { s.start("f") })
+	s.pass(3 * time.Second)
+	f := s.nodes["f"]
+	select {
+	case <-f.rt.Ready():
+		s.Fatal("off the script: f does not pause")
+	default:
+	}
+	began := time.Now()
+	f.stop()
+	<-f.done
+	if took := time.Since(began); took > 5*time.Second && s.broken == "" {
+		s.broken = fmt.Sprintf("f stops after %v", took)
+	}
+	s.deadens("")
+	s.kill("f")
+	s.start("g")
+	s.pass(time.Minute)
 	s.wantAside()
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -140,4 +141,64 @@ func FuzzDecodeAside(f *testing.F) {
 			t.Errorf("%+v becomes %+v: %v", a, b, err)
 		}
 	})
+}
+
+// TestRelease: a quarantined conversation is released if it opens. Otherwise it stays quarantined, and
+// its claim listed.
+func TestRelease(t *testing.T) {
+	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
+	if err := storage.Release(ctx, b, conv, nil); !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("release what is not quarantined: %v", err)
+	}
+	aside := storage.Aside{Conv: conv, At: 1000, Why: "why", Failures: 3}
+	if _, err := storage.SetAside(ctx, b, aside); err != nil {
+		t.Fatal(err)
+	}
+	aside.Tries, aside.Tried = 2, 5000
+	if err := storage.RecordTry(ctx, b, aside); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := storage.ReadAside(ctx, b, conv); err != nil || !cmp.Equal(got, aside) {
+		t.Errorf("after a try: %+v, %v, want %+v", got, err, aside)
+	}
+	fails := errors.New("it does not open")
+	for _, want := range []error{fails, nil} {
+		var claim storage.JournalEntry
+		err := storage.Release(ctx, b, conv, func(e storage.JournalEntry) error {
+			claim = e
+			return want
+		})
+		if !errors.Is(err, want) || claim.Conv != conv {
+			t.Errorf("release: %v, claim %+v, want %v", err, claim, want)
+		}
+		if keys, err := storage.ListAside(ctx, b); err != nil || (len(keys) == 1) != (want != nil) {
+			t.Errorf("quarantined after %v: %v, %v", want, keys, err)
+		}
+		refs, err := storage.Journals(ctx, b)
+		if err != nil || len(refs) == 0 || !refs[len(refs)-1].WasPutBack() {
+			t.Errorf("journals %v, %v, want the claim", refs, err)
+		}
+	}
+}
+
+// TestTryAfter: the time between tries grows, a start may try earlier, and nothing that an operator
+// has set aside is tried.
+func TestTryAfter(t *testing.T) {
+	for _, tt := range []struct {
+		tries, failures int
+		starts          bool
+		want            time.Duration
+		ok              bool
+	}{
+		{0, 3, false, 10 * time.Minute, true},
+		{3, 3, false, 80 * time.Minute, true},
+		{100, 3, false, 24 * time.Hour, true},
+		{100, 3, true, 10 * time.Minute, true},
+		{0, 0, true, 10 * time.Minute, false},
+	} {
+		got, ok := storage.Aside{Tries: tt.tries, Failures: tt.failures}.TryAfter(tt.starts)
+		if got != tt.want || ok != tt.ok {
+			t.Errorf("%d tries, %d failures, starts %t: %v, %t, want %v, %t", tt.tries, tt.failures, tt.starts, got, ok, tt.want, tt.ok)
+		}
+	}
 }

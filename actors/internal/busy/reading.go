@@ -14,15 +14,14 @@ const SlowOpening = 250 * time.Millisecond
 // is opened alone. Where a sweep or a timer asks, no other node may know of
 // the conversation, and it is asked for again and again: so the journal lists first, under
 // id, that it is about to be opened. Callers do not wait for that, unless reading takes
-// long. Read is called when the log is read, and leave, also after an error, when the
+// long, or a node has crashed shortly before. Read is called when the log is read, and leave, also after an error, when the
 // machine has it.
 func (w *Sweeper) EnterOpening(ctx context.Context, id ID, announced bool) (read, leave func(), err error) {
 	read = func() {}
 	if w.Asides.isReleasing(id.Conv) { // The gate is closed for it, and the journal lists it.
 		return read, func() {}, nil
 	}
-	if w.Asides.Suspects(id.Conv) && suspectsTakeTurns() {
-		leave, err = w.enterAlone(ctx, id.Conv)
+	if leave, alone, err := w.enterAlone(ctx, id.Conv); alone || err != nil {
 		return read, leave, err
 	}
 	if leave, err = w.gate.pass(ctx); err != nil {
@@ -31,7 +30,7 @@ func (w *Sweeper) EnterOpening(ctx context.Context, id ID, announced bool) (read
 	if err := w.Asides.Refused(id.Conv); err != nil {
 		return nil, leave, err
 	}
-	if !announced || !announcesOpening() {
+	if !announced && !w.isAfterCrash() || !announcesOpening() {
 		return w.listIfSlow(id), leave, nil
 	}
 	return read, leave, w.Journal.OpeningListed(ctx, id)
@@ -48,12 +47,24 @@ func (w *Sweeper) AnnounceOpening(id ID) {
 // Reading is called before a log is read without opening the conversation, as for readers, and
 // over when it was read. A suspect is read alone.
 func (w *Sweeper) Reading(ctx context.Context, key conversation.Key) (over func(), err error) {
-	if w.Asides.Suspects(key) && suspectsTakeTurns() {
-		return w.enterAlone(ctx, key)
+	leave, alone, err := w.enterAlone(ctx, key)
+	if alone || err != nil {
+		return leave, err
 	}
-	leave, err := w.gate.pass(ctx)
-	if err != nil {
+	if leave, err = w.gate.pass(ctx); err != nil {
 		return nil, err
+	}
+	if w.isAfterCrash() && announcesReading() {
+		id := w.markedID(key, readMark)
+		over = func() {
+			w.endReading(id)
+			leave()
+		}
+		if err := w.Journal.OpeningListed(ctx, id); err != nil {
+			over()
+			return nil, err
+		}
+		return over, nil
 	}
 	listed := w.announceReading(key)
 	return func() {
@@ -109,4 +120,14 @@ func (w *Sweeper) listIfSlow(id ID) (over func()) {
 			<-listed
 		}
 	}
+}
+
+// afterCrash is for how long a node that found another has crashed lists every opening and read before
+// it begins: the next crash may come at once.
+const afterCrash = 10 * time.Minute
+
+// isAfterCrash reports whether this node has found shortly before that another, or the one before it, crashed.
+func (w *Sweeper) isAfterCrash() bool {
+	at := w.crashed.Load()
+	return at != nil && time.Since(*at) < afterCrash
 }

@@ -145,6 +145,40 @@ func TestOpeningUnderWayIsAnnounced(t *testing.T) {
 	})
 }
 
+// TestOpeningsAfterACrash: a node that has found shortly before that another crashed lists the openings
+// and reads of callers before they begin.
+func TestOpeningsAfterACrash(t *testing.T) {
+	inBubble(t, func(t *testing.T, r *Sweeper, bucket storage.Bucket) {
+		writeJournal(t, bucket, "dead", 0)
+		id := ID{listed("x", "n").Conv, "n-opening"}
+		lists := func(what string, want int) {
+			t.Helper()
+			_, leave, err := r.EnterOpening(t.Context(), id, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			over, err := r.Reading(t.Context(), id.Conv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := listedNow(t, bucket); len(got) != want {
+				t.Errorf("%s: listed %v, want %d", what, got, want)
+			}
+			r.Journal.Opened(id)
+			leave()
+			over()
+			time.Sleep(time.Second)
+		}
+		lists("before it is known", 0)
+		if _, err := r.takeStock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		lists("after a crash", 2)
+		time.Sleep(afterCrash)
+		lists("later", 0)
+	})
+}
+
 // TestCrashesThatCount: those of nodes that opened a conversation and did nothing else, until it
 // was opened. Each crash in the pause before that takes one back.
 func TestCrashesThatCount(t *testing.T) {

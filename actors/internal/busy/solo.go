@@ -50,19 +50,26 @@ func hasMark(n storage.Nonce, mark string) bool { return strings.Contains(string
 //
 // A suspect over which a node has crashed while nothing else was being opened waits for the node to
 // be idle, then pauses for a random time. A crash in the pause shows that nodes crash for another reason.
-func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave func(), err error) {
+//
+// Ok is false for a conversation that is no suspect, or has been opened meanwhile.
+func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave func(), ok bool, err error) {
 	nothing := func() {}
+	if !w.Asides.Suspects(key) || !suspectsTakeTurns() {
+		return nothing, false, nil
+	}
 	if named, _ := w.Asides.evidence(key); named > 0 {
 		w.awaitIdle(ctx, key, min(holdTimeout<<min(named-1, 8), maxHold))
 	}
 	if err := w.Asides.enter(ctx); err != nil {
-		return nothing, err
+		return nothing, true, err
 	}
-	if err := w.Asides.Refused(key); err != nil {
+	err = w.Asides.Refused(key)
+	if ok = w.Asides.Suspects(key); err != nil || !ok {
 		w.Asides.leave()
-		return nothing, err
+		return nothing, ok, err
 	}
-	return w.alone(ctx, key)
+	leave, err = w.alone(ctx, key)
+	return leave, true, err
 }
 
 // alone is enterAlone for the one that has entered.

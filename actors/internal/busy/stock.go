@@ -40,6 +40,10 @@ func (w *Sweeper) takeStock(ctx context.Context) (*stock, error) {
 	if err == nil {
 		w.forgetAnswers(refs)
 		s.forgive()
+		if slices.ContainsFunc(s.left, func(l *leftJournal) bool { return !l.ref.WasPutBack() }) {
+			now := time.Now()
+			w.crashed.Store(&now)
+		}
 		w.Asides.suspect(s.crashes())
 	}
 	err = w.lookAside(ctx)

@@ -71,10 +71,11 @@ type Sweeper struct {
 	Timers  *Timers
 
 	o       Options
-	unread  unread        // has a lock of its own
-	gate    gate          // of openings and reads
-	marked  atomic.Int64  // openings and reads, for the names of their entries
-	soon    chan struct{} // a second from now
+	unread  unread                    // has a lock of its own
+	gate    gate                      // of openings and reads
+	crashed atomic.Pointer[time.Time] // when journals of a crashed node were found last
+	marked  atomic.Int64              // openings and reads, for the names of their entries
+	soon    chan struct{}             // a second from now
 	now     chan struct{}
 	pokeNow chan struct{}   // for what stopped here and is owed
 	strays  map[string]bool // members that are gone and have left staged objects; of the sweep
