@@ -37,6 +37,9 @@ func (w *world) settle(ctx context.Context) {
 			w.askAgain(ctx, at)
 		}
 	}
+	if w.Profile != Journals {
+		w.comeToRest(ctx) // A wait may have ended meanwhile, and what went on then has posted.
+	}
 	for _, r := range w.readers { // one for each conversation
 		if log := w.log(ctx, r.at); log.state.Exists() {
 			r.finish(ctx, w.pick(r.rng.IntN(slots)), log.state.Head())
