@@ -79,6 +79,7 @@ func mutants() []mutant {
 		{"nobody says what is being read", busyRule(busy.RuleAnnounceReading), readingEndsItsNodes, journals, nil},
 		{"suspects are opened at once", busyRule(busy.RuleSuspectsTakeTurns), endsItsNodes, journals, nil},
 		{"a crash counts beside other work", busyRule(busy.RuleCountAlone), killedAtWork, journals, nil},
+		{"a try is not recorded", busyRule(busy.RuleRecordTry), isReleased, journals, nil},
 		{"entries go before their conversation is set aside", busyRule(busy.RuleAsideBeforeAnswer), endsItsNodes, journals, nil},
 		{"what is put back is listed last", logRule(storage.RuleListBack), isPutBackTwice, journals, nil},
 		{"a replay vouches for nothing", ownerRule(machine.RuleVouchReplay), repeatsElsewhere, journals, nil},

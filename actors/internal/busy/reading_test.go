@@ -285,7 +285,9 @@ func TestSuspectIsOpenedAlone(t *testing.T) {
 		if _, err := r.Reading(short, calm.Conv); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("another is read beside a suspect: %v", err)
 		}
-		read, leaveCalm, err = r.EnterOpening(t.Context(), calm, false)
+		long, cancel := context.WithTimeout(t.Context(), soloTimeout)
+		defer cancel()
+		read, leaveCalm, err = r.EnterOpening(long, calm, false)
 		if err != nil {
 			t.Fatalf("an opening waits for a suspect that takes long: %v", err)
 		}

@@ -53,7 +53,10 @@ func (w *Sweeper) try(ctx context.Context, key conversation.Key, starts bool) er
 		return err
 	}
 	a.Tries, a.Tried = a.Tries+1, conversation.TimeOf(w.o.Wall())
-	if err := storage.RecordTry(ctx, w.o.Bucket, a); err != nil {
+	if recordsTry() {
+		err = storage.RecordTry(ctx, w.o.Bucket, a)
+	}
+	if err != nil {
 		w.Asides.leave()
 		return err
 	}

@@ -18,6 +18,7 @@ func announcesOpening() bool  { return true }
 func announcesReading() bool  { return true }
 func suspectsTakeTurns() bool { return true }
 func asideBeforeAnswer() bool { return true }
+func recordsTry() bool        { return true }
 
 // weigh returns a crash with what it is evidence of.
 func weigh(c crash) crash { return c }

@@ -28,6 +28,7 @@ const (
 	RuleAnnounceReading   = "announce reading"    // What takes long to read is listed meanwhile.
 	RuleSuspectsTakeTurns = "suspects take turns" // Of those over whom nodes died one is opened at a time.
 	RuleAsideBeforeAnswer = "aside before answer" // A conversation is set aside before its entries go.
+	RuleRecordTry         = "record try"          // A try of a quarantined conversation is stored before it begins.
 	RuleCountAlone        = "count alone"         // A crash counts if nothing else was opened or worked on.
 	RuleKeepBytes         = "keep bytes"          // A number never gets other bytes.
 	RuleDeleteLanded      = "delete landed"       // A journal goes when the next has landed.
@@ -36,7 +37,7 @@ const (
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	waitsForJournal, sweepsOwnSet, awaitsAnswers, sweepsAgain, asksOwners, asksClaimed, deletesRead, listsWriters, listsInFlight,
-	announcesOpening, announcesReading, suspectsTakeTurns, asideBeforeAnswer, countsAlone, keepsBytes, deletesLanded atomic.Bool
+	announcesOpening, announcesReading, suspectsTakeTurns, asideBeforeAnswer, countsAlone, recordsTry, keepsBytes, deletesLanded atomic.Bool
 
 	swept  sync.Map // what was swept once, by sweeper and member, for sweepsAgain
 	landed sync.Map // the set that has landed, by journal, for listsInFlight
@@ -51,8 +52,8 @@ func SetRule(name string, on bool) {
 		RuleDeleteRead: &rules.deletesRead, RuleListWriters: &rules.listsWriters, RuleListInFlight: &rules.listsInFlight,
 		RuleAnnounceOpening: &rules.announcesOpening, RuleAnnounceReading: &rules.announcesReading,
 		RuleSuspectsTakeTurns: &rules.suspectsTakeTurns, RuleAsideBeforeAnswer: &rules.asideBeforeAnswer,
-		RuleCountAlone: &rules.countsAlone,
-		RuleKeepBytes:  &rules.keepsBytes, RuleDeleteLanded: &rules.deletesLanded,
+		RuleCountAlone: &rules.countsAlone, RuleRecordTry: &rules.recordsTry,
+		RuleKeepBytes: &rules.keepsBytes, RuleDeleteLanded: &rules.deletesLanded,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("busy: no rule %q", name))
@@ -67,6 +68,7 @@ func announcesOpening() bool  { return !rules.announcesOpening.Load() }
 func announcesReading() bool  { return !rules.announcesReading.Load() }
 func suspectsTakeTurns() bool { return !rules.suspectsTakeTurns.Load() }
 func asideBeforeAnswer() bool { return !rules.asideBeforeAnswer.Load() }
+func recordsTry() bool        { return !rules.recordsTry.Load() }
 
 func weigh(c crash) crash {
 	if rules.countsAlone.Load() {
