@@ -359,7 +359,7 @@ func TestPostBesideAnOlderNode(t *testing.T) {
 		opts := agents(chatAgent(once, durably))
 		opts.Outbox.Targets = map[string]outbox.Target{"office": office}
 		n := l.run(part{opts: opts, cast: &cast{models: map[string]script{"model": inTurn(asks("once"), asks("durably"), tells("done"))}}})
-		wants := conversation.Admission{Address: chat("c"), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "x"}, Key: "n", Notify: "office"}
+		wants := conversation.Admission{Address: chat("c"), Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "x"}, Key: "n", Notify: "office", Dispatched: true}
 		if _, err := n.rt.Admit(t.Context(), wants); conversation.CodeOf(err) != conversation.CodeUnavailable {
 			t.Errorf("who wants a notice: %v", err)
 		}

@@ -100,10 +100,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 		if r.agents[a.Name] != nil {
 			return nil, fmt.Errorf("agent %q is registered twice", a.Name)
 		}
-		for _, target := range a.Notify {
-			if _, err := o.Outbox.Find(target); err != nil {
-				return nil, fmt.Errorf("agent %q: Notify: %w", a.Name, err)
-			}
+		if err := o.Outbox.CheckNotices(a.Notify, a.Notifiable); err != nil {
+			return nil, fmt.Errorf("agent %q: check targets of notices: %w", a.Name, err)
 		}
 		if _, workflow := conversation.WorkflowOf(a.Name); opts.Providers != nil && !workflow {
 			if err := checkModels(o.Providers, a, o.Logger); err != nil {
@@ -152,7 +150,7 @@ func (r *Runtime) furnish() {
 func (r *Runtime) machineConfig() machine.Config {
 	o := &r.opts
 	return machine.Config{
-		Limits: r.limits, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.UnloadAfter, o.ForgetAfter),
+		Limits: r.limits, Replies: o.Outbox.Replies, Pace: o.Pace, RetryPause: o.RetryPause, IdleAfter: min(o.UnloadAfter, o.ForgetAfter),
 		MaxWaiting: o.MaxWaiting, MaxWaitingBytes: o.MaxWaitingBytes, MaxPendingBytes: maxPendingBytes, MaxBatchBytes: maxBatchBytes(o.Log),
 		CheckpointBatches: o.CheckpointBatches, CheckpointBytes: checkpointBytes, RestBatches: o.SegmentBatches,
 	}

@@ -18,7 +18,7 @@ import (
 func (a *activation) sendPost(e machine.SendPost) {
 	created, p := a.machine.State().Created(), e.Post
 	out := outbox.Post{
-		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission,
+		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission, Channel: p.Channel,
 		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
 	}
 	quiet := a.work.LastWord(p)
@@ -61,11 +61,15 @@ func (a *activation) buryPost(e machine.BuryPost) {
 	})
 }
 
-// checkPosts returns what keeps an admission from ending with a post, or nil. An owner that does not
-// know posts would pass over what it asks for.
+// checkPosts returns what keeps an admission from ending with a post, or nil: a target that a caller may not name, or
+// that is not configured. The answer to a caller is the same for both, so that it reveals no target. An owner that
+// does not know posts would skip the notice.
 func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	if a.Notify == "" && !isOutboxSignal(&a.Delivery) {
 		return nil
+	}
+	if a.Notify != "" && !a.OfProgram() && !r.notifiable(a) {
+		return conversation.Errorf(conversation.CodeInvalidRequest, "The notice cannot be sent: the agent opens no such target to its callers.")
 	}
 	if a.Notify != "" {
 		if _, err := r.opts.Outbox.Find(a.Notify); err != nil {
@@ -76,6 +80,12 @@ func (r *Runtime) checkPosts(a *conversation.Admission) error {
 		return conversation.Unavailable(time.Minute, errors.New("some node of this server does not know posts yet"))
 	}
 	return nil
+}
+
+// notifiable reports whether a caller may name the target of an admission.
+func (r *Runtime) notifiable(a *conversation.Admission) bool {
+	to := r.agents[a.Address.Agent]
+	return to != nil && r.opts.Outbox.Open(to.Notifiable, a.Notify)
 }
 
 func isOutboxSignal(d *conversation.Delivery) bool {

@@ -87,6 +87,12 @@ type Agent struct {
 	// webhooks.allow. The body is the JSON of type "submission.settled" that docs/posts.md shows.
 	Notify []string
 
+	// Notifiable are the targets that a caller may name for the notice of its own submission, such as by the header
+	// Parley-Notify. Without it callers name none. An entry is the name of a target, a URL, or the origin of URLs:
+	// "https://hooks.example.com", "https://*.example.org". A target that replies for a channel is never among them.
+	// [Dispatch] and channels may name any target.
+	Notifiable []string
+
 	// Data are the data writers whose data may appear in responses. Names are
 	// unique within the agent.
 	Data []Data

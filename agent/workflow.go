@@ -47,6 +47,9 @@ type WorkflowOptions struct {
 	// Notify are the targets that are told of the end of each run, as [Agent.Notify].
 	Notify []string
 
+	// Notifiable are the targets that a caller may name for the end of its run, as [Agent.Notifiable].
+	Notifiable []string
+
 	// Events says what observability events show of runs.
 	Events Events
 }
@@ -88,7 +91,7 @@ func newWorkflow(name string, in reflect.Type, opts *WorkflowOptions) (*Agent, e
 	call := Tool{name: name, description: "workflow", input: schema, durable: true, timeout: cmp.Or(opts.Durability.Timeout, DefaultTimeout)}
 	return &Agent{
 		Name: conversation.WorkflowAgent(name), Tools: []Tool{call}, Durability: opts.Durability, Limits: opts.Limits,
-		Notify: opts.Notify, Events: opts.Events, function: true,
+		Notify: opts.Notify, Notifiable: opts.Notifiable, Events: opts.Events, function: true,
 	}, nil
 }
 

@@ -232,7 +232,7 @@ func TestPostErrors(t *testing.T) {
 		o    agent.Outgoing
 		want string
 	}{
-		"another target": {agent.Outgoing{Target: "legder"}, `there is no target "legder", but ledger`},
+		"another target": {agent.Outgoing{Target: "legder"}, `there is no target "legder"; add it`},
 		"no target":      {agent.Outgoing{}, "a target is 1 to"},
 		"a URL":          {agent.Outgoing{Target: "https://example.com/x"}, "no host is allowed"},
 		"no JSON":        {agent.Outgoing{Target: "ledger", Body: func() {}}, "no JSON form"},
@@ -279,12 +279,12 @@ func TestLongOutage(t *testing.T) {
 func TestNotifyOfASender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &ledger{}
-		h := agenttest.New(t, []*agent.Agent{{Name: "desk", Model: "openai/gpt-5"}}, &agenttest.Options{
+		h := agenttest.New(t, []*agent.Agent{{Name: "desk", Model: "openai/gpt-5", Notifiable: []string{"ledger"}}}, &agenttest.Options{
 			Model: agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("Yes.") }), Runtime: withLedger(l),
 		})
 		c := h.Conversation("desk", "d")
 		for target, want := range map[string]string{
-			"legder": "there is no target", "https://example.com": "no host is allowed", strings.Repeat("x", 2000): "has more than 1024 bytes",
+			"legder": "opens no such target", "https://example.com": "opens no such target", strings.Repeat("x", 2000): "has more than 1024 bytes",
 		} {
 			if _, err := c.Send(t.Context(), client.Message{Body: "?", Notify: target}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "invalid_request") {
 				t.Errorf("%.20q: %v", target, err)

@@ -141,7 +141,7 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 	}
 	a := conversation.Admission{
 		Address: conversation.Address{Agent: d.Agent, ID: d.InstanceID}, Key: d.Key(), KeepKey: KeepDeliveries, Dispatched: true,
-		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text}, Notify: d.Notify,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text}, Notify: d.Notify, Channel: d.Channel,
 	}
 	if d.SignalType != "" {
 		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, d.SignalType

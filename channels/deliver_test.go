@@ -78,7 +78,7 @@ func TestDeliver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := conversation.Admission{
-				Address: conversation.Address{Agent: "a", ID: "i"}, Key: "channel:notes:evt_1", KeepKey: 8 * 24 * time.Hour, Dispatched: true,
+				Address: conversation.Address{Agent: "a", ID: "i"}, Key: "channel:notes:evt_1", KeepKey: 8 * 24 * time.Hour, Dispatched: true, Channel: "notes",
 				Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "Hello."},
 			}
 			tt.want(&want)

@@ -38,17 +38,41 @@ func (r *Reply) UUID() string {
 // returns nil, those of a conversation one after the other in the order of its settlements. Its errors
 // are those of [outbox.Target], and [outbox.Answered] makes them of an answer: a
 // [*outbox.LaterError] of a platform that limits, a [*outbox.GoneError] if a chat is no more.
-func Replies(send func(ctx context.Context, r Reply) error) outbox.Target {
-	return outbox.Func(func(ctx context.Context, p outbox.Post) error {
-		r, err := replyOf(p)
-		if err != nil {
-			return err
-		}
-		return send(ctx, r)
-	})
+//
+// The target is an [outbox.ReplyTarget]: a submission is replied to if a channel delivered it, and if that delivery
+// named the target or the target has the name of the channel. So is a message that the program dispatches to a
+// conversation of the channel. Any other post is a dead letter at once.
+func Replies(send func(ctx context.Context, r Reply) error) outbox.Target { return replies(send) }
+
+type replies func(ctx context.Context, r Reply) error
+
+var _ outbox.ReplyTarget = replies(nil)
+
+// RepliesForChannel implements [outbox.ReplyTarget].
+func (replies) RepliesForChannel() {}
+
+// Deliver implements [outbox.Target].
+func (send replies) Deliver(ctx context.Context, p outbox.Post) error {
+	r, err := replyOf(p)
+	if err != nil {
+		return err
+	}
+	return send(ctx, r)
+}
+
+// checkChannel refuses what does not reply to a channel's delivery. The bot or account of the target would speak to a
+// chat of a caller's choice: the id of the conversation names the chat, and any caller chooses an id.
+func checkChannel(channel string) error {
+	if channel == "" {
+		return &outbox.GoneError{Err: errors.New("no channel delivered the submission, and a channel replies to nothing else")}
+	}
+	return nil
 }
 
 func replyOf(p outbox.Post) (Reply, error) {
+	if err := checkChannel(p.Channel); err != nil {
+		return Reply{}, err
+	}
 	var n conversation.Notice
 	if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.ToldReply == nil {
 		return Reply{}, &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}

@@ -24,14 +24,14 @@ func TestReplies(t *testing.T) {
 	} {
 		var got channels.Reply
 		err := channels.Replies(func(_ context.Context, r channels.Reply) error { got = r; return away }).
-			Deliver(t.Context(), outbox.Post{ID: "post_1", Body: []byte(body)})
+			Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: "bot", Body: []byte(body)})
 		if got != want || !errors.Is(err, away) {
 			t.Errorf("%s is %+v, %v", body, got, err)
 		}
 	}
 	for _, body := range []string{``, `null`, `{"paid":1}`, `{"type":"another","data":{"submissionId":"s"}}`, `{"type":"submission.settled"}`} {
 		err := channels.Replies(func(context.Context, channels.Reply) error { t.Errorf("%s was sent", body); return nil }).
-			Deliver(t.Context(), outbox.Post{Body: []byte(body)})
+			Deliver(t.Context(), outbox.Post{Channel: "bot", Body: []byte(body)})
 		var gone *outbox.GoneError
 		if !errors.As(err, &gone) {
 			t.Errorf("%s: %v", body, err)

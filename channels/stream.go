@@ -49,10 +49,19 @@ type streamed struct {
 	shown map[string]message // by the IDs of their replies
 }
 
-var _ outbox.Live = (*streamed)(nil)
+var (
+	_ outbox.Live        = (*streamed)(nil)
+	_ outbox.ReplyTarget = (*streamed)(nil)
+)
+
+// RepliesForChannel implements [outbox.ReplyTarget].
+func (*streamed) RepliesForChannel() {}
 
 // Show implements [outbox.Live].
 func (s *streamed) Show(ctx context.Context, d outbox.Draft) error {
+	if err := checkChannel(d.Channel); err != nil {
+		return err
+	}
 	return s.show(ctx, Reply{
 		ID: string(d.Submission), Agent: d.From.Agent, InstanceID: d.From.ID, Submission: d.Submission, Text: d.Text, Cut: d.Cut,
 	})

@@ -91,7 +91,7 @@ func TestStreamedReplies(t *testing.T) {
 					w.err = s.err
 					var err error
 					if s.draft != "" {
-						err = target.(outbox.Live).Show(t.Context(), outbox.Draft{Submission: "sub_1", Text: s.draft})
+						err = target.(outbox.Live).Show(t.Context(), outbox.Draft{Submission: "sub_1", Channel: "bot", Text: s.draft})
 					} else {
 						if s.outcome == "" {
 							s.outcome = "completed"
@@ -102,7 +102,7 @@ func TestStreamedReplies(t *testing.T) {
 						if encodeErr != nil {
 							t.Fatal(encodeErr)
 						}
-						err = target.Deliver(t.Context(), outbox.Post{ID: "post_1", Body: body})
+						err = target.Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: "bot", Body: body})
 					}
 					if (err == nil) != (s.err == nil) {
 						t.Errorf("%+v: %v", s, err)
@@ -115,7 +115,7 @@ func TestStreamedReplies(t *testing.T) {
 		})
 	}
 	var gone *outbox.GoneError
-	if err := channels.StreamedReplies(&wall{}, 8).Deliver(t.Context(), outbox.Post{Body: []byte("{}")}); !errors.As(err, &gone) {
+	if err := channels.StreamedReplies(&wall{}, 8).Deliver(t.Context(), outbox.Post{Channel: "bot", Body: []byte("{}")}); !errors.As(err, &gone) {
 		t.Errorf("no notice: %v", err)
 	}
 }

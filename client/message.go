@@ -32,8 +32,8 @@ type Message struct {
 	// It is encoded as JSON; nil sends none, json.RawMessage("null") sends null.
 	InitialData any
 
-	// Notify is told when the submission is settled: a target of the server, or a URL with https at a
-	// host that it allows. Empty tells nobody.
+	// Notify is the target that gets a notice of the settlement: a name or a URL that the agent opens to its callers.
+	// Empty is none.
 	Notify string
 
 	// Key makes the message safe to send again, 1 to 256 characters. Empty means a

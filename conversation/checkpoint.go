@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 17
+const Reducer = 18
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -23,7 +23,8 @@ const Reducer = 17
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
 // aheadReducer is of one in which a submission has passed those before it, replyReducer of one that
 // owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
-// posts, or with a submission that ends with one, and the newest of a run.
+// posts, or with a submission that ends with one, runReducer of a run, and the newest of one to which a channel has
+// delivered.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -37,6 +38,7 @@ const (
 	replyReducer   = 14
 	keyReducer     = 15
 	postReducer    = 16
+	runReducer     = 17
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -68,6 +70,7 @@ type (
 		Posts       []*Post                    `json:"posts,omitempty"`
 		PostsAt     Offset                     `json:"postsAt,omitempty"`
 		Run         *Run                       `json:"run,omitempty"`
+		Paths       []ReplyPath                `json:"paths,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -121,7 +124,7 @@ func EncodeState(s *State) ([]byte, error) {
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
-		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -196,6 +199,9 @@ func (s *State) reducer() int {
 		version = max(version, postReducer)
 	}
 	if s.run != nil {
+		version = max(version, runReducer)
+	}
+	if len(s.paths) > 0 {
 		version = Reducer
 	}
 	if s.longer.count > 0 || bytes.Contains(s.kept.lines, []byte(`,"until":`)) {
@@ -262,7 +268,7 @@ func DecodeState(b []byte) (*State, error) {
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
 	s.settlements, s.waits, s.signals, s.decided, s.owed = f.Settlements, f.Waits, f.Signals, f.Decided, f.Owed
-	s.posts, s.postsAt, s.run = f.Posts, f.PostsAt, f.Run
+	s.posts, s.postsAt, s.run, s.paths = f.Posts, f.PostsAt, f.Run, f.Paths
 	for k, v := range f.Author {
 		s.author[k] = v
 	}

@@ -82,7 +82,13 @@ type Admission struct {
 	ReplyTo *ReplyTo `json:"replyTo,omitempty"`
 	// Notify is the target that is told when the submission is settled; empty for none.
 	Notify string `json:"notify,omitempty"`
+	// Channel is the channel of webhooks that verified the delivery, empty for none. Package channels alone sets it.
+	Channel string `json:"channel,omitempty"`
 }
+
+// OfProgram reports whether code in the process sends it: a channel, a tool, a hook. Anything else comes from a caller,
+// who may name only what is open to callers.
+func (a *Admission) OfProgram() bool { return a.Dispatched || a.DispatchDepth > 0 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with
 // another payload is told from a retry: delivery (attachments by digest, type and

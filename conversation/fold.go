@@ -141,8 +141,9 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	}
 	sub := &Submission{
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
-		DispatchDepth: r.DispatchDepth, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
+		DispatchDepth: r.DispatchDepth, Channel: r.Channel, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
+	s.openPath(ReplyPath{Channel: r.Channel})
 	if s.leaves(&sub.Delivery) {
 		s.leave(sub, m)
 	}

@@ -35,6 +35,8 @@ type Post struct {
 	Attempts int    `json:"attempts,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Until    Time   `json:"until,omitempty"`
+	// Channel is the channel that is replied to, see [State.ReplyChannel]; empty for none.
+	Channel string `json:"channel,omitempty"`
 }
 
 // Posts returns those that are not delivered yet, in the order in which they were enqueued. The
@@ -86,11 +88,12 @@ func (s *State) foldNoticeAsked(r *NoticeAsked) error {
 		return err
 	}
 	sub.Notify = append(slices.Clone(sub.Notify), r.Target)
+	s.openPath(ReplyPath{sub.Channel, r.Target})
 	return nil
 }
 
 func (s *State) foldPostEnqueued(r *PostEnqueued) error {
-	p := &Post{ID: r.Post, Submission: r.Submission, Target: r.Target, Body: r.Body, At: r.At, Offset: s.head}
+	p := &Post{ID: r.Post, Submission: r.Submission, Target: r.Target, Body: r.Body, At: r.At, Offset: s.head, Channel: r.Channel}
 	if i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == r.Post }); i >= 0 {
 		s.posts = slices.Clone(s.posts)
 		s.posts[i] = p

@@ -23,7 +23,8 @@ type (
 
 	// PostEnqueued says that a body is to be delivered to a target: a notice of the settlement
 	// of Submission, or what work on it posts. Of a post that is there already it says that it is
-	// to be delivered as a new one.
+	// to be delivered as a new one. Channel is the channel whose delivery the notice replies to,
+	// see [State.ReplyChannel].
 	PostEnqueued struct {
 		Must       bool            `json:"must"`
 		Post       PostID          `json:"post"`
@@ -31,6 +32,7 @@ type (
 		Call       CallID          `json:"call,omitempty"` // that posts it, none of a notice
 		Target     string          `json:"target"`
 		Body       json.RawMessage `json:"body"`
+		Channel    string          `json:"channel,omitempty"`
 		At         Time            `json:"at"`
 	}
 

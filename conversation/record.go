@@ -245,7 +245,8 @@ type (
 
 	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
 	// it shows in the transcript. Dispatched says that code in the process has sent it,
-	// and DispatchDepth how many dispatches by agents led to it.
+	// and DispatchDepth how many dispatches by agents led to it. Channel is the channel that
+	// delivered it.
 	SubmissionAdmitted struct {
 		Submission  SubmissionID `json:"submission"`
 		Message     MessageID    `json:"message"`
@@ -255,8 +256,9 @@ type (
 		Trace       Trace        `json:"trace,omitzero"`
 		Dispatched  bool         `json:"dispatched,omitempty"`
 
-		DispatchDepth int  `json:"dispatchDepth,omitempty"`
-		At            Time `json:"at"`
+		DispatchDepth int    `json:"dispatchDepth,omitempty"`
+		Channel       string `json:"channel,omitempty"`
+		At            Time   `json:"at"`
 	}
 
 	// AttemptStarted counts one try at a submission. Nothing of an author or a

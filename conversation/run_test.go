@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, err := conversation.ReducerOf(b); err != nil || got != conversation.Reducer {
+			if got, err := conversation.ReducerOf(b); err != nil || got != 17 {
 				t.Errorf("a run needs version %d, %v", got, err)
 			}
 			again, err := conversation.DecodeState(b)

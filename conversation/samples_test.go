@@ -54,7 +54,7 @@ func workSamples() []conversation.Record {
 					{ID: "att_1", SHA256: "ab", MimeType: "image/png", Size: 3, Filename: "a&b.png"},
 				},
 			},
-			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true, DispatchDepth: 2,
+			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true, DispatchDepth: 2, Channel: "slack",
 		},
 		&conversation.AttemptStarted{
 			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,
@@ -146,7 +146,7 @@ func endSamples() []conversation.Record {
 		&conversation.ReplyTold{Must: true, Submission: "sub_2", At: at},
 		&conversation.KeyKept{Must: true, Submission: "sub_2", Until: at},
 		&conversation.NoticeAsked{Must: true, Submission: "sub_2", Target: "ledger"},
-		&conversation.PostEnqueued{Must: true, Post: "post_1", Submission: "sub_2", Call: "call_1", Target: "ledger", Body: json.RawMessage(`{"paid":true}`), At: at},
+		&conversation.PostEnqueued{Must: true, Post: "post_1", Submission: "sub_2", Call: "call_1", Target: "ledger", Body: json.RawMessage(`{"paid":true}`), Channel: "slack", At: at},
 		&conversation.PostDeferred{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", Attempts: 2, Reason: "answered 503", Until: at, DurationMs: 12, At: at},
 		&conversation.PostDone{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", End: conversation.PostDead, Attempts: 3, Reason: "answered 410", DurationMs: 12, At: at},
 		&conversation.RunStarted{Must: true, Submission: "sub_2", At: at},

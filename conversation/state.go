@@ -60,6 +60,7 @@ type State struct {
 	owed        []*OwedReply  // oldest first; changed in copies
 	posts       []*Post       // likewise, of the newest time that each was enqueued
 	postsAt     Offset        // of the batch that said last when they are due
+	paths       []ReplyPath   // oldest first; changed in copies
 	waiting     waiting       // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
@@ -197,6 +198,8 @@ type Submission struct {
 	Dispatched bool `json:"dispatched,omitempty"`
 	// DispatchDepth is how many dispatches by agents led to it.
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
+	// Channel is the channel of webhooks that delivered it, empty for none.
+	Channel string `json:"channel,omitempty"`
 	// Message is the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it

@@ -6,13 +6,14 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
 
 // HeaderNotify is the header of a POST that names a target which is told when the submission is
-// settled: one of the program or of webhooks.targets, or a URL where callers may name some. It is no part of what
-// an idempotency key stands for.
+// settled: one that the agent opens to callers, by its Notifiable. The runtime refuses any other, and the
+// refusal names none. It is no part of what an idempotency key stands for.
 const HeaderNotify = "Parley-Notify"
 
 // precheckBytes is the body size from which an admission is decided before it is
@@ -79,7 +80,7 @@ func (h *Handler) take(
 	}
 	a := conversation.Admission{
 		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
-		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), Notify: r.Header.Get(HeaderNotify),
+		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), Notify: strings.Join(r.Header.Values(HeaderNotify), ", "), // several name none
 	}
 	if len(a.Notify) > conversation.MaxTarget {
 		return receipt, false, invalid("The header %s has more than %d bytes.", HeaderNotify, conversation.MaxTarget)

@@ -17,6 +17,8 @@ const (
 // Draft is what a notice of a settlement will say, as far as it is said.
 type Draft struct {
 	Target string
+	// Channel is that of [Post].
+	Channel string
 	// From is the conversation, UID its incarnation, and Submission what is being worked on.
 	From       conversation.Address
 	UID        conversation.UID

@@ -12,8 +12,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +30,8 @@ type Post struct {
 	From       conversation.Address
 	UID        conversation.UID
 	Submission conversation.SubmissionID
+	// Channel is the channel whose delivery the post replies to, as the log has it; empty for any other post.
+	Channel string
 	// Enqueued is when it was posted, and Attempt counts from 1.
 	Enqueued time.Time
 	Attempt  int
@@ -44,6 +44,15 @@ type Target interface {
 	// unless it is a [*GoneError], and no sooner than a [*LaterError] says. The text of an
 	// error is stored and shown to operators: it has no secrets.
 	Deliver(ctx context.Context, p Post) error
+}
+
+// ReplyTarget is a [Target] that replies to what a channel delivers. It gets notices with a Channel alone: those of
+// submissions that a channel delivered, or that the program dispatched to a conversation that it delivered to. No
+// caller names it, and agent.Post does not reach it.
+type ReplyTarget interface {
+	Target
+	// RepliesForChannel marks it.
+	RepliesForChannel()
 }
 
 // Timeout bounds one attempt to deliver a post.
@@ -86,19 +95,15 @@ type URLs interface {
 // UnknownTargetError says that nothing is delivered to a target.
 type UnknownTargetError struct {
 	Target string
-	Known  []string // the names that there are
-	Err    error    // why a URL may not be; nil for a name
+	Err    error // why a URL may not be; nil for a name
 }
 
-// Error implements error. Its text may be shown to callers.
+// Error implements error. Its text names no other target: tools return it to models.
 func (e *UnknownTargetError) Error() string {
-	switch {
-	case e.Err != nil:
+	if e.Err != nil {
 		return fmt.Sprintf("nothing is posted to %.200q: %v", e.Target, e.Err)
-	case len(e.Known) == 0:
-		return fmt.Sprintf("there is no target %.80q: none is configured; add it to webhooks.targets, or to the targets of the program", e.Target)
 	}
-	return fmt.Sprintf("there is no target %.80q, but %s", e.Target, strings.Join(e.Known, ", "))
+	return fmt.Sprintf("there is no target %.80q; add it to webhooks.targets, or to the targets of the program", e.Target)
 }
 
 // Unwrap returns the cause.
@@ -123,7 +128,7 @@ func (r *Routes) Find(target string) (Target, error) {
 		return t, nil
 	}
 	if !IsURL(target) {
-		return nil, &UnknownTargetError{Target: target, Known: slices.Sorted(maps.Keys(r.Targets))}
+		return nil, &UnknownTargetError{Target: target}
 	}
 	if r.URLs == nil {
 		return nil, &UnknownTargetError{Target: target, Err: fmt.Errorf("no host is allowed; webhooks.allow names those that are")}

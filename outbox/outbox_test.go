@@ -28,8 +28,8 @@ func TestFind(t *testing.T) {
 		want   string // of the error
 	}{
 		"a name":            {outbox.Routes{Targets: named}, "ledger", ""},
-		"another":           {outbox.Routes{Targets: named}, "legder", `there is no target "legder", but desk, ledger`},
-		"none":              {outbox.Routes{}, "ledger", "none is configured"},
+		"another":           {outbox.Routes{Targets: named}, "legder", `there is no target "legder"; add it`},
+		"none":              {outbox.Routes{}, "ledger", "there is no target"},
 		"a URL":             {outbox.Routes{URLs: someURLs{deliver}}, "https://example.com", ""},
 		"a URL, and none":   {outbox.Routes{Targets: named}, "https://example.com", "no host is allowed"},
 		"one that is not":   {outbox.Routes{URLs: someURLs{deliver}}, "https://evil.example", `nothing is posted to "https://evil.example": it is evil`},
@@ -59,5 +59,33 @@ func TestCheck(t *testing.T) {
 	r := outbox.Routes{Targets: map[string]outbox.Target{"Ledger-1_a.b": deliver}}
 	if err := r.Check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// bot is a target that replies for a channel.
+type bot struct{ outbox.Func }
+
+func (bot) RepliesForChannel() {}
+
+// TestCheckNotices: the lists of an agent name what is configured, and open nothing that replies for a channel.
+func TestCheckNotices(t *testing.T) {
+	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
+	r := outbox.Routes{URLs: someURLs{deliver}, Targets: map[string]outbox.Target{"ledger": deliver, "slack": bot{deliver}, "channels.x": deliver}}
+	for name, c := range map[string]struct {
+		notify, open []string
+		want         string // of the error
+	}{
+		"nothing":                 {nil, nil, ""},
+		"what is there":           {[]string{"ledger", "slack"}, []string{"ledger", "https://example.com", "https://*.example.com"}, ""},
+		"unknown":                 {[]string{"legder"}, nil, `there is no target "legder"; add it to webhooks.targets, or to the targets of the program; configured are channels.x, ledger, slack`},
+		"unknown and open":        {nil, []string{"legder"}, "there is no target"},
+		"a host that is not":      {nil, []string{"https://evil.example"}, "it is evil"},
+		"a target of replies":     {nil, []string{"ledger", "slack"}, `no caller may name "slack"`},
+		"a name of a target such": {nil, []string{"channels.x"}, `no caller may name "channels.x"`},
+	} {
+		err := r.CheckNotices(c.notify, c.open)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
 	}
 }

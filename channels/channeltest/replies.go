@@ -42,7 +42,7 @@ func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[s
 			w.WriteHeader(c.Status)
 		}))
 		target := replies(channels.API{URL: server.URL, Token: "of-the-bot"})
-		err := target.Deliver(t.Context(), outbox.Post{ID: "post_1", Body: fmt.Appendf(nil, notice, c.Instance, c.Outcome)})
+		err := target.Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: "bot", Body: fmt.Appendf(nil, notice, c.Instance, c.Outcome)})
 		server.Close()
 		var gone *outbox.GoneError
 		switch {

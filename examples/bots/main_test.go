@@ -207,7 +207,7 @@ func TestReplyAnswers(t *testing.T) {
 			return c.answer, nil
 		}))
 		body := fmt.Sprintf(`{"type":"submission.settled","data":{"agent":"bot","id":%q,"submissionId":"sub_1","outcome":"completed","text":"Hi."}}`, c.chat)
-		err := b.targets()[c.target].Deliver(t.Context(), outbox.Post{ID: "post_1", Body: []byte(body)})
+		err := b.targets()[c.target].Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: c.target, Body: []byte(body)})
 		var gone *outbox.GoneError
 		later := &outbox.LaterError{}
 		errors.As(err, &later)

@@ -30,6 +30,7 @@ func (r *reader) agents(dst *[]Agent) func(value) {
 				{name: "mounts", example: "[/agents/echo]", read: r.mounts(&a.Mounts)},
 				{name: "events", example: "{content: true}", read: r.agentEvents(&a.Agent.Events)},
 				{name: "notify", example: "[ledger]", read: r.texts(&a.Agent.Notify)},
+				{name: "notifiable", example: "[ledger]", read: r.texts(&a.Agent.Notifiable)},
 			}
 			r.fields(entry, append(served, about(a.Agent)...))
 			if entry.node.kind == mapping {

@@ -82,7 +82,7 @@
 //	agents:
 //	  echo:
 //	    {mounts: [/agents/echo], model: local/m1, instructions: You are terse., description: Says it again.,
-//	     events: {content: true}, notify: [ledger], thinkingLevel: off, generation: {temperature: 0.2, maxOutputTokens: 4000, stopSequences: [END], toolChoice: none},
+//	     events: {content: true}, notify: [ledger], notifiable: [ledger], thinkingLevel: off, generation: {temperature: 0.2, maxOutputTokens: 4000, stopSequences: [END], toolChoice: none},
 //	     output: {type: object}, toolConcurrency: 16, durability: {maxAttempts: 10, timeout: 1h}, initialData: {type: object},
 //	     answerInOrder: false,                   # true: a message waits while a call before it waits for a time or a signal
 //	     limits: {responseBytes: 16777216, argumentBytes: 4194304, outputBytes: 33554432, callsPerReply: 128,

@@ -42,10 +42,15 @@ type Limits struct {
 	Notify []string
 }
 
-// Config is what a machine is made with. All fields are required.
+// replies reports whether a target of the outbox serves conversations of a channel alone.
+func (m *Machine) replies(target string) bool { return m.cfg.Replies != nil && m.cfg.Replies(target) }
+
+// Config is what a machine is made with. All fields but Replies are required.
 type Config struct {
 	// Limits returns the rules of a registered agent.
 	Limits func(agent string) (Limits, bool)
+	// Replies reports whether a target of the outbox is an [outbox.ReplyTarget]; nil for none.
+	Replies func(target string) bool
 	// Pace is the least time between the starts of two appends of streamed text.
 	Pace time.Duration
 	// RetryPause is the pause before the first repetition of a failed model call; it

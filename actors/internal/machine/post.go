@@ -73,30 +73,41 @@ func (m *Machine) post(in Post) {
 	}
 }
 
-// Told are those who are told of the settlement of a submission, each once: those whom its agent names, if
-// every member reads such posts, and those whom its sender has named, whose record has to be read already.
-func (m *Machine) Told(sub *conversation.Submission) []string {
+// Told is a target that gets the notice of a settlement. Channel is the channel on whose behalf, see
+// [conversation.State.ReplyChannel]; empty for none.
+type Told struct{ Target, Channel string }
+
+// Told returns the targets that get the notice of a submission's settlement, each once: those of its agent, if every
+// member reads such posts, and the one that its sender named, whose record has to be read already. A target that
+// replies for a channel is among them if the submission is that channel's to reply to.
+func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 	targets := slices.Clone(sub.Notify)
 	if m.postsRead() {
 		targets = append(targets, m.limits().Notify...)
 	}
 	slices.Sort(targets)
-	return slices.Compact(targets)
+	for _, target := range slices.Compact(targets) {
+		channel := m.state.ReplyChannel(sub, target)
+		if channel != "" || !m.replies(target) {
+			told = append(told, Told{target, channel})
+		}
+	}
+	return told
 }
 
 // notices are the posts that tell of a settlement.
 func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
-	targets := m.Told(sub)
-	if len(targets) == 0 {
+	told := m.Told(sub)
+	if len(told) == 0 {
 		return nil
 	}
 	body, err := m.state.Notice(r)
 	if err != nil { // it has a JSON form, and its submission is there
 		return nil
 	}
-	for _, target := range targets {
+	for _, to := range told {
 		posts = append(posts, &conversation.PostEnqueued{
-			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: target, Body: body, At: r.At,
+			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: to.Target, Body: body, Channel: to.Channel, At: r.At,
 		})
 	}
 	return posts
@@ -245,7 +256,7 @@ func (m *Machine) postAgain(in Admit, hash string) {
 		return
 	}
 	admitted := m.record(in, hash, m.settledAtOnce(in), func(*conversation.SubmissionAdmitted) conversation.Record {
-		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, At: m.env.Wall}
+		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, Channel: p.Channel, At: m.env.Wall}
 	})
 	receipt := m.receiptOf(admitted)
 	m.ensureListed()

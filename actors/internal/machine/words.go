@@ -32,6 +32,7 @@ const (
 	sayPostLater   = "Some node of this server does not know posts yet. Retry when all run the same version."
 	sayPostsWait   = "%d posts of this conversation are not delivered, which is as many as it takes, or their bodies are. Retry when some of them are."
 	sayPostsFull   = "the outbox of the conversation is full"
+	sayNoChannel   = "The notice cannot go to a target that replies for a channel: no delivery of that channel is in this conversation. Dispatch to a conversation that the channel has delivered to, or name another target."
 	sayNoLetter    = "A signal of type %q names a dead letter of this conversation in the attributes \"post\" and \"batch\"; there is none such."
 	sayRunOver     = "The run has ended, and nothing waits for %q any more."
 	sayRunLater    = "Some node of this server does not know runs of workflows yet. Retry when all run the same version."

@@ -22,6 +22,9 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	if _, err := c.node.o.Outbox.Find(p.Target); err != nil {
 		return err
 	}
+	if c.node.o.Outbox.Replies(p.Target) {
+		return errReplyTarget
+	}
 	output, err := conversation.EncodeJSON(p.ID)
 	if err != nil {
 		return err
@@ -45,6 +48,9 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	}
 	return errStepLost
 }
+
+// errReplyTarget says that a tool posts to a target that takes notices of settlements alone.
+var errReplyTarget = errors.New("the target replies for a channel and takes nothing else; dispatch a message with this target as Notify")
 
 // deliveriesAtOnce bounds the attempts of a node that are under way, and as many drafts may be being shown.
 const deliveriesAtOnce = 64

@@ -36,7 +36,7 @@ func TestDeclaredReplies(t *testing.T) {
 		_, _ = w.Write([]byte(`{"ok":true,"ts":"1.1"}`))
 	}))
 	defer platform.Close()
-	conf, err := config.Parse("parley.yaml", []byte(`agents: {echo: {model: demo/parrot}}
+	conf, err := config.Parse("parley.yaml", []byte(`agents: {echo: {mounts: [/agents/echo], model: demo/parrot}}
 channels: {bot: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: T, url: "`+platform.URL+`"}}}
 `), &config.Options{Env: func(name string) (string, bool) {
 		v, ok := map[string]string{"S": "a-secret", "T": "bot-token"}[name]
@@ -67,6 +67,14 @@ channels: {bot: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: T, ur
 	got := <-calls // the test's own time-out is the limit
 	if got.path != "/chat.postMessage" || got.auth != "Bearer bot-token" || got.channel != "C" || got.thread != "17.5" || !strings.Contains(got.text, "Hello bot") {
 		t.Errorf("the platform was sent %+v", got)
+	}
+	// A caller chooses the id, and the bot speaks to no chat for it.
+	r = httptest.NewRequest(http.MethodPost, "/agents/echo/slack:v1:T1:C667:1.2", strings.NewReader(`{"kind":"user","body":"Hello"}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Parley-Notify", "channels.bot")
+	w = httptest.NewRecorder()
+	if n.handler.ServeHTTP(w, r); w.Code != http.StatusBadRequest || strings.Contains(w.Body.String(), "channels") {
+		t.Errorf("a caller that names the bot is answered %d %s, want 400 and no name", w.Code, w.Body)
 	}
 	stop()
 	if err := <-ended; err != nil {

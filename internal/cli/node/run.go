@@ -146,7 +146,7 @@ func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Sing
 	if err := checkID(cfg.id); err != nil {
 		return nil, nil, err
 	}
-	single.Agent.Notify = nil // who tries an agent tells nobody of it
+	single.Agent.Notify, single.Agent.Notifiable = nil, nil // a trial sends no notices
 	return single, &nodeConfig{
 		bucket: config.Bucket{Dir: cfg.data}, memory: cfg.data == "",
 		agents: []*agent.Agent{single.Agent}, providers: reg, targets: cfg.program.Targets, log: log,

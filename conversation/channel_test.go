@@ -1,0 +1,74 @@
+package conversation_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TestReplyChannel: the channel of a reply is a fact of admissions, which a checkpoint keeps and a deletion ends.
+func TestReplyChannel(t *testing.T) {
+	admission := func(n int, change func(*conversation.SubmissionAdmitted)) *conversation.SubmissionAdmitted {
+		r := admitted(n).(*conversation.SubmissionAdmitted)
+		change(r)
+		return r
+	}
+	caller := func(*conversation.SubmissionAdmitted) {}
+	of := func(channel string) func(*conversation.SubmissionAdmitted) {
+		return func(r *conversation.SubmissionAdmitted) { r.Channel, r.Dispatched = channel, true }
+	}
+	program := func(r *conversation.SubmissionAdmitted) { r.Dispatched = true }
+	tool := func(r *conversation.SubmissionAdmitted) { r.DispatchDepth = 1 }
+	for name, c := range map[string]struct {
+		first, last func(*conversation.SubmissionAdmitted)
+		named       string // by the first
+		target      string
+		want        string
+	}{
+		"its name":                        {caller, of("slack"), "", "slack", "slack"},
+		"its name in a configuration":     {caller, of("bot"), "", "channels.bot", "bot"},
+		"another":                         {caller, of("slack"), "", "channels.bot", ""},
+		"named by a delivery before":      {of("mine"), of("mine"), "slack", "slack", "mine"},
+		"named by another's delivery":     {of("mine"), of("other"), "slack", "slack", ""},
+		"a caller":                        {of("slack"), caller, "slack", "slack", ""},
+		"a caller, and nothing delivered": {caller, caller, "slack", "slack", ""},
+		"the program":                     {of("slack"), program, "", "slack", "slack"},
+		"a tool":                          {of("mine"), tool, "slack", "slack", "mine"},
+		"the program, not delivered":      {caller, program, "slack", "slack", ""},
+		"the program in a program's":      {program, program, "slack", "slack", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := conversation.NewState()
+			apply(t, s, created(), admission(1, c.first))
+			if c.named != "" {
+				apply(t, s, &conversation.NoticeAsked{Must: true, Submission: "sub_1", Target: c.named})
+			}
+			apply(t, s, admission(2, c.last))
+			for range 2 {
+				if got := s.ReplyChannel(s.Submission("sub_2"), c.target); got != c.want {
+					t.Errorf("%s is replied to for %q, want %q", c.target, got, c.want)
+				}
+				s = again(t, s)
+			}
+			apply(t, s, &conversation.ConversationDeleted{At: at})
+			if s.Replies(c.target) {
+				t.Error("a new incarnation knows the channels of the one before")
+			}
+		})
+	}
+	t.Run("bound", func(t *testing.T) {
+		s := conversation.NewState()
+		apply(t, s, created())
+		for n := range conversation.MaxReplyPaths + 3 {
+			apply(t, s, admission(n+1, of(fmt.Sprintf("c%d", n))))
+		}
+		if s.Replies("c2") || !s.Replies("c3") {
+			t.Errorf("replies to c2 %v, to c3 %v, want the newest %d", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
+		}
+		// What is pending is replied to, however many came after it.
+		if got := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
+			t.Errorf("the first is replied to for %q, want c0", got)
+		}
+	})
+}
