@@ -59,11 +59,13 @@ type Program struct {
 	// itself leaves the body with LeaveBody of package http. What agents may know of a caller
 	// is the conversation's id, so one that knows callers checks whose id it is.
 	Middleware []func(http.Handler) http.Handler
-	// Mounts are handlers beside the agents', by pattern of [http.ServeMux].
+	// Mounts are handlers next to the agents', by pattern of [http.ServeMux]. The token of parley.yaml protects them, but
+	// for each [channels.Route], which verifies what it takes, mounted itself or in an [http.ServeMux]; a route that
+	// another handler wraps needs the token. A start fails if a pattern takes the webhooks of a listed channel.
 	Mounts map[string]http.Handler
 	// Channels makes the ways in from platforms, by name: POST /channels/<name>/webhook. They get
 	// what admits messages, for [channels.Deliver]. The token of parley.yaml is not asked for
-	// there, since every delivery is verified.
+	// there, since every delivery is verified. A start prints all webhooks, those of Mounts too.
 	Channels func(conversation.Dispatcher) (map[string]channels.Channel, error)
 	// Observers get the events of a node at once, as best effort: what one does not take in
 	// time it never sees. [observability.Callbacks] makes one of functions.

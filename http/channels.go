@@ -57,6 +57,9 @@ func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 		declared[rt.Path] = append(declared[rt.Path], rt.Method)
 		serve[rt.Pattern("")] = rt.Handler
 	}
+	for _, rt := range routes {
+		h.listed = append(h.listed, Webhook{Channel: name, Method: rt.Method, Path: prefix + rt.Path})
+	}
 	for _, path := range paths {
 		allow := strings.Join(declared[path], ", ")
 		h.webhooks[prefix+path] = true
@@ -70,6 +73,17 @@ func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 			h.deliver(w, r, name, handler)
 		})
 	}
+}
+
+// Webhook is a route of a listed channel.
+type Webhook struct{ Channel, Method, Path string }
+
+// Webhooks returns the routes of listed channels, by the names of the channels.
+func (h *Handler) Webhooks() []Webhook { return slices.Clone(h.listed) }
+
+// ChannelPath returns where a route of a listed channel is served.
+func ChannelPath(channel string, rt channels.Route) string {
+	return channelsPath + "/" + channel + rt.Path
 }
 
 // IsWebhook reports whether a request is for a route of a listed channel, for middleware that

@@ -175,6 +175,7 @@ type Handler struct {
 	pages      pages
 	deliveries deliveries
 	webhooks   map[string]bool // paths
+	listed     []Webhook
 }
 
 // endpoint serves one route. An error it returns becomes an envelope, so it must

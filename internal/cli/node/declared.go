@@ -46,7 +46,7 @@ func channelsOf(p *cli.Program, declared []config.Channel) func(conversation.Dis
 			}
 			all[c.Name] = made
 		}
-		return all, nil
+		return all, checkMounts(p.Mounts, all)
 	}
 }
 

@@ -123,7 +123,8 @@ func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) 
 			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
 			return
 		}
-		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(page.invitation(listener.Addr()), trial(cfg.program, conf, listener.Addr())...)...)
+		more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
+		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(more, trial(cfg.program, conf, listener.Addr())...)...)
 	})
 }
 

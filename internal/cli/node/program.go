@@ -1,16 +1,25 @@
 package node
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 
+	"github.com/parleyrun/parley/channels"
+	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // extended puts the handlers and the middleware of the program before a node's handler.
-func extended(p *cli.Program, next http.Handler) http.Handler {
+func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Handler {
 	if len(p.Mounts) > 0 {
-		next = beside(p.Mounts, next)
+		next = beside(mounts, next)
 	}
 	for _, wrap := range slices.Backward(p.Middleware) {
 		next = wrap(next)
@@ -18,18 +27,104 @@ func extended(p *cli.Program, next http.Handler) http.Handler {
 	return next
 }
 
-// beside serves patterns of [http.ServeMux], and everything else as next does: paths as
-// they came, which a ServeMux would clean.
-func beside(mounts map[string]http.Handler, next http.Handler) http.Handler {
+// muxOf serves the handlers of a program by their patterns.
+func muxOf(mounts map[string]http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, h := range mounts {
 		mux.Handle(pattern, h)
 	}
+	return mux
+}
+
+// beside serves patterns of [http.ServeMux], and everything else as next does: paths as
+// they came, which a ServeMux would clean.
+func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, pattern := mux.Handler(r); pattern != "" {
-			mux.ServeHTTP(w, r)
+		if _, pattern := mounts.Handler(r); pattern != "" {
+			mounts.ServeHTTP(w, r)
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// provesSender reports whether the handler of a request is a route of a channel, which verifies each delivery, also
+// behind another ServeMux.
+func provesSender(h http.Handler, r *http.Request) bool {
+	switch h := h.(type) {
+	case channels.Route, *channels.Route:
+		return true
+	case *http.ServeMux:
+		next, pattern := h.Handler(r)
+		return pattern != "" && provesSender(next, r)
+	}
+	return false
+}
+
+// checkMounts refuses patterns that are none or contradict each other, and those that would take the webhooks of a
+// listed channel.
+func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Channel) error {
+	if err := usable(mounts); err != nil {
+		return fmt.Errorf("mounts of the program: %w", err)
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(mounts)) {
+		mux := muxOf(map[string]http.Handler{pattern: mounts[pattern]})
+		method, host, _ := splitPattern(pattern)
+		for name, c := range listed {
+			for _, rt := range c.Routes() {
+				path := parleyhttp.ChannelPath(name, rt)
+				for _, m := range []string{rt.Method, cmp.Or(method, rt.Method)} {
+					r := &http.Request{Method: m, Host: host, URL: &url.URL{Path: path}}
+					if _, taken := mux.Handler(r); taken != "" {
+						return fmt.Errorf("the mount %q of the program takes %s, where the channel %q is listed; remove one of them", pattern, path, name)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// usable reports what a ServeMux panics with for patterns that it cannot serve.
+func usable(mounts map[string]http.Handler) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	muxOf(mounts)
+	return nil
+}
+
+// splitPattern returns the parts of a pattern of [http.ServeMux], of which method and host may be empty.
+func splitPattern(pattern string) (method, host, path string) {
+	method, rest, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, rest = "", pattern
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	host, path, _ = strings.Cut(rest, "/")
+	return method, host, "/" + path
+}
+
+// webhooksOf says where the program takes webhooks, beside those of the configuration: a channel that it lists, or
+// a route that it mounts. It is empty if there are none.
+func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at net.Addr) (lines []string) {
+	base, text := localURL(at), &strings.Builder{}
+	for _, w := range h.Webhooks() {
+		if !slices.ContainsFunc(conf.Channels, func(c config.Channel) bool { return c.Name == w.Channel }) {
+			fmt.Fprintf(text, "\n  %s  %s, channel %q", base+w.Path, w.Method, w.Channel)
+		}
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(p.Mounts)) {
+		method, host, path := splitPattern(pattern)
+		if _, ok := p.Mounts[pattern].(channels.Route); !ok {
+			continue
+		}
+		fmt.Fprintf(text, "\n  %s  %s, mounted", cmp.Or(host, base)+path, cmp.Or(method, "any method"))
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return []string{"Webhooks of the program:" + text.String()}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -63,12 +64,17 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 	}
 	defer listener.Close()
 	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
+	var webhooks atomic.Pointer[[]string]
 	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
 		how := manner{
 			program: cfg.program, dev: true, out: out, outcomes: cfg.outcomes(besideEvents(conf, out, errOut)), secrets: hidden,
 			file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) },
 		}
-		return startConfigured(ctx, conf, listener.Addr(), how, log)
+		g, err := startConfigured(ctx, conf, listener.Addr(), how, log)
+		if err == nil {
+			webhooks.Store(&g.webhooks)
+		}
+		return g, err
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	changes := make(chan struct{}, 1)
@@ -83,7 +89,8 @@ func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err err
 		case <-ctx.Done():
 			return nil
 		}
-		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, newPage(conf, listener.Addr(), manner{program: cfg.program, dev: true}).invitation(listener.Addr())...)
+		more := append(slices.Clone(*webhooks.Load()), newPage(conf, listener.Addr(), manner{program: cfg.program, dev: true}).invitation(listener.Addr())...)
+		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, more...)
 		listener.server.Handler = &r.serving
 		return listener.server.Serve(ctx, listener)
 	})
@@ -100,6 +107,8 @@ type generation struct {
 	// has ended, for whatever reason.
 	stop func() error
 	done <-chan struct{}
+	// webhooks says where the program takes webhooks.
+	webhooks []string
 }
 
 // startConfigured runs the node of a configuration and returns once it takes
@@ -119,7 +128,8 @@ func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how 
 	}()
 	g := &generation{
 		conf: conf, handler: guarded(newPage(conf, at, how).over(n), n.handler), drain: n.handler.Drain, done: done,
-		stop: func() error { cancel(); <-done; return ended },
+		webhooks: webhooksOf(how.program, n.handler, conf, at),
+		stop:     func() error { cancel(); <-done; return ended },
 	}
 	select {
 	case <-n.runtime.Ready():

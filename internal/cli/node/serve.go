@@ -186,7 +186,8 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
 		page := newPage(conf, listener.Addr(), how)
 		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
-			more := append(page.invitation(listener.Addr()), clusterLines(conf, n.runtime.Status(), observed.address())...)
+			more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
+			more = append(more, clusterLines(conf, n.runtime.Status(), observed.address())...)
 			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
@@ -331,7 +332,7 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
 		}
 	}
-	reached := len(cfg.mounts)+len(conf.Workflows)+len(conf.Channels) > 0 || conf.Beta != nil || how.program.Channels != nil
+	reached := len(cfg.mounts)+len(conf.Workflows)+len(conf.Channels) > 0 || conf.Beta != nil || how.program.Channels != nil || len(how.program.Mounts) > 0
 	if !reached {
 		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
 	}
@@ -343,21 +344,17 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 // brings along stands behind that, and what the console asks for behind both; its page is for all.
 // Where no token is asked for, [home] guards all of it but webhooks.
 func guarded(p pageOf, next http.Handler) http.Handler {
-	open := extended(p.how.program, p.api(next))
-	token := bearer(p.conf.Auth.Bearer, open)
-	h, ok := next.(*parleyhttp.Handler)
-	if ok {
-		token = unless(h.IsWebhook, token, open)
-	}
+	mounts := muxOf(p.how.program.Mounts)
+	open := extended(p.how.program, mounts, p.api(next))
+	h, _ := next.(*parleyhttp.Handler)
+	// Platforms have no token, call a tunnel's name, and prove what they send.
+	webhook := func(r *http.Request) bool { return h != nil && h.IsWebhook(r) || provesSender(mounts, r) }
+	token := unless(webhook, bearer(p.conf.Auth.Bearer, open), open)
 	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(token))
 	if !p.how.dev && p.conf.Auth.Bearer != "" {
 		return handler
 	}
-	home := newHome(p.conf, !p.how.dev && !p.local).middleware(handler)
-	if ok {
-		home = unless(h.IsWebhook, home, handler) // Platforms call a tunnel's name, and prove themselves.
-	}
-	return home
+	return unless(webhook, newHome(p.conf, !p.how.dev && !p.local).middleware(handler), handler)
 }
 
 // serves names what a configuration serves: every mount and what answers there.
