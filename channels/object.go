@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -43,4 +45,15 @@ func String(members map[string]json.RawMessage, name string) (string, bool) {
 		return "", false
 	}
 	return *s, *s != ""
+}
+
+// Whole returns a member that is a non-negative integer of at most 2^53-1, written as one: neither -0 nor 5.0 nor 5e0,
+// which are other literals, and of which -1e-400 would be rounded to an integer.
+func Whole(members map[string]json.RawMessage, name string) (int64, bool) {
+	literal := string(members[name])
+	if strings.Trim(literal, "0123456789") != "" || !Safe(literal) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(literal, 10, 64)
+	return n, err == nil
 }

@@ -2,9 +2,7 @@ package messenger
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"math"
 	"net/http"
 	"regexp"
 	"time"
@@ -101,13 +99,10 @@ func parse(body []byte) (Update, error) {
 	if err != nil {
 		return Update{}, err
 	}
-	// As the platform's own readers have it: 5, 5.0 and 5e0 are one number.
-	var id *float64
-	const most = 1<<53 - 1
-	if raw, ok := members["update_id"]; !ok || json.Unmarshal(raw, &id) != nil || id == nil ||
-		*id < 0 || *id > most || *id != math.Trunc(*id) {
+	id, ok := channels.Whole(members, "update_id")
+	if !ok {
 		return Update{}, errors.New("update has no update_id")
 	}
 	text, err := channels.Text(body)
-	return Update{ID: int64(*id), Native: text, members: members}, err
+	return Update{ID: id, Native: text, members: members}, err
 }

@@ -40,6 +40,9 @@ func TestMessengerSuite(t *testing.T) {
 		Broken: map[string]string{
 			"empty": "", "not JSON": `{"update_id":`, "two values": `{"update_id":1} {}`, "array": `[{"update_id":1}]`, "null": "null", "no id": `{"message":{}}`,
 			"negative id": `{"update_id":-1}`, "id is text": `{"update_id":"5"}`, "id is null": `{"update_id":null}`, "id is a fraction": `{"update_id":1.5}`,
+			"negative zero": `{"update_id":-0}`, "whole fraction": `{"update_id":5.0}`, "exponent": `{"update_id":5e0}`, "exponent in capitals": `{"update_id":1E3}`,
+			"negative exponent": `{"update_id":50e-1}`, "almost zero": `{"update_id":-1e-400}`, "almost zero above": `{"update_id":1e-400}`, "zero fraction": `{"update_id":0.0}`,
+			"id is beyond 2^64": `{"update_id":18446744073709551621}`, "id is an object": `{"update_id":{}}`, "id is true": `{"update_id":true}`,
 			"id is beyond 2^53": `{"update_id":9007199254740993}`, "id in capitals": `{"UPDATE_ID":1}`, "not UTF-8": "{\"update_id\":1,\"a\":\"\xff\"}",
 		},
 		Order: []channeltest.Fault{
@@ -71,7 +74,7 @@ func receive(t *testing.T, body string) (got messenger.Update) {
 
 func TestEnvelope(t *testing.T) {
 	for body, want := range map[string]int64{
-		`{"update_id":0}`: 0, `{"update_id":-0}`: 0, `{"update_id":5.0}`: 5, `{"update_id":1e3}`: 1000, `{"update_id":9007199254740991}`: 1<<53 - 1,
+		`{"update_id":0}`: 0, `{"update_id": 5 }`: 5, `{"update_id":1000}`: 1000, `{"update_id":9007199254740991}`: 1<<53 - 1,
 		`{"update_id":1,"update_id":2}`: 2, "\ufeff" + `{"update_id":3}`: 3,
 	} {
 		if got := receive(t, body).ID; got != want {
