@@ -2,6 +2,7 @@ package channels
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,29 +22,37 @@ func Respond(status int, mediaType, body string) *http.Response {
 	return res
 }
 
-// answer writes the result of a callback. Of an error nothing is written.
-func answer(w http.ResponseWriter, result any) error {
+// encoded returns nil for no answer, a response as it is, and any other result of a callback as its JSON.
+func encoded(result any) (any, error) {
 	switch v := result.(type) {
 	case nil:
-		w.Header().Set("Content-Length", "0")
-		w.WriteHeader(http.StatusOK)
-		return nil
+		return nil, nil
 	case *http.Response:
 		if v == nil {
-			return answer(w, nil)
+			return nil, nil
 		}
-		pass(w, v)
-		return nil
+		return v, nil
 	}
 	body, err := conversation.EncodeJSON(result)
 	if err != nil {
-		return fmt.Errorf("encode result of callback: %w", err)
+		return nil, fmt.Errorf("encode result of callback: %w", err)
 	}
-	w.Header().Set("Content-Type", "application/json")
+	return json.RawMessage(body), nil
+}
+
+// answer writes what [encoded] returns.
+func answer(w http.ResponseWriter, result any) {
+	if res, ok := result.(*http.Response); ok {
+		pass(w, res)
+		return
+	}
+	body, _ := result.(json.RawMessage)
+	if body != nil {
+		w.Header().Set("Content-Type", "application/json")
+	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(body) // who has left gets nothing
-	return nil
+	_, _ = w.Write(body) // a client that has left gets nothing
 }
 
 // pass writes an answer as it is.

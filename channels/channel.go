@@ -37,9 +37,15 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 // Pattern is the route below a prefix, for http.ServeMux.
 func (rt Route) Pattern(prefix string) string { return rt.Method + " " + prefix + rt.Path }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. A panic of the handler is an error, unless the answer has begun: then it ends the
+// connection.
 func (rt Route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	err := rt.Handler(w, r)
+	res := &begun{ResponseWriter: w}
+	_, err := contained(func() (any, error) { return nil, rt.Handler(res, r) })
+	if err != nil && res.yes {
+		slog.ErrorContext(r.Context(), "webhook broke off", "path", r.URL.Path, "err", err)
+		panic(http.ErrAbortHandler)
+	}
 	var refusal *Refusal
 	switch {
 	case err == nil:

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -194,4 +195,40 @@ func FuzzEscape(f *testing.F) {
 func sum(s string) string {
 	b := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(b[:])
+}
+
+// TestPanicOfAHandler: a handler of a route that panics has failed, unless its answer has begun.
+func TestPanicOfAHandler(t *testing.T) {
+	for name, tt := range map[string]struct {
+		handler channels.Handler
+		status  int // 0 for a connection that ends
+	}{
+		"panic":     {func(http.ResponseWriter, *http.Request) error { panic("confidential") }, http.StatusTeapot},
+		"no return": {func(http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil }, http.StatusTeapot},
+		"it aborts": {func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }, 0},
+		"half way": {func(w http.ResponseWriter, _ *http.Request) error {
+			_, _ = w.Write([]byte("half"))
+			panic("confidential")
+		}, 0},
+		"with a head": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(http.StatusOK)
+			panic("confidential")
+		}, 0},
+		"no panic": {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(http.StatusAccepted); return nil }, http.StatusAccepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			route := channels.Route{Method: http.MethodPost, Path: "/webhook", Handler: tt.handler, Fail: func(w http.ResponseWriter, _ *http.Request, _ error) {
+				w.WriteHeader(http.StatusTeapot)
+			}}
+			w := httptest.NewRecorder()
+			aborted := func() (v any) {
+				defer func() { v = recover() }()
+				route.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/webhook", nil))
+				return nil
+			}()
+			if (aborted == http.ErrAbortHandler) != (tt.status == 0) || tt.status != 0 && w.Code != tt.status {
+				t.Errorf("got status %d and panic %v, want %d", w.Code, aborted, tt.status)
+			}
+		})
+	}
 }

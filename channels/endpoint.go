@@ -2,10 +2,7 @@ package channels
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -74,13 +71,15 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !e.Silent {
-		return perform(r.Context(), w, call)
-	}
-	if err := contained(func() error { return perform(r.Context(), w, call) }); err != nil {
+	result, err := contained(func() (any, error) { return resultOf(r.Context(), call) })
+	switch {
+	case err == nil:
+		answer(w, result)
+		return nil
+	case e.Silent:
 		return &Refusal{Status: StatusOf(err), Reason: "callback failed", Err: err}
 	}
-	return nil
+	return err
 }
 
 // arrived notes what [Deliver] has to know of the request.
@@ -130,29 +129,17 @@ func (e *Endpoint) checkHeaders(r *http.Request) error {
 	return tooLarge
 }
 
-// perform calls a callback and writes its result.
-func perform(ctx context.Context, w http.ResponseWriter, call Call) error {
+// resultOf calls a callback, and what it puts off, and encodes the result.
+func resultOf(ctx context.Context, call Call) (any, error) {
 	result, err := call(ctx)
 	for err == nil {
 		later, ok := result.(Later)
 		if !ok {
-			return answer(w, result)
+			return encoded(result)
 		}
 		result, err = later(ctx)
 	}
-	return err
-}
-
-// contained makes an error of a panic.
-func contained(f func() error) (err error) {
-	defer func() {
-		v := recover()
-		if aborted, ok := v.(error); ok && errors.Is(aborted, http.ErrAbortHandler) {
-			panic(v)
-		}
-		if v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-		}
-	}()
-	return f()
+	// Methods of the error are the application's, too: what fails here fails nowhere else.
+	_, _ = err.Error(), StatusOf(err)
+	return nil, err
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("order of checks", s.orderOfChecks)
 	t.Run("results", s.results)
 	t.Run("failures", s.failures)
+	t.Run("panics", s.panics)
 	t.Run("unavailable", s.unavailable)
 	t.Run("error handler", s.errorHandler)
 	t.Run("slow sender", s.slowSender)
@@ -276,10 +278,56 @@ func (s Subject) failures(t *testing.T) {
 			s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) { s.failed(t, a, http.StatusInternalServerError) })
 		})
 	}
-	t.Run("panic", func(t *testing.T) {
-		c := s.New(t, func(context.Context) (any, error) { panic("confidential") }, 0)
-		s.failed(t, record(t, listed(t, c), s.request(s.Body)), http.StatusInternalServerError)
-	})
+}
+
+// brokenError is an error whose methods fail for its nil.
+type brokenError struct{ text string }
+
+// Error implements error.
+func (e *brokenError) Error() string { return e.text }
+
+// Unwrap implements the convention of package errors.
+func (e *brokenError) Unwrap() error { return errors.New(e.text) }
+
+// brokenValue has no JSON.
+type brokenValue struct{}
+
+// MarshalJSON implements json.Marshaler.
+func (brokenValue) MarshalJSON() ([]byte, error) { panic("confidential") }
+
+// panics: a callback that does not return, or whose result fails when it is used, is answered as one that returns an
+// error, and its connection goes on.
+func (s Subject) panics(t *testing.T) {
+	for name, call := range map[string]channels.Call{
+		"text":  func(context.Context) (any, error) { panic("confidential") },
+		"error": func(context.Context) (any, error) { panic(errors.New("confidential")) },
+		"nil pointer": func(context.Context) (any, error) {
+			var e *brokenError
+			return e.text, nil
+		},
+		"later": func(context.Context) (any, error) {
+			return channels.Later(func(context.Context) (any, error) { panic("confidential") }), nil
+		},
+		"end of the goroutine": func(context.Context) (any, error) {
+			runtime.Goexit()
+			return nil, nil
+		},
+		"typed nil error": func(context.Context) (any, error) {
+			var e *brokenError
+			return nil, e
+		},
+		"JSON": func(context.Context) (any, error) { return brokenValue{}, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) { s.failed(t, a, http.StatusInternalServerError) })
+			if !s.Silent {
+				a, got := s.withHandler(t, call)
+				if got == nil || a.status != http.StatusTeapot {
+					t.Errorf("the error handler got %v, and the answer is %d, want an error and %d", got, a.status, http.StatusTeapot)
+				}
+			}
+		})
+	}
 }
 
 // unavailable: a platform whose delivery could not be taken in now is asked to send it again.
@@ -299,24 +347,28 @@ func (s Subject) unavailable(t *testing.T) {
 // but for platforms that are told nothing.
 func (s Subject) errorHandler(t *testing.T) {
 	cause := errors.New("the callback's")
-	c := s.New(t, func(context.Context) (any, error) { return nil, cause }, 0)
-	for _, rt := range c.Routes() {
+	a, got := s.withHandler(t, func(context.Context) (any, error) { return nil, cause })
+	if s.Silent && (got != nil || a.status != http.StatusInternalServerError || a.body != "") ||
+		!s.Silent && (!errors.Is(got, cause) || a.status != http.StatusTeapot) {
+		t.Errorf("the handler got %v, and the answer is %d %q", got, a.status, a.body)
+	}
+}
+
+// withHandler sends a request to an explicit mount, whose error handler answers 418, and returns what that got.
+func (s Subject) withHandler(t *testing.T, callback channels.Call) (a answer, got error) {
+	t.Helper()
+	for _, rt := range s.New(t, callback, 0).Routes() {
 		if rt.Path != s.Path || rt.Method != http.MethodPost {
 			continue
 		}
-		var got error
 		rt.Fail = func(w http.ResponseWriter, _ *http.Request, err error) {
 			got = err
 			w.WriteHeader(http.StatusTeapot)
 		}
-		a := record(t, rt, s.request(s.Body))
-		if s.Silent && (got != nil || a.status != http.StatusInternalServerError || a.body != "") ||
-			!s.Silent && (!errors.Is(got, cause) || a.status != http.StatusTeapot) {
-			t.Errorf("the handler got %v, and the answer is %d %q", got, a.status, a.body)
-		}
-		return
+		return record(t, rt, s.request(s.Body)), got
 	}
 	t.Fatalf("the channel has no route POST %s", s.Path)
+	return a, nil
 }
 
 // mounts are the two styles of mounting.
