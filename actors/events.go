@@ -16,10 +16,14 @@ func (o *Options) checkSinks() error {
 		if s == nil {
 			return fmt.Errorf("sink or observer %d is nil", i)
 		}
-		if name := s.Name(); name == "" || names[name] {
+		name, err := observability.NameOf(s)
+		if err != nil {
+			return fmt.Errorf("sink or observer %d, %T: %w", i, s, err)
+		}
+		if name == "" || names[name] {
 			return fmt.Errorf("two sinks or observers are named %q, or one has no name", name)
 		}
-		names[s.Name()] = true
+		names[name] = true
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/internal/contain"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/outbox"
@@ -195,6 +196,7 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)
 	}
+	out.Logger = contain.Logger(out.Logger)
 	if out.Providers == nil {
 		out.Providers = providers.NewRegistry(nil)
 	}

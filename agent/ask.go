@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // AskOptions are the optional facts of a question.
@@ -105,7 +105,7 @@ func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) 
 
 // keep records the result of a step that the package takes.
 func (s *steps) keep(ctx context.Context, step string, result any) error {
-	raw, err := seam.Encode(result)
+	raw, err := contain.Encode("", result)
 	if err == nil {
 		err = s.Record(context.WithoutCancel(ctx), step, raw)
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Data is a kind of structured data that an agent shows to clients beside its
@@ -84,7 +85,7 @@ func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 // The error is [ErrNoResponse], [ErrUndeclaredData], a [*SchemaError] or [*SchemaBoundError], one that says why the data
 // cannot be recorded, or that of ctx: then it is not known whether it was.
 func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
-	raw, err := seam.Encode(data)
+	raw, err := contain.Encode("data "+w.name, data)
 	if err == nil {
 		err = w.schema.Validate(ctx, raw)
 	}

@@ -70,7 +70,7 @@
 // # Guarantees
 //
 // Package actors calls what is named above, and nothing else is called. The package
-// imports the ground and the two JSON-schema libraries, which stay behind [Schema].
+// imports the ground, the containment of authors' code, and the two JSON-schema libraries, which stay behind [Schema].
 //
 //  1. The input schema a model sees is the schema its input is checked against,
 //     and what was checked is what the function receives: duplicate members and
@@ -78,15 +78,22 @@
 //  2. A function of an author runs only with valid input. Everything else is an
 //     [*InputError] that names each place and problem, for the model to act on.
 //  3. No integer loses digits on its way in or out.
-//  4. A panic in a tool, a hook, Prepare or an instructions function is a
-//     [*PanicError]; its text never shows the value or the stack, which are for logs.
+//  4. A panic in a tool, a step, an update of state, a hook, Prepare or an instructions function is a
+//     [*PanicError]; its text never shows the value or the stack, which are for logs. A function
+//     that calls runtime.Goexit, as FailNow of a test does, is an [*ExitError]. The same holds for
+//     the methods of values: Error, Unwrap, Is and As of an error, MarshalJSON, UnmarshalJSON,
+//     MarshalText, LogValue. Four mistakes end the process, because the Go runtime allows
+//     nothing else: concurrent writes of a map, a stack without end (such as a String method that
+//     prints its own receiver), memory without end, and a panic on a goroutine that the function
+//     has started itself.
 //  5. A schema never reads a file or the network, whatever its "$ref" says.
 //  6. What is read from state fits its type, or is a [*StateError].
 //  7. A step's function is not called where its result is recorded.
 //
 // An Agent and its tools are read-only once handed to the runtime, and are then
 // used by many conversations at the same time: functions of an author must be
-// safe for concurrent use. The package starts no goroutine.
+// safe for concurrent use. The package starts no goroutine that outlives its call: it runs each
+// function of an author on one of its own and waits for it.
 //
 // The package itself keeps nothing, so after a crash the runtime may ask again for
 // what it had asked before: a model call that is made again is set up again, and a

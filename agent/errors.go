@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Issue is one thing that is wrong, and where.
@@ -116,30 +118,19 @@ func (e *TimeoutError) Error() string {
 	return fmt.Sprintf("tool %s did not finish within %v", e.Tool, e.Limit)
 }
 
-// PanicError is a contained panic of an author's function. Its text is safe to
-// show to a model; Value and Stack are for logs only.
-type PanicError struct {
-	// What names the function: "tool label".
-	What  string
-	Value any
-	Stack []byte
-}
+// PanicError is a contained panic of an author's function, or of a method of a value that it returned. Its text, "tool
+// label crashed", is safe to show to a model. Value, the text of the panic's value, and Stack are for logs only.
+type PanicError = contain.PanicError
 
-// Error implements error. It tells neither the value nor the stack.
-func (e *PanicError) Error() string { return e.What + " crashed" }
+// ExitError reports that an author's function, such as "tool label", ended its goroutine instead of returning: it
+// called runtime.Goexit, as FailNow of a test does. Its text is safe to show to a model.
+type ExitError = contain.ExitError
 
-// Unwrap returns the panic's value if it is an error, else nil.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// contain is deferred around an author's function and turns its panic into a
-// *PanicError.
-func contain(what string, err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{What: what, Value: v, Stack: debug.Stack()}
-	}
+// crashed reports whether an error is that of a function or method which did not return.
+func crashed(err error) bool {
+	var panicked *PanicError
+	var exited *ExitError
+	return errors.As(err, &panicked) || errors.As(err, &exited)
 }
 
 // DefinitionError lists every mistake of an agent's definition.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // maxLogDepth bounds groups within groups: a value may resolve to a group of itself.
@@ -22,7 +24,7 @@ type plainer struct {
 
 // add puts an attribute into a map. It reports whether there is room for more.
 func (p *plainer) add(to map[string]any, a slog.Attr, depth int) bool {
-	v := a.Value.Resolve()
+	v := resolved(a.Value)
 	if v.Kind() == slog.KindGroup && a.Key == "" { // As handlers do it, in line.
 		return p.group(to, v.Group(), depth)
 	}
@@ -103,20 +105,27 @@ func (p *plainer) any(v any) any {
 	return plainNumbers(out)
 }
 
-// encodeLogged returns the JSON form of a value, or the text of an error. The author's
-// methods may panic.
+// resolved returns what a value is after its own LogValue methods. One that does not return is its type.
+func resolved(v slog.Value) slog.Value {
+	if v.Kind() != slog.KindLogValuer {
+		return v
+	}
+	out, err := contain.Do("attribute of a log", func() (slog.Value, error) { return v.Resolve(), nil })
+	if err != nil {
+		return slog.StringValue(fmt.Sprintf("(%T has no value)", v.Any()))
+	}
+	return out
+}
+
+// encodeLogged returns the JSON form of a value, or the text of an error.
 func encodeLogged(v any) (b []byte, text string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			b, text, err = nil, "", fmt.Errorf("encode %T: panic: %v", v, p)
-		}
-	}()
 	if e, ok := v.(error); ok {
 		if _, own := v.(json.Marshaler); !own {
-			return nil, e.Error(), nil
+			text, err = contain.Do("attribute of a log", func() (string, error) { return e.Error(), nil })
+			return nil, text, err
 		}
 	}
-	b, err = json.Marshal(v)
+	b, err = contain.Encode("attribute of a log", v)
 	return b, "", err
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // ErrNoOutbox says that nothing can be posted from here: the context is not that of a tool.
@@ -78,7 +79,7 @@ func (e *PostError) Unwrap() error { return e.Err }
 
 // posting is what the host is asked for.
 func (o Outgoing) posting(ctx context.Context, call Call) (p seam.Posting, err error) {
-	body, err := seam.Encode(o.Body)
+	body, err := contain.Encode("body of a post", o.Body)
 	switch {
 	case err != nil:
 		return p, fmt.Errorf("the body has no JSON form: %w", err)

@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Limits of the images of one [Result].
@@ -71,7 +71,10 @@ func (t Tool) outcome(returned any) (*Outcome, error) {
 	if issues := imageIssues(r.Images); len(issues) > 0 {
 		return nil, &ResultError{Tool: t.name, Issues: issues}
 	}
-	raw, err := seam.Encode(r.Output)
+	raw, err := contain.Encode(t.what(), r.Output)
+	if crashed(err) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &OutputError{Tool: t.name, Err: err}
 	}

@@ -13,6 +13,8 @@ import (
 
 	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Schema is a compiled JSON schema of draft 2020-12, or of the draft its
@@ -211,7 +213,7 @@ func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 		return err
 	}
 	if len(issues) == 0 {
-		if err := decodeInput(v, dst); err != nil {
+		if err := decodeInput("value", v, dst); err != nil {
 			issues = []Issue{decodeIssue(err)}
 		}
 	}
@@ -225,8 +227,11 @@ func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 // first result is valid. The error is a [*SchemaBoundError] or that of ctx; or a
 // [*PanicError], since a value from outside must not end a process by a flaw in here.
 func (s *Schema) decode(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
-	defer contain("check against a schema", &err)
 	c, done := newCheck(ctx, steps)
 	defer done()
-	return c.run(s.compiled, raw)
+	err = contain.Run("check against a schema", func() (err error) {
+		v, issues, err = c.run(s.compiled, raw)
+		return err
+	})
+	return v, issues, err
 }

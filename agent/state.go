@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/agent/internal/seam"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // StateDefinition is one persistent value of every conversation of an agent.
@@ -138,7 +139,7 @@ func (s *State[T]) Set(ctx context.Context, value T) error {
 // Update replaces the value by what change makes of it and returns that, as the
 // next Get would. Nothing else writes the conversation's state meanwhile, so
 // change is short and does not use state itself. It is called once and may change
-// what it is handed. Everything else is as for [State.Set], and an old value that
+// what it is handed; a panic of it is a [*PanicError]. Everything else is as for [State.Set], and an old value that
 // no longer fits is a [*StateError].
 func (s *State[T]) Update(ctx context.Context, change func(T) T) (T, error) {
 	var after T
@@ -151,7 +152,11 @@ func (s *State[T]) Update(ctx context.Context, change func(T) T) (T, error) {
 		if err != nil {
 			return nil, err
 		}
-		raw, err := s.write(ctx, change(before))
+		now, err := contain.Do("update of state "+s.name, func() (T, error) { return change(before), nil })
+		if err != nil {
+			return nil, err
+		}
+		raw, err := s.write(ctx, now)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +188,7 @@ const stateSteps = 8 * conversation.MaxPayloadBytes
 
 // write returns a value's JSON if it may be stored.
 func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) {
-	raw, err := seam.Encode(value)
+	raw, err := contain.Encode("value of state "+s.name, value)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +211,7 @@ func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err 
 		return value, err
 	}
 	if len(issues) == 0 {
-		err := decodeInput(v, &value)
+		err := decodeInput("value of state "+s.name, v, &value)
 		if err == nil {
 			return value, nil
 		}
@@ -233,7 +238,7 @@ func equalJSON(a, b json.RawMessage) bool {
 		return true
 	}
 	var x, y any
-	return decodeJSON(a, &x) == nil && decodeJSON(b, &y) == nil && reflect.DeepEqual(x, y)
+	return contain.Decode("", a, &x) == nil && contain.Decode("", b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // StateError says that a stored value does not fit its type any more. What is

@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent/internal/seam"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // maxStepName limits the name of a step, in bytes.
@@ -47,7 +48,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // T must survive JSON; what Step returns has been through it, also the first time,
 // so a call sees the same whether it is run again or not. A result is recorded
 // under the rules of [conversation.CheckPayload]. An error of fn is returned as it
-// is and not recorded, and the name may be tried again. The name, 1 to 128 bytes,
+// is and not recorded, and the name may be tried again; a panic of fn is a [*PanicError]. The name, 1 to 128 bytes,
 // is part of what is stored: a program that renames a step does it again.
 //
 // Steps of one call may run at the same time and within one another. State is only
@@ -73,7 +74,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		if err != nil {
 			return zero, err
 		}
-		if raw, err = seam.Encode(result); err == nil {
+		if raw, err = contain.Encode("result", result); err == nil {
 			err = conversation.CheckPayload(raw)
 		}
 		if err != nil {
@@ -86,7 +87,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		}
 	}
 	var result T
-	if err := decodeJSON(raw, &result); err != nil {
+	if err := contain.Decode("result", raw, &result); err != nil {
 		return fail(fmt.Errorf("recorded result does not fit %T: %w", zero, err))
 	}
 	return result, nil
@@ -100,7 +101,16 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 			s.run.Forget(name)
 		}
 	}()
-	result, err = fn(context.WithValue(withStepOrigin(seam.WithReadOnly(ctx), name), inStepKey{}, true))
+	var own error // as it is, because the author gets it
+	called := false
+	result, err = contain.Do("step "+shorten(name), func() (result T, _ error) {
+		result, own = fn(context.WithValue(withStepOrigin(seam.WithReadOnly(ctx), name), inStepKey{}, true))
+		called = true
+		return result, nil
+	})
+	if called {
+		err = own
+	}
 	done = err == nil
 	return result, err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Tool is something a model may call. The zero value is not a tool; make one
@@ -93,7 +94,7 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 func calling[In, Out any](name string, fn func(ctx context.Context, in In) (Out, error)) func(ctx context.Context, input any) (any, error) {
 	return func(ctx context.Context, input any) (any, error) {
 		var in In
-		if err := decodeInput(input, &in); err != nil {
+		if err := decodeInput("input of tool "+name, input, &in); err != nil {
 			return nil, &InputError{Tool: name, Issues: []Issue{decodeIssue(err)}}
 		}
 		return fn(ctx, in)
@@ -170,11 +171,12 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, e
 // parameters. Steps are there only if the tool is durable and ctx has them, see
 // agenthost.WithSteps.
 //
-// The error is an [*InputError], [*PanicError], [*OutputError], [*ResultError] or
-// [*TimeoutError], or the function's own. A function that ignores its context is
-// not left behind: Run returns when the function does, and whoever cannot wait runs
+// The error is an [*InputError], [*PanicError], [*ExitError], [*OutputError], [*ResultError] or
+// [*TimeoutError], or stands for the function's own: it has its text, and errors.Is and errors.As
+// find what that is and wraps. A function that ignores its context is
+// not left behind: Run returns when the function does, and a caller that cannot wait runs
 // Run in a goroutine.
-func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err error) {
+func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	if t.call == nil {
 		return nil, errors.New("call tool: the zero Tool has no function")
 	}
@@ -199,8 +201,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err e
 	limit := &TimeoutError{Tool: t.name, Limit: t.timeout}
 	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, limit)
 	defer cancel()
-	defer contain("tool "+t.name, &err)
-	result, err := t.call(ctx, input)
+	result, err := contain.Do(t.what(), func() (any, error) { return t.call(ctx, input) })
 	if err != nil {
 		// The bare context error would not tell the model whose limit it was.
 		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == error(limit) {
@@ -211,16 +212,12 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (out *Outcome, err e
 	return t.outcome(result)
 }
 
+// what names the tool's function in errors.
+func (t Tool) what() string { return "tool " + t.name }
+
 // decodeInput fills dst from a validated value. The value is written out again
 // first, so that the function sees what was checked and not a second reading of
 // the bytes, which differs where a member stands twice.
-func decodeInput(v, dst any) error {
-	return decodeJSON(appendValue(nil, v), dst)
-}
-
-// decodeJSON fills dst; numbers in places of type any keep their digits.
-func decodeJSON(raw json.RawMessage, dst any) error {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	return dec.Decode(dst)
+func decodeInput(what string, v, dst any) error {
+	return contain.Decode(what, appendValue(nil, v), dst)
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // A value is nil, a bool, a json.Number, a string, []any or an object. It takes far
@@ -207,7 +207,7 @@ func appendValue(dst []byte, v any) []byte {
 }
 
 func appendString(dst []byte, s string) []byte {
-	b, _ := seam.Encode(s) // a string can always be written
+	b, _ := contain.Encode("", s) // a string can always be written
 	return append(dst, b...)
 }
 

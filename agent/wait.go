@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // ErrWaitTimeout says that the time of a wait is over and no signal has come.
@@ -57,7 +58,7 @@ func Wait[T any](ctx context.Context, name string, o *WaitOptions) (T, error) {
 	var result T
 	raw, err := waitFor(ctx, name, reflect.TypeFor[T](), o)
 	if err == nil {
-		if err = decodeJSON(raw, &result); err != nil {
+		if err = contain.Decode("signal", raw, &result); err != nil {
 			err = &StepError{Step: name, Err: fmt.Errorf("the signal does not fit %T: %w", result, err)}
 		}
 	}
@@ -122,6 +123,13 @@ type waiter interface {
 
 // Signal is a message that ends a wait of that name with a value; see [Wait].
 func Signal(name string, value any) (Message, error) {
+	if _, text := value.(string); !text {
+		raw, err := contain.Encode("value of a signal", value)
+		if err != nil {
+			return Message{}, conversation.Errorf(conversation.CodeInvalidRequest, "The value of a signal has no JSON form: %v.", err)
+		}
+		value = raw
+	}
 	d, err := conversation.SignalFor(name, value)
 	return Message{Delivery: d}, err
 }

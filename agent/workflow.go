@@ -12,6 +12,7 @@ import (
 
 	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Workflow is a durable function: each run of it is admitted once, is worked on by the node that owns its id, goes on
@@ -104,7 +105,7 @@ func (w *Workflow[In, Out]) Definition() *Agent { return w.def }
 // Admission is what a runtime is asked for to begin a run. A key makes that safe to repeat: the same key means the same
 // run, whose id this returns, for as long as its log is there. Runtimes and servers call it; see [Workflow.Begin].
 func (w *Workflow[In, Out]) Admission(key string, in In) (conversation.Admission, error) {
-	raw, err := seam.Encode(in)
+	raw, err := contain.Encode("input of workflow "+w.name, in)
 	if err != nil {
 		return conversation.Admission{}, conversation.Errorf(conversation.CodeInvalidRequest, "The input of workflow %s has no JSON form: %v.", w.name, err)
 	}
@@ -174,7 +175,7 @@ func (w *Workflow[In, Out]) Start(ctx context.Context, name string, in In, o *St
 func (r *Started[Out]) Wait(ctx context.Context) (out Out, err error) {
 	raw, err := r.from.result(ctx, r.name, r.ID)
 	if err == nil {
-		if err = decodeJSON(raw, &out); err != nil {
+		if err = contain.Decode("result of run "+shorten(r.name), raw, &out); err != nil {
 			err = &StepError{Step: r.name, Err: fmt.Errorf("the result does not fit %T: %w", out, err)}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 	"github.com/parleyrun/parley/memory"
 )
 
@@ -115,7 +116,7 @@ func (o *Options) withDefaults() Options {
 	if o != nil {
 		v = *o
 	}
-	v.Logger = fallback(v.Logger, slog.New(onlyRefs{slog.Default().Handler()}))
+	v.Logger = contain.Logger(fallback(v.Logger, slog.New(onlyRefs{slog.Default().Handler()})))
 	v.MaxBodyBytes = fallback(v.MaxBodyBytes, 256<<20)
 	v.MaxTextBytes = fallback(v.MaxTextBytes, 4<<20)
 	v.MaxAttachments = fallback(v.MaxAttachments, 16)
@@ -133,13 +134,26 @@ func (o *Options) withDefaults() Options {
 	v.LongPoll = fallback(v.LongPoll, 30*time.Second)
 	v.SlowReader = fallback(v.SlowReader, 10*time.Second)
 	v.SlowSender = fallback(v.SlowSender, 10*time.Second)
-	if v.NewKey == nil {
-		v.NewKey = func() string { return ulid.Make().String() }
-	}
-	if v.NewRef == nil {
-		v.NewRef = func() string { return "err_" + ulid.Make().String() }
+	v.NewKey = minting("NewKey", v.NewKey, func() string { return ulid.Make().String() })
+	v.NewRef = minting("NewRef", v.NewRef, func() string { return "err_" + ulid.Make().String() })
+	if allowed := v.SpoolAllowed; allowed != nil {
+		v.SpoolAllowed = func(n int64) error { return contain.Run("option SpoolAllowed", func() error { return allowed(n) }) }
 	}
 	return v
+}
+
+// minting returns a function of the options, whose place another one takes where it is nil or fails.
+func minting(name string, own, other func() string) func() string {
+	if own == nil {
+		return other
+	}
+	return func() string {
+		id, err := contain.Do("option "+name, func() (string, error) { return own(), nil })
+		if err != nil {
+			return other()
+		}
+		return id
+	}
 }
 
 func fallback[T comparable](v, def T) T {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // BufferOptions bounds a [Buffer]. Every zero field works.
@@ -39,6 +41,7 @@ type BufferOptions struct {
 // What waits is lost when the process dies; nothing of it is counted then.
 type Buffer struct {
 	sink  Sink
+	name  string
 	opts  BufferOptions
 	log   *slog.Logger
 	queue *Queue
@@ -88,20 +91,24 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = 5 * time.Second
 	}
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	log := slog.New(slog.DiscardHandler)
+	if o.Logger != nil {
+		log = contain.Logger(o.Logger)
+	}
+	name, err := NameOf(sink)
+	if err != nil {
+		name = "unnamed"
 	}
 	q := NewQueue(o.MaxEvents, o.MaxBytes)
 	q.enough = min(o.BatchEvents, q.maxEvents)
 	return &Buffer{
-		sink: sink, opts: o, log: log.With("sink", sink.Name()), queue: q, given: make(chan struct{}),
+		sink: sink, name: name, opts: o, log: log.With("sink", name), queue: q, given: make(chan struct{}),
 		counts: BufferCounts{DroppedBy: map[Type]int64{}},
 	}
 }
 
-// Name returns the name of the sink.
-func (b *Buffer) Name() string { return b.sink.Name() }
+// Name returns the name of the sink, "unnamed" for one whose Name does not return.
+func (b *Buffer) Name() string { return b.name }
 
 // Put takes the events that fit and drops the others. It never waits.
 func (b *Buffer) Put(events ...Event) { b.queue.Put(events...) }

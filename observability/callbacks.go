@@ -2,15 +2,17 @@ package observability
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Callbacks is a sink of functions for users of the library, one for each type of event,
 // each of which may be nil. They are called one after the other, in order; the envelope
-// is theirs to keep, the payload is read-only. A function that panics is logged, and the
-// others are called nevertheless.
+// is theirs to keep, the payload is read-only. A function that panics or does not return is logged, and
+// the others are called nevertheless.
 type Callbacks struct {
 	// Any is called for every event, before the function of its type.
 	Any func(Event)
@@ -144,10 +146,15 @@ func call[P Payload](o *Callbacks, f func(*Envelope, P), e *Event, p P) {
 }
 
 func (o *Callbacks) contain(e *Event, f func()) {
-	defer func() {
-		if p := recover(); p != nil && o.Logger != nil {
-			o.Logger.Error("observer panicked", "event", e.ID, "type", e.Type, "err", p, "stack", string(debug.Stack()))
-		}
-	}()
-	f()
+	err := contain.Run("observer", func() error { f(); return nil })
+	if err == nil || o.Logger == nil {
+		return
+	}
+	log := contain.Logger(o.Logger).With("event", e.ID, "type", e.Type)
+	var crash *contain.PanicError
+	if errors.As(err, &crash) {
+		log.Error("observer panicked", "err", crash.Value, "stack", string(crash.Stack))
+		return
+	}
+	log.Error("observer failed", "err", err)
 }

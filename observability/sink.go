@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Sink is a destination of events.
@@ -75,24 +76,25 @@ func (r *Rejections) Take(err error, n int) (stored int, other error) {
 	return max(0, n-rejected.count()), nil
 }
 
-var errExited = errors.New("write events: the sink ended its goroutine")
-
 // Attempt starts one Write with a deadline, on a goroutine of its own, and returns where
 // its one outcome will be. A sink is an author's code and must not end the process of the
 // conversations: one that panics, or ends its goroutine, has failed.
 func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		err := errExited
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("write events: panic: %v\n%s", p, debug.Stack())
-			}
-			done <- err
-		}()
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		err = s.Write(ctx, events)
+		err := contain.Run("write events: the sink", func() error { return s.Write(ctx, events) })
+		var crash *contain.PanicError
+		if errors.As(err, &crash) {
+			err = fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
+		}
+		done <- err
 	}()
 	return done
+}
+
+// NameOf returns the name of a sink. The error is that of a Name which does not return.
+func NameOf(s Sink) (string, error) {
+	return contain.Do("name of a sink", func() (string, error) { return s.Name(), nil })
 }

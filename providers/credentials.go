@@ -1,6 +1,10 @@
 package providers
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/parleyrun/parley/internal/contain"
+)
 
 // credential is a key and where it was found.
 type credential struct {
@@ -48,13 +52,17 @@ func (r *Registry) Credentials(m Model) string {
 	}
 	p := r.protocolOf(entry, m.API)
 	checker, checks := p.(KeyChecker)
-	if c := r.credentials(m.Provider, entry.reg); c.value != "" && (!checks || checker.IsKey(c.value)) {
-		return c.from
-	}
-	if finder, ok := p.(CredentialFinder); ok {
-		return finder.FindCredentials(m)
-	}
-	return ""
+	c := r.credentials(m.Provider, entry.reg)
+	from, _ := contain.Do("provider "+m.Provider, func() (string, error) {
+		if c.value != "" && (!checks || checker.IsKey(c.value)) {
+			return c.from, nil
+		}
+		if finder, ok := p.(CredentialFinder); ok {
+			return finder.FindCredentials(m), nil
+		}
+		return "", nil
+	})
+	return from
 }
 
 // EnvKeys are the variables that hold the key of a provider which has none registered,

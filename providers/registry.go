@@ -3,6 +3,7 @@ package providers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // RegistryOptions changes a Registry. Nil and every zero field work.
@@ -52,7 +55,8 @@ func (p CatalogProvider) indexed() (index catalogIndex) {
 	if p.Models == nil {
 		return index
 	}
-	index.list = p.Models()
+	// A catalog that cannot be read is one without models.
+	index.list, _ = contain.Do("catalog of models", func() ([]CatalogModel, error) { return p.Models(), nil })
 	index.byID = make(map[string]*CatalogModel, len(index.list))
 	for i := range index.list {
 		index.byID[index.list[i].ID] = &index.list[i]
@@ -261,12 +265,52 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			req = req.flat()
 		}
 		secrets := secretsOf(call.APIKey, m.Headers)
-		for event, err := range p.Stream(ctx, m, req, call) {
-			if !yield(event, HideInError(r.keyed(err, m, entry), secrets)) {
+		for reply, err := range contain.Stream(ctx, "provider "+m.Provider, func() iter.Seq2[reply, error] {
+			return replies(p.Stream(ctx, m, req, call), func(err error) error { return HideInError(r.keyed(err, m, entry), secrets) })
+		}) {
+			if err == nil {
+				err = reply.err
+			}
+			if !yield(reply.event, err) {
 				return
 			}
 		}
 	}
+}
+
+// reply is one value of a protocol's stream. err is one of this package, or frozen.
+type reply struct {
+	event Event
+	err   error
+}
+
+// replies runs inside the containment of the protocol. An [*Error] stays one, for callers that look at its fields.
+func replies(stream iter.Seq2[Event, error], shown func(error) error) iter.Seq2[reply, error] {
+	return func(yield func(reply, error) bool) {
+		for event, err := range stream {
+			if err != nil {
+				err = frozen(shown(err))
+			}
+			if !yield(reply{event, err}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// frozen returns an error none of whose methods run code of a protocol's author, nor those of an [*Error] in it.
+func frozen(err error) error {
+	const what = "error of a provider"
+	var e *Error
+	if !errors.As(err, &e) || e == nil {
+		return contain.Freeze(what, err)
+	}
+	c := *e
+	if c.Err = contain.Freeze(what, e.Err); err == error(e) {
+		return &c
+	}
+	whole := contain.Freeze(what, err)
+	return &hiddenError{whole.Error(), []error{&c, whole}}
 }
 
 // keyed tells of an error over a key where that was found.
@@ -293,7 +337,7 @@ func (r *Registry) authorized(ctx context.Context, m *Model, entry registered, o
 		o.APIKey, o.Bearer = key.value, key.bearer
 		return o, nil
 	}
-	auth, err := entry.provider.Authorize(ctx, *m)
+	auth, err := contain.Do("authorization of provider "+m.Provider, func() (Auth, error) { return entry.provider.Authorize(ctx, *m) })
 	if err != nil {
 		if ctx.Err() != nil {
 			return o, &Error{Kind: KindAborted, Provider: m.Provider, Err: context.Cause(ctx)}

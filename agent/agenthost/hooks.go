@@ -10,6 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // ErrNoOutput says that the model has ended a response without the output that [agent.Agent.Output] asks
@@ -19,26 +20,33 @@ var ErrNoOutput = errors.New("the model has not given its output")
 // Reminder is what a model is told that has ended its work without that output.
 const Reminder = "The answer is still missing. Give it by calling the tool " + agent.FinishTool + ", with everything that was asked for."
 
-// StartDelivery calls the hook DeliveryStarted. The error is the author's or a [*agent.PanicError].
-func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) (err error) {
+// StartDelivery calls the hook DeliveryStarted. The error is the author's, a [*agent.PanicError] or an [*agent.ExitError];
+// so is that of every other hook.
+func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) error {
 	if a.Hooks.DeliveryStarted == nil {
 		return nil
 	}
-	defer contain(hook(a, "DeliveryStarted"), &err)
-	return a.Hooks.DeliveryStarted(during(ctx, t, "DeliveryStarted"), t)
+	return contain.Run(hook(a, "DeliveryStarted"), func() error {
+		return a.Hooks.DeliveryStarted(during(ctx, t, "DeliveryStarted"), t)
+	})
 }
 
 // StartResponse calls the hook ResponseStarted and returns its metadata as a JSON object, nil if there
-// is none. The error is the author's, a [*agent.PanicError], or says that the metadata has no JSON form.
+// is none. The error is also that the metadata has no JSON form.
 func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.RawMessage, error) {
-	return metadata(a, "ResponseStarted", a.Hooks.ResponseStarted != nil, func() (map[string]any, error) {
+	if a.Hooks.ResponseStarted == nil {
+		return nil, nil
+	}
+	what := hook(a, "ResponseStarted")
+	m, err := contain.Do(what, func() (map[string]any, error) {
 		return a.Hooks.ResponseStarted(during(ctx, t, "ResponseStarted"), t)
 	})
+	return metadata(what, m, err)
 }
 
 // BeforeStop calls the hook WouldStop and returns what the model is told to go on with, empty if the
 // response may end; without the output that the agent asks for, that is a reminder. The error is
-// [ErrNoOutput], the author's, a [*agent.PanicError], or says that the text is too long to record.
+// also [ErrNoOutput], or that the text is too long to record.
 func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again string, err error) {
 	if a.Output != nil && r.Output == nil {
 		if r.Continuations > 0 {
@@ -49,8 +57,9 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 	if a.Hooks.WouldStop == nil {
 		return "", nil
 	}
-	defer contain(hook(a, "WouldStop"), &err)
-	again, err = a.Hooks.WouldStop(during(ctx, &r.Turn, fmt.Sprintf("WouldStop/%d", r.Continuations)), r)
+	again, err = contain.Do(hook(a, "WouldStop"), func() (string, error) {
+		return a.Hooks.WouldStop(during(ctx, &r.Turn, fmt.Sprintf("WouldStop/%d", r.Continuations)), r)
+	})
 	switch {
 	case err != nil || strings.TrimSpace(again) == "":
 		return "", err
@@ -62,18 +71,24 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 
 // FinishResponse calls the hook ResponseFinished, as [StartResponse] does the other.
 func FinishResponse(ctx context.Context, a *agent.Agent, r *agent.Response) (json.RawMessage, error) {
-	return metadata(a, "ResponseFinished", a.Hooks.ResponseFinished != nil, func() (map[string]any, error) {
+	if a.Hooks.ResponseFinished == nil {
+		return nil, nil
+	}
+	what := hook(a, "ResponseFinished")
+	m, err := contain.Do(what, func() (map[string]any, error) {
 		return a.Hooks.ResponseFinished(during(ctx, &r.Turn, "ResponseFinished"), r)
 	})
+	return metadata(what, m, err)
 }
 
-// AfterSettlement calls the hook Settled. The error is the author's or a [*agent.PanicError].
-func AfterSettlement(ctx context.Context, a *agent.Agent, s *agent.Settlement) (err error) {
+// AfterSettlement calls the hook Settled.
+func AfterSettlement(ctx context.Context, a *agent.Agent, s *agent.Settlement) error {
 	if a.Hooks.Settled == nil {
 		return nil
 	}
-	defer contain(hook(a, "Settled"), &err)
-	return a.Hooks.Settled(seam.WithReadOnly(during(ctx, &agent.Turn{Submission: s.Submission, InitialData: s.InitialData}, "Settled")), s)
+	return contain.Run(hook(a, "Settled"), func() error {
+		return a.Hooks.Settled(seam.WithReadOnly(during(ctx, &agent.Turn{Submission: s.Submission, InitialData: s.InitialData}, "Settled")), s)
+	})
 }
 
 // during returns the context of a hook: where messages come from, and what the conversation began with.
@@ -84,16 +99,13 @@ func during(ctx context.Context, t *agent.Turn, name string) context.Context {
 // hook names a hook in errors.
 func hook(a *agent.Agent, name string) string { return "hook " + name + " of agent " + a.Name }
 
-func metadata(a *agent.Agent, name string, set bool, call func() (map[string]any, error)) (raw json.RawMessage, err error) {
-	if !set {
-		return nil, nil
-	}
-	defer contain(hook(a, name), &err)
-	m, err := call()
+// metadata is what a hook, named what, returned, as JSON; nil if that is nothing.
+func metadata(what string, m map[string]any, err error) (json.RawMessage, error) {
 	if err != nil || len(m) == 0 {
 		return nil, err
 	}
-	if raw, err = seam.Encode(m); err != nil {
+	raw, err := contain.Encode(what, m)
+	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
 	return raw, nil

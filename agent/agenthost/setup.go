@@ -4,35 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"runtime/debug"
 	"slices"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agent/internal/seam"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
-// contain is deferred around an author's function and turns its panic into a *agent.PanicError.
-func contain(what string, err *error) {
-	if v := recover(); v != nil {
-		*err = &agent.PanicError{What: what, Value: v, Stack: debug.Stack()}
-	}
-}
-
-// InstructionsFor returns the system prompt of a turn. An error is the author's, or a
-// [*agent.PanicError]. [SetupFor] calls it.
-func InstructionsFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (text string, err error) {
+// InstructionsFor returns the system prompt of a turn. An error is the author's, a
+// [*agent.PanicError] or an [*agent.ExitError]. [SetupFor] calls it.
+func InstructionsFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (string, error) {
 	if a.InstructionsFunc == nil {
 		return a.Instructions, nil
 	}
-	defer contain("instructions of agent "+a.Name, &err)
-	return a.InstructionsFunc(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t)
+	return contain.Do("instructions of agent "+a.Name, func() (string, error) {
+		return a.InstructionsFunc(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t)
+	})
 }
 
 // SetupFor returns what holds for a model call: the agent's fields, its instructions, and then what
 // Prepare makes of them. State can only be read meanwhile. The slices are the setup's own.
 //
-// The error is the author's, a [*agent.PanicError], or a [*agent.SetupError] that names each field that
+// The error is the author's, a [*agent.PanicError], an [*agent.ExitError], or a [*agent.SetupError] that names each field that
 // cannot be. The agent is one that [agent.Agent.Validate] accepts; a subagent has gone through
 // [Inherit].
 func SetupFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (*agent.Setup, error) {
@@ -53,12 +47,13 @@ func SetupFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (*agent.Setup,
 	return s, nil
 }
 
-func prepare(ctx context.Context, a *agent.Agent, t *agent.Turn, s *agent.Setup) (err error) {
+func prepare(ctx context.Context, a *agent.Agent, t *agent.Turn, s *agent.Setup) error {
 	if a.Prepare == nil {
 		return nil
 	}
-	defer contain("prepare of agent "+a.Name, &err)
-	return a.Prepare(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t, s)
+	return contain.Run("prepare of agent "+a.Name, func() error {
+		return a.Prepare(seam.WithReadOnly(withInitialData(ctx, t.InitialData)), t, s)
+	})
 }
 
 // Inherit returns a subagent as it works for a model call of its parent: where it names no model, it has

@@ -56,8 +56,8 @@ type panicError struct {
 	stack  string
 }
 
-// contain makes a panic an error, where it is deferred.
-func contain(err *error) {
+// recovered makes a panic an error, where it is deferred.
+func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = &panicError{p, string(debug.Stack())}
 	}
@@ -149,7 +149,7 @@ func (x *Exporter) nextToRead() (*trail, time.Duration) {
 // read takes batches of a log after the last that was taken, and reports whether it came
 // to the end, and how often the conversation had been adopted when it began.
 func (x *Exporter) read(ctx context.Context, t *trail) (adopts int, end bool, err error) {
-	defer contain(&err)
+	defer recovered(&err)
 	x.mu.Lock()
 	from, src, want := t.taken, t.src, t.tail
 	adopts = t.adopts

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parleyrun/parley/internal/contain"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -130,6 +131,7 @@ func (x *Exporter) deliver(ctx context.Context, g *group, store func(*outlet, co
 // events, so that the sink is given one thing at a time.
 type outlet struct {
 	sink observability.Sink
+	name string
 	opts *Options
 	log  *slog.Logger
 	live *observability.Buffer
@@ -150,7 +152,8 @@ type outletCounts struct {
 var _ observability.Sink = (*outlet)(nil)
 
 func newOutlet(s observability.Sink, opts *Options) *outlet {
-	o := &outlet{sink: s, opts: opts, log: opts.Logger.With("sink", s.Name()), slot: make(chan struct{}, 1)}
+	name, _ := observability.NameOf(s) // it was asked before
+	o := &outlet{sink: s, name: name, opts: opts, log: opts.Logger.With("sink", name), slot: make(chan struct{}, 1)}
 	o.live = observability.NewBuffer(o, &observability.BufferOptions{
 		MaxEvents: opts.LiveEvents, MaxBytes: opts.LiveBytes, BatchEvents: min(liveEvents, opts.LiveEvents),
 		Linger: opts.FlushEvery, Backoff: opts.RetryPause, WriteTimeout: opts.WriteTimeout,
@@ -160,7 +163,7 @@ func newOutlet(s observability.Sink, opts *Options) *outlet {
 }
 
 // Name implements observability.Sink.
-func (o *outlet) Name() string { return o.sink.Name() }
+func (o *outlet) Name() string { return o.name }
 
 // Write implements observability.Sink for live events.
 func (o *outlet) Write(ctx context.Context, events []observability.Event) error {
@@ -168,7 +171,7 @@ func (o *outlet) Write(ctx context.Context, events []observability.Event) error 
 		return err
 	}
 	defer o.exit()
-	return o.sink.Write(ctx, events)
+	return contain.Run("sink "+o.name, func() error { return o.sink.Write(ctx, events) })
 }
 
 // enter waits until nobody else writes.

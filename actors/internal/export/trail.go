@@ -69,7 +69,7 @@ type projected struct {
 
 // project makes the events of a batch, unless somebody has.
 func (x *Exporter) project(src observability.Source, b conversation.Batch, made func() []observability.Event) (p projected, err error) {
-	defer contain(&err)
+	defer recovered(&err)
 	src = src.After(b)
 	if made == nil {
 		made = func() []observability.Event { return x.opts.Project(src, b) }

@@ -407,7 +407,7 @@ func Cause(err error, content bool) slog.Value {
 	case errors.As(err, &vendor) && content && len(vendor.Body) > 0:
 		return slog.StringValue(shortened(string(vendor.Body)))
 	case errors.As(err, &crash):
-		return slog.StringValue(fmt.Sprintf("panic: %s\n%s", shortened(fmt.Sprint(crash.Value)), crash.Stack))
+		return slog.StringValue(fmt.Sprintf("panic: %s\n%s", shortened(crash.Value), crash.Stack))
 	}
 	return slog.GroupValue()
 }

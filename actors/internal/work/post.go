@@ -11,6 +11,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/agent/agenthost"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 	"github.com/parleyrun/parley/outbox"
 )
 
@@ -105,12 +106,21 @@ func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTrie
 	n.desk.failed.Add(1)
 	var gone *outbox.GoneError
 	var later *outbox.LaterError
-	out.Reason = conversation.CutText(err.Error(), maxPostReason)
+	out.Reason = conversation.CutText(reasonOfPost(err), maxPostReason)
 	out.Gone = errors.As(err, &gone)
 	if errors.As(err, &later) {
 		out.RetryAfter = later.After
 	}
 	return out, true
+}
+
+// reasonOfPost is what operators read of a failure. They run the target, so the value of a panic is no secret from them.
+func reasonOfPost(err error) string {
+	var crash *contain.PanicError
+	if errors.As(err, &crash) {
+		return fmt.Sprintf("its target panicked: %s", crash.Value)
+	}
+	return err.Error()
 }
 
 // maxPostReason bounds what is recorded of a failure, in bytes.
@@ -125,20 +135,15 @@ func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 	return n.call(ctx, outbox.Timeout, func(ctx context.Context) error { return target.Deliver(ctx, p) })
 }
 
-// call calls a target, which may panic, or not heed its context.
+// call calls a target, which may not heed its context.
 func (n *Node) call(ctx context.Context, limit time.Duration, target func(context.Context) error) error {
 	late := fmt.Errorf("it did not end within %v: %w", limit, context.DeadlineExceeded)
 	within, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	patience, stop := context.WithTimeoutCause(ctx, limit+toolGrace, late)
 	defer stop()
-	_, err := detached(patience, n, func() (none struct{}, err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("its target panicked: %v", v)
-			}
-		}()
-		return none, target(within)
+	_, err := detached(patience, n, func() (none struct{}, _ error) {
+		return none, contain.Run("its target", func() error { return target(within) })
 	})
 	return err
 }

@@ -3,7 +3,6 @@
 package seam
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"sync"
@@ -57,17 +56,6 @@ func (o *Origin) Next(to any) int {
 	defer o.mu.Unlock()
 	o.sent[to]++
 	return o.sent[to]
-}
-
-// Encode writes a value as JSON without escaping for HTML.
-func Encode(v any) (json.RawMessage, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
 // Run is one run of a durable call: where its steps are recorded, and which have begun. It is safe

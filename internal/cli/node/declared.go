@@ -21,6 +21,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // channelsOf makes the channels of the program and those of a configuration.
@@ -28,7 +29,7 @@ func channelsOf(p *cli.Program, declared []config.Channel) func(conversation.Dis
 	return func(to conversation.Dispatcher) (map[string]channels.Channel, error) {
 		all := map[string]channels.Channel{}
 		if p.Channels != nil {
-			own, err := p.Channels(to)
+			own, err := contain.Do("Channels of the program", func() (map[string]channels.Channel, error) { return p.Channels(to) })
 			if err != nil {
 				return nil, err
 			}

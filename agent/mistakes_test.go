@@ -1,0 +1,244 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
+)
+
+// defect is an error whose methods need a value, which a typed nil has not.
+type defect struct{ text string }
+
+func (e *defect) Error() string   { return e.text }
+func (e *defect) Is(error) bool   { return e.text == "" }
+func (e *defect) Unwrap() error   { return errors.New(e.text) }
+func (e *defect) Timeout() bool   { return e.text == "" }
+func (e *defect) Temporary() bool { return e.text == "" }
+
+// partly is an error of which only the text can be taken.
+type partly struct{ defect }
+
+func (e *partly) Is(error) bool { panic("a defect of Is") }
+func (e *partly) As(any) bool   { runtime.Goexit(); return false }
+func (e *partly) Unwrap() error { panic("a defect of Unwrap") }
+
+// mistakes are what functions of authors do wrong. Each returns the error that the function returns, if it does.
+func mistakes() map[string]func() error {
+	return map[string]func() error{
+		"panics":                        func() error { panic("a defect") },
+		"panics with a typed nil":       func() error { var e *defect; panic(e) },
+		"writes to a nil map":           func() error { var m map[string]int; m["x"]++; return nil },
+		"exits":                         func() error { runtime.Goexit(); return nil },
+		"returns a typed nil":           func() error { var e *defect; return e },
+		"joins a typed nil":             func() error { var e *defect; return errors.Join(errors.New("x"), e) },
+		"returns a nil of this package": func() error { var e *agent.PanicError; return e },
+		"returns half an error":         func() error { return &partly{defect{"half"}} },
+	}
+}
+
+// broken is a value none of whose methods return.
+type unwritable struct{ act func() error }
+
+func (v unwritable) MarshalJSON() ([]byte, error) { return nil, v.act() }
+func (v unwritable) LogValue() slog.Value         { return slog.StringValue(v.act().Error()) }
+func (v unwritable) String() string               { return v.act().Error() }
+
+// unreadable is a value that cannot be read.
+type unreadable map[string]any
+
+var unreadAct func() error
+
+func (v *unreadable) UnmarshalJSON([]byte) error { return unreadAct() }
+
+// failing holds that a call has failed, and that its error can be looked at.
+func failing(t *testing.T, what string, err error) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: got no error", what)
+		return
+	}
+	var other *json.SyntaxError
+	if err.Error() == "" || errors.Is(err, io.EOF) || errors.As(err, &other) {
+		t.Errorf("%s: got %v", what, err)
+	}
+}
+
+// functionsOf are the names of the fields of a struct that hold a function.
+func functionsOf(of any) (names []string) {
+	for f := range reflect.TypeOf(of).Fields() {
+		if f.IsExported() && f.Type.Kind() == reflect.Func {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// set makes a field a function that makes a mistake: it returns zero values and the error.
+func set(field reflect.Value, mistake func() error) {
+	field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) (out []reflect.Value) {
+		for i := range field.Type().NumOut() - 1 {
+			out = append(out, reflect.Zero(field.Type().Out(i)))
+		}
+		err := reflect.New(reflect.TypeFor[error]()).Elem()
+		if e := mistake(); e != nil {
+			err.Set(reflect.ValueOf(e))
+		}
+		return append(out, err)
+	}))
+}
+
+// TestEveryFunctionOfAnAgentIsContained calls each function that an agent can have as a host does. A new one has to be
+// called here.
+func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
+	ctx, turn, resp := t.Context(), &agent.Turn{}, &agent.Response{}
+	calls := map[string]func(a *agent.Agent) error{
+		"InstructionsFunc": func(a *agent.Agent) error { _, err := agenthost.SetupFor(ctx, a, turn); return err },
+		"Prepare":          func(a *agent.Agent) error { _, err := agenthost.SetupFor(ctx, a, turn); return err },
+		"DeliveryStarted":  func(a *agent.Agent) error { return agenthost.StartDelivery(ctx, a, turn) },
+		"ResponseStarted":  func(a *agent.Agent) error { _, err := agenthost.StartResponse(ctx, a, turn); return err },
+		"WouldStop":        func(a *agent.Agent) error { _, err := agenthost.BeforeStop(ctx, a, resp); return err },
+		"ResponseFinished": func(a *agent.Agent) error { _, err := agenthost.FinishResponse(ctx, a, resp); return err },
+		"Settled":          func(a *agent.Agent) error { return agenthost.AfterSettlement(ctx, a, &agent.Settlement{}) },
+	}
+	for _, of := range []any{agent.Agent{}, agent.Hooks{}} {
+		for _, name := range functionsOf(of) {
+			call := calls[name]
+			if call == nil {
+				t.Errorf("no call of the function %s of %T is tested", name, of)
+				continue
+			}
+			for what, mistake := range mistakes() {
+				a := &agent.Agent{Name: "a", Model: "x/y"}
+				in := reflect.ValueOf(a).Elem()
+				if _, hook := of.(agent.Hooks); hook {
+					in = in.FieldByName("Hooks")
+				}
+				set(in.FieldByName(name), mistake)
+				failing(t, name+" that "+what, call(a))
+			}
+		}
+	}
+}
+
+// TestEveryFunctionInACallIsContained: those that the function of a tool has called.
+func TestEveryFunctionInACallIsContained(t *testing.T) {
+	state := agent.NewState("s", 1)
+	for what, mistake := range mistakes() {
+		fails := func(context.Context) (int, error) { return 0, mistake() }
+		for name, tool := range map[string]agent.Tool{
+			"a tool":     agent.NewTool("x", "X.", func(context.Context, struct{}) (string, error) { return "ok", mistake() }, nil),
+			"a workflow": agent.NewWorkflow("x", func(context.Context, struct{}) (string, error) { return "ok", mistake() }, nil).Definition().Tools[0],
+			"a step":     durable(func(ctx context.Context) (int, error) { return agent.Step(ctx, "one", fails) }),
+			"an update": durable(func(ctx context.Context) (int, error) {
+				return state.Update(ctx, func(int) int {
+					if err := mistake(); err != nil {
+						panic(err)
+					}
+					return 1
+				})
+			}),
+		} {
+			ctx := agenthost.WithSteps(agenthost.WithState(t.Context(), newShelf()), &journal{})
+			_, err := tool.Run(ctx, nil)
+			failing(t, name+" that "+what, err)
+		}
+	}
+}
+
+// TestStepsFailAlone: a step that panics or exits on a goroutine of the author's is an error there.
+func TestStepsFailAlone(t *testing.T) {
+	for what, mistake := range mistakes() {
+		tool := durable(func(ctx context.Context) (string, error) {
+			done := make(chan error)
+			go func() {
+				_, err := agent.Step(ctx, "one", func(context.Context) (int, error) { return 0, mistake() })
+				done <- err
+			}()
+			if err := <-done; err == nil {
+				t.Errorf("a step that %s: got no error", what)
+			}
+			return agent.Step(ctx, "one", func(context.Context) (string, error) { return "after", nil })
+		})
+		if out, err := tool.Run(agenthost.WithSteps(t.Context(), &journal{}), nil); err != nil || string(out.Output) != `"after"` {
+			t.Errorf("after a step that %s: got %+v, %v", what, out, err)
+		}
+	}
+}
+
+// TestEveryValueIsContained writes a value that cannot be written, in each place that takes one, on a goroutine that
+// nothing contains, and reads it where one is read.
+func TestEveryValueIsContained(t *testing.T) {
+	state, data := agent.NewState[any]("s", nil), agent.NewDataWriter[any]("d", nil)
+	flow := agent.NewWorkflow("w", func(context.Context, any) (int, error) { return 0, nil }, nil)
+	for what, mistake := range mistakes() {
+		v := any(unwritable{mistake})
+		host := agenthost.WithSteps(agenthost.WithState(agenthost.WithCall(t.Context(), agent.Call{ID: "call_1"}), newShelf()), &journal{})
+		host = agenthost.WithPoster(agenthost.WithData(host, func(context.Context, string, json.RawMessage) error { return nil }), nowhere{})
+		logs := 0
+		host = agenthost.WithLog(host, func(_ slog.Level, _ string, attributes map[string]any) { logs += len(attributes) })
+		tool := agent.NewTool("x", "X.", func(context.Context, struct{}) (any, error) { return map[string]any{"v": v}, nil }, nil)
+		meta := &agent.Agent{Name: "a", Hooks: agent.Hooks{ResponseStarted: func(context.Context, *agent.Turn) (map[string]any, error) {
+			return map[string]any{"v": v}, nil
+		}}}
+		for name, write := range map[string]func() error{
+			"an output": func() error { _, err := tool.Run(host, nil); return err },
+			"metadata":  func() error { _, err := agenthost.StartResponse(host, meta, &agent.Turn{}); return err },
+			"state":     func() error { return state.Set(host, v) },
+			"data":      func() error { return data.Write(host, v) },
+			"a step": func() error {
+				_, err := agent.Step(host, "s", func(context.Context) (any, error) { return v, nil })
+				return err
+			},
+			"a post":   func() error { _, err := agent.Post(host, agent.Outgoing{Target: "t", Body: v}); return err },
+			"a signal": func() error { _, err := agent.Signal("n", v); return err },
+			"an input": func() error { _, err := flow.Admission("k", v); return err },
+			"a log's own": func() error {
+				agent.Log(host, slog.LevelInfo, "m", "v", v, "e", mistakeError{mistake})
+				return errors.New("it is logged")
+			},
+		} {
+			failing(t, name+" that "+what, write())
+		}
+		if logs != 2 {
+			t.Errorf("a value that %s: got %d attributes in logs, want 2", what, logs)
+		}
+		unreadAct = mistake
+		read := agent.NewTool("x", "X.", func(context.Context, unreadable) (int, error) { return 0, nil }, &agent.ToolOptions{
+			InputSchema: json.RawMessage(`{"type":"object"}`),
+		})
+		_, err := read.Run(host, nil)
+		failing(t, "an input read by a method that "+what, err)
+	}
+}
+
+// mistakeError is an error without a text.
+type mistakeError struct{ act func() error }
+
+func (e mistakeError) Error() string { return e.act().Error() }
+
+// nowhere takes all posts.
+type nowhere struct{}
+
+func (nowhere) Post(context.Context, agenthost.Posting) error { return nil }
+
+// TestMistakesAreNamed: what a model and an author read of them.
+func TestMistakesAreNamed(t *testing.T) {
+	for what, want := range map[string]string{
+		"returns a typed nil": "tool x crashed", "panics": "tool x crashed", "returns half an error": "half",
+		"exits": "tool x ended its goroutine without returning",
+	} {
+		tool := agent.NewTool("x", "X.", func(context.Context, struct{}) (int, error) { return 0, mistakes()[what]() }, nil)
+		if _, err := tool.Run(t.Context(), nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("a tool that %s: got %v, want %q", what, err, want)
+		}
+	}
+}

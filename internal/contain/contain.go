@@ -1,0 +1,46 @@
+package contain
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// Do calls a function of an author, which errors name as what ("tool label"), and returns what it returned. The error
+// is a [*PanicError], an [*ExitError], or has the text of the function's own; errors.Is and errors.As see through it.
+func Do[T any](what string, fn func() (T, error)) (T, error) {
+	out := &outcome[T]{err: &ExitError{What: what}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		out.run(what, fn)
+	}()
+	<-done
+	return out.value, out.err
+}
+
+// Run is [Do] for a function without a result.
+func Run(what string, fn func() error) error {
+	_, err := Do(what, func() (struct{}, error) { return struct{}{}, fn() })
+	return err
+}
+
+// outcome is what a call came to. Until the call ends it is the error of a call that never does.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+func (o *outcome[T]) run(what string, fn func() (T, error)) {
+	defer func() {
+		if v := recover(); v != nil {
+			crash := &PanicError{What: what, Value: fmt.Sprintf("%T", v), Stack: debug.Stack()}
+			o.err = crash // the text of v may end the goroutine
+			crash.take(v)
+		}
+	}()
+	value, err := fn()
+	if err != nil {
+		err = freeze(err)
+	}
+	o.value, o.err = value, err
+}

@@ -1,0 +1,129 @@
+package contain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// PanicError is a contained panic. Its text can be shown to models and callers; Value and Stack are for logs only.
+type PanicError struct {
+	// What names the function: "tool label".
+	What string
+	// Value is the text of the panic's value.
+	Value string
+	Stack []byte
+
+	cause error // the value, if it is an error
+}
+
+// Error implements error. It has neither the value nor the stack.
+func (e *PanicError) Error() string { return e.What + " crashed" }
+
+// Unwrap returns the panic's value, as its text, if it is an error; else nil.
+func (e *PanicError) Unwrap() error { return e.cause }
+
+// maxValue bounds the text of a panic's value, in bytes.
+const maxValue = 64 << 10
+
+// take sets the value's text. Methods of the value may panic again, or not return: then the type stands for it.
+func (e *PanicError) take(v any) {
+	defer func() { _ = recover() }()
+	text := fmt.Sprint(v)
+	e.Value = text[:min(len(text), maxValue)]
+	if err, ok := v.(error); ok {
+		e.cause = &frozen{text: e.Value, err: err}
+	}
+}
+
+// ExitError reports that a function ended its goroutine by runtime.Goexit instead of returning.
+type ExitError struct {
+	// What names the function.
+	What string
+}
+
+// Error implements error.
+func (e *ExitError) Error() string {
+	return e.What + " ended its goroutine without returning, by runtime.Goexit or FailNow of a test; return an error instead"
+}
+
+// Freeze returns an error with the text of an author's, whose methods run contained from now on. It returns nil for nil;
+// an error whose text cannot be taken is a [*PanicError] or an [*ExitError].
+func Freeze(what string, err error) error {
+	if err == nil || settled(err) {
+		return err
+	}
+	return Run(what, func() error { return err })
+}
+
+// settled reports whether no method of an error, nor of one that it wraps, is of an author.
+func settled(err error) bool {
+	switch e := err.(type) {
+	case *frozen:
+		return true
+	case *PanicError:
+		return e != nil
+	case *ExitError:
+		return e != nil
+	}
+	t := reflect.TypeOf(err)
+	return t == reflect.TypeOf(context.Canceled) || t == reflect.TypeOf(context.DeadlineExceeded)
+}
+
+// freeze is Freeze inside the containment.
+func freeze(err error) error {
+	if settled(err) {
+		return err
+	}
+	return &frozen{text: err.Error(), err: err}
+}
+
+// frozen is an error of an author. Its text was taken once; what else is asked of it is asked inside the containment.
+type frozen struct {
+	text string
+	err  error
+}
+
+// Error implements error.
+func (e *frozen) Error() string { return e.text }
+
+// Is makes [errors.Is] look at the error of the author and at those that it wraps.
+func (e *frozen) Is(target error) bool { return asked(func() bool { return errors.Is(e.err, target) }) }
+
+// As makes [errors.As] look at the error of the author and at those that it wraps. What it finds has methods of its
+// own, which run outside of the containment: a caller reads fields of it, or freezes it.
+func (e *frozen) As(target any) bool {
+	// A copy, because a method that was left behind may still write.
+	found := reflect.New(reflect.TypeOf(target).Elem())
+	if !asked(func() bool { return errors.As(e.err, found.Interface()) }) {
+		return false
+	}
+	reflect.ValueOf(target).Elem().Set(found.Elem())
+	return true
+}
+
+// askLimit bounds how long the methods Is, As and Unwrap of an author's error may take.
+const askLimit = 5 * time.Second
+
+// asked returns the answer of methods of an author; false if they panic, do not return, or take longer than askLimit.
+func asked(question func() bool) bool {
+	answer := make(chan bool, 1)
+	go func() {
+		ok := false
+		defer func() {
+			_ = recover()
+			answer <- ok
+		}()
+		ok = question()
+	}()
+	limit := time.NewTimer(askLimit)
+	defer limit.Stop()
+	select {
+	case ok := <-answer:
+		return ok
+	case <-limit.C:
+		return false
+	}
+}

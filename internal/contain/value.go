@@ -1,0 +1,36 @@
+package contain
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Encode writes a value of an author as JSON, without escaping for HTML. MarshalJSON, MarshalText and others of its
+// methods run contained, and errors name them as what.
+func Encode(what string, v any) (json.RawMessage, error) {
+	switch v.(type) {
+	case nil, bool, string, int, int64, float64, json.Number: // these have no methods of an author
+		return encode(v)
+	}
+	return Do(what, func() (json.RawMessage, error) { return encode(v) })
+}
+
+func encode(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+}
+
+// Decode fills a value of an author, dst, from JSON; numbers in places of type any keep their digits. UnmarshalJSON,
+// UnmarshalText and others of its methods run contained, and errors name them as what.
+func Decode(what string, raw json.RawMessage, dst any) error {
+	return Run(what, func() error {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.UseNumber()
+		return dec.Decode(dst)
+	})
+}
