@@ -107,6 +107,7 @@ type (
 		Terminate    bool            `json:"terminate,omitempty"`
 		ErrorText    string          `json:"errorText,omitempty"`
 		DurationMs   *int64          `json:"durationMs,omitempty"`
+		Lost         int             `json:"lost,omitempty"` // an older reader counts less
 		File         *Attachment     `json:"file,omitempty"`
 	}
 	submissionForm struct {
@@ -237,7 +238,7 @@ func (s *State) messageForm(m *message) messageForm {
 			Kind: p.kind, Turn: slices.Index(turns, p.turn) + 1, Text: p.text.String(), Streaming: p.streaming,
 			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
 			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate,
-			ErrorText: p.errorText, DurationMs: p.durationMs,
+			ErrorText: p.errorText, DurationMs: p.durationMs, Lost: p.lost,
 		}
 		if p.kind == PartTypeFile {
 			pf.File = &p.file
@@ -389,7 +390,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 		p := &part{
 			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, sealed: pf.Sealed, more: pf.More,
 			name: pf.Name, data: pf.Data, call: pf.Call, providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
-			stored: pf.Stored, images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs,
+			stored: pf.Stored, images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs, lost: pf.Lost,
 		}
 		if (p.sealed || p.more) && p.kind != PartTypeText && p.kind != PartTypeReasoning {
 			return fmt.Errorf("part %s ends as text does", p.kind)

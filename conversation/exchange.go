@@ -44,6 +44,9 @@ type ToolCall struct {
 	Images       []Attachment    `json:"images,omitempty"`
 	Terminate    bool            `json:"terminate,omitempty"`
 	ErrorText    string          `json:"errorText,omitempty"`
+	// Lost counts the attempts that ended without a record while the call had no outcome and waited for nothing, and
+	// that another attempt followed.
+	Lost int `json:"-"`
 }
 
 // Turns returns the model's view of what was done for the submission, oldest
@@ -105,7 +108,7 @@ func (p *part) turnPart() TurnPart {
 	case PartTypeTool:
 		return TurnPart{Signature: p.signature, Tool: &ToolCall{
 			Call: p.call, ProviderCall: p.providerCall, Name: p.name, Input: p.data, Durable: p.durable,
-			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText,
+			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate, ErrorText: p.errorText, Lost: p.lost,
 		}}
 	}
 	return TurnPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}

@@ -167,10 +167,24 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if other := s.UnderWay(); other != nil && other != sub {
 		return s.bad(r, "submission %s is under way", other.ID)
 	}
+	if sub.Running { // the attempt before was neither released nor parked
+		s.lose(sub)
+	}
 	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt, sub.Due = true, r.Writer, nil, 0, false
 	sub.Attempts, sub.Began = r.Attempt, true
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
 	return nil
+}
+
+// lose counts an attempt that ended without a record with the calls that were running.
+func (s *State) lose(sub *Submission) {
+	for _, t := range sub.turns {
+		for _, p := range t.parts {
+			if p.kind == PartTypeTool && !p.settled && !s.Waits(p.call) {
+				p.lost++
+			}
+		}
+	}
 }
 
 // foldAhead lets a submission pass those before it.

@@ -146,6 +146,7 @@ type part struct {
 	errorText    string
 	durationMs   *int64
 	durable      bool
+	lost         int // attempts that were lost while the call ran, or was about to
 
 	file Attachment
 }

@@ -90,6 +90,11 @@ func (s *State) Awaiting(name string) *Wait {
 	return s.waits[i]
 }
 
+// Waits reports whether a call waits for a signal that has not come.
+func (s *State) Waits(call CallID) bool {
+	return slices.ContainsFunc(s.waits, func(w *Wait) bool { return w.Call == call && w.Ended == "" })
+}
+
 // EndedWaits returns the waits of a call that have ended up to a batch, oldest first.
 func (s *State) EndedWaits(call CallID, by Offset) []*Wait {
 	var out []*Wait

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -265,18 +266,66 @@ func (m *Machine) resume() {
 	}
 	limits := m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
+	exhausted := m.exhausted(sub, limits) // before its calls get an outcome
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
 	switch {
 	case answered(sub) && (tried || late):
 		m.settle(sub, conversation.OutcomeCompleted, nil)
 	case tried:
-		m.giveUp(sub, failure(conversation.CodeRetryExhausted, sayRetryExhausted,
-			map[string]any{"attempts": sub.Attempts, "maxAttempts": limits.MaxAttempts}))
+		m.giveUp(sub, exhausted)
 	case late:
 		m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
 	default:
 		m.startNext()
 	}
+}
+
+// exhausted is the error of a submission none of whose attempts came to an end. It names the tools that ran when
+// attempts were lost, the most frequent first.
+func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conversation.SettlementError {
+	var names []string
+	lost := map[string]int{}
+	for _, t := range sub.Turns() {
+		for _, p := range t.Parts {
+			n := 0
+			if c := p.Tool; c != nil {
+				n = m.lost(sub, t, c)
+			}
+			if n > 0 && lost[p.Tool.Name] == 0 {
+				names = append(names, p.Tool.Name)
+			}
+			if n > 0 {
+				lost[p.Tool.Name] += n
+			}
+		}
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return lost[b] - lost[a] })
+	names = names[:min(len(names), maxNamedTools)]
+	text := fmt.Sprintf(sayRetryExhausted, sub.Attempts, limits.MaxAttempts)
+	meta := map[string]any{"attempts": sub.Attempts, "maxAttempts": limits.MaxAttempts}
+	if len(names) > 0 {
+		tools, listed := map[string]any{}, []string{}
+		for _, name := range names {
+			tools[name] = lost[name]
+			listed = append(listed, fmt.Sprintf("%d in %q", lost[name], name))
+		}
+		meta["tools"] = tools
+		text += fmt.Sprintf(sayLostInTools, strings.Join(listed, ", "))
+	}
+	return failure(conversation.CodeRetryExhausted, text, meta)
+}
+
+// maxNamedTools bounds the tools that an error names.
+const maxNamedTools = 5
+
+// lost returns how many attempts were lost while a call ran. The newest has no record yet.
+func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *conversation.ToolCall) int {
+	n := c.Lost
+	running := sub.Running && !c.Settled && t.Completed && !m.state.Waits(c.Call)
+	if running || c.ErrorText == toolUnknown {
+		n++
+	}
+	return n
 }
 
 // closeWork closes what is half-written of a submission and of its subagents. To go

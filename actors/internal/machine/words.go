@@ -41,7 +41,8 @@ const (
 
 	sayAborted        = "The submission was aborted."
 	sayRunNoRoom      = "The result of the run is left out: it has %d bytes, the steps have brought %d, and all may bring %d."
-	sayRetryExhausted = "The submission was tried as often as allowed and never came to an end."
+	sayRetryExhausted = "Every attempt was lost, %d of %d: the process crashed, or lost the conversation, before the submission ended."
+	sayLostInTools    = " Attempts lost while a tool ran: %s."
 	sayDamaged        = "The conversation's record cannot be read."
 	sayTooMuch        = "The model said more than a response may have."
 	sayBroughtMuch    = "The tool calls of the response brought more than they may."
