@@ -44,6 +44,10 @@
 // The last one runs these seeds over one folder, as a failed run tells. Runs that
 // have failed once stand in testdata/failed.txt and are run always.
 //
+// TestKillRunOfMistakes kills a server whose agent, model, target and observer make mistakes at random: they panic,
+// return typed nils, end their goroutine, have values that cannot be encoded, and at times a tool ends the process. The
+// process ends in no other way, and each message settles once.
+//
 // Every goroutine and process is waited for. A server ends with the test process,
 // whatever ends that.
 package killrun

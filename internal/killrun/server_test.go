@@ -35,6 +35,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if text := os.Getenv(authorEnv); text != "" {
+		var c careless
+		if err := errors.Join(json.Unmarshal([]byte(text), &c), c.serve()); err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -266,7 +266,10 @@ func (m *Machine) resume() {
 	}
 	limits := m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
-	exhausted := m.exhausted(sub, limits) // before its calls get an outcome
+	var exhausted *conversation.SettlementError
+	if tried { // before its calls get an outcome
+		exhausted = m.exhausted(sub, limits)
+	}
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
 	switch {
 	case answered(sub) && (tried || late):
