@@ -17,7 +17,9 @@
 // them. The program wires what is public, and the commands are internal.
 //
 // A [Program] is not changed while it runs, and is run once. What its agents, handlers and
-// observers do is called from many goroutines.
+// observers do is called from many goroutines. A panic of any of it, a typed nil that it returns
+// as an error, or a runtime.Goexit is one failed call: of a tool, an event, a post, or a request,
+// which is answered with 500.
 package parley
 
 import (

@@ -206,11 +206,11 @@ func (c *careless) serve() (err error) {
 // TestKillRunOfMistakes sends messages to an agent each of whose functions makes mistakes at random, on a server that is
 // killed again and again and that tools end at times. It ends in no other way, and each message settles once.
 func TestKillRunOfMistakes(t *testing.T) {
-	kills := max(2, *cyclesFlag/7)
+	kills, volume := max(2, *cyclesFlag/7), max(1, *cyclesFlag/50)
 	p := noderun.Place{Dir: t.TempDir()}
-	r := &mistakesRun{t: t, dir: t.TempDir(), reaper: proc.ReaperOf(t), client: noderun.NewClient(10 * time.Second), site: newSite(), place: p}
+	r := &mistakesRun{t: t, dir: t.TempDir(), reaper: proc.ReaperOf(t), client: noderun.NewClient(10 * time.Second), site: newSite(), place: p, messages: 30 * volume}
 	defer r.client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), liveness)
+	ctx, cancel := context.WithTimeout(t.Context(), liveness*time.Duration(volume))
 	defer cancel()
 	serving, end := context.WithCancel(ctx)
 	var servers sync.WaitGroup
@@ -226,7 +226,7 @@ func TestKillRunOfMistakes(t *testing.T) {
 	t.Logf("%d kills, %d processes ended by a tool, settlements: %v", r.kills, r.exits, r.outcomes)
 }
 
-const carelessRooms, carelessMessages = 8, 30
+const carelessRooms = 8
 
 type mistakesRun struct {
 	t      *testing.T
@@ -236,6 +236,7 @@ type mistakesRun struct {
 	site   *site
 	place  noderun.Place
 
+	messages     int // to each conversation
 	kills, exits int // of the goroutine of serve
 	outcomes     map[string]int
 
@@ -271,9 +272,8 @@ func (r *mistakesRun) serve(ctx context.Context, kills int) {
 		case <-ctx.Done():
 		}
 		r.site.set("")
-		byTool := s.HasEnded() && s.ExitCode() == exitByTool
 		s.Kill()
-		if byTool {
+		if s.ExitCode() == exitByTool { // before the kill, or in spite of it
 			r.exits++
 		} else if flaw := s.Flaw(); flaw != "" {
 			r.t.Errorf("server %d: %s\n%s", n, flaw, proc.Tail(s.Log, maxOutput))
@@ -292,7 +292,7 @@ func (r *mistakesRun) talk(ctx context.Context, n int) {
 		return base + fmt.Sprintf("/agents/careless/%d", n)
 	}
 	mine := map[conversation.SubmissionID]bool{}
-	for m := range carelessMessages {
+	for m := range r.messages {
 		answer, header, err := r.client.Insist(ctx, dice, "POST", next, noderun.Message(fmt.Sprint(m), "work"))
 		if err != nil {
 			r.t.Errorf("conversation %d, message %d: %v", n, m, err)
@@ -351,8 +351,8 @@ func (r *mistakesRun) audit() {
 				r.t.Errorf("conversation %d: got %d settlements of %s, want 1", n, settled[id], id)
 			}
 		}
-		if len(settled) != carelessMessages {
-			r.t.Errorf("conversation %d: got %d settled submissions, want %d", n, len(settled), carelessMessages)
+		if len(settled) != r.messages {
+			r.t.Errorf("conversation %d: got %d settled submissions, want %d", n, len(settled), r.messages)
 		}
 	}
 	if r.outcomes[string(conversation.OutcomeCompleted)] == 0 || r.outcomes[string(conversation.OutcomeFailed)] == 0 {

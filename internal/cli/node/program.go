@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -14,6 +15,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // extended puts the handlers and the middleware of the program before a node's handler.
@@ -21,17 +23,29 @@ func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Han
 	if len(p.Mounts) > 0 {
 		next = beside(mounts, next)
 	}
-	for _, wrap := range slices.Backward(p.Middleware) {
-		next = wrap(next)
+	for i, wrap := range slices.Backward(p.Middleware) {
+		next = wrapped(fmt.Sprintf("Middleware[%d] of the program", i), wrap, next)
 	}
 	return next
+}
+
+// wrapped returns a handler behind a middleware of the program. Without one nothing is let through, because it may be
+// what authenticates callers.
+func wrapped(what string, wrap func(http.Handler) http.Handler, next http.Handler) http.Handler {
+	h, err := contain.Do(what, func() (http.Handler, error) { return wrap(next), nil })
+	if err != nil || h == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			failed(w, r, fmt.Errorf("%s made no handler: %w", what, err))
+		})
+	}
+	return contained(what, h)
 }
 
 // muxOf serves the handlers of a program by their patterns.
 func muxOf(mounts map[string]http.Handler) *http.ServeMux {
 	mux := http.NewServeMux()
 	for pattern, h := range mounts {
-		mux.Handle(pattern, h)
+		mux.Handle(pattern, contained("Mounts["+pattern+"] of the program", h))
 	}
 	return mux
 }
@@ -52,6 +66,8 @@ func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
 // behind another ServeMux.
 func provesSender(h http.Handler, r *http.Request) bool {
 	switch h := h.(type) {
+	case *containedHandler:
+		return provesSender(h.next, r)
 	case channels.Route, *channels.Route:
 		return true
 	case *http.ServeMux:
@@ -128,3 +144,76 @@ func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at n
 	}
 	return []string{"Webhooks of the program:" + text.String()}
 }
+// containedHandler is a handler of the program that fails its own request alone: by a 500, or by breaking the
+// connection of a response that has begun.
+type containedHandler struct {
+	what string
+	next http.Handler
+}
+
+func contained(what string, h http.Handler) http.Handler { return &containedHandler{what, h} }
+
+// ServeHTTP implements [http.Handler].
+func (h *containedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	res := &begun{ResponseWriter: w}
+	err := contain.Run(h.what, func() error { h.next.ServeHTTP(res, r); return nil })
+	switch {
+	case err == nil:
+	case errors.Is(err, http.ErrAbortHandler):
+		panic(http.ErrAbortHandler)
+	case res.sent:
+		logFailure(r, err)
+		panic(http.ErrAbortHandler)
+	default:
+		failed(w, r, err)
+	}
+}
+
+// failure is the error envelope of the protocol for a handler of the program that failed.
+const failure = `{"error":{"type":"internal_error","message":"The server failed to answer the request.",` +
+	`"details":"The failure was logged."}}`
+
+func failed(w http.ResponseWriter, r *http.Request, err error) {
+	logFailure(r, err)
+	refuse(w, r, http.StatusInternalServerError, failure)
+}
+
+// logFailure logs to the server of a request, as package net/http does.
+func logFailure(r *http.Request, err error) {
+	s, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || s.ErrorLog == nil {
+		return
+	}
+	var crash *contain.PanicError
+	if errors.As(err, &crash) {
+		err = fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
+	}
+	s.ErrorLog.Printf("serve %s %s: %v", r.Method, r.URL.Path, err)
+}
+
+// begun is a response that knows whether a part of it was sent.
+type begun struct {
+	http.ResponseWriter
+	sent bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *begun) WriteHeader(status int) {
+	w.sent = w.sent || status >= http.StatusOK
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *begun) Write(b []byte) (int, error) {
+	w.sent = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher].
+func (w *begun) Flush() {
+	w.sent = true
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a Flusher has no error
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *begun) Unwrap() http.ResponseWriter { return w.ResponseWriter }
