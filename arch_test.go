@@ -66,7 +66,7 @@ func packages() []row {
 
 		{"channels", 2, seam, list("conversation", "outbox"), nil},
 
-		{"outbox", 1, seam, list("conversation"), nil},
+		{"outbox", 1, seam, list("conversation", "internal/contain"), nil},
 		{"outbox/webhook", 3, vendor, list("outbox"), list("code.dny.dev/ssrf")},
 
 		{"actors", 2, runtime,

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 const (
@@ -158,7 +160,7 @@ func (s *Server) logger() *slog.Logger {
 	if s.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
-	return s.Logger
+	return contain.Logger(s.Logger)
 }
 
 // liveKey is where the context of a request has the live responses of its [Server].

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Post is what a target is given.
@@ -133,7 +134,7 @@ func (r *Routes) Find(target string) (Target, error) {
 	if r.URLs == nil {
 		return nil, &UnknownTargetError{Target: target, Err: fmt.Errorf("no host is allowed; webhooks.allow names those that are")}
 	}
-	if err := r.URLs.Check(target); err != nil {
+	if err := contain.Run("check of a URL", func() error { return r.URLs.Check(target) }); err != nil {
 		return nil, &UnknownTargetError{Target: target, Err: err}
 	}
 	return r.URLs, nil

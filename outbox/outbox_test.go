@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -42,6 +43,28 @@ func TestFind(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.want != "" && (!errors.As(err, &unknown) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// brokenURLs are targets whose check makes a mistake.
+type brokenURLs struct {
+	outbox.Func
+	check func() error
+}
+
+func (u brokenURLs) Check(string) error { return u.check() }
+
+func TestFindContainsTheCheck(t *testing.T) {
+	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
+	for name, check := range map[string]func() error{
+		"panics": func() error { panic("a defect") }, "exits": func() error { runtime.Goexit(); return nil },
+		"returns a typed nil": func() error { var e *outbox.LaterError; return e },
+	} {
+		routes := outbox.Routes{URLs: brokenURLs{deliver, check}}
+		var unknown *outbox.UnknownTargetError
+		if to, err := routes.Find("https://example.com"); !errors.As(err, &unknown) || err.Error() == "" {
+			t.Errorf("a check that %s: got %v, %v, want an UnknownTargetError", name, to, err)
 		}
 	}
 }

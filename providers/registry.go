@@ -88,7 +88,12 @@ func NewRegistry(o *RegistryOptions) *Registry {
 		registered: map[string]registered{},
 		protocols:  map[string]Protocol{},
 	}
-	if r.getenv == nil {
+	if own := r.getenv; own != nil {
+		r.getenv = func(name string) string {
+			value, _ := contain.Do("option Getenv", func() (string, error) { return own(name), nil })
+			return value // "" is a variable that is not set
+		}
+	} else {
 		r.getenv = os.Getenv
 	}
 	for id, p := range o.Catalog {

@@ -88,6 +88,12 @@ func TestFrozenErrorsRunNoCodeOfAuthors(t *testing.T) {
 	if !errors.Is(err, io.EOF) || !errors.As(err, &mine) || err.Error() != "read: broken" {
 		t.Errorf("got %v that does not match what it wraps", err)
 	}
+	for name, wrapped := range map[string]error{"wrapped": fmt.Errorf("x: %w", (*broken)(nil)), "joined": fmt.Errorf("%w, %w", io.EOF, (*broken)(nil))} {
+		var timeout interface{ Timeout() bool }
+		if err := contain.Freeze("x", wrapped); errors.As(err, &mine) && mine == nil || errors.As(err, &timeout) {
+			t.Errorf("a typed nil that is %s: got %v, %v", name, mine, timeout)
+		}
+	}
 	if err := contain.Freeze("x", nil); err != nil {
 		t.Errorf("got %v of nil", err)
 	}

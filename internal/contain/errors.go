@@ -93,15 +93,24 @@ func (e *frozen) Error() string { return e.text }
 func (e *frozen) Is(target error) bool { return asked(func() bool { return errors.Is(e.err, target) }) }
 
 // As makes [errors.As] look at the error of the author and at those that it wraps. What it finds has methods of its
-// own, which run outside of the containment: a caller reads fields of it, or freezes it.
+// own, which run outside of the containment: a caller reads fields of it, or freezes it. A nil pointer, whose fields
+// cannot be read, is not found.
 func (e *frozen) As(target any) bool {
 	// A copy, because a method that was left behind may still write.
 	found := reflect.New(reflect.TypeOf(target).Elem())
-	if !asked(func() bool { return errors.As(e.err, found.Interface()) }) {
+	if !asked(func() bool { return errors.As(e.err, found.Interface()) && !isNil(found.Elem()) }) {
 		return false
 	}
 	reflect.ValueOf(target).Elem().Set(found.Elem())
 	return true
+}
+
+// isNil reports whether a value is a nil pointer, or an interface that holds one.
+func isNil(v reflect.Value) bool {
+	if v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // askLimit bounds how long the methods Is, As and Unwrap of an author's error may take.
