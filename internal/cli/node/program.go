@@ -144,6 +144,7 @@ func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at n
 	}
 	return []string{"Webhooks of the program:" + text.String()}
 }
+
 // containedHandler is a handler of the program that fails its own request alone: by a 500, or by breaking the
 // connection of a response that has begun.
 type containedHandler struct {
