@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -288,4 +289,20 @@ func TestStepIsRecordedThoughTimeIsOver(t *testing.T) {
 			t.Errorf("took %v, want %v", took, agent.DefaultToolTimeout)
 		}
 	})
+}
+
+// TestMethodsWithPointerReceivers: a result is written by the methods by which it is read, also where
+// they have pointer receivers, as those of big.Int.
+func TestMethodsWithPointerReceivers(t *testing.T) {
+	ctx := agenthost.WithSteps(t.Context(), &journal{})
+	tool := durable(func(ctx context.Context) (big.Int, error) {
+		return agent.Step(ctx, "count", func(context.Context) (big.Int, error) { return *big.NewInt(7), nil })
+	})
+	if out, err := tool.Call(ctx, nil); string(out) != "7" || err != nil {
+		t.Errorf("result of a step: got %s, %v, want 7", out, err)
+	}
+	signal, err := agent.Signal("count", *big.NewInt(7))
+	if signal.Delivery.Body != "7" || err != nil {
+		t.Errorf("value of a signal: got %q, %v, want 7", signal.Delivery.Body, err)
+	}
 }

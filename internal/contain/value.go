@@ -3,16 +3,22 @@ package contain
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
 )
 
-// Encode writes a value of an author as JSON, without escaping for HTML. MarshalJSON, MarshalText and others of its
+// Encode writes a value of an author as JSON, without escaping for HTML. Methods with pointer receivers count, as they
+// do when the value is read, also where v is no pointer. MarshalJSON, MarshalText and others of its
 // methods run contained, and errors name them as what.
 func Encode(what string, v any) (json.RawMessage, error) {
 	switch v.(type) {
 	case nil, bool, string, int, int64, float64, json.Number: // these have no methods of an author
 		return encode(v)
 	}
-	return Do(what, func() (json.RawMessage, error) { return encode(v) })
+	return Do(what, func() (json.RawMessage, error) {
+		p := reflect.New(reflect.TypeOf(v))
+		p.Elem().Set(reflect.ValueOf(v))
+		return encode(p.Interface())
+	})
 }
 
 func encode(v any) (json.RawMessage, error) {
