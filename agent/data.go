@@ -63,7 +63,7 @@ func NewDataWriter[T any](name string, opts *DataOptions) *DataWriter[T] {
 	case !regexp.MustCompile(dataNamePattern).MatchString(name):
 		err = fmt.Errorf("name does not match %s", dataNamePattern)
 	default:
-		w.schema, err = schemaBy(reflect.TypeFor[T](), opts.Schema, false)
+		w.schema, err = schemaBy(reflect.TypeFor[T](), opts.Schema, writes, false)
 	}
 	if err != nil {
 		panic(fmt.Errorf("agent: data %q: %w", name, err))

@@ -70,15 +70,18 @@
 // # Guarantees
 //
 // Package actors calls what is named above, and nothing else is called. The package
-// imports the ground, the containment of authors' code, and the two JSON-schema libraries, which stay behind [Schema].
+// imports the ground, the containment of authors' code, and the JSON-schema library, which stays behind [Schema].
 //
 //  1. The input schema a model sees is the schema its input is checked against,
 //     and what was checked is what the function receives: duplicate members and
 //     numbers such as 3.0 are resolved once, before both.
 //  2. A function of an author runs only with valid input. Everything else is an
 //     [*InputError] that names each place and problem, for the model to act on.
-//  3. No integer loses digits on its way in or out.
-//  4. A panic in a tool, a step, an update of state, a hook, Prepare or an instructions function is a
+//  3. A schema of a Go type lets through what package encoding/json writes of its values,
+//     and nothing that it cannot read. A type for which that cannot hold is a mistake
+//     at construction.
+//  4. No integer loses digits on its way in or out.
+//  5. A panic in a tool, a step, an update of state, a hook, Prepare or an instructions function is a
 //     [*PanicError]; its text never shows the value or the stack, which are for logs. A function
 //     that calls runtime.Goexit, as FailNow of a test does, is an [*ExitError]. The same holds for
 //     the methods of values: Error, Unwrap, Is and As of an error, MarshalJSON, UnmarshalJSON,
@@ -86,9 +89,9 @@
 //     nothing else: concurrent writes of a map, a stack without end (such as a String method that
 //     prints its own receiver), memory without end, and a panic on a goroutine that the function
 //     has started itself.
-//  5. A schema never reads a file or the network, whatever its "$ref" says.
-//  6. What is read from state fits its type, or is a [*StateError].
-//  7. A step's function is not called where its result is recorded.
+//  6. A schema never reads a file or the network, whatever its "$ref" says.
+//  7. What is read from state fits its type, or is a [*StateError].
+//  8. A step's function is not called where its result is recorded.
 //
 // An Agent and its tools are read-only once handed to the runtime, and are then
 // used by many conversations at the same time: functions of an author must be

@@ -40,7 +40,7 @@ func NewInitialData[T any](opts *InitialDataOptions) *InitialData[T] {
 	if opts == nil {
 		opts = &InitialDataOptions{}
 	}
-	s, err := schemaBy(reflect.TypeFor[T](), opts.Schema, opts.Open)
+	s, err := schemaBy(reflect.TypeFor[T](), opts.Schema, reads, opts.Open)
 	if err != nil {
 		panic(fmt.Errorf("agent: initial data %v: %w", reflect.TypeFor[T](), err))
 	}

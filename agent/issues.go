@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -65,7 +64,7 @@ func describe(problem jsonschema.ErrorKind) string {
 	case *kind.AdditionalProperties:
 		return "unknown member " + quoteAll(k.Properties)
 	case *kind.Format:
-		return "is not a valid " + k.Want
+		return formatProblem(k.Want)
 	case *kind.FalseSchema:
 		return "is not allowed"
 	case *kind.MinLength:
@@ -110,18 +109,4 @@ func number(r *big.Rat) string {
 	}
 	f, _ := r.Float64()
 	return strconv.FormatFloat(f, 'g', -1, 64)
-}
-
-// decodeIssue says why a valid value does not fit a Go type: a number too large
-// for its field, a time that is none.
-func decodeIssue(err error) Issue {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
-		path := ""
-		if mismatch.Field != "" {
-			path = "/" + strings.ReplaceAll(escapePointer(mismatch.Field), ".", "/")
-		}
-		return Issue{Path: path, Problem: fmt.Sprintf("got %s, which does not fit %s", mismatch.Value, mismatch.Type)}
-	}
-	return Issue{Problem: err.Error()}
 }

@@ -19,11 +19,17 @@ const sayFinish = "Gives the final answer and ends the work. Call it alone, once
 const outputKey = "output"
 
 // finishTool returns the tool whose input is a value of the schema.
-func finishTool(output json.RawMessage) (Tool, error) {
-	schema, wrapped := output, !isObject(output)
+func finishTool(output *Schema) (Tool, error) {
+	if output.typ != nil && output.typ.Kind() == reflect.Map { // The input of a tool is not null.
+		var err error
+		if output, err = schemaBy(output.typ, nil, reads|objects, output.open); err != nil {
+			return Tool{}, err
+		}
+	}
+	schema, wrapped := output.source, !isObject(output.source)
 	if wrapped {
 		var err error
-		if schema, err = wrap(output); err != nil {
+		if schema, err = wrap(schema); err != nil {
 			return Tool{}, err
 		}
 	}
@@ -32,6 +38,13 @@ func finishTool(output json.RawMessage) (Tool, error) {
 	t.call = func(_ context.Context, input any) (any, error) {
 		if o, ok := input.(object); ok && wrapped {
 			input, _ = o.find(outputKey)
+		}
+		issues, err := output.fits(input)
+		if len(issues) > 0 {
+			err = &InputError{Tool: FinishTool, Issues: issues}
+		}
+		if err != nil {
+			return nil, err
 		}
 		return Result{Output: json.RawMessage(appendValue(nil, input)), Terminate: true}, nil
 	}

@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/big"
 	"reflect"
 	"strings"
 	"sync"
 
-	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/parleyrun/parley/internal/contain"
@@ -23,6 +21,9 @@ import (
 type Schema struct {
 	source   json.RawMessage
 	compiled *jsonschema.Schema
+
+	typ  reflect.Type // that values are decoded to, nil if they are not
+	open bool         // members that are no field of it are left out
 
 	finish func() (Tool, error) // the tool whose input it is, made once
 }
@@ -58,10 +59,9 @@ func NewSchema(source json.RawMessage) (*Schema, error) {
 	if err := json.Compact(&compact, source); err != nil {
 		return nil, fmt.Errorf("parse schema: %w", err)
 	}
-	return &Schema{
-		source: compact.Bytes(), compiled: compiled,
-		finish: sync.OnceValues(func() (Tool, error) { return finishTool(compact.Bytes()) }),
-	}, nil
+	s := &Schema{source: compact.Bytes(), compiled: compiled}
+	s.finish = sync.OnceValues(func() (Tool, error) { return finishTool(s) })
+	return s, nil
 }
 
 // survey reports whether a schema has references that depend on how it was reached, and
@@ -104,10 +104,11 @@ func (refuse) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not loaded; put the definition under $defs")
 }
 
-// SchemaFor returns the schema of a Go type, as [NewTool] derives it. A pointer
-// type also accepts null, which makes the value optional. It panics for a type
-// that has no JSON form, such as a channel: that is a mistake in the program, and
-// the call usually initializes a variable.
+// SchemaFor returns the schema of a Go type, as [NewTool] derives it. A pointer, map or
+// slice type also accepts null, which makes the value optional. A value that fits the schema
+// and that the type cannot hold does not fit either. SchemaFor panics for a type that JSON
+// cannot be decoded to, such as a channel: that is a mistake in the program, and the call
+// usually initializes a variable.
 func SchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), false) }
 
 // OpenSchemaFor is [SchemaFor] for a schema that lets members through which are no field of T, at any
@@ -115,7 +116,7 @@ func SchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), false)
 func OpenSchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), true) }
 
 func mustSchema(t reflect.Type, open bool) *Schema {
-	s, err := schemaOf(t, open)
+	s, err := schemaBy(t, nil, reads, open)
 	if err != nil {
 		panic(fmt.Errorf("agent: schema for %v: %w", t, err))
 	}
@@ -123,51 +124,24 @@ func mustSchema(t reflect.Type, open bool) *Schema {
 }
 
 // schemaBy returns the schema that an author has written, or else that of a type.
-func schemaBy(t reflect.Type, source json.RawMessage, open bool) (*Schema, error) {
-	switch {
-	case source == nil:
-		return schemaOf(t, open)
-	case open:
+func schemaBy(t reflect.Type, source json.RawMessage, does direction, open bool) (*Schema, error) {
+	if source != nil && open {
 		return nil, errors.New("the option Open is set beside a schema, which says itself what it lets through; keep one of the two")
 	}
-	return NewSchema(source)
-}
-
-// schemaOf derives and compiles the schema of a type. Types whose JSON form is
-// not the one of their kind are listed here.
-func schemaOf(t reflect.Type, open bool) (*Schema, error) {
-	s, err := infer.ForType(t, &infer.ForOptions{TypeSchemas: map[reflect.Type]*infer.Schema{
-		reflect.TypeFor[json.RawMessage](): {},
-		reflect.TypeFor[json.Number]():     {Type: "number"},
-		reflect.TypeFor[big.Int]():         {Type: "integer"},
-		reflect.TypeFor[[]byte]():          {Type: "string", ContentEncoding: "base64"},
-	}})
-	if err != nil {
-		return nil, err
+	if source == nil {
+		doc, err := derive(t, does, open)
+		if err == nil {
+			source, err = contain.Encode("schema", doc)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if open {
-		openUp(s)
+	s, err := NewSchema(source)
+	if err == nil && does&reads != 0 {
+		s.typ, s.open = t, open
 	}
-	source, err := json.Marshal(s)
-	if err != nil {
-		return nil, err
-	}
-	return NewSchema(source)
-}
-
-// openUp lets an inferred schema take members that are no field. Those of a map stay what they are.
-func openUp(s *infer.Schema) {
-	if s == nil {
-		return
-	}
-	if s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil { // what is inferred for a struct: not anything
-		s.AdditionalProperties = nil
-	}
-	openUp(s.AdditionalProperties)
-	openUp(s.Items)
-	for _, field := range s.Properties {
-		openUp(field)
-	}
+	return s, err
 }
 
 // JSON returns the schema as one line of JSON. The bytes are shared and must not
@@ -190,7 +164,10 @@ func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) e
 	if absent {
 		raw = json.RawMessage("null")
 	}
-	_, issues, err := s.decode(ctx, raw, steps)
+	v, issues, err := s.decode(ctx, raw, steps)
+	if err == nil && len(issues) == 0 {
+		issues, err = s.fits(v)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -213,9 +190,7 @@ func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 		return err
 	}
 	if len(issues) == 0 {
-		if err := decodeInput("value", v, dst); err != nil {
-			issues = []Issue{decodeIssue(err)}
-		}
+		issues = s.fill("value", v, dst)
 	}
 	if len(issues) > 0 {
 		return &SchemaError{Issues: issues}

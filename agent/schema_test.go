@@ -35,7 +35,7 @@ func TestSchemaValidate(t *testing.T) {
 		{"multiple", `{"multipleOf":0.25}`, `0.3`, "must be a multiple of 0.25"},
 		{"exact bound", `{"maximum":9007199254740992}`, `9007199254740993`, "must be at most 9007199254740992"},
 		{"nothing", `{"properties":{"a":false}}`, `{"a":1}`, "/a: is not allowed"},
-		{"format is checked", `{"format":"date"}`, `"soon"`, "is not a valid date"},
+		{"format is checked", `{"format":"date"}`, `"soon"`, "is not a valid date; use RFC 3339, such as 2006-01-02"},
 		{"reference within", `{"$ref":"#/$defs/n","$defs":{"n":{"type":"number"}}}`, `"x"`, "got string, want number"},
 		{"choice", `{"anyOf":[{"type":"string"},{"type":"null"}]}`, `1`, "got number, want null; got number, want string"},
 		{"older draft", `{"$schema":"http://json-schema.org/draft-07/schema#","type":"string"}`, `1`, "got number, want string"},

@@ -74,7 +74,7 @@ func NewState[T any](name string, initial T) *State[T] {
 	err := error(nil)
 	if !regexp.MustCompile(dataNamePattern).MatchString(name) {
 		err = fmt.Errorf("name does not match %s", dataNamePattern)
-	} else if s.schema, err = schemaOf(reflect.TypeFor[T](), false); err == nil {
+	} else if s.schema, err = schemaBy(reflect.TypeFor[T](), nil, reads|writes, false); err == nil {
 		s.initial, err = s.write(context.Background(), initial)
 	}
 	if err == nil {
@@ -211,11 +211,10 @@ func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err 
 		return value, err
 	}
 	if len(issues) == 0 {
-		err := decodeInput("value of state "+s.name, v, &value)
-		if err == nil {
-			return value, nil
-		}
-		issues = []Issue{decodeIssue(err)}
+		issues = s.schema.fill("value of state "+s.name, v, &value)
+	}
+	if len(issues) == 0 {
+		return value, nil
 	}
 	return *new(T), &StateError{State: s.name, Issues: issues}
 }

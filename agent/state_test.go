@@ -271,7 +271,7 @@ func TestNewStatePanics(t *testing.T) {
 		"state \"chan\": ":                   func() { agent.NewState[chan int]("chan", nil) },
 		"state \"nan\": json: unsupported":   func() { agent.NewState("nan", number) },
 		"state \"large\": value has":         func() { agent.NewState("large", strings.Repeat("x", conversation.MaxPayloadBytes)) },
-		"state \"time\": got string":         func() { agent.NewState("time", odd{}) },
+		"state \"time\": odd: agent_test.odd is written by its method MarshalText and not read so": func() { agent.NewState("time", odd{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -64,17 +64,30 @@ const DefaultToolTimeout = 10 * time.Minute
 // images. Input, output and error text also stand in the transcript that
 // clients of the conversation read: put nothing into them that they may not see.
 //
-// The input schema is derived from In, a struct or a map with string keys: JSON
-// names are honoured, fields without omitempty or omitzero are required, members
-// that are no field are rejected unless the tool is Open, and a tag `jsonschema:"…"` describes a field to
-// the model. Numbers in fields of type any arrive as [json.Number]. Facts of the
-// call are in the context, see [CallFrom].
+// The input schema is derived from In, a struct or a map, by the rules of package
+// encoding/json: names and options of tags, embedded structs, methods for JSON and text.
+// Fields without omitempty or omitzero are required, those of an embedded pointer are not,
+// and members that are no field are rejected unless the tool is Open. Pointers, maps and
+// slices may be null. Types that refer to themselves do so by "$defs". A type with
+// MarshalText or UnmarshalText is a string; one with MarshalJSON is what that writes of
+// samples, as far as these show it, else anything. Its methods are called for samples
+// when the tool is made.
+//
+// A tag `jsonschema:"…"` describes a field to the model, in words, or by keywords such as
+// `jsonschema:"description=how urgent\\, if known,enum=low,enum=high"`: title, description,
+// format, enum, default, example, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
+// multipleOf, minLength, maxLength, pattern, minItems, maxItems, uniqueItems,
+// minProperties and maxProperties. A list passes what is for its items on to them.
+//
+// Numbers in fields of type any arrive as [json.Number]. Facts of the call are in the
+// context, see [CallFrom].
 //
 // The name has 1 to 64 characters of letters, digits, "_" and "-", beginning with
 // a letter or "_". NewTool panics for a name or description no vendor accepts, a
-// nil function, a negative timeout and an input type or schema that is not an
-// object: each is a mistake in the program, and tools are usually part of a
-// variable's value.
+// nil function, a negative timeout, an input type or schema that is not an object, and
+// an input type that would lose values; the error names the Go path of the field and a
+// remedy. Each is a mistake in the program, and tools are usually part of a variable's
+// value.
 func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts *ToolOptions) Tool {
 	if opts == nil {
 		opts = &ToolOptions{}
@@ -86,16 +99,16 @@ func NewTool[In, Out any](name, description string, fn func(ctx context.Context,
 	if err != nil {
 		panic(fmt.Errorf("agent: tool %q: %w", name, err))
 	}
-	t.call = calling(name, fn)
+	t.call = calling(name, t.input, fn)
 	return t
 }
 
 // calling calls a function with a validated input.
-func calling[In, Out any](name string, fn func(ctx context.Context, in In) (Out, error)) func(ctx context.Context, input any) (any, error) {
+func calling[In, Out any](name string, schema *Schema, fn func(ctx context.Context, in In) (Out, error)) func(ctx context.Context, input any) (any, error) {
 	return func(ctx context.Context, input any) (any, error) {
 		var in In
-		if err := decodeInput("input of tool "+name, input, &in); err != nil {
-			return nil, &InputError{Tool: name, Issues: []Issue{decodeIssue(err)}}
+		if issues := schema.fill("input of tool "+name, input, &in); len(issues) > 0 {
+			return nil, &InputError{Tool: name, Issues: issues}
 		}
 		return fn(ctx, in)
 	}
@@ -114,14 +127,14 @@ func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool
 		return t, fmt.Errorf("timeout is %v; use a positive duration, or 0 for the default of %v", opts.Timeout, DefaultToolTimeout)
 	}
 	var err error
-	if t.input, err = schemaBy(in, opts.InputSchema, opts.Open); err != nil {
+	if t.input, err = schemaBy(in, opts.InputSchema, reads|objects, opts.Open); err != nil {
 		return t, fmt.Errorf("input %v: %w", in, err)
 	}
 	var head struct {
 		Type any `json:"type"`
 	}
 	if err := json.Unmarshal(t.input.JSON(), &head); err != nil || head.Type != "object" {
-		return t, fmt.Errorf("input %v has no schema of type \"object\"; use a struct", in)
+		return t, fmt.Errorf("input %v has no schema of type \"object\"; use a struct, or set InputSchema", in)
 	}
 	return t, nil
 }

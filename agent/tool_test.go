@@ -310,7 +310,7 @@ func TestNewToolPanicsOnMistakes(t *testing.T) {
 		{"pointer input", `no schema of type "object"`, func() {
 			agent.NewTool("t", "D.", func(context.Context, *labelInput) (any, error) { return nil, nil }, nil)
 		}},
-		{"type without schema", "unsupported", func() {
+		{"type without schema", "has no JSON form", func() {
 			agent.NewTool("t", "D.", func(context.Context, struct{ C chan int }) (any, error) { return nil, nil }, nil)
 		}},
 		{"bad schema", "compile schema", func() {

@@ -78,7 +78,7 @@ func waitFor(ctx context.Context, name string, t reflect.Type, o *WaitOptions) (
 	if err != nil {
 		return fail(err)
 	}
-	schema, err := schemaBy(t, o.Schema, o.Open)
+	schema, err := schemaBy(t, o.Schema, reads, o.Open)
 	if err == nil {
 		err = s.begin(name)
 	}

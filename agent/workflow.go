@@ -21,6 +21,7 @@ import (
 type Workflow[In, Out any] struct {
 	name string
 	def  *Agent
+	opts WorkflowOptions
 }
 
 // AnyWorkflow is a [Workflow] of whatever types.
@@ -76,8 +77,8 @@ func NewWorkflow[In, Out any](name string, fn func(ctx context.Context, in In) (
 	if err != nil {
 		panic(fmt.Errorf("agent: workflow %q: %w", name, err))
 	}
-	def.Tools[0].call = calling(name, fn)
-	return &Workflow[In, Out]{name: name, def: def}
+	def.Tools[0].call = calling(name, def.Tools[0].input, fn)
+	return &Workflow[In, Out]{name: name, def: def, opts: *opts}
 }
 
 // newWorkflow is the part of NewWorkflow that does not depend on types.
@@ -85,7 +86,7 @@ func newWorkflow(name string, in reflect.Type, opts *WorkflowOptions) (*Agent, e
 	if !regexp.MustCompile(namePattern).MatchString(name) {
 		return nil, fmt.Errorf("name does not match %s; choose one such as \"nightly-report\"", namePattern)
 	}
-	schema, err := schemaBy(in, opts.InputSchema, opts.Open)
+	schema, err := schemaBy(in, opts.InputSchema, reads|writes, opts.Open)
 	if err != nil {
 		return nil, fmt.Errorf("input %v: %w", in, err)
 	}
@@ -261,7 +262,7 @@ func (w *Workflow[In, Out]) Tool(description string, o *RunToolOptions) Tool {
 			return startedRun{started.id()}, err
 		}
 		return started.Wait(ctx)
-	}, &ToolOptions{InputSchema: w.def.Tools[0].InputSchema(), Durable: true})
+	}, &ToolOptions{InputSchema: w.opts.InputSchema, Open: w.opts.Open, Durable: true})
 }
 
 type startedRun struct {

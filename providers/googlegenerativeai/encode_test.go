@@ -308,6 +308,9 @@ func TestEncodeSchemas(t *testing.T) {
 		{"only of JSON schema", `{"$schema":"s","type":["null","string","integer"],"additionalProperties":false,"exclusiveMinimum":1,"minimum":2,"description":"d"}`,
 			`{"$schema":"s","type":["null","string","integer"],"additionalProperties":false,"exclusiveMinimum":1,"minimum":2,"description":"d"}`,
 			`{"type":"string","nullable":true,"minimum":2,"description":"d"}`},
+		{"refers to itself", `{"$defs":{"t":{"type":"object","properties":{"kids":{"type":["null","array"],"items":{"$ref":"#/$defs/t"}}}}},"type":"object","properties":{"t":{"$ref":"#/$defs/t","description":"d"}}}`,
+			`{"$defs":{"t":{"type":"object","properties":{"kids":{"type":["null","array"],"items":{"$ref":"#/$defs/t"}}}}},"type":"object","properties":{"t":{"$ref":"#/$defs/t","description":"d"}}}`,
+			`{"type":"object","properties":{"t":{"description":"d"}}}`},
 		{"odd", `{"const":"x","properties":7,"anyOf":{},"items":true}`, `{"enum":["x"],"properties":7,"anyOf":{},"items":true}`, `{"enum":["x"],"properties":7,"anyOf":{},"items":true}`},
 		{"none", ``, `{"type":"object","properties":{}}`, `{"type":"object","properties":{}}`},
 	} {
