@@ -370,9 +370,6 @@ func (d *deriver) kind(p place) (keywords, error) {
 func (d *deriver) mapping(t reflect.Type) (keywords, error) {
 	key := t.Key()
 	written, read := keyForm(key, key, reflect.TypeFor[encoding.TextMarshaler]()), keyForm(key, reflect.PointerTo(key), reflect.TypeFor[encoding.TextUnmarshaler]())
-	if key.Kind() == reflect.String {
-		written = text
-	}
 	if d.does&writes == 0 {
 		written = read
 	}

@@ -48,6 +48,11 @@ type (
 		Next *Tree           `json:"next,omitempty"`
 		By   map[string]Tree `json:"by"`
 	}
+	Left  struct{ Base }
+	Right struct {
+		*Base
+		Z int
+	}
 	Word  string
 	Digit uint8
 	ID    [16]byte
@@ -130,7 +135,7 @@ func (r draw) structure(depth int) reflect.Type {
 	for i := range r.IntN(6) {
 		f := reflect.StructField{Name: fmt.Sprintf("F%d", i), Type: r.typ(depth - 1)}
 		if r.IntN(4) == 0 {
-			embedded := []reflect.Type{reflect.TypeFor[Base](), reflect.TypeFor[Other](), reflect.TypeFor[Deep]()}
+			embedded := []reflect.Type{reflect.TypeFor[Base](), reflect.TypeFor[Other](), reflect.TypeFor[Deep](), reflect.TypeFor[Left](), reflect.TypeFor[Right]()}
 			f.Type = embedded[r.IntN(len(embedded))]
 			f.Name, f.Anonymous = f.Type.Name(), true
 			if r.IntN(3) == 0 {

@@ -60,6 +60,14 @@ type (
 		set   bool
 		value int
 	}
+	arm1    struct{ Meta }
+	arm2    struct{ Meta }
+	diamond struct { // Author stands twice at one depth, and has no place.
+		arm1
+		arm2
+		Title string
+	}
+	sealed struct{ kind string } // its samples are the text "none" alone
 	nullID struct {
 		ID    uuid
 		Valid bool
@@ -151,6 +159,25 @@ func (m maybe) MarshalJSON() ([]byte, error) {
 func (m *maybe) UnmarshalJSON(raw []byte) error {
 	m.set = string(raw) != "null"
 	return json.Unmarshal(raw, &m.value)
+}
+
+func (s sealed) MarshalJSON() ([]byte, error) {
+	if s.kind == "" {
+		return []byte(`"none"`), nil
+	}
+	return json.Marshal(map[string]string{"kind": s.kind})
+}
+
+func (s *sealed) UnmarshalJSON(raw []byte) error {
+	if string(raw) == `"none"` {
+		return nil
+	}
+	var o struct{ Kind string }
+	err := json.Unmarshal(raw, &o)
+	if s.kind = o.Kind; err == nil && o.Kind == "" {
+		err = errors.New("no kind")
+	}
+	return err
 }
 
 func (n nullID) MarshalJSON() ([]byte, error) {
@@ -299,6 +326,8 @@ func TestTypesOfAuthors(t *testing.T) {
 		"pointer receiver":                through(box{"a"}, ""),
 		"within a slice":                  through([]box{{"a"}, {"b"}}, ""),
 		"no or a number":                  through([]maybe{{}, {true, 7}}, ""),
+		"embedded twice":                  through(diamond{Title: "T"}, ""),
+		"samples do not show all":         through([]sealed{{}, {"a"}}, ""),
 		"any by method":                   through([]either{{"a"}, {true}, {nil}}, ""),
 		"defaults":                        through(defaults{7, "n"}, `{"type":"object","properties":{"retries":{"type":"integer"},"Name":{"type":"string"}},"required":["retries","Name"],"additionalProperties":false}`),
 		"own methods that change nothing": through(checked{"k", nil, &checked{}}, ""),
