@@ -86,6 +86,18 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
+// AnswerError describes an answer that is not what a store answers to the request: an error
+// in an answer of success, a page of a proxy, an answer that lacks what it must state. What
+// it says is not believed; the request may be repeated.
+type AnswerError struct {
+	Found  string // Description of the answer.
+	Code   string // Error code in it, "" if there is none.
+	Remedy string
+}
+
+// Error implements error.
+func (e *AnswerError) Error() string { return "answer is not accepted: " + e.Found + "; " + e.Remedy }
+
 // ClockError says why a store refuses every request: the clock of this machine differs
 // from the store's by more than the store takes, mostly 15 minutes.
 type ClockError struct {

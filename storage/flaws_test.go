@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/s3"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
@@ -44,6 +47,7 @@ func flaws() map[string]flaw {
 		"ignores the prefix":        {"list after create", lists(func(q *storage.ListQuery) { q.Prefix = "" })},
 		"ignores Range":             {"get of a range", func(_ *testing.T, b storage.Bucket) storage.Bucket { return rangeless{b} }},
 		"ignores Range, behind s3":  {"get of a range", func(t *testing.T, b storage.Bucket) storage.Bucket { return behindS3(t, rangeless{b}) }},
+		"answers without an ETag":   {"get after put", withoutETag},
 		"lists late":                {"list after create", lags("LIST", "PUT")},
 		"unlists late":              {"list after delete", lags("LIST", "DELETE")},
 		"reads late":                {"get after put", lags("GET", "PUT")},
@@ -67,6 +71,23 @@ func flaws() map[string]flaw {
 		"answers 501":                 {"get after put", refuses(501, "NotImplemented", false)},
 	}
 }
+
+// withoutETag is b behind a proxy that drops ETags.
+func withoutETag(t *testing.T, b storage.Bucket) storage.Bucket {
+	front := s3front.New(b)
+	return open(t, &s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		resp, err := front.RoundTrip(r)
+		if err == nil {
+			resp.Header.Del("ETag")
+		}
+		return resp, err
+	})})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // refuses answers a status, either to creates or to everything. The S3 client says what
 // that means.

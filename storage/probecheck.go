@@ -132,6 +132,9 @@ func (p *prober) ask(ctx context.Context, op, key string, timeout time.Duration,
 		if e != nil && e.Kind == ErrConflict && ctx.Err() == nil {
 			return flawf("it answered a %s with 409, and each of its %d repetitions too", op, n)
 		}
+		if answer, ok := errors.AsType[*AnswerError](err); ok && ctx.Err() == nil {
+			return flawf("the answers to a %s and its %d repetitions are not accepted, the last because of %s; %s", op, n, answer.Found, answer.Remedy)
+		}
 		return &Error{Op: op, Key: key, Kind: ErrUnavailable, Err: errors.Join(context.Cause(ctx), err)}
 	}
 }

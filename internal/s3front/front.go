@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/md5"
 	"encoding/hex"
 	"encoding/xml"
 	"errors"
@@ -134,7 +135,9 @@ func put(r *http.Request, key string, store func(context.Context, string, storag
 		}
 		body.SHA256 = [32]byte(sum)
 	}
-	return response(http.StatusOK, http.NoBody, 0), store(r.Context(), key, body)
+	resp := response(http.StatusOK, http.NoBody, 0)
+	resp.Header.Set("ETag", fmt.Sprintf(`"%x"`, md5.Sum(data)))
+	return resp, store(r.Context(), key, body)
 }
 
 func (f *Front) getRange(r *http.Request, key string) (*http.Response, error) {
@@ -237,13 +240,15 @@ func document(status int, data []byte) *http.Response {
 	return response(status, io.NopCloser(bytes.NewReader(data)), int64(len(data)))
 }
 
-// response states a time, without which clients take no object.
+// response states a time and an ETag, without which clients accept no object. A bucket
+// keeps no digest to make the ETag of.
 func response(status int, body io.ReadCloser, size int64) *http.Response {
 	resp := &http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}}, Body: body, ContentLength: size,
+		Header: http.Header{"Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}, "Etag": {`"front"`}}, Body: body, ContentLength: size,
 	}
 	if status != http.StatusNoContent {
+		resp.Header.Set("Content-Type", "application/octet-stream") // A guess at it could be text/html.
 		resp.Header.Set("Content-Length", strconv.FormatInt(size, 10))
 	}
 	return resp

@@ -2,12 +2,12 @@ package s3
 
 import (
 	"context"
+	"crypto/md5"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +25,7 @@ type Bucket struct {
 	signed   bool // Requests are signed, and so carry the digest of their body.
 	create   minio.PutObjectOptions
 	ahead    *atomic.Int64 // See ClockAhead.
+	etags    etags
 }
 
 var _ storage.Bucket = (*Bucket)(nil)
@@ -39,13 +40,16 @@ func (b *Bucket) Endpoint() string { return b.endpoint }
 
 // Create implements storage.Bucket. The answer decides:
 //
-//	2xx                                  nil
+//	200 with an ETag and without a body  nil
 //	412                                  ErrExists
 //	409                                  ErrConflict
 //	408, 425, 429, 499, 5xx, no answer   ErrUncertain
 //	RequestTimeout, SlowDown, Throttling ErrUncertain, whatever the status
+//	any other 2xx                        ErrUncertain, see storage.AnswerError
+//	3xx, 4xx without an Error document   ErrUncertain, see storage.AnswerError
 //	anything else                        ErrRefused
 //
+// A status of refusal without any body counts as the store's own, but not a redirect.
 // A context that ends before the request is sent gives an error without kind.
 func (b *Bucket) Create(ctx context.Context, key string, body storage.Body) error {
 	return b.write(ctx, storage.OpCreate, key, body, b.create)
@@ -67,7 +71,6 @@ func (b *Bucket) write(ctx context.Context, op, key string, body storage.Body, o
 		digest = hex.EncodeToString(body.SHA256[:])
 	}
 	return b.one(ctx, op, key, func(c *call) error {
-		c.write = true
 		_, err := b.core.PutObject(c, b.bucket, b.prefix+key, reader, body.Size, "", digest, opts)
 		return c.unlessDone(err)
 	})
@@ -105,6 +108,9 @@ func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOption
 		if data, err = io.ReadAll(r); err == nil && info.Size >= 0 && int64(len(data)) != info.Size {
 			err = fmt.Errorf("read %d of %d bytes: %w", len(data), info.Size, io.ErrUnexpectedEOF)
 		}
+		if sum := md5.Sum(data); err == nil && c.status == http.StatusOK && !b.etags.fit(c.header, sum[:]) {
+			err = errETag(key, c.header)
+		}
 		return err
 	})
 	if err != nil {
@@ -115,17 +121,13 @@ func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOption
 
 // Open implements storage.Bucket. ctx must hold until the reader is closed.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
-	call := newCall(ctx)
+	call := b.newCall(ctx, storage.OpOpen)
 	r, info, _, err := b.core.GetObject(call, b.bucket, b.prefix+key, minio.GetObjectOptions{})
-	if err == nil && info.Size < 0 {
-		r.Close()
-		err = errors.New("answer states no size")
-	}
 	if err != nil {
 		call.end()
 		return nil, 0, call.classify(storage.OpOpen, key, err)
 	}
-	return &objectReader{src: r, key: key, left: info.Size, call: call}, info.Size, nil
+	return &objectReader{src: r, key: key, left: info.Size, md5: md5.New(), call: call}, info.Size, nil
 }
 
 // List implements storage.Bucket.
@@ -145,27 +147,20 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 	var page storage.ListPage
 	err := b.one(ctx, storage.OpList, q.Prefix, func(c *call) error {
 		for o := range b.core.ListObjectsIter(c, b.bucket, opts) {
-			switch key, ok := strings.CutPrefix(o.Key, b.prefix); {
-			case o.Err != nil && c.more():
-				page.More = true
-				return nil
-			case o.Err != nil:
-				return o.Err
-			case !ok:
-				return fmt.Errorf("answer lists %q", o.Key)
-			case q.Delimiter != "" && strings.HasSuffix(key, q.Delimiter):
-				page.Prefixes = append(page.Prefixes, key)
-			default:
-				page.Keys = append(page.Keys, storage.ListedKey{Key: key, Size: o.Size})
-			}
+			return o.Err // The page of the call is all there is.
 		}
+		page = c.page
 		return c.Err()
 	})
 	if err != nil {
 		return storage.ListPage{}, err
 	}
-	slices.Sort(page.Prefixes)
-	slices.SortFunc(page.Keys, func(x, y storage.ListedKey) int { return strings.Compare(x.Key, y.Key) })
+	for i := range page.Keys {
+		page.Keys[i].Key = page.Keys[i].Key[len(b.prefix):]
+	}
+	for i := range page.Prefixes {
+		page.Prefixes[i] = page.Prefixes[i][len(b.prefix):]
+	}
 	return page, nil
 }
 
@@ -180,10 +175,10 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// unlessDone drops minio-go's error about a write that the answer says is done:
-// minio-go wants one particular status of success.
+// unlessDone drops minio-go's error about a write whose answer was accepted: minio-go
+// wants one particular status of success.
 func (c *call) unlessDone(err error) error {
-	if c.status/100 == 2 {
+	if c.done {
 		return nil
 	}
 	return err
@@ -191,7 +186,7 @@ func (c *call) unlessDone(err error) error {
 
 // one performs do as one call and classifies its outcome.
 func (b *Bucket) one(ctx context.Context, op, key string, do func(*call) error) error {
-	call := newCall(ctx)
+	call := b.newCall(ctx, op)
 	defer call.end()
 	if err := do(call); err != nil {
 		return call.classify(op, key, err)

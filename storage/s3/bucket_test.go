@@ -44,7 +44,7 @@ func response(status int, body string) func(*http.Request) (*http.Response, erro
 	return func(req *http.Request) (*http.Response, error) {
 		return &http.Response{
 			StatusCode: status, Status: strconv.Itoa(status), Request: req, ContentLength: int64(len(body)),
-			Header: http.Header{"Content-Length": {strconv.Itoa(len(body))}, "Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}},
+			Header: http.Header{"Content-Length": {strconv.Itoa(len(body))}, "Last-Modified": {"Mon, 02 Jan 2006 15:04:05 GMT"}, "Etag": {`"any"`}},
 			Body:   io.NopCloser(strings.NewReader(body)),
 		}, nil
 	}
@@ -119,8 +119,8 @@ func TestClasses(t *testing.T) {
 		{"reset", failing(errReset), storage.ErrUncertain, storage.ErrUnavailable, storage.ErrUncertain, storage.ErrUnavailable},
 		{"end of file", failing(io.EOF), storage.ErrUncertain, storage.ErrUnavailable, storage.ErrUncertain, storage.ErrUnavailable},
 		{"timeout", untilContextEnds, storage.ErrUncertain, storage.ErrUnavailable, storage.ErrUncertain, storage.ErrUnavailable},
-		{"200 cut", cut(200, "<ListBucketResult>"), nil, storage.ErrUnavailable, nil, storage.ErrUnavailable},
-		{"204", response(204, ""), nil, storage.ErrUnavailable, nil, storage.ErrUnavailable},
+		{"200 cut", cut(200, "<ListBucketResult>"), storage.ErrUncertain, storage.ErrUnavailable, storage.ErrUncertain, storage.ErrUnavailable},
+		{"204", response(204, ""), storage.ErrUncertain, storage.ErrUnavailable, nil, storage.ErrUnavailable},
 	} {
 		ops := map[string]struct {
 			want error

@@ -3,8 +3,10 @@ package s3
 import (
 	"bytes"
 	"context"
+	"crypto/md5"
 	"encoding/xml"
 	"errors"
+	"hash"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -26,22 +28,26 @@ type call struct {
 	context.Context                 // Ends with the call.
 	parent          context.Context // The caller's context, to tell its end from the call's.
 	end             context.CancelFunc
-	write           bool // Nothing but the status of a good answer is of interest.
+	op              string // One of the verbs of storage.Error.
+	etags           *etags
 
 	// Written by the goroutine that performs the call, read by it afterwards.
-	sent    bool                // The request was handed to the transport.
-	refused bool                // minio-go asked for a second request.
-	status  int                 // Status of the answer, 0 without one.
-	detail  minio.ErrorResponse // What the body of a failed answer says.
-	ahead   time.Duration       // See aheadOf.
-	err     error               // Why there was no answer.
+	sent   bool                // The request was handed to the transport.
+	body   *sentBody           // Body of a write.
+	status int                 // Status of the answer, 0 without one.
+	done   bool                // The answer is one of success, and was accepted.
+	header http.Header         // Header of an accepted object.
+	page   storage.ListPage    // An accepted page of a listing, with the prefix of the bucket.
+	detail minio.ErrorResponse // The error document of a refusal.
+	ahead  time.Duration       // See aheadOf.
+	err    error               // Why there was no answer, or why it was not accepted.
 }
 
 type callKey struct{}
 
-func newCall(parent context.Context) *call {
+func (b *Bucket) newCall(parent context.Context, op string) *call {
 	ctx, cancel := context.WithCancel(parent)
-	return &call{Context: ctx, parent: parent, end: cancel}
+	return &call{Context: ctx, parent: parent, end: cancel, op: op, etags: &b.etags}
 }
 
 // Value implements context.Context.
@@ -57,10 +63,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// more reports whether a listing had one page, and wanted the next.
-func (c *call) more() bool { return c.refused && c.err == nil && c.status/100 == 2 }
-
-// singleShot is the transport below minio-go: one request per call.
+// singleShot is the transport below minio-go: one request per call, whose answer is checked
+// before minio-go reads it.
 type singleShot struct {
 	next  http.RoundTripper
 	ahead *atomic.Int64 // As of the newest answer, in nanoseconds.
@@ -73,31 +77,35 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := callOf(req.Context())
 	if c == nil || c.sent {
 		if c != nil {
-			c.refused = true
 			c.end()
 		}
 		closeBody(req)
 		return nil, errOneRequest
 	}
 	c.sent = true
+	if (c.op == storage.OpCreate || c.op == storage.OpPut) && req.Body != nil {
+		c.body = &sentBody{ReadCloser: req.Body, md5: md5.New()}
+		req.Body = c.body
+	}
 	resp, err := s.next.RoundTrip(req)
 	if err != nil {
-		c.err = err
-		c.end()
-		return nil, err
+		return nil, c.fail(err)
 	}
 	c.status, c.ahead = resp.StatusCode, aheadOf(req, resp)
 	s.ahead.Store(int64(c.ahead))
 	if resp.StatusCode/100 == 2 {
-		if c.write {
-			// minio-go would look for a dozen fields that nobody asked for.
+		if err := c.accept(req, resp); err != nil {
+			resp.Body.Close()
+			return nil, c.fail(err)
+		}
+		if c.done = true; c.op != storage.OpGet && c.op != storage.OpOpen {
+			// minio-go would look for a dozen fields that the call does not need.
 			resp.Header = nil
 		}
 		return resp, nil
 	}
-	const limit = 64 << 10
-	// The status decides; a body that is cut off or no XML only loses the details.
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, limit))
+	// A body that is cut off or no XML only loses the details.
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	if xml.Unmarshal(body, &c.detail) != nil {
@@ -105,8 +113,17 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if unanswered(resp.StatusCode, c.detail.Code) {
 		c.end()
+	} else if err := c.checkRefusal(resp, body); err != nil {
+		return nil, c.fail(err)
 	}
 	return resp, nil
+}
+
+// fail ends a call that has no answer, or none that is accepted.
+func (c *call) fail(err error) error {
+	c.err = err
+	c.end()
+	return err
 }
 
 // aheadOf is what this clock shows more than the Date of the answer to a request that is
@@ -125,11 +142,13 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// objectReader streams one object and turns a short body into an error.
+// objectReader streams one object and turns a short body, or one that is not that of the
+// ETag, into an error.
 type objectReader struct {
 	src  io.ReadCloser
 	key  string
 	left int64
+	md5  hash.Hash
 	call *call
 }
 
@@ -137,9 +156,12 @@ type objectReader struct {
 func (r *objectReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p)
 	r.left -= int64(n)
+	r.md5.Write(p[:n])
 	switch {
-	case err == io.EOF && r.left == 0:
+	case err == io.EOF && r.left == 0 && r.call.etags.fit(r.call.header, r.md5.Sum(nil)):
 		return n, io.EOF
+	case err == io.EOF && r.left == 0:
+		err = errETag(r.key, r.call.header)
 	case err == io.EOF:
 		err = io.ErrUnexpectedEOF
 	case err == nil:

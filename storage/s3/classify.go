@@ -27,10 +27,11 @@ func (c *call) classify(op, key string, err error) error {
 		e.Err = context.Cause(c.parent)
 	case !c.sent: // minio-go rejected the arguments.
 		e.Kind = storage.ErrRefused
-	case c.status == 0:
+	case c.err != nil, c.status/100 == 2: // The body of the latter was cut off, or is not what it should be.
 		e.Kind = noAnswer
-	case c.status/100 == 2: // The body was cut off, or is not what it should be.
-		e.Kind = noAnswer
+		if answer, ok := errors.AsType[*storage.AnswerError](e.Err); ok {
+			e.Code = answer.Code
+		}
 	default:
 		e.Code, e.Err = c.detail.Code, nil
 		if c.detail.Message != "" {
