@@ -160,20 +160,17 @@ func ReadAside(ctx context.Context, b Bucket, conv conversation.Key) (Aside, err
 	if err := validConv(conv); err != nil {
 		return Aside{}, err
 	}
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
-		return getBounded(ctx, b, AsideKey(conv), maxAsideBytes)
+	a, err := readStored(ctx, b, AsideKey(conv), -1, maxAsideBytes, func(data []byte) (Aside, error) {
+		a, err := DecodeAside(data)
+		if err == nil && a.Conv != conv {
+			err = fmt.Errorf("it says conversation %s", a.Conv)
+		}
+		return a, err
 	})
-	if err != nil {
-		return Aside{}, fmt.Errorf("read why conversation %s is set aside: %w", conv, err)
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read why conversation %s is set aside: %w", conv, err)
 	}
-	a, err := DecodeAside(data)
-	if err == nil && a.Conv != conv {
-		err = fmt.Errorf("it says conversation %s", a.Conv)
-	}
-	if err != nil {
-		return Aside{}, &CorruptError{Key: AsideKey(conv), Seq: -1, Err: err}
-	}
-	return a, nil
+	return a, err
 }
 
 // ListAside finds every conversation that is set aside by LIST, ordered by key. A key that

@@ -121,14 +121,24 @@ func (s *blobSource) flaw() error {
 	return s.bad
 }
 
-// checkBlob reads an attachment and throws it away.
+// checkBlob reads an attachment and throws it away. As in readDecoded, other bytes than
+// those of the digest are the object's only if two reads return the same.
 func checkBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Digest, size int64) error {
-	content, err := OpenBlob(ctx, b, conv, digest, size)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, content)
-	return errors.Join(err, content.Close())
+	var bad *IntegrityError
+	_, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) (none struct{}, err error) {
+		content, err := OpenBlob(ctx, b, conv, digest, size)
+		if err == nil {
+			_, err = io.Copy(io.Discard, content)
+			err = errors.Join(err, content.Close())
+		}
+		other, ok := errors.AsType[*IntegrityError](err)
+		if !ok || bad != nil && *bad == *other {
+			return none, err
+		}
+		bad = other
+		return none, &Error{Op: OpOpen, Key: other.Key, Kind: ErrUnavailable, Err: fmt.Errorf("bytes are read again: %v", err)}
+	})
+	return err
 }
 
 // OpenBlob streams an attachment of size bytes: ErrNotFound, ErrUnavailable after
@@ -142,10 +152,15 @@ func OpenBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Diges
 	}
 	key := BlobKey(conv, digest)
 	r := newRetry(Retry{})
-	for n := 0; ; n++ {
+	for n, other := 0, int64(-1); ; n++ {
 		content, stored, err := b.Open(ctx, key)
 		if err == nil && stored != size {
-			return nil, errors.Join(&IntegrityError{Key: key, WantSize: size, Size: stored, Want: digest}, content.Close())
+			err = errors.Join(&IntegrityError{Key: key, WantSize: size, Size: stored, Want: digest}, content.Close())
+			if stored == other || n+1 == r.Reads || !r.pause(ctx, n, digest[:]) {
+				return nil, err
+			}
+			other = stored
+			continue
 		}
 		if err == nil {
 			return &blobReader{ReadCloser: content, key: key, size: size, want: digest, sum: sha256.New()}, nil

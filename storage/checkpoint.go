@@ -202,17 +202,16 @@ func (l *Logs) Page(ctx context.Context, conv conversation.Key, ref PageRef) ([]
 
 // getNamed reads an object that is named by its digest.
 func (l *Logs) getNamed(ctx context.Context, conv conversation.Key, key string, digest Digest) ([]byte, error) {
-	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, &CorruptError{Conv: conv, Key: key, Err: err}
-	case err != nil:
-		return nil, err
+	data, err := readDecoded(ctx, l.retry.reads(l.bucket, key), func(data []byte) ([]byte, error) {
+		if got := Digest(sha256.Sum256(data)); got != digest {
+			return nil, &CorruptError{Conv: conv, Key: key, Err: fmt.Errorf("digest is %s", got)}
+		}
+		return data, nil
+	})
+	if errors.Is(err, ErrNotFound) {
+		err = &CorruptError{Conv: conv, Key: key, Err: err}
 	}
-	if got := Digest(sha256.Sum256(data)); got != digest {
-		return nil, &CorruptError{Conv: conv, Key: key, Err: fmt.Errorf("digest is %s", got)}
-	}
-	return data, nil
+	return data, err
 }
 
 // PutCheckpoint stores a checkpoint and lets the head name it in place of before,
@@ -270,23 +269,26 @@ func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoi
 		return nil, fmt.Errorf("get checkpoint: %w", err)
 	}
 	key := HeadKey(conv)
-	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
+	head, err := readDecoded(ctx, l.retry.reads(l.bucket, key), func(data []byte) (head headObject, err error) {
+		err = json.Unmarshal(data, &head)
+		if err == nil && (head.Version != SchemaVersion || head.Prev != "" && !strings.HasPrefix(head.Prev, folder(conv)+"ckpt/")) {
+			err = fmt.Errorf("head of version %d names %q", head.Version, head.Prev)
+		}
+		if err != nil {
+			err = &CorruptError{Conv: conv, Key: key, Err: err}
+		}
+		return head, err
+	})
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
+	case Damaged(err):
+		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("get checkpoint: %w", err)
 	}
-	var head headObject
-	err = json.Unmarshal(data, &head)
-	if err == nil && (head.Version != SchemaVersion || head.Prev != "" && !strings.HasPrefix(head.Prev, folder(conv)+"ckpt/")) {
-		err = fmt.Errorf("head of version %d names %q", head.Version, head.Prev)
-	}
-	if err != nil {
-		return nil, &CorruptError{Conv: conv, Key: key, Err: err}
-	}
 	key = CheckpointKey(conv, head.Seq, head.Digest)
-	data, err = l.getNamed(ctx, conv, key, head.Digest)
+	data, err := l.getNamed(ctx, conv, key, head.Digest)
 	if err != nil {
 		return nil, fmt.Errorf("get checkpoint: %w", err)
 	}

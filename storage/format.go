@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -101,16 +102,13 @@ func firstData(ctx context.Context, b Bucket, r *retry) (string, error) {
 // checkFormat returns nil if the stamp is this version's, a *FormatError if it is
 // not, and ErrNotFound if there is none.
 func checkFormat(ctx context.Context, b Bucket, r *retry) error {
-	data, err := readRetried(ctx, r, func(ctx context.Context) ([]byte, error) { return b.Get(ctx, formatKey) })
-	if err != nil {
-		return fmt.Errorf("read format: %w", err)
-	}
-	var s stamp
-	if err := json.Unmarshal(data, &s); err != nil || s.SchemaVersion <= 0 {
-		return &FormatError{StoredVersion: -1, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
-			"%s is not readable; restore it, or use an empty bucket", formatKey)}
-	}
+	s, err := readDecoded(ctx, r.reads(b, formatKey), decodeStamp)
+	var format *FormatError
 	switch {
+	case errors.As(err, &format):
+		return format
+	case err != nil:
+		return fmt.Errorf("read format: %w", err)
 	case s.SchemaVersion < SchemaVersion:
 		return &FormatError{s.SchemaVersion, SchemaVersion, "it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket"}
 	case s.SchemaVersion > SchemaVersion, s.MinWriter > SchemaVersion:
@@ -118,4 +116,20 @@ func checkFormat(ctx context.Context, b Bucket, r *retry) error {
 			"it needs version %d to write; upgrade this program", max(s.SchemaVersion, s.MinWriter))}
 	}
 	return nil
+}
+
+// decodeStamp decodes the content of format.json. A page is what a proxy answers with, and
+// says nothing about the bucket.
+func decodeStamp(data []byte) (s stamp, err error) {
+	switch err := json.Unmarshal(data, &s); {
+	case err == nil && s.SchemaVersion > 0:
+		return s, nil
+	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")):
+		return s, &Error{Op: OpGet, Key: formatKey, Kind: ErrUnavailable, Err: &AnswerError{
+			Found:  fmt.Sprintf("%s is a page that begins with %.40q", formatKey, data),
+			Remedy: "if a proxy or a login page answers in the place of the store, connect to the store itself; if another program stored the page, restore the object",
+		}}
+	}
+	return s, &FormatError{StoredVersion: -1, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
+		"%s is not readable; restore it, or use an empty bucket", formatKey)}
 }

@@ -3,7 +3,6 @@ package storage
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -113,24 +112,17 @@ func PutHeartbeat(ctx context.Context, b Bucket, h Heartbeat) error {
 // that it is one of a newer version.
 func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, error) {
 	key := HeartbeatKey(member)
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
-		return getBounded(ctx, b, key, maxHeartbeatBytes)
+	h, err := readStored(ctx, b, key, 0, maxHeartbeatBytes, func(data []byte) (Heartbeat, error) {
+		h, err := DecodeHeartbeat(data)
+		if err == nil && h.Member != member {
+			err = fmt.Errorf("it says member %s", h.Member)
+		}
+		return h, err
 	})
-	if err != nil {
-		return Heartbeat{}, fmt.Errorf("read heartbeat: %w", err)
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read heartbeat of %s: %w", member, err)
 	}
-	h, err := DecodeHeartbeat(data)
-	var format *FormatError
-	switch {
-	case errors.As(err, &format):
-		return Heartbeat{}, fmt.Errorf("read heartbeat of %s: %w", member, err)
-	case err == nil && h.Member != member:
-		err = fmt.Errorf("it says member %s", h.Member)
-	}
-	if err != nil {
-		return Heartbeat{}, &CorruptError{Key: key, Err: err}
-	}
-	return h, nil
+	return h, err
 }
 
 // Heartbeats lists the members that have a heartbeat, of whatever age. A key that is no

@@ -135,20 +135,17 @@ func EachLetter(ctx context.Context, b Bucket, each func(Letter, error) error) e
 // readLetter returns the letter that a key names.
 func readLetter(ctx context.Context, b Bucket, named Letter) (Letter, error) {
 	key := LetterKey(named)
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
-		return getBounded(ctx, b, key, maxLetterBytes)
+	l, err := readStored(ctx, b, key, -1, maxLetterBytes, func(data []byte) (Letter, error) {
+		l, err := DecodeLetter(data)
+		if err == nil && LetterKey(l) != key {
+			err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
+		}
+		return l, err
 	})
-	if err != nil {
-		return Letter{}, fmt.Errorf("read dead letter: %w", err)
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read dead letter: %w", err)
 	}
-	l, err := DecodeLetter(data)
-	if err == nil && LetterKey(l) != key {
-		err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
-	}
-	if err != nil {
-		return Letter{}, &CorruptError{Key: key, Seq: -1, Err: err}
-	}
-	return l, nil
+	return l, err
 }
 
 // DeleteLetter deletes a dead letter. It is nil if there was none.

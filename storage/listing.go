@@ -187,18 +187,20 @@ func listings(ctx context.Context, b Bucket, root string) ([]JournalRef, error) 
 
 func readListing[E listed](ctx context.Context, b Bucket, root, member string, shard int, n int64) (listing[E], error) {
 	key := listingKey(root, member, shard, n)
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) { return b.Get(ctx, key) })
-	if err != nil {
-		return listing[E]{}, fmt.Errorf("read journal: %w", err)
+	j, err := readDecoded(ctx, newRetry(Retry{}).reads(b, key), func(data []byte) (listing[E], error) {
+		j, err := decodeListing[E](segment.NewFramer(DefaultMaxBytes, 1), data)
+		if err == nil && (j.Member != member || j.Shard != shard || j.N != n) {
+			err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+		}
+		if err != nil {
+			return listing[E]{}, &CorruptError{Key: key, Seq: n, Err: err}
+		}
+		return j, nil
+	})
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read journal: %w", err)
 	}
-	j, err := decodeListing[E](segment.NewFramer(DefaultMaxBytes, 1), data)
-	if err == nil && (j.Member != member || j.Shard != shard || j.N != n) {
-		err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
-	}
-	if err != nil {
-		return listing[E]{}, &CorruptError{Key: key, Seq: n, Err: err}
-	}
-	return j, nil
+	return j, err
 }
 
 // JournalWriter stores journals one after another. It belongs to one goroutine at
@@ -238,11 +240,19 @@ func writeListing[E listed](ctx context.Context, w *JournalWriter, root string, 
 // holds anything else. Content is compared, not the frame: another version may
 // compress the same lines to other bytes.
 func (w *JournalWriter) sameContent(ctx context.Context, key string, lines []byte, exists error) error {
-	data, err := readResolved(ctx, w.retry, func(ctx context.Context) ([]byte, error) { return w.bucket.Get(ctx, key) })
-	if err != nil {
+	o := w.retry.reads(w.bucket, key)
+	o.attempts = 0
+	stored, err := readDecoded(ctx, o, func(data []byte) ([]byte, error) {
+		stored, err := w.frames.Decode(data)
+		if err != nil {
+			return nil, &CorruptError{Key: key, Err: err}
+		}
+		return stored, nil
+	})
+	switch {
+	case err != nil && !Damaged(err):
 		return &Error{Op: "create", Key: key, Kind: ErrUncertain, Err: err}
-	}
-	if stored, err := w.frames.Decode(data); err != nil || !bytes.Equal(stored, lines) {
+	case err != nil || !bytes.Equal(stored, lines):
 		return exists
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"runtime"
 	"sync"
 
@@ -150,8 +151,9 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	largest := int64(fetchBytes / 2) // as long as nothing is known
+	stated := size
 	if size == nil {
-		size = func(int64) int64 { return largest }
+		size, stated = func(int64) int64 { return largest }, func(int64) int64 { return -1 }
 	}
 	slots := make([]chan fetched, min(count, int64(l.prefetch)))
 	held, costs := int64(0), make([]int64, len(slots))
@@ -161,7 +163,8 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 			at := next % int64(len(slots))
 			slots[at], costs[at] = slot, size(next)
 			held += costs[at]
-			wg.Go(func() { slot <- l.get(ctx, conv, seq) })
+			listed := stated(next)
+			wg.Go(func() { slot <- l.get(ctx, conv, seq, listed, decodeAhead) })
 			next++
 		}
 		at := i % int64(len(slots))
@@ -172,7 +175,9 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 		}
 		largest = max(largest, f.size)
 		if f.err == nil && f.data != nil {
-			f.batch, f.err = l.decode(conv, first+i, f.data)
+			if f.batch, f.err = l.decode(conv, first+i, f.data); f.err != nil {
+				f = l.get(ctx, conv, first+i, stated(i), math.MaxInt64)
+			}
 		}
 		if f.err != nil {
 			return f.err
@@ -184,18 +189,25 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 	return nil
 }
 
-// get reads an object, and decodes it unless it holds very much.
-func (l *Logs) get(ctx context.Context, conv conversation.Key, seq int64) fetched {
-	key := LogKey(conv, seq)
-	data, err := readRetried(ctx, l.retry, func(ctx context.Context) ([]byte, error) { return l.bucket.Get(ctx, key) })
-	f := fetched{data: data, size: int64(len(data)), err: err}
+// get reads an object, of a size that is -1 if it is not known, and decodes it unless it
+// holds more than ahead bytes.
+func (l *Logs) get(ctx context.Context, conv conversation.Key, seq, size, ahead int64) fetched {
+	o := l.retry.reads(l.bucket, LogKey(conv, seq))
+	o.size = size
+	f, err := readDecoded(ctx, o, func(data []byte) (fetched, error) {
+		f := fetched{size: int64(len(data))}
+		if segment.ContentSize(data) > ahead {
+			f.data = data
+			return f, nil
+		}
+		var err error
+		f.batch, err = l.decode(conv, seq, data)
+		return f, err
+	})
 	if errors.Is(err, ErrNotFound) {
-		f.err = &GapError{Conv: conv, Seq: seq, Next: -1}
+		err = &GapError{Conv: conv, Seq: seq, Next: -1}
 	}
-	if f.err == nil && segment.ContentSize(data) <= decodeAhead {
-		f.data = nil
-		f.batch, f.err = l.decode(conv, seq, data)
-	}
+	f.err = err
 	return f
 }
 

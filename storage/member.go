@@ -272,24 +272,17 @@ func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []in
 // those of NewestEpoch.
 func ReadEpoch(ctx context.Context, b Bucket, n int64) (Epoch, error) {
 	key := EpochKey(n)
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
-		return getBounded(ctx, b, key, maxEpochBytes)
+	e, err := readStored(ctx, b, key, n, maxEpochBytes, func(data []byte) (Epoch, error) {
+		e, err := DecodeEpoch(data)
+		if err == nil && e.N != n {
+			err = fmt.Errorf("it says epoch %d", e.N)
+		}
+		return e, err
 	})
-	if err != nil {
-		return Epoch{}, fmt.Errorf("read epoch %d: %w", n, err)
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read epoch %d: %w", n, err)
 	}
-	e, err := DecodeEpoch(data)
-	var format *FormatError
-	switch {
-	case errors.As(err, &format):
-		return Epoch{}, fmt.Errorf("read epoch %d: %w", n, err)
-	case err == nil && e.N != n:
-		err = fmt.Errorf("it says epoch %d", e.N)
-	}
-	if err != nil {
-		return Epoch{}, &CorruptError{Key: key, Seq: n, Err: err}
-	}
-	return e, nil
+	return e, err
 }
 
 // getBounded returns an object of at most limit bytes, or the first limit+1 bytes

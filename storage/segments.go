@@ -174,13 +174,28 @@ func (s *segmentReader) read(ctx context.Context, from, to int64, visit func(Bat
 	frame, offset := s.index.Find(from)
 	for frame < len(s.index.Frames) && s.index.Frames[frame].Seq <= to {
 		n, size := s.run(frame, to)
-		data, err := s.bytes(ctx, offset, size)
-		if err != nil {
-			return err
+		data := s.whole
+		if data == nil {
+			var err error
+			if data, err = s.bytes(ctx, offset, size, func([]byte) error { return nil }); err != nil {
+				return err
+			}
+		} else {
+			data = data[offset : offset+size]
 		}
 		for ; n > 0; n-- {
 			end := s.index.Frames[frame].Size
-			if err := s.visit(frame, data[:end], from, to, visit); err != nil {
+			batches, err := s.batches(frame, data[:end])
+			if err != nil {
+				_, err = s.bytes(ctx, offset, end, func(data []byte) (err error) {
+					batches, err = s.batches(frame, data)
+					return err
+				})
+			}
+			if err == nil {
+				err = s.visit(batches, from, to, visit)
+			}
+			if err != nil {
 				return err
 			}
 			data, offset = data[end:], offset+end
@@ -208,23 +223,24 @@ func (l *Logs) openSegment(ctx context.Context, conv conversation.Key, ref Segme
 		need = min(need, l.sizes.tail)
 	}
 	for {
-		tail, err := s.bytes(ctx, ref.Size-need, need)
-		if err != nil {
-			return nil, err
-		}
-		s.index, err = l.segments.Index(tail, ref.Size)
 		var short *segment.ShortError
-		if errors.As(err, &short) {
+		tail, err := s.bytes(ctx, ref.Size-need, need, func(tail []byte) (err error) {
+			s.index, err = l.segments.Index(tail, ref.Size)
+			if errors.As(err, &short) {
+				return nil
+			}
+			if err == nil && (s.index.First != ref.First || s.index.Last != ref.Last) {
+				err = fmt.Errorf("index says batches %d to %d", s.index.First, s.index.Last)
+			}
+			return err
+		})
+		switch {
+		case err != nil:
+			return nil, err
+		case short != nil:
 			need = short.Need
 			continue
-		}
-		if err == nil && (s.index.First != ref.First || s.index.Last != ref.Last) {
-			err = fmt.Errorf("index says batches %d to %d", s.index.First, s.index.Last)
-		}
-		if err != nil {
-			return nil, s.corrupt(err)
-		}
-		if need == ref.Size {
+		case need == ref.Size:
 			s.whole = tail
 		}
 		return s, nil
@@ -237,26 +253,26 @@ func (s *segmentReader) corrupt(err error) error {
 	return &CorruptError{Conv: s.conv, Key: s.key(), Seq: s.ref.First, Err: err}
 }
 
-// bytes reads a part of the object.
-func (s *segmentReader) bytes(ctx context.Context, offset, size int64) ([]byte, error) {
-	if s.whole != nil {
-		return s.whole[offset : offset+size], nil
+// bytes reads a part of the object, and again what check does not accept.
+func (s *segmentReader) bytes(ctx context.Context, offset, size int64, check func([]byte) error) ([]byte, error) {
+	o := s.logs.retry.reads(s.logs.bucket, s.key())
+	if o.size = size; size != s.ref.Size {
+		o.get = func(ctx context.Context) ([]byte, error) { return s.logs.bucket.GetRange(ctx, s.key(), offset, size) }
 	}
-	data, err := readRetried(ctx, s.logs.retry, func(ctx context.Context) ([]byte, error) {
-		if size == s.ref.Size {
-			return s.logs.bucket.Get(ctx, s.key())
+	data, err := readDecoded(ctx, o, func(data []byte) ([]byte, error) {
+		err := fmt.Errorf("has %d bytes from %d on, want %d", len(data), offset, size)
+		if int64(len(data)) == size {
+			err = check(data)
 		}
-		return s.logs.bucket.GetRange(ctx, s.key(), offset, size)
+		if err != nil {
+			return nil, s.corrupt(err)
+		}
+		return data, nil
 	})
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil, replacedAt(s.key())
-	case err != nil:
-		return nil, err
-	case int64(len(data)) != size:
-		return nil, s.corrupt(fmt.Errorf("has %d bytes from %d on, want %d", len(data), offset, size))
+	if errors.Is(err, ErrNotFound) {
+		err = replacedAt(s.key())
 	}
-	return data, nil
+	return data, err
 }
 
 // run returns how many frames from one on are to be read at once, and their bytes.
@@ -270,15 +286,17 @@ func (s *segmentReader) run(frame int, to int64) (n int, size int64) {
 	return n, size
 }
 
-// visit visits the wanted batches of a frame.
-func (s *segmentReader) visit(frame int, data []byte, from, to int64, visit func(Batch) error) error {
+// batches decodes a frame.
+func (s *segmentReader) batches(frame int, data []byte) ([]Batch, error) {
 	batches, err := s.logs.segments.Frame(s.index, frame, data)
 	if err == nil && s.prev != nil && batches[0].Prev != *s.prev {
 		err = fmt.Errorf("frame %d does not follow the one before", frame)
 	}
-	if err != nil {
-		return s.corrupt(err)
-	}
+	return batches, err
+}
+
+// visit visits the wanted batches of a frame.
+func (s *segmentReader) visit(batches []Batch, from, to int64, visit func(Batch) error) error {
 	s.prev = &batches[len(batches)-1].Hash
 	for _, b := range batches {
 		if b.Seq < from || b.Seq > to {

@@ -152,24 +152,17 @@ func PutTimer(ctx context.Context, b Bucket, t Timer) error {
 // ReadTimer returns a stored timer. ErrNotFound says it is gone; a [*CorruptError] that
 // the object is not that timer, a [*FormatError] that it is one of a newer version.
 func ReadTimer(ctx context.Context, b Bucket, ref TimerRef) (Timer, error) {
-	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
-		return getBounded(ctx, b, ref.Key, maxTimerBytes)
+	t, err := readStored(ctx, b, ref.Key, ref.Seq, maxTimerBytes, func(data []byte) (Timer, error) {
+		t, err := DecodeTimer(data)
+		if err == nil && TimerKey(t) != ref.Key {
+			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
+		}
+		return t, err
 	})
-	if err != nil {
-		return Timer{}, fmt.Errorf("read timer: %w", err)
+	if err != nil && !Damaged(err) {
+		err = fmt.Errorf("read timer: %w", err)
 	}
-	t, err := DecodeTimer(data)
-	var format *FormatError
-	switch {
-	case errors.As(err, &format):
-		return Timer{}, fmt.Errorf("read timer: %w", err)
-	case err == nil && TimerKey(t) != ref.Key:
-		err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
-	}
-	if err != nil {
-		return Timer{}, &CorruptError{Key: ref.Key, Seq: ref.Seq, Err: err}
-	}
-	return t, nil
+	return t, err
 }
 
 // DueTimers calls visit for the timers that are due at a time, those of a shard in the

@@ -124,19 +124,14 @@ func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 		return nil
 	}
 	key := LogKey(w.conv, seq)
-	data, err := readResolved(ctx, w.logs.retry, func(ctx context.Context) ([]byte, error) {
-		return w.logs.bucket.Get(ctx, key)
-	})
+	o := w.logs.retry.reads(w.logs.bucket, key)
+	o.attempts = 0
+	b, err := readDecoded(ctx, o, func(data []byte) (Batch, error) { return w.logs.decode(w.conv, seq, data) })
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), Damaged(err):
 		return &FencedError{Conv: w.conv, Seq: seq, Err: err}
 	case err != nil:
 		return &Error{Op: "append", Key: key, Kind: ErrUncertain, Err: err}
-	}
-	b, err := w.logs.decode(w.conv, seq, data)
-	switch {
-	case err != nil:
-		return &FencedError{Conv: w.conv, Seq: seq, Err: err}
 	case b.Nonce == w.nonce && (b.Hash == hash || !frozenBody()):
 		return nil
 	default:
