@@ -107,3 +107,41 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 		check(t, n, chat("c"))
 	})
 }
+
+// TestDamageOfManyIsTheStores: while several logs cannot be read at once, callers get 503 and
+// no conversation is quarantined.
+func TestDamageOfManyIsTheStores(t *testing.T) {
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.Pace, opts.UnloadAfter, opts.SweepEvery, opts.AsideAfter = longPace, time.Millisecond, time.Millisecond, 4
+	n := w.start(setup{opts: opts, model: says(16)})
+	ids := []string{"a", "b", "c", "d", "e"}
+	var repairs []func()
+	for _, id := range ids {
+		n.shed(chat(id), 1)
+	}
+	for _, id := range ids {
+		repairs = append(repairs, w.damage(chat(id)))
+	}
+	for range 10 {
+		for _, id := range ids {
+			err := n.writes(chat(id), "2")
+			if code := conversation.CodeOf(err); err == nil || code == conversation.CodeSetAside {
+				t.Fatalf("message to %s: got %v, want a refusal that is no quarantine", id, err)
+			}
+		}
+	}
+	for _, id := range ids {
+		if err := n.writes(chat(id), "2"); conversation.CodeOf(err) != conversation.CodeUnavailable {
+			t.Errorf("message to %s: got %v, want %s", id, err, conversation.CodeUnavailable)
+		}
+	}
+	for i, id := range ids {
+		repairs[i]()
+		eventually(t, "a message", func() bool { return n.writes(chat(id), "2") == nil })
+		w.untilSettled(chat(id), 2)
+	}
+	if aside, err := storage.ListAside(t.Context(), w.bucket); err != nil || len(aside) > 0 {
+		t.Errorf("got %v quarantined, %v, want none", aside, err)
+	}
+}

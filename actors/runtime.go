@@ -122,20 +122,21 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.nodes = &nodes{members: m, exclusive: exclusive, active: r.active}
 	m.reached = r.nodes.reached
 	r.edge = &edge{ready: make(chan struct{}), ended: r.active.draining.Load}
-	r.furnish()
-	if r.followers, err = follower.New(r.logs, r.followerOptions()); err != nil {
+	source := follower.Doubting(r.logs, o.Logger)
+	r.furnish(source)
+	if r.followers, err = follower.New(source, r.followerOptions()); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // furnish makes the rooms that a runtime needs before it has a host.
-func (r *Runtime) furnish() {
+func (r *Runtime) furnish(source follower.Source) {
 	o := &r.opts
 	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
-		Logs: r.logs, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
+		Logs: r.logs, Source: source, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
 		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, MarkEvents: o.EventStreams, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{

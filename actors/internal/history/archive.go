@@ -32,7 +32,9 @@ const maxEncodedBytes = 4 << 20
 
 // Options are what the archives of a node work with. All but ReadTimeout are required.
 type Options struct {
-	Logs   *storage.Logs
+	Logs *storage.Logs
+	// Source is what logs are opened from.
+	Source follower.Source
 	Prompt *prompt.Renderer
 	Logger *slog.Logger
 	// Turns has long work wait for its turn.
@@ -73,7 +75,7 @@ func New(o Options) *Store {
 func (s *Store) Run(ctx context.Context) { s.garbage.run(ctx) }
 
 // Patient are the logs, with a limit for each wait for the bucket.
-func (s *Store) Patient() follower.Source { return follower.Patient(s.o.Logs, s.o.ReadTimeout) }
+func (s *Store) Patient() follower.Source { return follower.Patient(s.o.Source, s.o.ReadTimeout) }
 
 // Archive is what an activation has cut out of its state, and its checkpoints. It
 // outlives the activation as long as a checkpoint is being stored.

@@ -1,0 +1,84 @@
+package follower_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+// failing is a source whose reads all fail.
+type failing struct {
+	follower.Source
+	err error
+}
+
+func (f *failing) Batches(context.Context, conversation.Key, storage.Position) iter.Seq2[storage.Batch, error] {
+	return func(yield func(storage.Batch, error) bool) { yield(storage.Batch{}, f.err) }
+}
+
+func (f *failing) Range(context.Context, conversation.Key, int64, int64) ([]storage.Batch, error) {
+	return nil, f.err
+}
+
+// TestDoubting: damage of a log or two is theirs; of more at once, it is the store that is at
+// fault, for a while.
+func TestDoubting(t *testing.T) {
+	corrupt, gap := &storage.CorruptError{Err: errors.New("other bytes")}, &storage.GapError{Seq: 1, Next: 2}
+	for name, tt := range map[string]struct {
+		err  error
+		logs string // Log read, then minutes that pass: "a b c 2 a".
+		want string // Of each read: damage, or that the store is at fault.
+	}{
+		"one log":               {corrupt, "a a a a", "damage damage damage damage"},
+		"two logs":              {corrupt, "a b a b", "damage damage damage damage"},
+		"three logs":            {corrupt, "a b c a b", "damage damage store store store"},
+		"three logs with gaps":  {gap, "a b c", "damage damage store"},
+		"three logs, one late":  {corrupt, "a b 2 c", "damage damage damage"},
+		"the other logs again":  {corrupt, "a b c 2 a", "damage damage store damage"},
+		"no log for long":       {corrupt, "a b c 20 a b c", "damage damage store damage damage store"},
+		"three logs for long":   {corrupt, "a b c" + strings.Repeat(" 1 a b c", 11), "damage damage store" + strings.Repeat(" store store store", 10) + strings.Repeat(" damage", 3)},
+		"a bucket that is away": {&storage.Error{Op: "get", Kind: storage.ErrRefused}, "a b c d", "other other other other"},
+	} {
+		for _, op := range []string{"batches", "range"} {
+			synctest.Test(t, func(t *testing.T) {
+				source := follower.Doubting(&failing{err: tt.err}, slog.New(slog.DiscardHandler))
+				var got []string
+				for word := range strings.FieldsSeq(tt.logs) {
+					var minutes int
+					if _, err := fmt.Sscan(word, &minutes); err == nil {
+						time.Sleep(time.Duration(minutes) * time.Minute)
+						continue
+					}
+					key := conversation.Address{Agent: "a", ID: word}.Key()
+					_, err := source.Range(t.Context(), key, 0, 1)
+					if op == "batches" {
+						for _, err = range source.Batches(t.Context(), key, storage.Start()) {
+							continue
+						}
+					}
+					switch {
+					case storage.Damaged(err):
+						got = append(got, "damage")
+					case errors.Is(err, storage.ErrUnavailable):
+						got = append(got, "store")
+					default:
+						got = append(got, "other")
+					}
+				}
+				if got := strings.Join(got, " "); got != tt.want {
+					t.Errorf("%s, %s of %s: got  %s\nwant %s", name, op, tt.logs, got, tt.want)
+				}
+			})
+		}
+	}
+}
