@@ -160,7 +160,11 @@ func (p *prober) refusal(e *Error) error {
 		return e
 	case e.Status == http.StatusPreconditionFailed, e.Status == http.StatusMethodNotAllowed, e.Status == http.StatusNotImplemented,
 		p.accepted.Load():
-		return flawf("it answered a %s with status %d%s", e.Op, e.Status, strings.TrimRight(" "+e.Code, " "))
+		found := fmt.Sprintf("it answered a %s with status %d%s", e.Op, e.Status, strings.TrimRight(" "+e.Code, " "))
+		if e.Err != nil {
+			found += ": " + e.Err.Error()
+		}
+		return flawf("%s", found)
 	}
 	return e
 }

@@ -46,16 +46,45 @@ func (b Bucket) Explain(err error) error {
 		return fmt.Errorf("%s cannot be used: %w", b.Place(), err) // it has the remedy
 	}
 	remedy := "check bucket.endpoint and bucket.secure, and that the server is up and reachable from here"
-	var e *storage.Error
-	if errors.As(err, &e) && e.Status != 0 && errors.Is(err, storage.ErrRefused) {
+	var answer *storage.AnswerError
+	if errors.As(err, &answer) {
+		remedy = checkPlace
+	} else if e := answered(err); e != nil {
 		remedy = b.remedy(e)
 	}
 	return fmt.Errorf("%s cannot be used: %w; %s", b.Place(), err, remedy)
 }
 
-// remedy reads a refusal of the endpoint.
+// checkPlace is the remedy of an answer that is not of the bucket.
+const checkPlace = "check bucket.endpoint, bucket.name, bucket.region and bucket.secure"
+
+// answered returns the request in err that has an answer, nil if none has.
+func answered(err error) (e *storage.Error) {
+	for errors.As(err, &e) && e.Status == 0 {
+		err = e.Err
+	}
+	if e == nil || e.Status == 0 {
+		return nil
+	}
+	return e
+}
+
+// remedy reads a refusal of the endpoint, or a failure that it reports.
 func (b Bucket) remedy(e *storage.Error) string {
+	text := strings.ToLower(e.Error())
 	switch {
+	case strings.Contains(text, "slowdown") || strings.Contains(text, "throttl") || e.Status == http.StatusTooManyRequests:
+		return "the store is up and throttles requests: lower its load or raise its limits, then start again"
+	case e.Status >= http.StatusInternalServerError:
+		return "the store is up and reports a failure of its own: check its state and its log"
+	case strings.Contains(e.Code, "Token"):
+		return "the key belongs to a session that has expired, or that needs a token, and tokens are not read: " +
+			"name a permanent key with bucket.accessKeyEnv and bucket.secretKeyEnv"
+	case strings.Contains(text, "object lock") || strings.Contains(e.Code, "ObjectLock") || strings.Contains(text, "content-md5"):
+		return "object lock is on: objects must be created without a digest header and deleted at once, use a bucket without object lock and retention"
+	case e.Code == "SignatureDoesNotMatch" && e.Op == storage.OpCreate:
+		return "reads with this key succeed, so a proxy before the store drops or changes If-None-Match, which is signed: connect to the store itself, " +
+			"or let the proxy pass the header on"
 	case e.Code == "NoSuchBucket":
 		return "create the bucket, or correct bucket.name"
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden ||
@@ -67,5 +96,5 @@ func (b Bucket) remedy(e *storage.Error) string {
 	case e.Status/100 == 3 || e.Code == "AuthorizationHeaderMalformed":
 		return "check bucket.region and bucket.endpoint"
 	}
-	return "check bucket.endpoint, bucket.name, bucket.region and bucket.secure"
+	return checkPlace
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/noderun"
 	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -184,6 +186,10 @@ func TestServeExplainsTheBucket(t *testing.T) {
 		{"wrong secret", answer(403, "SignatureDoesNotMatch"), "words", "bucket.accessKeyEnv and bucket.secretKeyEnv"},
 		{"other region", answer(400, "AuthorizationHeaderMalformed"), "words", "check bucket.region"},
 		{"no S3", answer(400, ""), "words", "check bucket.endpoint, bucket.name"},
+		{"throttled", answer(503, "SlowDown"), "words", "throttles requests"},
+		{"session is over", answer(400, "ExpiredToken"), "words", "name a permanent key"},
+		{"a page", pages(t, "text/html"), "words", "a proxy, a gateway or a login page answers in the place of the store"},
+		{"no Last-Modified", pages(t, "application/octet-stream"), "words", "has no Last-Modified"},
 		{"of somebody else", foreign.Listener.Addr().String(), "parley", "use an empty bucket, or a prefix of its own"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -195,6 +201,36 @@ func TestServeExplainsTheBucket(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// pages answers every request with bytes of a type and with an ETag.
+func pages(t *testing.T, kind string) (endpoint string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.Header().Set("ETag", `"any"`)
+		fmt.Fprint(w, "<html>Please log in</html>")
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// TestServeBehindAProxyThatDropsTheCondition: the header is signed, so that the store refuses
+// what lacks it, and not for the keys.
+func TestServeBehindAProxyThatDropsTheCondition(t *testing.T) {
+	server := s3server.Versitygw(t)
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", server.Endpoint, r.In.Host
+		r.Out.Header.Del("If-None-Match")
+	}})
+	t.Cleanup(proxy.Close)
+	t.Setenv("TEST_ACCESS_KEY", server.AccessKey)
+	t.Setenv("TEST_SECRET_KEY", server.SecretKey)
+	file := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: %s, region: %s, secure: false, accessKeyEnv: TEST_ACCESS_KEY, secretKeyEnv: TEST_SECRET_KEY}",
+		proxy.Listener.Addr(), server.Bucket(t), server.Region))
+	code, _, errOut := program.Output(t, "serve", "--config", file)
+	if want := "a proxy before the store drops or changes If-None-Match"; code != 1 || !strings.Contains(errOut, want) {
+		t.Errorf("exit %d, %q; want exit 1 and %q", code, errOut, want)
 	}
 }
 
