@@ -29,6 +29,11 @@
 //  7. A response that was never interrupted has the whole text of its script.
 //  8. No server ended by itself, panicked or had a data race.
 //
+// Over a bucket a proxy may stand before the store, which replaces 30 % of the answers, and
+// for 10 s all of them, while a server runs: by errors and pages with a status of success,
+// halves, other bytes, and answers that lack a header. Then also no conversation is
+// quarantined in the end, and 503 is the only refusal.
+//
 // A seed decides what is sent, when it is due and at which event the server is
 // killed. What the server does meanwhile is up to the machine, so that a seed
 // repeats its schedule and not its outcome, and no check depends on time.

@@ -59,11 +59,18 @@ func runAll(t *testing.T, lists [][]uint64, where func(*testing.T) noderun.Place
 // perform performs a run and checks it.
 func perform(t *testing.T, p noderun.Place, seeds []uint64) report {
 	t.Helper()
+	return performWith(t, p, seeds, func(*run) {})
+}
+
+// performWith is perform of a run that is changed before.
+func performWith(t *testing.T, p noderun.Place, seeds []uint64, change func(*run)) report {
+	t.Helper()
 	var cycles []cycle
 	for _, seed := range seeds {
 		cycles = append(cycles, newCycle(seed))
 	}
 	r := newRun(t, p, cycles)
+	change(r)
 	if e := r.perform(); e != nil {
 		flaws, err := audit(t.Context(), e, &r.report)
 		if err != nil {

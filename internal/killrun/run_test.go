@@ -26,16 +26,17 @@ const liveness = 2 * time.Minute
 // run is several cycles over one place.
 type run struct {
 	noderun.Notes
-	t      *testing.T
-	cycles []cycle
-	place  noderun.Place
-	dir    string // Of the ledger and the logs.
-	vendor string
-	events *counters
-	reaper *proc.Reaper
-	client *client
-	site   *site
-	after  func() // Called when the first server is dead; nil for nothing.
+	t       *testing.T
+	cycles  []cycle
+	place   noderun.Place
+	dir     string // Of the ledger and the logs.
+	vendor  string
+	events  *counters
+	reaper  *proc.Reaper
+	client  *client
+	site    *site
+	answers *answers // Before the store; nil for a store that answers well.
+	after   func()   // Called when the first server is dead; nil for nothing.
 
 	readers   sync.WaitGroup
 	readersOf [rooms][]*reader
@@ -117,6 +118,7 @@ func (r *run) end(s *server) {
 	}
 	s.over = true
 	s.Kill()
+	r.answers.setHonest()
 	r.site.set("")
 	for _, flaw := range s.flaws() {
 		r.Fail("%s", flaw)
@@ -159,11 +161,15 @@ func (r *run) cycle(i int, c cycle) {
 		_ = noderun.Pause(r.readCtx, c.Kill.Extra)
 		return
 	}
+	r.answers.setLying(0)
 	r.kept(base)
 	r.site.set(base)
 	if c.Quiet && !r.settle(base) {
 		s.Quit()
 		return
+	}
+	if i == 0 {
+		r.answers.setLying(allAnswers)
 	}
 	due := r.events.after(c.Kill.At, c.Kill.N)
 	ctx, cancel := context.WithCancel(context.Background())
