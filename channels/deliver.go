@@ -34,7 +34,8 @@ type Delivery struct {
 	// Agent and InstanceID are the address of the conversation, which begins if there is none.
 	// An instance id has 1 to 512 bytes of UTF-8.
 	Agent, InstanceID string
-	// DeliveryID is the platform's, the same whenever the delivery is sent.
+	// DeliveryID is the platform's, the same whenever the delivery is sent. Empty is the digest of the body of the
+	// webhook, for platforms that give none; several without an id in one request are told apart by their order.
 	DeliveryID string
 	// Text is what the user writes, or the body of the signal.
 	Text string
@@ -73,12 +74,18 @@ func (d *Delivery) Key() string {
 // channel knows one, it is runtime_unavailable at the latest, which a channel answers with 503:
 // the platform sends again, and is admitted once.
 func Deliver(ctx context.Context, to conversation.Dispatcher, d Delivery) (conversation.Receipt, error) {
+	arrived, _ := ctx.Value(arrivalKey{}).(*arrival)
+	if arrived == nil {
+		arrived = &arrival{}
+	}
+	if d.DeliveryID == "" {
+		d.DeliveryID = arrived.nameless()
+	}
 	a, err := d.admission()
 	if err != nil {
 		note(ctx, ResultInvalid, "")
 		return conversation.Receipt{}, err
 	}
-	arrived, _ := ctx.Value(arrivalKey{}).(arrival)
 	a.Trace = arrived.trace
 	admitting := ctx
 	if !arrived.until.IsZero() {
@@ -128,8 +135,10 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 		return conversation.Admission{}, conversation.Errorf(conversation.CodeInvalidRequest, "%s", text)
 	}
 	switch {
-	case d.Channel == "" || d.DeliveryID == "":
-		return invalid("A delivery needs the name of its channel and its id: without them it would be admitted whenever it is sent.")
+	case d.Channel == "" || len(d.Channel) > conversation.MaxTarget || !utf8.ValidString(d.Channel):
+		return invalid("A delivery needs the name of its channel, of 1 to 1024 bytes of UTF-8.")
+	case d.DeliveryID == "":
+		return invalid("A delivery that no webhook brings needs an id: without one it would be admitted whenever it is sent.")
 	case d.Agent == "":
 		return invalid("A delivery names the agent it is for.")
 	case d.InstanceID == "" || len(d.InstanceID) > maxInstanceID || !utf8.ValidString(d.InstanceID):

@@ -99,6 +99,7 @@ func TestDeliver(t *testing.T) {
 func TestDeliverRefuses(t *testing.T) {
 	for name, change := range map[string]func(*channels.Delivery){
 		"no channel": func(d *channels.Delivery) { d.Channel = "" }, "no id": func(d *channels.Delivery) { d.DeliveryID = "" },
+		"long channel": func(d *channels.Delivery) { d.Channel = strings.Repeat("x", 1025) }, "channel that is no text": func(d *channels.Delivery) { d.Channel = "\xff" },
 		"no agent": func(d *channels.Delivery) { d.Agent = "" }, "no instance": func(d *channels.Delivery) { d.InstanceID = "" },
 		"long instance":            func(d *channels.Delivery) { d.InstanceID = strings.Repeat("x", 513) },
 		"instance that is no text": func(d *channels.Delivery) { d.InstanceID = "\xff" },

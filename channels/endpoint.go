@@ -32,6 +32,9 @@ type Endpoint struct {
 	SizeLast bool
 	// MalformedLength is the status of a length that is no number. 0 is 400.
 	MalformedLength int
+	// Lasting returns the part of a body that is the same whenever the platform sends it, for deliveries without an id.
+	// Nil is all of it.
+	Lasting func(body []byte) []byte
 	// Accept verifies the exact bytes of a body, then parses them. Its error is a [*Refusal].
 	Accept func(r *http.Request, body []byte) (Call, error)
 	// Deadline is how long the platform waits for an answer; 0 is not known. [Deliver] is over
@@ -66,8 +69,9 @@ func (o Only) Route() Route { return o.route }
 func (o Only) Routes() []Route { return []Route{o.route} }
 
 func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
-	r = r.WithContext(e.arrived(r))
-	call, err := e.accept(w, r)
+	a := e.arrived(r)
+	r = r.WithContext(context.WithValue(r.Context(), arrivalKey{}, a))
+	call, err := e.accept(w, r, a)
 	if err != nil {
 		return err
 	}
@@ -83,16 +87,16 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 // arrived notes what [Deliver] has to know of the request.
-func (e *Endpoint) arrived(r *http.Request) context.Context {
-	a := arrival{trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate"))}
+func (e *Endpoint) arrived(r *http.Request) *arrival {
+	a := &arrival{trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate"))}
 	if e.Deadline > 0 {
 		a.until = time.Now().Add(e.Deadline - answerBefore)
 	}
-	return context.WithValue(r.Context(), arrivalKey{}, a)
+	return a
 }
 
 // accept runs the checks.
-func (e *Endpoint) accept(w http.ResponseWriter, r *http.Request) (Call, error) {
+func (e *Endpoint) accept(w http.ResponseWriter, r *http.Request, a *arrival) (Call, error) {
 	var body []byte
 	err := e.checkHeaders(r)
 	if err == nil {
@@ -103,7 +107,11 @@ func (e *Endpoint) accept(w http.ResponseWriter, r *http.Request) (Call, error) 
 	if err != nil {
 		return nil, err
 	}
-	return e.Accept(r, body)
+	call, err := e.Accept(r, body)
+	if a.body = body; err == nil && e.Lasting != nil {
+		a.body = e.Lasting(body)
+	}
+	return call, err
 }
 
 func (e *Endpoint) checkHeaders(r *http.Request) error {

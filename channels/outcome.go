@@ -2,8 +2,12 @@ package channels
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -34,8 +38,24 @@ type (
 
 // arrival is what an [Endpoint] notes of a request.
 type arrival struct {
-	until time.Time // zero for none
-	trace conversation.Trace
+	until   time.Time // zero for none
+	trace   conversation.Trace
+	body    []byte       // the part that is the same whenever it is sent; nil until the body is read
+	unnamed atomic.Int64 // deliveries without an id
+}
+
+// nameless returns an id for a delivery to which the platform gave none: the digest of the body, and the number of the
+// delivery if the request has several. It is empty outside of a request.
+func (a *arrival) nameless() string {
+	if a.body == nil {
+		return ""
+	}
+	sum := sha256.Sum256(a.body)
+	id := "sha256:" + hex.EncodeToString(sum[:])
+	if n := a.unnamed.Add(1); n > 1 {
+		id += "/" + strconv.FormatInt(n, 10)
+	}
+	return id
 }
 
 // Outcome is what becomes of one request, for who mounts a channel.

@@ -33,6 +33,7 @@ func Run(t *testing.T, s Subject) {
 	t.Run("results", s.results)
 	t.Run("failures", s.failures)
 	t.Run("panics", s.panics)
+	t.Run("no id", s.noID)
 	t.Run("unavailable", s.unavailable)
 	t.Run("error handler", s.errorHandler)
 	t.Run("slow sender", s.slowSender)
@@ -277,6 +278,42 @@ func (s Subject) failures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.each(t, call, func() *request { return s.request(s.Body) }, func(t *testing.T, a answer) { s.failed(t, a, http.StatusInternalServerError) })
 		})
+	}
+}
+
+// keys is a dispatcher that notes the keys of admissions.
+type keys struct {
+	conversation.Dispatcher
+	noted []string
+}
+
+// Admit implements conversation.Dispatcher.
+func (k *keys) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {
+	k.noted = append(k.noted, a.Key)
+	return conversation.Receipt{}, nil
+}
+
+// noID: a delivery to which the platform gave no id is known by the body that brings it, and by its number if there are
+// several in one body.
+func (s Subject) noID(t *testing.T) {
+	for name, handler := range mounts() {
+		to := &keys{}
+		h := handler(t, s.New(t, func(ctx context.Context) (any, error) {
+			for range 2 {
+				if _, err := channels.Deliver(ctx, to, channels.Delivery{Channel: "c", Agent: "a", InstanceID: "i", Text: "t"}); err != nil {
+					return nil, err
+				}
+			}
+			return nil, nil
+		}, limit))
+		for range 2 {
+			if a := record(t, h, s.request(s.Body)); a.status != s.nothing() {
+				t.Errorf("%s: got %d %s, want %d", name, a.status, a.body, s.nothing())
+			}
+		}
+		if k := to.noted; len(k) != 4 || k[0] == k[1] || k[0] != k[2] || k[1] != k[3] {
+			t.Errorf("%s: two deliveries, sent twice, have the keys %q, want two that differ, twice", name, k)
+		}
 	}
 }
 

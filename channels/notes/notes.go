@@ -79,7 +79,7 @@ func New(opts *Options) (*Channel, error) {
 	}
 	c.Only = channels.Endpoint{
 		Method: http.MethodPost, Path: "/webhook", MediaTypes: []string{"application/json"},
-		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Accept: c.accept, Silent: true,
+		BodyLimit: c.opts.BodyLimit, Deadline: c.opts.Deadline, Accept: c.accept, Lasting: lasting, Silent: true,
 	}.Only()
 	return c, nil
 }

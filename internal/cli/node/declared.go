@@ -59,7 +59,7 @@ type declaration struct {
 
 // said is what one delivery says, whatever its platform.
 type said struct {
-	id      string   // of the delivery
+	id      string   // of the delivery, empty if the platform gave none
 	kinds   []string // names of what it is, of which the configuration may list one
 	payload any      // for templates
 	// instance and text are what the platform's package makes of it, and may be empty.
@@ -182,9 +182,6 @@ func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
 		s.text = m.Text
 		s.instance, _ = slack.InstanceID(m.Ref(in.TeamID)) // without one it is for no conversation
 	}
-	if in.EventID == "" {
-		return nil, nil
-	}
 	return d.native(ctx, in.Native, s)
 }
 
@@ -231,7 +228,7 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, error) {
 	s := said{id: in.MessageSID, kinds: []string{"message"}, text: in.Body, payload: formObject(in.Native)}
 	s.instance, _ = twilio.InstanceID(in.Ref()) // without one it is for no conversation
-	if in.MessageSID == "" {
+	if in.MessageSID == "" && in.Native.Has("CallSid") {
 		return nil, nil // a call
 	}
 	return d.deliver(ctx, s)

@@ -88,6 +88,12 @@ func TestDeclaredChannels(t *testing.T) {
 	hub := func(body string) map[string]string {
 		return map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac(sha256.New, body)), "X-GitHub-Event": "issues", "X-GitHub-Delivery": "d1"}
 	}
+	noted := func(body string) map[string]string {
+		return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
+	}
+	digest := func(body string) string { return fmt.Sprintf("channel:c:sha256:%x", sha256.Sum256([]byte(body))) }
+	const unnamed = `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`
+	const limited = `{"type":"app_rate_limited","team_id":"T","minute_rate_limited":1}`
 	event := func(more string) string {
 		return `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"` + more + `}}`
 	}
@@ -118,6 +124,20 @@ func TestDeclaredChannels(t *testing.T) {
 		"standardwebhooks of another name": {`kind: standardwebhooks, headerPrefix: Svix, secretEnv: B, instance: "{data.id}", message: "{type}"`, "/webhook", object, `{"type":"user.created","data":{"id":7}}`, func(body string) map[string]string {
 			return map[string]string{"Svix-Id": "w", "Svix-Timestamp": now, "Svix-Signature": "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, "w.", now, ".", body))}
 		}, "7", "channel:c:w", "user.created"},
+		"notes without an id": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
+		"notes sent again":    {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created", "attempt_number":2,"entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
+		"notes with null":     {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":null,"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"id":null,"type":"page.created"}`), "page.created"},
+		"commerce without an id": {`kind: commerce, instance: "{id}", message: "{name}"`, "/webhook", object, `{"name":"#1","id":7}`, func(body string) map[string]string {
+			return map[string]string{"X-Commerce-Hmac-Sha256": base64.StdEncoding.EncodeToString(mac(sha256.New, body))}
+		}, "7", digest(`{"name":"#1","id":7}`), "#1"},
+		"whatsapp without an id": {"kind: whatsapp, verifyTokenEnv: S", "/webhook", object, unnamed, hub, "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", digest(unnamed), "Hi"},
+		"slack without an id":    {`kind: slack, instance: "{team_id}", message: "{type}"`, "/events", object, limited, slacked, "T", digest(limited), "app_rate_limited"},
+		"twilio without an id": {`kind: twilio, account: AC, publicUrl: "https://e.com/c"`, "/webhook", form, "AccountSid=AC&Body=Hi&From=1&To=2", func(string) map[string]string {
+			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACBodyHiFrom1To2"))}
+		}, "twilio:v1:account:AC:address:2:participant:1", digest("AccountSid=AC&Body=Hi&From=1&To=2"), "Hi"},
+		"twilio a call": {`kind: twilio, account: AC, publicUrl: "https://e.com/c", message: "{CallSid}"`, "/webhook", form, "AccountSid=AC&CallSid=C&From=1&To=2", func(string) map[string]string {
+			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACCallSidCFrom1To2"))}
+		}, "", "", ""},
 		"notes": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":"n1","type":"page.created","entity":{"id":"p"}}`, func(body string) map[string]string {
 			return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
 		}, "p", "channel:c:n1", "page.created"},
