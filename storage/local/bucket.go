@@ -39,12 +39,16 @@ func (s *Store) Put(ctx context.Context, key string, body storage.Body) error {
 }
 
 func (s *Store) write(ctx context.Context, op, key string, body storage.Body) error {
-	if err := checkBody(body); err != nil {
+	err := checkBody(body)
+	if err == nil && s.readOnly {
+		err = errReadOnly
+	}
+	if err != nil {
 		return errorOf(op, key, err)
 	}
 	src := body.Lend()
 	defer src.Release()
-	_, err := perform(ctx, s, op, key, func() (none struct{}, err error) {
+	_, err = perform(ctx, s, op, key, func() (none struct{}, err error) {
 		if _, err = src.Seek(0, io.SeekStart); err != nil {
 			return none, fmt.Errorf("read the body: %w", err)
 		}
@@ -157,6 +161,9 @@ func (r *objectReader) Close() error {
 
 // Delete implements storage.Bucket. The key goes first and its file afterwards.
 func (s *Store) Delete(ctx context.Context, key string) error {
+	if s.readOnly {
+		return errorOf(storage.OpDelete, key, errReadOnly)
+	}
 	_, err := perform(ctx, s, storage.OpDelete, key, func() (none struct{}, err error) {
 		removed, err := s.engine.remove(ctx, key)
 		if err == nil {

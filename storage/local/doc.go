@@ -15,12 +15,14 @@
 //  4. A list started after a write succeeded contains that write.
 //  5. A body whose length or declared digest does not match leaves no trace.
 //  6. One process per folder; a second Open fails with *LockedError.
-//  7. A folder that holds data, but lacks files by which the engine finds it, is
-//     refused with *IncompleteError and not changed.
+//  7. A folder that holds data, but lacks files by which the engine finds it, or whose
+//     manifest or log does not begin with what was synced of it, is refused with
+//     *IncompleteError and not changed.
 //  8. A commit that cannot be made durable ends the process (Options.Fatal), as
 //     nobody can say any more which of the visible writes would survive. So does
 //     a log that cannot be begun, one that is not in the folder any more, and a
 //     folder of the engine that cannot be synced.
+//  9. OpenReadOnly changes no byte of the folder.
 //
 // Any other failure of a write leaves its outcome unknown to the caller, who resolves it by
 // reading back. So does a context that ends while a commit is under way: nobody waits for a
@@ -41,6 +43,7 @@
 // so at growing intervals; writes go into the log. When they would have to wait for
 // a table, the process ends as for a failed commit.
 //
-// The folder holds db (the engine, a Pebble store), objects (one file per large
-// object version) and tmp (uploads in progress, cleared by Open).
+// The folder holds db (the engine, a Pebble store, and extents, which state how much of
+// its logs and manifests was synced), objects (one file per large object version) and tmp
+// (uploads in progress, cleared by Open).
 package local

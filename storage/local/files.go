@@ -25,10 +25,15 @@ type files struct {
 	tmp     string
 }
 
+// newFiles is what openFiles returns, without a change to the folder.
+func newFiles(fs vfs.FS, dir string) *files {
+	return &files{fs: fs, objects: fs.PathJoin(dir, "objects"), tmp: fs.PathJoin(dir, "tmp")}
+}
+
 // openFiles creates the folders below dir and clears what uploads left behind.
 // The caller holds the lock of dir.
 func openFiles(fs vfs.FS, dir string) (*files, error) {
-	f := &files{fs: fs, objects: fs.PathJoin(dir, "objects"), tmp: fs.PathJoin(dir, "tmp")}
+	f := newFiles(fs, dir)
 	for _, folder := range []string{f.objects, f.tmp} {
 		if err := mkdirSynced(fs, folder); err != nil {
 			return nil, err

@@ -2,11 +2,11 @@ package local
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,21 +41,29 @@ type intact struct {
 }
 
 // checkIntact returns nil for a folder that is whole and for one without data, which the
-// engine may make anew. Otherwise the error is an *IncompleteError.
-func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) error {
+// engine may make anew; held tells them apart. Otherwise the error is an *IncompleteError.
+func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) (held bool, err error) {
 	names, err := fs.List(db)
 	if err != nil {
-		return fmt.Errorf("list folder: %w", err)
+		return false, fmt.Errorf("open local store %q: list folder: %w", dir, err)
 	}
 	c := &intact{fs: fs, dir: dir, db: db, lock: lock, names: names}
-	if held, err := c.holdsData(); err != nil || !held {
-		return err
+	if held, err = c.holdsData(); err == nil && held {
+		err = c.check()
 	}
-	manifest, err := atomicfs.ReadMarker(fs, db, manifestMarker)
+	if err != nil {
+		err = fmt.Errorf("open local store: %w", err)
+	}
+	return held, err
+}
+
+// check returns an *IncompleteError if the folder is not whole.
+func (c *intact) check() error {
+	manifest, err := atomicfs.ReadMarker(c.fs, c.db, manifestMarker)
 	if err != nil {
 		return c.incomplete(fmt.Sprintf("the engine cannot read the names of its files db/marker.* (%v)", err), nil)
 	}
-	format, err := atomicfs.ReadMarker(fs, db, formatMarker)
+	format, err := atomicfs.ReadMarker(c.fs, c.db, formatMarker)
 	if err != nil {
 		return err
 	}
@@ -80,7 +88,8 @@ func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	if !c.wholeWith(mends) {
+	// A manifest that knows all tables is the current one.
+	if unknown, ok := c.unknownTables(mends); !ok || len(unknown) > 0 {
 		mends = nil
 	}
 	return c.incomplete("lacks "+strings.Join(missing, " and "), mends)
@@ -127,7 +136,7 @@ func (c *intact) holdsData() (bool, error) {
 	return false, nil
 }
 
-// flaw says what is wrong with the manifest that the marker names, "" for nothing.
+// flaw describes what is wrong with the files that the marker's manifest needs, "" for nothing.
 func (c *intact) flaw(manifest string) (string, error) {
 	switch {
 	case !strings.HasPrefix(manifest, manifestPrefix):
@@ -135,16 +144,63 @@ func (c *intact) flaw(manifest string) (string, error) {
 	case !slices.Contains(c.names, manifest):
 		return fmt.Sprintf("lacks db/%s, which db/marker.%s.* names", manifest, manifestMarker), nil
 	}
-	if n, err := c.records(manifest, 1); err != nil || n == 0 {
-		return fmt.Sprintf("its file db/%s is damaged", manifest), err
+	if flaw, err := c.folders(); flaw != "" || err != nil {
+		return flaw, err
+	}
+	kept, err := c.edits(manifest, -1)
+	if err != nil {
+		return "", err
+	}
+	damaged := fmt.Sprintf("its file db/%s is damaged", manifest)
+	synced, known := readExtent(c.fs, c.fs.PathJoin(c.db, manifest))
+	if kept.count == 0 || !known && kept.torn {
+		return damaged, nil
+	}
+	if known {
+		if ok, err := synced.holds(c.fs, c.fs.PathJoin(c.db, manifest)); err != nil || !ok {
+			return damaged, err
+		}
 	}
 	for _, other := range c.manifests() {
 		if manifestNumber(other) <= manifestNumber(manifest) {
 			break
 		}
 		// A crash before the marker was moved leaves two records in the next manifest.
-		if n, err := c.records(other, 3); err != nil || n == 3 {
+		if next, err := c.edits(other, 3); err != nil || next.count == 3 {
 			return fmt.Sprintf("its file db/marker.%s.* names %s, which %s has replaced", manifestMarker, manifest, other), err
+		}
+	}
+	if flaw, err := c.logFlaw(kept.firstLog); known || flaw != "" || err != nil {
+		return flaw, err
+	}
+	return c.tableFlaw(manifest)
+}
+
+// tableFlaw describes a table that a manifest without an extent does not name. A crash may
+// leave one, an orderly end does not.
+func (c *intact) tableFlaw(manifest string) (string, error) {
+	closed, err := c.closed()
+	if err != nil || !closed {
+		return "", err
+	}
+	if unknown, ok := c.unknownTables(nil); ok && len(unknown) > 0 {
+		return fmt.Sprintf("its file db/%s is damaged: it does not name db/%s", manifest, unknown[0]), nil
+	}
+	return "", nil
+}
+
+// folders describes a file of the engine that is a folder.
+func (c *intact) folders() (string, error) {
+	for _, name := range c.names {
+		if !hasExtent(name) && !strings.HasSuffix(name, tableSuffix) && !strings.HasPrefix(name, "OPTIONS-") {
+			continue
+		}
+		info, err := c.fs.Stat(c.fs.PathJoin(c.db, name))
+		if err != nil {
+			return "", fmt.Errorf("look at file: %w", err)
+		}
+		if info.IsDir() {
+			return fmt.Sprintf("its file db/%s is a folder", name), nil
 		}
 	}
 	return "", nil
@@ -165,7 +221,7 @@ func (c *intact) current() string {
 		return ""
 	}
 	want := min(len(all), 2)
-	if n, err := c.records(all[0], want); err != nil || n < want {
+	if kept, err := c.edits(all[0], want); err != nil || kept.count < want {
 		return ""
 	}
 	return all[0]
@@ -176,69 +232,64 @@ func manifestNumber(name string) uint64 {
 	return n
 }
 
-// records counts the whole records at the begin of a manifest, up to most.
-func (c *intact) records(manifest string, most int) (int, error) {
+// edits is what the records of a manifest hold.
+type edits struct {
+	count int
+	// torn is set if a record follows that is not whole.
+	torn bool
+	// firstLog is the first log whose content is not in tables.
+	firstLog wal.NumWAL
+}
+
+// edits reads the records at the begin of a manifest, up to most if that is not negative.
+func (c *intact) edits(manifest string, most int) (all edits, err error) {
 	f, err := c.fs.Open(c.fs.PathJoin(c.db, manifest))
 	if err != nil {
-		return 0, fmt.Errorf("read manifest: %w", err)
+		return edits{}, fmt.Errorf("read manifest: %w", err)
 	}
 	defer f.Close()
 	r := record.NewReader(f, 0)
-	for n := range most {
-		edit, err := r.Next()
+	for all.count != most {
+		var edit []byte
+		next, err := r.Next()
 		if err == nil {
-			_, err = io.Copy(io.Discard, edit)
+			edit, err = io.ReadAll(next)
 		}
-		if err == io.EOF || record.IsInvalidRecord(err) {
-			return n, nil
+		if err == io.EOF {
+			return all, nil
+		}
+		if errors.Is(err, record.ErrZeroedChunk) || errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrUnexpectedEOF) {
+			all.torn = true
+			return all, nil
 		}
 		if err != nil {
-			return 0, fmt.Errorf("read manifest: %w", err)
+			return edits{}, fmt.Errorf("read manifest: %w", err)
+		}
+		all.count++
+		if log, ok := firstLog(edit); ok {
+			all.firstLog = log
 		}
 	}
-	return most, nil
+	return all, nil
 }
 
-// wholeWith opens the folder, for reading only, as if it had these markers too, and
-// tells whether that leaves no table over: a manifest that knows them all is the
-// current one.
-func (c *intact) wholeWith(markers []string) bool {
-	log := slog.New(slog.DiscardHandler)
-	quiet := newFailure(c.dir, log, func(error) {})
-	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, log, quiet, newSetbacks(log, quiet))
-	opts.ReadOnly, opts.ErrorIfNotExists, opts.Lock = true, true, c.lock
-	db, err := pebble.Open(c.db, opts)
-	if err != nil {
-		return false
-	}
-	levels, err := db.SSTables()
-	if cerr := db.Close(); err != nil || cerr != nil {
-		return false
-	}
-	known := map[string]bool{}
-	for _, level := range levels {
-		for _, table := range level {
-			known[table.FileNum.String()+tableSuffix] = true
+// firstLog reads the number of the first log that is not in tables from an edit of a manifest,
+// which begins with such members, if it has them. Each is a tag and a number, or a name.
+func firstLog(edit []byte) (wal.NumWAL, bool) {
+	const comparator, logNumber = 1, 2
+	for {
+		tag, n := binary.Uvarint(edit)
+		if n <= 0 || tag != comparator && tag != logNumber {
+			return 0, false
 		}
+		value, m := binary.Uvarint(edit[n:])
+		if m <= 0 {
+			return 0, false
+		}
+		edit = edit[n+m:]
+		if tag == logNumber {
+			return wal.NumWAL(value), true
+		}
+		edit = edit[min(value, uint64(len(edit))):] // The comparator's name.
 	}
-	return !slices.ContainsFunc(c.names, func(name string) bool { return strings.HasSuffix(name, tableSuffix) && !known[name] })
 }
-
-// markedFS shows files in a folder that are not there.
-type markedFS struct {
-	vfs.FS
-	folder string
-	more   []string
-}
-
-// List implements vfs.FS.
-func (m *markedFS) List(dir string) ([]string, error) {
-	names, err := m.FS.List(dir)
-	if dir == m.folder {
-		names = append(names, m.more...)
-	}
-	return names, err
-}
-
-// Unwrap implements vfs.FS.
-func (m *markedFS) Unwrap() vfs.FS { return m.FS }

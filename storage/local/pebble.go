@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"io"
 	"log/slog"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
@@ -41,6 +42,29 @@ func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine
 	if err := mkdirSynced(fs, folder); err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
 	}
+	lock, err := lockFolder(fs, dir, folder)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := checkIntact(fs, dir, folder, lock); err != nil {
+		lock.Close()
+		return nil, err
+	}
+	back := newSetbacks(o.Logger, fail)
+	db, err := openWithin(folder, engineOptions(fs, o, fail, back, lock), fail, lock)
+	if err != nil {
+		return nil, openError(dir, err)
+	}
+	fail.open.Store(true)
+	return newPebbleEngine(db, lock, fail, back), nil
+}
+
+func newPebbleEngine(db *pebble.DB, lock io.Closer, fail *failure, back *setbacks) *pebbleEngine {
+	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail, ended: back.ended}
+}
+
+// lockFolder locks dir by the engine's folder in it.
+func lockFolder(fs vfs.FS, dir, folder string) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(folder, fs)
 	if err != nil && isLocked(err) {
 		return nil, fmt.Errorf("open local store: %w", &LockedError{Dir: dir, Err: err})
@@ -48,21 +72,28 @@ func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: lock folder: %w", dir, err)
 	}
-	if err := checkIntact(fs, dir, folder, lock); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("open local store: %w", err)
-	}
-	back := newSetbacks(o.Logger, fail)
+	return lock, nil
+}
+
+// engineOptions are those for one opening. The caller unrefs the file cache once the engine
+// is open.
+func engineOptions(fs vfs.FS, o *Options, fail *failure, back *setbacks, lock *pebble.Lock) *pebble.Options {
 	opts := pebbleOptions(fs, o.Logger, fail, back)
 	opts.Lock = lock
 	// The engine's own has room for no less than 64.
 	opts.FileCache = pebble.NewFileCache(1, o.OpenTables)
-	db, err := openWithin(folder, opts, fail, lock)
-	if err != nil {
-		return nil, fmt.Errorf("open local store %q: %w", dir, err)
+	return opts
+}
+
+// openError is why the engine could not be opened. What is not the system's refusal, or a
+// file that is not there, is damage: files that do not fit each other, or do not parse.
+func openError(dir string, err error) error {
+	var fatal *FatalError
+	var errno syscall.Errno
+	if !errors.As(err, &fatal) && (!errors.As(err, &errno) || errno == syscall.ENOENT || errno == syscall.EISDIR) {
+		err = &DamagedError{Err: err}
 	}
-	fail.open.Store(true)
-	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail, ended: back.ended}, nil
+	return fmt.Errorf("open local store %q: %w", dir, err)
 }
 
 // openWithin opens the engine, or returns why that cannot come to an end: the engine

@@ -19,6 +19,9 @@ const (
 	maxLargeObjectBytes = 1 << 20
 )
 
+// discard is the default of Options.Logger.
+var discard = slog.New(slog.DiscardHandler)
+
 // Options tune Open. The zero value is usable.
 type Options struct {
 	// Logger receives what an operator should see; nil discards it.
@@ -42,8 +45,9 @@ type Store struct {
 	log    *slog.Logger
 	engine engine
 	// files is nil when every object is kept inline.
-	files *files
-	large int64
+	files    *files
+	large    int64
+	readOnly bool
 
 	// life is held for reading by every request and for writing by Close.
 	life   sync.RWMutex
@@ -73,7 +77,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 // NewMemory returns a Store that keeps everything in memory, for tests and
 // throw-away runs. Nothing survives it. A context does not bound the reading of a body.
 func NewMemory() *Store {
-	return &Store{log: slog.New(slog.DiscardHandler), engine: newMemoryEngine()}
+	return &Store{log: discard, engine: newMemoryEngine()}
 }
 
 // Close waits for the requests in progress and closes the folder. Requests that
@@ -108,12 +112,37 @@ func (s *Store) leave() { s.life.RUnlock() }
 
 // openStore opens the existing folder dir on any file system.
 func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
+	o, err := opts.complete(dir)
+	if err != nil {
+		return nil, err
+	}
+	fail := newFailure(dir, o.Logger, o.Fatal)
+	e, err := openPebble(fs, dir, o, fail)
+	if err != nil {
+		return nil, explainFull(dir, err)
+	}
+	s := &Store{log: o.Logger, engine: e, large: o.LargeObjectBytes}
+	if s.files, err = openFiles(fs, dir); err == nil {
+		err = sweepOrphans(e, s.files)
+	}
+	if err != nil {
+		err = explainFull(dir, fmt.Errorf("open local store %q: %w", dir, err))
+		if cerr := e.close(); cerr != nil {
+			o.Logger.Error("close local store after failed open", "folder", dir, "err", cerr)
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// complete returns the options for dir with their defaults.
+func (opts *Options) complete(dir string) (*Options, error) {
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+		o.Logger = discard
 	}
 	if o.LargeObjectBytes == 0 {
 		o.LargeObjectBytes = defaultLargeObjectBytes
@@ -131,23 +160,7 @@ func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
 	if o.Fatal == nil {
 		o.Fatal = exit
 	}
-	fail := newFailure(dir, o.Logger, o.Fatal)
-	e, err := openPebble(fs, dir, &o, fail)
-	if err != nil {
-		return nil, explainFull(dir, err)
-	}
-	s := &Store{log: o.Logger, engine: e, large: o.LargeObjectBytes}
-	if s.files, err = openFiles(fs, dir); err == nil {
-		err = sweepOrphans(e, s.files)
-	}
-	if err != nil {
-		err = explainFull(dir, fmt.Errorf("open local store %q: %w", dir, err))
-		if cerr := e.close(); cerr != nil {
-			o.Logger.Error("close local store after failed open", "folder", dir, "err", cerr)
-		}
-		return nil, err
-	}
-	return s, nil
+	return &o, nil
 }
 
 // exit is the default of Options.Fatal.

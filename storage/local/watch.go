@@ -28,13 +28,25 @@ func (w *watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.Fil
 		w.setbacks.wait(category)
 	}
 	f, err := w.FS.Create(name, category)
-	return w.watchLog(name, f, err)
+	return w.watch(name, f, err)
 }
 
 // ReuseForWrite implements vfs.FS.
 func (w *watchedFS) ReuseForWrite(oldname, newname string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	f, err := w.FS.ReuseForWrite(oldname, newname, category)
-	return w.watchLog(newname, f, err)
+	if err == nil {
+		removeExtent(w.FS, oldname)
+	}
+	return w.watch(newname, f, err)
+}
+
+// Remove implements vfs.FS.
+func (w *watchedFS) Remove(name string) error {
+	err := w.FS.Remove(name)
+	if err == nil && hasExtent(w.PathBase(name)) {
+		removeExtent(w.FS, name)
+	}
+	return err
 }
 
 // OpenDir implements vfs.FS.
@@ -49,15 +61,20 @@ func (w *watchedFS) OpenDir(name string) (vfs.File, error) {
 // Unwrap implements vfs.FS.
 func (w *watchedFS) Unwrap() vfs.FS { return w.FS }
 
-func (w *watchedFS) watchLog(name string, f vfs.File, err error) (vfs.File, error) {
-	if err != nil || !strings.HasSuffix(name, ".log") {
+// watch begins the extent of a file to which the engine appends.
+func (w *watchedFS) watch(name string, f vfs.File, err error) (vfs.File, error) {
+	if err != nil || !hasExtent(w.PathBase(name)) {
 		return f, err
 	}
 	begun, err := w.stat(name)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &watchedFile{File: f, report: w.fail.reportOpen, found: func() error { return w.find(name, begun) }}, nil
+	extent, err := beginExtent(w.FS, name)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &watchedFile{File: f, report: w.fail.reportOpen, extent: extent, found: func() error { return w.find(name, begun) }}, nil
 }
 
 // stat is that of the disk where there is one, whose files can be told from each other.
@@ -94,11 +111,16 @@ type watchedFile struct {
 	// the file. It costs as little as one look at a folder, once for all the commits
 	// that share the sync.
 	found func() error
+	// extent, unless nil, states how much of the file was synced.
+	extent *extentFile
 }
 
 // Write implements vfs.File.
 func (f *watchedFile) Write(p []byte) (int, error) {
 	n, err := f.File.Write(p)
+	if f.extent != nil {
+		f.extent.add(p[:n])
+	}
 	f.report(err)
 	return n, err
 }
@@ -114,6 +136,9 @@ func (f *watchedFile) synced(err error) error {
 	if err == nil && f.found != nil {
 		err = f.found()
 	}
+	if err == nil && f.extent != nil {
+		err = f.extent.store()
+	}
 	f.report(err)
 	return err
 }
@@ -128,6 +153,9 @@ func (f *watchedFile) SyncTo(length int64) (bool, error) {
 // Close implements vfs.File.
 func (f *watchedFile) Close() error {
 	err := f.File.Close()
+	if f.extent != nil {
+		err = errors.Join(err, f.extent.close())
+	}
 	f.report(err)
 	return err
 }

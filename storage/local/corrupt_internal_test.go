@@ -1,0 +1,268 @@
+package local
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/storage"
+)
+
+// agedFolders are folders that hold an object each under table and log, by what happened to
+// them last.
+func agedFolders(t *testing.T) map[string]*vfs.MemFS {
+	t.Helper()
+	folders := map[string]*vfs.MemFS{"closed": keptFolder(t, true)}
+	for age, unsynced := range map[string]int{"killed": 100, "power lost": 0} {
+		disk := keepOn(t, vfs.NewCrashableMem(), true)
+		s := openTest(t, disk, nil)
+		mustPut(t, s, "log", []byte("kept"))
+		folders[age] = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rand.New(rand.NewPCG(1, 1))})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folders
+}
+
+// content reads the files of a folder and of those in it.
+func content(t *testing.T, disk vfs.FS, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range names(t, disk, dir) {
+		path := disk.PathJoin(dir, name)
+		info, err := disk.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			all[path+"/"] = ""
+			maps.Copy(all, content(t, disk, path))
+			continue
+		}
+		f, err := disk.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		all[path] = string(b)
+	}
+	return all
+}
+
+// lay makes a disk of such files.
+func lay(t *testing.T, files map[string]string) *vfs.MemFS {
+	t.Helper()
+	disk := vfs.NewMem()
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		if err := disk.MkdirAll(disk.PathDir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(path, "/") {
+			touch(t, disk, path, []byte(files[path])...)
+		}
+	}
+	return disk
+}
+
+// kept reads what keptFolder has put there: an error, or what is missing or different.
+func kept(t *testing.T, s *Store) error {
+	t.Helper()
+	page, err := s.List(t.Context(), storage.ListQuery{})
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"large", "log", "table"} {
+		body, err := s.Get(t.Context(), key)
+		if errors.Is(err, storage.ErrNotFound) || err == nil && key != "large" && string(body) != "kept" {
+			t.Errorf("get %s: got %q, %v; want an error or %q; the list is %v", key, body, err, "kept", page.Keys)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkCorrupt opens a folder with one change, for reading and for writing: each finds it, or
+// reads all that was kept. Neither changes a byte if it finds it at once, and what only reads
+// never does. It reports whether reading found something.
+func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
+	t.Helper()
+	disk := lay(t, files)
+	before := content(t, disk, testDir)
+	same := func(how string) {
+		t.Helper()
+		want, after := maps.Clone(before), content(t, disk, testDir)
+		maps.DeleteFunc(after, func(path, _ string) bool { return path == testDB+"/LOCK" && before[path] == "" })
+		delete(want, testDB+"/LOCK")
+		if !maps.Equal(want, after) {
+			t.Errorf("%s: %s changed %q into %q", what, how, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(after)))
+		}
+	}
+	s, err := openReadOnly(disk, testDir, nil)
+	if err == nil {
+		err = errors.Join(kept(t, s), s.Close())
+	}
+	same("reading")
+	found := err != nil
+	s, err = openStore(disk, testDir, nil)
+	if err != nil {
+		same("a refused start")
+		if !found {
+			t.Errorf("%s: reading finds nothing, a start finds %v", what, err)
+		}
+		if text := err.Error(); !strings.Contains(text, "restore") || strings.Contains(text, "\n") {
+			t.Errorf("%s: the start is refused with %q, want one line with the remedy", what, text)
+		}
+		return found
+	}
+	if err := kept(t, s); (err != nil) != found {
+		t.Errorf("%s: a start finds %v, reading found %t", what, err, found)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("%s: close: %v", what, err)
+	}
+	return found
+}
+
+// TestEveryByteOfWhatIsAppended changes, one after the other, each byte of the manifests, of
+// the logs and of their extents, and truncates each of them everywhere. Every change of what
+// was synced is found in the current manifest and in the current log; any other is harmless.
+func TestEveryByteOfWhatIsAppended(t *testing.T) {
+	step := sample.Of(1, 13)
+	for age, disk := range agedFolders(t) {
+		files := content(t, disk, testDir)
+		logs := slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasSuffix(n, ".log") || strings.HasPrefix(n, extentPrefix) })
+		lastLog := logs[len(logs)-1]
+		for path, whole := range files {
+			base := disk.PathBase(path)
+			of := strings.TrimPrefix(base, extentPrefix)
+			if !hasExtent(of) {
+				continue
+			}
+			synced, known := readExtent(disk, disk.PathJoin(testDB, of))
+			current := base == last(t, disk, manifestPrefix) || base == lastLog
+			if !current || !known {
+				synced.length = 0
+			}
+			for at := 0; at < len(whole); at += step {
+				changes := map[string]string{
+					"a flipped bit": whole[:at] + string([]byte{whole[at] ^ 1<<(at%8)}) + whole[at+1:],
+					"an end":        whole[:at],
+				}
+				for change, now := range changes {
+					what := fmt.Sprintf("%s, %s, %s at %d of %d", age, base, change, at, len(whole))
+					changed := maps.Clone(files)
+					changed[path] = now
+					if found := checkCorrupt(t, what, changed); found != (int64(at) < synced.length) {
+						t.Fatalf("%s: found %t, want it for what is before %d", what, found, synced.length)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestEveryFile loses each file, has it empty, and has a folder in its place.
+func TestEveryFile(t *testing.T) {
+	for age, disk := range agedFolders(t) {
+		files := content(t, disk, testDir)
+		for path := range files {
+			if strings.HasSuffix(path, "/") {
+				continue
+			}
+			lost, empty, folder := maps.Clone(files), maps.Clone(files), maps.Clone(files)
+			delete(lost, path)
+			empty[path] = ""
+			delete(folder, path)
+			folder[path+"/"] = ""
+			for change, changed := range map[string]map[string]string{"lost": lost, "empty": empty, "a folder": folder} {
+				checkCorrupt(t, fmt.Sprintf("%s, %s is %s", age, path, change), changed)
+			}
+		}
+	}
+}
+
+// TestReadOnly opens folders for reading: they stay as they are, writes are refused, and
+// where nothing was stored nothing is made.
+func TestReadOnly(t *testing.T) {
+	for age, disk := range agedFolders(t) {
+		before := content(t, disk, testDir)
+		s, err := openReadOnly(disk, testDir, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", age, err)
+		}
+		if _, err := openStore(disk, testDir, nil); err == nil {
+			t.Errorf("%s: a folder that is read is open for writing", age)
+		}
+		if err := kept(t, s); err != nil {
+			t.Errorf("%s: %v", age, err)
+		}
+		body := storage.Bytes(bytes.Repeat([]byte("x"), defaultLargeObjectBytes+1))
+		for op, err := range map[string]error{
+			"create": s.Create(t.Context(), "new", body), "put": s.Put(t.Context(), "log", body), "delete": s.Delete(t.Context(), "log"),
+		} {
+			if !errors.Is(err, storage.ErrRefused) {
+				t.Errorf("%s: %s: got %v, want %v", age, op, err, storage.ErrRefused)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: close: %v", age, err)
+		}
+		if after := content(t, disk, testDir); !maps.Equal(before, after) {
+			t.Errorf("%s: reading changed %q into %q", age, before, after)
+		}
+	}
+	for _, files := range []map[string]string{{testDir + "/": ""}, {testDB + "/": ""}, {testDB + "/LOCK": "", testDB + "/MANIFEST-000001": ""}} {
+		disk := lay(t, files)
+		before := content(t, disk, testDir)
+		if _, err := openReadOnly(disk, testDir, nil); !errors.Is(err, ErrNoStore) {
+			t.Errorf("%v: got %v, want %v", files, err, ErrNoStore)
+		}
+		if after := content(t, disk, testDir); !maps.Equal(before, after) {
+			t.Errorf("reading changed %q into %q", before, after)
+		}
+	}
+}
+
+// TestFolderWithoutExtents has a folder that an earlier version closed. Every flipped bit of
+// its manifest is found. Any other change of that, and every flipped bit of its log, is found or
+// harmless. Nothing else
+// promises where that log ended, so it is not truncated here.
+func TestFolderWithoutExtents(t *testing.T) {
+	disk := keptFolder(t, true)
+	drop(t, disk, extentPrefix)
+	manifest := last(t, disk, manifestPrefix)
+	log := slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasSuffix(n, ".log") })
+	files := content(t, disk, testDir)
+	for _, base := range []string{manifest, log[len(log)-1]} {
+		path := disk.PathJoin(testDB, base)
+		whole := files[path]
+		for at := 0; at < len(whole); at += sample.Of(1, 7) {
+			changed := maps.Clone(files)
+			changed[path] = whole[:at] + string([]byte{whole[at] ^ 1<<(at%8)}) + whole[at+1:]
+			if found := checkCorrupt(t, fmt.Sprintf("%s, a flipped bit at %d of %d", base, at, len(whole)), changed); !found && base == manifest {
+				t.Errorf("%s, a flipped bit at %d of %d: got nothing found", base, at, len(whole))
+			}
+			changed[path] = whole[:at]
+			if base == manifest {
+				checkCorrupt(t, fmt.Sprintf("%s, an end at %d of %d", base, at, len(whole)), changed)
+			}
+		}
+	}
+	wantKept(t, disk)
+}

@@ -1,0 +1,163 @@
+package local
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/record"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// logFlaw describes what is wrong with the logs that are not in tables yet: those from first
+// on, each of which must hold what was synced of it.
+func (c *intact) logFlaw(first wal.NumWAL) (string, error) {
+	for _, mark := range c.names {
+		name, isExtent := strings.CutPrefix(mark, extentPrefix)
+		number, _, isLog := wal.ParseLogFilename(name)
+		if !isExtent || !isLog || number < first {
+			continue
+		}
+		if _, known := readExtent(c.fs, c.fs.PathJoin(c.db, name)); known && !slices.Contains(c.names, name) {
+			return "lacks db/" + name, nil
+		}
+	}
+	logs, err := wal.Scan(wal.Dir{FS: c.fs, Dirname: c.db})
+	if err != nil {
+		return "", err
+	}
+	for _, log := range logs {
+		if log.Num < first {
+			continue
+		}
+		if whole, err := c.holdsLog(log); err != nil || !whole {
+			_, path := log.SegmentLocation(0)
+			return fmt.Sprintf("its file db/%s is damaged", c.fs.PathBase(path)), err
+		}
+	}
+	return "", nil
+}
+
+// holdsLog reports whether a log begins with what was synced of it, as far as that is known.
+func (c *intact) holdsLog(log wal.LogicalLog) (bool, error) {
+	disk, path := log.SegmentLocation(0)
+	if synced, known := readExtent(disk, path); known {
+		return synced.holds(disk, path)
+	}
+	end, err := endOf(log)
+	return end != endDamaged, err
+}
+
+// logEnd is how a log ends.
+type logEnd int
+
+const (
+	endTorn    logEnd = iota // as a crash leaves it
+	endClosed                // in order
+	endDamaged               // it was closed in order, and cannot be read to there
+)
+
+// endOf reads a log. One that is closed in order has a trailer, which names the next number.
+func endOf(log wal.LogicalLog) (logEnd, error) {
+	r := log.OpenForRead()
+	var at int64
+	var err error
+	for err == nil {
+		var offset wal.Offset
+		_, offset, err = r.NextRecord()
+		at = offset.Physical
+	}
+	if cerr := r.Close(); cerr != nil {
+		return endTorn, fmt.Errorf("read log: %w", cerr)
+	}
+	torn := errors.Is(err, record.ErrZeroedChunk) || errors.Is(err, record.ErrInvalidChunk) || errors.Is(err, record.ErrUnexpectedEOF) || pebble.IsCorruptionError(err)
+	if !torn && !errors.Is(err, io.EOF) {
+		return endTorn, fmt.Errorf("read log: %w", err)
+	}
+	rest, err := readFrom(log, at)
+	const fullChunk = 5
+	trailer := binary.LittleEndian.AppendUint32([]byte{6: fullChunk}, uint32(log.Num)+1)
+	switch {
+	case err != nil:
+		return endTorn, err
+	case !torn && bytes.HasPrefix(rest, trailer):
+		return endClosed, nil
+	case bytes.Contains(rest, trailer):
+		return endDamaged, nil
+	}
+	return endTorn, nil
+}
+
+// readFrom returns what follows a place in a log.
+func readFrom(log wal.LogicalLog, at int64) ([]byte, error) {
+	disk, path := log.SegmentLocation(0)
+	all, err := readUpTo(disk, path, 1<<62)
+	if err != nil {
+		return nil, fmt.Errorf("read log: %w", err)
+	}
+	return all[min(at, int64(len(all))):], nil
+}
+
+// closed reports whether the store that was last in the folder has ended in order.
+func (c *intact) closed() (bool, error) {
+	logs, err := wal.Scan(wal.Dir{FS: c.fs, Dirname: c.db})
+	if err != nil || len(logs) == 0 {
+		return false, err
+	}
+	end, err := endOf(logs[len(logs)-1])
+	return end == endClosed, err
+}
+
+// unknownTables opens the folder, for reading only, as if it had these markers too, and
+// returns the tables that its manifest does not name. It is false for a folder that cannot
+// be opened.
+func (c *intact) unknownTables(markers []string) (unknown []string, ok bool) {
+	quiet := newFailure(c.dir, discard, func(error) {})
+	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, discard, quiet, newSetbacks(discard, quiet))
+	opts.ReadOnly, opts.ErrorIfNotExists, opts.Lock = true, true, c.lock
+	db, err := pebble.Open(c.db, opts)
+	if err != nil {
+		return nil, false
+	}
+	levels, err := db.SSTables()
+	if cerr := db.Close(); err != nil || cerr != nil {
+		return nil, false
+	}
+	known := map[string]bool{}
+	for _, level := range levels {
+		for _, table := range level {
+			known[table.FileNum.String()+tableSuffix] = true
+		}
+	}
+	for _, name := range c.names {
+		if strings.HasSuffix(name, tableSuffix) && !known[name] {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown, true
+}
+
+// markedFS shows files in a folder that are not there.
+type markedFS struct {
+	vfs.FS
+	folder string
+	more   []string
+}
+
+// List implements vfs.FS.
+func (m *markedFS) List(dir string) ([]string, error) {
+	names, err := m.FS.List(dir)
+	if dir == m.folder {
+		names = append(names, m.more...)
+	}
+	return names, err
+}
+
+// Unwrap implements vfs.FS.
+func (m *markedFS) Unwrap() vfs.FS { return m.FS }

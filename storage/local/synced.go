@@ -1,0 +1,150 @@
+package local
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/wal"
+)
+
+// The engine appends to two kinds of files, its logs and its manifests, and reads each up to
+// the first record that is damaged: after a crash that is the record that was being written.
+// A damaged record that was durable looks the same, and the engine then deletes what it
+// believes to be obsolete. So each of these files has an extent, a file next to it that
+// states how much of it was synced. Bytes within the extent must be what was written; what
+// follows may be anything.
+//
+// An extent is written after the sync and before that is reported, so it is never ahead of
+// its file. That of a manifest is synced, too. That of a log is not, so after a loss of power
+// it may be behind. One that is missing or damaged promises nothing.
+//
+//	offset  bytes  content
+//	0       8      length of the synced part of the file
+//	8       4      CRC-32C of that part
+//	12      4      CRC-32C of the 12 bytes before
+//
+// Integers are big endian.
+const (
+	extentPrefix = "synced."
+	extentLen    = 16
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// extent is how much of a file was synced.
+type extent struct {
+	length int64
+	sum    uint32
+}
+
+func (e extent) encode() []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, extentLen), uint64(e.length))
+	b = binary.BigEndian.AppendUint32(b, e.sum)
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// decodeExtent is false for an extent that promises nothing.
+func decodeExtent(b []byte) (e extent, ok bool) {
+	if len(b) != extentLen || crc32.Checksum(b[:12], castagnoli) != binary.BigEndian.Uint32(b[12:]) {
+		return extent{}, false
+	}
+	e = extent{length: int64(binary.BigEndian.Uint64(b)), sum: binary.BigEndian.Uint32(b[8:])}
+	return e, e.length > 0
+}
+
+// hasExtent reports whether the engine appends to a file of this name.
+func hasExtent(base string) bool {
+	_, _, isLog := wal.ParseLogFilename(base)
+	return isLog || isManifest(base)
+}
+
+func isManifest(base string) bool { return strings.HasPrefix(base, manifestPrefix) }
+
+func extentPath(disk vfs.FS, name string) string {
+	return disk.PathJoin(disk.PathDir(name), extentPrefix+disk.PathBase(name))
+}
+
+// extentFile is the extent of one file that is being written.
+type extentFile struct {
+	file vfs.File
+	// now covers all that was written, synced or not.
+	now extent
+	// strict has each change of the extent synced.
+	strict bool
+}
+
+// beginExtent creates the extent of an empty file, durably: every file that is in use has one.
+func beginExtent(disk vfs.FS, name string) (*extentFile, error) {
+	path := extentPath(disk, name)
+	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	e := &extentFile{file: f, strict: isManifest(disk.PathBase(name))}
+	if _, err = f.Write(e.now.encode()); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = syncFolder(disk, disk.PathDir(name))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return e, nil
+}
+
+// add notes what was written.
+func (e *extentFile) add(p []byte) {
+	e.now.length += int64(len(p))
+	e.now.sum = crc32.Update(e.now.sum, castagnoli, p)
+}
+
+// store records that all that was written is synced.
+func (e *extentFile) store() error {
+	_, err := e.file.WriteAt(e.now.encode(), 0)
+	if err == nil && e.strict {
+		err = e.file.Sync()
+	}
+	return err
+}
+
+// close ends the extent, and leaves what it states on the disk.
+func (e *extentFile) close() error { return errors.Join(e.file.Sync(), e.file.Close()) }
+
+// readExtent returns the extent of a file, false if there is none that promises anything.
+func readExtent(disk vfs.FS, name string) (extent, bool) {
+	b, err := readUpTo(disk, extentPath(disk, name), extentLen+1)
+	if err != nil {
+		return extent{}, false
+	}
+	return decodeExtent(b)
+}
+
+// holds reports whether a file begins with the bytes of the extent.
+func (e extent) holds(disk vfs.FS, name string) (bool, error) {
+	f, err := disk.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	sum := crc32.New(castagnoli)
+	n, err := io.Copy(sum, io.LimitReader(f, e.length))
+	return n == e.length && sum.Sum32() == e.sum, err
+}
+
+func readUpTo(disk vfs.FS, name string, most int64) ([]byte, error) {
+	f, err := disk.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, most))
+}
+
+// removeExtent removes the extent of a file that is not needed any more. One that stays does
+// no harm: only the files that the manifest needs are compared with theirs.
+func removeExtent(disk vfs.FS, name string) { _ = disk.Remove(extentPath(disk, name)) }
