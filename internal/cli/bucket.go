@@ -14,6 +14,29 @@ import (
 
 // OpenBucket opens a bucket without a node over it.
 func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
+	return openBucket(at, local.Open)
+}
+
+// OpenExisting opens a bucket that conversations were kept in: a folder that is none of
+// Parley's stays as it is.
+func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
+	return openBucket(at, func(dir string, opts *local.Options) (*local.Store, error) {
+		for _, name := range []string{"db", "objects"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+				return local.Open(dir, opts)
+			}
+		}
+		return nil, local.ErrNoStore
+	})
+}
+
+// OpenForReading opens a bucket that conversations were kept in and changes no byte of a
+// folder.
+func OpenForReading(at config.Bucket) (storage.Bucket, func() error, error) {
+	return openBucket(at, local.OpenReadOnly)
+}
+
+func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Store, error)) (storage.Bucket, func() error, error) {
 	if at.Endpoint != "" {
 		bucket, err := at.Open()
 		return bucket, func() error { return nil }, err
@@ -22,7 +45,7 @@ func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 	if info, err := os.Stat(at.Dir); err != nil || !info.IsDir() {
 		return nil, nil, fmt.Errorf("open the data folder: %s is no folder; name an existing one with --data, or in the configuration file", at.Dir)
 	}
-	store, err := local.Open(at.Dir, nil)
+	store, err := open(at.Dir, nil)
 	if err != nil {
 		return nil, nil, FolderError(at.Dir, err)
 	}
@@ -33,8 +56,13 @@ func OpenBucket(at config.Bucket) (storage.Bucket, func() error, error) {
 // in use has its exit code.
 func FolderError(dir string, err error) error {
 	var locked *local.LockedError
+	var damaged *local.DamagedError
 	var path *fs.PathError
 	switch {
+	case errors.Is(err, local.ErrNoStore):
+		return fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", dir)
+	case errors.As(err, &damaged):
+		return fmt.Errorf("open the data folder: %w", err)
 	case errors.As(err, &locked):
 		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", dir, locked.Err)
 		return &ExitError{Code: ExitRefused, Err: err}
@@ -44,15 +72,4 @@ func FolderError(dir string, err error) error {
 		return fmt.Errorf("open the data folder: %w; name another folder with --data", err)
 	}
 	return fmt.Errorf("open the data folder: %w", err)
-}
-
-// OpenExisting opens a bucket that conversations were kept in: a folder that is none of
-// Parley's stays as it is.
-func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
-	if info, err := os.Stat(at.Dir); at.Endpoint == "" && err == nil && info.IsDir() {
-		if _, err := os.Stat(filepath.Join(at.Dir, "db")); errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, fmt.Errorf("open the data folder: %s is no data folder: no conversation was ever kept there; name another one with --data, or in the configuration file", at.Dir)
-		}
-	}
-	return OpenBucket(at)
 }

@@ -60,7 +60,7 @@ func (cfg *asideConfig) run(ctx context.Context, out io.Writer) error {
 	if conv == "" && (cfg.set || cfg.putBack) {
 		return errors.New("--put-back and --set take one conversation: --agent and --id, or --conv")
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.with(cfg.set || cfg.putBack, func(at config.Bucket, b storage.Bucket) error {
 		p := &findingPrinter{out: out, json: cfg.json}
 		if _, err := storage.CheckFormat(ctx, b); err != nil {
 			return cfg.explain(at, err)

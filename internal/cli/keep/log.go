@@ -159,11 +159,11 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	return "", nil
 }
 
-// checking opens the bucket for use, as with does. What cannot be opened is not found out: it
+// checking opens the bucket for use, as with does, to write if that was asked for. What cannot be opened is not found out: it
 // has no exit code of a finding.
 func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) error) error {
 	opened := false
-	err := cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	err := cfg.with(cfg.write, func(at config.Bucket, b storage.Bucket) error {
 		opened = true
 		return use(at, b)
 	})
@@ -174,14 +174,18 @@ func (cfg *logConfig) checking(use func(at config.Bucket, b storage.Bucket) erro
 	return err
 }
 
-// with opens the bucket for use.
-func (cfg *logConfig) with(use func(at config.Bucket, b storage.Bucket) error) (err error) {
+// with opens the bucket for use. Without write no byte of a folder changes.
+func (cfg *logConfig) with(write bool, use func(at config.Bucket, b storage.Bucket) error) (err error) {
 	conf, _, err := cfg.place.Find("bucket")
 	if err != nil {
 		return err
 	}
 	at := conf.Bucket
-	bucket, closeBucket, err := cli.OpenExisting(at)
+	open := cli.OpenForReading
+	if write {
+		open = cli.OpenExisting
+	}
+	bucket, closeBucket, err := open(at)
 	if err != nil {
 		return err
 	}
@@ -197,7 +201,7 @@ func (cfg *logConfig) dump(ctx context.Context, args []string, out io.Writer) er
 	if (conv == "") == (len(args) == 0) {
 		return errors.New("dump takes one object key, or --agent and --id, or --conv; parley log dump --help has examples")
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.with(false, func(at config.Bucket, b storage.Bucket) error {
 		if conv == "" {
 			err = inspect.Dump(ctx, b, args[0], out)
 		} else {

@@ -49,7 +49,7 @@ func outboxListCommand(p *cli.Program) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			out := cmd.OutOrStdout()
-			return cfg.letters(cmd.Context(), func(_ context.Context, _ storage.Bucket, letters []storage.Letter) error {
+			return cfg.letters(cmd.Context(), false, func(_ context.Context, _ storage.Bucket, letters []storage.Letter) error {
 				return cfg.list(out, letters)
 			})
 		},
@@ -111,13 +111,14 @@ func outboxDropCommand(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// letters reads the dead letters, those of one conversation if that is asked for.
-func (cfg *outboxConfig) letters(ctx context.Context, use func(context.Context, storage.Bucket, []storage.Letter) error) error {
+// letters reads the dead letters, those of one conversation if that is asked for, from a
+// bucket that is open for writing, too, if write is set.
+func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(context.Context, storage.Bucket, []storage.Letter) error) error {
 	conv, err := cfg.key()
 	if err != nil {
 		return err
 	}
-	return cfg.with(func(at config.Bucket, b storage.Bucket) error {
+	return cfg.with(write, func(at config.Bucket, b storage.Bucket) error {
 		_, err := storage.CheckFormat(ctx, b)
 		var found []storage.Letter
 		if err == nil {
@@ -143,7 +144,7 @@ func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []stri
 	if cfg.all == (len(posts) > 0) {
 		return errors.New("name the posts, as parley outbox list has them, or give --all")
 	}
-	return cfg.letters(ctx, func(ctx context.Context, b storage.Bucket, letters []storage.Letter) error {
+	return cfg.letters(ctx, true, func(ctx context.Context, b storage.Bucket, letters []storage.Letter) error {
 		for _, post := range posts {
 			if !slices.ContainsFunc(letters, func(l storage.Letter) bool { return string(l.Post) == post }) {
 				return fmt.Errorf("there is no dead letter of %.80q; parley outbox list has those that there are", post)

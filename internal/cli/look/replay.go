@@ -95,7 +95,7 @@ func (cfg *replayConfig) run(ctx context.Context, out, errOut io.Writer) (err er
 	for _, a := range conf.Agents {
 		r.contents[a.Agent.Name] = a.Agent.Events.Content
 	}
-	bucket, closeBucket, err := cli.OpenExisting(conf.Bucket)
+	bucket, closeBucket, err := cli.OpenForReading(conf.Bucket)
 	if err != nil {
 		return err
 	}
@@ -216,6 +216,9 @@ func (cfg *replayConfig) databaseTarget(ctx context.Context, conf *config.Server
 			err = errors.Join(err, db.Close())
 		}
 	}()
+	if conf.Bucket.Endpoint == "" {
+		bucket = nil // A folder has one process, and no need of claims.
+	}
 	if err := db.Migrate(ctx, bucket, cli.HostName()); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/storage"
+)
+
+// folderWriters are the commands with --data that write to the folder, and why.
+var folderWriters = map[string]string{
+	"chat": "serves", "dev": "serves", "run": "serves", "serve": "serves",
+	"send":          "its --data is the initial data of a conversation",
+	"bucket check":  "stores objects to measure, and removes them",
+	"import flue":   "stores conversations",
+	"outbox drop":   "deletes letters",
+	"outbox resend": "deletes the letters of what it sent",
+}
+
+// folderReaders are the commands with --data that change no byte of the folder, with the
+// arguments of each run.
+func folderReaders(key, conv string) map[string][][]string {
+	return map[string][][]string{
+		"log verify":    {{}, {"--json"}, {"--agent", "assistant", "--id", "c0"}},
+		"log dump":      {{key}, {"format.json"}, {"no/such/key"}, {"--conv", conv}},
+		"log repair":    {{}, {"--json"}, {"--conv", conv}, {"--conv", conv, "--cut"}},
+		"log aside":     {{}, {"--conv", conv}},
+		"outbox list":   {{}, {"--json"}},
+		"events replay": {{"--dry-run"}, {"--to", "stdout"}},
+		"trace":         {{}},
+		"stats":         {{}},
+	}
+}
+
+// TestEveryCommandWithAFolderIsKnown: a command that gets --data is in one of the two tables.
+func TestEveryCommandWithAFolderIsKnown(t *testing.T) {
+	readers := folderReaders("", "")
+	for _, name := range leaves(program.Root()) {
+		cmd, _, err := program.Root().Find(strings.Fields(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, reads := readers[name]
+		_, writes := folderWriters[name]
+		if has := cmd.Flags().Lookup("data") != nil; has != (reads || writes) || reads && writes {
+			t.Errorf("parley %s: got --data %t, reads %t, writes %t; want it in folderReaders or in folderWriters if it has --data", name, has, reads, writes)
+		}
+	}
+}
+
+// snapshot has the digest, the mode and the time of change of everything in a folder.
+func snapshot(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		var body []byte
+		if !d.IsDir() {
+			if body, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		changed := info.ModTime().String()
+		if d.Name() == "LOCK" {
+			changed = "" // To lock it touches it.
+		}
+		all[path] = fmt.Sprintf("%x %s %s", sha256.Sum256(body), info.Mode(), changed)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestCommandsThatReadChangeNoByte runs each command that reads over folders: one that was
+// closed, one of a killed node, one without its empty files, and one whose manifest lost its
+// last bit. Each stays as it is, in its bytes and in its names.
+func TestCommandsThatReadChangeNoByte(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "closed")
+	n := program.StartDev(t, data)
+	send := func(id string) {
+		if code, out, errOut := program.Output(t, "send", n.Base+"/"+id, "hello"); code != 0 {
+			t.Fatalf("send: exit %d, %q, %q", code, out, errOut)
+		}
+	}
+	send("c0")
+	n.Kill()
+	killed := copyFolder(t, data)
+	n = program.StartDev(t, data)
+	send("c1")
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	n = program.StartDev(t, data)
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	unlocked, damaged := copyFolder(t, data), copyFolder(t, data)
+	if err := os.Remove(filepath.Join(unlocked, "db", "LOCK")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(unlocked, "tmp")); err != nil {
+		t.Fatal(err)
+	}
+	manifests, err := filepath.Glob(filepath.Join(damaged, "db", "MANIFEST-*"))
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	for _, path := range manifests {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[len(b)-1] ^= 1
+		clitest.Write(t, path, string(b))
+	}
+	conv := conversation.Address{Agent: "assistant", ID: "c0"}.Key()
+	for age, dir := range map[string]string{"closed": data, "killed": killed, "without LOCK": unlocked, "damaged": damaged} {
+		before := snapshot(t, dir)
+		for name, runs := range folderReaders(storage.LogKey(conv, 0), string(conv)) {
+			for _, args := range runs {
+				args = append(append(strings.Fields(name), args...), "--data", dir)
+				code, out, errOut := program.Output(t, args...)
+				opensStore := name != "trace" && name != "stats"
+				if age == "damaged" && opensStore && (code == 0 || !strings.Contains(errOut, "restore the whole folder from a backup")) {
+					t.Errorf("%s: %q: got exit %d, %q%q; want a refusal with the remedy", age, args, code, out, errOut)
+				}
+				if age != "damaged" && name == "log verify" && (code != 0 || !strings.Contains(out, `conversation`)) {
+					t.Errorf("%s: %q: got exit %d, %q, %q; want 0", age, args, code, out, errOut)
+				}
+				if after := snapshot(t, dir); !maps.Equal(before, after) {
+					t.Fatalf("%s: %q changed the folder: got %v, want %v", age, args, after, before)
+				}
+			}
+		}
+	}
+	for serves, args := range map[string][]string{"dev": {"--listen", "127.0.0.1:0"}, "serve": {"--config", clitest.EchoConfig(t, t.TempDir())}} {
+		before := snapshot(t, damaged)
+		if code, out, errOut := program.Output(t, append([]string{serves, "--data", damaged}, args...)...); code == 0 || !strings.Contains(errOut, "restore the whole folder from a backup") {
+			t.Errorf("%s: got exit %d, %q, %q; want a refusal with the remedy", serves, code, out, errOut)
+		}
+		if after := snapshot(t, damaged); !maps.Equal(before, after) {
+			t.Errorf("%s changed the folder: got %v, want %v", serves, after, before)
+		}
+	}
+}
+
+// copyFolder copies a folder to a place of its own.
+func copyFolder(t *testing.T, dir string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
