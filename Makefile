@@ -28,6 +28,7 @@ SCHEDULES ?= 20000
 LOGSCHEDULES ?= 100000
 CYCLES    ?= 200
 CRASHES   ?= 500
+CORRUPTIONS ?= 1000
 EVENTS    ?= 1000000
 FUZZTIME ?= 1m
 # With a ClickHouse server of one's own the engine is not installed.
@@ -145,8 +146,8 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine console $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES and FUZZTIME (minutes) say how many
-	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
+soak: needs servers engine console $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes, corruptions and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES, CORRUPTIONS and FUZZTIME (minutes) say how many
+	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) CORRUPTIONS=$(CORRUPTIONS) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

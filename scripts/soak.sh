@@ -26,6 +26,7 @@ volumes() {
 	lasting 420 'the console: 25 deaths under an open page, a reply of 3 minutes, hostile messages' "${test[@]}" -v -run 'TestBrowser$' ./console -long
 	timed "$EVENTS" events "${test[@]}" -v -run 'TestEventsRun$' ./internal/eventsrun -events
 	timed "$CRASHES" 'crashes of the embedded bucket' "${raced[@]}" -v -run TestCrashCycles ./storage/local -cycles
+	timed "$CORRUPTIONS" 'corruptions of data folders' "${test[@]}" -v -run 'TestRandomCorruption$' ./internal/cli/keep -corruptions
 	lasting $((targets * (${FUZZTIME%m} * 60 + 10))) "$targets fuzz targets, $FUZZTIME each" scripts/fuzz.sh "$go" "$FUZZTIME"
 }
 

@@ -195,6 +195,9 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	}
 	act := func() result {
 		v, err := do()
+		if pebble.IsCorruptionError(err) {
+			s.damage.Store(&DamagedError{Err: err})
+		}
 		s.complain(op, key, err)
 		return result{v, err}
 	}
@@ -229,8 +232,17 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	case r := <-done: // It came at the same time.
 		return r.v, errorOf(op, key, r.err)
 	default:
-		return none, errorOf(op, key, context.Cause(ctx))
+		return none, errorOf(op, key, s.gaveUp(ctx))
 	}
+}
+
+// gaveUp is why a caller waits no longer. The engine searches for the bit that was flipped in
+// what it cannot read, for seconds if that is large, so a request may end before it is told.
+func (s *Store) gaveUp(ctx context.Context) error {
+	if damage := s.damage.Load(); damage != nil {
+		return fmt.Errorf("%w; %w", context.Cause(ctx), damage)
+	}
+	return context.Cause(ctx)
 }
 
 // complain logs what an operator should see of an error, whoever still waits for it.

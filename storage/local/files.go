@@ -104,11 +104,19 @@ func (f *files) link(path, name string) error {
 	return nil
 }
 
-// open opens a file for reading. The error is fs.ErrNotExist if it was removed.
-func (f *files) open(name string) (vfs.File, error) {
+// open opens a file of size bytes for reading. The error is fs.ErrNotExist if it was removed,
+// and *DamagedError if it has another length.
+func (f *files) open(name string, size int64) (vfs.File, error) {
 	file, err := f.fs.Open(f.fs.PathJoin(f.objects, name))
 	if err != nil {
 		return nil, fmt.Errorf("open object file: %w", err)
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() != size {
+		err = &DamagedError{Err: fmt.Errorf("object file %q has %d bytes instead of %d", name, info.Size(), size)}
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }

@@ -108,19 +108,22 @@ func (s *Store) discard(file string) {
 	}
 }
 
-// open returns the object under key and, if it is large, its open file.
+// open returns the object under key and, if it is large, its open file. It fails with
+// *DamagedError if that is missing or has another length.
 func (s *Store) open(ctx context.Context, key string) (object, vfs.File, error) {
 	for missing := ""; ; {
 		o, err := s.engine.get(ctx, key)
 		if err != nil || o.file == "" {
 			return o, nil, err
 		}
-		file, err := s.files.open(o.file)
-		if errors.Is(err, fs.ErrNotExist) && o.file != missing {
-			// The object was replaced or deleted since; look again.
-			missing = o.file
-			continue
+		file, err := s.files.open(o.file, o.size)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return o, file, err
 		}
-		return o, file, err
+		if o.file == missing {
+			return o, nil, &DamagedError{Err: err}
+		}
+		// The object was replaced or deleted since; look again.
+		missing = o.file
 	}
 }

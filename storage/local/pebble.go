@@ -69,6 +69,9 @@ func lockFolder(fs vfs.FS, dir, folder string) (*pebble.Lock, error) {
 	if err != nil && isLocked(err) {
 		return nil, fmt.Errorf("open local store: %w", &LockedError{Dir: dir, Err: err})
 	}
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, fmt.Errorf("open local store: %w", &IncompleteError{Dir: dir, Lost: "its file db/LOCK is a folder"})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: lock folder: %w", dir, err)
 	}

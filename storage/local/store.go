@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -48,6 +49,8 @@ type Store struct {
 	files    *files
 	large    int64
 	readOnly bool
+	// damage is the last that a request has met, nil for none.
+	damage atomic.Pointer[DamagedError]
 
 	// life is held for reading by every request and for writing by Close.
 	life   sync.RWMutex
