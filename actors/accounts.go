@@ -12,10 +12,14 @@ import (
 // in bytes: its actor, machine and writer.
 const perConversation = 16 << 10
 
+// outputsShare is the part of the node's memory that outputs of tools may take: more calls begin once there is room.
+const outputsShare = 8
+
 // accounts are what the runtime takes of the node's memory.
 type accounts struct {
 	conversations *memory.Account // states, and what their models were shown last
 	calls         *memory.Account // what models are being shown, in a vendor's encoding
+	outputs       *memory.Account // what tools have returned that is not recorded yet
 	events        *memory.Account // durable events that wait for sinks
 
 	idle *memory.Idle  // also of the followers, and of the writers at rest
@@ -28,7 +32,8 @@ type accounts struct {
 func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
 	idle := b.Idle(idleBytes)
 	return accounts{
-		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0), events: b.Account("events", 0),
+		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0),
+		outputs: b.Account("tool outputs", b.Limit()/outputsShare), events: b.Account("events", 0),
 		idle: idle, rest: idle.Shelf("conversations"),
 		checks: make(chan struct{}, checks), unchecked: new(atomic.Int64),
 	}

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -8,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/contain"
 )
 
@@ -56,8 +60,8 @@ type Outcome struct {
 	Images    []Image
 }
 
-// outcome checks and encodes what a tool's function returned.
-func (t Tool) outcome(returned any) (*Outcome, error) {
+// outcome checks and encodes what a tool's function returned, once the host has room for that.
+func (t Tool) outcome(ctx context.Context, returned any) (*Outcome, error) {
 	r := Result{Output: returned}
 	switch v := returned.(type) {
 	case Result:
@@ -71,7 +75,12 @@ func (t Tool) outcome(returned any) (*Outcome, error) {
 	if issues := imageIssues(r.Images); len(issues) > 0 {
 		return nil, &ResultError{Tool: t.name, Issues: issues}
 	}
-	raw, err := contain.Encode(t.what(), r.Output)
+	done, err := seam.WaitForRoom(ctx, r.Output, imageBytes(r.Images))
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	raw, err := encodeOutput(t.what(), r.Output)
 	if crashed(err) {
 		return nil, err
 	}
@@ -79,6 +88,28 @@ func (t Tool) outcome(returned any) (*Outcome, error) {
 		return nil, &OutputError{Tool: t.name, Err: err}
 	}
 	return &Outcome{Output: raw, Terminate: r.Terminate, Images: r.Images}, nil
+}
+
+// encodeOutput writes an output as JSON. Texts and JSON, which outputs that are large mostly are, are copied once.
+func encodeOutput(what string, v any) (json.RawMessage, error) {
+	switch v := v.(type) {
+	case string:
+		return conversation.AppendString(make([]byte, 0, conversation.TextBytes(v)+2), v), nil
+	case json.RawMessage:
+		var out bytes.Buffer
+		out.Grow(len(v))
+		if json.Compact(&out, v) == nil {
+			return out.Bytes(), nil
+		}
+	}
+	return contain.Encode(what, v)
+}
+
+func imageBytes(images []Image) (n int64) {
+	for _, m := range images {
+		n += int64(len(m.Data))
+	}
+	return n
 }
 
 func imageIssues(images []Image) []Issue {

@@ -222,7 +222,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 		}
 		return nil, err
 	}
-	return t.outcome(result)
+	return t.outcome(ctx, result)
 }
 
 // what names the tool's function in errors.

@@ -45,6 +45,7 @@ type Budget struct {
 	mu       sync.Mutex
 	used     int64
 	accounts []*Account
+	waiters  []*waiter // in the order of their callers
 }
 
 // New returns a budget of limit bytes; 0 or less bounds nothing and still counts.
@@ -99,6 +100,14 @@ type Account struct {
 	share  int64
 
 	used, refused int64 // under the budget's lock
+}
+
+// Share returns the most bytes that the account may hold by [Account.Take], 0 if it has no bound of its own.
+func (a *Account) Share() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.share
 }
 
 // open returns how many bytes may be in use with a claim of n.
@@ -162,6 +171,9 @@ func (a *Account) Add(n int64) {
 	if a.used < 0 {
 		panic(fmt.Sprintf("memory: %s gave back %d bytes more than it held", a.name, -a.used))
 	}
+	if n < 0 && len(a.budget.waiters) > 0 {
+		a.budget.grant()
+	}
 }
 
 // Full returns a [*FullError] while not one byte can be taken.
@@ -174,6 +186,16 @@ func (a *Account) Full() error {
 	}
 	a.Add(-1)
 	return nil
+}
+
+// Ample reports whether less than a quarter of the budget is in use.
+func (a *Account) Ample() bool {
+	if a == nil || a.budget.limit <= 0 {
+		return true
+	}
+	a.budget.mu.Lock()
+	defer a.budget.mu.Unlock()
+	return a.budget.used < a.budget.limit/4
 }
 
 // tight reports whether half of the budget is in use. What is held only so that something

@@ -11,7 +11,8 @@
 // Guarantees:
 //  1. The sum of what was taken never exceeds the budget by [Account.Take], nor an
 //     account its own share. The last quarter is taken by claims of up to 64 KiB alone.
-//  2. What is given back is available at once; nobody waits for memory here.
+//  2. What is given back is available at once. [Account.Wait] alone waits for memory: for work that was accepted
+//     and may begin later. One claim of an account is always granted, so waiting never blocks all of them.
 //  3. What is held only so that something comes sooner has a bound of its own, [Idle], and
 //     what was not used for a second gives way while half of the budget is in use. Whoever
 //     holds it, what was used least recently gives way first.

@@ -28,6 +28,13 @@ func WithData(ctx context.Context, write func(ctx context.Context, name string, 
 	return context.WithValue(ctx, seam.Data{}, write)
 }
 
+// WithRoom returns a context in which a tool calls wait after its function has returned a value that holds about
+// size bytes. The value is encoded once wait returns, and done is called after that. An error of wait is that of
+// the call. Without it nothing waits.
+func WithRoom(ctx context.Context, wait func(size int64) (done func(), err error)) context.Context {
+	return context.WithValue(ctx, seam.Room{}, wait)
+}
+
 // Dispatcher takes what tools and hooks send. Every [conversation.Dispatcher] is one. Implementations
 // are safe for concurrent use.
 type Dispatcher interface {

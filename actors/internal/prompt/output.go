@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/parleyrun/parley/conversation"
@@ -58,27 +63,89 @@ func OutputText(raw json.RawMessage) string {
 // sayPart stands where the middle of an output is left out of what people are shown.
 const sayPart = "\n\n[%d of %d bytes are left out here.]\n\n"
 
-// Part returns the beginning and the end of a text, which take at most so many bytes together
-// as JSON and are at most half of it, and both as people are shown them.
-func Part(text string, most int) (head, tail, shown string) {
-	most = min(most, len(text)/2)
-	head, tail = text[:boundary(text, most*2/3)], text[boundary(text, len(text)-most/3):]
+// Part returns the beginning and the end of a text of size bytes, which take at most so many bytes together
+// as JSON and are at most half of it, and both as people are shown them. First and last are as much of its beginning
+// and of its end, or more.
+func Part(first, last string, size, most int) (head, tail, shown string) {
+	most = min(most, size/2)
+	head, tail = first[:boundary(first, most*2/3)], last[boundary(last, len(last)-most/3):]
 	for conversation.TextBytes(head) > most*2/3 {
 		head = head[:boundary(head, len(head)/2)]
 	}
 	for conversation.TextBytes(tail) > most/3 {
 		tail = tail[boundary(tail, len(tail)-len(tail)/2):]
 	}
-	return head, tail, head + fmt.Sprintf(sayPart, len(text)-len(head)-len(tail), len(text)) + tail
+	return head, tail, head + fmt.Sprintf(sayPart, size-len(head)-len(tail), size) + tail
 }
 
-// Pieces cuts a text into pieces of at most so many bytes, none within a character.
-func Pieces(text string, most int) (pieces []string) {
-	for len(text) > most {
-		n := boundary(text, most)
-		pieces, text = append(pieces, text[:n]), text[n:]
+// TextPieces yields what [OutputText] returns in pieces of at most so many bytes of the JSON, none within a
+// character, and valid UTF-8. It copies one piece at a time.
+func TextPieces(raw json.RawMessage, most int) iter.Seq[string] {
+	quoted := len(raw) > 1 && raw[0] == '"' && raw[len(raw)-1] == '"'
+	if quoted {
+		raw = raw[1 : len(raw)-1]
 	}
-	return append(pieces, text)
+	return func(yield func(string) bool) {
+		for len(raw) > 0 {
+			n := pieceEnd(raw, most, quoted)
+			piece := string(raw[:n])
+			if quoted {
+				piece = OutputText(slices.Concat([]byte(`"`), raw[:n], []byte(`"`)))
+			}
+			if !yield(strings.ToValidUTF8(piece, "\uFFFD")) {
+				return
+			}
+			raw = raw[n:]
+		}
+	}
+}
+
+// pieceEnd returns where a piece of a text ends that has at most so many bytes, or one character: not within a
+// character, nor, in a text in quotes, within an escape or a pair of them that is one character.
+func pieceEnd(raw []byte, most int, quoted bool) int {
+	if len(raw) <= most {
+		return len(raw)
+	}
+	end := 0
+	for end < len(raw) {
+		n := 0
+		if quoted {
+			n = escapeBytes(raw[end:])
+		}
+		if n == 0 {
+			_, n = utf8.DecodeRune(raw[end:])
+		}
+		if end > 0 && end+n > most {
+			break
+		}
+		end += n
+	}
+	return end
+}
+
+// escapeBytes returns how many bytes the escape takes that a text in quotes begins with, 0 if it does not.
+func escapeBytes(raw []byte) int {
+	if raw[0] != '\\' {
+		return 0
+	}
+	first, ok := codeUnit(raw)
+	if !ok {
+		return min(len(`\n`), len(raw))
+	}
+	n := len(`\u0000`)
+	if second, ok := codeUnit(raw[n:]); ok && utf16.DecodeRune(first, second) != unicode.ReplacementChar {
+		n *= 2
+	}
+	return n
+}
+
+// codeUnit returns the unit of UTF-16 that a text begins with as an escape, and whether it does.
+func codeUnit(raw []byte) (rune, bool) {
+	if len(raw) < len(`\u0000`) || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 32)
+	return rune(n), err == nil
 }
 
 // outputOf is a call's outcome as the model is shown it.

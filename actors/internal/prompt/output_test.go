@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,7 +124,7 @@ func TestStoredOutput(t *testing.T) {
 
 func TestPart(t *testing.T) {
 	for _, text := range []string{strings.Repeat("0123456789", 1000), strings.Repeat("\x00€\n", 2000), strings.Repeat("\u2028", 3000)} {
-		head, tail, shown := prompt.Part(text, 3000)
+		head, tail, shown := prompt.Part(text, text, len(text), 3000)
 		note := fmt.Sprintf("\n\n[%d of %d bytes are left out here.]\n\n", len(text)-len(head)-len(tail), len(text))
 		if !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || shown != head+note+tail {
 			t.Errorf("%.10q: shown as %q", text, shown)
@@ -139,23 +140,41 @@ func TestPart(t *testing.T) {
 
 // TestPartOfAShortText: what is long as JSON may be short as a text.
 func TestPartOfAShortText(t *testing.T) {
-	if head, tail, shown := prompt.Part("0123456789", 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes are left out here.]\n\n9" {
+	if head, tail, shown := prompt.Part("0123456789", "0123456789", 10, 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes are left out here.]\n\n9" {
 		t.Errorf("shown as %q, of %q and %q", shown, head, tail)
 	}
 }
 
-func TestPieces(t *testing.T) {
-	for text, want := range map[string]int{"": 1, "0123456789": 1, "0123456789a": 2, strings.Repeat("€", 7): 3, strings.Repeat("😀", 6): 3} {
-		got := prompt.Pieces(text, 10)
-		if strings.Join(got, "") != text || len(got) != want {
-			t.Errorf("%q: %q", text, got)
+func TestTextPieces(t *testing.T) {
+	for raw, want := range map[string]int{
+		`""`: 0, `"0123456789"`: 1, `"0123456789a"`: 2, `"€€€€€€€"`: 3, `"😀😀😀😀😀😀"`: 3, `"\n\n\n\n\n\n"`: 2,
+		`"\u20ac\u20ac\u20ac"`: 3, `"\ud83d\ude00\ud83d\ude00"`: 2, `"\ud83d\ud83d\ude00"`: 2, `"\ud83d"`: 1, `"\\\\\\\\\\\\"`: 2,
+		`{"a":"€€€"}`: 2, `[1,2,3,4,5,6]`: 2, "\"abc\xff\xffdefghijk\"": 2,
+	} {
+		got := slices.Collect(prompt.TextPieces(json.RawMessage(raw), 10))
+		if text := strings.ToValidUTF8(prompt.OutputText(json.RawMessage(raw)), "\uFFFD"); strings.Join(got, "") != text || len(got) != want {
+			t.Errorf("pieces of %s: got %q, want %d of %q", raw, got, want, text)
 		}
 		for _, p := range got {
-			if len(p) > 10 || !utf8.ValidString(p) {
-				t.Errorf("%q has the piece %q", text, p)
+			if len(p) > 14 || !utf8.ValidString(p) {
+				t.Errorf("pieces of %s: got %q, want at most 10 bytes of JSON each", raw, p)
 			}
 		}
 	}
+}
+
+// FuzzTextPieces: the pieces of an output are its text.
+func FuzzTextPieces(f *testing.F) {
+	f.Add("a\n€😀\u2028", 7)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		raw, err := json.Marshal(text)
+		if err != nil || most < 1 {
+			return
+		}
+		if got, want := strings.Join(slices.Collect(prompt.TextPieces(raw, most)), ""), prompt.OutputText(raw); got != want {
+			t.Errorf("pieces of %d bytes of %s: got %q, want %q", most, raw, got, want)
+		}
+	})
 }
 
 // FuzzOutput: whoever reads on where the output says so has read all of it in the end, and

@@ -178,7 +178,9 @@ func (r *Runner) storeOutput(e machine.StoreOutput) {
 		return // cancelled meanwhile; nobody waits
 	}
 	c := &toolCall{node: r.node, options: &r.o, ctx: w.ctx, effect: machine.RunTool{Call: e.Done.Call, Room: e.Room}}
+	r.node.o.Outputs.Add(int64(len(e.Done.Output)))
 	r.spawn(func() {
+		defer r.node.o.Outputs.Add(-int64(len(e.Done.Output)))
 		done := e.Done
 		out, stored, err := c.store(done.Output)
 		if c.ctx.Err() != nil {
@@ -203,19 +205,26 @@ func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.St
 	case <-c.ctx.Done():
 		return nil, nil, c.ctx.Err()
 	}
-	held := 2 * int64(len(raw)) // and as much again as a text
+	held := int64(len(raw)) + 2*storedPiece
 	c.node.o.Calls.Add(held)
 	defer c.node.o.Calls.Add(-held)
-	text := strings.ToValidUTF8(prompt.OutputText(raw), "\uFFFD")
-	head, tail, shown := prompt.Part(text, min(c.node.PartBytes, c.effect.Room/4))
-	out := &conversation.StoredOutput{Size: int64(len(text)), Head: head, Tail: tail}
-	for _, piece := range prompt.Pieces(text, storedPiece) {
+	most, out := min(c.node.PartBytes, c.effect.Room/4), &conversation.StoredOutput{}
+	var first, last string
+	for piece := range prompt.TextPieces(raw, storedPiece) {
 		body := storage.Bytes([]byte(piece))
 		if err := c.put(body, sayOutputLost); err != nil {
 			return nil, nil, err
 		}
 		out.Pieces = append(out.Pieces, conversation.StoredPiece{SHA256: storage.Digest(body.SHA256).String(), Size: body.Size})
+		out.Size += body.Size
+		if len(first) < most {
+			first += piece
+		}
+		last += piece
+		last = last[max(0, len(last)-most):]
 	}
+	head, tail, shown := prompt.Part(first, last, int(out.Size), most)
+	out.Head, out.Tail = head, tail
 	raw, err := conversation.EncodeJSON(shown)
 	return raw, out, err
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,12 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 	}
 	whole := prompt.Window{Text: text.String(), Size: text.Len()}
 	call := &conversation.ToolCall{Settled: true, Stored: &conversation.StoredOutput{Size: int64(text.Len())}}
-	for _, p := range prompt.Pieces(whole.Text, piece) {
+	raw, err := conversation.EncodeJSON(whole.Text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := slices.Collect(prompt.TextPieces(raw, piece))
+	for _, p := range pieces {
 		body := storage.Bytes([]byte(p))
 		if err := storage.PutBlob(t.Context(), o.node.o.Bucket, o.key, body); err != nil {
 			t.Fatal(err)
@@ -69,7 +75,7 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 	if _, err := o.window(t.Context(), call, outputInput{From: 3500}, 300); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("of a piece that is gone: %v", err)
 	}
-	if w, err := o.window(t.Context(), call, outputInput{From: 4500}, 300); err != nil || w.At != whole.At+len(strings.Join(prompt.Pieces(whole.Text, piece)[:4], "")) {
+	if w, err := o.window(t.Context(), call, outputInput{From: 4500}, 300); err != nil || w.At != whole.At+len(strings.Join(pieces[:4], "")) {
 		t.Errorf("of the piece behind it: from %d, %v", w.At, err)
 	}
 }

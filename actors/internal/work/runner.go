@@ -35,6 +35,8 @@ type NodeOptions struct {
 	Prompt    *prompt.Renderer
 	// Calls counts what models are being shown.
 	Calls *memory.Account
+	// Outputs counts what tools have returned that is not recorded yet.
+	Outputs *memory.Account
 	// FirstEvent, BetweenEvents and WholeCall bound a model call, HookTimeout a hook, and
 	// StoreTimeout the storing of an image, or of a
 	// piece of an output. RetryPause is that of a summary that failed for a
@@ -68,13 +70,14 @@ type Node struct {
 	gate    *gate
 	health  health
 	storing chan struct{} // has an element for each output that is being stored
+	outputs *toolOutputs
 	desk    desk
 	live    map[string]outbox.Live // targets that see drafts
 }
 
 // NewNode returns a node at which nothing is done yet.
 func NewNode(o NodeOptions) *Node {
-	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), desk: newDesk(), live: liveTargets(o.Outbox)}
+	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), outputs: newToolOutputs(o.Outputs), desk: newDesk(), live: liveTargets(o.Outbox)}
 }
 
 // Dispatches returns how many messages of tools and hooks wait for their turn, and how many

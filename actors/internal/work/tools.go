@@ -39,7 +39,8 @@ type toolCall struct {
 	live    *events.Live
 	left    *conversation.Left // where the delivery in call stands if it is not whole
 	sender  *sender
-	outputs *outputs // of a call that reads in one, else nil
+	outputs *outputs    // of a call that reads in one, else nil
+	room    *outputRoom // for what the tool returns; nil until the tool runs
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
@@ -62,13 +63,25 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 		out, err := c.perform()
 		defer func() { c.writes.release() }()
 		if c.ctx.Err() != nil {
+			c.room.release()
 			return // the work was cancelled; nobody listens
 		}
 		if err != nil {
 			log.Warn("tool failed", "err", logged(err), "cause", Cause(err, false))
 		}
 		c.options.Emit(out)
+		c.handOver()
 	})
+}
+
+// handOver releases the room of an output once the machine, which counts it too, has it, or the work is over.
+func (c *toolCall) handOver() {
+	if c.room == nil || c.room.small() {
+		c.room.release()
+		return
+	}
+	context.AfterFunc(c.ctx, c.room.release)
+	c.options.Run(c.room.release)
 }
 
 // perform returns what the machine is told of the call. The error is for the log.
@@ -104,6 +117,9 @@ func (c *toolCall) perform() (machine.Input, error) {
 	if !ok {
 		return refuse(fmt.Sprintf(sayUnknownTool, c.effect.Name), nil)
 	}
+	if c.room, err = c.node.outputs.reserve(c.ctx, toolName{c.call.Address.Agent, tool.Name()}, tool.Timeout()); err != nil {
+		return nil, err // the work was cancelled
+	}
 	began := time.Now()
 	out, err := c.use(tool)
 	if until, parked := c.parked.end(); parked {
@@ -130,11 +146,16 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx, c.writes = s.ctx, s.writes
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	late := &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}
-	patience, cancel := context.WithTimeoutCause(c.ctx, tool.Timeout()+toolGrace, late)
-	defer cancel()
-	patience, giveUp := context.WithCancelCause(patience)
+	late, limit := &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}, tool.Timeout()+toolGrace
+	patience, giveUp := context.WithCancelCause(c.ctx)
 	defer giveUp(nil)
+	timer := time.AfterFunc(limit, func() { giveUp(late) })
+	defer timer.Stop()
+	ctx = agenthost.WithRoom(ctx, func(size int64) (func(), error) {
+		timer.Stop() // the function is not late if its output waits
+		defer timer.Reset(limit)
+		return c.room.encode(c.ctx, size)
+	})
 	if tool.Durable() {
 		c.parked.stop, c.parked.giveUp = stop, giveUp
 		ctx = agenthost.WithSteps(ctx, newSteps(c))
@@ -169,7 +190,7 @@ type shownImage struct {
 // keep stores the images of an outcome, and its output if that is too long for a record, and
 // sets what is recorded of it.
 func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) {
-	if c.effect.Room > 0 && len(out.Output) > c.effect.Room {
+	if c.effect.Room > 0 && len(out.Output) > c.node.outputs.whole(c.effect.Room) {
 		raw := out.Output
 		out.Output = nil // while it is stored nobody needs it
 		done.Output, done.Stored, err = c.store(raw)

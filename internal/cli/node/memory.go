@@ -7,6 +7,7 @@ import (
 	"math"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,12 +47,24 @@ func findMemory(configured int64, root fs.FS) memoryLimit {
 	return memoryLimit{from: "nothing"}
 }
 
-// containerMemory returns the smallest limit of the groups that the process is in, 0 for
-// none.
+// cgroups is a mounted hierarchy of control groups that limit memory.
+type cgroups struct {
+	root string // of the hierarchy, as far as it is mounted
+	at   string // where it is mounted
+	file string // with the limit of a group
+}
+
+const (
+	fileV1 = "memory.limit_in_bytes"
+	fileV2 = "memory.max"
+)
+
+// containerMemory returns the smallest limit of the control groups that the process is in and of those around them,
+// 0 for none.
 func containerMemory(root fs.FS) int64 {
 	smallest := int64(0)
 	note := func(file string) {
-		b, err := fs.ReadFile(root, file)
+		b, err := fs.ReadFile(root, strings.TrimPrefix(file, "/"))
 		if err != nil {
 			return // no such group here
 		}
@@ -60,18 +73,59 @@ func containerMemory(root fs.FS) int64 {
 			smallest = n
 		}
 	}
-	note("sys/fs/cgroup/memory/memory.limit_in_bytes")
+	v1, v2 := mountedGroups(root)
+	note(path.Join(v1.at, v1.file))
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
-		_, group, ok := strings.Cut(strings.TrimSpace(line), "::")
-		for at := group; ok; at = path.Dir(at) {
-			note(path.Join("sys/fs/cgroup", at, "memory.max"))
-			if at == "/" || at == "." {
-				break
-			}
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) < 3 {
+			continue
+		}
+		switch {
+		case slices.Contains(strings.Split(f[1], ","), "memory"):
+			v1.each(f[2], note)
+		case f[0] == "0" && f[1] == "":
+			v2.each(f[2], note)
 		}
 	}
 	return smallest
+}
+
+// each calls visit with the file of a group and of each group around it.
+func (c cgroups) each(group string, visit func(file string)) {
+	group = path.Join("/", group)
+	if within, ok := strings.CutPrefix(group, strings.TrimSuffix(c.root, "/")); ok && (within == "" || within[0] == '/') {
+		group = path.Join("/", within)
+	}
+	for ; ; group = path.Dir(group) {
+		visit(path.Join(c.at, group, c.file))
+		if group == "/" {
+			return
+		}
+	}
+}
+
+// mountedGroups returns where both versions of control groups are mounted, or where they usually are.
+func mountedGroups(root fs.FS) (v1, v2 cgroups) {
+	v1, v2 = cgroups{"/", "/sys/fs/cgroup/memory", fileV1}, cgroups{"/", "/sys/fs/cgroup", fileV2}
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	mounts, _ := fs.ReadFile(root, "proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		mount, kind, ok := strings.Cut(line, " - ") // the fields before have any number
+		f, k := strings.Fields(mount), strings.Fields(kind)
+		if !ok || len(f) < 5 || len(k) < 3 {
+			continue
+		}
+		switch at := (cgroups{root: unescape.Replace(f[3]), at: unescape.Replace(f[4])}); {
+		case k[0] == "cgroup" && slices.Contains(strings.Split(k[2], ","), "memory"):
+			v1 = at
+			v1.file = fileV1
+		case k[0] == "cgroup2":
+			v2 = at
+			v2.file = fileV2
+		}
+	}
+	return v1, v2
 }
 
 // machineMemory returns what the machine has, 0 if it does not say.
