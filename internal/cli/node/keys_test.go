@@ -28,7 +28,7 @@ func started(t *testing.T, yaml string) *waiting.Log {
 	}
 	conf.Bucket.Dir = t.TempDir()
 	logs := &waiting.Log{}
-	n, err := newConfigured(conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p, secrets: &cli.Secrets{}}, slog.New(slog.NewTextHandler(logs, nil)))
+	n, err := newConfigured(t.Context(), conf, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}, manner{program: p, secrets: &cli.Secrets{}}, slog.New(slog.NewTextHandler(logs, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

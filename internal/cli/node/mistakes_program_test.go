@@ -37,7 +37,7 @@ func TestMistakesOfHandlers(t *testing.T) {
 			"next":       {Middleware: []func(http.Handler) http.Handler{func(next http.Handler) http.Handler { return next }}},
 		} {
 			var logged bytes.Buffer
-			s := httptest.NewUnstartedServer(extended(p, http.HandlerFunc(c.act)))
+			s := httptest.NewUnstartedServer(extended(p, muxOf(p.Mounts), http.HandlerFunc(c.act)))
 			s.Config.ErrorLog = log.New(&logged, "", 0)
 			s.Start()
 			resp, err := http.Get(s.URL + "/x")
@@ -67,7 +67,7 @@ func TestMiddlewareThatCannotBeMade(t *testing.T) {
 		"panics": func(http.Handler) http.Handler { panic("a defect") }, "exits": func(http.Handler) http.Handler { runtime.Goexit(); return nil },
 		"returns nil": func(http.Handler) http.Handler { return nil },
 	} {
-		h := extended(&cli.Program{Middleware: []func(http.Handler) http.Handler{wrap}}, teapot())
+		h := extended(&cli.Program{Middleware: []func(http.Handler) http.Handler{wrap}}, nil, teapot())
 		w := httptest.NewRecorder()
 		if h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil)); w.Code != http.StatusInternalServerError {
 			t.Errorf("a middleware that %s: got %d, want 500", name, w.Code)

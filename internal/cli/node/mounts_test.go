@@ -31,7 +31,7 @@ func withMounts(t *testing.T, p *cli.Program) (http.Handler, *backend, *config.S
 	t.Helper()
 	conf := named("echo")
 	conf.Bucket.Dir, conf.Auth = t.TempDir(), config.Auth{Bearer: "of the server"}
-	n, err := newConfigured(conf, thisMachine, manner{program: p}, slog.New(slog.DiscardHandler))
+	n, err := newConfigured(t.Context(), conf, thisMachine, manner{program: p}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, conf, err
 	}
