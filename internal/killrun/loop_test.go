@@ -164,7 +164,7 @@ func loopPath(n int) string { return fmt.Sprintf("/agents/worker/talk-%d", n) }
 
 // settle waits until everything acknowledged is settled, with no requests but reads.
 func (l *loop) settle(s *server) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), liveness)
+	ctx, cancel := context.WithTimeout(l.t.Context(), liveness+*loopFlag) // Clients may have sent more than was worked on.
 	defer cancel()
 	base, err := s.Await(ctx)
 	if err != nil {
