@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding"
-	"encoding/json"
 	"reflect"
 	"regexp"
 	"slices"
@@ -92,15 +91,14 @@ func setSample(v reflect.Value, depth int) bool {
 
 // encoded returns the JSON of what a pointer points to, by the methods of an author, or false.
 func encoded(pointer reflect.Value) ([]byte, bool) {
-	raw, err := contain.Do("encode a sample", func() ([]byte, error) { return json.Marshal(pointer.Interface()) })
+	raw, err := contain.Encode("sample", pointer.Interface())
 	return raw, err == nil
 }
 
 // decoded returns what a type makes of JSON, by the methods of an author, or false.
 func decoded(t reflect.Type, raw []byte) (pointer reflect.Value, ok bool) {
 	pointer = reflect.New(t)
-	err := contain.Run("decode a sample", func() error { return json.Unmarshal(raw, pointer.Interface()) })
-	return pointer, err == nil
+	return pointer, contain.Decode("sample", raw, pointer.Interface()) == nil
 }
 
 // jsonOf returns a schema with the types of JSON that a type's MarshalJSON writes of samples and, if
@@ -125,7 +123,7 @@ func jsonOf(t reflect.Type, read bool) keywords {
 		}
 		add(raw)
 		var s string
-		if json.Unmarshal(raw, &s) == nil && jsonType(raw) == "string" {
+		if contain.Decode("sample", raw, &s) == nil && jsonType(raw) == "string" {
 			texts = append(texts, s)
 		}
 	}

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	corruptions    = flag.Int("corruptions", sample.Of(40, 8), "corrupt so many folders, by seeds from -corruptionseed on")
+	corruptions    = flag.Int("corruptions", sample.Of(16, 4), "corrupt so many folders, by seeds from -corruptionseed on")
 	corruptionSeed = flag.Uint64("corruptionseed", 0, "the first seed")
 )
 

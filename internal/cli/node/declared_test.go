@@ -77,31 +77,59 @@ func declaredRequest(t *testing.T, yaml, path, mediaType, body string, headers m
 	return w.Code, to.taken
 }
 
+// declaredCase is a delivery to a declared channel, and what comes of it.
+type declaredCase struct {
+	yaml, path, mediaType, body string
+	headers                     func(body string) map[string]string
+	instance, key, text         string // none if it is for no conversation
+}
+
+func (tt *declaredCase) run(t *testing.T) {
+	headers := map[string]string{"X-Messenger-Bot-Api-Secret-Token": "a-secret"}
+	if tt.headers != nil {
+		headers = tt.headers(tt.body)
+	}
+	status, taken := declaredRequest(t, tt.yaml, tt.path, tt.mediaType, tt.body, headers)
+	if status != http.StatusOK {
+		t.Fatalf("got status %d, want 200", status)
+	}
+	if tt.key == "" {
+		if len(taken) != 0 {
+			t.Errorf("got admissions %+v, want none", taken)
+		}
+		return
+	}
+	if len(taken) != 1 || taken[0].Address != (conversation.Address{Agent: "echo", ID: tt.instance}) || taken[0].Key != tt.key || taken[0].Delivery.Body != tt.text {
+		t.Errorf("got admissions %+v, want instance %q, key %q, text %q", taken, tt.instance, tt.key, tt.text)
+	}
+}
+
+const object, form = "application/json", "application/x-www-form-urlencoded"
+
+// unixNow is the time of a signature.
+func unixNow() string { return strconv.FormatInt(time.Now().Unix(), 10) }
+
+func slacked(body string) map[string]string {
+	now := unixNow()
+	return map[string]string{"X-Slack-Request-Timestamp": now, "X-Slack-Signature": "v0=" + hex.EncodeToString(mac(sha256.New, "v0:", now, ":", body))}
+}
+
+func hub(body string) map[string]string {
+	return map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac(sha256.New, body)), "X-GitHub-Event": "issues", "X-GitHub-Delivery": "d1"}
+}
+
+func noted(body string) map[string]string {
+	return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
+}
+
 // TestDeclaredChannels: a bot needs no Go. Each kind says where a message belongs and what it
 // says, or its templates do.
 func TestDeclaredChannels(t *testing.T) {
-	const object, form = "application/json", "application/x-www-form-urlencoded"
-	now := strconv.FormatInt(time.Now().Unix(), 10)
-	slacked := func(body string) map[string]string {
-		return map[string]string{"X-Slack-Request-Timestamp": now, "X-Slack-Signature": "v0=" + hex.EncodeToString(mac(sha256.New, "v0:", now, ":", body))}
-	}
-	hub := func(body string) map[string]string {
-		return map[string]string{"X-Hub-Signature-256": "sha256=" + hex.EncodeToString(mac(sha256.New, body)), "X-GitHub-Event": "issues", "X-GitHub-Delivery": "d1"}
-	}
-	noted := func(body string) map[string]string {
-		return map[string]string{"X-Notes-Signature": "sha256=" + hex.EncodeToString(mac(sha256.New, body))}
-	}
-	digest := func(body string) string { return fmt.Sprintf("channel:c:sha256:%x", sha256.Sum256([]byte(body))) }
-	const unnamed = `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`
-	const limited = `{"type":"app_rate_limited","team_id":"T","minute_rate_limited":1}`
+	now := unixNow()
 	event := func(more string) string {
 		return `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"` + more + `}}`
 	}
-	for name, tt := range map[string]struct {
-		yaml, path, mediaType, body string
-		headers                     func(body string) map[string]string
-		instance, key, text         string // none if it is for no conversation
-	}{
+	for name, tt := range map[string]declaredCase{
 		"slack":                 {"kind: slack", "/events", object, event(""), slacked, "slack:v1:T:C:1.2", "channel:c:E", "Hi"},
 		"slack its own message": {"kind: slack", "/events", object, event(`,"bot_id":"B"`), slacked, "", "", ""},
 		"slack an edit":         {"kind: slack", "/events", object, event(`,"subtype":"message_changed"`), slacked, "", "", ""},
@@ -124,17 +152,6 @@ func TestDeclaredChannels(t *testing.T) {
 		"standardwebhooks of another name": {`kind: standardwebhooks, headerPrefix: Svix, secretEnv: B, instance: "{data.id}", message: "{type}"`, "/webhook", object, `{"type":"user.created","data":{"id":7}}`, func(body string) map[string]string {
 			return map[string]string{"Svix-Id": "w", "Svix-Timestamp": now, "Svix-Signature": "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, "w.", now, ".", body))}
 		}, "7", "channel:c:w", "user.created"},
-		"notes without an id": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
-		"notes sent again":    {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created", "attempt_number":2,"entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
-		"notes with null":     {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":null,"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"id":null,"type":"page.created"}`), "page.created"},
-		"commerce without an id": {`kind: commerce, instance: "{id}", message: "{name}"`, "/webhook", object, `{"name":"#1","id":7}`, func(body string) map[string]string {
-			return map[string]string{"X-Commerce-Hmac-Sha256": base64.StdEncoding.EncodeToString(mac(sha256.New, body))}
-		}, "7", digest(`{"name":"#1","id":7}`), "#1"},
-		"whatsapp without an id": {"kind: whatsapp, verifyTokenEnv: S", "/webhook", object, unnamed, hub, "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", digest(unnamed), "Hi"},
-		"slack without an id":    {`kind: slack, instance: "{team_id}", message: "{type}"`, "/events", object, limited, slacked, "T", digest(limited), "app_rate_limited"},
-		"twilio without an id": {`kind: twilio, account: AC, publicUrl: "https://e.com/c"`, "/webhook", form, "AccountSid=AC&Body=Hi&From=1&To=2", func(string) map[string]string {
-			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACBodyHiFrom1To2"))}
-		}, "twilio:v1:account:AC:address:2:participant:1", digest("AccountSid=AC&Body=Hi&From=1&To=2"), "Hi"},
 		"twilio a call": {`kind: twilio, account: AC, publicUrl: "https://e.com/c", message: "{CallSid}"`, "/webhook", form, "AccountSid=AC&CallSid=C&From=1&To=2", func(string) map[string]string {
 			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACCallSidCFrom1To2"))}
 		}, "", "", ""},
@@ -154,25 +171,29 @@ func TestDeclaredChannels(t *testing.T) {
 			return map[string]string{"Webhook-Id": "w", "Webhook-Timestamp": now, "Webhook-Signature": "v1," + base64.StdEncoding.EncodeToString(mac(sha256.New, "w.", now, ".", body))}
 		}, "7", "channel:c:w", "user.created"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			headers := map[string]string{"X-Messenger-Bot-Api-Secret-Token": "a-secret"}
-			if tt.headers != nil {
-				headers = tt.headers(tt.body)
-			}
-			status, taken := declaredRequest(t, tt.yaml, tt.path, tt.mediaType, tt.body, headers)
-			if status != http.StatusOK {
-				t.Fatalf("status %d", status)
-			}
-			if tt.key == "" {
-				if len(taken) != 0 {
-					t.Errorf("it is admitted as %+v", taken)
-				}
-				return
-			}
-			if len(taken) != 1 || taken[0].Address != (conversation.Address{Agent: "echo", ID: tt.instance}) || taken[0].Key != tt.key || taken[0].Delivery.Body != tt.text {
-				t.Errorf("admitted %+v", taken)
-			}
-		})
+		t.Run(name, tt.run)
+	}
+}
+
+// TestDeclaredChannelsWithoutIDs: a delivery without an id has a key made of its digest.
+func TestDeclaredChannelsWithoutIDs(t *testing.T) {
+	digest := func(body string) string { return fmt.Sprintf("channel:c:sha256:%x", sha256.Sum256([]byte(body))) }
+	const unnamed = `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"messages":[{"from":"49","type":"text","text":{"body":"Hi"}}]}}]}]}`
+	const limited = `{"type":"app_rate_limited","team_id":"T","minute_rate_limited":1}`
+	for name, tt := range map[string]declaredCase{
+		"notes without an id": {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
+		"notes sent again":    {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"type":"page.created", "attempt_number":2,"entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"type":"page.created"}`), "page.created"},
+		"notes with null":     {`kind: notes, instance: "{entity.id}", message: "{type}"`, "/webhook", object, `{"id":null,"type":"page.created","entity":{"id":"p"}}`, noted, "p", digest(`{"entity":{"id":"p"},"id":null,"type":"page.created"}`), "page.created"},
+		"commerce without an id": {`kind: commerce, instance: "{id}", message: "{name}"`, "/webhook", object, `{"name":"#1","id":7}`, func(body string) map[string]string {
+			return map[string]string{"X-Commerce-Hmac-Sha256": base64.StdEncoding.EncodeToString(mac(sha256.New, body))}
+		}, "7", digest(`{"name":"#1","id":7}`), "#1"},
+		"whatsapp without an id": {"kind: whatsapp, verifyTokenEnv: S", "/webhook", object, unnamed, hub, "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49", digest(unnamed), "Hi"},
+		"slack without an id":    {`kind: slack, instance: "{team_id}", message: "{type}"`, "/events", object, limited, slacked, "T", digest(limited), "app_rate_limited"},
+		"twilio without an id": {`kind: twilio, account: AC, publicUrl: "https://e.com/c"`, "/webhook", form, "AccountSid=AC&Body=Hi&From=1&To=2", func(string) map[string]string {
+			return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, "https://e.com/c/webhook", "AccountSidACBodyHiFrom1To2"))}
+		}, "twilio:v1:account:AC:address:2:participant:1", digest("AccountSid=AC&Body=Hi&From=1&To=2"), "Hi"},
+	} {
+		t.Run(name, tt.run)
 	}
 }
 
