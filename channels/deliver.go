@@ -35,7 +35,7 @@ type Delivery struct {
 	// An instance id has 1 to 512 bytes of UTF-8.
 	Agent, InstanceID string
 	// DeliveryID is the platform's, the same whenever the delivery is sent. Empty is the digest of the body of the
-	// webhook, for platforms that give none; several without an id in one request are told apart by their order.
+	// webhook, for platforms that give none; several without an id in one request differ by their order.
 	DeliveryID string
 	// Text is what the user writes, or the body of the signal.
 	Text string

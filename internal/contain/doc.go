@@ -13,7 +13,7 @@
 // Functions run on a goroutine of their own, because Goexit cannot be stopped on the caller's. Do waits for it: a
 // caller that cannot wait runs Do in a goroutine and leaves that behind.
 //
-// What the Go runtime does not let a program survive ends the process here, too: concurrent writes of a map, a stack
+// Faults that the Go runtime does not let a program survive end the process here, too: concurrent writes of a map, a stack
 // without end, memory without end, os.Exit. So does a panic on a goroutine that an author has started.
 //
 // All functions are safe for concurrent use. Nothing is kept.

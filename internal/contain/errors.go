@@ -10,7 +10,7 @@ import (
 
 // PanicError is a contained panic. Its text can be shown to models and callers; Value and Stack are for logs only.
 type PanicError struct {
-	// What names the function: "tool label".
+	// What is the name of the function: "tool label".
 	What string
 	// Value is the text of the panic's value.
 	Value string
@@ -40,7 +40,7 @@ func (e *PanicError) take(v any) {
 
 // ExitError reports that a function ended its goroutine by runtime.Goexit instead of returning.
 type ExitError struct {
-	// What names the function.
+	// What is the name of the function.
 	What string
 }
 

@@ -14,8 +14,8 @@ import (
 
 const (
 	exceptionCodeHeader = "X-ClickHouse-Exception-Code"
-	// beginBytes is as much of a body as tells an exception from a result, and answerBytes bounds
-	// what is read of the first.
+	// beginBytes of a body suffice to tell an exception from a result, and answerBytes bounds
+	// how much of an exception is read.
 	beginBytes, answerBytes = 64, 16 << 10
 )
 

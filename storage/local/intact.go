@@ -41,7 +41,7 @@ type intact struct {
 }
 
 // checkIntact returns nil for a folder that is whole and for one without data, which the
-// engine may make anew; held tells them apart. Otherwise the error is an *IncompleteError.
+// engine may make anew; held distinguishes them. Otherwise the error is an *IncompleteError.
 func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) (held bool, err error) {
 	names, err := fs.List(db)
 	if err != nil {

@@ -42,7 +42,7 @@ type Asides struct {
 	past      []storage.JournalEntry         // crashes over what was opened since, to be forgiven
 	urgent    bool                           // some of these were named
 	waiting   int                            // suspects that wait for their turn
-	vain      map[conversation.Key]int       // how often a suspect was asked for and nobody answered
+	vain      map[conversation.Key]int       // unanswered probes of a suspect
 	releasing conversation.Key               // quarantined, and being opened alone; "" is none
 	due       map[conversation.Key]time.Time // when a quarantined conversation is tried again
 }

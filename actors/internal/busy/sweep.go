@@ -77,7 +77,7 @@ type Sweeper struct {
 	marked  atomic.Int64              // openings and reads, for the names of their entries
 	soon    chan struct{}             // a second from now
 	now     chan struct{}
-	pokeNow chan struct{}   // for what stopped here and is owed
+	pokeNow chan struct{}   // for pending work that stopped here
 	strays  map[string]bool // members that are gone and have left staged objects; of the sweep
 
 	sweeps, pokes, takenOver atomic.Int64

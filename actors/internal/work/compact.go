@@ -21,7 +21,7 @@ const (
 	// maxSummaryInput bounds what a summarizer is shown, in bytes, also where the window
 	// of its model is not known.
 	maxSummaryInput = 400 << 10
-	// maxSummaryTokens bounds a summary, and summaryWords is what its writer is told then.
+	// maxSummaryTokens bounds a summary, and summaryWords is the bound that its writer is given.
 	maxSummaryTokens = 4096
 	summaryWords     = 800
 	// maxSummaryBytes bounds what is kept of one.

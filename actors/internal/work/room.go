@@ -61,7 +61,7 @@ func (o *toolOutputs) learn(name toolName, size int64) {
 func costOf(size int64) int64 { return 2 * size }
 
 // whole returns how long an output may be, in bytes, to be recorded as a whole if the response has so much room.
-// What is recorded stays in memory with its conversation, so a node with little memory left stores more of them.
+// A recorded output stays in memory with its conversation, so a node with little memory left stores more of them.
 func (o *toolOutputs) whole(room int) int {
 	if o.account.Ample() {
 		return room
