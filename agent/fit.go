@@ -100,7 +100,7 @@ func misfit(t reflect.Type, v any, err error) Issue {
 	var path check
 	for {
 		p := at(t, true).elemOrSelf()
-		inner, innerErr, value := p.descend(v, &path)
+		inner, value, innerErr := p.descend(v, &path)
 		if innerErr == nil {
 			return Issue{Path: path.pointer(), Problem: shorten(misfitProblem(t, err))}
 		}
@@ -109,7 +109,7 @@ func misfit(t reflect.Type, v any, err error) Issue {
 }
 
 // descend returns the part of a value that does not decode by itself, and notes its place; or no error.
-func (p place) descend(v any, path *check) (reflect.Type, error, any) {
+func (p place) descend(v any, path *check) (inner reflect.Type, value any, err error) {
 	if p.read() != plain {
 		return nil, nil, nil
 	}
@@ -121,7 +121,7 @@ func (p place) descend(v any, path *check) (reflect.Type, error, any) {
 			}
 			path.enter(m.name)
 			if inner, quoted := p.parts()(m.name); inner != nil && !quoted {
-				return inner, decodeInput("value", m.value, reflect.New(inner).Interface()), m.value
+				return inner, m.value, decodeInput("value", m.value, reflect.New(inner).Interface())
 			}
 			break
 		}
@@ -133,7 +133,7 @@ func (p place) descend(v any, path *check) (reflect.Type, error, any) {
 			}
 			if err := decodeInput("value", item, reflect.New(inner).Interface()); err != nil {
 				path.enterItem(i)
-				return inner, err, item
+				return inner, item, err
 			}
 		}
 	}

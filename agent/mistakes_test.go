@@ -31,12 +31,15 @@ func (e *partly) Is(error) bool { panic("a defect of Is") }
 func (e *partly) As(any) bool   { runtime.Goexit(); return false }
 func (e *partly) Unwrap() error { panic("a defect of Unwrap") }
 
+// noMap returns a nil map.
+func noMap() map[string]int { return nil }
+
 // mistakes are what functions of authors do wrong. Each returns the error that the function returns, if it does.
 func mistakes() map[string]func() error {
 	return map[string]func() error{
 		"panics":                        func() error { panic("a defect") },
 		"panics with a typed nil":       func() error { var e *defect; panic(e) },
-		"writes to a nil map":           func() error { var m map[string]int; m["x"]++; return nil },
+		"writes to a nil map":           func() error { noMap()["x"]++; return nil },
 		"exits":                         func() error { runtime.Goexit(); return nil },
 		"returns a typed nil":           func() error { var e *defect; return e },
 		"joins a typed nil":             func() error { var e *defect; return errors.Join(errors.New("x"), e) },

@@ -14,6 +14,7 @@ import (
 	"github.com/parleyrun/parley/agenttest"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/providers"
 )
 
 type day struct {
@@ -92,11 +93,21 @@ func reports(c *tally) (report *agent.Workflow[day, string], part *agent.Workflo
 	return report, part
 }
 
+// seven answers "seven", and goes on with nothing where a crash has left that much of a reply.
+func seven(r agenttest.Request) agenttest.Answer {
+	for _, m := range r.Messages {
+		if m.Role == providers.RoleAssistant {
+			return agenttest.Say("")
+		}
+	}
+	return agenttest.Say("seven")
+}
+
 // host serves workflows, and an expert.
 func host(t *testing.T, workflows ...agent.AnyWorkflow) *agenttest.Host {
 	return agenttest.New(t, []*agent.Agent{{Name: "expert", Model: "anthropic/claude"}}, &agenttest.Options{
 		Workflows: workflows,
-		Model:     agenttest.ModelFunc(func(agenttest.Request) agenttest.Answer { return agenttest.Say("seven") }),
+		Model:     agenttest.ModelFunc(seven),
 	})
 }
 

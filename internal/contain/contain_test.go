@@ -36,7 +36,9 @@ func (e *broken) Temporary() bool { act(e.text); return false }
 func crash() { panic("a defect") }
 
 func exit()    { runtime.Goexit() }
-func noValue() { var m map[string]int; m["x"] = 1 }
+func noValue() { noMap()["x"] = 1 }
+
+func noMap() map[string]int { return nil }
 
 // badValue panics with itself, and its methods panic again or do not return.
 type badValue struct{ act func() }

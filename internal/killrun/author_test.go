@@ -76,8 +76,7 @@ func (c *careless) slip() error {
 	case 0:
 		panic(none)
 	case 1:
-		var m map[string]int
-		m["x"]++
+		noMap()["x"]++
 	case 2:
 		runtime.Goexit()
 	case 3:
@@ -359,3 +358,6 @@ func (r *mistakesRun) audit() {
 		r.t.Errorf("got the outcomes %v, want some of each", r.outcomes)
 	}
 }
+
+// noMap returns a nil map.
+func noMap() map[string]int { return nil }
