@@ -73,6 +73,8 @@ type extentFile struct {
 	file vfs.File
 	// now covers all that was written, synced or not.
 	now extent
+	// lost is set after a write in part: the extent stays what it was.
+	lost bool
 	// strict has each change of the extent synced.
 	strict bool
 }
@@ -97,14 +99,23 @@ func beginExtent(disk vfs.FS, name string) (*extentFile, error) {
 	return e, nil
 }
 
-// add notes what was written.
-func (e *extentFile) add(p []byte) {
-	e.now.length += int64(len(p))
-	e.now.sum = crc32.Update(e.now.sum, castagnoli, p)
+// with returns the extent of a file to which p is appended.
+func (e extent) with(p []byte) extent {
+	return extent{length: e.length + int64(len(p)), sum: crc32.Update(e.sum, castagnoli, p)}
+}
+
+// add notes what was written, or that a write has failed.
+func (e *extentFile) add(next extent, whole bool) {
+	if e.lost = e.lost || !whole; !e.lost {
+		e.now = next
+	}
 }
 
 // store records that all that was written is synced.
 func (e *extentFile) store() error {
+	if e.lost {
+		return nil
+	}
 	_, err := e.file.WriteAt(e.now.encode(), 0)
 	if err == nil && e.strict {
 		err = e.file.Sync()

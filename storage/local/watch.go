@@ -117,9 +117,13 @@ type watchedFile struct {
 
 // Write implements vfs.File.
 func (f *watchedFile) Write(p []byte) (int, error) {
+	var next extent
+	if f.extent != nil {
+		next = f.extent.now.with(p) // Before the write, which may change p.
+	}
 	n, err := f.File.Write(p)
 	if f.extent != nil {
-		f.extent.add(p[:n])
+		f.extent.add(next, n == len(p))
 	}
 	f.report(err)
 	return n, err

@@ -40,7 +40,30 @@ const (
 
 // markedID names the entry of one opening or read, of which there may be several of a log.
 func (w *Sweeper) markedID(key conversation.Key, mark string) ID {
-	return ID{key, storage.Nonce(fmt.Sprintf("%.40s%s%d", w.o.Member, mark, w.marked.Add(1)))}
+	return ID{key, storage.Nonce(fmt.Sprintf("%.40s%s%d", w.o.Member, mark, w.marks.next(key)))}
+}
+
+// maxMarks bounds the conversations whose numbers are known.
+const maxMarks = 4096
+
+// marks numbers the entries of each conversation: one count for all of them would depend on the order
+// of what happens at once. The zero value is ready.
+type marks struct {
+	mu   sync.Mutex
+	last map[conversation.Key]int64
+	base int64 // the numbers of a conversation that is not in last are not above it
+	top  int64
+}
+
+func (m *marks) next(key conversation.Key) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil || len(m.last) >= maxMarks {
+		m.last, m.base = map[conversation.Key]int64{}, m.top
+	}
+	n := max(m.last[key], m.base) + 1
+	m.last[key], m.top = n, max(m.top, n)
+	return n
 }
 
 func hasMark(n storage.Nonce, mark string) bool { return strings.Contains(string(n), mark) }
@@ -60,7 +83,7 @@ func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave f
 	if named, _ := w.Asides.evidence(key); named > 0 {
 		w.awaitIdle(ctx, key, min(holdTimeout<<min(named-1, 8), maxHold))
 	}
-	if err := w.Asides.enter(ctx); err != nil {
+	if err := w.arrive(ctx, key); err != nil {
 		return nothing, true, err
 	}
 	err = w.Asides.Refused(key)
@@ -70,6 +93,26 @@ func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave f
 	}
 	leave, err = w.alone(ctx, key)
 	return leave, true, err
+}
+
+// maxArrival spreads the suspects that a sweep asks for at once, so that their order is that of their keys.
+const maxArrival = 20 * time.Millisecond
+
+// arrive waits for the turn of a suspect.
+func (w *Sweeper) arrive(ctx context.Context, key conversation.Key) error {
+	t := time.NewTimer(time.Duration(hashOf(string(key)) % uint64(maxArrival)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return w.Asides.enter(ctx)
+}
+
+func hashOf(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
 }
 
 // alone is enterAlone for the one that has entered.
@@ -107,9 +150,8 @@ func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) 
 	if err := w.Journal.OpeningListed(ctx, id); err != nil {
 		return err
 	}
-	dice := fnv.New64a()
-	dice.Write([]byte(string(id.Conv) + string(id.Nonce)))
-	t := time.NewTimer(time.Duration(dice.Sum64()%uint64(maxPause)) + time.Duration(counted)*pauseStep)
+	dice := hashOf(string(id.Conv) + string(id.Nonce))
+	t := time.NewTimer(time.Duration(dice%uint64(maxPause)) + time.Duration(counted)*pauseStep)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -170,21 +212,21 @@ func (s *solo) leave() {
 	s.sweeper.endReading(s.id)
 	s.mu.Unlock()
 	s.open()
+	past := s.sweeper.Asides.takePast() // Before the next suspect takes its turn, which changes how many wait.
 	s.sweeper.Asides.leave()
-	s.sweeper.forgive()
+	s.sweeper.forgive(past)
 }
 
 // forgive stores that the crashes over conversations that were opened since are past. Without that
 // they would make suspects of them at the next start, as long as the journals stand that report
 // them. Where other suspects wait, several are stored together.
-func (w *Sweeper) forgive() {
-	past := w.Asides.takePast()
+func (w *Sweeper) forgive(past []storage.JournalEntry) {
 	if len(past) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), forgiveTimeout)
 	defer cancel()
-	if err := storage.Forgive(ctx, w.o.Bucket, fmt.Sprintf("%.40s-%d", w.o.Member, w.marked.Add(1)), past); err != nil {
+	if err := storage.Forgive(ctx, w.o.Bucket, fmt.Sprintf("%.40s-%d", w.o.Member, w.stored.Add(1)), past); err != nil {
 		w.o.Logger.Warn("store that crashes are past", "err", err)
 	}
 }

@@ -74,7 +74,8 @@ type Sweeper struct {
 	unread  unread                    // has a lock of its own
 	gate    gate                      // of openings and reads
 	crashed atomic.Pointer[time.Time] // when journals of a crashed node were found last
-	marked  atomic.Int64              // openings and reads, for the names of their entries
+	marks   marks                     // numbers of openings and reads, for the names of their entries
+	stored  atomic.Int64              // objects of past crashes, for their names
 	soon    chan struct{}             // a second from now
 	now     chan struct{}
 	pokeNow chan struct{}   // for pending work that stopped here
