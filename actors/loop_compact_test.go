@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -158,8 +159,10 @@ func TestViewAfterRestarts(t *testing.T) {
 	asked := func(t *testing.T, page, checkpoint, restart int, damage func(*loop)) (views [][]string) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			i := 0
+			var turn atomic.Int64 // i, for the models
 			c := &cast{models: map[string]script{
 				"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+					i := int(turn.Load())
 					looks := map[bool]int{true: 1}[i%5 == 3]
 					usage := little
 					if i%7 == 6 { // The view is cut between its steps.
@@ -175,7 +178,7 @@ func TestViewAfterRestarts(t *testing.T) {
 					return tellsAt(words(fmt.Sprint("a", i)), usage)(ctx, req, a)
 				},
 				"sum": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-					return tells(fmt.Sprint("Summary after ", i))(ctx, req, a)
+					return tells(fmt.Sprint("Summary after ", turn.Load()))(ctx, req, a)
 				},
 			}}
 			opts := agents(compacting(returning("look", words("fog"))))
@@ -183,6 +186,7 @@ func TestViewAfterRestarts(t *testing.T) {
 			p := part{opts: opts, cast: c, windows: window, page: page}
 			n := l.run(p)
 			for ; i < turns; i++ {
+				turn.Store(int64(i))
 				n.admit(chat("c"), fmt.Sprint(i), words(fmt.Sprint("q", i)))
 				l.completes(chat("c"), i+1)
 				time.Sleep(10 * time.Second)

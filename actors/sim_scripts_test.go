@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/busy"
@@ -467,6 +468,7 @@ func isStoppedInTrial(s *stage) {
 	diesOver(s, "b", "c", "d", "e")
 	s.late.Go(func() { s.start("f") })
 	s.pass(3 * time.Second)
+	synctest.Wait()
 	f := s.nodes["f"]
 	select {
 	case <-f.rt.Ready():

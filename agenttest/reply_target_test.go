@@ -40,6 +40,13 @@ func (w *wall) target(name string) outbox.Target {
 	})
 }
 
+// all returns what was posted.
+func (w *wall) all() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.posted)
+}
+
 // Post and Edit implement channels.Messages.
 func (w *wall) Post(_ context.Context, r channels.Reply, text string) (string, string, error) {
 	w.mu.Lock()
@@ -203,8 +210,8 @@ func TestReplyIsSentAgain(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		letters := h.DeadLetters()
-		if len(letters) != 1 || len(w.posted) != 0 {
-			t.Fatalf("got %d dead letters, posted %q, want 1 and none", len(letters), w.posted)
+		if len(letters) != 1 || len(w.all()) != 0 {
+			t.Fatalf("got %d dead letters, posted %q, want 1 and none", len(letters), w.all())
 		}
 		h.Restart()
 		again := agent.Message{Delivery: conversation.Delivery{Kind: conversation.KindSignal, Type: conversation.SignalOutbox, Attributes: map[string]string{
@@ -214,8 +221,8 @@ func TestReplyIsSentAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if !slices.Equal(w.posted, []string{"channels.bot " + chat}) {
-			t.Errorf("posted %q, want the reply", w.posted)
+		if !slices.Equal(w.all(), []string{"channels.bot " + chat}) {
+			t.Errorf("posted %q, want the reply", w.all())
 		}
 	})
 }

@@ -194,15 +194,6 @@ func otherObjects(conv conversation.Key) map[string]object {
 			},
 			func(ctx context.Context, b storage.Bucket) error { _, err := storage.ReadEpoch(ctx, b, 1); return err },
 		},
-		"heartbeat": {
-			func(ctx context.Context, b storage.Bucket) error {
-				return storage.PutHeartbeat(ctx, b, storage.Heartbeat{Member: "m", Count: 1, At: 1})
-			},
-			func(ctx context.Context, b storage.Bucket) error {
-				_, err := storage.ReadHeartbeat(ctx, b, "m")
-				return err
-			},
-		},
 		"timer": {
 			func(ctx context.Context, b storage.Bucket) error { return storage.PutTimer(ctx, b, timer) },
 			func(ctx context.Context, b storage.Bucket) error {

@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,20 +110,27 @@ func PutHeartbeat(ctx context.Context, b Bucket, h Heartbeat) error {
 
 // ReadHeartbeat returns a node's heartbeat. ErrNotFound says there is none; a
 // [*CorruptError] that the object is not that node's heartbeat, a [*FormatError]
-// that it is one of a newer version.
+// that it is one of a newer version. It is read once: the next look reads it again.
 func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, error) {
 	key := HeartbeatKey(member)
-	h, err := readStored(ctx, b, key, 0, maxHeartbeatBytes, func(data []byte) (Heartbeat, error) {
-		h, err := DecodeHeartbeat(data)
-		if err == nil && h.Member != member {
-			err = fmt.Errorf("it says member %s", h.Member)
-		}
-		return h, err
+	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
+		return getBounded(ctx, b, key, maxHeartbeatBytes)
 	})
-	if err != nil && !Damaged(err) {
-		err = fmt.Errorf("read heartbeat of %s: %w", member, err)
+	if err != nil {
+		return Heartbeat{}, fmt.Errorf("read heartbeat: %w", err)
 	}
-	return h, err
+	h, err := DecodeHeartbeat(data)
+	var format *FormatError
+	switch {
+	case errors.As(err, &format):
+		return Heartbeat{}, fmt.Errorf("read heartbeat of %s: %w", member, err)
+	case err == nil && h.Member != member:
+		err = fmt.Errorf("it says member %s", h.Member)
+	}
+	if err != nil {
+		return Heartbeat{}, &CorruptError{Key: key, Err: err}
+	}
+	return h, nil
 }
 
 // Heartbeats lists the members that have a heartbeat, of whatever age. A key that is no

@@ -254,6 +254,7 @@ func TestRelayHealsLosses(t *testing.T) {
 			for seq := range int64(200) {
 				owner.Publish("c", relayBatch(seq+1, strings.Repeat("x", maxPush)))
 			}
+			synctest.Wait()
 			if got := owner.outboxes["reader"].bytes; got > maxOutbox+maxPush+100 {
 				net.t.Errorf("%d bytes wait for one node", got)
 			}
