@@ -149,7 +149,24 @@ func (j *Journal) List(id ID, seq int64, done func()) {
 	if e == nil {
 		e = j.add(storage.JournalEntry{Conv: id.Conv, Nonce: id.Nonce, Seq: seq})
 	}
+	if j.opens(id.Conv) { // The end of that opening, which comes at the same time, joins the journal.
+		j.gather()
+	}
 	j.await(waiter{e: e, done: done})
+}
+
+// opens reports whether the set has an opening of a conversation. The caller holds mu.
+func (j *Journal) opens(conv conversation.Key) bool {
+	at, _ := j.find(ID{Conv: conv})
+	for _, e := range j.set[at:] {
+		if e.Conv != conv {
+			break
+		}
+		if e.Opening {
+			return true
+		}
+	}
+	return false
 }
 
 // Opening makes the journal say that a conversation is about to be opened and calls done

@@ -95,18 +95,26 @@ func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave f
 	return leave, true, err
 }
 
+// turnGap is the time between two suspects, in which the openings pass that the gate has kept waiting.
+const turnGap = 300 * time.Microsecond
+
 // maxArrival spreads the suspects that a sweep asks for at once, so that their order is that of their keys.
 const maxArrival = 20 * time.Millisecond
 
 // arrive waits for the turn of a suspect.
 func (w *Sweeper) arrive(ctx context.Context, key conversation.Key) error {
-	t := time.NewTimer(time.Duration(hashOf(string(key)) % uint64(maxArrival)))
+	elapse(ctx, time.Duration(hashOf(string(key))%uint64(maxArrival)))
+	return w.Asides.enter(ctx)
+}
+
+// elapse returns after a time, or when ctx ends.
+func elapse(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return w.Asides.enter(ctx)
 }
 
 func hashOf(s string) uint64 {
@@ -119,6 +127,7 @@ func hashOf(s string) uint64 {
 func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func(), err error) {
 	nothing := func() {}
 	named, counted := w.Asides.evidence(key)
+	elapse(ctx, turnGap)
 	open, empty, err := w.gate.close(ctx, soloPatience)
 	if err != nil {
 		w.Asides.leave()
