@@ -35,7 +35,7 @@ FUZZTIME ?= 1m
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
 LONGEST_VOLUMES := ./internal/clusterrun ./actors ./internal/attackrun ./test/clients ./storage/storagetest ./cmd/parley ./internal/eventsrun
-LONGEST  := ./actors ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/node ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
+LONGEST  := ./actors ./internal/cli/keep ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/node ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
 # How many packages are tested at a time: of what waits for processes, two leave a processor idle.
 AT_ONCE  ?= 3
 
