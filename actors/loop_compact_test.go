@@ -336,7 +336,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// sayTooLong is what callers are told of a conversation that does not fit, and
+// sayTooLong is the error of a conversation that does not fit, and
 // sayMessageTooLong of a message that does not fit alone.
 const (
 	sayTooLong        = "The conversation is too long for the model, and could not be shortened."

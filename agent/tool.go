@@ -225,7 +225,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	return t.outcome(ctx, result)
 }
 
-// what names the tool's function in errors.
+// what returns the name of the tool's function for errors.
 func (t Tool) what() string { return "tool " + t.name }
 
 // decodeInput fills dst from a validated value. The value is written out again

@@ -66,7 +66,7 @@ func TestReplyChannel(t *testing.T) {
 		if s.Replies("c2") || !s.Replies("c3") {
 			t.Errorf("replies to c2 %v, to c3 %v, want the newest %d", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
 		}
-		// What is pending is replied to, however many came after it.
+		// Pending submissions are replied to, however many came after them.
 		if got := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
 			t.Errorf("the first is replied to for %q, want c0", got)
 		}

@@ -374,7 +374,7 @@ func (c *corruption) serve(before map[string]string) {
 	}
 }
 
-// bytes reads a folder. Nobody reads what is in the lock.
+// bytes reads a folder. The content of the lock is not read.
 func (c *corruption) bytes(dir string) map[string]string {
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
