@@ -53,10 +53,11 @@ type Buffer struct {
 
 	mu     sync.Mutex
 	counts BufferCounts // without Emitted, Waiting, and what the queue has dropped
+	gone   int64        // rejected permanently
 }
 
 // BufferCounts says what became of the events that a buffer was given.
-// Emitted = Stored + Dropped + Waiting, and those in Rejected.
+// Emitted = Stored + Dropped + Waiting, and those of Rejected that are not written again.
 type BufferCounts struct {
 	Emitted int64 // given to Put
 	Stored  int64 // in a Write that succeeded
@@ -64,7 +65,8 @@ type BufferCounts struct {
 	// Writes that failed to the last attempt; of those the sink may have some.
 	Dropped   int64
 	DroppedBy map[Type]int64
-	// Rejected were refused by the destination of the sink permanently.
+	// Rejected were refused by the destination of the sink, by reason: permanently, or in a Write
+	// that is repeated.
 	Rejected Rejections
 	Waiting  int64 // for a Write, or in one
 	Failures int64 // attempts of a Write that failed
@@ -118,6 +120,7 @@ func (b *Buffer) Counts() BufferCounts {
 	b.mu.Lock()
 	c := b.counts
 	c.DroppedBy, c.Rejected = maps.Clone(c.DroppedBy), maps.Clone(c.Rejected)
+	gone := b.gone
 	b.mu.Unlock()
 	// Read afterwards, so that nothing is stored that was not emitted.
 	q := b.queue.Counts()
@@ -126,10 +129,7 @@ func (b *Buffer) Counts() BufferCounts {
 	for t, n := range q.DroppedBy {
 		c.DroppedBy[t] += n
 	}
-	c.Waiting = c.Emitted - c.Stored - c.Dropped
-	for _, n := range c.Rejected {
-		c.Waiting -= n
-	}
+	c.Waiting = c.Emitted - c.Stored - c.Dropped - gone
 	return c
 }
 
@@ -215,6 +215,7 @@ func (b *Buffer) written(ctx context.Context, events []Event) bool {
 		stored, failed := b.counts.Rejected.Take(failed, len(events))
 		if failed == nil {
 			b.counts.Stored += int64(stored)
+			b.gone += int64(len(events) - stored)
 		}
 		b.mu.Unlock()
 		if failed != nil {

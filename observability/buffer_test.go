@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/parleyrun/parley/observability"
 )
@@ -137,6 +138,38 @@ func TestBufferLingersForMore(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestBufferRejections: a refusal that may end is counted at each attempt, and its events are stored or
+// dropped; a permanent one takes its events out of those that wait.
+func TestBufferRejections(t *testing.T) {
+	for name, tt := range map[string]struct {
+		refusals []bool // of the attempts in order: whether the events are to be written again
+		want     observability.BufferCounts
+	}{
+		"again, then stored":    {[]bool{true}, observability.BufferCounts{Emitted: 2, Stored: 2, Failures: 1, Rejected: observability.Rejections{"page": 1}}},
+		"again, then rejected":  {[]bool{true, false}, observability.BufferCounts{Emitted: 2, Stored: 1, Failures: 1, Rejected: observability.Rejections{"page": 2}}},
+		"again to the last one": {[]bool{true, true, true}, observability.BufferCounts{Emitted: 2, Dropped: 2, Failures: 3, Rejected: observability.Rejections{"page": 3}, DroppedBy: map[observability.Type]int64{observability.TypeTextDelta: 2}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				b := observability.NewBuffer(&scripted{write: func(context.Context, []observability.Event) error {
+					if calls++; calls > len(tt.refusals) {
+						return nil
+					}
+					return &observability.RejectedError{Events: map[string]int{"page": 1}, Again: tt.refusals[calls-1], Err: errors.New("a page")}
+				}}, &observability.BufferOptions{Attempts: 3})
+				stop := run(t, b)
+				b.Put(deltas(2)...)
+				time.Sleep(time.Minute)
+				if diff := cmp.Diff(tt.want, b.Counts(), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("counts after refusals %v (-want +got):\n%s", tt.refusals, diff)
+				}
+				stop()
+			})
+		})
+	}
 }
 
 func TestBufferTriesAgainThenDrops(t *testing.T) {
