@@ -160,14 +160,11 @@ func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) 
 		return err
 	}
 	dice := hashOf(string(id.Conv) + string(id.Nonce))
-	t := time.NewTimer(time.Duration(dice%uint64(maxPause)) + time.Duration(counted)*pauseStep)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("pause before conversation %s is opened: %w", key, ctx.Err())
+	elapse(ctx, time.Duration(dice%uint64(maxPause))+time.Duration(counted)*pauseStep)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pause before conversation %s is opened: %w", key, err)
 	}
+	return nil
 }
 
 // isIdle reports whether the journal of this node lists no other conversation.

@@ -57,12 +57,13 @@ func (c *modelCall) request(req providers.Request) {
 	if !c.live.Wanted() {
 		return
 	}
-	out := observability.RequestOf(c.model, c.facts())
+	facts := c.facts()
+	out := observability.RequestOf(c.model, facts)
 	out.Compacted, out.Tools = c.shown.After != nil, len(req.Tools)
 	out.Messages = len(c.exchanges)
 	out.InputBytes, out.Input, out.InputTruncated = inputOf(req, c.live.Prompts)
 	c.live.Emit(&observability.TurnRequest{Purpose: observability.PurposeAgent, Request: out})
-	c.requested.Store(&request{c.model, c.facts()})
+	c.requested.Store(&request{c.model, facts})
 }
 
 // shownInput is what turn_request shows of the newest messages, without pictures.
