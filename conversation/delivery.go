@@ -87,7 +87,7 @@ type Admission struct {
 }
 
 // OfProgram reports whether code in the process sends it: a channel, a tool, a hook. Anything else comes from a caller,
-// who may name only what is open to callers.
+// and a caller may name only the targets that are open to it.
 func (a *Admission) OfProgram() bool { return a.Dispatched || a.DispatchDepth > 0 }
 
 // PayloadHash identifies what the admission delivers, so that a reused key with

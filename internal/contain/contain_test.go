@@ -200,7 +200,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamLeavesBehind: an iterator that does not heed its context holds up nobody.
+// TestStreamLeavesBehind: an iterator that ignores its context does not block its consumer.
 func TestStreamLeavesBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})

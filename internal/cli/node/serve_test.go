@@ -216,7 +216,7 @@ func pages(t *testing.T, kind string) (endpoint string) {
 }
 
 // TestServeBehindAProxyThatDropsTheCondition: the header is signed, so that the store refuses
-// what lacks it, and not for the keys.
+// requests without it, and the keys are not the cause.
 func TestServeBehindAProxyThatDropsTheCondition(t *testing.T) {
 	server := s3server.Versitygw(t)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
