@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 18
+const Reducer = 19
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -23,8 +23,8 @@ const Reducer = 18
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
 // aheadReducer is of one in which a submission has passed those before it, replyReducer of one that
 // owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
-// posts, or with a submission that ends with one, runReducer of a run, and the newest of one to which a channel has
-// delivered.
+// posts, or with a submission that ends with one, runReducer of a run, channelReducer of one to which a channel has
+// delivered, and the newest of one with a tree of dispatches, or with a submission of one.
 const (
 	wholeReducer   = 5
 	leftReducer    = 6
@@ -39,6 +39,7 @@ const (
 	keyReducer     = 15
 	postReducer    = 16
 	runReducer     = 17
+	channelReducer = 18
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -71,6 +72,7 @@ type (
 		PostsAt     Offset                     `json:"postsAt,omitempty"`
 		Run         *Run                       `json:"run,omitempty"`
 		Paths       []ReplyPath                `json:"paths,omitempty"`
+		Trees       []*Tree                    `json:"trees,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if it has begun.
@@ -125,7 +127,7 @@ func EncodeState(s *State) ([]byte, error) {
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
-		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths, Trees: s.trees,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -203,6 +205,9 @@ func (s *State) reducer() int {
 		version = max(version, runReducer)
 	}
 	if len(s.paths) > 0 {
+		version = max(version, channelReducer)
+	}
+	if len(s.trees) > 0 || slices.ContainsFunc(s.unsettled, func(sub *Submission) bool { return sub.Tree != nil }) {
 		version = Reducer
 	}
 	if s.longer.count > 0 || bytes.Contains(s.kept.lines, []byte(`,"until":`)) {
@@ -269,7 +274,7 @@ func DecodeState(b []byte) (*State, error) {
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
 	s.settlements, s.waits, s.signals, s.decided, s.owed = f.Settlements, f.Waits, f.Signals, f.Decided, f.Owed
-	s.posts, s.postsAt, s.run, s.paths = f.Posts, f.PostsAt, f.Run, f.Paths
+	s.posts, s.postsAt, s.run, s.paths, s.trees = f.Posts, f.PostsAt, f.Run, f.Paths, f.Trees
 	for k, v := range f.Author {
 		s.author[k] = v
 	}

@@ -72,6 +72,7 @@ func recordTable() []recordKind {
 		{TypePostDeferred, true, func() Record { return new(PostDeferred) }},
 		{TypePostDone, true, func() Record { return new(PostDone) }},
 		{TypeRunStarted, true, func() Record { return new(RunStarted) }},
+		{TypeTreeCounted, true, func() Record { return new(TreeCounted) }},
 	}, nextRecords()...)
 }
 

@@ -84,6 +84,8 @@ type Admission struct {
 	Notify string `json:"notify,omitempty"`
 	// Channel is the channel of webhooks that verified the delivery, empty for none. Package channels alone sets it.
 	Channel string `json:"channel,omitempty"`
+	// Tree is the tree of dispatches that it belongs to, nil for none. The runtime alone sets it.
+	Tree *TreeRef `json:"tree,omitempty"`
 }
 
 // OfProgram reports whether code in the process sends it: a channel, a tool, a hook. Anything else comes from a caller,

@@ -241,6 +241,9 @@ func (g *generator) run(w *work) {
 		if g.chance(10) {
 			g.release(w)
 		}
+		if g.chance(10) {
+			g.count(w)
+		}
 		g.takeTurn(w)
 		if !w.over {
 			g.between(w)
@@ -573,6 +576,14 @@ func (g *generator) closeAll(w *work, reason, text string) {
 	w.calls = nil
 }
 
+// count counts a member of a submission's tree, or what one has cost.
+func (g *generator) count(w *work) {
+	g.add(&conversation.TreeCounted{
+		Must: true, Submission: w.sub, Member: conversation.Address{Agent: "desk", ID: g.next("m")}, Key: g.next("k"),
+		Joined: g.chance(70), Cost: pick(g.r, 0, 0.25), Submissions: 1, At: g.now(),
+	})
+}
+
 // crash ends the writer; another one recovers the submission.
 func (g *generator) crash(w *work) {
 	g.cut()
@@ -595,7 +606,7 @@ func (g *generator) crash(w *work) {
 // abort covers everything queued; what is admitted later goes on.
 func (g *generator) abort(w *work) {
 	covered := append([]*work{}, g.queue...)
-	r := &conversation.AbortRequested{At: g.now()}
+	r := &conversation.AbortRequested{At: g.now(), Trees: g.chance(50)}
 	for _, c := range covered {
 		r.Submissions = append(r.Submissions, c.sub)
 	}

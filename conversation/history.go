@@ -342,6 +342,9 @@ func (s *State) Bytes() int {
 	for _, o := range s.owed {
 		n += o.bytes()
 	}
+	for _, t := range s.trees {
+		n += t.bytes()
+	}
 	n += s.PostBytes() + s.run.weight()
 	return n + PartBytes*len(s.settlements) + attachmentIDBytes*len(s.refused)
 }

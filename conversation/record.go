@@ -22,6 +22,7 @@ const (
 	TypeMetadataMerged      RecordType = "metadata_merged"
 	TypeAdvisory            RecordType = "advisory"
 	TypeAbortRequested      RecordType = "abort_requested"
+	TypeTreeCounted         RecordType = "tree_counted"
 	TypeSubmissionSettled   RecordType = "submission_settled"
 	TypeStepDropped         RecordType = "step_dropped"
 	TypeCompacted           RecordType = "compacted"
@@ -258,7 +259,9 @@ type (
 
 		DispatchDepth int    `json:"dispatchDepth,omitempty"`
 		Channel       string `json:"channel,omitempty"`
-		At            Time   `json:"at"`
+		// Tree is the tree of dispatches that it belongs to, nil for none.
+		Tree *TreeRef `json:"tree,omitempty"`
+		At   Time     `json:"at"`
 	}
 
 	// AttemptStarted counts one try at a submission. Nothing of an author or a
@@ -430,9 +433,11 @@ type (
 		Display    Display           `json:"display"`
 	}
 
-	// AbortRequested is the durable intent to abort what it covers.
+	// AbortRequested is the durable intent to abort what it covers. Trees says that it closes the trees of dispatches
+	// that began in the conversation, and those that its submissions could begin.
 	AbortRequested struct {
 		Submissions []SubmissionID `json:"submissions"`
+		Trees       bool           `json:"trees,omitempty"`
 		At          Time           `json:"at"`
 	}
 

@@ -55,6 +55,7 @@ func workSamples() []conversation.Record {
 				},
 			},
 			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true, DispatchDepth: 2, Channel: "slack",
+			Tree: &conversation.TreeRef{Root: conversation.Address{Agent: "desk", ID: "6"}, Submission: "sub_6"},
 		},
 		&conversation.AttemptStarted{
 			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,
@@ -96,7 +97,7 @@ func endSamples() []conversation.Record {
 	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
 	failed := &conversation.FailedCall{Turn: "turn_2", Model: "anthropic/x", Facts: facts, DurationMs: 37, Retries: 3}
 	return []conversation.Record{
-		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, At: at},
+		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, Trees: true, At: at},
 		&conversation.SubmissionSettled{
 			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, AttemptMs: 34, TotalMs: 66, AdmissionMs: 4,
 			Attempts: 10, Began: true, Open: true, Dispatched: true, Unheard: failed, At: at,
@@ -150,6 +151,10 @@ func endSamples() []conversation.Record {
 		&conversation.PostDeferred{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", Attempts: 2, Reason: "answered 503", Until: at, DurationMs: 12, At: at},
 		&conversation.PostDone{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", End: conversation.PostDead, Attempts: 3, Reason: "answered 410", DurationMs: 12, At: at},
 		&conversation.RunStarted{Must: true, Submission: "sub_2", At: at},
+		&conversation.TreeCounted{
+			Must: true, Submission: "sub_2", Member: conversation.Address{Agent: "desk", ID: "7"}, Key: "key_7", Joined: true, Cost: 0.5,
+			Submissions: 3, Dollars: 1.25, MaxSubmissions: 100, MaxDollars: 20, At: at,
+		},
 	}
 }
 

@@ -78,6 +78,7 @@ type State struct {
 	refused     []AttachmentID // see [State.Refused]
 	waits       []*Wait        // of calls without an outcome, oldest first
 	signals     []*KeptSignal  // oldest first
+	trees       []*Tree        // by their last change; changed in copies
 	run         *Run           // nil in a conversation; changed in copies
 	decided     []DecidedName  // likewise
 	// children are the subagent conversations of unsettled submissions, oldest first;
@@ -201,6 +202,8 @@ type Submission struct {
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
 	// Channel is the channel of webhooks that delivered it, empty for none.
 	Channel string `json:"channel,omitempty"`
+	// Tree is the tree of dispatches that it belongs to, nil of one that may begin a tree.
+	Tree *TreeRef `json:"tree,omitempty"`
 	// Message is the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
