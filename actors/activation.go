@@ -110,7 +110,9 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 	case *wire.AdmitRequest:
 		a.admit(from, m)
 	case *wire.AbortRequest:
-		a.step(machine.Abort{To: a.callers.add(answers(from))})
+		a.step(abortInput(m, a.callers.add(answers(from))))
+	case *wire.TreeRequest:
+		a.askedTree(m, from)
 	case *wire.CompactRequest:
 		a.step(machine.Compact{To: a.callers.add(answers(from)), Instructions: m.GetInstructions()})
 	case *wire.PokeRequest:

@@ -55,7 +55,9 @@ func answerMessage(v machine.Answer) proto.Message {
 	case machine.Refused:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: failureOf(v.Err)}}
 	case machine.Aborted:
-		return &wire.OwnerReply{Result: &wire.OwnerReply_Aborted{Aborted: v.Any}}
+		return abortedReply(v)
+	case machine.TreeStatus:
+		return treeReply(v)
 	case machine.Compacted:
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Compacted{Compacted: v.Any}}
 	case machine.Clear:

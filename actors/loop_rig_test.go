@@ -51,6 +51,7 @@ type part struct {
 	cast    *cast
 	windows map[string]int        // of the models, in tokens
 	limits  providers.InputLimits // of all models, which have no windows then
+	price   float64               // of all models, in dollars per million tokens of input; likewise
 	page    int                   // see [actors.LocalFleet]
 	decide  func(storagetest.Op) storagetest.Kind
 	hold    func(storagetest.Op) // see storagetest.Plan
@@ -75,10 +76,10 @@ func (l *loop) run(p part) *actorNode {
 func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	l.tb.Helper()
 	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
-	if p.limits != (providers.InputLimits{}) {
+	if p.limits != (providers.InputLimits{}) || p.price > 0 {
 		limited := &providers.Provider{ID: "test", BaseURL: "test:"}
 		for id := range p.cast.models {
-			limited.Models = append(limited.Models, providers.CatalogModel{ID: id, API: "test", Input: sighted.Input, InputLimits: p.limits})
+			limited.Models = append(limited.Models, providers.CatalogModel{ID: id, API: "test", Input: sighted.Input, InputLimits: p.limits, Cost: providers.Cost{Rates: providers.Rates{Input: p.price}}})
 		}
 		if err := p.opts.Providers.SetProvider(limited); err != nil {
 			l.tb.Fatal(err)

@@ -43,7 +43,7 @@ func (a *activation) beginFor(message any) {
 		a.startOpening(m.GetNonce() != "")
 	case *wire.WakeRequest, unasked:
 		a.startOpening(true)
-	case admitRequest, *wire.AbortRequest, *wire.CompactRequest:
+	case admitRequest, *wire.AbortRequest, *wire.TreeRequest, *wire.CompactRequest:
 		a.opening.asked = true
 		a.startOpening(false)
 	case machine.Drain, grain.HandOver:

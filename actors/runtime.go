@@ -143,7 +143,7 @@ func (r *Runtime) furnish(source follower.Source) {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
 	})
 }
 
@@ -330,7 +330,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	d, l := a.Durability.WithDefaults(), a.Limits.WithDefaults()
 	return machine.Limits{
 		MaxAttempts: d.MaxAttempts, Timeout: d.Timeout, Patience: d.Patience, MaxResponse: l.ResponseBytes, MaxCalls: l.CallsPerReply,
-		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars,
+		MaxBrought: l.OutputBytes, MaxTurns: l.Turns, MaxToolCalls: l.ToolCalls, MaxTokens: l.Tokens, MaxDollars: l.Dollars, MaxTree: l.TreeSubmissions, MaxTreeDollars: l.TreeDollars,
 		ToolConcurrency:     cmp.Or(a.ToolConcurrency, agent.DefaultToolConcurrency),
 		DeliveryStartedHook: a.Hooks.DeliveryStarted != nil, ResponseFinishedHook: a.Hooks.WouldStop != nil || a.Hooks.ResponseFinished != nil || a.Output != nil,
 		SettledHook: a.Hooks.Settled != nil, AnswerInOrder: a.AnswerInOrder, Notify: a.Notify, Function: function,

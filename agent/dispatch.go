@@ -28,12 +28,15 @@ var ErrNoDispatcher = errors.New("there is nobody to dispatch: use the context o
 // ErrDispatchLimit is matched by every [*DispatchLimitError].
 var ErrDispatchLimit = errors.New("more is dispatched than the agent may")
 
+// ErrTreeAborted reports that the tree of dispatches to which the work belongs was aborted. Nothing was sent.
+var ErrTreeAborted = errors.New("dispatch refused: its tree was aborted")
+
 // DispatchLimitError says which of the [Limits] of the agent that sends refused a
 // message. Nothing was sent.
 type DispatchLimitError struct {
 	Agent  string
 	Option string // a field of Limits
-	Limit  int
+	Limit  float64
 }
 
 // Error implements error.
@@ -42,7 +45,7 @@ func (e *DispatchLimitError) Error() string {
 	if workflow, ok := conversation.WorkflowOf(e.Agent); ok {
 		who = fmt.Sprintf("workflow %q", workflow)
 	}
-	return fmt.Sprintf("%s may dispatch no more: Limits.%s is %d; raise it if that is meant", who, e.Option, e.Limit)
+	return fmt.Sprintf("%s may dispatch no more: Limits.%s is %v; raise it if that is meant", who, e.Option, e.Limit)
 }
 
 // Is makes the error match [ErrDispatchLimit].

@@ -63,6 +63,17 @@ type Limits struct {
 	// dispatched in the work on another the next depth, whatever agent it is to. The
 	// bound is that of the agent which sends. Zero is [DefaultDispatchDepth].
 	DispatchDepth int
+
+	// TreeSubmissions and TreeDollars bound a tree of dispatches: a submission that was not dispatched by the work on
+	// another begins one, and the messages that its work dispatches belong to it, to whatever agent they are, and those
+	// that their work dispatches. The bounds are those of the agent that began the tree, over the last 24 hours.
+	// TreeSubmissions counts the dispatched messages, beyond which [Dispatch] returns a [DispatchLimitError]. TreeDollars
+	// counts the cost of all model calls of the tree at the known prices, those of the first submission included; beyond
+	// it nothing more is dispatched, and submissions of the tree fail with submission_limit_reached before their next
+	// model call. Calls that run at that time may go beyond it. Zero is [DefaultTreeSubmissions] and no bound of dollars;
+	// TreeSubmissions is at most [conversation.MaxTreeMembers].
+	TreeSubmissions int
+	TreeDollars     float64
 }
 
 // Defaults of [Limits].
@@ -75,6 +86,8 @@ const (
 	DefaultToolCalls     = 1000
 	DefaultDispatches    = 100
 	DefaultDispatchDepth = 16
+
+	DefaultTreeSubmissions = 1000
 )
 
 // WithDefaults returns l with its zero fields replaced by the defaults.
@@ -87,6 +100,7 @@ func (l Limits) WithDefaults() Limits {
 	l.ToolCalls = cmp.Or(l.ToolCalls, DefaultToolCalls)
 	l.Dispatches = cmp.Or(l.Dispatches, DefaultDispatches)
 	l.DispatchDepth = cmp.Or(l.DispatchDepth, DefaultDispatchDepth)
+	l.TreeSubmissions = cmp.Or(l.TreeSubmissions, DefaultTreeSubmissions)
 	return l
 }
 
@@ -104,6 +118,7 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 		{"ToolCalls", a.Limits.ToolCalls, DefaultToolCalls},
 		{"Dispatches", a.Limits.Dispatches, DefaultDispatches},
 		{"DispatchDepth", a.Limits.DispatchDepth, DefaultDispatchDepth},
+		{"TreeSubmissions", a.Limits.TreeSubmissions, DefaultTreeSubmissions},
 	} {
 		if l.value < 0 {
 			bad("Limits."+l.name, "is %d; use 1 or more, or 0 for the default of %d", l.value, l.zero)
@@ -112,8 +127,16 @@ func (a *Agent) limitIssues(bad func(field, format string, args ...any)) {
 	if a.Limits.Tokens < 0 {
 		bad("Limits.Tokens", "is %d; use 1 or more, or 0 for no bound", a.Limits.Tokens)
 	}
-	if !(a.Limits.Dollars >= 0) || math.IsInf(a.Limits.Dollars, 1) {
-		bad("Limits.Dollars", "is %v; use more than 0, or 0 for no bound", a.Limits.Dollars)
+	for _, l := range []struct {
+		name    string
+		dollars float64
+	}{{"Dollars", a.Limits.Dollars}, {"TreeDollars", a.Limits.TreeDollars}} {
+		if !(l.dollars >= 0) || math.IsInf(l.dollars, 1) {
+			bad("Limits."+l.name, "is %v; use more than 0, or 0 for no bound", l.dollars)
+		}
+	}
+	if a.Limits.TreeSubmissions > conversation.MaxTreeMembers {
+		bad("Limits.TreeSubmissions", "is %d; use at most %d, the number of members that a conversation remembers", a.Limits.TreeSubmissions, conversation.MaxTreeMembers)
 	}
 	if a.Limits.ResponseBytes > conversation.MaxResponseText {
 		bad("Limits.ResponseBytes", "is %d; use at most %d, which is what is kept of a response", a.Limits.ResponseBytes, conversation.MaxResponseText)

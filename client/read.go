@@ -72,23 +72,49 @@ func (a *answer) next() (conversation.Offset, error) {
 	return next, nil
 }
 
+// AbortTree is Abort, and aborts what the conversation has dispatched to others, what these have dispatched, and so on.
+// It may be repeated: what it has aborted is over, and new messages begin trees of their own.
+func (c *Conversation) AbortTree(ctx context.Context) (conversation.TreeAborted, error) {
+	var done conversation.TreeAborted
+	answered := struct {
+		Aborted *bool
+		*conversation.TreeAborted
+	}{nil, &done}
+	if err := c.abort(ctx, "tree", &answered); err != nil {
+		return conversation.TreeAborted{}, err
+	}
+	if answered.Aborted == nil {
+		return conversation.TreeAborted{}, fmt.Errorf("abort %s: %w", c.name(), badAnswer("it does not say whether anything was aborted"))
+	}
+	done.Aborted = *answered.Aborted
+	return done, nil
+}
+
+// abort posts an abort, and decodes the answer.
+func (c *Conversation) abort(ctx context.Context, extent string, answered any) error {
+	a, err := c.do(ctx, request{
+		method: http.MethodPost, url: c.below("/abort"), abort: extent, accept: "application/json", silence: c.opts.AnswerWithin,
+	})
+	if err == nil {
+		err = a.decode(answered, c.opts.MaxAnswerBytes)
+	}
+	if err != nil {
+		return fmt.Errorf("abort %s: %w", c.name(), err)
+	}
+	return nil
+}
+
 // Abort ends what is owed an outcome, and reports whether there was anything. The
 // settlements follow. It is posted once: repeated after a lost answer, it could
 // end a message that was sent in between. After an error other than a refusal it
 // is not known whether it was taken.
 func (c *Conversation) Abort(ctx context.Context) (bool, error) {
 	var answered struct{ Aborted *bool }
-	a, err := c.do(ctx, request{
-		method: http.MethodPost, url: c.below("/abort"), accept: "application/json", silence: c.opts.AnswerWithin,
-	})
-	if err == nil {
-		err = a.decode(&answered, c.opts.MaxAnswerBytes)
+	if err := c.abort(ctx, "", &answered); err != nil {
+		return false, err
 	}
-	if err == nil && answered.Aborted == nil {
-		err = badAnswer("it does not say whether anything was aborted")
-	}
-	if err != nil {
-		return false, fmt.Errorf("abort %s: %w", c.name(), err)
+	if answered.Aborted == nil {
+		return false, fmt.Errorf("abort %s: %w", c.name(), badAnswer("it does not say whether anything was aborted"))
 	}
 	return *answered.Aborted, nil
 }

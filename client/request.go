@@ -19,6 +19,7 @@ const maxRefusalBytes = 64 << 10
 const (
 	headerNotify = "Parley-Notify"
 	headerKey    = "Idempotency-Key"
+	headerAbort  = "Parley-Abort" // HeaderAbort of package http
 )
 
 // request is what is asked.
@@ -27,6 +28,7 @@ type request struct {
 	accept      string   // a media type
 	body        *payload // nil for none
 	notify      string   // who is told of the settlement
+	abort       string   // the extent of an abort
 	key         string   // the idempotency key of a body that has none
 	// silence is how long nothing may happen; then takes its place once the answer
 	// has begun to give its body, if it is not 0.
@@ -93,7 +95,7 @@ func (c *Conversation) build(ctx context.Context, r request, dog *watchdog) (*ht
 			req.Header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
-	for name, value := range map[string]string{headerNotify: r.notify, headerKey: r.key, "Accept": r.accept} {
+	for name, value := range map[string]string{headerNotify: r.notify, headerKey: r.key, headerAbort: r.abort, "Accept": r.accept} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}

@@ -27,6 +27,21 @@ type Dispatcher interface {
 	// settlements follow. A conversation that does not exist has nothing to abort.
 	// CodeAbortUnknown says that the intent may be recorded; repeating it is safe.
 	Abort(ctx context.Context, at Address) (bool, error)
+	// AbortTree is Abort, and aborts the trees of dispatches that began in the conversation: what the work on its
+	// submissions dispatched to any conversation, what that dispatched, and so on. Dispatches of these trees are refused
+	// from then on. CodeAbortUnknown says that part of it may be missing; repeating it is safe.
+	AbortTree(ctx context.Context, at Address) (TreeAborted, error)
+}
+
+// TreeAborted is the outcome of [Dispatcher.AbortTree].
+type TreeAborted struct {
+	// Aborted reports whether the conversation itself had anything to abort.
+	Aborted bool `json:"aborted"`
+	// Conversations counts those of its trees in which something was aborted.
+	Conversations int `json:"conversations"`
+	// PartOf are the trees to which the aborted submissions of the conversation belong and that began elsewhere. They go
+	// on: an abort where one began ends it.
+	PartOf []TreeRef `json:"partOf,omitempty"`
 }
 
 // Page is one encoded answer to a read.

@@ -7,15 +7,35 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// HeaderAbort is the header of an abort that names its extent: [AbortTree], or nothing for the conversation alone.
+const HeaderAbort = "Parley-Abort"
+
+// AbortTree is the value of [HeaderAbort] that extends an abort to the trees of dispatches that began in the conversation.
+const AbortTree = "tree"
+
 // abort ends what a conversation still owes a settlement. Its query, media type
 // and body mean nothing, and the body is not read: an abort must not wait for a
 // slow sender. The server takes a little of it and then closes the connection.
 func (h *Handler) abort(w *response, r *http.Request, at conversation.Address) error {
-	aborted, err := h.dispatcher.Abort(r.Context(), at)
-	if err != nil {
-		return err
+	var body []byte
+	switch extent := r.Header.Get(HeaderAbort); extent {
+	case "":
+		aborted, err := h.dispatcher.Abort(r.Context(), at)
+		if err != nil {
+			return err
+		}
+		body = []byte(`{"aborted":` + strconv.FormatBool(aborted) + `}`)
+	case AbortTree:
+		done, err := h.dispatcher.AbortTree(r.Context(), at)
+		if err == nil {
+			body, err = conversation.EncodeJSON(done)
+		}
+		if err != nil {
+			return err
+		}
+	default:
+		return conversation.Errorf(conversation.CodeInvalidRequest, "The header %s is %.40q; send %q, or omit it.", HeaderAbort, extent, AbortTree)
 	}
-	body := []byte(`{"aborted":` + strconv.FormatBool(aborted) + `}`)
 	secure(w.Header())
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))

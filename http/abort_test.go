@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	parleyhttp "github.com/parleyrun/parley/http"
 )
 
 const (
@@ -190,6 +191,27 @@ func TestAbortRefused(t *testing.T) {
 		wantStatus(t, h.do(method, "/c1/abort"), http.StatusMethodNotAllowed)
 		if got := h.rt.wrote(); len(got) != 1 {
 			t.Errorf("%s: calls %v", method, got)
+		}
+	}
+}
+
+// TestAbortTree: the header extends an abort to trees of dispatches, and another value is refused before anything ends.
+func TestAbortTree(t *testing.T) {
+	h := newHarness(t, nil)
+	h.create()
+	ask := func(extent string) *http.Response {
+		r := httptest.NewRequest("POST", "/agents/assistant/c1/abort", nil)
+		r.Header.Set(parleyhttp.HeaderAbort, extent)
+		return h.serve(r)
+	}
+	wantError(t, ask("all"), http.StatusBadRequest, conversation.CodeInvalidRequest)
+	for _, want := range []string{
+		`{"aborted":true,"conversations":2,"partOf":[{"root":{"agent":"desk","id":"1"},"submission":"sub_9"}]}`,
+		`{"aborted":false,"conversations":2,"partOf":[{"root":{"agent":"desk","id":"1"},"submission":"sub_9"}]}`,
+	} {
+		res := ask(parleyhttp.AbortTree)
+		if got := readAll(t, res); res.StatusCode != http.StatusOK || got != want {
+			t.Errorf("POST abort of a tree: got %d %s, want 200 %s", res.StatusCode, got, want)
 		}
 	}
 }

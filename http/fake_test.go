@@ -189,6 +189,12 @@ func (f *fakeRuntime) Admit(ctx context.Context, a conversation.Admission) (conv
 	return conversation.Receipt{SubmissionID: sub, UID: c.state.Created().UID, Offset: c.state.Head()}, nil
 }
 
+// AbortTree implements conversation.Dispatcher, for a conversation with one member in another's tree.
+func (f *fakeRuntime) AbortTree(ctx context.Context, at conversation.Address) (conversation.TreeAborted, error) {
+	aborted, err := f.Abort(ctx, at)
+	return conversation.TreeAborted{Aborted: aborted, Conversations: 2, PartOf: []conversation.TreeRef{{Root: conversation.Address{Agent: "desk", ID: "1"}, Submission: "sub_9"}}}, err
+}
+
 // Abort implements conversation.Dispatcher. Settlements do not wait for anything.
 func (f *fakeRuntime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
 	if err := f.called(ctx, "Abort"); err != nil {

@@ -125,6 +125,8 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "toolCalls", example: "1000", read: r.whole(func(n int64) { a.Limits.ToolCalls = int(n) })},
 				{name: "tokens", example: "2000000", read: r.whole(func(n int64) { a.Limits.Tokens = n })},
 				{name: "dollars", example: "2.5", read: r.float(&a.Limits.Dollars, "US dollars", maxDollars)},
+				{name: "treeSubmissions", example: "1000", read: r.whole(func(n int64) { a.Limits.TreeSubmissions = int(n) })},
+				{name: "treeDollars", example: "20", read: r.float(&a.Limits.TreeDollars, "US dollars", maxDollars)},
 			})
 		}},
 		{name: "answerInOrder", example: "true", read: r.truth(func(t bool) { a.AnswerInOrder = t })},

@@ -6,30 +6,57 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// abort ends everything that is owed a settlement. It is decided at its place in
-// the record order: what a record enqueued before it has settled is settled, and
-// the reply waits for that record. That there is nothing is confirmed. Intent and
-// outcomes leave in one batch, so that no crash comes between them.
+// abort ends everything that is owed a settlement, or what belongs to a tree of dispatches. It is decided at its place
+// in the record order: what a record enqueued before it has settled is settled, and the reply waits for that record.
+// That there is nothing is confirmed. Intent and outcomes leave in one batch, so that no crash comes between them.
 func (m *Machine) abort(in Abort) {
 	if m.closed(in.To) {
 		return
 	}
 	owed := slices.Clone(m.state.Unsettled())
-	if len(owed) == 0 {
-		m.confirm(in.To, Aborted{})
-		return
+	if in.Of != nil {
+		owed = slices.DeleteFunc(owed, func(sub *conversation.Submission) bool { return sub.Tree == nil || *sub.Tree != *in.Of })
 	}
-	request := &conversation.AbortRequested{At: m.env.Wall}
+	answer := Aborted{Any: len(owed) > 0}
+	for _, sub := range owed {
+		if sub.Tree != nil && in.Trees && !slices.Contains(answer.PartOf, *sub.Tree) {
+			answer.PartOf = append(answer.PartOf, *sub.Tree)
+		}
+	}
+	opens := in.Trees && slices.ContainsFunc(m.state.Trees(), func(t *conversation.Tree) bool { return !t.Closed })
+	if len(owed) > 0 || opens {
+		m.abortAll(owed, in.Trees)
+	}
+	if in.Trees {
+		for _, t := range m.state.Trees() {
+			answer.Trees = append(answer.Trees, t.Submission)
+		}
+	}
+	switch {
+	case in.Trees && !abortsFirst():
+		m.emit(Reply{in.To, answer})
+	case len(owed) > 0 || opens:
+		m.reply(in.To, answer, false)
+	default:
+		m.confirm(in.To, answer)
+	}
+}
+
+// abortAll ends submissions, and closes the trees of dispatches that began here.
+func (m *Machine) abortAll(owed []*conversation.Submission, trees bool) {
+	request := &conversation.AbortRequested{Trees: trees, At: m.env.Wall}
 	for _, sub := range owed {
 		request.Submissions = append(request.Submissions, sub.ID)
 	}
 	m.enqueue(true, request)
-	m.ensureListed() // What was parked is not.
+	if len(owed) > 0 {
+		m.ensureListed() // What was parked is not.
+	}
 	why := failure(conversation.CodeAborted, sayAborted, nil)
 	for _, sub := range owed {
 		m.closeWork(sub, toolAborted, toolAborted, false)
 		m.advise(sub, why)
 		m.conclude(sub, conversation.OutcomeAborted, why)
 	}
-	m.reply(in.To, Aborted{Any: true}, false)
+	m.startNext()
 }

@@ -15,6 +15,7 @@ type phase int
 
 const (
 	phaseStarting       phase = iota // attempt_started, or child_started, is on its way
+	phaseTree                        // the conversation that began its tree is asked
 	phaseStartDelivery               // the author sees the delivery
 	phaseModel                       // a model call is under way
 	phaseCalling                     // the turn's calls are on their way to the log
@@ -28,42 +29,45 @@ const (
 
 // work is what is under way for one submission: the attempt at it, or a subagent's task.
 type work struct {
-	submission conversation.SubmissionID
-	child      conversation.ConversationID // of a subagent's task
-	gen        int                         // of what runs outside for it
-	phase      phase
-	at         conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
-	began      time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
-	turn       conversation.TurnID           // of the model call
-	asked      time.Duration                 // Env.Mono when it was asked for
-	wait       int64                         // milliseconds until its first word
-	repeated   int                           // failed calls before it that it repeats
-	opened     bool                          // response_started of the turn is recorded
-	turns      int                           // model calls of this attempt, repetitions not counted
-	tries      tries                         // of the model call
-	lost       []string                      // models that no repetition helps
-	replaced   *Replaced                     // it has failed in this work, so that another model was asked in its place
-	passed     *Replaced                     // see [Model.Passed]
-	answers    string                        // the model of which people were told last that it answers in place of another
-	until      conversation.Time             // of phaseWaiting
-	cutOff     int                           // turns in a row that ended at the model's limit in a call, or with too many calls
-	said       int                           // bytes of the response so far, see [conversation.Submission.Said]
-	speaks     ModelEventKind                // kind of the part under way, ModelDone if there is none
-	calls      int                           // of the reply so far
-	signed     int                           // signatures of the reasoning under way, where PartSigned is not read
-	compacted  bool                          // the model call was too long once
-	bare       bareness                      // images that are left out of its model calls
-	failed     *conversation.SettlementError // what a summary may still mend
-	metadata   json.RawMessage               // of the response, until it is open
-	written    []StateWrite                  // by the author for the response, until it is open
-	waiting    []conversation.ToolCall
-	running    int                         // tools, those in parked included
-	unheard    *conversation.FailedCall    // the call that ended the work without a word
-	calling    bool                        // the newest model call was asked for
-	reminder   string                      // see [ModelEvent.Reminder]
-	facts      conversation.CallFacts      // of the model call
-	parked     []parkedCall                // those that wait for a time or a signal
-	heard      map[conversation.CallID]int // of how many waits that have ended the calls know
+	submission  conversation.SubmissionID
+	child       conversation.ConversationID // of a subagent's task
+	gen         int                         // of what runs outside for it
+	phase       phase
+	at          conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
+	began       time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
+	turn        conversation.TurnID           // of the model call
+	asked       time.Duration                 // Env.Mono when it was asked for
+	wait        int64                         // milliseconds until its first word
+	repeated    int                           // failed calls before it that it repeats
+	opened      bool                          // response_started of the turn is recorded
+	turns       int                           // model calls of this attempt, repetitions not counted
+	tries       tries                         // of the model call
+	lost        []string                      // models that no repetition helps
+	replaced    *Replaced                     // it has failed in this work, so that another model was asked in its place
+	passed      *Replaced                     // see [Model.Passed]
+	answers     string                        // the model of which people were told last that it answers in place of another
+	until       conversation.Time             // of phaseWaiting
+	cutOff      int                           // turns in a row that ended at the model's limit in a call, or with too many calls
+	said        int                           // bytes of the response so far, see [conversation.Submission.Said]
+	speaks      ModelEventKind                // kind of the part under way, ModelDone if there is none
+	calls       int                           // of the reply so far
+	signed      int                           // signatures of the reasoning under way, where PartSigned is not read
+	compacted   bool                          // the model call was too long once
+	bare        bareness                      // images that are left out of its model calls
+	failed      *conversation.SettlementError // what a summary may still mend
+	metadata    json.RawMessage               // of the response, until it is open
+	written     []StateWrite                  // by the author for the response, until it is open
+	waiting     []conversation.ToolCall
+	running     int                         // tools, those in parked included
+	starts      bool                        // of phaseTree: nothing has run for the attempt
+	treeDollars bool                        // the tree has a limit of dollars
+	reported    float64                     // cost that its tree knows
+	unheard     *conversation.FailedCall    // the call that ended the work without a word
+	calling     bool                        // the newest model call was asked for
+	reminder    string                      // see [ModelEvent.Reminder]
+	facts       conversation.CallFacts      // of the model call
+	parked      []parkedCall                // those that wait for a time or a signal
+	heard       map[conversation.CallID]int // of how many waits that have ended the calls know
 }
 
 // newGen names what runs outside for the work from now on. Results under the name it
@@ -143,6 +147,9 @@ func (m *Machine) continueOne(w *work) {
 			w.began = m.env.Mono
 			left := m.limits().Timeout - m.sub(w).Elapsed()
 			m.emit(SetTimer{Timer: TimerBudget, After: max(left, 0)})
+			if m.askTree(w, true) {
+				return
+			}
 		}
 		m.begin(w)
 	case phaseCalling:
@@ -427,6 +434,7 @@ type settlement struct {
 // conclude records the one outcome of a submission.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
+	m.reportCost(sub)
 	var unheard *conversation.FailedCall
 	if w := m.work; w != nil && w.submission == sub.ID {
 		total += m.elapsed() - attempt

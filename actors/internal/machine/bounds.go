@@ -91,7 +91,7 @@ func (m *Machine) overspent(w *work) *conversation.SettlementError {
 	case limits.MaxDollars > 0 && spent.Dollars >= limits.MaxDollars:
 		return reached("dollars", limits.MaxDollars, spent.Dollars)
 	}
-	return nil
+	return m.overTree(m.state.Submission(m.work.submission))
 }
 
 func reached(what string, limit, spent any) *conversation.SettlementError {

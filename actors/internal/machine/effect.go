@@ -208,8 +208,13 @@ type (
 	Refused struct{ Err *conversation.Error }
 	// Clear answers a precheck that found nothing against the admission.
 	Clear struct{}
-	// Aborted answers an abort: whether there was anything.
-	Aborted struct{ Any bool }
+	// Aborted answers an abort: whether there was anything. Trees are those that began here, which are closed, and
+	// PartOf those that began elsewhere and that what was aborted belongs to, if the abort was of trees.
+	Aborted struct {
+		Any    bool
+		Trees  []conversation.SubmissionID
+		PartOf []conversation.TreeRef
+	}
 	// Compacted answers a [Compact]: whether there was anything to compact.
 	Compacted struct{ Any bool }
 	// StepKept says that a [StepDone] is durable.

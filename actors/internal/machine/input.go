@@ -156,8 +156,13 @@ type (
 
 		came time.Duration // Env.Mono of the step that it came in
 	}
-	// Abort asks to abort whatever is owed a settlement.
-	Abort struct{ To ReplyID }
+	// Abort asks to abort whatever is owed a settlement, or, if Of is not nil, what belongs to that tree of dispatches.
+	// Trees asks to close the trees that began here, too; [Aborted] answers.
+	Abort struct {
+		To    ReplyID
+		Of    *conversation.TreeRef
+		Trees bool
+	}
 	// Poke asks about an entry of a busy journal.
 	Poke struct {
 		To    ReplyID

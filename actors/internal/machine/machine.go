@@ -31,6 +31,10 @@ type Limits struct {
 	MaxTurns, MaxToolCalls int
 	MaxTokens              int64
 	MaxDollars             float64
+	// MaxTree and MaxTreeDollars bound the trees of dispatches that begin here, as [conversation.Tree] counts them, unless
+	// they are 0.
+	MaxTree        int
+	MaxTreeDollars float64
 	// DeliveryStartedHook says that a delivery is shown to its author before the first model
 	// call for it, ResponseFinishedHook a response before it settles, SettledHook a settlement.
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
@@ -280,6 +284,8 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, why})
 	case Abort:
 		m.emit(Reply{in.To, why})
+	case Tree:
+		m.emit(Reply{in.To, why})
 	case Poke:
 		m.emit(Reply{in.To, Poked{Unknown: true}})
 	case CheckTimer:
@@ -328,6 +334,8 @@ func (m *Machine) beforeOpen(in Input) {
 		}
 		m.backlog = append(m.backlog, in)
 	case Abort:
+		m.keep(in.To, in)
+	case Tree:
 		m.keep(in.To, in)
 	case Compact:
 		m.keep(in.To, in)
@@ -389,6 +397,10 @@ func (m *Machine) take(in Input) {
 		m.admit(in)
 	case Abort:
 		m.abort(in)
+	case Tree:
+		m.tree(in)
+	case TreeAnswered:
+		m.treeAnswered(in)
 	case Poke:
 		m.poke(in)
 	case CheckTimer:

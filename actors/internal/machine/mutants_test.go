@@ -23,6 +23,10 @@ func TestMutants(t *testing.T) {
 		{machine.RuleSleepStored, "unlist with|nothing else finds|with work to do"},
 		{machine.RuleVouchOwed, "receipt for"},
 		{machine.RuleOneRun, "cannot be a run|runs in one log"},
+		{machine.RuleJoinFirst, "has not joined durably"},
+		{machine.RuleAskTree, "before its tree has answered"},
+		{machine.RuleAbortFirst, "before the tree of|is answered before|without a look"},
+		{machine.RuleRefuseClosed, "that an abort has closed"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

@@ -86,6 +86,8 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 			fmt.Fprintf(w, " room=%d", e.Room)
 		}
 		fmt.Fprintln(w)
+	case machine.AskTree:
+		fmt.Fprintf(w, "ask-tree gen=%d %s/%s %s key=%s cost=%v\n", e.Gen, e.Tree.Root.Agent, e.Tree.Root.ID, e.Tree.Submission, e.Key, e.Cost)
 	case machine.StoreOutput:
 		fmt.Fprintf(w, "store-output gen=%d %s %s of %d bytes room=%d\n", e.Done.Gen, e.Submission, e.Done.Call, len(e.Done.Output), e.Room)
 	case machine.StoreTimer:
@@ -128,6 +130,34 @@ var timerNames = map[machine.Timer]string{
 	machine.TimerRetry: "retry", machine.TimerDue: "due",
 }
 
+// listText is a list under its name, nothing if it is empty.
+func listText[T any](name string, all []T) string {
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s%v", name, all)
+}
+
+func treeText(v machine.TreeStatus) string {
+	s := "open"
+	switch {
+	case v.Closed:
+		s = "closed"
+	case v.Bound != "":
+		s = fmt.Sprintf("%s=%v spent=%v", v.Bound, v.Limit, v.Spent)
+	}
+	if v.Dollars {
+		s += " dollars"
+	}
+	for _, m := range v.Members {
+		s += fmt.Sprintf(" %s/%s:%s", m.Address.Agent, m.Address.ID, m.Key)
+	}
+	if v.More {
+		s += " more"
+	}
+	return s
+}
+
 func suffix(sep string, v any) string {
 	if s := fmt.Sprint(v); v != nil && s != "" {
 		return sep + s
@@ -155,7 +185,9 @@ func answerText(v machine.Answer) string {
 	case machine.Clear:
 		return "clear"
 	case machine.Aborted:
-		return fmt.Sprintf("aborted=%v", v.Any)
+		return fmt.Sprintf("aborted=%v", v.Any) + listText(" trees=", v.Trees) + listText(" part-of=", v.PartOf)
+	case machine.TreeStatus:
+		return treeText(v)
 	case machine.Moved:
 		if v.Untouched {
 			return "moved, untouched"
@@ -218,7 +250,17 @@ func recordText(r conversation.Record) string {
 		for _, a := range r.Delivery.Attachments {
 			s += fmt.Sprintf(" %s=%s", a.ID, a.MimeType)
 		}
+		if r.Tree != nil {
+			s += fmt.Sprintf(" tree=%s/%s:%s", r.Tree.Root.Agent, r.Tree.Root.ID, r.Tree.Submission)
+		}
 		return s
+	case *conversation.AbortRequested:
+		if r.Trees {
+			return fmt.Sprintf("%s trees", r.Submissions)
+		}
+		return fmt.Sprint(r.Submissions)
+	case *conversation.TreeCounted:
+		return fmt.Sprintf("%s %s/%s:%s joined=%t cost=%v used=%d/%d $%v/%v", r.Submission, r.Member.Agent, r.Member.ID, r.Key, r.Joined, r.Cost, r.Submissions, r.MaxSubmissions, r.Dollars, r.MaxDollars)
 	case *conversation.AttemptStarted:
 		return fmt.Sprintf("%s attempt=%d %s", r.Submission, r.Attempt, r.Writer)
 	case *conversation.AttemptReleased:

@@ -42,6 +42,7 @@ func TestRandomSchedules(t *testing.T) {
 		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 		"run_started", "run completed", "run failed", "run aborted", "run_failed", "run_not_found",
+		"tree_counted", "tree open", "tree closed", "tree aborted", "joined", "join refused", "cost reported",
 	} {
 		if seen[want] < int(*schedules/200) {
 			t.Errorf("%q happened %d times", want, seen[want])
@@ -102,6 +103,9 @@ func (w *world) disturb() {
 		return
 	case w.chance(1):
 		w.compact()
+		return
+	case w.read && w.m.State().Exists() && w.chance(2):
+		w.join()
 		return
 	case w.chance(1):
 		w.note("drain")
@@ -180,6 +184,10 @@ func (w *world) progress(first int) bool {
 				return true
 			}
 		case 6:
+			if len(w.trees.asking) > 0 {
+				w.answerTree()
+				return true
+			}
 			if w.start != nil {
 				w.deliveryStarted()
 				return true
@@ -366,6 +374,9 @@ func (w *world) admit() {
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
 		a.Notify = "desk"
 	}
+	if _, signal := a.Delivery.Awaited(); !signal && w.chance(20) {
+		a.Tree = &treeRoot
+	}
 	if w.limits.Function != "" {
 		a = w.ofRun(a)
 	}
@@ -395,13 +406,13 @@ func (w *world) poke() {
 // abort asks to abort what is owed at this moment.
 func (w *world) abort() {
 	w.caller++
-	in := machine.Abort{To: w.caller}
+	in := machine.Abort{To: w.caller, Trees: w.chance(50)}
 	w.callers[in.To], w.asked[in.To] = in, w.looks
 	w.aborts[in.To] = nil
 	for _, sub := range w.m.State().Unsettled() {
 		w.aborts[in.To] = append(w.aborts[in.To], sub.ID)
 	}
-	w.note("abort %d of %v", in.To, w.aborts[in.To])
+	w.note("abort %d of %v trees=%t", in.To, w.aborts[in.To], in.Trees)
 	w.do(in)
 }
 
@@ -527,6 +538,9 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		return machine.ModelEvent{Kind: machine.ModelDone, StopReason: "length"}
 	}
 	done := machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
+	if w.chance(40) {
+		done.Facts.Price = &conversation.Price{Total: 0.5}
+	}
 	if c.Gen%2 == 0 { // of those that are no subagent's it means nothing
 		done.Reminder = "give your output"
 	}

@@ -25,3 +25,7 @@ func sleepsWhenStored() bool       { return true }
 func vouchesForOwed() bool         { return true }
 func endsDelivered() bool          { return true }
 func keepsOneRun() bool            { return true }
+func joinsFirst() bool             { return true }
+func asksTree() bool               { return true }
+func abortsFirst() bool            { return true }
+func refusesClosed() bool          { return true }

@@ -30,13 +30,17 @@ const (
 	RuleVouchOwed    = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
 	RuleEndDelivered = "end delivered"  // A post is done when it is delivered.
 	RuleOneRun       = "one run"        // Of an id there is one run, whatever has become of its key.
+	RuleJoinFirst    = "join first"     // A dispatch joins its tree durably before it is admitted.
+	RuleAskTree      = "ask tree"       // An attempt of a tree asks its root before it runs anything.
+	RuleAbortFirst   = "abort first"    // An abort of a tree is durable before its members are read.
+	RuleRefuseClosed = "refuse closed"  // A tree that an abort covers takes no members.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchOwed, endDelivered, oneRun atomic.Bool
+	sleepStored, vouchOwed, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -50,7 +54,8 @@ func SetRule(name string, on bool) {
 		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 		RuleSleepStored: &rules.sleepStored, RuleVouchOwed: &rules.vouchOwed, RuleEndDelivered: &rules.endDelivered,
-		RuleOneRun: &rules.oneRun,
+		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
+		RuleRefuseClosed: &rules.refuseClosed,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -84,4 +89,8 @@ func sleepsWhenStored() bool   { return !rules.sleepStored.Load() }
 func vouchesForOwed() bool     { return !rules.vouchOwed.Load() }
 func endsDelivered() bool      { return !rules.endDelivered.Load() }
 
-func keepsOneRun() bool { return !rules.oneRun.Load() }
+func keepsOneRun() bool   { return !rules.oneRun.Load() }
+func joinsFirst() bool    { return !rules.joinFirst.Load() }
+func asksTree() bool      { return !rules.askTree.Load() }
+func abortsFirst() bool   { return !rules.abortFirst.Load() }
+func refusesClosed() bool { return !rules.refuseClosed.Load() }

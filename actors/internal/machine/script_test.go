@@ -48,7 +48,9 @@ import (
 //	summary   text= first= [turn=] [before=] | nothing | failed= [gen=]
 //	tick      a timer went off [gen= of retry]
 //	poke      nonce= seq=
-//	abort     a caller asks to abort whatever is owed
+//	abort     a caller asks to abort whatever is owed [of= of the tree that a submission of triage/root began] [trees]
+//	tree      a caller asks about a tree: sub= member= key= [join] [cost=] | list [from=]
+//	tree-answered  the root of a tree answers [closed | bound=] [dollars] [gen=]
 //	drain
 //	intrude   another writer= takes the next offset unseen
 //	advance   both clocks go on
@@ -155,6 +157,8 @@ func (s *script) follow(e machine.Effect) {
 		s.gen, s.sub = e.Gen, e.Submission
 	case machine.StartDelivery:
 		s.gen = e.Gen
+	case machine.AskTree:
+		s.gen = cmp.Or(e.Gen, s.gen)
 	case machine.StoreTimer:
 		s.timer = e
 	case machine.SendReply:
@@ -220,6 +224,7 @@ func (s *script) configure() {
 	s.limits.MaxToolCalls = s.number("toolcalls", s.limits.MaxToolCalls)
 	s.limits.MaxTokens = int64(s.number("tokens", int(s.limits.MaxTokens)))
 	s.limits.MaxDollars = float64(s.number("dollars", int(s.limits.MaxDollars)))
+	s.limits.MaxTree, s.limits.MaxTreeDollars = s.number("tree", 0), float64(s.number("treedollars", 0))
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
 	s.unread = nil
@@ -360,16 +365,26 @@ func (s *script) input() machine.Input {
 		return machine.Poke{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
 	case "abort":
 		s.caller++
-		return machine.Abort{To: s.caller}
+		return machine.Abort{To: s.caller, Of: s.treeOf("of"), Trees: s.d.HasArg("trees")}
 	case "drain":
 		return machine.Drain{}
 	}
 	return s.loopInput()
 }
 
-// loopInput translates a command about steps, subagents, hooks and summaries.
+// loopInput translates a command about trees, steps, subagents, hooks and summaries.
 func (s *script) loopInput() machine.Input {
 	switch s.d.Cmd {
+	case "tree":
+		s.caller++
+		return machine.Tree{
+			To: s.caller, Submission: conversation.SubmissionID(s.arg("sub")), Member: conversation.Address{Agent: "triage", ID: s.arg("member")}, Key: s.arg("key"),
+			Join: s.d.HasArg("join"), Cost: float64(s.number("cost", 0)), List: s.d.HasArg("list"), From: s.number("from", 0),
+		}
+	case "tree-answered":
+		return machine.TreeAnswered{Gen: s.number("gen", s.gen), Status: machine.TreeStatus{
+			Closed: s.d.HasArg("closed"), Bound: s.arg("bound"), Limit: 1, Spent: 2, Dollars: s.d.HasArg("dollars"),
+		}}
 	case "step":
 		s.caller++
 		return machine.StepDone{
@@ -543,7 +558,7 @@ func (s *script) admit() machine.Input {
 		}
 		a.KeepKey = keep
 	}
-	a.Notify = s.arg("notify")
+	a.Notify, a.Tree = s.arg("notify"), s.treeOf("tree")
 	a.Condition = conversation.Condition{
 		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),
 	}
@@ -637,4 +652,12 @@ func (s *script) model() machine.Input {
 		in.Events = append(in.Events, e)
 	}
 	return in
+}
+
+// treeOf returns the tree that a submission of triage/root began, which an argument names, nil for none.
+func (s *script) treeOf(name string) *conversation.TreeRef {
+	if !s.d.HasArg(name) {
+		return nil
+	}
+	return &conversation.TreeRef{Root: conversation.Address{Agent: "triage", ID: "root"}, Submission: conversation.SubmissionID(s.arg(name))}
 }

@@ -25,6 +25,9 @@ func (m *Machine) callModel(w *work) {
 
 // startCall asks for a model call, the first or a repetition.
 func (m *Machine) startCall(w *work) {
+	if m.askTree(w, false) {
+		return
+	}
 	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
 	w.said, w.speaks, w.calls, w.signed = m.sub(w).Said(), ModelDone, 0, 0
 	w.facts, w.calling = conversation.CallFacts{}, false

@@ -34,6 +34,7 @@ func (w *world) attempted(id conversation.SubmissionID) *conversation.Submission
 	if root == nil || !root.Running || root.Writer != w.writer {
 		violate("%s runs without its attempt", id)
 	}
+	w.mayRun(root)
 	return sub
 }
 
@@ -193,6 +194,7 @@ func (w *world) view(e machine.Summarize) conversation.ConversationID {
 }
 
 func (w *world) cancel(gen int) {
+	w.cancelTree(gen)
 	w.calls = slices.DeleteFunc(w.calls, func(c *modelCall) bool {
 		if c.Gen == gen {
 			w.stale = append(w.stale, machine.Model{Gen: gen, Name: "demo/one", Events: []machine.ModelEvent{

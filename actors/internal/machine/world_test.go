@@ -36,6 +36,7 @@ type world struct {
 	asked   map[machine.ReplyID]int // how many had begun when somebody asked
 	journal []listing               // as the bucket holds it, and what is about to
 
+	trees        trees
 	office       office
 	sending      []conversation.SubmissionID               // replies on their way
 	heardOf      map[conversation.SubmissionID]bool        // replies that have arrived
@@ -122,6 +123,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		storedTimers: map[conversation.Offset]conversation.Time{},
 		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
+		trees: trees{open: map[string]bool{}, closed: map[conversation.SubmissionID]bool{}, late: map[machine.ReplyID]bool{}},
 		turns: map[conversation.MessageID]conversation.TurnID{}, heard: map[string]json.RawMessage{}, lateOnes: map[machine.ReplyID]bool{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
@@ -144,6 +146,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.limits.MaxResponse, w.limits.MaxCalls = 1500+w.r.IntN(3000), 1+w.r.IntN(3)
 	} else if w.chance(20) {
 		w.short = true
+		w.limits.MaxTree, w.limits.MaxTreeDollars = w.r.IntN(5), float64(w.r.IntN(3)*5)
 		w.limits.MaxTurns, w.limits.MaxToolCalls = 1+w.r.IntN(6), 1+w.r.IntN(6)
 	} else if w.chance(60) {
 		w.short, w.big, w.cfg.MaxBatchBytes = true, true, 1<<20
@@ -194,7 +197,7 @@ func (w *world) gone() {
 	}
 	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
 	w.start, w.jobs, w.storing, w.sending = nil, nil, nil, nil
-	w.office.sending, w.office.burying = nil, nil
+	w.office.sending, w.office.burying, w.trees.asking = nil, nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -262,6 +265,8 @@ func (w *world) effect(e machine.Effect) {
 		w.callModel(e)
 	case machine.RunTool:
 		w.runTool(e)
+	case machine.AskTree:
+		w.askTree(e)
 	case machine.StoreOutput:
 		w.storeOutput(e)
 	case machine.StoreTimer:
@@ -507,6 +512,9 @@ func (w *world) reply(e machine.Reply) {
 		w.receipt(asked.(machine.Admit), v.Receipt)
 	case machine.Aborted:
 		w.aborted(e.To, v)
+		w.treesAborted(asked.(machine.Abort), v)
+	case machine.TreeStatus:
+		w.treeAnswer(asked.(machine.Tree), v)
 	case machine.Refused:
 		w.seen[string(v.Err.Code)]++
 		if a, ok := asked.(machine.Admit); ok {
@@ -581,7 +589,7 @@ func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
 	if v.Any != (len(w.aborts[to]) > 0) {
 		violate("abort of %v answers %v", w.aborts[to], v.Any)
 	}
-	if !v.Any {
+	if !v.Any && len(v.Trees) == 0 { // The batch that closes a tree shows where the log ends.
 		w.confirmed(to)
 	}
 	for _, id := range w.aborts[to] {

@@ -70,7 +70,7 @@ func (x PokeReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PokeReply_Answer.Descriptor instead.
 func (PokeReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{7, 0}
+	return file_wire_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type WakeReply_Answer int32
@@ -122,7 +122,7 @@ func (x WakeReply_Answer) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WakeReply_Answer.Descriptor instead.
 func (WakeReply_Answer) EnumDescriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19, 0}
+	return file_wire_proto_rawDescGZIP(), []int{20, 0}
 }
 
 // AdmitRequest asks the owner of a conversation to decide an admission.
@@ -191,7 +191,11 @@ func (x *AdmitRequest) GetStaged() string {
 
 // AbortRequest asks the owner to abort whatever is owed a settlement.
 type AbortRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Abort only what belongs to this tree of dispatches: JSON of conversation.TreeRef, or empty.
+	Of []byte `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	// Close the trees that began in the conversation, too.
+	Trees         bool `protobuf:"varint,2,opt,name=trees,proto3" json:"trees,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,6 +230,66 @@ func (*AbortRequest) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{1}
 }
 
+func (x *AbortRequest) GetOf() []byte {
+	if x != nil {
+		return x.Of
+	}
+	return nil
+}
+
+func (x *AbortRequest) GetTrees() bool {
+	if x != nil {
+		return x.Trees
+	}
+	return false
+}
+
+// TreeRequest asks the conversation that began a tree of dispatches about it.
+type TreeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// JSON of machine.Tree.
+	Question      []byte `protobuf:"bytes,1,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TreeRequest) Reset() {
+	*x = TreeRequest{}
+	mi := &file_wire_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TreeRequest) ProtoMessage() {}
+
+func (x *TreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_wire_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
+func (*TreeRequest) Descriptor() ([]byte, []int) {
+	return file_wire_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TreeRequest) GetQuestion() []byte {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
 // CompactRequest asks the owner to compact the model's view of the conversation now.
 type CompactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -237,7 +301,7 @@ type CompactRequest struct {
 
 func (x *CompactRequest) Reset() {
 	*x = CompactRequest{}
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -249,7 +313,7 @@ func (x *CompactRequest) String() string {
 func (*CompactRequest) ProtoMessage() {}
 
 func (x *CompactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[2]
+	mi := &file_wire_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -262,7 +326,7 @@ func (x *CompactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompactRequest.ProtoReflect.Descriptor instead.
 func (*CompactRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{2}
+	return file_wire_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CompactRequest) GetInstructions() string {
@@ -284,17 +348,22 @@ type OwnerReply struct {
 	//	*OwnerReply_Clear
 	//	*OwnerReply_Aborted
 	//	*OwnerReply_Compacted
+	//	*OwnerReply_Tree
 	Result isOwnerReply_Result `protobuf_oneof:"result"`
 	// With moved: the actor has done nothing for the request, and never will. A node that
 	// does not know it never says so.
-	Untouched     bool `protobuf:"varint,7,opt,name=untouched,proto3" json:"untouched,omitempty"`
+	Untouched bool `protobuf:"varint,7,opt,name=untouched,proto3" json:"untouched,omitempty"`
+	// With aborted: the submissions that began trees, which are closed.
+	Trees []string `protobuf:"bytes,9,rep,name=trees,proto3" json:"trees,omitempty"`
+	// With aborted: the trees of others that what was aborted belongs to, each JSON of conversation.TreeRef.
+	PartOf        [][]byte `protobuf:"bytes,10,rep,name=part_of,json=partOf,proto3" json:"part_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OwnerReply) Reset() {
 	*x = OwnerReply{}
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -306,7 +375,7 @@ func (x *OwnerReply) String() string {
 func (*OwnerReply) ProtoMessage() {}
 
 func (x *OwnerReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[3]
+	mi := &file_wire_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -319,7 +388,7 @@ func (x *OwnerReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerReply.ProtoReflect.Descriptor instead.
 func (*OwnerReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{3}
+	return file_wire_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OwnerReply) GetResult() isOwnerReply_Result {
@@ -383,11 +452,34 @@ func (x *OwnerReply) GetCompacted() bool {
 	return false
 }
 
+func (x *OwnerReply) GetTree() []byte {
+	if x != nil {
+		if x, ok := x.Result.(*OwnerReply_Tree); ok {
+			return x.Tree
+		}
+	}
+	return nil
+}
+
 func (x *OwnerReply) GetUntouched() bool {
 	if x != nil {
 		return x.Untouched
 	}
 	return false
+}
+
+func (x *OwnerReply) GetTrees() []string {
+	if x != nil {
+		return x.Trees
+	}
+	return nil
+}
+
+func (x *OwnerReply) GetPartOf() [][]byte {
+	if x != nil {
+		return x.PartOf
+	}
+	return nil
 }
 
 type isOwnerReply_Result interface {
@@ -423,6 +515,11 @@ type OwnerReply_Compacted struct {
 	Compacted bool `protobuf:"varint,6,opt,name=compacted,proto3,oneof"`
 }
 
+type OwnerReply_Tree struct {
+	// JSON of machine.TreeStatus.
+	Tree []byte `protobuf:"bytes,8,opt,name=tree,proto3,oneof"`
+}
+
 func (*OwnerReply_Receipt) isOwnerReply_Result() {}
 
 func (*OwnerReply_Failure) isOwnerReply_Result() {}
@@ -434,6 +531,8 @@ func (*OwnerReply_Clear) isOwnerReply_Result() {}
 func (*OwnerReply_Aborted) isOwnerReply_Result() {}
 
 func (*OwnerReply_Compacted) isOwnerReply_Result() {}
+
+func (*OwnerReply_Tree) isOwnerReply_Result() {}
 
 type Receipt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -447,7 +546,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +558,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[4]
+	mi := &file_wire_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +571,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{4}
+	return file_wire_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Receipt) GetSubmissionId() string {
@@ -517,7 +616,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +628,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[5]
+	mi := &file_wire_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +641,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{5}
+	return file_wire_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Failure) GetCode() string {
@@ -585,7 +684,7 @@ type PokeRequest struct {
 
 func (x *PokeRequest) Reset() {
 	*x = PokeRequest{}
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +696,7 @@ func (x *PokeRequest) String() string {
 func (*PokeRequest) ProtoMessage() {}
 
 func (x *PokeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[6]
+	mi := &file_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +709,7 @@ func (x *PokeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeRequest.ProtoReflect.Descriptor instead.
 func (*PokeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{6}
+	return file_wire_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *PokeRequest) GetNonce() string {
@@ -637,7 +736,7 @@ type PokeReply struct {
 
 func (x *PokeReply) Reset() {
 	*x = PokeReply{}
-	mi := &file_wire_proto_msgTypes[7]
+	mi := &file_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +748,7 @@ func (x *PokeReply) String() string {
 func (*PokeReply) ProtoMessage() {}
 
 func (x *PokeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[7]
+	mi := &file_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +761,7 @@ func (x *PokeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PokeReply.ProtoReflect.Descriptor instead.
 func (*PokeReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{7}
+	return file_wire_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PokeReply) GetAnswer() PokeReply_Answer {
@@ -681,7 +780,7 @@ type Ping struct {
 
 func (x *Ping) Reset() {
 	*x = Ping{}
-	mi := &file_wire_proto_msgTypes[8]
+	mi := &file_wire_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -693,7 +792,7 @@ func (x *Ping) String() string {
 func (*Ping) ProtoMessage() {}
 
 func (x *Ping) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[8]
+	mi := &file_wire_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -706,7 +805,7 @@ func (x *Ping) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ping.ProtoReflect.Descriptor instead.
 func (*Ping) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{8}
+	return file_wire_proto_rawDescGZIP(), []int{9}
 }
 
 // Pong answers a Ping.
@@ -718,7 +817,7 @@ type Pong struct {
 
 func (x *Pong) Reset() {
 	*x = Pong{}
-	mi := &file_wire_proto_msgTypes[9]
+	mi := &file_wire_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +829,7 @@ func (x *Pong) String() string {
 func (*Pong) ProtoMessage() {}
 
 func (x *Pong) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[9]
+	mi := &file_wire_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +842,7 @@ func (x *Pong) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pong.ProtoReflect.Descriptor instead.
 func (*Pong) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{9}
+	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
 // Release asks a node to hand over what it still runs of a conversation.
@@ -756,7 +855,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -768,7 +867,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[10]
+	mi := &file_wire_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -781,7 +880,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{10}
+	return file_wire_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Release) GetConversation() string {
@@ -800,7 +899,7 @@ type Released struct {
 
 func (x *Released) Reset() {
 	*x = Released{}
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -812,7 +911,7 @@ func (x *Released) String() string {
 func (*Released) ProtoMessage() {}
 
 func (x *Released) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[11]
+	mi := &file_wire_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -825,7 +924,7 @@ func (x *Released) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Released.ProtoReflect.Descriptor instead.
 func (*Released) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{11}
+	return file_wire_proto_rawDescGZIP(), []int{12}
 }
 
 // Subscribe asks the owner of conversations to push their batches to the sender's
@@ -843,7 +942,7 @@ type Subscribe struct {
 
 func (x *Subscribe) Reset() {
 	*x = Subscribe{}
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +954,7 @@ func (x *Subscribe) String() string {
 func (*Subscribe) ProtoMessage() {}
 
 func (x *Subscribe) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[12]
+	mi := &file_wire_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,7 +967,7 @@ func (x *Subscribe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribe.ProtoReflect.Descriptor instead.
 func (*Subscribe) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{12}
+	return file_wire_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Subscribe) GetAddress() string {
@@ -902,7 +1001,7 @@ type Subscribed struct {
 
 func (x *Subscribed) Reset() {
 	*x = Subscribed{}
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1013,7 @@ func (x *Subscribed) String() string {
 func (*Subscribed) ProtoMessage() {}
 
 func (x *Subscribed) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[13]
+	mi := &file_wire_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1026,7 @@ func (x *Subscribed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscribed.ProtoReflect.Descriptor instead.
 func (*Subscribed) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{13}
+	return file_wire_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Subscribed) GetTips() []*Tip {
@@ -951,7 +1050,7 @@ type Tip struct {
 
 func (x *Tip) Reset() {
 	*x = Tip{}
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1062,7 @@ func (x *Tip) String() string {
 func (*Tip) ProtoMessage() {}
 
 func (x *Tip) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[14]
+	mi := &file_wire_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1075,7 @@ func (x *Tip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tip.ProtoReflect.Descriptor instead.
 func (*Tip) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{14}
+	return file_wire_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Tip) GetKnown() bool {
@@ -1010,7 +1109,7 @@ type TipRequest struct {
 
 func (x *TipRequest) Reset() {
 	*x = TipRequest{}
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1121,7 @@ func (x *TipRequest) String() string {
 func (*TipRequest) ProtoMessage() {}
 
 func (x *TipRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[15]
+	mi := &file_wire_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1134,7 @@ func (x *TipRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TipRequest.ProtoReflect.Descriptor instead.
 func (*TipRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{15}
+	return file_wire_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TipRequest) GetConversation() string {
@@ -1055,7 +1154,7 @@ type Pushes struct {
 
 func (x *Pushes) Reset() {
 	*x = Pushes{}
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1166,7 @@ func (x *Pushes) String() string {
 func (*Pushes) ProtoMessage() {}
 
 func (x *Pushes) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[16]
+	mi := &file_wire_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1179,7 @@ func (x *Pushes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pushes.ProtoReflect.Descriptor instead.
 func (*Pushes) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{16}
+	return file_wire_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Pushes) GetPushes() []*Push {
@@ -1106,7 +1205,7 @@ type Push struct {
 
 func (x *Push) Reset() {
 	*x = Push{}
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1217,7 @@ func (x *Push) String() string {
 func (*Push) ProtoMessage() {}
 
 func (x *Push) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[17]
+	mi := &file_wire_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1230,7 @@ func (x *Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Push.ProtoReflect.Descriptor instead.
 func (*Push) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{17}
+	return file_wire_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Push) GetConversation() string {
@@ -1180,7 +1279,7 @@ type WakeRequest struct {
 
 func (x *WakeRequest) Reset() {
 	*x = WakeRequest{}
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1192,7 +1291,7 @@ func (x *WakeRequest) String() string {
 func (*WakeRequest) ProtoMessage() {}
 
 func (x *WakeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[18]
+	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1205,7 +1304,7 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
 func (*WakeRequest) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{18}
+	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WakeRequest) GetSeq() int64 {
@@ -1225,7 +1324,7 @@ type WakeReply struct {
 
 func (x *WakeReply) Reset() {
 	*x = WakeReply{}
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +1336,7 @@ func (x *WakeReply) String() string {
 func (*WakeReply) ProtoMessage() {}
 
 func (x *WakeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_wire_proto_msgTypes[19]
+	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +1349,7 @@ func (x *WakeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WakeReply.ProtoReflect.Descriptor instead.
 func (*WakeReply) Descriptor() ([]byte, []int) {
-	return file_wire_proto_rawDescGZIP(), []int{19}
+	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WakeReply) GetAnswer() WakeReply_Answer {
@@ -1269,10 +1368,14 @@ const file_wire_proto_rawDesc = "" +
 	"\fAdmitRequest\x12\x1c\n" +
 	"\tadmission\x18\x01 \x01(\fR\tadmission\x12\x1a\n" +
 	"\bprecheck\x18\x02 \x01(\bR\bprecheck\x12\x16\n" +
-	"\x06staged\x18\x03 \x01(\tR\x06staged\"\x0e\n" +
-	"\fAbortRequest\"4\n" +
+	"\x06staged\x18\x03 \x01(\tR\x06staged\"4\n" +
+	"\fAbortRequest\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\fR\x02of\x12\x14\n" +
+	"\x05trees\x18\x02 \x01(\bR\x05trees\")\n" +
+	"\vTreeRequest\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\fR\bquestion\"4\n" +
 	"\x0eCompactRequest\x12\"\n" +
-	"\finstructions\x18\x01 \x01(\tR\finstructions\"\x8a\x02\n" +
+	"\finstructions\x18\x01 \x01(\tR\finstructions\"\xcf\x02\n" +
 	"\n" +
 	"OwnerReply\x123\n" +
 	"\areceipt\x18\x01 \x01(\v2\x17.parley.wire.v1.ReceiptH\x00R\areceipt\x123\n" +
@@ -1280,8 +1383,12 @@ const file_wire_proto_rawDesc = "" +
 	"\x05moved\x18\x03 \x01(\bH\x00R\x05moved\x12\x16\n" +
 	"\x05clear\x18\x04 \x01(\bH\x00R\x05clear\x12\x1a\n" +
 	"\aaborted\x18\x05 \x01(\bH\x00R\aaborted\x12\x1e\n" +
-	"\tcompacted\x18\x06 \x01(\bH\x00R\tcompacted\x12\x1c\n" +
-	"\tuntouched\x18\a \x01(\bR\tuntouchedB\b\n" +
+	"\tcompacted\x18\x06 \x01(\bH\x00R\tcompacted\x12\x14\n" +
+	"\x04tree\x18\b \x01(\fH\x00R\x04tree\x12\x1c\n" +
+	"\tuntouched\x18\a \x01(\bR\tuntouched\x12\x14\n" +
+	"\x05trees\x18\t \x03(\tR\x05trees\x12\x17\n" +
+	"\apart_of\x18\n" +
+	" \x03(\fR\x06partOfB\b\n" +
 	"\x06result\"|\n" +
 	"\aReceipt\x12#\n" +
 	"\rsubmission_id\x18\x01 \x01(\tR\fsubmissionId\x12\x10\n" +
@@ -1352,37 +1459,38 @@ func file_wire_proto_rawDescGZIP() []byte {
 }
 
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_wire_proto_goTypes = []any{
 	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
 	(WakeReply_Answer)(0),  // 1: parley.wire.v1.WakeReply.Answer
 	(*AdmitRequest)(nil),   // 2: parley.wire.v1.AdmitRequest
 	(*AbortRequest)(nil),   // 3: parley.wire.v1.AbortRequest
-	(*CompactRequest)(nil), // 4: parley.wire.v1.CompactRequest
-	(*OwnerReply)(nil),     // 5: parley.wire.v1.OwnerReply
-	(*Receipt)(nil),        // 6: parley.wire.v1.Receipt
-	(*Failure)(nil),        // 7: parley.wire.v1.Failure
-	(*PokeRequest)(nil),    // 8: parley.wire.v1.PokeRequest
-	(*PokeReply)(nil),      // 9: parley.wire.v1.PokeReply
-	(*Ping)(nil),           // 10: parley.wire.v1.Ping
-	(*Pong)(nil),           // 11: parley.wire.v1.Pong
-	(*Release)(nil),        // 12: parley.wire.v1.Release
-	(*Released)(nil),       // 13: parley.wire.v1.Released
-	(*Subscribe)(nil),      // 14: parley.wire.v1.Subscribe
-	(*Subscribed)(nil),     // 15: parley.wire.v1.Subscribed
-	(*Tip)(nil),            // 16: parley.wire.v1.Tip
-	(*TipRequest)(nil),     // 17: parley.wire.v1.TipRequest
-	(*Pushes)(nil),         // 18: parley.wire.v1.Pushes
-	(*Push)(nil),           // 19: parley.wire.v1.Push
-	(*WakeRequest)(nil),    // 20: parley.wire.v1.WakeRequest
-	(*WakeReply)(nil),      // 21: parley.wire.v1.WakeReply
+	(*TreeRequest)(nil),    // 4: parley.wire.v1.TreeRequest
+	(*CompactRequest)(nil), // 5: parley.wire.v1.CompactRequest
+	(*OwnerReply)(nil),     // 6: parley.wire.v1.OwnerReply
+	(*Receipt)(nil),        // 7: parley.wire.v1.Receipt
+	(*Failure)(nil),        // 8: parley.wire.v1.Failure
+	(*PokeRequest)(nil),    // 9: parley.wire.v1.PokeRequest
+	(*PokeReply)(nil),      // 10: parley.wire.v1.PokeReply
+	(*Ping)(nil),           // 11: parley.wire.v1.Ping
+	(*Pong)(nil),           // 12: parley.wire.v1.Pong
+	(*Release)(nil),        // 13: parley.wire.v1.Release
+	(*Released)(nil),       // 14: parley.wire.v1.Released
+	(*Subscribe)(nil),      // 15: parley.wire.v1.Subscribe
+	(*Subscribed)(nil),     // 16: parley.wire.v1.Subscribed
+	(*Tip)(nil),            // 17: parley.wire.v1.Tip
+	(*TipRequest)(nil),     // 18: parley.wire.v1.TipRequest
+	(*Pushes)(nil),         // 19: parley.wire.v1.Pushes
+	(*Push)(nil),           // 20: parley.wire.v1.Push
+	(*WakeRequest)(nil),    // 21: parley.wire.v1.WakeRequest
+	(*WakeReply)(nil),      // 22: parley.wire.v1.WakeReply
 }
 var file_wire_proto_depIdxs = []int32{
-	6,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
-	7,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
+	7,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
+	8,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
 	0,  // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
-	16, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
-	19, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
+	17, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
+	20, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
 	1,  // 5: parley.wire.v1.WakeReply.answer:type_name -> parley.wire.v1.WakeReply.Answer
 	6,  // [6:6] is the sub-list for method output_type
 	6,  // [6:6] is the sub-list for method input_type
@@ -1396,13 +1504,14 @@ func file_wire_proto_init() {
 	if File_wire_proto != nil {
 		return
 	}
-	file_wire_proto_msgTypes[3].OneofWrappers = []any{
+	file_wire_proto_msgTypes[4].OneofWrappers = []any{
 		(*OwnerReply_Receipt)(nil),
 		(*OwnerReply_Failure)(nil),
 		(*OwnerReply_Moved)(nil),
 		(*OwnerReply_Clear)(nil),
 		(*OwnerReply_Aborted)(nil),
 		(*OwnerReply_Compacted)(nil),
+		(*OwnerReply_Tree)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1410,7 +1519,7 @@ func file_wire_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_wire_proto_rawDesc), len(file_wire_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

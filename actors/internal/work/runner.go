@@ -46,6 +46,8 @@ type NodeOptions struct {
 	DispatchesAtOnce int
 	// Admit brings what they send to its conversation.
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
+	// AskTree asks the conversation that began a tree of dispatches about it.
+	AskTree func(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error)
 	// RunResult returns the result of a run that is completed.
 	RunResult func(context.Context, conversation.RunID) (json.RawMessage, error)
 	// Outbox says who gets posts.

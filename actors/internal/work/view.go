@@ -31,8 +31,9 @@ type view struct {
 	above     *view // of the submission whose work this is a part of, nil for none
 	root      *view // of the conversation's submission that all of it is for
 
-	attempts      int // of the root
-	dispatchDepth int // likewise
+	attempts      int                  // of the root
+	dispatchDepth int                  // likewise
+	tree          conversation.TreeRef // that the root belongs to, or begins
 
 	// What the model sees, if it is asked.
 	exchanges []conversation.Exchange
@@ -59,6 +60,10 @@ func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 		return v
 	}
 	v.state, v.attempts, v.dispatchDepth = maps.Clone(s.AuthorState()), sub.Attempts, sub.DispatchDepth
+	v.tree = conversation.TreeRef{Root: s.Created().Address(), Submission: sub.ID}
+	if sub.Tree != nil {
+		v.tree = *sub.Tree
+	}
 	v.root = v
 	return v
 }
@@ -118,6 +123,8 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 			v.seen(s)
 		}
 		r.runTool(e, v)
+	case machine.AskTree:
+		r.askTree(e, s)
 	case machine.StoreOutput:
 		r.storeOutput(e)
 	case machine.StartDelivery:

@@ -134,18 +134,19 @@ func runsSignalCommand() *cobra.Command {
 }
 
 func runsAbortCommand() *cobra.Command {
-	cfg := &runsConfig{}
+	cfg, tree := &runsConfig{}, false
 	cmd := &cobra.Command{
 		Use:   "abort <run>",
 		Short: "Abort a run",
-		Long: "abort asks the server to end a run. What its steps have done stays done, and so do the runs\n" +
-			"that it has started: abort each of them, if that is meant.",
+		Long: "abort asks the server to end a run. What its steps have done stays done, and the runs that it\n" +
+			"has started go on, unless --tree is given.",
 		Args: takes("abort", 1, 1, "the id or the URL of a run: parley runs abort run_…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cfg.abort(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return cfg.abort(cmd.Context(), args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	cfg.flags(cmd)
+	cmd.Flags().BoolVar(&tree, "tree", false, treeFlag)
 	return cmd
 }
 
@@ -387,21 +388,17 @@ func (cfg *runsConfig) signal(ctx context.Context, given, name, value string, ou
 }
 
 // abort asks once, as the client does.
-func (cfg *runsConfig) abort(ctx context.Context, given string, out, errOut io.Writer) error {
+func (cfg *runsConfig) abort(ctx context.Context, given string, tree bool, out, errOut io.Writer) error {
 	t, err := cfg.target(given, "runs", errOut)
 	if err != nil {
 		return err
 	}
-	said := "nothing to abort"
-	if err := t.run(ctx, func(ctx context.Context, run *client.Run) error {
-		aborted, err := run.Abort(ctx)
-		if aborted {
-			said = "aborting"
-		}
+	var done conversation.TreeAborted
+	if err := t.run(ctx, func(ctx context.Context, run *client.Run) (err error) {
+		done, err = abortOf(ctx, run, tree)
 		return err
 	}); err != nil {
 		return explained(ctx, err)
 	}
-	_, err = fmt.Fprintln(out, said)
-	return err
+	return printAborted(out, done)
 }

@@ -1,0 +1,173 @@
+package actors
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/wire"
+	"github.com/parleyrun/parley/conversation"
+)
+
+// abortsAtOnce bounds the members of trees that an abort reaches at once.
+const abortsAtOnce = 16
+
+// askTree asks the conversation that began a tree of dispatches about it.
+func (r *Runtime) askTree(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error) {
+	question, err := json.Marshal(q)
+	if err != nil {
+		return machine.TreeStatus{}, fmt.Errorf("encode question about a tree: %w", err)
+	}
+	reply, err := r.call(ctx, root, &wire.TreeRequest{Question: question})
+	if err != nil {
+		return machine.TreeStatus{}, err
+	}
+	var status machine.TreeStatus
+	switch res := reply.GetResult().(type) {
+	case *wire.OwnerReply_Tree:
+		err = json.Unmarshal(res.Tree, &status)
+	case *wire.OwnerReply_Failure:
+		return status, errorOf(res.Failure)
+	default:
+		err = errors.New("owner answered without a result")
+	}
+	if err != nil {
+		return status, fmt.Errorf("ask about a tree: %w", err)
+	}
+	return status, nil
+}
+
+// askedTree takes a TreeRequest.
+func (a *activation) askedTree(m *wire.TreeRequest, from grain.Sender) {
+	var q machine.Tree
+	if err := json.Unmarshal(m.GetQuestion(), &q); err != nil {
+		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInvalidRequest, "The question about a tree is not JSON: %v", err)}))
+		return
+	}
+	q.To = a.callers.add(answers(from))
+	a.step(q)
+}
+
+// treeReply encodes the answer to a TreeRequest.
+func treeReply(s machine.TreeStatus) *wire.OwnerReply {
+	encoded, _ := json.Marshal(s) // strings and finite numbers
+	return &wire.OwnerReply{Result: &wire.OwnerReply_Tree{Tree: encoded}}
+}
+
+// abortedReply encodes the answer to an AbortRequest.
+func abortedReply(v machine.Aborted) *wire.OwnerReply {
+	reply := &wire.OwnerReply{Result: &wire.OwnerReply_Aborted{Aborted: v.Any}}
+	for _, id := range v.Trees {
+		reply.Trees = append(reply.Trees, string(id))
+	}
+	for _, of := range v.PartOf {
+		encoded, _ := json.Marshal(of) // strings
+		reply.PartOf = append(reply.PartOf, encoded)
+	}
+	return reply
+}
+
+// abortInput reads an AbortRequest.
+func abortInput(m *wire.AbortRequest, to machine.ReplyID) machine.Abort {
+	in := machine.Abort{To: to, Trees: m.GetTrees()}
+	if of := m.GetOf(); len(of) > 0 {
+		in.Of = new(conversation.TreeRef) // One that does not decode matches nothing.
+		_ = json.Unmarshal(of, in.Of)
+	}
+	return in
+}
+
+// AbortTree implements [conversation.Dispatcher]. The trees are closed before their members are read: those that join
+// later are refused, and those that are on their way find the tree closed when they start.
+func (r *Runtime) AbortTree(ctx context.Context, at conversation.Address) (conversation.TreeAborted, error) {
+	var done conversation.TreeAborted
+	reply, err := r.call(ctx, at, &wire.AbortRequest{Trees: true})
+	if err != nil {
+		return done, err
+	}
+	switch res := reply.GetResult().(type) {
+	case *wire.OwnerReply_Aborted:
+		done.Aborted = res.Aborted
+	case *wire.OwnerReply_Failure:
+		return done, errorOf(res.Failure)
+	default:
+		return done, errors.New("abort: owner answered without a result")
+	}
+	for _, encoded := range reply.GetPartOf() {
+		var of conversation.TreeRef
+		if err := json.Unmarshal(encoded, &of); err != nil {
+			return done, fmt.Errorf("abort: decode tree: %w", err)
+		}
+		done.PartOf = append(done.PartOf, of)
+	}
+	for _, id := range reply.GetTrees() {
+		n, err := r.abortMembers(ctx, conversation.TreeRef{Root: at, Submission: conversation.SubmissionID(id)})
+		done.Conversations += n
+		if err != nil {
+			return done, conversation.InDoubt(conversation.CodeAbortUnknown, retryAfter, err)
+		}
+	}
+	return done, nil
+}
+
+// abortMembers aborts the submissions of a tree that is closed, and returns in how many conversations there were any.
+func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (n int, _ error) {
+	of, err := json.Marshal(tree)
+	if err != nil {
+		return 0, fmt.Errorf("encode tree: %w", err)
+	}
+	seen := map[conversation.Address]bool{tree.Root: true}
+	for from, more := 0, true; more; {
+		page, err := r.askTree(ctx, tree.Root, machine.Tree{Submission: tree.Submission, List: true, From: from})
+		if err != nil {
+			return n, err
+		}
+		from, more = from+len(page.Members), page.More
+		var members []conversation.Address
+		for _, m := range page.Members {
+			if !seen[m.Address] {
+				seen[m.Address] = true
+				members = append(members, m.Address)
+			}
+		}
+		aborted, err := r.abortEach(ctx, members, of)
+		if n += aborted; err != nil {
+			return n, err
+		}
+	}
+	// The root itself may have been dispatched to again.
+	reply, err := r.call(ctx, tree.Root, &wire.AbortRequest{Of: of})
+	if err == nil && reply.GetAborted() {
+		n++
+	}
+	return n, err
+}
+
+// abortEach aborts the submissions of a tree in conversations, and returns in how many there were any.
+func (r *Runtime) abortEach(ctx context.Context, members []conversation.Address, of []byte) (n int, err error) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	places := make(chan struct{}, abortsAtOnce)
+	for _, at := range members {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			reply, failed := r.call(ctx, at, &wire.AbortRequest{Of: of})
+			if f := reply.GetFailure(); failed == nil && f != nil {
+				failed = errorOf(f)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if reply.GetAborted() {
+				n++
+			}
+			err = errors.Join(err, failed)
+		})
+	}
+	all.Wait()
+	return n, err
+}

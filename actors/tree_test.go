@@ -1,0 +1,247 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/providers"
+)
+
+// worker is a conversation of the agent that the tests of trees dispatch to.
+func worker(name string) conversation.Address { return conversation.Address{Agent: "worker", ID: name} }
+
+// treeAgents are an agent whose tool dispatches to the workers that the message names, and workers that do likewise.
+// A refused dispatch ends the call with the error, which refused collects.
+func treeAgents(limits agent.Limits, refused func(error)) []*agent.Agent {
+	send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		for i := range 4 {
+			if _, err := agent.Dispatch(ctx, worker(fmt.Sprintf("%s.%d", call.Address.ID, i)), agent.Text("go")); err != nil {
+				refused(err)
+				return "", err
+			}
+		}
+		return "sent", nil
+	}, nil)
+	root := chatAgent(send)
+	root.Limits = limits
+	return []*agent.Agent{root, {Name: "worker", Model: spec, Tools: []agent.Tool{send}}}
+}
+
+// sends has each message answered by a call of send, and the result by a word.
+func sends() *cast {
+	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user:") {
+			return asks("send")(ctx, req, a)
+		}
+		return tells("done")(ctx, req, a)
+	})
+}
+
+// workers returns the addresses to which a tree with fan-out 4 dispatches, to a depth.
+func workers(id string, depth int) (all []conversation.Address) {
+	for i := range 4 {
+		child := fmt.Sprintf("%s.%d", id, i)
+		all = append(all, worker(child))
+		if depth > 1 {
+			all = append(all, workers(child, depth-1)...)
+		}
+	}
+	return all
+}
+
+// TestTreeBudget: a tree in which each message dispatches four admits as many as the root's agent may begin, and the
+// next is refused with an error that names the option.
+func TestTreeBudget(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var mu sync.Mutex
+		var refusals []error
+		n := l.run(part{opts: agents(treeAgents(agent.Limits{TreeSubmissions: 10}, func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			refusals = append(refusals, err)
+		})...), cast: sends()})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		count := func() (settled int) {
+			for _, at := range workers("c", 3) {
+				settled += len(only[*conversation.SubmissionSettled](l.records(at)))
+			}
+			return settled
+		}
+		l.until("all members", func() bool { return count() == 10 })
+		tree := only[*conversation.TreeCounted](l.records(chat("c")))
+		if len(tree) != 10 || tree[9].Submissions != 10 || tree[9].MaxSubmissions != 10 {
+			t.Errorf("the root counts %d members, want 10 of 10", len(tree))
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		var limit *agent.DispatchLimitError
+		for _, err := range refusals {
+			if !errors.As(err, &limit) || limit.Option != "TreeSubmissions" || limit.Limit != 10 || limit.Agent != "chat" {
+				t.Errorf("refused with %v, want the limit TreeSubmissions of chat", err)
+			}
+		}
+		if len(refusals) == 0 {
+			t.Error("no dispatch was refused")
+		}
+	})
+}
+
+// TestTreeDollars: what members cost counts against the budget of the root's agent, which ends a member that would go on.
+func TestTreeDollars(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+			_, err := agent.Dispatch(ctx, worker("w"), agent.Text("go"))
+			return "sent", err
+		}, nil)
+		root := chatAgent(send)
+		root.Limits.TreeDollars = 10
+		paid := providers.Usage{Input: 1_000_000} // $4
+		opts := agents(root, &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{returning("note", "noted")}})
+		n := l.run(part{opts: opts, price: 4, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			seen := shown(req)
+			switch {
+			case req.Tools[0].Name == "note":
+				return asksAt(paid, "note")(ctx, req, a)
+			case seen[len(seen)-1] == "user: go":
+				return asks("send")(ctx, req, a)
+			}
+			return tells("done")(ctx, req, a)
+		})})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		settled := l.settles(worker("w"), 1)[0]
+		if settled.Error == nil || settled.Error.Type != conversation.CodeLimitReached || settled.Error.Meta["bound"] != "treeDollars" || settled.Error.Meta["limit"] != 10.0 {
+			t.Errorf("the member ended with %+v, want the bound treeDollars of 10", settled.Error)
+		}
+		if _, err := n.rt.Admit(t.Context(), conversation.Admission{Address: chat("c"), Key: "2", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}}); err != nil {
+			t.Fatal(err)
+		}
+		l.completes(chat("c"), 2) // a tree of its own
+	})
+}
+
+// TestAbortTree aborts all that a message has led to, whether it runs, is suspended or waits in a queue, and nothing
+// else; what is dispatched later is refused.
+func TestAbortTree(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		var mu sync.Mutex
+		refused := map[string]error{}
+		release := make(chan struct{})
+		send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+			call, _ := agent.CallFrom(ctx)
+			for i := range 4 {
+				if _, err := agent.Dispatch(ctx, worker(fmt.Sprintf("%s.%d", call.Address.ID, i)), agent.Text("hold")); err != nil {
+					return "", err
+				}
+			}
+			return "sent", nil
+		}, nil)
+		hold := agent.NewTool("hold", "Waits.", func(ctx context.Context, _ struct{}) (string, error) {
+			call, _ := agent.CallFrom(ctx)
+			if strings.HasSuffix(call.Address.ID, ".1") { // suspended
+				_, err := agent.Wait[string](ctx, "approval", nil)
+				return "", err
+			}
+			<-ctx.Done()
+			<-release
+			_, err := agent.Dispatch(context.WithoutCancel(ctx), worker("late"), agent.Text("late"))
+			mu.Lock()
+			defer mu.Unlock()
+			refused[call.Address.ID] = err
+			return "", ctx.Err()
+		}, &agent.ToolOptions{Durable: true})
+		opts := agents(chatAgent(send), &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{hold}})
+		n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			switch seen := shown(req); seen[len(seen)-1] {
+			case "user: go":
+				return asks("send")(ctx, req, a)
+			case "user: hold":
+				return asks("hold")(ctx, req, a)
+			}
+			return tells("done")(ctx, req, a)
+		})})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1) // the root itself is settled
+		l.until("all members at work", func() bool {
+			for _, at := range workers("c", 1) {
+				if len(only[*conversation.ToolCalled](l.records(at))) == 0 {
+					return false
+				}
+			}
+			return len(only[*conversation.Parked](l.records(worker("c.1")))) == 1
+		})
+		n.admit(worker("c.0"), "mine", "hello") // another's, behind a member
+		done, err := n.rt.AbortTree(t.Context(), chat("c"))
+		if want := (conversation.TreeAborted{Conversations: 4}); err != nil || !cmp.Equal(want, done) {
+			t.Errorf("abort is %+v, %v, want %+v", done, err, want)
+		}
+		close(release)
+		l.completesAll(t, worker("c.0"), conversation.OutcomeAborted, conversation.OutcomeCompleted)
+		for _, at := range workers("c", 1)[1:] {
+			l.completesAll(t, at, conversation.OutcomeAborted)
+		}
+		l.until("the late dispatches", func() bool { mu.Lock(); defer mu.Unlock(); return len(refused) == 3 })
+		for id, err := range refused {
+			if !errors.Is(err, agent.ErrTreeAborted) {
+				t.Errorf("a dispatch of %s after the abort: %v, want ErrTreeAborted", id, err)
+			}
+		}
+		if got := admitted(l, worker("late")); len(got) != 0 {
+			t.Errorf("after the abort %q was admitted, want nothing", got)
+		}
+		if done, err := n.rt.AbortTree(t.Context(), chat("c")); err != nil || done.Aborted || done.Conversations != 0 {
+			t.Errorf("a repeated abort is %+v, %v, want nothing to abort", done, err)
+		}
+		n.admit(chat("c"), "2", "go") // begins another tree
+		l.completes(chat("c"), 2)
+	})
+}
+
+// completesAll waits until a conversation has settled all, and compares the outcomes.
+func (l *loop) completesAll(t *testing.T, at conversation.Address, want ...conversation.Outcome) {
+	t.Helper()
+	var got []conversation.Outcome
+	for _, s := range l.settles(at, len(want)) {
+		got = append(got, s.Outcome)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s settled as %v, want %v", at.ID, got, want)
+	}
+}
+
+// TestLateMember: a submission that is admitted after its tree was aborted runs nothing.
+func TestLateMember(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		c := sends()
+		n := l.run(part{opts: agents(treeAgents(agent.Limits{}, func(error) {})...), cast: c})
+		n.admit(chat("c"), "1", "hello")
+		l.completes(chat("c"), 1)
+		root := only[*conversation.SubmissionAdmitted](l.records(chat("c")))[0].Submission
+		if _, err := n.rt.AbortTree(t.Context(), chat("c")); err != nil {
+			t.Fatal(err)
+		}
+		before := len(c.requests("model"))
+		tree := &conversation.TreeRef{Root: chat("c"), Submission: root}
+		_, err := n.rt.Admit(t.Context(), conversation.Admission{
+			Address: worker("w"), Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "go"}, Tree: tree,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.completesAll(t, worker("w"), conversation.OutcomeAborted)
+		if after := len(c.requests("model")); after != before {
+			t.Errorf("the model was asked %d times, want none", after-before)
+		}
+	})
+}
