@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -16,6 +17,10 @@ import (
 
 // module is the path of this one: an author's program has it as a dependency.
 const module = "github.com/parleyrun/parley"
+
+// stamped is the version of the linked program, which may be an author's. The linker sets it where the build
+// has no repository, as in an image: -ldflags "-X github.com/parleyrun/parley/internal/cli.stamped=v1.2.3".
+var stamped string
 
 // shortCommit is how many digits of a commit are shown, as many as Go puts into a version.
 const shortCommit = 12
@@ -32,7 +37,7 @@ func versionCommand() *cobra.Command {
 }
 
 func versionLine() string {
-	info, _ := debug.ReadBuildInfo()
+	info := buildInfo()
 	line := fmt.Sprintf("parley %s (%s %s/%s, stored format %d)", BuildOf(info), runtime.Version(), runtime.GOOS, runtime.GOARCH, storage.SchemaVersion)
 	if info != nil && info.Main.Path != module && info.Main.Path != "" {
 		line = fmt.Sprintf("%s %s with %s", info.Main.Path, version(info.Main), line)
@@ -40,17 +45,55 @@ func versionLine() string {
 	return line
 }
 
+// buildInfo returns the build information of the process with the stamped version in place of its own.
+func buildInfo() *debug.BuildInfo {
+	info, _ := debug.ReadBuildInfo()
+	return stamp(info, stamped)
+}
+
+// stamp returns build information whose main module has a version; "" leaves info as it is.
+func stamp(info *debug.BuildInfo, version string) *debug.BuildInfo {
+	if version == "" {
+		return info
+	}
+	if info == nil {
+		info = &debug.BuildInfo{Main: debug.Module{Path: module}}
+	}
+	out := *info
+	out.Main.Version = version
+	return &out
+}
+
 // Version is what the build says about Parley: a release, or the time and the commit of a
 // checkout; "devel" where it says nothing, as of go run.
 func Version() string {
-	info, _ := debug.ReadBuildInfo()
-	return BuildOf(info).Version
+	return BuildOf(buildInfo()).Version
 }
 
-// SoftwareVersion is [Version] with the commit and its date, as far as the build says them.
-func SoftwareVersion() string {
-	info, _ := debug.ReadBuildInfo()
-	return BuildOf(info).String()
+// maxSoftware bounds [SoftwareVersion] in bytes, as the list of members does.
+const maxSoftware = 256
+
+// SoftwareVersion is [Version] with the commit and its date, as far as the build has them. For an author's
+// program the version of that comes first, so that a rolling upgrade of the program shows in the list of members.
+func SoftwareVersion() string { return softwareOf(buildInfo()) }
+
+func softwareOf(info *debug.BuildInfo) string {
+	s := BuildOf(info).String()
+	if info != nil && info.Main.Path != module && info.Main.Path != "" {
+		s = fmt.Sprintf("%s %s with parley %s", path.Base(info.Main.Path), revision(info), s)
+	}
+	return strings.ToValidUTF8(s[:min(len(s), maxSoftware)], "")
+}
+
+// revision is the version of the main module, or its commit if it has none.
+func revision(info *debug.BuildInfo) string {
+	v := version(info.Main)
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v == "devel" {
+			v = s.Value[:min(len(s.Value), shortCommit)]
+		}
+	}
+	return v
 }
 
 // Build is where a program comes from. Fields are "" where the build does not say it.

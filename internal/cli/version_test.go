@@ -2,7 +2,9 @@ package cli
 
 import (
 	"runtime/debug"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestBuildSaysWhereItComesFrom(t *testing.T) {
@@ -28,5 +30,39 @@ func TestBuildSaysWhereItComesFrom(t *testing.T) {
 		if got := BuildOf(tt.info).String(); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+	}
+}
+
+// TestSoftwareIsTheStampedProgram: the version that the linker sets goes before the one of the repository, and an
+// author's program shows its own version and that of Parley, so that nodes of two builds differ.
+func TestSoftwareIsTheStampedProgram(t *testing.T) {
+	own := &debug.BuildInfo{Main: debug.Module{Path: module, Version: "(devel)"}}
+	dep := []*debug.Module{{Path: module, Version: "v1.2.3"}}
+	author := &debug.BuildInfo{Main: debug.Module{Path: "example.com/desk", Version: "(devel)"}, Deps: dep}
+	commit := &debug.BuildInfo{Main: author.Main, Deps: dep, Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef0123"}}}
+	long := &debug.BuildInfo{Main: debug.Module{Path: "example.com/desk", Version: "v1." + strings.Repeat("é", maxSoftware)}, Deps: dep}
+	for _, tt := range []struct {
+		name    string
+		info    *debug.BuildInfo
+		stamped string
+		want    string
+	}{
+		{"an image of parley", own, "v1.3.0-2-gabcdef0", "v1.3.0-2-gabcdef0"},
+		{"a build that has no information", nil, "v1.3.0", "v1.3.0"},
+		{"not stamped", own, "", "devel"},
+		{"an image of an author's program", author, "v7", "desk v7 with parley v1.2.3"},
+		{"an author's checkout", commit, "", "desk 0123456789ab with parley v1.2.3"},
+		{"an author's checkout, stamped", commit, "v7", "desk v7 with parley v1.2.3"},
+		{"an author's program that is not stamped", author, "", "desk devel with parley v1.2.3"},
+	} {
+		if got := softwareOf(stamp(tt.info, tt.stamped)); got != tt.want {
+			t.Errorf("%s, stamped %q: got %q, want %q", tt.name, tt.stamped, got, tt.want)
+		}
+	}
+	if got := softwareOf(long); len(got) > maxSoftware || !utf8.ValidString(got) {
+		t.Errorf("a long version: got %d bytes, want valid text of at most %d", len(got), maxSoftware)
+	}
+	if own.Main.Version != "(devel)" {
+		t.Errorf("stamp changed its argument: got %q", own.Main.Version)
 	}
 }

@@ -63,9 +63,9 @@ func initCommand() *cobra.Command {
 	return cmd
 }
 
-// released is a version that go.mod can require, "" for others.
+// released is a version that go.mod can require, "" for others, such as one that git describe made.
 func released(version string) string {
-	if regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`).MatchString(version) {
+	if regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`).MatchString(version) && !regexp.MustCompile(`-(\d+-g[0-9a-f]+|dirty)`).MatchString(version) {
 		return version
 	}
 	return ""

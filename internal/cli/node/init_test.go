@@ -46,7 +46,8 @@ func TestInitWritesAFirstAgent(t *testing.T) {
 	if !strings.Contains(out, `agent "desk-1", model demo/parrot`) || errOut != "" {
 		t.Errorf("dev of it: %q, %q", out, errOut)
 	}
-	if released("v1.2.3") != "v1.2.3" || released("devel") != "" || released("v0.0.0-20261124101112-abcdefabcdef+dirty") != "" {
+	if released("v1.2.3") != "v1.2.3" || released("devel") != "" || released("v0.0.0-20261124101112-abcdefabcdef+dirty") != "" ||
+		released("v1.2.3-4-gabcdef0") != "" || released("v1.2.3-dirty") != "" || released("v1.2.3-rc.1") != "v1.2.3-rc.1" {
 		t.Error("what go.mod requires")
 	}
 }
