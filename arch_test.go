@@ -244,6 +244,10 @@ func quarantine() map[string]struct{ code, tests []string } {
 		// Of the module that holds the files of deploy.
 		"github.com/prometheus/common":     {tests: list("test/deploy")},
 		"github.com/prometheus/prometheus": {tests: list("test/deploy")},
+		"github.com/prometheus-operator":   {tests: list("test/deploy")},
+		"k8s.io/api":                       {tests: list("test/deploy")},
+		"k8s.io/apimachinery":              {tests: list("test/deploy")},
+		"sigs.k8s.io/yaml":                 {tests: list("test/deploy")},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/keep"
 	"github.com/parleyrun/parley/internal/cli/node"
 	"github.com/parleyrun/parley/internal/config"
@@ -166,20 +168,101 @@ func namesFiles(t *testing.T, conf *config.Server, dir string) {
 	}
 }
 
-func TestDeployKubernetes(t *testing.T) {
+// manifests returns the objects of a file of manifests, by kind and name.
+func manifests(t *testing.T, file, app string) map[string]tree {
+	t.Helper()
 	objects := map[string]tree{}
-	files, err := filepath.Glob(filepath.Join(deployRoot, "kubernetes", "*"))
+	for _, n := range documents(t, filepath.Join("kubernetes", file)) {
+		name := fmt.Sprintf("%v/%v", n["kind"], n.at("metadata.name"))
+		if n["apiVersion"] == nil || objects[name] != nil || n.at("metadata.labels.app") != app {
+			t.Errorf("%s: %s is not whole, or there twice", file, name)
+		}
+		objects[name] = n
+	}
+	return objects
+}
+
+// TestDeployKubernetesSingle: the one node keeps its data on the volume of its claim, and is the only one.
+func TestDeployKubernetesSingle(t *testing.T) {
+	objects := manifests(t, "single.yaml", "parley-single")
+	set := objects["StatefulSet/parley-single"]
+	pod, box := set.in("spec.template.spec"), set.in("spec.template.spec.containers.0")
+	dir, file := filepath.Split(parsed(t, box.texts("args")))
+	src, _ := objects["ConfigMap/parley-single"].in("data")[file].(string)
+	opts := program.Brings.ConfigOptions()
+	opts.Env = func(string) (string, bool) { return "token", true }
+	conf, err := config.Parse("parley.yaml", []byte(src), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		for _, n := range documents(t, filepath.Join("kubernetes", filepath.Base(f))) {
-			name := fmt.Sprintf("%v/%v", n["kind"], n.at("metadata.name"))
-			if n["apiVersion"] == nil || objects[name] != nil || n.at("metadata.labels.app") != "parley" {
-				t.Errorf("%s: %s is not whole, or there twice", f, name)
-			}
-			objects[name] = n
+	mounts := map[string]string{}
+	for i := range box["volumeMounts"].([]any) {
+		mounts[fmt.Sprint(box.at(fmt.Sprintf("volumeMounts.%d.name", i)))] = fmt.Sprint(box.at(fmt.Sprintf("volumeMounts.%d.mountPath", i)))
+	}
+	claim := fmt.Sprint(set.at("spec.volumeClaimTemplates.0.metadata.name"))
+	if !strings.HasPrefix(conf.Bucket.Dir, mounts[claim]+"/") || mounts["config"]+"/" != dir || conf.Cluster != nil || conf.Auth.Bearer != "token" {
+		t.Errorf("got bucket %+v, auth %+v and mounts %v; want the data below the claim %s, a token, and no cluster", conf.Bucket, conf.Auth, mounts, claim)
+	}
+	if set.at("spec.replicas") != 1 || pod.at("securityContext.fsGroup") != 65532 || pod["automountServiceAccountToken"] != false {
+		t.Errorf("got %v replicas of %v, want one whose group has the volume", set.at("spec.replicas"), pod)
+	}
+	if got, want := box["image"], documents(t, filepath.Join("kubernetes", "nodes.yaml"))[0].at("spec.template.spec.containers.0.image"); got != want {
+		t.Errorf("image: got %v, want %v as of the other nodes", got, want)
+	}
+	if got := box.at("envFrom.0.secretRef.name"); got != "parley-token" {
+		t.Errorf("Secret of the token: got %v, want parley-token", got)
+	}
+	for i, listen := range []string{conf.Listen, conf.Admin.Listen} {
+		if got := fmt.Sprint(box.at(fmt.Sprintf("ports.%d.containerPort", i))); got != portOf(t, listen) {
+			t.Errorf("port %d of the container: got %s, want that of %s", i, got, listen)
 		}
+	}
+}
+
+// TestDeployStepsAreComplete: the steps of the page make every Secret and ConfigMap that the manifests name, push the
+// image that they build, and apply every manifest; those of the chart likewise.
+func TestDeployStepsAreComplete(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "deployment.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Kubernetes\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1)
+	if len(blocks) != 3 {
+		t.Fatalf("got %d blocks of commands, want 3: image and Secrets, manifests, one node", len(blocks))
+	}
+	for _, tt := range []struct{ steps, file, app string }{
+		{blocks[0][1] + blocks[1][1], "nodes.yaml", "parley"}, {blocks[0][1] + blocks[2][1], "single.yaml", "parley-single"},
+	} {
+		need := map[string]bool{}
+		for _, object := range manifests(t, tt.file, tt.app) {
+			src, err := yaml.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range regexp.MustCompile(`(?:secretName: |secretRef:\s+name: )(\S+)`).FindAllStringSubmatch(string(src), -1) {
+				need[m[1]] = true
+			}
+		}
+		for name := range need {
+			if !strings.Contains(tt.steps, "kubectl create secret generic "+name+" ") {
+				t.Errorf("%s names the Secret %s, which no step creates:\n%s", tt.file, name, tt.steps)
+			}
+		}
+		if len(need) == 0 || !strings.Contains(tt.steps, "deploy/kubernetes/"+tt.file) || !strings.Contains(tt.steps, "docker push ") {
+			t.Errorf("no step applies %s, or pushes its image:\n%s", tt.file, tt.steps)
+		}
+	}
+	if !strings.Contains(blocks[1][1], "deploy/kubernetes/config.yaml") {
+		t.Errorf("no step applies config.yaml:\n%s", blocks[1][1])
+	}
+}
+
+func TestDeployKubernetes(t *testing.T) {
+	objects := map[string]tree{}
+	for _, f := range []string{"config.yaml", "nodes.yaml", "secrets.yaml"} {
+		maps.Copy(objects, manifests(t, f, "parley"))
 	}
 	want := []string{
 		"ConfigMap/parley", "Deployment/parley", "NetworkPolicy/parley", "PodDisruptionBudget/parley", "Secret/parley-bucket", "Secret/parley-certs",
@@ -249,7 +332,7 @@ func TestDeployChart(t *testing.T) {
 	pod, box := nodes.in("spec.template.spec"), nodes.in("spec.template.spec.containers.0")
 	for what, pair := range map[string][2]any{
 		"config":    {conf.in("data")["parley.yaml"], values["config"]},
-		"image":     {box["image"], values.at("image.repository")},
+		"image":     {box["image"], fmt.Sprint(values.at("image.repository"), ":", documents(t, filepath.Join("helm", "parley", "Chart.yaml"))[0]["appVersion"])},
 		"replicas":  {nodes.at("spec.replicas"), values["replicas"]},
 		"grace":     {pod["terminationGracePeriodSeconds"], values["terminationGracePeriodSeconds"]},
 		"resources": {box["resources"], values["resources"]},
@@ -261,6 +344,14 @@ func TestDeployChart(t *testing.T) {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" || pair[0] == nil {
 			t.Errorf("%s (-manifests +chart):\n%s", what, d)
 		}
+	}
+	rules, err := os.ReadFile(filepath.Join(deployRoot, "prometheus", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied, err := os.ReadFile(filepath.Join(deployRoot, "helm", "parley", "files", "alerts.yaml"))
+	if err != nil || !bytes.Equal(rules, copied) {
+		t.Errorf("helm/parley/files/alerts.yaml differs from prometheus/alerts.yaml (%v): copy that over it", err)
 	}
 }
 
@@ -407,7 +498,6 @@ func TestDeployCompose(t *testing.T) {
 			t.Errorf("the job speaks to %v, want %s", services.at("bucket.environment.MC_HOST_store"), want)
 		}
 	}
-	parsed(t, services.in("certs").texts("command"))
 	for name := range services {
 		checkBox(t, file, name)
 		if f := services.at(name + ".build.dockerfile"); f != nil {
@@ -415,6 +505,105 @@ func TestDeployCompose(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	}
+}
+
+// TestDeployComposeCertificates runs the job that makes certificates, over volumes of an earlier version and twice: a
+// node mounts its pair and the certificate of the authority, and never the key of the authority.
+func TestDeployComposeCertificates(t *testing.T) {
+	services := documents(t, "compose.yaml")[0].in("services")
+	job := services.in("certs")
+	script := job.texts("command")
+	if d := cmp.Diff([]string{"/bin/sh", "-ec"}, job.texts("entrypoint")); d != "" || len(script) != 1 {
+		t.Fatalf("entrypoint (-want +got):\n%s\ncommand: got %d texts, want 1", d, len(script))
+	}
+	dirs := map[string]string{} // by the volume
+	text := strings.ReplaceAll(script[0], "$$", "$")
+	for _, v := range job.texts("volumes") {
+		volume, dir, _ := strings.Cut(v, ":")
+		dirs[volume] = t.TempDir()
+		text = strings.ReplaceAll(text, dir, dirs[volume])
+	}
+	if err := os.WriteFile(filepath.Join(dirs["certs"], "ca-key.pem"), []byte("of an earlier version"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := regexp.MustCompile(`(?m)^parley (.*)\n`)
+	for range 2 {
+		for _, m := range command.FindAllStringSubmatch(text, -1) {
+			if code, out, bad := program.Output(t, strings.Fields(m[1])...); code != 0 {
+				t.Fatalf("parley %s: exit %d, %s%s", m[1], code, out, bad)
+			}
+		}
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-ec", command.ReplaceAllString(text, ""))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("run the job: %v\n%s", err, out)
+		}
+		files, err := os.ReadDir(dirs["certs"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, f := range files {
+			names = append(names, f.Name())
+		}
+		if d := cmp.Diff([]string{keep.CAFile, keep.NodeKeyFile, keep.NodeFile}, names); d != "" {
+			t.Errorf("files that a node mounts (-want +got):\n%s", d)
+		}
+		if err := cli.CheckCertificates(&config.TLS{
+			CA: filepath.Join(dirs["certs"], keep.CAFile), Cert: filepath.Join(dirs["certs"], keep.NodeFile),
+			Key: filepath.Join(dirs["certs"], keep.NodeKeyFile), Name: config.DefaultTLSName,
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	for name := range services {
+		for _, v := range services.in(name).texts("volumes") {
+			if name != "certs" && strings.HasPrefix(v, "authority:") {
+				t.Errorf("%s mounts the key of the authority: %s", name, v)
+			}
+		}
+	}
+}
+
+// TestDeployImagesAreStamped: every image is built with the version that its nodes report, and a build without one
+// fails; compose.yaml passes one.
+func TestDeployImagesAreStamped(t *testing.T) {
+	const stamp = "-X github.com/parleyrun/parley/internal/cli.stamped=$VERSION"
+	for _, name := range []string{"Dockerfile", "Dockerfile.program"} {
+		src, err := os.ReadFile(filepath.Join(deployRoot, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"\nARG VERSION\n", stamp, `RUN test -n "$VERSION" || `, "version=$VERSION", `--build-arg VERSION="$(git describe --tags --always --dirty)"`} {
+			if !strings.Contains(string(src), want) {
+				t.Errorf("%s lacks %q", name, want)
+			}
+		}
+	}
+	src, err := os.ReadFile(filepath.Join("..", "..", "internal", "cli", "version.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(src), "\nvar stamped string\n") {
+		t.Error("package internal/cli has no variable stamped for the linker")
+	}
+	file := documents(t, "compose.yaml")[0]
+	for name, box := range file.in("services") {
+		if b := (tree{"box": box}).in("box"); b["build"] != nil && b.at("build.args.VERSION") == nil {
+			t.Errorf("compose.yaml builds the image of %s without a VERSION: %v", name, b["build"])
+		}
+	}
+	chart := documents(t, filepath.Join("helm", "parley", "Chart.yaml"))[0]
+	if got, want := chart["appVersion"], fmt.Sprint("v", chart["version"]); got != want {
+		t.Errorf("appVersion of the chart: got %v, want %s", got, want)
+	}
+	nodes := documents(t, filepath.Join("kubernetes", "nodes.yaml"))[0]
+	if got, want := nodes.at("spec.template.spec.containers.0.image"), fmt.Sprint("registry.example.com/parley:", chart["appVersion"]); got != want {
+		t.Errorf("image of the manifests: got %v, want %s", got, want)
+	}
+	hooks := documents(t, filepath.Join("..", ".goreleaser.yaml"))[0].texts("before.hooks")
+	if want := `grep -qx "appVersion: {{ .Tag }}" deploy/helm/parley/Chart.yaml`; !slices.Contains(hooks, want) {
+		t.Errorf("a release does not compare its tag with the chart: hooks are %q, want %q", hooks, want)
 	}
 }
 
@@ -448,7 +637,7 @@ func TestDeployDockerfile(t *testing.T) {
 	if file := parsed(t, args); file != "/etc/parley/parley.yaml" {
 		t.Errorf("reads %s", file)
 	}
-	for _, want := range []string{"\nUSER 65532:65532\n", "\nENTRYPOINT [\"parley\"]\n", "./cmd/parley\n", "--chown=65532:65532 /out/certs /etc/parley/certs"} {
+	for _, want := range []string{"\nUSER 65532:65532\n", "\nENTRYPOINT [\"parley\"]\n", "./cmd/parley\n", "--chown=65532:65532 /out/authority /etc/parley/authority", "--chown=65532:65532 /out/certs /etc/parley/certs"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q", want)
 		}
@@ -471,18 +660,19 @@ func TestDeploy(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"Dockerfile", "Dockerfile.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley-metrics.json", "grafana/parley.json",
+		"Dockerfile", "Dockerfile.dockerignore", "Dockerfile.program", "Dockerfile.program.dockerignore", "README.md", "clickhouse/grafana.xml", "compose.yaml", "grafana/parley-metrics.json", "grafana/parley.json",
 		"grafana/provisioning/dashboards/parley.yaml", "grafana/provisioning/datasources/events.yaml",
-		"helm/parley/.helmignore", "helm/parley/Chart.yaml", "helm/parley/templates/_helpers.tpl", "helm/parley/templates/budget.yaml",
-		"helm/parley/templates/config.yaml", "helm/parley/templates/networkpolicy.yaml", "helm/parley/templates/nodes.yaml", "helm/parley/templates/service.yaml",
+		"helm/parley/.helmignore", "helm/parley/Chart.yaml", "helm/parley/files/alerts.yaml", "helm/parley/templates/_helpers.tpl", "helm/parley/templates/budget.yaml",
+		"helm/parley/templates/config.yaml", "helm/parley/templates/ingress.yaml", "helm/parley/templates/monitoring.yaml",
+		"helm/parley/templates/networkpolicy.yaml", "helm/parley/templates/nodes.yaml", "helm/parley/templates/service.yaml", "helm/parley/templates/serviceaccount.yaml",
 		"helm/parley/values.schema.json", "helm/parley/values.yaml",
-		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml", "prometheus/alerts.yaml",
+		"kubernetes/config.yaml", "kubernetes/nodes.yaml", "kubernetes/secrets.yaml", "kubernetes/single.yaml", "prometheus/alerts.yaml",
 	}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Errorf("files (-want +got):\n%s", d)
 	}
 	commands := 0
-	for _, name := range append(names, "../docs/operations.md") {
+	for _, name := range append(names, "../docs/operations.md", "../docs/deployment.md") {
 		src, err := os.ReadFile(filepath.Join(deployRoot, name))
 		if err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ const (
 	// helmEnv names the program.
 	helmEnv = "PARLEY_TEST_HELM"
 	// kube is the oldest Kubernetes that the chart is for.
-	kube = "--kube-version=1.25.0"
+	kube = "--kube-version=1.27.0"
 )
 
 var (
@@ -116,7 +116,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	got := template(t, "parley")
 	for name, object := range got {
 		labels, _ := at(object, "metadata", "labels").(map[string]any)
-		for _, l := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"} {
+		for _, l := range []string{"app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"} {
 			if labels[l] == nil {
 				t.Errorf("%s has no label %s", name, l)
 			}
@@ -128,6 +128,10 @@ func TestChartIsTheManifests(t *testing.T) {
 		t.Errorf("a change of the configuration starts no node anew: %v", annotations)
 	}
 	delete(annotations, "checksum/config")
+	if sum, _ := annotations["checksum/secrets"].(string); len(sum) != 64 {
+		t.Errorf("a change of a Secret starts no node anew: %v", annotations)
+	}
+	delete(annotations, "checksum/secrets")
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("objects (-manifests +chart):\n%s", d)
 	}
@@ -170,6 +174,10 @@ func TestChartTakesValues(t *testing.T) {
 	pod := at(deployment, "spec", "template", "spec")
 	secret := func(name string) any { return map[string]any{"secretRef": map[string]any{"name": name}} }
 	port := func(name string, n int) any { return map[string]any{"name": name, "containerPort": n} }
+	volumes, _ := at(pod, "volumes").([]any)
+	if len(volumes) != 3 || at(volumes[0], "configMap", "name") != "desk-parley" || at(volumes[1], "secret", "secretName") != "c" {
+		t.Fatalf("volumes: %v", volumes)
+	}
 	for what, pair := range map[string][2]any{
 		"replicas": {5, at(deployment, "spec", "replicas")},
 		"image":    {"own/parley@" + digest, node["image"]},
@@ -183,19 +191,114 @@ func TestChartTakesValues(t *testing.T) {
 		"failures": {6, at(node, "livenessProbe", "failureThreshold")},
 		"service":  {"LoadBalancer", at(all["Service/desk-parley"], "spec", "type")},
 		"pods":     {map[string]any{"app": "desk-parley"}, at(all["Service/desk-parley"], "spec", "selector")},
+		"account":  {nil, at(pod, "serviceAccountName")},
+		"tmp":      {"1280Mi", at(volumes[2], "emptyDir", "sizeLimit")},
 		"scrape":   {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
 	} {
 		if d := cmp.Diff(pair[0], pair[1]); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
 	}
-	volumes, _ := at(pod, "volumes").([]any)
-	if len(volumes) != 3 || at(volumes[0], "configMap", "name") != "desk-parley" || at(volumes[1], "secret", "secretName") != "c" {
-		t.Errorf("volumes: %v", volumes)
-	}
 	// With nobody named, a rule without "from" would let everybody in.
 	if rules, _ := at(all["NetworkPolicy/desk-parley"], "spec", "ingress").([]any); len(rules) != 2 {
 		t.Errorf("who reaches what: %v", rules)
+	}
+}
+
+// TestChartTakesWhatPlacesNeed: values for accounts, variables, volumes, hooks, priority, spread, ingress and the
+// Prometheus operator arrive where they belong.
+func TestChartTakesWhatPlacesNeed(t *testing.T) {
+	all := template(t, "desk", everything...)
+	deployment, node := all["Deployment/desk-parley"], box(all, "desk-parley")
+	pod := at(deployment, "spec", "template", "spec")
+	env, _ := node["env"].([]any)
+	volumes, _ := at(pod, "volumes").([]any)
+	mounts, _ := node["volumeMounts"].([]any)
+	spread, _ := at(pod, "topologySpreadConstraints").([]any)
+	rules, _ := at(all["Ingress/desk-parley"], "spec", "rules").([]any)
+	groups, _ := at(all["PrometheusRule/desk-parley"], "spec", "groups").([]any)
+	if len(env) != 3 || len(volumes) != 4 || len(mounts) != 4 || len(spread) != 1 || len(rules) != 1 || len(groups) < 2 {
+		t.Fatalf("got %d variables, %d volumes, %d mounts, %d constraints, %d rules of ingress, %d groups of alerts", len(env), len(volumes), len(mounts), len(spread), len(rules), len(groups))
+	}
+	for what, pair := range map[string][2]any{
+		"account":     {"desk-parley", at(pod, "serviceAccountName")},
+		"role":        {"bucket", at(all["ServiceAccount/desk-parley"], "metadata", "annotations", "role")},
+		"priority":    {"high", at(pod, "priorityClassName")},
+		"lifecycle":   {1, at(node, "lifecycle", "preStop", "sleep", "seconds")},
+		"label":       {"desk", at(deployment, "spec", "template", "metadata", "labels", "team")},
+		"variable":    {"A", at(env[2], "name")},
+		"volume":      {"ca", at(volumes[3], "name")},
+		"mount":       {"/ca", at(mounts[3], "mountPath")},
+		"spread":      {map[string]any{"app": "desk-parley"}, at(spread[0], "labelSelector", "matchLabels")},
+		"class":       {"nginx", at(all["Ingress/desk-parley"], "spec", "ingressClassName")},
+		"host":        {"agents.example.com", at(rules[0], "host")},
+		"admin":       {true, at(all["Service/desk-parley-admin"], "spec", "publishNotReadyAddresses")},
+		"nobody else": {"None", at(all["Service/desk-parley-admin"], "spec", "clusterIP")},
+		"operator":    {"prometheus", at(all["ServiceMonitor/desk-parley"], "metadata", "labels", "release")},
+		"scraped":     {nil, at(deployment, "spec", "template", "metadata", "annotations", "prometheus.io/scrape")},
+		"eviction":    {"AlwaysAllow", at(all["PodDisruptionBudget/desk-parley"], "spec", "unhealthyPodEvictionPolicy")},
+	} {
+		if d := cmp.Diff(pair[0], pair[1]); d != "" {
+			t.Errorf("%s (-want +got):\n%s", what, d)
+		}
+	}
+	rule, err := os.ReadFile(filepath.Join(root, "prometheus", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want map[string]any
+	if err := yaml.Unmarshal(rule, &want); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want["groups"], at(all["PrometheusRule/desk-parley"], "spec", "groups")); d != "" {
+		t.Errorf("rules (-prometheus/alerts.yaml +chart):\n%s", d)
+	}
+}
+
+// TestChartReckons: what follows from the configuration follows it.
+func TestChartReckons(t *testing.T) {
+	conf := "listen: \":1\"\ncluster: {listen: \":2\"}\nadmin: {listen: \":3\"}\n"
+	for name, tt := range map[string]struct {
+		conf string
+		set  []string
+		tmp  string
+	}{
+		"as it is":        {"", nil, "1280Mi"},
+		"a larger spool":  {"limits: {spoolBytes: 8589934592}\n", nil, "10240Mi"},
+		"a size by hand":  {"limits: {spoolBytes: 8589934592}\n", []string{"--set", "tmpSize=16Gi"}, "16Gi"},
+		"a longer drain":  {"drain: {delay: 20s}\n", nil, "1280Mi"},
+		"a drain of zero": {"drain: {delay: 0s}\n", []string{"--set", "terminationGracePeriodSeconds=30"}, "1280Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "parley.yaml")
+			if err := os.WriteFile(file, []byte(conf+tt.conf), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all := template(t, "parley", append([]string{"--set-file", "config=" + file}, tt.set...)...)
+			volumes, _ := at(all["Deployment/parley"], "spec", "template", "spec", "volumes").([]any)
+			if got := at(volumes[2], "emptyDir", "sizeLimit"); got != tt.tmp {
+				t.Errorf("sizeLimit of /tmp: got %v, want %s", got, tt.tmp)
+			}
+		})
+	}
+}
+
+// TestChartIsStamped: helm package puts the version of a release into the image's tag and the labels.
+func TestChartIsStamped(t *testing.T) {
+	dir := t.TempDir()
+	if _, bad, err := helm(t, "package", chart, "--version", "1.2.3", "--app-version", "v1.2.3", "--destination", dir); err != nil {
+		t.Fatalf("helm package: %v\n%s", err, bad)
+	}
+	out, bad, err := helm(t, "template", "parley", filepath.Join(dir, "parley-1.2.3.tgz"), kube)
+	if err != nil {
+		t.Fatalf("helm template: %v\n%s", err, bad)
+	}
+	all := objects(t, []byte(out))
+	if got, want := box(all, "parley")["image"], "registry.example.com/parley:v1.2.3"; got != want {
+		t.Errorf("image: got %v, want %s", got, want)
+	}
+	if got := at(all["Deployment/parley"], "metadata", "labels", "app.kubernetes.io/version"); got != "v1.2.3" {
+		t.Errorf("label of the version: got %v, want v1.2.3", got)
 	}
 }
 
@@ -206,6 +309,9 @@ func TestChartRefuses(t *testing.T) {
 		"no secret":                   {"bucket.existingSecret=", "existingSecret"},
 		"a digest that is none":       {"image.digest=sha256:12", "digest"},
 		"too little time to end":      {"terminationGracePeriodSeconds=5", "terminationGracePeriodSeconds"},
+		"less time than the drain":    {"terminationGracePeriodSeconds=60,config=" + strings.ReplaceAll(`listen: ":1"\ncluster: {listen: ":2"}\nadmin: {listen: ":3"}\ndrain: {delay: 1m}`, `\n`, "\n"), "want 85 or more"},
+		"an ingress without a host":   {"ingress.enabled=true", "ingress.hosts has to name a host"},
+		"an eviction that is none":    {"podDisruptionBudget.unhealthyPodEvictionPolicy=Never", "unhealthyPodEvictionPolicy"},
 		"a configuration without":     {`config=listen: ":3000"`, "config has to say admin.listen as host:port"},
 		"a port that is none":         {`config=admin: {listen: ":http"}`, "config has to say admin.listen as host:port"},
 		"a configuration that is not": {"config=[", "config is not the text of a parley.yaml"},
@@ -221,7 +327,7 @@ func TestChartRefuses(t *testing.T) {
 
 // TestChartIsForKubernetesFrom: an older one is refused by name, as the page says.
 func TestChartIsForKubernetesFrom(t *testing.T) {
-	if _, bad, err := helm(t, "template", "parley", chart, "--kube-version=1.24.0"); err == nil || !strings.Contains(bad, "1.25.0") {
+	if _, bad, err := helm(t, "template", "parley", chart, "--kube-version=1.26.0"); err == nil || !strings.Contains(bad, "1.27.0") {
 		t.Errorf("%v, %q", err, bad)
 	}
 }
