@@ -31,4 +31,13 @@ type peers interface {
 	Reachable() (reached []string, others int)
 }
 
-var _ peers = (*grain.Cluster)(nil)
+// certified are hosts that prove themselves to others by certificates.
+type certified interface {
+	// Expiry returns when the certificates end, false if there are none.
+	Expiry() (grain.Expiry, bool)
+}
+
+var (
+	_ peers     = (*grain.Cluster)(nil)
+	_ certified = (*grain.Cluster)(nil)
+)

@@ -49,6 +49,14 @@ func (n *nodes) reached() []string {
 	return ids
 }
 
+// expiry returns when the certificates of this node end, false if it has none.
+func (n *nodes) expiry() (grain.Expiry, bool) {
+	if c, ok := n.host.(certified); ok && n.peers != nil {
+		return c.Expiry()
+	}
+	return grain.Expiry{}, false
+}
+
 // tip asks the owner of a conversation where its log ends. A node that has the bucket
 // for itself knows, as long as its row stands: what is written here is offered to the
 // followers at once.

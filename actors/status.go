@@ -32,6 +32,9 @@ type Status struct {
 	Unreached int
 	// Reachable of the Others answer this node.
 	Reachable, Others int
+	// Certificates are those by which the node proves itself to the others: its own and
+	// the authority's. Nil without.
+	Certificates []Certificate
 	// Passive: the own row could not be confirmed for too long; nothing is written.
 	// Leaving: the node hands over or is at its end.
 	Passive, Leaving bool
@@ -80,6 +83,12 @@ type Status struct {
 	Observers map[string]observability.BufferCounts
 }
 
+// Certificate is one by which a node proves itself to others.
+type Certificate struct {
+	Name    string // "node" or "ca"
+	Expires time.Time
+}
+
 // PostCounts are the attempts to deliver posts since the node started.
 type PostCounts = work.PostCounts
 
@@ -114,6 +123,11 @@ func (r *Runtime) Status() Status {
 		s.Relayed, s.RelayGaps = r.nodes.relay.Counts()
 		s.FollowerLag = r.nodes.relay.Lag()
 	}
+	expiry, certified := r.nodes.expiry()
+	if certified {
+		s.Certificates = []Certificate{{"node", expiry.Node.Until}, {"ca", expiry.CA.Until}}
+	}
+	refused := certified && !expiry.Valid(r.world.wall())
 	st := r.nodes.members.standing(answering)
 	s.Epoch, s.Members, s.Draining, s.Unreached = st.epoch, st.members, st.draining, st.unreached
 	_, owners := r.nodes.members.others()
@@ -126,12 +140,30 @@ func (r *Runtime) Status() Status {
 		s.Reason = "not a member: the objects under members/ of the bucket were deleted; start all nodes of the bucket again"
 	case s.Passive:
 		s.Reason = "passive: the bucket does not confirm this node's row"
-	case st.self.Weight == 0 && st.self.Wants > 0:
-		s.Reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
-	case 2*(st.owners-st.answering) > st.owners+1: // more than half of the members with a share
-		s.Reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
 	default:
-		s.Ready = true
+		s.Reason = isolation(st, s, refused)
+		s.Ready = s.Reason == ""
 	}
 	return s
+}
+
+// isolation returns why other nodes keep a node from being ready, "" if they do not. refused says that its
+// certificates are not valid, so that no new connection to another node succeeds.
+func isolation(st standing, s Status, refused bool) string {
+	reason := ""
+	switch {
+	case st.self.Weight == 0 && st.self.Wants > 0:
+		reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
+	case 2*(st.owners-st.answering) > st.owners+1: // more than half of the members with a share
+		reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
+	case refused && s.Others > 0 && s.Reachable == 0:
+		reason = fmt.Sprintf("cut off: none of %d other nodes answers", s.Others)
+	}
+	if reason == "" || !refused {
+		return reason
+	}
+	for _, c := range s.Certificates {
+		reason += fmt.Sprintf("; cluster certificate %s expires %s", c.Name, c.Expires.UTC().Format(time.RFC3339))
+	}
+	return reason + "; replace the expired one, the node reads it without a restart"
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,7 +41,8 @@ func counted() actors.Status {
 	events.Sinks[0].Live = observability.BufferCounts{Rejected: observability.Rejections{"invalid": 1}, Emitted: 35, Stored: 100, Failures: 200, DroppedBy: map[observability.Type]int64{"text_delta": 29}}
 	return actors.Status{
 		Events: events, MemoryLimit: 500, LargeWork: 39, Memory: []memory.Usage{{Account: "readers", Used: 37, Refused: 38}},
-		Idle: []memory.IdleUsage{{Consumer: "followers", Held: 44, Crowded: 45, Tight: 46}},
+		Certificates: []actors.Certificate{{Name: "node", Expires: time.Now().Add(time.Hour)}, {Name: "ca", Expires: time.Now().Add(-time.Hour)}},
+		Idle:         []memory.IdleUsage{{Consumer: "followers", Held: 44, Crowded: 45, Tight: 46}},
 		Observers: map[string]observability.BufferCounts{
 			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},
@@ -372,4 +375,28 @@ func TestServeSaysThatItsListenerFailed(t *testing.T) {
 	if err := s.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "serve admin") {
 		t.Errorf("ends with %v", err)
 	}
+}
+
+// TestCertificatesExpire: the metric counts down for each certificate, and below zero.
+func TestCertificatesExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		certs := []actors.Certificate{{Name: "node", Expires: time.Now().Add(time.Hour)}, {Name: "ca", Expires: time.Now().Add(48 * time.Hour)}}
+		s, err := admin.New(func() actors.Status { return actors.Status{Certificates: certs} }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tt := range []struct {
+			after    time.Duration
+			node, ca string
+		}{{0, "3600", "172800"}, {2 * time.Hour, "-3600", "165600"}} {
+			time.Sleep(tt.after)
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+			for name, left := range map[string]string{"node": tt.node, "ca": tt.ca} {
+				if want := fmt.Sprintf("parley_certificate_expires_in_seconds{certificate=%q} %s\n", name, left); !strings.Contains(w.Body.String(), want) {
+					t.Errorf("after %v: the metrics lack %q", tt.after, want)
+				}
+			}
+		}
+	})
 }

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parleyrun/parley/actors"
@@ -75,6 +77,7 @@ type collector struct {
 	held     *prometheus.Desc
 	refused  *prometheus.Desc
 	idle     *prometheus.Desc
+	expiry   *prometheus.Desc
 	dropped  *prometheus.Desc
 	version  string
 }
@@ -86,6 +89,7 @@ func newCollector(status func() actors.Status, version string) *collector {
 		held:    prometheus.NewDesc("parley_memory_bytes", "What the node holds for others, by what it is for.", []string{"consumer"}, nil),
 		idle:    prometheus.NewDesc("parley_idle_bytes", "What the node holds without need, so that what comes next comes sooner, by whose it is.", []string{"consumer"}, nil),
 		dropped: prometheus.NewDesc("parley_idle_dropped_total", "How often something idle left memory before its time, by whose it was and why.", []string{"consumer", "reason"}, nil),
+		expiry:  prometheus.NewDesc("parley_certificate_expires_in_seconds", "Seconds until a certificate for other nodes expires, negative afterwards: the node's own, and its authority's.", []string{"certificate"}, nil),
 		refused: prometheus.NewDesc("parley_memory_refused_total", "New work that was refused, or put off, for want of memory.", []string{"consumer"}, nil),
 	}
 	for _, r := range c.readings {
@@ -101,6 +105,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.refused
 	out <- c.idle
 	out <- c.dropped
+	out <- c.expiry
 	c.sinks.describe(out)
 	for _, d := range c.descs {
 		out <- d
@@ -120,6 +125,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(c.idle, prometheus.GaugeValue, float64(u.Held), u.Consumer)
 		out <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(u.Crowded), u.Consumer, "idle")
 		out <- prometheus.MustNewConstMetric(c.dropped, prometheus.CounterValue, float64(u.Tight), u.Consumer, "memory")
+	}
+	for _, cert := range s.Certificates {
+		out <- prometheus.MustNewConstMetric(c.expiry, prometheus.GaugeValue, time.Until(cert.Expires).Seconds(), cert.Name)
 	}
 	for i, r := range c.readings {
 		out <- prometheus.MustNewConstMetric(c.descs[i], r.kind, r.value(s))

@@ -26,9 +26,15 @@ type authority struct {
 
 func newAuthority(tb testing.TB, name string) *authority {
 	tb.Helper()
+	return newAuthorityFor(tb, name, time.Hour)
+}
+
+// newAuthorityFor makes one whose certificate ends after a time.
+func newAuthorityFor(tb testing.TB, name string, lives time.Duration) *authority {
+	tb.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(lives),
 		KeyUsage: x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	}
 	key := newKey(tb)

@@ -24,7 +24,8 @@ type Cluster struct {
 	membership  Membership
 	alone       bool // nothing listens
 	place       place
-	keys        keys // nil until Start makes some, and for ever if insecure
+	expiry      *expiryWatch // nil without files
+	keys        keys         // nil until Start makes some, and for ever if insecure
 	insecure    bool
 	settle      time.Duration // for which Release heeds a change of the view
 	connects    time.Duration // for which a link to another node does, at either end
@@ -90,9 +91,11 @@ func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, err
 		return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 	}
 	if o.TLS != nil && !o.Alone {
-		if c.keys, err = newKeyFiles(*o.TLS, c.log); err != nil {
+		files, err := newKeyFiles(*o.TLS, c.log)
+		if err != nil {
 			return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 		}
+		c.keys, c.expiry = files, &expiryWatch{files: files, log: c.log}
 	}
 	c.assemble(newActor, &o)
 	return c, nil
@@ -207,6 +210,9 @@ func (c *Cluster) start(ctx context.Context) error {
 		return fmt.Errorf("wait for first view: %w", ctx.Err())
 	}
 	c.pings.start()
+	if c.expiry != nil {
+		c.expiry.start()
+	}
 	return nil
 }
 
@@ -253,6 +259,7 @@ func (c *Cluster) teardown(ctx context.Context) error {
 		}
 	}
 	c.pings.close()
+	c.expiry.close()
 	close(c.calls.closed)
 	switch {
 	case c.lookup.placement == nil:

@@ -2,7 +2,9 @@ package grain
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"reflect"
+	"testing"
 	"time"
 	"unsafe"
 
@@ -124,4 +126,27 @@ func LowestOfEqual(addresses ...string) string {
 		best = best.or(i, a, 1)
 	}
 	return best.address
+}
+
+// CertificateWatch is what a cluster runs over its TLS files.
+type CertificateWatch struct{ w *expiryWatch }
+
+// Watch starts one.
+func Watch(tb testing.TB, files TLSFiles, log *slog.Logger) *CertificateWatch {
+	tb.Helper()
+	k, err := newKeyFiles(files, log)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	w := &expiryWatch{files: k, log: log}
+	w.start()
+	return &CertificateWatch{w}
+}
+
+func (c *CertificateWatch) Close() { c.w.close() }
+
+// Expiry is that of a cluster with the files.
+func (c *CertificateWatch) Expiry() Expiry {
+	e, _ := (&Cluster{keys: c.w.files}).Expiry()
+	return e
 }

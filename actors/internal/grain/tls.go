@@ -31,6 +31,7 @@ type keySet struct {
 	pool   *x509.CertPool
 	server credentials.TransportCredentials
 	client credentials.TransportCredentials
+	expiry Expiry // zero for keys that are of no files
 }
 
 func (k *keySet) current() *keySet { return k }

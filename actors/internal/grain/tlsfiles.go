@@ -114,10 +114,13 @@ func (f TLSFiles) load() (*keySet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read TLS certificate %s with key %s: %w: both must be PEM and belong together", f.Cert, f.Key, err)
 	}
-	if err := f.check(cert, pool); err != nil {
+	chains, err := f.check(cert, pool)
+	if err != nil {
 		return nil, err
 	}
-	return newKeySet(cert, pool, f.Name), nil
+	set := newKeySet(cert, pool, f.Name)
+	set.expiry = expiryOf(cert.Leaf, chains)
+	return set, nil
 }
 
 func (f TLSFiles) loadCA() (*x509.CertPool, error) {
@@ -135,26 +138,27 @@ func (f TLSFiles) loadCA() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-func (f TLSFiles) check(cert tls.Certificate, pool *x509.CertPool) error {
+// check returns the chains from the certificate to an authority.
+func (f TLSFiles) check(cert tls.Certificate, pool *x509.CertPool) (chains [][]*x509.Certificate, err error) {
 	leaf := cert.Leaf
 	between := x509.NewCertPool()
 	for _, der := range cert.Certificate[1:] {
 		c, err := x509.ParseCertificate(der)
 		if err != nil {
-			return fmt.Errorf("read TLS certificate %s: %w", f.Cert, err)
+			return nil, fmt.Errorf("read TLS certificate %s: %w", f.Cert, err)
 		}
 		between.AddCert(c)
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		_, err := leaf.Verify(x509.VerifyOptions{
+		chains, err = leaf.Verify(x509.VerifyOptions{
 			Roots: pool, Intermediates: between, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{usage},
 		})
 		if err != nil {
-			return fmt.Errorf("check TLS certificate %s: %w: %s must sign it, for servers and clients, and it must be valid now", f.Cert, err, f.CA)
+			return nil, fmt.Errorf("check TLS certificate %s: %w: %s must sign it, for servers and clients, and it must be valid now", f.Cert, err, f.CA)
 		}
 	}
 	if err := carriesName([]*x509.Certificate{leaf}, f.Name); err != nil {
-		return fmt.Errorf("check TLS certificate %s: %w: make one with that name", f.Cert, err)
+		return nil, fmt.Errorf("check TLS certificate %s: %w: make one with that name", f.Cert, err)
 	}
-	return nil
+	return chains, nil
 }

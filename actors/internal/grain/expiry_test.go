@@ -1,0 +1,89 @@
+package grain_test
+
+import (
+	"crypto/x509"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/actors/internal/grain"
+)
+
+const day = 24 * time.Hour
+
+// TestExpiryIsLogged: a member logs 30, 7 and 1 days before a certificate in force expires, and when it has expired,
+// once each; a new pair begins anew, without a handshake that would find it. Certificates that live shortly are
+// replaced in their everyday course.
+func TestExpiryIsLogged(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		lives, authority time.Duration
+		soon             []int // the warnings that are due after each of the times
+		expired          int
+	}{
+		{"seventy days", 70 * day, 3650 * day, []int{0, 1, 2, 3, 3}, 1},
+		{"forty days", 40 * day, 3650 * day, []int{0, 0, 1, 2, 2}, 1},
+		{"a week", 7 * day, 3650 * day, []int{0, 0, 0, 1, 1}, 1},
+		{"an hour", time.Hour, 3650 * day, []int{0, 0, 0, 0, 0}, 1},
+		{"as long as the authority", 70 * day, 70 * day, []int{0, 2, 4, 6, 6}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ca := newAuthorityFor(t, "ours", tt.authority)
+				began := time.Now()
+				issue := func() (cert, key []byte) {
+					return ca.issue(t, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = time.Now(), time.Now().Add(tt.lives) })
+				}
+				cert, key := issue()
+				f := files(t, ca.pem, cert, key)
+				log, lines := newLog()
+				watch := grain.Watch(t, *f, log)
+				defer watch.Close()
+				for i, left := range []time.Duration{31 * day, 29 * day, 6 * day, day / 2, 10 * time.Minute} {
+					if at := began.Add(tt.lives - left); at.After(time.Now()) {
+						time.Sleep(time.Until(at))
+					}
+					synctest.Wait()
+					if got := lines.Count("cluster certificate expires soon"); got != tt.soon[i] {
+						t.Errorf("%v before the end: got %d warnings, want %d\n%s", left, got, tt.soon[i], lines)
+					}
+				}
+				time.Sleep(time.Hour + 2*time.Minute)
+				synctest.Wait()
+				if got := lines.Count("cluster certificate has expired"); got != tt.expired {
+					t.Errorf("after the end: got %d errors, want %d\n%s", got, tt.expired, lines)
+				}
+				if watch.Expiry().Valid(time.Now()) {
+					t.Errorf("after the end: got valid certificates %+v", watch.Expiry())
+				}
+				if tt.authority == tt.lives {
+					return
+				}
+				cert, key = issue()
+				write(t, f.Cert, cert)
+				write(t, f.Key, key)
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if got := watch.Expiry(); !got.Valid(time.Now()) || got.Node.Until.Before(time.Now()) {
+					t.Errorf("with a new pair: got %+v, want it in force", got)
+				}
+			})
+		})
+	}
+}
+
+// TestExpiryOfTheAuthorityThatSigned: of several authorities in the file the one counts that vouches for the pair.
+func TestExpiryOfTheAuthorityThatSigned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		old, ours := newAuthorityFor(t, "old", day), newAuthorityFor(t, "ours", 90*day)
+		cert, key := ours.issue(t, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(10 * day) })
+		f := files(t, append(append([]byte{}, old.pem...), ours.pem...), cert, key)
+		log, _ := newLog()
+		watch := grain.Watch(t, *f, log)
+		defer watch.Close()
+		got := watch.Expiry()
+		if got.CA.Until != ours.cert.NotAfter || time.Until(got.Node.Until).Round(day) != 10*day {
+			t.Errorf("got %+v, want the authority until %v and the pair for 10 days", got, ours.cert.NotAfter)
+		}
+	})
+}
