@@ -5,6 +5,7 @@ STATICCHECK   := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK   := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 HELM          := helm.sh/helm/v3/cmd/helm@v3.22.0
+PROMTOOL      := github.com/prometheus/prometheus/cmd/promtool@v0.316.0
 GORELEASER    := github.com/goreleaser/goreleaser/v2@v2.15.4
 CYCLONEDX     := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
 VERSITYGW     := github.com/versity/versitygw/cmd/versitygw@v1.8.0
@@ -16,6 +17,7 @@ CHECKS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(STATICCHECK))))
 LINTER   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOLANGCI_LINT))))
 VULN     := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(GOVULNCHECK))))
 CHARTS   := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(HELM))))
+RULES    := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(PROMTOOL))))
 RELEASER := $(BIN)/$(notdir $(subst /v2@,@,$(GORELEASER)))
 BOM      := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(CYCLONEDX))))
 GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
@@ -31,6 +33,7 @@ CRASHES   ?= 500
 CORRUPTIONS ?= 1000
 EVENTS    ?= 1000000
 FUZZTIME ?= 1m
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 # With a ClickHouse server of one's own the engine is not installed.
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
@@ -48,7 +51,7 @@ test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled fetched deploy-check sbom
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled fetched deploy-check image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -131,11 +134,16 @@ judges: $(JUDGES) ## Let the vendors' SDKs and pi-ai judge what is sent to vendo
 	$(GO) -C test/judges test -count=1 ./...
 
 # A module of its own as well. Of the releaser, which is large, the check is all that is run.
-deploy-check: $(CHARTS) $(RELEASER) ## Hold the chart, the alert rules and the file of releases against helm, Prometheus's parser and goreleaser; the first run compiles them, which takes minutes
+deploy-check: $(CHARTS) $(RULES) $(RELEASER) ## Check the chart, the manifests, the images' build steps, the alert rules and the file of releases by helm, the types of Kubernetes, promtool and goreleaser; the first run compiles them, which takes minutes
 	$(CHARTS) lint --strict deploy/helm/parley
+	$(RULES) check rules deploy/prometheus/alerts.yaml
+	$(RULES) test rules test/deploy/testdata/alerts_test.yaml
 	$(GO) -C test/deploy vet ./...
 	PARLEY_TEST_HELM=$(CHARTS) $(GO) -C test/deploy test -count=1 ./...
 	$(RELEASER) check
+
+image: ## Build the image parley:VERSION, whose nodes report that version; needs docker
+	docker build -f deploy/Dockerfile --build-arg VERSION="$(VERSION)" -t "parley:$(VERSION)" .
 
 sbom: build $(BOM) ## Say in CycloneDX what ./bin/parley is made of: bin/parley.cdx.json
 	$(BOM) bin -json -licenses -std -output $(BIN)/parley.cdx.json $(BIN)/parley
@@ -181,6 +189,10 @@ $(VULN):
 
 $(CHARTS):
 	$(call install,$(HELM))
+
+# Without the ways to find targets, which compile the clients of all clouds.
+$(RULES):
+	$(call install,-tags=remove_all_sd $(PROMTOOL))
 
 $(RELEASER):
 	$(call install,-gcflags=all=-dwarf=false -ldflags='-s -w' $(GORELEASER))
