@@ -49,6 +49,8 @@ type reader struct {
 	mounted map[string]value
 	// blankKeys is that of Server.
 	blankKeys map[string]string
+	// keys collects what may be read, in place of reading; nil otherwise.
+	keys *keyList
 }
 
 // newReader returns the document of a file, nil if there is none to read.
@@ -102,6 +104,9 @@ func (r *reader) missing(v value, name, example string) {
 
 // is reports whether a value is of a kind, and says so if it is not.
 func (r *reader) is(v value, want kind) bool {
+	if r.keys != nil {
+		return r.keys.wants(v, want)
+	}
 	switch have := v.node.kind; {
 	case have == want:
 		return true
@@ -123,6 +128,10 @@ func (r *reader) is(v value, want kind) bool {
 // fields reads a mapping whose keys are known.
 func (r *reader) fields(v value, fields []field) {
 	if !r.is(v, mapping) {
+		return
+	}
+	if r.keys != nil {
+		r.keys.fields(v, fields)
 		return
 	}
 	have := map[string]bool{}
@@ -155,6 +164,9 @@ func (r *reader) entries(v value, example string) []value {
 	if !r.is(v, mapping) {
 		return nil
 	}
+	if r.keys != nil {
+		return r.keys.child(v.at.key("NAME"), "NAME")
+	}
 	var out []value
 	for _, p := range v.node.pairs {
 		child := value{at: v.at.key(p.name), node: p.value, line: p.line, column: p.column, name: p.name}
@@ -170,6 +182,9 @@ func (r *reader) entries(v value, example string) []value {
 func (r *reader) items(v value) []value {
 	if !r.is(v, list) {
 		return nil
+	}
+	if r.keys != nil {
+		return r.keys.child(v.at.item(0), "")
 	}
 	var out []value
 	for i, n := range v.node.items {
