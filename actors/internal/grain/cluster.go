@@ -95,7 +95,7 @@ func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, err
 		if err != nil {
 			return nil, fmt.Errorf("make cluster %q: %w", kind, err)
 		}
-		c.keys, c.expiry = files, &expiryWatch{files: files, log: c.log}
+		c.keys, c.expiry = files, &expiryWatch{files: files, log: c.log, every: watchEvery}
 	}
 	c.assemble(newActor, &o)
 	return c, nil

@@ -63,6 +63,7 @@ func (c *Cluster) Expiry() (Expiry, bool) {
 type expiryWatch struct {
 	files *keyFiles
 	log   *slog.Logger
+	every time.Duration
 	stop  context.CancelFunc
 	done  chan struct{}
 
@@ -93,7 +94,7 @@ func (w *expiryWatch) close() {
 }
 
 func (w *expiryWatch) run(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(w.every)
 	defer tick.Stop()
 	for {
 		e, now := w.files.current().expiry, time.Now()

@@ -131,14 +131,14 @@ func LowestOfEqual(addresses ...string) string {
 // CertificateWatch is what a cluster runs over its TLS files.
 type CertificateWatch struct{ w *expiryWatch }
 
-// Watch starts one.
+// Watch starts one that looks every ten minutes: in months of virtual time a minute is short.
 func Watch(tb testing.TB, files TLSFiles, log *slog.Logger) *CertificateWatch {
 	tb.Helper()
 	k, err := newKeyFiles(files, log)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &expiryWatch{files: k, log: log}
+	w := &expiryWatch{files: k, log: log, every: 10 * time.Minute}
 	w.start()
 	return &CertificateWatch{w}
 }
