@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -252,25 +253,68 @@ func limited(t *testing.T, err any, option string) {
 	}
 }
 
-// TestDispatchToItself ends an agent that answers each of its messages with another.
-func TestDispatchToItself(t *testing.T) {
-	inLoop(t, func(t *testing.T, l *loop) {
-		var errs sync.Map
-		a := chatAgent(forwarder(chat("c"), 1, &errs))
-		a.Limits.DispatchDepth = 3
-		n := l.run(part{opts: agents(a), cast: alone(answersWith("forward"))})
-		n.admit(chat("c"), "1", "go")
-		l.completes(chat("c"), 4)
-		err, _ := errs.Load(0)
-		limited(t, err, "DispatchDepth")
-		var depths []int
-		for _, r := range only[*conversation.SubmissionAdmitted](l.records(chat("c"))) {
-			depths = append(depths, r.DispatchDepth)
-		}
-		if want := []int{0, 1, 2, 3}; !slices.Equal(depths, want) {
-			t.Errorf("admitted at the depths %v, want %v", depths, want)
-		}
-	})
+// TestDispatchDepth bounds a chain of senders that are unsettled, and no chain whose senders settle, be it in one
+// conversation.
+func TestDispatchDepth(t *testing.T) {
+	own := func(i int) conversation.Address { return chat(fmt.Sprint("c", i)) }
+	one := func(int) conversation.Address { return chat("c") }
+	for _, c := range []struct {
+		name   string
+		to     func(i int) conversation.Address
+		waits  bool // senders stay unsettled until one is refused
+		depths []int
+	}{
+		{"senders wait", own, true, []int{0, 1, 2, 3}},
+		{"senders settle", own, false, []int{0, 1, 2, 3, 1, 2, 3, 1, 2, 3}},
+		{"senders settle in one conversation", one, false, []int{0, 1, 2, 3, 1, 2, 3, 1, 2, 3}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				refused := make(chan struct{})
+				last := len(c.depths) - 1
+				forward := agent.NewTool("forward", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
+					call, _ := agent.CallFrom(ctx)
+					i, err := strconv.Atoi(call.Delivery.Body)
+					if err != nil {
+						return "", err
+					}
+					time.Sleep(time.Minute) // until the sender of this one is settled, if it does not wait
+					if i == last && !c.waits {
+						return "sent", nil
+					}
+					_, err = agent.Dispatch(ctx, c.to(i+1), agent.Text(strconv.Itoa(i+1)))
+					if i == last {
+						limited(t, err, "DispatchDepth")
+						close(refused)
+					} else if err != nil {
+						t.Errorf("message %d is not sent: %v", i+1, err)
+					}
+					if c.waits {
+						<-refused
+					}
+					return "sent", nil
+				}, nil)
+				a := chatAgent(forward)
+				a.Limits.DispatchDepth = 3
+				n := l.run(part{opts: agents(a), cast: alone(answersWith("forward"))})
+				n.admit(c.to(0), "1", "0")
+				at := map[conversation.Address]bool{}
+				for i := range c.depths {
+					at[c.to(i)] = true
+				}
+				var depths []int
+				for i := 0; i < len(c.depths); i += len(c.depths) / len(at) {
+					l.completes(c.to(i), len(c.depths)/len(at))
+					for _, r := range only[*conversation.SubmissionAdmitted](l.records(c.to(i))) {
+						depths = append(depths, r.DispatchDepth)
+					}
+				}
+				if !slices.Equal(depths, c.depths) {
+					t.Errorf("admitted at the depths %v, want %v", depths, c.depths)
+				}
+			})
+		})
+	}
 }
 
 // TestDispatchDepthAfterDeath goes on with the depth that is in the log.
@@ -280,13 +324,13 @@ func TestDispatchDepthAfterDeath(t *testing.T) {
 		begun := make(chan struct{})
 		a, b := chatAgent(forwarder(other, 1, &errs)), &agent.Agent{Name: "other", Model: "test/second"}
 		b.Tools, b.Limits.DispatchDepth = []agent.Tool{forwarder(chat("d"), 1, &errs)}, 1
-		first := &cast{models: map[string]script{"model": answersWith("forward"), "second": hangs("", begun)}}
+		first := &cast{models: map[string]script{"model": inTurn(asks("forward"), hangs("", nil)), "second": hangs("", begun)}}
 		n := l.run(part{opts: agents(a, b), cast: first})
 		n.admit(chat("c"), "1", "go")
 		<-begun
 		l.until("the message is acknowledged", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) > 0 })
 		n.die()
-		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": tells("done"), "second": answersWith("forward")}}})
+		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": hangs("", nil), "second": answersWith("forward")}}})
 		l.completes(other, 1)
 		err, _ := errs.Load(0)
 		limited(t, err, "DispatchDepth")

@@ -143,7 +143,7 @@ func (r *Runtime) furnish(source follower.Source) {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, Pending: r.pending, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
 	})
 }
 
@@ -193,6 +193,14 @@ func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.Ra
 		return nil, err
 	}
 	return run.Output, nil
+}
+
+// pending reports whether a submission is unsettled, and what it was sent by.
+func (r *Runtime) pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
+	if err := r.busy.Asides.Refused(of.Address.Key()); err != nil {
+		return nil, false, err
+	}
+	return r.followers.Pending(ctx, of)
 }
 
 // Serves reports whether an agent is registered under the name.

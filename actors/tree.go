@@ -105,7 +105,7 @@ func (r *Runtime) AbortTree(ctx context.Context, at conversation.Address) (conve
 		done.PartOf = append(done.PartOf, of)
 	}
 	for _, id := range reply.GetTrees() {
-		n, err := r.abortMembers(ctx, conversation.TreeRef{Root: at, Submission: conversation.SubmissionID(id)})
+		n, err := r.abortMembers(ctx, conversation.TreeRef{Root: at.Reach(), Submission: conversation.SubmissionID(id)})
 		done.Conversations += n
 		if err != nil {
 			return done, conversation.InDoubt(conversation.CodeAbortUnknown, retryAfter, err)

@@ -94,8 +94,8 @@ func Text(body string) Message {
 // both need keys of their own. In a hook, submission and hook take the place of the
 // call. Outside both, as in a test that gives it no call, the key is random.
 //
-// How many messages a submission may dispatch, and how many may follow from one another,
-// is bounded by the [Limits] of the agent: an agent that answers itself comes to an end.
+// How many messages a submission may dispatch, and how many unsettled submissions may stand above a message,
+// is bounded by the [Limits] of the agent.
 //
 // The error is [ErrNoDispatcher], a [*DispatchLimitError], a [*conversation.Error], or the runtime's; after
 // one of the latter it may not be known whether the message was taken.

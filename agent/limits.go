@@ -59,9 +59,11 @@ type Limits struct {
 	// before do not count. Zero is [DefaultDispatches].
 	Dispatches int
 
-	// DispatchDepth bounds chains of messages: one from outside has depth 0, one that is
-	// dispatched in the work on another the next depth, whatever agent it is to. The
-	// bound is that of the agent which sends. Zero is [DefaultDispatchDepth].
+	// DispatchDepth bounds chains of messages whose senders are unsettled: one from outside has
+	// depth 0, one that is dispatched in the work on another the next depth, whatever agent it is
+	// to. Depths count from the first sender that is settled, so a run that starts the next one
+	// and ends goes on for years. The bound is that of the agent which sends. Zero is
+	// [DefaultDispatchDepth].
 	DispatchDepth int
 
 	// TreeSubmissions and TreeDollars bound a tree of dispatches: a submission that was not dispatched by the work on

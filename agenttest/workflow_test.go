@@ -321,3 +321,53 @@ func TestWorkflowBounds(t *testing.T) {
 		}
 	})
 }
+
+// TestChainOfRuns: runs that start the next one and end go on past the depth of dispatches, whether at once or each
+// night; runs that wait for the next one do not.
+func TestChainOfRuns(t *testing.T) {
+	const runs = 2*agent.DefaultDispatchDepth + 3
+	for _, c := range []struct {
+		name  string
+		sleep time.Duration
+		waits bool
+		want  int // runs that began
+	}{
+		{"at once", 0, false, runs},
+		{"each night", 24 * time.Hour, false, runs},
+		{"each waits for the next", 0, true, agent.DefaultDispatchDepth + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var began tally
+				ended := make(chan error, 1)
+				var next *agent.Workflow[day, string]
+				next = agent.NewWorkflow("next", func(ctx context.Context, in day) (string, error) {
+					if _, err := agent.Step(ctx, "begin", began.step("run")); err != nil {
+						return "", err
+					}
+					if err := agent.Sleep(ctx, "night", c.sleep); err != nil {
+						return "", err
+					}
+					if in.Day == runs {
+						ended <- nil
+						return "", nil
+					}
+					run, err := next.Start(ctx, "next", day{in.Day + 1}, nil)
+					if err != nil {
+						ended <- err
+						return "", err
+					}
+					if !c.waits {
+						return "", nil
+					}
+					return run.Wait(ctx)
+				}, nil)
+				agenttest.Begin(host(t, next), next, "first", day{1})
+				err := <-ended
+				if got := began.count("run") - 1; got != c.want || errors.Is(err, agent.ErrDispatchLimit) != c.waits {
+					t.Errorf("%d runs began, and the last start is %v; want %d", got, err, c.want)
+				}
+			})
+		})
+	}
+}

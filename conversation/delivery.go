@@ -75,9 +75,11 @@ type Admission struct {
 	KeepKey time.Duration `json:"keepKey,omitempty"`
 	// Dispatched says that code in the process sends it, and not a request.
 	Dispatched bool `json:"dispatched,omitempty"`
-	// DispatchDepth is how many dispatches by agents led to it, one by the work on the
-	// other: 0 for what comes from outside.
+	// DispatchDepth is the length of the chain of dispatches by agents that led to it: 0 for what comes
+	// from outside, and at least the number of its senders that were unsettled, one above the other.
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
+	// Sender is the submission whose work dispatches it; nil for what comes from outside.
+	Sender *Sender `json:"sender,omitempty"`
 	// ReplyTo is who is told when the submission is settled; nil for nobody.
 	ReplyTo *ReplyTo `json:"replyTo,omitempty"`
 	// Notify is the target that is told when the submission is settled; empty for none.
@@ -86,6 +88,12 @@ type Admission struct {
 	Channel string `json:"channel,omitempty"`
 	// Tree is the tree of dispatches that it belongs to, nil for none. The runtime alone sets it.
 	Tree *TreeRef `json:"tree,omitempty"`
+}
+
+// Sender is the submission whose work dispatches a message. Address is its [Address.Reach].
+type Sender struct {
+	Address    Address      `json:"address"`
+	Submission SubmissionID `json:"submission"`
 }
 
 // OfProgram reports whether code in the process sends it: a channel, a tool, a hook. Anything else comes from a caller,

@@ -146,7 +146,7 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 	}
 	sub := &Submission{
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
-		DispatchDepth: r.DispatchDepth, Channel: r.Channel, Tree: r.Tree, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
+		DispatchDepth: r.DispatchDepth, Sender: r.Sender, Channel: r.Channel, Tree: r.Tree, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
 	s.openPath(ReplyPath{Channel: r.Channel})
 	if s.leaves(&sub.Delivery) {

@@ -246,7 +246,7 @@ type (
 
 	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
 	// it shows in the transcript. Dispatched says that code in the process has sent it,
-	// and DispatchDepth how many dispatches by agents led to it. Channel is the channel that
+	// DispatchDepth and Sender are those of its [Admission]. Channel is the channel that
 	// delivered it.
 	SubmissionAdmitted struct {
 		Submission  SubmissionID `json:"submission"`
@@ -257,8 +257,9 @@ type (
 		Trace       Trace        `json:"trace,omitzero"`
 		Dispatched  bool         `json:"dispatched,omitempty"`
 
-		DispatchDepth int    `json:"dispatchDepth,omitempty"`
-		Channel       string `json:"channel,omitempty"`
+		DispatchDepth int     `json:"dispatchDepth,omitempty"`
+		Sender        *Sender `json:"sender,omitempty"`
+		Channel       string  `json:"channel,omitempty"`
 		// Tree is the tree of dispatches that it belongs to, nil for none.
 		Tree *TreeRef `json:"tree,omitempty"`
 		At   Time     `json:"at"`

@@ -55,7 +55,8 @@ func workSamples() []conversation.Record {
 				},
 			},
 			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, Dispatched: true, DispatchDepth: 2, Channel: "slack",
-			Tree: &conversation.TreeRef{Root: conversation.Address{Agent: "desk", ID: "6"}, Submission: "sub_6"},
+			Tree:   &conversation.TreeRef{Root: conversation.Address{Agent: "desk", ID: "6"}, Submission: "sub_6"},
+			Sender: &conversation.Sender{Address: conversation.Address{Agent: "triage", ID: "issue 41"}, Submission: "sub_0"},
 		},
 		&conversation.AttemptStarted{
 			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,

@@ -198,8 +198,9 @@ type Submission struct {
 	Began bool `json:"began,omitempty"`
 	// Dispatched says that code in the process has sent it.
 	Dispatched bool `json:"dispatched,omitempty"`
-	// DispatchDepth is how many dispatches by agents led to it.
-	DispatchDepth int `json:"dispatchDepth,omitempty"`
+	// DispatchDepth and Sender are those of its [Admission].
+	DispatchDepth int     `json:"dispatchDepth,omitempty"`
+	Sender        *Sender `json:"sender,omitempty"`
 	// Channel is the channel of webhooks that delivered it, empty for none.
 	Channel string `json:"channel,omitempty"`
 	// Tree is the tree of dispatches that it belongs to, nil of one that may begin a tree.

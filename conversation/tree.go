@@ -17,7 +17,7 @@ const (
 	hour = Time(3600_000)
 )
 
-// TreeRef names a tree of dispatches: the submission that began it, and its conversation. The submissions that the work
+// TreeRef names a tree of dispatches: the submission that began it, and its conversation by [Address.Reach]. The submissions that the work
 // on it dispatches belong to the tree, and so do those that they dispatch.
 type TreeRef struct {
 	Root       Address      `json:"root"`

@@ -66,6 +66,29 @@ func (s *Set) ReadRun(ctx context.Context, id conversation.RunID) (workflow stri
 	return workflow, run, nil
 }
 
+// Pending reports whether a submission is unsettled, and what it was sent by, nil for a caller outside.
+func (s *Set) Pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
+	defer s.answer(of.Address.Key(), &err)
+	f, err := s.acquire(of.Address, false)
+	if err != nil {
+		return nil, false, err
+	}
+	defer s.release(f)
+	v, err := f.open(ctx, conversation.Start)
+	if conversation.CodeOf(err) == conversation.CodeStreamNotFound {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer f.unlock()
+	sub := v.state.Submission(of.Submission)
+	if sub == nil || sub.Settled {
+		return nil, false, nil
+	}
+	return sub.Sender, true, nil
+}
+
 // Snapshot implements [conversation.Reader].
 func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (page conversation.Page, err error) {
 	defer s.answer(at.Key(), &err)

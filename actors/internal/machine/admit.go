@@ -190,7 +190,7 @@ func (m *Machine) record(in Admit, hash string, with ...func(*conversation.Submi
 	admitted := &conversation.SubmissionAdmitted{
 		Submission: conversation.SubmissionID(m.ids.next("sub_")), Message: conversation.MessageID(m.ids.next("msg_")),
 		Key: a.Key, PayloadHash: hash, Delivery: a.Delivery, Trace: a.Trace, Dispatched: a.Dispatched,
-		DispatchDepth: a.DispatchDepth, Channel: a.Channel, Tree: a.Tree, At: m.env.Wall,
+		DispatchDepth: a.DispatchDepth, Sender: a.Sender, Channel: a.Channel, Tree: a.Tree, At: m.env.Wall,
 	}
 	admitted.Delivery.Attachments = slices.Clone(a.Delivery.Attachments)
 	for i := range admitted.Delivery.Attachments {

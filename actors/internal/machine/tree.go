@@ -204,7 +204,7 @@ func (m *Machine) reportCost(sub *conversation.Submission) {
 
 // countOwn counts the cost of a submission that may have begun a tree, if it is bounded.
 func (m *Machine) countOwn(sub *conversation.Submission, cost float64) {
-	in := Tree{Submission: sub.ID, Member: m.state.Created().Address(), Key: sub.Key, Cost: cost}
+	in := Tree{Submission: sub.ID, Member: m.state.Created().Address().Reach(), Key: sub.Key, Cost: cost}
 	t := m.state.Tree(sub.ID)
 	if m.limits().MaxTreeDollars > 0 && sub.Tree == nil && added(t.Member(in.Member, in.Key), cost) > 0 {
 		m.count(in, false)

@@ -48,6 +48,8 @@ type NodeOptions struct {
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
 	// AskTree asks the conversation that began a tree of dispatches about it.
 	AskTree func(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error)
+	// Pending reports whether a submission of any conversation is unsettled, and what it was sent by.
+	Pending func(context.Context, conversation.Sender) (by *conversation.Sender, pending bool, err error)
 	// RunResult returns the result of a run that is completed.
 	RunResult func(context.Context, conversation.RunID) (json.RawMessage, error)
 	// Outbox says who gets posts.

@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/parleyrun/parley/agent"
@@ -12,13 +13,14 @@ import (
 // sender sends what tools and hooks dispatch in the work on one submission, within the
 // bounds of its agent. It is safe for concurrent use.
 type sender struct {
-	node       *Node
-	submission conversation.SubmissionID
-	agent      string
-	limits     agent.Limits
-	depth      int // of the submission
-	tree       conversation.TreeRef
-	sent       atomic.Int64
+	node   *Node
+	self   conversation.Sender  // the submission
+	by     *conversation.Sender // what sent the submission, nil for a caller outside
+	agent  string
+	limits agent.Limits
+	depth  atomic.Int64 // of the submission; at least the number of unsettled senders above it
+	tree   conversation.TreeRef
+	sent   atomic.Int64
 }
 
 var _ agenthost.Dispatcher = (*sender)(nil)
@@ -26,9 +28,11 @@ var _ agenthost.Dispatcher = (*sender)(nil)
 // senderOf returns the sender of the work on a submission, which all of it shares.
 func (r *Runner) senderOf(v *view) *sender {
 	root := v.root
-	if r.sender == nil || r.sender.submission != root.id {
+	if r.sender == nil || r.sender.self.Submission != root.id {
 		ag := r.node.o.Agents[v.created.Agent]
-		r.sender = &sender{node: r.node, submission: root.id, agent: ag.Name, limits: ag.Limits.WithDefaults(), depth: root.dispatchDepth, tree: root.tree}
+		self := conversation.Sender{Address: v.created.Address().Reach(), Submission: root.id}
+		r.sender = &sender{node: r.node, self: self, by: root.sender, agent: ag.Name, limits: ag.Limits.WithDefaults(), tree: root.tree}
+		r.sender.depth.Store(int64(root.dispatchDepth))
 	}
 	return r.sender
 }
@@ -36,8 +40,8 @@ func (r *Runner) senderOf(v *view) *sender {
 // Admit implements [agenthost.Dispatcher]. What a repetition finds sent already does not
 // count, nor what could not be sent.
 func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
-	if s.depth >= s.limits.DispatchDepth {
-		return conversation.Receipt{}, &agent.DispatchLimitError{Agent: s.agent, Option: "DispatchDepth", Limit: float64(s.limits.DispatchDepth)}
+	if err := s.checkDepth(ctx); err != nil {
+		return conversation.Receipt{}, err
 	}
 	if s.sent.Add(1) > int64(s.limits.Dispatches) {
 		s.sent.Add(-1)
@@ -52,10 +56,43 @@ func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversat
 		s.sent.Add(-1)
 		return conversation.Receipt{}, err
 	}
-	a.DispatchDepth = s.depth + 1
+	a.DispatchDepth, a.Sender = int(s.depth.Load())+1, &s.self
 	receipt, err := s.node.o.Admit(ctx, a)
 	if err == nil && receipt.Deduplicated || conversation.CodeOf(err) == conversation.CodeUnavailable {
 		s.sent.Add(-1)
 	}
 	return receipt, err
+}
+
+// checkDepth refuses a message below too many unsettled senders. At the bound it counts them, from the submission
+// upwards to the first that is settled: the bound then holds for those, and a chain whose senders settle never ends.
+func (s *sender) checkDepth(ctx context.Context) error {
+	depth := s.depth.Load()
+	if depth < int64(s.limits.DispatchDepth) {
+		return nil
+	}
+	n, by := int64(0), s.by
+	for ; n < depth; n++ {
+		if by == nil { // Records of an earlier version do not name the sender.
+			n = depth
+			break
+		}
+		above, pending, err := s.node.o.Pending(ctx, *by)
+		if conversation.CodeOf(err) == conversation.CodeUnavailable || ctx.Err() != nil {
+			return fmt.Errorf("count unsettled senders: %w", err)
+		}
+		if err != nil { // A damaged conversation has not settled its work, and the chain above it is unknown.
+			n = depth
+			break
+		}
+		if !pending {
+			break
+		}
+		by = above
+	}
+	s.depth.Store(n)
+	if n >= int64(s.limits.DispatchDepth) {
+		return &agent.DispatchLimitError{Agent: s.agent, Option: "DispatchDepth", Limit: float64(s.limits.DispatchDepth)}
+	}
+	return nil
 }

@@ -17,7 +17,7 @@ const maxTreePause = 10 * time.Second
 // join has a dispatch join the tree of the submission that sends it.
 func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 	a.Tree = &s.tree
-	status, err := s.node.o.AskTree(ctx, s.tree.Root, machine.Tree{Submission: s.tree.Submission, Member: a.Address, Key: a.Key, Join: true})
+	status, err := s.node.o.AskTree(ctx, s.tree.Root, machine.Tree{Submission: s.tree.Submission, Member: a.Address.Reach(), Key: a.Key, Join: true})
 	switch {
 	case err != nil:
 		return err
@@ -32,7 +32,7 @@ func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 // askTree asks the conversation that began a tree whether work may go on. It asks until that conversation answers, or
 // the work ends. A conversation that cannot be opened, because it is quarantined or damaged, ends nothing.
 func (r *Runner) askTree(e machine.AskTree, s *conversation.State) {
-	q := machine.Tree{Submission: e.Tree.Submission, Member: s.Created().Address(), Key: e.Key, Cost: e.Cost}
+	q := machine.Tree{Submission: e.Tree.Submission, Member: s.Created().Address().Reach(), Key: e.Key, Cost: e.Cost}
 	ctx := r.o.Life
 	if e.Gen != 0 {
 		ctx = r.begin(e.Gen, look(s, e.Submission)).ctx

@@ -31,8 +31,9 @@ type view struct {
 	above     *view // of the submission whose work this is a part of, nil for none
 	root      *view // of the conversation's submission that all of it is for
 
-	attempts      int                  // of the root
-	dispatchDepth int                  // likewise
+	attempts      int // of the root
+	dispatchDepth int // likewise
+	sender        *conversation.Sender
 	tree          conversation.TreeRef // that the root belongs to, or begins
 
 	// What the model sees, if it is asked.
@@ -59,8 +60,8 @@ func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 		v.root = v.above.root
 		return v
 	}
-	v.state, v.attempts, v.dispatchDepth = maps.Clone(s.AuthorState()), sub.Attempts, sub.DispatchDepth
-	v.tree = conversation.TreeRef{Root: s.Created().Address(), Submission: sub.ID}
+	v.state, v.attempts, v.dispatchDepth, v.sender = maps.Clone(s.AuthorState()), sub.Attempts, sub.DispatchDepth, sub.Sender
+	v.tree = conversation.TreeRef{Root: s.Created().Address().Reach(), Submission: sub.ID}
 	if sub.Tree != nil {
 		v.tree = *sub.Tree
 	}
