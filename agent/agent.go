@@ -53,6 +53,11 @@ type Agent struct {
 	// Tools are what the model may call. Names are unique within the agent.
 	Tools []Tool
 
+	// Renamed maps names that tools had in an earlier version of the program to their present names. A
+	// call by the old name, such as a durable one that waits while the program is replaced, runs the tool
+	// under its present name. Models are not shown the old names.
+	Renamed map[string]string
+
 	// Subagents are whom the model may hand tasks to, by the tool [TaskTool]. It
 	// chooses by their Description, which they need, and names them by their Name,
 	// unique among them. A subagent works in a conversation of its own that no client
@@ -193,8 +198,23 @@ const (
 	ThinkingMax     ThinkingLevel = "max"
 )
 
-// Tool returns the tool of that name, and whether the agent has it.
-func (a *Agent) Tool(name string) (Tool, bool) { return findTool(a.Tools, name) }
+// Tool returns the tool of that name, present or [Agent.Renamed], and whether the agent has it.
+func (a *Agent) Tool(name string) (Tool, bool) { return a.findTool(a.Tools, name) }
+
+// findTool returns the tool of a name, present or former, in a list.
+func (a *Agent) findTool(tools []Tool, name string) (Tool, bool) {
+	for range len(a.Renamed) {
+		if _, ok := findTool(tools, name); ok {
+			break
+		}
+		to, ok := a.Renamed[name]
+		if !ok {
+			break
+		}
+		name = to
+	}
+	return findTool(tools, name)
+}
 
 func findTool(tools []Tool, name string) (Tool, bool) {
 	i := slices.IndexFunc(tools, func(t Tool) bool { return t.Name() == name })

@@ -93,6 +93,9 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 		{"data twice", func(a *agent.Agent) {
 			a.Data = []agent.Data{agent.NewDataWriter[int]("n", nil), agent.NewDataWriter[string]("n", nil)}
 		}, "Data[1]", "Data[0]"},
+		{"renamed present tool", func(a *agent.Agent) { a.Renamed = map[string]string{"label": "label"} }, `Renamed["label"]`, "remove the entry"},
+		{"renamed to no tool", func(a *agent.Agent) { a.Renamed = map[string]string{"tag": "mark"} }, `Renamed["tag"]`, "no such tool"},
+		{"renamed to no name", func(a *agent.Agent) { a.Renamed = map[string]string{"tag": "a b"} }, `Renamed["tag"]`, "cannot be the name"},
 		{"tool twice", func(a *agent.Agent) { a.Tools = append(a.Tools, labelTool()) }, "Tools[1]", "Tools[0]"},
 	})
 	err := (&agent.Agent{Durability: agent.Durability{MaxAttempts: -1, Timeout: -1}}).Validate()

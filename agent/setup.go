@@ -48,13 +48,16 @@ func (s *Setup) Tool(name string) (Tool, bool) {
 		t, err := s.agent.Output.finish()
 		return t, err == nil
 	}
+	if s.agent != nil {
+		return s.agent.findTool(s.Tools, name)
+	}
 	return findTool(s.Tools, name)
 }
 
 // offers reports whether a model is shown a tool of that name.
 func (s *Setup) offers(name string) bool {
-	_, ok := s.Tool(name)
-	return ok || name == TaskTool && len(s.Subagents) > 0
+	t, ok := s.Tool(name)
+	return ok && t.Name() == name || name == TaskTool && len(s.Subagents) > 0
 }
 
 // Subagent returns the subagent of that name, and whether there is one.

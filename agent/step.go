@@ -88,7 +88,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 	}
 	var result T
 	if err := contain.Decode("result", raw, &result); err != nil {
-		return fail(fmt.Errorf("recorded result does not fit %T: %w", zero, err))
+		return fail(fmt.Errorf("recorded result does not fit %T, and the step took effect before: %w", zero, err))
 	}
 	return result, nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -67,6 +68,7 @@ func (a *Agent) commonIssues() []Issue {
 	if a.Instructions != "" && a.InstructionsFunc != nil {
 		issues = append(issues, Issue{"InstructionsFunc", "is set beside Instructions; keep one of the two"})
 	}
+	issues = append(issues, a.renamedIssues()...)
 	if a.ToolConcurrency < 0 {
 		issues = append(issues, Issue{"ToolConcurrency", fmt.Sprintf("is %d; use 1 or more, or 0 for the default of %d", a.ToolConcurrency, DefaultToolConcurrency)})
 	}
@@ -123,6 +125,25 @@ func (a *Agent) toolIssues(tools []Tool) []Issue {
 			if problem := a.dataProblem(d); problem != "" {
 				issues = append(issues, Issue{field, problem})
 			}
+		}
+	}
+	return issues
+}
+
+// renamedIssues checks the former names of tools. With Prepare a tool may come that Tools does not list.
+func (a *Agent) renamedIssues() []Issue {
+	var issues []Issue
+	for _, old := range slices.Sorted(maps.Keys(a.Renamed)) {
+		field, to := fmt.Sprintf("Renamed[%q]", old), a.Renamed[old]
+		_, present := findTool(a.Tools, old)
+		_, found := a.Tool(old)
+		switch {
+		case present:
+			issues = append(issues, Issue{field, "is the name of a tool of the agent; remove the entry, or rename the tool"})
+		case toolNameProblem(to) != "":
+			issues = append(issues, Issue{field, fmt.Sprintf("is %q, which cannot be the name of a tool; use the present name", to)})
+		case !found && a.Prepare == nil:
+			issues = append(issues, Issue{field, fmt.Sprintf("is %q, and the agent has no such tool; use the present name", to)})
 		}
 	}
 	return issues

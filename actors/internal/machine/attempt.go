@@ -34,6 +34,7 @@ type work struct {
 	gen         int                         // of what runs outside for it
 	phase       phase
 	at          conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
+	resumed     bool                          // calls may have run before this attempt
 	began       time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
 	turn        conversation.TurnID           // of the model call
 	asked       time.Duration                 // Env.Mono when it was asked for

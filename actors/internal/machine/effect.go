@@ -79,7 +79,8 @@ type (
 	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
 	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
 	// earlier try of the call has finished, Ended the waits of the call that are over. Room is how many bytes of output are recorded: of
-	// a longer one a part is, and all of it is stored; 0 if nothing may be stored.
+	// a longer one a part is, and all of it is stored; 0 if nothing may be stored. Resumed is set for a durable call
+	// that may have run before.
 	RunTool struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -90,6 +91,7 @@ type (
 		Recorded   []conversation.StepRecorded
 		Ended      []*conversation.Wait
 		Room       int
+		Resumed    bool
 	}
 	// StoreOutput stores the output of a call for which there is no room any more, and has
 	// [ToolDone] come again with a part of it, which Room is for.

@@ -10,11 +10,11 @@ import (
 
 // runTools starts the open calls of a turn; their records are durable.
 func (m *Machine) runTools(w *work) {
-	w.phase = phaseTools
+	w.phase, w.resumed = phaseTools, false
 	if w.gen == 0 || w.turn == "" { // no model call of this attempt has begun anything
 		m.newGen(w)
 		last, _ := m.sub(w).LastTurn()
-		w.turn = last.ID
+		w.turn, w.resumed = last.ID, true
 	}
 	w.waiting, w.running, w.parked, w.heard = m.sub(w).OpenCalls(), 0, nil, nil
 	m.startTools(w)
@@ -29,7 +29,7 @@ func (m *Machine) startTools(w *work) {
 		if c.Name == conversation.TaskTool && m.resumeTask(c) {
 			continue
 		}
-		m.runTool(w, c)
+		m.runTool(w, c, w.resumed)
 	}
 }
 
@@ -42,11 +42,12 @@ func (m *Machine) startWaiting() {
 	}
 }
 
-func (m *Machine) runTool(w *work, c conversation.ToolCall) {
+func (m *Machine) runTool(w *work, c conversation.ToolCall, resumed bool) {
 	ended := m.state.EndedWaits(c.Call, m.durable)
 	m.emit(RunTool{
 		Gen: w.gen, Submission: w.submission, Turn: w.turn, Call: c.Call, Name: c.Name, Input: c.Input,
 		Recorded: m.state.Recorded(c.Call), Ended: ended, Room: m.outputRoom(w),
+		Resumed: resumed && c.Durable,
 	})
 	m.heardOf(w, c.Call, len(ended))
 }

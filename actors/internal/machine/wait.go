@@ -269,7 +269,7 @@ func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
 func (m *Machine) runAgain(w *work, call conversation.CallID) {
 	for _, c := range m.sub(w).OpenCalls() {
 		if c.Call == call {
-			m.runTool(w, c)
+			m.runTool(w, c, true)
 		}
 	}
 }

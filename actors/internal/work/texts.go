@@ -12,6 +12,8 @@ const (
 	sayOutputLost     = "The tool ran, but its output could not be stored. Call it again if it is still needed."
 	sayImageLost      = "The tool ran, but its images could not be stored. Call it again if they are still needed."
 	sayUnknownTool    = "There is no tool named %q. Use one of the tools you were given."
+	sayNotResumed     = "The outcome of this call is unknown: it was interrupted and could not go on. It may have taken effect; check before repeating it."
+	sayLostSignals    = " It had received the signals %q, which were not acted on."
 	sayOutputTooLong  = "The model's reply was cut off: it has more %s than the %d that it may have."
 	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
 	sayMessageTooLong = "The message alone is too long for the model; send a shorter one."

@@ -2,11 +2,13 @@ package work
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -66,7 +68,11 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 			c.room.release()
 			return // the work was cancelled; nobody listens
 		}
-		if err != nil {
+		var lost *lostCall
+		switch {
+		case errors.As(err, &lost):
+			lost.log(log)
+		case err != nil:
 			log.Warn("tool failed", "err", logged(err), "cause", Cause(err, false))
 		}
 		c.options.Emit(out)
@@ -89,6 +95,10 @@ func (c *toolCall) perform() (machine.Input, error) {
 	done := machine.ToolDone{Gen: c.effect.Gen, Call: c.effect.Call}
 	refuse := func(text string, err error) (machine.Input, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
+		if c.effect.Resumed && c.outputs == nil {
+			err = c.lose(cmp.Or(err, error(refusal(text))))
+			done.ErrorText = err.Error()
+		}
 		return done, err
 	}
 	if err := c.node.o.History.Complete(c.ctx, c.options.Key, c.left, &c.call.Delivery); err != nil {
@@ -114,8 +124,13 @@ func (c *toolCall) perform() (machine.Input, error) {
 		return done, err
 	}
 	tool, ok := setup.Tool(c.effect.Name)
-	if !ok {
+	switch {
+	case !ok && c.effect.Resumed:
+		return refuse("", errToolGone)
+	case !ok:
 		return refuse(fmt.Sprintf(sayUnknownTool, c.effect.Name), nil)
+	case c.effect.Resumed && !tool.Durable():
+		return refuse("", errNotDurable)
 	}
 	if c.room, err = c.node.outputs.reserve(c.ctx, toolName{c.call.Address.Agent, tool.Name()}, tool.Timeout()); err != nil {
 		return nil, err // the work was cancelled
@@ -124,6 +139,10 @@ func (c *toolCall) perform() (machine.Input, error) {
 	out, err := c.use(tool)
 	if until, parked := c.parked.end(); parked {
 		return machine.ToolParked{Gen: c.effect.Gen, Call: c.effect.Call, Until: c.timeOf(until)}, nil
+	}
+	var unfit *agent.InputError
+	if c.effect.Resumed && errors.As(err, &unfit) && unfit.Tool == tool.Name() {
+		return refuse("", err)
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
@@ -135,6 +154,53 @@ func (c *toolCall) perform() (machine.Input, error) {
 	}
 	return done, err
 }
+
+// Reasons why a durable call is not resumed.
+var (
+	errToolGone   = errors.New("the tool is gone")
+	errNotDurable = errors.New("the tool is not durable any more")
+)
+
+// lostCall reports that a durable call which may have run before is not resumed. The error is for the model.
+type lostCall struct {
+	cause   error
+	steps   []string // that are recorded
+	signals []string // names of waits that a signal has ended
+}
+
+// lose returns the error of a call that is not resumed for a reason.
+func (c *toolCall) lose(cause error) *lostCall {
+	lost := &lostCall{cause: cause}
+	for _, s := range c.effect.Recorded {
+		lost.steps = append(lost.steps, s.Name)
+	}
+	for _, w := range c.effect.Ended {
+		if w.Ended == conversation.EndedBySignal {
+			lost.signals = append(lost.signals, w.Name)
+		}
+	}
+	return lost
+}
+
+// Error implements error.
+func (e *lostCall) Error() string {
+	text := sayNotResumed
+	if len(e.signals) > 0 {
+		text += fmt.Sprintf(sayLostSignals, e.signals)
+	}
+	return conversation.CutText(text, conversation.MaxPayloadBytes)
+}
+
+// Unwrap returns the cause.
+func (e *lostCall) Unwrap() error { return e.cause }
+
+// log warns of the call.
+func (e *lostCall) log(log *slog.Logger) {
+	log.Warn("durable call not resumed", "err", logged(e.cause), "steps", e.steps, "signals", e.signals, "remedy", remedyNotResumed)
+}
+
+// remedyNotResumed is how an author prevents the loss of further calls.
+const remedyNotResumed = "keep the tool until its calls have ended, or map its old name in Agent.Renamed; check what the recorded steps have done"
 
 // use runs the tool, and gives up one that goes on beyond its limit.
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {

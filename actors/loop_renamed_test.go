@@ -1,0 +1,102 @@
+package actors_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// refunds is a durable tool of a name that pays, and then waits for a receipt.
+func refunds(k *work, name string, durable bool) agent.Tool {
+	return agent.NewTool(name, "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
+		k.did(name)
+		if !durable {
+			return "paid again", nil
+		}
+		if _, err := agent.Step(ctx, "pay", func(context.Context) (bool, error) {
+			k.did("pay")
+			return true, nil
+		}); err != nil {
+			return "", err
+		}
+		return agent.Wait[string](ctx, "receipt", &agent.WaitOptions{Timeout: 4 * 24 * time.Hour})
+	}, &agent.ToolOptions{Durable: durable})
+}
+
+// TestToolGoneWhileItsCallWaits replaces a program while a durable call waits for a signal. What cannot go on ends as
+// unknown, with a warning that has the steps and the signal, and is not offered to be called again; a tool that is
+// renamed goes on.
+func TestToolGoneWhileItsCallWaits(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		next func(k *work, a *agent.Agent)
+		lost string // why the call does not go on
+	}{
+		{"renamed, with its old name", func(k *work, a *agent.Agent) {
+			a.Tools, a.Renamed = []agent.Tool{refunds(k, "refund_order", true)}, map[string]string{"refund": "refund_order"}
+		}, ""},
+		{"renamed twice", func(k *work, a *agent.Agent) {
+			a.Tools, a.Renamed = []agent.Tool{refunds(k, "refund_order", true)}, map[string]string{"refund": "repay", "repay": "refund_order"}
+		}, ""},
+		{"renamed", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund_order", true)} }, "the tool is gone"},
+		{"without tools", func(_ *work, a *agent.Agent) { a.Tools = nil }, "the tool is gone"},
+		{"left out by Prepare", func(k *work, a *agent.Agent) {
+			a.Tools = []agent.Tool{refunds(k, "refund", true)}
+			a.Prepare = func(_ context.Context, _ *agent.Turn, s *agent.Setup) error {
+				s.Tools = nil
+				return nil
+			}
+		}, "the tool is gone"},
+		{"not durable any more", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund", false)} }, "not durable any more"},
+		{"with another input", func(k *work, a *agent.Agent) {
+			a.Tools = []agent.Tool{agent.NewTool("refund", "Pays.", func(context.Context, struct{ Order string }) (string, error) {
+				k.did("refund")
+				return "paid again", nil
+			}, &agent.ToolOptions{Durable: true})}
+		}, "invalid input for tool refund: missing"},
+		{"with a Prepare that fails", func(k *work, a *agent.Agent) {
+			a.Tools = []agent.Tool{refunds(k, "refund", true)}
+			failed := false
+			a.Prepare = func(context.Context, *agent.Turn, *agent.Setup) error {
+				if failed {
+					return nil
+				}
+				failed = true
+				return errors.New("no database")
+			}
+		}, "no database"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				k := &work{}
+				model := alone(inTurn(asks("refund"), tells("done")))
+				n := l.run(part{opts: agents(chatAgent(refunds(k, "refund", true))), cast: model})
+				n.admit(chat("c"), "1", "go")
+				l.parks(chat("c"), 1)
+				n.die()
+				a := chatAgent()
+				c.next(k, a)
+				next := l.run(part{opts: agents(a), cast: model})
+				if _, err := next.signals("receipt", "s", "number 7"); err != nil {
+					t.Fatal(err)
+				}
+				l.completes(chat("c"), 2)
+				seen := strings.Join(model.last(t, "model"), "\n")
+				if got := k.counts(); got["pay"] != 1 || c.lost != "" && got["refund"] != 1 {
+					t.Errorf("runs %v, want one of each", got)
+				}
+				if c.lost == "" {
+					wants(t, "what the model sees", seen, "p1=number 7")
+					return
+				}
+				wants(t, "what the model sees", seen, "p1!The outcome of this call is unknown", "may have taken effect", `["receipt"]`)
+				lacks(t, "what the model sees", seen, "There is no tool", "It may help to call again", "number 7")
+				wants(t, "the log", next.log.String(), `level=WARN msg="durable call not resumed"`, c.lost, "tool=refund", "steps=[pay", "signals=[receipt]", "Agent.Renamed")
+			})
+		})
+	}
+}
