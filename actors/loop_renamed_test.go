@@ -12,7 +12,9 @@ import (
 
 // refunds is a durable tool of a name that pays, and then waits for a receipt.
 func refunds(k *work, name string, durable bool) agent.Tool {
-	return agent.NewTool(name, "Pays.", func(ctx context.Context, _ struct{}) (string, error) {
+	return agent.NewTool(name, "Pays.", func(ctx context.Context, _ struct {
+		Order string `json:"order"`
+	}) (string, error) {
 		k.did(name)
 		if !durable {
 			return "paid again", nil
@@ -53,11 +55,13 @@ func TestToolGoneWhileItsCallWaits(t *testing.T) {
 		}, "the tool is gone"},
 		{"not durable any more", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund", false)} }, "not durable any more"},
 		{"with another input", func(k *work, a *agent.Agent) {
-			a.Tools = []agent.Tool{agent.NewTool("refund", "Pays.", func(context.Context, struct{ Order string }) (string, error) {
+			a.Tools = []agent.Tool{agent.NewTool("refund", "Pays.", func(context.Context, struct {
+				Order int `json:"order"`
+			}) (string, error) {
 				k.did("refund")
 				return "paid again", nil
 			}, &agent.ToolOptions{Durable: true})}
-		}, "invalid input for tool refund: missing"},
+		}, "invalid input for tool refund: /order"},
 		{"with a Prepare that fails", func(k *work, a *agent.Agent) {
 			a.Tools = []agent.Tool{refunds(k, "refund", true)}
 			failed := false
@@ -73,7 +77,7 @@ func TestToolGoneWhileItsCallWaits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				k := &work{}
-				model := alone(inTurn(asks("refund"), tells("done")))
+				model := alone(inTurn(asks(`refund {"order":"A1"}`), tells("done")))
 				n := l.run(part{opts: agents(chatAgent(refunds(k, "refund", true))), cast: model})
 				n.admit(chat("c"), "1", "go")
 				l.parks(chat("c"), 1)
@@ -99,4 +103,29 @@ func TestToolGoneWhileItsCallWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStateThatDoesNotFit is named in the log with its conversation and the remedy, when a hook reads it.
+func TestStateThatDoesNotFit(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		remembers := func(state agent.StateDefinition, use func(context.Context) error) *agent.Agent {
+			a := chatAgent()
+			a.State = []agent.StateDefinition{state}
+			a.Hooks.DeliveryStarted = func(ctx context.Context, _ *agent.Turn) error { return use(ctx) }
+			return a
+		}
+		before, now := agent.NewState("n", ""), agent.NewState("n", 0)
+		n := l.run(part{opts: agents(remembers(before, func(ctx context.Context) error { return before.Set(ctx, "seven") })), cast: alone(tells("done"))})
+		n.admit(chat("c"), "1", "go")
+		l.completes(chat("c"), 1)
+		n.die()
+		read := func(ctx context.Context) error {
+			_, err := now.Get(ctx)
+			return err
+		}
+		next := l.run(part{opts: agents(remembers(now, read)), cast: alone(tells("done"))})
+		next.admit(chat("c"), "2", "go on")
+		l.untilSettled(chat("c"), 2)
+		wants(t, "the log", next.log.String(), "level=WARN", "agent=chat", "id=c", "stored value of state n does not fit", "State.Migrating")
+	})
 }

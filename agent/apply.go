@@ -196,7 +196,7 @@ func (c *check) object(s *jsonschema.Schema, o object, marks []bool) bool {
 	if s.MaxProperties != nil && len(o) > *s.MaxProperties {
 		ok = c.fail(&kind.MaxProperties{Got: len(o), Want: *s.MaxProperties})
 	}
-	if missing := c.missing(o, s.Required); len(missing) > 0 {
+	if missing := c.missing(o, s.Required); len(missing) > 0 && !c.stored {
 		ok = c.fail(&kind.Required{Missing: missing})
 	}
 	ok = c.dependents(s, o, marks) && ok

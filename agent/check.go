@@ -53,7 +53,8 @@ type check struct {
 	err    error // why it ended early
 	limit  int   // of steps
 	steps  int
-	looked int // steps at the last look at ctx
+	looked int  // steps at the last look at ctx
+	stored bool // members may be missing: the value is older than the schema
 
 	path   []token
 	stack  []frame

@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	"github.com/parleyrun/parley/agent/internal/seam"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // InitialData is what a conversation is created with, as a Go type: [Agent.InitialData] takes its
@@ -15,7 +16,8 @@ import (
 // [Agent.InstructionsFunc] read it by their context. It holds no value itself. It is immutable and safe
 // for concurrent use.
 type InitialData[T any] struct {
-	schema *Schema
+	schema  *Schema
+	migrate func(old json.RawMessage) (T, error)
 }
 
 // InitialDataOptions are the optional facts of [InitialData].
@@ -44,7 +46,16 @@ func NewInitialData[T any](opts *InitialDataOptions) *InitialData[T] {
 	if err != nil {
 		panic(fmt.Errorf("agent: initial data %v: %w", reflect.TypeFor[T](), err))
 	}
-	return &InitialData[T]{s}
+	return &InitialData[T]{schema: s}
+}
+
+// Migrating returns the initial data with a function that reads data which do not fit T any more, nil if the conversation
+// was created without any. Its value or error is that of Get; so is a panic of it. A field that T has got needs no
+// function: it has its zero value.
+func (d *InitialData[T]) Migrating(migrate func(old json.RawMessage) (T, error)) *InitialData[T] {
+	with := *d
+	with.migrate = migrate
+	return &with
 }
 
 // Schema returns what [Agent.InitialData] takes.
@@ -52,14 +63,21 @@ func (d *InitialData[T]) Schema() *Schema { return d.schema }
 
 // Get returns what the conversation was created with; the zero value of a pointer if that was nothing.
 //
-// The error is [ErrNoInitialData], or a [*SchemaError] if the data do not fit: the conversation is older
-// than the type, or the agent has another schema.
+// A field that T has got since the conversation was created has its zero value. The error is [ErrNoInitialData], or a
+// [*SchemaError] if the data do not fit otherwise, and no [InitialData.Migrating] reads them.
 func (d *InitialData[T]) Get(ctx context.Context) (T, error) {
 	var value T
 	raw, ok := ctx.Value(seam.InitialData{}).(json.RawMessage)
 	err := ErrNoInitialData
 	if ok {
 		err = d.schema.read(ctx, raw, &value)
+		var unfit *SchemaError
+		switch misfit := errors.As(err, &unfit); {
+		case misfit && d.migrate != nil:
+			value, err = contain.Do("migration of initial data", func() (T, error) { return d.migrate(raw) })
+		case misfit:
+			err = fmt.Errorf("%w; migrate them by InitialData.Migrating", err)
+		}
 	}
 	if err != nil {
 		return *new(T), fmt.Errorf("get initial data: %w", err)

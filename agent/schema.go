@@ -179,13 +179,13 @@ func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) e
 	return &SchemaError{Issues: issues}
 }
 
-// read fills dst with a value that fits; nil stands for one that was not sent. The error is that of
+// read fills dst with a stored value; nil stands for one that was not sent. The error is that of
 // Validate.
 func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 	if raw == nil {
 		return s.Validate(ctx, nil)
 	}
-	v, issues, err := s.decode(ctx, raw, MaxSchemaSteps)
+	v, issues, err := s.decodeStored(ctx, raw, MaxSchemaSteps)
 	if err != nil {
 		return err
 	}
@@ -196,6 +196,23 @@ func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 		return &SchemaError{Issues: issues}
 	}
 	return nil
+}
+
+// decodeStored is decode of a value that an earlier version of the program has stored. Members that the schema
+// requires may be missing: fields that the type has got since have their zero value.
+func (s *Schema) decodeStored(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
+	v, issues, err = s.decode(ctx, raw, steps)
+	if err != nil || len(issues) == 0 {
+		return v, issues, err
+	}
+	c, done := newCheck(ctx, steps)
+	defer done()
+	c.stored = true
+	err = contain.Run("check against a schema", func() (err error) {
+		v, issues, err = c.run(s.compiled, raw)
+		return err
+	})
+	return v, issues, err
 }
 
 // decode parses, normalizes and validates a value in so many steps. Without issues and an error the

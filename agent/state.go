@@ -46,6 +46,7 @@ type State[T any] struct {
 	name    string
 	schema  *Schema
 	initial json.RawMessage
+	migrate func(old json.RawMessage) (T, error)
 }
 
 var (
@@ -64,8 +65,8 @@ var (
 // [Agent.State].
 //
 // A conversation that never wrote the value reads initial, as JSON brings it back.
-// The schema is derived from T as [NewTool] derives one, so a member that is added
-// to T later needs omitempty or omitzero to keep stored values readable. The name
+// The schema is derived from T as [NewTool] derives one. A field that is added to T later
+// has its zero value where a stored value lacks it; see [State.Migrating] for other changes. The name
 // follows the rule of [NewDataWriter]. NewState panics for another name, for a type
 // without a schema, and for an initial value that does not fit its own type's
 // schema or [conversation.CheckPayload]: each is a mistake in the program.
@@ -84,6 +85,15 @@ func NewState[T any](name string, initial T) *State[T] {
 		panic(fmt.Errorf("agent: state %q: %w", name, err))
 	}
 	return s
+}
+
+// Migrating returns the state with a function that reads stored values which do not fit T any more, such as those of a
+// field that has another type now. What it returns is what Get returns; it is stored by the next Set or Update. An
+// error or a panic of it is that of Get. A field that T has got needs no function: it has its zero value.
+func (s *State[T]) Migrating(migrate func(old json.RawMessage) (T, error)) *State[T] {
+	with := *s
+	with.migrate = migrate
+	return &with
 }
 
 // Name implements [StateDefinition].
@@ -206,7 +216,7 @@ func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) 
 
 // read returns the value of stored JSON. That is there also when ctx has ended.
 func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err error) {
-	v, issues, err := s.schema.decode(context.WithoutCancel(ctx), raw, stateSteps)
+	v, issues, err := s.schema.decodeStored(context.WithoutCancel(ctx), raw, stateSteps)
 	if err != nil {
 		return value, err
 	}
@@ -215,6 +225,9 @@ func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err 
 	}
 	if len(issues) == 0 {
 		return value, nil
+	}
+	if s.migrate != nil {
+		return contain.Do("migration of state "+s.name, func() (T, error) { return s.migrate(raw) })
 	}
 	return *new(T), &StateError{State: s.name, Issues: issues}
 }
@@ -249,7 +262,7 @@ type StateError struct {
 
 // Error implements error.
 func (e *StateError) Error() string {
-	return fmt.Sprintf("stored value of state %s does not fit its type: %s", e.State, joinIssues(e.Issues))
+	return fmt.Sprintf("stored value of state %s does not fit its type: %s; migrate it by State.Migrating, or set it anew", e.State, joinIssues(e.Issues))
 }
 
 // store is agenthost.Store.

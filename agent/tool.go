@@ -196,7 +196,11 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
 	}
-	input, issues, err := t.input.decode(ctx, raw, MaxSchemaSteps)
+	decode := t.input.decode
+	if ctx.Value(seam.Resumed{}) != nil { // The input was accepted by an earlier version of the tool, maybe.
+		decode = t.input.decodeStored
+	}
+	input, issues, err := decode(ctx, raw, MaxSchemaSteps)
 	var bound *SchemaBoundError
 	switch {
 	case errors.As(err, &bound):

@@ -18,6 +18,11 @@ func WithCall(ctx context.Context, c agent.Call) context.Context {
 	return withInitialData(context.WithValue(ctx, seam.Call{}, c), c.InitialData)
 }
 
+// WithResumed returns a context of a call that may have run before: fields that its input lacks have their zero value.
+func WithResumed(ctx context.Context) context.Context {
+	return context.WithValue(ctx, seam.Resumed{}, true)
+}
+
 // withInitialData returns a context in which [agent.InitialData] reads these.
 func withInitialData(ctx context.Context, raw json.RawMessage) context.Context {
 	return context.WithValue(ctx, seam.InitialData{}, raw)

@@ -207,6 +207,9 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx := agenthost.WithDispatcher(agenthost.WithCall(c.ctx, c.call), c.sender)
 	ctx = agenthost.WithData(ctx, c.feed.writer(c.ctx, c.author))
 	ctx = agenthost.WithPoster(ctx, c)
+	if c.effect.Resumed {
+		ctx = agenthost.WithResumed(ctx)
+	}
 	ctx = c.live.Author(ctx, map[string]any{"tool": c.effect.Name, "toolCallId": string(c.effect.Call)})
 	s := c.author.within(ctx, c.author.agent)
 	ctx, c.writes = s.ctx, s.writes

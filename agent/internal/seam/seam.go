@@ -18,6 +18,7 @@ type (
 	Log         struct{}
 	Poster      struct{}
 	ReadOnly    struct{} // anything: state can only be read
+	Resumed     struct{} // anything: the call may have run before
 	State       struct{}
 	Steps       struct{} // a *Run
 
