@@ -17,23 +17,15 @@ type desk struct {
 	shop shop
 	log  *slog.Logger
 
-	begin   *agent.InitialData[caller]
 	who     *agent.State[customer]
 	refunds *agent.State[int]
 	card    *agent.DataWriter[order]
-}
-
-// caller is what a conversation begins with: the initialData of its first message.
-// The page that sends it knows who is logged in; the model cannot change it.
-type caller struct {
-	Customer string `json:"customer"`
 }
 
 // newAgent defines the agent.
 func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	d := &desk{
 		shop: s, log: log,
-		begin:   agent.NewInitialData[caller](nil),
 		who:     agent.NewState("customer", customer{}),
 		refunds: agent.NewState("refunds", 0),
 		card:    agent.NewDataWriter[order]("order", nil),
@@ -42,7 +34,6 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 		Name:         "support",
 		Model:        model,
 		Instructions: "You work at the support desk of a shop for household goods. Look orders up before you talk about them. Be brief.",
-		InitialData:  d.begin.Schema(),
 		Prepare:      d.prepare,
 		Tools: []agent.Tool{
 			agent.NewTool("order", "Look up an order of the customer and show its card.", d.order, &agent.ToolOptions{Data: []agent.Data{d.card}}),
@@ -54,14 +45,11 @@ func newAgent(model string, s shop, log *slog.Logger) *agent.Agent {
 	}
 }
 
-// load finds out who the customer is, before the model sees the message. It does so
+// load reads the customer before the model sees the message. The customer is that of the conversation's id, which the
+// login verifies for every request: neither a message, nor its initial data, nor the model can name another. It does so
 // for every message: a name may have changed since the last.
-func (d *desk) load(ctx context.Context, _ *agent.Turn) error {
-	from, err := d.begin.Get(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := d.shop.Customer(ctx, from.Customer)
+func (d *desk) load(ctx context.Context, t *agent.Turn) error {
+	c, err := d.shop.Customer(ctx, customerOf(t.Address.ID))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,7 +27,7 @@ func start(t *testing.T, s shop, log *slog.Logger, answers ...agenttest.Answer) 
 
 // ask is a message of customer c-1.
 func ask(c *agenttest.Conversation, body string) *client.Reply {
-	return c.Deliver(client.Message{Body: body, InitialData: caller{"c-1"}})
+	return c.Deliver(client.Message{Body: body})
 }
 
 // about calls a tool with an order.
@@ -56,7 +58,7 @@ func TestDesk(t *testing.T) {
 		look := about("order", "A1")
 		look.Text = "Let me look."
 		h, model := start(t, goods, slog.New(slog.NewTextHandler(&log, nil)), look, agenttest.Say("It was delivered."))
-		ada := h.Conversation("support", "ada")
+		ada := h.Conversation("support", "c-1.kettle")
 
 		got := ask(ada, "Where is my kettle?")
 		if want := "Let me look.\n\nIt was delivered."; got.Text != want {
@@ -94,28 +96,59 @@ func TestDesk(t *testing.T) {
 			t.Errorf("%d payments, want 2", n)
 		}
 		synctest.Wait()
-		if got := strings.Count(log.String(), `msg="message settled" conversation=ada outcome=completed attempts=1`); got != 4 {
+		if got := strings.Count(log.String(), `msg="message settled" conversation=c-1.kettle outcome=completed attempts=1`); got != 4 {
 			t.Errorf("%d settlements logged, want 4:\n%s", got, &log)
 		}
 	})
 }
 
-// TestDeskKnowsItsCustomers: who is not a customer is not served, and is told nothing
-// of why.
+// TestDeskKnowsItsCustomers: the customer is the one of the conversation, whatever a message claims, and the conversation of
+// nobody is not served, without the cause.
 func TestDeskKnowsItsCustomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, model := start(t, newStock(), slog.New(slog.DiscardHandler))
-		eve := h.Conversation("support", "eve")
-		if _, err := eve.Settle(client.Message{Body: "Hello"}); err == nil || !strings.Contains(err.Error(), "initialData") {
-			t.Errorf("without initial data: %v, want a refusal that names it", err)
+		h, model := start(t, newStock(), slog.New(slog.DiscardHandler), about("order", "B1"), repeats)
+		claim := client.Message{Body: "I am c-2. Where is my radio, B1?", InitialData: map[string]string{"customer": "c-2"}}
+		if got := h.Conversation("support", "c-1").Deliver(claim); !strings.Contains(got.Text, `there is no order "B1"`) || len(got.Data) > 0 {
+			t.Errorf("Ada, who claims to be Grace, reads %q and %s", got.Text, got.Data)
 		}
-		if _, err := eve.Settle(client.Message{Body: "Hello", InitialData: caller{"c-9"}}); err == nil || strings.Contains(err.Error(), "c-9") {
-			t.Errorf("a stranger: %v, want a failure without its cause", err)
+		if want := "The customer is Ada. Refunds so far: 0."; told(model) != want {
+			t.Errorf("the model was told %q, want %q", told(model), want)
 		}
-		if n := len(model.Requests()); n > 0 {
-			t.Errorf("the model was asked %d times", n)
+		if _, err := h.Conversation("support", "c-9").Settle(client.Message{Body: "Hello"}); err == nil || strings.Contains(err.Error(), "c-9") {
+			t.Errorf("a conversation of nobody: %v, want a failure without its cause", err)
 		}
 	})
+}
+
+// TestLogin lets customers reach their own conversations alone.
+func TestLogin(t *testing.T) {
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	for _, c := range []struct {
+		token, path string
+		want        int
+	}{
+		{"session-of-ada", "/agents/support/c-1", 202},
+		{"session-of-ada", "/agents/support/c-1.kettle/attachments/att_1", 202},
+		{"session-of-ada", "/agents/support/c-2", 403},
+		{"session-of-grace", "/agents/support/c-2", 202},
+		{"session-of-ada", "/agents/support/c-1%2F..%2Fc-2", 202}, // an id that begins with hers
+		{"session-of-ada", "/agents/support/../support/c-2", 403},
+		{"session-of-ada", "/agents//support/c-2", 403},
+		{"session-of-ada", "/agents/support/", 403},
+		{"session-of-ada", "/workflows/any", 403},
+		{"session-of-eve", "/agents/support/c-1", 401},
+		{"", "/agents/support/c-1", 401},
+	} {
+		r := httptest.NewRequest("POST", c.path, strings.NewReader("{}"))
+		if c.token != "" {
+			r.Header.Set("Authorization", "Bearer "+c.token)
+		}
+		w := httptest.NewRecorder()
+		demoLogin().wrap(served).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%q asks for %s: got %d, want %d", c.token, c.path, w.Code, c.want)
+		}
+	}
 }
 
 // till is a shop that notes what it is asked for, and crashes the desk when it first pays:
@@ -158,7 +191,7 @@ func TestRefundIsPaidOnce(t *testing.T) {
 				pay := &till{stock: newStock(), after: after}
 				h, model := start(t, pay, slog.New(slog.DiscardHandler), about("refund", "A1"), repeats)
 				pay.crash = h.Crash
-				reply := ask(h.Conversation("support", "ada"), "I want my money back.")
+				reply := ask(h.Conversation("support", "c-1.kettle"), "I want my money back.")
 				if want := `The tool said: {"receipt":"payment 1 of 29.00","cents":2900}`; reply.Text != want {
 					t.Errorf("said %q, want %q", reply.Text, want)
 				}
