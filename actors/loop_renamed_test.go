@@ -129,3 +129,21 @@ func TestStateThatDoesNotFit(t *testing.T) {
 		wants(t, "the log", next.log.String(), "level=WARN", "agent=chat", "id=c", "stored value of state n does not fit", "State.Migrating")
 	})
 }
+
+// TestLogNamesConversation: what fails in a conversation is logged with its agent and id, be it created in this process.
+func TestLogNamesConversation(t *testing.T) {
+	inLoop(t, func(t *testing.T, l *loop) {
+		fails := agent.NewTool("fails", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("broken") }, nil)
+		n := l.run(part{opts: agents(chatAgent(fails)), cast: alone(inTurn(asks("fails"), tells("done")))})
+		for _, id := range []string{"c", "d"} {
+			n.admit(chat(id), "1", "go")
+			l.completes(chat(id), 1)
+			for line := range strings.Lines(n.log.String()) {
+				if strings.Contains(line, `msg="tool failed"`) && (!strings.Contains(line, "agent=chat") || !strings.Contains(line, "id=c ") && !strings.Contains(line, "id=d ")) {
+					t.Errorf("got %s, want agent and id", line)
+				}
+			}
+		}
+		wants(t, "the log", n.log.String(), `msg="tool failed"`)
+	})
+}

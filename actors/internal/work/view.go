@@ -113,6 +113,7 @@ func responseOf(sub *conversation.Submission) *agent.Response {
 // Do begins what an effect asks for, and reports whether it was one of this room. It copies
 // what it needs of the state before it returns.
 func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
+	r.name(s)
 	switch e := e.(type) {
 	case machine.CallModel:
 		r.callModel(e, look(s, e.Submission).seen(s))

@@ -38,7 +38,7 @@ func eventsFile(t *testing.T, dir, name string, events []observability.Event) st
 
 const wantStats = `
 20 events of 2 conversations, 2026-11-01 10:00:00 to 2026-11-01 10:01:05 UTC
-1 attempt after a loss
+1 recovered attempt
 
 SUBMISSIONS  COUNT  SHARE OF SETTLED
 queued           2

@@ -151,7 +151,7 @@ func incidents(s *stats.Summary) string {
 			parts = append(parts, cli.Count(n, noun))
 		}
 	}
-	add(s.Recovered, "attempt after a loss")
+	add(s.Recovered, "recovered attempt")
 	add(s.Recoveries, "recovery action")
 	add(s.Fences, "fenced writer")
 	add(s.Compactions, "compaction")
