@@ -131,6 +131,9 @@ type Compat struct {
 	SupportsDeveloperRole Flag `json:"supportsDeveloperRole,omitzero"`
 	// SupportsStrictMode lets "strict" stand beside the schema of a tool.
 	SupportsStrictMode Flag `json:"supportsStrictMode,omitzero"`
+	// ToolSchemas is the SchemaDialect of the server, for one that a gateway hides: "plain", "claude",
+	// "converse", "gemini", "openapi", "moonshot" or "fireworks".
+	ToolSchemas string `json:"toolSchemas,omitempty"`
 	// SupportsMaxOutputTokens is of the responses formats.
 	SupportsMaxOutputTokens Flag `json:"supportsMaxOutputTokens,omitzero"`
 	// SendSessionAffinityHeaders sends Options.SessionID in headers, which lead a

@@ -25,12 +25,13 @@ import (
 // rewrite makes TestProvidersPage write its tables; the difference is the review.
 var rewrite = flag.Bool("rewrite", false, "write the tables of the page instead of comparing them")
 
-// providersPage is the page for authors that has two tables made here.
+// providersPage is the page for authors that has three tables made here.
 const providersPage = "../../docs/providers.md"
 
 const (
 	formatsHead   = "| format | path | key in | images in | parallel calls | thinking | prompt cache | storeResponses | temperature |"
 	providersHead = "| provider | called in | models | see | think | set |"
+	schemasHead   = "| keyword | plain | claude | converse | gemini | openapi | moonshot | fireworks |"
 )
 
 // TestProvidersPage: the tables of formats and providers are made of what the program sends
@@ -41,7 +42,7 @@ func TestProvidersPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(b)
-	for head, rows := range map[string][]string{formatsHead: formatRows(t), providersHead: providerRows()} {
+	for head, rows := range map[string][]string{formatsHead: formatRows(t), providersHead: providerRows(), schemasHead: schemaRows()} {
 		at := strings.Index(page, "\n"+head+"\n")
 		if at < 0 {
 			t.Fatalf("the page has no table %s", head)
@@ -67,6 +68,21 @@ func TestProvidersPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// schemaRows are the rows of providers.SchemaTable. A cell is empty for a keyword that is sent as it is.
+func schemaRows() (rows []string) {
+	for _, r := range providers.SchemaTable() {
+		row := "| " + r.Keyword + " |"
+		for _, use := range r.Uses {
+			if use == providers.SchemaSent {
+				use = ""
+			}
+			row = strings.TrimRight(row+" "+string(use), " ") + " |"
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // probe is what a format sends of one request.

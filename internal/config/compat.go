@@ -53,7 +53,12 @@ func (r *reader) compat(dst *providers.Compat) func(value) {
 
 // words are what the texts of [providers.Compat] may be.
 func words() map[string][]string {
+	var dialects []string
+	for _, d := range providers.SchemaDialects() {
+		dialects = append(dialects, string(d))
+	}
 	return map[string][]string{
+		"toolSchemas":    dialects,
 		"maxTokensField": {"max_tokens", "max_completion_tokens"},
 		"thinkingFormat": {
 			"openai", "openrouter", "deepseek", "zai", "qwen", "qwen-chat-template", "chat-template", "baseten", "together", "ant-ling", "string-thinking",

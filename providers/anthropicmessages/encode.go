@@ -78,12 +78,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		b.System = []block{{Type: blockText, Text: req.System, CacheControl: mark}}
 	}
 	eager := m.Compat.SupportsEagerToolInputStreaming.Or(providers.OnHost(m, "anthropic.com"))
-	for _, t := range req.Tools {
-		schema := t.InputSchema
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: schema, Eager: eager})
+	tools, err := providers.SentTools(API, m, req.Tools)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tools {
+		b.Tools = append(b.Tools, tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema, Eager: eager})
 	}
 	if n := len(b.Tools); n > 0 && m.Compat.SupportsCacheControlOnTools.Or(true) {
 		b.Tools[n-1].CacheControl = mark

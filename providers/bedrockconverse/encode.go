@@ -79,6 +79,9 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 			tools = append(tools, providers.Tool{Name: name, Description: noLongerOffered})
 		}
 	}
+	if tools, err = providers.SentTools(API, m, tools); err != nil {
+		return nil, err
+	}
 	if len(tools) > 0 {
 		b.Tools = &toolConfig{Tools: encodeTools(tools)}
 	}
@@ -127,9 +130,6 @@ func encodeTools(tools []providers.Tool) []tool {
 	for i, t := range tools {
 		out[i].Spec = toolSpec{Name: plain(t.Name), Description: t.Description}
 		out[i].Spec.InputSchema.JSON = t.InputSchema
-		if len(t.InputSchema) == 0 {
-			out[i].Spec.InputSchema.JSON = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
 	}
 	return out
 }

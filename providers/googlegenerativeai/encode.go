@@ -50,10 +50,11 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if req.System != "" {
 		b.System = &content{Parts: []part{{Text: &req.System}}}
 	}
-	var err error
-	if b.Tools, err = encodeTools(m, req.Tools); err != nil {
+	tools, err := providers.SentTools(API, m, req.Tools)
+	if err != nil {
 		return nil, err
 	}
+	b.Tools = encodeTools(m, tools)
 	if len(req.Tools) > 0 {
 		b.ToolConfig = choose(o.ToolChoice)
 	}
@@ -91,29 +92,20 @@ func choose(c providers.ToolChoice) *toolConfig {
 	return config
 }
 
-func encodeTools(m providers.Model, tools []providers.Tool) ([]toolset, error) {
+func encodeTools(m providers.Model, tools []providers.Tool) []toolset {
 	if len(tools) == 0 {
-		return nil, nil
+		return nil
 	}
 	set := toolset{Functions: make([]function, len(tools))}
 	for i, t := range tools {
-		schema := t.InputSchema
-		if len(schema) == 0 {
-			schema = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		f := function{Name: t.Name, Description: t.Description}
-		var err error
-		if foreign(bareID(m.ID)) {
-			f.OpenAPI, err = openAPISchema(schema)
+		set.Functions[i] = function{Name: t.Name, Description: t.Description}
+		if providers.DialectOf(API, m) == providers.SchemaOpenAPI {
+			set.Functions[i].OpenAPI = t.InputSchema
 		} else {
-			f.JSONSchema, err = jsonSchema(schema)
+			set.Functions[i].JSONSchema = t.InputSchema
 		}
-		if err != nil {
-			return nil, err
-		}
-		set.Functions[i] = f
 	}
-	return []toolset{set}, nil
+	return []toolset{set}
 }
 
 // fragment is a run of encoded contents without the brackets of an array. It does not

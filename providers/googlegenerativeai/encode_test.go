@@ -293,44 +293,26 @@ func TestEncodeHistory(t *testing.T) {
 	}
 }
 
+// TestEncodeSchemas holds in which member a schema is sent. What it looks like is a matter of
+// providers.TestToolSchemas.
 func TestEncodeSchemas(t *testing.T) {
-	for _, tt := range []struct{ name, in, wantJSON, wantOpenAPI string }{
-		{"plain", `{"type":"object","properties":{"a":{"type":"string"}}}`,
-			`{"type":"object","properties":{"a":{"type":"string"}}}`, `{"type":"object","properties":{"a":{"type":"string"}}}`},
-		{"const", `{"properties":{"a":{"const":"x"},"b":{"const":1.50},"c":{"const":true}}}`,
-			`{"properties":{"a":{"enum":["x"]},"b":{"enum":[1.50]},"c":{"const":true}}}`, `{"properties":{"a":{"enum":["x"]},"b":{"enum":[1.50]},"c":{}}}`},
-		{"a property of that name", `{"properties":{"const":{"const":"x"},"oneOf":{"type":"string"}},"required":["const"]}`,
-			`{"properties":{"const":{"enum":["x"]},"oneOf":{"type":"string"}},"required":["const"]}`,
-			`{"properties":{"const":{"enum":["x"]},"oneOf":{"type":"string"}},"required":["const"]}`},
-		{"in lists and definitions", `{"$defs":{"d":{"const":"x"}},"oneOf":[{"const":1},{"items":{"const":2}}],"allOf":[{"not":{"const":3}}]}`,
-			`{"$defs":{"d":{"enum":["x"]}},"oneOf":[{"enum":[1]},{"items":{"enum":[2]}}],"allOf":[{"not":{"enum":[3]}}]}`,
-			`{"anyOf":[{"enum":[1]},{"items":{"enum":[2]}}]}`},
-		{"only of JSON schema", `{"$schema":"s","type":["null","string","integer"],"additionalProperties":false,"exclusiveMinimum":1,"minimum":2,"description":"d"}`,
-			`{"$schema":"s","type":["null","string","integer"],"additionalProperties":false,"exclusiveMinimum":1,"minimum":2,"description":"d"}`,
-			`{"type":"string","nullable":true,"minimum":2,"description":"d"}`},
-		{"refers to itself", `{"$defs":{"t":{"type":"object","properties":{"kids":{"type":["null","array"],"items":{"$ref":"#/$defs/t"}}}}},"type":"object","properties":{"t":{"$ref":"#/$defs/t","description":"d"}}}`,
-			`{"$defs":{"t":{"type":"object","properties":{"kids":{"type":["null","array"],"items":{"$ref":"#/$defs/t"}}}}},"type":"object","properties":{"t":{"$ref":"#/$defs/t","description":"d"}}}`,
-			`{"type":"object","properties":{"t":{"description":"d"}}}`},
-		{"odd", `{"const":"x","properties":7,"anyOf":{},"items":true}`, `{"enum":["x"],"properties":7,"anyOf":{},"items":true}`, `{"enum":["x"],"properties":7,"anyOf":{},"items":true}`},
-		{"none", ``, `{"type":"object","properties":{}}`, `{"type":"object","properties":{}}`},
+	in := `{"type":"object","properties":{"a":{"const":"x"},"b":{"type":["null","string"]}},"additionalProperties":false}`
+	for member, tt := range map[string]struct {
+		m    providers.Model
+		want string
+	}{
+		"parametersJsonSchema": {third, `{"type":"object","properties":{"a":{"enum":["x"]},"b":{"type":["null","string"]}},"additionalProperties":false}`},
+		"parameters":           {claude, `{"type":"object","properties":{"a":{"enum":["x"]},"b":{"type":"string","nullable":true}}}`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for member, m := range map[string]providers.Model{"parametersJsonSchema": third, "parameters": claude} {
-				want := tt.wantJSON
-				if member == "parameters" {
-					want = tt.wantOpenAPI
-				}
-				req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(tt.in)}}}
-				whole := `{"contents":[],"tools":[{"functionDeclarations":[{"name":"f","` + member + `":` + want + `}]}]}`
-				if diff := cmp.Diff(providertest.Canonical(t, whole), encode(t, m, req, providers.Options{})); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", member, diff)
-				}
-			}
-		})
+		req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(in)}}}
+		whole := `{"contents":[],"tools":[{"functionDeclarations":[{"name":"f","` + member + `":` + tt.want + `}]}]}`
+		if diff := cmp.Diff(providertest.Canonical(t, whole), encode(t, tt.m, req, providers.Options{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", member, diff)
+		}
 	}
 	req := providers.Request{Tools: []providers.Tool{{Name: "f", InputSchema: json.RawMessage(`{"const"`)}}}
 	if _, err := googlegenerativeai.NewCodec(nil).Encode(claude, req, providers.Options{}); err == nil || !strings.Contains(err.Error(), "schema") {
-		t.Errorf("of no schema: %v", err)
+		t.Errorf("of no schema: got %v, want an error over the schema", err)
 	}
 }
 

@@ -42,12 +42,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	}
 	var e providers.BodyEncoder
 	b := body{Model: m.ID, Messages: e.Place(messages...), Stream: true, MaxTokens: o.MaxTokens, Temperature: o.Temperature, Stop: o.Stop}
-	for _, t := range req.Tools {
-		parameters := t.InputSchema
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		b.Tools = append(b.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: parameters}})
+	tools, err := providers.SentTools(API, m, req.Tools)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tools {
+		b.Tools = append(b.Tools, tool{"function", function{Name: t.Name, Description: t.Description, Parameters: t.InputSchema}})
 	}
 	if len(b.Tools) > 0 {
 		b.ToolChoice = choose(o.ToolChoice)

@@ -149,8 +149,8 @@ func TestCompatOfRequests(t *testing.T) {
 	}{
 		{"routes", providers.Compat{OpenRouterRouting: `{"zdr":true}`, VercelGatewayRouting: `{"only":["a"]}`}, nil,
 			`{"provider":{"zdr":true},"providerOptions":{"gateway":{"only":["a"]}}}`},
-		{"strict", providers.Compat{SupportsStrictMode: providers.FlagOn}, tools, `{"tools":[{"function":{"name":"f","parameters":{},"strict":false},"type":"function"}]}`},
-		{"stream of arguments", providers.Compat{ZaiToolStream: providers.FlagOn}, tools, `{"tool_stream":true,"tools":[{"function":{"name":"f","parameters":{}},"type":"function"}]}`},
+		{"strict", providers.Compat{SupportsStrictMode: providers.FlagOn}, tools, `{"tools":[{"function":{"name":"f","parameters":{"properties":{},"type":"object"},"strict":false},"type":"function"}]}`},
+		{"stream of arguments", providers.Compat{ZaiToolStream: providers.FlagOn}, tools, `{"tool_stream":true,"tools":[{"function":{"name":"f","parameters":{"properties":{},"type":"object"}},"type":"function"}]}`},
 		{"no tools to stream", providers.Compat{ZaiToolStream: providers.FlagOn}, nil, `{}`},
 		{"tools with history", providers.Compat{RequiresToolsWithToolHistory: providers.FlagOn}, nil, `{"tools":[]}`},
 		{"cache key", providers.Compat{PromptCacheKeyMode: "enabled"}, nil, `{"prompt_cache_key":"s"}`},

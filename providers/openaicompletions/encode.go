@@ -109,6 +109,10 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if err != nil {
 		return nil, err
 	}
+	sent, err := providers.SentTools(API, m, req.Tools)
+	if err != nil {
+		return nil, err
+	}
 	var e providers.BodyEncoder
 	b := body{Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature, Stop: o.Stop}
 	if c.binding {
@@ -126,7 +130,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	if d.store {
 		b.Store = new(false)
 	}
-	if tools := encodeTools(req.Tools, d); len(tools) > 0 || d.toolsWithHistory && called {
+	if tools := encodeTools(sent, d); len(tools) > 0 || d.toolsWithHistory && called {
 		b.Tools, b.ToolStream = &tools, d.zaiToolStream && len(tools) > 0
 		b.ToolChoice = toolChoice(o.ToolChoice, len(tools))
 	}
@@ -210,11 +214,7 @@ func (d dialect) header(m providers.Model, req providers.Request, o providers.Op
 func encodeTools(tools []providers.Tool, d dialect) []tool {
 	out := make([]tool, 0, len(tools))
 	for _, t := range tools {
-		parameters := t.InputSchema
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		f := function{Name: t.Name, Description: t.Description, Parameters: parameters}
+		f := function{Name: t.Name, Description: t.Description, Parameters: t.InputSchema}
 		if d.strict {
 			f.Strict = new(false)
 		}

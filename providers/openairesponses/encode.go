@@ -112,12 +112,12 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	}
 	providers.SetCopilot(header, m, req)
 	b := &body{Model: m.ID, Stream: true}
-	for _, t := range req.Tools {
-		parameters := t.InputSchema
-		if len(parameters) == 0 {
-			parameters = json.RawMessage(`{"type":"object","properties":{}}`)
-		}
-		b.Tools = append(b.Tools, tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: parameters, Strict: new(false)})
+	tools, err := providers.SentTools(API, m, req.Tools)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tools {
+		b.Tools = append(b.Tools, tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: new(false)})
 	}
 	if name := o.ToolChoice.Tool(); name != "" && len(b.Tools) > 0 {
 		b.ToolChoice = named{"function", name}

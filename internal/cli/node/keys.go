@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -34,5 +35,30 @@ func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string
 			attrs = append(attrs, "set", strings.Join(ways, " or "))
 		}
 		log.Warn("provider has no API key", attrs...)
+	}
+}
+
+// warnSchemas logs what the servers of an agent's models do not take of the schemas of its tools, one line
+// for each tool and model.
+func warnSchemas(log *slog.Logger, reg *providers.Registry, a *agent.Agent) {
+	for _, spec := range append([]string{a.Model}, a.Fallbacks...) {
+		m, err := reg.Resolve(spec)
+		if err != nil { // checkAgent reports it
+			continue
+		}
+		for _, t := range a.Tools {
+			notes := providers.CheckTool(m, providers.Tool{Name: t.Name(), InputSchema: t.InputSchema()})
+			if len(notes) == 0 {
+				continue
+			}
+			var problems []string
+			for _, n := range notes {
+				problems = append(problems, n.String())
+			}
+			log.Warn("model does not take whole schema", "agent", a.Name, "tool", t.Name(), "model", spec, "problems", strings.Join(problems, "; "))
+		}
+	}
+	for _, sub := range a.Subagents {
+		warnSchemas(log, reg, sub)
 	}
 }

@@ -137,6 +137,7 @@ func (cfg *runConfig) alone(hidden *cli.Secrets, log *slog.Logger) (*config.Sing
 	}
 	hidden.Add(reg.Secrets()...)
 	warnKeys(log, reg, single.BlankKeys)
+	warnSchemas(log, reg, single.Agent)
 	if err := checkAgent(reg, single.Agent, false, single.BlankKeys); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", cfg.file, err)
 	}

@@ -290,6 +290,9 @@ func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how ma
 		}
 	}
 	warnKeys(log, reg, conf.BlankKeys)
+	for _, a := range conf.Agents {
+		warnSchemas(log, reg, a.Agent)
+	}
 	targets, err := targetsOf(how.program.Targets, conf.Channels)
 	if err != nil {
 		return nil, err
