@@ -51,6 +51,7 @@ type HTTP struct {
 	do        func(context.Context, Model, *Call) (*http.Response, error)
 	find      func(Model) string
 	locate    func(Model, Options) (string, error)
+	known     knownLimits
 }
 
 var (
@@ -119,10 +120,18 @@ func (h *HTTP) takesHistory() {}
 func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error] {
 	return NewStream(ctx, m, func(a *Assembler) error {
 		a.Bound(o.Limits)
+		m := m
+		m.Room = h.known.over(m, roomFor(m, req))
 		err := h.call(ctx, m, req, o, a)
-		if m := m; refusesReplay(err) && !m.NoReplay {
+		if refusesReplay(err) && !m.NoReplay {
 			m.NoReplay = true
 			err = h.call(ctx, m, req, o, a)
+		}
+		if limit, once := saidLimit(err, limitOf(m, o)); limit > 0 {
+			m.Room = limit
+			if err = h.call(ctx, m, req, o, a); err == nil && !once {
+				h.known.learn(m, limit)
+			}
 		}
 		return err
 	})

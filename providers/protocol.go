@@ -34,6 +34,9 @@ type Model struct {
 	Headers map[string]string
 	// ContextWindow and MaxTokens are in tokens; 0 means unknown.
 	ContextWindow, MaxTokens int
+	// Room is how many tokens of output fit into the window beside the request, 0 if that is not known. HTTP
+	// sets it for each call.
+	Room int
 	// Reasoning tells that the model takes a ThinkingLevel, and Thinking which.
 	Reasoning bool
 	Thinking  ThinkingMap

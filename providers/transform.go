@@ -43,10 +43,7 @@ func Transform(m Model, req Request, o Options) (Request, Options) {
 	case o.ThinkingLevel != ThinkingOff:
 		o.ThinkingLevel = m.Thinking.Clamp(o.ThinkingLevel)
 	}
-	if m.MaxTokens > 0 && (o.MaxTokens <= 0 || o.MaxTokens > m.MaxTokens) {
-		o.MaxTokens = m.MaxTokens
-	}
-	o.MaxTokens = max(o.MaxTokens, 0)
+	o.MaxTokens = limitOf(m, o)
 	return req, o
 }
 

@@ -72,8 +72,8 @@ func thinking(m providers.Model, o providers.Options) (t *thinkingConfig, limit 
 	budget := known.of(level)
 	if limit > 0 {
 		limit = max(limit, minAnswer) + budget
-		if m.MaxTokens > 0 {
-			limit = min(limit, m.MaxTokens)
+		if most := m.MaxOutput(); most > 0 {
+			limit = min(limit, most)
 		}
 		budget = max(min(budget, limit-minAnswer), known[0])
 	}

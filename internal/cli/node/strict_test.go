@@ -54,6 +54,9 @@ func TestFirstProgramOfStrictVendors(t *testing.T) {
 		"Gemini":           {&providertest.StrictVendor{API: "google-generative-ai", Dialect: providers.SchemaGemini}, "google", "gemini-3.1-pro-preview"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			// The limit of output is as large as the window, as that of many models is.
+			const window = 32768
+			v.vendor.Window = window
 			server := httptest.NewServer(v.vendor)
 			defer server.Close()
 			spec := v.provider + "/" + v.model
@@ -63,7 +66,7 @@ func TestFirstProgramOfStrictVendors(t *testing.T) {
 			p := clitest.New(Commands)
 			p.Brings = cli.Program{
 				Providers: map[string]providers.Registration{v.provider: {
-					API: v.vendor.API, BaseURL: server.URL, APIKey: "key",
+					API: v.vendor.API, BaseURL: server.URL, APIKey: "key", ContextWindow: new(window), MaxTokens: new(window),
 				}},
 				Agents: []*agent.Agent{hello(spec), rich},
 			}

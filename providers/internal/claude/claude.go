@@ -47,8 +47,8 @@ const (
 func Budget(m providers.Model, o providers.Options) (limit, budget int) {
 	limit, wanted := cmp.Or(o.MaxTokens, DefaultAnswer), o.ThinkingLevel.Budget()
 	raised := max(limit, minAnswer) + wanted
-	if m.MaxTokens > 0 {
-		raised = min(raised, m.MaxTokens)
+	if most := m.MaxOutput(); most > 0 {
+		raised = min(raised, most)
 	}
 	granted := min(wanted, raised-minAnswer)
 	if granted < minBudget {
