@@ -281,7 +281,7 @@ func drain(resp *http.Response) {
 
 // newRequest returns the request of a call, without its body.
 func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error) {
-	url := strings.TrimRight(m.BaseURL, "/") + call.Path
+	url := addressOf(m, call.Path)
 	hreq, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)

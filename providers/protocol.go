@@ -29,6 +29,9 @@ type Model struct {
 	// environment variables in braces, such as "{ACCOUNT_ID}", become their values with
 	// each call; a protocol sees none.
 	API, BaseURL string
+	// Query is sent on every request, beside what the protocol puts into the query of an address: what stood
+	// behind "?" in the base URL. Where both have a parameter, this one counts.
+	Query string
 	// Headers are sent on every request and win over the protocol's own. Keys
 	// are in canonical form. It may be nil.
 	Headers map[string]string

@@ -150,6 +150,7 @@ func (r *Registry) Resolve(spec string) (Model, error) {
 func (r *Registry) resolve(spec string, entry registered, ok bool) (Model, error) {
 	m, err := r.find(spec, entry, ok)
 	if err == nil {
+		m.BaseURL, m.Query = splitQuery(m.BaseURL)
 		m.Telemetry = r.telemetry(m, entry)
 	}
 	return m, err
@@ -262,14 +263,17 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			yield(nil, err)
 			return
 		}
-		if m.BaseURL, err = r.Endpoint(m); err != nil {
+		if m.BaseURL, err = r.Endpoint(m); err == nil {
+			m.Query, err = expand(m.Query, r.getenv)
+		}
+		if err != nil {
 			yield(nil, &Error{Kind: KindUnresolved, Provider: m.Provider, Err: &ModelError{Spec: spec, Err: err}})
 			return
 		}
 		if _, ok := p.(historyProtocol); !ok {
 			req = req.flat()
 		}
-		secrets := secretsOf(call.APIKey, m.Headers)
+		secrets := append(secretsOf(call.APIKey, m.Headers), querySecrets(m.Query)...)
 		for reply, err := range contain.Stream(ctx, "provider "+m.Provider, func() iter.Seq2[reply, error] {
 			return replies(p.Stream(ctx, m, req, call), func(err error) error { return HideInError(r.keyed(err, m, entry), secrets) })
 		}) {
@@ -351,7 +355,9 @@ func (r *Registry) authorized(ctx context.Context, m *Model, entry registered, o
 	}
 	o.APIKey, o.Bearer = strings.TrimSpace(auth.APIKey), auth.Bearer
 	m.Headers = mergeHeaders(m.Headers, auth.Headers)
-	m.BaseURL = nonEmpty(auth.BaseURL, m.BaseURL)
+	if auth.BaseURL != "" {
+		m.BaseURL, m.Query = splitQuery(auth.BaseURL)
+	}
 	return o, nil
 }
 

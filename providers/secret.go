@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -46,6 +47,12 @@ func (r *Registry) Secrets() []string {
 	var secrets []string
 	for id, entry := range all {
 		secrets = append(secrets, secretsOf(r.credentials(id, entry.reg).value, entry.reg.Headers)...)
+		if _, query := splitQuery(entry.reg.BaseURL); query != "" {
+			if expanded, err := expand(query, r.getenv); err == nil {
+				query = expanded
+			}
+			secrets = append(secrets, querySecrets(query)...)
+		}
 		if entry.provider != nil {
 			secrets = append(secrets, secretsOf("", entry.provider.Headers)...)
 		}
@@ -67,6 +74,24 @@ func secretsOf(key string, headers map[string]string) []string {
 		secrets = append(secrets, value)
 		if _, bare, ok := strings.Cut(value, " "); ok {
 			secrets = append(secrets, strings.TrimSpace(bare))
+		}
+	}
+	return secrets
+}
+
+// querySecrets are the values of secret parameters of a query, as they are and as they are sent.
+func querySecrets(query string) []string {
+	one := map[string]string{}
+	for pair := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if value != "" {
+			one[name] = value
+		}
+	}
+	secrets := secretsOf("", one)
+	for _, s := range secrets {
+		if plain, err := url.QueryUnescape(s); err == nil && plain != s {
+			secrets = append(secrets, plain)
 		}
 	}
 	return secrets

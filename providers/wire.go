@@ -140,3 +140,33 @@ func Host(m Model) string {
 func Under(host, domain string) bool {
 	return strings.HasSuffix(host, domain) && (len(host) == len(domain) || host[len(host)-len(domain)-1] == '.')
 }
+
+// splitQuery returns a base URL and what stands behind "?" in it.
+func splitQuery(baseURL string) (base, query string) {
+	base, query, _ = strings.Cut(baseURL, "?")
+	return base, query
+}
+
+// addressOf is where a call is sent: the base URL and its path, with the queries of both.
+func addressOf(m Model, path string) string {
+	base, own := splitQuery(m.BaseURL) // of a model that no Registry has resolved
+	own = strings.Trim(m.Query+"&"+own, "&")
+	path, query := splitQuery(path)
+	has := func(name string) bool {
+		return slices.ContainsFunc(strings.Split(own, "&"), func(pair string) bool { return pair == name || strings.HasPrefix(pair, name+"=") })
+	}
+	var all []string
+	for pair := range strings.SplitSeq(query, "&") {
+		if name, _, _ := strings.Cut(pair, "="); name != "" && !has(name) {
+			all = append(all, pair)
+		}
+	}
+	if own != "" {
+		all = append(all, own)
+	}
+	address := strings.TrimRight(base, "/") + path
+	if len(all) == 0 {
+		return address
+	}
+	return address + "?" + strings.Join(all, "&")
+}

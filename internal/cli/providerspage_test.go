@@ -88,6 +88,7 @@ func schemaRows() (rows []string) {
 // probe is what a format sends of one request.
 type probe struct {
 	path   string
+	query  string
 	header http.Header
 	body   string
 }
@@ -117,7 +118,7 @@ func newProber(t *testing.T) *prober {
 		if err != nil {
 			t.Error(err)
 		}
-		p.got <- probe{r.URL.Path, r.Header, string(body)}
+		p.got <- probe{r.URL.Path, r.URL.RawQuery, r.Header, string(body)}
 		w.WriteHeader(http.StatusTeapot)
 	}))
 	t.Cleanup(server.Close)

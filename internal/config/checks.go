@@ -60,10 +60,22 @@ func checkURL(s string) fault {
 	return fault{}
 }
 
-// CheckURL refuses what is no address of a server, as one that a file names. Its error says
+// checkBaseURL is checkURL for the endpoint of a model server, which may have a query.
+func checkBaseURL(s string) fault {
+	address, query, _ := strings.Cut(s, "?")
+	if f := checkURL(address); f != (fault{}) {
+		return f
+	}
+	if strings.Contains(query, "#") {
+		return fault{"holds a \"#\", which no request sends", "write %23 for one in a query"}
+	}
+	return fault{}
+}
+
+// CheckURL refuses what is no endpoint of a model server, as one that a file names. Its error says
 // what to write.
 func CheckURL(s string) error {
-	if f := checkURL(s); f != (fault{}) {
+	if f := checkBaseURL(s); f != (fault{}) {
 		return errors.New(f.problem + "; " + f.remedy)
 	}
 	return nil

@@ -44,6 +44,23 @@ func TestPageOfProviders(t *testing.T) {
 	}
 }
 
+func TestCompatNamesSchemas(t *testing.T) {
+	for _, d := range providers.SchemaDialects() {
+		src := fmt.Sprintf("providers: {local: {api: anything, baseUrl: \"http://127.0.0.1/v1?a=b\", compat: {toolSchemas: %s}}}\nagents: {a: {model: local/m}}\n", d)
+		conf, err := config.Parse("x.yaml", []byte(src), nil)
+		if err != nil {
+			t.Fatalf("%s\n%v", src, err)
+		}
+		if got := conf.Providers["local"]; got.Compat.ToolSchemas != string(d) || got.BaseURL != "http://127.0.0.1/v1?a=b" {
+			t.Errorf("%s: got %q and %q", src, got.Compat.ToolSchemas, got.BaseURL)
+		}
+	}
+	_, err := config.Parse("x.yaml", []byte("providers: {local: {api: x, baseUrl: \"http://127.0.0.1\", compat: {toolSchemas: none}}}\nagents: {a: {model: local/m}}\n"), nil)
+	if err == nil || !strings.Contains(err.Error(), "moonshot") {
+		t.Errorf("got %v, want an error that lists the dialects", err)
+	}
+}
+
 // TestCompatTakesWhatTheCatalogSays: an operator can say of a server what the catalog says
 // of others, word for word.
 func TestCompatTakesWhatTheCatalogSays(t *testing.T) {

@@ -34,7 +34,7 @@ func (r *reader) registration(v value, reg *providers.Registration) {
 	}
 	fields := []field{
 		{name: "api", example: api, read: r.text(&reg.API, r.checkAPI)},
-		{name: "baseUrl", example: "https://api.example.com/v1", read: r.text(&reg.BaseURL, checkURL)},
+		{name: "baseUrl", example: "https://api.example.com/v1", read: r.text(&reg.BaseURL, checkBaseURL)},
 		{name: "apiKeyEnv", example: "EXAMPLE_API_KEY", read: r.apiKey(v.name, &reg.APIKey)},
 		{name: "headers", example: "{X-Team: agents}", read: r.headers(&reg.Headers)},
 		{name: "models", example: "{m1: {contextWindow: 8000}}", read: r.models(&reg.Models)},

@@ -52,7 +52,7 @@ func (a azure) locate(m providers.Model) (providers.Model, error) {
 		switch strings.TrimRight(u.Path, "/") {
 		case "", "/openai", "/openai/v1", "/openai/v1/responses":
 			u.Path, u.RawQuery = "/openai/v1", ""
-			m.BaseURL = u.String()
+			m.BaseURL, m.Query = u.String(), "" // a version of another API
 		}
 	}
 	return m, nil
