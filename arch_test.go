@@ -178,7 +178,7 @@ func platforms() []row {
 func modelVendors() []row {
 	return []row{
 		{"providers/anthropicmessages", 3, vendor, list("providers", "providers/internal/claude", "providers/internal/sides", "providers/sse"), nil},
-		{"providers/bedrockconverse", 3, vendor, list("providers", "providers/bedrockconverse/awsauth", "providers/eventstream", "providers/internal/claude", "providers/internal/sides"), nil},
+		{"providers/bedrockconverse", 3, vendor, list("providers", "providers/bedrockconverse/awsauth", "providers/eventstream", "providers/internal/claude", "providers/internal/sides", "providers/sse"), nil},
 		{"providers/bedrockconverse/awsauth", 2, format, nil, nil},
 		{"providers/catalog", 3, vendor, list("providers"), nil},
 		{"providers/edge", 4, command, nil, nil},

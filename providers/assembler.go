@@ -2,7 +2,6 @@ package providers
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 )
 
@@ -57,11 +56,19 @@ type Assembler struct {
 	reasoning bool
 	signature string
 	calls     []pendingCall
+	// shown tells that there was an event, said that there was text or a call.
+	shown, said bool
+	stop        StopReason // by End
+	// Pieces of text and of reasoning that end inside a character.
+	text, thought textJoiner
+	tools         []Tool
+	onOdd         func(Oddity)
+	odd           []string // kinds that were reported
 }
 
 type pendingCall struct {
 	id, name  string
-	arguments []byte
+	arguments argumentText
 	ended     bool
 }
 
@@ -83,6 +90,10 @@ func NewAssembler(yield func(Event) bool) *Assembler {
 
 // Bound replaces the limits of the response. It comes before everything else.
 func (a *Assembler) Bound(l Limits) { a.limits = l.withDefaults() }
+
+// Watch has the oddities of the response reported to odd, which may be nil, and names the
+// tools that it may call. It comes before everything else.
+func (a *Assembler) Watch(tools []Tool, odd func(Oddity)) { a.tools, a.onOdd = tools, odd }
 
 // Model is the model that answers, of a stream by NewStream, else the zero Model.
 func (a *Assembler) Model() Model { return a.model }
@@ -125,14 +136,25 @@ func (a *Assembler) count(kind partKind, n int) bool {
 	return a.Hold(n)
 }
 
-// Text appends to the answer.
+// Text appends to the answer. A piece may end inside a character that the next one goes on
+// with, see sse.Text; bytes that make no character become U+FFFD.
 func (a *Assembler) Text(s string) {
 	if s == "" || !a.count(partText, len(s)) {
 		return
 	}
 	a.endReasoning()
-	a.emit(TextDelta{Text: s})
+	a.said = true
+	a.emitText(a.text.add(s))
 }
+
+func (a *Assembler) emitText(s string) {
+	if s != "" {
+		a.emit(TextDelta{Text: s})
+	}
+}
+
+// endPiece shows what stands for a character of the text that was cut.
+func (a *Assembler) endPiece() { a.emitText(a.text.rest()) }
 
 // Reasoning appends to the reasoning. A signature that is not empty replaces
 // the one so far; text may be empty then.
@@ -147,12 +169,17 @@ func (a *Assembler) Reasoning(text, signature string) {
 	if !a.count(partReasoning, grown) {
 		return
 	}
+	a.endPiece()
 	a.reasoning = true
 	if signature != "" {
 		a.signature = signature
 	}
-	if text != "" {
-		a.emit(ReasoningDelta{Text: text})
+	a.emitReasoning(a.thought.add(text))
+}
+
+func (a *Assembler) emitReasoning(s string) {
+	if s != "" {
+		a.emit(ReasoningDelta{Text: s})
 	}
 }
 
@@ -162,9 +189,9 @@ func (a *Assembler) EndReasoning(signature string) {
 	if signature != "" && !a.count(partReasoning, len(signature)) {
 		return
 	}
-	a.reasoning = a.reasoning || signature != ""
 	if signature != "" {
-		a.signature = signature
+		a.endPiece()
+		a.reasoning, a.signature = true, signature
 	}
 	a.endReasoning()
 	a.part = partNone
@@ -177,18 +204,22 @@ func (a *Assembler) EndText(signature string) {
 		return
 	}
 	a.endReasoning()
+	a.endPiece()
 	a.emit(TextEnd{Signature: signature})
 	a.part = partNone
 }
 
-// StartCall opens a tool call and returns its index.
+// StartCall opens a tool call and returns its index. The name is the one of a tool if the
+// model has written that with marks of its own around it.
 func (a *Assembler) StartCall(id, name string) int {
 	i := len(a.calls)
 	if !a.HoldCalls(i+1) || !a.count(partNone, partBytes+len(id)+len(name)) {
 		return i
 	}
-	a.part = partCall
+	a.part, a.said = partCall, true
 	a.endReasoning()
+	a.endPiece()
+	name = toolName(name, a.tools)
 	a.calls = append(a.calls, pendingCall{id: id, name: name})
 	a.emit(ToolCallStart{Index: i, ID: id, Name: name})
 	return i
@@ -201,11 +232,16 @@ func (a *Assembler) CallArguments(index int, fragment string) {
 		return
 	}
 	call := &a.calls[index]
-	if call.ended || !a.within(LimitedArguments, a.limits.ArgumentBytes, len(call.arguments)+len(fragment)) {
+	if call.ended || !a.within(LimitedArguments, a.limits.ArgumentBytes, call.arguments.size()+len(fragment)) {
 		return
 	}
-	call.arguments = append(call.arguments, fragment...)
-	a.emit(ToolCallDelta{Index: index, Arguments: fragment})
+	a.emitArguments(index, call.arguments.add(fragment))
+}
+
+func (a *Assembler) emitArguments(index int, s string) {
+	if s != "" {
+		a.emit(ToolCallDelta{Index: index, Arguments: s})
+	}
 }
 
 // EndCall closes a call, with a signature if it has one. A vendor that closes its calls
@@ -221,21 +257,26 @@ func (a *Assembler) EndCall(index int, signature string) {
 		return
 	}
 	c.ended = true
-	arguments, malformed := callArguments(c.arguments)
-	c.arguments = nil
+	shown, arguments, malformed := c.arguments.end()
+	c.arguments = argumentText{}
+	a.emitArguments(index, shown)
 	a.emit(ToolCallEnd{Index: index, ID: c.id, Name: c.name, Arguments: arguments, Malformed: malformed, Signature: signature})
 }
 
-// Finish closes everything open and ends the stream with d, whose Usage.Total
-// and, where it contradicts the calls, StopReason it corrects. Vendors are
+// Finish closes everything open and ends the stream with d. It sets Usage.Total, sets a
+// StopReason that is empty to that of End, and corrects one that contradicts the calls. Vendors are
 // known to say "stop" after a call.
 func (a *Assembler) Finish(d Done) {
 	if a.over != nil {
 		return
 	}
 	a.endReasoning()
+	a.endPiece()
 	for i := range a.calls {
 		a.EndCall(i, "")
+	}
+	if d.StopReason == "" {
+		d.StopReason = a.stop
 	}
 	switch {
 	case d.StopReason == StopStop && len(a.calls) > 0:
@@ -251,6 +292,7 @@ func (a *Assembler) Finish(d Done) {
 
 func (a *Assembler) endReasoning() {
 	if a.reasoning {
+		a.emitReasoning(a.thought.rest())
 		a.emit(ReasoningEnd{Signature: a.signature})
 		a.reasoning, a.signature = false, ""
 	}
@@ -258,20 +300,7 @@ func (a *Assembler) endReasoning() {
 
 func (a *Assembler) emit(e Event) {
 	if !a.Stopped() && !a.finished {
+		a.shown = true
 		a.stopped = !a.yield(e)
 	}
-}
-
-func callArguments(written []byte) (arguments json.RawMessage, malformed bool) {
-	if len(written) == 0 {
-		return json.RawMessage("{}"), false
-	}
-	if json.Valid(written) {
-		return written, false
-	}
-	quoted, err := json.Marshal(string(written))
-	if err != nil {
-		panic("providers: a string has no JSON form: " + err.Error())
-	}
-	return quoted, true
 }

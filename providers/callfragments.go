@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -21,7 +20,7 @@ type CallFragment struct {
 }
 
 // CallFragments assembles the calls of one response: vendors are known to number all calls
-// 0, to leave numbers or ids out, and to send the name last. The zero value is ready.
+// 0, to leave numbers or ids out, to send names in pieces or last. The zero value is ready.
 type CallFragments struct{ calls []*fragmentedCall }
 
 type fragmentedCall struct {
@@ -31,33 +30,53 @@ type fragmentedCall struct {
 	// started tells that the Assembler knows the call, under the number ours.
 	started bool
 	ours    int
-	// early holds arguments that came before the name.
+	// early holds arguments that came before the call was started.
 	early strings.Builder
+	// argued tells that there are arguments.
+	argued bool
 }
 
-// Add hands a piece over to a, once the name of its call is known. Its error is of
+// Add hands a piece over to a, once the call has a name and arguments. Its error is of
 // arguments that are no JSON.
 func (cs *CallFragments) Add(a *Assembler, f CallFragment) error {
-	c := cs.find(f)
+	if f.ID == "null" {
+		f.ID = ""
+	}
+	c := cs.find(a, f)
 	if !a.HoldCalls(len(cs.calls)) {
 		return nil
 	}
-	c.id, c.name = cmp.Or(c.id, f.ID), cmp.Or(c.name, f.Name)
-	fragment, err := argumentText(f.Arguments)
+	c.identify(f)
+	fragment, err := fragmentText(f.Arguments)
 	if err != nil {
 		return err
 	}
-	if !c.started {
-		if a.Hold(len(fragment)) {
-			c.early.WriteString(fragment)
-		}
-		if c.name != "" {
+	c.argued = c.argued || strings.TrimSpace(fragment) != ""
+	switch {
+	case c.started:
+		a.CallArguments(c.ours, fragment)
+	case a.Hold(len(fragment)):
+		c.early.WriteString(fragment)
+		if c.name != "" && c.argued {
 			c.start(a)
 		}
-		return nil
 	}
-	a.CallArguments(c.ours, fragment)
 	return nil
+}
+
+// identify takes the id and the name of a piece. A name may come whole with each piece, in
+// pieces, or longer with each piece.
+func (c *fragmentedCall) identify(f CallFragment) {
+	if c.id == "" {
+		c.id = f.ID
+	}
+	switch {
+	case c.started || f.Name == c.name:
+	case strings.HasPrefix(f.Name, c.name):
+		c.name = f.Name
+	default:
+		c.name += f.Name
+	}
 }
 
 func (c *fragmentedCall) start(a *Assembler) {
@@ -66,8 +85,18 @@ func (c *fragmentedCall) start(a *Assembler) {
 	c.early.Reset()
 }
 
-// Finish hands over calls whose name never came: the caller answers them as unknown tools,
-// which the model can mend.
+// Start hands over the calls that have a name, before something else that the response
+// shows.
+func (cs *CallFragments) Start(a *Assembler) {
+	for _, c := range cs.calls {
+		if !c.started && c.name != "" {
+			c.start(a)
+		}
+	}
+}
+
+// Finish hands over all calls that were not. A call whose name never came is answered as one
+// of an unknown tool, and the model can correct it.
 func (cs *CallFragments) Finish(a *Assembler) {
 	for _, c := range cs.calls {
 		if !c.started {
@@ -76,41 +105,64 @@ func (cs *CallFragments) Finish(a *Assembler) {
 	}
 }
 
-// find returns the call a fragment belongs to, a new one if there is none. An
-// id that differs means another call even under the same index; a fragment
-// that has neither belongs to the latest call.
-func (cs *CallFragments) find(f CallFragment) *fragmentedCall {
+// find returns the call that a piece belongs to, a new one if there is none. An id that
+// differs means another call even under the same index, and so does a name behind arguments
+// that are whole. A piece that has neither index nor id belongs to the latest call.
+func (cs *CallFragments) find(a *Assembler, f CallFragment) *fragmentedCall {
 	for i := len(cs.calls) - 1; i >= 0; i-- {
 		c := cs.calls[i]
 		switch {
 		case f.ID != "" && c.id != "" && f.ID != c.id:
 			continue
 		case f.Index != nil && c.index != nil:
-			if *f.Index == *c.index {
+			if *f.Index != *c.index {
+				continue
+			}
+			if f.ID != "" || f.Name == "" || !c.answered(a, f.Name) {
 				return c
 			}
 		case f.Index != nil || c.index != nil:
 			if f.ID != "" && f.ID == c.id || f.Index == nil && f.ID == "" {
 				return c
 			}
-		case f.ID != "" && f.ID == c.id || f.ID == "" && f.Name == "":
+			continue
+		case f.ID != "" && f.ID == c.id, f.ID == "" && (f.Name == "" || c.unnamed(a)):
 			return c
+		default:
+			continue
 		}
+		break // another call under the index of this one
 	}
 	c := &fragmentedCall{index: f.Index}
 	cs.calls = append(cs.calls, c)
 	return c
 }
 
-func argumentText(raw json.RawMessage) (string, error) {
+// answered reports whether the call is whole, so that a piece with a name begins another one.
+// An object without members may stand for arguments that are to come.
+func (c *fragmentedCall) answered(a *Assembler, name string) bool {
+	if !c.started || c.ours >= len(a.calls) {
+		return c.name != name && knownTool(a.tools, c.name) && knownTool(a.tools, name)
+	}
+	arguments := &a.calls[c.ours].arguments
+	return arguments.whole && (name != c.name || !arguments.empty())
+}
+
+// unnamed reports whether the name of the call may go on in the next piece.
+func (c *fragmentedCall) unnamed(a *Assembler) bool {
+	return !c.started && len(a.tools) > 0 && !knownTool(a.tools, c.name)
+}
+
+// fragmentText returns a piece of arguments, or arguments that are no text, as text.
+func fragmentText(raw json.RawMessage) (string, error) {
 	if !sse.Given(raw) {
 		return "", nil
 	}
 	if raw[0] != '"' {
 		return string(raw), nil
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
+	s, err := sse.Text(raw)
+	if err != nil {
 		return "", fmt.Errorf("decode arguments: %w", err)
 	}
 	return s, nil

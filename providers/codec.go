@@ -2,10 +2,7 @@ package providers
 
 import (
 	"io"
-	"iter"
 	"net/http"
-
-	"github.com/parleyrun/parley/providers/sse"
 )
 
 // Codec is the pure half of an HTTP wire format: no I/O of its own, no clock,
@@ -34,22 +31,4 @@ type Call struct {
 	Header http.Header
 	// Body is sent by POST. A BodyEncoder makes it.
 	Body *Body
-}
-
-// Events are the server-sent events of a response that have data, for as long as a wants
-// more. The last pair has the error that the response ends with, which may be io.EOF.
-// maxBytes limits an event; 0 means sse.DefaultMaxEventBytes.
-func Events(body io.Reader, maxBytes int, a *Assembler) iter.Seq2[sse.Event, error] {
-	return func(yield func(sse.Event, error) bool) {
-		events := sse.NewReader(body, &sse.Options{MaxEventBytes: maxBytes})
-		for !a.Stopped() {
-			e, err := events.Next()
-			if err == nil && len(e.Data) == 0 {
-				continue
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
 }

@@ -31,7 +31,11 @@
 //  8. A model is shown the same, byte for byte, whether messages come in
 //     Request.History or in Request.Messages. A Block keeps at most one encoding,
 //     that of the latest call, as long as it lives or until Block.Forget.
-//  9. A reply is held to Options.Limits while it is read: what is kept of one that
+//  9. What a format does not have, and what no guarantee here needs, fails no reply: numbers
+//     of usage and members of other types are skipped and words for an end are read as they
+//     mean. Options.Odd takes each kind once. Text is valid UTF-8, and a name is that of a
+//     tool of the request if the model has written one with marks around it.
+//  10. A reply is held to Options.Limits while it is read: what is kept of one that
 //     never ends is bounded, whatever it says, and it ends with KindTooLong.
 //
 // A Registry is safe for concurrent use, is never written to disk, and looks

@@ -3,7 +3,6 @@ package providers
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"strings"
 )
@@ -14,16 +13,6 @@ type StreamTypeError struct{ MediaType string }
 // Error names what came instead.
 func (e *StreamTypeError) Error() string {
 	return fmt.Sprintf("response is not an event stream but %s; check baseUrl", e.MediaType)
-}
-
-// noStream finds a response that no vendor's format has. Streams come under many names, or
-// none, and pages under one.
-func noStream(h http.Header) error {
-	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	if err == nil && (mediaType == "text/html" || mediaType == "application/xhtml+xml") {
-		return &StreamTypeError{mediaType}
-	}
-	return nil
 }
 
 // Explain says in our words, as a sentence for people, who failed, how, and what to do about

@@ -1,12 +1,12 @@
 package providers
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
-	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -122,6 +122,7 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 		a.Bound(o.Limits)
 		m := m
 		m.Room = h.known.over(m, roomFor(m, req))
+		a.Watch(req.Tools, o.Odd)
 		err := h.call(ctx, m, req, o, a)
 		if refusesReplay(err) && !m.NoReplay {
 			m.NoReplay = true
@@ -233,24 +234,44 @@ func (h *HTTP) exchange(hreq *http.Request, m Model, a *Assembler) error {
 	return h.read(resp, m, a)
 }
 
-// read feeds a from a response, and closes it.
+// read feeds a from a response, and closes it. What a body is, its first bytes decide: servers
+// are known to send event streams as JSON, and JSON as event streams.
 func (h *HTTP) read(resp *http.Response, m Model, a *Assembler) error {
 	defer resp.Body.Close()
-	if resp.StatusCode/100 != 2 || isJSON(resp.Header) {
+	if resp.StatusCode/100 != 2 {
 		return refusal(m, responseError(resp))
 	}
-	if err := noStream(resp.Header); err != nil {
-		e := responseError(resp)
-		e.Kind, e.Err = KindProtocol, err
+	body := bufio.NewReaderSize(resp.Body, peekSize)
+	if mediaType, page := isPage(resp.Header, body); page {
+		head, _ := io.ReadAll(io.LimitReader(body, MaxErrorBody))
+		e := ResponseError(resp.StatusCode, resp.Header, head)
+		e.Kind, e.Err = KindProtocol, &StreamTypeError{mediaType}
 		return e
 	}
-	if err := h.codec.Decode(resp.Body, a); err != nil {
-		return err
+	var src io.Reader = body
+	var document head
+	if IsDocument(body) {
+		src = io.TeeReader(body, &document)
 	}
-	if a.finished {
+	err := h.codec.Decode(src, a)
+	var e *Error
+	if len(document) > 0 && errors.As(err, &e) && !a.shown {
+		_, _ = io.Copy(&document, body)
+		return refusal(m, ResponseError(resp.StatusCode, resp.Header, document))
+	}
+	if err == nil && a.finished {
 		drain(resp)
 	}
-	return nil
+	return err
+}
+
+// head keeps the beginning of what is written to it.
+type head []byte
+
+// Write implements io.Writer.
+func (h *head) Write(p []byte) (int, error) {
+	*h = append(*h, p[:min(len(p), MaxErrorBody-len(*h))]...)
+	return len(p), nil
 }
 
 // refusal knows of a vendor that has no words for a prompt that is too long.
@@ -298,13 +319,6 @@ func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error)
 		hreq.Header.Set(k, v)
 	}
 	return hreq, nil
-}
-
-// isJSON finds the answer of a gateway that reports an error as a success, or
-// does not know about streams.
-func isJSON(h http.Header) bool {
-	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && mediaType == "application/json"
 }
 
 // upload is the body of a request on its way. The transport may open it again, for

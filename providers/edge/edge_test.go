@@ -219,7 +219,7 @@ func TestEdgeErrors(t *testing.T) {
 		"no response":      {answers(nil, nil), providers.KindProtocol, nil},
 		"cannot be run":    {answers(nil, down), providers.KindNetwork, nil},
 		"no finish":        {answers(response(200, strings.Replace(chatText, `"stop"`, "null", 1)), nil), providers.KindTruncated, nil},
-		"odd finish":       {answers(response(200, strings.Replace(chatText, `"stop"`, `"bored"`, 1)), nil), providers.KindProtocol, nil},
+		"failed finish":    {answers(response(200, strings.Replace(chatText, `"stop"`, `"abort"`, 1)), nil), providers.KindOverloaded, nil},
 		"odd content":      {answers(response(200, strings.Replace(chatText, `"hi"`, `["hi"]`, 1)), nil), providers.KindProtocol, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

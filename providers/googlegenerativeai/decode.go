@@ -1,7 +1,6 @@
 package googlegenerativeai
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -14,10 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-var (
-	errNoFinish = errors.New("stream ended without a finishReason")
-	errNoStream = errors.New("response is JSON where server-sent events were asked for")
-)
+var errNoFinish = errors.New("stream ended without a finishReason")
 
 // chunk is one event: a whole response in the vendor's terms, with what is new in it.
 type chunk struct {
@@ -41,9 +37,9 @@ type candidate struct {
 
 // piece is a part of a response. Those of other kinds have none of its members.
 type piece struct {
-	Text      *string `json:"text"`
-	Thought   bool    `json:"thought"`
-	Signature string  `json:"thoughtSignature"`
+	Text      json.RawMessage `json:"text"`
+	Thought   bool            `json:"thought"`
+	Signature string          `json:"thoughtSignature"`
 	Call      *struct {
 		ID   string          `json:"id"`
 		Name string          `json:"name"`
@@ -51,41 +47,17 @@ type piece struct {
 	} `json:"functionCall"`
 }
 
-// usage counts what the response has used so far. A chunk may leave out what an earlier one
-// said, and correct it downwards.
-type usage struct {
-	Prompt   int64 `json:"promptTokenCount"`
-	Cached   int64 `json:"cachedContentTokenCount"`
-	ToolUse  int64 `json:"toolUsePromptTokenCount"`
-	Answer   int64 `json:"candidatesTokenCount"`
-	Thoughts int64 `json:"thoughtsTokenCount"`
-}
-
-func (u usage) decode() providers.Usage {
-	return providers.Usage{
-		Input: max(u.Prompt-u.Cached+u.ToolUse, 0), CacheRead: max(u.Cached, 0), Output: max(u.Answer+u.Thoughts, 0), Reasoning: max(u.Thoughts, 0),
-	}
-}
-
-// peekSize is the least buffer that bufio has: what is larger is read past it.
-const peekSize = 16
-
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	body := bufio.NewReaderSize(src, peekSize)
-	// An error comes again with the first read.
-	if first, err := body.Peek(1); err == nil && (first[0] == '[' || first[0] == '{') {
-		return noStream(body)
-	}
-	d := decoder{out: a, ids: map[string]bool{}}
-	for e, err := range providers.Events(body, c.maxEventBytes, a) {
+	d := decoder{out: a, ids: map[string]bool{}, json: sse.JSON{Skip: a.Skip("candidates", "candidates.content", "candidates.content.parts", "candidates.content.parts.functionCall")}}
+	for e, err := range providers.Events(src, c.maxEventBytes, a) {
 		if err == nil {
 			err = d.event(e)
 		}
 		switch {
 		case err == nil:
 		case d.whole && !refused(err):
-			d.done.Usage = d.usage.decode()
+			d.done.Usage = d.used()
 			a.Finish(d.done)
 			return nil
 		case err == io.EOF:
@@ -103,32 +75,12 @@ func refused(err error) bool {
 	return errors.As(err, &vendor)
 }
 
-// noStream reads a response that is an error, or an array of chunks.
-func noStream(body io.Reader) error {
-	raw, err := io.ReadAll(io.LimitReader(body, providers.MaxErrorBody))
-	if err != nil {
-		return err
-	}
-	if object := errorObject(raw); object != nil {
-		return providers.StreamError(0, object, raw)
-	}
-	return providers.EventError(providers.KindProtocol, raw, errNoStream)
-}
-
-// errorObject returns the error of a response, which may stand in an array; nil if there is
-// none.
+// errorObject returns the error of a list, nil if there is none.
 func errorObject(raw []byte) json.RawMessage {
-	type failed struct {
+	var list []struct {
 		Error json.RawMessage `json:"error"`
 	}
-	list := make([]failed, 1)
-	if bytes.HasPrefix(raw, []byte("[")) {
-		if json.Unmarshal(raw, &list) != nil {
-			return nil
-		}
-	} else if json.Unmarshal(raw, &list[0]) != nil {
-		return nil
-	}
+	_ = json.Unmarshal(raw, &list) // what is no list has no error
 	for _, f := range list {
 		if sse.Given(f.Error) {
 			return f.Error
@@ -139,14 +91,16 @@ func errorObject(raw []byte) json.RawMessage {
 
 // decoder is the state of one response.
 type decoder struct {
-	out   *providers.Assembler
-	done  providers.Done
-	usage usage
-	ids   map[string]bool // of the calls so far
+	out  *providers.Assembler
+	done providers.Done
+	// counts are the latest, by member: a chunk may leave out what an earlier one said, and
+	// correct it downwards.
+	counts map[string]int64
+	ids    map[string]bool // of the calls so far
 	// whole tells that the vendor has said how the response ends. Counts may follow.
 	whole bool
 
-	json, inner sse.JSON
+	json sse.JSON
 }
 
 func (d *decoder) event(raw sse.Event) error {
@@ -163,9 +117,7 @@ func (d *decoder) event(raw sse.Event) error {
 		return providers.StreamError(0, c.Error, raw.Data)
 	}
 	d.done.ResponseID, d.done.ResponseModel = cmp.Or(c.ResponseID, d.done.ResponseID), cmp.Or(c.ModelVersion, d.done.ResponseModel)
-	if err := d.inner.Field("usageMetadata", c.Usage, &d.usage); err != nil {
-		return providers.EventError(providers.KindProtocol, raw.Data, err)
-	}
+	d.count(c.Usage)
 	if c.Feedback.BlockReason != "" {
 		d.done.StopReason, d.whole = providers.StopContentFilter, true
 	}
@@ -175,20 +127,46 @@ func (d *decoder) event(raw sse.Event) error {
 	// One candidate was asked for; of a server that sends more the first one is read.
 	first := &c.Candidates[0]
 	for _, p := range first.Content.Parts {
-		d.piece(p)
+		if err := d.piece(p); err != nil {
+			return providers.EventError(providers.KindProtocol, raw.Data, err)
+		}
 	}
-	if first.FinishReason == "" {
-		return nil
-	}
-	reason, err := stop(first, raw.Data)
-	if err != nil {
+	if err := d.out.End(first.FinishReason, first.FinishMessage, raw.Data); err != nil {
 		return err
 	}
-	d.done.StopReason, d.whole = reason, true
+	d.whole = d.whole || d.out.Ended() != ""
 	return nil
 }
 
-func (d *decoder) piece(p piece) {
+// counted are the members of usageMetadata that are read.
+var counted = []string{"promptTokenCount", "cachedContentTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"}
+
+func (d *decoder) count(raw json.RawMessage) {
+	n := d.out.Counts(raw)
+	for _, member := range counted {
+		if got := n.Of(member); got > 0 || n.Has(member) {
+			if d.counts == nil {
+				d.counts = map[string]int64{}
+			}
+			d.counts[member] = got
+		}
+	}
+}
+
+func (d *decoder) used() providers.Usage {
+	c := d.counts
+	cached, thoughts := c["cachedContentTokenCount"], c["thoughtsTokenCount"]
+	return providers.Usage{
+		Input: max(c["promptTokenCount"]-cached+c["toolUsePromptTokenCount"], 0), CacheRead: cached,
+		Output: c["candidatesTokenCount"] + thoughts, Reasoning: thoughts,
+	}
+}
+
+func (d *decoder) piece(p piece) error {
+	text, err := sse.Text(p.Text)
+	if err != nil {
+		return err
+	}
 	switch {
 	case p.Call != nil:
 		i := d.out.StartCall(d.callID(p.Call.ID, p.Call.Name), p.Call.Name)
@@ -196,18 +174,19 @@ func (d *decoder) piece(p piece) {
 			d.out.CallArguments(i, string(p.Call.Args))
 		}
 		d.out.EndCall(i, p.Signature)
-	case p.Text == nil:
+	case !sse.Given(p.Text):
 	case p.Thought:
-		d.out.Reasoning(*p.Text, "")
+		d.out.Reasoning(text, "")
 		if p.Signature != "" {
-			d.out.EndReasoning(signed(len(*p.Text), p.Signature))
+			d.out.EndReasoning(signed(len(text), p.Signature))
 		}
 	default:
-		d.out.Text(*p.Text)
+		d.out.Text(text)
 		if p.Signature != "" {
-			d.out.EndText(signed(len(*p.Text), p.Signature))
+			d.out.EndText(signed(len(text), p.Signature))
 		}
 	}
+	return nil
 }
 
 // callID returns the id of a call, and makes one where the vendor gives none, or one twice.
@@ -220,23 +199,4 @@ func (d *decoder) callID(id, name string) string {
 	}
 	d.ids[id] = true
 	return id
-}
-
-// stop tells how a response has ended.
-func stop(c *candidate, raw []byte) (providers.StopReason, error) {
-	switch c.FinishReason {
-	case "STOP":
-		return providers.StopStop, nil
-	case "MAX_TOKENS", "CONTINUATION":
-		return providers.StopLength, nil
-	case "SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR",
-		"IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION":
-		return providers.StopContentFilter, nil
-	case "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL":
-		// The model wrote a call that is none, and may write a better one.
-		e := providers.EventError(providers.KindOverloaded, raw, &providers.VendorError{Code: c.FinishReason, Message: c.FinishMessage})
-		e.Status = http.StatusInternalServerError
-		return "", e
-	}
-	return "", providers.EventError(providers.KindProtocol, raw, &providers.VendorError{Code: c.FinishReason, Message: c.FinishMessage})
 }

@@ -35,8 +35,8 @@
 //     whatever counts came after it. Any other end is a truncation or a network error.
 //  2. Calls come whole. One without an id, or with that of another, gets one.
 //  3. A finishReason that says that the model wrote no proper call is an error that may be
-//     repeated, one that is unknown is an error; guessing that an answer is complete would
-//     be silent loss. Unknown parts are skipped.
+//     repeated. An unknown one ends the response as a stop, and is an oddity. Unknown parts
+//     are skipped.
 //  4. TextEnd.Signature and ReasoningEnd.Signature are the length of the part that is signed,
 //     in bytes, a colon, and the vendor's own string. ToolCallEnd.Signature is that string.
 //

@@ -19,7 +19,7 @@ type event struct {
 	Object  string          `json:"object"`
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
+	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
 }
 
@@ -32,18 +32,20 @@ func (e *event) reset() {
 }
 
 type choice struct {
-	Delta        delta  `json:"delta"`
+	Delta delta `json:"delta"`
+	// Message is there in place of Delta where a server does not stream.
+	Message      *delta `json:"message"`
 	FinishReason string `json:"finish_reason"`
 }
 
 type delta struct {
-	Content   json.RawMessage `json:"content"`
-	ToolCalls []callDelta     `json:"tool_calls"`
+	Content   json.RawMessage     `json:"content"`
+	ToolCalls sse.Many[callDelta] `json:"tool_calls"`
 }
 
 type callDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
+	Index    json.RawMessage `json:"index"`
+	ID       string          `json:"id"`
 	Function struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
@@ -52,9 +54,9 @@ type callDelta struct {
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	d := decoder{out: a}
+	d := decoder{out: a, json: sse.JSON{Skip: a.Skip("choices", "choices.delta", "choices.message")}}
 	for e, err := range providers.Events(src, c.maxEventBytes, a) {
-		if err == io.EOF || err == nil && string(e.Data) == "[DONE]" {
+		if err == io.EOF || err == nil && providers.EndMarker(e.Data) {
 			return d.finish()
 		}
 		if err == nil {
@@ -72,10 +74,12 @@ type decoder struct {
 	out   *providers.Assembler
 	done  providers.Done
 	calls providers.CallFragments
+	// message tells that a message came in one piece.
+	message bool
 
 	// Their memory serves one event after the other.
-	json, inner sse.JSON
-	latest      event
+	json   sse.JSON
+	latest event
 }
 
 func (d *decoder) event(raw sse.Event) error {
@@ -92,37 +96,31 @@ func (d *decoder) event(raw sse.Event) error {
 	}
 	d.done.ResponseID = cmp.Or(d.done.ResponseID, e.ID)
 	d.done.ResponseModel = cmp.Or(d.done.ResponseModel, e.Model)
-	if e.Usage != nil {
-		d.done.Usage = e.Usage.decode()
-	}
+	d.usage(e.Usage)
 	if len(e.Choices) == 0 {
 		return nil
 	}
 	c := &e.Choices[0] // the only one that was asked for
-	if err := d.delta(&c.Delta); err != nil {
+	err := d.delta(&c.Delta)
+	if err == nil && c.Message != nil && !d.out.Said() {
+		err, d.message = d.delta(c.Message), true
+	}
+	if err != nil {
 		return providers.EventError(providers.KindProtocol, raw.Data, err)
 	}
-	switch c.FinishReason {
-	case "":
-		return nil
-	case "error":
-		return providers.StreamError(http.StatusInternalServerError, nil, raw.Data)
-	}
-	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
-		return providers.EventError(providers.KindProtocol, raw.Data, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
-	}
-	return nil
+	return d.out.End(c.FinishReason, "", raw.Data)
 }
 
 func (d *decoder) delta(delta *delta) error {
-	if err := d.content(delta.Content, d.out.Text); err != nil {
+	say := func(s string) {
+		d.calls.Start(d.out)
+		d.out.Text(s)
+	}
+	if err := d.out.Content(delta.Content, say, func(s string) { d.out.Reasoning(s, "") }); err != nil {
 		return err
 	}
 	for _, t := range delta.ToolCalls {
-		if t.ID == "null" {
-			t.ID = ""
-		}
-		f := providers.CallFragment{Index: t.Index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
+		f := providers.CallFragment{Index: providers.Number(t.Index), ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
 		if err := d.calls.Add(d.out, f); err != nil {
 			return err
 		}
@@ -130,57 +128,13 @@ func (d *decoder) delta(delta *delta) error {
 	return nil
 }
 
-// content takes a text, or a list of chunks of it and of thinking. What else stands in a
-// list is skipped.
-func (d *decoder) content(raw json.RawMessage, say func(string)) error {
-	if !sse.Given(raw) {
-		return nil
-	}
-	if raw[0] != '[' {
-		var text string
-		err := d.inner.Field("content", raw, &text)
-		say(text)
-		return err
-	}
-	var chunks []struct {
-		Type     string          `json:"type"`
-		Text     json.RawMessage `json:"text"`
-		Thinking json.RawMessage `json:"thinking"`
-	}
-	if err := d.inner.Field("content", raw, &chunks); err != nil {
-		return err
-	}
-	for _, c := range chunks {
-		var err error
-		switch c.Type {
-		case chunkText:
-			err = d.content(c.Text, say)
-		case chunkThinking:
-			err = d.content(c.Thinking, func(s string) { d.out.Reasoning(s, "") })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// stopReason returns the empty reason for one it does not know.
-func stopReason(finish string) providers.StopReason {
-	switch finish {
-	case "stop":
-		return providers.StopStop
-	case "length", "model_length":
-		return providers.StopLength
-	case "tool_calls":
-		return providers.StopToolUse
-	}
-	return ""
-}
-
 // finish is called at the marker [DONE] and at the clean end of the stream.
 func (d *decoder) finish() error {
-	if d.done.StopReason == "" {
+	switch {
+	case d.out.Ended() != "":
+	case d.message:
+		d.done.StopReason = providers.StopStop
+	default:
 		return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoFinish}
 	}
 	d.calls.Finish(d.out)
@@ -188,21 +142,16 @@ func (d *decoder) finish() error {
 	return nil
 }
 
-// usage covers where models put the tokens of the prompt cache.
-type usage struct {
-	PromptTokens     int64        `json:"prompt_tokens"`
-	CompletionTokens int64        `json:"completion_tokens"`
-	CachedTokens     int64        `json:"num_cached_tokens"`
-	Details          cachedTokens `json:"prompt_tokens_details"`
-	Detail           cachedTokens `json:"prompt_token_details"`
-}
-
-type cachedTokens struct {
-	Tokens    int64 `json:"cached_tokens"`
-	NumTokens int64 `json:"num_cached_tokens"`
-}
-
-func (u *usage) decode() providers.Usage {
-	read := max(u.CachedTokens, u.Details.Tokens, u.Details.NumTokens, u.Detail.Tokens, u.Detail.NumTokens)
-	return providers.Usage{Input: max(u.PromptTokens-read, 0), Output: u.CompletionTokens, CacheRead: read}
+// usage takes the latest counts. Models put the tokens of the prompt cache into different
+// members.
+func (d *decoder) usage(raw json.RawMessage) {
+	n := d.out.Counts(raw)
+	if !n.Given() {
+		return
+	}
+	read := n.Of("num_cached_tokens")
+	for _, details := range []string{"prompt_tokens_details", "prompt_token_details"} {
+		read = max(read, n.Of(details, "cached_tokens"), n.Of(details, "num_cached_tokens"))
+	}
+	d.done.Usage = providers.Usage{Input: max(n.Of("prompt_tokens")-read, 0), Output: n.Of("completion_tokens"), CacheRead: read}
 }

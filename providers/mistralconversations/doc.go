@@ -28,8 +28,8 @@
 //  2. Content is a text, or a list of thinking and texts; what else stands in a list is
 //     skipped.
 //  3. Calls are told apart by index and by id. An id "null" is none.
-//  4. The finish_reason "error" is an error of the vendor's that may pass, an unknown one
-//     an error of the protocol: guessing that an answer is complete would be silent loss.
+//  4. The finish_reason "error" is an error of the vendor's that may pass. An unknown one
+//     ends the response as a stop, and is an oddity.
 //
 // Everything is safe for concurrent use. Nothing survives a call.
 package mistralconversations

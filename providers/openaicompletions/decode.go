@@ -27,7 +27,7 @@ type chunk struct {
 	Object  string          `json:"object"`
 	Model   string          `json:"model"`
 	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
+	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
 	Errors  json.RawMessage `json:"errors"` // of a gateway, in place of choices
 	Tier    string          `json:"service_tier"`
@@ -42,37 +42,44 @@ func (c *chunk) reset() {
 }
 
 type choice struct {
-	Delta        delta           `json:"delta"`
+	Delta delta `json:"delta"`
+	// Message is there in place of Delta where a server does not stream, or again at the end.
+	Message *delta `json:"message"`
+	// Text is of servers that complete texts.
+	Text         json.RawMessage `json:"text"`
 	FinishReason string          `json:"finish_reason"`
-	Usage        *usage          `json:"usage"`
+	Usage        json.RawMessage `json:"usage"`
 	Error        json.RawMessage `json:"error"`
 }
 
 type delta struct {
-	Content          string      `json:"content"`
-	Refusal          string      `json:"refusal"`
-	ReasoningContent string      `json:"reasoning_content"`
-	Reasoning        string      `json:"reasoning"`
-	ReasoningText    string      `json:"reasoning_text"`
-	ReasoningDetails []detail    `json:"reasoning_details"`
-	ToolCalls        []callDelta `json:"tool_calls"`
+	Content          json.RawMessage     `json:"content"`
+	Refusal          json.RawMessage     `json:"refusal"`
+	ReasoningContent json.RawMessage     `json:"reasoning_content"`
+	Reasoning        json.RawMessage     `json:"reasoning"`
+	ReasoningText    json.RawMessage     `json:"reasoning_text"`
+	ReasoningDetails []detail            `json:"reasoning_details"`
+	ToolCalls        sse.Many[callDelta] `json:"tool_calls"`
+	FunctionCall     *callFunction       `json:"function_call"` // of older servers: the only call
 }
 
 type callDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Function struct {
-		Name string `json:"name"`
-		// Arguments is a string, except where a server writes the object itself.
-		Arguments json.RawMessage `json:"arguments"`
-	} `json:"function"`
+	Index    json.RawMessage `json:"index"`
+	ID       string          `json:"id"`
+	Function callFunction    `json:"function"`
+}
+
+type callFunction struct {
+	Name string `json:"name"`
+	// Arguments is a string, except where a server writes the object itself.
+	Arguments json.RawMessage `json:"arguments"`
 }
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	d := decoder{out: a}
+	d := decoder{out: a, json: sse.JSON{Skip: a.Skip("choices", "choices.delta", "choices.message", "choices.delta.function_call")}}
 	for e, err := range providers.Events(src, c.maxEventBytes, a) {
-		if err == io.EOF || err == nil && string(e.Data) == "[DONE]" {
+		if err == io.EOF || err == nil && providers.EndMarker(e.Data) {
 			return d.finish(err == nil)
 		}
 		if err == nil {
@@ -95,6 +102,8 @@ type decoder struct {
 	// details and thoughts are of the reasoning under way, if it has details.
 	details  details
 	thoughts strings.Builder
+	// message tells that a message came in one piece.
+	message bool
 }
 
 func (d *decoder) event(e sse.Event) error {
@@ -127,24 +136,35 @@ func (d *decoder) choice(c *choice, raw []byte) error {
 		return providers.StreamError(0, c.Error, raw)
 	}
 	d.usage(c.Usage)
-	d.reasoning(&c.Delta)
-	d.text(c.Delta.Content)
-	d.text(c.Delta.Refusal)
-	for _, t := range c.Delta.ToolCalls {
-		d.endDetails()
-		f := providers.CallFragment{Index: t.Index, ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
-		if err := d.calls.Add(d.out, f); err != nil {
-			return providers.EventError(providers.KindProtocol, raw, err)
+	err := d.delta(&c.Delta)
+	if err == nil && !d.out.Said() {
+		err = d.out.Content(c.Text, d.text, d.think)
+	}
+	if m := c.Message; err == nil && m != nil && !d.out.Said() {
+		err, d.message = d.delta(m), true
+	}
+	if err != nil {
+		return providers.EventError(providers.KindProtocol, raw, err)
+	}
+	return d.out.End(c.FinishReason, "", raw)
+}
+
+func (d *decoder) delta(delta *delta) error {
+	d.reasoning(delta)
+	for _, content := range []json.RawMessage{delta.Content, delta.Refusal} {
+		if err := d.out.Content(content, d.text, d.think); err != nil {
+			return err
 		}
 	}
-	if c.FinishReason == "" {
-		return nil
+	if f := delta.FunctionCall; f != nil {
+		delta.ToolCalls = append(delta.ToolCalls, callDelta{Function: *f})
 	}
-	if c.FinishReason == "network_error" || c.FinishReason == "error" {
-		return providers.StreamError(http.StatusInternalServerError, nil, raw)
-	}
-	if d.done.StopReason = stopReason(c.FinishReason); d.done.StopReason == "" {
-		return providers.EventError(providers.KindProtocol, raw, fmt.Errorf("unknown finish_reason %q", providers.VendorWord(c.FinishReason)))
+	for _, t := range delta.ToolCalls {
+		d.endDetails()
+		f := providers.CallFragment{Index: providers.Number(t.Index), ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
+		if err := d.calls.Add(d.out, f); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -160,23 +180,35 @@ func (d *decoder) reasoning(delta *delta) {
 		}
 		d.details.add(*entry)
 	}
-	text, field := delta.ReasoningContent, fieldReasoningContent
-	switch {
-	case text != "":
-	case delta.Reasoning != "":
-		text, field = delta.Reasoning, fieldReasoning
-	case delta.ReasoningText != "":
-		text, field = delta.ReasoningText, fieldReasoningText
-	}
-	if text == "" {
+	for _, field := range []struct {
+		name string
+		raw  json.RawMessage
+	}{
+		{fieldReasoningContent, delta.ReasoningContent}, {fieldReasoning, delta.Reasoning}, {fieldReasoningText, delta.ReasoningText},
+	} {
+		if !sse.Given(field.raw) || string(field.raw) == `""` {
+			continue
+		}
+		// What is no text here is no loss to the answer.
+		if d.out.Content(field.raw, func(s string) { d.thought(s, field.name) }, func(s string) { d.thought(s, field.name) }) != nil {
+			d.out.Odd(field.name, "")
+			continue
+		}
 		return
 	}
+}
+
+// think takes reasoning that stands in the content.
+func (d *decoder) think(text string) { d.thought(text, "") }
+
+func (d *decoder) thought(text, field string) {
 	if len(d.details) > 0 {
 		d.thoughts.WriteString(text)
-		d.out.Reasoning(text, "")
-		return
+		field = ""
 	}
-	d.out.Reasoning(text, field)
+	if text != "" {
+		d.out.Reasoning(text, field)
+	}
 }
 
 // detailBytes is about what an entry takes beside what it says.
@@ -194,32 +226,19 @@ func (d *decoder) endDetails() {
 func (d *decoder) text(s string) {
 	if s != "" {
 		d.endDetails()
+		d.calls.Start(d.out)
 		d.out.Text(s)
 	}
 }
 
-// stopReason returns the empty reason for one it does not know.
-func stopReason(finish string) providers.StopReason {
-	switch finish {
-	case "stop", "eos", "end":
-		return providers.StopStop
-	case "length":
-		return providers.StopLength
-	case "tool_calls", "function_call":
-		return providers.StopToolUse
-	case "content_filter":
-		return providers.StopContentFilter
-	}
-	return ""
-}
-
 // finish is called at the marker [DONE] and at the clean end of the stream. Of a server
-// that gives no reasons, the marker alone is the end.
+// that gives no reasons, the marker alone is the end, and so is that of a message in one piece.
 func (d *decoder) finish(marker bool) error {
-	if d.done.StopReason == "" && marker && !d.out.Model().Compat.SupportsFinishReason.Or(true) {
+	whole := d.message || marker && !d.out.Model().Compat.SupportsFinishReason.Or(true)
+	if d.out.Ended() == "" && whole {
 		d.done.StopReason = providers.StopStop
 	}
-	if d.done.StopReason == "" {
+	if d.out.Ended() == "" && !whole {
 		return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoFinish}
 	}
 	d.endDetails()
@@ -228,43 +247,21 @@ func (d *decoder) finish(marker bool) error {
 	return nil
 }
 
-// usage covers where the vendors put the tokens of the prompt cache.
-type usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-	TotalTokens      int64 `json:"total_tokens"`
-	// Cost is what a gateway has billed, in US dollars.
-	Cost                *float64 `json:"cost"`
-	CachedTokens        int64    `json:"cached_tokens"`
-	CacheHitTokens      int64    `json:"prompt_cache_hit_tokens"`
-	PromptTokensDetails struct {
-		CachedTokens     int64 `json:"cached_tokens"`
-		CacheWriteTokens int64 `json:"cache_write_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionTokensDetails struct {
-		ReasoningTokens int64 `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
-
-// usage takes the latest counts: they are of the whole response so far.
-func (d *decoder) usage(u *usage) {
-	if u != nil {
-		d.done.Usage, d.done.Billed = u.decode(), u.Cost
+// usage takes the latest counts: they are of the whole response so far. Vendors put the
+// tokens of the prompt cache into different members.
+func (d *decoder) usage(raw json.RawMessage) {
+	n := d.out.Counts(raw)
+	if !n.Given() {
+		return
 	}
-}
-
-func (u *usage) decode() providers.Usage {
-	output, thought := u.CompletionTokens, u.CompletionTokensDetails.ReasoningTokens
-	if thought > 0 && u.TotalTokens == u.PromptTokens+output+thought { // some count them beside the others
+	prompt, output, thought := n.Of("prompt_tokens"), n.Of("completion_tokens"), n.Of("completion_tokens_details", "reasoning_tokens")
+	if thought > 0 && n.Of("total_tokens") == prompt+output+thought { // some count them beside the others
 		output += thought
 	}
-	read := max(u.PromptTokensDetails.CachedTokens, u.CachedTokens, u.CacheHitTokens)
-	written := u.PromptTokensDetails.CacheWriteTokens
-	return providers.Usage{
-		Input:      max(u.PromptTokens-read-written, 0),
-		Output:     output,
-		CacheRead:  read,
-		CacheWrite: written,
-		Reasoning:  thought,
+	read := max(n.Of("prompt_tokens_details", "cached_tokens"), n.Of("cached_tokens"), n.Of("prompt_cache_hit_tokens"))
+	written := n.Of("prompt_tokens_details", "cache_write_tokens")
+	d.done.Usage = providers.Usage{
+		Input: max(prompt-read-written, 0), Output: output, CacheRead: read, CacheWrite: written, Reasoning: thought,
 	}
+	d.done.Billed = n.Amount("cost") // by a gateway, in US dollars
 }

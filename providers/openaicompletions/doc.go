@@ -28,8 +28,8 @@
 //  2. "error": null is ignored; an error object ends the stream with its kind.
 //  3. Calls are told apart by index and by id, since some vendors number all
 //     calls 0 and others leave the index out.
-//  4. An unknown finish_reason is an error: guessing that an answer is complete
-//     would be silent loss.
+//  4. An unknown finish_reason ends the response as a stop, and is an oddity.
+//  5. A message in place of the deltas is read if the deltas held no answer.
 //
 // Everything is safe for concurrent use. Nothing survives a call.
 package openaicompletions

@@ -21,16 +21,24 @@ type event struct {
 	OutputIndex  *int            `json:"output_index"`
 	SummaryIndex int             `json:"summary_index"`
 	ContentIndex int             `json:"content_index"`
+	ItemID       string          `json:"item_id"`
+	Object       string          `json:"object"` // of a response that is no stream
 	Item         json.RawMessage `json:"item"`
 	Delta        json.RawMessage `json:"delta"`
-	Arguments    string          `json:"arguments"`
+	Text         json.RawMessage `json:"text"`
+	Refusal      json.RawMessage `json:"refusal"`
+	Part         json.RawMessage `json:"part"`
+	Arguments    json.RawMessage `json:"arguments"`
 	Response     json.RawMessage `json:"response"`
 	Error        json.RawMessage `json:"error"`
 }
 
 // reset empties the event but keeps the memory of its fields.
 func (e *event) reset() {
-	*e = event{Item: e.Item[:0], Delta: e.Delta[:0], Response: e.Response[:0], Error: e.Error[:0]}
+	*e = event{
+		Item: e.Item[:0], Delta: e.Delta[:0], Response: e.Response[:0], Error: e.Error[:0],
+		Text: e.Text[:0], Refusal: e.Refusal[:0], Part: e.Part[:0], Arguments: e.Arguments[:0],
+	}
 }
 
 type response struct {
@@ -40,7 +48,7 @@ type response struct {
 	Tier       string            `json:"service_tier"`
 	Error      json.RawMessage   `json:"error"`
 	Output     []json.RawMessage `json:"output"`
-	Usage      *usage            `json:"usage"`
+	Usage      json.RawMessage   `json:"usage"`
 	Incomplete *struct {
 		Reason string `json:"reason"`
 	} `json:"incomplete_details"`
@@ -48,12 +56,13 @@ type response struct {
 
 // Decode implements providers.Codec.
 func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
-	d := decoder{out: a, items: map[int]*item{}}
+	skip := sse.JSON{Skip: a.Skip("delta", "item", "item.type", "item.content", "item.name", "item.arguments", "response", "response.output")}
+	d := decoder{out: a, items: newItems(), json: skip, inner: skip}
 	for e, err := range providers.Events(src, c.maxEventBytes, a) {
 		if err == io.EOF {
 			return &providers.Error{Kind: providers.KindTruncated, Status: http.StatusOK, Err: errNoEnd}
 		}
-		if err == nil && string(e.Data) != "[DONE]" {
+		if err == nil && !providers.EndMarker(e.Data) {
 			err = d.event(e)
 		}
 		if err != nil || d.finished {
@@ -67,10 +76,9 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 type decoder struct {
 	out      *providers.Assembler
 	done     providers.Done
-	items    map[int]*item // by index
-	last     *item         // the latest that is open
-	seen     int           // texts and calls so far, see item
-	adjacent bool          // the latest message has ended without a signature
+	items    items
+	seen     int  // texts and calls so far, see item
+	adjacent bool // the latest message has ended without a signature
 	finished bool
 
 	// Their memory serves one event after the other.
@@ -89,6 +97,9 @@ func (d *decoder) event(raw sse.Event) error {
 	}
 	if e.Type == "" && sse.Given(e.Error) { // of a gateway
 		e.Type = "error"
+	}
+	if e.Type == "" && e.Object == "response" {
+		e.Type, e.Response = "response.done", append(e.Response[:0], raw.Data...)
 	}
 	switch e.Type {
 	case "error":
@@ -118,36 +129,72 @@ func (d *decoder) progress(e *event) error {
 		return d.added(e.OutputIndex, e.Item)
 	case "response.output_item.done":
 		return d.itemDone(e.OutputIndex, e.Item)
-	case "response.output_text.delta", "response.refusal.delta":
-		return d.delta(e, itemMessage, d.text)
-	case "response.reasoning_summary_text.delta":
-		return d.delta(e, itemReasoning, func(i *item, s string) { d.think(i, e.SummaryIndex, s) })
-	case "response.reasoning_text.delta":
-		return d.delta(e, itemReasoning, func(i *item, s string) { d.think(i, e.ContentIndex, s) })
 	case "response.function_call_arguments.delta":
-		return d.delta(e, itemCall, d.arguments)
+		return d.delta(e, e.Delta, itemCall, func(i *item, s string) { d.arguments(i, s) })
 	case "response.function_call_arguments.done":
-		if i := d.find(e.OutputIndex); i != nil && i.kind == itemCall {
-			d.restOfArguments(i, e.Arguments)
+		i := d.itemOf(e, itemCall)
+		i.whole = true
+		return d.restOfArguments(i, e.Arguments)
+	}
+	return d.spoken(e)
+}
+
+// spoken reads pieces of messages and of reasoning, and the whole parts that follow them.
+func (d *decoder) spoken(e *event) error {
+	text := func(i *item, s string) { d.speak(i, e.ContentIndex, s) }
+	rest := func(i *item, s string) { d.speak(i, e.ContentIndex, i.unsaid(e.ContentIndex, s)) }
+	switch e.Type {
+	case "response.output_text.delta", "response.refusal.delta":
+		return d.delta(e, e.Delta, itemMessage, text)
+	case "response.output_text.done":
+		return d.delta(e, e.Text, itemMessage, rest)
+	case "response.refusal.done":
+		return d.delta(e, e.Refusal, itemMessage, rest)
+	case "response.content_part.done":
+		var p partJSON
+		if err := d.inner.Field("part", e.Part, &p); err != nil {
+			return err
 		}
+		switch p.Type {
+		case "output_text", "text":
+			return d.delta(e, p.Text, itemMessage, rest)
+		case "refusal":
+			return d.delta(e, p.Refusal, itemMessage, rest)
+		}
+	case "response.reasoning_summary_text.delta":
+		return d.delta(e, e.Delta, itemReasoning, func(i *item, s string) { d.think(i, e.SummaryIndex, s) })
+	case "response.reasoning_text.delta":
+		return d.delta(e, e.Delta, itemReasoning, func(i *item, s string) { d.think(i, e.ContentIndex, s) })
+	case "response.reasoning_summary_text.done":
+		return d.delta(e, e.Text, itemReasoning, func(i *item, s string) { d.think(i, e.SummaryIndex, i.unsaid(e.SummaryIndex, s)) })
+	case "response.reasoning_text.done":
+		return d.delta(e, e.Text, itemReasoning, func(i *item, s string) { d.think(i, e.ContentIndex, i.unsaid(e.ContentIndex, s)) })
 	}
 	return nil
 }
 
-// delta hands a piece to the item that it belongs to, if that is of a kind.
-func (d *decoder) delta(e *event, kind string, take func(*item, string)) error {
-	var s string
-	if err := d.inner.Field("delta", e.Delta, &s); err != nil {
-		return err
+// delta hands a piece to the item of a kind that it belongs to.
+func (d *decoder) delta(e *event, raw json.RawMessage, kind string, take func(*item, string)) error {
+	s, err := sse.Text(raw)
+	if err != nil {
+		return fmt.Errorf("decode delta: %w", err)
 	}
-	i := d.find(e.OutputIndex)
-	switch {
-	case i == nil:
-		return fmt.Errorf("%s of an item that is not open", e.Type)
-	case i.kind == kind:
-		take(i, s)
+	if s != "" {
+		take(d.itemOf(e, kind), s)
 	}
 	return nil
+}
+
+// itemOf returns the item of a kind that an event is of. One whose start did not come begins
+// with its first delta.
+func (d *decoder) itemOf(e *event, kind string) *item {
+	i := d.items.find(kind, e.OutputIndex, e.ItemID)
+	if i == nil {
+		d.out.Odd("delta before its item", "")
+		i = d.begin(e.OutputIndex, kind, e.ItemID, "")
+		i.early = true
+	}
+	return i
 }
 
 // end reads the last event of a response.
@@ -160,23 +207,20 @@ func (d *decoder) end(e *event, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	for n, item := range r.Output { // of servers that tell all in the end
-		if d.items[n] == nil {
-			if err := d.itemDone(&n, item); err != nil {
-				return providers.EventError(providers.KindProtocol, raw, err)
-			}
-		}
+	if err := d.rest(r.Output); err != nil {
+		return providers.EventError(providers.KindProtocol, raw, err)
 	}
-	for _, i := range d.items {
-		if i.kind == itemCall && !i.ended && reason == providers.StopStop {
+	for _, i := range d.items.all {
+		if i.kind == itemCall && !i.started {
+			d.startCall(i, "")
+		}
+		if i.kind == itemCall && !i.ended && !i.whole && reason == providers.StopStop {
 			return providers.EventError(providers.KindProtocol, raw, errors.New("a call was not done when the response was"))
 		}
 	}
 	d.done.StopReason, d.done.PriceFactor = reason, providers.TierFactor(d.out.Model(), r.Tier)
 	d.done.ResponseID, d.done.ResponseModel = cmp.Or(r.ID, d.done.ResponseID), cmp.Or(r.Model, d.done.ResponseModel)
-	if r.Usage != nil {
-		d.done.Usage = r.Usage.decode()
-	}
+	d.usage(r.Usage)
 	d.out.Finish(d.done)
 	d.finished = true
 	return nil
@@ -198,13 +242,14 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 		if r.Incomplete != nil {
 			reason = r.Incomplete.Reason
 		}
-		switch reason {
-		case "max_output_tokens":
-			return providers.StopLength, nil
-		case "content_filter":
-			return providers.StopContentFilter, nil
+		// Whatever the reason is, the answer is cut.
+		if err := d.out.End(cmp.Or(reason, status), "", raw); err != nil {
+			return "", err
 		}
-		return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("incomplete for the unknown reason %q", providers.VendorWord(reason)))
+		if end := d.out.Ended(); end == providers.StopContentFilter {
+			return end, nil
+		}
+		return providers.StopLength, nil
 	}
 	if sse.Given(r.Error) {
 		return "", providers.StreamError(0, r.Error, raw)
@@ -212,23 +257,12 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 	return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("the response ended as %q", status))
 }
 
-// usage counts what the response has used. Input has all of the prompt.
-type usage struct {
-	Input        int64 `json:"input_tokens"`
-	Output       int64 `json:"output_tokens"`
-	InputDetails struct {
-		Cached  int64 `json:"cached_tokens"`
-		Written int64 `json:"cache_write_tokens"`
-	} `json:"input_tokens_details"`
-	OutputDetails struct {
-		Reasoning int64 `json:"reasoning_tokens"`
-	} `json:"output_tokens_details"`
-}
-
-func (u *usage) decode() providers.Usage {
-	in := u.InputDetails
-	return providers.Usage{
-		Input: max(u.Input-in.Cached-in.Written, 0), Output: max(u.Output, 0), CacheRead: max(in.Cached, 0), CacheWrite: max(in.Written, 0),
-		Reasoning: max(u.OutputDetails.Reasoning, 0),
+// usage takes what the response has used. input_tokens has all of the prompt.
+func (d *decoder) usage(raw json.RawMessage) {
+	n := d.out.Counts(raw)
+	cached, written := n.Of("input_tokens_details", "cached_tokens"), n.Of("input_tokens_details", "cache_write_tokens")
+	d.done.Usage = providers.Usage{
+		Input: max(n.Of("input_tokens")-cached-written, 0), Output: n.Of("output_tokens"), CacheRead: cached, CacheWrite: written,
+		Reasoning: n.Of("output_tokens_details", "reasoning_tokens"),
 	}
 }

@@ -255,14 +255,12 @@ func TestDecodeErrors(t *testing.T) {
 		{"failed for nothing", []string{failed("")}, providers.KindProtocol, 200},
 		{"cancelled", []string{`{"type":"response.completed","response":{"status":"cancelled"}}`}, providers.KindProtocol, 200},
 		{"queued", []string{`{"type":"response.completed","response":{"status":"queued"}}`}, providers.KindProtocol, 200},
-		{"incomplete for another reason", []string{`{"type":"response.incomplete","response":{"incomplete_details":{"reason":"bored"}}}`}, providers.KindProtocol, 200},
 		{"call not done", []string{call, completed}, providers.KindProtocol, 200},
 		{"not JSON", []string{`{"type":`}, providers.KindProtocol, 200},
 		{"wrong delta", []string{`{"type":"response.output_text.delta","output_index":0,"delta":7}`}, providers.KindProtocol, 200},
 		{"wrong item", []string{added(1, `7`)}, providers.KindProtocol, 200},
 		{"wrong call", []string{added(1, `{"type":"function_call","name":7}`)}, providers.KindProtocol, 200},
 		{"wrong response", []string{`{"type":"response.completed","response":7}`}, providers.KindProtocol, 200},
-		{"item that is not open", []string{textDelta(9, "a")}, providers.KindProtocol, 200},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			events, e := read(t, append([]string{added(0, `{"type":"message"}`), textDelta(0, "a")}, tt.payloads...)...)

@@ -26,10 +26,12 @@
 //  1. The terminal marker is exactly one of response.completed, response.incomplete,
 //     response.failed and error, or response.done in place of the first. Any other end
 //     is a truncation or a network error. Nothing behind it is read.
-//  2. Events are known by the type in their data, and items by their index: their ids
-//     may change from event to event. Without an index it is the latest open item.
-//  3. What an item holds when it is done completes what its deltas said; a call that is
-//     never done is an error, not a call. Unknown events and items are skipped.
+//  2. Events are known by the type in their data, and items by their id, their index, and
+//     their type: ids may change from event to event, and two items may have one index. A
+//     delta without a start of its item begins one.
+//  3. What an item holds when it is done completes what its deltas said, and so does the
+//     output of the last event; a call that is never done is an error, not a call. Unknown
+//     events and items are skipped.
 //  4. ReasoningEnd.Signature is JSON: the item without its text, which the lengths in
 //     it cut out of the reasoning. TextEnd.Signature is JSON with the message's phase.
 //

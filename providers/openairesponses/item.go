@@ -2,7 +2,10 @@ package openairesponses
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/parleyrun/parley/providers/sse"
 )
 
 // Types of items.
@@ -18,142 +21,363 @@ const itemBytes = 256
 
 // item is one item of the output while it arrives.
 type item struct {
+	kind, id string
+	callID   string // of a call
+	ended    bool
+	matched  bool            // it stands in the output of the last event, too
+	early    bool            // its first delta came before its start
+	sure     bool            // an event other than its start had its id
+	call     int             // of a call that was started: its index
+	started  bool            // of a call
+	held     strings.Builder // of a call: arguments before it was started
+	whole    bool            // of a call: its arguments have ended
+	said     int             // bytes that were handed over
+	parts    map[int]int     // said by part
+	piece    int             // of reasoning: the number of the piece under way
+	begun    int             // of reasoning: what decoder.seen was
+	text     string          // of an item that has ended without an id: what it says in the end
+}
+
+// items are those of a response. Servers are known to number two items alike, to give one
+// item several ids, and to leave either out.
+type items struct {
+	all []*item
+	// byID has items also by the ids of their calls, behind callPrefix.
+	byID map[string]*item
+	// byPlace and open have the latest item of a kind.
+	byPlace map[place]*item
+	open    map[string]*item
+}
+
+type place struct {
+	index int
 	kind  string
-	ended bool
-	call  int // of a call: its index
-	said  int // bytes that were handed over
-	piece int // of reasoning: the number of the piece under way
-	begun int // of reasoning: what decoder.seen was
+}
+
+const callPrefix = "call:"
+
+func newItems() items {
+	return items{byID: map[string]*item{}, byPlace: map[place]*item{}, open: map[string]*item{}}
+}
+
+// known returns the item of a kind that has one of the ids, nil if there is none.
+func (s *items) known(kind, id, callID string) *item {
+	for _, key := range []string{id, callPrefix + callID} {
+		if i := s.byID[key]; i != nil && i.kind == kind && key != callPrefix {
+			return i
+		}
+	}
+	return nil
+}
+
+// find returns the item of a kind that an event is of, nil if it is of none so far. An id that
+// is not known may be another one of the item in the same place, unless that goes by its own.
+func (s *items) find(kind string, index *int, id string) *item {
+	if i := s.known(kind, id, ""); i != nil {
+		i.sure = true
+		return i
+	}
+	i := s.open[kind]
+	if index != nil {
+		i = s.byPlace[place{*index, kind}]
+	}
+	if i == nil || id != "" && i.id != "" && (i.sure || i.ended) {
+		return nil
+	}
+	return i
+}
+
+func (s *items) add(i *item, index *int) {
+	s.all = append(s.all, i)
+	s.open[i.kind] = i
+	if index != nil {
+		s.byPlace[place{*index, i.kind}] = i
+	}
+	s.name(i, i.id, i.callID)
+}
+
+// name gives an item the ids that it did not have.
+func (s *items) name(i *item, id, callID string) {
+	if i.id == "" {
+		i.id = id
+	}
+	if i.callID == "" {
+		i.callID = callID
+	}
+	if id != "" {
+		s.byID[id] = i
+	}
+	if callID != "" {
+		s.byID[callPrefix+callID] = i
+	}
 }
 
 // itemJSON is an item as the vendor has it, when it begins or when it is done.
 type itemJSON struct {
-	Type      string  `json:"type"`
-	CallID    string  `json:"call_id"`
-	Name      string  `json:"name"`
-	Arguments string  `json:"arguments"`
-	Phase     string  `json:"phase"`
-	Encrypted string  `json:"encrypted_content"`
-	Summary   []piece `json:"summary"`
-	Content   []struct {
-		Type    string `json:"type"`
-		Text    string `json:"text"`
-		Refusal string `json:"refusal"`
-	} `json:"content"`
+	Type      string          `json:"type"`
+	ID        string          `json:"id"`
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Phase     string          `json:"phase"`
+	Encrypted string          `json:"encrypted_content"`
+	Summary   []piece         `json:"summary"`
+	Content   []partJSON      `json:"content"`
 }
 
-func (j *itemJSON) read(raw json.RawMessage) error {
+// partJSON is a part of the content of an item.
+type partJSON struct {
+	Type    string          `json:"type"`
+	Text    json.RawMessage `json:"text"`
+	Refusal json.RawMessage `json:"refusal"`
+}
+
+func (p partJSON) said() (string, error) {
+	text, err := sse.Text(p.Text)
+	if err != nil {
+		return "", err
+	}
+	refusal, err := sse.Text(p.Refusal)
+	return text + refusal, err
+}
+
+func (d *decoder) readItem(raw json.RawMessage) (j itemJSON, err error) {
 	var head struct {
 		Type string `json:"type"`
 	}
-	if err := json.Unmarshal(raw, &head); err != nil {
-		return err
+	if err := d.inner.Field("item", raw, &head); err != nil {
+		return j, err
 	}
 	switch j.Type = head.Type; head.Type {
 	case itemMessage, itemReasoning, itemCall:
-		return json.Unmarshal(raw, j)
+		err = d.inner.Field("item", raw, &j)
 	}
-	return nil // what others hold is theirs
+	return j, err // what others hold is theirs
 }
 
-// find returns the item of an index, or the latest that is open.
-func (d *decoder) find(index *int) *item {
-	if index == nil {
-		return d.last
+// text is what an item says.
+func (j *itemJSON) text() string {
+	var out strings.Builder
+	for _, c := range j.Content {
+		s, _ := c.said() // a part of another type says nothing
+		out.WriteString(s)
 	}
-	return d.items[*index]
+	for _, p := range j.Summary {
+		out.WriteString(p.Text)
+	}
+	return out.String()
 }
 
 func (d *decoder) added(index *int, raw json.RawMessage) error {
-	var j itemJSON
-	if err := j.read(raw); err != nil {
+	j, err := d.readItem(raw)
+	if err != nil {
 		return err
 	}
-	d.open(index, &j)
-	return nil
+	_, err = d.open(index, &j)
+	return err
 }
 
-func (d *decoder) open(index *int, j *itemJSON) *item {
-	n := len(d.items)
+// open returns the item that begins, which may have begun with an early delta or be told of
+// twice.
+func (d *decoder) open(index *int, j *itemJSON) (*item, error) {
+	i := d.items.known(j.Type, j.ID, withoutPlace(index, j.CallID))
+	if i == nil && index != nil {
+		i = d.items.byPlace[place{*index, j.Type}]
+		if i != nil && !i.early && (i.ended || j.ID != "" && j.ID != i.id || j.CallID != i.callID) {
+			i = nil
+		}
+	}
+	if i == nil {
+		i = d.begin(index, j.Type, j.ID, j.CallID)
+	}
+	i.early = false
+	d.items.name(i, j.ID, j.CallID)
+	if i.kind != itemCall || i.ended {
+		return i, nil
+	}
+	d.startCall(i, j.Name)
+	return i, d.restOfArguments(i, j.Arguments)
+}
+
+// withoutPlace is the id of a call where that is all there is to know its item by: calls in
+// different places are known to have one id.
+func withoutPlace(index *int, callID string) string {
 	if index != nil {
-		n = *index
+		return ""
 	}
-	if i := d.items[n]; i != nil {
-		return i
-	}
-	i := &item{kind: j.Type, begun: d.seen}
-	d.items[n], d.last = i, i
+	return callID
+}
+
+// begin adds an item.
+func (d *decoder) begin(index *int, kind, id, callID string) *item {
+	i := &item{kind: kind, id: id, callID: callID, begun: d.seen}
 	if !d.out.Hold(itemBytes) {
 		return i
 	}
-	switch j.Type {
+	d.items.add(i, index)
+	switch kind {
 	case itemMessage:
 		if d.adjacent { // two messages are not one
 			d.out.EndText(signature(said{}))
 		}
 		d.adjacent = false
-	case itemReasoning:
+	case itemReasoning, itemCall:
 		d.adjacent = false
-	case itemCall:
-		d.adjacent = false
-		d.seen++
-		i.call = d.out.StartCall(j.CallID, j.Name)
-		d.restOfArguments(i, j.Arguments)
 	}
 	return i
 }
 
+// startCall hands over a call whose name is known.
+func (d *decoder) startCall(i *item, name string) {
+	if i.started || d.out.Stopped() {
+		return
+	}
+	d.seen++
+	i.started, i.call = true, d.out.StartCall(i.callID, name)
+	if !d.out.Stopped() {
+		d.out.CallArguments(i.call, i.held.String())
+	}
+	i.held.Reset()
+}
+
 func (d *decoder) itemDone(index *int, raw json.RawMessage) error {
-	var j itemJSON
-	if err := j.read(raw); err != nil {
+	j, err := d.readItem(raw)
+	if err != nil {
 		return err
 	}
-	i := d.find(index)
-	if i == nil || i.ended {
-		i = d.open(index, &j)
+	i := d.items.known(j.Type, j.ID, withoutPlace(index, j.CallID))
+	if i == nil {
+		i = d.items.find(j.Type, index, "")
+		if i != nil && (i.ended && !i.repeats(&j) || i.sure && j.ID != "") {
+			i = nil
+		}
 	}
-	if i.ended || i.kind != j.Type {
+	return d.complete(i, index, &j)
+}
+
+// repeats reports whether an item that is done is this one, which has ended before.
+func (i *item) repeats(j *itemJSON) bool {
+	if i.id != "" && j.ID != "" {
+		return false
+	}
+	return i.kind == itemCall || i.text == j.text()
+}
+
+// complete ends an item, which is nil if it is new.
+func (d *decoder) complete(i *item, index *int, j *itemJSON) (err error) {
+	switch {
+	case i == nil:
+		if i, err = d.open(index, j); err != nil {
+			return err
+		}
+	case i.ended:
 		return nil
+	case i.kind == itemCall:
+		d.items.name(i, j.ID, j.CallID)
+		d.startCall(i, j.Name)
 	}
 	if i.kind == itemCall {
-		d.restOfArguments(i, j.Arguments)
+		if err := d.restOfArguments(i, j.Arguments); err != nil {
+			return err
+		}
 	}
 	i.ended = true
-	if d.last == i {
-		d.last = nil
+	if d.items.open[i.kind] == i {
+		delete(d.items.open, i.kind)
+	}
+	if i.text = j.text(); !d.out.Hold(len(i.text)) {
+		return nil
 	}
 	switch i.kind {
 	case itemMessage:
-		d.messageDone(i, &j)
+		return d.messageDone(i, j)
 	case itemReasoning:
-		d.reasoningDone(i, &j)
+		return d.reasoningDone(i, j)
 	case itemCall:
-		if !d.out.Stopped() {
-			d.out.EndCall(i.call, "")
+		d.out.EndCall(i.call, "")
+	}
+	return nil
+}
+
+// rest reads the output of the last event: of servers that stream no items, or not to their
+// end. Items that were streamed are known by an id, by their place, or by their kind.
+func (d *decoder) rest(output []json.RawMessage) error {
+	read := make([]itemJSON, len(output))
+	of := make([]*item, len(output))
+	for n, raw := range output {
+		var err error
+		if read[n], err = d.readItem(raw); err != nil {
+			return err
+		}
+		if i := d.items.known(read[n].Type, read[n].ID, read[n].CallID); i != nil && !i.matched {
+			of[n], i.matched = i, true
+		}
+	}
+	for n := range read {
+		j := &read[n]
+		if of[n] == nil {
+			of[n] = d.streamed(n, j.Type)
+		}
+		if err := d.complete(of[n], &n, j); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (d *decoder) text(i *item, s string) {
+// streamed returns an item of a kind that was streamed and is not matched yet, best the one
+// in a place.
+func (d *decoder) streamed(index int, kind string) *item {
+	i := d.items.byPlace[place{index, kind}]
+	if i == nil || i.matched {
+		n := slices.IndexFunc(d.items.all, func(i *item) bool { return i.kind == kind && !i.matched })
+		if n < 0 {
+			return nil
+		}
+		i = d.items.all[n]
+	}
+	i.matched = true
+	return i
+}
+
+// speak hands over a piece of a message, of the part of a number.
+func (d *decoder) speak(i *item, number int, s string) {
 	if s != "" {
 		d.seen++
-		i.said += len(s)
+		i.say(number, len(s))
 		d.out.Text(s)
 	}
 }
 
-func (d *decoder) messageDone(i *item, j *itemJSON) {
-	if i.said == 0 {
-		for _, c := range j.Content {
-			d.text(i, c.Text+c.Refusal)
+func (i *item) say(number, n int) {
+	if i.parts == nil {
+		i.parts = map[int]int{}
+	}
+	i.parts[number] += n
+	i.said += n
+}
+
+// unsaid is what was not handed over of a part.
+func (i *item) unsaid(number int, whole string) string {
+	return whole[min(i.parts[number], len(whole)):]
+}
+
+func (d *decoder) messageDone(i *item, j *itemJSON) error {
+	for n, c := range j.Content {
+		s, err := c.said()
+		if err != nil {
+			return err
+		}
+		if i.said < len(i.text) {
+			d.speak(i, n, i.unsaid(n, s))
 		}
 	}
 	if j.Phase != "" {
 		d.out.EndText(signature(said{Phase: j.Phase}))
-		return
+		return nil
 	}
 	d.adjacent = i.said > 0
+	return nil
 }
 
 // think takes a piece of reasoning, of the paragraph of a number.
@@ -161,17 +385,20 @@ func (d *decoder) think(i *item, number int, s string) {
 	if s == "" {
 		return
 	}
+	between := ""
 	if number != i.piece && i.said > 0 {
-		s = paragraph + s
+		between = paragraph
 	}
 	i.piece = number
-	i.said += len(s)
+	i.say(number, len(s))
+	i.said += len(between)
+	s = between + s
 	d.out.Reasoning(s, "")
 }
 
 // reasoningDone closes reasoning with what its vendor wants back. Without that, or if
 // something else came before its end and so has its place, it cannot go back.
-func (d *decoder) reasoningDone(i *item, j *itemJSON) {
+func (d *decoder) reasoningDone(i *item, j *itemJSON) error {
 	t := thought{Encrypted: j.Encrypted}
 	var texts []string
 	for _, p := range j.Summary {
@@ -180,8 +407,12 @@ func (d *decoder) reasoningDone(i *item, j *itemJSON) {
 	}
 	if len(texts) == 0 {
 		for _, c := range j.Content {
-			texts = append(texts, c.Text)
-			t.Content = append(t.Content, len(c.Text))
+			s, err := c.said()
+			if err != nil {
+				return err
+			}
+			texts = append(texts, s)
+			t.Content = append(t.Content, len(s))
 		}
 	}
 	whole := strings.Join(texts, paragraph)
@@ -191,9 +422,10 @@ func (d *decoder) reasoningDone(i *item, j *itemJSON) {
 	}
 	if j.Encrypted == "" || i.said != len(whole) || d.seen != i.begun {
 		d.out.EndReasoning("")
-		return
+		return nil
 	}
 	d.out.EndReasoning(signature(t))
+	return nil
 }
 
 func (d *decoder) arguments(i *item, s string) {
@@ -201,12 +433,28 @@ func (d *decoder) arguments(i *item, s string) {
 		return
 	}
 	i.said += len(s)
-	d.out.CallArguments(i.call, s)
+	if i.started {
+		d.out.CallArguments(i.call, s)
+	} else if d.out.Hold(len(s)) {
+		i.held.WriteString(s)
+	}
 }
 
-// restOfArguments hands over what the deltas of a call did not say of its arguments.
-func (d *decoder) restOfArguments(i *item, whole string) {
+// restOfArguments hands over what the deltas of a call did not say of its arguments, which are
+// a text, or an object as it is.
+func (d *decoder) restOfArguments(i *item, raw json.RawMessage) error {
+	whole := string(raw)
+	if !sse.Given(raw) {
+		return nil
+	}
+	if raw[0] == '"' {
+		var err error
+		if whole, err = sse.Text(raw); err != nil {
+			return err
+		}
+	}
 	if len(whole) > i.said {
 		d.arguments(i, whole[i.said:])
 	}
+	return nil
 }

@@ -1,0 +1,87 @@
+package providers
+
+import (
+	"net/http"
+)
+
+// ending is what a vendor's word for the end of a response means.
+type ending int
+
+const (
+	endUnknown ending = iota
+	endNone           // the response goes on
+	endStop
+	endLength
+	endCalls
+	endFilter
+	endOverflow
+	endFailed // the vendor gave up, and may do better
+)
+
+// endings has the words of all formats as foldCode writes them: no word means one thing in
+// one format and another in the next.
+var endings = foldedEndings(map[ending][]string{
+	endNone:   {"", "null", "none", "finish_reason_unspecified", "unspecified", "in_progress", "queued"},
+	endStop:   {"stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "stop_token", "pause_turn", "complete", "completed", "finished", "done"},
+	endLength: {"length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_new_tokens", "max_length", "model_length", "token_limit", "continuation", "incomplete"},
+	endCalls:  {"tool_calls", "tool_call", "tool_use", "function_call", "function_calls"},
+	endFilter: {"content_filter", "content_filtered", "refusal", "sensitive", "safety", "recitation", "blocklist", "prohibited_content", "spii", "language",
+		"model_armor", "image_safety", "image_prohibited_content", "image_recitation", "guardrail_intervened", "content_policy_violation", "blocked"},
+	endOverflow: {"model_context_window_exceeded", "context_window_exceeded", "context_length_exceeded", "context_length"},
+	endFailed: {"error", "network_error", "server_error", "abort", "aborted", "cancelled", "canceled", "failed", "timeout", "insufficient_system_resource", "engine_overloaded",
+		"malformed_function_call", "malformed_response", "unexpected_tool_call", "too_many_tool_calls", "missing_thought_signature", "other", "image_other", "no_image",
+		"malformed_model_output", "malformed_tool_use"},
+})
+
+func foldedEndings(words map[ending][]string) map[string]ending {
+	out := map[string]ending{}
+	for means, list := range words {
+		for _, w := range list {
+			out[foldCode(w)] = means
+		}
+	}
+	return out
+}
+
+// End takes the word by which a vendor says how the response ends, which stands in the
+// event raw, with the vendor's own words about it, if there are any. The latest one counts.
+// The error is that of a word for a failure. A word that is not known ends a response as
+// StopStop, as an oddity.
+func (a *Assembler) End(word, message string, raw []byte) error {
+	means := endings[foldCode(word)]
+	if means == endNone || a.Stopped() {
+		return nil
+	}
+	kind := KindOverloaded
+	switch means {
+	case endStop:
+		a.stop = StopStop
+		return nil
+	case endLength:
+		a.stop = StopLength
+		return nil
+	case endCalls:
+		a.stop = StopToolUse
+		return nil
+	case endFilter:
+		a.stop = StopContentFilter
+		return nil
+	case endOverflow:
+		kind = KindContextOverflow
+	case endUnknown:
+		a.Odd("end", word)
+		a.stop = StopStop
+		return nil
+	}
+	e := EventError(kind, raw, &VendorError{Code: word, Message: message})
+	if kind == KindOverloaded {
+		e.Status = http.StatusInternalServerError
+	}
+	return e
+}
+
+// Ended is the reason of the latest End, "" if there was none.
+func (a *Assembler) Ended() StopReason { return a.stop }
+
+// Said reports whether the response holds text or a call.
+func (a *Assembler) Said() bool { return a.said }
