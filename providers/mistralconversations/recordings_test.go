@@ -3,6 +3,7 @@ package mistralconversations_test
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,11 +21,15 @@ func TestRecordings(t *testing.T) {
 			return
 		}
 		var want, got spoken
-		for line := range bytes.Lines(r.Body) {
-			data, ok := bytes.CutPrefix(line, []byte("data: "))
-			var e struct{ Choices []struct{ Delta said } }
-			if ok && json.Unmarshal(data, &e) == nil && len(e.Choices) > 0 {
+		chunks := slices.Collect(bytes.Lines(r.Body))
+		if json.Valid(r.Body) {
+			chunks = [][]byte{r.Body} // it is no stream
+		}
+		for _, c := range chunks {
+			var e struct{ Choices []struct{ Delta, Message said } }
+			if json.Unmarshal(bytes.TrimPrefix(c, []byte("data: ")), &e) == nil && len(e.Choices) > 0 {
 				want.add(t, e.Choices[0].Delta)
+				want.add(t, e.Choices[0].Message)
 			}
 		}
 		m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
