@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -179,6 +181,24 @@ func syntaxIssue(raw json.RawMessage) *Issue {
 		problem = "is not valid JSON: " + err.Error()
 	}
 	return &Issue{Problem: problem}
+}
+
+// malformedIssue is what is wrong with arguments that a model has written as text that is not
+// JSON. They arrive as that text in a JSON string, which fits no schema of a tool's input.
+func malformedIssue(raw json.RawMessage) *Issue {
+	var text string
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
+		return nil
+	}
+	var v json.RawMessage
+	var syntax *json.SyntaxError
+	if !errors.As(json.Unmarshal([]byte(text), &v), &syntax) {
+		return nil
+	}
+	before := text[:min(max(int(syntax.Offset)-1, 0), len(text))]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return &Issue{Problem: fmt.Sprintf("is not valid JSON: %v at line %d, column %d", syntax, line, column)}
 }
 
 // pattern is a regular expression whose cost is known before it is tried: a step is

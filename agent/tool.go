@@ -208,6 +208,9 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	case err != nil:
 		return nil, err
 	case len(issues) > 0:
+		if issue := malformedIssue(raw); issue != nil {
+			issues = []Issue{*issue}
+		}
 		return nil, &InputError{Tool: t.name, Issues: issues}
 	}
 	c, _ := CallFrom(ctx)

@@ -93,6 +93,9 @@ func TestToolRejectsInput(t *testing.T) {
 		{"no input", ``, []agent.Issue{{Problem: `missing "issue", "labels"`}}},
 		{"not JSON", `{"issue":`, []agent.Issue{{Problem: "is not valid JSON: unexpected EOF"}}},
 		{"two values", `{"issue":1,"labels":[]} {}`, []agent.Issue{{Problem: "is not valid JSON: invalid character after top-level value"}}},
+		{"text that is not JSON", `"{\"issue\":7,\n \"labels\":[\"a\nb\"]}"`, []agent.Issue{{Problem: `is not valid JSON: invalid character '\n' in string literal at line 2, column 14`}}},
+		{"text that is cut", `"{\"issue\":"`, []agent.Issue{{Problem: "is not valid JSON: unexpected end of JSON input at line 1, column 9"}}},
+		{"text that is JSON", `"{}"`, []agent.Issue{{Problem: "got string, want object"}}},
 		{"not an object", `[1]`, []agent.Issue{{Problem: "got array, want object"}}},
 		{"wrong types", `{"issue":"7","labels":["a",1]}`, []agent.Issue{
 			{Path: "/issue", Problem: "got string, want integer"},
