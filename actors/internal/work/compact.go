@@ -298,7 +298,9 @@ func (j *summaryJob) once(ctx context.Context, spec string, req providers.Reques
 	var text strings.Builder
 	var end providers.Done
 	done := false
-	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{MaxTokens: most, ThinkingLevel: providers.ThinkingOff}) {
+	for e, err := range j.node.o.Providers.Stream(watched, spec, req, providers.Options{
+		MaxTokens: most, ThinkingLevel: providers.ThinkingOff, Odd: func(o providers.Oddity) { j.node.odd(spec, o) },
+	}) {
 		if err != nil {
 			return "", end, watch.cause(ctx, err)
 		}

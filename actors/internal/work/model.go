@@ -211,9 +211,11 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 	opts := providers.Options{
 		ThinkingLevel: cmp.Or(c.thinking, providers.ThinkingOff), SessionID: c.session, Limits: c.limits,
 		Temperature: g.Temperature, MaxTokens: g.MaxOutputTokens, Stop: g.StopSequences, ToolChoice: providers.ToolChoice(g.ToolChoice),
+		Odd: func(o providers.Oddity) { c.node.odd(c.model, o) },
 	}
 	c.request(req)
 	progress := newProgress(c.live)
+	said := false
 	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
 			return end, watch.cause(ctx, err)
@@ -224,10 +226,20 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 			if end, err = c.done(done); err != nil {
 				return end, err
 			}
+			if done.StopReason == providers.StopStop && !said {
+				end.Empty, end.Err = true, settlementError(errEmpty)
+				c.node.odd(c.model, providers.Oddity{Kind: "empty answer"})
+			}
 			if _, asked := setup.Tool(agent.FinishTool); asked {
 				end.Reminder = agenthost.Reminder
 			}
 			continue
+		}
+		switch e := e.(type) {
+		case providers.TextDelta:
+			said = said || strings.TrimSpace(e.Text) != ""
+		case providers.ToolCallEnd:
+			said = true
 		}
 		progress.show(e)
 		if out, ok := modelEvent(e, setup); ok {
@@ -374,6 +386,9 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	}
 	return machine.ModelEvent{}, false
 }
+
+// errEmpty is a reply that ends well and says nothing.
+var errEmpty error = &providers.Error{Kind: providers.KindEmpty, Err: errors.New("model ended its reply without an answer")}
 
 // errSilence is the cause of a call that was given up because nothing came.
 var errSilence error = &providers.Error{Kind: providers.KindSilent, Err: errors.New("model was silent for too long")}

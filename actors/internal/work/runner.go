@@ -73,6 +73,7 @@ type Node struct {
 	o       NodeOptions
 	gate    *gate
 	health  health
+	oddness oddities
 	storing chan struct{} // has an element for each output that is being stored
 	outputs *toolOutputs
 	desk    desk
