@@ -11,8 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/parleyrun/parley/outbox"
 )
 
 // API is where a platform takes replies.
@@ -24,6 +22,8 @@ type API struct {
 	User  string
 	// Client calls it. Default: one that ends after 15 s, which is less than the outbox waits.
 	Client *http.Client
+	// Refusals is how the platform words errors. Replies of a platform's package set it.
+	Refusals Refusals
 }
 
 // maxAPIAnswer bounds what is read of an answer, in bytes.
@@ -40,8 +40,8 @@ func (a *API) Check() error {
 
 // Call posts JSON, or a form if in is [url.Values], with an id for platforms that know one by the header
 // Idempotency-Key, and reads JSON into an answer that is not nil. An error is one of [outbox.Target], made of the
-// answer by [outbox.Answered]: it has no URL, no token and nothing of the body, which is read all the same. Redirects
-// are not followed.
+// answer by [Refusals]: it has no URL, no token, and of the body the platform's code alone. The answer is read all the
+// same. Redirects are not followed.
 func (a *API) Call(ctx context.Context, path, id string, in, answer any) error {
 	body, mediaType, err := encodeCall(in)
 	if err != nil {
@@ -72,8 +72,8 @@ func (a *API) Call(ctx context.Context, path, id string, in, answer any) error {
 		return err
 	}
 	defer res.Body.Close()
-	refused := outbox.Answered(res.StatusCode, res.Header, time.Now())
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAPIAnswer))
+	refused := a.Refusals.classify(res, text, time.Now())
 	if err == nil && answer != nil {
 		err = json.Unmarshal(text, answer)
 	}

@@ -85,16 +85,35 @@ func replyOf(p outbox.Post) (Reply, error) {
 
 // Words are what the reply says where a message has at most so many characters: the text, an apology for what
 // has failed, and nothing, "", for what was aborted. What goes on, or is cut, ends in "…".
-func (r *Reply) Words(most int) string {
-	switch r.Outcome {
-	case conversation.OutcomeAborted:
+func (r *Reply) Words(most int) string { return r.begin(most, Characters) }
+
+// Parts returns what the reply says in as many messages as it needs, see [Split]: none of what was aborted.
+func (r *Reply) Parts(most int, size func(text string) int) []string {
+	switch {
+	case r.Outcome == conversation.OutcomeAborted:
+		return nil
+	case r.Outcome == conversation.OutcomeFailed:
+		return []string{"Sorry, that went wrong. Please try again."}
+	}
+	return Split(r.whole(), most, size)
+}
+
+// whole returns the text of the reply, which ends in "…" if it goes on.
+func (r *Reply) whole() string {
+	if r.Cut || r.Outcome == "" {
+		return r.Text + "…"
+	}
+	return r.Text
+}
+
+// begin returns the first of the parts, which ends in "…" if others follow.
+func (r *Reply) begin(most int, size func(text string) int) string {
+	parts := r.Parts(most, size)
+	switch len(parts) {
+	case 0:
 		return ""
-	case conversation.OutcomeFailed:
-		return "Sorry, that went wrong. Please try again."
+	case 1:
+		return parts[0]
 	}
-	text := []rune(r.Text)
-	if r.Cut || r.Outcome == "" || len(text) > most {
-		text = append(text[:min(len(text), most-1)], '…')
-	}
-	return string(text)
+	return Split(r.whole(), most-size("…"), size)[0] + "…"
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/outbox"
 )
 
@@ -17,8 +18,10 @@ import (
 type Reply struct {
 	Instance, Outcome string
 	Status            int    // of the platform's answer, which also names another place
+	Answer            string // its body
 	Want              string // path, credentials and body of the call; "" is none
 	Gone              bool   // the outbox is told to try no more
+	Failed            bool   // the call fails, whatever its status
 }
 
 // Replies holds a target of the outbox to what a platform is called with, what it is not called for, and what the
@@ -40,6 +43,7 @@ func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[s
 			got = r.URL.Path + " " + credentials + " " + string(body)
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(c.Status)
+			_, _ = io.WriteString(w, c.Answer)
 		}))
 		target := replies(channels.API{URL: server.URL, Token: "of-the-bot"})
 		err := target.Deliver(t.Context(), outbox.Post{ID: "post_1", Channel: "bot", Body: fmt.Appendf(nil, notice, c.Instance, c.Outcome)})
@@ -48,10 +52,69 @@ func Replies(t *testing.T, replies func(channels.API) outbox.Target, cases map[s
 		switch {
 		case got != c.Want:
 			t.Errorf("%s: called %q, want %q", name, got, c.Want)
-		case (err == nil) != (c.Status == http.StatusOK) || errors.As(err, &gone) != c.Gone:
+		case (err == nil) != (c.Status == http.StatusOK && !c.Failed) || errors.As(err, &gone) != c.Gone:
 			t.Errorf("%s: %v", name, err)
 		case err != nil && (strings.Contains(err.Error(), server.URL) || strings.Contains(err.Error(), "of-the-bot")):
 			t.Errorf("%s: it tells a secret: %v", name, err)
 		}
+	}
+}
+
+// Long is how a platform takes a reply that is longer than a message.
+type Long struct {
+	Instance string
+	// Text finds the text in the body of a call, as people see it. Edits say again what is shown.
+	Text func(body []byte) string
+	// Answer is that of the platform to a call that is fine.
+	Answer string
+	// Most is how long a text may be, as Size measures it.
+	Most int
+	Size func(text string) int
+}
+
+// LongReplies holds a target to what becomes of a long reply: it comes whole, in order, in messages that fit, and a
+// message that is not taken is sent again, without those before it.
+func LongReplies(t *testing.T, replies func(channels.API) outbox.Target, l Long) {
+	t.Helper()
+	var want strings.Builder
+	for i := range 700 {
+		fmt.Fprintf(&want, "%d & <@U%d> 😀 words\n", i, i)
+	}
+	var got []string
+	calls, fail := 0, 2
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		if calls++; calls == fail {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		got = append(got, l.Text(body))
+		_, _ = io.WriteString(w, l.Answer)
+	}))
+	defer server.Close()
+	target := replies(channels.API{URL: server.URL, Token: "of-the-bot"})
+	notice, err := conversation.EncodeJSON(conversation.Notice{Type: conversation.NoticeSettled, Data: conversation.NoticeData{
+		Agent: "a", ID: l.Instance, ToldReply: &conversation.ToldReply{Submission: "sub_1", Outcome: conversation.OutcomeCompleted, Text: want.String()},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := outbox.Post{ID: "post_1", Channel: "bot", Body: notice}
+	if err := target.Deliver(t.Context(), post); err == nil {
+		t.Error("a message that the platform did not take: got no error, want one")
+	}
+	if err := target.Deliver(t.Context(), post); err != nil {
+		t.Errorf("the second attempt: got %v, want none", err)
+	}
+	for _, part := range got {
+		if n := l.Size(part); n > l.Most {
+			t.Errorf("got a message of %d, want at most %d: %.100q", n, l.Most, part)
+		}
+	}
+	if whole := strings.Join(got, "\n"); len(got) < 2 || strings.TrimSpace(whole) != strings.TrimSpace(want.String()) {
+		t.Errorf("got %d messages with %d bytes %.200q, want the %d bytes of the reply once, in order", len(got), len(whole), whole, want.Len())
 	}
 }

@@ -3,28 +3,43 @@ package twilio
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"net/url"
+	"time"
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message, in characters.
+// maxText is the longest text of a message, in UTF-16.
 const maxText = 1600
 
+// refusals is how the platform words errors: by a status and a number. Those of limits pass.
+var refusals = channels.Refusals{
+	Code: func(body []byte) (string, time.Duration) {
+		var answer struct {
+			Code json.Number `json:"code"`
+		}
+		_ = json.Unmarshal(body, &answer) // an answer that is no JSON has no code
+		if answer.Code == "0" {
+			return "", 0
+		}
+		return answer.Code.String(), 0
+	},
+	Retry: []string{"14107", "20429", "21611", "30001", "63018"},
+}
+
 // Replies is the target that sends replies to the participants of conversations named by [InstanceID]. The Token of
-// the API is that of the account; its URL is by default https://api.twilio.com/2010-04-01. The platform takes no id: a
-// reply that is sent again, since its answer was lost, comes twice.
+// the API is that of the account; its URL is by default https://api.twilio.com/2010-04-01. What is longer than a
+// message goes on in further ones. The platform takes no id: a message that is sent again, since its answer was lost,
+// comes twice.
 func Replies(api channels.API) outbox.Target {
 	api.URL = cmp.Or(api.URL, "https://api.twilio.com/2010-04-01")
-	return channels.Replies(func(ctx context.Context, r channels.Reply) error {
+	api.Refusals = refusals
+	return channels.PartReplies(maxText, channels.UTF16, func(ctx context.Context, r channels.Reply, text string) error {
 		to, err := ParseInstanceID(r.InstanceID)
 		if err != nil {
 			return &outbox.GoneError{Err: err}
-		}
-		text := r.Words(maxText)
-		if text == "" {
-			return nil
 		}
 		form := url.Values{"To": {to.Participant}, "Body": {text}, "From": {to.Address}}
 		if to.Address == "" {

@@ -2,14 +2,37 @@ package whatsapp
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
+	"time"
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/outbox"
 )
 
-// maxText is the longest text of a message, in characters.
+// maxText is the longest text of a message, in UTF-16.
 const maxText = 4096
+
+// transient is the code of an error that the platform calls so, whatever its number.
+const transient = "transient"
+
+// refusals is how the platform words errors: by a number, with a status that is 400 for limits, too.
+var refusals = channels.Refusals{
+	Code: func(body []byte) (string, time.Duration) {
+		var answer struct {
+			Error struct {
+				Code      json.Number `json:"code"`
+				Transient bool        `json:"is_transient"`
+			} `json:"error"`
+		}
+		_ = json.Unmarshal(body, &answer) // an answer that is no JSON has no code
+		if answer.Error.Transient {
+			return transient, 0
+		}
+		return answer.Error.Code.String(), 0
+	},
+	Retry: []string{transient, "1", "2", "4", "80007", "130429", "131000", "131016", "131048", "131056", "131057", "133004"},
+}
 
 // outgoing is a message of text.
 type outgoing struct {
@@ -23,10 +46,11 @@ type outgoing struct {
 }
 
 // Replies is the target that sends replies to those whom conversations are named after by [InstanceID]. The URL of
-// the API has its version, such as https://graph.example.com/v1.0. The platform takes no id: a reply that is sent
-// again, since its answer was lost, comes twice.
+// the API has its version, such as https://graph.example.com/v1.0. What is longer than a message goes on in further
+// ones. The platform takes no id: a message that is sent again, since its answer was lost, comes twice.
 func Replies(api channels.API) outbox.Target {
-	return channels.Replies(func(ctx context.Context, r channels.Reply) error {
+	api.Refusals = refusals
+	return channels.PartReplies(maxText, channels.UTF16, func(ctx context.Context, r channels.Reply, text string) error {
 		to, err := ParseInstanceID(r.InstanceID)
 		if err != nil {
 			return &outbox.GoneError{Err: err}
@@ -35,9 +59,7 @@ func Replies(api channels.API) outbox.Target {
 		if to.Type == TypeGroup {
 			out.Recipient = "group"
 		}
-		if out.Text.Body = r.Words(maxText); out.Text.Body == "" {
-			return nil
-		}
+		out.Text.Body = text
 		return api.Call(ctx, "/"+url.PathEscape(to.PhoneNumber)+"/messages", r.ID, out, nil)
 	})
 }
