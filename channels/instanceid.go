@@ -1,6 +1,8 @@
 package channels
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -58,6 +60,17 @@ func nibble(c byte) byte {
 
 func plain(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(unescaped, c) >= 0
+}
+
+// FitID returns an id of a conversation that a text makes: the text, or its beginning and its SHA-256 if it has more than
+// 512 bytes.
+func FitID(text string) string {
+	if len(text) <= maxInstanceID {
+		return text
+	}
+	sum := sha256.Sum256([]byte(text))
+	tail := ":sha256:" + hex.EncodeToString(sum[:])
+	return strings.ToValidUTF8(text[:maxInstanceID-len(tail)], "") + tail
 }
 
 // JoinID makes an instance id of a channel's name, a version and further parts, each escaped

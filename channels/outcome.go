@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 	ResultUnavailable Result = "unavailable" // 503, to be sent again
 	ResultRefused     Result = "refused"     // by the conversation
 	ResultInvalid     Result = "invalid"     // by Deliver
+	ResultOmitted     Result = "omitted"     // by [Omit]
 	ResultAnswered    Result = "answered"    // by the callback
 	ResultRejected    Result = "rejected"    // not verified, or no delivery
 	ResultFailed      Result = "failed"      // the callback did
@@ -65,6 +67,19 @@ type Outcome struct {
 	Result Result
 	// Submission is the one that the delivery has caused, or that it repeats.
 	Submission conversation.SubmissionID
+	// Kind is that of [ResultOmitted].
+	Kind string
+}
+
+// maxKind bounds the name of a kind of omitted deliveries, in bytes.
+const maxKind = 64
+
+// Omit notes that a delivery of a kind is for no conversation, such as "bot" or "edited". It is counted as
+// [ResultOmitted], and each kind is logged once. A request with another result has that.
+func Omit(ctx context.Context, kind string) {
+	if o, ok := ctx.Value(outcomeKey{}).(*Outcome); ok && o.Result == "" {
+		o.Result, o.Kind = ResultOmitted, strings.ToValidUTF8(kind[:min(len(kind), maxKind)], "")
+	}
 }
 
 // Observe returns a context under which a request is handled, and what will have become of it.

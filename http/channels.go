@@ -112,6 +112,9 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 	if outcome.Result == channels.ResultConflict {
 		level = slog.LevelInfo // it came again with other content
 	}
+	if outcome.Result == channels.ResultOmitted && h.deliveries.isNew(channel, outcome.Kind) {
+		h.opts.Logger.InfoContext(ctx, "webhooks of a kind are omitted", "channel", channel, "kind", outcome.Kind)
+	}
 	h.opts.Logger.Log(ctx, level, "webhook handled", "channel", channel, "result", string(outcome.Result), "submission", outcome.Submission)
 	if err != nil {
 		h.failDelivery(w, r, channel, err)
@@ -139,8 +142,27 @@ func (b *meteredBody) release() { b.account.Add(-b.held) }
 
 // deliveries counts what became of webhooks.
 type deliveries struct {
-	mu     sync.Mutex
-	counts map[Deliveries]int64
+	mu      sync.Mutex
+	counts  map[Deliveries]int64
+	omitted map[[2]string]bool // channels and kinds that are logged
+}
+
+// maxOmitted bounds how many kinds of omitted deliveries are logged.
+const maxOmitted = 256
+
+// isNew reports whether no delivery of the kind was omitted before.
+func (d *deliveries) isNew(channel, kind string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := [2]string{channel, kind}
+	if d.omitted[of] || len(d.omitted) >= maxOmitted {
+		return false
+	}
+	if d.omitted == nil {
+		d.omitted = map[[2]string]bool{}
+	}
+	d.omitted[of] = true
+	return true
 }
 
 // Deliveries are those of a listed channel with one result, and how many there were.

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/channels"
@@ -60,6 +61,18 @@ type Numbered struct {
 	Number int64  `json:"number"`
 	Title  string `json:"title"`
 	Body   string `json:"body"`
+}
+
+// OfBot reports whether a bot wrote the comment or the review that a delivery is about. An application that answers its
+// own comments never ends.
+func (in *Incoming) OfBot() bool {
+	var payload struct {
+		Sender struct {
+			Type string `json:"type"`
+		} `json:"sender"`
+	}
+	comments := strings.HasSuffix(in.Event, "_comment") || strings.HasPrefix(in.Event, "pull_request_review")
+	return comments && json.Unmarshal(in.Native, &payload) == nil && payload.Sender.Type == "Bot"
 }
 
 // Channel takes webhooks, at POST /webhook. It is safe for concurrent use.

@@ -144,3 +144,20 @@ func TestGitHubInstanceID(t *testing.T) {
 		}
 	}
 }
+
+// TestGitHubOfBot: comments of bots are told from those of people, and from issues that bots open.
+func TestGitHubOfBot(t *testing.T) {
+	const bot, user = `{"sender":{"type":"Bot"}}`, `{"sender":{"type":"User"}}`
+	for _, c := range []struct {
+		event, native string
+		want          bool
+	}{
+		{"issue_comment", bot, true}, {"pull_request_review", bot, true}, {"pull_request_review_comment", bot, true}, {"issue_comment", user, false},
+		{"issues", bot, false}, {"pull_request", bot, false},
+	} {
+		in := github.Incoming{Event: c.event, Native: []byte(c.native)}
+		if got := in.OfBot(); got != c.want {
+			t.Errorf("%s %s: got %t, want %t", c.event, c.native, got, c.want)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 const (
 	secret  = "Secret_Token-1"
 	message = `{"update_id":7,"message":{"message_id":1,"date":1,"chat":{"id":-100,"type":"supergroup"},"from":{"id":5,"is_bot":false,"first_name":"A"},` +
-		`"text":"Hello.","message_thread_id":42,"new_member":true}}`
+		`"text":"Hello.","message_thread_id":42,"is_topic_message":true,"new_member":true}}`
 )
 
 func TestMessengerSuite(t *testing.T) {
@@ -106,6 +106,7 @@ func TestKnownUpdates(t *testing.T) {
 
 func TestRefOfMessage(t *testing.T) {
 	for body, want := range map[string]messenger.ConversationRef{
+		`{"update_id":1,"message":{"chat":{"id":-100,"type":"supergroup"},"message_thread_id":42,"reply_to_message":{"message_id":42}}}`: {Type: messenger.TypeChat, ChatID: -100},
 		message: {Type: messenger.TypeChat, ChatID: -100, MessageThreadID: 42},
 		`{"update_id":1,"business_message":{"business_connection_id":"b","chat":{"id":3}}}`:                 {Type: messenger.TypeBusinessChat, BusinessConnectionID: "b", ChatID: 3},
 		`{"update_id":1,"channel_post":{"chat":{"id":3},"direct_messages_topic":{"topic_id":9,"user":{}}}}`: {Type: messenger.TypeChat, ChatID: 3, DirectMessagesTopicID: 9},
@@ -236,4 +237,27 @@ func FuzzInstanceID(f *testing.F) {
 			t.Errorf("%q is %+v, which is %q, %v", id, ref, again, err)
 		}
 	})
+}
+
+// TestOmit: a bot answers neither itself nor what the owner of a chat, or the platform, writes.
+func TestOmit(t *testing.T) {
+	const person = `"chat":{"id":900,"type":"private"},"from":{"id":900,"is_bot":false}`
+	for body, want := range map[string]string{
+		`"message":{` + person + `}`: "", `"business_message":{"business_connection_id":"b",` + person + `}`: "", `"channel_post":{"chat":{"id":3}}`: "",
+		`"message":{"chat":{"id":-3},"from":{"id":1087968824,"is_bot":true},"sender_chat":{"id":-3}}`:                                                     "",
+		`"business_message":{"business_connection_id":"b","chat":{"id":900},"from":{"id":1,"is_bot":false},"sender_business_bot":{"id":9,"is_bot":true}}`: "bot",
+		`"message":{"chat":{"id":-3},"from":{"id":8,"is_bot":true}}`:                                                                                      "bot",
+		`"business_message":{"business_connection_id":"b","chat":{"id":900},"from":{"id":1}}`:                                                             "owner",
+		`"message":{"chat":{"id":-3},"from":{"id":777000},"is_automatic_forward":true}`:                                                                   "forward",
+		`"edited_message":{` + person + `}`: "edited", `"edited_business_message":{` + person + `}`: "edited", `"edited_channel_post":{"chat":{"id":3}}`: "edited",
+	} {
+		u := receive(t, `{"update_id":1,`+body+`}`)
+		m, err := u.Message()
+		if err != nil || m == nil {
+			t.Fatalf("%s: got message %v, %v", body, m, err)
+		}
+		if got := u.Omit(m); got != want {
+			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
 }

@@ -1,9 +1,12 @@
 package messenger
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Update is one update as the platform sent it.
@@ -44,11 +47,16 @@ func (u Update) Kind() string {
 type Message struct {
 	ID                   int64  `json:"message_id"`
 	Date                 int64  `json:"date"`
-	Text                 string `json:"text"`
+	Text                 string `json:"text"` // of media the caption
+	Caption              string `json:"caption"`
 	Chat                 Chat   `json:"chat"`
 	From                 *User  `json:"from"`
+	SenderChat           *Chat  `json:"sender_chat"` // on whose behalf it was sent
+	SenderBusinessBot    *User  `json:"sender_business_bot"`
+	IsAutomaticForward   bool   `json:"is_automatic_forward"`
 	BusinessConnectionID string `json:"business_connection_id"`
-	MessageThreadID      int64  `json:"message_thread_id"`
+	MessageThreadID      int64  `json:"message_thread_id"` // of a thread that is no topic, too
+	IsTopicMessage       bool   `json:"is_topic_message"`
 	DirectMessagesTopic  *struct {
 		TopicID int64 `json:"topic_id"`
 	} `json:"direct_messages_topic"`
@@ -82,12 +90,46 @@ func (u Update) Message() (*Message, error) {
 	if err := json.Unmarshal(u.members[kind], &m); err != nil {
 		return nil, fmt.Errorf("read %s: %w", kind, err)
 	}
+	m.Text = cmp.Or(m.Text, m.Caption)
 	return &m, nil
 }
 
-// Ref is the chat that a message stands in.
+// Omit returns why a bot does not answer a message of the update: it is "edited", a "forward" that the platform makes
+// by itself, of a "bot", which may be the same, or of the "owner" of a business chat. It is empty for a message to
+// answer. Anonymous administrators and channels, for whom the platform names bots of its own, are people.
+func (u Update) Omit(m *Message) string {
+	kind := u.Kind()
+	switch {
+	case strings.HasPrefix(kind, "edited_"):
+		return "edited"
+	case m.IsAutomaticForward:
+		return "forward"
+	case m.SenderBusinessBot != nil, m.From != nil && m.From.IsBot && m.SenderChat == nil:
+		return "bot"
+	case kind == "business_message" && m.From != nil && m.From.ID != m.Chat.ID:
+		return "owner"
+	}
+	return ""
+}
+
+// Speaker returns the name and the id of who wrote a message, empty if it is not known.
+func (m *Message) Speaker() (name, id string) {
+	switch {
+	case m.SenderChat != nil:
+		return m.SenderChat.Title, strconv.FormatInt(m.SenderChat.ID, 10)
+	case m.From != nil:
+		return cmp.Or(m.From.FirstName, m.From.Username), strconv.FormatInt(m.From.ID, 10)
+	}
+	return "", ""
+}
+
+// Ref is the chat that a message stands in, or the topic of one. A thread of replies in a group without topics is no
+// conversation of its own: the platform takes no message to it.
 func (m *Message) Ref() ConversationRef {
-	ref := ConversationRef{Type: TypeChat, ChatID: m.Chat.ID, MessageThreadID: m.MessageThreadID}
+	ref := ConversationRef{Type: TypeChat, ChatID: m.Chat.ID}
+	if m.IsTopicMessage {
+		ref.MessageThreadID = m.MessageThreadID
+	}
 	if m.BusinessConnectionID != "" {
 		ref.Type, ref.BusinessConnectionID = TypeBusinessChat, m.BusinessConnectionID
 	}

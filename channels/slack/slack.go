@@ -50,30 +50,6 @@ type Event struct {
 	Native, Event json.RawMessage
 }
 
-// Message is the part of an event that most bots read of a message. Event has the rest.
-type Message struct {
-	Type     string `json:"type"`
-	Subtype  string `json:"subtype"`
-	Channel  string `json:"channel"`
-	User     string `json:"user"`
-	BotID    string `json:"bot_id"`
-	Text     string `json:"text"`
-	TS       string `json:"ts"`
-	ThreadTS string `json:"thread_ts"` // "" of what begins none
-}
-
-// Message returns the message of an event that is one, or a mention; nil of others.
-func (e *Event) Message() *Message {
-	var m Message
-	if e.EventType != "message" && e.EventType != "app_mention" || json.Unmarshal(e.Event, &m) != nil {
-		return nil
-	}
-	return &m
-}
-
-// Ref is the thread that a message stands in, or that it would begin.
-func (m *Message) Ref(team string) Ref { return Ref{team, m.Channel, cmp.Or(m.ThreadTS, m.TS)} }
-
 // Interaction is what somebody did with a message or a modal. Native, a JSON object, may have a
 // response URL, which is a capability: it does not belong into what a model reads, or a log.
 type Interaction struct {
@@ -223,7 +199,7 @@ func (c *Channel) command(r *http.Request, body []byte) (channels.Call, bool) {
 	return func(ctx context.Context) (any, error) { return c.opts.Commands(ctx, in) }, true
 }
 
-// Ref names a thread.
+// Ref names a thread, or a direct message channel if ThreadTS is empty.
 type Ref struct {
 	Team, Channel, ThreadTS string
 }
@@ -234,7 +210,8 @@ func InstanceID(ref Ref) (string, error) {
 	for _, part := range []struct{ field, value string }{
 		{"conversation.team", ref.Team}, {"conversation.channel", ref.Channel}, {"conversation.threadTs", ref.ThreadTS},
 	} {
-		if part.value == "" {
+		direct := part.field == "conversation.threadTs" && isDirect(ref.Channel)
+		if part.value == "" && !direct {
 			return "", invalid(part.field, "is empty")
 		}
 	}

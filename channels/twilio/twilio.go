@@ -142,16 +142,54 @@ func checkForm(h http.Header) error {
 	return nil
 }
 
-// signed is what a signature is made of: the URL, and every field with its values, in order of
-// names.
-func signed(url string, form url.Values) []byte {
-	b := []byte(url)
-	for _, field := range slices.Sorted(maps.Keys(form)) {
-		for _, value := range form[field] {
-			b = append(append(b, field...), value...)
+// signedForms returns what a signature may be made of, as the platform's libraries verify it: the URL with and without
+// its port, and every field, in order of names, with its distinct values in order; or with all of them as they came.
+func signedForms(at string, form url.Values) (all [][]byte) {
+	names := slices.Sorted(maps.Keys(form))
+	var distinct, asSent []byte
+	for _, name := range names {
+		for _, value := range slices.Compact(slices.Sorted(slices.Values(form[name]))) {
+			distinct = append(append(distinct, name...), value...)
+		}
+		for _, value := range form[name] {
+			asSent = append(append(asSent, name...), value...)
 		}
 	}
-	return b
+	for _, u := range []string{at, withPort(at), withoutPort(at)} {
+		all = append(all, append([]byte(u), distinct...), append([]byte(u), asSent...))
+	}
+	return all
+}
+
+// withoutPort returns a URL without the port of its host.
+func withoutPort(at string) string {
+	host, end := hostOf(at)
+	colon := strings.LastIndexByte(host, ':')
+	if colon < 0 || strings.HasSuffix(host, "]") {
+		return at
+	}
+	return at[:end-len(host)+colon] + at[end:]
+}
+
+// withPort returns a URL with a port, that of its scheme if it has none.
+func withPort(at string) string {
+	if withoutPort(at) != at {
+		return at
+	}
+	_, end := hostOf(at)
+	if strings.HasPrefix(at, "http:") {
+		return at[:end] + ":80" + at[end:]
+	}
+	return at[:end] + ":443" + at[end:]
+}
+
+// hostOf returns the host of a URL with its port, and where it ends.
+func hostOf(at string) (host string, end int) {
+	begin := strings.Index(at, "//") + len("//")
+	if end = strings.IndexAny(at[begin:], "/?"); end < 0 {
+		return at[begin:], len(at)
+	}
+	return at[begin : begin+end], begin + end
 }
 
 func (c *Channel) incoming(r *http.Request, path string, body []byte) (Incoming, error) {
@@ -165,7 +203,7 @@ func (c *Channel) incoming(r *http.Request, path string, body []byte) (Incoming,
 	}
 	sent, ok := code(r.Header)
 	switch {
-	case !ok || !c.opts.AuthToken.Signs(sent, sha1.New, signed(at, form)):
+	case !ok || !slices.ContainsFunc(signedForms(at, form), func(b []byte) bool { return c.opts.AuthToken.Signs(sent, sha1.New, b) }):
 		return Incoming{}, channels.Refuse(http.StatusUnauthorized, "signature")
 	case form.Get("AccountSid") != c.opts.AccountSID:
 		return Incoming{}, channels.Refuse(http.StatusForbidden, "account")

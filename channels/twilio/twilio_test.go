@@ -108,6 +108,34 @@ func TestTwilioRequests(t *testing.T) {
 	}
 }
 
+// TestTwilioSignatures: a request is proven in each form in which the platform's libraries verify one.
+func TestTwilioSignatures(t *testing.T) {
+	for _, c := range []struct{ public, signed string }{
+		{"https://e.example/c", "https://e.example/c"}, {"https://e.example/c", "https://e.example:443/c"}, {"https://e.example:443/c", "https://e.example/c"},
+		{"https://e.example:8443/c", "https://e.example:8443/c"}, {"https://e.example:8443/c", "https://e.example/c"},
+		{"http://10.0.0.7/c", "http://10.0.0.7:80/c"}, {"http://[::1]:80/c", "http://[::1]/c"}, {"http://[::1]/c", "http://[::1]:80/c"},
+	} {
+		for _, query := range []string{"", "?a=b:1"} {
+			hook := func(context.Context, twilio.Incoming) (any, error) { return nil, nil }
+			ch, err := twilio.New(&twilio.Options{AuthToken: token, AccountSID: "AC1", PublicURL: c.public, Webhook: hook})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for body, status := range map[string]int{
+				"AccountSid=AC1&Foo=b&Foo=a": 200, "AccountSid=AC1&Foo=b&Foo=a&Foo=b": 200, "AccountSid=AC1&Foo=c": 401,
+			} {
+				r := httptest.NewRequest(http.MethodPost, "/webhook"+query, strings.NewReader(body))
+				r.Header.Set("Content-Type", formType)
+				r.Header.Set("X-Twilio-Signature", sign(c.signed+"/webhook"+query, "AccountSid=AC1&Foo=a&Foo=b"))
+				w := httptest.NewRecorder()
+				if ch.Routes()[0].ServeHTTP(w, r); w.Code != status {
+					t.Errorf("%s at %s, signed for %s: got %d, want %d", body, c.public+query, c.signed, w.Code, status)
+				}
+			}
+		}
+	}
+}
+
 func TestTwilioOptions(t *testing.T) {
 	hook := func(context.Context, twilio.Incoming) (any, error) { return nil, nil }
 	whole := twilio.Options{AuthToken: token, AccountSID: "AC1", PublicURL: public, Webhook: hook}

@@ -6,6 +6,7 @@
 package whatsapp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -44,12 +45,51 @@ type Message struct {
 	From    string `json:"from"` // a phone number
 	GroupID string `json:"group_id"`
 	Type    string `json:"type"`
-	Text    struct {
+	// Text is what was written, the caption of media, or the label of the button or the row of a list that was chosen.
+	Text struct {
 		Body string `json:"body"`
 	} `json:"text"`
 
-	// Account and PhoneNumber are the business's ids.
-	Account, PhoneNumber string `json:"-"`
+	// Account and PhoneNumber are the business's ids, Name is that of the sender's profile, if it is known.
+	Account, PhoneNumber, Name string `json:"-"`
+	// Native is the message as it came, a JSON object.
+	Native json.RawMessage `json:"-"`
+}
+
+// worded are the places of text in messages of other types.
+type worded struct {
+	Button struct {
+		Text string `json:"text"`
+	} `json:"button"`
+	Interactive struct {
+		Button reply `json:"button_reply"`
+		List   reply `json:"list_reply"`
+	} `json:"interactive"`
+	Image    captioned `json:"image"`
+	Video    captioned `json:"video"`
+	Document captioned `json:"document"`
+}
+
+type reply struct {
+	Title string `json:"title"`
+}
+
+type captioned struct {
+	Caption string `json:"caption"`
+}
+
+// value is what has changed in an account.
+type value struct {
+	Metadata struct {
+		PhoneNumberID string `json:"phone_number_id"`
+	} `json:"metadata"`
+	Contacts []struct {
+		ID      string `json:"wa_id"`
+		Profile struct {
+			Name string `json:"name"`
+		} `json:"profile"`
+	} `json:"contacts"`
+	Messages []json.RawMessage `json:"messages"`
 }
 
 // Messages are those of all entries of a delivery, in their order. An error says that the
@@ -59,12 +99,7 @@ func (in *Incoming) Messages() ([]Message, error) {
 		Entry []struct {
 			ID      string `json:"id"`
 			Changes []struct {
-				Value struct {
-					Metadata struct {
-						PhoneNumberID string `json:"phone_number_id"`
-					} `json:"metadata"`
-					Messages []Message `json:"messages"`
-				} `json:"value"`
+				Value value `json:"value"`
 			} `json:"changes"`
 		} `json:"entry"`
 	}
@@ -72,13 +107,30 @@ func (in *Incoming) Messages() ([]Message, error) {
 	var all []Message
 	for _, e := range body.Entry {
 		for _, c := range e.Changes {
-			for _, m := range c.Value.Messages {
-				m.Account, m.PhoneNumber = e.ID, c.Value.Metadata.PhoneNumberID
-				all = append(all, m)
+			for _, native := range c.Value.Messages {
+				m, unread := c.Value.message(native)
+				m.Account = e.ID
+				all, err = append(all, m), cmp.Or(err, unread)
 			}
 		}
 	}
 	return all, err
+}
+
+// message reads one message.
+func (v *value) message(native json.RawMessage) (Message, error) {
+	m := Message{PhoneNumber: v.Metadata.PhoneNumberID, Native: native}
+	err := json.Unmarshal(native, &m)
+	var w worded
+	if m.Text.Body == "" && json.Unmarshal(native, &w) == nil { // a member of another form has no text
+		m.Text.Body = cmp.Or(w.Button.Text, w.Interactive.Button.Title, w.Interactive.List.Title, w.Image.Caption, w.Video.Caption, w.Document.Caption)
+	}
+	for _, c := range v.Contacts {
+		if c.ID == m.From {
+			m.Name = c.Profile.Name
+		}
+	}
+	return m, err
 }
 
 // Ref is the conversation that a message belongs to.

@@ -18,11 +18,8 @@ type messengerBot struct {
 // webhook takes new messages with text; one that is edited was answered before.
 func (b *messengerBot) webhook(to conversation.Dispatcher) func(context.Context, messenger.Incoming) (any, error) {
 	return func(ctx context.Context, in messenger.Incoming) (any, error) {
-		if kind := in.Update.Kind(); kind != "message" && kind != "business_message" {
-			return nil, nil
-		}
 		m, err := in.Update.Message()
-		if err != nil || m.Text == "" || m.From != nil && m.From.IsBot {
+		if m == nil || err != nil || in.Update.Omit(m) != "" || m.Text == "" {
 			return nil, err
 		}
 		id, err := messenger.InstanceID(m.Ref())

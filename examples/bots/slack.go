@@ -18,7 +18,7 @@ type slackBot struct {
 func (b *slackBot) events(to conversation.Dispatcher) func(context.Context, slack.Event) (any, error) {
 	return func(ctx context.Context, in slack.Event) (any, error) {
 		m := in.Message()
-		if m == nil || m.BotID != "" || m.Subtype != "" || m.Text == "" {
+		if m == nil || in.Omit(m) != "" || m.Text == "" {
 			return nil, nil
 		}
 		id, err := slack.InstanceID(m.Ref(in.TeamID))
@@ -26,7 +26,7 @@ func (b *slackBot) events(to conversation.Dispatcher) func(context.Context, slac
 			return nil, err
 		}
 		_, err = channels.Deliver(ctx, to, channels.Delivery{
-			Channel: "slack", Agent: agentName, InstanceID: id, DeliveryID: in.EventID, Text: m.Text, Notify: "slack",
+			Channel: "slack", Agent: agentName, InstanceID: id, DeliveryID: in.DeliveryID(), Text: m.Text, Notify: "slack",
 		})
 		return nil, err
 	}

@@ -79,12 +79,16 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	whole := true
 	if !d.Instance.Zero() {
 		to.InstanceID, whole = d.Instance.Render(s.payload)
+		to.InstanceID = channels.FitID(to.InstanceID)
 	}
 	if !d.Message.Zero() {
 		to.Text, _ = d.Message.Render(s.payload)
 	}
-	if !whole || to.InstanceID == "" || to.Text == "" {
-		return nil, nil
+	switch {
+	case !whole || to.InstanceID == "":
+		return d.omit(ctx, "no conversation")
+	case to.Text == "":
+		return d.omit(ctx, "no text")
 	}
 	for name, t := range d.Attributes {
 		if to.Attributes == nil {
@@ -94,6 +98,23 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	}
 	_, err := channels.Deliver(ctx, d.to, to)
 	return nil, err
+}
+
+// omit leaves out a delivery of a kind, which is counted and logged once.
+func (d *declaration) omit(ctx context.Context, kind string) (any, error) {
+	channels.Omit(ctx, kind)
+	return nil, nil
+}
+
+// spoken returns a message with its speaker, whom the model knows by nothing else.
+func (d *declaration) spoken(name, id, text string) string {
+	switch {
+	case text == "" || id == "" || d.Signal != "":
+		return text
+	case name == "":
+		return id + ": " + text
+	}
+	return strings.Join(strings.Fields(name), " ") + " (" + id + "): " + text
 }
 
 // native delivers a JSON object.
@@ -174,32 +195,44 @@ func (d *declaration) channel() (channels.Channel, error) {
 
 // slack leaves out what bots write, themselves among them, and what is no new message.
 func (d *declaration) slack(ctx context.Context, in slack.Event) (any, error) {
-	s := said{id: in.EventID, kinds: []string{in.EventType}}
+	s := said{id: in.DeliveryID(), kinds: []string{in.EventType}}
 	if m := in.Message(); m != nil {
-		if m.BotID != "" || m.Subtype != "" {
-			return nil, nil
+		if kind := in.Omit(m); kind != "" {
+			return d.omit(ctx, kind)
 		}
-		s.text = m.Text
+		name, id := m.Speaker()
+		s.text = d.spoken(name, id, m.Text)
 		s.instance, _ = slack.InstanceID(m.Ref(in.TeamID)) // without one it is for no conversation
 	}
 	return d.native(ctx, in.Native, s)
 }
 
-// messenger leaves out what bots write.
+// messenger leaves out what bots and owners write, and what is no new message.
 func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any, error) {
 	s := said{id: strconv.FormatInt(in.Update.ID, 10), kinds: []string{in.Update.Kind()}}
 	m, err := in.Update.Message()
-	switch {
-	case err != nil, m != nil && m.From != nil && m.From.IsBot:
+	if err != nil {
 		return nil, err
-	case m != nil:
+	}
+	if m != nil {
+		if kind := in.Update.Omit(m); kind != "" {
+			return d.omit(ctx, kind)
+		}
 		s.text = m.Text
+		if strings.HasSuffix(m.Chat.Type, "group") {
+			name, id := m.Speaker()
+			s.text = d.spoken(name, id, m.Text)
+		}
 		s.instance, _ = messenger.InstanceID(m.Ref()) // without one it is for no conversation
 	}
 	return d.native(ctx, in.Update.Native, s)
 }
 
+// github leaves out comments of bots, which may be its own.
 func (d *declaration) github(ctx context.Context, in github.Incoming) (any, error) {
+	if in.OfBot() {
+		return d.omit(ctx, "bot")
+	}
 	s := said{id: in.DeliveryID, kinds: []string{in.Event, in.Event + "." + in.Action}}
 	if ref, ok := in.Ref(); ok {
 		s.instance, _ = github.InstanceID(ref) // without one it is for no conversation
@@ -214,11 +247,12 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 		return nil, err
 	}
 	for _, m := range all {
-		s := said{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body, payload: map[string]any{
-			"id": m.ID, "from": m.From, "group_id": m.GroupID, "type": m.Type, "text": map[string]any{"body": m.Text.Body},
-		}}
+		s := said{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body}
+		if m.GroupID != "" {
+			s.text = d.spoken(m.Name, m.From, m.Text.Body)
+		}
 		s.instance, _ = whatsapp.InstanceID(m.Ref()) // without one it is for no conversation
-		if _, err := d.deliver(ctx, s); err != nil {
+		if _, err := d.native(ctx, m.Native, s); err != nil {
 			return nil, err
 		}
 	}

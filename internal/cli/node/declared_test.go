@@ -130,11 +130,11 @@ func TestDeclaredChannels(t *testing.T) {
 		return `{"type":"event_callback","team_id":"T","event_id":"E","event":{"type":"message","channel":"C","text":"Hi","ts":"1.2"` + more + `}}`
 	}
 	for name, tt := range map[string]declaredCase{
-		"slack":                 {"kind: slack", "/events", object, event(""), slacked, "slack:v1:T:C:1.2", "channel:c:E", "Hi"},
+		"slack":                 {"kind: slack", "/events", object, event(""), slacked, "slack:v1:T:C:1.2", "channel:c:message/C/1.2", "Hi"},
 		"slack its own message": {"kind: slack", "/events", object, event(`,"bot_id":"B"`), slacked, "", "", ""},
 		"slack an edit":         {"kind: slack", "/events", object, event(`,"subtype":"message_changed"`), slacked, "", "", ""},
 		"slack another event":   {"kind: slack, events: [app_mention]", "/events", object, event(""), slacked, "", "", ""},
-		"slack with templates":  {`kind: slack, instance: "{team_id}/{event.channel}", message: "<{event.text}>"`, "/events", object, event(""), slacked, "T/C", "channel:c:E", "<Hi>"},
+		"slack with templates":  {`kind: slack, instance: "{team_id}/{event.channel}", message: "<{event.text}>"`, "/events", object, event(""), slacked, "T/C", "channel:c:message/C/1.2", "<Hi>"},
 		"slack no such member":  {`kind: slack, instance: "{event.nothing}"`, "/events", object, event(""), slacked, "", "", ""},
 		"github":                {`kind: github, events: [issues.opened], message: "{issue.title}"`, "/webhook", object, `{"action":"opened","issue":{"number":7,"title":"t"},"repository":{"name":"r","owner":{"login":"o"}}}`, hub, "github:v1:owner:o:repo:r:issue:7", "channel:c:d1", "t"},
 		"github about no issue": {`kind: github, message: "{ref}"`, "/webhook", object, `{"ref":"main"}`, hub, "", "", ""},
@@ -172,6 +172,91 @@ func TestDeclaredChannels(t *testing.T) {
 		}, "7", "channel:c:w", "user.created"},
 	} {
 		t.Run(name, tt.run)
+	}
+}
+
+// TestDeclaredMessages: what people send is delivered as they see it, with who speaks where several may, and what bots
+// and owners send is not.
+func TestDeclaredMessages(t *testing.T) {
+	const slack, messenger, whatsapp = "kind: slack", "kind: messenger", "kind: whatsapp, verifyTokenEnv: S"
+	event := func(kind, more string) string {
+		return `{"type":"event_callback","team_id":"T","event_id":"E","authorizations":[{"user_id":"UB","is_bot":true}],"event":{"type":"` + kind + `","user":"U1",` + more + `}}`
+	}
+	update := func(message string) string { return `{"update_id":5,` + message + `}` }
+	entry := func(message string) string {
+		return `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"metadata":{"phone_number_id":"N"},"contacts":[{"wa_id":"49","profile":{"name":"Ada"}}],"messages":[{"id":"m1","from":"49",` + message + `}]}}]}]}`
+	}
+	const dm, chat, number = "slack:v1:T:D1:", "messenger:v1:regular:chat:-3:thread::direct:", "whatsapp:v1:business-account:B:phone-number:N:individual:phone-number:49"
+	for name, tt := range map[string]declaredCase{
+		"slack direct":       {slack, "/events", object, event("message", `"channel":"D1","ts":"1.2","text":"1 &lt; 2"`), slacked, dm, "channel:c:message/D1/1.2", "U1: 1 < 2"},
+		"slack mention":      {slack, "/events", object, event("app_mention", `"channel":"C","ts":"1.2","text":"<@UB> Hi","user_profile":{"real_name":"Ada\nL"}`), slacked, "slack:v1:T:C:1.2", "channel:c:message/C/1.2", "Ada L (U1): Hi"},
+		"slack same message": {slack, "/events", object, event("message", `"channel":"C","ts":"1.2","text":"<@UB> Hi"`), slacked, "slack:v1:T:C:1.2", "channel:c:message/C/1.2", "U1: Hi"},
+		"slack file":         {slack, "/events", object, event("message", `"subtype":"file_share","channel":"C","ts":"1.2","text":"Look"`), slacked, "slack:v1:T:C:1.2", "channel:c:message/C/1.2", "U1: Look"},
+		"slack itself":       {slack, "/events", object, strings.Replace(event("message", `"channel":"D1","ts":"1.2","text":"Hi"`), `"user":"U1"`, `"user":"UB"`, 1), slacked, "", "", ""},
+		"messenger caption":  {messenger, "/webhook", object, update(`"message":{"chat":{"id":-3},"photo":[],"caption":"Look"}`), nil, chat, "channel:c:5", "Look"},
+		"messenger group":    {messenger, "/webhook", object, update(`"message":{"chat":{"id":-3,"type":"supergroup"},"from":{"id":7,"first_name":"Ada"},"text":"Hi","message_thread_id":2}`), nil, chat, "channel:c:5", "Ada (7): Hi"},
+		"messenger edit":     {messenger, "/webhook", object, update(`"edited_message":{"chat":{"id":-3},"text":"Hi"}`), nil, "", "", ""},
+		"messenger echo":     {messenger, "/webhook", object, update(`"business_message":{"message_id":3,"date":3,"business_connection_id":"bc1","chat":{"id":900,"type":"private"},"from":{"id":1,"is_bot":false},"sender_business_bot":{"id":9,"is_bot":true},"text":"our own reply"}`), nil, "", "", ""},
+		"messenger owner":    {messenger, "/webhook", object, update(`"business_message":{"business_connection_id":"bc1","chat":{"id":900},"from":{"id":1},"text":"by hand"}`), nil, "", "", ""},
+		"whatsapp button":    {whatsapp, "/webhook", object, entry(`"type":"interactive","interactive":{"type":"button_reply","button_reply":{"id":"y","title":"Yes"}}`), hub, number, "channel:c:m1", "Yes"},
+		"whatsapp list":      {whatsapp, "/webhook", object, entry(`"type":"interactive","interactive":{"type":"list_reply","list_reply":{"id":"1","title":"One"}}`), hub, number, "channel:c:m1", "One"},
+		"whatsapp template":  {whatsapp, "/webhook", object, entry(`"type":"button","button":{"payload":"p","text":"Stop"}`), hub, number, "channel:c:m1", "Stop"},
+		"whatsapp caption":   {whatsapp, "/webhook", object, entry(`"type":"image","image":{"id":"1","caption":"Look"}`), hub, number, "channel:c:m1", "Look"},
+		"whatsapp all of it": {whatsapp + `, message: "{interactive.button_reply.id} {context.id}"`, "/webhook", object, entry(`"type":"interactive","context":{"id":"m0"},"interactive":{"button_reply":{"id":"y","title":"Yes"}}`), hub, number, "channel:c:m1", "y m0"},
+		"whatsapp group":     {whatsapp, "/webhook", object, entry(`"group_id":"G","type":"text","text":{"body":"Hi"}`), hub, "whatsapp:v1:business-account:B:phone-number:N:group:G", "channel:c:m1", "Ada (49): Hi"},
+		"github bot":         {`kind: github, message: "{comment.body}"`, "/webhook", object, `{"sender":{"type":"Bot"},"comment":{"body":"x"},"issue":{"number":7},"repository":{"name":"r","owner":{"login":"o"}}}`, hubComment, "", "", ""},
+		"a long instance":    {`kind: slack, instance: "{event.text}", message: x`, "/events", object, event("message", `"channel":"C","ts":"1.2","text":"`+strings.Repeat("é", 300)+`"`), slacked, fitted, "channel:c:message/C/1.2", "x"},
+		"a fitting instance": {`kind: slack, instance: "{event.text}", message: x`, "/events", object, event("message", `"channel":"C","ts":"1.2","text":"`+strings.Repeat("é", 256)+`"`), slacked, strings.Repeat("é", 256), "channel:c:message/C/1.2", "x"},
+	} {
+		t.Run(name, tt.run)
+	}
+}
+
+// fitted is an instance id that was longer than 512 bytes.
+var fitted = strings.Repeat("é", 220) + fmt.Sprintf(":sha256:%x", sha256.Sum256([]byte(strings.Repeat("é", 300))))
+
+func hubComment(body string) map[string]string {
+	headers := hub(body)
+	headers["X-GitHub-Event"] = "issue_comment"
+	return headers
+}
+
+// TestDeclaredOmissions: what is left out is counted, and each kind logged once.
+func TestDeclaredOmissions(t *testing.T) {
+	conf, err := config.Parse("parley.yaml", []byte("agents: {echo: {model: demo/parrot}}\nchannels: {c: {agent: echo, kind: messenger, secretEnv: S}}\n"), &config.Options{
+		Env: func(string) (string, bool) { return "a-secret", true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := channelsOf(&cli.Program{}, conf.Channels)(&taking{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := &waiting.Log{}
+	h, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: all, Logger: slog.New(slog.NewTextHandler(logs, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"update_id":1,"edited_message":{"chat":{"id":3},"text":"Hi"}}`, `{"update_id":2,"edited_message":{"chat":{"id":3},"text":"Hi"}}`,
+		`{"update_id":3,"message":{"chat":{"id":3},"sticker":{}}}`, `{"update_id":4,"message":{"chat":{"id":3},"from":{"id":1,"is_bot":true},"text":"Hi"}}`,
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/channels/c/webhook", strings.NewReader(body))
+		r.Header.Set("Content-Type", object)
+		r.Header.Set("X-Messenger-Bot-Api-Secret-Token", "a-secret")
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+			t.Errorf("%s: got status %d, want 200", body, w.Code)
+		}
+	}
+	if got := h.Deliveries(); len(got) != 1 || got[0] != (parleyhttp.Deliveries{Channel: "c", Result: channels.ResultOmitted, Count: 4}) {
+		t.Errorf("got counts %+v, want 4 omitted", got)
+	}
+	for _, kind := range []string{"edited", "bot", `"no text"`} {
+		if n := strings.Count(logs.String(), "kind="+kind); n != 1 {
+			t.Errorf("%s: got %d log lines, want 1, in\n%s", kind, n, logs.String())
+		}
 	}
 }
 
