@@ -54,6 +54,8 @@ func (m *Machine) ripePoke(in Poke) (Answer, bool) {
 		return Poked{}, m.state.Head() == m.durable
 	case !m.ready():
 		return Poked{}, m.asleep() && m.state.Head() == m.durable
+	case m.draining && !m.listed && !m.listing: // its time has come since, and nothing lists this writer any more
+		return Poked{Unknown: true}, true
 	default:
 		return Poked{Held: true}, m.claimed && (m.listed || !holdsWhenListed() || !listsTakeover())
 	}
