@@ -116,12 +116,15 @@ func checkHeaders(t *testing.T, x exchange, res *http.Response) {
 	if x.plain {
 		want["X-Content-Type-Options"], want["Cross-Origin-Resource-Policy"] = "", ""
 	}
+	if x.status == http.StatusOK && strings.Contains(x.path, "live=sse") {
+		want["X-Accel-Buffering"] = "no"
+	}
 	if x.location {
 		want["Location"] = "http://example.com/agents/assistant/c1"
 	}
 	for _, name := range []string{
 		"Stream-Next-Offset", "Stream-Up-To-Date", "Location", "X-Content-Type-Options", "Cross-Origin-Resource-Policy",
-		"WWW-Authenticate", "Set-Cookie", "ETag", "Last-Modified", "Accept-Ranges", "Content-Encoding", "Vary",
+		"WWW-Authenticate", "Set-Cookie", "ETag", "Last-Modified", "Accept-Ranges", "Content-Encoding", "Vary", "X-Accel-Buffering",
 	} {
 		if got := strings.Join(res.Header.Values(name), "|"); got != want[name] {
 			t.Errorf("%s is %q, want %q", name, got, want[name])

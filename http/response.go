@@ -17,6 +17,9 @@ const (
 	headerNextOffset = "Stream-Next-Offset"
 	headerUpToDate   = "Stream-Up-To-Date"
 	headerErrorRef   = "Parley-Error-Ref"
+	// headerAccelBuffering makes nginx, and proxies that follow its convention, send each
+	// write of an event stream to the client at once.
+	headerAccelBuffering = "X-Accel-Buffering"
 )
 
 // statusClientGone answers a held long-poll whose client left; nobody receives it.

@@ -84,6 +84,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	secure(w.Header())
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set(headerAccelBuffering, "no")
 	if r.ProtoMajor == 1 {
 		// The end of the stream is the end of the connection, whatever its deadlines.
 		w.Header().Set("Connection", "close")
@@ -97,6 +98,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	var unbegun *unbegunError
 	if errors.As(err, &unbegun) { // There still can be an answer that says so.
 		w.Header().Del("Connection")
+		w.Header().Del(headerAccelBuffering)
 		return err
 	}
 	ev.start()

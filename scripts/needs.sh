@@ -61,6 +61,11 @@ if ! command -v chromium-headless-shell >/dev/null && ! command -v chromium >/de
 	lacks "there is no Chromium, with which the tests look at the console: apt-get install chromium-headless-shell fonts-dejavu-core"
 fi
 
+# The tests read event streams through a real proxy.
+if ! PATH=$PATH:/usr/sbin command -v nginx >/dev/null; then
+	lacks "nginx is missing, through which the tests read event streams: apt-get install nginx-light"
+fi
+
 # The ClickHouse engine of the tests is a library for one kind of machine; on others
 # they need a server.
 if [[ -z ${PARLEY_TEST_CLICKHOUSE:-} ]] && ! command -v clickhouse >/dev/null; then
