@@ -58,16 +58,21 @@ type Server struct {
 	// the process. Who comes when all are in use takes the place of the one that has been
 	// idle for longest, or waits in the system's queue. Zero is no bound.
 	MaxConnections int
+	// DrainDelay is for how long [Server.Run] serves requests as before once its context has
+	// ended: load balancers need a while to see that the node is not ready. Zero is no delay.
+	DrainDelay time.Duration
 
-	clients atomic.Pointer[connections]
-	live    live
+	clients  atomic.Pointer[connections]
+	live     live
+	draining atomic.Bool
 }
 
 // Run runs a runtime and serves over it. Requests are taken once it is ready: then ready is
-// called, unless it is nil. When ctx ends, conversations are handed over to others while
-// requests are still taken; then no connection is accepted, live responses end, spare and
-// idle connections are closed, requests under way have two seconds, and the runtime ends,
-// which releases what is left. If the runtime fails, serving ends too, and the other way
+// called, unless it is nil. When ctx ends, [Server.Draining] reports true, and conversations
+// are handed over to others while requests are still taken, for DrainDelay at least; each
+// answer then closes its connection. Then no connection is accepted, live responses end,
+// spare and idle connections are closed, requests under way have two seconds, and the runtime
+// ends, which releases what is left. If the runtime fails, serving ends too, and the other way
 // round. What it returns is what has failed, nil if nothing has. The listener is closed.
 func (s *Server) Run(ctx context.Context, l net.Listener, rt Runtime, ready func()) error {
 	defer l.Close()
@@ -87,9 +92,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener, rt Runtime, ready func
 		case <-serving.Done():
 			return nil
 		}
-		if err := rt.HandOver(serving); err != nil && serving.Err() == nil {
-			s.logger().Warn("not everything was handed over; the other nodes take it over", "err", err)
-		}
+		s.drain(serving, rt)
 		return nil
 	})
 	g.Go(func() error {
@@ -107,6 +110,41 @@ func (s *Server) Run(ctx context.Context, l net.Listener, rt Runtime, ready func
 	return g.Wait()
 }
 
+// drain makes the node unready and returns once its conversations are handed over and
+// DrainDelay is over, or serving has ended. A runtime that was not ready yet was never sent a
+// request.
+func (s *Server) drain(serving context.Context, rt Runtime) {
+	s.draining.Store(true)
+	delay := s.DrainDelay
+	select {
+	case <-rt.Ready():
+	default:
+		delay = 0
+	}
+	over := time.NewTimer(delay)
+	defer over.Stop()
+	if err := rt.HandOver(serving); err != nil && serving.Err() == nil {
+		s.logger().Warn("not everything was handed over; the other nodes take it over", "err", err)
+	}
+	select {
+	case <-over.C:
+	case <-serving.Done():
+	}
+}
+
+// Draining reports whether the end of the context of [Server.Run] was seen: load balancers are
+// to send no more requests. It is safe for concurrent use.
+func (s *Server) Draining() bool { return s.draining.Load() }
+
+// closing makes clients leave their connections while the server drains, so that none is
+// closed in the moment in which a request comes.
+func (s *Server) closing(w http.ResponseWriter, r *http.Request) {
+	if s.draining.Load() && r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close")
+	}
+	s.Handler.ServeHTTP(w, r)
+}
+
 // Serve serves without a runtime of its own until ctx ends or the listener fails, as Run
 // does between ready and the end of the requests. One that takes longer than two seconds
 // to end is cut off, which is no error: a client must not decide how a server ends.
@@ -115,7 +153,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	clients := newConnections(l, s.MaxConnections, log)
 	s.clients.Store(clients)
 	server := &http.Server{
-		ConnState: clients.changed, Handler: s.Handler,
+		ConnState: clients.changed, Handler: http.HandlerFunc(s.closing),
 		ReadHeaderTimeout: headerTimeout, IdleTimeout: restTimeout, WriteTimeout: writeTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		BaseContext: func(net.Listener) context.Context {

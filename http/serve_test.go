@@ -183,6 +183,78 @@ func TestServeEndsInOrder(t *testing.T) {
 	})
 }
 
+// TestDrainDelay stops a server that has a delay: it is unready at once, serves messages, reads
+// and live reads for the whole delay, takes each connection from its client meanwhile, and ends
+// then.
+func TestDrainDelay(t *testing.T) {
+	const delay, path = 5 * time.Second, "/agents/assistant/c1"
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, nil)
+		h.create()
+		rt, l := newLived(), make(pipes, 20)
+		ctx, stop := context.WithCancel(t.Context())
+		s := &parleyhttp.Server{Handler: h.h, DrainDelay: delay}
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, l, rt, nil) }()
+		close(rt.ready)
+		kept := l.dial(t)
+		if resp := get(t, kept, path); resp.Close || s.Draining() {
+			t.Errorf("before the end: Connection: close is %v, draining %v", resp.Close, s.Draining())
+		} else {
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+		begun := time.Now()
+		stop()
+		synctest.Wait()
+		if !s.Draining() {
+			t.Error("the server does not drain once its context has ended")
+		}
+		time.Sleep(delay - time.Millisecond)
+		for name, conn := range map[string]net.Conn{"kept": kept, "new": l.dial(t)} {
+			resp := get(t, conn, path)
+			if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != http.StatusOK || !resp.Close {
+				t.Errorf("%s connection, at the end of the delay: status %d, Connection: close %v, %v; want 200 and true", name, resp.StatusCode, resp.Close, err)
+			}
+		}
+		live := get(t, l.dial(t), path+"?view=updates&offset=-1&live=sse")
+		if live.StatusCode != http.StatusOK {
+			t.Errorf("a live read at the end of the delay: status %d, want 200", live.StatusCode)
+		}
+		go func() { _, _ = io.Copy(io.Discard, live.Body) }()
+		if err := <-ended; err != nil || time.Since(begun) != delay {
+			t.Errorf("ends with %v after %v, want %v", err, time.Since(begun), delay)
+		}
+	})
+}
+
+// TestDrainDelayIsCut: neither a start that is stopped nor a runtime that fails waits for the
+// end of the delay.
+func TestDrainDelayIsCut(t *testing.T) {
+	for name, ready := range map[string]bool{"not_ready": false, "fails": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt, ended := newLived(), make(chan error, 1)
+				ctx, stop := context.WithCancel(t.Context())
+				s := &parleyhttp.Server{Handler: http.NotFoundHandler(), DrainDelay: time.Hour}
+				if ready {
+					close(rt.ready)
+				}
+				begun := time.Now()
+				go func() { ended <- s.Run(ctx, make(pipes), rt, nil) }()
+				synctest.Wait()
+				stop()
+				if ready {
+					synctest.Wait()
+					rt.fails <- errors.New("broken")
+				}
+				if err := <-ended; (err != nil) != ready || time.Since(begun) >= time.Second {
+					t.Errorf("ends with %v after %v", err, time.Since(begun))
+				}
+			})
+		})
+	}
+}
+
 // TestServeEndsWithItsParts: whichever fails ends the other, before requests are taken and
 // after.
 func TestServeEndsWithItsParts(t *testing.T) {

@@ -66,7 +66,7 @@ func newSite(t *testing.T, nodes int) *site {
 		http, admin, config := ports[3*i], ports[3*i+1], filepath.Join(s.dir, fmt.Sprintf("node-%d.yaml", i+1))
 		conf := fmt.Sprintf("listen: %s\n%sauth: {bearerEnv: ATTACK_TOKEN}\nadmin: {listen: %q}\nlimits: {memoryBytes: %d}\n", http, s.place.Config(), admin, memoryBytes)
 		if nodes > 1 {
-			conf += fmt.Sprintf("cluster: {listen: %q}\n", ports[3*i+2])
+			conf += fmt.Sprintf("cluster: {listen: %q}\ndrain: {delay: 0s}\n", ports[3*i+2])
 		}
 		if err := os.WriteFile(config, []byte(conf+agents(vendor.URL, "http://"+s.models)), 0o600); err != nil {
 			t.Fatal(err)

@@ -61,6 +61,7 @@ type clusterOptions struct {
 	nodes   int
 	strict  bool
 	sound   bool // No node is broken, so that a busy machine must not make one look dead.
+	drain   time.Duration // drain.delay of each node.
 	program func(number int) string
 }
 
@@ -153,7 +154,7 @@ func (c *cluster) write(t *testing.T, n *node, place noderun.Place, vendor strin
 		"      - {name: helper, description: Helps., model: fake/model, instructions: Help.}\n")
 	if o.nodes > 1 {
 		before := c.proxies[len(c.proxies)-2]
-		fmt.Fprintf(&b, "strictReads: %t\nadmin: {listen: %q}\n", o.strict, n.Admin)
+		fmt.Fprintf(&b, "strictReads: %t\nadmin: {listen: %q}\ndrain: {delay: %v}\n", o.strict, n.Admin, o.drain)
 		fmt.Fprintf(&b, "cluster:\n  listen: %s\n  advertise: %s\n  heartbeat: %v\n  tls: {ca: %q, cert: %q, key: %q, name: %s}\n",
 			n.peers, before.address(), heartbeat, c.ca.file, keys.cert, keys.key, clusterName)
 		if o.sound {

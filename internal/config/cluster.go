@@ -283,6 +283,22 @@ func (r *reader) between(lo, hi int64, set func(int64)) func(value) {
 	}
 }
 
+// within reads a duration of zero up to a limit.
+func (r *reader) within(limit time.Duration, dst **time.Duration) func(value) {
+	return func(v value) {
+		s, ok := r.checked(v)
+		if !ok || s == "" {
+			return
+		}
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 || d > limit {
+			r.blame(v, fault{fmt.Sprintf("%s is not a duration of 0s to %v", quote(s), limit), "write a number with ms or s, for example " + v.example})
+			return
+		}
+		*dst = &d
+	}
+}
+
 // interval reads a duration above zero.
 func (r *reader) interval(dst *time.Duration) func(value) {
 	return func(v value) {

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/providers"
@@ -28,6 +29,7 @@ type Server struct {
 	Bucket         Bucket
 	CORS           CORS
 	Auth           Auth
+	Drain          Drain
 	// Console serves the page of the console beside the agents; "parley dev" does so without it.
 	Console bool
 	// Cluster is nil if the node serves its bucket alone.
@@ -111,6 +113,17 @@ type Bucket struct {
 type CORS struct {
 	// Origins are origins as browsers send them, or the single "*".
 	Origins []string
+}
+
+// MaxDrainDelay is the longest delay of [Drain].
+const MaxDrainDelay = 10 * time.Minute
+
+// Drain configures the end of a node.
+type Drain struct {
+	// Delay is for how long a node that was asked to end serves requests while it is not
+	// ready. Nil is the default: 5 s for a node of a cluster, 0 for others and for
+	// "parley dev".
+	Delay *time.Duration
 }
 
 // Auth says who may use the server.

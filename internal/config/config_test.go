@@ -200,6 +200,9 @@ func showServer(s *config.Server) string {
 	fmt.Fprintf(&b, "listen %s, public %q, proxies %v, limits %+v\n", s.Listen, s.PublicURL, s.TrustedProxies, s.Limits)
 	bucket := s.Bucket
 	bucket.AccessKey, bucket.SecretKey = mask(bucket.AccessKey), mask(bucket.SecretKey)
+	if d := s.Drain.Delay; d != nil {
+		fmt.Fprintf(&b, "drain delay %v\n", *d)
+	}
 	fmt.Fprintf(&b, "bucket %+v\ncors %q, bearer %q\n", bucket, s.CORS.Origins, mask(s.Auth.Bearer))
 	if c := s.Beta; c != nil {
 		fmt.Fprintf(&b, "beta %s, agents %q, workflows %q of %q\n", c.Path, c.Agents, c.Workflows, s.Workflows)

@@ -41,6 +41,7 @@
 //	bucket: {dir: ./data}     # or {endpoint, name, region, prefix, secure, accessKeyEnv, secretKeyEnv}
 //	cors: {origins: []}
 //	auth: {bearerEnv: ""}
+//	drain: {delay: 5s}        # how long a node that ends serves while it is unready; default 0s without cluster, and in dev
 //	cluster:                  # several nodes over one endpoint; without it the node serves its bucket alone
 //	  listen: 10.0.0.5:7946
 //	  advertise: 10.0.0.5:7946 # default: listen; or advertiseEnv: POD_IP, which holds host or host:port

@@ -29,6 +29,9 @@ func (r *reader) server(root value) *Server {
 		{name: "auth", example: "{bearerEnv: PARLEY_TOKEN}", read: func(v value) {
 			r.fields(v, []field{{name: "bearerEnv", example: "PARLEY_TOKEN", read: r.variable(&s.Auth.Bearer)}})
 		}},
+		{name: "drain", example: "{delay: 5s}", read: func(v value) {
+			r.fields(v, []field{{name: "delay", example: "5s", read: r.within(MaxDrainDelay, &s.Drain.Delay)}})
+		}},
 		{name: "console", example: "true", read: r.truth(func(t bool) { s.Console = t })},
 		{name: "cluster", example: "{listen: \"10.0.0.5:7946\"}", read: r.cluster(&s.Cluster)},
 		{name: "strictReads", example: "true", read: r.truth(func(t bool) { s.StrictReads = t })},

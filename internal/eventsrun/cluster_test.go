@@ -98,7 +98,7 @@ func (c *cluster) start(ctx context.Context) error {
 	}
 	config := filepath.Join(c.dir, fmt.Sprintf("node-%d.yaml", number+1))
 	// A busy machine must not make a node look dead that nobody has killed.
-	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s, suspect: 10s, fence: 5s}\n%s", ports[0], ports[1], ports[2], c.common)
+	text := fmt.Sprintf("listen: %s\nadmin: {listen: %q}\ncluster: {listen: %s, suspect: 10s, fence: 5s}\ndrain: {delay: 0s}\n%s", ports[0], ports[1], ports[2], c.common)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func TestClusterOfThree(t *testing.T) {
 	for range 3 {
 		at := noderun.Refusing(t)
 		// Nobody is taken for dead here, however busy the machine is.
-		file = clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\", suspect: 1m, fence: 30s, "+files+"}", fmt.Sprintf("admin: {listen: %q}", at))
+		file = clitest.EchoConfig(t, t.TempDir(), e.Line, "cluster: {listen: \"127.0.0.1:0\", suspect: 1m, fence: 30s, "+files+"}", "drain: {delay: 0s}", fmt.Sprintf("admin: {listen: %q}", at))
 		nodes = append(nodes, program.Start(t, "serve", "--quiet", "--config", file))
 		admins = append(admins, at)
 	}
@@ -240,7 +240,7 @@ func TestReplacedNodeSaysWhatToDo(t *testing.T) {
 	e := clitest.NewEndpoint(t, nil)
 	var nodes []*clitest.Node
 	for _, times := range []string{"suspect: 1m, fence: 30s", "suspect: 800ms, fence: 500ms"} {
-		line := "cluster: {listen: \"127.0.0.1:0\", heartbeat: 200ms, " + times + "}"
+		line := "cluster: {listen: \"127.0.0.1:0\", heartbeat: 200ms, " + times + "}\ndrain: {delay: 0s}"
 		nodes = append(nodes, program.Start(t, "serve", "--quiet", "--insecure-cluster", "--strict-reads", "--config", clitest.EchoConfig(t, t.TempDir(), e.Line, line)))
 	}
 	_ = nodes[0].Cmd.Process.Signal(syscall.SIGSTOP) // It may have been replaced already.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +45,9 @@ type serveConfig struct {
 	insecure bool
 	// strictReads is strictReads of the file, if that does not say so already.
 	strictReads bool
+	// drainDelay overrides drain.delay of the file if drainGiven.
+	drainDelay time.Duration
+	drainGiven bool
 }
 
 func serveCommand(p *cli.Program) *cobra.Command {
@@ -79,7 +83,7 @@ func serveCommand(p *cli.Program) *cobra.Command {
 			return fmt.Errorf("serve takes no argument; name the file behind --config: parley serve --config %s", args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg.named = cmd.Flags().Changed("config")
+			cfg.named, cfg.drainGiven = cmd.Flags().Changed("config"), cmd.Flags().Changed("drain-delay")
 			return serveFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -90,6 +94,7 @@ func serveCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text, json, or dev with stacks as they are")
 	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
 	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
+	cmd.Flags().DurationVar(&cfg.drainDelay, "drain-delay", 0, "serve requests for so long after SIGTERM, while /readyz answers 503, in place of drain.delay of the file (default 5s with a section cluster, 0s without)")
 	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
 	return cmd
 }
@@ -105,6 +110,12 @@ func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
 			return nil, fmt.Errorf("--data: %s has a section cluster, whose nodes share a bucket; leave one of them out", cfg.file)
 		}
 		conf.Bucket = config.Bucket{Dir: cfg.data}
+	}
+	if cfg.drainGiven {
+		if cfg.drainDelay < 0 || cfg.drainDelay > config.MaxDrainDelay {
+			return nil, fmt.Errorf("--drain-delay: %v is not a duration of 0s to %v; write for example --drain-delay 5s", cfg.drainDelay, config.MaxDrainDelay)
+		}
+		conf.Drain.Delay = &cfg.drainDelay
 	}
 	switch port := env("PORT"); {
 	case cfg.listen != "":
@@ -166,10 +177,11 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 	var made atomic.Pointer[backend]
 	status := func() actors.Status {
 		if n := made.Load(); n != nil {
-			return n.runtime.Status()
+			return listener.status(n.runtime.Status())
 		}
 		return actors.Status{Reason: "reading the format stamp of the bucket"}
 	}
+	listener.server.DrainDelay = drainDelay(conf)
 	observed.process = func() (p admin.Process) {
 		if n := made.Load(); n != nil {
 			p = n.process(listener)
