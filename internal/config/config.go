@@ -113,6 +113,11 @@ type Bucket struct {
 type CORS struct {
 	// Origins are origins as browsers send them, or the single "*".
 	Origins []string
+	// Headers may be sent by the pages, and ExposeHeaders read, in addition to those that the
+	// server has itself. The names are well formed.
+	Headers, ExposeHeaders []string
+	// Credentials allows cookies and other credentials of the browser. Origins then has no "*".
+	Credentials bool
 }
 
 // MaxDrainDelay is the longest delay of [Drain].

@@ -200,6 +200,9 @@ func showServer(s *config.Server) string {
 	fmt.Fprintf(&b, "listen %s, public %q, proxies %v, limits %+v\n", s.Listen, s.PublicURL, s.TrustedProxies, s.Limits)
 	bucket := s.Bucket
 	bucket.AccessKey, bucket.SecretKey = mask(bucket.AccessKey), mask(bucket.SecretKey)
+	if c := s.CORS; c.Credentials || c.Headers != nil || c.ExposeHeaders != nil {
+		fmt.Fprintf(&b, "cors headers %q, exposed %q, credentials %t\n", c.Headers, c.ExposeHeaders, c.Credentials)
+	}
 	if d := s.Drain.Delay; d != nil {
 		fmt.Fprintf(&b, "drain delay %v\n", *d)
 	}

@@ -39,7 +39,7 @@
 //	limits: {bodyBytes: 268435456, textBytes: 4194304, attachments: 16, spoolBytes: 1073741824, readerBytes: 134217728,
 //	  followerBytes: 134217728, idleBytes: 134217728, memoryBytes: 536870912, reserveBytes: 1073741824}
 //	bucket: {dir: ./data}     # or {endpoint, name, region, prefix, secure, accessKeyEnv, secretKeyEnv}
-//	cors: {origins: []}
+//	cors: {origins: []}       # and headers, exposeHeaders: [X-Tenant], what pages may send and read besides; credentials: true
 //	auth: {bearerEnv: ""}
 //	drain: {delay: 5s}        # how long a node that ends serves while it is unready; default 0s without cluster, and in dev
 //	cluster:                  # several nodes over one endpoint; without it the node serves its bucket alone

@@ -23,9 +23,7 @@ func (r *reader) server(root value) *Server {
 		{name: "trustedProxies", example: "[10.0.0.0/8]", read: r.networks(&s.TrustedProxies)},
 		{name: "limits", example: "{attachments: 16}", read: r.limits(&s.Limits)},
 		{name: "bucket", example: "{dir: ./data}", read: r.bucket(&s.Bucket)},
-		{name: "cors", example: "{origins: []}", read: func(v value) {
-			r.fields(v, []field{{name: "origins", example: "[https://app.example.com]", read: r.origins(&s.CORS.Origins)}})
-		}},
+		{name: "cors", example: "{origins: []}", read: r.cors(&s.CORS)},
 		{name: "auth", example: "{bearerEnv: PARLEY_TOKEN}", read: func(v value) {
 			r.fields(v, []field{{name: "bearerEnv", example: "PARLEY_TOKEN", read: r.variable(&s.Auth.Bearer)}})
 		}},
@@ -119,6 +117,22 @@ func (r *reader) limits(dst *Limits) func(value) {
 			{name: "memoryBytes", example: "536870912", read: r.whole(func(n int64) { dst.MemoryBytes = n })},
 			{name: "reserveBytes", example: "1073741824", read: r.whole(func(n int64) { dst.ReserveBytes = n })},
 		})
+	}
+}
+
+// cors reads which pages of other origins may use the server, and how.
+func (r *reader) cors(dst *CORS) func(value) {
+	return func(v value) {
+		r.fields(v, []field{
+			{name: "origins", example: "[https://app.example.com]", read: r.origins(&dst.Origins)},
+			{name: "headers", example: "[X-Tenant]", read: r.texts(&dst.Headers, checkHeaderName)},
+			{name: "exposeHeaders", example: "[X-Request-Id]", read: r.texts(&dst.ExposeHeaders, checkHeaderName)},
+			{name: "credentials", example: "true", read: r.truth(func(t bool) { dst.Credentials = t })},
+		})
+		if dst.Credentials && slices.Contains(dst.Origins, "*") {
+			key, _ := r.given(v, "credentials")
+			r.blameKey(key, fault{`stands beside the origin "*", but browsers send no credentials to a server that allows every page`, "list the origins, or remove it"})
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,7 +116,7 @@ func TestConfiguredCORS(t *testing.T) {
 			if w.Code != http.StatusTeapot || head.Get("Access-Control-Allow-Origin") != tt.allowed || (head.Get("Vary") == "Origin") != tt.varies {
 				t.Errorf("%d %v", w.Code, head)
 			}
-			const exposed = "Stream-Next-Offset, Stream-Up-To-Date, Stream-Closed, Stream-Cursor, ETag, Location"
+			const exposed = "Stream-Next-Offset, Stream-Up-To-Date, Stream-Closed, Stream-Cursor, ETag, Location, Retry-After, Parley-Error-Ref, Allow, WWW-Authenticate"
 			if got := head.Get("Access-Control-Expose-Headers"); (got == exposed) != (tt.allowed != "") {
 				t.Errorf("exposes %q", got)
 			}
@@ -128,6 +129,58 @@ func TestConfiguredCORS(t *testing.T) {
 			}
 			if allow := w.Header().Get("Access-Control-Allow-Headers"); tt.allowed != "" && !strings.Contains(allow, "Authorization") {
 				t.Errorf("a page may send %q", allow)
+			}
+		})
+	}
+}
+
+// TestCORSHeaders: pages send and read the headers of the protocol and of tracing libraries, and
+// those of the configuration, which also allows credentials.
+func TestCORSHeaders(t *testing.T) {
+	const page = "https://app.example.com"
+	for name, tt := range map[string]struct {
+		conf                 config.CORS
+		sends, reads         []string
+		credentials, neither string
+	}{
+		"by default": {
+			config.CORS{Origins: []string{page}},
+			[]string{"Authorization", "Content-Type", "Idempotency-Key", "Parley-Notify", "If-None-Match", "traceparent", "tracestate", "baggage", "sentry-trace", "Last-Event-ID"},
+			[]string{"Retry-After", "Parley-Error-Ref", "Stream-Next-Offset", "Location", "ETag", "WWW-Authenticate"}, "", "X-Tenant",
+		},
+		"configured": {
+			config.CORS{Origins: []string{page}, Headers: []string{"X-Tenant"}, ExposeHeaders: []string{"X-Request-Id"}, Credentials: true},
+			[]string{"Authorization", "X-Tenant"}, []string{"Retry-After", "X-Request-Id"}, "true", "X-Other",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := originsOf(tt.conf, false).middleware(teapot())
+			for _, method := range []string{http.MethodOptions, http.MethodPost} {
+				r := httptest.NewRequest(method, "/x", nil)
+				r.Header.Set("Origin", page)
+				if method == http.MethodOptions {
+					r.Header.Set("Access-Control-Request-Method", "POST")
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if got := w.Header().Get("Access-Control-Allow-Credentials"); got != tt.credentials {
+					t.Errorf("%s: credentials %q, want %q", method, got, tt.credentials)
+				}
+				lists := map[string][]string{"Access-Control-Expose-Headers": tt.reads}
+				if method == http.MethodOptions {
+					lists["Access-Control-Allow-Headers"] = tt.sends
+				}
+				for list, want := range lists {
+					got := strings.Split(w.Header().Get(list), ", ")
+					for _, header := range want {
+						if !slices.Contains(got, header) {
+							t.Errorf("%s: %s is %q, want %s in it", method, list, got, header)
+						}
+					}
+					if slices.Contains(got, tt.neither) {
+						t.Errorf("%s: %s is %q, want no %s", method, list, got, tt.neither)
+					}
+				}
 			}
 		})
 	}

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/config"
 )
 
 // origins are the pages that may use the server from a browser. The zero value
@@ -16,6 +18,28 @@ type origins struct {
 	list []string
 	// loopback allows the pages that this machine serves.
 	loopback bool
+	// headers may be sent and exposed may be read, in addition to sentHeaders and readHeaders.
+	headers, exposed []string
+	// credentials allows those of the browser.
+	credentials bool
+}
+
+// originsOf returns the pages of a configuration.
+func originsOf(c config.CORS, loopback bool) origins {
+	return origins{list: c.Origins, loopback: loopback, headers: c.Headers, exposed: c.ExposeHeaders, credentials: c.Credentials}
+}
+
+// readHeaders are the headers of answers that clients of all lines read.
+var readHeaders = []string{
+	"Stream-Next-Offset", "Stream-Up-To-Date", "Stream-Closed", "Stream-Cursor", "ETag", "Location", "Retry-After", "Parley-Error-Ref",
+	"Allow", "WWW-Authenticate",
+}
+
+// sentHeaders are the headers of requests that the server reads, and those that tracing
+// libraries and readers of event streams add by themselves.
+var sentHeaders = []string{
+	"Content-Type", "Authorization", parleyhttp.HeaderKey, parleyhttp.HeaderNotify, "If-None-Match", "Last-Event-ID", "Cache-Control",
+	"traceparent", "tracestate", "baggage", "sentry-trace",
 }
 
 // any reports whether every page is allowed.
@@ -48,10 +72,13 @@ func (o origins) middleware(next http.Handler) http.Handler {
 			origin = "*"
 		}
 		h.Set("Access-Control-Allow-Origin", origin)
-		h.Set("Access-Control-Expose-Headers", "Stream-Next-Offset, Stream-Up-To-Date, Stream-Closed, Stream-Cursor, ETag, Location")
+		if o.credentials {
+			h.Set("Access-Control-Allow-Credentials", "true")
+		}
+		h.Set("Access-Control-Expose-Headers", strings.Join(slices.Concat(readHeaders, o.exposed), ", "))
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
-			h.Set("Access-Control-Allow-Headers", "Content-Type, Authorization, Idempotency-Key, If-None-Match, traceparent, tracestate")
+			h.Set("Access-Control-Allow-Headers", strings.Join(slices.Concat(sentHeaders, o.headers), ", "))
 			h.Set("Access-Control-Max-Age", "600")
 			parleyhttp.LeaveBody(w, r)
 			w.WriteHeader(http.StatusNoContent)

@@ -32,7 +32,7 @@ type home struct {
 
 // newHome returns the rules for a configuration.
 func newHome(conf *config.Server, anyHost bool) home {
-	h := home{origins: origins{list: conf.CORS.Origins, loopback: true}, anyHost: anyHost}
+	h := home{origins: originsOf(conf.CORS, true), anyHost: anyHost}
 	if u, err := url.Parse(conf.PublicURL); err == nil && u.Host != "" {
 		// In the letters in which browsers send them.
 		h.hosts = append(h.hosts, strings.ToLower(u.Hostname()))

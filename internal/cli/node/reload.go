@@ -299,7 +299,7 @@ func (r *reloader) fresh(content []byte, err error) bool {
 
 // retire refuses new requests, lets those under way end and then the node.
 func (r *reloader) retire(g *generation) error {
-	pages := origins{list: g.conf.CORS.Origins, loopback: true}
+	pages := originsOf(g.conf.CORS, true)
 	left := r.serving.set(pages.middleware(parleyhttp.Unavailable(reloadRetry)))
 	g.drain()
 	select {

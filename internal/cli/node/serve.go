@@ -365,7 +365,7 @@ func guarded(p pageOf, next http.Handler) http.Handler {
 	// Platforms have no token, call a tunnel's name, and prove what they send.
 	webhook := func(r *http.Request) bool { return h != nil && h.IsWebhook(r) || provesSender(mounts, r) }
 	token := unless(webhook, bearer(p.conf.Auth.Bearer, open), open)
-	handler := p.page(origins{list: p.conf.CORS.Origins, loopback: p.how.dev}.middleware(token))
+	handler := p.page(originsOf(p.conf.CORS, p.how.dev).middleware(token))
 	if !p.how.dev && p.conf.Auth.Bearer != "" {
 		return handler
 	}
