@@ -35,6 +35,9 @@ const copies = 4
 
 // post admits one message.
 func (h *Handler) post(w *response, r *http.Request, at conversation.Address) error {
+	if err := checkAdmissible(at.ID); err != nil {
+		return err
+	}
 	if parseQuery(r.URL.RawQuery).Has("wait") {
 		return invalid("The query parameter wait is not supported: an admission never waits for the agent.")
 	}

@@ -43,6 +43,9 @@ type betaAdmitted struct {
 // post admits one prompt. The offset of its answer is from before the admission, so that
 // all events of the prompt come after it.
 func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) error {
+	if err := checkAdmissible(at.ID); err != nil {
+		return err
+	}
 	wait, err := waits(parseQuery(r.URL.RawQuery))
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -25,6 +26,19 @@ func checkMediaType(r *http.Request) error {
 	}
 	return conversation.Errorf(conversation.CodeUnsupportedMediaType,
 		"The Content-Type %.100q is not supported. Send application/json.", value)
+}
+
+// checkCoding refuses a body that is compressed.
+func checkCoding(r *http.Request) error {
+	for _, value := range r.Header.Values("Content-Encoding") {
+		for coding := range strings.SplitSeq(value, ",") {
+			if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+				return conversation.Errorf(conversation.CodeUnsupportedMediaType,
+					"The Content-Encoding %.100q is not supported. Send the body without it.", coding)
+			}
+		}
+	}
+	return nil
 }
 
 const (
@@ -100,6 +114,9 @@ func (b *requestBody) leave(h http.Header) {
 
 // readBody spools the request body. The caller closes the spool.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, error) {
+	if err := checkCoding(r); err != nil {
+		return nil, err
+	}
 	limit := h.opts.MaxBodyBytes
 	const tooLong = "The request body is longer than the limit of %d bytes."
 	if r.ContentLength > limit {
@@ -115,7 +132,8 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	s := h.spools.open(memory)
 	src := &source{r: http.MaxBytesReader(w, r.Body, limit)}
 	err := s.readAll(src, r.ContentLength)
-	if err == nil {
+	wrong, isWrong := src.text.end()
+	if err == nil && !isWrong {
 		return s, nil
 	}
 	closeErr := s.Close()
@@ -131,18 +149,23 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 			Code: conversation.CodeInvalidRequest, Details: "The request body could not be read to its end.", Err: src.err,
 		}
 	}
+	if err == nil && closeErr == nil {
+		return nil, conversation.Errorf(conversation.CodeInvalidJSON, "The body is not valid UTF-8 at byte %d. Send JSON in UTF-8.", wrong)
+	}
 	return nil, fmt.Errorf("spool request body: %w", errors.Join(err, closeErr))
 }
 
 // source tells an error of the client's body from one of our disk.
 type source struct {
-	r   io.Reader
-	err error
+	r    io.Reader
+	err  error
+	text utf8Checker
 }
 
 // Read implements io.Reader.
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
+	s.text.add(p[:n])
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}

@@ -107,12 +107,43 @@ func TestManyAttachmentsInFiles(t *testing.T) {
 	}
 }
 
-func TestInvalidUTF8IsReplaced(t *testing.T) {
-	h := newHarness(t, nil)
-	wantStatus(t, h.post("/c1", "{\"kind\":\"signal\",\"type\":\"\xff\",\"body\":\"a\xc3\",\"initialData\":\"\xff\"}"), 202)
-	a := h.rt.admissions[0]
-	if a.Delivery.Type != "\ufffd" || a.Delivery.Body != "a\ufffd" || string(a.InitialData) != "\"\ufffd\"" {
-		t.Errorf("admission %+v", a)
+// TestInvalidUTF8IsRefused: a body with a byte that is no text is refused with its place, wherever
+// the byte stands; nothing is admitted.
+func TestInvalidUTF8IsRefused(t *testing.T) {
+	for _, tt := range []struct{ path, body, place string }{
+		{"/agents/assistant/c1", "{\"kind\":\"user\",\"body\":\"a\xff\"}", "byte 24"},
+		{"/agents/assistant/c1", "{\"kind\":\"user\",\"body\":\"a\",\"initialData\":\"\xc3\"}", "byte 41"},
+		{"/agents/assistant/c1", "{\"kind\":\"user\",\"body\":\"a\",\"other\":\"\xed\xa0\x80\"}", "byte 35"},
+		{"/agents/assistant/c1", "{\"\xff\":1,\"kind\":\"user\",\"body\":\"a\"}", "byte 2"},
+		{"/agents/assistant/c1", "{\"kind\":\"user\",\"body\":\"a\"}\xe6\x97", "byte 26"},
+		{"/beta/agents/assistant/c1", "{\"message\":\"\xff\"}", "byte 12"},
+		{"/workflows/report", "\"\xff\"", "byte 1"},
+		{"/beta/workflows/report", "\"\xff\"", "byte 1"},
+	} {
+		h := newRuns(t, nil)
+		e := wantError(t, h.beta("POST", tt.path, tt.body), 400, conversation.CodeInvalidJSON)
+		if !strings.Contains(e.Details, "not valid UTF-8 at "+tt.place+".") || h.rt.admissions != nil {
+			t.Errorf("POST %s %q: details %q, want %s; admitted %v", tt.path, tt.body, e.Details, tt.place, h.rt.admissions)
+		}
+	}
+}
+
+// TestContentEncoding: a compressed body is 415 on each route that takes one, and says so.
+func TestContentEncoding(t *testing.T) {
+	for coding, want := range map[string]string{"gzip": "gzip", "GZIP": "GZIP", "br": "br", "identity, deflate": "deflate", "identity": "", "Identity": "", "": ""} {
+		for path, body := range map[string]string{
+			"/agents/assistant/c1": hello, "/beta/agents/assistant/c1": `{"message":"x"}`, "/workflows/report": `{}`, "/beta/workflows/report": `{}`,
+		} {
+			h := newRuns(t, nil)
+			res := h.beta("POST", path, body, "Content-Encoding", coding)
+			if want == "" {
+				wantStatus(t, res, http.StatusAccepted)
+				continue
+			}
+			if e := wantError(t, res, http.StatusUnsupportedMediaType, conversation.CodeUnsupportedMediaType); !strings.Contains(e.Details, `Content-Encoding "`+want+`"`) {
+				t.Errorf("POST %s, Content-Encoding %q: details %q, want %q in it", path, coding, e.Details, want)
+			}
+		}
 	}
 }
 

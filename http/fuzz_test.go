@@ -116,6 +116,8 @@ func FuzzConversationIDRouting(f *testing.F) {
 			wantError(t, res, 400, conversation.CodeInvalidRequest)
 		case deeper:
 			wantAbort(t, res, noneAborted)
+		case id == ".", id == "..":
+			wantError(t, res, 400, conversation.CodeInvalidRequest)
 		default:
 			wantStatus(t, res, http.StatusAccepted)
 			if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {

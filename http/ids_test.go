@@ -14,7 +14,7 @@ func oddIDs() map[string]string {
 	return map[string]string{
 		"a%2Fb": "a/b", "a%2fb": "a/b", "%2F": "/", "%2Fabort": "/abort", "a%2Fattachments%2Fb": "a/attachments/b",
 		"a%20b": "a b", "%20a%20": " a ", "a+b": "a+b", "a%2Bb": "a+b", "a%09b": "a\tb",
-		"..": "..", ".": ".", "%2e%2e": "..", "%2E": ".", "..%2F..%2Fetc": "../../etc", "...": "...",
+		"..%2F..%2Fetc": "../../etc", "...": "...",
 		"%C3%A9": "\u00e9", "e%CC%81": "e\u0301", // composed and not: two ids
 		"%E6%9D%B1%E4%BA%AC": "東京", "%F0%9F%98%80": "😀", "%E2%80%8B": "\u200b",
 		"a%3Fb": "a?b", "a%23b": "a#b", "a%25b": "a%b", "%252F": "%2F", "a;b=c": "a;b=c", "a&b": "a&b", "*": "*",
@@ -83,6 +83,27 @@ func TestIDsRefused(t *testing.T) {
 		if h.rt.calls != nil {
 			t.Errorf("segment %.20q: the runtime heard of it: %v", segment, h.rt.calls)
 		}
+	}
+}
+
+// TestDotsAreNotAdmitted: URL libraries remove the segments "." and ".." from an address, in each
+// spelling. Neither line admits to one; what is there already is read.
+func TestDotsAreNotAdmitted(t *testing.T) {
+	for segment, id := range map[string]string{".": ".", "..": "..", "%2e": ".", "%2E%2e": "..", ".%2E": ".."} {
+		h := newRuns(t, nil)
+		for path, body := range map[string]string{"/agents/assistant/": hello, "/beta/agents/assistant/": `{"message":"x"}`} {
+			e := wantError(t, h.beta("POST", path+segment, body), 400, conversation.CodeInvalidRequest)
+			if !strings.Contains(e.Details, "must not be") || h.rt.calls != nil {
+				t.Errorf("POST %s%s: details %q; the runtime was called: %v", path, segment, e.Details, h.rt.calls)
+			}
+		}
+		if _, err := h.rt.Admit(t.Context(), conversation.Admission{
+			Address: conversation.Address{Agent: "assistant", ID: id}, Key: "k", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "x"},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		wantStatus(t, h.do("GET", "/"+segment), http.StatusOK)
+		wantAbort(t, h.do("POST", "/"+segment+"/abort"), someAborted)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestLongerMountWins(t *testing.T) {
 
 func TestConversationID(t *testing.T) {
 	for segment, want := range map[string]string{
-		"c1": "c1", "a%2Fb": "a/b", "..%2F..": "../..", "..": "..", ".": ".", "a%20b": "a b", "%C3%A9": "é", "%2520": "%20",
+		"c1": "c1", "a%2Fb": "a/b", "..%2F..": "../..", "a%20b": "a b", "%C3%A9": "é", "%2520": "%20",
 		"a+b": "a+b", "a%3Fb%23": "a?b#", "%20x%20": " x ", "a:b@c,d;e=f": "a:b@c,d;e=f", "%41": "A", "%00": "\x00",
 		strings.Repeat("a", 512):       strings.Repeat("a", 512),
 		strings.Repeat("%C3%A9", 256):  strings.Repeat("é", 256),

@@ -30,6 +30,15 @@ func conversationID(segment string) (string, error) {
 	return id, nil
 }
 
+// checkAdmissible refuses an id at admission that URL libraries remove from the address of the
+// conversation, however it is escaped. A conversation that has such an id is still read.
+func checkAdmissible(id string) error {
+	if id == "." || id == ".." {
+		return invalid("The conversation id must not be %q: URL libraries remove such a segment from an address. Choose another id.", id)
+	}
+	return nil
+}
+
 // escapedPath is the path as it came, with escapes for the bytes that lack them.
 // URL.EscapedPath would write a path with such a byte anew, and then an escaped
 // slash separates segments.
