@@ -103,6 +103,11 @@ const ReasonTimer = "timer"
 // ReasonInterrupted is the stop reason of a turn that was closed by recovery.
 const ReasonInterrupted = "interrupted"
 
+// ReasonHandover is the reason of a turn that ended because its node drained. Events have
+// it; the record of such a turn has [ReasonInterrupted], and an AttemptStarted after a pause
+// follows in its batch.
+const ReasonHandover = "handover"
+
 // CompactionReason says why a history was compacted.
 type CompactionReason string
 

@@ -60,7 +60,7 @@ type (
 	}
 
 	// ModelResponse says how a model call ended. FinishReason is stop, length, toolUse,
-	// content_filter, error, aborted, or interrupted for one that its process did not survive.
+	// content_filter, error, or one that is not the model's: see [Turn.CutOff].
 	ModelResponse struct {
 		ID           string `json:"responseId,omitempty"`
 		Model        string `json:"responseModel,omitempty"`

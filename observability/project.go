@@ -54,6 +54,11 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 		p.out = make([]Event, 0, n)
 	}
 	for _, r := range b.Records {
+		if a, ok := r.(*conversation.AttemptStarted); ok {
+			p.released = a.After == conversation.AfterPause
+		}
+	}
+	for _, r := range b.Records {
 		p.record(r)
 	}
 	return p.out
@@ -86,6 +91,7 @@ type projection struct {
 	out      []Event
 	calls    []*conversation.ToolCalled
 	aborting bool // what ends from here on was aborted
+	released bool // the attempt before was released: what recovery closes, a drain has cut off
 	prefix   string
 }
 
@@ -265,8 +271,11 @@ func (p *projection) completed(r *conversation.StepCompleted) {
 		Purpose: PurposeAgent, DurationMs: r.DurationMs, FirstTokenMs: r.WaitMs, Retries: r.Retries, Request: request,
 		Response: ModelResponse{ID: r.Facts.ResponseID, Model: r.Facts.ResponseModel, Usage: usage, FinishReason: finish},
 	}
-	if kind := brokenBy(finish); kind != "" {
-		t.IsError, t.Response.Usage, t.Response.Error = true, nil, &Error{Type: kind}
+	switch {
+	case t.CutOff():
+		t.Response.Usage = nil
+	case finish == finishError:
+		t.IsError, t.Response.Usage, t.Response.Error = true, nil, &Error{Type: string(conversation.CodeModelFailed)}
 	}
 	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
 	for _, c := range r.Calls {
@@ -291,18 +300,16 @@ const (
 	finishAborted = "aborted"
 )
 
-// brokenBy is the type of error that a finish reason stands for, "" for a good end. The
-// submission's own error says more.
-func brokenBy(finish string) string {
-	switch finish {
-	case finishError:
-		return string(conversation.CodeModelFailed)
-	case finishAborted:
-		return string(conversation.CodeAborted)
-	case conversation.ReasonInterrupted:
-		return conversation.ReasonInterrupted
+// CutOff reports whether the turn ended before its model did, for a reason that is not the
+// model's. Its finish reason names it: aborted by a caller, handover by a drain of its node,
+// interrupted by the loss of its process or writer, or by the end of the submission's time.
+// Such a turn is no error, and its duration is not the model's.
+func (t *Turn) CutOff() bool {
+	switch t.Response.FinishReason {
+	case finishAborted, conversation.ReasonHandover, conversation.ReasonInterrupted:
+		return true
 	}
-	return ""
+	return false
 }
 
 // finish translates the stop reason of a turn.
@@ -311,8 +318,11 @@ func (p *projection) finish(stop string) string {
 	case "tool_use":
 		return finishToolUse
 	case conversation.ReasonInterrupted:
-		if p.aborting {
+		switch {
+		case p.aborting:
 			return finishAborted
+		case p.released:
+			return conversation.ReasonHandover
 		}
 	}
 	return stop
@@ -340,14 +350,14 @@ func (p *projection) unheard(in scope, c *conversation.FailedCall, at conversati
 // FailedTurn returns the turn of a model call that has failed for a reason, which may be
 // empty. durationMs is its length, retries the number of failed calls that it repeats.
 func FailedTurn(model string, facts conversation.CallFacts, reason string, durationMs int64, retries int) *Turn {
-	finish := finishError
-	if reason == conversation.ReasonInterrupted {
-		finish = reason
+	t := &Turn{
+		Purpose: PurposeAgent, DurationMs: durationMs, Retries: retries,
+		Request: RequestOf(model, facts), Response: ModelResponse{FinishReason: reason},
 	}
-	return &Turn{
-		Purpose: PurposeAgent, DurationMs: durationMs, IsError: true, Retries: retries,
-		Request: RequestOf(model, facts), Response: ModelResponse{FinishReason: finish, Error: failureOf(reason)},
+	if !t.CutOff() {
+		t.IsError, t.Response.FinishReason, t.Response.Error = true, finishError, failureOf(reason)
 	}
+	return t
 }
 
 func failureOf(reason string) *Error {

@@ -2,6 +2,7 @@ package observability_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,6 +48,58 @@ func TestProjectIsTheSameFromTheLog(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCutOffTurnsAreNoErrors: a turn that ends for a reason that is not the model's has a
+// finish reason of its own, and neither isError nor an error.
+func TestCutOffTurnsAreNoErrors(t *testing.T) {
+	step := func(stop string) *conversation.StepCompleted {
+		return &conversation.StepCompleted{Origin: conversation.Origin{Root: "sub_1"}, Turn: "turn_1", StopReason: stop}
+	}
+	again := func(after conversation.Started) *conversation.AttemptStarted {
+		return &conversation.AttemptStarted{Submission: "sub_1", Attempt: 2, After: after}
+	}
+	child := step("interrupted")
+	child.Child = "conv_2"
+	for _, test := range []struct {
+		name    string
+		records []conversation.Record
+		want    []string // finish reason, isError and type of error of each turn
+	}{
+		{"a good end", []conversation.Record{step("stop")}, []string{"stop false "}},
+		{"the model fails", []conversation.Record{step("error")}, []string{"error true model_failed"}},
+		{"a drain", []conversation.Record{step("interrupted"), again(conversation.AfterPause)}, []string{"handover false "}},
+		{"a drain, in a subagent", []conversation.Record{child, step("interrupted"), again(conversation.AfterPause)}, []string{"handover false ", "handover false "}},
+		{"a loss", []conversation.Record{step("interrupted"), again(conversation.AfterLoss)}, []string{"interrupted false "}},
+		{"the end of its time", []conversation.Record{step("interrupted"), &conversation.SubmissionSettled{Submission: "sub_1", Outcome: "failed"}}, []string{"interrupted false "}},
+		{"an abort", []conversation.Record{&conversation.AbortRequested{}, step("interrupted")}, []string{"aborted false "}},
+		{"an abort after a drain", []conversation.Record{&conversation.AbortRequested{}, step("interrupted"), again(conversation.AfterPause)}, []string{"aborted false "}},
+	} {
+		var got []string
+		for _, e := range observability.Project(observability.Source{Key: "k"}, conversation.Batch{Records: test.records}, nil) {
+			if p, ok := e.Payload.(*observability.Turn); ok {
+				got = append(got, described(p))
+			}
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: turns of %v (-want +got):\n%s", test.name, test.records, diff)
+		}
+	}
+	for reason, want := range map[string]string{
+		"handover": "handover false ", "interrupted": "interrupted false ", "aborted": "aborted false ", "": "error true ", "rate_limit": "error true rate_limit",
+	} {
+		if got := described(observability.FailedTurn("openai/gpt", conversation.CallFacts{}, reason, 1, 0)); got != want {
+			t.Errorf("turn of a call without output that ended with %q: got %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func described(t *observability.Turn) string {
+	kind := ""
+	if t.Response.Error != nil {
+		kind = t.Response.Error.Type
+	}
+	return fmt.Sprint(t.Response.FinishReason, " ", t.IsError, " ", kind)
 }
 
 // TestProjectWithoutOrigin: records of the time before they said for whom work is done name

@@ -134,7 +134,7 @@ func (a *Agents) event(e *observability.Event) {
 
 func (a *Agents) turn(agent string, t *observability.Turn) {
 	provider := a.label("provider", t.Request.Provider)
-	a.calls.WithLabelValues(provider, outcome(t.IsError)).Observe(seconds(t.DurationMs))
+	a.calls.WithLabelValues(provider, callOutcome(t)).Observe(seconds(t.DurationMs))
 	if t.FirstTokenMs > 0 {
 		a.firstToken.WithLabelValues(provider).Observe(seconds(t.FirstTokenMs))
 	}
@@ -152,6 +152,14 @@ func (a *Agents) turn(agent string, t *observability.Turn) {
 }
 
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
+
+// callOutcome is ok, error, or why a call was cut off: its finish reason then.
+func callOutcome(t *observability.Turn) string {
+	if t.CutOff() {
+		return t.Response.FinishReason
+	}
+	return outcome(t.IsError)
+}
 
 func outcome(isError bool) string {
 	if isError {

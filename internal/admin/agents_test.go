@@ -25,6 +25,9 @@ func done() []observability.Event {
 	add("desk", &observability.SubmissionRunning{QueuedMs: 9000, Resumed: true})
 	add("desk", &observability.Turn{DurationMs: 1200, FirstTokenMs: 300, Retries: 2, Request: observability.ModelRequest{Provider: "openai"}, Response: observability.ModelResponse{Usage: usage}})
 	add("desk", &observability.Turn{DurationMs: 100, IsError: true, Dropped: true, Retries: 1, Request: observability.ModelRequest{Provider: "openai"}})
+	for _, finish := range []string{"handover", "interrupted", "aborted"} {
+		add("desk", &observability.Turn{DurationMs: 70, Request: observability.ModelRequest{Provider: "openai"}, Response: observability.ModelResponse{FinishReason: finish}})
+	}
 	add("desk", &observability.Tool{ToolName: "look_up", DurationMs: 40})
 	add("desk", &observability.Tool{ToolName: "made-up-by-a-model", IsError: true})
 	add("desk", &observability.SubmissionSettled{Outcome: "failed", TotalMs: 7000, Error: &observability.Error{Type: "submission_limit_reached", Message: "secret words"}})
@@ -67,6 +70,9 @@ func TestMetricsOfAgents(t *testing.T) {
 		`parley_submission_queue_seconds_count{agent="desk"}`:                             "1",
 		`parley_model_call_seconds_sum{outcome="ok",provider="openai"}`:                   "1.2",
 		`parley_model_call_seconds_count{outcome="error",provider="openai"}`:              "1",
+		`parley_model_call_seconds_sum{outcome="handover",provider="openai"}`:             "0.07",
+		`parley_model_call_seconds_count{outcome="interrupted",provider="openai"}`:        "1",
+		`parley_model_call_seconds_count{outcome="aborted",provider="openai"}`:            "1",
 		`parley_model_first_token_seconds_sum{provider="openai"}`:                         "0.3",
 		`parley_model_retries_total{provider="openai"}`:                                   "2",
 		`parley_model_tokens_total{agent="desk",kind="input",provider="openai"}`:          "100",

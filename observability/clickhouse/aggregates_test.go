@@ -112,7 +112,7 @@ func (r *recount) work(place string, p observability.Payload) {
 		if p.FirstTokenMs > 0 {
 			r.measure(place, "first_token", p.Request.Model, p.FirstTokenMs)
 		}
-		if !p.IsError {
+		if !p.IsError && !p.CutOff() {
 			r.measure(place, "turn", p.Request.Model, p.DurationMs)
 		}
 	case *observability.Tool:

@@ -208,9 +208,12 @@ func (m *maker) turn(i int) {
 		Request:  observability.ModelRequest{Provider: "anthropic", ProviderName: "anthropic", Model: []string{"opus", "haiku"}[i%2]},
 		Response: observability.ModelResponse{FinishReason: "stop"},
 	}
-	if m.rand.IntN(9) == 0 {
+	switch broken := m.rand.IntN(9); {
+	case i%8 == 3:
+		t.Response.FinishReason = []string{"aborted", "handover", "interrupted"}[i/8%3]
+	case broken == 0:
 		t.IsError, t.Response.Error = true, &observability.Error{Type: "overloaded"}
-	} else {
+	default:
 		cost := float64(m.between(1, 1000)) / 1024 // Sums of these are exact.
 		t.Response.Usage = &observability.Usage{
 			Input: m.between(1, 5000), Output: m.between(1, 900), CacheRead: m.between(0, 9000), CacheWrite: 5, Reasoning: 1, Total: 7,

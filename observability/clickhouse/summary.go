@@ -107,7 +107,7 @@ func latencies(q *question, s *stats.Summary) error {
 		latencyOf("admission_ms", "type = 'submission_settled' AND admission_ms IS NOT NULL"),
 		latencyOf("queued_ms", "type = 'submission_running' AND queued_ms IS NOT NULL"),
 		latencyOf("first_token_ms", "type = 'turn' AND first_token_ms > 0"),
-		latencyOf("duration_ms", "type = 'turn' AND NOT is_error"),
+		latencyOf("duration_ms", "type = 'turn' AND NOT is_error AND NOT "+cutOff),
 		latencyOf("total_ms", "type = 'submission_settled'"),
 	}, ", ") + " FROM events WHERE AND type IN ('submission_running', 'turn', 'submission_settled')"
 	return q.rows(query, func(r driver.Rows) error {
@@ -133,13 +133,16 @@ func failures(q *question, s *stats.Summary) error {
 	})
 }
 
+// cutOff is observability.Turn.CutOff as a condition.
+const cutOff = "finish_reason IN ('aborted', 'handover', 'interrupted')"
+
 func models(q *question, s *stats.Summary) error {
 	const query = `SELECT toString(agent) AS a, toString(provider) AS p, toString(model) AS m,
-	toInt64(count()), toInt64(countIf(is_error)), toInt64(sumIf(retries, NOT dropped)), ` + tokens + ` FROM events
+	toInt64(count()), toInt64(countIf(is_error)), toInt64(countIf(` + cutOff + `)), toInt64(sumIf(retries, NOT dropped)), ` + tokens + ` FROM events
 	WHERE AND type = 'turn' GROUP BY a, p, m ORDER BY a, p, m`
 	return q.rows(query, func(r driver.Rows) error {
 		var row stats.ModelRow
-		into := []any{&row.Agent, &row.Provider, &row.Model, &row.Turns, &row.Errors, &row.Retries}
+		into := []any{&row.Agent, &row.Provider, &row.Model, &row.Turns, &row.Errors, &row.CutOff, &row.Retries}
 		err := r.Scan(append(into, tokensOf(&row.Tokens)...)...)
 		s.Models = append(s.Models, row)
 		return err

@@ -94,7 +94,11 @@ func (m *meters) invoked(ctx context.Context, e *observability.Event, agent stri
 
 func (m *meters) called(ctx context.Context, e *observability.Event, p *observability.Turn) {
 	model := modelAttributes(p)
-	m.chat.Record(ctx, seconds(p.DurationMs), labels(e, model...))
+	outcome := model[:len(model):len(model)]
+	if p.CutOff() {
+		outcome = append(outcome, attribute.String(keyCutOff, p.Response.FinishReason))
+	}
+	m.chat.Record(ctx, seconds(p.DurationMs), labels(e, outcome...))
 	if u := p.Response.Usage; u != nil {
 		count := func(kind string, tokens int64) {
 			m.tokens.Record(ctx, tokens, labels(nil, append(model[:len(model):len(model)], attribute.String(keyTokenType, kind))...))

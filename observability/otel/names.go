@@ -56,6 +56,7 @@ const (
 	keyTurn           = "parley.turn.id"
 	keyPurpose        = "parley.turn.purpose"
 	keyRetries        = "parley.turn.retries"
+	keyCutOff         = "parley.turn.cut_off"
 	keyDropped        = "parley.turn.dropped"
 	keyWait           = "parley.wait.name"
 	keyWaitReason     = "parley.wait.reason"

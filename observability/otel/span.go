@@ -109,6 +109,9 @@ func (d *draft) turn(p *observability.Turn) {
 	if p.FirstTokenMs > 0 {
 		d.attrs = append(d.attrs, attribute.Float64(keyFirstToken, seconds(p.FirstTokenMs)))
 	}
+	if p.CutOff() {
+		d.text(keyCutOff, p.Response.FinishReason)
+	}
 	if p.Dropped {
 		d.attrs = append(d.attrs, attribute.Bool(keyDropped, true))
 	}
@@ -229,8 +232,8 @@ func finishReason(reason string) string {
 	switch reason {
 	case "toolUse":
 		return "tool_call"
-	case "aborted", "interrupted":
-		return "error"
+	case "aborted", conversation.ReasonInterrupted, conversation.ReasonHandover:
+		return "error" // The conventions have no other word for them.
 	}
 	return reason
 }
@@ -242,11 +245,7 @@ func failure(e *observability.Event) *observability.Error {
 	case *observability.Operation:
 		return failed(p.IsError, p.Error, "")
 	case *observability.Turn:
-		kind := p.Response.FinishReason
-		if kind != "aborted" && kind != "interrupted" {
-			kind = ""
-		}
-		return failed(p.IsError, p.Response.Error, kind)
+		return failed(p.IsError && !p.CutOff(), p.Response.Error, "")
 	case *observability.Tool:
 		return failed(p.IsError, nil, toolError)
 	case *observability.Task:

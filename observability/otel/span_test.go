@@ -1,10 +1,12 @@
 package otel_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/parleyrun/parley/conversation"
@@ -154,7 +156,7 @@ invoke_agent support internal 50-450
 `},
 		{"abort", abort(), `
 invoke_agent support internal 50-210 !submission_aborted
-  chat gpt-5 client 100-200 !aborted
+  chat gpt-5 client 100-200
 `},
 		{"recovered", recovered(), `
 invoke_agent support internal 50-1250
@@ -351,6 +353,28 @@ func TestAttributes(t *testing.T) {
 		span := find(t, f.spans.GetSpans(), tt.span)
 		if diff := cmp.Diff(tt.want, attrs(span)); diff != "" {
 			t.Errorf("attributes of %s (-want +got):\n%s", tt.span, diff)
+		}
+	}
+}
+
+// TestCutOff: a model call that ends for a reason that is not the model's is no error, in
+// spans and in metrics, and has a word of its own.
+func TestCutOff(t *testing.T) {
+	for _, finish := range []string{"handover", "interrupted", "aborted"} {
+		f := newFixture(t, nil)
+		events := begin("")
+		events.add(200, within("turn_1"), call(finish))
+		f.write(t, events.events)
+		span := find(t, f.spans.GetSpans(), "chat gpt-5")
+		got := attrs(span)
+		if got["parley.turn.cut_off"] != finish || got["error.type"] != "" || span.Status.Code != codes.Unset {
+			t.Errorf("span of a call that ended with %q: status %v, attributes %v; want no error and parley.turn.cut_off", finish, span.Status, got)
+		}
+		labeled := func(line string) bool {
+			return strings.HasPrefix(line, "gen_ai.client.operation.duration") && strings.Contains(line, "parley.turn.cut_off="+finish) && !strings.Contains(line, "error.type")
+		}
+		if lines := f.metrics(t); !slices.ContainsFunc(lines, labeled) {
+			t.Errorf("metrics of a call that ended with %q: got %q, want its duration with parley.turn.cut_off and without error.type", finish, lines)
 		}
 	}
 }

@@ -278,7 +278,7 @@ func (b *builder) turn(e *observability.Event) {
 		asked(&p.Request)
 		n.FirstTokenMs, n.Retries, n.Dropped = p.FirstTokenMs, p.Retries, p.Dropped
 		n.Usage, n.Error = p.Response.Usage, p.Response.Error
-		b.ended(n, e, p.IsError, p.DurationMs)
+		b.ended(n, e, p.IsError || p.CutOff(), p.DurationMs)
 	}
 }
 

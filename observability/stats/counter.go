@@ -121,9 +121,12 @@ func (c *counter) ended(e *observability.Event, t *observability.Turn) {
 	if t.FirstTokenMs > 0 {
 		c.firstToken = append(c.firstToken, t.FirstTokenMs)
 	}
-	if t.IsError {
+	switch {
+	case t.IsError:
 		row.Errors++
-	} else {
+	case t.CutOff():
+		row.CutOff++
+	default:
 		c.turn = append(c.turn, t.DurationMs)
 	}
 	c.failed(e.Type, t.Response.Error)

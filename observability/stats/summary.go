@@ -46,7 +46,7 @@ type Summary struct {
 
 	// Admission is admissionMs of settlements that have it, Queue queuedMs of first
 	// attempts, FirstToken firstTokenMs of turns that have it, Turn durationMs of turns
-	// without isError, Settlement totalMs of all settlements.
+	// that are neither errors nor cut off, Settlement totalMs of all settlements.
 	Admission  Latency `json:"admission"`
 	Queue      Latency `json:"queue"`
 	FirstToken Latency `json:"firstToken"`
@@ -116,13 +116,14 @@ func (t *Tokens) add(u *observability.Usage) {
 
 // ModelRow is what an agent asked of a model: turns of all purposes. Provider and Model
 // are providerId and requestedModel of the requests. Errors counts turns with isError,
-// Retries sums the failed calls that turns repeat, those that had said something included.
+// CutOff those that ended for a reason that is not the model's ([observability.Turn.CutOff]), Retries sums the failed calls that turns repeat, those that had said something included.
 type ModelRow struct {
 	Agent    string `json:"agent"`
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
 	Turns    int64  `json:"turns"`
 	Errors   int64  `json:"errors"`
+	CutOff   int64  `json:"cutOff"`
 	Retries  int64  `json:"retries"`
 	Tokens
 }

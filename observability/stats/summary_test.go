@@ -34,6 +34,7 @@ func day() []observability.Event {
 	s.add(11*hour+9, &observability.SubmissionRunning{Attempt: 2, Resumed: true, QueuedMs: 9, Recovered: true})
 	s.add(11*hour+10, &observability.SubmissionRecovery{Operation: "start_submission", Fenced: true}, live)
 	s.add(11*hour+20, &observability.Turn{DurationMs: 10, IsError: true, Retries: 3, Request: gpt, Response: observability.ModelResponse{Error: &observability.Error{Type: "rate_limit"}}})
+	s.add(11*hour+25, &observability.Turn{DurationMs: 9999, Request: gpt, Response: observability.ModelResponse{FinishReason: "handover"}})
 	s.add(11*hour+30, &observability.SubmissionSettled{Outcome: "failed", TotalMs: 30, AdmissionMs: 9, Error: &observability.Error{Type: "model_error"}})
 
 	s.env.Agent, s.env.Submission = "other", "sub_3" // the same instance, another address
@@ -45,7 +46,7 @@ func day() []observability.Event {
 
 func TestSummarize(t *testing.T) {
 	want := &stats.Summary{
-		Events: 17, First: 10 * hour, Last: 11*hour + 60, Conversations: 3,
+		Events: 18, First: 10 * hour, Last: 11*hour + 60, Conversations: 3,
 		Submissions: stats.Submissions{Queued: 3, Completed: 1, Failed: 1, Aborted: 1},
 		Recovered:   1, Recoveries: 1, Fences: 1, Compactions: 1, CompactionErrors: 1,
 		Admission:  stats.Latency{Count: 2, P50: 9, P90: 9, P99: 9, Max: 9},
@@ -58,7 +59,7 @@ func TestSummarize(t *testing.T) {
 			{Event: "turn", Type: "rate_limit", Count: 1},
 		},
 		Models: []stats.ModelRow{
-			{Agent: "desk", Provider: "openai", Model: "gpt", Turns: 2, Errors: 1, Retries: 3, Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
+			{Agent: "desk", Provider: "openai", Model: "gpt", Turns: 3, Errors: 1, CutOff: 1, Retries: 3, Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
 			{Agent: "other", Provider: "openai", Model: "gpt", Turns: 1, Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
 		},
 		Tools: []stats.ToolRow{
@@ -67,12 +68,12 @@ func TestSummarize(t *testing.T) {
 		},
 		Hours: []stats.HourRow{
 			{Hour: 10 * hour, Submissions: stats.Submissions{Queued: 1, Completed: 1}, Turns: 1, Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
-			{Hour: 11 * hour, Submissions: stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}, Turns: 2, Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
+			{Hour: 11 * hour, Submissions: stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}, Turns: 3, Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
 		},
 		Recent: []stats.Recent{
 			{Begun: 11*hour + 40, Submission: "sub_3", Agent: "other", Instance: "c2", Outcome: "aborted", TotalMs: 20, Turns: 1,
 				Tokens: stats.Tokens{Input: 1, Output: 2, CacheRead: 2, CacheWrite: 1, Cost: 0.25}},
-			{Begun: 11 * hour, Submission: "sub_2", Agent: "desk", Instance: "c2", Outcome: "failed", TotalMs: 30, Error: "model_error", Turns: 1},
+			{Begun: 11 * hour, Submission: "sub_2", Agent: "desk", Instance: "c2", Outcome: "failed", TotalMs: 30, Error: "model_error", Turns: 2},
 			{Begun: 10 * hour, Submission: "sub_1", Agent: "desk", Instance: "c1", Outcome: "completed", TotalMs: 200, Turns: 1,
 				Tokens: stats.Tokens{Input: 100, Output: 10, CacheRead: 2, CacheWrite: 1, Cost: 0.5}},
 		},
@@ -108,11 +109,11 @@ func TestSummarizeFilters(t *testing.T) {
 		submissions           stats.Submissions
 	}{
 		"agent":      {stats.Filter{Agent: "other"}, 3, 1, stats.Submissions{Queued: 1, Aborted: 1}},
-		"since":      {stats.Filter{Since: 11 * hour}, 9, 2, stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}},
+		"since":      {stats.Filter{Since: 11 * hour}, 10, 2, stats.Submissions{Queued: 2, Failed: 1, Aborted: 1}},
 		"until":      {stats.Filter{Until: 10*hour + 200}, 7, 1, stats.Submissions{Queued: 1}},
 		"both":       {stats.Filter{Since: 10*hour + 200, Until: 11*hour + 1}, 2, 2, stats.Submissions{Queued: 1, Completed: 1}},
 		"nobody":     {stats.Filter{Agent: "none"}, 0, 0, stats.Submissions{}},
-		"everything": {stats.Filter{}, 17, 3, stats.Submissions{Queued: 3, Completed: 1, Failed: 1, Aborted: 1}},
+		"everything": {stats.Filter{}, 18, 3, stats.Submissions{Queued: 3, Completed: 1, Failed: 1, Aborted: 1}},
 	} {
 		got, err := stats.Summarize(all(day()), tt.filter)
 		if err != nil {

@@ -211,10 +211,10 @@ func (m *Machine) limits() Limits {
 	return l
 }
 
-// cancel ends the work under way, if any.
-func (m *Machine) cancel() {
+// cancel ends the work under way, if any. reason is that of the model calls it cuts off.
+func (m *Machine) cancel(reason string) {
 	if m.work != nil {
-		m.cancelWork()
+		m.cancelWork(reason)
 	}
 	for _, j := range m.jobs {
 		m.emit(Cancel{j.gen})
@@ -226,19 +226,19 @@ func (m *Machine) cancel() {
 }
 
 // cancelWork ends the work and that of its subagents, and what runs for them.
-func (m *Machine) cancelWork() {
+func (m *Machine) cancelWork(reason string) {
 	for _, w := range slices.Backward(m.tasks) {
-		m.endWork(w)
+		m.endWork(w, reason)
 	}
-	m.endWork(m.work)
+	m.endWork(m.work, reason)
 	m.work, m.tasks = nil, nil
 }
 
 // endWork ends what runs outside for the work and forgets it.
-func (m *Machine) endWork(w *work) {
+func (m *Machine) endWork(w *work, reason string) {
 	if w.gen != 0 {
 		if w.phase == phaseModel && w.calling && !w.opened && w.unheard == nil {
-			m.unrecorded(w, false, conversation.ReasonInterrupted)
+			m.unrecorded(w, false, reason)
 		}
 		m.emit(Cancel{w.gen})
 	}
@@ -441,7 +441,11 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 	if w := m.work; w != nil && w.submission == sub.ID {
 		total += m.elapsed() - attempt
 		attempt, unheard = m.elapsed(), w.unheard
-		m.cancelWork()
+		reason := conversation.ReasonInterrupted
+		if outcome == conversation.OutcomeAborted {
+			reason = string(outcome)
+		}
+		m.cancelWork(reason)
 	}
 	settled := &conversation.SubmissionSettled{
 		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,

@@ -540,7 +540,7 @@ func (m *Machine) drain() {
 		sub = m.sub(m.work)
 	}
 	elapsed := m.elapsed()
-	m.cancel()
+	m.cancel(conversation.ReasonHandover)
 	if sub == nil {
 		return
 	}
@@ -571,7 +571,7 @@ func (m *Machine) stop(reason StopReason, err error) {
 	if reason == StopPassivated || reason == StopDrained {
 		m.checkpoint(m.cfg.CheckpointBatches / 8)
 	}
-	m.cancel()
+	m.cancel(conversation.ReasonInterrupted)
 	m.stopped = true
 	m.emit(Stop{reason, err})
 }

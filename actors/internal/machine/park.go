@@ -136,7 +136,7 @@ func (m *Machine) parkWork() {
 	m.enqueue(true, &conversation.Parked{
 		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
-	m.cancelWork()
+	m.cancelWork(conversation.ReasonInterrupted)
 	m.unpark()
 }
 

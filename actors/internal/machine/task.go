@@ -52,7 +52,7 @@ func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	} else {
 		done.Failed, done.ErrorText = true, toolTaskFailed
 	}
-	m.endWork(w)
+	m.endWork(w, conversation.ReasonInterrupted)
 	m.outcome(parent, nil, done, &conversation.ChildSettled{
 		Child: sub.Child, Outcome: outcome, Usage: sub.Usage(), Unheard: w.unheard, At: m.env.Wall,
 	})

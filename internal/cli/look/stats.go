@@ -239,30 +239,41 @@ func quantiles(l stats.Latency) []string {
 }
 
 func modelTable(s *stats.Summary) *table.Table {
-	t := table.New([]int{0, 1}, "AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST")
-	t.Spare = []int{8, 7, 4, 3, 2, 6}
+	// Calls are cut off while nodes drain or crash: without any, the column says nothing.
+	cut := slices.ContainsFunc(s.Models, func(r stats.ModelRow) bool { return r.CutOff > 0 })
+	header := []string{"AGENT", "MODEL", "TURNS", "ERRORS", "RETRIES", "TOKENS IN", "OUT", "CACHE READ", "WRITE", "COST"}
+	spare := []int{8, 7, 4, 3, 2, 6}
+	if cut {
+		header, spare = slices.Insert(header, 4, "CUT OFF"), []int{9, 8, 5, 4, 3, 2, 7}
+	}
+	t := table.New([]int{0, 1}, header...)
+	t.Spare = spare
 	rows := slices.Clone(s.Models)
 	slices.SortStableFunc(rows, func(a, b stats.ModelRow) int {
 		return cmp.Or(cmp.Compare(b.Cost, a.Cost), cmp.Compare(b.Turns, a.Turns))
 	})
 	var sum stats.ModelRow
 	for _, r := range rows {
-		t.Add(modelCells(cli.OneLine(r.Agent, 40), cli.OneLine(r.Provider+"/"+r.Model, 60), r)...)
-		sum.Turns, sum.Errors, sum.Retries = sum.Turns+r.Turns, sum.Errors+r.Errors, sum.Retries+r.Retries
+		t.Add(modelCells(cli.OneLine(r.Agent, 40), cli.OneLine(r.Provider+"/"+r.Model, 60), r, cut)...)
+		sum.Turns, sum.Errors, sum.CutOff, sum.Retries = sum.Turns+r.Turns, sum.Errors+r.Errors, sum.CutOff+r.CutOff, sum.Retries+r.Retries
 		sum.Input, sum.Output, sum.Cost = sum.Input+r.Input, sum.Output+r.Output, sum.Cost+r.Cost
 		sum.CacheRead, sum.CacheWrite = sum.CacheRead+r.CacheRead, sum.CacheWrite+r.CacheWrite
 	}
 	if len(rows) > 1 {
-		t.Add(modelCells("all", "", sum)...)
+		t.Add(modelCells("all", "", sum, cut)...)
 	}
 	return t
 }
 
-func modelCells(agent, model string, r stats.ModelRow) []string {
-	return []string{
+func modelCells(agent, model string, r stats.ModelRow, cut bool) []string {
+	cells := []string{
 		agent, model, cli.Number(r.Turns), cli.Number(r.Errors), cli.Number(r.Retries),
 		cli.Number(r.Input), cli.Number(r.Output), cli.Number(r.CacheRead), cli.Number(r.CacheWrite), cli.Dollars(r.Cost),
 	}
+	if cut {
+		cells = slices.Insert(cells, 4, cli.Number(r.CutOff))
+	}
+	return cells
 }
 
 func toolTable(s *stats.Summary) *table.Table {
