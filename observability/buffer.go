@@ -1,6 +1,7 @@
 package observability
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,10 +16,10 @@ import (
 type BufferOptions struct {
 	MaxEvents int // that wait; DefaultQueueEvents if 0
 	MaxBytes  int // of those, by Size; DefaultQueueBytes if 0
-	// BatchEvents is the most that one Write is given, 1000 if 0.
+	// BatchEvents is the most that one Write is given. 0 is what a [Batcher] says, or 1000.
 	BatchEvents int
 	// Linger is how long the first event of a Write waits for more, unless BatchEvents
-	// are there. 0 is not at all.
+	// are there. 0 is what a [Batcher] says, or not at all.
 	Linger time.Duration
 	// Attempts is how often a Write is tried before its events are dropped, 3 if 0.
 	Attempts int
@@ -78,9 +79,9 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	if opts != nil {
 		o = *opts
 	}
-	if o.BatchEvents <= 0 {
-		o.BatchEvents = 1000
-	}
+	events, linger := batchOf(sink)
+	o.BatchEvents = cmp.Or(max(o.BatchEvents, 0), max(events, 0), 1000)
+	o.Linger = cmp.Or(max(o.Linger, 0), max(linger, 0))
 	if o.Attempts <= 0 {
 		o.Attempts = 3
 	}

@@ -25,6 +25,15 @@ type Sink interface {
 	Write(ctx context.Context, events []Event) error
 }
 
+// Batcher is a [Sink] for which one large Write costs less than many small ones. A [Buffer]
+// collects events for it, unless its options say otherwise.
+type Batcher interface {
+	Sink
+	// Batch returns the most events that one Write should have, and how long the first of
+	// them may wait for the others. It is asked once.
+	Batch() (events int, linger time.Duration)
+}
+
 // RejectedError reports events that a destination refuses. The other events of the Write are
 // stored: unless Again is set, none of them is written again.
 type RejectedError struct {
@@ -92,6 +101,22 @@ func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration)
 		done <- err
 	}()
 	return done
+}
+
+// batchOf returns what a sink says of its batches, zeros if it says nothing.
+func batchOf(s Sink) (events int, linger time.Duration) {
+	b, ok := s.(Batcher)
+	if !ok {
+		return 0, 0
+	}
+	err := contain.Run("batches of a sink", func() error {
+		events, linger = b.Batch()
+		return nil
+	})
+	if err != nil {
+		return 0, 0
+	}
+	return events, linger
 }
 
 // NameOf returns the name of a sink. The error is that of a Name which does not return.

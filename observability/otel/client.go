@@ -34,18 +34,40 @@ func newClient(signal string, getenv func(string) string) (*http.Client, error) 
 		return "", ""
 	}
 	timeout := defaultTimeout
-	if variable, value := env("TIMEOUT"); value != "" {
-		ms, err := strconv.Atoi(value)
-		if err != nil || ms < 0 {
-			return nil, fmt.Errorf("read %s: %q is not a number of milliseconds", variable, value)
-		}
-		timeout = time.Duration(ms) * time.Millisecond
-	}
 	var err error
+	if variable, value := env("TIMEOUT"); value != "" {
+		if timeout, err = milliseconds(variable, value); err != nil {
+			return nil, err
+		}
+	}
 	if transport.TLSClientConfig, err = tlsOf(env); err != nil {
 		return nil, err
 	}
 	return &http.Client{Transport: &answerCheck{transport}, Timeout: timeout, CheckRedirect: checkRedirect}, nil
+}
+
+// defaultLinger is how long spans wait for others, as the OpenTelemetry specification has
+// it, and batchEvents how many events end the wait.
+const (
+	defaultLinger = 5 * time.Second
+	batchEvents   = 4_096
+)
+
+// lingerOf returns how long spans wait for others: OTEL_BSP_SCHEDULE_DELAY, or the default.
+func lingerOf(getenv func(string) string) (time.Duration, error) {
+	const variable = "OTEL_BSP_SCHEDULE_DELAY"
+	if value := strings.TrimSpace(getenv(variable)); value != "" {
+		return milliseconds(variable, value)
+	}
+	return defaultLinger, nil
+}
+
+func milliseconds(variable, value string) (time.Duration, error) {
+	ms, err := strconv.Atoi(value)
+	if err != nil || ms < 0 {
+		return 0, fmt.Errorf("read %s: %q is not a number of milliseconds", variable, value)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 // tlsOf returns the TLS configuration that variables name, nil if they name none.

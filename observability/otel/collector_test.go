@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -22,6 +24,7 @@ import (
 	coltrace "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/otel"
 	"github.com/parleyrun/parley/observability/sinktest"
@@ -424,6 +427,81 @@ func TestOptions(t *testing.T) {
 	for range 2 {
 		if err := s.Close(t.Context()); err != nil {
 			t.Errorf("Close of what never wrote: %v", err)
+		}
+	}
+}
+
+// exports counts the requests of spans.
+type exports struct {
+	*tracetest.InMemoryExporter
+	requests, spans int
+}
+
+func (e *exports) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	e.requests++
+	e.spans += len(spans)
+	return e.InMemoryExporter.ExportSpans(ctx, spans)
+}
+
+// TestSpansAreBatched: behind a buffer, submissions that settle one after the other share
+// requests to the collector, and none waits longer than the schedule delay.
+func TestSpansAreBatched(t *testing.T) {
+	const submissions, pause = 900, 100 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		spans := &exports{InMemoryExporter: tracetest.NewInMemoryExporter()}
+		f := newFixtureWith(t, nil, spans, spans.InMemoryExporter)
+		b := observability.NewBuffer(f, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		first := plain("").events
+		b.Put(first...)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if spans.requests != 1 || spans.spans != 2 {
+			t.Errorf("5 s after the first submission: got %d requests with %d spans, want 1 with 2", spans.requests, spans.spans)
+		}
+		for i := range submissions {
+			for _, e := range first {
+				e.ID = fmt.Sprintf("%d/%s", i, e.ID)
+				e.Submission = conversation.SubmissionID(fmt.Sprintf("sub_%d", i))
+				b.Put(e)
+			}
+			time.Sleep(pause)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		// One for each 5 s, and one at the end.
+		if want := int(submissions*pause/(5*time.Second)) + 2; spans.requests > want || spans.spans != 2*(submissions+1) {
+			t.Errorf("%d submissions in %v: got %d requests with %d spans, want at most %d with %d", submissions, submissions*pause, spans.requests, spans.spans, want, 2*(submissions+1))
+		}
+	})
+}
+
+// TestScheduleDelay: the wait for more spans is that of the OpenTelemetry environment.
+func TestScheduleDelay(t *testing.T) {
+	for _, test := range []struct {
+		value, problem string
+		want           time.Duration
+	}{
+		{"", "", 5 * time.Second}, {"250", "", 250 * time.Millisecond}, {"0", "", 0},
+		{"5s", `read OTEL_BSP_SCHEDULE_DELAY: "5s" is not a number of milliseconds`, 0},
+	} {
+		t.Setenv("OTEL_BSP_SCHEDULE_DELAY", test.value)
+		s, err := otel.New(t.Context(), nil)
+		if err != nil {
+			if err.Error() != test.problem {
+				t.Errorf("OTEL_BSP_SCHEDULE_DELAY=%q: got error %v, want %q", test.value, err, test.problem)
+			}
+			continue
+		}
+		if _, got := s.Batch(); got != test.want || test.problem != "" {
+			t.Errorf("OTEL_BSP_SCHEDULE_DELAY=%q: got %v, want %v and error %q", test.value, got, test.want, test.problem)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

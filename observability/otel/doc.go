@@ -34,6 +34,9 @@
 // sink that has seen neither, or so many other submissions since that it forgot, writes
 // into the trace that follows from the id of the submission.
 //
+// The sink is an [observability.Batcher]: behind a buffer, events wait up to 5 s, or
+// OTEL_BSP_SCHEDULE_DELAY, so that one request has the spans of many submissions.
+//
 // A caller's decision not to sample is respected, and so are OTEL_TRACES_SAMPLER and
 // the other variables of the SDK; metrics count everything.
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -36,6 +37,7 @@ type Counts struct {
 type Sink struct {
 	options  Options
 	resource *resource.Resource
+	linger   time.Duration // see Batch
 	spans    sdktrace.SpanExporter
 	// reader makes what exports metrics, on the first Write: it has a goroutine.
 	reader  func() (sdkmetric.Reader, error)
@@ -72,6 +74,10 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	linger, err := lingerOf(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	metrics, err := newClient("METRICS", os.Getenv)
 	if err != nil {
 		return nil, err
@@ -84,6 +90,7 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.linger = linger
 	s.figures = &metricExporter{logger: o.Logger, judge: s.judge}
 	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
 		return nil, fmt.Errorf("make exporter of metrics: %w", err)
@@ -93,7 +100,7 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 }
 
 func newSink(ctx context.Context, o Options, spans sdktrace.SpanExporter) (*Sink, error) {
-	s := &Sink{options: o, spans: spans, judge: newVerdicts(), turn: make(chan struct{}, 1), collector: &collector{}}
+	s := &Sink{options: o, spans: spans, judge: newVerdicts(), linger: defaultLinger, turn: make(chan struct{}, 1), collector: &collector{}}
 	var err error
 	if s.resource, err = o.resource(ctx); err != nil {
 		return nil, err
@@ -118,6 +125,10 @@ func newSink(ctx context.Context, o Options, spans sdktrace.SpanExporter) (*Sink
 
 // Name implements [observability.Sink].
 func (*Sink) Name() string { return "otel" }
+
+// Batch implements [observability.Batcher]: one request to the collector has the spans of
+// many submissions.
+func (s *Sink) Batch() (events int, linger time.Duration) { return batchEvents, s.linger }
 
 // Counts returns what the sink has done. It waits for a Write in progress.
 func (s *Sink) Counts() Counts {
