@@ -8,29 +8,103 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const (
-	// MinSecretBytes is how long a secret is at least to be hidden: shorter ones stand
-	// within everyday words, and protect nothing.
+	// MinSecretBytes is the least length of a secret that is hidden at all: shorter ones
+	// protect nothing.
 	MinSecretBytes = 6
+	// sureSecretBytes is the least length of a secret that is hidden wherever it occurs,
+	// unless it is a word. Shorter ones also occur in other texts by chance.
+	sureSecretBytes = 12
 	// hiddenSecret stands in the place of a secret.
 	hiddenSecret = "[secret]"
 )
 
-// HideSecrets replaces every secret in a text.
+// HideSecrets replaces every secret in a text: one of at least 12 bytes wherever it occurs,
+// a shorter one where nothing but space or punctuation is around it, and a word where it is
+// a value, as in key=word, "key":"word", or alone. A secret of fewer than [MinSecretBytes]
+// is not hidden.
 func HideSecrets(text string, secrets []string) string {
 	found := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < MinSecretBytes || !strings.Contains(text, s) })
-	// One that begins with another comes first: of two the earlier is tried before.
+	// Of two that begin at the same place, the longer is replaced.
 	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-	var pairs []string
-	for _, s := range found {
-		pairs = append(pairs, s, hiddenSecret)
-	}
-	if len(pairs) == 0 {
+	if len(found) == 0 {
 		return text
 	}
-	return strings.NewReplacer(pairs...).Replace(text)
+	var out strings.Builder
+	for i := 0; i < len(text); {
+		at := slices.IndexFunc(found, func(s string) bool { return strings.HasPrefix(text[i:], s) && occurs(s, text[:i], text[i+len(s):]) })
+		if at >= 0 {
+			out.WriteString(hiddenSecret)
+			i += len(found[at])
+			continue
+		}
+		out.WriteByte(text[i])
+		i++
+	}
+	return out.String()
+}
+
+// occurs reports whether a secret between two texts is meant, not a part of another text.
+func occurs(secret, before, after string) bool {
+	next, size := utf8.DecodeRuneInString(after)
+	ends := after == "" || strings.ContainsRune("\"'`,;)]}>&@\\", next) || unicode.IsSpace(next) ||
+		strings.ContainsRune(".:!?", next) && (len(after) == size || !continues(after[size:]))
+	switch {
+	case isWord(secret):
+		if before == "" {
+			return after == ""
+		}
+		return ends && next != ':' && isValue(before, unicode.IsSpace(next))
+	case len(secret) < sureSecretBytes:
+		last, _ := utf8.DecodeLastRuneInString(before)
+		return ends && (before == "" || strings.ContainsRune("\"'`,;([{<=:&/\\", last) || unicode.IsSpace(last))
+	}
+	return true
+}
+
+// continues reports whether a text goes on with the word that ends before it.
+func continues(after string) bool {
+	r, _ := utf8.DecodeRuneInString(after)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// isValue reports whether a text ends where a value begins. A value that more words follow
+// has its key right before it.
+func isValue(before string, more bool) bool {
+	quoted := strings.HasSuffix(before, `"`) || strings.HasSuffix(before, "'") || strings.HasSuffix(before, "`")
+	if quoted || strings.HasSuffix(before, "=") {
+		return true
+	}
+	before = strings.ToLower(strings.TrimRight(before, " "))
+	return strings.HasSuffix(before, "bearer") || strings.HasSuffix(before, "basic") || strings.HasSuffix(before, ":") && !more
+}
+
+// isWord reports whether a secret is a word of a language: letters alone, and not so many
+// that only chance has put them together.
+func isWord(s string) bool {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		return false
+	}
+	return len(s) < sureSecretBytes || slices.Contains(longWords(), strings.ToLower(s))
+}
+
+// longWords are words of at least 12 letters that texts about a server have.
+func longWords() []string {
+	return []string{
+		"acknowledged", "administration", "administrator", "administrators", "architecture", "authenticate", "authenticated",
+		"authentication", "authorization", "availability", "certificates", "communication", "configuration", "configurations",
+		"connectivity", "conversation", "conversations", "credentials", "deliverables", "demonstration", "distribution",
+		"documentation", "experimental", "implementation", "incompatible", "infrastructure", "initialization", "installation",
+		"instructions", "instrumentation", "integrations", "international", "introduction", "maintenance", "notification",
+		"notifications", "observability", "orchestration", "orchestrator", "organization", "organizations", "performance",
+		"placeholder", "possibilities", "professional", "registration", "relationship", "replacements", "repositories",
+		"requirements", "responsibility", "subscription", "subscriptions", "successfully", "transactions", "unauthorized",
+		"unauthenticated", "verification", "visualization",
+	}
 }
 
 // Secrets returns the keys of all providers as they stand now, and the values of
@@ -108,6 +182,9 @@ func headerSecrets(h http.Header) []string {
 
 func namesSecret(header string) bool {
 	name := strings.ToLower(header)
+	if strings.HasSuffix(name, "-id") || strings.HasSuffix(name, "_id") { // An id names a key, and is none.
+		return false
+	}
 	return containsAny(name, []string{"auth", "key", "token", "secret", "cookie", "password"})
 }
 

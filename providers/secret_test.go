@@ -84,9 +84,58 @@ func TestErrorsHideSecrets(t *testing.T) {
 	}
 }
 
+// TestHideSecrets: a long secret is hidden wherever it occurs, a short one where it stands
+// alone, and a word where it is a value.
 func TestHideSecrets(t *testing.T) {
-	secrets := []string{"secret", "secret-long", "short"}
-	if got, want := providers.HideSecrets("a secret-long short secret", secrets), "a [secret] short [secret]"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	secrets := []string{"parley", "hunter2", "hunter2-long", "short", "administrator", "sk-0123456789abcdef", "qzxkvjwpmnrt"}
+	for _, test := range []struct{ text, want string }{
+		{"", ""},
+		{"xsk-0123456789abcdefx", "x[secret]x"},
+		{"keyqzxkvjwpmnrt", "key[secret]"},
+		{"hunter2-long and hunter2-longer", "[secret] and [secret]er"},
+		{"a short secret", "a short secret"}, // fewer than MinSecretBytes
+
+		{"refused hunter2, and hunter2.", "refused [secret], and [secret]."},
+		{"hunter22 hunter2b xhunter2 hunter2.example.com", "hunter22 hunter2b xhunter2 hunter2.example.com"},
+		{`{"password":"hunter2"}`, `{"password":"[secret]"}`},
+		{"http://user:hunter2@example.com", "http://user:[secret]@example.com"},
+
+		{"parley", "[secret]"},
+		{"parley cluster authority", "parley cluster authority"},
+		{"parley, a server", "parley, a server"},
+		{"sign the parley certificate", "sign the parley certificate"},
+		{"parley: the node of parley ended", "parley: the node of parley ended"},
+		{"open /etc/parley/parley.yaml", "open /etc/parley/parley.yaml"},
+		{"secretKey=parley region=eu", "secretKey=[secret] region=eu"},
+		{`{"secretKey": "parley"}`, `{"secretKey": "[secret]"}`},
+		{"{Bearer:parley}", "{Bearer:[secret]}"},
+		{"Authorization: Bearer parley", "Authorization: Bearer [secret]"},
+		{"incorrect key: parley", "incorrect key: [secret]"},
+		{"incorrect key: parley.", "incorrect key: [secret]."},
+		{"the note: parley is up", "the note: parley is up"},
+		{"http://user:parley@example.com", "http://user:[secret]@example.com"},
+		{"ask the administrator", "ask the administrator"},
+		{"password=administrator", "password=[secret]"},
+		{"äöü parley äöü", "äöü parley äöü"},
+	} {
+		if got := providers.HideSecrets(test.text, secrets); got != test.want {
+			t.Errorf("hide %q in %q: got %q, want %q", secrets, test.text, got, test.want)
+		}
+	}
+}
+
+// TestIdsAreNoSecrets: a header that names an id of a key is not hidden.
+func TestIdsAreNoSecrets(t *testing.T) {
+	reg := providers.NewRegistry(nil)
+	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
+	err := reg.RegisterProvider("local", providers.Registration{
+		API: openaicompletions.API, BaseURL: "http://127.0.0.1:1", APIKey: "sk-very-secret-key",
+		Headers: map[string]string{"X-Key-Id": "key-id-of-the-team", "X-Auth-Token": "token-of-the-team"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := reg.Secrets(); slices.Contains(got, "key-id-of-the-team") || !slices.Contains(got, "token-of-the-team") {
+		t.Errorf("secrets of a provider with the headers X-Key-Id and X-Auth-Token: got %q, want the token and no id", got)
 	}
 }

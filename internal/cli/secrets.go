@@ -52,10 +52,10 @@ func (s *Secrets) Hidden(err error) error {
 	return providers.HideInError(err, s.all())
 }
 
-// SecretsOf are the secrets of a configuration, but for those of its providers, which
-// [providers.Registry.Secrets] knows.
+// SecretsOf returns the secrets of a configuration, except those of its providers, which
+// [providers.Registry.Secrets] knows. The id of an access key is none.
 func SecretsOf(conf *config.Server) []string {
-	found := []string{conf.Bucket.AccessKey, conf.Bucket.SecretKey, conf.Auth.Bearer}
+	found := []string{conf.Bucket.SecretKey, conf.Auth.Bearer}
 	if c := conf.Events.ClickHouse; c != nil {
 		found = append(found, c.Password)
 	}

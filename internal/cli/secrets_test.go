@@ -52,12 +52,12 @@ func TestLogHidesSecrets(t *testing.T) {
 func TestSecretsOfConfiguration(t *testing.T) {
 	hidden := &Secrets{}
 	hidden.Add(SecretsOf(&config.Server{
-		Bucket: config.Bucket{AccessKey: "access-key", SecretKey: "bucket-key"}, Auth: config.Auth{Bearer: "bearer-token"},
+		Bucket: config.Bucket{AccessKey: "access-key-id", SecretKey: "bucket-key"}, Auth: config.Auth{Bearer: "bearer-token"},
 		Events: config.Events{ClickHouse: &config.ClickHouse{Password: "ch-password"}, OTel: &config.OTel{Headers: map[string]string{"a": "otel-header"}}},
 	})...)
-	err := errors.New("access-key bucket-key bearer-token ch-password otel-header")
+	err := errors.New("access-key-id bucket-key bearer-token ch-password otel-header")
 	got := hidden.Hidden(fmt.Errorf("serve: %w", err))
-	if want := "serve: " + strings.TrimSpace(strings.Repeat("[secret] ", 5)); got.Error() != want || !errors.Is(got, err) {
+	if want := "serve: access-key-id " + strings.TrimSpace(strings.Repeat("[secret] ", 4)); got.Error() != want || !errors.Is(got, err) {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }
