@@ -67,12 +67,15 @@ func (p *Program) Root(rooms ...Room) *cobra.Command {
 		Short: "Durable AI-agent conversations",
 		Long: "parley runs AI-agent conversations whose every word is durable: an accepted message\n" +
 			"reaches exactly one outcome, whatever dies in between.\n\n" +
-			"Start with \"parley dev\"." + p.compiledIn(),
+			"Start with \"parley dev\"." + p.compiledIn() + "\n\n" + exitCodesHelp(),
 		Version:       versionLine(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(p.check(), flagGroups(cmd), fromVariables(cmd, os.LookupEnv))
+			if err := flagGroups(cmd); err != nil {
+				return Usage(errors.Join(p.check(), err))
+			}
+			return errors.Join(p.check(), fromVariables(cmd, os.LookupEnv))
 		},
 	}
 	for _, room := range rooms {
@@ -132,7 +135,7 @@ func (p *Program) Run(ctx context.Context, args []string, out, errOut io.Writer,
 	if err == nil {
 		return 0
 	}
-	code := 1
+	code := ExitFailure
 	var exit *ExitError
 	if errors.As(err, &exit) {
 		if code = exit.Code; exit.Err == nil {

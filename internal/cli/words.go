@@ -39,7 +39,7 @@ func worded(root *cobra.Command) {
 	root.SetUsageTemplate(usageTemplate)
 	root.SetVersionTemplate("{{.Version}}\n") // as the command prints it
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage(flagError(cmd, err)) })
 	root.SetHelpCommand(helpCommand(root))
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		out := cmd.OutOrStdout()
@@ -51,6 +51,9 @@ func worded(root *cobra.Command) {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 			cmd.Args = oneOf
 			cmd.Annotations = map[string]string{isGroup: "true"}
+		}
+		if args := cmd.Args; args != nil {
+			cmd.Args = func(cmd *cobra.Command, given []string) error { return Usage(args(cmd, given)) }
 		}
 	})
 }
@@ -72,7 +75,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 				err = oneOf(cmd, rest)
 			}
 			if err != nil {
-				return err
+				return Usage(err)
 			}
 			return cmd.Help()
 		},
@@ -118,6 +121,16 @@ func meant(word, prefix string, names []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %s%s?)", prefix, near[0])
+}
+
+// RenamedFlag accepts a flag by its former name, too.
+func RenamedFlag(cmd *cobra.Command, former, name string) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == former {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	})
 }
 
 // NoArgs refuses arguments.

@@ -59,7 +59,7 @@ func TestWordsAreOurs(t *testing.T) {
 		"completion":                     "bash, zsh, fish or powershell",
 		"completion tcsh":                "bash, zsh, fish or powershell",
 	} {
-		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != 1 || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
+		if code, out := lookRun(&Program{}, strings.Fields(args)...); code != ExitUsage || !strings.Contains(out, want) || strings.Count(out, "\n") != 1 {
 			t.Errorf("%s: exit %d, %q; want %q", args, code, out, want)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 )
 
@@ -138,9 +139,12 @@ func (t *Notices) Reach(ctx context.Context, do func(ctx context.Context, retryi
 func Unsure(ctx context.Context, verb, what, key string, err error) error {
 	again := fmt.Sprintf("send it again with --key %s and it is not repeated", key)
 	var uncertain *client.UncertainError
+	var answered *client.Error
 	switch {
 	case ctx.Err() != nil:
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the %s may be accepted or not: %s", what, again)}
+	case errors.As(err, &uncertain) && errors.As(uncertain.Err, &answered) && answered.Type == conversation.CodeUnavailable:
+		return fmt.Errorf("%s: the server cannot take the %s now: %w; %s", verb, what, answered, again)
 	case errors.As(err, &uncertain):
 		return fmt.Errorf("%s: %w; %s", verb, Readable(err), again)
 	}
@@ -168,7 +172,7 @@ func Readable(err error) error {
 func ParseURL(raw string) (*url.URL, error) {
 	u, err := url.Parse(escaped(raw))
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, cli.MountPath)
+		return nil, cli.Usage(fmt.Errorf("%q is not a conversation URL; it looks like http://127.0.0.1:5173%s/<id>", raw, cli.MountPath))
 	}
 	u.RawQuery, u.ForceQuery, u.Fragment = "", false, ""
 	return u, nil

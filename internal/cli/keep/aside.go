@@ -40,7 +40,7 @@ func logAsideCommand(p *cli.Program) *cobra.Command {
 			"a node that has it in memory goes on with it.\n\n" +
 			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
 		Example: "  parley log aside --config parley.yaml\n  parley log aside --config parley.yaml --put-back --agent assistant --id hello\n" +
-			"  parley log aside --put-back --conv 0123456789abcdef0123456789abcdef",
+			"  parley log aside --put-back --conversation 0123456789abcdef0123456789abcdef",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cfg.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
@@ -58,7 +58,7 @@ func (cfg *asideConfig) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if conv == "" && (cfg.set || cfg.putBack) {
-		return errors.New("--put-back and --set take one conversation: --agent and --id, or --conv")
+		return cli.Usage(errors.New("--put-back and --set take one conversation: --agent and --id, or --conversation"))
 	}
 	return cfg.with(cfg.set || cfg.putBack, func(at config.Bucket, b storage.Bucket) error {
 		p := &findingPrinter{out: out, json: cfg.json}
@@ -84,7 +84,7 @@ func putBack(ctx context.Context, b storage.Bucket, conv conversation.Key, p *fi
 	case errors.Is(err, storage.ErrNotFound):
 		return fmt.Errorf("conversation %s is not set aside", conv)
 	case err != nil && storage.Damaged(err):
-		return fmt.Errorf("%w; mend the log first: parley log repair --conv %s", err, conv)
+		return fmt.Errorf("%w; mend the log first: parley log repair --conversation %s", err, conv)
 	case err != nil:
 		return err
 	case !p.json:
@@ -139,7 +139,11 @@ func listAside(ctx context.Context, b storage.Bucket, only conversation.Key, p *
 
 func (p *findingPrinter) aside(a storage.Aside) {
 	if p.json {
-		p.value(a)
+		p.value(struct {
+			Conversation conversation.Key `json:"conversation"`
+			storage.Aside
+			Conv *struct{} `json:"conv,omitempty"` // its name in the bucket
+		}{a.Conv, a, nil})
 		return
 	}
 	var s strings.Builder
@@ -175,7 +179,7 @@ func stillAside(ctx context.Context, b storage.Bucket, conv conversation.Key, p 
 	case err != nil:
 		return err
 	case !p.json:
-		p.write(fmt.Sprintf("it is still set aside: %s\n  once that is mended: parley log aside --put-back --conv %s\n", a.Why, conv))
+		p.write(fmt.Sprintf("it is still set aside: %s\n  once that is mended: parley log aside --put-back --conversation %s\n", a.Why, conv))
 	}
 	return nil
 }

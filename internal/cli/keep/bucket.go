@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ func bucketCommand(p *cli.Program) *cobra.Command {
 
 func bucketCheckCommand(p *cli.Program) *cobra.Command {
 	var place *cli.Place
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
@@ -41,15 +43,16 @@ func bucketCheckCommand(p *cli.Program) *cobra.Command {
 		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return checkBucket(cmd.Context(), place, cmd.OutOrStdout())
+			return checkBucket(cmd.Context(), place, asJSON, cmd.OutOrStdout())
 		},
 	}
 	place = cli.NewPlace(p, cmd, "the bucket", true)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
 // checkBucket probes a bucket and prints what came of it.
-func checkBucket(ctx context.Context, place *cli.Place, out io.Writer) (err error) {
+func checkBucket(ctx context.Context, place *cli.Place, asJSON bool, out io.Writer) (err error) {
 	conf, _, err := place.Find("bucket")
 	if err != nil {
 		return err
@@ -72,16 +75,64 @@ func checkBucket(ctx context.Context, place *cli.Place, out io.Writer) (err erro
 	} else {
 		report, err = storage.Probe(ctx, bucket, nil)
 	}
-	if printErr := printProbe(out, at, report); printErr != nil {
+	show := printProbe
+	if asJSON {
+		show = encodeProbe
+	}
+	if report == nil {
+		return at.Explain(err)
+	}
+	if printErr := show(out, at, report); printErr != nil {
 		return printErr
 	}
 	if err != nil {
 		return at.Explain(err)
 	}
-	if at.Endpoint == "" {
+	if at.Endpoint == "" && !asJSON {
 		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the figures are for you.")
 	}
 	return err
+}
+
+// probeReport is a report as JSON has it. Times are in milliseconds.
+type probeReport struct {
+	Bucket     string         `json:"bucket"`
+	OK         bool           `json:"ok"`
+	Checks     []probeCheck   `json:"checks"`
+	Operations []probeLatency `json:"operations"`
+	Requests   int            `json:"requests"`
+	DurationMs float64        `json:"durationMs"`
+}
+
+type probeCheck struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Found string `json:"found"`
+}
+
+type probeLatency struct {
+	Operation string  `json:"operation"`
+	Count     int     `json:"count"`
+	P50Ms     float64 `json:"p50Ms"`
+	P99Ms     float64 `json:"p99Ms"`
+	MaxMs     float64 `json:"maxMs"`
+}
+
+// encodeProbe prints a report as one JSON object.
+func encodeProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	p := probeReport{Bucket: at.Place(), OK: true, Checks: []probeCheck{}, Operations: []probeLatency{}, Requests: r.Requests, DurationMs: ms(r.Took)}
+	for _, c := range r.Checks {
+		p.OK = p.OK && c.OK
+		p.Checks = append(p.Checks, probeCheck{c.Name, c.OK, c.Found})
+	}
+	for _, l := range r.Latencies {
+		p.Operations = append(p.Operations, probeLatency{l.Op, l.Count, ms(l.P50), ms(l.P99), ms(l.Max)})
+	}
+	if err := json.NewEncoder(out).Encode(p); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
 }
 
 // printProbe prints a report as two tables.

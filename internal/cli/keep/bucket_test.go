@@ -92,6 +92,10 @@ func TestBucketCheckOfAFolder(t *testing.T) {
 			t.Errorf("%v: exit %d, %q, %q", args, code, out, errOut)
 		}
 	}
+	code, out, errOut := program.Output(t, "bucket", "check", "--json", "--data", data)
+	if r := clitest.Into[probeReport](t, out); code != 0 || errOut != "" || !r.OK || len(r.Checks) < 5 || len(r.Operations) < 4 || r.Requests == 0 || r.DurationMs <= 0 {
+		t.Errorf("check --json: exit %d, %q, %q; want one object with checks and operations", code, out, errOut)
+	}
 	clitest.OnFolder(t, data, func(b storage.Bucket) {
 		if got := clitest.Keys(t, b, "probe/"); got != nil {
 			t.Errorf("left behind: %v", got)
@@ -116,20 +120,21 @@ func TestBucketCheckMistakes(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "none")
 	for name, tt := range map[string]struct {
 		args []string
+		code int
 		want string
 	}{
-		"a bucket of others":    {[]string{"--config", config(foreign.Line)}, "use an empty bucket, or a prefix of its own"},
-		"another format":        {[]string{"--config", config(older.Line)}, "stored format 7, supported format 8"},
-		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, "check bucket.endpoint"},
-		"no such folder":        {[]string{"--data", nowhere}, "is no folder"},
-		"no such file":          {[]string{"--config", nowhere}, "create it"},
-		"two buckets":           {[]string{"--config", "x", "--data", "y"}, "--config and --data exclude each other"},
-		"an argument":           {[]string{"x"}, "parley bucket check takes no argument"},
-		"a flag is not known":   {[]string{"--fresh"}, "parley bucket check --help lists the flags"},
-		"data folder is a file": {[]string{"--data", clitest.Write(t, filepath.Join(t.TempDir(), "f"), "")}, "is no folder"},
+		"a bucket of others":    {[]string{"--config", config(foreign.Line)}, 1, "use an empty bucket, or a prefix of its own"},
+		"another format":        {[]string{"--config", config(older.Line)}, 1, "stored format 7, supported format 8"},
+		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, 1, "check bucket.endpoint"},
+		"no such folder":        {[]string{"--data", nowhere}, 1, "is no folder"},
+		"no such file":          {[]string{"--config", nowhere}, 1, "create it"},
+		"two buckets":           {[]string{"--config", "x", "--data", "y"}, cli.ExitUsage, "--config and --data exclude each other"},
+		"an argument":           {[]string{"x"}, cli.ExitUsage, "parley bucket check takes no argument"},
+		"a flag is not known":   {[]string{"--fresh"}, cli.ExitUsage, "parley bucket check --help lists the flags"},
+		"data folder is a file": {[]string{"--data", clitest.Write(t, filepath.Join(t.TempDir(), "f"), "")}, 1, "is no folder"},
 	} {
-		if code, out, errOut := program.Output(t, append([]string{"bucket", "check"}, tt.args...)...); code != 1 || out != "" || !strings.Contains(errOut, tt.want) {
-			t.Errorf("%s: exit %d, %q, %q; want exit 1 and %q", name, code, out, errOut, tt.want)
+		if code, out, errOut := program.Output(t, append([]string{"bucket", "check"}, tt.args...)...); code != tt.code || out != "" || !strings.Contains(errOut, tt.want) {
+			t.Errorf("%s: exit %d, %q, %q; want exit %d and %q", name, code, out, errOut, tt.code, tt.want)
 		}
 	}
 	for _, e := range []*clitest.Endpoint{foreign, older} {
@@ -140,7 +145,7 @@ func TestBucketCheckMistakes(t *testing.T) {
 	if _, err := os.Stat(nowhere); err == nil {
 		t.Error("a mistyped folder was made")
 	}
-	if code, _, errOut := program.Output(t, "bucket", "chek"); code != 1 || !strings.Contains(errOut, `no command "chek" (did you mean check?)`) {
+	if code, _, errOut := program.Output(t, "bucket", "chek"); code != cli.ExitUsage || !strings.Contains(errOut, `no command "chek" (did you mean check?)`) {
 		t.Errorf("a mistyped command: exit %d, %q", code, errOut)
 	}
 	if code, out, _ := program.Output(t, "bucket"); code != 0 || !strings.Contains(out, "check") {

@@ -61,7 +61,7 @@ func clusterStatusCommand(p *cli.Program) *cobra.Command {
 			"  HEARTBEAT  how long ago it was seen to change, while status watched for about a second;\n" +
 			"             a node that was not seen may have died: the others find out by themselves\n\n" +
 			"Below it says which record types some member cannot read: no node writes those.\n\n" +
-			"Exit code: 0 if the table could be read, 1 anything else.",
+			"Exit code: 0 every member is reached, 2 one is not reached by all others, 1 anything else.",
 		Example: "  parley cluster status\n  parley cluster status --config /etc/parley.yaml --json | jq '.members[] | select(.seen | not)'",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -125,7 +125,24 @@ func (cfg clusterConfig) status(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("print members: %w", err)
 	}
+	if !r.reached() {
+		return &cli.ExitError{Code: cli.ExitUnreached}
+	}
 	return nil
+}
+
+// reached reports whether every member is reached by all others, as far as they report.
+func (r ClusterReport) reached() bool {
+	ids := map[string]bool{}
+	for _, m := range r.Members {
+		ids[m.ID] = true
+	}
+	for _, m := range r.Members {
+		if m.State == notReached || m.Reach != nil && slices.ContainsFunc(m.Reach.Missing, func(id string) bool { return ids[id] }) {
+			return false
+		}
+	}
+	return true
 }
 
 // pause waits, or says that ctx has ended.
@@ -234,15 +251,21 @@ func (w *clusterWatch) report(bucket string) ClusterReport {
 	return r
 }
 
+// States of members: one that most others do not reach, and one that hands over.
+const (
+	notReached    = "not reached"
+	stateDraining = "draining"
+)
+
 // stateOf says in a word what a member takes.
 func stateOf(m actors.ClusterMember) string {
 	switch {
 	case m.Draining:
-		return "draining"
+		return stateDraining
 	case m.Node == "":
 		return "alone"
 	case m.Weight == 0 && m.Wants > 0:
-		return "not reached"
+		return notReached
 	case m.Weight == 0:
 		return "owns none"
 	}

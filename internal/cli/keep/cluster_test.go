@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -168,7 +169,10 @@ func TestClusterStatusOfReach(t *testing.T) {
 		members[2].ID: {Missing: []string{members[0].ID, members[1].ID, members[3].ID}},
 	}
 	tb.mu.Unlock()
-	_, out, _ := program.Output(t, "cluster", "status", "--config", tb.file)
+	code, out, _ := program.Output(t, "cluster", "status", "--config", tb.file)
+	if code != cli.ExitUnreached {
+		t.Errorf("status of a cluster with a member that is not reached: exit %d, want %d", code, cli.ExitUnreached)
+	}
 	for _, want := range []string{
 		"serving      33.3 %  2 of 3", "not reached   0.0 %  0 of 3", "serving      33.3 %  -", "01AAAAAAAAAA1 does not reach 01BBBBBBBBBB3.\n",
 		"01AAAAAAAAAA2 does not reach 01BBBBBBBBBB3.\n", "01BBBBBBBBBB3 does not reach 01AAAAAAAAAA1, 01AAAAAAAAAA2, 01CCCCCCCCCC4.\n",
@@ -177,7 +181,10 @@ func TestClusterStatusOfReach(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}
 	}
-	_, out, _ = program.Output(t, "cluster", "status", "--config", tb.file, "--json")
+	code, out, _ = program.Output(t, "cluster", "status", "--config", tb.file, "--json")
+	if code != cli.ExitUnreached {
+		t.Errorf("status --json: exit %d, want %d", code, cli.ExitUnreached)
+	}
 	r := clitest.Into[ClusterReport](t, out)
 	if m := r.Members[2]; m.State != "not reached" || m.Wants != 1 || m.Reach == nil || len(m.Reach.Missing) != 3 || r.Members[3].Reach != nil {
 		t.Errorf("rows: %s", out)
@@ -222,6 +229,10 @@ func TestClusterDrain(t *testing.T) {
 		}
 		if !draining() {
 			t.Error("the row does not say so")
+		}
+		code, out, errOut = program.Output(t, "cluster", "drain", name, "--json", "--config", tb.file)
+		if lines := strings.Split(strings.TrimSpace(out), "\n"); code != 0 || lines[len(lines)-1] != `{"member":"01BBBBBBBBBB3","node":"10.0.0.3:7946","state":"drained","active":0}` {
+			t.Errorf("drain --json: exit %d, %q, %q; want lines of JSON, and last the state drained", code, out, errOut)
 		}
 		code, out, errOut = program.Output(t, "cluster", "drain", name, "--undo", "--config", tb.file)
 		if code != 0 || !strings.Contains(out, "owns conversations again") || draining() {
@@ -294,8 +305,12 @@ func TestClusterMistakes(t *testing.T) {
 		"status of nobody": {[]string{"drain", "", "--config", tb.file}, []string{"drain takes one node"}},
 	} {
 		code, out, errOut := program.Output(t, append([]string{"cluster"}, tt.args...)...)
+		wantCode := 1
+		if slices.Contains([]string{"no node", "an argument", "unknown flag", "unknown command", "wait is no time", "status of nobody"}, name) {
+			wantCode = cli.ExitUsage
+		}
 		for _, want := range tt.want {
-			if code != 1 || out != "" || !strings.Contains(errOut, want) {
+			if code != wantCode || out != "" || !strings.Contains(errOut, want) {
 				t.Errorf("%s: exit %d, %q, %q; want %q", name, code, out, errOut, want)
 			}
 		}

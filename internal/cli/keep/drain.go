@@ -2,6 +2,7 @@ package keep
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ func clusterDrainCommand(p *cli.Program) *cobra.Command {
 		},
 	}
 	cfg.place = cli.NewPlace(p, cmd, "the bucket", false)
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print a line of JSON for each state: draining, drained, left or serving")
 	cmd.Flags().BoolVar(&cfg.undo, "undo", false, "let the node own conversations again")
 	cmd.Flags().DurationVar(&cfg.wait, "wait", 30*time.Second, "how long to wait until the node has handed over; 0 does not wait")
 	return cmd
@@ -64,14 +66,35 @@ func (cfg clusterConfig) drain(ctx context.Context, name string, out io.Writer) 
 		return fmt.Errorf("%s: %w", conf.Bucket.Place(), err)
 	}
 	shown := fmt.Sprintf("member %s at %s", m.ID, m.Node)
+	say := drainPrinter{out, cfg.json, m.ID, m.Node}
 	if cfg.undo {
-		_, err := fmt.Fprintf(out, "%s owns conversations again\n", shown)
+		return say.print("serving", 0, "%s owns conversations again\n", shown)
+	}
+	if err := say.print(stateDraining, m.Active, "%s is draining\n", shown); err != nil || cfg.wait <= 0 {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s is draining\n", shown); err != nil || cfg.wait <= 0 {
+	return w.drained(ctx, m.ID, shown, cfg.wait, say)
+}
+
+// drainPrinter prints what a drain comes to, for people or programs.
+type drainPrinter struct {
+	out          io.Writer
+	json         bool
+	member, node string
+}
+
+// print prints a state of the member, with the conversations that it has in memory.
+func (p drainPrinter) print(state string, active int64, format string, args ...any) error {
+	if !p.json {
+		_, err := fmt.Fprintf(p.out, format, args...)
 		return err
 	}
-	return w.drained(ctx, m.ID, shown, cfg.wait, out)
+	return json.NewEncoder(p.out).Encode(struct {
+		Member string `json:"member"`
+		Node   string `json:"node"`
+		State  string `json:"state"`
+		Active int64  `json:"active"`
+	}{p.member, p.node, state, active})
 }
 
 // mayDrain refuses what would leave conversations without an owner.
@@ -91,7 +114,7 @@ func mayDrain(v *actors.ClusterView, m actors.ClusterMember, undo bool) error {
 }
 
 // drained waits until a member reports that it has no conversation left.
-func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, out io.Writer) error {
+func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.Duration, say drainPrinter) error {
 	left, end := int64(-1), time.Now().Add(wait)
 	before := w.counts[id]
 	for looks := 1; ; looks++ {
@@ -105,16 +128,14 @@ func (w *clusterWatch) drained(ctx context.Context, id, shown string, wait time.
 		fresh := w.counts[id]-before >= 2
 		switch {
 		case !ok:
-			_, err := fmt.Fprintf(out, "%s has left\n", shown)
-			return err
+			return say.print("left", 0, "%s has left\n", shown)
 		case !m.Draining:
 			return fmt.Errorf("%s drains no more: somebody has taken it back", shown)
 		case fresh && m.Active == 0:
-			_, err := fmt.Fprintf(out, "%s has no conversation left\n", shown)
-			return err
+			return say.print("drained", 0, "%s has no conversation left\n", shown)
 		case fresh && m.Active != left:
 			left = m.Active
-			if _, err := fmt.Fprintf(out, "%d conversations left\n", left); err != nil {
+			if err := say.print(stateDraining, left, "%d conversations left\n", left); err != nil {
 				return err
 			}
 		}

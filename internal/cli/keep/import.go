@@ -22,7 +22,7 @@ import (
 )
 
 // exitLeft is the exit code of an import that has left something behind.
-const exitLeft = 1
+const exitLeft = cli.ExitFailure
 
 // importConfig is what "parley import flue" is told.
 type importConfig struct {

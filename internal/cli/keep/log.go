@@ -21,8 +21,8 @@ import (
 
 // Exit codes of "parley log verify" and "parley log repair".
 const (
-	exitRepairable = 1
-	exitDamage     = 2
+	exitRepairable = cli.ExitRepairable
+	exitDamage     = cli.ExitDamage
 )
 
 // logConfig is what the commands of "parley log" are told.
@@ -49,9 +49,10 @@ func (cfg *logConfig) bucketFlags(cmd *cobra.Command) {
 	cfg.place = cli.NewPlace(cfg.program, cmd, "the bucket", true)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "with --id: only this conversation of this agent")
 	cmd.Flags().StringVar(&cfg.id, "id", "", "with --agent: only the conversation with this id")
-	cmd.Flags().StringVar(&cfg.conv, "conv", "", "only the conversation with this key, 32 digits as they stand in object keys")
+	cmd.Flags().StringVar(&cfg.conv, "conversation", "", "only the conversation with this key, 32 digits as they stand in object keys")
 	cmd.MarkFlagsRequiredTogether("agent", "id")
-	cmd.MarkFlagsMutuallyExclusive("agent", "conv")
+	cmd.MarkFlagsMutuallyExclusive("agent", "conversation")
+	cli.RenamedFlag(cmd, "conv", "conversation")
 }
 
 func logDumpCommand(p *cli.Program) *cobra.Command {
@@ -61,7 +62,7 @@ func logDumpCommand(p *cli.Program) *cobra.Command {
 		Short: "Print what an object holds, or the log of a conversation",
 		Long: "dump prints one object of the bucket as lines of JSON: first a line that says what it is,\n" +
 			"then what it holds, records as they are stored. Of an attachment it prints size and digest.\n\n" +
-			"With --agent and --id, or --conv, it prints the log of that conversation instead, wherever\n" +
+			"With --agent and --id, or --conversation, it prints the log of that conversation instead, wherever\n" +
 			"its batches lie: for each a line about the batch, then its records.\n\n" +
 			"Of an object or a log that is damaged it prints what can be read, before and behind the damage,\n" +
 			"and ends with exit code 1. Nothing is changed. Over an endpoint it may run beside servers.",
@@ -150,7 +151,7 @@ func (cfg *logConfig) key() (conversation.Key, error) {
 	switch {
 	case cfg.conv != "":
 		if storage.CheckConv(conversation.Key(cfg.conv)) != nil {
-			return "", fmt.Errorf("--conv %q is no key of a conversation: it has 32 hexadecimal digits; or use --agent and --id", cfg.conv)
+			return "", cli.Usage(fmt.Errorf("--conversation %q is no key of a conversation: it has 32 hexadecimal digits; or use --agent and --id", cfg.conv))
 		}
 		return conversation.Key(cfg.conv), nil
 	case cfg.agent != "":
@@ -199,7 +200,7 @@ func (cfg *logConfig) dump(ctx context.Context, args []string, out io.Writer) er
 		return err
 	}
 	if (conv == "") == (len(args) == 0) {
-		return errors.New("dump takes one object key, or --agent and --id, or --conv; parley log dump --help has examples")
+		return cli.Usage(errors.New("dump takes one object key, or --agent and --id, or --conversation; parley log dump --help has examples"))
 	}
 	return cfg.with(false, func(at config.Bucket, b storage.Bucket) error {
 		if conv == "" {
@@ -243,6 +244,7 @@ func (cfg *logConfig) verify(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Damage > 0:
+			p.offerCut(conv)
 			return &cli.ExitError{Code: exitDamage}
 		case sum.Repairable > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -272,6 +274,7 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		case p.err != nil:
 			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print findings: %w", p.err)}
 		case sum.Damage > 0:
+			p.offerCut(conv)
 			return &cli.ExitError{Code: exitDamage}
 		case sum.Planned > 0:
 			return &cli.ExitError{Code: exitRepairable}
@@ -287,6 +290,18 @@ func (cfg *logConfig) repair(ctx context.Context, out io.Writer) error {
 		}
 		return nil
 	})
+}
+
+// offerCut names what is left to do about damage that repair leaves alone.
+func (p *findingPrinter) offerCut(conv conversation.Key) {
+	if p.json {
+		return
+	}
+	which := "--conversation <key>"
+	if conv != "" {
+		which = "--conversation " + string(conv)
+	}
+	p.write(fmt.Sprintf("restore the damaged objects from a copy; without one, parley log repair --cut %s shows what cutting the log off before the damage loses\n", which))
 }
 
 // mending counts what a repair mended or would mend.

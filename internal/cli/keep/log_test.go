@@ -179,10 +179,10 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 		"no conversation":  {[]string{"verify", "--data", data, "--agent", "assistant", "--id", "x"}, cli.ExitUnknown, `no conversation "x" of agent "assistant"`},
 		"repair of none":   {[]string{"repair", "--data", data, "--agent", "assistant", "--id", "x"}, cli.ExitUnknown, `no conversation "x"`},
 		"dump of none":     {[]string{"dump", "--data", data, "--agent", "assistant", "--id", "x"}, 1, `no conversation "x"`},
-		"bad key":          {[]string{"verify", "--data", data, "--conv", "x"}, 1, "32 hexadecimal digits"},
-		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, 1, "--id is missing"},
-		"dump of nothing":  {[]string{"dump", "--data", data}, 1, "takes one object key"},
-		"dump of too much": {[]string{"dump", "--data", data, "format.json", "--agent", "a", "--id", "x"}, 1, "takes one object key"},
+		"bad key":          {[]string{"verify", "--data", data, "--conv", "x"}, cli.ExitUsage, "32 hexadecimal digits"},
+		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, cli.ExitUsage, "--id is missing"},
+		"dump of nothing":  {[]string{"dump", "--data", data}, cli.ExitUsage, "takes one object key"},
+		"dump of too much": {[]string{"dump", "--data", data, "format.json", "--agent", "a", "--id", "x"}, cli.ExitUsage, "takes one object key"},
 		"unknown key":      {[]string{"dump", "--data", data, "nothing"}, 1, "is no key of an object; keys are"},
 		"missing object":   {[]string{"dump", "--data", data, "members/" + fmt.Sprintf("%016d", 9)}, 1, "not found"},
 	} {
@@ -215,7 +215,13 @@ func TestLogCut(t *testing.T) {
 		code, out, errOut := program.Output(t, append([]string{"log", "repair", "--data", data, "--cut"}, args...)...)
 		return code, out + errOut
 	}
-	if code, out := cut(); code != 1 || !strings.Contains(out, "one conversation") {
+	for _, command := range []string{"verify", "repair"} {
+		code, out, _ := program.Output(t, "log", command, "--data", data, "--conv", string(conv))
+		if want := "parley log repair --cut --conversation " + string(conv); code != exitDamage || !strings.Contains(out, want) {
+			t.Errorf("log %s of a damaged log: exit %d, %s; want exit %d and %q", command, code, out, exitDamage, want)
+		}
+	}
+	if code, out := cut(); code != cli.ExitUsage || !strings.Contains(out, "one conversation") {
 		t.Errorf("without a conversation: exit %d\n%s", code, out)
 	}
 	of := []string{"--agent", "assistant", "--id", "c"}

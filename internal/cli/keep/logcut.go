@@ -22,7 +22,7 @@ func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if conv == "" {
-		return errors.New("--cut takes one conversation: --agent and --id, or --conv")
+		return cli.Usage(errors.New("--cut takes one conversation: --agent and --id, or --conversation"))
 	}
 	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
 		report, err := inspect.Cut(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})

@@ -170,7 +170,11 @@ func (cfg *outboxConfig) list(out io.Writer, letters []storage.Letter) error {
 	p := &findingPrinter{out: out, json: cfg.json}
 	for _, l := range letters {
 		if p.json {
-			p.value(l)
+			p.value(struct {
+				Conversation conversation.Key `json:"conversation"`
+				storage.Letter
+				Conv *struct{} `json:"conv,omitempty"` // its name in the bucket
+			}{l.Conv, l, nil})
 			continue
 		}
 		p.write(fmt.Sprintf("%s to %s, given up at %s after %s\n  %q of agent %q, batch %d, about %s\n  %s\n",

@@ -61,6 +61,21 @@ func (r *receiver) takes() {
 
 // TestOutbox: a server tells a webhook of settlements. What the webhook wants no more is listed,
 // sent again and dropped beside the server.
+// TestConversationInJSON: the key of a conversation has one name, whatever its name in the bucket is.
+func TestConversationInJSON(t *testing.T) {
+	var letters, asides strings.Builder
+	cfg := &outboxConfig{logConfig: logConfig{json: true}}
+	if err := cfg.list(&letters, []storage.Letter{{Conv: "c0ffee"}}); err != nil {
+		t.Fatal(err)
+	}
+	(&findingPrinter{out: &asides, json: true}).aside(storage.Aside{Conv: "c0ffee"})
+	for command, out := range map[string]string{"outbox list": letters.String(), "log aside": asides.String()} {
+		if !strings.Contains(out, `"conversation":"c0ffee"`) || strings.Contains(out, `"conv"`) {
+			t.Errorf("%s --json: got %s, want the key as conversation", command, out)
+		}
+	}
+}
+
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/observability/jsonl"
@@ -166,7 +167,7 @@ func TestSourceIsFound(t *testing.T) {
 			"connect to clickhouse at 127.0.0.1:1", 1,
 		},
 		"a file before all": {map[string]string{"parley.yaml": agents, "e.jsonl": ""}, []string{"--file", "e.jsonl"}, "file e.jsonl\n", 0},
-		"two":               {nil, []string{"--file", "e.jsonl", "--config", "x.yaml"}, "--config and --file exclude each other", 1},
+		"two":               {nil, []string{"--file", "e.jsonl", "--config", "x.yaml"}, "--config and --file exclude each other", cli.ExitUsage},
 		"a bad address":     {nil, []string{"--clickhouse", "secret@host"}, "--clickhouse is no address of a database; write for example", 1},
 		"a broken file":     {map[string]string{"x.yaml": "agnts: {}\n"}, []string{"--config", "x.yaml"}, "did you mean agents?", 1},
 	} {

@@ -3,6 +3,8 @@ package talk
 import (
 	"strings"
 	"testing"
+
+	"github.com/parleyrun/parley/internal/cli"
 )
 
 // TestSignalCommand keeps a signal, says it again under its key, and comes too late with another.
@@ -18,8 +20,8 @@ func TestSignalCommand(t *testing.T) {
 		{[]string{"--key", "k", at, "approval", `{"ok":true}`}, 0, "signalled\n"},
 		{[]string{at, "approval", "no"}, 1, "signal: the server answered 409 already_decided"},
 		{[]string{at, "", "no"}, 1, "signal: the server answered 400 invalid_request"},
-		{[]string{at, "approval"}, 1, "signal takes a conversation URL, a name and a value"},
-		{[]string{"hello", "approval", "no"}, 1, "is not a conversation URL"},
+		{[]string{at, "approval"}, cli.ExitUsage, "signal takes a conversation URL, a name and a value"},
+		{[]string{"hello", "approval", "no"}, cli.ExitUsage, "is not a conversation URL"},
 	} {
 		code, out, errOut := program.Output(t, append([]string{"signal"}, c.args...)...)
 		if code != c.code || !strings.Contains(out+errOut, c.want) {
