@@ -28,9 +28,10 @@ type openedLog struct {
 	restored *follower.Restored  // what the state began with, or nil
 	older    *storage.Checkpoint // one that another version has stored, or nil
 	claims   []machine.Claim
-	writers  int64 // how many there were
-	since    int   // batches after the checkpoint
-	bytes    int   // of the checkpoint's state and of their lines, without what was cut
+	writers  int64             // how many there were
+	since    int               // batches after the checkpoint
+	bytes    int               // of the checkpoint's state and of their lines, without what was cut
+	last     conversation.Time // when the last of them that has records was built
 	archive  *history.Archive
 	uncut    int // bytes of lines since history was last cut
 	err      error
@@ -145,6 +146,9 @@ func (o *openedLog) fold(logs *history.Store, b storage.Batch) error {
 		o.claims = append(o.claims, machine.Claim{Seq: conversation.Offset(b.Seq), Nonce: string(b.Nonce)})
 		o.writers++
 	}
+	if len(b.Lines) > 0 {
+		o.last = b.At
+	}
 	o.since++
 	o.bytes += len(b.Lines)
 	o.uncut += len(b.Lines)
@@ -187,7 +191,7 @@ func (a *activation) opened(m openedLog) {
 		Ask:   func(q machine.Question, done func(machine.Answer)) { a.self.Send(workAsks{q, done}) },
 	})
 	a.step(machine.Opened{
-		Writer: string(a.writer.nonce), Claimed: a.writer.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes,
+		Writer: string(a.writer.nonce), Claimed: a.writer.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes, Last: m.last,
 	})
 	a.rt.busy.Survived(a.key)
 }

@@ -272,7 +272,8 @@ type (
 
 	// AttemptStarted counts one try at a submission. Nothing of an author or a
 	// model runs before it is durable. QueuedMs is the wall time since the admission, of the
-	// first attempt only.
+	// first attempt only. LostAt, after a loss, is when the lost writer built its last batch
+	// with records, 0 if the activation did not read that batch.
 	AttemptStarted struct {
 		Submission  SubmissionID `json:"submission"`
 		Attempt     int          `json:"attempt"`
@@ -280,6 +281,7 @@ type (
 		Writer      string       `json:"writer"`
 		After       Started      `json:"after,omitempty"`
 		QueuedMs    int64        `json:"queuedMs,omitempty"`
+		LostAt      Time         `json:"lostAt,omitempty"`
 		Dispatched  bool         `json:"dispatched,omitempty"`
 		Trace       Trace        `json:"trace,omitzero"`
 		At          Time         `json:"at"`
@@ -451,7 +453,8 @@ type (
 	// is the sum of its attempts, AttemptMs that of the one under way, TotalMs the wall
 	// time since the admission. AdmissionMs is how long its sender waited for the receipt,
 	// so far if it still waits, at least 1, and 0 if another writer admitted it. Began says
-	// that there was an attempt, Open that one is under way.
+	// that there was an attempt, Open that one is under way, Lost that the writer of that one
+	// was lost, at LostAt as in [AttemptStarted].
 	SubmissionSettled struct {
 		Submission  SubmissionID     `json:"submission"`
 		Outcome     Outcome          `json:"outcome"`
@@ -463,6 +466,8 @@ type (
 		Attempts    int              `json:"attempts,omitempty"`
 		Began       bool             `json:"began,omitempty"`
 		Open        bool             `json:"open,omitempty"`
+		Lost        bool             `json:"lost,omitempty"`
+		LostAt      Time             `json:"lostAt,omitempty"`
 		Dispatched  bool             `json:"dispatched,omitempty"`
 		Unheard     *FailedCall      `json:"unheard,omitempty"`
 		At          Time             `json:"at"`

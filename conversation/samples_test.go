@@ -59,7 +59,7 @@ func workSamples() []conversation.Record {
 			Sender: &conversation.Sender{Address: conversation.Address{Agent: "triage", ID: "issue 41"}, Submission: "sub_0"},
 		},
 		&conversation.AttemptStarted{
-			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, Dispatched: true,
+			Submission: "sub_1", Attempt: 2, MaxAttempts: 10, Writer: "w_1", After: conversation.AfterLoss, QueuedMs: 30, LostAt: at, Dispatched: true,
 			Trace: conversation.Trace{Parent: "00-1-2-01", State: "k=v"}, At: at,
 		},
 		&conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain", ElapsedMs: 31, At: at},
@@ -101,7 +101,7 @@ func endSamples() []conversation.Record {
 		&conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1", "sub_2"}, Trees: true, At: at},
 		&conversation.SubmissionSettled{
 			Submission: "sub_1", Outcome: conversation.OutcomeFailed, ElapsedMs: 36, AttemptMs: 34, TotalMs: 66, AdmissionMs: 4,
-			Attempts: 10, Began: true, Open: true, Dispatched: true, Unheard: failed, At: at,
+			Attempts: 10, Began: true, Open: true, Lost: true, LostAt: at, Dispatched: true, Unheard: failed, At: at,
 			Error: &conversation.SettlementError{
 				Type: conversation.CodeRetryExhausted, Message: "All attempts were used.", Meta: map[string]any{"attempts": 10.0},
 			},

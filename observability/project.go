@@ -1,6 +1,7 @@
 package observability
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -53,6 +54,7 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 	if n := usualEvents(b.Records); n > 0 { // Most batches are text and give none.
 		p.out = make([]Event, 0, n)
 	}
+	p.lostAt = lostAt(b.Records)
 	for _, r := range b.Records {
 		if a, ok := r.(*conversation.AttemptStarted); ok {
 			p.released = a.After == conversation.AfterPause
@@ -62,6 +64,24 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 		p.record(r)
 	}
 	return p.out
+}
+
+// lostAt returns when the attempt was lost that the batch of records finds lost, 0 if there is none or if no record of
+// the batch knows.
+func lostAt(records []conversation.Record) conversation.Time {
+	for _, r := range records {
+		switch r := r.(type) {
+		case *conversation.AttemptStarted:
+			if r.LostAt != 0 {
+				return r.LostAt
+			}
+		case *conversation.SubmissionSettled:
+			if r.LostAt != 0 {
+				return r.LostAt
+			}
+		}
+	}
+	return 0
 }
 
 // usualEvents is how many events records give as a rule.
@@ -90,8 +110,9 @@ type projection struct {
 	seq      int64
 	out      []Event
 	calls    []*conversation.ToolCalled
-	aborting bool // what ends from here on was aborted
-	released bool // the attempt before was released: what recovery closes, a drain has cut off
+	aborting bool              // what ends from here on was aborted
+	released bool              // the attempt before was released: what recovery closes, a drain has cut off
+	lostAt   conversation.Time // when the attempt was lost that recovery closes, up to the next attempt
 	prefix   string
 }
 
@@ -247,7 +268,7 @@ func (p *projection) admitted(r *conversation.SubmissionAdmitted) {
 func (p *projection) attempt(r *conversation.AttemptStarted) {
 	own := root(r.Submission)
 	if r.After == conversation.AfterLoss {
-		p.add(own, r.At, &AgentEnd{Reason: EndLost})
+		p.add(own, cmp.Or(r.LostAt, r.At), &AgentEnd{Reason: EndLost})
 	}
 	p.add(whole(r.Submission), r.At, &SubmissionRunning{
 		Kind: kindOf(r.Dispatched), Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, QueuedMs: r.QueuedMs,
@@ -257,6 +278,7 @@ func (p *projection) attempt(r *conversation.AttemptStarted) {
 		p.add(own, r.At, &OperationStart{Kind: OperationPrompt})
 	}
 	p.add(own, r.At, &AgentStart{Attempt: r.Attempt})
+	p.lostAt = 0 // What follows is of this attempt.
 }
 
 func (p *projection) pause(id conversation.SubmissionID, reason string, elapsed int64, at conversation.Time) {
@@ -277,7 +299,11 @@ func (p *projection) completed(r *conversation.StepCompleted) {
 	case finish == finishError:
 		t.IsError, t.Response.Usage, t.Response.Error = true, nil, &Error{Type: string(conversation.CodeModelFailed)}
 	}
-	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
+	at := r.At
+	if r.StopReason == conversation.ReasonInterrupted && r.DurationMs == 0 { // recovery closes it
+		at = cmp.Or(p.lostAt, at)
+	}
+	p.add(p.work(r.Origin, r.Child, r.Turn), at, t)
 	for _, c := range r.Calls {
 		p.add(p.work(r.Origin, r.Child, r.Turn), r.At, &ToolStart{ToolName: c.Name, ToolCallID: c.Call, Args: p.args(c.Call)})
 	}
@@ -375,11 +401,15 @@ func (p *projection) toolSettled(r *conversation.ToolSettled) {
 	if r.DurationMs != nil {
 		t.DurationMs = *r.DurationMs
 	}
+	at := r.At
+	if r.Failed && r.DurationMs == nil { // it ran when the attempt was lost
+		at = cmp.Or(p.lostAt, at)
+	}
 	in := p.work(r.Origin, r.Child, r.Turn)
 	for _, w := range r.Waits {
-		p.add(in, r.At, &Wait{Name: stored(w.Name), ToolName: r.Name, ToolCallID: r.Call, Reason: WaitAbandoned, DurationMs: w.WaitedMs})
+		p.add(in, at, &Wait{Name: stored(w.Name), ToolName: r.Name, ToolCallID: r.Call, Reason: WaitAbandoned, DurationMs: w.WaitedMs})
 	}
-	p.add(in, r.At, t)
+	p.add(in, at, t)
 }
 
 // task is the scope of the event that a subagent begins or ends: who asked, and for what.
@@ -408,10 +438,14 @@ func (p *projection) taskSettled(r *conversation.ChildSettled) {
 	if failed {
 		err = &Error{Type: "task_" + string(r.Outcome)}
 	}
-	p.unheard(own, r.Unheard, r.At, err)
-	p.add(own, r.At, &AgentEnd{Reason: EndSettled, DurationMs: r.DurationMs})
-	p.add(own, r.At, &Operation{Kind: OperationPrompt, DurationMs: r.DurationMs, IsError: failed, Error: err, Usage: usage})
-	p.add(p.task(r.Origin, r.Child, r.Turn), r.At, &Task{
+	at := r.At
+	if r.Outcome == conversation.OutcomeAborted { // by recovery, if an attempt was lost
+		at = cmp.Or(p.lostAt, at)
+	}
+	p.unheard(own, r.Unheard, at, err)
+	p.add(own, at, &AgentEnd{Reason: EndSettled, DurationMs: r.DurationMs})
+	p.add(own, at, &Operation{Kind: OperationPrompt, DurationMs: r.DurationMs, IsError: failed, Error: err, Usage: usage})
+	p.add(p.task(r.Origin, r.Child, r.Turn), at, &Task{
 		Agent: r.Agent, ToolCallID: r.Call, Outcome: string(r.Outcome), IsError: failed, DurationMs: r.DurationMs, Usage: usage,
 	})
 }
@@ -449,7 +483,10 @@ func (p *projection) settled(r *conversation.SubmissionSettled) {
 		p.terminated(r, err)
 	}
 	p.unheard(own, r.Unheard, r.At, err)
-	if r.Open {
+	switch {
+	case r.Lost:
+		p.add(own, cmp.Or(r.LostAt, r.At), &AgentEnd{Reason: EndLost})
+	case r.Open:
 		p.add(own, r.At, &AgentEnd{Reason: EndSettled, DurationMs: r.AttemptMs})
 	}
 	if r.Began {

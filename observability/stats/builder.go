@@ -13,8 +13,11 @@ import (
 type builder struct {
 	root  *Node
 	queue *Node
-	// open holds the nodes whose end was not seen.
-	open map[*Node]bool
+	// open holds the nodes without an end so far, ends the others, and begun those whose start an event has, with its batch.
+	open  map[*Node]bool
+	begun map[*Node]int64
+	ends  map[*Node]ending
+	last  conversation.Time // the latest moment of any event
 
 	operations map[string]*Node
 	// runs and compactions hold the latest one of an operation: they have no ids.
@@ -26,6 +29,13 @@ type builder struct {
 	// loose holds the tasks that nothing has told the place of yet.
 	loose     map[*Node]bool
 	recovered map[int]bool // by attempt
+}
+
+// ending is how a node ended: at a moment, by the event of a batch. took is how long the event says it was, 0 if it does not.
+type ending struct {
+	at   conversation.Time
+	seq  int64
+	took int64
 }
 
 // toolKey names a call: ids of calls are those of models, which may repeat them.
@@ -43,7 +53,7 @@ type waitKey struct {
 func newBuilder(id conversation.SubmissionID) *builder {
 	root := &Node{Kind: KindSubmission, ID: string(id), State: StateQueued}
 	return &builder{
-		root: root, open: map[*Node]bool{root: true},
+		root: root, open: map[*Node]bool{root: true}, begun: map[*Node]int64{}, ends: map[*Node]ending{},
 		operations: map[string]*Node{}, runs: map[*Node]*Node{}, compactions: map[*Node]*Node{},
 		turns: map[conversation.TurnID]*Node{}, tools: map[toolKey]*Node{}, waits: map[waitKey]*Node{}, tasks: map[string]*Node{},
 		loose: map[*Node]bool{}, recovered: map[int]bool{},
@@ -63,17 +73,21 @@ func (b *builder) child(parent *Node, kind Kind, at conversation.Time) *Node {
 	return n
 }
 
-// end ends a node. took is how long it was, or 0.
-func (b *builder) end(n *Node, state State, took int64) {
-	n.State, n.DurationMs = state, took
-	delete(b.open, n)
+// starts notes that an event has the start of a node.
+func (b *builder) starts(n *Node, e *observability.Event) *Node {
+	n.Start, b.begun[n] = e.At, e.Seq
+	return n
 }
 
-// ended ends a node that an event says the duration of. Without the event of its start,
-// that is all there is to tell when it was.
-func (b *builder) ended(n *Node, e *observability.Event, isError bool, took int64) {
-	n.Start = min(n.Start, begun(e, took))
-	b.end(n, stateOf(isError), took)
+// end ends a node at the moment of an event, which may have its length. Without the event of its start, that is all that
+// is known of it.
+func (b *builder) end(n *Node, e *observability.Event, state State, took int64) {
+	if _, ok := b.begun[n]; !ok {
+		n.Start = min(n.Start, begun(e, took))
+	}
+	n.State = state
+	b.ends[n] = ending{e.At, e.Seq, took}
+	delete(b.open, n)
 }
 
 func stateOf(isError bool) State {
@@ -89,6 +103,7 @@ func begun(e *observability.Event, took int64) conversation.Time {
 }
 
 func (b *builder) add(e *observability.Event) {
+	b.last = max(b.last, e.At)
 	if b.root.Name == "" {
 		b.root.Name = e.Agent
 	}
@@ -103,20 +118,23 @@ func (b *builder) add(e *observability.Event) {
 		if p.Fenced {
 			n.Name += ", fenced"
 		}
-		b.end(n, StateOK, 0)
+		b.end(n, e, StateOK, 0)
 	case *observability.SubmissionSettled:
 		b.queued(begun(e, p.TotalMs))
-		if p.Attempt == 0 { // it never ran
-			b.end(b.queue, StateOK, p.TotalMs)
+		if p.Attempt == 0 && b.open[b.queue] { // It never ran; one that was parked has no attempt, either.
+			b.end(b.queue, e, StateOK, p.TotalMs)
 		}
 		b.root.Error, b.root.Attempt = p.Error, max(b.root.Attempt, p.Attempt)
-		b.end(b.root, State(p.Outcome), p.TotalMs)
+		b.end(b.root, e, State(p.Outcome), p.TotalMs)
+		if b.root.State == StateAborted {
+			b.aborted(e)
+		}
 	case *observability.OperationStart:
-		b.operation(e, e.Task).Name = p.Kind
+		b.starts(b.operation(e, e.Task), e).Name = p.Kind
 	case *observability.Operation:
 		n := b.operation(e, e.Task)
 		n.Name, n.Error, n.Usage = p.Kind, p.Error, p.Usage
-		b.ended(n, e, p.IsError, p.DurationMs)
+		b.end(n, e, failedAs(p.IsError, p.Error), p.DurationMs)
 	case *observability.AgentStart, *observability.AgentEnd:
 		b.run(e)
 	case *observability.TurnStart, *observability.TurnRequest, *observability.Turn:
@@ -124,17 +142,17 @@ func (b *builder) add(e *observability.Event) {
 	case *observability.ToolStart, *observability.Tool:
 		b.tool(e)
 	case *observability.WaitStart:
-		b.wait(e, p.ToolName, waitKey{toolKey{e.Turn, p.ToolCallID}, p.Name}, 0).Until = p.Until
+		b.starts(b.wait(e, p.ToolName, waitKey{toolKey{e.Turn, p.ToolCallID}, p.Name}, 0), e).Until = p.Until
 	case *observability.Wait:
 		n := b.wait(e, p.ToolName, waitKey{toolKey{e.Turn, p.ToolCallID}, p.Name}, p.DurationMs)
-		b.ended(n, e, false, p.DurationMs)
+		b.end(n, e, StateOK, p.DurationMs)
 		if n.Signal = p.Signal; p.Reason != observability.WaitSignal {
 			n.State = State(p.Reason)
 		}
 	case *observability.Post:
 		n := b.child(b.root, KindPost, begun(e, p.DurationMs))
 		n.Name, n.ID, n.Attempt = p.Target, string(p.PostID), p.Attempts
-		b.ended(n, e, false, p.DurationMs)
+		b.end(n, e, StateOK, p.DurationMs)
 		if p.Outcome != observability.PostDelivered {
 			n.State = State(p.Outcome)
 		}
@@ -147,18 +165,32 @@ func (b *builder) add(e *observability.Event) {
 	}
 }
 
+// aborted gives the nodes that an abort has ended its state: intent and outcomes are of one batch.
+func (b *builder) aborted(e *observability.Event) {
+	for n, end := range b.ends {
+		cut := n.Kind == KindTool && end.took == 0 || n.Kind == KindOperation || n.Kind == KindRun && n.State == StateOK
+		if cut && end.seq == e.Seq {
+			n.State = StateAborted
+		}
+	}
+}
+
 // queued is told when the submission was admitted.
 func (b *builder) queued(at conversation.Time) {
 	if b.queue == nil {
 		b.root.Start = at
 		b.queue = b.child(b.root, KindQueue, at)
+		b.begun[b.root], b.begun[b.queue] = 0, 0
 	}
 }
 
 func (b *builder) running(e *observability.Event, p *observability.SubmissionRunning) {
 	b.queued(begun(e, p.QueuedMs))
 	if b.open[b.queue] {
-		b.end(b.queue, StateOK, p.QueuedMs)
+		b.end(b.queue, e, StateOK, p.QueuedMs)
+	}
+	if p.Recovered {
+		b.unknown(e)
 	}
 	b.root.State, b.root.Attempt = StateRunning, max(b.root.Attempt, p.Attempt)
 	b.recovered[p.Attempt] = p.Recovered
@@ -202,11 +234,12 @@ func (b *builder) loop(operation *Node, e *observability.Event) *Node {
 
 // within returns the smallest node that has begun of those that an event names.
 func (b *builder) within(e *observability.Event) *Node {
-	if n := b.turns[e.Turn]; n != nil {
+	n := b.turns[e.Turn]
+	if n != nil && (b.open[n] || e.At <= b.ends[n].at) {
 		return n
 	}
 	if n := b.operations[e.Operation]; n != nil {
-		return n
+		return b.loop(n, e)
 	}
 	return b.root
 }
@@ -217,9 +250,10 @@ func (b *builder) run(e *observability.Event) {
 	start, ok := e.Payload.(*observability.AgentStart)
 	if ok {
 		if run != nil && b.open[run] {
-			b.end(run, StateLost, 0)
+			b.lost(run, e)
+			b.ends[run] = ending{seq: e.Seq}
 		}
-		n := b.child(operation, KindRun, e.At)
+		n := b.starts(b.child(operation, KindRun, e.At), e)
 		n.Attempt = start.Attempt
 		n.Recovered = e.Task == "" && b.recovered[start.Attempt]
 		b.runs[operation] = n
@@ -233,14 +267,30 @@ func (b *builder) run(e *observability.Event) {
 	}
 	run.Name = p.Reason
 	if p.Reason == observability.EndLost {
-		// It was noticed now, and happened some time before.
-		b.end(run, StateLost, 0)
+		b.lost(run, e)
 		return
 	}
-	if took == 0 {
-		took = max(int64(e.At-run.Start), 0)
+	b.end(run, e, StateOK, took)
+}
+
+// lost ends a run whose process or writer was lost, and what recovery has closed of it.
+func (b *builder) lost(run *Node, e *observability.Event) {
+	b.end(run, e, StateLost, 0)
+	for _, c := range run.Children {
+		if end, ok := b.ends[c]; ok && c.Kind == KindTool && c.State == StateError && end.seq == e.Seq && end.took == 0 {
+			c.State = StateLost
+		}
 	}
-	b.end(run, StateOK, took)
+}
+
+// unknown forgets the end of a run that was found lost at the moment of its recovery, and what ended with it: no event
+// has the moment of the loss.
+func (b *builder) unknown(e *observability.Event) {
+	for n, end := range b.ends {
+		if n.State == StateLost && end.at == e.At {
+			b.ends[n] = ending{seq: end.seq}
+		}
+	}
 }
 
 func (b *builder) turn(e *observability.Event) {
@@ -269,7 +319,7 @@ func (b *builder) turn(e *observability.Event) {
 	switch p := e.Payload.(type) {
 	case *observability.TurnStart:
 		begin(p.Purpose, e.At)
-		n.Name = cmp.Or(n.Name, p.Model)
+		b.starts(n, e).Name = cmp.Or(n.Name, p.Model)
 	case *observability.TurnRequest:
 		begin(p.Purpose, e.At)
 		asked(&p.Request)
@@ -278,19 +328,42 @@ func (b *builder) turn(e *observability.Event) {
 		asked(&p.Request)
 		n.FirstTokenMs, n.Retries, n.Dropped = p.FirstTokenMs, p.Retries, p.Dropped
 		n.Usage, n.Error = p.Response.Usage, p.Response.Error
-		b.ended(n, e, p.IsError || p.CutOff(), p.DurationMs)
+		b.end(n, e, turnState(p), p.DurationMs)
 	}
+}
+
+// turnState is how a model call ended. Recovery closes a call that was lost, and does not know how long it was.
+func turnState(t *observability.Turn) State {
+	switch reason := t.Response.FinishReason; {
+	case reason == string(conversation.OutcomeAborted):
+		return StateAborted
+	case reason == string(StateHandover):
+		return StateHandover
+	case reason == conversation.ReasonInterrupted && t.DurationMs == 0:
+		return StateLost
+	case reason == conversation.ReasonInterrupted:
+		return StateError
+	}
+	return failedAs(t.IsError, t.Response.Error)
+}
+
+// failedAs is the state of what ended with an error, if it did: an abort is none.
+func failedAs(isError bool, err *observability.Error) State {
+	if err != nil && err.Type == string(conversation.CodeAborted) {
+		return StateAborted
+	}
+	return stateOf(isError)
 }
 
 func (b *builder) log(e *observability.Event, p *observability.Log) {
 	n := b.child(b.within(e), KindLog, e.At)
 	n.Name = p.Level + ": " + p.Message
-	b.end(n, stateOf(p.Level == "error"), 0)
+	b.end(n, e, stateOf(p.Level == "error"), 0)
 	// The turn of a call that failed without output is a live event, which may be dropped.
 	if turn := b.turns[e.Turn]; turn != nil && b.open[turn] && p.Message == observability.LogCallFailed {
 		reason, _ := p.Attributes["reason"].(string)
 		turn.Error = &observability.Error{Type: cmp.Or(reason, string(conversation.CodeModelFailed))}
-		b.end(turn, StateError, max(int64(e.At-turn.Start), 0))
+		b.end(turn, e, StateError, 0)
 	}
 }
 
@@ -307,7 +380,9 @@ func (b *builder) tool(e *observability.Event) {
 	}
 	n := b.call(e, name, call, took)
 	if ended {
-		b.ended(n, e, end.IsError, took)
+		b.end(n, e, stateOf(end.IsError), took)
+	} else {
+		b.starts(n, e)
 	}
 }
 
@@ -316,11 +391,7 @@ func (b *builder) call(e *observability.Event, tool string, call conversation.Ca
 	key := toolKey{e.Turn, call}
 	n := b.tools[key]
 	if n == nil {
-		parent := b.turns[e.Turn]
-		if parent == nil {
-			parent = b.loop(b.operation(e, e.Task), e)
-		}
-		n = b.child(parent, KindTool, begun(e, took))
+		n = b.child(b.loop(b.operation(e, e.Task), e), KindTool, begun(e, took))
 		n.Name, n.ID = tool, string(call)
 		b.tools[key] = n
 	}
@@ -359,7 +430,7 @@ func (b *builder) task(e *observability.Event) {
 	if b.loose[n] {
 		parent := b.tools[toolKey{e.Turn, call}]
 		if parent == nil {
-			parent = b.within(e)
+			parent = b.loop(b.operation(e, ""), e)
 		}
 		parent.Children = append(parent.Children, n)
 		delete(b.loose, n)
@@ -367,14 +438,18 @@ func (b *builder) task(e *observability.Event) {
 	n.Name = agent
 	if ended {
 		n.Usage = end.Usage
-		b.ended(n, e, end.IsError, took)
+		if b.end(n, e, stateOf(end.IsError), took); end.Outcome == string(conversation.OutcomeAborted) {
+			n.State = StateAborted
+		}
+	} else {
+		b.starts(n, e)
 	}
 }
 
 func (b *builder) compaction(e *observability.Event) {
 	operation := b.operation(e, e.Task)
 	if start, ok := e.Payload.(*observability.CompactionStart); ok {
-		n := b.child(b.loop(operation, e), KindCompaction, e.At)
+		n := b.starts(b.child(b.loop(operation, e), KindCompaction, e.At), e)
 		n.Name = start.Reason
 		b.compactions[operation] = n
 		return
@@ -386,7 +461,7 @@ func (b *builder) compaction(e *observability.Event) {
 		b.compactions[operation] = n
 	}
 	n.Error, n.Usage = p.Error, p.Usage
-	b.ended(n, e, p.IsError, p.DurationMs)
+	b.end(n, e, stateOf(p.IsError), p.DurationMs)
 }
 
 // finish returns the tree once all events are in it.
@@ -396,7 +471,11 @@ func (b *builder) finish() *Node {
 	}
 	byID := func(a, b *Node) int { return cmp.Compare(a.ID, b.ID) }
 	b.root.Children = append(b.root.Children, slices.SortedFunc(maps.Keys(b.loose), byID)...)
+	for _, n := range b.operations {
+		b.moveTools(n)
+	}
 	b.settle(b.root, false)
+	b.fit()
 	sum(b.root)
 	return b.root
 }
@@ -409,10 +488,8 @@ func (b *builder) settle(n *Node, over bool) {
 			n.State = StateLost
 		}
 	}
-	// The tools of a turn run after it, and go on after a pause.
-	parked := n.Kind == KindRun && n.Name == observability.EndParked
-	over = over || !b.open[n] && n.Kind != KindTurn && !parked
-	slices.SortStableFunc(n.Children, func(a, b *Node) int { return cmp.Compare(a.Start, b.Start) })
+	over = over || !b.open[n]
+	slices.SortStableFunc(n.Children, byStart)
 	for _, c := range n.Children {
 		b.settle(c, over)
 		if n.Start == 0 {
@@ -421,11 +498,13 @@ func (b *builder) settle(n *Node, over bool) {
 	}
 }
 
+func byStart(a, b *Node) int { return cmp.Compare(a.Start, b.Start) }
+
 // sum gives every node but turns the usage of the turns below, and returns it together
 // with its own.
 func sum(n *Node) *observability.Usage {
 	var total *observability.Usage
-	for _, c := range n.Children {
+	for _, c := range slices.Concat(n.Children, n.After) {
 		total = plus(total, sum(c))
 	}
 	if n.Kind == KindTurn {

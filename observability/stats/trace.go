@@ -16,9 +16,9 @@ var ErrNoEvents = errors.New("no event of the submission")
 // Kind says what a node is.
 type Kind string
 
-// The kinds. They nest: submission ⊃ operation ⊃ run ⊃ turn ⊃ tool ⊃ task ⊃ operation;
-// a compaction is within a run or an operation, a wait within a tool, the rest within the
-// submission.
+// The kinds. They nest: submission ⊃ operation ⊃ run ⊃ tool ⊃ task ⊃ operation; a turn and
+// a compaction are within a run or an operation, a wait within a tool, the rest within the
+// submission. A tool that outlives the run it began in is within the operation.
 const (
 	KindSubmission Kind = "submission"
 	KindQueue      Kind = "queue" // waiting for the first attempt
@@ -37,15 +37,16 @@ const (
 // State says how a node ended, or that it has not.
 type State string
 
-// The states. A node is lost if nothing tells its end although what it belongs to has
-// ended; that of the submission is its outcome, queued or running. Of a
-// wait ok is the signal.
+// The states. A node is lost if its process was, or if no event has its end although what
+// it belongs to has ended; aborted is what a caller stopped, handover what a drain cut off.
+// That of the submission is its outcome, queued or running. Of a wait ok is the signal.
 const (
 	StateOK        State = "ok"
 	StateError     State = "error"
 	StateRunning   State = "running"
 	StateLost      State = "lost"
 	StateQueued    State = "queued"
+	StateHandover  State = "handover"
 	StateTimeout   State = State(observability.WaitTimeout)
 	StateAbandoned State = State(observability.WaitAbandoned)
 	StateDeferred  State = State(observability.PostDeferred)
@@ -64,7 +65,9 @@ type Node struct {
 	Name  string `json:"name,omitempty"`
 	ID    string `json:"id,omitempty"`
 	State State  `json:"state"`
-	// Start is 0 if nothing tells it. DurationMs is 0 if nobody knows.
+	// Start is 0 if no event has it. DurationMs is the length from there on: to the end, to
+	// the last sign of what was lost, or to the last event of what runs. A node lies within
+	// its parent.
 	Start      conversation.Time `json:"start,omitempty"`
 	DurationMs int64             `json:"durationMs"`
 	// Attempt is that of a run, of a recovery and of a post, and the last one of a submission.
@@ -83,6 +86,9 @@ type Node struct {
 	Usage    *observability.Usage `json:"usage,omitempty"`
 	Error    *observability.Error `json:"error,omitempty"`
 	Children []*Node              `json:"children,omitempty"`
+	// After is of the submission: what ended after its settlement, attempts to deliver posts
+	// and a compaction that went on. Its length is not of the submission's.
+	After []*Node `json:"after,omitempty"`
 }
 
 // Trace reads events to their end and returns the tree of a submission; what is not of

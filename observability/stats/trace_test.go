@@ -40,6 +40,9 @@ func outline(n *stats.Node, depth int) string {
 	for _, c := range n.Children {
 		line += outline(c, depth+1)
 	}
+	for _, c := range n.After {
+		line += "after " + outline(c, depth+1)
+	}
 	return line
 }
 
@@ -68,7 +71,7 @@ func delegated() []observability.Event {
 	s.add(1010, &observability.OperationStart{Kind: "prompt"}, op("op_1"))
 	s.add(1010, &observability.AgentStart{Attempt: 1}, op("op_1"))
 	s.add(1020, &observability.TurnStart{Purpose: "agent", Model: "openai/gpt"}, turn("t1"))
-	s.add(5000, &observability.AgentEnd{Reason: "lost"}, op("op_1"))
+	s.add(1400, &observability.AgentEnd{Reason: "lost"}, op("op_1"))
 	s.add(5000, &observability.SubmissionRunning{Attempt: 2, Resumed: true, QueuedMs: 4000, Recovered: true})
 	s.add(5000, &observability.AgentStart{Attempt: 2}, op("op_1"))
 	s.add(5010, &observability.TurnRequest{Purpose: "agent", Request: gpt}, turn("t2"), live)
@@ -99,17 +102,17 @@ func delegated() []observability.Event {
 const delegatedTree = `submission "desk" completed @1000 +4300 attempt 2 111/16 $0.875
   queue "" ok @1000 +10
   operation "prompt" ok @1010 +4290 111/16 $0.875
-    run "lost" lost @1010 +0 attempt 1
-      turn "openai/gpt" lost @1020 +0
+    run "lost" lost @1010 +390 attempt 1
+      turn "openai/gpt" lost @1020 +380
     run "settled" ok @5000 +300 attempt 2 recovered 111/16 $0.875
       turn "openai/gpt" ok @5010 +90 100/10 $0.5
-        tool "task" ok @5100 +55 1/1 $0.25
-          task "finder" ok @5110 +40 1/1 $0.25
-            operation "prompt" ok @5110 +40 1/1 $0.25
-              run "settled" ok @5110 +40 1/1 $0.25
-                turn "openai/gpt" ok @5120 +30 1/1 $0.25
-        tool "look" error @5100 +0
-        log "warn: slow" ok @5160 +0
+      tool "task" ok @5100 +55 1/1 $0.25
+        task "finder" ok @5110 +40 1/1 $0.25
+          operation "prompt" ok @5110 +40 1/1 $0.25
+            run "settled" ok @5110 +40 1/1 $0.25
+              turn "openai/gpt" ok @5120 +30 1/1 $0.25
+      tool "look" error @5100 +56
+      log "warn: slow" ok @5160 +0
       compaction "threshold" ok @5200 +60 10/5 $0.125
         turn "openai/gpt" ok @5200 +60 10/5 $0.125
 `
@@ -138,23 +141,23 @@ func TestTraceOfALifeSoFar(t *testing.T) {
 	events := delegated()
 	for n, want := range map[int]string{
 		1: "submission \"desk\" queued @1000 +0\n  queue \"\" running @1000 +0\n",
-		2: "submission \"desk\" running @1000 +0 attempt 1\n  queue \"\" ok @1000 +10\n",
-		5: `submission "desk" running @1000 +0 attempt 1
+		2: "submission \"desk\" running @1000 +10 attempt 1\n  queue \"\" ok @1000 +10\n",
+		5: `submission "desk" running @1000 +20 attempt 1
   queue "" ok @1000 +10
-  operation "prompt" running @1010 +0
-    run "" running @1010 +0 attempt 1
+  operation "prompt" running @1010 +10
+    run "" running @1010 +10 attempt 1
       turn "openai/gpt" running @1020 +0
 `,
-		14: `submission "desk" running @1000 +0 attempt 2 100/10 $0.5
+		14: `submission "desk" running @1000 +4110 attempt 2 100/10 $0.5
   queue "" ok @1000 +10
-  operation "prompt" running @1010 +0 100/10 $0.5
-    run "lost" lost @1010 +0 attempt 1
-      turn "openai/gpt" lost @1020 +0
-    run "" running @5000 +0 attempt 2 recovered 100/10 $0.5
+  operation "prompt" running @1010 +4100 100/10 $0.5
+    run "lost" lost @1010 +390 attempt 1
+      turn "openai/gpt" lost @1020 +380
+    run "" running @5000 +110 attempt 2 recovered 100/10 $0.5
       turn "openai/gpt" ok @5010 +90 100/10 $0.5
-        tool "task" running @5100 +0
-          task "finder" running @5110 +0
-        tool "look" running @5100 +0
+      tool "task" running @5100 +10
+        task "finder" running @5110 +0
+      tool "look" running @5100 +10
 `,
 	} {
 		tree, err := stats.Trace(all(events[:n]), "sub_1")
@@ -211,8 +214,8 @@ func TestTraceOfPosts(t *testing.T) {
 	const want = `submission "desk" completed @1000 +200 attempt 1
   queue "" ok @1000 +0
   post "ledger" deferred @1050 +50 attempt 1
-  post "ledger" ok @6080 +20 attempt 2
-  post "https://hooks.example.com" dead @6170 +30 attempt 1
+after   post "ledger" ok @6080 +20 attempt 2
+after   post "https://hooks.example.com" dead @6170 +30 attempt 1
 `
 	if d := cmp.Diff(want, outline(n, 0)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -250,9 +253,9 @@ func TestTraceOfWaits(t *testing.T) {
 	end(5250, "c", observability.WaitAbandoned, 100)
 	s.add(5250, &observability.Tool{ToolName: "approve", ToolCallID: "call", DurationMs: 90}, turn("t1"))
 
-	const head = `submission "desk" running @1000 +0 attempt 1
+	const head = `submission "desk" running @1000 +%[1]d attempt 1
   queue "" ok @1000 +0
-  operation "prompt" running @1000 +0
+  operation "prompt" running @1000 +%[1]d
     run "parked" ok @1000 +40 attempt 1
       turn "openai/gpt" ok @1010 +10
 `
@@ -260,14 +263,14 @@ func TestTraceOfWaits(t *testing.T) {
 		events []observability.Event
 		want   string
 	}{
-		{s.events[:parked], head + `        tool "approve" running @1020 +0
-          wait "a" running @1030 +0 until @9000
+		{s.events[:parked], fmt.Sprintf(head, 40) + `    tool "approve" running @1020 +20
+      wait "a" running @1030 +10 until @9000
 `},
-		{s.events, head + `        tool "approve" ok @1020 +90
-          wait "a" ok @1030 +4000 until @9000 by sub_7
-          wait "b" timeout @5040 +100 until @9000
-          wait "c" abandoned @5150 +100 until @9000
-    run "" running @5030 +0 attempt 1
+		{s.events, fmt.Sprintf(head, 4250) + `    tool "approve" ok @1020 +4230
+      wait "a" ok @1030 +4000 until @9000 by sub_7
+      wait "b" timeout @5040 +100 until @9000
+      wait "c" abandoned @5150 +100 until @9000
+    run "" running @5030 +220 attempt 1
 `},
 	} {
 		n, err := stats.Trace(all(c.events), "sub_1")
@@ -297,11 +300,11 @@ func TestTraceOfTheEndsAlone(t *testing.T) {
   queue "" lost @1000 +0
   operation "prompt" ok @1010 +4290 111/16 $0.875
     turn "openai/gpt" ok @5010 +90 100/10 $0.5
-      tool "task" ok @5100 +55
-      task "finder" ok @5110 +40 1/1 $0.25
-        operation "prompt" ok @5110 +40 1/1 $0.25
-          turn "openai/gpt" ok @5120 +30 1/1 $0.25
-      tool "look" error @5156 +0
+    tool "task" ok @5100 +55
+    task "finder" ok @5110 +40 1/1 $0.25
+      operation "prompt" ok @5110 +40 1/1 $0.25
+        turn "openai/gpt" ok @5120 +30 1/1 $0.25
+    tool "look" error @5156 +0
     turn "openai/gpt" ok @5200 +60 10/5 $0.125
 `
 	if d := cmp.Diff(want, outline(n, 0)); d != "" {
@@ -338,19 +341,19 @@ func TestTraceOfCallsWithoutAWord(t *testing.T) {
 		"to the end": {s.events, `submission "desk" completed @1000 +700 attempt 2
   queue "" ok @1000 +0
   operation "prompt" ok @1000 +700
-    run "lost" lost @1000 +0 attempt 1
+    run "lost" lost @1000 +10 attempt 1
       turn "local/m1" lost @1010 +0
     run "settled" ok @1500 +200 attempt 2 recovered
       turn "local/m1" error @1510 +20 error network
         log "warn: model call failed" ok @1530 +0
-      turn "local/m2" ok @1610 +90
+      turn "local/m2" ok @1620 +80
 `},
-		"before the second call": {s.events[:10], `submission "desk" running @1000 +0 attempt 2
+		"before the second call": {s.events[:10], `submission "desk" running @1000 +530 attempt 2
   queue "" ok @1000 +0
-  operation "prompt" running @1000 +0
-    run "lost" lost @1000 +0 attempt 1
+  operation "prompt" running @1000 +530
+    run "lost" lost @1000 +10 attempt 1
       turn "local/m1" lost @1010 +0
-    run "" running @1500 +0 attempt 2 recovered
+    run "" running @1500 +30 attempt 2 recovered
       turn "local/m1" error @1510 +20 error network
         log "warn: model call failed" ok @1530 +0
 `},

@@ -122,9 +122,18 @@ func (m *Machine) startNext() {
 		records = append(records, &conversation.WentAhead{Must: true, Submission: sub.ID})
 	}
 	m.enqueue(true, append(records, &conversation.AttemptStarted{
-		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, At: m.env.Wall,
+		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, LostAt: m.lostAt(sub), At: m.env.Wall,
 	})...)
 	m.work = &work{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
+}
+
+// lostAt is when the writer of an attempt that was lost built its last batch, 0 if no attempt of sub was lost, or if
+// the activation did not read that batch.
+func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
+	if !sub.Running {
+		return 0
+	}
+	return m.found
 }
 
 // continueWork goes on with what waited for records that are durable by now. That may
@@ -437,20 +446,21 @@ type settlement struct {
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
 	m.reportCost(sub)
-	var unheard *conversation.FailedCall
+	settled := &conversation.SubmissionSettled{
+		Submission: sub.ID, Outcome: outcome, Error: err, AdmissionMs: m.admissionMs(sub.ID), At: m.env.Wall,
+	}
 	if w := m.work; w != nil && w.submission == sub.ID {
 		total += m.elapsed() - attempt
-		attempt, unheard = m.elapsed(), w.unheard
+		attempt, settled.Unheard = m.elapsed(), w.unheard
 		reason := conversation.ReasonInterrupted
 		if outcome == conversation.OutcomeAborted {
 			reason = string(outcome)
 		}
 		m.cancelWork(reason)
+	} else if sub.Running {
+		settled.Lost, settled.LostAt = true, m.lostAt(sub)
 	}
-	settled := &conversation.SubmissionSettled{
-		Submission: sub.ID, Outcome: outcome, Error: err, ElapsedMs: total, AttemptMs: attempt,
-		AdmissionMs: m.admissionMs(sub.ID), Unheard: unheard, At: m.env.Wall,
-	}
+	settled.ElapsedMs, settled.AttemptMs = total, attempt
 	m.enqueue(true, append([]conversation.Record{settled}, m.notices(sub, settled)...)...)
 	delete(m.receipts, sub.ID)
 	if m.limits().SettledHook {

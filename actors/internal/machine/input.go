@@ -127,7 +127,8 @@ type (
 	// a new one, or, if Claimed, one that an earlier machine has put to rest, with the
 	// log at the very batch that it ended at. Claims are in order of Seq, and Since is
 	// how many batches were read after the checkpoint, if there is one. Bytes is about how
-	// large the state is.
+	// large the state is. Last is when the last of these batches that has records was built,
+	// 0 if there is none.
 	Opened struct {
 		Writer  string
 		Claimed bool
@@ -135,6 +136,7 @@ type (
 		Claims  []Claim
 		Since   int
 		Bytes   int
+		Last    conversation.Time
 	}
 	// OpenFailed says that the log could not be read: not now, or Permanent, not
 	// until somebody mends it.

@@ -93,8 +93,9 @@ type Machine struct {
 	writer       string // the nonce of this writer incarnation
 	state        *conversation.State
 	claims       []Claim
-	backlog      []Input // before Opened
-	backlogBytes int     // of its admissions
+	found        conversation.Time // when the last batch before this activation was built, see [Opened].Last
+	backlog      []Input           // before Opened
+	backlogBytes int               // of its admissions
 	stopped      bool
 	unread       *conversation.Error // why the log could not be read, nil if it was
 
@@ -386,7 +387,7 @@ func (m *Machine) open(in Opened) {
 	m.writer, m.claimed = in.Writer, in.Claimed
 	m.state, m.claims = in.State, in.Claims
 	m.durable, m.grown.batches, m.size = in.State.Head(), in.Since, in.Bytes
-	m.looks.tail = m.durable
+	m.looks.tail, m.found = m.durable, in.Last
 	m.resume()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/actors/internal/machine"
@@ -19,6 +20,7 @@ var (
 type entry struct {
 	writer string
 	batch  conversation.Batch
+	built  conversation.Time
 }
 
 // checkpoint is what an activation has stored beside the log.
@@ -42,6 +44,7 @@ type rig struct {
 	pages    []*conversation.HistoryPage
 	frozen   string             // the batch in flight, encoded when it was asked for
 	decoded  conversation.Batch // and read back from that
+	built    conversation.Time  // when it was asked for
 	steps    uint64
 	mono     time.Duration
 	wall     conversation.Time
@@ -131,7 +134,7 @@ func (r *rig) step(in machine.Input) []machine.Effect {
 	for _, e := range out {
 		switch e := e.(type) {
 		case machine.Append:
-			r.inflight, r.frozen, r.decoded = &e.Batch, encode(e.Batch), reread(e.Batch)
+			r.inflight, r.frozen, r.decoded, r.built = &e.Batch, encode(e.Batch), reread(e.Batch), env.Wall
 		case machine.Checkpoint:
 			r.pages = append(r.pages[:len(r.pages):len(r.pages)], e.Closed...)
 			r.saved = &checkpoint{e, r.pages}
@@ -185,8 +188,19 @@ func (r *rig) opened() (machine.Opened, error) {
 			out.Claims = append(out.Claims, machine.Claim{Seq: e.batch.Offset, Nonce: e.writer})
 		}
 	}
+	out.Last = built(r.log)
 	r.name(&out)
 	return out, err
+}
+
+// built is when the last batch with records was built.
+func built(log []entry) conversation.Time {
+	for _, e := range slices.Backward(log) {
+		if len(e.batch.Records) > 0 {
+			return e.built
+		}
+	}
+	return 0
 }
 
 // resumed is the input an activation gets from the newest checkpoint and the log
@@ -207,6 +221,7 @@ func (r *rig) resumed() (machine.Opened, error) {
 		}
 		out.Since++
 	}
+	out.Last = built(r.log[r.saved.At+1:])
 	r.name(&out)
 	return out, nil
 }
@@ -221,13 +236,13 @@ func (r *rig) land() (conversation.Offset, error) {
 	if want := conversation.Offset(len(r.log)); b.Offset != want {
 		return b.Offset, fmt.Errorf("batch %d stands at %d", int64(b.Offset), int64(want))
 	}
-	r.log = append(r.log, entry{r.writer, r.decoded})
+	r.log = append(r.log, entry{r.writer, r.decoded, r.built})
 	return b.Offset, nil
 }
 
 // intrude lets another writer take the next offset with a claim.
 func (r *rig) intrude(writer string) {
-	r.log = append(r.log, entry{writer, conversation.Batch{Offset: conversation.Offset(len(r.log))}})
+	r.log = append(r.log, entry{writer: writer, batch: conversation.Batch{Offset: conversation.Offset(len(r.log))}})
 }
 
 // workflow is what runs are of.

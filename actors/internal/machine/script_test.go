@@ -520,7 +520,7 @@ func (s *script) open() machine.Input {
 		if err != nil {
 			s.d.Fatalf(s.t, "%v", err)
 		}
-		s.log = append(s.log, entry{v.Writer, conversation.Batch{Offset: conversation.Offset(len(s.log)), Records: records}})
+		s.log = append(s.log, entry{writer: v.Writer, batch: conversation.Batch{Offset: conversation.Offset(len(s.log)), Records: records}, built: s.wall})
 	}
 	read := s.opened
 	if s.d.HasArg("checkpoint") {

@@ -23,6 +23,7 @@ type world struct {
 	booted bool
 	read   bool // the activation was told its log
 	calm   bool // no more faults and no more callers
+	skewed bool // the clock of some life was another one
 
 	durable *conversation.State // the log
 	ahead   *conversation.State // and the batch in flight; nil once that is lost
@@ -185,7 +186,7 @@ func (w *world) begin() {
 	w.listing, w.listed, w.looking = false, false, false
 	w.skew = 0
 	if w.chance(30) { // clocks differ
-		w.skew = conversation.Time(w.r.IntN(20_000) - 10_000)
+		w.skew, w.skewed = conversation.Time(w.r.IntN(20_000)-10_000), true
 	}
 }
 

@@ -79,11 +79,11 @@ STEP                                START    TOOK  TOKENS IN  OUT     COST  NOTE
 sub_1 of desk: completed                   7.00 s     27,000  240    $1.51  2 attempts
 ├─ queue                            +0 ms    3 ms
 └─ prompt                           +3 ms  7.00 s     27,000  240    $1.51
-   ├─ attempt 1: lost               +3 ms
+   ├─ attempt 1: lost               +3 ms    7 ms
    │  └─ turn openai/gpt-5: lost   +10 ms
    └─ attempt 2                   +5.00 s  2.00 s     27,000  240    $1.51  after a loss
       ├─ turn openai/gpt-5        +5.01 s  1.20 s     13,000   40  $0.0125  first token after 250 ms, retry 2
-      │  └─ tool look_up          +6.21 s   40 ms
+      ├─ tool look_up             +6.21 s   40 ms
       └─ turn openai/gpt-5        +6.30 s  700 ms     14,000  200    $1.50  first token after 90 ms
 `
 
@@ -230,17 +230,17 @@ func TestMoment(t *testing.T) {
 
 const wantWaits = `
 
-STEP                                       START    TOOK  TOKENS IN  OUT  COST  NOTE
-sub_1 of desk: running
-├─ queue                                   +0 ms    0 ms
-└─ prompt: running                         +0 ms
-   ├─ attempt 1: parked                    +0 ms   50 ms
-   │  └─ turn openai/gpt-5                +10 ms   10 ms
-   │     └─ tool approve: running         +20 ms
-   │        ├─ wait approval-1            +30 ms  4.00 s                        signal sub_2
-   │        ├─ wait approval-2: timeout  +4.10 s  1.00 s
-   │        └─ wait approval-3: running  +5.20 s                                until 2026-11-01 11:00:00 UTC
-   └─ attempt 1: running                 +4.03 s
+STEP                                 START    TOOK  TOKENS IN  OUT  COST  NOTE
+sub_1 of desk: running                      5.20 s
+├─ queue                             +0 ms    0 ms
+└─ prompt: running                   +0 ms  5.20 s
+   ├─ attempt 1: parked              +0 ms   50 ms
+   │  └─ turn openai/gpt-5          +10 ms   10 ms
+   ├─ tool approve: running         +20 ms  5.18 s
+   │  ├─ wait approval-1            +30 ms  4.00 s                        signal sub_2
+   │  ├─ wait approval-2: timeout  +4.10 s  1.00 s
+   │  └─ wait approval-3: running  +5.20 s                                until 2026-11-01 11:00:00 UTC
+   └─ attempt 1: running           +4.03 s  1.17 s
 `
 
 // TestTraceShowsWaits has waits that ended by a signal and by their time, and one that lasts.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,11 +121,16 @@ func addNode(t *table.Table, root, n *stats.Node, first, rest, shown string) {
 		in, written, cost = cli.Number(u.Input+u.CacheRead+u.CacheWrite), cli.Number(u.Output), cli.Dollars(u.Cost.Total)
 	}
 	t.Add(first+shown, start, lasted, in, written, cost, note(n))
-	for i, c := range n.Children {
-		if i == len(n.Children)-1 {
-			addNode(t, root, c, rest+"└─ ", rest+"   ", label(c))
+	below := slices.Concat(n.Children, n.After)
+	for i, c := range below {
+		shown := label(c)
+		if i >= len(n.Children) {
+			shown += ", after the end"
+		}
+		if i == len(below)-1 {
+			addNode(t, root, c, rest+"└─ ", rest+"   ", shown)
 		} else {
-			addNode(t, root, c, rest+"├─ ", rest+"│  ", label(c))
+			addNode(t, root, c, rest+"├─ ", rest+"│  ", shown)
 		}
 	}
 }

@@ -1,0 +1,122 @@
+package machine_test
+
+import (
+	"iter"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/observability/stats"
+)
+
+// verifyTimelines checks the timelines of all submissions, of the whole log and of its first batches.
+func (w *world) verifyTimelines() {
+	for _, n := range []int{len(w.log), w.r.IntN(len(w.log) + 1)} {
+		events := eventsOf(w.log[:n])
+		for _, ev := range events {
+			p, ok := ev.Payload.(*observability.SubmissionQueued)
+			if !ok {
+				continue
+			}
+			root, err := stats.Trace(yield(events), ev.Submission)
+			if err != nil {
+				violate("trace %s: %v", ev.Submission, err)
+			}
+			if root.Start != ev.At {
+				violate("the timeline of %s, a %s, starts at %d, want %d", ev.Submission, p.MessageKind, root.Start, ev.At)
+			}
+			w.checkNode(root)
+		}
+	}
+}
+
+func eventsOf(log []entry) (all []observability.Event) {
+	var src observability.Source
+	for _, e := range log {
+		all = append(all, observability.Project(src, e.batch, nil)...)
+		src = src.After(e.batch)
+	}
+	return all
+}
+
+func yield(events []observability.Event) iter.Seq2[observability.Event, error] {
+	return func(yield func(observability.Event, error) bool) {
+		for _, e := range events {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func ends(n *stats.Node) conversation.Time { return n.Start + conversation.Time(n.DurationMs) }
+
+// checkNode checks that children lie within their parent, that those that follow each other do not overlap, and that
+// lengths add up.
+func (w *world) checkNode(n *stats.Node) {
+	for _, c := range n.Children {
+		if c.Start < n.Start || ends(c) > ends(n) {
+			violate("%s %q of %d to %d is within %s %q of %d to %d", c.Kind, c.Name, c.Start, ends(c), n.Kind, n.Name, n.Start, ends(n))
+		}
+		w.checkNode(c)
+	}
+	for _, c := range n.After {
+		w.seen["timeline after"]++
+		w.checkNode(c)
+	}
+	if !w.skewed {
+		w.seen["timeline exact "+string(n.State)]++
+		checkSequence(n, stats.KindRun)
+		checkSequence(n, stats.KindTurn)
+		checkSum(n)
+	}
+	switch {
+	case n.Kind == stats.KindRun && n.State == stats.StateLost && n.DurationMs > 0:
+		w.seen["timeline lost"]++
+	case n.Kind == stats.KindTurn && n.State == stats.StateLost && n.DurationMs > 0:
+		w.seen["timeline lost turn"]++
+	case n.State == stats.StateAborted:
+		w.seen["timeline aborted "+string(n.Kind)]++
+	}
+	if n.Kind == stats.KindSubmission && n.State == stats.StateAborted {
+		for _, c := range n.Children {
+			if c.Kind == stats.KindOperation && c.Name == observability.OperationPrompt && c.State != stats.StateAborted {
+				violate("the operation of %s, which was aborted, is %s", n.ID, c.State)
+			}
+		}
+	}
+}
+
+// checkSequence checks that the children of a kind follow each other, and are not longer than their parent.
+func checkSequence(n *stats.Node, kind stats.Kind) {
+	var before *stats.Node
+	var sum int64
+	for _, c := range n.Children {
+		if c.Kind != kind || c.Purpose == observability.PurposeCompaction {
+			continue
+		}
+		if before != nil && c.Start < ends(before) {
+			violate("%s %q of %d begins before the end of the one before, %q of %d to %d", kind, c.Name, c.Start, before.Name, before.Start, ends(before))
+		}
+		before = c
+		sum += c.DurationMs
+	}
+	if sum > n.DurationMs {
+		violate("the children of kind %s are %d ms long, their %s %q %d ms", kind, sum, n.Kind, n.Name, n.DurationMs)
+	}
+}
+
+// checkSum checks that a submission is as long as its queue and its operation.
+func checkSum(n *stats.Node) {
+	if n.Kind != stats.KindSubmission {
+		return
+	}
+	var sum int64
+	for _, c := range n.Children {
+		if c.Kind == stats.KindQueue || c.Kind == stats.KindOperation && c.Name == observability.OperationPrompt {
+			sum += c.DurationMs
+		}
+	}
+	if sum != n.DurationMs {
+		violate("the queue and the operation of %s are %d ms long, it is %d ms", n.ID, sum, n.DurationMs)
+	}
+}
