@@ -126,7 +126,8 @@ type EventOptions struct {
 	// DurableOnly leaves live events out.
 	DurableOnly bool
 	// Prompts has turn_request show what models are sent, also of agents whose events show no
-	// content: for a place that has all that was said anyway.
+	// content, and the logs of failed calls the words of the vendor: for a place that has all
+	// that was said anyway.
 	Prompts bool
 	// GroupEvents, GroupBytes and GroupEvery bound the durable events that a sink is given
 	// at once: so many, so many bytes by [observability.Size], or what comes so long after

@@ -112,8 +112,8 @@ const (
 )
 
 // LogCallFailed is the message of the log that the runtime writes when a model call has
-// failed. Its attributes are "model" and "reason"; a call that failed without a word and is
-// repeated has no other end.
+// failed. Its attributes are "model" and "reason", and "cause", the words of the vendor, where
+// prompts are kept; a call that failed without a word and is repeated has no other end.
 const LogCallFailed = "model call failed"
 
 // The values of Reason, of agent_end: why a run of the agent loop ended.

@@ -55,7 +55,7 @@ test('a server that is killed in mid-word loses nothing and repeats nothing', as
       await shows(page, '.connection', 'Live');
       await page.waitForFunction((n) => document.querySelectorAll('.message.assistant').length === n && !document.querySelector('.pending') && !document.querySelector('button.stop'), {}, 2);
       const history = await (await fetch(`${own.base}/agents/helper/killed`)).json();
-      const said = history.messages.filter((m) => m.display === 'visible').map((m) => m.parts.map((p) => p.text).join(' '));
+      const said = history.messages.filter((m) => m.display === 'visible').map((m) => m.parts.map((p) => p.text).join(''));
       const drawn = await texts(page, '.message .md, .message .plain');
       assert.deepEqual(drawn.join(' ').replace(/\s+/g, ' '), said.join(' ').replace(/\s+/g, ' '), 'the page shows what is recorded');
       assert.equal(said.filter((text) => text === 'tokens=3').length, 1, 'it was admitted once');
@@ -63,6 +63,29 @@ test('a server that is killed in mid-word loses nothing and repeats nothing', as
   } finally {
     await own.close();
   }
+});
+
+test('a reply shows that it is under way before its first word, and messages that wait behind it', async () => {
+  await browser.look(chat(server, unique('working')), async (page) => {
+    await page.waitForSelector('.composer textarea');
+    await page.waitForFunction(() => document.activeElement?.matches('.composer textarea'));
+    const gate = unique('gate');
+    await page.keyboard.sendCharacter(`hold=${gate} tokens=5`);
+    await page.keyboard.press('Enter');
+    await shows(page, '.working', 'Working');
+    await say(page, 'tokens=2');
+    await shows(page, '.message.user.queued', 'tokens=2');
+    assert.equal((await texts(page, '.message.user.queued')).length, 1);
+    await shot(page, 'working');
+    await release(gate);
+    await over(page);
+    await shows(page, '.told', 'fake/m1');
+    await shows(page, '.told', 'tokens');
+    assert.deepEqual(await texts(page, '.working, .queued'), []);
+    assert.equal((await texts(page, '.message header time')).length, 4);
+    assert.ok(await page.evaluate(() => document.activeElement?.matches('.composer textarea')), 'the keyboard stays with the composer');
+    await shot(page, 'told');
+  }, { tolerated: /404/ });
 });
 
 test('what was sent is there once, whether its answer is lost or the tab reloaded before there is one', async () => {
@@ -101,10 +124,11 @@ test('abort, and a failure with its remedy', async () => {
     await say(page, `tokens=3 hold=${unique('gate')}`);
     await shows(page, reply, words(3));
     await press(page, 'button.stop');
-    await shows(page, '.outcome', 'Aborted');
+    await shows(page, '.outcome', 'Stopped');
     await say(page, 'status=400');
     await shows(page, '.outcome', 'model_failed');
-    await shows(page, '.outcome', 'log of the server');
+    await shows(page, '.outcome', 'Check the API key');
+    await shows(page, '.outcome .cause', 'these are the vendor');
     await shot(page, 'outcomes');
   }, { tolerated: /404/ });
 });

@@ -118,7 +118,7 @@ test('what is copied is run, and does what was done', async () => {
     await say(page, `tokens=2 hold=${unique('gate')}`);
     await shows(page, '.message.assistant', words(2));
     await press(page, 'button.stop');
-    await shows(page, '.outcome', 'Aborted');
+    await shows(page, '.outcome', 'Stopped');
     kept.abort = keep(await copied(page, '.outcome'));
   }, { tolerated: /404/ });
 

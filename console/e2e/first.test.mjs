@@ -20,7 +20,7 @@ test('an empty folder has the demo agent, and says how to add one', async () => 
       assert.match((await texts(page, 'section pre'))[0], /^agents:/);
       await shot(page, 'first');
       await press(page, '.side a[href="#/conversations"]');
-      await shows(page, '[role=status]', 'Nobody has talked here yet.');
+      await shows(page, '[role=status]', 'No conversations yet.');
       await shot(page, 'conversations-none');
       await press(page, '.side a[href="#/figures"]');
       await shows(page, '.page', 'No events');

@@ -147,7 +147,11 @@ export async function shot(page, name) {
   await page.emulateMediaFeatures([]);
   await page.setViewport({ width: 360, height: 740 });
   await page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
-  await page.screenshot({ path: join(shots, `${name}-narrow.png`) });
+  for (const scheme of ['light', 'dark']) {
+    await page.emulateMediaFeatures([{ name: 'prefers-color-scheme', value: scheme }]);
+    await page.screenshot({ path: join(shots, `${name}-narrow-${scheme}.png`) });
+  }
+  await page.emulateMediaFeatures([]);
   await page.setViewport({ width, height });
 }
 

@@ -46,6 +46,12 @@ test('the conversations of the folder, the newest first, found and live', async 
     await page.type('input[type=search]', 'newer');
     await page.waitForFunction(() => document.querySelectorAll('.conversations > li').length === 1);
     await shows(page, '[role=status]', '1 of 3');
+    await page.$eval('input[type=search]', (e) => { e.value = ''; e.dispatchEvent(new Event('input', { bubbles: true })); });
+    await shows(page, '[role=status]', '3 conversations');
+    await page.select('.choices label:nth-child(3) select', 'failed');
+    await shows(page, '[role=status]', '1 of 3');
+    await page.select('.choices label:nth-child(4) select', '3600000');
+    await shows(page, '[role=status]', '1 of 3');
     await press(page, '.conversations .title a');
     await shows(page, '.outcome', 'model_failed');
   });
@@ -104,7 +110,9 @@ test('figures are those of parley stats', async () => {
   await browser.look(`${server.base}/#/figures`, async (page) => {
     await page.waitForSelector('.figures');
     const rows = await page.$$eval('.figures tr', (all) => all.map((r) => [...r.cells].map((c) => c.textContent)));
-    assert.deepEqual(rows.find((r) => r[0] === 'completed')[1], String(stats.submissions.completed));
+    const tiles = await texts(page, '.tiles li');
+    assert.ok(tiles[0].startsWith(`Messages${stats.submissions.queued}`), tiles[0]);
+    assert.equal((await page.$$('.charts svg .mark.good')).length, stats.hours.filter((h) => h.completed > 0).length);
     assert.deepEqual(rows.find((r) => r[1] === 'fake/m1').slice(2, 3), [String(stats.models[0].turns)]);
     await shot(page, 'figures');
   });

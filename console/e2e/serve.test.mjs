@@ -48,7 +48,7 @@ test('a token is asked for, a wrong one is refused, and a reload asks again', as
 });
 
 test('what dev tells is not there', async () => {
-  for (const name of ['conversations', 'figures', 'records', 'submission']) {
+  for (const name of ['conversation', 'conversations', 'figures', 'records', 'submission']) {
     const response = await fetch(`${server.base}/+console/api/${name}`, { headers: { Authorization: 'Bearer the-token' } });
     assert.equal(response.status, 404);
     assert.equal((await response.json()).error.type, 'route_not_found');

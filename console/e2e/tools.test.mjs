@@ -167,3 +167,46 @@ test('an attempt that was lost with its server, and the one that went on', async
     await shot(page, 'recovered');
   });
 });
+
+/** Demands that every node lies within its parent. */
+function within(node) {
+  const [from, to] = [Date.parse(node.start), Date.parse(node.start) + node.durationMs];
+  for (const child of node.children ?? []) {
+    const begun = Date.parse(child.start);
+    assert.ok(begun >= from && begun + child.durationMs <= to, `${child.kind} ${child.name} lies within ${node.kind} ${node.name}`);
+    within(child);
+  }
+}
+
+test('timelines after a crash and after a stop are true to the log', async () => {
+  const said = async (id, word) => until(async () => JSON.stringify(await (await fetch(`${server.base}/agents/author/${id}`)).json()).includes(word));
+  const [crashed, stopped, gate, never] = [unique('crashed'), unique('stopped'), unique('gate'), unique('gate')];
+  const first = await post(server, crashed, `tokens=3 hold=${gate} tokens=3 hold=${never}`, 'author');
+  await said(crashed, 'w3');
+  await release(gate);
+  await said(crashed, 'w6');
+  await server.kill();
+  await server.start();
+  const lost = (await settled(first.submissionId)).filter((n) => n.state === 'lost');
+  assert.deepEqual(lost.map((n) => n.kind), ['run', 'turn']);
+  assert.ok(lost.every((n) => n.durationMs > 0), `what was lost is as long as the log shows it at work: ${JSON.stringify(lost)}`);
+  within((await timeline(first.submissionId)).trace);
+
+  const second = await post(server, stopped, `tokens=3 hold=${never}`, 'author');
+  await said(stopped, 'w3');
+  const answer = await fetch(`${server.base}/agents/author/${stopped}/abort`, { method: 'POST' });
+  assert.deepEqual(await answer.json(), { aborted: true });
+  const nodes = await settled(second.submissionId);
+  assert.deepEqual(nodes.filter((n) => ['error', 'failed'].includes(n.state)), [], 'a stop is no error');
+  assert.deepEqual(nodes.map((n) => [n.kind, n.state]), [['submission', 'aborted'], ['queue', 'ok'], ['operation', 'aborted'], ['run', 'aborted'], ['turn', 'aborted']]);
+  within((await timeline(second.submissionId)).trace);
+  await browser.look(`${server.base}/#/submission/${first.submissionId}`, async (page) => {
+    await shows(page, '.trace', 'attempt 2');
+    await shot(page, 'crashed');
+  });
+  await browser.look(`${server.base}/#/submission/${second.submissionId}`, async (page) => {
+    await shows(page, '.notice', 'Stopped by a request');
+    assert.equal((await texts(page, '.trace .timebar.error, .trace .timebar.failed')).length, 0);
+    await shot(page, 'stopped');
+  });
+});

@@ -62,8 +62,8 @@ function Token({ unlock, wrong }: { unlock: (token: string) => void; wrong: bool
           <input type="password" autoComplete="off" value={token} onInput={(e) => setText(e.currentTarget.value)} />
         </label>
         {tried && wrong && <p class="problem" role="alert">The server does not accept this token.</p>}
-        <p class="dim">It stays in the memory of this page: a reload asks for it again.</p>
-        <button class="primary" type="submit">Go on</button>
+        <p class="dim">The page keeps it in memory; after a reload, enter it again.</p>
+        <button class="primary" type="submit">Continue</button>
       </form>
     </main>
   );
@@ -93,7 +93,7 @@ function Shell({ server, away }: { server: Server; away: RequestError | undefine
 function Problems({ server }: { server: Server }) {
   return (
     <div class="problem banner" role="alert">
-      <b>{server.file} is not served as it is now: what it said before serves.</b>
+      <b>{server.file} has mistakes; the version before them is served.</b>
       {server.problems!.map((p, i) => (
         <p key={i}><code>{server.file}{p.line ? `:${p.line}${p.column ? `:${p.column}` : ''}` : ''}</code> {p.text}</p>
       ))}
@@ -107,14 +107,14 @@ function Links({ server, route }: { server: Server; route: Route }) {
   return (
     <ul>
       {server.folder && (['conversations', 'figures'] as const).map((page) => (
-        <li key={page}><a href={format({ page })} aria-current={route.page === page ? 'page' : undefined}>{page === 'figures' ? 'Figures' : 'Conversations'}</a></li>
+        <li key={page}><a href={format({ page })} aria-current={route.page === page ? 'page' : undefined}>{page === 'figures' ? 'Metrics' : 'Conversations'}</a></li>
       ))}
       <li class="small"><a href="#/" aria-current={route.page === 'start' ? 'page' : undefined}>New</a></li>
       <li class="section">New conversation</li>
       {mounted.map(({ agent, mount }) => (
         <li key={mount} class="agent"><button type="button" onClick={() => go({ page: 'chat', open: [{ mount, id: freshID() }] })}>+ {agent.name}<small class="dim">{mount}</small></button></li>
       ))}
-      {opened.length > 0 && <li class="section beside">Beside it</li>}
+      {opened.length > 0 && <li class="section beside">Open side by side</li>}
       {opened.length > 0 && opened.length < most && mounted.map(({ agent, mount }) => (
         <li key={mount} class="agent beside"><button type="button" onClick={() => go({ page: 'chat', open: [...opened, { mount, id: freshID() }] })}>+ {agent.name}<small class="dim">{mount}</small></button></li>
       ))}
@@ -142,7 +142,7 @@ function Chats({ server, open }: { server: Server; open: Open[] }) {
       {open.map((o, i) => {
         const agent = agentAt(server, o.mount);
         return agent
-          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} traced={server.folder ?? false} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} close={open.length > 1 ? () => close(i) : undefined} />
+          ? <Chat key={format({ page: 'chat', open: [o] })} agent={agent} traced={server.folder ?? false} mount={o.mount} id={o.id} examples={server.demo ? ['help', 'time', 'think', 'long 100'] : []} focused={i === open.length - 1} close={open.length > 1 ? () => close(i) : undefined} />
           : <p class="problem" key={o.mount}>No agent is mounted at {o.mount}. <a href="#/">Choose another one.</a></p>;
       })}
     </div>

@@ -37,3 +37,16 @@ export function bytes(n: number): string {
   if (n < 1_000) return `${n} B`;
   return n < 1_000_000 ? `${(n / 1_000).toFixed(1)} kB` : `${(n / 1_000_000).toFixed(1)} MB`;
 }
+
+/** The moment that an id was made at, which its first characters hold; undefined for an id of another form. */
+export function madeAt(id: string): number | undefined {
+  const digits = /^[a-z]+_([0-9A-HJKMNP-TV-Z]{10})[0-9A-HJKMNP-TV-Z]{16}$/.exec(id)?.[1];
+  return digits === undefined ? undefined : [...digits].reduce((n, d) => n * 32 + '0123456789ABCDEFGHJKMNPQRSTVWXYZ'.indexOf(d), 0);
+}
+
+/** A moment of this day by hour and minute, or another one's date. */
+export function clock(at: number): string {
+  const d = new Date(at);
+  const today = d.toDateString() === new Date().toDateString();
+  return today ? d.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' }) : d.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+}

@@ -1,15 +1,16 @@
 // @vitest-environment happy-dom
 import { render } from 'preact';
 import { describe, expect, test } from 'vitest';
-import { rowsOf } from '../src/chat/chat';
+import { causesOf, rowsOf, stages } from '../src/chat/chat';
 import { windowOf, type Row } from '../src/chat/list';
-import { MessageView } from '../src/chat/parts';
+import { joined, MessageView, textOf } from '../src/chat/parts';
 import { read, type Schema } from '../src/chat/schema';
 import { goString, shell, snippets, stopping } from '../src/chat/snippets';
 import type { View } from '../src/client/follow';
 import { start } from '../src/client/reduce';
 import { RequestError } from '../src/client/http';
 import type { Message } from '../src/client/types';
+import { madeAt } from '../src/format';
 import { format, parse } from '../src/route';
 
 const rows = (n: number): Row[] => Array.from({ length: n }, (_, i) => ({ key: String(i), draw: () => null }));
@@ -43,10 +44,12 @@ describe('initial data', () => {
 
   test('is what the form says', () => {
     expect(form({ name: 'x', n: '3', on: true, kind: 'b', list: '[1,2]', tone: '' })).toEqual({ value: { name: 'x', n: 3, on: true, kind: 'b', list: [1, 2] } });
-    expect(form({ name: '', n: '3' })).toEqual({ value: { name: '', n: 3, tone: 'calm' } });
+    expect(form({ name: 'x', n: '3' })).toEqual({ value: { name: 'x', n: 3, tone: 'calm' } });
   });
   test('is refused with what is wrong', () => {
     expect(form({ name: 'x' }).problem).toBe('n is missing.');
+    for (const name of ['', '  ']) expect(form({ name, n: '3' }).problem).toBe('name is missing.');
+    expect(form({ n: '3' }).problem).toBe('name is missing.');
     expect(form({ name: 'x', n: 'three' }).problem).toBe('n is no number.');
     expect(form({ name: 'x', n: '1', list: '[' }).problem).toBe('list is no JSON.');
   });
@@ -82,19 +85,54 @@ describe('rows', () => {
       },
     };
     const shown = text(view);
-    expect(shown).toHaveLength(4);
-    expect(shown[2]).toMatch(/^Failed: The model failed. model_failed.*log of the server/);
+    expect(shown).toHaveLength(5); // The last one is worked on.
+    expect(shown[4]).toMatch(/^ ?Working/);
+    expect(shown[2]).toMatch(/^Failed: The model failed. model_failed.*Check the API key/);
     expect(shown.join()).not.toContain('plumbing');
   });
 
   test('show what is on its way until it is there', () => {
     const delivery = { kind: 'user' as const, body: 'hello', idempotencyKey: 'k' };
     const refused = new RequestError(400, 'invalid_request', 'The request is malformed.', 'Why.');
-    expect(text({ phase: 'absent', conversation: start, pending: [{ delivery, at: 0 }] })[0]).toBe('YouhelloSending…');
+    expect(text({ phase: 'absent', conversation: start, pending: [{ delivery, at: 0 }] })[0]).toBe('Yousendinghello');
     expect(text({ phase: 'absent', conversation: start, pending: [{ delivery, at: 0, error: refused }] })[0]).toContain('Not sent. The request is malformed. Why.');
     const conversation = { ...start, messages: [message('u1', 'user', 's1', 'hello')] };
-    expect(text({ phase: 'live', conversation, pending: [{ delivery, at: 0, submissionId: 's1' }] })).toHaveLength(1);
+    expect(text({ phase: 'live', conversation, pending: [{ delivery, at: 0, submissionId: 's1' }] })).toEqual([expect.stringMatching(/^You.*hello$/), expect.stringContaining('Working')]);
   });
+});
+
+describe('a reply in the making', () => {
+  const told = (id: string, role: Message['role'], submissionId: string, parts: Message['parts']): Message => ({ id, role, purpose: role, display: 'visible', submissionId, parts });
+  const said = (text: string, state: 'streaming' | 'done' = 'done') => [{ type: 'text' as const, text, state }];
+  const view = (...messages: Message[]): View => ({ phase: 'live', pending: [], conversation: { ...start, messages } });
+  const call = (state: 'input-available' | 'output-available') => ({ type: 'dynamic-tool' as const, toolName: 't', toolCallId: 'c', input: {}, state });
+  const wait = (state: string) => ({ type: 'data-wait-c' as const, data: { name: 'w', state } });
+
+  test('shows that it is worked on, and what waits behind it', () => {
+    const mine = [told('u1', 'user', 's1', said('one')), told('u2', 'user', 's2', said('two'))];
+    const of = (...parts: Message['parts']) => Object.fromEntries(stages(view(...mine, told('a1', 'assistant', 's1', parts))));
+    expect(Object.fromEntries(stages(view(...mine)))).toEqual({ s1: 'working', s2: 'queued' });
+    expect(of(...said('half', 'streaming'))).toEqual({ s1: 'talking', s2: 'queued' });
+    expect(of(...said('half'))).toEqual({ s1: 'working', s2: 'queued' });
+    expect(of(call('input-available'))).toEqual({ s1: 'talking', s2: 'queued' });
+    expect(of(call('output-available'))).toEqual({ s1: 'working', s2: 'queued' });
+    expect(of(call('input-available'), wait('waiting'))).toEqual({ s1: 'waiting', s2: 'working' });
+    expect(of(call('input-available'), wait('waiting'), wait('signal'))).toEqual({ s1: 'talking', s2: 'queued' });
+  });
+  test('goes on in the middle of a sentence where it broke off', () => {
+    const parts = [...said('The ans'), ...said('wer.\n\n'), call('output-available'), ...said('Next')];
+    expect(joined(parts).map((p) => ('text' in p ? p.text : p.type))).toEqual(['The answer.\n\n', 'dynamic-tool', 'Next']);
+    expect(textOf(told('a', 'assistant', 's', parts))).toBe('The answer.\n\nNext');
+  });
+  test('has the words of the vendor', () => {
+    const log = { kind: 'log', state: 'ok', durationMs: 0, error: { type: 'model_failed', message: '{"error":{"message":"no such model"}}' } };
+    expect(causesOf({ kind: 'submission', state: 'failed', durationMs: 1, children: [log, { kind: 'turn', state: 'error', durationMs: 1, error: { type: 'x', message: 'ours' }, children: [log] }] })).toEqual(['no such model']);
+  });
+});
+
+test('the moment of an id', () => {
+  expect(madeAt('msg_01HF7YAT00000000000000C002')).toBe(1_700_000_000_000);
+  for (const id of ['msg_2', '', 'x', 'msg_01HF7YAT0']) expect(madeAt(id)).toBeUndefined();
 });
 
 test('addresses are read as they are written', () => {

@@ -1,9 +1,11 @@
 // @vitest-environment happy-dom
 import { describe, expect, test } from 'vitest';
-import type { Node, Request, Timeline } from '../src/client/dev';
+import type { Figures, Node, Request, Timeline } from '../src/client/dev';
 import { bytes, counted, dollars, took } from '../src/format';
+import { ceiling } from '../src/pages/charts';
+import { filled, short } from '../src/pages/figures';
 import { standalone } from '../src/pages/save';
-import { cached, difference, label, lasted, lines, note, place, requestsOf, span } from '../src/pages/trace';
+import { cached, difference, label, lasted, lines, note, place, requestsOf, span, stateOf, ticks } from '../src/pages/trace';
 
 const node = (kind: string, ms: number, durationMs: number, more: Partial<Node> = {}): Node => ({ kind, state: 'ok', start: new Date(1_000_000 + ms).toISOString(), durationMs, ...more });
 
@@ -14,6 +16,27 @@ test('a tree is drawn in its order, each node at its place', () => {
   expect(place(all[3]!, { from: 0, to: 100 })).toEqual({ left: 20, width: 30 });
   expect(place(all[3]!, { from: 40, to: 60 })).toEqual({ left: 0, width: 50 });
   expect(place(all[3]!, { from: 60, to: 80 })).toBeUndefined();
+});
+
+test('what ends after the settlement is drawn, and what was stopped is no error', () => {
+  const root = node('submission', 0, 100, { state: 'aborted', children: [node('operation', 0, 100, { state: 'aborted', error: { type: 'submission_aborted' } })], after: [node('post', 500, 20, { name: 'ledger' })] });
+  expect(lines(root).map((l) => [label(l.node), stateOf(l.node), l.to])).toEqual([['submission to an agent', 'stopped', 100], ['operation', 'stopped', 100], ['post ledger', '', 520]]);
+  expect(note({ ...root, error: { type: 'submission_aborted', message: 'm' } })).toBe('');
+});
+
+test('an axis has round moments', () => {
+  expect(ticks({ from: 0, to: 1_000 })).toEqual([0, 200, 400, 600, 800, 1_000]);
+  expect(ticks({ from: 950, to: 1_070 })).toEqual([950, 1_000, 1_050]);
+  expect(ticks({ from: 0, to: 1 })).toEqual([0, 1]);
+});
+
+test('a chart has a round top, and hours without a message', () => {
+  expect([0, 1, 3, 7, 10, 11, 4_200].map(ceiling)).toEqual([1, 1, 5, 10, 10, 20, 5_000]);
+  expect([5, 999, 1_500, 2_000_000].map(short)).toEqual(['5', '999', '1.5k', '2M']);
+  const hour = (n: number) => ({ hour: new Date(n * 3_600_000).toISOString(), completed: 1 }) as Figures['hours'][number];
+  expect(filled([])).toEqual([]);
+  expect(filled([hour(100), hour(103)]).slice(-4).map((h) => h.completed)).toEqual([1, 0, 0, 1]);
+  expect(filled([hour(100), hour(200)])).toHaveLength(24);
 });
 
 test('what else there is to know', () => {

@@ -61,6 +61,7 @@ func New(bucket storage.Bucket, events Events) *Folder {
 func (f *Folder) Endpoints() map[string]console.Endpoint {
 	return map[string]console.Endpoint{
 		"conversations": f.conversations,
+		"conversation":  f.conversation,
 		"submission":    f.submission,
 		"records":       f.records,
 		"figures":       f.figures,

@@ -142,9 +142,36 @@ func TestConversations(t *testing.T) {
 			t.Errorf("%q finds %+v, %v; want %d", words, found, err, want)
 		}
 	}
+	for _, tt := range []struct {
+		query url.Values
+		want  int
+	}{
+		{url.Values{"agent": {"echo"}}, 1}, {url.Values{"agent": {"nobody"}}, 0}, {url.Values{"outcome": {"completed"}}, 2}, {url.Values{"outcome": {"failed"}}, 0},
+		{url.Values{"since": {fmt.Sprint(int64(one.Active) + 1)}}, 1}, {url.Values{"since": {"1"}, "agent": {"other"}, "outcome": {"completed"}, "q": {"newest"}}, 1},
+	} {
+		var found listed
+		if err := w.ask(f, "conversations", tt.query, &found); err != nil || found.Found != tt.want || found.All != 2 {
+			t.Errorf("%v finds %+v, %v; want %d", tt.query, found, err, tt.want)
+		}
+	}
 	var now listed
 	if err := w.ask(f, "conversations", nil, &now); err != nil || now.Conversations[0].ID != "two" {
 		t.Errorf("now the newest is %+v, %v", now, err)
+	}
+	// One of them by its address: in a folder that has read nothing, and in one that has not read its newest message.
+	third := w.say("echo", "one", "the last")
+	for name, f := range map[string]*folder.Folder{"new": folder.New(w.bucket, folder.Events{}), "behind": f} {
+		var got folder.Conversation
+		if err := w.ask(f, "conversation", url.Values{"agent": {"echo"}, "id": {"one"}}, &got); err != nil {
+			t.Fatal(err)
+		}
+		if s := got.Submissions; len(s) != 3 || s[0].ID != third || s[0].Model != "demo/parrot" || s[0].State != "completed" || s[0].Output == 0 {
+			t.Errorf("%s: got %+v, want %s first, of demo/parrot", name, s, third)
+		}
+	}
+	now = listed{}
+	if err := w.ask(f, "conversations", nil, &now); err != nil {
+		t.Fatal(err)
 	}
 	// Another one that reads everything anew says the same.
 	var anew listed
@@ -301,6 +328,8 @@ func TestMistakes(t *testing.T) {
 		{"records", url.Values{"from": {"x"}}, 400, "from must be"},
 		{"records", url.Values{"from": {"9223372036854775807"}}, 400, "from must be"},
 		{"figures", url.Values{"since": {"yesterday"}}, 400, "since must be"},
+		{"conversations", url.Values{"since": {"-1"}}, 400, "since must be"},
+		{"conversation", url.Values{"agent": {"echo"}, "id": {"none"}}, 404, "no such conversation"},
 	} {
 		var refused *console.Error
 		if err := w.ask(folder.New(w.bucket, folder.Events{File: w.events}), tt.name, tt.query, nil); !errors.As(err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {

@@ -3,6 +3,7 @@ package folder
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -45,6 +46,10 @@ type Submission struct {
 	State   string `json:"state"`
 	Error   string `json:"error,omitempty"`
 	TotalMs int64  `json:"totalMs,omitempty"`
+	// Model is that of the newest model call, as provider/model. FirstTokenMs is the time from the admission to the
+	// first token of any.
+	Model        string `json:"model,omitempty"`
+	FirstTokenMs int64  `json:"firstTokenMs,omitempty"`
 	Tokens
 }
 
@@ -93,6 +98,12 @@ func (r *row) add(e *observability.Event) {
 			s.Error = p.Error.Type
 		}
 	case *observability.Turn:
+		if p.Request.Model != "" && p.Purpose == observability.PurposeAgent && e.Task == "" {
+			s.Model = p.Request.Provider + "/" + p.Request.Model
+		}
+		if s.FirstTokenMs == 0 && p.FirstTokenMs > 0 {
+			s.FirstTokenMs = max(int64(e.At-s.At)-p.DurationMs+p.FirstTokenMs, 1)
+		}
 		if u := p.Response.Usage; u != nil {
 			s.Tokens.add(u)
 			r.Tokens.add(u)
@@ -135,23 +146,74 @@ type list struct {
 	All           int            `json:"all"`
 }
 
-// conversations answers with those that have the words q, the newest first.
+// conversation answers with the conversation agent and id.
+func (f *Folder) conversation(r *http.Request) (any, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	q := r.URL.Query()
+	key := conversation.Address{Agent: q.Get("agent"), ID: q.Get("id")}.Key()
+	row := f.rows[key]
+	if row == nil {
+		if err := f.refresh(r.Context()); err != nil {
+			return nil, err
+		}
+		if row = f.rows[key]; row == nil {
+			return nil, notThere("There is no such conversation.", "No log of this folder is of this agent and id.")
+		}
+	} else if err := f.read(r.Context(), key, row); err != nil && !storage.Damaged(err) {
+		return nil, err
+	}
+	return row.shown(), nil
+}
+
+// shown is what a list has of the conversation.
+func (r *row) shown() Conversation {
+	c := r.Conversation
+	c.Damaged, c.Submissions = r.damaged, slices.Clone(r.Submissions)
+	slices.Reverse(c.Submissions)
+	return c
+}
+
+// sought is what the parameters of a search leave of the conversations.
+type sought struct {
+	words, agent, outcome string
+	since                 conversation.Time
+}
+
+func soughtBy(q url.Values) (s sought, err error) {
+	s = sought{words: strings.ToLower(strings.TrimSpace(q.Get("q"))), agent: q.Get("agent"), outcome: q.Get("outcome")}
+	s.since, err = moment(q.Get("since"))
+	return s, err
+}
+
+// finds reports whether a search finds the conversation. The outcome is that of any of its newest submissions.
+func (s sought) finds(r *row) bool {
+	switch {
+	case r.Agent == "" && r.damaged == "":
+		return false
+	case s.agent != "" && r.Agent != s.agent, r.Active < s.since, !r.has(s.words):
+		return false
+	}
+	return s.outcome == "" || slices.ContainsFunc(r.Submissions, func(sub Submission) bool { return sub.State == s.outcome })
+}
+
+// conversations answers with those that the parameters q, agent, outcome and since find, the newest first.
 func (f *Folder) conversations(r *http.Request) (any, error) {
+	search, err := soughtBy(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.refresh(r.Context()); err != nil {
 		return nil, err
 	}
-	words := strings.ToLower(strings.TrimSpace(r.URL.Query().Get("q")))
 	answer := list{Conversations: []Conversation{}, All: len(f.rows)}
 	for _, row := range f.rows {
-		if row.Agent == "" && row.damaged == "" || !row.has(words) {
+		if !search.finds(row) {
 			continue
 		}
-		c := row.Conversation
-		c.Damaged, c.Submissions = row.damaged, slices.Clone(row.Submissions)
-		slices.Reverse(c.Submissions)
-		answer.Conversations = append(answer.Conversations, c)
+		answer.Conversations = append(answer.Conversations, row.shown())
 	}
 	slices.SortFunc(answer.Conversations, func(a, b Conversation) int {
 		return cmp.Or(cmp.Compare(b.Active, a.Active), strings.Compare(a.ID, b.ID))

@@ -190,13 +190,21 @@ func (f *Folder) records(r *http.Request) (any, error) {
 // figures answers with the figures of the agent agent since the moment since, both of which may be left out.
 func (f *Folder) figures(r *http.Request) (any, error) {
 	q := r.URL.Query()
-	filter := stats.Filter{Agent: q.Get("agent")}
-	if since := q.Get("since"); since != "" {
-		ms, err := strconv.ParseInt(since, 10, 64)
-		if err != nil || ms < 0 {
-			return nil, malformed("since", "a moment in milliseconds since 1970")
-		}
-		filter.Since = conversation.Time(ms)
+	since, err := moment(q.Get("since"))
+	if err != nil {
+		return nil, err
 	}
-	return f.figuresOf(r.Context(), filter)
+	return f.figuresOf(r.Context(), stats.Filter{Agent: q.Get("agent"), Since: since})
+}
+
+// moment reads the parameter since; "" is 0.
+func moment(since string) (conversation.Time, error) {
+	if since == "" {
+		return 0, nil
+	}
+	ms, err := strconv.ParseInt(since, 10, 64)
+	if err != nil || ms < 0 {
+		return 0, malformed("since", "a moment in milliseconds since 1970")
+	}
+	return conversation.Time(ms), nil
 }

@@ -359,6 +359,10 @@ func (b *builder) log(e *observability.Event, p *observability.Log) {
 	n := b.child(b.within(e), KindLog, e.At)
 	n.Name = p.Level + ": " + p.Message
 	b.end(n, e, stateOf(p.Level == "error"), 0)
+	if cause, ok := p.Attributes["cause"].(string); ok && p.Message == observability.LogCallFailed {
+		reason, _ := p.Attributes["reason"].(string)
+		n.Error = &observability.Error{Type: cmp.Or(reason, string(conversation.CodeModelFailed)), Message: cause}
+	}
 	// The turn of a call that failed without output is a live event, which may be dropped.
 	if turn := b.turns[e.Turn]; turn != nil && b.open[turn] && p.Message == observability.LogCallFailed {
 		reason, _ := p.Attributes["reason"].(string)

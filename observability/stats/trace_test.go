@@ -317,7 +317,7 @@ func TestTraceOfTheEndsAlone(t *testing.T) {
 func TestTraceOfCallsWithoutAWord(t *testing.T) {
 	s := newScript()
 	m1, m2 := observability.ModelRequest{Provider: "local", Model: "m1"}, observability.ModelRequest{Provider: "local", Model: "m2"}
-	failed := &observability.Log{Level: "warn", Message: observability.LogCallFailed, Attributes: map[string]any{"model": "local/m1", "reason": "network"}}
+	failed := &observability.Log{Level: "warn", Message: observability.LogCallFailed, Attributes: map[string]any{"model": "local/m1", "reason": "network", "cause": "no route"}}
 	s.add(1000, &observability.SubmissionQueued{})
 	s.add(1000, &observability.SubmissionRunning{Attempt: 1})
 	s.add(1000, &observability.OperationStart{Kind: "prompt"}, op("op_1"))
@@ -345,7 +345,7 @@ func TestTraceOfCallsWithoutAWord(t *testing.T) {
       turn "local/m1" lost @1010 +0
     run "settled" ok @1500 +200 attempt 2 recovered
       turn "local/m1" error @1510 +20 error network
-        log "warn: model call failed" ok @1530 +0
+        log "warn: model call failed" ok @1530 +0 error network
       turn "local/m2" ok @1620 +80
 `},
 		"before the second call": {s.events[:10], `submission "desk" running @1000 +530 attempt 2
@@ -355,7 +355,7 @@ func TestTraceOfCallsWithoutAWord(t *testing.T) {
       turn "local/m1" lost @1010 +0
     run "" running @1500 +30 attempt 2 recovered
       turn "local/m1" error @1510 +20 error network
-        log "warn: model call failed" ok @1530 +0
+        log "warn: model call failed" ok @1530 +0 error network
 `},
 	} {
 		n, err := stats.Trace(all(c.events), "sub_1")

@@ -110,7 +110,11 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		c.node.o.Logger.Log(ctx, level, "model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
 		c.node.health.failed(c.model, err)
-		c.live.Log(slog.LevelWarn, observability.LogCallFailed, map[string]any{"model": c.model, "reason": reasonOf(err)})
+		attributes := map[string]any{"model": c.model, "reason": reasonOf(err)}
+		if cause := Cause(err, true); cause.Kind() == slog.KindString && c.live.Prompts.Content {
+			attributes["cause"] = cause.String()
+		}
+		c.live.Log(slog.LevelWarn, observability.LogCallFailed, attributes)
 	}
 	// An error means that the work was cancelled.
 	_ = f.push(ctx, end)

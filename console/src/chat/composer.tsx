@@ -12,10 +12,12 @@ type Props = {
   send: (body: string, attachments: Attachment[]) => boolean;
   stop: () => void;
   label: string;
+  /** It takes the keyboard when it comes, where there is one. */
+  focused?: boolean;
 };
 
 /** Where a message is written. */
-export function Composer({ place, busy, send, stop, label }: Props) {
+export function Composer({ place, busy, send, stop, label, focused = false }: Props) {
   const [text, setText] = useState(() => sessionStorage.getItem(`parley:draft:${place}`) ?? '');
   const [images, setImages] = useState<Attachment[]>([]);
   const [problem, setProblem] = useState('');
@@ -34,6 +36,11 @@ export function Composer({ place, busy, send, stop, label }: Props) {
     a.style.height = 'auto';
     a.style.height = `${Math.min(a.scrollHeight, 240)}px`;
   }, [text, place]);
+
+  useEffect(() => {
+    // On a device without a keyboard the one of the screen would hide what is there.
+    if (focused && !matchMedia('(pointer: coarse)').matches) area.current!.focus({ preventScroll: true });
+  }, [focused, place]);
 
   const take = async (files: Iterable<File>) => {
     setProblem('');
@@ -58,6 +65,7 @@ export function Composer({ place, busy, send, stop, label }: Props) {
     setText('');
     setImages([]);
     setProblem('');
+    area.current!.focus({ preventScroll: true });
   };
   const key = (e: KeyboardEvent) => {
     // Enter that ends the input of a character by several keys sends nothing.

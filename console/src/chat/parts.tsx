@@ -2,26 +2,30 @@ import { useEffect, useState } from 'preact/hooks';
 import { request, secured } from '../client/http';
 import type { DataPart, FilePart, Message, Part, TextPart, ToolPart } from '../client/types';
 import { CopyButton } from '../copybutton';
-import { bytes, json, took, when } from '../format';
+import { bytes, clock, json, madeAt, took, when } from '../format';
 import { Code, Markdown } from '../markdown';
 import { format } from '../route';
 import { memo } from '../memo';
 import { snippets, type Snippet } from './snippets';
 
 /** begun is what this page has begun the conversation with, if it did so by the message. */
-type Props = { message: Message; url: string; traced: boolean; begun: unknown };
+type Props = { message: Message; url: string; traced: boolean; begun: unknown; queued?: boolean };
 
 /** One message of a conversation, whose address is url. */
-export const MessageView = memo(function MessageView({ message, url, traced, begun }: Props) {
+export const MessageView = memo(function MessageView({ message, url, traced, begun, queued = false }: Props) {
   if (message.role === 'system') return <Activity message={message} />;
   const name = message.role === 'user' ? 'You' : 'Agent';
+  const parts = joined(message.parts);
+  const at = madeAt(message.id);
   return (
-    <article class={`message ${message.role}`} aria-label={name}>
+    <article class={`message ${message.role}${queued ? ' queued' : ''}`} aria-label={name}>
       <header>
         <span class="who">{name}</span>
+        {at && <time class="dim" dateTime={new Date(at).toISOString()} title={new Date(at).toLocaleString()}>{clock(at)}</time>}
+        {queued && <span class="tag">queued</span>}
         <Actions message={message} url={url} traced={traced} begun={begun} />
       </header>
-      {message.parts.map((part, i) => !retold(message.parts, i) && <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
+      {parts.map((part, i) => !retold(parts, i) && <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
       {message.metadata && Object.keys(message.metadata).length > 0 && (
         <details class="fold"><summary>Metadata</summary><Code text={json(message.metadata)} lang="json" /></details>
       )}
@@ -29,8 +33,28 @@ export const MessageView = memo(function MessageView({ message, url, traced, beg
   );
 });
 
+/**
+ * Joins text that follows text: a reply that broke off goes on in a part of its own, in the middle of a sentence. What
+ * comes after a call of a tool is another text.
+ */
+export function joined(parts: readonly Part[]): Part[] {
+  const out: Part[] = [];
+  for (const part of parts) {
+    const last = out.at(-1);
+    if (last && last.type === part.type && (part.type === 'text' || part.type === 'reasoning')) {
+      const [a, b] = [last as TextPart, part as TextPart];
+      out[out.length - 1] = { ...b, text: a.text + b.text };
+    } else out.push(part);
+  }
+  return out;
+}
+
+/** What people read of a message. */
+export const textOf = (message: Message): string =>
+  joined(message.parts).filter((p): p is TextPart => p.type === 'text').map((p) => p.text.trim()).filter(Boolean).join('\n\n');
+
 function Actions({ message, url, traced, begun }: Props) {
-  const text = message.parts.filter((p): p is TextPart => p.type === 'text').map((p) => p.text).join('\n\n');
+  const text = message.role === 'user' ? message.parts.map((p) => (p.type === 'text' ? (p as TextPart).text : '')).join('') : textOf(message);
   const images = message.parts.filter((p) => p.type === 'file').length;
   return (
     <span class="actions">

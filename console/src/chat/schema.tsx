@@ -47,7 +47,7 @@ export function read(schema: Schema, draft: Draft, asJSON: boolean): { value?: u
       continue;
     }
     const text = String(given);
-    if (text === '' && !(required && kind === 'string')) {
+    if (text.trim() === '') {
       if (required) return { problem: `${name} is missing.` };
       continue;
     }
@@ -104,7 +104,7 @@ function Form({ schema, draft, change, asJSON, switchTo }: FormProps) {
 type FieldProps = { name: string; schema: Schema; required: boolean; value: string | boolean; set: (v: string | boolean) => void };
 
 function Field({ name, schema, required, value, set }: FieldProps) {
-  const label = <>{schema.title ?? name}{required && <span class="dim"> (required)</span>}</>;
+  const label = <>{schema.title ?? name}{required ? <span class="must" title="required" aria-hidden="true"> *</span> : <span class="dim"> optional</span>}</>;
   const about = schema.description && <small class="dim">{schema.description}</small>;
   const kind = kindOf(schema);
   if (kind === 'boolean') {
@@ -114,18 +114,18 @@ function Field({ name, schema, required, value, set }: FieldProps) {
   let input;
   if (kind === 'enum') {
     input = (
-      <select value={text} onChange={(e) => set(e.currentTarget.value)}>
+      <select required={required} value={text} onChange={(e) => set(e.currentTarget.value)}>
         <option value="">–</option>
         {schema.enum!.map((v) => <option key={String(v)} value={String(v)}>{String(v)}</option>)}
       </select>
     );
   } else if (kind === 'json') {
-    input = <textarea rows={2} placeholder="JSON" value={text} onInput={(e) => set(e.currentTarget.value)} />;
+    input = <textarea rows={2} required={required} placeholder="JSON" value={text} onInput={(e) => set(e.currentTarget.value)} />;
   } else {
     const change = (e: { currentTarget: HTMLInputElement }) => set(e.currentTarget.value);
     input = kind === 'string'
-      ? <input type="text" list={undefined} value={text} onInput={change} />
-      : <input type="number" step={kind === 'integer' ? 1 : 'any'} min={schema.minimum} max={schema.maximum} value={text} onInput={change} />;
+      ? <input type="text" list={undefined} required={required} value={text} onInput={change} />
+      : <input type="number" step={kind === 'integer' ? 1 : 'any'} required={required} min={schema.minimum} max={schema.maximum} value={text} onInput={change} />;
   }
   return <label>{label}{input}{about}</label>;
 }

@@ -5,7 +5,7 @@ import { getJSON, RequestError } from './http';
 // What "parley dev" tells of what it has. The forms are those of internal/folder and observability/stats.
 
 export type Tokens = { input: number; output: number; cost: number };
-export type Submission = Tokens & { id: string; title?: string; at: string; state: string; error?: string; totalMs?: number };
+export type Submission = Tokens & { id: string; title?: string; at: string; state: string; error?: string; totalMs?: number; model?: string; firstTokenMs?: number };
 export type Listed = Tokens & {
   agent: string; id: string; title?: string; begun: string; active: string; admitted: number; submissions: Submission[]; damaged?: string;
 };
@@ -16,7 +16,7 @@ export type Failure = { type: string; message?: string; meta?: Record<string, un
 export type Node = {
   kind: string; name?: string; id?: string; state: string; start?: string; durationMs: number; attempt?: number; recovered?: boolean;
   firstTokenMs?: number; retries?: number; dropped?: boolean; purpose?: string; until?: string; signalSubmissionId?: string;
-  usage?: Usage; error?: Failure; children?: Node[];
+  usage?: Usage; error?: Failure; children?: Node[]; after?: Node[];
 };
 export type Said = { bytes: number; text?: string; truncated?: boolean };
 export type Prompt = { systemPrompt?: string; messages: { role: string; text: string }[] };

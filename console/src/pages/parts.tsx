@@ -1,7 +1,21 @@
 import type { ComponentChildren } from 'preact';
 import type { RequestError } from '../client/http';
 
-/** A table whose first columns are texts and whose others are figures, but for a last one of words. */
+/** Periods up to now, in milliseconds. */
+export const periods: [string, string][] = [['any time', ''], ['last hour', '3600000'], ['last day', '86400000'], ['last week', '604800000']];
+
+type SelectProps = { label: string; value: string; set: (value: string) => void; options: readonly (readonly [string, string])[] };
+
+/** A choice of one of some values. */
+export function Select({ label, value, set, options }: SelectProps) {
+  return (
+    <label>{label}<select value={value} onChange={(e) => set(e.currentTarget.value)}>
+      {options.map(([name, v]) => <option key={v} value={v}>{name}</option>)}
+    </select></label>
+  );
+}
+
+/** A table whose first columns are texts and whose others are numbers, but for a last one of words. */
 export function Figures({ head, rows, texts = 1, last = false }: { head: string[]; rows: ComponentChildren[][]; texts?: number; last?: boolean }) {
   if (rows.length === 0) return <p class="dim">None.</p>;
   const kind = (i: number) => (i < texts ? '' : last && i === head.length - 1 ? 'words' : 'number');
@@ -15,7 +29,7 @@ export function Figures({ head, rows, texts = 1, last = false }: { head: string[
   );
 }
 
-/** Why something is not shown. */
+/** The reason that something is missing. */
 export function Trouble({ error }: { error: RequestError | undefined }) {
   return error ? <p class="problem" role="alert">{error.message} {error.details}</p> : null;
 }

@@ -36,11 +36,11 @@ function Own() {
   return (
     <section>
       <h2>Add your own</h2>
-      <p>This agent is the demo’s: its model is offline, and repeats what it hears. Yours takes its place in three steps.</p>
+      <p>This agent is a demo: its model runs offline and repeats your words. Replace it in three steps.</p>
       <ol class="steps">
-        <li><p>Let <code>parley init --yaml</code> write a first agent, or write <code>parley.yaml</code> into the folder where you have started <code>parley dev</code>:</p><Code text={file} lang="yaml" /></li>
-        <li><p>Give it the key of the vendor, and start again:</p><Code text={'export OPENAI_API_KEY=…\nparley dev'} lang="sh" /></li>
-        <li><p>Change the file as often as you like. It is served anew when you save it, and what is wrong with it is shown here.</p></li>
+        <li><p>Run <code>parley init --yaml</code>, or write <code>parley.yaml</code> in the folder where <code>parley dev</code> runs:</p><Code text={file} lang="yaml" /></li>
+        <li><p>Set the API key and start again:</p><Code text={'export OPENAI_API_KEY=…\nparley dev'} lang="sh" /></li>
+        <li><p>Edit the file. Each save reloads it, and this page shows mistakes with their lines.</p></li>
       </ol>
     </section>
   );

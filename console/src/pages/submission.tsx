@@ -7,7 +7,7 @@ import { Code } from '../markdown';
 import { format } from '../route';
 import { Figures, Trouble } from './parts';
 import { save, standalone } from './save';
-import { cached, difference, label, lasted, lines, note, place, requestsOf, span, type Line } from './trace';
+import { cached, difference, label, lasted, lines, note, place, requestsOf, span, stateOf, ticks, type Line } from './trace';
 
 /** The timeline of a submission. */
 export function SubmissionPage({ id, server }: { id: string; server: Server }) {
@@ -53,17 +53,19 @@ function Shown({ t, whole }: { t: Timeline; whole: boolean }) {
     <>
       <h1 class="wrap said">{t.body?.text ? <span dir="auto">{t.body.text.slice(0, 200)}</span> : root.id}</h1>
       <p class="facts">
-        <span class={`state ${root.state}`}>{root.state}</span><span>{root.id}</span><span>{t.agent} / {t.id}</span>
-        {root.start && <time dateTime={root.start}>{when(root.start)}</time>}<span>{took(root.durationMs)}</span>
+        <span class={`state ${root.state}`}>{stateOf(root) || root.state}</span><span>{root.id}</span><span>{t.agent} / {t.id}</span>
+        {root.start && <time dateTime={root.start}>{when(root.start)}</time>}<span>{took(root.durationMs)}{['running', 'queued'].includes(root.state) && ' so far'}</span>
         {u && <><span>{counted(u.input + u.cacheRead + u.cacheWrite, 'token')} in, {u.output.toLocaleString('en-US')} out</span><span>cache {cached(root)}</span>{u.cost.total > 0 && <span>{dollars(u.cost.total)}</span>}</>}
       </p>
-      {t.missing && <p class="problem" role="alert">Prompts and first tokens are missing: {t.missing}</p>}
-      {root.error && <p class="problem">{root.error.type}: {root.error.message}</p>}
+      {t.missing && <p class="problem" role="alert">Prompts and failed calls are missing: {t.missing}</p>}
+      {root.error && root.state !== 'aborted' && <p class="problem">{root.error.message} <code>{root.error.type}</code></p>}
+      {root.state === 'aborted' && <p class="notice">Stopped by a request to abort it. What was said until then is kept.</p>}
       <p class="toolbar">
         <button type="button" onClick={() => zoom(0.5)}>Zoom in</button><button type="button" onClick={() => zoom(2)}>Zoom out</button>
         <button type="button" disabled={!window} onClick={() => setWindow(undefined)}>Whole</button>
         <span class="dim">{took(now.from)} to {took(now.to)}</span>
       </p>
+      <div class="axis" aria-hidden="true"><span class="bars">{ticks(now).map((at) => <span key={at} style={{ left: `${(100 * (at - now.from)) / (now.to - now.from)}%` }}>{took(at)}</span>)}</span></div>
       <ol class="trace">
         {all.map((l) => <Step key={l.key} line={l} t={t} window={now} whole={whole} zoom={() => setWindow({ from: l.from, to: Math.max(l.to, l.from + 1) })} />)}
       </ol>
@@ -71,7 +73,7 @@ function Shown({ t, whole }: { t: Timeline; whole: boolean }) {
         <summary>As a table</summary>
         <Figures last head={['Step', 'Start', 'Took', 'Tokens in', 'Out', 'Cache', 'Cost', 'Note']} rows={all.map((l) => [
           <span style={{ paddingInlineStart: `${l.depth}rem` }}>{label(l.node)}</span>, `+${took(l.from)}`, lasted(l.node),
-          ...tokens(l), [l.node.state === 'ok' ? '' : l.node.state, note(l.node)].filter(Boolean).join(', '),
+          ...tokens(l), [stateOf(l.node), note(l.node)].filter(Boolean).join(', '),
         ])} />
       </details>
       <RecordsOf t={t} />
@@ -94,8 +96,8 @@ function Step({ line, t, window, whole, zoom }: StepProps) {
     <li>
       <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
         <summary>
-          <span class="label" style={{ paddingInlineStart: `${Math.min(depth, 12) * 0.8}rem` }}>{label(node)}{node.state !== 'ok' && <span class={`state ${node.state}`}> {node.state}</span>}</span>
-          <span class="bars">{at && <span class={`timebar ${node.kind} ${node.state}`} style={{ left: `${at.left}%`, width: `max(2px, ${at.width}%)` }} />}</span>
+          <span class="label" style={{ paddingInlineStart: `${Math.min(depth, 12) * 0.8}rem` }}>{label(node)}{stateOf(node) && <span class={`state ${node.state}`}> {stateOf(node)}</span>}</span>
+          <span class="bars">{ticks(window).map((t) => <i key={t} style={{ left: `${(100 * (t - window.from)) / (window.to - window.from)}%` }} />)}{at && <span class={`timebar ${node.kind} ${node.state}`} style={{ left: `${at.left}%`, width: `max(2px, ${at.width}%)` }} />}</span>
           <span class="length">{lasted(node)}</span>
         </summary>
         {(open || whole) && (

@@ -13,7 +13,7 @@ export function lines(root: Node): Line[] {
   const walk = (node: Node, depth: number, key: string) => {
     const from = node.start ? Math.max(0, Date.parse(node.start) - zero) : 0;
     all.push({ node, depth, from, to: from + node.durationMs, key });
-    node.children?.forEach((c, i) => walk(c, depth + 1, `${key}.${i}`));
+    [...(node.children ?? []), ...(node.after ?? [])].forEach((c, i) => walk(c, depth + 1, `${key}.${i}`));
   };
   walk(root, 0, '0');
   return all;
@@ -47,6 +47,22 @@ export function label(n: Node): string {
   }
 }
 
+/** The state of a node in words, "" for one that ended well. */
+export function stateOf(n: Node): string {
+  if (n.state === 'ok') return '';
+  return n.state === 'aborted' ? 'stopped' : n.state;
+}
+
+/** Round moments between two, about five of them. */
+export function ticks(window: { from: number; to: number }): number[] {
+  const rough = (window.to - window.from) / 5;
+  const power = 10 ** Math.floor(Math.log10(Math.max(rough, 1)));
+  const step = [1, 2, 5, 10].map((f) => f * power).find((s) => s >= rough) ?? power * 10;
+  const all: number[] = [];
+  for (let at = Math.ceil(window.from / step) * step; at <= window.to; at += step) all.push(at);
+  return all;
+}
+
 /** How long a node took, as the command line says it: what is under way, and what has no length, took nothing yet. */
 export function lasted(n: Node): string {
   const open = ['running', 'lost', 'queued'].includes(n.state);
@@ -65,7 +81,7 @@ export function note(n: Node): string {
   if (n.kind === 'post' && (n.attempt ?? 0) > 1) parts.push(`attempt ${n.attempt}`);
   if (n.signalSubmissionId) parts.push(`signal ${n.signalSubmissionId}`);
   else if (n.state === 'running' && n.until) parts.push(`until ${when(n.until)}`);
-  if (n.error && n.kind !== 'operation') parts.push([n.error.type, n.error.message].filter(Boolean).join(': '));
+  if (n.error && n.kind !== 'operation' && n.state !== 'aborted') parts.push([n.error.type, n.error.message].filter(Boolean).join(': '));
   return parts.join(', ');
 }
 
