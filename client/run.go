@@ -316,4 +316,6 @@ func (r *Run) Send(ctx context.Context, m Message) (Receipt, error) { return r.c
 func (r *Run) Abort(ctx context.Context) (bool, error) { return r.c.Abort(ctx) }
 
 // AbortTree is Abort, and aborts what the run has dispatched; see [Conversation.AbortTree].
-func (r *Run) AbortTree(ctx context.Context) (conversation.TreeAborted, error) { return r.c.AbortTree(ctx) }
+func (r *Run) AbortTree(ctx context.Context) (conversation.TreeAborted, error) {
+	return r.c.AbortTree(ctx)
+}

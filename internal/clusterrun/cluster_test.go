@@ -60,7 +60,7 @@ type node struct {
 type clusterOptions struct {
 	nodes   int
 	strict  bool
-	sound   bool // No node is broken, so that a busy machine must not make one look dead.
+	sound   bool          // No node is broken, so that a busy machine must not make one look dead.
 	drain   time.Duration // drain.delay of each node.
 	program func(number int) string
 }

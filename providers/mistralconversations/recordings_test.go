@@ -26,7 +26,9 @@ func TestRecordings(t *testing.T) {
 			chunks = [][]byte{r.Body} // it is no stream
 		}
 		for _, c := range chunks {
-			var e struct{ Choices []struct{ Delta, Message said } }
+			var e struct {
+				Choices []struct{ Delta, Message said }
+			}
 			if json.Unmarshal(bytes.TrimPrefix(c, []byte("data: ")), &e) == nil && len(e.Choices) > 0 {
 				want.add(t, e.Choices[0].Delta)
 				want.add(t, e.Choices[0].Message)
