@@ -59,8 +59,6 @@ func (r *receiver) takes() {
 	r.gone = false
 }
 
-// TestOutbox: a server tells a webhook of settlements. What the webhook wants no more is listed,
-// sent again and dropped beside the server.
 // TestConversationInJSON: the key of a conversation has one name, whatever its name in the bucket is.
 func TestConversationInJSON(t *testing.T) {
 	var letters, asides strings.Builder
@@ -76,6 +74,8 @@ func TestConversationInJSON(t *testing.T) {
 	}
 }
 
+// TestOutbox: a server tells a webhook of settlements. What the webhook wants no more is listed,
+// sent again and dropped beside the server.
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 )
 
@@ -134,7 +135,11 @@ func TestChatWithoutATerminal(t *testing.T) {
 		"ftp://127.0.0.1/x":                  "is not a conversation URL",
 		"http://127.0.0.1:1/x --token-env X": "--token-env X: the variable is not set",
 	} {
-		if code, out, errOut := program.Output(t, append([]string{"chat"}, strings.Fields(args)...)...); code != 1 || out != "" || !strings.Contains(errOut, want) {
+		exit := 1
+		if args == "" || args == "ftp://127.0.0.1/x" {
+			exit = cli.ExitUsage
+		}
+		if code, out, errOut := program.Output(t, append([]string{"chat"}, strings.Fields(args)...)...); code != exit || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, %q; want %q", args, code, out, errOut, want)
 		}
 	}

@@ -62,8 +62,12 @@ func TestInitMistakes(t *testing.T) {
 		"--yaml go.mod":      "go.mod",
 		"--yaml one another": "takes one argument",
 	} {
+		exit := 1
+		if args == "--yaml one another" {
+			exit = cli.ExitUsage
+		}
 		code, out, errOut := program.Output(t, append([]string{"init"}, strings.Fields(args)...)...)
-		if code != 1 || out != "" || !strings.Contains(errOut, want) {
+		if code != exit || out != "" || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, %q; want %q", args, code, out, errOut, want)
 		}
 	}
