@@ -22,10 +22,12 @@ type class struct {
 	details string // used when the error has none of its own
 }
 
+// unclear is the details of a class whose errors have their own.
+const unclear = "Check the request and send it again."
+
 // classOf is the one table from code to status. Codes that are not in it never
 // answer a request.
 func classOf(c conversation.Code) (class, bool) {
-	const unclear = "Check the request and send it again."
 	switch c {
 	case conversation.CodeInvalidRequest:
 		return class{http.StatusBadRequest, "The request is malformed.", unclear}, true
@@ -128,6 +130,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	e := envelopeError{Type: known.Code, Message: cl.message, Details: known.Details, Meta: known.Meta}
 	if e.Details == "" {
 		e.Details = cl.details
+	} else if cl.details == unclear {
+		// Clients show the message alone: it is the sentence on this very request.
+		e.Message = firstSentence(e.Details)
 	}
 	if h.opts.Dev && known.Err != nil {
 		e.Dev = known.Err.Error()
@@ -150,6 +155,17 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", after)
 	}
 	h.writeEnvelope(w, r, cl.status, e)
+}
+
+// firstSentence cuts a text after its first sentence. A full stop within a number or a name
+// ends none.
+func firstSentence(text string) string {
+	for i := range text {
+		if (text[i] == '.' || text[i] == '!' || text[i] == '?') && i+2 < len(text) && text[i+1] == ' ' && 'A' <= text[i+2] && text[i+2] <= 'Z' {
+			return text[:i+1]
+		}
+	}
+	return text
 }
 
 // crowded makes an error of what has no room left in memory or on disk one that says to
