@@ -17,6 +17,8 @@ type CallFragment struct {
 	// Arguments are a piece of them as a JSON string, or all of them as they are, or
 	// nothing.
 	Arguments json.RawMessage
+	// Signature is opaque and goes back in ToolCall.Signature; empty for none. The last one counts.
+	Signature string
 }
 
 // CallFragments assembles the calls of one response: vendors are known to number all calls
@@ -34,6 +36,8 @@ type fragmentedCall struct {
 	early strings.Builder
 	// argued tells that there are arguments.
 	argued bool
+	// signature is the vendor's, empty for none.
+	signature string
 }
 
 // Add hands a piece over to a, once the call has a name and arguments. Its error is of
@@ -47,6 +51,9 @@ func (cs *CallFragments) Add(a *Assembler, f CallFragment) error {
 		return nil
 	}
 	c.identify(f)
+	if f.Signature != "" && a.Hold(len(f.Signature)) {
+		c.signature = f.Signature
+	}
 	fragment, err := fragmentText(f.Arguments)
 	if err != nil {
 		return err
@@ -95,12 +102,15 @@ func (cs *CallFragments) Start(a *Assembler) {
 	}
 }
 
-// Finish hands over all calls that were not. A call whose name never came is answered as one
+// Finish hands over all calls that were not, and ends those with a signature. A call whose name never came is answered as one
 // of an unknown tool, and the model can correct it.
 func (cs *CallFragments) Finish(a *Assembler) {
 	for _, c := range cs.calls {
 		if !c.started {
 			c.start(a)
+		}
+		if c.signature != "" {
+			a.EndCall(c.ours, c.signature)
 		}
 	}
 }

@@ -67,6 +67,37 @@ type callDelta struct {
 	Index    json.RawMessage `json:"index"`
 	ID       string          `json:"id"`
 	Function callFunction    `json:"function"`
+	attached
+}
+
+// attached is what servers attach to a call and expect back with it: Gemini's thought signatures, by itself and through
+// LiteLLM.
+type attached struct {
+	ExtraContent           json.RawMessage `json:"extra_content,omitempty"`
+	ProviderSpecificFields json.RawMessage `json:"provider_specific_fields,omitempty"`
+}
+
+// signature returns what is attached as one opaque text, empty for nothing.
+func (at attached) signature() string {
+	var members []string
+	if sse.Given(at.ExtraContent) {
+		members = append(members, `"extra_content":`+string(at.ExtraContent))
+	}
+	if sse.Given(at.ProviderSpecificFields) {
+		members = append(members, `"provider_specific_fields":`+string(at.ProviderSpecificFields))
+	}
+	if members == nil {
+		return ""
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// attachedBy returns what a signature has, nothing if another format made it.
+func attachedBy(signature string) (at attached) {
+	if !strings.HasPrefix(signature, "{") || json.Unmarshal([]byte(signature), &at) != nil {
+		return attached{}
+	}
+	return at
 }
 
 type callFunction struct {
@@ -161,7 +192,7 @@ func (d *decoder) delta(delta *delta) error {
 	}
 	for _, t := range delta.ToolCalls {
 		d.endDetails()
-		f := providers.CallFragment{Index: providers.Number(t.Index), ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments}
+		f := providers.CallFragment{Index: providers.Number(t.Index), ID: t.ID, Name: t.Function.Name, Arguments: t.Function.Arguments, Signature: t.signature()}
 		if err := d.calls.Add(d.out, f); err != nil {
 			return err
 		}

@@ -58,6 +58,8 @@ func vendors() []vendor {
 	deepseek.RequiresReasoningContentOnAssistantMessages = on
 	xiaomi := effortless(thinks(thinkDeepSeek, plain))
 	xiaomi.RequiresReasoningContentOnAssistantMessages = on
+	moonshot := maxed(noRole)
+	moonshot.RequiresReasoningContentOnAssistantMessages = on
 	zai := thinks(thinkZai, maxed(noRole))
 	zai.ZaiToolStream = on
 	openrouter := near(thinks(thinkOpenRouter, plain))
@@ -75,7 +77,7 @@ func vendors() []vendor {
 		{"github-copilot", "githubcopilot.com", effortless(noRole)},
 		{"groq", "groq.com", plain},
 		{"huggingface", "huggingface.co", providers.Compat{SupportsDeveloperRole: off}},
-		{"kimi-coding", "kimi.com", maxed(noRole)}, {"moonshotai", "moonshot.ai", maxed(noRole)}, {"moonshotai-cn", "moonshot.cn", maxed(noRole)},
+		{"kimi-coding", "kimi.com", moonshot}, {"moonshotai", "moonshot.ai", moonshot}, {"moonshotai-cn", "moonshot.cn", moonshot},
 		{"nvidia", "integrate.api.nvidia.com", brief(effortless(maxed(noRole)))},
 		{"opencode", "opencode.ai", maxed(noRole)}, {"opencode-go", "opencode.ai", maxed(noRole)},
 		{"openrouter", "openrouter.ai", openrouter},

@@ -84,6 +84,24 @@ func TestVendors(t *testing.T) {
 	}
 }
 
+// TestReasoningOnAllCalls: vendors that require reasoning_content on each message of the assistant get it on the calls of
+// other models, too.
+func TestReasoningOnAllCalls(t *testing.T) {
+	history := []providers.Message{
+		{Role: providers.RoleAssistant, Model: "other/m", Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}}},
+		{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c", Content: []providers.Part{providers.Text{Text: "ok"}}}}},
+	}
+	for provider, want := range map[string]bool{"deepseek": true, "xiaomi": true, "moonshotai": true, "moonshotai-cn": true, "kimi-coding": true, "openai": false, "groq": false} {
+		for _, reasons := range []bool{true, false} {
+			m := providers.Model{Provider: provider, ID: "m", BaseURL: "https://proxy.example/v1", Reasoning: reasons}
+			sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: history}, providers.Options{ThinkingLevel: "high"})
+			if got := strings.Contains(sent, `"reasoning_content": ""`); got != (want && reasons) {
+				t.Errorf("%s, reasoning %t: reasoning_content is sent: %t, want %t\n%s", provider, reasons, got, want && reasons, sent)
+			}
+		}
+	}
+}
+
 // TestThinkingFormats holds what stands in a model's compat and thinking map to what is
 // sent.
 func TestThinkingFormats(t *testing.T) {

@@ -83,6 +83,7 @@ type toolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function calledByName `json:"function"`
+	attached
 }
 
 type calledByName struct {

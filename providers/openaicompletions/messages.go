@@ -195,7 +195,7 @@ func (s shown) assistant(msg providers.Message) message {
 			s.think(&out, &thoughts, p)
 		case providers.ToolCall:
 			out.ToolCalls = append(out.ToolCalls, toolCall{
-				ID: s.callID(p.ID), Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)},
+				ID: s.callID(p.ID), Type: "function", Function: calledByName{Name: p.Name, Arguments: string(p.Arguments)}, attached: attachedBy(p.Signature),
 			})
 		}
 	}
