@@ -116,6 +116,11 @@ const (
 // prompts are kept; a call that failed without a word and is repeated has no other end.
 const LogCallFailed = "model call failed"
 
+// LogTreeCounted is the message of the durable log that a tree of dispatches has a new member, or a new cost. It belongs
+// to the submission that began the tree. Its attributes are agent, id and key of the member, submissions and dollars, what
+// the tree has used in 24 hours, and maxSubmissions and maxDollars, its limits, absent for none.
+const LogTreeCounted = "tree counted"
+
 // The values of Reason, of agent_end: why a run of the agent loop ended.
 const (
 	EndSettled  = "settled"
@@ -374,7 +379,7 @@ type (
 	}
 
 	// Log: the runtime or an author tells people something. Level is info, warn or error.
-	// Live.
+	// Live, except for [LogTreeCounted].
 	Log struct {
 		Level      string         `json:"level"`
 		Message    string         `json:"message"`

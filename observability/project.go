@@ -139,6 +139,8 @@ func (p *projection) record(r conversation.Record) {
 		p.pause(r.Submission, EndParked, r.ElapsedMs, r.At)
 	case *conversation.AbortRequested:
 		p.aborting = true
+	case *conversation.TreeCounted:
+		p.add(whole(r.Submission), r.At, treeCounted(r))
 	case *conversation.ResponseStarted:
 		p.add(p.within(r.Origin, r.Child, r.Submission, r.Turn), r.At-conversation.Time(r.WaitMs),
 			&TurnStart{Purpose: PurposeAgent, Model: r.Model})
@@ -169,6 +171,18 @@ func (p *projection) record(r conversation.Record) {
 	case *conversation.SubmissionSettled:
 		p.settled(r)
 	}
+}
+
+// treeCounted returns the log of a member of a tree of dispatches.
+func treeCounted(r *conversation.TreeCounted) *Log {
+	attributes := map[string]any{"agent": r.Member.Agent, "id": r.Member.ID, "key": r.Key, "submissions": r.Submissions, "dollars": r.Dollars}
+	if r.MaxSubmissions > 0 {
+		attributes["maxSubmissions"] = r.MaxSubmissions
+	}
+	if r.MaxDollars > 0 {
+		attributes["maxDollars"] = r.MaxDollars
+	}
+	return &Log{Level: "info", Message: LogTreeCounted, Attributes: attributes}
 }
 
 // add appends an event.

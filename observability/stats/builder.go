@@ -2,6 +2,7 @@ package stats
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -356,6 +357,10 @@ func failedAs(isError bool, err *observability.Error) State {
 }
 
 func (b *builder) log(e *observability.Event, p *observability.Log) {
+	if p.Message == observability.LogTreeCounted && !e.Live() {
+		b.root.Tree = treeOf(p.Attributes)
+		return
+	}
 	n := b.child(b.within(e), KindLog, e.At)
 	n.Name = p.Level + ": " + p.Message
 	b.end(n, e, stateOf(p.Level == "error"), 0)
@@ -533,5 +538,25 @@ func plus(a, b *observability.Usage) *observability.Usage {
 			Input: a.Cost.Input + b.Cost.Input, Output: a.Cost.Output + b.Cost.Output, CacheRead: a.Cost.CacheRead + b.Cost.CacheRead,
 			CacheWrite: a.Cost.CacheWrite + b.Cost.CacheWrite, Total: a.Cost.Total + b.Cost.Total,
 		},
+	}
+}
+
+// treeOf reads what a tree has used. Events that were stored have numbers of JSON.
+func treeOf(attributes map[string]any) *Tree {
+	number := func(name string) float64 {
+		switch v := attributes[name].(type) {
+		case int:
+			return float64(v)
+		case float64:
+			return v
+		case json.Number:
+			f, _ := v.Float64()
+			return f
+		}
+		return 0
+	}
+	return &Tree{
+		Submissions: int(number("submissions")), MaxSubmissions: int(number("maxSubmissions")),
+		Dollars: number("dollars"), MaxDollars: number("maxDollars"),
 	}
 }

@@ -82,6 +82,8 @@ type Node struct {
 	// Until and Signal are of waits: the end of its time, and the submission that has ended it.
 	Until  conversation.Time         `json:"until,omitempty"`
 	Signal conversation.SubmissionID `json:"signalSubmissionId,omitempty"`
+	// Tree is what the tree of dispatches has used that a submission began, nil for none.
+	Tree *Tree `json:"tree,omitempty"`
 	// Usage is what a turn used, or the turns below.
 	Usage    *observability.Usage `json:"usage,omitempty"`
 	Error    *observability.Error `json:"error,omitempty"`
@@ -89,6 +91,14 @@ type Node struct {
 	// After is of the submission: what ended after its settlement, attempts to deliver posts
 	// and a compaction that went on. Its length is not of the submission's.
 	After []*Node `json:"after,omitempty"`
+}
+
+// Tree is what a tree of dispatches has used in 24 hours, and its limits, 0 for none.
+type Tree struct {
+	Submissions    int     `json:"submissions"`
+	MaxSubmissions int     `json:"maxSubmissions,omitempty"`
+	Dollars        float64 `json:"dollars,omitempty"`
+	MaxDollars     float64 `json:"maxDollars,omitempty"`
 }
 
 // Trace reads events to their end and returns the tree of a submission; what is not of

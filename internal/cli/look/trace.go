@@ -172,6 +172,9 @@ func note(n *stats.Node) string {
 	if n.Kind == stats.KindSubmission && n.Attempt > 1 {
 		parts = append(parts, fmt.Sprintf("%d attempts", n.Attempt))
 	}
+	if t := n.Tree; t != nil {
+		parts = append(parts, treeNote(t))
+	}
 	if n.Recovered {
 		parts = append(parts, "after a loss")
 	}
@@ -199,6 +202,21 @@ func note(n *stats.Node) string {
 		parts = append(parts, cli.OneLine(text, 100))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// treeNote returns what a tree of dispatches has used, and of which budget.
+func treeNote(t *stats.Tree) string {
+	s := fmt.Sprintf("tree of %d dispatched", t.Submissions)
+	if t.MaxSubmissions > 0 {
+		s = fmt.Sprintf("tree of %d of %d dispatched", t.Submissions, t.MaxSubmissions)
+	}
+	switch {
+	case t.MaxDollars > 0:
+		s += fmt.Sprintf(", %s of %s", cli.Dollars(t.Dollars), cli.Dollars(t.MaxDollars))
+	case t.Dollars > 0:
+		s += ", " + cli.Dollars(t.Dollars)
+	}
+	return s
 }
 
 // waitNote says by which signal a wait has ended, or until when it lasts.
