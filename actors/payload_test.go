@@ -68,7 +68,6 @@ func TestToolOutputIsBounded(t *testing.T) {
 	c = model.next(t)
 	seen := c.seen()
 	results := strings.Split(strings.TrimPrefix(seen[len(seen)-1], "tool: "), "|")
-	c.text("done")
 	c.finish()
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	parts := toolParts(n.snapshot(chat("c")))

@@ -76,7 +76,6 @@ func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 		w.metadata, w.written = e.Input, append(w.written, e.State...)
 		return
 	case ModelDone:
-		e.Empty = e.Empty && !m.hasSaid(w)
 		if e.Empty && !w.emptied {
 			m.askAgain(w, e)
 			return
@@ -125,17 +124,6 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 	m.replacedBy(w, model)
 	m.enqueue(true, append(append(with, m.tookWithout(w, model)...), started)...)
 	return started.Message
-}
-
-// hasSaid reports whether the response goes on behind text that an interruption has cut off: then there may be nothing to
-// add.
-func (m *Machine) hasSaid(w *work) bool {
-	for _, t := range slices.Backward(m.sub(w).Turns()) {
-		if t.Note == "" && t.ID != w.turn {
-			return t.StopReason == conversation.ReasonInterrupted && hasText(t)
-		}
-	}
-	return false
 }
 
 // askAgain repeats a model call that has ended without an answer, once and at once.
