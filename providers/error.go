@@ -37,9 +37,6 @@ const (
 	KindTruncated ErrorKind = "truncated"
 	// KindProtocol: the vendor sent what this wire format does not allow.
 	KindProtocol ErrorKind = "protocol"
-	// KindEmpty: the response is complete and holds neither text nor a call. A stream does not
-	// end with it: the caller decides whether it wanted an answer.
-	KindEmpty ErrorKind = "empty"
 	// KindTooLong: the response has more than Options.Limits let it have; Err is a
 	// *LimitError.
 	KindTooLong ErrorKind = "too_long"

@@ -55,7 +55,6 @@ var explanations = map[ErrorKind]string{
 	KindNetwork:          "it cannot be reached, or the connection broke; check the network and baseUrl",
 	KindTruncated:        "its answer broke off before the end",
 	KindProtocol:         "its answer has another format; check api and baseUrl",
-	KindEmpty:            "it ended its reply without an answer",
 	KindTooLong:          "its answer is longer than it may be",
 	KindImageUnavailable: "a picture could not be read just now",
 	KindImageUnreadable:  "a picture is missing, or not what it was",

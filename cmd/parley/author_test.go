@@ -17,6 +17,7 @@ import (
 
 	"github.com/parleyrun/parley"
 	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/observability"
@@ -179,7 +180,7 @@ func TestInitialData(t *testing.T) {
 			want string
 		}{
 			{nil, 1, "initialData: is required"},
-			{[]string{"--initial-data", "Ada"}, 1, "it is not JSON"},
+			{[]string{"--initial-data", "Ada"}, cli.ExitUsage, "it is not JSON"},
 			{[]string{"--initial-data", `{"name":"Ada"}`}, 0, "[completed]"},
 		} {
 			var out bytes.Buffer

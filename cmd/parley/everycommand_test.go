@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
 	"github.com/parleyrun/parley/internal/proc"
 )
@@ -128,7 +129,7 @@ func (b *binary) looked(t *testing.T, submission string) {
 	b.want(t, "log dump", 0, "schemaVersion", "format.json")
 	b.want(t, "log verify", 0, "0 damaged")
 	b.want(t, "log repair", 0, "0 damaged", "--write")
-	b.want(t, "import flue", 1, "takes the URLs of conversations")
+	b.want(t, "import flue", cli.ExitUsage, "takes the URLs of conversations")
 	b.want(t, "outbox list", 0, "0 dead letters")
 	b.want(t, "outbox resend", 1, "there is no dead letter", "post_x")
 	b.want(t, "outbox drop", 0, "", "--all")

@@ -41,6 +41,7 @@ before(async () => {
     const json = (value) => response.setHeader('Content-Type', 'application/json').end(JSON.stringify(value));
     if (request.url === '/agents/helper/large') return json(long());
     if (request.url.startsWith('/+console/api/conversations')) return json(many());
+    if (request.url.startsWith('/+console/api/conversation?')) return json({ ...many().conversations[0], id: 'large' });
     if (request.url.startsWith('/agents/helper/large?')) {
       const from = new URL(request.url, scripted.base).searchParams.get('offset');
       stream = response.writeHead(200, { 'Content-Type': 'text/event-stream' });

@@ -48,7 +48,6 @@ type work struct {
 	passed      *Replaced                     // see [Model.Passed]
 	answers     string                        // the model of which people were told last that it answers in place of another
 	until       conversation.Time             // of phaseWaiting
-	emptied     bool                          // the model call was made again since it said nothing
 	cutOff      int                           // turns in a row that ended at the model's limit in a call, or with too many calls
 	said        int                           // bytes of the response so far, see [conversation.Submission.Said]
 	speaks      ModelEventKind                // kind of the part under way, ModelDone if there is none

@@ -73,13 +73,11 @@ type ModelEvent struct {
 	Input        json.RawMessage
 	Durable      bool
 	State        []StateWrite
-	// The end. Full says that the context has come near the model's window. A reply that says
-	// nothing is Empty, and Err is why, which may be shown to clients.
+	// The end. Full says that the context has come near the model's window.
 	StopReason string
 	Usage      conversation.Usage
 	Facts      conversation.CallFacts
 	Full       bool
-	Empty      bool
 	// Reminder is what a subagent's model is told, once, if its work ends without the output
 	// that it was asked for; "" if it was asked for none.
 	Reminder string

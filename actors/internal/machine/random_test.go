@@ -37,7 +37,7 @@ func TestRandomSchedules(t *testing.T) {
 		"checkpoint", "page", "left to the log", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
-		"split", "empty", "left out", "model_output_too_long", "too many calls",
+		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
 		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
@@ -542,10 +542,6 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	done := machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Full: w.chance(15)}
 	if w.chance(40) {
 		done.Facts.Price = &conversation.Price{Total: 0.5}
-	}
-	if c.called == 0 && w.chance(10) {
-		done.Empty, done.Err = true, &conversation.SettlementError{Type: conversation.CodeModelFailed, Meta: map[string]any{"reason": "empty"}}
-		w.seen["empty"]++
 	}
 	if c.Gen%2 == 0 { // of those that are no subagent's it means nothing
 		done.Reminder = "give your output"

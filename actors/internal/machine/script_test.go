@@ -622,10 +622,6 @@ func (s *script) model() machine.Input {
 			e.Facts.Price = &conversation.Price{Total: float64(n)}
 		case "done", "full":
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest, Full: kind == "full"}
-		case "empty": // it ends without an answer
-			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Empty: true, Err: &conversation.SettlementError{
-				Type: conversation.CodeModelFailed, Meta: map[string]any{"reason": "empty"},
-			}}
 		case "reminds": // it stops, and was asked for an output
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Reminder: rest}
 		case "failed", "overflow", "fallback":

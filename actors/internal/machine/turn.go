@@ -75,11 +75,6 @@ func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 	case ModelMetadata:
 		w.metadata, w.written = e.Input, append(w.written, e.State...)
 		return
-	case ModelDone:
-		if e.Empty && !w.emptied {
-			m.askAgain(w, e)
-			return
-		}
 	}
 	id := m.openResponse(w, name)
 	switch e.Kind {
@@ -126,20 +121,8 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 	return started.Message
 }
 
-// askAgain repeats a model call that has ended without an answer, once and at once.
-func (m *Machine) askAgain(w *work, e ModelEvent) {
-	w.facts = e.Facts
-	m.withdraw(w, e)
-	w.emptied = true
-	w.repeated++
-	m.startCall(w)
-}
-
 func (m *Machine) modelDone(w *work, e ModelEvent) {
 	m.completeTurn(w, e)
-	if w.emptied = false; e.Empty {
-		m.enqueue(true, m.diagnostic(e.Err, nil, sayNoAnswer))
-	}
 	w.reminder = e.Reminder
 	calls := m.sub(w).OpenCalls()
 	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task, but for a reminder

@@ -49,7 +49,6 @@ const (
 	sayTooManyCalls   = "The model asked for more tool calls in one reply than it may, again and again."
 	sayAskedLater     = "The model %s cannot answer now and asks to wait. It is asked again at %v."
 	sayAskedAgain     = "%s It is asked again in %v, try %s."
-	sayNoAnswer       = "The model ended its reply twice without an answer."
 	sayInPlace        = "%s answers in place of %s. %s"
 	sayPassedOver     = "%s answers in place of %s, which failed a while ago. %s"
 	sayCutOff         = "The model reached its length limit again and again."

@@ -231,7 +231,6 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 				return end, err
 			}
 			if done.StopReason == providers.StopStop && !said {
-				end.Empty, end.Err = true, settlementError(errEmpty)
 				c.node.odd(c.model, providers.Oddity{Kind: "empty answer"})
 			}
 			if _, asked := setup.Tool(agent.FinishTool); asked {
@@ -390,9 +389,6 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	}
 	return machine.ModelEvent{}, false
 }
-
-// errEmpty is a reply that ends well and says nothing.
-var errEmpty error = &providers.Error{Kind: providers.KindEmpty, Err: errors.New("model ended its reply without an answer")}
 
 // errSilence is the cause of a call that was given up because nothing came.
 var errSilence error = &providers.Error{Kind: providers.KindSilent, Err: errors.New("model was silent for too long")}
