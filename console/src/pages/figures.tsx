@@ -44,7 +44,7 @@ function All({ f }: { f: Numbers }) {
         <Tile name="Messages" value={count(s.queued)} note={`${counted(f.conversations, 'conversation')}${waiting > 0 ? `, ${waiting} without an outcome` : ''}`} />
         <Tile name="Completed" value={share(s.completed)} note={[s.failed && `${count(s.failed)} failed`, s.aborted && `${count(s.aborted)} stopped`].filter(Boolean).join(', ') || 'no failures'} bad={s.failed > 0} />
         <Tile name="First token, p50" value={f.firstToken.count ? took(f.firstToken.p50) : '–'} note={f.firstToken.count ? `p90 ${took(f.firstToken.p90)}` : ''} />
-        <Tile name="To the outcome, p50" value={f.settlement.count ? took(f.settlement.p50) : '–'} note={f.settlement.count ? `p90 ${took(f.settlement.p90)}` : ''} />
+        <Tile name="Outcome, p50" value={f.settlement.count ? took(f.settlement.p50) : '–'} note={f.settlement.count ? `p90 ${took(f.settlement.p90)}` : ''} />
         <Tile name="Tokens" value={count(input + output)} note={`${count(input)} in, ${count(output)} out`} />
         <Tile name="Cost" value={dollars(cost)} note={s.completed && cost ? `${dollars(cost / Math.max(settled, 1))} per message` : 'no priced calls'} />
       </ul>
