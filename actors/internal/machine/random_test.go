@@ -41,7 +41,7 @@ func TestRandomSchedules(t *testing.T) {
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
 		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
-		"timeline lost", "timeline lost turn", "timeline aborted turn", "timeline aborted tool", "timeline aborted operation", "timeline after",
+		"timeline lost", "timeline lost turn", "timeline aborted turn", "timeline aborted tool", "timeline aborted operation", "timeline after", "timeline loss known", "timeline tool over attempts",
 		"timeline exact completed", "timeline exact aborted", "timeline exact lost",
 		"run_started", "run completed", "run failed", "run aborted", "run_failed", "run_not_found",
 		"tree_counted", "tree open", "tree closed", "tree aborted", "joined", "join refused", "cost reported",

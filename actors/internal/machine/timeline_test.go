@@ -2,6 +2,7 @@ package machine_test
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/observability"
@@ -10,6 +11,7 @@ import (
 
 // verifyTimelines checks the timelines of all submissions, of the whole log and of its first batches.
 func (w *world) verifyTimelines() {
+	w.verifyLosses()
 	for _, n := range []int{len(w.log), w.r.IntN(len(w.log) + 1)} {
 		events := eventsOf(w.log[:n])
 		for _, ev := range events {
@@ -25,6 +27,22 @@ func (w *world) verifyTimelines() {
 				violate("the timeline of %s, a %s, starts at %d, want %d", ev.Submission, p.MessageKind, root.Start, ev.At)
 			}
 			w.checkNode(root)
+		}
+	}
+}
+
+// verifyLosses checks that an attempt is lost when its writer built its last batch with records.
+func (w *world) verifyLosses() {
+	for i, e := range w.log {
+		for _, r := range e.batch.Records {
+			a, ok := r.(*conversation.AttemptStarted)
+			if !ok || a.LostAt == 0 { // The opening read a checkpoint that has all batches.
+				continue
+			}
+			w.seen["timeline loss known"]++
+			if want := built(w.log[:i]); a.After != conversation.AfterLoss || a.LostAt != want {
+				violate("batch %d: attempt %d after %q, lost at %d, want %d", i, a.Attempt, a.After, a.LostAt, want)
+			}
 		}
 	}
 }
@@ -74,6 +92,8 @@ func (w *world) checkNode(n *stats.Node) {
 		w.seen["timeline lost"]++
 	case n.Kind == stats.KindTurn && n.State == stats.StateLost && n.DurationMs > 0:
 		w.seen["timeline lost turn"]++
+	case n.Kind == stats.KindOperation && slices.ContainsFunc(n.Children, func(c *stats.Node) bool { return c.Kind == stats.KindTool }):
+		w.seen["timeline tool over attempts"]++
 	case n.State == stats.StateAborted:
 		w.seen["timeline aborted "+string(n.Kind)]++
 	}
