@@ -3,10 +3,13 @@ package client_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
@@ -202,5 +205,25 @@ func TestAbortIsNotRepeated(t *testing.T) {
 	})})
 	if _, err := c.Abort(withPatience(t)); !errors.Is(err, lost) || tries != 1 {
 		t.Errorf("%d tries: %v", tries, err)
+	}
+}
+
+// TestAbortTree reads what a tree abort has reached, and sends the header that asks for one.
+func TestAbortTree(t *testing.T) {
+	part := conversation.TreeRef{Root: conversation.Address{Agent: "desk", ID: "1"}, Submission: "sub_9"}
+	for body, want := range map[string]conversation.TreeAborted{
+		`{"aborted":true,"conversations":2,"partOf":[{"root":{"agent":"desk","id":"1"},"submission":"sub_9"}]}`: {Aborted: true, Conversations: 2, PartOf: []conversation.TreeRef{part}},
+		`{"aborted":false,"conversations":0}`: {},
+		`{"conversations":1}`:                 {},
+	} {
+		extent := ""
+		c := open(t, "http://127.0.0.1/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
+			extent = r.Header.Get("Parley-Abort")
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+		})})
+		got, err := c.AbortTree(withPatience(t))
+		if d := cmp.Diff(want, got); d != "" || extent != "tree" || (err != nil) != !strings.Contains(body, `"aborted"`) {
+			t.Errorf("%s: %v, header %q\n%s", body, err, extent, d)
+		}
 	}
 }

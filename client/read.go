@@ -77,7 +77,7 @@ func (a *answer) next() (conversation.Offset, error) {
 func (c *Conversation) AbortTree(ctx context.Context) (conversation.TreeAborted, error) {
 	var done conversation.TreeAborted
 	answered := struct {
-		Aborted *bool
+		Aborted *bool `json:"aborted"`
 		*conversation.TreeAborted
 	}{nil, &done}
 	if err := c.abort(ctx, "tree", &answered); err != nil {
