@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// turnsOf counts turn_request and turn by the id of the turn, and the turns that are errors.
+// turnsOf counts turn_request and turn by the id of the turn, and the turns that are errors or were cut off.
 func (s *memorySink) turnsOf() (requests, turns map[conversation.TurnID]int, failed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -25,7 +25,7 @@ func (s *memorySink) turnsOf() (requests, turns map[conversation.TurnID]int, fai
 			if p.Purpose == observability.PurposeAgent {
 				turns[e.Turn]++
 			}
-			if p.IsError {
+			if p.IsError || p.CutOff() {
 				failed++
 			}
 		}
@@ -42,7 +42,7 @@ func breaks(text string, next script) script {
 }
 
 // TestEachTurnRequestHasItsTurn has a model call for each ending: every turn_request has one turn
-// of its id, which is an error if the call was none that completed.
+// of its id, which is an error, or cut off, if the call was none that completed.
 func TestEachTurnRequestHasItsTurn(t *testing.T) {
 	overloaded := fails(&providers.Error{Kind: providers.KindOverloaded, Status: http.StatusServiceUnavailable})
 	tooLong := fails(tooLong)

@@ -103,7 +103,7 @@ func TestCallArgumentsAreBounded(t *testing.T) {
 	c := model.next(t)
 	c.call("p0", "quick", string(nested(1001)))
 	c.call("p1", "quick", string(nested(9_999)))
-	c.call("p2", "quick", strings.Repeat("\n", limit/2+1)) // as a string it is twice as long
+	c.call("p2", "quick", "x"+strings.Repeat("\n", limit/2+1)+"x") // as a string it is twice as long
 	c.call("p3", "quick", "{}")
 	c.finish()
 	c = model.next(t)
