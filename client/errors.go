@@ -49,7 +49,11 @@ func (e *Error) Error() string {
 	if e.Type != "" {
 		s += " " + string(e.Type)
 	}
-	if text := strings.TrimSpace(e.Message + " " + e.Details); text != "" {
+	text := strings.TrimSpace(e.Message + " " + e.Details)
+	if strings.HasPrefix(e.Details, e.Message) { // The message is its first sentence.
+		text = e.Details
+	}
+	if text != "" {
 		s += ": " + text
 	}
 	if e.Ref != "" {

@@ -19,6 +19,27 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
+// TestMessageIsTheReason: clients that show the message alone show what is wrong with the request.
+func TestMessageIsTheReason(t *testing.T) {
+	h := newHarness(t, nil)
+	for _, tt := range []struct {
+		res  *http.Response
+		code conversation.Code
+		want string
+	}{
+		{h.post("/c1", `{"kind":"user"}`), conversation.CodeInvalidRequest, "The member body is missing; it must be a string."},
+		{h.do("GET", "/c1?view=updates&offset=1.5"), conversation.CodeInvalidRequest, "The query parameter offset must be -1 or an offset that a response returned."},
+		{h.post("/..", hello), conversation.CodeInvalidRequest, `The conversation id must not be "..": URL libraries remove such a segment from an address.`},
+		{h.post("/c1", "{"), conversation.CodeInvalidJSON, "The body cannot be parsed as JSON: byte 1: the text ends early."},
+		{h.do("POST", "/c1"), conversation.CodeUnsupportedMediaType, "The request names no Content-Type."},
+	} {
+		e := wantError(t, tt.res, tt.res.StatusCode, tt.code)
+		if e.Message != tt.want || !strings.HasPrefix(e.Details, tt.want) {
+			t.Errorf("%s: message %q, details %q; want %q in both", tt.code, e.Message, e.Details, tt.want)
+		}
+	}
+}
+
 // TestErrorTable renders every code of a request, and those that are not for one.
 func TestErrorTable(t *testing.T) {
 	for code, status := range map[conversation.Code]int{
