@@ -24,7 +24,7 @@ GATEWAY  := $(BIN)/$(subst /,_,$(lastword $(subst /cmd/, ,$(VERSITYGW))))
 DRIVE    := $(BIN)/$(notdir $(MINIO))
 CLIENTS  := test/clients/node_modules/.package-lock.json
 CONSOLE  := console/node_modules/.package-lock.json
-JUDGES   := test/judges/node_modules/.package-lock.json
+INTEROP   := test/interop/node_modules/.package-lock.json
 ENGINE   := test/engine/node_modules/.package-lock.json
 SCHEDULES ?= 20000
 LOGSCHEDULES ?= 100000
@@ -38,7 +38,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 ENGINE_IF_NEEDED := $(if $(PARLEY_TEST_CLICKHOUSE)$(shell command -v clickhouse),,engine)
 # They begin first, so that no processor is left over in the end.
 LONGEST_VOLUMES := ./internal/clusterrun ./actors ./internal/attackrun ./test/clients ./storage/storagetest ./cmd/parley ./internal/eventsrun
-LONGEST  := ./actors ./internal/cli/keep ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/node ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
+LONGEST  := ./actors ./internal/cli/operator ./internal/clusterrun ./cmd/parley ./internal/eventsrun ./test/clients ./internal/cli/server ./internal/attackrun ./observability/clickhouse ./cmd/parley-bench ./internal/killrun ./storage ./storage/storagetest
 # How many packages are tested at a time: of what waits for processes, two leave a processor idle.
 AT_ONCE  ?= 3
 
@@ -51,7 +51,7 @@ test quick volumes mutants race soak: export GOFLAGS += -ldflags=-s -gcflags=all
 test quick volumes mutants race soak: export CGO_CFLAGS ?= -O0
 
 .DEFAULT_GOAL := help
-.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine judges race lint soak bench generate vuln build clean beside compiled fetched deploy-check image sbom
+.PHONY: help test ready quick needs format vet staticcheck tidy arch mutants volumes servers clients console page engine interop race lint soak bench generate vuln build clean beside compiled fetched deploy-check image sbom
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,9 +129,9 @@ race: servers clients console $(ENGINE_IF_NEEDED) ## Run all tests under the rac
 	@GORACE=atexit_sleep_ms=0 scripts/suite.sh $(GO) test -race -cpu 1 -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
 
 # A module of its own, whose dependencies are not those of parley.
-judges: $(JUDGES) ## Let the vendors' SDKs and pi-ai judge what is sent to vendors and read from them, and lossless-json numbers, see docs/judges.md
-	$(GO) -C test/judges vet ./...
-	$(GO) -C test/judges test -count=1 ./...
+interop: $(INTEROP) ## Compare requests and replies with the vendors' SDKs and pi-ai, and numbers with lossless-json, see docs/interoperability.md
+	$(GO) -C test/interop vet ./...
+	$(GO) -C test/interop test -count=1 ./...
 
 # A module of its own as well. Of the releaser, which is large, the check is all that is run.
 deploy-check: $(CHARTS) $(RULES) $(RELEASER) ## Check the chart, the manifests, the images' build steps, the alert rules and the file of releases by helm, the types of Kubernetes, promtool and goreleaser; the first run compiles them, which takes minutes
@@ -154,7 +154,7 @@ build: ## Build the programs into ./bin
 lint: $(LINTER) ## Run golangci-lint with .golangci.yml
 	$(LINTER) run ./...
 
-soak: needs servers engine console $(JUDGES) ## Run the large volumes: schedules, kills, attacks, events, crashes, corruptions and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES, CORRUPTIONS and FUZZTIME (minutes) say how many
+soak: needs servers engine console $(INTEROP) ## Run the large volumes: schedules, kills, attacks, events, crashes, corruptions and fuzzing. It says first how long that takes; SCHEDULES, LOGSCHEDULES, CYCLES, EVENTS, CRASHES, CORRUPTIONS and FUZZTIME (minutes) say how many
 	@SCHEDULES=$(SCHEDULES) LOGSCHEDULES=$(LOGSCHEDULES) CYCLES=$(CYCLES) EVENTS=$(EVENTS) CRASHES=$(CRASHES) CORRUPTIONS=$(CORRUPTIONS) FUZZTIME=$(FUZZTIME) scripts/soak.sh "$(GO)"
 
 bench: engine ## Run the benchmarks
@@ -169,7 +169,7 @@ vuln: $(VULN) ## Look for known vulnerabilities; needs the network
 	$(VULN) ./...
 
 clean: ## Remove what make built
-	rm -rf $(BIN) console/node_modules test/clients/node_modules test/engine/node_modules test/judges/node_modules
+	rm -rf $(BIN) console/node_modules test/clients/node_modules test/engine/node_modules test/interop/node_modules
 
 # A tool's file carries its version, so that a new pin is built and an old one is not run.
 define install
@@ -223,8 +223,8 @@ $(CONSOLE): console/package.json console/package-lock.json console/.npmrc
 	cd console && npm ci --no-progress
 	@touch $@
 
-$(JUDGES): test/judges/package.json test/judges/package-lock.json test/judges/.npmrc
-	cd test/judges && npm ci --no-progress
+$(INTEROP): test/interop/package.json test/interop/package-lock.json test/interop/.npmrc
+	cd test/interop && npm ci --no-progress
 	@touch $@
 
 $(ENGINE): test/engine/package.json test/engine/package-lock.json test/engine/.npmrc

@@ -25,7 +25,7 @@ func authored() map[string][]string {
 		"Authorize": vendors, "Models": vendors, "IsKey": vendors, "FindCredentials": vendors,
 		"Write":    list("observability", "actors/internal/export"),
 		"Name":     list("observability", "actors/internal/export"),
-		"Channels": list("internal/cli/node"),
+		"Channels": list("internal/cli/server"),
 		"Check":    list("outbox"),
 	}
 }

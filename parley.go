@@ -31,10 +31,10 @@ import (
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
-	"github.com/parleyrun/parley/internal/cli/keep"
-	"github.com/parleyrun/parley/internal/cli/look"
-	"github.com/parleyrun/parley/internal/cli/node"
-	"github.com/parleyrun/parley/internal/cli/talk"
+	"github.com/parleyrun/parley/internal/cli/analyst"
+	"github.com/parleyrun/parley/internal/cli/clientcmd"
+	"github.com/parleyrun/parley/internal/cli/operator"
+	"github.com/parleyrun/parley/internal/cli/server"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
@@ -92,5 +92,5 @@ func (p *Program) Run(ctx context.Context, args []string, stdout, stderr io.Writ
 }
 
 func rooms() []cli.Room {
-	return []cli.Room{node.Commands, talk.Commands, look.Commands, keep.Commands}
+	return []cli.Room{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
 }

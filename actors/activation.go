@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/actors/internal/wire"
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/conversation"
@@ -51,7 +51,7 @@ type activation struct {
 	log     *slog.Logger
 	self    *self
 	machine *machine.Machine
-	clock   busy.Clock // that its waits go by; set once
+	clock   pending.Clock // that its waits go by; set once
 	random  io.Reader
 	writer  *logWriter
 	archive *history.Archive // nil until the log is open
@@ -82,8 +82,8 @@ func (a *activation) Start(of *grain.Self) {
 	a.self.ctx, a.self.end = context.WithCancel(a.rt.tasks.life)
 	a.random, a.tap, a.machine = a.rt.world.entropy(a.key), a.rt.events.Tap(a.key), machine.New(&a.rt.active.machines)
 	var waited bool
-	if a.clock, waited = a.rt.busy.Timers.Clock(a.key); !waited {
-		a.clock = busy.NewClock(a.rt.world.wall())
+	if a.clock, waited = a.rt.sweeper.Timers.Clock(a.key); !waited {
+		a.clock = pending.NewClock(a.rt.world.wall())
 	}
 	a.timers.fire = func(m timerFired) { of.Send(m) }
 	a.writer = newLogWriter(a.rt.active.resting.take(a.key))
@@ -115,14 +115,14 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 		a.askedTree(m, from)
 	case *wire.CompactRequest:
 		a.step(machine.Compact{To: a.callers.add(answers(from)), Instructions: m.GetInstructions()})
-	case *wire.PokeRequest:
+	case *wire.ProbeRequest:
 		if m.GetNonce() == "" {
 			a.checkLog()
-			from.Answer(answerMessage(machine.Poked{Unknown: true}))
+			from.Answer(answerMessage(machine.Probed{Unknown: true}))
 			break
 		}
-		a.step(machine.Poke{To: a.callers.add(answers(from)), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
-	case *wire.WakeRequest:
+		a.step(machine.Probe{To: a.callers.add(answers(from)), Nonce: m.GetNonce(), Seq: conversation.Offset(m.GetSeq())})
+	case *wire.ResumeRequest:
 		a.step(machine.CheckTimer{To: a.callers.add(answers(from)), At: conversation.Offset(m.GetSeq())})
 	case openedLog:
 		a.opened(m)
@@ -163,12 +163,12 @@ func (a *activation) Stop() {
 	a.timers.stop()
 	a.callers.answerAll(machine.Moved{}) // those of an end that the machine did not decide
 	if !a.self.stopping {
-		a.rt.busy.SweepSoon()
+		a.rt.sweeper.SweepSoon()
 	}
 	a.share.end(a.rt)
 	if a.machine.Open() {
 		if waits, head := a.machine.Waits(); len(waits) == 0 {
-			a.rt.busy.Timers.Drop(a.key, int64(head))
+			a.rt.sweeper.Timers.Drop(a.key, int64(head))
 		}
 	}
 	if a.writer.atRest != nil { // It was not opened.
@@ -177,7 +177,7 @@ func (a *activation) Stop() {
 	a.rt.active.leave(a.key, a.writer.nonce)
 	a.tap.Closed()
 	if a.writer.handedOver {
-		a.rt.busy.PokeSoon()
+		a.rt.sweeper.ProbeSoon()
 	}
 }
 
@@ -208,11 +208,11 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Append:
 		a.append(e.Batch)
 	case machine.List:
-		a.rt.busy.Journal.List(a.entry(), int64(e.Seq), func() { a.self.Send(machine.Listed{}) })
+		a.rt.sweeper.Journal.List(a.entry(), int64(e.Seq), func() { a.self.Send(machine.Listed{}) })
 	case machine.Look:
 		a.look(e)
 	case machine.Unlist:
-		a.rt.busy.Journal.Unlist(a.entry())
+		a.rt.sweeper.Journal.Unlist(a.entry())
 	case machine.Reply:
 		a.reply(e)
 	case machine.StoreTimer:
@@ -236,8 +236,8 @@ func (a *activation) perform(e machine.Effect) {
 	}
 }
 
-// entry names what the busy journal lists of this writer.
-func (a *activation) entry() busy.ID { return busy.ID{Conv: a.key, Nonce: a.writer.nonce} }
+// entry names what the pending-work journal lists of this writer.
+func (a *activation) entry() pending.ID { return pending.ID{Conv: a.key, Nonce: a.writer.nonce} }
 
 // drainFeed gives the machine what the model call gen has produced, unless it has no room:
 // then the next landed append asks again.
@@ -289,8 +289,8 @@ func (a *activation) appended(m appendDone) {
 }
 
 func (a *activation) reply(e machine.Reply) {
-	if p, ok := e.Value.(machine.Poked); ok && !p.Held && !a.tap.MayForget() {
-		e.Value = machine.Poked{Unknown: true} // The next sweep asks again.
+	if p, ok := e.Value.(machine.Probed); ok && !p.Held && !a.tap.MayForget() {
+		e.Value = machine.Probed{Unknown: true} // The next sweep asks again.
 	}
 	a.callers.answer(e.To, e.Value)
 }
@@ -324,12 +324,12 @@ func (a *activation) stop(e machine.Stop) {
 		a.tap.Recovery(first, &observability.SubmissionRecovery{
 			Operation: observability.RecoveryProcess, Outcome: observability.OutcomeDeferred, Fenced: fenced,
 		})
-		a.rt.busy.SweepSoon()
+		a.rt.sweeper.SweepSoon()
 	case machine.StopUnread:
-		if conversation.CodeOf(e.Err) == conversation.CodeSetAside {
+		if conversation.CodeOf(e.Err) == conversation.CodeQuarantined {
 			break // It was told when it was.
 		}
-		if a.rt.busy.IsNews(a.key, e.Err) {
+		if a.rt.sweeper.IsNews(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)
 			a.tap.Recovery("", &observability.SubmissionRecovery{
 				Operation: observability.RecoveryReconcile, Outcome: observability.OutcomeDeferred,

@@ -42,7 +42,7 @@ func (p *life) waits() agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-func (p *life) parkedCast() *cast {
+func (p *life) suspendedCast() *cast {
 	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		seen := asked{req: req}.seen()
 		if strings.Contains(strings.Join(seen, "\n"), "two done") {
@@ -52,16 +52,16 @@ func (p *life) parkedCast() *cast {
 	})
 }
 
-// checkParked: each step and the nap are recorded once and not done again, nothing goes
+// checkSuspended: each step and the nap are recorded once and not done again, nothing goes
 // on before its time, and in the end no timer and no journal is left.
-func (s *story) checkParked(t *testing.T) {
+func (s *story) checkSuspended(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Minute) // the next full minutes
 	facts := s.facts()
 	s.checkSettled(t, facts)
 	recorded := map[string]time.Time{}
 	var until conversation.Time
-	var parked *conversation.Parked
+	var suspended *conversation.Suspended
 	for _, f := range facts {
 		switch r := f.record.(type) {
 		case *conversation.StepRecorded:
@@ -74,15 +74,15 @@ func (s *story) checkParked(t *testing.T) {
 					t.Error(err)
 				}
 			}
-		case *conversation.Parked:
-			if parked = r; r.Until != until || len(recorded) != 2 {
+		case *conversation.Suspended:
+			if suspended = r; r.Until != until || len(recorded) != 2 {
 				t.Errorf("parked until %s after %v, the nap ends at %s", r.Until, recorded, until)
 			}
 		case *conversation.AttemptStarted:
-			if parked != nil && r.At < parked.Until {
-				t.Errorf("goes on at %s, parked until %s", r.At, parked.Until)
+			if suspended != nil && r.At < suspended.Until {
+				t.Errorf("goes on at %s, parked until %s", r.At, suspended.Until)
 			}
-			if parked = nil; r.Attempt > len(s.lives) {
+			if suspended = nil; r.Attempt > len(s.lives) {
 				t.Errorf("attempt %d in life %d", r.Attempt, len(s.lives))
 			}
 		}
@@ -151,15 +151,15 @@ func (w *world) leavesTimers(may func(key string) bool) {
 	}
 }
 
-// TestDeathWhileParked lets the process die once at every boundary of the run of a call
+// TestCrashWhileSuspended lets the process die once at every boundary of the run of a call
 // that waits for a time.
-func TestDeathWhileParked(t *testing.T) {
+func TestCrashWhileSuspended(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
 	play(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
 		boundaries = s.lives[0].passed()
-		s.checkParked(t)
-		if got := len(only[*conversation.Parked](s.records(chat("c")))); got != 1 {
+		s.checkSuspended(t)
+		if got := len(only[*conversation.Suspended](s.records(chat("c")))); got != 1 {
 			t.Errorf("parked %d times", got)
 		}
 	})
@@ -170,7 +170,7 @@ func TestDeathWhileParked(t *testing.T) {
 			t.Errorf("%q is no boundary of %q", what, boundaries)
 		}
 	}
-	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkParked, (*story).showParking,
+	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkSuspended, (*story).showParking,
 		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after death"}, nil))
 }
 

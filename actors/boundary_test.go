@@ -89,7 +89,7 @@ func (p *life) deploy() agent.Tool {
 // cast is the models of the run. They go by what they are shown alone.
 func (p *life) cast() *cast {
 	if p.s.parks {
-		return p.parkedCast()
+		return p.suspendedCast()
 	}
 	if p.s.runs {
 		return p.expertCast()

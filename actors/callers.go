@@ -64,14 +64,14 @@ func answerMessage(v machine.Answer) proto.Message {
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Clear{Clear: true}}
 	case machine.TimerChecked:
 		return timerReply(v)
-	case machine.Poked:
+	case machine.Probed:
 		switch {
 		case v.Unknown:
-			return &wire.PokeReply{Answer: wire.PokeReply_UNKNOWN}
+			return &wire.ProbeReply{Answer: wire.ProbeReply_UNKNOWN}
 		case v.Held:
-			return &wire.PokeReply{Answer: wire.PokeReply_HELD}
+			return &wire.ProbeReply{Answer: wire.ProbeReply_HELD}
 		}
-		return &wire.PokeReply{Answer: wire.PokeReply_SETTLED}
+		return &wire.ProbeReply{Answer: wire.ProbeReply_SETTLED}
 	}
 	moved, ok := v.(machine.Moved)
 	return &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: ok && moved.Untouched}
@@ -80,9 +80,9 @@ func answerMessage(v machine.Answer) proto.Message {
 func timerReply(v machine.TimerChecked) proto.Message {
 	switch {
 	case v.Unknown:
-		return &wire.WakeReply{Answer: wire.WakeReply_UNKNOWN}
+		return &wire.ResumeReply{Answer: wire.ResumeReply_UNKNOWN}
 	case v.Early:
-		return &wire.WakeReply{Answer: wire.WakeReply_EARLY}
+		return &wire.ResumeReply{Answer: wire.ResumeReply_EARLY}
 	}
-	return &wire.WakeReply{Answer: wire.WakeReply_OVER}
+	return &wire.ResumeReply{Answer: wire.ResumeReply_OVER}
 }

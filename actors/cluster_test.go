@@ -316,7 +316,7 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	}
 	eventually(t, "one member", func() bool { return other.rt.Status().Members == 1 })
 	for key := range w.listing() {
-		if strings.HasPrefix(key, "wake/"+st.Member) || strings.HasPrefix(key, "heartbeat/"+st.Member) {
+		if strings.HasPrefix(key, "pending/"+st.Member) || strings.HasPrefix(key, "heartbeat/"+st.Member) {
 			t.Errorf("the node that left has left %s behind", key)
 		}
 	}

@@ -37,7 +37,7 @@ func (b bill) check(t *testing.T, what string, counts map[storagetest.Request]in
 	t.Helper()
 	t.Logf("%s: %v", what, counts)
 	for req, n := range counts {
-		if req != list(storagetest.Busy) && req != list(storagetest.Aside) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start comes when it comes
+		if req != list(storagetest.Busy) && req != list(storagetest.Quarantine) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start comes when it comes
 			t.Errorf("%s: %d requests %v, want at most %d", what, n, req, b[req])
 		}
 	}
@@ -104,7 +104,7 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 			return
 		}
 		switch {
-		case strings.HasPrefix(op.Key, "wake/"):
+		case strings.HasPrefix(op.Key, "pending/"):
 			<-all
 		case strings.Contains(op.Key, "/log/"):
 			mu.Lock()

@@ -123,7 +123,7 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	if len(body) <= maxMessage || r.nodes.owns(a.Address.Key()) {
 		return r.call(ctx, a.Address, &wire.AdmitRequest{Admission: body, Precheck: precheck})
 	}
-	key := storage.StagedKey(r.busy.Journal.Member(), crand.Text())
+	key := storage.StagedKey(r.sweeper.Journal.Member(), crand.Text())
 	if err := r.stage(ctx, key, body); err != nil {
 		return nil, conversation.Unavailable(retryAfter, err)
 	}
@@ -207,7 +207,7 @@ func (r *Runtime) callOwner(
 	if err := r.awaitActive(ctx); err != nil {
 		return nil, false, conversation.Unavailable(retryAfter, err)
 	}
-	if err := r.busy.Asides.Refused(at.Key()); err != nil {
+	if err := r.sweeper.Quarantine.Refused(at.Key()); err != nil {
 		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -24,7 +24,7 @@
 // Guarantees:
 //
 //  1. An admission that returned a receipt is durable, its writer's claim is
-//     verified and a landed busy journal lists it, so that it will reach exactly
+//     verified and a landed pending-work journal lists it, so that it will reach exactly
 //     one settlement, whatever dies and with or without further traffic.
 //  2. A writer that lost an append stops for good. Its callers are repeated under
 //     their admission key and decided anew by the next activation.
@@ -49,7 +49,7 @@
 // EventOptions.Observers at once. Nothing waits for either.
 //
 // After a crash everything is in the bucket: the other nodes, or the next start, sweep
-// the busy journals that the old incarnation left and activate whatever they list.
+// the pending-work journals that the old incarnation left and activate whatever they list.
 //
 // A Runtime is safe for concurrent use. New starts no goroutine; everything Run
 // starts has ended when it returns, except tools that ignore their context.

@@ -39,9 +39,9 @@ func (r *Runtime) export() error {
 		FlushRows: o.GroupEvents, FlushBytes: o.GroupBytes, FlushEvery: o.GroupEvery,
 		Memory: r.accounts.events, Logger: r.opts.Logger, Member: r.nodes.host.MemberID(), Sinks: o.Sinks, SweepEvery: r.opts.SweepEvery, Live: r.nodes.incarnations,
 		Skip: func(key conversation.Key) bool {
-			return r.busy.Asides.Refused(key) != nil || r.busy.Asides.Suspects(key)
+			return r.sweeper.Quarantine.Refused(key) != nil || r.sweeper.Quarantine.Suspects(key)
 		},
-		Reading: r.busy.AnnounceReading,
+		Reading: r.sweeper.AnnounceReading,
 		Project: func(src observability.Source, b conversation.Batch) []observability.Event {
 			opts := r.events.ProjectOptions(src.Agent)
 			return observability.Project(src, b, &opts)
@@ -51,6 +51,6 @@ func (r *Runtime) export() error {
 		return err
 	}
 	r.events.Export(r.nodes.host.MemberID(), x)
-	r.busy.Journal.HoldUntil(x.MayLeave)
+	r.sweeper.Journal.HoldUntil(x.MayLeave)
 	return nil
 }

@@ -216,7 +216,7 @@ func checkLive(t *testing.T, list []observability.Event) {
 }
 
 // TestEventsAreNotAwaited: with a sink that takes nothing conversations go on, and leave
-// the busy journal for one of events.
+// the pending-work journal for one of events.
 func TestEventsAreNotAwaited(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		sink := newMemorySink("memory")
@@ -227,7 +227,7 @@ func TestEventsAreNotAwaited(t *testing.T) {
 		first.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
 		l.until("an export journal", func() bool { return len(l.exports()) == 1 && len(l.journals()) == 1 })
-		l.until("the busy journal to be left", func() bool {
+		l.until("the pending-work journal to be left", func() bool {
 			all := l.journals()
 			return len(all) == 1 && len(all[0].Entries) == 0
 		})

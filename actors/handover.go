@@ -33,7 +33,7 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 	r.opts.Logger.Info("handing over", "member", r.nodes.host.MemberID())
 	for looks := 0; ; looks++ {
 		active, _ := r.load()
-		_, owed := r.busy.Journal.Size()
+		_, owed := r.sweeper.Journal.Size()
 		if active == 0 && owed == 0 {
 			return nil
 		}
@@ -42,7 +42,7 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 			return nil
 		}
 		if looks%handOverLooks == 0 { // What ends asks by itself; this is for pokes that went wrong.
-			r.busy.PokeSoon()
+			r.sweeper.ProbeSoon()
 		}
 		select {
 		case <-time.After(handOverPause):

@@ -85,7 +85,7 @@ func TestGoesOnWithWhatIsKept(t *testing.T) {
 			}
 			w.until("the journals of the kept process to go", func() bool {
 				for key := range w.listing() {
-					if root, _, _ := strings.Cut(key, "/"); (root == "wake" || root == "export") && !strings.Contains(key, n.rt.Status().Member) {
+					if root, _, _ := strings.Cut(key, "/"); (root == "pending" || root == "export") && !strings.Contains(key, n.rt.Status().Member) {
 						return false
 					}
 				}

@@ -101,7 +101,7 @@ func (w *world) keptWork(shared bool) kept {
 	})
 
 	n.admit(chat("waiting"), "aa", "use remind")
-	w.untilSays(chat("waiting"), string(conversation.TypeParked))
+	w.untilSays(chat("waiting"), string(conversation.TypeSuspended))
 	n.admit(chat("calling"), "aa", "use wait")
 	w.untilSays(chat("calling"), string(conversation.TypeToolCalled))
 	n.admit(chat("cut"), "aa", "hang")

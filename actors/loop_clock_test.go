@@ -66,24 +66,24 @@ func TestClockOfTheNextProcess(t *testing.T) {
 	})
 }
 
-// TestParkedIsCounted: a node keeps the clock of a conversation for as long as it waits.
-func TestParkedIsCounted(t *testing.T) {
+// TestSuspendedIsCounted: a node keeps the clock of a conversation for as long as it waits.
+func TestSuspendedIsCounted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var k work
 		tool := agent.Tool(reminds(&k, 10*time.Minute))
 		n := l.run(part{opts: agents(chatAgent(tool)), cast: alone(inTurn(asks("remind"), tells("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.parks(chat("c"), 1)
-		if st := n.rt.Status(); st.Parked != 1 {
-			t.Errorf("%d parked", st.Parked)
+		if st := n.rt.Status(); st.Suspended != 1 {
+			t.Errorf("%d parked", st.Suspended)
 		}
 		l.completes(chat("c"), 1)
 		time.Sleep(7 * time.Minute) // it leaves the memory
 		synctest.Wait()
-		if st := n.rt.Status(); st.Parked != 0 || st.Active != 0 {
-			t.Errorf("%d parked, %d active", st.Parked, st.Active)
+		if st := n.rt.Status(); st.Suspended != 0 || st.Active != 0 {
+			t.Errorf("%d parked, %d active", st.Suspended, st.Active)
 		}
-		if got := len(only[*conversation.Parked](l.records(chat("c")))); got != 1 {
+		if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != 1 {
 			t.Errorf("parked %d times", got)
 		}
 	})

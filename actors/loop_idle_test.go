@@ -69,7 +69,7 @@ func TestIdleConversationsGiveWay(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, begun, release := &work{}, make(chan struct{}), make(chan struct{})
 		busy := held(begun, release, tells("at last"))
-		parked := inTurn(asks("remind"), tells("reminded"))
+		suspended := inTurn(asks("remind"), tells("reminded"))
 		opts := agents(chatAgent(reminds(k, time.Hour)))
 		opts.IdleBytes = 2 * roomForThree
 		n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
@@ -77,7 +77,7 @@ func TestIdleConversationsGiveWay(t *testing.T) {
 			case "user: be busy":
 				return busy(ctx, req, a)
 			case "user: park":
-				return parked(ctx, req, a)
+				return suspended(ctx, req, a)
 			}
 			return tells("hello")(ctx, req, a)
 		})})

@@ -36,12 +36,12 @@ func reminds(k *work, wait time.Duration) agent.Tool {
 }
 
 // parks waits until a conversation is parked, its timer stored, and out of memory.
-func (l *loop) parks(at conversation.Address, timers int) *conversation.Parked {
+func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspended {
 	l.tb.Helper()
 	l.until("a timer", func() bool { return len(l.timers()) == timers })
 	time.Sleep(2 * time.Minute)
 	synctest.Wait()
-	all := only[*conversation.Parked](l.records(at))
+	all := only[*conversation.Suspended](l.records(at))
 	if len(all) == 0 {
 		l.tb.Fatalf("nothing is parked in\n%s", l.lines(at))
 	}
@@ -57,9 +57,9 @@ func (l *loop) awake(at conversation.Address) (began []conversation.Time) {
 	return began
 }
 
-// TestParkedTurn lets a call wait for a day. Its process dies; the next one knows nothing
+// TestSuspendedTurn lets a call wait for a day. Its process dies; the next one knows nothing
 // of the conversation, is asked nothing, and goes on when it is time.
-func TestParkedTurn(t *testing.T) {
+func TestSuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a := chatAgent(reminds(k, 3*time.Hour))
@@ -67,7 +67,7 @@ func TestParkedTurn(t *testing.T) {
 		c := alone(inTurn(asks("remind"), tells("done")))
 		first := l.run(part{opts: agents(a), cast: c})
 		first.admit(chat("c"), "1", "go")
-		parked := l.parks(chat("c"), 1)
+		suspended := l.parks(chat("c"), 1)
 		l.journalsAreEmpty()
 		first.die()
 
@@ -89,8 +89,8 @@ func TestParkedTurn(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 		began := l.awake(chat("c"))
-		if len(began) != 2 || began[1] < parked.Until || began[1] > parked.Until+61_000 {
-			t.Errorf("attempts began at %v, parked until %s", began, parked.Until)
+		if len(began) != 2 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
+			t.Errorf("attempts began at %v, parked until %s", began, suspended.Until)
 		}
 		settled := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]
 		if settled.ElapsedMs > 60_000 {
@@ -123,7 +123,7 @@ func TestShortSleep(t *testing.T) {
 			if took := time.Since(began); took < wait || took > wait+5*time.Second && parks == 0 {
 				t.Errorf("a wait of %v took %v", wait, took)
 			}
-			if got := len(only[*conversation.Parked](l.records(chat("c")))); got != parks || k.counts()["remind"] != 1+parks {
+			if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != parks || k.counts()["remind"] != 1+parks {
 				t.Errorf("a wait of %v parks %d times, runs %v", wait, got, k.counts())
 			}
 			time.Sleep(3 * time.Minute)
@@ -132,9 +132,9 @@ func TestShortSleep(t *testing.T) {
 	}
 }
 
-// TestParkedTurnIsAsked: while a conversation waits, an early question changes nothing, and a
+// TestSuspendedTurnIsProbed: while a conversation waits, an early question changes nothing, and a
 // message is answered at once, or after it if its agent wants them in order.
-func TestParkedTurnIsAsked(t *testing.T) {
+func TestSuspendedTurnIsProbed(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		inLoop(t, func(t *testing.T, l *loop) {
 			k := &work{}
@@ -142,7 +142,7 @@ func TestParkedTurnIsAsked(t *testing.T) {
 			a.AnswerInOrder = inOrder
 			n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("remind"), tells("done"), tells("and this")))})
 			n.admit(chat("c"), "1", "go")
-			parked := l.parks(chat("c"), 1)
+			suspended := l.parks(chat("c"), 1)
 			l.askEarly(t, chat("c"))
 			time.Sleep(5 * time.Minute)
 			if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
@@ -160,8 +160,8 @@ func TestParkedTurnIsAsked(t *testing.T) {
 				t.Errorf("in order %v: %d settlements while it waits", inOrder, got)
 			}
 			l.completes(chat("c"), 2)
-			if began := l.awake(chat("c")); len(began) != 3 || began[waiting] < parked.Until || !inOrder && began[1] >= parked.Until {
-				t.Errorf("in order %v: attempts began at %v, parked until %s", inOrder, began, parked.Until)
+			if began := l.awake(chat("c")); len(began) != 3 || began[waiting] < suspended.Until || !inOrder && began[1] >= suspended.Until {
+				t.Errorf("in order %v: attempts began at %v, parked until %s", inOrder, began, suspended.Until)
 			}
 			time.Sleep(3 * time.Minute)
 			l.leavesNothing()
@@ -179,14 +179,14 @@ func (l *loop) askEarly(t *testing.T, at conversation.Address) {
 			t.Fatal(err)
 		}
 	}
-	early := storage.Timer{Conv: at.Key(), Seq: int64(state.Unsettled()[0].ParkedAt), Until: conversation.TimeOf(time.Now())}
+	early := storage.Timer{Conv: at.Key(), Seq: int64(state.Unsettled()[0].SuspendedAt), Until: conversation.TimeOf(time.Now())}
 	if err := storage.PutTimer(context.Background(), l.bucket, early); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestAbortOfAParkedTurn: an abort ends what waits, for good.
-func TestAbortOfAParkedTurn(t *testing.T) {
+// TestAbortOfASuspendedTurn: an abort ends what waits, for good.
+func TestAbortOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), cast: alone(asks("remind"))})
@@ -206,8 +206,8 @@ func TestAbortOfAParkedTurn(t *testing.T) {
 	})
 }
 
-// TestDrainOfAParkedTurn: an orderly stop and the next start neither continue nor lose it.
-func TestDrainOfAParkedTurn(t *testing.T) {
+// TestDrainOfASuspendedTurn: an orderly stop and the next start neither continue nor lose it.
+func TestDrainOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))

@@ -25,15 +25,15 @@ func TestLongWaitForAVendor(t *testing.T) {
 		c := alone(inTurn(later("300"), later("200"), tells("done")))
 		first := l.run(part{opts: agents(a), cast: c})
 		first.admit(chat("c"), "1", "go")
-		parked := l.parks(chat("c"), 1)
+		suspended := l.parks(chat("c"), 1)
 		l.journalsAreEmpty()
 		first.die()
 
 		next := l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
 		began := l.awake(chat("c"))
-		if len(began) != 3 || began[1] < parked.Until || began[1] > parked.Until+61_000 {
-			t.Errorf("attempts began at %v, the first waited until %s", began, parked.Until)
+		if len(began) != 3 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
+			t.Errorf("attempts began at %v, the first waited until %s", began, suspended.Until)
 		}
 		waits := only[*conversation.RetryScheduled](l.records(chat("c")))
 		if len(waits) != 2 || waits[1].WaitedMs != 500_000 || waits[1].Reason != "rate_limit" || waits[1].Model != "test/model" {

@@ -295,7 +295,7 @@ func TestWaitBesideAnOlderNode(t *testing.T) {
 // the call tries again, each minute at most, and a message waits behind it.
 func TestAskBesideAnOlderNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		newer := []conversation.RecordType{conversation.TypeWentAhead, conversation.TypeReplyOwed, conversation.TypeReplyTold}
+		newer := []conversation.RecordType{conversation.TypeOvertook, conversation.TypeReplyPending, conversation.TypeReplySent}
 		older := l.besideOlder(t, newer...)
 		k := &work{}
 		consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {

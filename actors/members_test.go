@@ -393,7 +393,7 @@ func TestMembershipRequests(t *testing.T) {
 }
 
 // TestTheRowIsTheJournals has the real host: the incarnation in the row is the one
-// that the busy journal is kept under, and it is new at every start.
+// that the pending-work journal is kept under, and it is new at every start.
 func TestTheRowIsTheJournals(t *testing.T) {
 	bucket := sharedBucket(t)
 	seen := map[string]bool{}
@@ -411,13 +411,13 @@ func TestTheRowIsTheJournals(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, _, err := storage.NewestEpoch(t.Context(), bucket, 0)
-		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.busy.Journal.Member() || e.Members[0].Address == "" || e.Members[0].Version == "" {
-			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.busy.Journal.Member())
+		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.sweeper.Journal.Member() || e.Members[0].Address == "" || e.Members[0].Version == "" {
+			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.sweeper.Journal.Member())
 		}
-		if seen[r.busy.Journal.Member()] {
-			t.Errorf("member %s twice", r.busy.Journal.Member())
+		if seen[r.sweeper.Journal.Member()] {
+			t.Errorf("member %s twice", r.sweeper.Journal.Member())
 		}
-		seen[r.busy.Journal.Member()] = true
+		seen[r.sweeper.Journal.Member()] = true
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -154,15 +154,15 @@ func (r *Runtime) viewChanged(v grain.View) {
 	r.nodes.relay.ViewChanged(func(address string) bool {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
 	})
-	r.busy.SweepNow()
+	r.sweeper.SweepNow()
 	r.events.Nudge()
 }
 
 // followerOptions make the followers ask for heads where other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
-		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Damaged: r.doubt,
-		Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.busy.Reading(ctx, key) },
+		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Corrupt: r.doubt,
+		Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.sweeper.Reading(ctx, key) },
 	}
 	if r.nodes.exclusive {
 		return o

@@ -123,7 +123,7 @@ func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[s
 		}
 		if err != nil {
 			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-			o.damaged = o.damaged || storage.Damaged(err)
+			o.damaged = o.damaged || storage.IsCorrupt(err)
 			return
 		}
 	}
@@ -158,7 +158,7 @@ func (o *openedLog) fold(logs *history.Store, b storage.Batch) error {
 
 func (a *activation) opened(m openedLog) {
 	defer close(a.opening.done)
-	a.rt.busy.Journal.Opened(a.openingID())
+	a.rt.sweeper.Journal.Opened(a.openingID())
 	if m.err != nil {
 		if m.damaged {
 			a.rt.followers.Distrust(a.key)
@@ -193,7 +193,7 @@ func (a *activation) opened(m openedLog) {
 	a.step(machine.Opened{
 		Writer: string(a.writer.nonce), Claimed: a.writer.claimed, State: m.state, Claims: m.claims, Since: m.since, Bytes: m.bytes, Last: m.last,
 	})
-	a.rt.busy.Survived(a.key)
+	a.rt.sweeper.Survived(a.key)
 }
 
 // chooseWriter goes on as the writer at rest, or as a new one.

@@ -6,9 +6,9 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
@@ -39,9 +39,9 @@ type unasked struct{}
 // journal says first that it is about to be opened. Callers do not wait for that.
 func (a *activation) beginFor(message any) {
 	switch m := message.(type) {
-	case *wire.PokeRequest:
+	case *wire.ProbeRequest:
 		a.startOpening(m.GetNonce() != "")
-	case *wire.WakeRequest, unasked:
+	case *wire.ResumeRequest, unasked:
 		a.startOpening(true)
 	case admitRequest, *wire.AbortRequest, *wire.TreeRequest, *wire.CompactRequest:
 		a.opening.asked = true
@@ -73,19 +73,19 @@ func (a *activation) announceOpening() {
 	select {
 	case <-a.opening.done:
 	default: // It is taken back after done is closed.
-		a.rt.busy.AnnounceOpening(a.openingID())
+		a.rt.sweeper.AnnounceOpening(a.openingID())
 	}
 }
 
 // openingID names the entry of a conversation that is about to be opened. No writer has that
 // name, so the entry never stands for one.
-func (a *activation) openingID() busy.ID {
-	return busy.ID{Conv: a.key, Nonce: a.writer.nonce + "-opening"}
+func (a *activation) openingID() pending.ID {
+	return pending.ID{Conv: a.key, Nonce: a.writer.nonce + "-opening"}
 }
 
 // open opens the log once nobody else runs the conversation, and takes the entry of that
 // back when the machine has it.
-func (a *activation) open(id busy.ID, announced bool) {
+func (a *activation) open(id pending.ID, announced bool) {
 	a.awaitRelease()
 	out, leave := a.tryToOpen(id, announced)
 	defer leave()
@@ -94,16 +94,16 @@ func (a *activation) open(id busy.ID, announced bool) {
 	case <-a.opening.done:
 	case <-a.self.ctx.Done():
 	}
-	a.rt.busy.Journal.Opened(id)
-	a.rt.busy.Journal.Nudge() // The machine may have had its writer listed by now, in the same journal.
+	a.rt.sweeper.Journal.Opened(id)
+	a.rt.sweeper.Journal.Nudge() // The machine may have had its writer listed by now, in the same journal.
 }
 
-// tryToOpen reads the log, unless the conversation is set aside. Leave is called when the
+// tryToOpen reads the log, unless the conversation is quarantined. Leave is called when the
 // machine has it.
-func (a *activation) tryToOpen(id busy.ID, announced bool) (out openedLog, leave func()) {
+func (a *activation) tryToOpen(id pending.ID, announced bool) (out openedLog, leave func()) {
 	ctx, cancel := context.WithTimeout(a.self.ctx, openTimeout)
 	defer cancel()
-	read, leave, err := a.rt.busy.EnterOpening(ctx, id, announced)
+	read, leave, err := a.rt.sweeper.EnterOpening(ctx, id, announced)
 	if err != nil {
 		return openedLog{err: fmt.Errorf("open conversation %s: %w", a.key, err)}, leave
 	}
@@ -123,9 +123,9 @@ func (a *activation) readLog() (out openedLog) {
 }
 
 // failed counts that the log cannot be opened, for a reason that stays, and has the
-// conversation set aside when that is too often.
+// conversation quarantined when that is too often.
 func (a *activation) failed(why error) {
-	if setAside := a.rt.busy.Failed(a.key, why); setAside != nil {
-		a.rt.tasks.spawn(func() { setAside(a.rt.tasks.life) })
+	if quarantine := a.rt.sweeper.Failed(a.key, why); quarantine != nil {
+		a.rt.tasks.spawn(func() { quarantine(a.rt.tasks.life) })
 	}
 }

@@ -41,7 +41,7 @@ type Options struct {
 	// its last work. Zero is 30 s and 5 min; nothing stays longer than ForgetAfter.
 	// IdleBytes may end both before.
 	UnloadAfter, ForgetAfter time.Duration
-	// SweepEvery is the time between two sweeps of the busy journals. Zero is 30 s.
+	// SweepEvery is the time between two sweeps of the pending-work journals. Zero is 30 s.
 	SweepEvery time.Duration
 	// AppendTimeout is how long an append may stay unresolved before its
 	// conversation steps down. Zero is 30 s.
@@ -70,9 +70,9 @@ type Options struct {
 	// it is used up new messages are refused; what was admitted goes on. Nil bounds
 	// nothing.
 	Memory *memory.Budget
-	// AsideAfter is after how many failures to open a conversation it is quarantined: failures of
+	// QuarantineAfter is after how many failures to open a conversation it is quarantined: failures of
 	// this node for a reason that stays, or crashes of nodes that did nothing else. Zero is 3.
-	AsideAfter int
+	QuarantineAfter int
 	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
 	// to their conversations; others wait, the agents taking turns. Zero is 16.
 	DispatchesAtOnce int
@@ -182,7 +182,7 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 		{"SegmentBatches", &out.SegmentBatches, 32},
 		{"MaxWaiting", &out.MaxWaiting, 1000},
 		{"MaxWaitingBytes", &out.MaxWaitingBytes, 64 << 20},
-		{"AsideAfter", &out.AsideAfter, 3},
+		{"QuarantineAfter", &out.QuarantineAfter, 3},
 		{"DispatchesAtOnce", &out.DispatchesAtOnce, 16},
 	} {
 		if *n.value < 0 {

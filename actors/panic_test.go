@@ -174,9 +174,9 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(longEnough); len(r.busy.Journal.Held()) > 0; <-tick.C {
+	for deadline := time.Now().Add(longEnough); len(r.sweeper.Journal.Held()) > 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("the journal still lists %v", r.busy.Journal.Held())
+			t.Fatalf("the journal still lists %v", r.sweeper.Journal.Held())
 		}
 	}
 	if err := stop(); err != nil {
@@ -444,7 +444,7 @@ func TestOpeningThatPanics(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bucket := memoryBucket(t)
-			opts := &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour, AsideAfter: 1}
+			opts := &Options{Agents: []*agent.Agent{{Name: "chat", Model: "test/none"}}, AdmitTimeout: 24 * time.Hour, QuarantineAfter: 1}
 			r, err := New(bucket, opts)
 			if err != nil {
 				t.Fatal(err)
@@ -462,12 +462,12 @@ func TestOpeningThatPanics(t *testing.T) {
 				t.Errorf("got %v, want %s", err, conversation.CodeInternal)
 			}
 			aside := func() bool {
-				_, err := storage.ReadAside(t.Context(), bucket, hello("k").Address.Key())
+				_, err := storage.ReadQuarantine(t.Context(), bucket, hello("k").Address.Key())
 				return err == nil
 			}
 			for deadline := time.Now().Add(longEnough); openings.Load() < 2 || tt.counts && !aside(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatal("it was not opened for nobody, or is not set aside")
+					t.Fatal("it was not opened for nobody, or is not quarantined")
 				}
 			}
 			if err := stop(); err != nil {
@@ -477,7 +477,7 @@ func TestOpeningThatPanics(t *testing.T) {
 				t.Errorf("%d activations are left", n)
 			}
 			if got := aside(); got != tt.counts {
-				t.Errorf("set aside: %t, want %t", got, tt.counts)
+				t.Errorf("quarantined: %t, want %t", got, tt.counts)
 			}
 		})
 	}

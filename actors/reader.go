@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/parleyrun/parley/actors/follower"
-	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 )
@@ -17,7 +17,7 @@ import (
 type reader struct {
 	*follower.Set
 	bucket storage.Bucket
-	aside  *busy.Asides
+	aside  *pending.Quarantine
 }
 
 var (

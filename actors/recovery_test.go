@@ -92,7 +92,7 @@ func TestKilledNodesWorkIsFinishedWithoutTraffic(t *testing.T) {
 		t.Error(err)
 	}
 	for key := range w.listing() {
-		if strings.HasPrefix(key, "wake/") {
+		if strings.HasPrefix(key, "pending/") {
 			t.Errorf("%s is left after everything settled", key)
 		}
 	}
@@ -312,7 +312,7 @@ func TestStopWithoutWorkLeavesNoJournal(t *testing.T) {
 		t.Error(err)
 	}
 	for key := range w.listing() {
-		if strings.HasPrefix(key, "wake/") {
+		if strings.HasPrefix(key, "pending/") {
 			t.Errorf("%s is left by a node that owed nothing", key)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
@@ -15,7 +15,7 @@ import (
 )
 
 // JournalLinger is for the external tests.
-const JournalLinger = busy.Linger
+const JournalLinger = pending.Linger
 
 // Activations counts the conversations in memory, for the external tests.
 func (r *Runtime) Activations() int {

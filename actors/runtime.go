@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/actors/follower"
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/actors/internal/history"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/actors/internal/prompt"
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
@@ -46,7 +46,7 @@ type Runtime struct {
 	history   *history.Store
 	work      *work.Node
 	events    *events.Fanout
-	busy      *busy.Sweeper // nil until a host is attached
+	sweeper   *pending.Sweeper // nil until a host is attached
 }
 
 var _ conversation.Dispatcher = (*Runtime)(nil)
@@ -170,8 +170,8 @@ func maxBatchBytes(o *storage.LogOptions) int {
 // attach gives the runtime its host, and what needs to know this incarnation.
 func (r *Runtime) attach(h host) error {
 	r.nodes.attach(h, &r.opts, r.followers)
-	r.busy = busy.New(busy.Options{
-		Bucket: r.bucket, Logger: r.opts.Logger, Member: h.MemberID(), Every: r.opts.SweepEvery, AsideAfter: r.opts.AsideAfter,
+	r.sweeper = pending.New(pending.Options{
+		Bucket: r.bucket, Logger: r.opts.Logger, Member: h.MemberID(), Every: r.opts.SweepEvery, QuarantineAfter: r.opts.QuarantineAfter,
 		Shared: r.nodes.peers != nil, Wall: func() time.Time { return r.world.wall() }, IsMember: r.nodes.members.has, Passive: r.nodes.members.passive, Owns: r.nodes.owns,
 		Request: h.Request, Writes: r.active.writes, BeforeSweep: r.active.resting.expire,
 	})
@@ -181,7 +181,7 @@ func (r *Runtime) attach(h host) error {
 // Reader returns the read seam of this node.
 func (r *Runtime) Reader() conversation.Reader { return r.reader() }
 
-func (r *Runtime) reader() reader { return reader{r.followers, r.bucket, r.busy.Asides} }
+func (r *Runtime) reader() reader { return reader{r.followers, r.bucket, r.sweeper.Quarantine} }
 
 // runResult returns the result of a run that is completed.
 func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
@@ -197,7 +197,7 @@ func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.Ra
 
 // pending reports whether a submission is unsettled, and what it was sent by.
 func (r *Runtime) pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
-	if err := r.busy.Asides.Refused(of.Address.Key()); err != nil {
+	if err := r.sweeper.Quarantine.Refused(of.Address.Key()); err != nil {
 		return nil, false, err
 	}
 	return r.followers.Pending(ctx, of)
@@ -245,21 +245,21 @@ func (r *Runtime) serve(ctx context.Context) error {
 	defer cancel()
 	var wg sync.WaitGroup
 	var followErr error
-	wg.Go(func() { r.busy.Journal.Run(inner) })
+	wg.Go(func() { r.sweeper.Journal.Run(inner) })
 	wg.Go(func() { r.history.Run(inner) })
 	wg.Go(func() { followErr = r.followers.Run(inner) })
 	if r.nodes.relay != nil {
 		wg.Go(func() { r.nodes.relay.Run(inner) })
 	}
 	var sweeps sync.WaitGroup
-	r.busy.FirstLook(ctx)
-	sweeps.Go(func() { r.busy.Run(ctx) })
-	sweeps.Go(func() { r.busy.RunPokes(ctx) })
-	sweeps.Go(func() { r.busy.Timers.Run(ctx) })
+	r.sweeper.FirstLook(ctx)
+	sweeps.Go(func() { r.sweeper.Run(ctx) })
+	sweeps.Go(func() { r.sweeper.RunProbes(ctx) })
+	sweeps.Go(func() { r.sweeper.Timers.Run(ctx) })
 	var emitting sync.WaitGroup
 	untilEmitted, endEvents := context.WithCancel(context.WithoutCancel(ctx))
 	defer endEvents()
-	r.events.Run(untilEmitted, &emitting, r.busy.Journal.Release)
+	r.events.Run(untilEmitted, &emitting, r.sweeper.Journal.Release)
 	r.edge.open()
 
 	<-ctx.Done()
@@ -319,7 +319,7 @@ func (r *Runtime) stop(ctx context.Context, endEvents func()) error {
 	endEvents() // All has happened. What leaves the journal must be shipped, or be found.
 	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
-	r.busy.Journal.Close(final)
+	r.sweeper.Journal.Close(final)
 	stop, stopped := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer stopped()
 	if err := r.nodes.host.Stop(stop); err != nil {

@@ -250,7 +250,7 @@ func (w *world) untilAtRest() {
 		n, missing := 0, map[string]bool{}
 		all := w.listing()
 		for key := range all {
-			if parts := strings.Split(key, "/"); parts[0] == "wake" {
+			if parts := strings.Split(key, "/"); parts[0] == "pending" {
 				n++
 			} else if len(parts) > 2 && parts[2] == "log" {
 				missing[parts[1]] = true

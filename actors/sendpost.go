@@ -40,14 +40,14 @@ func (a *activation) sendPost(e machine.SendPost) {
 // buryPost stores the dead letter of a post; [machine.PostBuried] says so. It is tried until the
 // activation ends: until then the journal, or a timer, finds the conversation.
 func (a *activation) buryPost(e machine.BuryPost) {
-	l := storage.Letter{
+	l := storage.DeadLetter{
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
 		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
 	}
 	a.insist(func() bool {
 		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
-		err := storage.PutLetter(ctx, a.rt.bucket, l)
+		err := storage.PutDeadLetter(ctx, a.rt.bucket, l)
 		if err == nil {
 			a.rt.work.GaveUp()
 			// What "parley outbox resend" is told without a bucket: the log of who has just created it lacks the address.

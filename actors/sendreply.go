@@ -13,7 +13,7 @@ const (
 	maxSendPause = time.Minute
 )
 
-// sendReply tells who waits for a reply of it; [machine.ReplyTold] says so. It is tried until the
+// sendReply tells who waits for a reply of it; [machine.ReplySent] says so. It is tried until the
 // activation ends: until then, and after it, the journal lists the conversation.
 func (a *activation) sendReply(e machine.SendReply) {
 	d, err := e.Reply.Signal(e.To.Name)
@@ -29,7 +29,7 @@ func (a *activation) sendReply(e machine.SendReply) {
 	a.insist(func() bool {
 		_, err := a.rt.Admit(a.self.ctx, notice)
 		if isTold(err) {
-			a.self.Send(machine.ReplyTold{Submission: e.Reply.Submission})
+			a.self.Send(machine.ReplySent{Submission: e.Reply.Submission})
 			return true
 		}
 		if a.self.ctx.Err() == nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -32,7 +32,7 @@ type mutant struct {
 	seeds []uint64
 }
 
-// mutants are the rules of the log, of who leaves memory, of signals, and of the busy journal, one by
+// mutants are the rules of the log, of who leaves memory, of signals, and of the pending-work journal, one by
 // one. What else could be done otherwise with journals is harmless, so that nobody can
 // notice: a replaced journal that is deleted late or never, as no number is used twice;
 // a number that is left behind for the next with the full set; an empty set that deletes
@@ -58,29 +58,29 @@ func mutants() []mutant {
 		{"a post does not wait for the one before", ownerRule(machine.RulePostInOrder), nil, simOfPosts(), []uint64{1, 7, 9, 16, 18}},
 		{"who has put a post off stores no timer", ownerRule(machine.RuleTimePosts), nil, simOfPosts(), []uint64{0, 1, 5, 7, 9}},
 
-		{"202 before the journal", busyRule(busy.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
-		{"own set is not swept", busyRule(busy.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},
+		{"202 before the journal", pendingRule(pending.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
+		{"own set is not swept", pendingRule(pending.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},
 		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},
-		{"idle is declared without a fence", ownerRule(machine.RuleFenceOpened), landsAfterThePoke, journals, nil},
+		{"idle is declared without a fence", ownerRule(machine.RuleFenceOpened), landsAfterTheProbe, journals, nil},
 		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, nil},
-		{"a journal goes before its entries are answered", busyRule(busy.RuleAwaitAnswers), cannotTakeOver, journals, []uint64{247, 319, 22, 25, 75, 95, 99}},
+		{"a journal goes before its entries are answered", pendingRule(pending.RuleAwaitAnswers), cannotTakeOver, journals, []uint64{247, 319, 22, 25, 75, 95, 99}},
 		{"who takes over is not listed", ownerRule(machine.RuleListTakeover), takesOverUnlisted, journals, []uint64{3, 6, 21, 22, 28}},
 		{"held before the journal", ownerRule(machine.RuleHoldListed), nil, journals, []uint64{209}},
 		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{1, 170, 338, 860, 962, 1301}},
-		{"a journal is swept once", busyRule(busy.RuleSweepAgain), listsAfterTheSweep, journals, []uint64{32, 91, 62, 92, 99, 103, 123}},
-		{"a journal goes when the next is sent", busyRule(busy.RuleDeleteLanded), dropsTheNext, journals, []uint64{329, 997, 128, 146, 406, 545}},
-		{"a number is used for other bytes", busyRule(busy.RuleKeepBytes), answersSlowly, journals, []uint64{77, 148, 209, 212}},
-		{"a sweep deletes what it has not read", busyRule(busy.RuleDeleteRead), landsDuringTheSweep, journals, []uint64{789, 983, 343, 414, 417, 693, 723}},
-		{"an entry is of any writer", busyRule(busy.RuleListWriters), opensAnew, journals, []uint64{480, 801, 21, 69, 108, 117}},
-		{"the journal in flight does not count", busyRule(busy.RuleListInFlight), comesBackListed, journals, nil},
-		{"an entry of one's own answers for another's", busyRule(busy.RuleAskOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
-		{"one of one's own that is farther on does", busyRule(busy.RuleAskClaimed), coversUnclaimed, journals, nil},
-		{"nobody says what is about to be opened", busyRule(busy.RuleAnnounceOpening), endsItsNodes, journals, nil},
-		{"nobody says what is being read", busyRule(busy.RuleAnnounceReading), readingEndsItsNodes, journals, nil},
-		{"suspects are opened at once", busyRule(busy.RuleSuspectsTakeTurns), endsItsNodes, journals, nil},
-		{"a crash counts beside other work", busyRule(busy.RuleCountAlone), killedAtWork, journals, nil},
-		{"a try is not recorded", busyRule(busy.RuleRecordTry), isReleased, journals, nil},
-		{"entries go before their conversation is set aside", busyRule(busy.RuleAsideBeforeAnswer), endsItsNodes, journals, nil},
+		{"a journal is swept once", pendingRule(pending.RuleSweepAgain), listsAfterTheSweep, journals, []uint64{32, 91, 62, 92, 99, 103, 123}},
+		{"a journal goes when the next is sent", pendingRule(pending.RuleDeleteLanded), dropsTheNext, journals, []uint64{329, 997, 128, 146, 406, 545}},
+		{"a number is used for other bytes", pendingRule(pending.RuleKeepBytes), answersSlowly, journals, []uint64{77, 148, 209, 212}},
+		{"a sweep deletes what it has not read", pendingRule(pending.RuleDeleteRead), landsDuringTheSweep, journals, []uint64{789, 983, 343, 414, 417, 693, 723}},
+		{"an entry is of any writer", pendingRule(pending.RuleListWriters), opensAnew, journals, []uint64{480, 801, 21, 69, 108, 117}},
+		{"the journal in flight does not count", pendingRule(pending.RuleListInFlight), comesBackListed, journals, nil},
+		{"an entry of one's own answers for another's", pendingRule(pending.RuleAskOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
+		{"one of one's own that is farther on does", pendingRule(pending.RuleAskClaimed), coversUnclaimed, journals, nil},
+		{"nobody says what is about to be opened", pendingRule(pending.RuleAnnounceOpening), endsItsNodes, journals, nil},
+		{"nobody says what is being read", pendingRule(pending.RuleAnnounceReading), readingEndsItsNodes, journals, nil},
+		{"suspects are opened at once", pendingRule(pending.RuleSuspectsTakeTurns), endsItsNodes, journals, nil},
+		{"a crash counts beside other work", pendingRule(pending.RuleCountAlone), killedAtWork, journals, nil},
+		{"a try is not recorded", pendingRule(pending.RuleRecordTry), isReleased, journals, nil},
+		{"entries go before their conversation is quarantined", pendingRule(pending.RuleQuarantineBeforeAnswer), endsItsNodes, journals, nil},
 		{"what is put back is listed last", logRule(storage.RuleListBack), isPutBackTwice, journals, nil},
 		{"a replay vouches for nothing", ownerRule(machine.RuleVouchReplay), repeatsElsewhere, journals, nil},
 	}
@@ -145,8 +145,8 @@ func ownerRule(name string) func(bool) {
 	return func(on bool) { machine.SetRule(name, on) }
 }
 
-func busyRule(name string) func(bool) {
-	return func(on bool) { busy.SetRule(name, on) }
+func pendingRule(name string) func(bool) {
+	return func(on bool) { pending.SetRule(name, on) }
 }
 
 func logRule(name string) func(bool) {

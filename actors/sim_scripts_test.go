@@ -10,13 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// stageScript is an interleaving that one sentence of the rules of the busy journal is
+// stageScript is an interleaving that one sentence of the rules of the pending-work journal is
 // there for.
 type stageScript struct {
 	name string
@@ -27,7 +27,7 @@ func stageScripts() []stageScript {
 	return []stageScript{
 		{"the node dies before its journal lands", diesUnlisted},
 		{"a writer is fenced and nobody else is there", isFencedAlone},
-		{"a write is under way while an idle log is asked about", landsAfterThePoke},
+		{"a write is under way while an idle log is asked about", landsAfterTheProbe},
 		{"another wrote since the owner was idle", wroteSinceIdle},
 		{"the owner cannot write", cannotTakeOver},
 		{"the owner dies before its journal lands", takesOverUnlisted},
@@ -90,11 +90,11 @@ func isFencedAlone(s *stage) {
 	s.believe("a", "b")
 	settlement.release(true) // to find another in its place
 	s.kill("b")
-	s.pass(3 * busy.Linger)
+	s.pass(3 * pending.Linger)
 }
 
-// landsAfterThePoke has b answer for x while the first batch of a is under way.
-func landsAfterThePoke(s *stage) {
+// landsAfterTheProbe has b answer for x while the first batch of a is under way.
+func landsAfterTheProbe(s *stage) {
 	s.start("a", "b")
 	batch := s.hold("a", batches("x", 0))
 	s.admit("a", "x", "k0")
@@ -132,7 +132,7 @@ func cannotTakeOver(s *stage) {
 	s.hold("b", batches("x", 1))
 	s.hold("b", journals("b", 0))
 	s.sweep("b")
-	s.pass(2 * busy.PokeTimeout)
+	s.pass(2 * pending.ProbeTimeout)
 	s.kill("b")
 }
 
@@ -150,7 +150,7 @@ func takesOverUnlisted(s *stage) {
 
 func settlesInVain(s *stage) {
 	held(s, "a", "b")
-	s.pass(3 * busy.Linger)
+	s.pass(3 * pending.Linger)
 	s.kill("a")
 }
 
@@ -158,7 +158,7 @@ func settlesInVain(s *stage) {
 func listsAfterTheSweep(s *stage) {
 	s.start("a", "b")
 	s.admit("a", "x", "k0")
-	s.pass(3 * busy.Linger)
+	s.pass(3 * pending.Linger)
 	s.sweep("b")
 	s.hold("a", batches("x", 3))
 	s.admit("a", "x", "k1")
@@ -221,7 +221,7 @@ func opensAnew(s *stage) {
 	s.hold("a", batches("x", s.tail("x")+2))
 	s.admit("a", "x", "k2")
 	s.acked("x", "k2")
-	s.pass(3 * busy.SoonAfter)
+	s.pass(3 * pending.SoonAfter)
 	s.kill("a")
 }
 
@@ -231,7 +231,7 @@ func comesBackListed(s *stage) {
 	s.admit("a", "x", "k0")
 	s.acked("x", "k0")
 	without := s.hold("a", journals("a", 1))
-	s.pass(2 * busy.Linger)
+	s.pass(2 * pending.Linger)
 	without.await()
 	s.hold("a", batches("x", 3))
 	s.hold("a", journals("a", 2))
@@ -323,7 +323,7 @@ func endsItsNodes(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
 	s.pass(time.Minute)
-	s.wantAside("x")
+	s.wantQuarantined("x")
 	if s.nodes["g"].isDead() && s.broken == "" {
 		s.broken = "the sixth node crashes, too"
 	}
@@ -334,14 +334,14 @@ func endsItsNodes(s *stage) {
 	if refs, err := storage.Journals(s.Context(), s.store); err != nil || len(refs) > 1 {
 		s.broken = fmt.Sprintf("journals are left: %v, %v", refs, err)
 	}
-	if _, err := s.nodes["g"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeSetAside {
-		s.broken = fmt.Sprintf("a message to what is set aside: %v", err)
+	if _, err := s.nodes["g"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeQuarantined {
+		s.broken = fmt.Sprintf("a message to what is quarantined: %v", err)
 	}
-	if _, err := s.nodes["g"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeSetAside {
-		s.broken = fmt.Sprintf("a read of what is set aside: %v", err)
+	if _, err := s.nodes["g"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeQuarantined {
+		s.broken = fmt.Sprintf("a read of what is quarantined: %v", err)
 	}
-	if n := s.nodes["g"].rt.Status().SetAside; n != 1 {
-		s.broken = fmt.Sprintf("%d conversations are said to be set aside", n)
+	if n := s.nodes["g"].rt.Status().Quarantined; n != 1 {
+		s.broken = fmt.Sprintf("%d conversations are said to be quarantined", n)
 	}
 	s.deadens("")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil {
@@ -350,7 +350,7 @@ func endsItsNodes(s *stage) {
 }
 
 // readingEndsItsNodes has b die of a read of x, which nobody owes anything, so that nobody
-// opens it but to find out. Three nodes later it is set aside.
+// opens it but to find out. Three nodes later it is quarantined.
 func readingEndsItsNodes(s *stage) {
 	s.start("a")
 	s.admit("a", "x", "k0")
@@ -358,7 +358,7 @@ func readingEndsItsNodes(s *stage) {
 	s.pass(time.Minute)
 	s.kill("a")
 	s.start("b")
-	s.reading = 2 * busy.SlowOpening
+	s.reading = 2 * pending.SlowOpening
 	s.deadens("x")
 	s.late.Go(func() { _, _ = s.nodes["b"].rt.Reader().Snapshot(s.Context(), at("x")) })
 	s.pass(3 * time.Second)
@@ -368,7 +368,7 @@ func readingEndsItsNodes(s *stage) {
 	s.die("c", "d", "e")
 	s.start("f")
 	s.pass(3 * time.Second)
-	s.wantAside("x")
+	s.wantQuarantined("x")
 	s.deadens("")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && s.broken == "" {
 		s.broken = err.Error()
@@ -399,14 +399,14 @@ func killedAtWork(s *stage) {
 	s.slows("", 0)
 	s.start("f")
 	s.pass(time.Minute)
-	s.wantAside()
+	s.wantQuarantined()
 }
 
 // isPutBackTwice has whoever puts x back end in the middle, and do it again.
 func isPutBackTwice(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
-	s.wantAside("x")
+	s.wantQuarantined("x")
 	s.deadens("")
 	interrupted := storagetest.Through(s.store, new(endsWithin).carry)
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
@@ -425,7 +425,7 @@ func isPutBackTwice(s *stage) {
 type endsWithin struct{ over bool }
 
 func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
-	step := strings.HasPrefix(c.Key, "wake/") && c.Method == http.MethodPut || strings.HasPrefix(c.Key, "aside/") && c.Method == http.MethodDelete
+	step := strings.HasPrefix(c.Key, "pending/") && c.Method == http.MethodPut || strings.HasPrefix(c.Key, "quarantine/") && c.Method == http.MethodDelete
 	if e.over && c.Method != http.MethodGet && c.Method != "LIST" {
 		return c.Unanswered(errStageLost)
 	}
@@ -438,7 +438,7 @@ func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
 func isReleased(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
-	s.wantAside("x")
+	s.wantQuarantined("x")
 	live := func(name string, want bool) {
 		s.pass(time.Minute)
 		if got := !s.nodes[name].isDead(); got != want && s.broken == "" {
@@ -455,12 +455,12 @@ func isReleased(s *stage) {
 	s.pass(12 * time.Minute)
 	s.sweep("h")
 	live("h", true)
-	s.wantAside("x")
+	s.wantQuarantined("x")
 	s.deadens("")
 	s.pass(10 * time.Minute)
 	s.sweep("h")
 	live("h", true)
-	s.wantAside()
+	s.wantQuarantined()
 }
 
 // isStoppedInTrial has f told to stop while it pauses before it opens x. It ends at once.
@@ -485,5 +485,5 @@ func isStoppedInTrial(s *stage) {
 	s.kill("f")
 	s.start("g")
 	s.pass(time.Minute)
-	s.wantAside()
+	s.wantQuarantined()
 }

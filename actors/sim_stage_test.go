@@ -14,8 +14,8 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/history"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
@@ -84,7 +84,7 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
-			nodes: map[string]*player{}, views: map[string]string{}, reading: busy.SlowOpening / 2,
+			nodes: map[string]*player{}, views: map[string]string{}, reading: pending.SlowOpening / 2,
 		}
 		defer s.close()
 		script(s)
@@ -200,7 +200,7 @@ func (s *stage) acked(conv, key string) {
 // sweep makes a node sweep and goes on once all has happened that can.
 func (s *stage) sweep(node string) {
 	s.late.Go(func() {
-		if err := s.nodes[node].rt.busy.Sweep(s.Context()); err != nil {
+		if err := s.nodes[node].rt.sweeper.Sweep(s.Context()); err != nil {
 			s.Logf("sweep of %s: %v", node, err)
 		}
 	})
@@ -227,7 +227,7 @@ func batches(conv string, from int64) func(string) bool {
 // journals are the keys of a node's journals from a number on.
 func journals(node string, from int64) func(string) bool {
 	first := storage.JournalKey(node, from)
-	return func(key string) bool { return strings.HasPrefix(key, "wake/"+node+"/") && key >= first }
+	return func(key string) bool { return strings.HasPrefix(key, "pending/"+node+"/") && key >= first }
 }
 
 // tail returns the number of a conversation's last batch.
@@ -308,21 +308,21 @@ func (s *stage) delays(c *storagetest.Call) time.Duration {
 	return s.slowly
 }
 
-// wantAside says what is broken unless exactly some conversations are set aside, and nobody
+// wantQuarantined says what is broken unless exactly some conversations are quarantined, and nobody
 // is asked for them or for anything else that is left.
-func (s *stage) wantAside(convs ...string) {
+func (s *stage) wantQuarantined(convs ...string) {
 	s.Helper()
 	var want []conversation.Key
 	for _, conv := range convs {
 		want = append(want, at(conv).Key())
 	}
 	slices.Sort(want)
-	got, err := storage.ListAside(s.Context(), s.store)
+	got, err := storage.ListQuarantine(s.Context(), s.store)
 	if err != nil {
 		s.Fatal(err)
 	}
 	if !slices.Equal(got, want) && s.broken == "" {
-		s.broken = fmt.Sprintf("set aside is %v, want %v", got, want)
+		s.broken = fmt.Sprintf("quarantined is %v, want %v", got, want)
 	}
 }
 
@@ -345,7 +345,7 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	}
 	deadly := p.stage.isDeadly()
 	if deadly != "" && opens(c, "y") {
-		p.stage.pass(busy.SlowOpening)
+		p.stage.pass(pending.SlowOpening)
 	}
 	if deadly != "" && opens(c, deadly) {
 		p.stage.pass(p.stage.reading)
@@ -421,7 +421,7 @@ func (s *stage) end() string {
 		}
 	}
 	for _, name := range live {
-		if held := s.nodes[name].rt.busy.Journal.Held(); len(held) > 0 {
+		if held := s.nodes[name].rt.sweeper.Journal.Held(); len(held) > 0 {
 			return fmt.Sprintf("%s lists %v", name, held)
 		}
 	}

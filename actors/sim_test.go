@@ -37,12 +37,12 @@ const simGaveWay schedule.Deed = "gave way"
 
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
-	simJournals  = flag.Bool("journals", false, "run schedules about the busy journals alone")
+	simJournals  = flag.Bool("journals", false, "run schedules about the pending-work journals alone")
 	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
 	simPosts     = flag.Bool("posts", false, "run schedules about posts alone")
 	simRuns      = flag.Bool("runs", false, "run schedules about runs of workflows alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the busy journals, one about waits, posts or runs, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the pending-work journals, one about waits, posts or runs, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
@@ -120,7 +120,7 @@ type simNode struct {
 func (n *simNode) Kill() { n.host.kill() }
 
 func (n *simNode) Rest() (listed, active int) {
-	return len(n.busy.Journal.Held()), int(n.active.count())
+	return len(n.sweeper.Journal.Held()), int(n.active.count())
 }
 
 func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, error) {

@@ -14,7 +14,7 @@ import (
 // load is what the node's heartbeat tells people.
 func (r *Runtime) load() (active, busy int64) {
 	active = r.active.count()
-	all, _ := r.busy.Journal.Size()
+	all, _ := r.sweeper.Journal.Size()
 	return active, int64(all)
 }
 
@@ -40,15 +40,15 @@ type Status struct {
 	Passive, Leaving bool
 	// Active conversations are in memory, Resting ones have a writer put aside, Parked ones
 	// wait for a time since they ran here, Busy ones are listed as owed.
-	Active, Resting, Parked, Busy, Followers int
+	Active, Resting, Suspended, Busy, Followers int
 	// QueuedCallers wait for an owner's answer, QueuedSubmissions are in memory and not
 	// settled, the running ones included.
 	QueuedCallers, QueuedSubmissions int64
 	// Fences are writers here that lost an append to another one.
 	Fences int64
-	// Sweeps of busy journals, Pokes sent by them, and entries TakenOver from nodes that
+	// Sweeps of pending-work journals, Pokes sent by them, and entries TakenOver from nodes that
 	// are gone.
-	Sweeps, Pokes, TakenOver int64
+	Sweeps, Probes, TakenOver int64
 	// HandedOver are activations given up to another node, Refused requests that found
 	// no owner in time.
 	HandedOver, Refused int64
@@ -57,8 +57,8 @@ type Status struct {
 	QueuedDispatches, RefusedDispatches int64
 	// Posts are what has become of what was posted.
 	Posts PostCounts
-	// SetAside counts the conversations of the bucket that are quarantined.
-	SetAside int
+	// Quarantined counts the conversations of the bucket that are quarantined.
+	Quarantined int
 	// Unchecked are the initial data that were refused because checking them against a
 	// schema goes beyond a bound.
 	Unchecked int64
@@ -102,14 +102,14 @@ type (
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
-		Member: r.nodes.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.active.resting.count(), Parked: r.busy.Timers.Count(),
+		Member: r.nodes.host.MemberID(), Active: int(active), Busy: int(busy), Resting: r.active.resting.count(), Suspended: r.sweeper.Timers.Count(),
 		Passive: r.nodes.members.passive(), Leaving: r.edge.leaving.Load() || r.edge.ended(),
 		Fences: r.active.fences.Load(), HandedOver: r.active.handedOver.Load(), Refused: r.edge.refused.Load(),
-		Unchecked: r.accounts.unchecked.Load(), SetAside: r.busy.Asides.Count(),
+		Unchecked: r.accounts.unchecked.Load(), Quarantined: r.sweeper.Quarantine.Count(),
 		Follower: r.followers.Stats(), Memory: r.opts.Memory.Usage(), MemoryLimit: r.opts.Memory.Limit(),
 		LargeWork: r.opts.Memory.Waiting(), Idle: r.accounts.idle.Usage(),
 	}
-	s.Sweeps, s.Pokes, s.TakenOver = r.busy.Counts()
+	s.Sweeps, s.Probes, s.TakenOver = r.sweeper.Counts()
 	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.active.owed.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.work.Dispatches()
 	s.Posts = r.work.Posts()

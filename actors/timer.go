@@ -3,8 +3,8 @@ package actors
 import (
 	"time"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -16,11 +16,11 @@ const timerRetry = time.Second
 func (a *activation) storeTimer(e machine.StoreTimer) {
 	t := storage.Timer{Conv: a.key, Seq: int64(e.At), Until: e.Until}
 	all, _ := a.machine.Waits()
-	parked := busy.Parked{Clock: a.clock}
+	suspended := pending.Suspended{Clock: a.clock}
 	for _, w := range all {
-		parked.Waits = append(parked.Waits, busy.Wait{Seq: int64(w.At), Until: w.Until})
+		suspended.Waits = append(suspended.Waits, pending.Wait{Seq: int64(w.At), Until: w.Until})
 	}
-	a.rt.busy.Timers.Put(a.key, parked)
+	a.rt.sweeper.Timers.Put(a.key, suspended)
 	a.rt.tasks.spawn(func() {
 		for {
 			err := storage.PutTimer(a.self.ctx, a.rt.bucket, t)

@@ -5,8 +5,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/parleyrun/parley/actors/internal/busy"
 	"github.com/parleyrun/parley/actors/internal/machine"
+	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/conversation"
 )
 
@@ -28,7 +28,7 @@ func newWorld(unread func() []conversation.RecordType) *world {
 }
 
 // env is what a step knows by the clock of its conversation; its seed is still missing.
-func (w *world) env(clock busy.Clock) machine.Env {
+func (w *world) env(clock pending.Clock) machine.Env {
 	wall := w.wall()
 	return machine.Env{Wall: conversation.TimeOf(wall), Ahead: clock.Ahead(wall), Mono: time.Since(w.began), Unread: w.unread()}
 }

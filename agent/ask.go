@@ -33,7 +33,7 @@ type AskOptions struct {
 // Who cannot be reached now is asked again, for as long as that lasts.
 //
 // The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
-// aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrParked];
+// aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrSuspended];
 // or a [*StepError], as of Wait. Questions to one conversation that are asked at the same time need
 // keys of their own, as messages do. A key is one among the questions of a call: other calls that use it
 // ask anew. A signal for a wait, which has no reply, is refused.
@@ -63,13 +63,13 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	if err == nil {
 		err = s.ask(ctx, name, a)
 	}
-	if errors.Is(err, ErrParked) {
-		return nil, ErrParked
+	if errors.Is(err, ErrSuspended) {
+		return nil, ErrSuspended
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s/%s: %w", to.Agent, shorten(to.ID), err)
 	}
-	told, err := Wait[conversation.ToldReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: toldSchema()})
+	told, err := Wait[conversation.SentReply](ctx, name, &WaitOptions{Timeout: o.Timeout, Schema: toldSchema()})
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	return &conversation.Reply{Submission: told.Submission, Text: told.Text, Output: told.Output, Cut: told.Cut}, settled.AsError()
 }
 
-// toldSchema is that of a [conversation.ToldReply].
+// toldSchema is that of a [conversation.SentReply].
 func toldSchema() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
 
 // ask sends a question whose reply a wait of that name is told, unless that is recorded.

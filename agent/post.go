@@ -43,7 +43,7 @@ type Outgoing struct {
 // It is for tools. A durable call that is run again posts nothing twice, if it posts in the same
 // order or under keys of its own.
 //
-// The error is ErrNoOutbox, [ErrOutboxFull], [ErrParked], as a durable call waits until every node of the
+// The error is ErrNoOutbox, [ErrOutboxFull], [ErrSuspended], as a durable call waits until every node of the
 // bucket reads posts, or a [*PostError]: a target that there is not, a body that has no JSON or too
 // much, or why the post is not known to be durable.
 func Post(ctx context.Context, o Outgoing) (conversation.PostID, error) {
@@ -59,7 +59,7 @@ func Post(ctx context.Context, o Outgoing) (conversation.PostID, error) {
 	switch {
 	case err == nil:
 		return conversation.PostID(p.ID), nil
-	case errors.Is(err, ErrParked), errors.Is(err, ErrOutboxFull):
+	case errors.Is(err, ErrSuspended), errors.Is(err, ErrOutboxFull):
 		return "", err
 	}
 	return "", &PostError{Target: o.Target, Err: err}

@@ -10,10 +10,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// ErrParked says that a call waits for so long that its run has ended: return, with this
+// ErrSuspended says that a call waits for so long that its run has ended: return, with this
 // error or any other. What the function returns is ignored, and nobody is told of it. At
 // the time it waits for, the call is run again.
-var ErrParked = errors.New("the call waits; it is run again when its time has come")
+var ErrSuspended = errors.New("the call waits; it is run again when its time has come")
 
 // ErrSleepInStep says that a step would wait. Its effect would be there without its
 // record for all that time: let the function sleep between its steps.
@@ -32,7 +32,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 // suspended. Another process goes by its own clock.
 //
 // A wait of less than 30 seconds just blocks. For a longer one the run of the function
-// ends: SleepUntil returns [ErrParked], ctx is cancelled, and the function has 5 seconds to
+// ends: SleepUntil returns [ErrSuspended], ctx is cancelled, and the function has 5 seconds to
 // return, without goroutines of its own; otherwise the call fails. When all calls of the
 // step wait or have ended, the conversation is put away and costs nothing but storage. At
 // the time, on whichever node is there, the function is run again from its start, with its
@@ -43,7 +43,7 @@ func Sleep(ctx context.Context, name string, d time.Duration) error {
 // ([Durability.Timeout]), and is no attempt. Messages that come meanwhile are answered first,
 // unless [Agent.AnswerInOrder] says otherwise; an abort ends it.
 //
-// The name is one of the names of the call's steps. Every error but ErrParked and that of
+// The name is one of the names of the call's steps. Every error but ErrSuspended and that of
 // ctx is a [*StepError]: [ErrNoSteps], [ErrSleepInStep], a name that is used twice, a
 // time beyond the year 9998, or one that cannot be recorded.
 func SleepUntil(ctx context.Context, name string, until time.Time) error {
@@ -64,8 +64,8 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	}
 	end := time.Now()
 	end = end.Add(at.Sub(s.now())) // by the monotonic clock
-	if p, ok := s.recorder.(parker); ok && p.Park(end) {
-		return ErrParked
+	if p, ok := s.recorder.(parker); ok && p.Suspend(end) {
+		return ErrSuspended
 	}
 	return wait(ctx, end)
 }
@@ -121,6 +121,6 @@ func wait(ctx context.Context, until time.Time) error {
 
 // parker is agenthost.Parker, and clock agenthost.Clock.
 type (
-	parker interface{ Park(until time.Time) bool }
+	parker interface{ Suspend(until time.Time) bool }
 	clock  interface{ Now() time.Time }
 )

@@ -19,17 +19,17 @@ type bed struct {
 	journal
 	patience time.Duration
 
-	mu     sync.Mutex
-	parked []time.Time
+	mu        sync.Mutex
+	suspended []time.Time
 }
 
-func (b *bed) Park(until time.Time) bool {
+func (b *bed) Suspend(until time.Time) bool {
 	if time.Until(until) <= b.patience {
 		return false
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.parked = append(b.parked, until)
+	b.suspended = append(b.suspended, until)
 	return true
 }
 
@@ -82,13 +82,13 @@ func TestSleepParks(t *testing.T) {
 		b := &bed{patience: time.Minute}
 		began := time.Now()
 		for range 2 {
-			if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrParked) {
+			if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrSuspended) {
 				t.Errorf("ends with %v", err)
 			}
 			time.Sleep(time.Minute)
 		}
-		if len(b.parked) != 2 || b.parked[0].Sub(began) != time.Hour || !b.parked[1].Equal(b.parked[0]) {
-			t.Errorf("parked until %v, began at %v", b.parked, began)
+		if len(b.suspended) != 2 || b.suspended[0].Sub(began) != time.Hour || !b.suspended[1].Equal(b.suspended[0]) {
+			t.Errorf("parked until %v, began at %v", b.suspended, began)
 		}
 		time.Sleep(57*time.Minute + 30*time.Second)
 		if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {

@@ -43,7 +43,7 @@ type WaitOptions struct {
 // is decided, as by an order's number, and not of a kind of decision. A name of which a wait
 // was over is free again for the next.
 //
-// As in a long [Sleep] the run of the function ends: Wait returns [ErrParked], the function
+// As in a long [Sleep] the run of the function ends: Wait returns [ErrSuspended], the function
 // has 5 seconds to return, the conversation is put away and costs nothing but storage.
 // With the signal the function is run again from its start, with its recorded steps. What it
 // has heard stays the same in every later run. Messages that come meanwhile are answered as
@@ -51,7 +51,7 @@ type WaitOptions struct {
 // a part of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
 // "timeout") and until when.
 //
-// The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrParked;
+// The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrSuspended;
 // or a [*StepError]: [ErrNoSteps], [ErrSleepInStep], [ErrStepsFull], a name that is used twice,
 // options that cannot be, or a signal that is no T although it fits the schema.
 func Wait[T any](ctx context.Context, name string, o *WaitOptions) (T, error) {
@@ -110,7 +110,7 @@ func waitEnd(timeout time.Duration) time.Time {
 
 // waited is the error of a wait as the author gets it.
 func (s *steps) waited(name string, err error) error {
-	if err == nil || errors.Is(err, ErrWaitTimeout) || errors.Is(err, ErrParked) {
+	if err == nil || errors.Is(err, ErrWaitTimeout) || errors.Is(err, ErrSuspended) {
 		return err
 	}
 	return &StepError{Step: name, Err: err}

@@ -172,7 +172,7 @@ func (w *Workflow[In, Out]) Start(ctx context.Context, name string, in In, o *St
 
 // Wait returns the result of the run. Like [Ask] it puts the call away meanwhile. The error is a
 // [*conversation.SettledError] if the run failed or was aborted; [ErrWaitTimeout], after which the run goes on;
-// [ErrParked]; or a [*StepError].
+// [ErrSuspended]; or a [*StepError].
 func (r *Started[Out]) Wait(ctx context.Context) (out Out, err error) {
 	raw, err := r.from.result(ctx, r.name, r.ID)
 	if err == nil {
@@ -219,7 +219,7 @@ func (s *steps) result(ctx context.Context, name string, id conversation.RunID) 
 	if err != nil {
 		return nil, s.waited(name, err)
 	}
-	var told conversation.ToldReply
+	var told conversation.SentReply
 	if err := json.Unmarshal(raw, &told); err != nil {
 		return nil, &StepError{Step: name, Err: fmt.Errorf("the reply cannot be read: %w", err)}
 	}

@@ -122,14 +122,14 @@ func TestAskHearsAll(t *testing.T) {
 	consult := agent.NewTool("consult", "Asks the expert.", func(ctx context.Context, _ struct{}) (string, error) {
 		question := agent.Text("Is it true?")
 		reply, err := agent.Ask(ctx, conversation.Address{Agent: "expert", ID: "e"}, agent.Message{Delivery: question.Delivery, Key: "k"}, nil)
-		if errors.Is(err, agent.ErrParked) {
+		if errors.Is(err, agent.ErrSuspended) {
 			return "", err
 		}
 		if err != nil || reply.Text != markup || reply.Cut {
 			t.Errorf("%+v, %v", reply, err)
 		}
 		_, err = audit.Run(ctx, "audit", struct{}{}, nil)
-		if errors.Is(err, agent.ErrParked) {
+		if errors.Is(err, agent.ErrSuspended) {
 			return "", err
 		}
 		var failed *conversation.SettledError

@@ -215,11 +215,11 @@ func (h *Host) patient() (context.Context, context.CancelFunc) {
 }
 
 // DeadLetters returns what refers to the posts that were given up, by conversation and post.
-func (h *Host) DeadLetters() (letters []storage.Letter) {
+func (h *Host) DeadLetters() (letters []storage.DeadLetter) {
 	h.t.Helper()
 	ctx, cancel := h.patient()
 	defer cancel()
-	if err := storage.EachLetter(ctx, h.store, func(l storage.Letter, err error) error {
+	if err := storage.EachDeadLetter(ctx, h.store, func(l storage.DeadLetter, err error) error {
 		letters = append(letters, l)
 		return err
 	}); err != nil {

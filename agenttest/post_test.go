@@ -268,8 +268,8 @@ func TestLongOutage(t *testing.T) {
 		if letters := h.DeadLetters(); len(letters) != 3 {
 			t.Errorf("after a day and some hours there are %d dead letters: %+v", len(letters), letters)
 		}
-		if s := h.Runtime().Status(); s.Parked != 0 || s.Posts.GivenUp != 3 {
-			t.Errorf("%d wait, counts %+v", s.Parked, s.Posts)
+		if s := h.Runtime().Status(); s.Suspended != 0 || s.Posts.GivenUp != 3 {
+			t.Errorf("%d wait, counts %+v", s.Suspended, s.Posts)
 		}
 	})
 }

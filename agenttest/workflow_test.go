@@ -221,14 +221,14 @@ func TestRunsBesideEachOther(t *testing.T) {
 			}
 			return bytes, nil
 		}, nil)
-		hasty := agent.NewWorkflow("hasty", func(ctx context.Context, _ int) (string, error) {
+		flushNow := agent.NewWorkflow("hasty", func(ctx context.Context, _ int) (string, error) {
 			_, err := slow.Run(ctx, "part", 48, &agent.StartOptions{Timeout: time.Hour})
 			if !errors.Is(err, agent.ErrWaitTimeout) {
 				return "", fmt.Errorf("the wait ended with %v", err)
 			}
 			return "gave up", nil
 		}, nil)
-		h := host(t, slow, many, hasty)
+		h := host(t, slow, many, flushNow)
 		began := time.Now()
 		parts := sample.Of(80, 20)
 		run, err := h.AwaitRun(agenttest.Begin(h, many, "k", parts))
@@ -238,7 +238,7 @@ func TestRunsBesideEachOther(t *testing.T) {
 		if took := time.Since(began); took < time.Hour || took > time.Hour+time.Minute {
 			t.Errorf("runs beside each other took %v", took)
 		}
-		if run, err := h.AwaitRun(agenttest.Begin(h, hasty, "k", 1)); err != nil || string(run.Output) != `"gave up"` {
+		if run, err := h.AwaitRun(agenttest.Begin(h, flushNow, "k", 1)); err != nil || string(run.Output) != `"gave up"` {
 			t.Errorf("%s, %v", run.Output, err)
 		}
 		id := agenttest.Begin(h, slow, "aborted", 24)

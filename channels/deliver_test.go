@@ -174,7 +174,7 @@ func TestOutcomes(t *testing.T) {
 		"unavailable":   {conversation.Receipt{}, conversation.Unavailable(time.Second, errors.New("confidential")), 503, channels.ResultUnavailable, "result=unavailable"},
 		"not known":     {conversation.Receipt{}, unknown, 503, channels.ResultUnavailable, "result=unavailable"},
 		"refused":       {conversation.Receipt{}, conversation.Errorf(conversation.CodeInvalidRequest, "Unfit."), 400, channels.ResultRefused, "result=refused"},
-		"set aside":     {conversation.Receipt{}, conversation.Errorf(conversation.CodeSetAside, "Aside."), 423, channels.ResultRefused, "result=refused"},
+		"quarantined":   {conversation.Receipt{}, conversation.Errorf(conversation.CodeQuarantined, "Aside."), 423, channels.ResultRefused, "result=refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, log := hook(t, 0, dispatcher{admit: func(context.Context, conversation.Admission) (conversation.Receipt, error) {

@@ -74,7 +74,7 @@ func replyOf(p outbox.Post) (Reply, error) {
 		return Reply{}, err
 	}
 	var n conversation.Notice
-	if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.ToldReply == nil {
+	if err := json.Unmarshal(p.Body, &n); err != nil || n.Type != conversation.NoticeSettled || n.Data.SentReply == nil {
 		return Reply{}, &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
 	}
 	return Reply{

@@ -107,7 +107,7 @@ func TestStreamedReplies(t *testing.T) {
 							s.outcome = "completed"
 						}
 						body, encodeErr := conversation.EncodeJSON(conversation.Notice{Type: conversation.NoticeSettled, Data: conversation.NoticeData{
-							Agent: "a", ID: "i", ToldReply: &conversation.ToldReply{Submission: "sub_1", Outcome: conversation.Outcome(s.outcome), Text: s.reply},
+							Agent: "a", ID: "i", SentReply: &conversation.SentReply{Submission: "sub_1", Outcome: conversation.Outcome(s.outcome), Text: s.reply},
 						}})
 						if encodeErr != nil {
 							t.Fatal(encodeErr)

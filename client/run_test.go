@@ -42,7 +42,7 @@ func report() *agent.Workflow[day, reported] {
 // runs returns a client of the server's workflows.
 func (s *server) runs(o *client.Options) *client.Runs {
 	s.t.Helper()
-	r, err := client.NewRuns(s.web.URL+"/", hasty(o))
+	r, err := client.NewRuns(s.web.URL+"/", flushNow(o))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -223,7 +223,7 @@ func (s *server) open(id string, o *client.Options) *client.Conversation {
 }
 
 // hasty has options with pauses fit for tests.
-func hasty(o *client.Options) *client.Options {
+func flushNow(o *client.Options) *client.Options {
 	var opts client.Options
 	if o != nil {
 		opts = *o
@@ -236,7 +236,7 @@ func hasty(o *client.Options) *client.Options {
 
 func open(t testing.TB, url string, o *client.Options) *client.Conversation {
 	t.Helper()
-	c, err := client.New(url, hasty(o))
+	c, err := client.New(url, flushNow(o))
 	if err != nil {
 		t.Fatal(err)
 	}

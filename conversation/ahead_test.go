@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-func parked(sub conversation.SubmissionID) *conversation.Parked {
-	return &conversation.Parked{Submission: sub, Until: at + 1000, Reason: conversation.ReasonTimer, At: at}
+func suspended(sub conversation.SubmissionID) *conversation.Suspended {
+	return &conversation.Suspended{Submission: sub, Until: at + 1000, Reason: conversation.ReasonTimer, At: at}
 }
 
 // passed is a conversation in which sub_1 is parked and sub_2 is answered.
@@ -17,8 +17,8 @@ func passed(t *testing.T) *conversation.State {
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), attempt("sub_1", 1), started("res_1", "sub_1", "turn_1"), called("call_1"),
 		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1", StopReason: "tool_use"})
-	apply(t, s, parked("sub_1"))
-	apply(t, s, admitted(2), &conversation.WentAhead{Must: true, Submission: "sub_2"}, attempt("sub_2", 1))
+	apply(t, s, suspended("sub_1"))
+	apply(t, s, admitted(2), &conversation.Overtook{Must: true, Submission: "sub_2"}, attempt("sub_2", 1))
 	return s
 }
 
@@ -29,7 +29,7 @@ func TestWentAhead(t *testing.T) {
 		t.Errorf("%+v is under way", sub)
 	}
 	kept := again(t, s)
-	if sub := kept.UnderWay(); sub == nil || sub.ID != "sub_2" || !sub.Ahead || kept.Unsettled()[0].Parked == nil {
+	if sub := kept.UnderWay(); sub == nil || sub.ID != "sub_2" || !sub.Ahead || kept.Unsettled()[0].Suspended == nil {
 		t.Errorf("a checkpoint has %+v under way", sub)
 	}
 	apply(t, s, settled("sub_2"), attempt("sub_1", 1))
@@ -40,11 +40,11 @@ func TestWentAhead(t *testing.T) {
 		records []conversation.Record
 		want    string
 	}{
-		"of one that runs":    {[]conversation.Record{admitted(3), &conversation.WentAhead{Submission: "sub_3"}}, "sub_1, which comes first, is not parked"},
-		"without the record":  {[]conversation.Record{parked("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
-		"of a settled one":    {[]conversation.Record{parked("sub_1"), &conversation.WentAhead{Submission: "sub_2"}}, "sub_2 is settled"},
-		"beside another":      {[]conversation.Record{parked("sub_1"), admitted(3), &conversation.WentAhead{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
-		"of two that are not": {[]conversation.Record{parked("sub_1"), admitted(3), admitted(4), &conversation.WentAhead{Submission: "sub_4"}}, "sub_3, which comes first, is not parked"},
+		"of one that runs":    {[]conversation.Record{admitted(3), &conversation.Overtook{Submission: "sub_3"}}, "sub_1, which comes first, is not parked"},
+		"without the record":  {[]conversation.Record{suspended("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
+		"of a settled one":    {[]conversation.Record{suspended("sub_1"), &conversation.Overtook{Submission: "sub_2"}}, "sub_2 is settled"},
+		"beside another":      {[]conversation.Record{suspended("sub_1"), admitted(3), &conversation.Overtook{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
+		"of two that are not": {[]conversation.Record{suspended("sub_1"), admitted(3), admitted(4), &conversation.Overtook{Submission: "sub_4"}}, "sub_3, which comes first, is not parked"},
 	} {
 		s := passed(t)
 		apply(t, s, settled("sub_2"), attempt("sub_1", 1))

@@ -21,25 +21,25 @@ const Reducer = 19
 // in which a model call is to be repeated later, refusedReducer of one in which an image
 // was refused, storedReducer of one with a stored output, and spentReducer of one that has what
 // an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
-// aheadReducer is of one in which a submission has passed those before it, replyReducer of one that
+// overtookReducer is of one in which a submission has passed those before it, replyReducer of one that
 // owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
 // posts, or with a submission that ends with one, runReducer of a run, channelReducer of one to which a channel has
 // delivered, and the newest of one with a tree of dispatches, or with a submission of one.
 const (
-	wholeReducer   = 5
-	leftReducer    = 6
-	signedReducer  = 7
-	retryReducer   = 8
-	refusedReducer = 9
-	storedReducer  = 10
-	spentReducer   = 11
-	waitReducer    = 12
-	aheadReducer   = 13
-	replyReducer   = 14
-	keyReducer     = 15
-	postReducer    = 16
-	runReducer     = 17
-	channelReducer = 18
+	wholeReducer    = 5
+	leftReducer     = 6
+	signedReducer   = 7
+	retryReducer    = 8
+	refusedReducer  = 9
+	storedReducer   = 10
+	spentReducer    = 11
+	waitReducer     = 12
+	overtookReducer = 13
+	replyReducer    = 14
+	keyReducer      = 15
+	postReducer     = 16
+	runReducer      = 17
+	channelReducer  = 18
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -67,7 +67,7 @@ type (
 		Waits       []*Wait                    `json:"waits,omitempty"`
 		Signals     []*KeptSignal              `json:"signals,omitempty"`
 		Decided     []DecidedName              `json:"decided,omitempty"`
-		Owed        []*OwedReply               `json:"owed,omitempty"`
+		Owed        []*PendingReply            `json:"owed,omitempty"`
 		Posts       []*Post                    `json:"posts,omitempty"`
 		PostsAt     Offset                     `json:"postsAt,omitempty"`
 		Run         *Run                       `json:"run,omitempty"`
@@ -183,7 +183,7 @@ func (s *State) reducer() int {
 			version = max(version, spentReducer)
 		}
 		if sub.Ahead {
-			version = max(version, aheadReducer)
+			version = max(version, overtookReducer)
 		}
 		if len(sub.Notify) > 0 {
 			version = max(version, postReducer)

@@ -31,7 +31,7 @@ const (
 	CodeUnavailable          Code = "runtime_unavailable"
 	CodeAdmissionUnknown     Code = "admission_unknown"
 	CodeAbortUnknown         Code = "abort_unknown"
-	CodeSetAside             Code = "conversation_set_aside"
+	CodeQuarantined          Code = "conversation_quarantined"
 	CodeInternal             Code = "internal_error"
 )
 

@@ -88,8 +88,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldChildStarted(r)
 	case *ChildSettled:
 		return s.foldChildSettled(r)
-	case *Parked:
-		return s.foldParked(r)
+	case *Suspended:
+		return s.foldSuspended(r)
 	case *RetryScheduled:
 		return s.foldRetry(r)
 	case *ImagesRefused:
@@ -102,16 +102,16 @@ func (s *State) foldRest(r Record) error {
 		return s.foldWaitEnded(r)
 	case *SignalKept:
 		return s.foldKept(r)
-	case *WentAhead:
-		return s.foldAhead(r)
-	case *ReplyOwed:
-		return s.foldReplyOwed(r)
+	case *Overtook:
+		return s.foldOvertook(r)
+	case *ReplyPending:
+		return s.foldReplyPending(r)
 	case *KeyKept:
 		return s.foldKeyKept(r)
 	case *RunStarted:
 		return s.foldRunStarted(r)
-	case *ReplyTold:
-		return s.foldReplyTold(r)
+	case *ReplySent:
+		return s.foldReplySent(r)
 	case *NoticeAsked:
 		return s.foldNoticeAsked(r)
 	case *PostEnqueued:
@@ -175,7 +175,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if sub.Running { // the attempt before was neither released nor parked
 		s.lose(sub)
 	}
-	sub.Running, sub.Writer, sub.Parked, sub.ParkedAt, sub.Due = true, r.Writer, nil, 0, false
+	sub.Running, sub.Writer, sub.Suspended, sub.SuspendedAt, sub.Due = true, r.Writer, nil, 0, false
 	sub.Attempts, sub.Began = r.Attempt, true
 	sub.elapsed = [2]int64{sub.elapsed[0] + sub.elapsed[1], 0}
 	return nil
@@ -192,14 +192,14 @@ func (s *State) lose(sub *Submission) {
 	}
 }
 
-// foldAhead lets a submission pass those before it.
-func (s *State) foldAhead(r *WentAhead) error {
+// foldOvertook lets a submission pass those before it.
+func (s *State) foldOvertook(r *Overtook) error {
 	sub, err := s.open(r, r.Submission)
 	if err != nil {
 		return err
 	}
 	for _, before := range s.unsettled[:slices.Index(s.unsettled, sub)] {
-		if before.Parked == nil {
+		if before.Suspended == nil {
 			return s.bad(r, "submission %s, which comes first, is not parked", before.ID)
 		}
 	}
@@ -217,9 +217,9 @@ func (s *State) foldReleased(r *AttemptReleased) error {
 	return nil
 }
 
-// foldParked puts a submission to rest. Like a release it does not count the attempt;
+// foldSuspended puts a submission to rest. Like a release it does not count the attempt;
 // the time that the attempt took counts.
-func (s *State) foldParked(r *Parked) error {
+func (s *State) foldSuspended(r *Suspended) error {
 	sub, err := s.open(r, r.Submission)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (s *State) foldParked(r *Parked) error {
 	if t := sub.lastTurn(); t != nil && !t.completed {
 		return s.bad(r, "turn %s is under way", t.id)
 	}
-	sub.Parked, sub.ParkedAt = r, s.head
+	sub.Suspended, sub.SuspendedAt = r, s.head
 	sub.Running = false
 	sub.Attempts--
 	if r.ElapsedMs > 0 {

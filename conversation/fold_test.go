@@ -145,9 +145,9 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"withdrawal of nothing":  {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
 		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
 		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
-		"parking of nothing":     {records{&conversation.Parked{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"parking in a turn":      {records{&conversation.Parked{Submission: "sub_1"}}, "turn turn_1 is under way"},
-		"parking in the queue":   {records{&conversation.Parked{Submission: "sub_2"}}, "submission sub_2 is not running"},
+		"parking of nothing":     {records{&conversation.Suspended{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"parking in a turn":      {records{&conversation.Suspended{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"parking in the queue":   {records{&conversation.Suspended{Submission: "sub_2"}}, "submission sub_2 is not running"},
 		"retry of nothing":       {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
 		"retry in a turn":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
 		"retry of another's":     {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
@@ -403,16 +403,16 @@ func TestQueue(t *testing.T) {
 	if sub.Aborted || !s.Submission("sub_2").Aborted || s.Submission("sub_3").Aborted {
 		t.Error("the abort covers what it does not name")
 	}
-	apply(t, s, completed("res_1", "turn_1"), &conversation.Parked{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 150})
-	if sub.Parked == nil || sub.ParkedAt != s.Head() || sub.Running || sub.Attempts != 0 || sub.Elapsed() != 150*time.Millisecond {
-		t.Errorf("parked %v at %d after %v, running: %t, %d attempts", sub.Parked, int64(sub.ParkedAt), sub.Elapsed(), sub.Running, sub.Attempts)
+	apply(t, s, completed("res_1", "turn_1"), &conversation.Suspended{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 150})
+	if sub.Suspended == nil || sub.SuspendedAt != s.Head() || sub.Running || sub.Attempts != 0 || sub.Elapsed() != 150*time.Millisecond {
+		t.Errorf("parked %v at %d after %v, running: %t, %d attempts", sub.Suspended, int64(sub.SuspendedAt), sub.Elapsed(), sub.Running, sub.Attempts)
 	}
 	apply(t, s, attempt("sub_1", 2), started("res_1", "sub_1", "turn_2"), completed("res_1", "turn_2"))
 	if now := sub.ElapsedNow(); now != 100*time.Millisecond {
 		t.Errorf("the second attempt took %v", now)
 	}
-	if sub.Parked != nil || sub.ParkedAt != 0 || sub.Elapsed() != 250*time.Millisecond || sub.Attempts != 2 {
-		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Parked, sub.Elapsed(), sub.Attempts)
+	if sub.Suspended != nil || sub.SuspendedAt != 0 || sub.Elapsed() != 250*time.Millisecond || sub.Attempts != 2 {
+		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Suspended, sub.Elapsed(), sub.Attempts)
 	}
 	apply(t, s, &conversation.RetryScheduled{Submission: "sub_1", Until: at})
 	if sub.Retry == nil || sub.Retry.Until != at {

@@ -378,7 +378,7 @@ func (g *generator) settleCalls(w *work) {
 			}
 			continue
 		case n < 28:
-			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer, ElapsedMs: int64(g.r.IntN(9))})
+			g.push(&conversation.Suspended{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer, ElapsedMs: int64(g.r.IntN(9))})
 			w.attempt--
 			g.cut()
 			if len(g.queue) == 1 {
@@ -428,15 +428,15 @@ func (g *generator) wait(w *work, id conversation.CallID) {
 	case kept:
 		end.Reason, end.Value = conversation.EndedBySignal, g.json()
 	case g.chance(50):
-		parked := g.chance(50)
-		if parked {
-			g.push(&conversation.Parked{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer})
+		suspended := g.chance(50)
+		if suspended {
+			g.push(&conversation.Suspended{Submission: w.sub, Until: g.now(), Reason: conversation.ReasonTimer})
 			w.attempt--
 			g.cut()
 		}
 		end.Reason, end.Signal, end.Value = conversation.EndedBySignal, g.signal(name), g.json()
 		g.push(end)
-		if parked {
+		if suspended {
 			g.attempt(w)
 		}
 		return
@@ -457,13 +457,13 @@ func (g *generator) pass() {
 	}
 	owed := g.chance(80)
 	if owed {
-		g.push(&conversation.ReplyOwed{Must: true, Submission: w.sub, To: sampleReplyTo()})
+		g.push(&conversation.ReplyPending{Must: true, Submission: w.sub, To: sampleReplyTo()})
 	}
 	notify := g.chance(80)
 	if notify {
 		g.push(&conversation.NoticeAsked{Must: true, Submission: w.sub, Target: "ledger"})
 	}
-	g.push(&conversation.WentAhead{Must: true, Submission: w.sub})
+	g.push(&conversation.Overtook{Must: true, Submission: w.sub})
 	g.attempt(w)
 	g.openTurn(w)
 	for range g.r.IntN(4) {
@@ -476,7 +476,7 @@ func (g *generator) pass() {
 	}
 	if owed {
 		g.cut()
-		g.push(&conversation.ReplyTold{Must: true, Submission: w.sub, At: g.now()})
+		g.push(&conversation.ReplySent{Must: true, Submission: w.sub, At: g.now()})
 	}
 }
 

@@ -234,14 +234,14 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
-	parked := []conversation.Record{
-		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1"}, &conversation.Parked{Submission: "sub_1"},
-		&conversation.WentAhead{Submission: "sub_2"},
+	suspended := []conversation.Record{
+		&conversation.StepCompleted{Message: "res_1", Turn: "turn_1"}, &conversation.Suspended{Submission: "sub_1"},
+		&conversation.Overtook{Submission: "sub_2"},
 	}
-	if got := reducer(0, parked...); got != 13 {
+	if got := reducer(0, suspended...); got != 13 {
 		t.Errorf("one that went ahead: %d", got)
 	}
-	if got := reducer(0, paid, &conversation.ReplyOwed{Submission: "sub_2"}); got != 14 {
+	if got := reducer(0, paid, &conversation.ReplyPending{Submission: "sub_2"}); got != 14 {
 		t.Errorf("a reply that is owed: %d", got)
 	}
 	kept := []conversation.Record{admitted(3), &conversation.KeyKept{Submission: "sub_3", Until: at}}

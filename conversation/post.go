@@ -137,7 +137,7 @@ type NoticeData struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`
 	UID   UID    `json:"uid"`
-	*ToldReply
+	*SentReply
 }
 
 // NoticeSettled is the type of a notice of a settlement.
@@ -151,6 +151,6 @@ func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	}
 	return EncodeJSON(Notice{
 		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
-		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, ToldReply: s.toldOf(sub, r)},
+		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, SentReply: s.toldOf(sub, r)},
 	})
 }

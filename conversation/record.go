@@ -28,7 +28,7 @@ const (
 	TypeCompacted           RecordType = "compacted"
 	TypeStateWritten        RecordType = "state_written"
 	TypeStepRecorded        RecordType = "step_recorded"
-	TypeParked              RecordType = "parked"
+	TypeSuspended           RecordType = "parked"
 	TypeHookDone            RecordType = "hook_done"
 	TypeChildStarted        RecordType = "child_started"
 	TypeChildSettled        RecordType = "child_settled"
@@ -40,11 +40,11 @@ const (
 	TypeWaitStarted         RecordType = "wait_started"
 	TypeWaitEnded           RecordType = "wait_ended"
 	TypeSignalKept          RecordType = "signal_kept"
-	TypeWentAhead           RecordType = "went_ahead"
-	TypeReplyOwed           RecordType = "reply_owed"
+	TypeOvertook            RecordType = "overtook"
+	TypeReplyPending        RecordType = "reply_pending"
 	TypeKeyKept             RecordType = "key_kept"
 	TypeRunStarted          RecordType = "run_started"
-	TypeReplyTold           RecordType = "reply_told"
+	TypeReplySent           RecordType = "reply_sent"
 	TypeNoticeAsked         RecordType = "notice_asked"
 	TypePostEnqueued        RecordType = "post_enqueued"
 	TypePostDeferred        RecordType = "post_deferred"
@@ -97,7 +97,7 @@ const (
 	HookContinued Hook = "continued"
 )
 
-// ReasonTimer is the reason of a [Parked] submission that waits for a time alone.
+// ReasonTimer is the reason of a [Suspended] submission that waits for a time alone.
 const ReasonTimer = "timer"
 
 // ReasonInterrupted is the stop reason of a turn that was closed by recovery.
@@ -526,7 +526,7 @@ type (
 
 	// Parked ends an attempt without counting it: the submission waits until a time,
 	// and nothing of it runs. ElapsedMs is the monotonic time since its attempt started.
-	Parked struct {
+	Suspended struct {
 		Submission SubmissionID `json:"submission"`
 		Until      Time         `json:"until,omitempty"`
 		Reason     string       `json:"reason"`
@@ -569,7 +569,7 @@ type (
 	}
 
 	// RetryScheduled says that the model call of a submission, or of a subagent's, is not
-	// made again before a time. Until then nothing of it runs; see [Parked]. Rounds counts
+	// made again before a time. Until then nothing of it runs; see [Suspended]. Rounds counts
 	// how often all its models have failed, Blind those of them in which no vendor said
 	// when to come back, and WaitedMs what was waited because of those who did.
 	RetryScheduled struct {
@@ -619,15 +619,15 @@ type (
 		At       Time            `json:"at"`
 	}
 
-	// WentAhead says that a submission is worked on although others came before it and are not
+	// Overtook says that a submission is worked on although others came before it and are not
 	// settled: all of them are parked. Its first attempt begins in the same batch.
-	WentAhead struct {
+	Overtook struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 	}
 
-	// ReplyOwed says who waits for the reply to a submission that is admitted in the same batch.
-	ReplyOwed struct {
+	// ReplyPending says who waits for the reply to a submission that is admitted in the same batch.
+	ReplyPending struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		To         ReplyTo      `json:"to"`
@@ -649,8 +649,8 @@ type (
 		Until      Time         `json:"until"`
 	}
 
-	// ReplyTold says that who waits for a reply has it, or is over.
-	ReplyTold struct {
+	// ReplySent says that who waits for a reply has it, or is over.
+	ReplySent struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		At         Time         `json:"at"`
@@ -724,9 +724,9 @@ func (*WaitEnded) Type() RecordType { return TypeWaitEnded }
 // Type implements [Record].
 func (*SignalKept) Type() RecordType { return TypeSignalKept }
 
-func (*WentAhead) Type() RecordType { return TypeWentAhead }
+func (*Overtook) Type() RecordType { return TypeOvertook }
 
-func (*ReplyOwed) Type() RecordType { return TypeReplyOwed }
+func (*ReplyPending) Type() RecordType { return TypeReplyPending }
 
 // Type implements Record.
 func (*KeyKept) Type() RecordType { return TypeKeyKept }
@@ -734,7 +734,7 @@ func (*KeyKept) Type() RecordType { return TypeKeyKept }
 // Type implements [Record].
 func (*RunStarted) Type() RecordType { return TypeRunStarted }
 
-func (*ReplyTold) Type() RecordType { return TypeReplyTold }
+func (*ReplySent) Type() RecordType { return TypeReplySent }
 
 // Type implements [Record].
 func (*ToolCalled) Type() RecordType { return TypeToolCalled }
@@ -773,7 +773,7 @@ func (*StateWritten) Type() RecordType { return TypeStateWritten }
 func (*StepRecorded) Type() RecordType { return TypeStepRecorded }
 
 // Type implements [Record].
-func (*Parked) Type() RecordType { return TypeParked }
+func (*Suspended) Type() RecordType { return TypeSuspended }
 
 // Type implements [Record].
 func (*HookDone) Type() RecordType { return TypeHookDone }

@@ -56,12 +56,12 @@ type State struct {
 	byID        map[MessageID]*message
 	settlements []Settlement
 	submissions []*Submission
-	unsettled   []*Submission // admission order
-	owed        []*OwedReply  // oldest first; changed in copies
-	posts       []*Post       // likewise, of the newest time that each was enqueued
-	postsAt     Offset        // of the batch that said last when they are due
-	paths       []ReplyPath   // oldest first; changed in copies
-	waiting     waiting       // of all of them but the first
+	unsettled   []*Submission   // admission order
+	owed        []*PendingReply // oldest first; changed in copies
+	posts       []*Post         // likewise, of the newest time that each was enqueued
+	postsAt     Offset          // of the batch that said last when they are due
+	paths       []ReplyPath     // oldest first; changed in copies
+	waiting     waiting         // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
 	kept        keptLines     // the oldest keys
@@ -208,10 +208,10 @@ type Submission struct {
 	// Message is the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
 	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
-	// Parked is what the submission waits for, nil if it does not, and ParkedAt the
+	// Parked is what the submission waits for, nil if it does not, and SuspendedAt the
 	// offset of the batch that says so.
-	Parked   *Parked `json:"parked,omitempty"`
-	ParkedAt Offset  `json:"parkedAt,omitempty"`
+	Suspended   *Suspended `json:"parked,omitempty"`
+	SuspendedAt Offset     `json:"suspendedAt,omitempty"`
 	// Ahead says that it may be worked on while those before it are parked.
 	Ahead bool `json:"ahead,omitempty"`
 	// Due says that a wait has ended since: it may go on before the time.
@@ -325,7 +325,7 @@ func (s *State) Unsettled() []*Submission { return s.unsettled }
 // UnderWay returns the submission of which an attempt has begun, be it that the attempt was
 // released or its writer is gone, and that is not parked; nil if there is none.
 func (s *State) UnderWay() *Submission {
-	i := slices.IndexFunc(s.unsettled, func(sub *Submission) bool { return (sub.Began || sub.Running) && sub.Parked == nil })
+	i := slices.IndexFunc(s.unsettled, func(sub *Submission) bool { return (sub.Began || sub.Running) && sub.Suspended == nil })
 	if i < 0 {
 		return nil
 	}
@@ -476,7 +476,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	s.replied(sub, r)
 	s.ended(r)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
-	sub.Parked, sub.ParkedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
+	sub.Suspended, sub.SuspendedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)
 	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
 		s.waiting.add(s.unsettled[next], -1)

@@ -179,7 +179,7 @@ func (s *State) foldWaitEnded(r *WaitEnded) error {
 	sub.brought += len(w.Value)
 	s.takeKept(r.Signal)
 	s.decide(DecidedName{Name: r.Name, Signal: r.Signal, At: r.At})
-	if root := s.root(sub); root.Parked != nil {
+	if root := s.root(sub); root.Suspended != nil {
 		root.Due = true
 	}
 	return nil

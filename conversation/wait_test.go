@@ -104,8 +104,8 @@ func TestWoken(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"), waits("call_1", "a"))
 	sub := s.Submission("sub_1")
-	park := &conversation.Parked{Submission: "sub_1", Until: at + 1000, Reason: conversation.ReasonTimer}
-	apply(t, s, park)
+	suspend := &conversation.Suspended{Submission: "sub_1", Until: at + 1000, Reason: conversation.ReasonTimer}
+	apply(t, s, suspend)
 	apply(t, s, kept(3, "b"))
 	if sub.Due {
 		t.Error("woken by a signal for nobody")
@@ -118,7 +118,7 @@ func TestWoken(t *testing.T) {
 		t.Errorf("the waits that have ended are %+v", w)
 	}
 	apply(t, s, attempt("sub_1", 1))
-	apply(t, s, waits("call_1", "c"), park)
+	apply(t, s, waits("call_1", "c"), suspend)
 	if sub.Due {
 		t.Error("a wait that was over before wakes it")
 	}

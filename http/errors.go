@@ -81,9 +81,9 @@ func classOf(c conversation.Code) (class, bool) {
 	case conversation.CodeUnavailable:
 		return class{http.StatusServiceUnavailable, "The request could not be completed.",
 			"The runtime is not available right now. Retry after the time given."}, true
-	case conversation.CodeSetAside:
-		return class{http.StatusLocked, "The conversation is set aside.",
-			"Opening it failed several times, or an operator set it aside, so it is quarantined. Nothing of it is lost. The server tries it again by itself; repair the cause to have it released."}, true
+	case conversation.CodeQuarantined:
+		return class{http.StatusLocked, "The conversation is quarantined.",
+			"Opening it failed several times, or an operator quarantine it, so it is quarantined. Nothing of it is lost. The server tries it again by itself; repair the cause to have it released."}, true
 	case conversation.CodeAdmissionUnknown:
 		return class{http.StatusServiceUnavailable, "It is not known whether the message was admitted.",
 			"Repeat it after the time given with meta.idempotencyKey as its idempotencyKey: it is admitted once."}, true

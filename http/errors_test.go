@@ -49,7 +49,7 @@ func TestErrorTable(t *testing.T) {
 		conversation.CodeAttachmentNotFound: 404, conversation.CodeAttachmentConflict: 500, conversation.CodeAttachmentIntegrity: 500,
 		conversation.CodeStreamStoreFailure: 500, conversation.CodeSchemaVersion: 500,
 		conversation.CodeUnavailable: 503, conversation.CodeInternal: 500,
-		conversation.CodeAdmissionUnknown: 503, conversation.CodeAbortUnknown: 503, conversation.CodeSetAside: 423,
+		conversation.CodeAdmissionUnknown: 503, conversation.CodeAbortUnknown: 503, conversation.CodeQuarantined: 423,
 	} {
 		t.Run(string(code), func(t *testing.T) {
 			h := newHarness(t, nil)

@@ -123,10 +123,10 @@ const LogTreeCounted = "tree counted"
 
 // The values of Reason, of agent_end: why a run of the agent loop ended.
 const (
-	EndSettled  = "settled"
-	EndReleased = "released" // handed to another node
-	EndParked   = "parked"   // it waits for a time
-	EndLost     = "lost"     // its process or its writer did not survive
+	EndSettled   = "settled"
+	EndReleased  = "released" // handed to another node
+	EndSuspended = "parked"   // it waits for a time
+	EndLost      = "lost"     // its process or its writer did not survive
 )
 
 // The values of Reason, of wait: what has ended it.

@@ -94,7 +94,7 @@ func usualEvents(records []conversation.Record) (n int) {
 			n += 4
 		case *conversation.ChildStarted, *conversation.ChildSettled:
 			n += 2
-		case *conversation.SubmissionAdmitted, *conversation.AttemptReleased, *conversation.Parked, *conversation.ResponseStarted,
+		case *conversation.SubmissionAdmitted, *conversation.AttemptReleased, *conversation.Suspended, *conversation.ResponseStarted,
 			*conversation.StepCompleted, *conversation.StepDropped, *conversation.ToolCalled, *conversation.ToolSettled,
 			*conversation.WaitStarted, *conversation.WaitEnded, *conversation.PostDeferred, *conversation.PostDone, *conversation.Compacted:
 			n++
@@ -135,8 +135,8 @@ func (p *projection) record(r conversation.Record) {
 		p.attempt(r)
 	case *conversation.AttemptReleased:
 		p.pause(r.Submission, EndReleased, r.ElapsedMs, r.At)
-	case *conversation.Parked:
-		p.pause(r.Submission, EndParked, r.ElapsedMs, r.At)
+	case *conversation.Suspended:
+		p.pause(r.Submission, EndSuspended, r.ElapsedMs, r.At)
 	case *conversation.AbortRequested:
 		p.aborting = true
 	case *conversation.TreeCounted:

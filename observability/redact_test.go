@@ -24,7 +24,7 @@ func everyRecord() []conversation.Record {
 		&conversation.PostEnqueued{}, &conversation.PostDeferred{}, &conversation.PostDone{},
 		&conversation.DataWritten{}, &conversation.MetadataMerged{}, &conversation.Advisory{}, &conversation.AbortRequested{},
 		&conversation.StepDropped{}, &conversation.Compacted{}, &conversation.StateWritten{}, &conversation.StepRecorded{},
-		&conversation.Parked{}, &conversation.HookDone{}, &conversation.ChildSettled{}, &conversation.SubmissionSettled{},
+		&conversation.Suspended{}, &conversation.HookDone{}, &conversation.ChildSettled{}, &conversation.SubmissionSettled{},
 		&conversation.ConversationDeleted{},
 	}
 }

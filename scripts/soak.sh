@@ -22,11 +22,11 @@ volumes() {
 	lasting 3780 'an hour of kills, every 3 seconds, over 64 conversations' "${test[@]}" -v -run 'TestKillLoop$' ./internal/killrun -loop 60m
 	lasting 480 '5 minutes of a cluster of 300 conversations, and its audit' "${raced[@]}" -v -run TestClusterRun ./internal/clusterrun -long
 	lasting 2520 '15 minutes of attacks on one node and on three, and their audits' "${test[@]}" -v -run TestAttack ./internal/attackrun -long
-	lasting 300 'the judges of what is sent to vendors' "$go" -C test/judges test -count=1 ./...
+	lasting 300 'interoperability tests' "$go" -C test/interop test -count=1 ./...
 	lasting 420 'the console: 25 deaths under an open page, a reply of 3 minutes, hostile messages' "${test[@]}" -v -run 'TestBrowser$' ./console -long
 	timed "$EVENTS" events "${test[@]}" -v -run 'TestEventsRun$' ./internal/eventsrun -events
 	timed "$CRASHES" 'crashes of the embedded bucket' "${raced[@]}" -v -run TestCrashCycles ./storage/local -cycles
-	timed "$CORRUPTIONS" 'corruptions of data folders' "${test[@]}" -v -run 'TestRandomCorruption$' ./internal/cli/keep -corruptions
+	timed "$CORRUPTIONS" 'corruptions of data folders' "${test[@]}" -v -run 'TestRandomCorruption$' ./internal/cli/operator -corruptions
 	lasting $((targets * (${FUZZTIME%m} * 60 + 10))) "$targets fuzz targets, $FUZZTIME each" scripts/fuzz.sh "$go" "$FUZZTIME"
 }
 

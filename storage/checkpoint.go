@@ -282,7 +282,7 @@ func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoi
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
-	case Damaged(err):
+	case IsCorrupt(err):
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("get checkpoint: %w", err)

@@ -126,7 +126,7 @@ func (c *Compactor) cover(ctx context.Context) error {
 			c.covered = Position{Seq: s.index.Last, Hash: s.index.Hash}
 			return nil
 		}
-		if !Damaged(err) {
+		if !IsCorrupt(err) {
 			return err
 		}
 		c.refs = c.refs[:n-1]
@@ -170,7 +170,7 @@ func (c *Compactor) leftovers(ctx context.Context, all []SegmentRef) ([]string, 
 	for _, ref := range c.refs {
 		n, _ := slices.BinarySearch(seqs, ref.Last+1)
 		own, err := c.replacedBy(ctx, ref, seqs[:n], all)
-		if err != nil && !Damaged(err) {
+		if err != nil && !IsCorrupt(err) {
 			return nil, err
 		}
 		keys, seqs = append(keys, own...), seqs[n:]

@@ -203,20 +203,20 @@ func otherObjects(conv conversation.Key) map[string]object {
 		},
 		"quarantine": {
 			func(ctx context.Context, b storage.Bucket) error {
-				_, err := storage.SetAside(ctx, b, storage.Aside{Conv: conv, At: 1, Why: "why", Failures: 3})
+				_, err := storage.PutQuarantine(ctx, b, storage.Quarantine{Conv: conv, At: 1, Why: "why", Failures: 3})
 				return err
 			},
 			func(ctx context.Context, b storage.Bucket) error {
-				_, err := storage.ReadAside(ctx, b, conv)
+				_, err := storage.ReadQuarantine(ctx, b, conv)
 				return err
 			},
 		},
 		"dead letter": {
 			func(ctx context.Context, b storage.Bucket) error {
-				return storage.PutLetter(ctx, b, sampleLetter("post_1"))
+				return storage.PutDeadLetter(ctx, b, sampleDeadLetter("post_1"))
 			},
 			func(ctx context.Context, b storage.Bucket) error {
-				return storage.EachLetter(ctx, b, func(_ storage.Letter, err error) error { return err })
+				return storage.EachDeadLetter(ctx, b, func(_ storage.DeadLetter, err error) error { return err })
 			},
 		},
 		"format": {
@@ -273,7 +273,7 @@ func TestOneBadRead(t *testing.T) {
 				}}
 				ctx := withTimeout(t, 1<<40)
 				got := o.read(ctx, b)
-				if !errors.Is(damageOf(got), tt.want) {
+				if !errors.Is(corruptionOf(got), tt.want) {
 					t.Errorf("%s, read with %s: got %v, want %v", kind, name, got, tt.want)
 				}
 			})
@@ -283,11 +283,11 @@ func TestOneBadRead(t *testing.T) {
 
 var errCorrupt = errors.New("corrupt")
 
-// damageOf turns what is said of corrupt objects into errCorrupt.
-func damageOf(err error) error {
+// corruptionOf turns what is said of corrupt objects into errCorrupt.
+func corruptionOf(err error) error {
 	var other *storage.IntegrityError
 	var format *storage.FormatError
-	if storage.Damaged(err) || errors.As(err, &other) || errors.As(err, &format) {
+	if storage.IsCorrupt(err) || errors.As(err, &other) || errors.As(err, &format) {
 		return errCorrupt
 	}
 	return err
@@ -304,7 +304,7 @@ func TestBytesOfAnotherSize(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := &misread{Bucket: store, reads: map[string]int{}, change: func(int, []byte) []byte { return []byte("a page, always the same") }}
-			if err := o.read(t.Context(), b); !errors.Is(err, storage.ErrUnavailable) || storage.Damaged(err) {
+			if err := o.read(t.Context(), b); !errors.Is(err, storage.ErrUnavailable) || storage.IsCorrupt(err) {
 				t.Errorf("%s: got %v, want %v", kind, err, storage.ErrUnavailable)
 			}
 		})

@@ -213,7 +213,7 @@ func (e *IntegrityError) Reason() string {
 // Damaged reports whether an error says that stored objects are not what their
 // keys promise, so that reading them again ends the same way: a [*CorruptError] or
 // a [*GapError].
-func Damaged(err error) bool {
+func IsCorrupt(err error) bool {
 	var corrupt *CorruptError
 	var gap *GapError
 	return errors.As(err, &corrupt) || errors.As(err, &gap)

@@ -77,7 +77,7 @@ func TestExportJournalsAreTheirOwn(t *testing.T) {
 		t.Fatalf("%v (-want +got):\n%s", err, diff)
 	}
 	if busy, err := storage.Journals(t.Context(), b); err != nil || len(busy) != 1 || busy[0].N != 7 {
-		t.Errorf("busy journals: %+v, %v", busy, err)
+		t.Errorf("pending-work journals: %+v, %v", busy, err)
 	}
 	j, err := storage.ReadExportJournal(t.Context(), b, "node-1_01JD", 1, 3)
 	if diff := cmp.Diff(exportJournal(3, "x"), j); err != nil || diff != "" {
@@ -87,7 +87,7 @@ func TestExportJournalsAreTheirOwn(t *testing.T) {
 		t.Errorf("absent: %v", err)
 	}
 	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), storage.JournalKey("node-1_01JD", 7)}); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("delete of a busy journal: %v, want refused", err)
+		t.Errorf("delete of a pending-work journal: %v, want refused", err)
 	}
 	if err := storage.DeleteJournal(t.Context(), b, []string{key(2)}); !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of an export journal: %v, want refused", err)

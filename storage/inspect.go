@@ -25,7 +25,7 @@ type ObjectName struct {
 	Shard  int    // Of a journal (of either kind) or timer.
 	Agent  string // Of an index entry, as is Day.
 	Day    string
-	Cut    bool // It was cut off its log and is kept aside, see [CutKey].
+	Cut    bool // It was cut off its log and is kept aside, see [TruncatedKey].
 }
 
 // ParseKey reads a key of a bucket. It accepts exactly the keys that this package makes.
@@ -56,9 +56,9 @@ func parseRoot(key string) (ObjectName, bool) {
 		var ref TimerRef
 		ref, ok = parseTimerKey(key)
 		n.Conv, n.Shard, n.First = ref.Conv, TimerShard(ref.Conv), ref.Seq
-	case KindLetter:
-		var l Letter
-		l, ok = parseLetterKey(key)
+	case KindDeadLetter:
+		var l DeadLetter
+		l, ok = parseDeadLetterKey(key)
 		n.Conv, n.First = l.Conv, l.Seq
 	case KindEpoch:
 		var err error
@@ -71,7 +71,7 @@ func parseRoot(key string) (ObjectName, bool) {
 		n.Member, ok = member, validMember(member) == nil && validMember(name) == nil
 	case KindMigration:
 		ok = parseMigrationKey(key)
-	case KindAside:
+	case KindQuarantine:
 		n.Conv = conversation.Key(rest)
 		ok = validConv(n.Conv) == nil
 	case KindProbe:
@@ -108,7 +108,7 @@ func parseConvKey(key string) (ObjectName, bool) {
 		n.First, err = parseNumber(digits)
 		n.Digest = digest
 		err = errors.Join(err, segment.Unhex(make([]byte, 16), []byte(digest)))
-	case KindCut:
+	case KindTruncated:
 		name, was, _ := strings.Cut(rest, "/")
 		n, ok := parseConvKey(FolderOf(n.Conv) + was)
 		ok = ok && !n.Cut && segment.Plain(name)
@@ -123,14 +123,16 @@ func parseConvKey(key string) (ObjectName, bool) {
 	return n, err == nil
 }
 
-// CutKey returns under which key an object of a conversation is kept that a cut of this
+// TruncatedKey returns under which key an object of a conversation is kept that a cut of this
 // name has taken away: the rest of its own key below a folder that nobody reads.
-func CutKey(conv conversation.Key, name, key string) string {
-	return CutPrefix(conv, name) + strings.TrimPrefix(key, folder(conv))
+func TruncatedKey(conv conversation.Key, name, key string) string {
+	return TruncatedPrefix(conv, name) + strings.TrimPrefix(key, folder(conv))
 }
 
-// CutPrefix is the prefix of all that a cut of this name has taken away.
-func CutPrefix(conv conversation.Key, name string) string { return folder(conv) + "cut/" + name + "/" }
+// TruncatedPrefix is the prefix of all that a cut of this name has taken away.
+func TruncatedPrefix(conv conversation.Key, name string) string {
+	return folder(conv) + "truncated/" + name + "/"
+}
 
 // CheckConv returns an error unless conv is the key of a conversation.
 func CheckConv(conv conversation.Key) error { return validConv(conv) }

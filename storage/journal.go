@@ -9,9 +9,9 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-const journalRoot = "wake/"
+const journalRoot = "pending/"
 
-// Journal is one busy journal: the full set of conversations of one node that have
+// Journal is one pending-work journal: the full set of conversations of one node that have
 // unsettled work. Who stands in it, and when it may go, is decided
 // by its writer and by the sweeps; this package stores it.
 type Journal struct {

@@ -116,7 +116,7 @@ func (k journalKind[J]) fuzz(f *testing.F, contents ...string) {
 func TestJournalRoundTrip(t *testing.T) {
 	busyKind.roundTrip(t, `{"v":8,"member":"node-1_01JD","shard":0,"shards":1,"n":9,"count":1}`+"\n"+
 		fmt.Sprintf(`{"conv":"%s","nonce":"n1","seq":-1}`, keyOf("x"))+"\n")
-	if got := storage.JournalKey("m", 12); got != "wake/m/0/0000000000000012" {
+	if got := storage.JournalKey("m", 12); got != "pending/m/0/0000000000000012" {
 		t.Errorf("key is %s", got)
 	}
 }
@@ -145,8 +145,8 @@ func FuzzDecodeJournal(f *testing.F) {
 // FuzzJournalKey: a key that is taken for a journal's is exactly what JournalKey returns.
 func FuzzJournalKey(f *testing.F) {
 	for _, key := range []string{
-		"wake/a/0/0000000000000012", "wake/a/00/0000000000000012", "wake/a/-1/0000000000000012", "wake//0/0000000000000012", "wake/a/0/12",
-		"wake/a/0/0000000000000012/x", "heartbeat/a", "wake/a b/0/0000000000000012", "wake/a/9999999999999999999/0000000000000012", "",
+		"pending/a/0/0000000000000012", "pending/a/00/0000000000000012", "pending/a/-1/0000000000000012", "pending//0/0000000000000012", "pending/a/0/12",
+		"pending/a/0/0000000000000012/x", "heartbeat/a", "pending/a b/0/0000000000000012", "pending/a/9999999999999999999/0000000000000012", "",
 	} {
 		f.Add(key)
 	}
@@ -178,7 +178,7 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, stray := range []string{"wake/a", "wake/a/0/12", "wake/a/1/0000000000000000", "wake/a/x/0000000000000001", "wake/c/00/0000000000000001", "wake/ä/0/0000000000000001", "wake/a/0/0000000000000001/x"} {
+	for _, stray := range []string{"pending/a", "pending/a/0/12", "pending/a/1/0000000000000000", "pending/a/x/0000000000000001", "pending/c/00/0000000000000001", "pending/ä/0/0000000000000001", "pending/a/0/0000000000000001/x"} {
 		if err := b.Put(t.Context(), stray, storage.Bytes([]byte("x"))); err != nil {
 			t.Fatal(err)
 		}
@@ -204,7 +204,7 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 	if got, err = storage.Journals(t.Context(), b); err != nil || len(got) != 3 || !cmp.Equal(got[1].Keys, keys("a", 11)) {
 		t.Errorf("after the delete: %+v, %v", got, err)
 	}
-	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 11)[0], "wake/a"})
+	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 11)[0], "pending/a"})
 	if !errors.Is(err, storage.ErrRefused) {
 		t.Errorf("delete of a stray key: %v, want refused", err)
 	}

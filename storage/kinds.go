@@ -18,13 +18,13 @@ const (
 	KindHead       ObjectKind = "head"
 	KindCheckpoint ObjectKind = "checkpoint"
 	KindPage       ObjectKind = "page"
-	KindCut        ObjectKind = "cut" // Any object of a conversation that is kept aside, see [CutKey].
+	KindTruncated  ObjectKind = "truncated" // Any object of a conversation that is kept aside, see [TruncatedKey].
 	KindIndex      ObjectKind = "index"
 	KindJournal    ObjectKind = "journal"
-	KindAside      ObjectKind = "aside"
+	KindQuarantine ObjectKind = "quarantine"
 	KindExport     ObjectKind = "export"
 	KindTimer      ObjectKind = "timer"
-	KindLetter     ObjectKind = "letter"
+	KindDeadLetter ObjectKind = "deadletter"
 	KindStaged     ObjectKind = "staged"
 	KindMigration  ObjectKind = "migration"
 	KindEpoch      ObjectKind = "epoch"
@@ -51,13 +51,13 @@ var keyTemplates = []KeyTemplate{
 	{KindHead, convFolder + "head"},
 	{KindCheckpoint, convFolder + "ckpt/<seq>-<digest>"},
 	{KindPage, convFolder + "page/<n>-<digest>"},
-	{KindCut, convFolder + "cut/<name>/<object>"},
+	{KindTruncated, convFolder + "truncated/<name>/<object>"},
 	{KindIndex, indexRoot + "<agent>/<yyyy-mm-dd>/<conv>"},
 	{KindJournal, journalRoot + "<member>/0/<n>"},
-	{KindAside, asideRoot + "<conv>"},
+	{KindQuarantine, quarantineRoot + "<conv>"},
 	{KindExport, exportRoot + "<member>/<shard>/<n>"},
 	{KindTimer, timerRoot + "<shard>/<minute>/<conv>.<seq>"},
-	{KindLetter, letterRoot + "<conv>.<name>.<seq>"},
+	{KindDeadLetter, deadLetterRoot + "<conv>.<name>.<seq>"},
 	{KindStaged, stagedRoot + "<member>/<name>"},
 	{KindMigration, migrationRoot + "<database>/<version>"},
 	{KindEpoch, epochRoot + "<n>"},

@@ -197,7 +197,7 @@ func readListing[E listed](ctx context.Context, b Bucket, root, member string, s
 		}
 		return j, nil
 	})
-	if err != nil && !Damaged(err) {
+	if err != nil && !IsCorrupt(err) {
 		err = fmt.Errorf("read journal: %w", err)
 	}
 	return j, err
@@ -250,7 +250,7 @@ func (w *JournalWriter) sameContent(ctx context.Context, key string, lines []byt
 		return stored, nil
 	})
 	switch {
-	case err != nil && !Damaged(err):
+	case err != nil && !IsCorrupt(err):
 		return &Error{Op: "create", Key: key, Kind: ErrUncertain, Err: err}
 	case err != nil || !bytes.Equal(stored, lines):
 		return exists

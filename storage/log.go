@@ -129,9 +129,9 @@ const (
 	// fetchBytes bounds the stored bytes that one reader has fetched ahead, beside the
 	// object that it waits for.
 	fetchBytes = 16 << 20
-	// decodeAhead is up to how many bytes of content an object is decoded before it is
+	// decodeOvertook is up to how many bytes of content an object is decoded before it is
 	// its turn: a small object may hold very much.
-	decodeAhead = 256 << 10
+	decodeOvertook = 256 << 10
 )
 
 // fetched is an object that was asked for.
@@ -164,7 +164,7 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 			slots[at], costs[at] = slot, size(next)
 			held += costs[at]
 			listed := stated(next)
-			wg.Go(func() { slot <- l.get(ctx, conv, seq, listed, decodeAhead) })
+			wg.Go(func() { slot <- l.get(ctx, conv, seq, listed, decodeOvertook) })
 			next++
 		}
 		at := i % int64(len(slots))

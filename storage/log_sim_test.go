@@ -22,9 +22,9 @@ import (
 )
 
 var (
-	logSeed      = flag.Int64("logseed", -1, "run this seed of the simulation of a log alone and tell its trace")
-	logDamage    = flag.Bool("logdamage", false, "run it with damage")
-	logSchedules = flag.Uint64("logschedules", sample.Of[uint64](800, 50), "run so many schedules of the simulation of a log")
+	logSeed       = flag.Int64("logseed", -1, "run this seed of the simulation of a log alone and tell its trace")
+	logCorruption = flag.Bool("logdamage", false, "run it with damage")
+	logSchedules  = flag.Uint64("logschedules", sample.Of[uint64](800, 50), "run so many schedules of the simulation of a log")
 )
 
 const (
@@ -70,7 +70,7 @@ func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)
 	return runs
 }
 
-func withDamage(_ *testing.T, o *logsim.Options) { o.Damage = true }
+func withCorruption(_ *testing.T, o *logsim.Options) { o.Corruption = true }
 
 // throughS3 lets a schedule use a real store behind the real client.
 func throughS3(t *testing.T, o *logsim.Options) { o.Store = behindS3(t, memory(t)) }
@@ -78,7 +78,7 @@ func throughS3(t *testing.T, o *logsim.Options) { o.Store = behindS3(t, memory(t
 // TestLogSimulation runs schedules with every rule in force.
 func TestLogSimulation(t *testing.T) {
 	if *logSeed >= 0 {
-		run := runLogs(t, []uint64{uint64(*logSeed)}, func(_ *testing.T, o *logsim.Options) { o.Damage = *logDamage })[0]
+		run := runLogs(t, []uint64{uint64(*logSeed)}, func(_ *testing.T, o *logsim.Options) { o.Corruption = *logCorruption })[0]
 		t.Logf("%s\n%v", strings.Join(run.report.Trace(), "\n"), run.report.Shown)
 		if v := run.verdict(); v != "" {
 			t.Errorf("seed %d: %s", *logSeed, v)
@@ -95,7 +95,7 @@ func TestLogSimulation(t *testing.T) {
 			t.Run(fmt.Sprint(seeds[0]), func(t *testing.T) {
 				t.Parallel()
 				hurt := slices.DeleteFunc(slices.Clone(seeds), func(seed uint64) bool { return seed%damageEvery > 0 })
-				runs, broken := runLogs(t, seeds, nil), runLogs(t, hurt, withDamage)
+				runs, broken := runLogs(t, seeds, nil), runLogs(t, hurt, withCorruption)
 				mu.Lock()
 				defer mu.Unlock()
 				for _, r := range runs {
@@ -113,7 +113,7 @@ func TestLogSimulation(t *testing.T) {
 	t.Logf("%d schedules with %d operations: %v", len(seeds), operations, total)
 	t.Logf("with damage: %v", damaged)
 	if n := int(*logSchedules); !t.Failed() && n >= 400 {
-		for _, what := range append(logsim.Lacking(total, n), logsim.LackingOfDamage(damaged, n/damageEvery)...) {
+		for _, what := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(damaged, n/damageEvery)...) {
 			t.Errorf("too little has happened to show anything: %s", what)
 		}
 	}

@@ -279,7 +279,7 @@ func ReadEpoch(ctx context.Context, b Bucket, n int64) (Epoch, error) {
 		}
 		return e, err
 	})
-	if err != nil && !Damaged(err) {
+	if err != nil && !IsCorrupt(err) {
 		err = fmt.Errorf("read epoch %d: %w", n, err)
 	}
 	return e, err

@@ -16,7 +16,7 @@ const (
 	RuleVerifyClaim = "R4"   // The first batch is acknowledged after a LIST.
 	RuleKeepHighest = "R5"   // The highest key of a log is not deleted.
 	RuleCheckChain  = "R6"   // What is read continues the chain, and segments win.
-	RuleListBack    = "back" // What is put back is listed before it is no longer set aside.
+	RuleListBack    = "back" // What is put back is listed before it is no longer quarantined.
 )
 
 var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain, listBack switchedOff }

@@ -131,12 +131,12 @@ func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Posit
 				at, check = b.Position(), true
 				return visit(b)
 			})
-			if err == nil || at != before || !Damaged(err) && !replaced(err) {
+			if err == nil || at != before || !IsCorrupt(err) && !replaced(err) {
 				break
 			}
 		}
 		switch {
-		case err == nil || at != before && (Damaged(err) || replaced(err)):
+		case err == nil || at != before && (IsCorrupt(err) || replaced(err)):
 			tries = 0
 		case replaced(err) && tries < segmentReads:
 			tries++

@@ -159,7 +159,7 @@ func ReadTimer(ctx context.Context, b Bucket, ref TimerRef) (Timer, error) {
 		}
 		return t, err
 	})
-	if err != nil && !Damaged(err) {
+	if err != nil && !IsCorrupt(err) {
 		err = fmt.Errorf("read timer: %w", err)
 	}
 	return t, err

@@ -230,7 +230,7 @@ func FuzzTimerKey(f *testing.F) {
 	f.Add(storage.TimerKey(timerOf("x", 7, noon)))
 	for _, key := range []string{
 		"timer/0/20260102T1200/" + conv + ".7", "timer/00/20260102T1200/" + conv + ".0000000000000007", "timer/9/20260102T1200/" + conv + ".0000000000000007",
-		"timer/0/20260102T1260/" + conv + ".0000000000000007", "timer/0/20260102T1200/.0000000000000007", "timer/0/20260102T1200/x", "timer/", "wake/x", "",
+		"timer/0/20260102T1260/" + conv + ".0000000000000007", "timer/0/20260102T1200/.0000000000000007", "timer/0/20260102T1200/x", "timer/", "pending/x", "",
 	} {
 		f.Add(key)
 	}

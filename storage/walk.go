@@ -28,13 +28,13 @@ func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, lis
 	w := &walk{logs: l, conv: conv, at: at, visit: visit}
 	for {
 		err := w.objects(ctx, listed)
-		if err == nil || !Damaged(err) {
+		if err == nil || !IsCorrupt(err) {
 			return err
 		}
 		// What was compacted and deleted before the LIST, or since, is in a segment.
 		end, segErr := l.fromSegments(ctx, conv, w.at, maxSeq, true, w.show)
 		switch {
-		case segErr != nil && !(Damaged(segErr) && end != w.at):
+		case segErr != nil && !(IsCorrupt(segErr) && end != w.at):
 			return segErr
 		case end == w.at:
 			return err
@@ -104,7 +104,7 @@ func (w *walk) highest(ctx context.Context) error {
 		}
 		return &CorruptError{Conv: w.conv, Key: LogKey(w.conv, b.Seq), Seq: b.Seq, Err: fmt.Errorf("hash is %s, the checkpoint says %s", b.Hash, w.at.Hash)}
 	})
-	if err == nil || !Damaged(err) {
+	if err == nil || !IsCorrupt(err) {
 		return err
 	}
 	// It may have been compacted since it was listed, and is not the highest then (R5).
@@ -228,7 +228,7 @@ func (r *ranged) add(b Batch) error {
 func (r *ranged) more(ctx context.Context) error {
 	before := len(r.batches)
 	// While a damaged segment is not all there is, what lies in the log still serves.
-	if err := r.covered(ctx); err != nil && !Damaged(err) {
+	if err := r.covered(ctx); err != nil && !IsCorrupt(err) {
 		return err
 	}
 	if len(r.batches) > before {
@@ -239,7 +239,7 @@ func (r *ranged) more(ctx context.Context) error {
 	if errors.Is(err, errStopped) {
 		err = nil
 	}
-	if err != nil && !Damaged(err) {
+	if err != nil && !IsCorrupt(err) {
 		return err
 	}
 	// As in take: the claim that was read last may have taken the place of a batch that a

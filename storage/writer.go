@@ -128,7 +128,7 @@ func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 	o.attempts = 0
 	b, err := readDecoded(ctx, o, func(data []byte) (Batch, error) { return w.logs.decode(w.conv, seq, data) })
 	switch {
-	case errors.Is(err, ErrNotFound), Damaged(err):
+	case errors.Is(err, ErrNotFound), IsCorrupt(err):
 		return &FencedError{Conv: w.conv, Seq: seq, Err: err}
 	case err != nil:
 		return &Error{Op: "append", Key: key, Kind: ErrUncertain, Err: err}

@@ -46,7 +46,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
 			if damaged(err) {
-				f.set.options.Damaged(f.key)
+				f.set.options.Corrupt(f.key)
 			}
 		}
 	}

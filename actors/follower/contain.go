@@ -58,5 +58,5 @@ func (s *Set) reading(ctx context.Context, key conversation.Key, read func() err
 // damaged reports whether the owner of a log should look whether it can still be opened.
 func damaged(err error) bool {
 	var p *panicError
-	return storage.Damaged(err) || errors.As(err, &p)
+	return storage.IsCorrupt(err) || errors.As(err, &p)
 }

@@ -61,7 +61,7 @@ func TestPanicOverALog(t *testing.T) {
 			tt.bucket = newBucket(h.pushes...)
 			s := start(t, &tt, &follower.Options{
 				RetainBytes: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-				Damaged: func(conversation.Key) { damaged.Add(1) },
+				Corrupt: func(conversation.Key) { damaged.Add(1) },
 				Reading: func(context.Context, conversation.Key) (func(), error) {
 					reads.Add(1)
 					return func() { over.Add(1) }, nil

@@ -41,7 +41,7 @@ type doubting struct {
 
 // judge returns err, or what stands for it while the store is in doubt.
 func (d *doubting) judge(conv conversation.Key, err error) error {
-	if !storage.Damaged(err) {
+	if !storage.IsCorrupt(err) {
 		return err
 	}
 	n := d.note(conv, time.Now())

@@ -67,7 +67,7 @@ func TestDoubting(t *testing.T) {
 						}
 					}
 					switch {
-					case storage.Damaged(err):
+					case storage.IsCorrupt(err):
 						got = append(got, "damage")
 					case errors.Is(err, storage.ErrUnavailable):
 						got = append(got, "store")

@@ -58,24 +58,24 @@ type follower struct {
 	queued int              // bytes of the batches in queue
 	// Invariant: stale is set while something may be missing, that is from the start
 	// of a load that was asked for by more than a reader's doubt until one succeeds.
-	stale    bool
-	opened   bool // the durable head was reached once since the last reset
-	broken   bool // the view is not a prefix of the log: reset before use
-	load     *flight
-	asking   *inquiry
-	offered  map[int64]batch // pushes that arrived during the load
-	kept     int             // bytes of the batches in offered
-	overflow bool            // pushes were dropped during the load
-	heard    int64           // the highest number named during the load, -1 if none
-	again    bool            // somebody asked for a load during the load
-	barren   int             // loads in a row that a push asked for and that found nothing
-	lost     error           // outcome of the last load, nil if it succeeded
-	failed   error           // why the log is refused, nil if it is not
-	failedAt time.Time
-	pages    map[span]*flight
-	shelf    []span        // of the pages whose flight has ended, the oldest first
-	shelved  int           // bytes of them
-	more     chan struct{} // nil while nobody waits
+	stale      bool
+	opened     bool // the durable head was reached once since the last reset
+	broken     bool // the view is not a prefix of the log: reset before use
+	load       *flight
+	asking     *inquiry
+	offered    map[int64]batch // pushes that arrived during the load
+	kept       int             // bytes of the batches in offered
+	overflow   bool            // pushes were dropped during the load
+	heard      int64           // the highest number named during the load, -1 if none
+	again      bool            // somebody asked for a load during the load
+	emptyLoads int             // loads in a row that a push asked for and that found nothing
+	lost       error           // outcome of the last load, nil if it succeeded
+	failed     error           // why the log is refused, nil if it is not
+	failedAt   time.Time
+	pages      map[span]*flight
+	shelf      []span        // of the pages whose flight has ended, the oldest first
+	shelved    int           // bytes of them
+	more       chan struct{} // nil while nobody waits
 
 	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
 

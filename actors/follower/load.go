@@ -244,11 +244,11 @@ func (f *follower) finish(l *flight, err error) {
 		f.failed, f.failedAt = l.err, time.Now()
 		f.broken = true
 		if damaged(err) {
-			f.set.options.Damaged(f.key)
+			f.set.options.Corrupt(f.key)
 		}
 	default:
 		l.err = f.set.explain(f.key, err)
-		f.barren = 0
+		f.emptyLoads = 0
 		again = !f.stale && f.settle(l) // if not stale, all that is known to be durable is at hand
 	}
 	f.lost = nil
@@ -299,14 +299,14 @@ func (f *follower) settle(l *flight) bool {
 		f.set.counts.gaps.Add(1)
 	}
 	if !missing || f.again || f.tip.Seq > l.from {
-		f.barren = 0
+		f.emptyLoads = 0
 		return missing || f.again
 	}
 	// The push may have come after this load listed the log, but a load that began
 	// after the push finds it.
-	f.barren++
-	if f.barren > 1 {
-		f.barren = 0
+	f.emptyLoads++
+	if f.emptyLoads > 1 {
+		f.emptyLoads = 0
 		f.set.options.Logger.Warn("push is not in the log", "conversation", string(f.key), "offset", f.tip.Seq)
 		return false
 	}

@@ -86,7 +86,7 @@ type Options struct {
 	// Damaged, if not nil, is told that a log turned out to be damaged, or that this version
 	// panics over it, so that nobody goes on with it. It is called with locks held: it must not block and must not call
 	// the set.
-	Damaged func(conversation.Key)
+	Corrupt func(conversation.Key)
 	// Reading, if not nil, is told that a log is about to be read, and over that it was. Where
 	// a read may end the process it waits until that is permitted, until its context ends.
 	Reading func(ctx context.Context, key conversation.Key) (over func(), err error)
@@ -133,8 +133,8 @@ func (o *Options) filled() (Options, error) {
 	if out.Opened == nil {
 		out.Opened = func(conversation.Key) {}
 	}
-	if out.Damaged == nil {
-		out.Damaged = func(conversation.Key) {}
+	if out.Corrupt == nil {
+		out.Corrupt = func(conversation.Key) {}
 	}
 	if out.Reading == nil {
 		out.Reading = func(context.Context, conversation.Key) (func(), error) { return func() {}, nil }

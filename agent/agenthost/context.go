@@ -97,7 +97,7 @@ type StepRecorder interface {
 type Parker interface {
 	// Park reports whether the run of the call has to end because it would sleep until a time,
 	// which has a monotonic reading. If not, it just blocks.
-	Park(until time.Time) bool
+	Suspend(until time.Time) bool
 }
 
 // Clock is a [StepRecorder] with a clock that sleeps go by. Without it they go by the wall clock of the
@@ -113,7 +113,7 @@ type Waiting = seam.Waiting
 // Waiter is a [StepRecorder] by which a call waits for signals. Without it [agent.Wait] fails.
 type Waiter interface {
 	// Wait returns the value of the signal that has ended the wait, in this or an earlier run of
-	// the call. The error is [agent.ErrWaitTimeout]; [agent.ErrParked] if the run of the call has
+	// the call. The error is [agent.ErrWaitTimeout]; [agent.ErrSuspended] if the run of the call has
 	// to end; or why it cannot wait. The schema and the time are those of the first time.
 	Wait(ctx context.Context, w Waiting) (json.RawMessage, error)
 }
@@ -121,7 +121,7 @@ type Waiter interface {
 // Asker is a [StepRecorder] by which a call asks other conversations. Without it [agent.Ask] fails.
 type Asker interface {
 	// Ask accepts a delivery whose reply is told to the call. The error is that of
-	// [Dispatcher.Admit], or [agent.ErrParked] if the run of the call has to end.
+	// [Dispatcher.Admit], or [agent.ErrSuspended] if the run of the call has to end.
 	Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
@@ -132,7 +132,7 @@ type Posting = seam.Posting
 // Poster takes what calls post. Implementations are safe for concurrent use.
 type Poster interface {
 	// Post makes a post durable, unless one of its id is there. The error is [agent.ErrOutboxFull],
-	// [agent.ErrParked] if the run of the call has to end, or any other.
+	// [agent.ErrSuspended] if the run of the call has to end, or any other.
 	Post(ctx context.Context, p Posting) error
 }
 

@@ -97,7 +97,7 @@ func LongReplies(t *testing.T, replies func(channels.API) outbox.Target, l Long)
 	defer server.Close()
 	target := replies(channels.API{URL: server.URL, Token: "of-the-bot"})
 	notice, err := conversation.EncodeJSON(conversation.Notice{Type: conversation.NoticeSettled, Data: conversation.NoticeData{
-		Agent: "a", ID: l.Instance, ToldReply: &conversation.ToldReply{Submission: "sub_1", Outcome: conversation.OutcomeCompleted, Text: want.String()},
+		Agent: "a", ID: l.Instance, SentReply: &conversation.SentReply{Submission: "sub_1", Outcome: conversation.OutcomeCompleted, Text: want.String()},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/internal/admin"
 	"github.com/parleyrun/parley/internal/cli"
-	"github.com/parleyrun/parley/internal/cli/keep"
-	"github.com/parleyrun/parley/internal/cli/node"
+	"github.com/parleyrun/parley/internal/cli/operator"
+	"github.com/parleyrun/parley/internal/cli/server"
 	"github.com/parleyrun/parley/internal/config"
 )
 
@@ -126,7 +126,7 @@ func loaded(t *testing.T, src string, env map[string]string) *config.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := node.CheckAgents(&program.Brings, "parley.yaml", conf); err != nil {
+	if err := server.CheckAgents(&program.Brings, "parley.yaml", conf); err != nil {
 		t.Error(err)
 	}
 	if conf.Cluster == nil || conf.Cluster.TLS == nil || conf.Cluster.Advertise == "" || conf.Admin.Listen == "" {
@@ -162,7 +162,7 @@ func answered(t *testing.T, path string) {
 // "parley cluster certs" fills.
 func namesFiles(t *testing.T, conf *config.Server, dir string) {
 	t.Helper()
-	want := config.TLS{CA: dir + "/" + keep.CAFile, Cert: dir + "/" + keep.NodeFile, Key: dir + "/" + keep.NodeKeyFile, Name: config.DefaultTLSName}
+	want := config.TLS{CA: dir + "/" + operator.CAFile, Cert: dir + "/" + operator.NodeFile, Key: dir + "/" + operator.NodeKeyFile, Name: config.DefaultTLSName}
 	if d := cmp.Diff(want, *conf.Cluster.TLS); d != "" {
 		t.Errorf("certificates (-want +got):\n%s", d)
 	}
@@ -316,7 +316,7 @@ func TestDeployKubernetes(t *testing.T) {
 	}
 	namesFiles(t, conf, mounts["<nil>parley-certs"])
 	certs := objects["Secret/parley-certs"].in("stringData")
-	if d := cmp.Diff([]string{keep.CAFile, keep.NodeKeyFile, keep.NodeFile}, slices.Sorted(maps.Keys(certs))); d != "" {
+	if d := cmp.Diff([]string{operator.CAFile, operator.NodeKeyFile, operator.NodeFile}, slices.Sorted(maps.Keys(certs))); d != "" {
 		t.Errorf("files of the Secret (-want +got):\n%s", d)
 	}
 	checkPorts(t, conf, box, objects["Service/parley"])
@@ -546,12 +546,12 @@ func TestDeployComposeCertificates(t *testing.T) {
 		for _, f := range files {
 			names = append(names, f.Name())
 		}
-		if d := cmp.Diff([]string{keep.CAFile, keep.NodeKeyFile, keep.NodeFile}, names); d != "" {
+		if d := cmp.Diff([]string{operator.CAFile, operator.NodeKeyFile, operator.NodeFile}, names); d != "" {
 			t.Errorf("files that a node mounts (-want +got):\n%s", d)
 		}
 		if err := cli.CheckCertificates(&config.TLS{
-			CA: filepath.Join(dirs["certs"], keep.CAFile), Cert: filepath.Join(dirs["certs"], keep.NodeFile),
-			Key: filepath.Join(dirs["certs"], keep.NodeKeyFile), Name: config.DefaultTLSName,
+			CA: filepath.Join(dirs["certs"], operator.CAFile), Cert: filepath.Join(dirs["certs"], operator.NodeFile),
+			Key: filepath.Join(dirs["certs"], operator.NodeKeyFile), Name: config.DefaultTLSName,
 		}); err != nil {
 			t.Error(err)
 		}

@@ -133,7 +133,7 @@ func (b *binary) looked(t *testing.T, submission string) {
 	b.want(t, "outbox list", 0, "0 dead letters")
 	b.want(t, "outbox resend", 1, "there is no dead letter", "post_x")
 	b.want(t, "outbox drop", 0, "", "--all")
-	b.want(t, "log aside", 0, "0 conversations set aside")
+	b.want(t, "log quarantine", 0, "0 conversations quarantined")
 	b.want(t, "bucket check", 0, "requests in", "--data", ".parley")
 	b.want(t, "cluster certs", 0, "certs/ca.pem", "certs")
 	b.want(t, "cluster status", 1, "the bucket is a folder", "--config", conf(t))

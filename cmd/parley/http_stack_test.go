@@ -265,7 +265,7 @@ func (s *stack) listing(prefix string) map[string]int64 {
 func (s *stack) stored() map[string]int64 {
 	s.t.Helper()
 	all := s.listing("")
-	maps.DeleteFunc(all, func(key string, _ int64) bool { return strings.HasPrefix(key, "wake/") })
+	maps.DeleteFunc(all, func(key string, _ int64) bool { return strings.HasPrefix(key, "pending/") })
 	return all
 }
 

@@ -117,7 +117,7 @@ parley log verify --conv 12
 parley log dump
 parley log dump --data kept nothing
 parley log dump --data kept --agent agent --id nobody
-parley log repair --data kept --cut
+parley log repair --data kept --truncate
 parley log verify --data file
 parley outbox bogus
 parley bucket check --data none

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/analyst"
+	"github.com/parleyrun/parley/internal/cli/clientcmd"
 	"github.com/parleyrun/parley/internal/cli/clitest"
-	"github.com/parleyrun/parley/internal/cli/keep"
-	"github.com/parleyrun/parley/internal/cli/look"
-	"github.com/parleyrun/parley/internal/cli/node"
-	"github.com/parleyrun/parley/internal/cli/talk"
+	"github.com/parleyrun/parley/internal/cli/operator"
+	"github.com/parleyrun/parley/internal/cli/server"
 	"github.com/parleyrun/parley/internal/proc"
 )
 
@@ -16,7 +16,7 @@ import (
 var program = clitest.New(rooms()...)
 
 func rooms() []cli.Room {
-	return []cli.Room{node.Commands, talk.Commands, look.Commands, keep.Commands}
+	return []cli.Room{server.Commands, clientcmd.Commands, analyst.Commands, operator.Commands}
 }
 
 func TestMain(m *testing.M) { program.Main(m) }

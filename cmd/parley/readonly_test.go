@@ -30,14 +30,14 @@ var folderWriters = map[string]string{
 // arguments of each run.
 func folderReaders(key, conv string) map[string][][]string {
 	return map[string][][]string{
-		"log verify":    {{}, {"--json"}, {"--agent", "assistant", "--id", "c0"}},
-		"log dump":      {{key}, {"format.json"}, {"no/such/key"}, {"--conv", conv}},
-		"log repair":    {{}, {"--json"}, {"--conv", conv}, {"--conv", conv, "--cut"}},
-		"log aside":     {{}, {"--conv", conv}},
-		"outbox list":   {{}, {"--json"}},
-		"events replay": {{"--dry-run"}, {"--to", "stdout"}},
-		"trace":         {{}},
-		"stats":         {{}},
+		"log verify":     {{}, {"--json"}, {"--agent", "assistant", "--id", "c0"}},
+		"log dump":       {{key}, {"format.json"}, {"no/such/key"}, {"--conv", conv}},
+		"log repair":     {{}, {"--json"}, {"--conv", conv}, {"--conv", conv, "--truncate"}},
+		"log quarantine": {{}, {"--conv", conv}},
+		"outbox list":    {{}, {"--json"}},
+		"events replay":  {{"--dry-run"}, {"--to", "stdout"}},
+		"trace":          {{}},
+		"stats":          {{}},
 	}
 }
 

@@ -121,7 +121,7 @@ func (p *Projector) common(r conversation.Record) {
 	case *conversation.AttemptReleased:
 		p.at(r.At)
 		p.pause(r.Submission)
-	case *conversation.Parked:
+	case *conversation.Suspended:
 		p.at(r.At)
 		p.pause(r.Submission)
 	case *conversation.AbortRequested:

@@ -68,7 +68,7 @@ func runScripts() map[string][]records {
 			{&conversation.StepRecorded{Call: "call_1", Name: "open", Output: json.RawMessage(`1`)}},
 			{lost},
 			{wait, showsWait("waiting")},
-			{&conversation.Parked{Submission: "sub_1", Until: 9000, Reason: conversation.ReasonTimer, At: 2002}},
+			{&conversation.Suspended{Submission: "sub_1", Until: 9000, Reason: conversation.ReasonTimer, At: 2002}},
 			append(signalled(), woken, showsWait("signal"), paused),
 			{&conversation.StepRecorded{Call: "call_1", Name: "close", Output: json.RawMessage(`{"n":2}`)}},
 			ran(`{"lines": "<3>"}`),

@@ -47,9 +47,9 @@ func counted() actors.Status {
 			"stdout": {Emitted: 36, Stored: 30, Failures: 31, DroppedBy: map[observability.Type]int64{"turn": 32, "log": 33}},
 		},
 		Ready: true, Member: "01ABC", Address: "10.0.0.5:7946", Epoch: 2, Members: 3, Draining: 4, Unreached: 37, Reachable: 5, Others: 6,
-		Active: 7, Resting: 8, Parked: 38, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Pokes: 15,
+		Active: 7, Resting: 8, Suspended: 38, Busy: 9, Followers: 10, QueuedCallers: 11, QueuedSubmissions: 12, Fences: 13, Sweeps: 14, Probes: 15,
 		Posts:     actors.PostCounts{Waiting: 51, Delivered: 52, Failed: 53, GivenUp: 54},
-		TakenOver: 16, HandedOver: 17, Refused: 18, Unchecked: 41, SetAside: 42, Relayed: 19, RelayGaps: 20, FollowerLag: 2500 * time.Millisecond,
+		TakenOver: 16, HandedOver: 17, Refused: 18, Unchecked: 41, Quarantined: 42, Relayed: 19, RelayGaps: 20, FollowerLag: 2500 * time.Millisecond,
 		Follower: follower.Stats{Gaps: 21, Loads: 22}, QueuedDispatches: 39, RefusedDispatches: 40,
 	}
 }
@@ -151,11 +151,11 @@ func TestMetricsOfTheStatus(t *testing.T) {
 	got := samples(t, s)
 	for name, want := range map[string]string{
 		"parley_ready": "1", "parley_passive": "0", "parley_leaving": "0", "parley_members_epoch": "2", "parley_members": "3",
-		"parley_members_draining": "4", "parley_members_unreached": "37", "parley_parked": "38", "parley_posts_waiting": "51", "parley_posts_delivered_total": "52", "parley_posts_failed_total": "53", "parley_posts_given_up_total": "54", "parley_members_reachable": "5", "parley_members_others": "6", "parley_activations": "7",
-		"parley_resting": "8", "parley_busy": "9", "parley_followers": "10", "parley_queued_callers": "11", "parley_queued_submissions": "12",
+		"parley_members_draining": "4", "parley_members_unreached": "37", "parley_suspended": "38", "parley_posts_waiting": "51", "parley_posts_delivered_total": "52", "parley_posts_failed_total": "53", "parley_posts_given_up_total": "54", "parley_members_reachable": "5", "parley_members_others": "6", "parley_activations": "7",
+		"parley_resting": "8", "parley_pending": "9", "parley_followers": "10", "parley_queued_callers": "11", "parley_queued_submissions": "12",
 		"parley_queued_dispatches": "39", "parley_refused_dispatches_total": "40",
-		"parley_fences_total": "13", "parley_sweeps_total": "14", "parley_pokes_total": "15", "parley_taken_over_total": "16",
-		"parley_handed_over_total": "17", "parley_refused_requests_total": "18", "parley_relayed_batches_total": "19", "parley_unchecked_data_total": "41", "parley_conversations_set_aside": "42",
+		"parley_fences_total": "13", "parley_sweeps_total": "14", "parley_probes_total": "15", "parley_taken_over_total": "16",
+		"parley_handed_over_total": "17", "parley_refused_requests_total": "18", "parley_relayed_batches_total": "19", "parley_unchecked_data_total": "41", "parley_conversations_quarantined": "42",
 		"parley_relay_gaps_total": "20", "parley_follower_gaps_total": "21", "parley_follower_loads_total": "22", "parley_follower_lag_seconds": "2.5",
 		"parley_events_shipped_total": "23", "parley_events_waiting": "24", "parley_events_behind": "25", "parley_events_listed": "34", `parley_events_emitted_total{sink="clickhouse"}`: "35", `parley_events_emitted_total{sink="stdout"}`: "36", "parley_events_lag_seconds": "3.5",
 		"parley_events_lost_total": "26", `parley_events_stored_total{sink="clickhouse"}`: "127", `parley_events_failures_total{sink="clickhouse"}`: "228",
@@ -213,7 +213,7 @@ func TestMeterMeasuresRequests(t *testing.T) {
 		t.Fatal(data, size, err)
 	}
 	must(r.Close())
-	page, err := b.List(ctx, storage.ListQuery{Prefix: "wake/"})
+	page, err := b.List(ctx, storage.ListQuery{Prefix: "pending/"})
 	if must(err); len(page.Keys) != 0 {
 		t.Fatal(page)
 	}

@@ -253,7 +253,7 @@ func outcomeOf(heard string, err error) (string, error) {
 }
 
 // toldOf is what a call has heard of a reply, or a run, by the record of that; it is not ok for a signal.
-func toldOf(r *conversation.WaitEnded) (text string, told conversation.ToldReply, ok bool) {
+func toldOf(r *conversation.WaitEnded) (text string, told conversation.SentReply, ok bool) {
 	reply, run := strings.HasPrefix(r.Name, replyName), strings.HasPrefix(r.Name, runName)
 	if !reply && !run || r.Reason != conversation.EndedBySignal || json.Unmarshal(r.Value, &told) != nil {
 		return "", told, false

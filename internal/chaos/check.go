@@ -107,12 +107,12 @@ func (w *world) owed(ctx context.Context) string {
 			}
 		}
 	}
-	return w.owedRuns(ctx, aside)
+	return w.pendingRuns(ctx, aside)
 }
 
 // rests reports whether a submission waits for what does not come. What came after it does not.
 func rests(sub *conversation.Submission) bool {
-	return !sub.Settled && sub.Parked != nil && !sub.Due && sub.Parked.Until-sub.Parked.At > conversation.Time(shortWait/time.Millisecond)
+	return !sub.Settled && sub.Suspended != nil && !sub.Due && sub.Suspended.Until-sub.Suspended.At > conversation.Time(shortWait/time.Millisecond)
 }
 
 // knownLog is a log as far as the checker has read it, past all faults.

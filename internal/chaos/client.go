@@ -227,7 +227,7 @@ func (w *world) refused(p *post, err error) bool {
 	mine := acked && old.hash() == p.hash()
 	name, signal := p.Delivery.Awaited()
 	switch code := conversation.CodeOf(err); {
-	case code == conversation.CodeSetAside:
+	case code == conversation.CodeQuarantined:
 	case code == conversation.CodeUnavailable, code == conversation.CodeAdmissionUnknown:
 		return false
 	case code == conversation.CodeAlreadyDecided && signal && !mine:
@@ -274,7 +274,7 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 
 func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Address) {
 	for range rng.IntN(6) / 3 {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.busyTime)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.pendingTime)) != nil {
 			return
 		}
 		if m := w.pick(rng.IntN(slots)); m != nil {
@@ -287,7 +287,7 @@ func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Add
 // any conversation, and one that crashes nodes is quarantined.
 func refusal(err error) bool {
 	code := conversation.CodeOf(err)
-	return code == conversation.CodeUnavailable || code == conversation.CodeSetAside
+	return code == conversation.CodeUnavailable || code == conversation.CodeQuarantined
 }
 
 // abort asks a node for an abort. When it is granted, nothing is owed any more of

@@ -29,7 +29,7 @@ func (w *world) disturb(ctx context.Context, rng *rand.Rand, slot int) {
 		case n < crashes:
 			w.await(ctx, slot, rng)
 			if w.Profile == Journals && rng.IntN(2) == 0 {
-				length = w.busyTime // for good
+				length = w.pendingTime // for good
 			}
 			w.absence(ctx, slot, rng, length)
 		case crashes > 0 && n < crashes+drains:
@@ -78,7 +78,7 @@ func (w *world) absence(ctx context.Context, slot int, rng *rand.Rand, length ti
 
 func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 	for range rng.IntN(3) {
-		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime/2)) != nil {
+		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.pendingTime/2)) != nil {
 			return
 		}
 		w.trace.Did("outage")
@@ -212,20 +212,20 @@ func (w *world) die(slot int, member string) {
 
 func (w *world) sicken(ctx context.Context, _ *rand.Rand) {
 	rng := w.rng("deadly")
-	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.busyTime)) == nil {
+	if rng.IntN(4) == 0 && schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 0, w.pendingTime)) == nil {
 		w.trace.Add("", "the first conversation is deadly")
 		w.deadly.Store(true)
 	}
 }
 
-// convalesce mends the deadly conversation and puts back what is set aside.
+// convalesce mends the deadly conversation and puts back what is quarantined.
 func (w *world) convalesce(ctx context.Context) {
 	w.trace.Add("", "the first conversation is mended")
 	w.deadly.Store(false)
 	for _, key := range w.aside(ctx) {
-		what := asideInnocent
+		what := quarantineInnocent
 		if key == address(0).Key() {
-			what = "set aside"
+			what = "quarantined"
 		}
 		w.trace.Did(what)
 		if err := storage.PutBack(ctx, w.Store, key); err != nil {
@@ -235,7 +235,7 @@ func (w *world) convalesce(ctx context.Context) {
 }
 
 func (w *world) aside(ctx context.Context) []conversation.Key {
-	keys, err := storage.ListAside(ctx, w.Store)
-	w.trace.ViolateIf(err != nil, "", "list what is set aside: %v", err)
+	keys, err := storage.ListQuarantine(ctx, w.Store)
+	w.trace.ViolateIf(err != nil, "", "list what is quarantined: %v", err)
 	return keys
 }

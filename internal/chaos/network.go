@@ -23,7 +23,7 @@ var (
 )
 
 // journalRoot is where journals are.
-const journalRoot = "wake/"
+const journalRoot = "pending/"
 
 type op struct {
 	member, method, key string // the key of a LIST is its prefix
@@ -372,7 +372,7 @@ func (w *world) message(ctx context.Context, member, conv, what string) Course {
 	if begin(ctx) != nil {
 		return Course{}
 	}
-	if strings.Contains(what, "PokeRequest") {
+	if strings.Contains(what, "ProbeRequest") {
 		w.trace.Did("poke")
 	}
 	name := fmt.Sprintln(member, conv, what, callerOf(ctx))

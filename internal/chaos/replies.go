@@ -160,7 +160,7 @@ func (w *world) checkWaits(log *knownLog) {
 // untold names a reply that is there, and not told, "" if there is none; but for those to who is set
 // aside.
 func untold(s *conversation.State, aside []conversation.Key) conversation.SubmissionID {
-	for _, o := range s.OwedReplies() {
+	for _, o := range s.PendingReplies() {
 		if o.Reply != nil && !slices.Contains(aside, o.To.Address.Key()) {
 			return o.Submission
 		}
@@ -249,8 +249,8 @@ func (w *world) begun(ctx context.Context) (out []begunRun) {
 	return out
 }
 
-// owedRuns says what is still to be done for runs, "" if nothing is.
-func (w *world) owedRuns(ctx context.Context, aside []conversation.Key) string {
+// pendingRuns says what is still to be done for runs, "" if nothing is.
+func (w *world) pendingRuns(ctx context.Context, aside []conversation.Key) string {
 	for _, b := range w.begun(ctx) {
 		if run := b.state.Run(); b.sure && (run == nil || run.Outcome == "") {
 			return fmt.Sprintf("the run %s has not ended", b.at.ID)

@@ -32,7 +32,7 @@ type Node interface {
 	Ready() <-chan struct{}
 	// Kill ends all work in memory at once, as the death of the process would.
 	Kill()
-	// Rest returns how many entries its busy journal has and how many
+	// Rest returns how many entries its pending-work journal has and how many
 	// conversations are in memory.
 	Rest() (listed, active int)
 }
@@ -101,9 +101,9 @@ type world struct {
 	known   map[conversation.Address]*knownLog
 	readers []*reader
 
-	addresses []conversation.Address
-	busyTime  time.Duration // how long clients and faults last
-	strikes   []moment      // that disturbances wait for
+	addresses   []conversation.Address
+	pendingTime time.Duration // how long clients and faults last
+	strikes     []moment      // that disturbances wait for
 
 	slots   [slots]slot
 	oneView atomic.Bool
@@ -124,12 +124,12 @@ type world struct {
 func newWorld(opts Options) *world {
 	w := &world{
 		Options: opts, trace: schedule.NewTrace(), known: map[conversation.Address]*knownLog{}, acks: map[string]ack{}, tooLate: map[conversation.Address][]string{},
-		uids: map[conversation.Address]conversation.UID{}, busyTime: 15 * time.Second,
+		uids: map[conversation.Address]conversation.UID{}, pendingTime: 15 * time.Second,
 		strikes: []moment{anyTime, claimLands, batchLands, journalLands},
 	}
 	conversations := 3
 	if w.Profile == Journals {
-		conversations, w.busyTime, w.strikes = 6, 12*time.Second, append(w.strikes, receiptSeen, sweepReads)
+		conversations, w.pendingTime, w.strikes = 6, 12*time.Second, append(w.strikes, receiptSeen, sweepReads)
 	}
 	for c := range conversations {
 		w.addresses = append(w.addresses, address(c))
@@ -178,7 +178,7 @@ func (w *world) busy(ctx context.Context) error {
 	}
 	var wg sync.WaitGroup
 	goAs := func(name string, do func(context.Context, *rand.Rand)) {
-		end := w.busyTime + schedule.Between(schedule.Draw(w.Seed, "end", name), 0, tremble)
+		end := w.pendingTime + schedule.Between(schedule.Draw(w.Seed, "end", name), 0, tremble)
 		rng := w.rng(name)
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(as(ctx, name), end)
@@ -248,15 +248,15 @@ func (p Profile) rate(base float64, o op) float64 {
 // Lacking returns what so many schedules of a profile have shown too rarely to prove anything.
 func (p Profile) Lacking(s schedule.Shown, schedules int) []string {
 	out := s.Below(p.wanted(), schedules)
-	if n := s[asideInnocent]; n > 0 {
-		out = append(out, fmt.Sprintf("no conversation %s: %d", asideInnocent, n))
+	if n := s[quarantineInnocent]; n > 0 {
+		out = append(out, fmt.Sprintf("no conversation %s: %d", quarantineInnocent, n))
 	}
 	return out
 }
 
-// asideInnocent must not be: nodes have crashed for another reason while they opened that
+// quarantineInnocent must not be: nodes have crashed for another reason while they opened that
 // conversation.
-const asideInnocent = "quarantined for no reason of its own"
+const quarantineInnocent = "quarantined for no reason of its own"
 
 func wantEach[S ~string](out schedule.Shown, n int, what string, names []S) {
 	for _, name := range names {
@@ -285,7 +285,7 @@ func (p Profile) wanted() (out schedule.Shown) {
 		out = schedule.Shown{
 			"acknowledged": 5000, "batch": 10000, "claim": 5000, "model call": 5000, "poke": 3000, "journal swept": 3000,
 			"crash": 1000, "two crashes at once": 100, "landed late": 500, "settled completed": 5000,
-			"died of a conversation": 100, "set aside": 20,
+			"died of a conversation": 100, "quarantined": 20,
 		}
 		wantEach(out, 100, "journal PUT ", schedule.Faults())
 		wantEach(out, 50, "journal DELETE ", schedule.Faults())

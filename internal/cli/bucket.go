@@ -56,7 +56,7 @@ func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Stor
 // in use has its exit code.
 func FolderError(dir string, err error) error {
 	var locked *local.LockedError
-	var damaged *local.DamagedError
+	var damaged *local.CorruptError
 	var path *fs.PathError
 	switch {
 	case errors.Is(err, local.ErrNoStore):

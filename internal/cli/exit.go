@@ -14,10 +14,10 @@ const (
 	// ExitFailed and ExitAborted are outcomes of a submission.
 	ExitFailed  = 2
 	ExitAborted = 3
-	// ExitRepairable, ExitDamage and ExitUnreached are findings of a check. It has found
+	// ExitRepairable, ExitCorruption and ExitUnreached are findings of a check. It has found
 	// nothing worse than its code says.
 	ExitRepairable = 1
-	ExitDamage     = 2
+	ExitCorruption = 2
 	ExitUnreached  = 2
 	// ExitUnknown ends a command on stored data that could not complete its check.
 	ExitUnknown = 3

@@ -69,7 +69,7 @@ func parseMetrics(text string) (m metrics, err error) {
 	for name, field := range map[string]*int{
 		"parley_events_shipped_total": &m.shipped, "parley_events_waiting": &m.waiting, "parley_events_behind": &m.behind,
 		"parley_events_lost_total": &m.lost, "parley_events_stored_total": &m.stored, "parley_events_failures_total": &m.fails,
-		"parley_events_failing": &failing, "parley_events_emitted_total": &m.emitted, "parley_busy": &m.busy,
+		"parley_events_failing": &failing, "parley_events_emitted_total": &m.emitted, "parley_pending": &m.busy,
 	} {
 		n, ok := sums[name]
 		if !ok {
@@ -93,7 +93,7 @@ func label(labels, name string) string {
 }
 
 func TestParseMetrics(t *testing.T) {
-	const text = "# HELP parley_busy Conversations.\n" +
+	const text = "# HELP parley_pending Conversations.\n" +
 		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_busy 3\n" +
 		"parley_events_shipped_total 1.5e+06\nparley_events_waiting 4\nparley_events_behind 5\nparley_events_lost_total 0\n" +
 		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_stored_total{sink=\"agents\"} 70\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +

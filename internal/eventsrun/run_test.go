@@ -283,7 +283,7 @@ func (r *run) listed(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// busy counts what the busy journals of all members list.
+// busy counts what the pending-work journals of all members list.
 func (r *run) busy(ctx context.Context) (n int, err error) {
 	refs, err := storage.Journals(ctx, r.bucket)
 	if err != nil {
@@ -318,8 +318,8 @@ func (r *run) scrapeAll(ctx context.Context) (map[string]metrics, error) {
 
 // catchUp waits until nothing is to be exported any more, live events included: what they
 // come to in the end is compared with what they had come to then. Nobody posts. A
-// conversation is in a busy journal until all its events are stored or an export journal
-// lists it, so the busy journals are looked at first.
+// conversation is in a pending-work journal until all its events are stored or an export journal
+// lists it, so the pending-work journals are looked at first.
 func (r *run) catchUp(ctx context.Context) error {
 	var left string
 	err := until(ctx, "the nodes have caught up", func() (bool, error) {
@@ -335,7 +335,7 @@ func (r *run) catchUp(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		left = fmt.Sprintf("busy journals list %d, export journals %v, the nodes are at %+v", busy, listed, all)
+		left = fmt.Sprintf("pending-work journals list %d, export journals %v, the nodes are at %+v", busy, listed, all)
 		for _, n := range listed {
 			busy += n
 		}

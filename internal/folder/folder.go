@@ -80,7 +80,7 @@ func (f *Folder) refresh(ctx context.Context) error {
 			f.rows[key] = r
 		}
 		err := f.read(ctx, key, r)
-		if storage.Damaged(err) {
+		if storage.IsCorrupt(err) {
 			r.damaged = err.Error()
 			return nil
 		}
@@ -212,7 +212,7 @@ func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, 
 		enough := errors.New("enough")
 		err := cli.EachConversation(ctx, f.bucket, func(key conversation.Key) error {
 			for e, err := range f.logged(ctx, key) {
-				if storage.Damaged(err) {
+				if storage.IsCorrupt(err) {
 					return nil
 				}
 				if err != nil {

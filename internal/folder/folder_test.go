@@ -406,7 +406,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 	told := map[string]bool{}
 	for _, c := range all.Conversations {
-		told[c.ID] = c.Damaged != ""
+		told[c.ID] = c.Corrupt != ""
 	}
 	if d := cmp.Diff(map[string]bool{"good": false, "": true}, told); d != "" {
 		t.Errorf("damaged (-want +got):\n%s", d)

@@ -34,7 +34,7 @@ type Conversation struct {
 	Submissions []Submission `json:"submissions"`
 	Tokens
 	// Damaged says why its log cannot be read to the end.
-	Damaged string `json:"damaged,omitempty"`
+	Corrupt string `json:"damaged,omitempty"`
 }
 
 // Submission is what a list says of a submission.
@@ -160,7 +160,7 @@ func (f *Folder) conversation(r *http.Request) (any, error) {
 		if row = f.rows[key]; row == nil {
 			return nil, notThere("There is no such conversation.", "No log of this folder is of this agent and id.")
 		}
-	} else if err := f.read(r.Context(), key, row); err != nil && !storage.Damaged(err) {
+	} else if err := f.read(r.Context(), key, row); err != nil && !storage.IsCorrupt(err) {
 		return nil, err
 	}
 	return row.shown(), nil
@@ -169,7 +169,7 @@ func (f *Folder) conversation(r *http.Request) (any, error) {
 // shown is what a list has of the conversation.
 func (r *row) shown() Conversation {
 	c := r.Conversation
-	c.Damaged, c.Submissions = r.damaged, slices.Clone(r.Submissions)
+	c.Corrupt, c.Submissions = r.damaged, slices.Clone(r.Submissions)
 	slices.Reverse(c.Submissions)
 	return c
 }

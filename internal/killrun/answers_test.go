@@ -53,7 +53,7 @@ func TestKillRunAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer closeBucket()
-			if aside, err := storage.ListAside(t.Context(), bucket); err != nil || len(aside) > 0 {
+			if aside, err := storage.ListQuarantine(t.Context(), bucket); err != nil || len(aside) > 0 {
 				t.Errorf("got %v quarantined, %v, want none; seeds %v", aside, err, seeds)
 			}
 			t.Logf("answers replaced: %v\n%s", a.counts, rep)

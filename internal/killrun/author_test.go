@@ -188,9 +188,9 @@ func (c *careless) serve() (err error) {
 	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	rt, err := actors.New(bucket, &actors.Options{
 		Agents: []*agent.Agent{c.agent()}, Providers: models, Logger: logger, RetryPause: 20 * time.Millisecond, HookTimeout: time.Second,
-		AsideAfter: 1000, // Deaths are many, and what they quarantine is not looked at here.
-		Events:     actors.EventOptions{Observers: []observability.Sink{odd{c}}},
-		Outbox:     outbox.Routes{Targets: map[string]outbox.Target{"odd": odd{c}}},
+		QuarantineAfter: 1000, // Deaths are many, and what they quarantine is not looked at here.
+		Events:          actors.EventOptions{Observers: []observability.Sink{odd{c}}},
+		Outbox:          outbox.Routes{Targets: map[string]outbox.Target{"odd": odd{c}}},
 	})
 	if err != nil {
 		return err

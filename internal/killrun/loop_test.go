@@ -214,7 +214,7 @@ func (l *loop) audit() {
 			l.Fail("close the bucket: %v", err)
 		}
 	}()
-	quarantined, err := storage.ListAside(l.t.Context(), bucket)
+	quarantined, err := storage.ListQuarantine(l.t.Context(), bucket)
 	if err != nil || len(quarantined) > 0 {
 		l.Fail("quarantined: %v, %v, want none", quarantined, err)
 	}

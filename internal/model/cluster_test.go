@@ -7,7 +7,7 @@ import (
 )
 
 // The kit of the three models: one conversation whose log takes batches by conditional
-// creates, two nodes that may both believe to own it, and their busy journals. A batch lands,
+// creates, two nodes that may both believe to own it, and their pending-work journals. A batch lands,
 // is answered late or never, or comes to nothing; its writer dies, or steps down. Journals
 // are composed at one time and land at another. Sweeps ask about what is listed under writers
 // that are gone, and owners fence before they answer.
@@ -35,7 +35,7 @@ const (
 	// of waits; those of signals have their number added
 	wait
 	waitTakes
-	park
+	suspend
 	endTimeout
 	end1
 	end2
@@ -80,7 +80,7 @@ type activation struct {
 	writer  uint8 // 0 for none
 	claimed bool
 	knows   set // whose fencing its facts show
-	pokes   set // about whom it was asked
+	probes  set // about whom it was asked
 	facts   facts
 	run     uint8 // what the author's function does
 	stored  bool  // the timer, by this activation
@@ -252,7 +252,7 @@ func (w *world) named() (named set) {
 		}
 	}
 	for _, n := range w.nodes {
-		named |= n.set | n.landed | n.act.pokes
+		named |= n.set | n.landed | n.act.probes
 		named |= n.act.self()
 	}
 	for i := range w.journals {
@@ -361,7 +361,7 @@ func (w *world) sortWriters(named set) {
 // sets are all that a world has.
 func (w *world) sets() [12 + 2*lives]*set {
 	a, b := &w.nodes[0], &w.nodes[1]
-	all := [12 + 2*lives]*set{&w.fresh, &w.answered, &a.set, &b.set, &a.leaving, &b.leaving, &a.landed, &b.landed, &a.act.knows, &b.act.knows, &a.act.pokes, &b.act.pokes}
+	all := [12 + 2*lives]*set{&w.fresh, &w.answered, &a.set, &b.set, &a.leaving, &b.leaving, &a.landed, &b.landed, &a.act.knows, &b.act.knows, &a.act.probes, &b.act.probes}
 	for i := range w.journals {
 		all[12+2*i], all[13+2*i] = &w.journals[i], &w.flights[i].set
 	}
@@ -582,13 +582,13 @@ func (c *cluster) sweepMoves(w *world, yield func(move)) {
 	for n := range uint8(2) {
 		a := &w.nodes[n].act
 		early := w.view == both
-		if ask := ask &^ a.pokes &^ a.self(); ask != 0 && w.owns(n) && (!early || w.faults.asks > 0) {
+		if ask := ask &^ a.probes &^ a.self(); ask != 0 && w.owns(n) && (!early || w.faults.asks > 0) {
 			c.do(w, yield, !early, "a sweep asks node %d about who is gone", n, 0, func(w *world) {
 				if early {
 					w.faults.asks--
 				}
 				c.open(w, n)
-				w.nodes[n].act.pokes |= ask
+				w.nodes[n].act.probes |= ask
 				c.takeOver(w, n)
 			})
 		}
@@ -606,23 +606,23 @@ func (c *cluster) activationMoves(w *world, n uint8, yield func(move)) {
 	if w.writing(n) != nothing {
 		return
 	}
-	if idle && a.pokes == 0 && here.set&^here.leaving&v == 0 && c.quiet(w, n) {
+	if idle && a.probes == 0 && here.set&^here.leaving&v == 0 && c.quiet(w, n) {
 		c.do(w, yield, true, "the activation at node %d leaves memory", n, 0, func(w *world) { c.kill(w, n) })
 	}
 	if c.begins(a.facts) && a.run == 0 {
 		c.do(w, yield, true, "node %d begins an attempt", n, 0, func(w *world) { c.list(w, n); w.send(n, attempt) })
 	}
-	if a.pokes&^a.knows != 0 {
+	if a.probes&^a.knows != 0 {
 		c.do(w, yield, true, "node %d claims the log", n, 0, func(w *world) { w.send(n, claim) })
 	}
 	idle = idle || c.answersEarly(w, n)
 	shown := a.knows
-	if idle && !c.holds(fenceAsleep) {
-		shown = a.pokes
+	if idle && !c.holds(fenceSuspended) {
+		shown = a.probes
 	}
-	if shown &= a.pokes; shown != 0 && (idle || a.claimed && c.listed(w, n)) {
+	if shown &= a.probes; shown != 0 && (idle || a.claimed && c.listed(w, n)) {
 		c.do(w, yield, true, "node %d answers about who is gone", n, 0, func(w *world) {
-			w.nodes[n].act.pokes &^= shown
+			w.nodes[n].act.probes &^= shown
 			w.answered |= shown
 		})
 	}
@@ -647,7 +647,7 @@ func (c *cluster) atOnce(w *world, yield func(move)) bool {
 			return true
 		}
 		idle := here.act.writer != 0 && c.idle(w, n) && w.writing(n) == nothing
-		early := w.writing(n) == park && !c.holds(parkDurable) || (w.writing(n) == defer1 || w.writing(n) == defer2) && !c.holds(deferDurable)
+		early := w.writing(n) == suspend && !c.holds(suspendDurable) || (w.writing(n) == defer1 || w.writing(n) == defer2) && !c.holds(deferDurable)
 		if v := here.act.self(); (idle || early) && here.set&^here.leaving&v != 0 {
 			c.do(w, yield, true, "the writer at node %d is about to leave the journal", n, 0, func(w *world) { w.nodes[n].leaving |= v })
 			return true

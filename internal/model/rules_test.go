@@ -10,10 +10,10 @@ const (
 	oneBatch
 	recordOnly
 	givenDurable
-	parkOpen
-	parkDurable
+	suspendOpen
+	suspendDurable
 	timerStored
-	fenceAsleep
+	fenceSuspended
 	wakeListed
 	wakeInFlight
 	wakeStays
@@ -28,7 +28,7 @@ const (
 	keyFirst
 	timeoutRecorded
 	valueStays
-	answerWakes
+	answerResumes
 	// of replies
 	noticeHolds
 	noticeAnswered
@@ -56,10 +56,10 @@ var names = [...]string{
 	oneBatch:        "W1: the wake and the attempt are one batch",
 	recordOnly:      "W1: what has ended a wait does not count as runnable by itself",
 	givenDurable:    "W1: what ends a wait is durable before the function is given it",
-	parkOpen:        "W2: a call whose wait has ended is not parked",
-	parkDurable:     "W2: asleep is who is parked durably",
+	suspendOpen:     "W2: a call whose wait has ended is not parked",
+	suspendDurable:  "W2: asleep is who is parked durably",
 	timerStored:     "W2: asleep is whose timer is stored",
-	fenceAsleep:     "W2: who sleeps fences before it answers a sweep",
+	fenceSuspended:  "W2: who sleeps fences before it answers a sweep",
 	wakeListed:      "W3: a 202 waits for the journal",
 	wakeInFlight:    "W3: and for the one in flight",
 	wakeStays:       "W3: who wakes does not leave the journal",
@@ -74,7 +74,7 @@ var names = [...]string{
 	keyFirst:        "W5: a known key replays before anything is refused",
 	timeoutRecorded: "W6: a timeout is a record",
 	valueStays:      "W7: what has ended a wait can be read until the outcome",
-	answerWakes:     "W1: what was answered first settles in one batch with the attempt for a wait that has ended",
+	answerResumes:   "W1: what was answered first settles in one batch with the attempt for a wait that has ended",
 	noticeHolds:     "R2: who owes a notice stays in the journal",
 	noticeAnswered:  "R2: until it is answered",
 	noticeRecorded:  "R2: that it is delivered is a record",
@@ -97,13 +97,13 @@ var names = [...]string{
 
 func waitsFamily() family {
 	crash := faults{crashes: 1}
-	wakesNobody, forgotten := "wakes nobody", "nothing finds what waits"
+	resumesNone, forgotten := "wakes nobody", "nothing finds what waits"
 	return family{newWaits, []scene{
 		{from: atWork},
 		{from: atWork, faults: crash},
-		{from: asleep, faults: faults{crashes: 1, retries: 1, extra: 1}},
-		{from: asleep, faults: faults{moves: 1}},
-		{from: asleep, faults: faults{crashes: 1, messages: 1}},
+		{from: allSuspended, faults: faults{crashes: 1, retries: 1, extra: 1}},
+		{from: allSuspended, faults: faults{moves: 1}},
+		{from: allSuspended, faults: faults{crashes: 1, messages: 1}},
 	}, []scene{
 		{from: atWork, faults: faults{crashes: 1, retries: 1, extra: 1}},
 		{from: atWork, faults: faults{downs: 1, retries: 1, extra: 1}},
@@ -111,30 +111,30 @@ func waitsFamily() family {
 		{from: alone, faults: faults{crashes: 2, retries: 1, messages: 1}},
 		{from: alone, faults: faults{crashes: 1, downs: 1, retries: 1, extra: 1}},
 	}, []scene{
-		{besideQueue, none, asleep, faults{}, wakesNobody},
-		{oneBatch, none, asleep, crash, wakesNobody},
-		{oneBatch, recordOnly, asleep, faults{crashes: 1, retries: 1, extra: 1}, ""},
-		{answerWakes, none, asleep, faults{messages: 1}, wakesNobody},
-		{answerWakes, recordOnly, asleep, faults{crashes: 1, messages: 1}, ""},
-		{givenDurable, none, asleep, faults{downs: 1, moves: 1}, "given two things"},
-		{parkOpen, none, atWork, faults{}, wakesNobody},
-		{parkDurable, none, atWork, crash, forgotten},
+		{besideQueue, none, allSuspended, faults{}, resumesNone},
+		{oneBatch, none, allSuspended, crash, resumesNone},
+		{oneBatch, recordOnly, allSuspended, faults{crashes: 1, retries: 1, extra: 1}, ""},
+		{answerResumes, none, allSuspended, faults{messages: 1}, resumesNone},
+		{answerResumes, recordOnly, allSuspended, faults{crashes: 1, messages: 1}, ""},
+		{givenDurable, none, allSuspended, faults{downs: 1, moves: 1}, "given two things"},
+		{suspendOpen, none, atWork, faults{}, resumesNone},
+		{suspendDurable, none, atWork, crash, forgotten},
 		{timerStored, none, atWork, faults{}, forgotten},
-		{fenceAsleep, none, asleep, faults{crashes: 1, moves: 1, asks: 1}, wakesNobody},
-		{wakeListed, none, asleep, crash, wakesNobody},
-		{wakeInFlight, none, atWork, crash, wakesNobody},
-		{wakeStays, none, atWork, crash, wakesNobody},
-		{replayListed, none, asleep, faults{crashes: 2, retries: 1}, wakesNobody},
-		{keptEarly, none, atWork, faults{}, wakesNobody},
-		{takenAtOnce, none, atWork, crash, wakesNobody},
-		{firstKept, none, atWork, faults{}, wakesNobody},
-		{firstEnds, none, asleep, faults{}, "given two things"},
-		{endedNotKept, none, asleep, faults{}, wakesNobody},
-		{refusalSilent, none, asleep, faults{}, "is recorded"},
-		{refusalDurable, none, asleep, faults{}, "has no decision"},
-		{keyFirst, none, asleep, faults{crashes: 1, retries: 1}, "decided itself"},
-		{timeoutRecorded, none, asleep, faults{extra: 1}, "given two things"},
-		{valueStays, none, asleep, crash, "has no decision"},
+		{fenceSuspended, none, allSuspended, faults{crashes: 1, moves: 1, asks: 1}, resumesNone},
+		{wakeListed, none, allSuspended, crash, resumesNone},
+		{wakeInFlight, none, atWork, crash, resumesNone},
+		{wakeStays, none, atWork, crash, resumesNone},
+		{replayListed, none, allSuspended, faults{crashes: 2, retries: 1}, resumesNone},
+		{keptEarly, none, atWork, faults{}, resumesNone},
+		{takenAtOnce, none, atWork, crash, resumesNone},
+		{firstKept, none, atWork, faults{}, resumesNone},
+		{firstEnds, none, allSuspended, faults{}, "given two things"},
+		{endedNotKept, none, allSuspended, faults{}, resumesNone},
+		{refusalSilent, none, allSuspended, faults{}, "is recorded"},
+		{refusalDurable, none, allSuspended, faults{}, "has no decision"},
+		{keyFirst, none, allSuspended, faults{crashes: 1, retries: 1}, "decided itself"},
+		{timeoutRecorded, none, allSuspended, faults{extra: 1}, "given two things"},
+		{valueStays, none, allSuspended, crash, "has no decision"},
 	}}
 }
 
@@ -202,7 +202,7 @@ var wrongs = []string{"",
 }
 
 var says = [...]string{nothing: "nothing", claim: "a claim", attempt: "attempt_started", wait: "wait_started", waitTakes: "wait_started, wait_ended by what was kept",
-	park: "parked", endTimeout: "wait_ended by its timeout", end1: "wait_ended by signal 1", end2: "wait_ended by signal 2",
+	suspend: "parked", endTimeout: "wait_ended by its timeout", end1: "wait_ended by signal 1", end2: "wait_ended by signal 2",
 	keep1: "signal_kept 1", keep2: "signal_kept 2", queue1: "signal 1 in the queue", queue2: "signal 2 in the queue", outcome: "the outcome",
 	message: "the message, and its attempt", answer: "the message is settled",
 	admit: "submission_admitted", settle: "submission_settled", delivered: "notice_delivered",

@@ -7,13 +7,13 @@ package model_test
 
 // waits are the facts about the one name.
 type waits struct {
-	waiting bool  // wait_started
-	ended   uint8 // 1 or 2 by that signal, timeout
-	kept    uint8 // the signal that came before
-	keys    uint8 // the signals that are recorded, a bit each
-	queued  uint8 // those that stand in the queue
-	parked  bool
-	message uint8 // of a user, that came while it was parked
+	waiting   bool  // wait_started
+	ended     uint8 // 1 or 2 by that signal, timeout
+	kept      uint8 // the signal that came before
+	keys      uint8 // the signals that are recorded, a bit each
+	queued    uint8 // those that stand in the queue
+	suspended bool
+	message   uint8 // of a user, that came while it was parked
 }
 
 // What becomes of the user's message, which is answered before the parked call goes on.
@@ -59,15 +59,15 @@ type waiter struct{ *cluster }
 func newWaits(c *cluster) app { return waiter{c} }
 
 // asleep is where all waits already, and no process remembers it.
-func asleep() world {
+func allSuspended() world {
 	w := quietly()
-	w.log.waiting, w.log.parked, w.clients.timer = true, true, true
+	w.log.waiting, w.log.suspended, w.clients.timer = true, true, true
 	return w
 }
 
 // alone is asleep where only the first signal is ever sent.
 func alone() world {
-	w := asleep()
+	w := allSuspended()
 	w.clients.state[1] = conflicted
 	return w
 }
@@ -75,16 +75,16 @@ func alone() world {
 func (c waiter) apply(f facts, b batch) facts {
 	switch b {
 	case attempt:
-		if f.ended != 0 && !f.parked && !c.holds(valueStays) {
+		if f.ended != 0 && !f.suspended && !c.holds(valueStays) {
 			f.waiting, f.ended = false, 0
 		}
-		f.parked = f.parked && f.message == asked
+		f.suspended = f.suspended && f.message == asked
 	case wait:
 		f.waiting = true
 	case waitTakes:
 		f.waiting, f.ended, f.kept = true, f.kept, 0
-	case park:
-		f.parked = true
+	case suspend:
+		f.suspended = true
 	case endTimeout, end1, end2:
 		f.ended = timeout
 		if b != endTimeout {
@@ -92,14 +92,14 @@ func (c waiter) apply(f facts, b batch) facts {
 			f.keys |= f.ended
 		}
 		if f.message != asked && c.holds(oneBatch) || !c.holds(recordOnly) {
-			f.parked = false // attempt_started stands in the same batch
+			f.suspended = false // attempt_started stands in the same batch
 		}
 	case message:
 		f.message = asked
 	case answer:
 		f.message = answered
-		if f.ended != 0 && c.holds(answerWakes) {
-			f.parked = false // so it does here
+		if f.ended != 0 && c.holds(answerResumes) {
+			f.suspended = false // so it does here
 		}
 	case keep1, keep2:
 		f.kept = uint8(b - keep1 + 1)
@@ -113,7 +113,7 @@ func (c waiter) apply(f facts, b batch) facts {
 	return f
 }
 
-func (c waiter) owes(f facts) bool { return !f.settled && (!f.parked || f.message == asked) }
+func (c waiter) owes(f facts) bool { return !f.settled && (!f.suspended || f.message == asked) }
 
 func (c waiter) begins(f facts) bool             { return c.owes(f) }
 func (c waiter) opened(*world, uint8)            {}
@@ -157,7 +157,7 @@ func (c waiter) learned(w *world, n uint8, b batch) {
 		a.run = answers
 	case answer:
 		a.run = rests
-		if !a.facts.parked && c.holds(recordOnly) {
+		if !a.facts.suspended && c.holds(recordOnly) {
 			a.run = runs
 		}
 	case attempt:
@@ -176,12 +176,12 @@ func (c waiter) learned(w *world, n uint8, b batch) {
 		}
 	case waitTakes:
 		c.give(w, n, a.facts.ended)
-	case park, outcome:
+	case suspend, outcome:
 		a.run = rests
 	case endTimeout, end1, end2:
 		switch {
 		case a.run == answers:
-		case a.facts.parked: // the attempt is a batch of its own
+		case a.facts.suspended: // the attempt is a batch of its own
 			a.pending = a.facts.ended
 		case a.run == rests && c.holds(oneBatch):
 			a.run = runs
@@ -306,11 +306,11 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	f := a.facts
 	switch {
-	case a.pending != 0 && f.parked:
+	case a.pending != 0 && f.suspended:
 		c.do(w, yield, true, "node %d begins an attempt for the wait that has ended", n, 0, func(w *world) { w.nodes[n].act.pending = 0; w.send(n, attempt) })
 	case a.pending != 0 && a.run == waiting && f.ended == 0:
 		c.do(w, yield, true, "node %d has the wait take what was kept", n, 0, func(w *world) { w.send(n, end1+batch(w.nodes[n].act.pending-1)); w.nodes[n].act.pending = 0 })
-	case a.run == runs && f.ended != 0, a.run == waiting && f.ended != 0 && c.holds(parkOpen):
+	case a.run == runs && f.ended != 0, a.run == waiting && f.ended != 0 && c.holds(suspendOpen):
 		c.do(w, yield, true, "the function at node %d is given %d", n, f.ended, func(w *world) { c.give(w, n, f.ended) })
 	case a.run == runs && f.waiting:
 		c.do(w, yield, true, "the function at node %d waits again", n, 0, func(w *world) { w.nodes[n].act.run = waiting })
@@ -319,7 +319,7 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 	case a.run == runs:
 		c.do(w, yield, true, "the function at node %d waits", n, 0, func(w *world) { w.send(n, wait) })
 	case a.run == waiting:
-		c.do(w, yield, true, "node %d parks", n, 0, func(w *world) { w.send(n, park) })
+		c.do(w, yield, true, "node %d parks", n, 0, func(w *world) { w.send(n, suspend) })
 	case a.run == answers:
 		c.do(w, yield, true, "node %d has answered the message", n, 0, func(w *world) { w.send(n, answer) })
 	case a.run == given:
@@ -330,7 +330,7 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 // timerMoves store the timer, and let the time run out.
 func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
-	if !a.facts.parked || a.run != rests || a.facts.message == asked {
+	if !a.facts.suspended || a.run != rests || a.facts.message == asked {
 		return
 	}
 	if w.faults.messages > 0 {

@@ -46,7 +46,7 @@ func (b *builder) moveTools(operation *Node) {
 			continue
 		}
 		next := int64(-1)
-		if i+1 < len(runs) && run.Name != observability.EndParked {
+		if i+1 < len(runs) && run.Name != observability.EndSuspended {
 			next = b.begun[runs[i+1]]
 		}
 		run.Children = slices.DeleteFunc(run.Children, func(c *Node) bool {

@@ -243,8 +243,8 @@ func TestTraceOfWaits(t *testing.T) {
 	s.add(1020, &observability.Turn{Purpose: "agent", DurationMs: 10, Request: observability.ModelRequest{Provider: "openai", Model: "gpt"}}, turn("t1"))
 	s.add(1020, &observability.ToolStart{ToolName: "approve", ToolCallID: "call"}, turn("t1"))
 	start(1030, "a")
-	s.add(1040, &observability.AgentEnd{Reason: observability.EndParked, DurationMs: 40}, turn(""))
-	parked := len(s.events)
+	s.add(1040, &observability.AgentEnd{Reason: observability.EndSuspended, DurationMs: 40}, turn(""))
+	suspended := len(s.events)
 	end(5030, "a", observability.WaitSignal, 4000)
 	s.add(5030, &observability.AgentStart{Attempt: 1}, turn(""))
 	start(5040, "b")
@@ -263,7 +263,7 @@ func TestTraceOfWaits(t *testing.T) {
 		events []observability.Event
 		want   string
 	}{
-		{s.events[:parked], fmt.Sprintf(head, 40) + `    tool "approve" running @1020 +20
+		{s.events[:suspended], fmt.Sprintf(head, 40) + `    tool "approve" running @1020 +20
       wait "a" running @1030 +10 until @9000
 `},
 		{s.events, fmt.Sprintf(head, 4250) + `    tool "approve" ok @1020 +4230

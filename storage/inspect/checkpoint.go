@@ -172,7 +172,7 @@ func (m *marks) judge(c *chain, f *folded) {
 		switch {
 		case s.seq > c.at.Seq: // Also one that cannot be used says how far the log went.
 			beyond = true
-			m.look.find(Damage, KindMissingTail, s.key, s.seq, fmt.Sprintf(
+			m.look.find(Corruption, KindMissingTail, s.key, s.seq, fmt.Sprintf(
 				"a checkpoint is of batch %d, and the log ends with batch %d: what lies between was accepted and is lost; restore the log folder from a copy",
 				s.seq, c.at.Seq))
 		case s.bad == nil:

@@ -176,14 +176,14 @@ func (d *dumper) object(ctx context.Context) error {
 		if t, err = storage.DecodeTimer(data); err == nil && storage.TimerKey(t) != d.key {
 			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
 		}
-	case storage.KindLetter:
-		var l storage.Letter
-		if l, err = storage.DecodeLetter(data); err == nil && storage.LetterKey(l) != d.key {
+	case storage.KindDeadLetter:
+		var l storage.DeadLetter
+		if l, err = storage.DecodeDeadLetter(data); err == nil && storage.DeadLetterKey(l) != d.key {
 			err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
 		}
-	case storage.KindAside:
-		var a storage.Aside
-		if a, err = storage.DecodeAside(data); err == nil && a.Conv != d.name.Conv {
+	case storage.KindQuarantine:
+		var a storage.Quarantine
+		if a, err = storage.DecodeQuarantine(data); err == nil && a.Conv != d.name.Conv {
 			err = fmt.Errorf("it says conversation %s", a.Conv)
 		}
 	case storage.KindIndex:

@@ -54,7 +54,7 @@ func TestDumpOfEveryObject(t *testing.T) {
 		w.under("ckpt/")[1]:             {`"object":"checkpoint"`, `"claims":[{"seq":0,"nonce":"n1"}`, `{"reducer":`, `"role":"assistant"`},
 		w.under("page/")[0]:             {`"object":"page"`, `{"messages":`, `question 0`},
 		storage.HeadKey(w.conv):         {`"value":{"v":8,"seq":35`},
-		"wake/m1/0/" + number(3):        {`"object":"journal"`, `"count":2`, `"nonce":"n3","seq":30`},
+		"pending/m1/0/" + number(3):     {`"object":"journal"`, `"count":2`, `"nonce":"n3","seq":30`},
 		"export/m1/0/" + number(5):      {`"object":"export"`, `"count":1`, `"seq":30`},
 		storage.BlobKey(w.conv, w.blob): {`"bytes":16,"sha256":"` + w.blob.String()},
 		storage.EpochKey(1):             {`"id":"m1"`},
@@ -75,7 +75,7 @@ func TestDumpOfEveryObject(t *testing.T) {
 
 func TestDumpOfDamage(t *testing.T) {
 	w := newWorld(t)
-	for _, key := range []string{"", "x", "log/1", "wake/m1/0", "members/0", w.log(1) + "0", strings.ToUpper(w.log(1)), storage.FolderOf(w.conv)} {
+	for _, key := range []string{"", "x", "log/1", "pending/m1/0", "members/0", w.log(1) + "0", strings.ToUpper(w.log(1)), storage.FolderOf(w.conv)} {
 		var refused *inspect.KeyError
 		if _, err := w.dump(key); !errors.As(err, &refused) || !strings.Contains(err.Error(), "keys are") {
 			t.Errorf("%q: %v", key, err)
@@ -102,7 +102,7 @@ func TestDumpOfDamage(t *testing.T) {
 		t.Errorf("a damaged segment: %d lines, %v", len(lines), err)
 	}
 	moved := map[string]string{
-		w.log(31): w.log(30), w.seg(0, 9): w.seg(0, 10), "wake/m1/0/" + number(9): "wake/m1/0/" + number(3), "export/m1/0/" + number(9): "export/m1/0/" + number(5), storage.EpochKey(9): storage.EpochKey(1),
+		w.log(31): w.log(30), w.seg(0, 9): w.seg(0, 10), "pending/m1/0/" + number(9): "pending/m1/0/" + number(3), "export/m1/0/" + number(9): "export/m1/0/" + number(5), storage.EpochKey(9): storage.EpochKey(1),
 		"heartbeat/m9": "heartbeat/m1", storage.BlobKey(w.conv, storage.Digest{}): w.log(30),
 		storage.CheckpointKey(w.conv, 3, storage.Digest{}): w.under("ckpt/")[0], storage.PageKey(w.conv, storage.PageRef{N: 7}): w.under("page/")[0],
 		"index/a/2026-01-02/" + string(w.conv): storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"}),
@@ -190,7 +190,7 @@ func TestDumpAroundDamage(t *testing.T) {
 		tt.do(w)
 		var out bytes.Buffer
 		err := inspect.DumpLog(t.Context(), w.bucket, w.conv, tt.from, -1, &out)
-		if !storage.Damaged(err) && tt.damage != "" {
+		if !storage.IsCorrupt(err) && tt.damage != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 		t.Run(name, func(t *testing.T) { around(t, out.String(), tt.batches, tt.damage) })

@@ -40,7 +40,7 @@ func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from,
 	var damage error
 	for d.next <= d.to {
 		err := d.read(ctx)
-		if err != nil && storage.Damaged(err) && d.failed == nil {
+		if err != nil && storage.IsCorrupt(err) && d.failed == nil {
 			if damage == nil {
 				damage = err
 			}
@@ -103,8 +103,8 @@ func (d *logDumper) read(ctx context.Context) error {
 	return nil
 }
 
-// damageLine stands for batches that cannot be read.
-type damageLine struct {
+// corruptionLine stands for batches that cannot be read.
+type corruptionLine struct {
 	Object string `json:"object"` // damage
 	First  int64  `json:"first"`
 	Last   int64  `json:"last"` // First-1 if all can be read, and do not follow from those before.
@@ -113,7 +113,7 @@ type damageLine struct {
 
 // skip finds the next batch that can be read by itself, says what is between, and writes it.
 func (d *logDumper) skip(ctx context.Context, why error) error {
-	line := damageLine{Object: "damage", First: d.next, Error: why.Error()}
+	line := corruptionLine{Object: "damage", First: d.next, Error: why.Error()}
 	n := d.next
 	for tries := 0; n <= d.to; tries++ {
 		found, err := d.logs.Range(ctx, d.conv, n, n)
@@ -125,7 +125,7 @@ func (d *logDumper) skip(ctx context.Context, why error) error {
 			d.at = new(found[0].Position())
 			return d.one(found[0])
 		}
-		if !storage.Damaged(err) {
+		if !storage.IsCorrupt(err) {
 			return err
 		}
 		if tries == maxProbes {

@@ -48,7 +48,7 @@ func ExampleVerify() {
 
 	found := func(f inspect.Finding) { fmt.Println(f.Severity, f.Key) }
 	summary, err := inspect.Verify(context.Background(), store, inspect.Scope{}, nil, found)
-	fmt.Println(summary.Conversations, summary.Damage, err)
+	fmt.Println(summary.Conversations, summary.Corruption, err)
 	// Output:
 	// 2 0 <nil>
 }

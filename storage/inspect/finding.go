@@ -13,7 +13,7 @@ type Severity string
 
 // The three severities.
 const (
-	Damage     Severity = "damage"     // Something is lost, or will be. [Repair] refuses it.
+	Corruption Severity = "damage"     // Something is lost, or will be. [Repair] refuses it.
 	Repairable Severity = "repairable" // Nothing is lost, and [Repair] mends it.
 	Note       Severity = "note"       // Worth knowing, or a leftover: see [Finding.Leftover].
 )
@@ -46,11 +46,11 @@ const (
 	KindJournal                Kind = "journal"
 	KindExport                 Kind = "export"
 	KindTimer                  Kind = "timer"
-	KindLetter                 Kind = "letter"
+	KindDeadLetter             Kind = "deadletter"
 	KindEpoch                  Kind = "epoch"
 	KindHeartbeat              Kind = "heartbeat"
 	KindIndex                  Kind = "index"
-	KindAside                  Kind = "aside"
+	KindQuarantine             Kind = "quarantine"
 	KindMore                   Kind = "more"
 )
 
@@ -99,7 +99,7 @@ type Summary struct {
 	Attachments   int64 `json:"attachments"`
 	Unreferenced  int64 `json:"unreferenced"` // Attachments that no record names: of deliveries that were not accepted.
 	Journals      int64 `json:"journals"`
-	Damage        int64 `json:"damage"` // Findings, as are the next two.
+	Corruption    int64 `json:"damage"` // Findings, as are the next two.
 	Repairable    int64 `json:"repairable"`
 	Notes         int64 `json:"notes"`
 	Planned       int64 `json:"planned,omitempty"` // Of the findings, those that a repair would mend.
@@ -122,8 +122,8 @@ func (s *Summary) add(o *Summary) {
 
 func (s *Summary) count(f Finding) {
 	switch f.Severity {
-	case Damage:
-		s.Damage++
+	case Corruption:
+		s.Corruption++
 	case Repairable:
 		s.Repairable++
 	default:

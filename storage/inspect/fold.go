@@ -59,8 +59,8 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 			if away(err) || ctx.Err() != nil {
 				return nil, err
 			}
-			if !c.damaged && !l.has(Damage) {
-				l.find(Damage, KindReader, storage.LogKey(l.conv, c.at.Seq), -1, fmt.Sprintf(
+			if !c.damaged && !l.has(Corruption) {
+				l.find(Corruption, KindReader, storage.LogKey(l.conv, c.at.Seq), -1, fmt.Sprintf(
 					"a reader of the log ends with an error, although its objects are whole: %v", err))
 			}
 			return f, nil
@@ -68,7 +68,7 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 		if b.Seq == c.at.Seq {
 			met = true
 			if b.Hash != c.at.Hash && c.known {
-				l.find(Damage, KindReader, storage.LogKey(l.conv, b.Seq), b.Seq, fmt.Sprintf(
+				l.find(Corruption, KindReader, storage.LogKey(l.conv, b.Seq), b.Seq, fmt.Sprintf(
 					"a reader of the log ends with hash %s at batch %d, its objects with %s", b.Hash, b.Seq, c.at.Hash))
 			}
 		}
@@ -76,8 +76,8 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 			f.batch(b)
 		}
 	}
-	if !met && !l.has(Damage) {
-		l.find(Damage, KindReader, storage.LogKey(l.conv, c.at.Seq), c.at.Seq, fmt.Sprintf(
+	if !met && !l.has(Corruption) {
+		l.find(Corruption, KindReader, storage.LogKey(l.conv, c.at.Seq), c.at.Seq, fmt.Sprintf(
 			"a reader of the log does not reach batch %d, its last", c.at.Seq))
 	}
 	f.whole = met && !f.failed
@@ -117,7 +117,7 @@ func (f *folded) batch(b storage.Batch) {
 		if errors.As(err, &unknown) {
 			remedy = "look at it with the version that wrote it"
 		}
-		f.look.find(Damage, KindRecords, storage.LogKey(f.look.conv, b.Seq), b.Seq, fmt.Sprintf(
+		f.look.find(Corruption, KindRecords, storage.LogKey(f.look.conv, b.Seq), b.Seq, fmt.Sprintf(
 			"the records of batch %d do not follow from those before: %v; %s", b.Seq, err, remedy))
 	}
 }

@@ -46,7 +46,7 @@ func TestVerifyBesideAWriter(t *testing.T) {
 	for range 10 {
 		budget = 30
 		_, err := inspect.Verify(t.Context(), moving, inspect.Scope{Conv: w.conv}, &inspect.Options{Prefetch: 2}, func(f inspect.Finding) {
-			if f.Severity == inspect.Damage {
+			if f.Severity == inspect.Corruption {
 				t.Errorf("found %+v", f)
 			}
 		})
@@ -232,7 +232,7 @@ func TestBucketThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t)
 	for key := range w.objects("") {
 		if key == w.log(35) || strings.Contains(key, "/seg/") || strings.Contains(key, "/ckpt/") || strings.Contains(key, "/page/") ||
-			strings.HasSuffix(key, "head") || strings.HasPrefix(key, "wake/") || strings.HasPrefix(key, "index/") || key == "format.json" {
+			strings.HasSuffix(key, "head") || strings.HasPrefix(key, "pending/") || strings.HasPrefix(key, "index/") || key == "format.json" {
 			_, err := inspect.Verify(t.Context(), narrow{w.bucket, key}, inspect.Scope{}, nil, func(f inspect.Finding) { t.Errorf("%s: found %+v", key, f) })
 			if !errors.Is(err, storage.ErrRefused) {
 				t.Errorf("%s: %v", key, err)

@@ -81,7 +81,7 @@ func (c *chain) follow(ctx context.Context) error {
 	}
 	if c.covered {
 		c.damaged = true
-		c.find(Damage, KindMissingTail, storage.LogKey(c.conv, c.at.Seq+1), c.at.Seq+1, fmt.Sprintf(
+		c.find(Corruption, KindMissingTail, storage.LogKey(c.conv, c.at.Seq+1), c.at.Seq+1, fmt.Sprintf(
 			"the log ends with batch %d, which a segment holds; a segment is made only of batches that others follow, so that those are lost; "+
 				"restore the log folder from a copy", c.at.Seq))
 	}
@@ -96,7 +96,7 @@ func (c *chain) listSegments(ctx context.Context) error {
 	err := eachKey(ctx, c.bucket, prefix, func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
-			c.find(Damage, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no segment; move it away")
+			c.find(Corruption, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no segment; move it away")
 			return nil
 		}
 		c.sum.Segments++
@@ -156,7 +156,7 @@ func (c *chain) gap(seq int64) bool {
 		return false
 	}
 	c.damaged = true
-	c.find(Damage, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
+	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
 		"batches %d to %d are missing: no segment holds them and they are not in the log; restore them from a copy", seq, next-1))
 	c.at, c.known, c.covered = storage.Position{Seq: next - 1}, false, false
 	return true
@@ -186,13 +186,13 @@ func (c *chain) batch(ctx context.Context, seq int64) error {
 		c.missing(seq)
 	case object.bad != nil:
 		c.damaged = true
-		c.find(Damage, KindUnreadableBatch, object.key, seq, fmt.Sprintf(
+		c.find(Corruption, KindUnreadableBatch, object.key, seq, fmt.Sprintf(
 			"batch %d cannot be read, and no segment holds it: %v; restore the object from a copy", seq, object.bad))
 		c.at, c.known, c.covered = storage.Position{Seq: seq}, false, false
 	default:
 		if !c.fits(object.batch) {
 			c.damaged = true
-			c.find(Damage, KindChain, object.key, seq, fmt.Sprintf(
+			c.find(Corruption, KindChain, object.key, seq, fmt.Sprintf(
 				"batch %d follows hash %s, but batch %d has %s: it belongs to another history; restore the object from a copy",
 				seq, object.batch.Prev, c.at.Seq, c.at.Hash))
 		}
@@ -216,7 +216,7 @@ func (c *chain) missing(seq int64) {
 	}
 	next = max(next, seq)
 	c.damaged = true
-	c.find(Damage, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
+	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
 		"batches %d to %d are missing: what should hold them cannot be read; restore it from a copy", seq, next))
 	c.at, c.known, c.covered = storage.Position{Seq: next}, false, false
 }
@@ -275,7 +275,7 @@ func (c *chain) beside(o *logObject, held storage.Batch) {
 	at := held.Position()
 	switch {
 	case o == nil && held.First:
-		c.find(Damage, KindMissingPin, key, held.Seq, fmt.Sprintf(
+		c.find(Corruption, KindMissingPin, key, held.Seq, fmt.Sprintf(
 			"batch %d is the first of a writer and must never be deleted from the log, which keeps a late writer from its number; "+
 				"the segment has its content: restore the object from a copy", held.Seq))
 	case o == nil:
@@ -296,7 +296,7 @@ func (c *chain) beside(o *logObject, held storage.Batch) {
 			o.batch.Nonce, held.Seq), step{key: key})
 	default:
 		c.damaged = true
-		c.find(Damage, KindForeignBatch, key, held.Seq, fmt.Sprintf(
+		c.find(Corruption, KindForeignBatch, key, held.Seq, fmt.Sprintf(
 			"batch %d of writer %s differs from the one that a segment holds, and is no late claim; find out who wrote it, and restore the object from a copy",
 			held.Seq, o.batch.Nonce))
 	}
@@ -335,7 +335,7 @@ func (c *chain) judge() {
 				text = "it belongs to another history"
 			}
 			c.damaged = c.damaged || s.clash
-			c.find(Damage, KindUnreadableSegment, s.key, s.at, fmt.Sprintf(
+			c.find(Corruption, KindUnreadableSegment, s.key, s.at, fmt.Sprintf(
 				"segment of batches %d to %d cannot be used from batch %d on: %v; %s; restore the object from a copy",
 				s.ref.First, s.ref.Last, s.at, s.bad, text))
 		}
@@ -402,7 +402,7 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 		err := eachKey(ctx, c.bucket, storage.FolderOf(c.conv)+"log/", func(k storage.ListedKey) error {
 			name, err := storage.ParseKey(k.Key)
 			if err != nil {
-				c.find(Damage, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no batch; move it away")
+				c.find(Corruption, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no batch; move it away")
 				return nil
 			}
 			c.sum.Objects++

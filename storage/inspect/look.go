@@ -38,7 +38,7 @@ type look struct {
 
 func (l *look) find(severity Severity, kind Kind, key string, seq int64, text string, steps ...step) {
 	kept := &l.others
-	if severity == Damage {
+	if severity == Corruption {
 		kept = &l.damages // What else there is must not hide it.
 	}
 	if *kept++; *kept > maxFindings {
@@ -178,7 +178,7 @@ func (l *look) attachments(ctx context.Context, f *folded) error {
 	}
 	for digest, a := range f.attachments {
 		if !a.found {
-			l.find(Damage, KindAttachment, prefix+digest, a.seq, fmt.Sprintf(
+			l.find(Corruption, KindAttachment, prefix+digest, a.seq, fmt.Sprintf(
 				"the attachment of %d bytes is missing, which batch %d names; restore the object from a copy", a.size, a.seq))
 		}
 	}
@@ -205,7 +205,7 @@ func (l *look) attachment(ctx context.Context, key, hex string, a *attachment) e
 	case err == nil:
 		return nil
 	case errors.As(err, &flaw), errors.Is(err, storage.ErrNotFound):
-		l.find(Damage, KindAttachment, key, a.seq, fmt.Sprintf(
+		l.find(Corruption, KindAttachment, key, a.seq, fmt.Sprintf(
 			"the attachment that batch %d names is not what it was: %v; restore the object from a copy", a.seq, err))
 		return nil
 	default:

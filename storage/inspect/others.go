@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// journals looks at every busy journal and what it lists.
+// journals looks at every pending-work journal and what it lists.
 func (v *verifier) journals(ctx context.Context) error {
-	return eachKey(ctx, v.bucket, "wake/", func(k storage.ListedKey) error {
+	return eachKey(ctx, v.bucket, "pending/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
 			v.foreign(k.Key)
@@ -24,7 +24,7 @@ func (v *verifier) journals(ctx context.Context) error {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil // It was replaced meanwhile.
 		case errors.As(err, &corrupt):
-			v.find(Damage, KindJournal, k.Key, fmt.Sprintf(
+			v.find(Corruption, KindJournal, k.Key, fmt.Sprintf(
 				"the journal cannot be read: %v; it lists conversations with unsettled work, which go on only when somebody writes to them; restore the object from a copy",
 				corrupt.Err))
 			return nil
@@ -50,7 +50,7 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	}
 	last, err := v.logs.Tail(ctx, e.Conv, e.Seq-1)
 	switch {
-	case err != nil && storage.Damaged(err):
+	case err != nil && storage.IsCorrupt(err):
 		return nil // What stands in the way was found with the conversation.
 	case err != nil || last >= e.Seq:
 		return err
@@ -60,7 +60,7 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 	} else if err != nil {
 		return err
 	}
-	v.emit(Finding{Severity: Damage, Kind: KindJournal, Conv: e.Conv, Key: key, Seq: e.Seq, Text: fmt.Sprintf(
+	v.emit(Finding{Severity: Corruption, Kind: KindJournal, Conv: e.Conv, Key: key, Seq: e.Seq, Text: fmt.Sprintf(
 		"the journal lists conversation %s, which was at batch %d, and its log ends before that; restore the log folder from a copy", e.Conv, e.Seq)})
 	return nil
 }
@@ -129,7 +129,7 @@ func (v *verifier) epochs(ctx context.Context) error {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil
 		case unreadable(err):
-			v.find(Damage, KindEpoch, k.Key, fmt.Sprintf(
+			v.find(Corruption, KindEpoch, k.Key, fmt.Sprintf(
 				"the list of members cannot be read: %v; while it is the newest one, no node starts; restore the object from a copy", err))
 			return nil
 		}
@@ -165,14 +165,14 @@ func (v *verifier) heartbeats(ctx context.Context) error {
 }
 
 // asides tells of the conversations that nobody opens.
-func (v *verifier) asides(ctx context.Context) error {
-	return eachKey(ctx, v.bucket, "aside/", func(k storage.ListedKey) error {
+func (v *verifier) quarantine(ctx context.Context) error {
+	return eachKey(ctx, v.bucket, "quarantine/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
 			v.foreign(k.Key)
 			return nil
 		}
-		a, err := storage.ReadAside(ctx, v.bucket, name.Conv)
+		a, err := storage.ReadQuarantine(ctx, v.bucket, name.Conv)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil // It was put back meanwhile.
@@ -181,20 +181,20 @@ func (v *verifier) asides(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		v.emit(Finding{Severity: Note, Kind: KindAside, Conv: name.Conv, Agent: a.Agent, ID: a.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
-			"the conversation is quarantined: %s; repair the cause, then put it back with parley log aside --put-back or wait for the next try", a.Why)})
+		v.emit(Finding{Severity: Note, Kind: KindQuarantine, Conv: name.Conv, Agent: a.Agent, ID: a.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+			"the conversation is quarantined: %s; repair the cause, then put it back with parley log quarantine --release or wait for the next try", a.Why)})
 		return nil
 	})
 }
 
 // letters tells of the posts that were given up.
 func (v *verifier) letters(ctx context.Context) error {
-	return storage.EachLetter(ctx, v.bucket, func(l storage.Letter, err error) error {
+	return storage.EachDeadLetter(ctx, v.bucket, func(l storage.DeadLetter, err error) error {
 		text := fmt.Sprintf("%s to %s was given up: %s; parley outbox sends it again, or drops it", l.Post, l.Target, l.Reason)
 		if err != nil {
 			text = fmt.Sprintf("a dead letter cannot be read: %v; parley outbox drops it", err)
 		}
-		v.emit(Finding{Severity: Note, Kind: KindLetter, Conv: l.Conv, Key: storage.LetterKey(l), Seq: -1, Text: text})
+		v.emit(Finding{Severity: Note, Kind: KindDeadLetter, Conv: l.Conv, Key: storage.DeadLetterKey(l), Seq: -1, Text: text})
 		return nil
 	})
 }
@@ -220,7 +220,7 @@ func (v *verifier) index(ctx context.Context) error {
 			err = fmt.Errorf("it is of conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
 		}
 		if err != nil {
-			v.find(Damage, KindIndex, k.Key, fmt.Sprintf(
+			v.find(Corruption, KindIndex, k.Key, fmt.Sprintf(
 				"the entry is not what its key says: %v; the conversation is whole without it, and is not found by this day; restore the object from a copy", err))
 			return nil
 		}
@@ -233,7 +233,7 @@ func (v *verifier) index(ctx context.Context) error {
 			}
 		}
 		if !present[name.Conv] {
-			v.emit(Finding{Severity: Damage, Kind: KindIndex, Conv: name.Conv, Agent: e.Address.Agent, ID: e.Address.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
+			v.emit(Finding{Severity: Corruption, Kind: KindIndex, Conv: name.Conv, Agent: e.Address.Agent, ID: e.Address.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
 				"conversation %q of agent %q was active on %s, and nothing of its log is there; restore the folder %s from a copy",
 				e.Address.ID, e.Address.Agent, e.Day, strings.TrimSuffix(storage.FolderOf(name.Conv), "/"))})
 		}

@@ -99,7 +99,7 @@ type repairer struct {
 }
 
 func (r *repairer) emit(f Finding, o Outcome) {
-	if f.Severity == Damage {
+	if f.Severity == Corruption {
 		o = Refused
 	}
 	a := Action{Finding: f, Outcome: o}
@@ -124,7 +124,7 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 		v.sum.count(f)
 	}
 	v.mu.Unlock()
-	refused := l.has(Damage)
+	refused := l.has(Corruption)
 	mended := false
 	for _, f := range l.findings {
 		switch {

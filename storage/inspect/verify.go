@@ -120,8 +120,8 @@ func (v *verifier) everything(ctx context.Context) error {
 	var folders []string
 	looks := map[storage.ObjectKind]func(context.Context) error{
 		storage.KindJournal: v.journals, storage.KindExport: v.exports, storage.KindTimer: v.timers, storage.KindEpoch: v.epochs,
-		storage.KindHeartbeat: v.heartbeats, storage.KindIndex: v.index, storage.KindAside: v.asides,
-		storage.KindLetter: v.letters,
+		storage.KindHeartbeat: v.heartbeats, storage.KindIndex: v.index, storage.KindQuarantine: v.quarantine,
+		storage.KindDeadLetter: v.letters,
 	}
 	var found []string
 	err = eachEntry(ctx, v.bucket, "", func(entry string) error {
@@ -178,7 +178,7 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 	if !errors.As(err, &flaw) {
 		return err == nil, err
 	}
-	v.find(Damage, KindFormat, "format.json", flaw.Error())
+	v.find(Corruption, KindFormat, "format.json", flaw.Error())
 	return flaw.StoredVersion <= 0, nil // Without a stamp, what is there may be ours.
 }
 

@@ -50,7 +50,7 @@ func batchWounds() []wound {
 			for seq := int64(30); seq <= 35; seq++ {
 				w.delete(w.log(seq))
 			}
-		}, want: []string{"damage journal wake/m1/0/" + number(3), "damage missing-tail ckpt/" + number(35) + "-*", "damage missing-tail " + log(30)}},
+		}, want: []string{"damage journal pending/m1/0/" + number(3), "damage missing-tail ckpt/" + number(35) + "-*", "damage missing-tail " + log(30)}},
 		{name: "batch of another number", do: func(w *world) { w.put(w.log(31), w.get(w.log(30))) },
 			want: []string{"damage unreadable-batch " + log(31)}},
 		{name: "batch of another chain", do: func(w *world) {
@@ -190,7 +190,7 @@ func checkpointWounds() []wound {
 
 func otherWounds() []wound {
 	blob := func(w *world) string { return storage.BlobKey(w.conv, w.blob) }
-	const journal = "wake/m1/0/"
+	const journal = "pending/m1/0/"
 	return []wound{
 		{name: "attachment flipped", do: func(w *world) { w.flip(blob(w)) }, want: []string{"damage attachment blob/*"}},
 		{name: "attachment cut off", do: func(w *world) { w.cut(blob(w)) }, want: []string{"damage attachment blob/*"}},
@@ -222,11 +222,11 @@ func otherWounds() []wound {
 			check(w.t, storage.PutTimer(context.Background(), w.bucket, timer))
 			w.cut(storage.TimerKey(timer))
 		}, want: []string{"note timer timer/*"}, kept: []string{"note timer timer/*"}},
-		{name: "set aside", do: func(w *world) {
-			must(storage.SetAside(context.Background(), w.bucket, storage.Aside{Conv: w.conv, Why: "by hand"}))(w.t)
-		}, want: []string{"note aside aside/*"}, kept: []string{"note aside aside/*"}},
-		{name: "set aside, nobody can tell why", do: func(w *world) { w.put(storage.AsideKey(w.conv), []byte("x")) },
-			want: []string{"note aside aside/*"}, kept: []string{"note aside aside/*"}},
+		{name: "quarantined", do: func(w *world) {
+			must(storage.PutQuarantine(context.Background(), w.bucket, storage.Quarantine{Conv: w.conv, Why: "by hand"}))(w.t)
+		}, want: []string{"note quarantine quarantine/*"}, kept: []string{"note quarantine quarantine/*"}},
+		{name: "quarantined, nobody can tell why", do: func(w *world) { w.put(storage.QuarantineKey(w.conv), []byte("x")) },
+			want: []string{"note quarantine quarantine/*"}, kept: []string{"note quarantine quarantine/*"}},
 		{name: "stray timer", do: func(w *world) { w.put("timer/0/soon", []byte("x")) },
 			want: []string{"note foreign-key timer/0/soon"}, kept: []string{"note foreign-key timer/0/soon"}},
 		{name: "index entry flipped", do: func(w *world) { w.cut(storage.IndexKey(storage.IndexEntry{Address: w.at, Day: "2026-01-02"})) },
@@ -373,7 +373,7 @@ func TestFindingsNameTheConversation(t *testing.T) {
 		do(w)
 		damages := 0
 		_, err := inspect.Verify(t.Context(), w.bucket, inspect.Scope{Conv: w.conv}, nil, func(f inspect.Finding) {
-			if f.Severity == inspect.Damage {
+			if f.Severity == inspect.Corruption {
 				damages++
 			}
 			if f.Agent != w.at.Agent || f.ID != w.at.ID {

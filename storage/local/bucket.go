@@ -196,7 +196,7 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	act := func() result {
 		v, err := do()
 		if pebble.IsCorruptionError(err) {
-			s.damage.Store(&DamagedError{Err: err})
+			s.damage.Store(&CorruptError{Err: err})
 		}
 		s.complain(op, key, err)
 		return result{v, err}
@@ -264,7 +264,7 @@ func errorOf(op, key string, err error) error {
 	}
 	e := &storage.Error{Op: op, Key: key, Kind: kindOf(op, err)}
 	if pebble.IsCorruptionError(err) {
-		err = &DamagedError{Err: err}
+		err = &CorruptError{Err: err}
 	}
 	if e.Kind != storage.ErrNotFound && e.Kind != storage.ErrExists { // Those say it all.
 		e.Err = err

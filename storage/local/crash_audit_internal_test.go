@@ -31,7 +31,7 @@ func audit(t *testing.T, fs vfs.FS, dir string, history []event, before map[stri
 		if e.Key != "" {
 			byKey[e.Key] = append(byKey[e.Key], e)
 		}
-		if strings.Contains(e.Note, errDamaged.Error()+": ") {
+		if strings.Contains(e.Note, errCorrupt.Error()+": ") {
 			flaws = append(flaws, e.Note)
 		}
 	}

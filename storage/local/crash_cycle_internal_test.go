@@ -214,8 +214,8 @@ func (c cycle) step(b storage.Bucket, r *recorder, rng *rand.Rand, fresh string)
 	r.add(e)
 }
 
-// errDamaged is an object that nobody wrote.
-var errDamaged = errors.New("damaged")
+// errCorrupt is an object that nobody wrote.
+var errCorrupt = errors.New("damaged")
 
 // read returns the value under key, 0 if there is none.
 func read(ctx context.Context, b storage.Bucket, key string) (uint64, error) {
@@ -228,7 +228,7 @@ func read(ctx context.Context, b storage.Bucket, key string) (uint64, error) {
 	}
 	value, err := valueIn(body)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s: %w", errDamaged, key, err)
+		return 0, fmt.Errorf("%w: %s: %w", errCorrupt, key, err)
 	}
 	return value, nil
 }

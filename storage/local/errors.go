@@ -85,21 +85,21 @@ func (e *FatalError) Error() string {
 // Unwrap returns the cause.
 func (e *FatalError) Unwrap() error { return e.Err }
 
-// DamagedError reports that a file of the folder's engine does not hold what was written to
+// CorruptError reports that a file of the folder's engine does not hold what was written to
 // it. What it holds cannot be told apart, so that listings fail, too.
-type DamagedError struct {
+type CorruptError struct {
 	// Err says which file, and where in it.
 	Err error
 }
 
 // Error says what is damaged and the remedy.
-func (e *DamagedError) Error() string {
+func (e *CorruptError) Error() string {
 	what, _, _ := strings.Cut(e.Err.Error(), "\n") // What follows is for the engine's authors.
 	return what + "; a file of the data folder is damaged: restore the whole folder from a backup"
 }
 
 // Unwrap returns the cause.
-func (e *DamagedError) Unwrap() error { return e.Err }
+func (e *CorruptError) Unwrap() error { return e.Err }
 
 var (
 	// errNoKey is the engine's answer for a key that does not exist.

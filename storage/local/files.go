@@ -105,7 +105,7 @@ func (f *files) link(path, name string) error {
 }
 
 // open opens a file of size bytes for reading. The error is fs.ErrNotExist if it was removed,
-// and *DamagedError if it has another length.
+// and *CorruptError if it has another length.
 func (f *files) open(name string, size int64) (vfs.File, error) {
 	file, err := f.fs.Open(f.fs.PathJoin(f.objects, name))
 	if err != nil {
@@ -113,7 +113,7 @@ func (f *files) open(name string, size int64) (vfs.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && info.Size() != size {
-		err = &DamagedError{Err: fmt.Errorf("object file %q has %d bytes instead of %d", name, info.Size(), size)}
+		err = &CorruptError{Err: fmt.Errorf("object file %q has %d bytes instead of %d", name, info.Size(), size)}
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -391,7 +391,7 @@ func TestDamagedTable(t *testing.T) {
 	_, getErr := s.Get(t.Context(), "table")
 	_, listErr := s.List(t.Context(), storage.ListQuery{})
 	for _, err := range []error{getErr, listErr} {
-		var damaged *DamagedError
+		var damaged *CorruptError
 		if !errors.As(err, &damaged) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the whole folder from a backup") {
 			t.Errorf("%v", err)
 		}

@@ -51,7 +51,7 @@ func (c *intact) holdsLog(log wal.LogicalLog) (bool, error) {
 		return synced.holds(disk, path)
 	}
 	end, err := endOf(log)
-	return end != endDamaged, err
+	return end != endCorrupt, err
 }
 
 // logEnd is how a log ends.
@@ -60,7 +60,7 @@ type logEnd int
 const (
 	endTorn    logEnd = iota // as a crash leaves it
 	endClosed                // in order
-	endDamaged               // it was closed in order, and cannot be read to there
+	endCorrupt               // it was closed in order, and cannot be read to there
 )
 
 // endOf reads a log. One that is closed in order has a trailer, which names the next number.
@@ -89,7 +89,7 @@ func endOf(log wal.LogicalLog) (logEnd, error) {
 	case !torn && bytes.HasPrefix(rest, trailer):
 		return endClosed, nil
 	case bytes.Contains(rest, trailer):
-		return endDamaged, nil
+		return endCorrupt, nil
 	}
 	return endTorn, nil
 }

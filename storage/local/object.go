@@ -109,7 +109,7 @@ func (s *Store) discard(file string) {
 }
 
 // open returns the object under key and, if it is large, its open file. It fails with
-// *DamagedError if that is missing or has another length.
+// *CorruptError if that is missing or has another length.
 func (s *Store) open(ctx context.Context, key string) (object, vfs.File, error) {
 	for missing := ""; ; {
 		o, err := s.engine.get(ctx, key)
@@ -121,7 +121,7 @@ func (s *Store) open(ctx context.Context, key string) (object, vfs.File, error) 
 			return o, file, err
 		}
 		if o.file == missing {
-			return o, nil, &DamagedError{Err: err}
+			return o, nil, &CorruptError{Err: err}
 		}
 		// The object was replaced or deleted since; look again.
 		missing = o.file

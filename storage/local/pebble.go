@@ -94,7 +94,7 @@ func openError(dir string, err error) error {
 	var fatal *FatalError
 	var errno syscall.Errno
 	if !errors.As(err, &fatal) && (!errors.As(err, &errno) || errno == syscall.ENOENT || errno == syscall.EISDIR) {
-		err = &DamagedError{Err: err}
+		err = &CorruptError{Err: err}
 	}
 	return fmt.Errorf("open local store %q: %w", dir, err)
 }

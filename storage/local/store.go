@@ -50,7 +50,7 @@ type Store struct {
 	large    int64
 	readOnly bool
 	// damage is the last that a request has met, nil for none.
-	damage atomic.Pointer[DamagedError]
+	damage atomic.Pointer[CorruptError]
 
 	// life is held for reading by every request and for writing by Close.
 	life   sync.RWMutex

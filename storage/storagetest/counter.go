@@ -14,16 +14,16 @@ type Class string
 
 // The classes of keys.
 const (
-	Log    Class = "log"    // Batches of a conversation.
-	Seg    Class = "seg"    // Segments of a log.
-	Busy   Class = "wake"   // Busy journals.
-	Aside  Class = "aside"  // Conversations that are set aside.
-	Export Class = "export" // Export journals.
-	Timer  Class = "timer"  // Timers of what waits.
-	Blob   Class = "blob"   // Attachments.
-	Ckpt   Class = "ckpt"   // Heads, checkpoints and pages of closed history.
-	Index  Class = "index"  // Who was active on a day.
-	Other  Class = "other"  // Everything else.
+	Log        Class = "log"        // Batches of a conversation.
+	Seg        Class = "seg"        // Segments of a log.
+	Busy       Class = "pending"    // Pending-work journals.
+	Quarantine Class = "quarantine" // Conversations that are quarantined.
+	Export     Class = "export"     // Export journals.
+	Timer      Class = "timer"      // Timers of what waits.
+	Blob       Class = "blob"       // Attachments.
+	Ckpt       Class = "ckpt"       // Heads, checkpoints and pages of closed history.
+	Index      Class = "index"      // Who was active on a day.
+	Other      Class = "other"      // Everything else.
 )
 
 // Request is one kind of request.
@@ -69,7 +69,7 @@ func (c *Counter) Reset() {
 func classOf(key string) Class {
 	for part := range strings.SplitSeq(key, "/") {
 		switch part {
-		case string(Log), string(Seg), string(Busy), string(Aside), string(Export), string(Timer), string(Blob), string(Index):
+		case string(Log), string(Seg), string(Busy), string(Quarantine), string(Export), string(Timer), string(Blob), string(Index):
 			return Class(part)
 		case "head", "ckpt", "page":
 			return Ckpt

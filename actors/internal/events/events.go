@@ -56,7 +56,7 @@ func New(o Options) *Fanout {
 func (f *Fanout) Export(node string, x *export.Exporter) { f.node, f.spool = node, x }
 
 // Run starts what events go through, until ctx ends. Release is called when conversations
-// may leave the busy journal whose events were behind.
+// may leave the pending-work journal whose events were behind.
 func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 	for _, o := range f.observers {
 		wg.Go(func() { _ = o.Run(ctx) }) // It returns nil.

@@ -76,7 +76,7 @@ func (t *Tap) Shipped() int64 {
 }
 
 // MayForget reports whether the events of the conversation are stored, or will be found,
-// without a busy journal that lists it.
+// without a pending-work journal that lists it.
 func (t *Tap) MayForget() bool {
 	return t.fanout.spool == nil || t.fanout.spool.MayLeave(t.key)
 }

@@ -2,7 +2,7 @@
 // spool: events are a pure function of a batch, so that a cursor, the number of the last
 // batch whose events all sinks have stored, is all that must be kept. Package actors
 // tells an [Exporter] which conversations are open and which batches landed, and asks it
-// when a conversation may leave the busy journal.
+// when a conversation may leave the pending-work journal.
 //
 // What is offered waits in memory up to a bound. What does not fit, or came while nobody
 // offered, is read from the log later. Conversations that nothing else remembers stand in
@@ -37,6 +37,6 @@
 // An Exporter is safe for concurrent use. All its goroutines belong to [Exporter.Run].
 //
 // After a crash nothing is missing that guarantee 2 covers. What was not yet allowed to
-// leave stands in the busy journal: whoever takes the conversation over announces by
+// leave stands in the pending-work journal: whoever takes the conversation over announces by
 // [Exporter.Open] what the checkpoint says is still to be shipped.
 package export

@@ -163,7 +163,7 @@ func (x *Exporter) Cursor(key conversation.Key) (seq int64, ok bool) {
 	return t.exported, true
 }
 
-// MayLeave reports whether a conversation may leave the busy journal for the sake of its
+// MayLeave reports whether a conversation may leave the pending-work journal for the sake of its
 // events: all that are known here are exported, or it stands in an export journal that
 // landed after the last of them was known, and will in all later ones. If not, it will be
 // listed unless it is exported before, and [Exporter.Moved] tells when to ask again.

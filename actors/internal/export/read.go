@@ -17,8 +17,8 @@ import (
 const (
 	// turnBatches is how many batches of one log are read before others have their turn.
 	turnBatches = 1024
-	// damagedAttempts is how often a log is read that is damaged before it is given up.
-	damagedAttempts = 3
+	// corruptAttempts is how often a log is read that is damaged before it is given up.
+	corruptAttempts = 3
 )
 
 // delayed is a trail whose log is to be read at a time.
@@ -268,8 +268,8 @@ func (x *Exporter) readDone(t *trail, adopts int, end bool, err error, wait time
 			x.log.Warn("log cannot be exported by this version", "conversation", string(t.key), "err", err)
 		}
 		x.delay(t, x.opts.longestPause())
-	case storage.Damaged(err), errors.As(err, &bad), errors.As(err, &short), errors.As(err, &panicked):
-		if t.damaged++; t.damaged >= damagedAttempts {
+	case storage.IsCorrupt(err), errors.As(err, &bad), errors.As(err, &short), errors.As(err, &panicked):
+		if t.damaged++; t.damaged >= corruptAttempts {
 			x.giveUp(t, err)
 		} else {
 			x.delay(t, x.opts.longestPause())

@@ -21,7 +21,7 @@ import (
 )
 
 // simulation is some nodes over one bucket, and what package actors does with them: the
-// busy journal, which conversations are re-opened from when their node dies, and
+// pending-work journal, which conversations are re-opened from when their node dies, and
 // checkpoints.
 type simulation struct {
 	*testing.T
@@ -41,7 +41,7 @@ type simulation struct {
 type simBook struct {
 	*logbook
 	owner *node  // where it is open, or nil
-	busy  bool   // it stands in a busy journal
+	busy  bool   // it stands in a pending-work journal
 	idle  bool   // it wants to leave that
 	gap   bool   // its last batch was not offered, so that its owner is not done
 	saved *int64 // the cursor in its checkpoint
@@ -334,7 +334,7 @@ func (s *simulation) end(crash bool) {
 		b.owner, b.idle = nil, false
 	}
 	s.start()
-	for _, b := range s.books { // The sweep of the busy journal.
+	for _, b := range s.books { // The sweep of the pending-work journal.
 		if b.busy && b.owner == nil {
 			s.open(b)
 		}
@@ -407,7 +407,7 @@ func (s *simulation) step() {
 		}
 	case p < 67:
 		// Passivated once it has left, or moved to another node while it is busy: the
-		// other has it in its busy journal before this one lets go. A node may hear late
+		// other has it in its pending-work journal before this one lets go. A node may hear late
 		// that it is fenced.
 		if b.owner != nil {
 			late := b.owner

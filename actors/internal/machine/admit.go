@@ -115,7 +115,7 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	}
 	_, signal := in.Admission.Delivery.Awaited()
 	// A signal is settled at once, what it has woken is not; and replies and posts are owed beyond the settlement.
-	owed := !sub.Settled || signal && m.owes() || vouchesForOwed() && (m.state.OwesReply(sub.ID) != nil || m.hasPosts(sub.ID))
+	owed := !sub.Settled || signal && m.owes() || vouchesForPending() && (m.state.ReplyIsPending(sub.ID) != nil || m.hasPosts(sub.ID))
 	if owed {
 		m.takeOver()
 	}
@@ -161,7 +161,7 @@ func (m *Machine) accept(in Admit, hash string) {
 	}
 	if to := in.Admission.ReplyTo; to != nil {
 		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
-			return &conversation.ReplyOwed{Must: true, Submission: r.Submission, To: *to}
+			return &conversation.ReplyPending{Must: true, Submission: r.Submission, To: *to}
 		})
 	}
 	if in.Admission.Notify != "" {

@@ -170,7 +170,7 @@ func weight(r conversation.Record) int {
 		return len(r.Reason)
 	case *conversation.PostDone:
 		return len(r.Reason)
-	case *conversation.ReplyOwed:
+	case *conversation.ReplyPending:
 		return len(r.To.Address.ID) + len(r.To.Name)
 	case *conversation.ImagesRefused:
 		return refusedBytes * len(r.Attachments)
@@ -302,8 +302,8 @@ func (m *Machine) ripe(w *wait) (Answer, bool) {
 		return nil, false
 	}
 	switch {
-	case w.poke != nil:
-		return m.ripePoke(*w.poke)
+	case w.probe != nil:
+		return m.dueProbe(*w.probe)
 	case w.timer != nil:
 		return m.ripeTimer(w)
 	}

@@ -67,7 +67,7 @@ type work struct {
 	calling     bool                        // the newest model call was asked for
 	reminder    string                      // see [ModelEvent.Reminder]
 	facts       conversation.CallFacts      // of the model call
-	parked      []parkedCall                // those that wait for a time or a signal
+	suspended   []suspendedCall             // those that wait for a time or a signal
 	heard       map[conversation.CallID]int // of how many waits that have ended the calls know
 }
 
@@ -118,7 +118,7 @@ func (m *Machine) startNext() {
 	}
 	var records []conversation.Record
 	if sub != m.state.Unsettled()[0] && !sub.Ahead {
-		records = append(records, &conversation.WentAhead{Must: true, Submission: sub.ID})
+		records = append(records, &conversation.Overtook{Must: true, Submission: sub.ID})
 	}
 	m.enqueue(true, append(records, &conversation.AttemptStarted{
 		Submission: sub.ID, Attempt: sub.Attempts + 1, MaxAttempts: m.limits().MaxAttempts, Writer: m.writer, LostAt: m.lostAt(sub), At: m.env.Wall,
@@ -267,14 +267,14 @@ func (m *Machine) endWork(w *work, reason string) {
 // and kept, calls without an outcome that cannot be run again get one, and the submission
 // that was worked on is tried again, within its limits.
 func (m *Machine) resume() {
-	if (m.owesReply() || m.owesPost()) && listsTakeover() {
+	if (m.replyIsPending() || m.postIsPending()) && listsTakeover() {
 		m.ensureListed()
 	}
 	sub := m.next()
 	if sub == nil {
 		return
 	}
-	if sub.Parked != nil { // nothing is half-written, and no call runs
+	if sub.Suspended != nil { // nothing is half-written, and no call runs
 		m.unpark()
 		return
 	}

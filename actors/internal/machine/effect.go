@@ -77,7 +77,7 @@ type (
 		Retries    int
 	}
 	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
-	// a task to a subagent, or [ToolParked] if it waits for a time. Recorded are the steps of a durable tool that an
+	// a task to a subagent, or [ToolSuspended] if it waits for a time. Recorded are the steps of a durable tool that an
 	// earlier try of the call has finished, Ended the waits of the call that are over. Room is how many bytes of output are recorded: of
 	// a longer one a part is, and all of it is stored; 0 if nothing may be stored. Resumed is set for a durable call
 	// that may have run before.
@@ -107,10 +107,10 @@ type (
 		Until conversation.Time
 	}
 	// SendReply tells who waits for a reply of it, again and again until it is taken, or nobody
-	// waits any more; [ReplyTold] answers.
+	// waits any more; [ReplySent] answers.
 	SendReply struct {
 		To    conversation.ReplyTo
-		Reply *conversation.ToldReply
+		Reply *conversation.SentReply
 	}
 	// SendPost makes an attempt to deliver a post; [PostTried] answers.
 	SendPost struct{ Post *conversation.Post }
@@ -236,9 +236,9 @@ type (
 	}
 	// WaitOpen answers a [WaitFor]: the call waits, durably, no longer than Until.
 	WaitOpen struct{ Until conversation.Time }
-	// WaitJudge answers a [WaitFor]: a signal is kept for the name. Whether it fits is to be
+	// WaitOracle answers a [WaitFor]: a signal is kept for the name. Whether it fits is to be
 	// said in another.
-	WaitJudge struct {
+	WaitOracle struct {
 		Kept conversation.SubmissionID
 		Body string
 	}
@@ -249,7 +249,7 @@ type (
 	Moved struct{ Untouched bool }
 	// Poked answers a poke after its writer is fenced: Held if work remains, which
 	// this writer does, settled otherwise. Unknown answers nothing.
-	Poked struct {
+	Probed struct {
 		Held    bool
 		Unknown bool
 	}
@@ -273,8 +273,8 @@ func (PostLater) answer()    {}
 func (PostFull) answer()     {}
 func (WaitOver) answer()     {}
 func (WaitOpen) answer()     {}
-func (WaitJudge) answer()    {}
+func (WaitOracle) answer()   {}
 func (WaitLater) answer()    {}
 func (Moved) answer()        {}
-func (Poked) answer()        {}
+func (Probed) answer()       {}
 func (TimerChecked) answer() {}

@@ -165,8 +165,8 @@ type (
 		Of    *conversation.TreeRef
 		Trees bool
 	}
-	// Poke asks about an entry of a busy journal.
-	Poke struct {
+	// Poke asks about an entry of a pending-work journal.
+	Probe struct {
 		To    ReplyID
 		Nonce string
 		Seq   conversation.Offset
@@ -181,8 +181,8 @@ type (
 	// TimerStored says that a timer is stored.
 	TimerStored struct{ Timer StoreTimer }
 
-	// ReplyTold says that who waited for the reply to a submission has it, or is over.
-	ReplyTold struct{ Submission conversation.SubmissionID }
+	// ReplySent says that who waited for the reply to a submission has it, or is over.
+	ReplySent struct{ Submission conversation.SubmissionID }
 
 	// Post asks to post for a call of the work gen: [PostKept], [PostLater], [PostFull] or
 	// [StepTooMuch] answers. One of a durable tool records Step with it, whose result is Output.
@@ -248,16 +248,16 @@ type (
 		ErrorText string
 		Duration  time.Duration
 	}
-	// ToolParked says that a call of the work gen has ended for now because it waits for
+	// ToolSuspended says that a call of the work gen has ended for now because it waits for
 	// a time, or for a signal until then. What it has done until then is in its recorded steps.
-	ToolParked struct {
+	ToolSuspended struct {
 		Gen   int
 		Call  conversation.CallID
 		Until conversation.Time
 	}
 	// WaitFor asks what a call of the work gen that waits for a signal has come to, and has
-	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitJudge], [WaitLater] or
-	// [StepTooMuch] answers. Fit is what has become of the signal Kept, if WaitJudge has asked.
+	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitOracle], [WaitLater] or
+	// [StepTooMuch] answers. Fit is what has become of the signal Kept, if WaitOracle has asked.
 	WaitFor struct {
 		To     ReplyID
 		Gen    int
@@ -347,14 +347,14 @@ func (Opened) input()           {}
 func (OpenFailed) input()       {}
 func (Admit) input()            {}
 func (Abort) input()            {}
-func (Poke) input()             {}
+func (Probe) input()            {}
 func (CheckTimer) input()       {}
 func (TimerStored) input()      {}
-func (ReplyTold) input()        {}
+func (ReplySent) input()        {}
 func (Post) input()             {}
 func (PostTried) input()        {}
 func (PostBuried) input()       {}
-func (ToolParked) input()       {}
+func (ToolSuspended) input()    {}
 func (Appended) input()         {}
 func (AppendLost) input()       {}
 func (Listed) input()           {}

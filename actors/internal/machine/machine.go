@@ -169,7 +169,7 @@ type wait struct {
 	offset conversation.Offset
 	listed bool        // waits for the journal too
 	look   int         // waits for the look of this number too, 0 for none
-	poke   *Poke       // answered by what is so then; value is unused
+	probe  *Probe      // answered by what is so then; value is unused
 	timer  *CheckTimer // likewise
 	over   bool        // what the timer is of was seen to be over, at offset
 }
@@ -287,8 +287,8 @@ func (m *Machine) turnAway(in Input) {
 		m.emit(Reply{in.To, why})
 	case Tree:
 		m.emit(Reply{in.To, why})
-	case Poke:
-		m.emit(Reply{in.To, Poked{Unknown: true}})
+	case Probe:
+		m.emit(Reply{in.To, Probed{Unknown: true}})
 	case CheckTimer:
 		m.emit(Reply{in.To, TimerChecked{Unknown: true}})
 	case Compact:
@@ -322,9 +322,9 @@ func (m *Machine) beforeOpen(in Input) {
 		}
 		m.backlogBytes += w
 		m.backlog = append(m.backlog, in)
-	case Poke:
+	case Probe:
 		if len(m.backlog) >= m.cfg.MaxWaiting {
-			m.emit(Reply{in.To, Poked{Unknown: true}})
+			m.emit(Reply{in.To, Probed{Unknown: true}})
 			return
 		}
 		m.backlog = append(m.backlog, in)
@@ -374,11 +374,11 @@ func crowded(format string, args ...any) *conversation.Error {
 // unopened is what callers are told of a log that could not be read.
 func unopened(in OpenFailed) *conversation.Error {
 	var aside *conversation.Error
-	if errors.As(in.Err, &aside) && aside.Code == conversation.CodeSetAside {
+	if errors.As(in.Err, &aside) && aside.Code == conversation.CodeQuarantined {
 		return aside
 	}
 	if in.Permanent {
-		return &conversation.Error{Code: conversation.CodeInternal, Details: sayDamaged, Err: in.Err}
+		return &conversation.Error{Code: conversation.CodeInternal, Details: textCorrupt, Err: in.Err}
 	}
 	return conversation.Unavailable(2*time.Second, in.Err)
 }
@@ -402,14 +402,14 @@ func (m *Machine) take(in Input) {
 		m.tree(in)
 	case TreeAnswered:
 		m.treeAnswered(in)
-	case Poke:
-		m.poke(in)
+	case Probe:
+		m.probe(in)
 	case CheckTimer:
 		m.checkTimer(in)
 	case TimerStored:
 		m.timerStored(in)
-	case ReplyTold:
-		m.replyTold(in)
+	case ReplySent:
+		m.replySent(in)
 	case Post:
 		m.post(in)
 	case PostTried:
@@ -429,8 +429,8 @@ func (m *Machine) take(in Input) {
 		m.model(in)
 	case ToolDone:
 		m.toolDone(in)
-	case ToolParked:
-		m.toolParked(in)
+	case ToolSuspended:
+		m.toolSuspended(in)
 	case StepDone:
 		m.stepDone(in)
 	case WaitFor:
@@ -499,7 +499,7 @@ func (m *Machine) advance() {
 		m.checkpoint(m.cfg.RestBatches)
 	}
 	m.continueWork()
-	m.parkWork()
+	m.suspendWork()
 	m.keepTimer()
 	m.driveAppend()
 	m.rest()
@@ -552,8 +552,8 @@ func (m *Machine) drain() {
 func (m *Machine) stepDown(err error) {
 	for _, w := range m.waits {
 		switch {
-		case w.poke != nil:
-			m.emit(Reply{w.to, Poked{Unknown: true}})
+		case w.probe != nil:
+			m.emit(Reply{w.to, Probed{Unknown: true}})
 		case w.timer != nil:
 			m.emit(Reply{w.to, TimerChecked{Unknown: true}})
 		default:

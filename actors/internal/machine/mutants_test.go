@@ -15,13 +15,13 @@ import (
 func TestMutants(t *testing.T) {
 	for _, m := range []struct{ rule, notice string }{
 		{machine.RuleListFirst, "wakes what no journal lists"},
-		{machine.RulePassParked, "unlist with"},
+		{machine.RulePassSuspended, "unlist with"},
 		{machine.RuleStayForReply, "unlist with|nothing else finds|with work to do"},
 		{machine.RuleStayForPost, "unlist with|nothing else finds|with work to do"},
 		{machine.RulePostInOrder, "one before it is not done"},
 		{machine.RuleTimePosts, "unlist with|nothing else finds|with work to do"},
 		{machine.RuleSleepStored, "unlist with|nothing else finds|with work to do"},
-		{machine.RuleVouchOwed, "receipt for"},
+		{machine.RuleVouchPending, "receipt for"},
 		{machine.RuleOneRun, "cannot be a run|runs in one log"},
 		{machine.RuleJoinFirst, "has not joined durably"},
 		{machine.RuleAskTree, "before its tree has answered"},

@@ -9,9 +9,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// parkedCall is a call that has ended for now because it waits for a time, or for a signal
+// suspendedCall is a call that has ended for now because it waits for a time, or for a signal
 // until then.
-type parkedCall struct {
+type suspendedCall struct {
 	call  conversation.CallID
 	until conversation.Time
 	due   bool // it runs again once what it waited for is durable
@@ -30,7 +30,7 @@ func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.
 	for _, sub := range m.state.Unsettled() {
 		switch {
 		case held && !sub.Ahead:
-		case sub.Parked == nil || ripe(sub):
+		case sub.Suspended == nil || ripe(sub):
 			return sub
 		default:
 			held = held || m.holds(sub)
@@ -43,14 +43,14 @@ func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.
 // so, where not every member reads that it was passed, and where what it waits for is the
 // vendor, who would keep the other waiting too.
 func (m *Machine) holds(sub *conversation.Submission) bool {
-	return sub.Retry != nil || m.limits().AnswerInOrder || !m.allRead(conversation.TypeWentAhead) || !passesParked()
+	return sub.Retry != nil || m.limits().AnswerInOrder || !m.allRead(conversation.TypeOvertook) || !passesSuspended()
 }
 
 // parked returns the submissions that wait for a time, in the order of their admission.
-func (m *Machine) parked() []*conversation.Submission {
+func (m *Machine) suspended() []*conversation.Submission {
 	var out []*conversation.Submission
 	for _, sub := range m.state.Unsettled() {
-		if sub.Parked != nil {
+		if sub.Suspended != nil {
 			out = append(out, sub)
 		}
 	}
@@ -60,7 +60,7 @@ func (m *Machine) parked() []*conversation.Submission {
 // due reports whether the time that a submission waits for has come, or something that it
 // waits for. A record without a time waits for nothing that is known here.
 func (m *Machine) due(sub *conversation.Submission) bool {
-	return sub.Due || sub.Parked.Until <= m.now()
+	return sub.Due || sub.Suspended.Until <= m.now()
 }
 
 // now is the time by the clock that waits go by.
@@ -70,13 +70,13 @@ func (m *Machine) now() conversation.Time {
 
 // ready reports whether something is owed that no timer finds in time.
 func (m *Machine) ready() bool {
-	return m.owesReply() || m.owesPost() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
+	return m.replyIsPending() || m.postIsPending() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
 
 // alarms are the timers of all that waits for a time: of each parked submission, and of the posts.
 func (m *Machine) alarms() (alarms []StoreTimer) {
-	for _, sub := range m.parked() {
-		alarms = append(alarms, StoreTimer{At: sub.ParkedAt, Until: sub.Parked.Until})
+	for _, sub := range m.suspended() {
+		alarms = append(alarms, StoreTimer{At: sub.SuspendedAt, Until: sub.Suspended.Until})
 	}
 	if a, ok := m.postAlarm(); ok && timesPosts() {
 		alarms = append(alarms, a)
@@ -93,35 +93,35 @@ func (m *Machine) timed() bool {
 
 // over reports whether nothing is owed.
 func (m *Machine) over() bool {
-	return len(m.state.Unsettled()) == 0 && !m.owesReply() && (len(m.state.Posts()) == 0 || !staysForPost())
+	return len(m.state.Unsettled()) == 0 && !m.replyIsPending() && (len(m.state.Posts()) == 0 || !staysForPost())
 }
 
 // asleep reports whether all that is owed waits for a time, durably, and its timers are
 // stored: then it is found without this machine and without any journal.
-func (m *Machine) asleep() bool { return !m.over() && !m.ready() && m.timed() }
+func (m *Machine) allSuspended() bool { return !m.over() && !m.ready() && m.timed() }
 
 // owes reports whether something is owed that no timer finds.
-func (m *Machine) owes() bool { return !m.over() && !m.asleep() }
+func (m *Machine) owes() bool { return !m.over() && !m.allSuspended() }
 
-// toolParked ends a call for now that waits for a time. It keeps its place among those
+// toolSuspended ends a call for now that waits for a time. It keeps its place among those
 // that may run at once, so that calls which shall follow each other do.
-func (m *Machine) toolParked(in ToolParked) {
+func (m *Machine) toolSuspended(in ToolSuspended) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
 		return
 	}
 	ended := m.state.EndedWaits(in.Call, m.state.Head())
-	w.parked = append(w.parked, parkedCall{in.Call, in.Until, len(ended) > w.heard[in.Call]})
+	w.suspended = append(w.suspended, suspendedCall{in.Call, in.Until, len(ended) > w.heard[in.Call]})
 }
 
 // running reports whether a call has no outcome, and does not wait for a time.
 func (m *Machine) running(w *work, id conversation.CallID) bool {
-	return m.owed(w, id) && !slices.ContainsFunc(w.parked, func(p parkedCall) bool { return p.call == id })
+	return m.owed(w, id) && !slices.ContainsFunc(w.suspended, func(p suspendedCall) bool { return p.call == id })
 }
 
-// parkWork puts the attempt away if all that runs in it waits for a time: calls, and
+// suspendWork puts the attempt away if all that runs in it waits for a time: calls, and
 // repetitions of model calls.
-func (m *Machine) parkWork() {
+func (m *Machine) suspendWork() {
 	if m.work == nil || m.draining {
 		return
 	}
@@ -133,7 +133,7 @@ func (m *Machine) parkWork() {
 	if _, at, _ := m.state.PostsDue(); at == m.nextOffset() && !m.pending.empty() {
 		return // A batch names one timer. It goes on when this one is sent.
 	}
-	m.enqueue(true, &conversation.Parked{
+	m.enqueue(true, &conversation.Suspended{
 		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 	m.cancelWork(conversation.ReasonInterrupted)
@@ -150,7 +150,7 @@ func (m *Machine) sleeps(w *work) bool {
 		return false
 	}
 	waiting := 0
-	for _, p := range w.parked {
+	for _, p := range w.suspended {
 		if p.due {
 			return false
 		}
@@ -179,7 +179,7 @@ func (m *Machine) soonest() (at conversation.Time) {
 		if w.phase == phaseWaiting {
 			first(w.until)
 		}
-		for _, p := range w.parked {
+		for _, p := range w.suspended {
 			first(p.until)
 		}
 	}
@@ -201,17 +201,17 @@ func (m *Machine) allWork() iter.Seq[*work] {
 }
 
 // ripeCall reports whether a parked call is to run again.
-func (m *Machine) ripeCall(w *work, p parkedCall) bool {
+func (m *Machine) ripeCall(w *work, p suspendedCall) bool {
 	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.heard[p.call]
 }
 
 // runDue runs the parked calls again that are due while others still run.
 func (m *Machine) runDue() {
 	for w := range m.allWork() {
-		if len(w.parked) == 0 {
+		if len(w.suspended) == 0 {
 			continue
 		}
-		for _, p := range slices.Clone(w.parked) {
+		for _, p := range slices.Clone(w.suspended) {
 			if m.ripeCall(w, p) && m.unparkCall(w, p.call) {
 				m.runAgain(w, p.call)
 			}
@@ -290,7 +290,7 @@ func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
 	case m.over():
 		return TimerChecked{}, m.state.Head() == m.durable
 	case !m.ready():
-		return TimerChecked{}, m.asleep() && m.state.Head() == m.durable
+		return TimerChecked{}, m.allSuspended() && m.state.Head() == m.durable
 	default:
 		return TimerChecked{}, m.claimed && m.listed
 	}

@@ -113,8 +113,8 @@ func (m *Machine) notices(sub *conversation.Submission, r *conversation.Submissi
 	return posts
 }
 
-// owesPost reports whether a post is due, or under way.
-func (m *Machine) owesPost() bool {
+// postIsPending reports whether a post is due, or under way.
+func (m *Machine) postIsPending() bool {
 	return staysForPost() && slices.ContainsFunc(m.state.NextPosts(), func(p *conversation.Post) bool { return p.Until <= m.now() })
 }
 
@@ -206,7 +206,7 @@ func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration
 // postSays records what has come of a post. A batch names a timer, so that one which says when posts
 // are due parks no submission.
 func (m *Machine) postSays(s *posting, r conversation.Record) {
-	m.pending.split = slices.ContainsFunc(m.parked(), func(sub *conversation.Submission) bool { return sub.ParkedAt > m.durable })
+	m.pending.split = slices.ContainsFunc(m.suspended(), func(sub *conversation.Submission) bool { return sub.SuspendedAt > m.durable })
 	m.enqueue(true, r)
 	s.at = m.nextOffset()
 }

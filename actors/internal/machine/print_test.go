@@ -208,7 +208,7 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("signal %s", v.Value)
 	case machine.WaitOpen:
 		return fmt.Sprintf("waits until=%s", v.Until)
-	case machine.WaitJudge:
+	case machine.WaitOracle:
 		return fmt.Sprintf("judge %s %q", v.Kept, v.Body)
 	case machine.WaitLater:
 		return "wait later"
@@ -220,7 +220,7 @@ func answerText(v machine.Answer) string {
 			return "early"
 		}
 		return "timer-over"
-	case machine.Poked:
+	case machine.Probed:
 		switch {
 		case v.Unknown:
 			return "unknown"
@@ -297,7 +297,7 @@ func recordText(r conversation.Record) string {
 		return fmt.Sprintf("%s=%s", r.Key, r.Value)
 	case *conversation.StepRecorded:
 		return fmt.Sprintf("%s %s=%s", r.Call, r.Name, r.Output)
-	case *conversation.Parked:
+	case *conversation.Suspended:
 		return fmt.Sprintf("%s until=%s %s%s", r.Submission, r.Until, r.Reason, elapsedText(r.ElapsedMs))
 	case *conversation.RetryScheduled:
 		return childText(r.Child) + fmt.Sprintf("%s %s %s until=%s rounds=%d blind=%d waited=%dms", r.Submission, r.Model, r.Reason, r.Until, r.Rounds, r.Blind, r.WaitedMs)
@@ -330,13 +330,13 @@ func waitText(r conversation.Record) string {
 		return childText(r.Child) + fmt.Sprintf("%s %q %s%s%s", r.Call, r.Name, r.Reason, suffix(" ", string(r.Signal)), suffix(" value=", string(r.Value)))
 	case *conversation.SignalKept:
 		return fmt.Sprintf("%s %q %q", r.Submission, r.Name, r.Body)
-	case *conversation.WentAhead:
+	case *conversation.Overtook:
 		return string(r.Submission)
 	case *conversation.KeyKept:
 		return fmt.Sprintf("%s until=%s", r.Submission, r.Until)
 	case *conversation.RunStarted:
 		return string(r.Submission)
-	case *conversation.ReplyTold:
+	case *conversation.ReplySent:
 		return string(r.Submission)
 	case *conversation.NoticeAsked:
 		return fmt.Sprintf("%s to %s", r.Submission, r.Target)
@@ -346,7 +346,7 @@ func waitText(r conversation.Record) string {
 		return fmt.Sprintf("%s attempts=%d until=%s %q", r.Post, r.Attempts, r.Until, r.Reason)
 	case *conversation.PostDone:
 		return fmt.Sprintf("%s %s attempts=%d %q", r.Post, r.End, r.Attempts, r.Reason)
-	case *conversation.ReplyOwed:
+	case *conversation.ReplyPending:
 		return fmt.Sprintf("%s to %s/%s %q", r.Submission, r.To.Address.Agent, r.To.Address.ID, r.To.Name)
 	}
 	return fmt.Sprintf("%+v", r)

@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_owed", "reply_told", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 		"timeline lost", "timeline lost turn", "timeline aborted turn", "timeline aborted tool", "timeline aborted operation", "timeline after", "timeline loss known", "timeline tool over attempts",
 		"timeline exact completed", "timeline exact aborted", "timeline exact lost",
@@ -95,7 +95,7 @@ func (w *world) disturb() {
 		w.admit()
 		return
 	case w.chance(4):
-		w.poke()
+		w.probe()
 		return
 	case w.chance(4):
 		w.askTimer()
@@ -142,7 +142,7 @@ func (w *world) progress(first int) bool {
 				return true
 			}
 			if len(w.office.burying) > 0 && (w.calm || w.chance(40)) {
-				w.letterStored()
+				w.deadLetterStored()
 				return true
 			}
 			if len(w.office.sending) > 0 && (w.calm || w.chance(40)) {
@@ -396,8 +396,8 @@ func (w *world) admit() {
 	w.do(in)
 }
 
-func (w *world) poke() {
-	in := machine.Poke{Nonce: fmt.Sprintf("w%d", 1+w.r.IntN(w.lives)), Seq: conversation.Offset(w.r.IntN(len(w.log)+3) - 1)}
+func (w *world) probe() {
+	in := machine.Probe{Nonce: fmt.Sprintf("w%d", 1+w.r.IntN(w.lives)), Seq: conversation.Offset(w.r.IntN(len(w.log)+3) - 1)}
 	if len(w.journal) > 0 && w.chance(70) {
 		e := w.journal[w.r.IntN(len(w.journal))]
 		in.Nonce, in.Seq = e.writer, e.seq
@@ -418,7 +418,7 @@ func (w *world) abort() {
 	w.do(in)
 }
 
-func (w *world) ask(in machine.Poke) {
+func (w *world) ask(in machine.Probe) {
 	w.caller++
 	in.To = w.caller
 	w.callers[in.To] = in
@@ -643,7 +643,7 @@ func (w *world) sweep() bool {
 		if !w.booted {
 			w.begin()
 		}
-		w.ask(machine.Poke{Nonce: e.writer, Seq: e.seq})
+		w.ask(machine.Probe{Nonce: e.writer, Seq: e.seq})
 		return true
 	}
 	return false
@@ -659,7 +659,7 @@ func (w *world) verify() {
 	case len(w.storedTimers) > 0:
 		violate("the timers %v are still there", w.storedTimers)
 	}
-	for _, o := range w.durable.OwedReplies() {
+	for _, o := range w.durable.PendingReplies() {
 		if w.acked[o.Submission] { // who has no receipt asks again
 			violate("the reply to %s is still owed", o.Submission)
 		}
@@ -736,7 +736,7 @@ func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *co
 	}
 	sub := s.Submission(r.Submission)
 	begun := sub.Began
-	if sub.Parked != nil && slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
+	if sub.Suspended != nil && slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
 		settled, ok := r.(*conversation.SubmissionSettled)
 		return ok && s.Submission(settled.Submission).Began
 	}) {
@@ -746,7 +746,7 @@ func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *co
 		switch {
 		case before.ID == r.Submission:
 			return
-		case before.Parked == nil || before.Due && !begun:
+		case before.Suspended == nil || before.Due && !begun:
 			violate("%s begins before %s, which may go on", r.Submission, before.ID)
 		}
 		w.seen["went ahead"]++

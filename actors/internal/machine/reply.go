@@ -7,7 +7,7 @@ import (
 )
 
 // repliesRead reports whether every member reads that a reply is owed.
-func (m *Machine) repliesRead() bool { return m.allRead(conversation.TypeReplyOwed) }
+func (m *Machine) repliesRead() bool { return m.allRead(conversation.TypeReplyPending) }
 
 // owing returns what keeps an admission from being owed a reply, or a notice, or nil.
 func (m *Machine) owing(a conversation.Admission) *conversation.Error {
@@ -20,15 +20,15 @@ func (m *Machine) owing(a conversation.Admission) *conversation.Error {
 		err := conversation.Unavailable(waitLater, nil)
 		err.Details = sayReplyLater
 		return err
-	case len(m.state.OwedReplies()) >= conversation.MaxOwedReplies:
-		return crowded(sayRepliesOwed, conversation.MaxOwedReplies)
+	case len(m.state.PendingReplies()) >= conversation.MaxPendingReplies:
+		return crowded(textRepliesPending, conversation.MaxPendingReplies)
 	}
 	return nil
 }
 
-// owesReply reports whether somebody waits for a reply that there is.
-func (m *Machine) owesReply() bool {
-	return staysForReply() && slices.ContainsFunc(m.state.OwedReplies(), func(o *conversation.OwedReply) bool { return o.Reply != nil })
+// replyIsPending reports whether somebody waits for a reply that there is.
+func (m *Machine) replyIsPending() bool {
+	return staysForReply() && slices.ContainsFunc(m.state.PendingReplies(), func(o *conversation.PendingReply) bool { return o.Reply != nil })
 }
 
 // sendReplies has who waits for replies told of those that are durable, be it that an earlier
@@ -37,7 +37,7 @@ func (m *Machine) sendReplies() {
 	if m.draining {
 		return
 	}
-	for _, o := range m.state.OwedReplies() {
+	for _, o := range m.state.PendingReplies() {
 		if o.Reply != nil && o.At <= m.durable && !m.sending[o.Submission] {
 			m.sending[o.Submission] = true
 			m.emit(SendReply{To: o.To, Reply: o.Reply})
@@ -45,11 +45,11 @@ func (m *Machine) sendReplies() {
 	}
 }
 
-// replyTold records that nobody waits for a reply any more.
-func (m *Machine) replyTold(in ReplyTold) {
+// replySent records that nobody waits for a reply any more.
+func (m *Machine) replySent(in ReplySent) {
 	if !m.sending[in.Submission] || m.draining {
 		return
 	}
 	delete(m.sending, in.Submission)
-	m.enqueue(true, &conversation.ReplyTold{Must: true, Submission: in.Submission, At: m.env.Wall})
+	m.enqueue(true, &conversation.ReplySent{Must: true, Submission: in.Submission, At: m.env.Wall})
 }

@@ -2,7 +2,7 @@
 
 package machine
 
-// What a machine owes the busy journal, who leaves memory, and what becomes of signals, holds unconditionally. A
+// What a machine owes the pending-work journal, who leaves memory, and what becomes of signals, holds unconditionally. A
 // build with the tag mutants can switch a rule off, to show that the simulation notices.
 
 func fencesIdle(claimed bool) bool { return true }
@@ -16,13 +16,13 @@ func goesOnWithSignal() bool       { return true }
 func listsFirst() bool             { return true }
 func takesKept() bool              { return true }
 func refusesLate() bool            { return true }
-func passesParked() bool           { return true }
+func passesSuspended() bool        { return true }
 func staysForReply() bool          { return true }
 func staysForPost() bool           { return true }
 func postsInOrder() bool           { return true }
 func timesPosts() bool             { return true }
 func sleepsWhenStored() bool       { return true }
-func vouchesForOwed() bool         { return true }
+func vouchesForPending() bool      { return true }
 func endsDelivered() bool          { return true }
 func keepsOneRun() bool            { return true }
 func joinsFirst() bool             { return true }

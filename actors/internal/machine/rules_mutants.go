@@ -9,38 +9,38 @@ import (
 
 // Names of the rules that SetRule knows.
 const (
-	RuleFenceOpened  = "fence opened"   // Who opens an idle log for a poke fences before it answers.
-	RuleFenceKnown   = "fence known"    // So does who remembers it as idle.
-	RuleListTakeover = "list takeover"  // Who takes work over is listed.
-	RuleHoldListed   = "hold listed"    // Work is held once a landed journal says so.
-	RuleUnlistLate   = "unlist late"    // Idle is durable before the writer leaves the set.
-	RuleVouchReplay  = "vouch replay"   // A replay of unsettled work is acknowledged like new work.
-	RuleStayListed   = "stay listed"    // Who steps down stays in the set.
-	RuleStayAtWork   = "stay at work"   // Who has something to do stays in memory.
-	RuleGoOn         = "go on"          // What a signal ends goes on in the batch of the signal.
-	RuleListFirst    = "list first"     // Who is parked goes on once a journal lists it.
-	RuleTakeKept     = "take kept"      // Who begins to wait takes the signal that is kept.
-	RuleRefuseLate   = "refuse late"    // The first signal for a name decides.
-	RulePassParked   = "pass parked"    // Who comes after a parked submission is answered first.
-	RuleStayForReply = "stay for reply" // Who owes a reply stays listed, and sends it.
-	RuleStayForPost  = "stay for post"  // So does who owes a post that is due.
-	RulePostInOrder  = "post in order"  // A post leaves when the one before it is done.
-	RuleTimePosts    = "time posts"     // Who waits with posts is asleep once their timer is stored.
-	RuleSleepStored  = "sleep stored"   // And whose timers are stored.
-	RuleVouchOwed    = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
-	RuleEndDelivered = "end delivered"  // A post is done when it is delivered.
-	RuleOneRun       = "one run"        // Of an id there is one run, whatever has become of its key.
-	RuleJoinFirst    = "join first"     // A dispatch joins its tree durably before it is admitted.
-	RuleAskTree      = "ask tree"       // An attempt of a tree asks its root before it runs anything.
-	RuleAbortFirst   = "abort first"    // An abort of a tree is durable before its members are read.
-	RuleRefuseClosed = "refuse closed"  // A tree that an abort covers takes no members.
+	RuleFenceOpened   = "fence opened"   // Who opens an idle log for a poke fences before it answers.
+	RuleFenceKnown    = "fence known"    // So does who remembers it as idle.
+	RuleListTakeover  = "list takeover"  // Who takes work over is listed.
+	RuleHoldListed    = "hold listed"    // Work is held once a landed journal says so.
+	RuleUnlistLate    = "unlist late"    // Idle is durable before the writer leaves the set.
+	RuleVouchReplay   = "vouch replay"   // A replay of unsettled work is acknowledged like new work.
+	RuleStayListed    = "stay listed"    // Who steps down stays in the set.
+	RuleStayAtWork    = "stay at work"   // Who has something to do stays in memory.
+	RuleGoOn          = "go on"          // What a signal ends goes on in the batch of the signal.
+	RuleListFirst     = "list first"     // Who is parked goes on once a journal lists it.
+	RuleTakeKept      = "take kept"      // Who begins to wait takes the signal that is kept.
+	RuleRefuseLate    = "refuse late"    // The first signal for a name decides.
+	RulePassSuspended = "pass parked"    // Who comes after a parked submission is answered first.
+	RuleStayForReply  = "stay for reply" // Who owes a reply stays listed, and sends it.
+	RuleStayForPost   = "stay for post"  // So does who owes a post that is due.
+	RulePostInOrder   = "post in order"  // A post leaves when the one before it is done.
+	RuleTimePosts     = "time posts"     // Who waits with posts is asleep once their timer is stored.
+	RuleSleepStored   = "sleep stored"   // And whose timers are stored.
+	RuleVouchPending  = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
+	RuleEndDelivered  = "end delivered"  // A post is done when it is delivered.
+	RuleOneRun        = "one run"        // Of an id there is one run, whatever has become of its key.
+	RuleJoinFirst     = "join first"     // A dispatch joins its tree durably before it is admitted.
+	RuleAskTree       = "ask tree"       // An attempt of a tree asks its root before it runs anything.
+	RuleAbortFirst    = "abort first"    // An abort of a tree is durable before its members are read.
+	RuleRefuseClosed  = "refuse closed"  // A tree that an abort covers takes no members.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate, passParked, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchOwed, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed atomic.Bool
+	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
+	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -51,9 +51,9 @@ func SetRule(name string, on bool) {
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.vouchReplay, RuleStayListed: &rules.stayListed,
 		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
-		RulePassParked: &rules.passParked, RuleStayForReply: &rules.stayForReply,
+		RulePassSuspended: &rules.passSuspended, RuleStayForReply: &rules.stayForReply,
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
-		RuleSleepStored: &rules.sleepStored, RuleVouchOwed: &rules.vouchOwed, RuleEndDelivered: &rules.endDelivered,
+		RuleSleepStored: &rules.sleepStored, RuleVouchPending: &rules.vouchPending, RuleEndDelivered: &rules.endDelivered,
 		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
 		RuleRefuseClosed: &rules.refuseClosed,
 	}[name]
@@ -80,13 +80,13 @@ func goesOnWithSignal() bool   { return !rules.goOn.Load() }
 func listsFirst() bool         { return !rules.listFirst.Load() }
 func takesKept() bool          { return !rules.takeKept.Load() }
 func refusesLate() bool        { return !rules.refuseLate.Load() }
-func passesParked() bool       { return !rules.passParked.Load() }
+func passesSuspended() bool    { return !rules.passSuspended.Load() }
 func staysForReply() bool      { return !rules.stayForReply.Load() }
 func staysForPost() bool       { return !rules.stayForPost.Load() }
 func postsInOrder() bool       { return !rules.postInOrder.Load() }
 func timesPosts() bool         { return !rules.timePosts.Load() }
 func sleepsWhenStored() bool   { return !rules.sleepStored.Load() }
-func vouchesForOwed() bool     { return !rules.vouchOwed.Load() }
+func vouchesForPending() bool  { return !rules.vouchPending.Load() }
 func endsDelivered() bool      { return !rules.endDelivered.Load() }
 
 func keepsOneRun() bool   { return !rules.oneRun.Load() }

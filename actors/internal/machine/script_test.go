@@ -247,8 +247,8 @@ func (s *script) configure() {
 // not read them.
 var newer = []conversation.RecordType{
 	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
-	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeWentAhead,
-	conversation.TypeReplyOwed, conversation.TypeReplyTold, conversation.TypeKeyKept,
+	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeOvertook,
+	conversation.TypeReplyPending, conversation.TypeReplySent, conversation.TypeKeyKept,
 	conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone,
 	conversation.TypeRunStarted,
 }
@@ -362,7 +362,7 @@ func (s *script) input() machine.Input {
 		}
 	case "poke":
 		s.caller++
-		return machine.Poke{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
+		return machine.Probe{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
 	case "abort":
 		s.caller++
 		return machine.Abort{To: s.caller, Of: s.treeOf("of"), Trees: s.d.HasArg("trees")}
@@ -392,7 +392,7 @@ func (s *script) loopInput() machine.Input {
 			Name: s.arg("name"), Output: json.RawMessage(s.arg("output")),
 		}
 	case "parked":
-		return machine.ToolParked{
+		return machine.ToolSuspended{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
 			Until: s.wall + conversation.Time(s.duration("in", 0).Milliseconds()),
 		}
@@ -472,7 +472,7 @@ func (s *script) postInput() machine.Input {
 		}
 		return in
 	case "told":
-		return machine.ReplyTold{Submission: s.reply}
+		return machine.ReplySent{Submission: s.reply}
 	}
 	s.d.Fatalf(s.t, "unknown command")
 	return nil

@@ -16,7 +16,7 @@ func (m *Machine) runTools(w *work) {
 		last, _ := m.sub(w).LastTurn()
 		w.turn, w.resumed = last.ID, true
 	}
-	w.waiting, w.running, w.parked, w.heard = m.sub(w).OpenCalls(), 0, nil, nil
+	w.waiting, w.running, w.suspended, w.heard = m.sub(w).OpenCalls(), 0, nil, nil
 	m.startTools(w)
 }
 

@@ -60,7 +60,7 @@ const waitLater = time.Minute
 // parked was acknowledged long ago, and from then on no timer finds it in time: a journal lists
 // it before the batch is sent.
 func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
-	if len(m.parked()) > 0 && !m.listed && listsFirst() {
+	if len(m.suspended()) > 0 && !m.listed && listsFirst() {
 		m.ensureListed()
 		m.signals = append(m.signals, in)
 		return
@@ -145,9 +145,9 @@ func (m *Machine) late(name string) *conversation.Error {
 // goOn has a call go on of which a wait has ended, once that is durable.
 func (m *Machine) goOn(call conversation.CallID) {
 	for w := range m.allWork() {
-		for i := range w.parked {
-			if w.parked[i].call == call {
-				w.parked[i].due = true
+		for i := range w.suspended {
+			if w.suspended[i].call == call {
+				w.suspended[i].due = true
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	case kept != nil && (in.Fit == nil || in.Kept != kept.Submission):
-		m.reply(in.To, WaitJudge{Kept: kept.Submission, Body: kept.Body}, false)
+		m.reply(in.To, WaitOracle{Kept: kept.Submission, Body: kept.Body}, false)
 		return
 	}
 	started := &conversation.WaitStarted{
@@ -256,9 +256,9 @@ func (m *Machine) heardOf(w *work, call conversation.CallID, n int) {
 
 // unparkCall takes a call back that has ended for now, and reports whether it had.
 func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
-	for i, p := range w.parked {
+	for i, p := range w.suspended {
 		if p.call == call {
-			w.parked = append(w.parked[:i:i], w.parked[i+1:]...)
+			w.suspended = append(w.suspended[:i:i], w.suspended[i+1:]...)
 			return true
 		}
 	}

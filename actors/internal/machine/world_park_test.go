@@ -12,26 +12,26 @@ import (
 func (w *world) clock() conversation.Time { return w.wall + w.skew }
 
 // park ends a call for now that waits for a time.
-func (w *world) park(i int) {
+func (w *world) suspend(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
-	in := machine.ToolParked{Gen: c.Gen, Call: c.Call, Until: w.clock() + conversation.Time(w.r.IntN(40_000))}
+	in := machine.ToolSuspended{Gen: c.Gen, Call: c.Call, Until: w.clock() + conversation.Time(w.r.IntN(40_000))}
 	w.note("parked %s until %s", c.Call, in.Until)
 	w.do(in)
 }
 
 // found reports whether nothing is owed, or what is owed waits behind a stored timer.
 func (w *world) found() bool {
-	if w.owesReply() || !w.postsFound() {
+	if w.replyIsPending() || !w.postsFound() {
 		return false
 	}
 	held := false
 	for _, sub := range w.durable.Unsettled() {
-		_, timed := w.storedTimers[sub.ParkedAt]
+		_, timed := w.storedTimers[sub.SuspendedAt]
 		switch {
-		case sub.Parked != nil && (sub.Due || !timed):
+		case sub.Suspended != nil && (sub.Due || !timed):
 			return false
-		case sub.Parked == nil && (sub.Began || !held):
+		case sub.Suspended == nil && (sub.Began || !held):
 			return false
 		}
 		held = held || w.holds(sub)
@@ -41,46 +41,46 @@ func (w *world) found() bool {
 
 // holds reports whether what comes after a parked submission waits for it.
 func (w *world) holds(sub *conversation.Submission) bool {
-	return sub.Retry != nil || w.limits.AnswerInOrder || slices.Contains(w.unread, conversation.TypeWentAhead)
+	return sub.Retry != nil || w.limits.AnswerInOrder || slices.Contains(w.unread, conversation.TypeOvertook)
 }
 
 // passes reports whether one is worked on while one before it is parked.
 func (w *world) passes() bool {
 	sub := w.m.State().UnderWay()
-	return sub != nil && sub.Ahead && w.m.State().Unsettled()[0].Parked != nil
+	return sub != nil && sub.Ahead && w.m.State().Unsettled()[0].Suspended != nil
 }
 
 // wakePassed lets the time come of one that was passed.
 func (w *world) wakePassed() {
 	for _, sub := range w.m.State().Unsettled() {
-		if sub.Parked != nil && sub.Parked.Until > w.clock() {
-			w.elapse(time.Duration(sub.Parked.Until-w.clock()) * time.Millisecond)
+		if sub.Suspended != nil && sub.Suspended.Until > w.clock() {
+			w.elapse(time.Duration(sub.Suspended.Until-w.clock()) * time.Millisecond)
 			return
 		}
 	}
 }
 
-// parkedAt returns the submission that a durable batch has parked, nil if it waits no more.
-func (w *world) parkedAt(at conversation.Offset) *conversation.Submission {
+// suspendedAt returns the submission that a durable batch has parked, nil if it waits no more.
+func (w *world) suspendedAt(at conversation.Offset) *conversation.Submission {
 	queue := w.durable.Unsettled()
-	i := slices.IndexFunc(queue, func(sub *conversation.Submission) bool { return sub.Parked != nil && sub.ParkedAt == at })
+	i := slices.IndexFunc(queue, func(sub *conversation.Submission) bool { return sub.Suspended != nil && sub.SuspendedAt == at })
 	if i < 0 {
 		return nil
 	}
 	return queue[i]
 }
 
-// checkUnparked checks that nothing in a batch goes on before its time.
-func (w *world) checkUnparked(b conversation.Batch) {
+// checkResumed checks that nothing in a batch goes on before its time.
+func (w *world) checkResumed(b conversation.Batch) {
 	until := map[conversation.SubmissionID]conversation.Time{}
 	for _, sub := range w.ahead.Unsettled() {
-		if sub.Parked != nil && !sub.Due {
-			until[sub.ID] = sub.Parked.Until
+		if sub.Suspended != nil && !sub.Due {
+			until[sub.ID] = sub.Suspended.Until
 		}
 	}
 	for _, r := range b.Records {
 		switch r := r.(type) {
-		case *conversation.Parked:
+		case *conversation.Suspended:
 			until[r.Submission] = r.Until
 		case *conversation.WaitEnded: // what is parked has waited for it
 			if len(until) > 0 {
@@ -103,7 +103,7 @@ func (w *world) checkUnparked(b conversation.Batch) {
 
 func (w *world) storeTimer(e machine.StoreTimer) {
 	until, posts := w.deferredUntil(e.At)
-	if sub := w.parkedAt(e.At); (sub == nil || sub.Parked.Until != e.Until) && !(posts && until == e.Until) {
+	if sub := w.suspendedAt(e.At); (sub == nil || sub.Suspended.Until != e.Until) && !(posts && until == e.Until) {
 		violate("timer %+v before its record is durable", e)
 	}
 	w.storing = append(w.storing, e)
@@ -152,12 +152,12 @@ func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	if v.Unknown {
 		return
 	}
-	still := w.parkedAt(asked.At)
+	still := w.suspendedAt(asked.At)
 	if v.Early {
 		if until, posts := w.deferredUntil(asked.At); posts && until > w.clock() {
 			return
 		}
-		if still == nil || still.Parked.Until <= w.clock() && w.ahead.UnderWay() == nil {
+		if still == nil || still.Suspended.Until <= w.clock() && w.ahead.UnderWay() == nil {
 			violate("early for a timer that is due or over: %+v", asked)
 		}
 		return

@@ -88,8 +88,8 @@ func (w *world) postArrives() {
 	w.do(in)
 }
 
-// letterStored stores a dead letter.
-func (w *world) letterStored() {
+// deadLetterStored stores a dead letter.
+func (w *world) deadLetterStored() {
 	e := w.office.burying[0]
 	w.office.burying = w.office.burying[1:]
 	w.office.letters[e.Post.ID] = true
@@ -116,7 +116,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 	parks, defers := false, false
 	for _, r := range b.Records {
 		switch r := r.(type) {
-		case *conversation.Parked:
+		case *conversation.Suspended:
 			parks = true
 			continue
 		case *conversation.NoticeAsked:

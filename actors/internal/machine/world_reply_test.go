@@ -10,13 +10,13 @@ import (
 // asker is who waits for replies in a world.
 var asker = conversation.ReplyTo{Address: conversation.Address{Agent: "desk", ID: "d"}, UID: "inst_desk", Name: "reply"}
 
-// owesReply reports whether somebody waits for a reply that there is.
-func (w *world) owesReply() bool {
-	return slices.ContainsFunc(w.durable.OwedReplies(), func(o *conversation.OwedReply) bool { return o.Reply != nil })
+// replyIsPending reports whether somebody waits for a reply that there is.
+func (w *world) replyIsPending() bool {
+	return slices.ContainsFunc(w.durable.PendingReplies(), func(o *conversation.PendingReply) bool { return o.Reply != nil })
 }
 
 func (w *world) sendReply(e machine.SendReply) {
-	o := w.durable.OwesReply(e.Reply.Submission)
+	o := w.durable.ReplyIsPending(e.Reply.Submission)
 	if o == nil || o.Reply == nil || o.To != e.To || o.Reply.Outcome != e.Reply.Outcome {
 		violate("%+v is told, which is not durable", e.Reply)
 	}
@@ -32,7 +32,7 @@ func (w *world) replyArrives() {
 	w.sending = w.sending[1:]
 	w.heardOf[id] = true
 	w.note("reply to %s is told", id)
-	w.do(machine.ReplyTold{Submission: id})
+	w.do(machine.ReplySent{Submission: id})
 }
 
 // admits reports whether a batch admits a submission.
@@ -47,7 +47,7 @@ func admits(b conversation.Batch, id conversation.SubmissionID) bool {
 func (w *world) checkReplies(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {
-		case *conversation.ReplyOwed:
+		case *conversation.ReplyPending:
 			if !admits(b, r.Submission) {
 				violate("the reply to %s is owed in a batch of its own", r.Submission)
 			}
@@ -55,7 +55,7 @@ func (w *world) checkReplies(b conversation.Batch) {
 			if !admits(b, r.Submission) {
 				violate("the key of %s is kept in a batch of its own", r.Submission)
 			}
-		case *conversation.ReplyTold:
+		case *conversation.ReplySent:
 			if !w.heardOf[r.Submission] {
 				violate("%s is said to be told, and was not", r.Submission)
 			}

@@ -284,7 +284,7 @@ func (w *world) useTool() {
 		return
 	}
 	if c.waits != nil {
-		w.parkWaiting(i)
+		w.suspendWaiting(i)
 		return
 	}
 	if name := w.waitName(); c.durable && !c.steps["wait "+name] && w.chance(25) {
@@ -300,7 +300,7 @@ func (w *world) useTool() {
 		return
 	}
 	if c.durable && w.chance(35) {
-		w.park(i)
+		w.suspend(i)
 		return
 	}
 	w.tools = slices.Delete(w.tools, i, i+1)

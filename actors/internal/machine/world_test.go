@@ -301,7 +301,7 @@ func (w *world) append(b conversation.Batch) {
 	if b.Offset != conversation.Offset(len(w.log)) {
 		violate("append at %d, the log ends at %d", int64(b.Offset), len(w.log)-1)
 	}
-	w.checkUnparked(w.decoded)
+	w.checkResumed(w.decoded)
 	if err := w.ahead.Apply(w.decoded); err != nil {
 		violate("append %s: %v", w.frozen, err)
 	}
@@ -528,13 +528,13 @@ func (w *world) reply(e machine.Reply) {
 		if !asked.(machine.Admit).Precheck {
 			violate("an admission is cleared")
 		}
-	case machine.Poked:
-		w.poked(asked.(machine.Poke), v)
+	case machine.Probed:
+		w.probed(asked.(machine.Probe), v)
 	case machine.TimerChecked:
 		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
-	case machine.WaitOver, machine.WaitOpen, machine.WaitJudge, machine.WaitLater:
+	case machine.WaitOver, machine.WaitOpen, machine.WaitOracle, machine.WaitLater:
 		w.answered(asked.(machine.WaitFor), v)
 	case machine.PostKept, machine.PostLater, machine.PostFull:
 		w.posted(asked.(machine.Post), v)
@@ -559,7 +559,7 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 		if !w.listed && w.wakes(r) && !w.found() || !w.claimed() && !r.Deduplicated {
 			violate("receipt for signal %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 		}
-	case (!r.Deduplicated || !sub.Settled || w.durable.OwesReply(sub.ID) != nil || w.hasPosts(sub.ID)) && !(w.listed && w.claimed()):
+	case (!r.Deduplicated || !sub.Settled || w.durable.ReplyIsPending(sub.ID) != nil || w.hasPosts(sub.ID)) && !(w.listed && w.claimed()):
 		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 	case asked.Precheck && !r.Deduplicated:
 		violate("a precheck admits")
@@ -601,7 +601,7 @@ func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
 	}
 }
 
-func (w *world) poked(asked machine.Poke, v machine.Poked) {
+func (w *world) probed(asked machine.Probe, v machine.Probed) {
 	switch {
 	case v.Unknown:
 		return

@@ -83,7 +83,7 @@ func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 			violate("%s is told to wait for %q, the log has %+v", c.Call, asked.Name, have)
 		}
 		c.waits = &v
-	case machine.WaitJudge:
+	case machine.WaitOracle:
 		w.seen["judged"]++
 		asked.Kept, asked.Fit = v.Kept, w.fit(v.Body)
 		w.again = append(w.again, func() { w.waitFor(c, asked) })
@@ -107,11 +107,11 @@ func (w *world) hear(call conversation.CallID, name string, value json.RawMessag
 	w.heard[key] = value
 }
 
-// parkWaiting ends the run of a call that waits for a signal.
-func (w *world) parkWaiting(i int) {
+// suspendWaiting ends the run of a call that waits for a signal.
+func (w *world) suspendWaiting(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
-	in := machine.ToolParked{Gen: c.Gen, Call: c.Call, Until: c.waits.Until}
+	in := machine.ToolSuspended{Gen: c.Gen, Call: c.Call, Until: c.waits.Until}
 	w.note("parked %s until %s or a signal", c.Call, in.Until)
 	w.seen["waits for a signal"]++
 	w.do(in)
@@ -130,7 +130,7 @@ func (w *world) checkWaits(b conversation.Batch) {
 			if !settles(b, r.Submission) {
 				violate("signal %s is kept in a batch of its own", r.Submission)
 			}
-		case *conversation.WaitStarted, *conversation.WentAhead:
+		case *conversation.WaitStarted, *conversation.Overtook:
 		default:
 			continue
 		}

@@ -21,107 +21,107 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-type PokeReply_Answer int32
+type ProbeReply_Answer int32
 
 const (
 	// Not answered: ask again at the next sweep.
-	PokeReply_UNKNOWN PokeReply_Answer = 0
+	ProbeReply_UNKNOWN ProbeReply_Answer = 0
 	// The log is idle.
-	PokeReply_SETTLED PokeReply_Answer = 1
+	ProbeReply_SETTLED ProbeReply_Answer = 1
 	// A verified writer works on it and is listed in a landed journal.
-	PokeReply_HELD PokeReply_Answer = 2
+	ProbeReply_HELD ProbeReply_Answer = 2
 )
 
-// Enum value maps for PokeReply_Answer.
+// Enum value maps for ProbeReply_Answer.
 var (
-	PokeReply_Answer_name = map[int32]string{
+	ProbeReply_Answer_name = map[int32]string{
 		0: "UNKNOWN",
 		1: "SETTLED",
 		2: "HELD",
 	}
-	PokeReply_Answer_value = map[string]int32{
+	ProbeReply_Answer_value = map[string]int32{
 		"UNKNOWN": 0,
 		"SETTLED": 1,
 		"HELD":    2,
 	}
 )
 
-func (x PokeReply_Answer) Enum() *PokeReply_Answer {
-	p := new(PokeReply_Answer)
+func (x ProbeReply_Answer) Enum() *ProbeReply_Answer {
+	p := new(ProbeReply_Answer)
 	*p = x
 	return p
 }
 
-func (x PokeReply_Answer) String() string {
+func (x ProbeReply_Answer) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (PokeReply_Answer) Descriptor() protoreflect.EnumDescriptor {
+func (ProbeReply_Answer) Descriptor() protoreflect.EnumDescriptor {
 	return file_wire_proto_enumTypes[0].Descriptor()
 }
 
-func (PokeReply_Answer) Type() protoreflect.EnumType {
+func (ProbeReply_Answer) Type() protoreflect.EnumType {
 	return &file_wire_proto_enumTypes[0]
 }
 
-func (x PokeReply_Answer) Number() protoreflect.EnumNumber {
+func (x ProbeReply_Answer) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use PokeReply_Answer.Descriptor instead.
-func (PokeReply_Answer) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use ProbeReply_Answer.Descriptor instead.
+func (ProbeReply_Answer) EnumDescriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{8, 0}
 }
 
-type WakeReply_Answer int32
+type ResumeReply_Answer int32
 
 const (
 	// Not answered: ask again at the next sweep.
-	WakeReply_UNKNOWN WakeReply_Answer = 0
+	ResumeReply_UNKNOWN ResumeReply_Answer = 0
 	// Its time has not come.
-	WakeReply_EARLY WakeReply_Answer = 1
+	ResumeReply_EARLY ResumeReply_Answer = 1
 	// What it belongs to is over, or goes on and is found without it.
-	WakeReply_OVER WakeReply_Answer = 2
+	ResumeReply_OVER ResumeReply_Answer = 2
 )
 
-// Enum value maps for WakeReply_Answer.
+// Enum value maps for ResumeReply_Answer.
 var (
-	WakeReply_Answer_name = map[int32]string{
+	ResumeReply_Answer_name = map[int32]string{
 		0: "UNKNOWN",
 		1: "EARLY",
 		2: "OVER",
 	}
-	WakeReply_Answer_value = map[string]int32{
+	ResumeReply_Answer_value = map[string]int32{
 		"UNKNOWN": 0,
 		"EARLY":   1,
 		"OVER":    2,
 	}
 )
 
-func (x WakeReply_Answer) Enum() *WakeReply_Answer {
-	p := new(WakeReply_Answer)
+func (x ResumeReply_Answer) Enum() *ResumeReply_Answer {
+	p := new(ResumeReply_Answer)
 	*p = x
 	return p
 }
 
-func (x WakeReply_Answer) String() string {
+func (x ResumeReply_Answer) String() string {
 	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
 }
 
-func (WakeReply_Answer) Descriptor() protoreflect.EnumDescriptor {
+func (ResumeReply_Answer) Descriptor() protoreflect.EnumDescriptor {
 	return file_wire_proto_enumTypes[1].Descriptor()
 }
 
-func (WakeReply_Answer) Type() protoreflect.EnumType {
+func (ResumeReply_Answer) Type() protoreflect.EnumType {
 	return &file_wire_proto_enumTypes[1]
 }
 
-func (x WakeReply_Answer) Number() protoreflect.EnumNumber {
+func (x ResumeReply_Answer) Number() protoreflect.EnumNumber {
 	return protoreflect.EnumNumber(x)
 }
 
-// Deprecated: Use WakeReply_Answer.Descriptor instead.
-func (WakeReply_Answer) EnumDescriptor() ([]byte, []int) {
+// Deprecated: Use ResumeReply_Answer.Descriptor instead.
+func (ResumeReply_Answer) EnumDescriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{20, 0}
 }
 
@@ -672,9 +672,9 @@ func (x *Failure) GetRetryAfterMs() int64 {
 	return 0
 }
 
-// PokeRequest asks the owner about an entry of a busy journal: a writer that no
+// ProbeRequest asks the owner about an entry of a pending-work journal: a writer that no
 // longer runs, and the sequence number it was at.
-type PokeRequest struct {
+type ProbeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         string                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Seq           int64                  `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
@@ -682,20 +682,20 @@ type PokeRequest struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PokeRequest) Reset() {
-	*x = PokeRequest{}
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
 	mi := &file_wire_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PokeRequest) String() string {
+func (x *ProbeRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PokeRequest) ProtoMessage() {}
+func (*ProbeRequest) ProtoMessage() {}
 
-func (x *PokeRequest) ProtoReflect() protoreflect.Message {
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -707,47 +707,47 @@ func (x *PokeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PokeRequest.ProtoReflect.Descriptor instead.
-func (*PokeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *PokeRequest) GetNonce() string {
+func (x *ProbeRequest) GetNonce() string {
 	if x != nil {
 		return x.Nonce
 	}
 	return ""
 }
 
-func (x *PokeRequest) GetSeq() int64 {
+func (x *ProbeRequest) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
 	}
 	return 0
 }
 
-// PokeReply answers once the listed writer is fenced.
-type PokeReply struct {
+// ProbeReply answers once the listed writer is fenced.
+type ProbeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answer        PokeReply_Answer       `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.PokeReply_Answer" json:"answer,omitempty"`
+	Answer        ProbeReply_Answer      `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.ProbeReply_Answer" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PokeReply) Reset() {
-	*x = PokeReply{}
+func (x *ProbeReply) Reset() {
+	*x = ProbeReply{}
 	mi := &file_wire_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PokeReply) String() string {
+func (x *ProbeReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PokeReply) ProtoMessage() {}
+func (*ProbeReply) ProtoMessage() {}
 
-func (x *PokeReply) ProtoReflect() protoreflect.Message {
+func (x *ProbeReply) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -759,16 +759,16 @@ func (x *PokeReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PokeReply.ProtoReflect.Descriptor instead.
-func (*PokeReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use ProbeReply.ProtoReflect.Descriptor instead.
+func (*ProbeReply) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *PokeReply) GetAnswer() PokeReply_Answer {
+func (x *ProbeReply) GetAnswer() ProbeReply_Answer {
 	if x != nil {
 		return x.Answer
 	}
-	return PokeReply_UNKNOWN
+	return ProbeReply_UNKNOWN
 }
 
 // Ping asks another node whether its messages and answers come through.
@@ -1268,29 +1268,29 @@ func (x *Push) GetLines() []byte {
 	return nil
 }
 
-// WakeRequest asks the owner about a stored timer: of the batch that parked a
+// ResumeRequest asks the owner about a stored timer: of the batch that parked a
 // submission.
-type WakeRequest struct {
+type ResumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           int64                  `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *WakeRequest) Reset() {
-	*x = WakeRequest{}
+func (x *ResumeRequest) Reset() {
+	*x = ResumeRequest{}
 	mi := &file_wire_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *WakeRequest) String() string {
+func (x *ResumeRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*WakeRequest) ProtoMessage() {}
+func (*ResumeRequest) ProtoMessage() {}
 
-func (x *WakeRequest) ProtoReflect() protoreflect.Message {
+func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1302,40 +1302,40 @@ func (x *WakeRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use WakeRequest.ProtoReflect.Descriptor instead.
-func (*WakeRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRequest) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *WakeRequest) GetSeq() int64 {
+func (x *ResumeRequest) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
 	}
 	return 0
 }
 
-// WakeReply answers once the timer can be deleted, or not yet.
-type WakeReply struct {
+// ResumeReply answers once the timer can be deleted, or not yet.
+type ResumeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Answer        WakeReply_Answer       `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.WakeReply_Answer" json:"answer,omitempty"`
+	Answer        ResumeReply_Answer     `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.ResumeReply_Answer" json:"answer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *WakeReply) Reset() {
-	*x = WakeReply{}
+func (x *ResumeReply) Reset() {
+	*x = ResumeReply{}
 	mi := &file_wire_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *WakeReply) String() string {
+func (x *ResumeReply) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*WakeReply) ProtoMessage() {}
+func (*ResumeReply) ProtoMessage() {}
 
-func (x *WakeReply) ProtoReflect() protoreflect.Message {
+func (x *ResumeReply) ProtoReflect() protoreflect.Message {
 	mi := &file_wire_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1347,16 +1347,16 @@ func (x *WakeReply) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use WakeReply.ProtoReflect.Descriptor instead.
-func (*WakeReply) Descriptor() ([]byte, []int) {
+// Deprecated: Use ResumeReply.ProtoReflect.Descriptor instead.
+func (*ResumeReply) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *WakeReply) GetAnswer() WakeReply_Answer {
+func (x *ResumeReply) GetAnswer() ResumeReply_Answer {
 	if x != nil {
 		return x.Answer
 	}
-	return WakeReply_UNKNOWN
+	return ResumeReply_UNKNOWN
 }
 
 var File_wire_proto protoreflect.FileDescriptor
@@ -1399,12 +1399,13 @@ const file_wire_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\adetails\x18\x02 \x01(\tR\adetails\x12\x12\n" +
 	"\x04meta\x18\x03 \x01(\fR\x04meta\x12$\n" +
-	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\"5\n" +
-	"\vPokeRequest\x12\x14\n" +
+	"\x0eretry_after_ms\x18\x04 \x01(\x03R\fretryAfterMs\"6\n" +
+	"\fProbeRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\tR\x05nonce\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x03R\x03seq\"s\n" +
-	"\tPokeReply\x128\n" +
-	"\x06answer\x18\x01 \x01(\x0e2 .parley.wire.v1.PokeReply.AnswerR\x06answer\",\n" +
+	"\x03seq\x18\x02 \x01(\x03R\x03seq\"u\n" +
+	"\n" +
+	"ProbeReply\x129\n" +
+	"\x06answer\x18\x01 \x01(\x0e2!.parley.wire.v1.ProbeReply.AnswerR\x06answer\",\n" +
 	"\x06Answer\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aSETTLED\x10\x01\x12\b\n" +
@@ -1436,11 +1437,11 @@ const file_wire_proto_rawDesc = "" +
 	"\x03seq\x18\x02 \x01(\x03R\x03seq\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x12\n" +
 	"\x04prev\x18\x04 \x01(\fR\x04prev\x12\x14\n" +
-	"\x05lines\x18\x05 \x01(\fR\x05lines\"\x1f\n" +
-	"\vWakeRequest\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x03R\x03seq\"q\n" +
-	"\tWakeReply\x128\n" +
-	"\x06answer\x18\x01 \x01(\x0e2 .parley.wire.v1.WakeReply.AnswerR\x06answer\"*\n" +
+	"\x05lines\x18\x05 \x01(\fR\x05lines\"!\n" +
+	"\rResumeRequest\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\"u\n" +
+	"\vResumeReply\x12:\n" +
+	"\x06answer\x18\x01 \x01(\x0e2\".parley.wire.v1.ResumeReply.AnswerR\x06answer\"*\n" +
 	"\x06Answer\x12\v\n" +
 	"\aUNKNOWN\x10\x00\x12\t\n" +
 	"\x05EARLY\x10\x01\x12\b\n" +
@@ -1461,37 +1462,37 @@ func file_wire_proto_rawDescGZIP() []byte {
 var file_wire_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_wire_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_wire_proto_goTypes = []any{
-	(PokeReply_Answer)(0),  // 0: parley.wire.v1.PokeReply.Answer
-	(WakeReply_Answer)(0),  // 1: parley.wire.v1.WakeReply.Answer
-	(*AdmitRequest)(nil),   // 2: parley.wire.v1.AdmitRequest
-	(*AbortRequest)(nil),   // 3: parley.wire.v1.AbortRequest
-	(*TreeRequest)(nil),    // 4: parley.wire.v1.TreeRequest
-	(*CompactRequest)(nil), // 5: parley.wire.v1.CompactRequest
-	(*OwnerReply)(nil),     // 6: parley.wire.v1.OwnerReply
-	(*Receipt)(nil),        // 7: parley.wire.v1.Receipt
-	(*Failure)(nil),        // 8: parley.wire.v1.Failure
-	(*PokeRequest)(nil),    // 9: parley.wire.v1.PokeRequest
-	(*PokeReply)(nil),      // 10: parley.wire.v1.PokeReply
-	(*Ping)(nil),           // 11: parley.wire.v1.Ping
-	(*Pong)(nil),           // 12: parley.wire.v1.Pong
-	(*Release)(nil),        // 13: parley.wire.v1.Release
-	(*Released)(nil),       // 14: parley.wire.v1.Released
-	(*Subscribe)(nil),      // 15: parley.wire.v1.Subscribe
-	(*Subscribed)(nil),     // 16: parley.wire.v1.Subscribed
-	(*Tip)(nil),            // 17: parley.wire.v1.Tip
-	(*TipRequest)(nil),     // 18: parley.wire.v1.TipRequest
-	(*Pushes)(nil),         // 19: parley.wire.v1.Pushes
-	(*Push)(nil),           // 20: parley.wire.v1.Push
-	(*WakeRequest)(nil),    // 21: parley.wire.v1.WakeRequest
-	(*WakeReply)(nil),      // 22: parley.wire.v1.WakeReply
+	(ProbeReply_Answer)(0),  // 0: parley.wire.v1.ProbeReply.Answer
+	(ResumeReply_Answer)(0), // 1: parley.wire.v1.ResumeReply.Answer
+	(*AdmitRequest)(nil),    // 2: parley.wire.v1.AdmitRequest
+	(*AbortRequest)(nil),    // 3: parley.wire.v1.AbortRequest
+	(*TreeRequest)(nil),     // 4: parley.wire.v1.TreeRequest
+	(*CompactRequest)(nil),  // 5: parley.wire.v1.CompactRequest
+	(*OwnerReply)(nil),      // 6: parley.wire.v1.OwnerReply
+	(*Receipt)(nil),         // 7: parley.wire.v1.Receipt
+	(*Failure)(nil),         // 8: parley.wire.v1.Failure
+	(*ProbeRequest)(nil),    // 9: parley.wire.v1.ProbeRequest
+	(*ProbeReply)(nil),      // 10: parley.wire.v1.ProbeReply
+	(*Ping)(nil),            // 11: parley.wire.v1.Ping
+	(*Pong)(nil),            // 12: parley.wire.v1.Pong
+	(*Release)(nil),         // 13: parley.wire.v1.Release
+	(*Released)(nil),        // 14: parley.wire.v1.Released
+	(*Subscribe)(nil),       // 15: parley.wire.v1.Subscribe
+	(*Subscribed)(nil),      // 16: parley.wire.v1.Subscribed
+	(*Tip)(nil),             // 17: parley.wire.v1.Tip
+	(*TipRequest)(nil),      // 18: parley.wire.v1.TipRequest
+	(*Pushes)(nil),          // 19: parley.wire.v1.Pushes
+	(*Push)(nil),            // 20: parley.wire.v1.Push
+	(*ResumeRequest)(nil),   // 21: parley.wire.v1.ResumeRequest
+	(*ResumeReply)(nil),     // 22: parley.wire.v1.ResumeReply
 }
 var file_wire_proto_depIdxs = []int32{
 	7,  // 0: parley.wire.v1.OwnerReply.receipt:type_name -> parley.wire.v1.Receipt
 	8,  // 1: parley.wire.v1.OwnerReply.failure:type_name -> parley.wire.v1.Failure
-	0,  // 2: parley.wire.v1.PokeReply.answer:type_name -> parley.wire.v1.PokeReply.Answer
+	0,  // 2: parley.wire.v1.ProbeReply.answer:type_name -> parley.wire.v1.ProbeReply.Answer
 	17, // 3: parley.wire.v1.Subscribed.tips:type_name -> parley.wire.v1.Tip
 	20, // 4: parley.wire.v1.Pushes.pushes:type_name -> parley.wire.v1.Push
-	1,  // 5: parley.wire.v1.WakeReply.answer:type_name -> parley.wire.v1.WakeReply.Answer
+	1,  // 5: parley.wire.v1.ResumeReply.answer:type_name -> parley.wire.v1.ResumeReply.Answer
 	6,  // [6:6] is the sub-list for method output_type
 	6,  // [6:6] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name

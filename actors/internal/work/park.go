@@ -9,9 +9,9 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// parkAfter is how long a call must want to sleep for its run to end. What is shorter
+// suspendAfter is how long a call must want to sleep for its run to end. What is shorter
 // costs less in memory than by a batch, a timer and another run.
-const parkAfter = 30 * time.Second
+const suspendAfter = 30 * time.Second
 
 // errStillRuns says that a function goes on after its call was put away.
 var errStillRuns = errors.New("the tool did not stop when it had to wait")
@@ -28,8 +28,8 @@ type parking struct {
 
 // park ends the run, unless it is short enough to be waited for. Of more than one time
 // the first counts.
-func (p *parking) park(until time.Time) bool {
-	if time.Until(until) < parkAfter {
+func (p *parking) suspend(until time.Time) bool {
+	if time.Until(until) < suspendAfter {
 		return false
 	}
 	p.leave(until)
@@ -46,11 +46,11 @@ func (p *parking) leave(until time.Time) {
 	if p.until.IsZero() || until.Before(p.until) {
 		p.until = until
 	}
-	p.stop(agent.ErrParked)
+	p.stop(agent.ErrSuspended)
 }
 
 // end stops what park has begun, and returns until when the call waits, if it does.
-func (p *parking) end() (until time.Time, parked bool) {
+func (p *parking) end() (until time.Time, suspended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.grace != nil {

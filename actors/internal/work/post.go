@@ -41,11 +41,11 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	case machine.StepTooMuch:
 		return agent.ErrStepsFull
 	case machine.PostLater:
-		if c.parked.stop == nil { // nothing runs it again
+		if c.suspended.stop == nil { // nothing runs it again
 			return conversation.Unavailable(waitLater, nil)
 		}
-		c.parked.leave(time.Now().Add(waitLater))
-		return agent.ErrParked
+		c.suspended.leave(time.Now().Add(waitLater))
+		return agent.ErrSuspended
 	}
 	return errStepLost
 }

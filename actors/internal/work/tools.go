@@ -29,24 +29,24 @@ const toolGrace = 5 * time.Second
 
 // toolCall is one call outside the actor.
 type toolCall struct {
-	node    *Node
-	options *Options // of the runner
-	author  *author
-	effect  machine.RunTool
-	ctx     context.Context // of the work
-	feed    *feed
-	call    agent.Call
-	writes  *stateWrites // nil if there is no state, and until the tool runs
-	parked  parking
-	live    *events.Live
-	left    *conversation.Left // where the delivery in call stands if it is not whole
-	sender  *sender
-	outputs *outputs    // of a call that reads in one, else nil
-	room    *outputRoom // for what the tool returns; nil until the tool runs
+	node      *Node
+	options   *Options // of the runner
+	author    *author
+	effect    machine.RunTool
+	ctx       context.Context // of the work
+	feed      *feed
+	call      agent.Call
+	writes    *stateWrites // nil if there is no state, and until the tool runs
+	suspended parking
+	live      *events.Live
+	left      *conversation.Left // where the delivery in call stands if it is not whole
+	sender    *sender
+	outputs   *outputs    // of a call that reads in one, else nil
+	room      *outputRoom // for what the tool returns; nil until the tool runs
 }
 
 // runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
-// [machine.ToolParked] brings its outcome.
+// [machine.ToolSuspended] brings its outcome.
 func (r *Runner) runTool(e machine.RunTool, v *view) {
 	w, root := r.begin(e.Gen, v), v.root
 	c := &toolCall{
@@ -137,8 +137,8 @@ func (c *toolCall) perform() (machine.Input, error) {
 	}
 	began := time.Now()
 	out, err := c.use(tool)
-	if until, parked := c.parked.end(); parked {
-		return machine.ToolParked{Gen: c.effect.Gen, Call: c.effect.Call, Until: c.timeOf(until)}, nil
+	if until, suspended := c.suspended.end(); suspended {
+		return machine.ToolSuspended{Gen: c.effect.Gen, Call: c.effect.Call, Until: c.timeOf(until)}, nil
 	}
 	var unfit *agent.InputError
 	if c.effect.Resumed && errors.As(err, &unfit) && unfit.Tool == tool.Name() {
@@ -226,12 +226,12 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 		return c.room.encode(c.ctx, size)
 	})
 	if tool.Durable() {
-		c.parked.stop, c.parked.giveUp = stop, giveUp
+		c.suspended.stop, c.suspended.giveUp = stop, giveUp
 		ctx = agenthost.WithSteps(ctx, newSteps(c))
 	}
 	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
-		c.parked.forget() // run again beside itself it could do anything
+		c.suspended.forget() // run again beside itself it could do anything
 	}
 	return out, err
 }
@@ -347,7 +347,7 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 }
 
 // Park implements [agenthost.Parker].
-func (s *steps) Park(until time.Time) bool { return s.call.parked.park(until) }
+func (s *steps) Suspend(until time.Time) bool { return s.call.suspended.suspend(until) }
 
 // Now implements [agenthost.Clock].
 func (s *steps) Now() time.Time { return s.call.options.Now() }
@@ -384,17 +384,17 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 			if w.Begin {
 				return nil, nil
 			}
-			c.parked.leave(time.Now().Add(time.UnixMilli(int64(a.Until)).Sub(c.options.Now())))
-			return nil, agent.ErrParked
-		case machine.WaitJudge:
+			c.suspended.leave(time.Now().Add(time.UnixMilli(int64(a.Until)).Sub(c.options.Now())))
+			return nil, agent.ErrSuspended
+		case machine.WaitOracle:
 			fit, err := FitSignal(ctx, w.Schema, a.Body)
 			if err != nil {
 				return nil, err
 			}
 			in.Kept, in.Fit = a.Kept, fit
 		case machine.WaitLater:
-			c.parked.leave(time.Now().Add(waitLater))
-			return nil, agent.ErrParked
+			c.suspended.leave(time.Now().Add(waitLater))
+			return nil, agent.ErrSuspended
 		case machine.StepTooMuch:
 			return nil, agent.ErrStepsFull
 		default:
@@ -406,9 +406,9 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 // Ask implements [agenthost.Asker]. Whom it asks may run on a node that does not know that somebody
 // waits: the call tries again when all do. So it does when who is asked cannot be reached.
 func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
-	if slices.Contains(s.call.node.o.Unread(), conversation.TypeReplyOwed) {
-		s.call.parked.leave(time.Now().Add(waitLater))
-		return conversation.Receipt{}, agent.ErrParked
+	if slices.Contains(s.call.node.o.Unread(), conversation.TypeReplyPending) {
+		s.call.suspended.leave(time.Now().Add(waitLater))
+		return conversation.Receipt{}, agent.ErrSuspended
 	}
 	patience, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -424,8 +424,8 @@ func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation
 		case <-patience.Done():
 		}
 		if ctx.Err() == nil {
-			s.call.parked.leave(time.Now().Add(waitLater))
-			err = agent.ErrParked
+			s.call.suspended.leave(time.Now().Add(waitLater))
+			err = agent.ErrSuspended
 		}
 		return receipt, err
 	}

@@ -141,7 +141,7 @@ func (w *world) finish(ctx context.Context) {
 	p := &proc{world: w, name: "end", rng: schedule.DiceOf(w.opts.Seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
 	log, _ := p.batches(ctx, "at the end", storage.Start(), &p.fold)
 	p.compare(log)
-	if !w.opts.Damage {
+	if !w.opts.Corruption {
 		p.rest(ctx)
 		p.batches(ctx, "when it is compacted", storage.Start(), nil)
 		p.offsets(ctx, log)
@@ -169,7 +169,7 @@ func (p *proc) compare(log []storage.Batch) {
 		switch {
 		case there && acked && idOf(log[seq].Nonce, log[seq].Lines) != id:
 			p.trace.Violate(p.name, "acknowledged batch %d is %.50q of %s", seq, log[seq].Lines, log[seq].Nonce)
-		case there, p.opts.Damage:
+		case there, p.opts.Corruption:
 		case acked:
 			p.trace.Violate(p.name, "acknowledged batch %d is gone", seq)
 		case seen:

@@ -133,7 +133,7 @@ func (p *proc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
 // lost checks that a writer that must not go on does not.
 func (p *proc) lost(ctx context.Context, w *storage.Writer, err error) {
 	switch fenced := (*storage.FencedError)(nil); {
-	case errors.As(err, &fenced) && fenced.Err != nil && fenced.Winner == "" && !storage.Damaged(err):
+	case errors.As(err, &fenced) && fenced.Err != nil && fenced.Winner == "" && !storage.IsCorrupt(err):
 		p.trace.Did("stale claim refused")
 	case errors.Is(err, storage.ErrFenced):
 		p.trace.Did("fenced")
@@ -155,7 +155,7 @@ func ending(err error) string {
 		return "done"
 	case errors.As(err, &fenced):
 		return fmt.Sprintf("fenced at %d by %q", fenced.Seq, fenced.Winner)
-	case storage.Damaged(err):
+	case storage.IsCorrupt(err):
 		return "damaged"
 	case !errors.As(err, &e):
 		return err.Error()
@@ -297,9 +297,9 @@ func (p *proc) compactTo(ctx context.Context, c *storage.Compactor, upTo int64, 
 func (p *proc) refused(what string, err error) {
 	p.trace.Add(p.name, "%s: %s", what, ending(err))
 	switch {
-	case storage.Damaged(err) && p.opts.Damage:
+	case storage.IsCorrupt(err) && p.opts.Corruption:
 		p.trace.Did("damage refused")
-	case storage.Damaged(err):
+	case storage.IsCorrupt(err):
 		p.trace.Violate(p.name, "%s: %v", what, err)
 	}
 }

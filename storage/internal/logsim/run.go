@@ -23,7 +23,7 @@ type Options struct {
 	Logs func(storage.Bucket) *storage.Logs
 	// Damage spoils objects that others stand in for. Reads may then end with an error
 	// that says so.
-	Damage bool
+	Corruption bool
 	// StaleLists is the share of LISTs that hide what is new. The rules of the log do not
 	// hold then: it shows that they need what they say they need.
 	StaleLists float64
@@ -51,8 +51,8 @@ func Lacking(s schedule.Shown, schedules int) []string {
 	return s.Below(thousandth, schedules)
 }
 
-// LackingOfDamage is Lacking for schedules with damage.
-func LackingOfDamage(s schedule.Shown, schedules int) []string {
+// LackingOfCorruption is Lacking for schedules with damage.
+func LackingOfCorruption(s schedule.Shown, schedules int) []string {
 	return s.Below(map[schedule.Deed]int{
 		"damaged: batch": 2000, "damaged: segment": 300, "damaged: shortcut": 1000, "damage refused": 1000,
 	}, schedules)
@@ -122,7 +122,7 @@ func Run(ctx context.Context, opts Options) *Report {
 	start("writer", int(w.writers.Load()), (*proc).write)
 	start("compactor", 2+int(d.Uint64()%5)/4, (*proc).compact)
 	start("reader", 1+int(d.Uint64()%2), (*proc).follow)
-	if opts.Damage {
+	if opts.Corruption {
 		start("vandal", 1, (*proc).spoil)
 	}
 	w.tasks.Wait()

@@ -1,0 +1,69 @@
+package pending
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// gate lets logs be opened and read concurrently, or one of them alone. The zero value is open.
+type gate struct {
+	mu      sync.Mutex
+	within  int           // openings and reads under way
+	closed  bool          // one is alone, or waits for the others to end
+	changed chan struct{} // closed at the next change; nil while nothing waits
+}
+
+// pass waits until the gate is open. The caller leaves when its log is read.
+func (g *gate) pass(ctx context.Context) (leave func(), err error) {
+	if err := g.await(ctx, func() bool { return !g.closed }, func() { g.within++ }); err != nil {
+		return func() {}, err
+	}
+	return sync.OnceFunc(func() { g.change(func() { g.within-- }) }), nil
+}
+
+// close keeps others out, and waits up to patience for those within to leave. It reports
+// whether nothing is within. The caller opens the gate again.
+func (g *gate) close(ctx context.Context, patience time.Duration) (open func(), empty bool, err error) {
+	if err := g.await(ctx, func() bool { return !g.closed }, func() { g.closed = true }); err != nil {
+		return func() {}, false, err
+	}
+	open = sync.OnceFunc(func() { g.change(func() { g.closed = false }) })
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err = g.await(limited, func() bool { return g.within == 0 }, func() {})
+	return open, err == nil, nil
+}
+
+// await waits for a condition and changes the gate while it holds.
+func (g *gate) await(ctx context.Context, ready func() bool, then func()) error {
+	for {
+		g.mu.Lock()
+		if ready() {
+			then()
+			g.mu.Unlock()
+			return nil
+		}
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		changed := g.changed
+		g.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for other conversations to be opened: %w", ctx.Err())
+		}
+	}
+}
+
+func (g *gate) change(how func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	how()
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}

@@ -1,0 +1,238 @@
+package pending
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+)
+
+const (
+	// soloTimeout bounds how long the opening of one suspect keeps all others waiting.
+	soloTimeout = 30 * time.Second
+	// soloPatience is how long a suspect waits for openings under way to end.
+	soloPatience = 5 * time.Second
+	// holdTimeout is how long a suspect waits for the node to be idle after one crash over it,
+	// doubled for each further one up to maxHold.
+	holdTimeout, maxHold = time.Second, 30 * time.Second
+	// idlePoll is the time between two looks whether the node is idle.
+	idlePoll = 50 * time.Millisecond
+	// maxPause bounds the random pause before a suspect is opened, pauseStep is added to it for each
+	// crash that counts. So nodes that are killed more often than that quarantine nothing: the crash
+	// that would decide takes a node that has lived through two steps.
+	maxPause, pauseStep = 2 * time.Second, 5 * time.Second
+	// trialTimeout bounds how long a start tries suspects before the node serves anything.
+	trialTimeout = 30 * time.Second
+)
+
+// Marks in the nonces of journal entries of openings. An entry without one is of an opening among
+// others.
+const (
+	readMark  = "-read-"  // a read, among others
+	aloneMark = "-alone-" // nothing else was being opened or read
+	pauseMark = "-pause-" // about to be opened alone; a crash in the pause had another cause
+)
+
+// markedID names the entry of one opening or read, of which there may be several of a log.
+func (w *Sweeper) markedID(key conversation.Key, mark string) ID {
+	return ID{key, storage.Nonce(fmt.Sprintf("%.40s%s%d", w.o.Member, mark, w.marks.next(key)))}
+}
+
+// maxMarks bounds the conversations whose numbers are known.
+const maxMarks = 4096
+
+// marks numbers the entries of each conversation: one count for all of them would depend on the order
+// of what happens at once. The zero value is ready.
+type marks struct {
+	mu   sync.Mutex
+	last map[conversation.Key]int64
+	base int64 // the numbers of a conversation that is not in last are not above it
+	top  int64
+}
+
+func (m *marks) next(key conversation.Key) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.last == nil || len(m.last) >= maxMarks {
+		m.last, m.base = map[conversation.Key]int64{}, m.top
+	}
+	n := max(m.last[key], m.base) + 1
+	m.last[key], m.top = n, max(m.top, n)
+	return n
+}
+
+func hasMark(n storage.Nonce, mark string) bool { return strings.Contains(string(n), mark) }
+
+// enterAlone lets a suspect be opened or read while nothing else is, and has the journal list that
+// first. Leave is called when the machine has the log, also after an error.
+//
+// A suspect over which a node has crashed while nothing else was being opened waits for the node to
+// be idle, then pauses for a random time. A crash in the pause shows that nodes crash for another reason.
+//
+// Ok is false for a conversation that is no suspect, or has been opened meanwhile.
+func (w *Sweeper) enterAlone(ctx context.Context, key conversation.Key) (leave func(), ok bool, err error) {
+	nothing := func() {}
+	if !w.Quarantine.Suspects(key) || !suspectsTakeTurns() {
+		return nothing, false, nil
+	}
+	if named, _ := w.Quarantine.evidence(key); named > 0 {
+		w.awaitIdle(ctx, key, min(holdTimeout<<min(named-1, 8), maxHold))
+	}
+	if err := w.arrive(ctx, key); err != nil {
+		return nothing, true, err
+	}
+	err = w.Quarantine.Refused(key)
+	if ok = w.Quarantine.Suspects(key); err != nil || !ok {
+		w.Quarantine.leave()
+		return nothing, ok, err
+	}
+	leave, err = w.alone(ctx, key)
+	return leave, true, err
+}
+
+// turnGap is the time between two suspects, in which the openings pass that the gate has kept waiting.
+const turnGap = 300 * time.Microsecond
+
+// maxArrival spreads the suspects that a sweep asks for at once, so that their order is that of their keys.
+const maxArrival = 20 * time.Millisecond
+
+// arrive waits for the turn of a suspect.
+func (w *Sweeper) arrive(ctx context.Context, key conversation.Key) error {
+	elapse(ctx, time.Duration(hashOf(string(key))%uint64(maxArrival)))
+	return w.Quarantine.enter(ctx)
+}
+
+// elapse returns after a time, or when ctx ends.
+func elapse(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func hashOf(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s))
+	return h.Sum64()
+}
+
+// alone is enterAlone for the one that has entered.
+func (w *Sweeper) alone(ctx context.Context, key conversation.Key) (leave func(), err error) {
+	nothing := func() {}
+	named, counted := w.Quarantine.evidence(key)
+	elapse(ctx, turnGap)
+	open, empty, err := w.gate.close(ctx, soloPatience)
+	if err != nil {
+		w.Quarantine.leave()
+		return nothing, err
+	}
+	if named > 0 && empty && w.isIdle(key) {
+		err = w.pause(ctx, key, counted)
+	}
+	s := &solo{sweeper: w, id: w.markedID(key, aloneMark), open: open}
+	if !empty {
+		s.id = w.markedID(key, readMark)
+	}
+	if err == nil {
+		err = w.Journal.OpeningListed(ctx, s.id)
+	}
+	if err != nil {
+		s.leave()
+		return nothing, err
+	}
+	s.timeout = time.AfterFunc(soloTimeout, s.blur)
+	return sync.OnceFunc(s.leave), nil
+}
+
+// pause waits before a suspect is opened, for a random time and longer after each crash that counts.
+// The journal lists it.
+func (w *Sweeper) pause(ctx context.Context, key conversation.Key, counted int) error {
+	id := w.markedID(key, pauseMark)
+	defer w.Journal.Opened(id) // The journal that lists the opening replaces it.
+	if err := w.Journal.OpeningListed(ctx, id); err != nil {
+		return err
+	}
+	dice := hashOf(string(id.Conv) + string(id.Nonce))
+	elapse(ctx, time.Duration(dice%uint64(maxPause))+time.Duration(counted)*pauseStep)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("pause before conversation %s is opened: %w", key, err)
+	}
+	return nil
+}
+
+// isIdle reports whether the journal of this node lists no other conversation.
+func (w *Sweeper) isIdle(key conversation.Key) bool { return w.Journal.listsOnly(key) }
+
+// awaitIdle waits up to limit for the node to be idle but for one conversation.
+func (w *Sweeper) awaitIdle(ctx context.Context, key conversation.Key, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for !w.isIdle(key) {
+		select {
+		case <-time.After(idlePoll):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// solo is the opening or read of a suspect while the gate is closed.
+type solo struct {
+	sweeper *Sweeper
+	open    func()
+	timeout *time.Timer
+
+	mu   sync.Mutex
+	id   ID
+	over bool
+}
+
+// blur opens the gate because the suspect takes too long. From then on the journal lists its opening
+// as one among others.
+func (s *solo) blur() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return
+	}
+	j := s.sweeper.Journal
+	j.Opened(s.id)
+	s.id = s.sweeper.markedID(s.id.Conv, readMark)
+	j.Opening(s.id, s.open)
+}
+
+// leave ends the opening. If the conversation was opened, the crashes over it before count no more.
+func (s *solo) leave() {
+	if s.timeout != nil {
+		s.timeout.Stop()
+	}
+	s.mu.Lock()
+	s.over = true
+	s.sweeper.endReading(s.id)
+	s.mu.Unlock()
+	s.open()
+	past := s.sweeper.Quarantine.takePast() // Before the next suspect takes its turn, which changes how many wait.
+	s.sweeper.Quarantine.leave()
+	s.sweeper.expireSuspects(past)
+}
+
+// forgive stores that the crashes over conversations that were opened since are past. Without that
+// they would make suspects of them at the next start, as long as the journals stand that report
+// them. Where other suspects wait, several are stored together.
+func (w *Sweeper) expireSuspects(past []storage.JournalEntry) {
+	if len(past) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), expireSuspectsTimeout)
+	defer cancel()
+	if err := storage.ExpireSuspects(ctx, w.o.Bucket, fmt.Sprintf("%.40s-%d", w.o.Member, w.stored.Add(1)), past); err != nil {
+		w.o.Logger.Warn("store that crashes are past", "err", err)
+	}
+}

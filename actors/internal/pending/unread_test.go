@@ -1,0 +1,44 @@
+package pending
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// TestUnreadIsBounded: of more damaged logs than are counted at once each is quarantined in the
+// end, and what nobody asks for any more gives way.
+func TestUnreadIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var u unread
+		const within = time.Second
+		key := func(n int) conversation.Key { return conversation.Key(fmt.Sprint(n)) }
+		u.failed("asked once", within)
+		time.Sleep(staleAfter * within)
+		left := map[int]bool{}
+		for n := range 3 * maxUnread {
+			left[n] = true
+		}
+		for round := 0; len(left) > 0; round++ {
+			if round > 20 {
+				t.Fatalf("%d logs were never quarantined", len(left))
+			}
+			for n := range 3 * maxUnread {
+				if left[n] && u.failed(key(n), within) == 3 {
+					delete(left, n)
+					u.opened(key(n))
+				}
+			}
+			if len(u.fails) > maxUnread {
+				t.Fatalf("%d logs are remembered", len(u.fails))
+			}
+			time.Sleep(within)
+		}
+		if _, ok := u.fails["asked once"]; ok {
+			t.Error("what nobody asks for is remembered")
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package clientcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli/converse"
+)
+
+// treeFlag is the help of the flag that extends an abort.
+const treeFlag = "abort what it has dispatched to other conversations and runs, too, and what these have dispatched"
+
+func abortCommand() *cobra.Command {
+	tokenEnv, tree := "", false
+	cmd := &cobra.Command{
+		Use:   "abort <conversation URL>",
+		Short: "Abort what a conversation is doing and everything queued behind it",
+		Long: "abort asks the server to end the running message of a conversation and all that wait\n" +
+			"behind it. What was said so far stays; each of them settles as aborted, shortly after.\n\n" +
+			"With --tree it also aborts the messages that the conversation's tools and hooks have dispatched\n" +
+			"to other conversations and runs, those that these have dispatched, and so on, and nothing joins\n" +
+			"these trees any more. Other work of the same conversations goes on.",
+		Args: oneURL("abort"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return abort(cmd.Context(), tokenEnv, args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	converse.TokenFlag(cmd, &tokenEnv)
+	cmd.Flags().BoolVar(&tree, "tree", false, treeFlag)
+	return cmd
+}
+
+// abort asks once, and the client does not repeat it: that could end a message that
+// was sent in between.
+func abort(ctx context.Context, tokenEnv, rawURL string, tree bool, out, errOut io.Writer) error {
+	at, err := converse.ParseURL(rawURL)
+	if err != nil {
+		return err
+	}
+	token, err := converse.TokenOf(tokenEnv)
+	if err != nil {
+		return err
+	}
+	var done conversation.TreeAborted
+	notes := &converse.Notices{At: at, ErrOut: errOut}
+	if err := notes.Reach(ctx, func(ctx context.Context, retrying func(error)) error {
+		c, err := converse.NewClient(at, token, retrying)
+		if err == nil {
+			done, err = abortOf(ctx, c, tree)
+		}
+		return err
+	}); err != nil {
+		return fmt.Errorf("abort: %w", converse.Readable(err))
+	}
+	return printAborted(out, done)
+}
+
+// aborter is a conversation, or a run.
+type aborter interface {
+	Abort(context.Context) (bool, error)
+	AbortTree(context.Context) (conversation.TreeAborted, error)
+}
+
+var (
+	_ aborter = (*client.Conversation)(nil)
+	_ aborter = (*client.Run)(nil)
+)
+
+func abortOf(ctx context.Context, c aborter, tree bool) (done conversation.TreeAborted, err error) {
+	if tree {
+		return c.AbortTree(ctx)
+	}
+	done.Aborted, err = c.Abort(ctx)
+	return done, err
+}
+
+// printAborted prints the outcome of an abort.
+func printAborted(out io.Writer, done conversation.TreeAborted) error {
+	text := "nothing to abort"
+	switch n := done.Conversations; {
+	case n == 1:
+		text = "aborting, with 1 dispatched conversation"
+	case n > 1:
+		text = fmt.Sprintf("aborting, with %d dispatched conversations", n)
+	case done.Aborted:
+		text = "aborting"
+	}
+	if _, err := fmt.Fprintln(out, text); err != nil {
+		return err
+	}
+	for _, of := range done.PartOf {
+		if _, err := fmt.Fprintf(out, "part of the tree of %s in %s/%s; abort it there to end all of it\n", of.Submission, of.Root.Agent, of.Root.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}

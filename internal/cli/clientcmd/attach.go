@@ -1,0 +1,51 @@
+package clientcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/parleyrun/parley/client"
+)
+
+// attachments are pictures of files, which are read while they are sent.
+func attachments(names []string) ([]client.Attachment, error) {
+	var list []client.Attachment
+	for _, name := range names {
+		kind, err := pictureType(name)
+		if err != nil {
+			return nil, fmt.Errorf("--attach: %w", err)
+		}
+		list = append(list, client.Attachment{
+			MimeType: kind, Filename: filepath.Base(name),
+			Open: func() (io.ReadCloser, error) { return os.Open(name) },
+		})
+	}
+	return list, nil
+}
+
+// pictureType finds out by its first bytes what a file is.
+func pictureType(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("%w; name a picture that is there", err)
+	}
+	defer f.Close() // It was only read.
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return "", fmt.Errorf("%s is a folder; name a picture in it", name)
+	}
+	head := make([]byte, 512)
+	n, err := io.ReadFull(f, head)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	kind := http.DetectContentType(head[:n])
+	if !strings.HasPrefix(kind, "image/") {
+		return "", fmt.Errorf("%s is %s and no picture; attachments are pictures, such as PNG or JPEG: send a text with - from standard input", name, kind)
+	}
+	return kind, nil
+}

@@ -1,0 +1,62 @@
+package clientcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
+)
+
+type signalConfig struct{ key, tokenEnv string }
+
+func signalCommand() *cobra.Command {
+	cfg := signalConfig{}
+	cmd := &cobra.Command{
+		Use:   "signal <conversation URL> <name> <value>",
+		Short: "Tell a conversation what one of its tools waits for",
+		Long: "signal ends the wait of a tool for a name. The value is JSON, or a text where the tool\n" +
+			"waits for one. The first that fits decides; a signal that comes before the wait is kept.\n\n" +
+			"Exit code: 0 taken or kept, 1 anything else.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 3 {
+				return nil
+			}
+			return errors.New("signal takes a conversation URL, a name and a value: parley signal http://127.0.0.1:5173" + cli.MountPath + `/hello approval '{"ok":true}'`)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return signal(cmd.Context(), cfg, args[0], args[1], args[2], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a signal sent again under its key is not repeated")
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	return cmd
+}
+
+func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, out, errOut io.Writer) error {
+	at, err := converse.ParseURL(rawURL)
+	if err != nil {
+		return err
+	}
+	m, err := client.SignalFor(name, value)
+	if err != nil {
+		return err
+	}
+	if m.Key = cfg.key; m.Key == "" {
+		m.Key = cli.NewKey()
+	}
+	token, err := converse.TokenOf(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
+	if _, _, err = converse.Post(ctx, &converse.Notices{At: at, ErrOut: errOut}, token, m); err != nil {
+		return converse.Unsure(ctx, "signal", "signal", m.Key, err)
+	}
+	_, err = fmt.Fprintln(out, "signalled")
+	return err
+}

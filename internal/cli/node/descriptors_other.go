@@ -1,6 +1,0 @@
-//go:build !unix
-
-package node
-
-// descriptorLimit is how many files the process may have open, 0 for no limit.
-func descriptorLimit() int { return 0 }

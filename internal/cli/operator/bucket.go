@@ -1,0 +1,163 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+func bucketCommand(p *cli.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bucket",
+		Short: "Look at a bucket",
+	}
+	cmd.AddCommand(bucketCheckCommand(p))
+	return cmd
+}
+
+func bucketCheckCommand(p *cli.Program) *cobra.Command {
+	var place *cli.Place
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Find out whether a bucket does what Parley needs, and how fast it is",
+		Long: "check asks the bucket of a configuration file, by some 600 requests, whether it does what\n" +
+			"the log rests on: conditional creates of which exactly one wins, and reads and listings\n" +
+			"that show every earlier write. It prints what it found and how long the requests took.\n\n" +
+			"A server does the same before it serves a bucket over an endpoint, and takes a good result\n" +
+			"for a day; check always asks anew. The embedded bucket of a folder is never asked at a\n" +
+			"start; with --data, or a file that names a folder, the figures are those of its disk.\n" +
+			"While a server has the folder, it cannot be checked; a bucket over an endpoint can.\n\n" +
+			"What is stored for the check is removed. An empty bucket is left empty.\n\n" +
+			"Exit code: 0 if every check passed, 75 a server has the folder, 1 anything else.",
+		Example: "  parley bucket check\n  parley bucket check --config /etc/parley.yaml\n  parley bucket check --data ./data",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return checkBucket(cmd.Context(), place, asJSON, cmd.OutOrStdout())
+		},
+	}
+	place = cli.NewPlace(p, cmd, "the bucket", true)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// checkBucket probes a bucket and prints what came of it.
+func checkBucket(ctx context.Context, place *cli.Place, asJSON bool, out io.Writer) (err error) {
+	conf, _, err := place.Find("bucket")
+	if err != nil {
+		return err
+	}
+	at := conf.Bucket
+	bucket, closeBucket, err := cli.OpenBucket(at)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeBucket()) }()
+	reach, cancel := storage.WithFirstAnswer(ctx)
+	defer cancel()
+	stamped, err := storage.CheckFormat(reach, bucket)
+	if err != nil {
+		return at.Explain(err)
+	}
+	var report *storage.ProbeReport
+	if keep := stamped && at.Endpoint != ""; keep {
+		report, err = storage.EnsureProbed(ctx, bucket, at.Endpoint, time.Now(), &storage.ProbeOptions{Fresh: true})
+	} else {
+		report, err = storage.Probe(ctx, bucket, nil)
+	}
+	show := printProbe
+	if asJSON {
+		show = encodeProbe
+	}
+	if report == nil {
+		return at.Explain(err)
+	}
+	if printErr := show(out, at, report); printErr != nil {
+		return printErr
+	}
+	if err != nil {
+		return at.Explain(err)
+	}
+	if at.Endpoint == "" && !asJSON {
+		_, err = fmt.Fprintln(out, "\nA start does not probe the embedded bucket: the figures are for you.")
+	}
+	return err
+}
+
+// probeReport is a report as JSON has it. Times are in milliseconds.
+type probeReport struct {
+	Bucket     string         `json:"bucket"`
+	OK         bool           `json:"ok"`
+	Checks     []probeCheck   `json:"checks"`
+	Operations []probeLatency `json:"operations"`
+	Requests   int            `json:"requests"`
+	DurationMs float64        `json:"durationMs"`
+}
+
+type probeCheck struct {
+	Name  string `json:"name"`
+	OK    bool   `json:"ok"`
+	Found string `json:"found"`
+}
+
+type probeLatency struct {
+	Operation string  `json:"operation"`
+	Count     int     `json:"count"`
+	P50Ms     float64 `json:"p50Ms"`
+	P99Ms     float64 `json:"p99Ms"`
+	MaxMs     float64 `json:"maxMs"`
+}
+
+// encodeProbe prints a report as one JSON object.
+func encodeProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	p := probeReport{Bucket: at.Place(), OK: true, Checks: []probeCheck{}, Operations: []probeLatency{}, Requests: r.Requests, DurationMs: ms(r.Took)}
+	for _, c := range r.Checks {
+		p.OK = p.OK && c.OK
+		p.Checks = append(p.Checks, probeCheck{c.Name, c.OK, c.Found})
+	}
+	for _, l := range r.Latencies {
+		p.Operations = append(p.Operations, probeLatency{l.Op, l.Count, ms(l.P50), ms(l.P99), ms(l.Max)})
+	}
+	if err := json.NewEncoder(out).Encode(p); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
+}
+
+// printProbe prints a report as two tables.
+func printProbe(out io.Writer, at config.Bucket, r *storage.ProbeReport) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "parley bucket check: %s\n\nCHECK\tRESULT\tFOUND\n", at.Place())
+	for _, c := range r.Checks {
+		result := "ok"
+		if !c.OK {
+			result = "FAILED"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", c.Name, result, c.Found)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	fmt.Fprint(w, "\nREQUEST\tCOUNT\tP50\tP99\tMAX\n")
+	for _, l := range r.Latencies {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", l.Op, l.Count, millis(l.P50), millis(l.P99), millis(l.Max))
+	}
+	fmt.Fprintf(w, "\n%d requests in %s\n", r.Requests, r.Took.Round(time.Millisecond))
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print report: %w", err)
+	}
+	return nil
+}
+
+func millis(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d)/1e6) }

@@ -1,0 +1,158 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+// exitLeft is the exit code of an import that has left something behind.
+const exitLeft = cli.ExitFailure
+
+// importConfig is what "parley import flue" is told.
+type importConfig struct {
+	program  *cli.Program
+	place    *cli.Place
+	agent    string
+	tokenEnv string
+}
+
+func importCommand(p *cli.Program) *cobra.Command {
+	cmd := &cobra.Command{Use: "import", Short: "Bring conversations over from other servers"}
+	cmd.AddCommand(importFlueCommand(p))
+	return cmd
+}
+
+func importFlueCommand(p *cli.Program) *cobra.Command {
+	cfg := &importConfig{program: p}
+	cmd := &cobra.Command{
+		Use:   "flue URL...",
+		Short: "Bring conversations over from a server of the current or the beta line",
+		Long: "flue reads each conversation at its URL and writes it into the bucket: messages in order with\n" +
+			"their parts and ids, attachments, settlements in order. Agent and id are the last two segments\n" +
+			"of the URL, or the agent is --agent.\n\n" +
+			"A server of the current line shows a snapshot, and its attachments. One of the beta line shows\n" +
+			"the events of a stream: images are not in them, and a note stands for each. What neither shows\n" +
+			"does not come over: usage, times, the state of authors.\n\n" +
+			"Run it as often as you like: what is here already stays, what an interrupted run has left is\n" +
+			"gone on with, and a conversation that has gone on at its old place gets the rest. One that has\n" +
+			"gone on here is left alone, as is one that is at work there.\n\n" +
+			"A folder is locked by its server: stop it first. Over an endpoint servers may run meanwhile.\n\n" +
+			"Exit code: 0 all of them are here, 1 some are not, and it says why; 75 a server has the folder.",
+		Example: "  parley import flue https://old.example.com/agents/support/42\n" +
+			"  parley import flue --agent support --token-env OLD_TOKEN $(cat urls.txt)",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return nil
+			}
+			return errors.New("flue takes the URLs of conversations: parley import flue https://old.example.com/agents/support/42")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cfg.run(cmd.Context(), args, cmd.OutOrStdout())
+		},
+	}
+	cfg.place = cli.NewPlace(p, cmd, "the bucket", true)
+	cmd.Flags().StringVar(&cfg.agent, "agent", "", "the agent that gets the conversations, in place of the one in their URLs")
+	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "the environment variable with the bearer token of the old server")
+	return cmd
+}
+
+func (cfg *importConfig) run(ctx context.Context, urls []string, out io.Writer) error {
+	conf, _, err := cfg.place.Find("bucket")
+	if err != nil {
+		return err
+	}
+	bucket, closeBucket, err := cfg.open(conf.Bucket)
+	if err != nil {
+		return err
+	}
+	if err = storage.EnsureFormat(ctx, bucket); err == nil {
+		err = cfg.all(ctx, &importing{bucket: bucket, logs: storage.NewLogs(bucket, nil), old: &oldServer{client: http.Client{Timeout: requestTimeout}, token: os.Getenv(cfg.tokenEnv)}}, agentsOf(conf), urls, out)
+	}
+	return errors.Join(err, closeBucket())
+}
+
+// open opens the bucket, and makes the folder that a configuration names.
+func (cfg *importConfig) open(at config.Bucket) (storage.Bucket, func() error, error) {
+	if _, err := os.Stat(filepath.Join(at.Dir, "db")); at.Endpoint == "" && cfg.place.Data == "" && err != nil {
+		if err := os.MkdirAll(at.Dir, 0o700); err != nil {
+			return nil, nil, fmt.Errorf("make the data folder: %w", err)
+		}
+		return cli.OpenBucket(at)
+	}
+	return cli.OpenExisting(at)
+}
+
+// agentsOf are the agents of a configuration, none if there is only a folder.
+func agentsOf(conf *config.Server) (names []string) {
+	for _, a := range conf.Agents {
+		names = append(names, a.Agent.Name)
+	}
+	return names
+}
+
+func (cfg *importConfig) all(ctx context.Context, im *importing, agents, urls []string, out io.Writer) error {
+	left := 0
+	for _, raw := range urls {
+		at, err := cfg.address(raw, agents)
+		var did string
+		if err == nil {
+			did, err = im.conversation(ctx, raw, at)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			left++
+			did = fmt.Sprintf("left behind: %v", err)
+		}
+		if _, err := fmt.Fprintf(out, "%s\n  %s\n", raw, did); err != nil {
+			return err
+		}
+	}
+	if left > 0 {
+		return &cli.ExitError{Code: exitLeft, Err: fmt.Errorf("%d of %d conversations are left behind", left, len(urls))}
+	}
+	return nil
+}
+
+// address is where the conversation of a URL is brought to.
+func (cfg *importConfig) address(raw string, agents []string) (conversation.Address, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return conversation.Address{}, errors.New("it is no URL; give the whole one of a conversation, such as https://old.example.com/agents/support/42")
+	}
+	path := strings.Split(strings.Trim(u.EscapedPath(), "/"), "/")
+	at := conversation.Address{Agent: cfg.agent}
+	if at.ID, err = url.PathUnescape(path[len(path)-1]); err != nil || at.ID == "" {
+		return at, errors.New("its path does not end with the id of a conversation")
+	}
+	if at.Agent == "" && len(path) > 1 {
+		at.Agent, _ = url.PathUnescape(path[len(path)-2])
+	}
+	switch {
+	case at.Agent == "":
+		return at, errors.New("its path names no agent; name one with --agent")
+	case len(agents) > 0 && !slices.Contains(agents, at.Agent):
+		return at, fmt.Errorf("the configuration has no agent %q; name one of %s with --agent", at.Agent, strings.Join(agents, ", "))
+	}
+	return at, nil
+}
+
+// requestTimeout bounds a request to the old server, with its answer.
+const requestTimeout = 5 * time.Minute

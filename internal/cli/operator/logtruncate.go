@@ -1,0 +1,92 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/inspect"
+)
+
+// cutOff cuts the damaged end off a log, or says what that would lose.
+func (cfg *logConfig) cutOff(ctx context.Context, out io.Writer) error {
+	conv, err := cfg.key()
+	if err != nil {
+		return err
+	}
+	if conv == "" {
+		return cli.Usage(errors.New("--truncate takes one conversation: --agent and --id, or --conversation"))
+	}
+	return cfg.checking(func(at config.Bucket, b storage.Bucket) error {
+		report, err := inspect.Cut(ctx, b, conv, &inspect.RepairOptions{Write: cfg.write})
+		p := &findingPrinter{out: out, json: cfg.json}
+		var served *inspect.ServedError
+		switch {
+		case errors.As(err, &served):
+			return &cli.ExitError{Code: cli.ExitRefused, Err: fmt.Errorf("%s: %w", at.Place(), err)}
+		case errors.Is(err, inspect.ErrReadable):
+			p.write(fmt.Sprintf("parley log repair --truncate: %s: %v\n", at.Place(), inspect.ErrReadable))
+			if err := stillQuarantined(ctx, b, conv, p); err != nil {
+				return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
+			}
+			return p.err
+		case report == nil:
+		case cfg.json:
+			p.value(report)
+		default:
+			p.cut(report, err)
+		}
+		switch {
+		case err != nil:
+			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
+		case p.err != nil:
+			return &cli.ExitError{Code: cli.ExitUnknown, Err: fmt.Errorf("print the report: %w", p.err)}
+		case !cfg.write:
+			return &cli.ExitError{Code: exitRepairable}
+		}
+		if err := isMended(ctx, b, conv, p); err != nil {
+			return &cli.ExitError{Code: cli.ExitUnknown, Err: cfg.explain(at, err)}
+		}
+		return nil
+	})
+}
+
+// cut prints what is lost, for people; err is what the cut ended with.
+func (p *findingPrinter) cut(r *inspect.CutReport, err error) {
+	var s strings.Builder
+	fmt.Fprintf(&s, "the log can be read to batch %d\n  %s\n", r.Last, r.Reason)
+	for _, b := range r.Batches {
+		fmt.Fprintf(&s, "lost batch %d at %s\n", b.Seq, b.Key)
+		if b.Error != "" {
+			fmt.Fprintf(&s, "  unknown, it cannot be read: %s\n", b.Error)
+			continue
+		}
+		for _, kind := range slices.Sorted(maps.Keys(b.Records)) {
+			fmt.Fprintf(&s, "  %d %s\n", b.Records[kind], kind)
+		}
+	}
+	for _, sub := range r.Submissions {
+		switch {
+		case sub.Admitted:
+			fmt.Fprintf(&s, "lost submission %s: it is as if it had never been sent\n", sub.ID)
+		default:
+			fmt.Fprintf(&s, "lost settlement of %s (%s): it is worked on again\n", sub.ID, sub.Settled)
+		}
+	}
+	switch {
+	case r.Quarantine == "":
+		fmt.Fprintf(&s, "nothing was changed; with --write this is cut off, and the log goes on with batch %d\n", r.Next)
+	case err != nil:
+		fmt.Fprintf(&s, "the cut was not finished: keep this list, and repeat the command; what was taken away is kept under %s\n", r.Quarantine)
+	default:
+		fmt.Fprintf(&s, "cut off and kept under %s; the log goes on with batch %d\n", r.Quarantine, r.Next)
+	}
+	p.write(s.String())
+}

@@ -1,0 +1,236 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/client"
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/storage"
+)
+
+// outboxConfig is what the commands of "parley outbox" are told.
+type outboxConfig struct {
+	logConfig
+	all              bool
+	server, tokenEnv string
+	post             string // with agent, id and batch: no letter is looked for
+	batch            int64
+}
+
+func outboxCommand(p *cli.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outbox",
+		Short: "List what was posted and given up, send it again, or drop it",
+	}
+	cmd.AddCommand(outboxListCommand(p), outboxResendCommand(p), outboxDropCommand(p))
+	return cmd
+}
+
+func outboxListCommand(p *cli.Program) *cobra.Command {
+	cfg := &outboxConfig{logConfig: logConfig{program: p}}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the dead letters: what was posted and given up",
+		Long: "list prints the posts whose target has taken nothing for a day, or wants no more: to whom,\n" +
+			"of which conversation, since when, after how many attempts, and why.\n\n" +
+			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+		Example: "  parley outbox list --config parley.yaml\n  parley outbox list --agent billing --id c42 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out := cmd.OutOrStdout()
+			return cfg.letters(cmd.Context(), false, func(_ context.Context, _ storage.Bucket, letters []storage.DeadLetter) error {
+				return cfg.list(out, letters)
+			})
+		},
+	}
+	cfg.bucketFlags(cmd)
+	cmd.Flags().BoolVar(&cfg.json, "json", false, "print lines of JSON")
+	return cmd
+}
+
+func outboxResendCommand(p *cli.Program) *cobra.Command {
+	cfg := &outboxConfig{logConfig: logConfig{program: p}}
+	cmd := &cobra.Command{
+		Use:   "resend [post...]",
+		Short: "Have dead letters delivered again, under their ids",
+		Long: "resend has posts delivered again that were given up: those with these ids, or all of them\n" +
+			"with --all. It asks the server, as whoever writes to the conversations does, and then drops\n" +
+			"the letters; attempts begin at once, and are made for a day.\n\n" +
+			"It finds the posts by their letters in the bucket. A folder is locked by its server: with\n" +
+			"--agent, --id, --post and --batch, as \"parley outbox list\" and the server's log have them, no\n" +
+			"bucket is read, and the letter stays.",
+		Example: "  parley outbox resend --all --server https://agents.example.com/agents --config parley.yaml\n" +
+			"  parley outbox resend --server http://127.0.0.1:3000 --agent billing --id c42 --post post_01… --batch 17",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return cfg.resend(cmd.Context(), args, cmd.OutOrStdout())
+		},
+	}
+	cfg.bucketFlags(cmd)
+	cmd.Flags().BoolVar(&cfg.all, "all", false, "all dead letters, or all of the conversation that --agent and --id name")
+	cmd.Flags().StringVar(&cfg.server, "server", "http://127.0.0.1:3000", "where the agents are: their mounts are <server>/<agent>, and /agents/<agent> if it has no path")
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cmd.Flags().StringVar(&cfg.post, "post", "", "with --agent, --id and --batch: this post, without reading a bucket")
+	cmd.Flags().Int64Var(&cfg.batch, "batch", -1, "with --post: the batch of the log that has its body")
+	cmd.MarkFlagsRequiredTogether("post", "batch")
+	return cmd
+}
+
+func outboxDropCommand(p *cli.Program) *cobra.Command {
+	cfg := &outboxConfig{logConfig: logConfig{program: p}}
+	cmd := &cobra.Command{
+		Use:   "drop [post...]",
+		Short: "Forget dead letters",
+		Long: "drop deletes the letters of posts that were given up: those with these ids, or all of them\n" +
+			"with --all. What was posted stays in the log of its conversation.\n\n" +
+			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+		Example: "  parley outbox drop post_01… --config parley.yaml",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			return cfg.chosen(cmd.Context(), out, args, func(ctx context.Context, b storage.Bucket, l storage.DeadLetter) error {
+				if err := storage.DeleteDeadLetter(ctx, b, l); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(out, "%s is dropped\n", l.Post)
+				return err
+			})
+		},
+	}
+	cfg.bucketFlags(cmd)
+	cmd.Flags().BoolVar(&cfg.all, "all", false, "all dead letters, or all of the conversation that --agent and --id name")
+	return cmd
+}
+
+// letters reads the dead letters, those of one conversation if that is asked for, from a
+// bucket that is open for writing, too, if write is set.
+func (cfg *outboxConfig) letters(ctx context.Context, write bool, use func(context.Context, storage.Bucket, []storage.DeadLetter) error) error {
+	conv, err := cfg.key()
+	if err != nil {
+		return err
+	}
+	return cfg.with(write, func(at config.Bucket, b storage.Bucket) error {
+		_, err := storage.CheckFormat(ctx, b)
+		var found []storage.DeadLetter
+		if err == nil {
+			err = storage.EachDeadLetter(ctx, b, func(l storage.DeadLetter, err error) error {
+				if err != nil {
+					l.Reason = fmt.Sprintf("the letter cannot be read: %v", err)
+				}
+				if conv == "" || l.Conv == conv {
+					found = append(found, l)
+				}
+				return nil
+			})
+		}
+		if err == nil {
+			err = use(ctx, b, found)
+		}
+		return cfg.explain(at, err)
+	})
+}
+
+// chosen does something with the letters of posts, or with all of them.
+func (cfg *outboxConfig) chosen(ctx context.Context, out io.Writer, posts []string, do func(context.Context, storage.Bucket, storage.DeadLetter) error) error {
+	if cfg.all == (len(posts) > 0) {
+		return errors.New("name the posts, as parley outbox list has them, or give --all")
+	}
+	return cfg.letters(ctx, true, func(ctx context.Context, b storage.Bucket, letters []storage.DeadLetter) error {
+		for _, post := range posts {
+			if !slices.ContainsFunc(letters, func(l storage.DeadLetter) bool { return string(l.Post) == post }) {
+				return fmt.Errorf("there is no dead letter of %.80q; parley outbox list has those that there are", post)
+			}
+		}
+		for _, l := range letters {
+			if !cfg.all && !slices.Contains(posts, string(l.Post)) {
+				continue
+			}
+			if err := do(ctx, b, l); err != nil {
+				return fmt.Errorf("%s: %w", l.Post, err)
+			}
+		}
+		if len(letters) > 0 {
+			return nil
+		}
+		_, err := fmt.Fprintln(out, cli.Count(0, "dead letter"))
+		return err
+	})
+}
+
+func (cfg *outboxConfig) list(out io.Writer, letters []storage.DeadLetter) error {
+	p := &findingPrinter{out: out, json: cfg.json}
+	for _, l := range letters {
+		if p.json {
+			p.value(struct {
+				Conversation conversation.Key `json:"conversation"`
+				storage.DeadLetter
+				Conv *struct{} `json:"conv,omitempty"` // its name in the bucket
+			}{l.Conv, l, nil})
+			continue
+		}
+		p.write(fmt.Sprintf("%s to %s, given up at %s after %s\n  %q of agent %q, batch %d, about %s\n  %s\n",
+			l.Post, cli.OneLine(l.Target, 100), l.At, cli.Count(int64(l.Attempts), "attempt"), l.Address.ID, l.Address.Agent, l.Seq, l.Submission, cli.OneLine(l.Reason, 200)))
+	}
+	if !p.json {
+		p.write(cli.Count(int64(len(letters)), "dead letter") + "\n")
+	}
+	return p.err
+}
+
+// resend has the server deliver posts again, and drops their letters.
+func (cfg *outboxConfig) resend(ctx context.Context, posts []string, out io.Writer) error {
+	if cfg.post != "" {
+		if cfg.agent == "" || cfg.all || len(posts) > 0 {
+			return errors.New("--post takes --agent and --id, and neither --all nor other posts")
+		}
+		return cfg.ask(ctx, storage.DeadLetter{Address: conversation.Address{Agent: cfg.agent, ID: cfg.id}, Post: conversation.PostID(cfg.post), Seq: cfg.batch}, out)
+	}
+	return cfg.chosen(ctx, out, posts, func(ctx context.Context, b storage.Bucket, l storage.DeadLetter) error {
+		if err := cfg.ask(ctx, l, out); err != nil {
+			return err
+		}
+		return storage.DeleteDeadLetter(ctx, b, l)
+	})
+}
+
+// ask has the server deliver a post again.
+func (cfg *outboxConfig) ask(ctx context.Context, l storage.DeadLetter, out io.Writer) error {
+	at, err := cfg.conversation(l.Address)
+	if err != nil {
+		return err
+	}
+	token, err := converse.TokenOf(cfg.tokenEnv)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(at, &client.Options{Token: token})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Send(ctx, client.PostAgain(l.Post, l.Seq)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s is sent again\n", l.Post)
+	return err
+}
+
+// conversation is the URL of a conversation at the server.
+func (cfg *outboxConfig) conversation(at conversation.Address) (string, error) {
+	u, err := url.Parse(cfg.server)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("--server %.200q is not a URL; write for example http://127.0.0.1:3000/agents", cfg.server)
+	}
+	if strings.Trim(u.Path, "/") == "" {
+		u = u.JoinPath("agents")
+	}
+	return u.JoinPath(at.Agent, url.PathEscape(at.ID)).String(), nil
+}

@@ -1,0 +1,168 @@
+package operator
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/s3front"
+	"github.com/parleyrun/parley/internal/waiting"
+	"github.com/parleyrun/parley/storage"
+)
+
+// receiver is one of webhooks, which verifies them.
+type receiver struct {
+	wh   *standardwebhooks.Webhook
+	mu   sync.Mutex
+	gone bool
+	got  []string // ids of what was verified
+	fail error
+	came chan struct{}
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err == nil {
+		err = r.wh.Verify(body, req.Header)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fail = err; err != nil || !strings.Contains(string(body), `"type":"submission.settled"`) {
+		http.Error(w, "no", http.StatusBadRequest)
+		return
+	}
+	if r.gone {
+		w.WriteHeader(http.StatusGone)
+		return
+	}
+	r.got = append(r.got, req.Header.Get("webhook-id"))
+	select {
+	case r.came <- struct{}{}:
+	default:
+	}
+}
+
+// takes has it take what comes.
+func (r *receiver) takes() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gone = false
+}
+
+// TestConversationInJSON: the key of a conversation has one name, whatever its name in the bucket is.
+func TestConversationInJSON(t *testing.T) {
+	var letters, quarantine strings.Builder
+	cfg := &outboxConfig{logConfig: logConfig{json: true}}
+	if err := cfg.list(&letters, []storage.DeadLetter{{Conv: "c0ffee"}}); err != nil {
+		t.Fatal(err)
+	}
+	(&findingPrinter{out: &quarantine, json: true}).aside(storage.Quarantine{Conv: "c0ffee"})
+	for command, out := range map[string]string{"outbox list": letters.String(), "log quarantine": quarantine.String()} {
+		if !strings.Contains(out, `"conversation":"c0ffee"`) || strings.Contains(out, `"conv"`) {
+			t.Errorf("%s --json: got %s, want the key as conversation", command, out)
+		}
+	}
+}
+
+// TestOutbox: a server tells a webhook of settlements. What the webhook wants no more is listed,
+// sent again and dropped beside the server.
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
+	wh, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &receiver{wh: wh, gone: true, came: make(chan struct{}, 1)}
+	hook := httptest.NewServer(r)
+	t.Cleanup(hook.Close)
+	store := clitest.NewStore(t)
+	endpoint := httptest.NewServer(s3front.New(store))
+	t.Cleanup(endpoint.Close)
+	file := clitest.Write(t, t.TempDir()+"/parley.yaml", fmt.Sprintf(`
+listen: 127.0.0.1:0
+bucket: {endpoint: %q, name: parley, secure: false}
+webhooks: {targets: {ledger: {urlEnv: HOOK_URL, secretEnv: HOOK_SECRET, private: true}}}
+agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
+`, endpoint.Listener.Addr().String()))
+	n := program.With("HOOK_URL="+hook.URL+"/in/secret-path", "HOOK_SECRET="+secret).Start(t, "serve", "--quiet", "--config", file)
+	for _, id := range []string{"a", "b%2Fc"} {
+		sent := clitest.Admitted(t, n.URL(t, id), "k", "hello")
+		clitest.NewReader(t, sent.Offset).Until(n.URL(t, id), sent.Offset, clitest.Settled(sent.SubmissionID))
+	}
+	keys := func() []string { return clitest.Keys(t, store, "deadletter/") }
+	await := func(old string) {
+		for deadline := time.Now().Add(clitest.Timeout); len(keys()) < 2 || slices.Contains(keys(), old); <-time.After(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("dead letters: %q; the receiver says %v\n%s", keys(), r.fail, n.Logs.With("post"))
+			}
+		}
+	}
+	await("")
+	run := func(want int, args ...string) string {
+		t.Helper()
+		code, out, errOut := program.Output(t, append(args, "--config", file)...)
+		if code != want {
+			t.Fatalf("%q: exit %d, %s%s", args, code, out, errOut)
+		}
+		return out + errOut
+	}
+	list := run(0, "outbox", "list")
+	for _, want := range []string{" to ledger, given up at ", "after 1 attempt\n", `"a" of agent "echo", batch `, "it answered 410", "2 dead letters\n"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("the list lacks %q:\n%s", want, list)
+		}
+	}
+	waiting.Until(t, "the line of what was given up", func() bool { return n.Logs.With("post is given up", "agent=echo id=a", "batch=") != "" })
+	if leak := n.Logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") {
+		t.Errorf("the log has %q", leak)
+	}
+	if out := run(0, "log", "verify"); !strings.Contains(out, "parley outbox sends it again") {
+		t.Errorf("verify says\n%s", out)
+	}
+	letters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
+	server := "http://" + strings.Split(strings.TrimPrefix(n.Base, "http://"), "/")[0]
+	old := storage.DeadLetterKey(letters)
+	run(0, "outbox", "resend", "--server", server, string(letters.Post)) // which is given up again, with another letter
+	await(old)
+	r.takes()
+	if out := run(0, "outbox", "resend", "--server", server, string(letters.Post)); out != string(letters.Post)+" is sent again\n" {
+		t.Errorf("resend says %q", out)
+	}
+	waiting.For(t, r.came, "a post")
+	r.mu.Lock()
+	if len(r.got) != 1 || r.got[0] != string(letters.Post) {
+		t.Errorf("the receiver has %q, want %s", r.got, letters.Post)
+	}
+	r.mu.Unlock()
+	if out := run(1, "outbox", "drop", string(letters.Post)); !strings.Contains(out, "there is no dead letter of") {
+		t.Errorf("drop of what was sent again says %q", out)
+	}
+	if out := run(0, "outbox", "drop", "--all") + run(0, "outbox", "drop", "--all"); !strings.HasSuffix(out, " is dropped\n0 dead letters\n") || len(keys()) != 0 {
+		t.Errorf("drop says %q, %q are left", out, keys())
+	}
+	for _, wrong := range wrongOutbox(server) {
+		run(1, wrong...)
+	}
+}
+
+// wrongOutbox are what cannot be asked for.
+func wrongOutbox(server string) [][]string {
+	one := func(more ...string) []string {
+		return append([]string{"outbox", "resend", "--agent", "echo", "--id", "a", "--post", "x"}, more...)
+	}
+	return [][]string{
+		{"outbox", "drop"}, {"outbox", "resend"}, {"outbox", "drop", "post_x"}, {"outbox", "resend", "post_x", "--agent", "echo", "--id", "nobody"}, {"outbox", "resend", "--all", "x"}, {"outbox", "resend", "--post", "x", "--batch", "1"},
+		one("--server", "ftp://x", "--batch", "1"), one("--server", server, "--batch", "99"), one("--server", server, "--batch", "1", "--all"),
+	}
+}

@@ -1,0 +1,14 @@
+package operator
+
+import (
+	"testing"
+
+	"github.com/parleyrun/parley/internal/cli/clientcmd"
+	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/cli/server"
+)
+
+// program has what these tests run.
+var program = clitest.New(Commands, server.Commands, clientcmd.Commands)
+
+func TestMain(m *testing.M) { program.Main(m) }

@@ -1,0 +1,49 @@
+//go:build attack
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// armedAgent is the name of the agent that gets the tools.
+const armedAgent = "armed"
+
+type utterance struct {
+	Bytes int  `json:"bytes"`
+	Wrong bool `json:"wrong,omitempty"`
+}
+
+type spreading struct {
+	Messages int `json:"messages"`
+}
+
+// arm gives the agent named armed a tool that says as much as it is told, or fails with
+// it, and one that sends its conversation messages by which a scripted model calls it
+// again.
+func arm(a *agent.Agent) {
+	if a.Name != armedAgent {
+		return
+	}
+	utter := func(_ context.Context, in utterance) (string, error) {
+		if in.Wrong {
+			return "", errors.New(strings.Repeat("wrong ", in.Bytes/6))
+		}
+		return strings.Repeat("right ", in.Bytes/6), nil
+	}
+	spread := func(ctx context.Context, in spreading) (int, error) {
+		call, _ := agent.CallFrom(ctx)
+		for n := range in.Messages {
+			if _, err := agent.Dispatch(ctx, call.Address, agent.Text(fmt.Sprintf(`tool=spread {"messages":%d}`, in.Messages))); err != nil {
+				return n, err
+			}
+		}
+		return in.Messages, nil
+	}
+	a.Tools = append(a.Tools, agent.NewTool("utter", "Says much.", utter, nil), agent.NewTool("spread", "Sends messages.", spread, nil))
+}

@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+// chatConfig is what "parley chat" is told.
+type chatConfig struct {
+	runConfig // of an agent that runs in this process
+	tokenEnv  string
+}
+
+func chatCommand(p *cli.Program) *cobra.Command {
+	cfg := chatConfig{runConfig: runConfig{program: p}}
+	cmd := &cobra.Command{
+		Use:   "chat <conversation URL, file.yaml or agent>",
+		Short: "Hold a conversation at the prompt",
+		Long: "chat holds a conversation: one of a server by its URL, or one with the agent of a file, or of the\n" +
+			"program by its name, in this process. A conversation that there is goes on, and its end is\n" +
+			"printed first.\n\n" +
+			"Enter sends a line; Alt-Enter begins another one, and what is pasted stays together. Ctrl-C\n" +
+			"aborts the answer that comes, and once more leaves; the server goes on then. Ctrl-D leaves.\n" +
+			"Without a terminal each line of standard input is a message.\n\n" +
+			"Of an agent in this process nothing is kept, unless --data names a folder: with the same --id\n" +
+			"the conversation goes on there.\n\n" +
+			"Exit code: 0 left, or without a terminal that of the last message: 2 failed, 3 aborted; 130\n" +
+			"interrupted, 1 anything else.",
+		Example: "  parley chat http://127.0.0.1:5173" + cli.MountPath + "/hello\n  parley chat agent.yaml\n" +
+			"  parley chat agent.yaml --data ./conversations --id trip\n  NO_COLOR=1 parley chat agent.yaml",
+		ValidArgsFunction: p.AgentsAndFiles,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return errors.New("chat takes one conversation URL, one file with an agent, or the name of an agent of the program: parley chat http://127.0.0.1:5173" + cli.MountPath + "/hello")
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := converse.ChatOptions{In: cmd.InOrStdin(), Out: cmd.OutOrStdout(), ErrOut: cmd.ErrOrStderr(), Initial: cfg.initial}
+			if strings.Contains(args[0], "://") {
+				return cfg.remote(cmd.Context(), args[0], o)
+			}
+			cfg.file = args[0]
+			return cfg.local(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation with an agent in this process, by default a fresh one")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps it; by default nothing is kept")
+	cfg.initial.Flag(cmd)
+	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	return cmd
+}
+
+// remote holds a conversation of a server.
+func (cfg *chatConfig) remote(ctx context.Context, rawURL string, o converse.ChatOptions) (err error) {
+	if cfg.id != "" || cfg.data != "" {
+		return errors.New("--id and --data are for an agent in this process; a URL names the conversation, and its server keeps it")
+	}
+	if o.At, err = converse.ParseURL(rawURL); err != nil {
+		return err
+	}
+	if o.Token, err = converse.TokenOf(cfg.tokenEnv); err != nil {
+		return err
+	}
+	o.Welcome = o.At.Redacted()
+	return converse.Chat(ctx, o)
+}
+
+// local holds a conversation with an agent in this process, which nobody else reaches: its
+// server asks for a token that only this process knows.
+func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(o.ErrOut, "dev", true, hidden)
+	if err != nil {
+		return err
+	}
+	single, cfgNode, err := cfg.alone(hidden, log)
+	if err != nil {
+		return err
+	}
+	listener, err := openDoor("127.0.0.1:0", "there is no free port on this machine", log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	cfgNode.mounts = []parleyhttp.Mount{{Path: config.DefaultMount(single.Agent.Name), Agent: single.Agent.Name}}
+	cfgNode.edge.Dev = true
+	n, err := newBackend(ctx, *cfgNode)
+	if err != nil {
+		return err
+	}
+	o.Token = cli.NewKey() + cli.NewKey()
+	if o.At, err = url.Parse(localURL(listener.Addr()) + config.DefaultMount(single.Agent.Name) + "/" + url.PathEscape(cfg.id)); err != nil {
+		return errors.Join(err, n.close())
+	}
+	o.Welcome = fmt.Sprintf("%s, model %s", single.Agent.Name, single.Agent.Model)
+	if cfg.data != "" {
+		o.Welcome += fmt.Sprintf("; this is conversation %s, go on with it by --data %s --id %s", cfg.id, cfg.data, cfg.id)
+	}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- serveNode(serving, n, bearer(o.Token, n.handler), listener, func() { close(ready) })
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return err
+	}
+	err = converse.Chat(ctx, o)
+	stop()
+	return errors.Join(err, <-ended)
+}

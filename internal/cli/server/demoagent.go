@@ -1,0 +1,51 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/parleyrun/parley/agent"
+)
+
+// clockInput is what the model says to the tool "time".
+type clockInput struct {
+	Zone string `json:"zone,omitempty" jsonschema:"IANA time zone, for example Europe/Berlin; UTC if left out"`
+}
+
+type clockOutput struct {
+	Time string `json:"time"`
+	Zone string `json:"zone"`
+}
+
+// clockPause makes the demo's tool take as long as a tool does, so that a person
+// sees it run.
+const clockPause = time.Second
+
+func clock(ctx context.Context, in clockInput) (clockOutput, error) {
+	select {
+	case <-time.After(clockPause):
+	case <-ctx.Done():
+		return clockOutput{}, ctx.Err()
+	}
+	zone := in.Zone
+	if zone == "" {
+		zone = "UTC"
+	}
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		return clockOutput{}, fmt.Errorf("unknown time zone %q: use an IANA name such as Europe/Berlin", zone)
+	}
+	return clockOutput{Time: time.Now().In(loc).Format(time.RFC3339), Zone: zone}, nil
+}
+
+// assistant is the agent that "parley dev" serves.
+func assistant(model string) *agent.Agent {
+	return &agent.Agent{
+		Name:         "assistant",
+		Description:  "A helpful assistant that can tell the time.",
+		Model:        model,
+		Instructions: "You are a helpful assistant. Answer briefly and to the point. Use the tool \"time\" when somebody asks for the time or the date.",
+		Tools:        []agent.Tool{agent.NewTool("time", "Tell the current date and time.", clock, nil)},
+	}
+}

@@ -1,0 +1,268 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/agent/agenthost"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/providers"
+)
+
+// devConfig is what "parley dev" is told.
+type devConfig struct {
+	program *cli.Program
+	listen  string
+	data    string
+	// model is that of every agent, "" for those that they name.
+	model string
+	// file is the configuration to serve instead of the demo agent, "" for none.
+	file  string
+	quiet bool
+	// events prints them.
+	events bool
+}
+
+func devCommand(p *cli.Program) *cobra.Command {
+	cfg := devConfig{program: p}
+	model, usage := cli.DemoModel, "model as provider/model"
+	if len(p.Agents) > 0 {
+		model, usage = "", "model of every agent, as provider/model; by default what the agents name"
+	}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Serve on this machine, durably, with nothing to set up",
+		Long: "dev serves the agents of the program over HTTP, one of a demo if it has none, with all\n" +
+			"conversations in a local folder. Stop it, kill it, start it again: what was accepted is carried on.\n\n" +
+			"With a configuration file, which is ./parley.yaml if that is there, it serves the agents of that\n" +
+			"instead, and again whenever the file changes.\n\n" +
+			"Observability events go into events.jsonl in the data folder, unless the file names another\n" +
+			"place for them: parley stats and parley trace read it.",
+		Example: "  parley dev\n  OPENAI_API_KEY=… parley dev --model openai/<model>\n  parley dev --config parley.yaml",
+		Args:    cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cfg.file == "" {
+				cfg.file = cli.Discovered()
+			}
+			if cfg.file == "" {
+				return dev(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			// What is not given stays with the file.
+			if !cmd.Flags().Changed("model") {
+				cfg.model = ""
+			}
+			if !cmd.Flags().Changed("listen") {
+				cfg.listen = ""
+			}
+			if !cmd.Flags().Changed("data") {
+				cfg.data = ""
+			}
+			return devFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.listen, "listen", "127.0.0.1:5173", "address to listen on; port 0 picks a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", cli.DefaultData, "folder that keeps the conversations")
+	cmd.Flags().StringVar(&cfg.model, "model", model, usage)
+	cmd.Flags().StringVar(&cfg.file, "config", "", "serve the agents of this file (default "+cli.DefaultConfig+" if it is there) and reload it when it changes; --listen, --data and --model are then by default what it says")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else")
+	cmd.Flags().BoolVar(&cfg.events, "events", false, "print observability events as lines of JSON, and what is printed otherwise to standard error")
+	return cmd
+}
+
+// devSegmentBatches lets every turn end with a segment, so that a developer sees some.
+const devSegmentBatches = 1
+
+// dev serves the demo agent until ctx ends.
+func dev(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, "dev", false, hidden)
+	if err != nil {
+		return err
+	}
+	reg, err := registryOf(cfg.program, nil)
+	if err != nil {
+		return err
+	}
+	if err := cli.Allow(reg, cfg.model); err != nil {
+		return err
+	}
+	hidden.Add(reg.Secrets()...)
+	conf, err := cfg.served(reg)
+	if err != nil {
+		return err
+	}
+	listener, err := openDoor(cfg.listen, "choose another address with --listen, or --listen 127.0.0.1:0 for any free port", log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	said := besideEvents(conf, out, errOut)
+	how := manner{program: cfg.program, registry: reg, dev: true, out: out, outcomes: cfg.outcomes(said), secrets: hidden}
+	n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
+	if err != nil {
+		return err
+	}
+	warnOpen(log, listener.Addr(), config.Auth{}, "listen on 127.0.0.1, which is the default")
+	page := newPage(conf, listener.Addr(), how).over(n)
+	handler := guarded(page, n.handler)
+	return serveNode(ctx, n, handler, listener, func() {
+		if !cfg.program.Brings() {
+			banner(said, cfg, listener.Addr(), page.invitation(listener.Addr()))
+			return
+		}
+		more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
+		serveBanner(said, "parley dev", conf, listener.Addr(), cfg.quiet, append(more, trial(cfg.program, conf, listener.Addr())...)...)
+	})
+}
+
+// outcomes is where a person reads them, who looks at said.
+func (cfg *devConfig) outcomes(said io.Writer) io.Writer {
+	if cfg.quiet {
+		return nil
+	}
+	return said
+}
+
+// served is what "parley dev" serves without a file: the agents of the program, or the
+// demo's.
+func (cfg *devConfig) served(reg *providers.Registry) (*config.Server, error) {
+	conf := &config.Server{
+		Bucket: config.Bucket{Dir: cfg.data}, Events: config.Events{Live: true, Stdout: cfg.events}, Workflows: slices.Sorted(slices.Values(cfg.program.OwnWorkflows())),
+	}
+	if !cfg.program.Brings() {
+		conf.Agents = []config.Agent{{Agent: assistant(cfg.model), Mounts: []string{cli.MountPath}}}
+		return conf, cli.CheckModel(reg, cfg.model, "leave --model out for the offline demo")
+	}
+	for _, a := range cfg.program.Agents {
+		if cfg.model != "" {
+			a = withModel(a, cfg.model)
+		}
+		if err := checkAgent(reg, a, true, nil); err != nil {
+			return nil, err
+		}
+		conf.Agents = append(conf.Agents, config.Agent{Agent: a, Mounts: []string{config.DefaultMount(a.Name)}})
+	}
+	return conf, nil
+}
+
+// withModel returns an agent that calls one model for everything.
+func withModel(a *agent.Agent, model string) *agent.Agent {
+	c := *a
+	c.Model, c.Fallbacks, c.Compaction.Model, c.Subagents = model, nil, "", nil
+	for _, sub := range a.Subagents {
+		c.Subagents = append(c.Subagents, withModel(sub, "")) // It has its parent's.
+	}
+	return &c
+}
+
+// trial says how an agent is tried.
+func trial(p *cli.Program, conf *config.Server, addr net.Addr) []string {
+	if len(conf.Agents) == 0 {
+		return []string{fmt.Sprintf("Begin a run in another shell:\n\n  %s runs start %s%s", invocation(p, os.Args), localURL(addr), workflowPath(conf.Workflows[0]))}
+	}
+	first, initial := conf.Agents[0], ""
+	if agenthost.CheckInitialData(context.Background(), first.Agent, nil) != nil {
+		initial = " --initial-data '{…}'"
+	}
+	return []string{fmt.Sprintf("Try it in another shell:\n\n  %s send%s %s%s/hello 'Hello!'", invocation(p, os.Args), initial, localURL(addr), first.Mounts[0])}
+}
+
+// listen opens a listener; remedy is what to do when the address is taken.
+func listen(address, remedy string) (net.Listener, error) {
+	if _, port, err := net.SplitHostPort(address); err != nil || !isPort(port) {
+		return nil, fmt.Errorf("listen on %q: write host:port, for example 127.0.0.1:5173, with a port up to 65535 or 0 for any free one", address)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; %s", address, err, remedy)
+	}
+	return l, nil
+}
+
+func isPort(s string) bool {
+	_, err := net.LookupPort("tcp", s)
+	return err == nil
+}
+
+// isLoopback reports whether only this machine can reach the address: then errors
+// may tell their causes.
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// localURL is how this machine reaches a listener, also one on every address.
+func localURL(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if ok && tcp.IP.IsUnspecified() {
+		return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return "http://" + addr.String()
+}
+
+// goRun matches where "go run" keeps what it runs: a temporary folder, or its cache.
+var goRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/`)
+
+// invocation is how the user calls this program: "go run" leaves nothing on PATH.
+func invocation(p *cli.Program, args []string) string {
+	if goRun.MatchString(filepath.ToSlash(args[0])) {
+		if len(p.Agents) > 0 {
+			return "go run ."
+		}
+		return "go run ./cmd/parley"
+	}
+	return args[0]
+}
+
+// paragraphs sets lines apart from what is before them.
+func paragraphs(lines []string) string {
+	var b strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&b, "\n%s\n", line)
+	}
+	return b.String()
+}
+
+// banner tells a newcomer what to do next.
+func banner(out io.Writer, cfg devConfig, addr net.Addr, invitation []string) {
+	url := localURL(addr) + cli.MountPath
+	if cfg.quiet {
+		fmt.Fprintln(out, url)
+		return
+	}
+	self := invocation(cfg.program, os.Args)
+	text := fmt.Sprintf(`parley dev: agent "assistant", model %s, data in %s
+
+  %s/<any id>
+%s
+Try it in another shell:
+
+  curl -X POST %s/hello -H 'Content-Type: application/json' -d '{"kind":"user","body":"help"}'
+  curl %s/hello
+  curl -N '%s/hello?view=updates&offset=-1&live=sse'
+
+or, with the reply as it comes:
+
+  %s send %s/hello 'long 100'
+
+Stop this server while it answers, or kill it (pkill -9 -f 'parley dev'), and start it again: the answer goes on.
+`, cfg.model, cfg.data, url, paragraphs(invitation), url, url, url, self, url)
+	if strings.HasPrefix(cfg.model, "demo/") {
+		text += fmt.Sprintf("\nThe demo model is offline. For a real one:\n\n  OPENAI_API_KEY=… %s dev --model openai/<model>\n\n", self)
+	}
+	fmt.Fprint(out, cli.Fold(text, cli.Width(out)))
+	fmt.Fprintln(out, "Ctrl-C stops it.")
+}

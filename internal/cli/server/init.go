@@ -1,0 +1,140 @@
+package server
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/internal/cli"
+)
+
+// initFiles are what "parley init" writes, as templates over [initOptions].
+//
+//go:embed init/*.tmpl
+var initFiles embed.FS
+
+// initOptions are what "parley init" is told, and what its files are made of.
+type initOptions struct {
+	folder   string
+	Go, YAML bool
+	Name     string
+	// Version is that of Parley which go.mod requires, "" to leave that to go get.
+	Version string
+}
+
+// agentName is what an agent may be named in a file, a URL and a module path.
+var agentName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+func initCommand() *cobra.Command {
+	o := initOptions{}
+	cmd := &cobra.Command{
+		Use:   "init [folder]",
+		Short: "Write a first agent: a Go program, a configuration file, or both",
+		Long: "init writes a first agent into a folder, which it makes if need be: with --go a program with\n" +
+			"a tool, with --yaml a parley.yaml that needs no Go, with both a program and the file by which\n" +
+			"it is operated. Its model is the offline demo's. Files that are there stay as they are.",
+		Example: "  parley init --yaml\n  parley init --go hello\n  parley init --go --yaml --name concierge desk",
+		Args:    cli.AtMostOne,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.folder = "."
+			if len(args) > 0 {
+				o.folder = args[0]
+			}
+			o.Version = released(cli.Version())
+			return o.run(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&o.Go, "go", false, "write main.go and go.mod")
+	cmd.Flags().BoolVar(&o.YAML, "yaml", false, "write parley.yaml")
+	cmd.Flags().StringVar(&o.Name, "name", "hello", "the agent's name")
+	return cmd
+}
+
+// released is a version that go.mod can require, "" for others, such as one that git describe made.
+func released(version string) string {
+	if regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`).MatchString(version) && !regexp.MustCompile(`-(\d+-g[0-9a-f]+|dirty)`).MatchString(version) {
+		return version
+	}
+	return ""
+}
+
+func (o *initOptions) run(out io.Writer) error {
+	switch {
+	case !o.Go && !o.YAML:
+		return errors.New("say what to write: --go a Go program with an agent, --yaml a parley.yaml, or both; parley init --yaml needs no Go")
+	case !agentName.MatchString(o.Name):
+		return fmt.Errorf("--name %q: write small letters, digits and dashes, for example hello", o.Name)
+	}
+	var files []string
+	if o.Go {
+		files = append(files, "main.go", "go.mod")
+	}
+	if o.YAML {
+		files = append(files, "parley.yaml")
+	}
+	for _, name := range files {
+		if _, err := os.Lstat(filepath.Join(o.folder, name)); !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s is there already, and nothing was written; name another folder: parley init my-agent", filepath.Join(o.folder, name))
+		}
+	}
+	if err := os.MkdirAll(o.folder, 0o755); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	for _, name := range files {
+		if err := o.write(name); err != nil {
+			return err
+		}
+	}
+	return o.next(out, files)
+}
+
+func (o *initOptions) write(name string) error {
+	t, err := template.ParseFS(initFiles, "init/"+name+".tmpl")
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, o); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.folder, name), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// next says what was written and what to type next.
+func (o *initOptions) next(out io.Writer, files []string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "wrote %s in %s\n\nNext:\n\n", strings.Join(files, ", "), o.folder)
+	if o.folder != "." {
+		fmt.Fprintf(&b, "  cd %s\n", o.folder)
+	}
+	self := invocation(&cli.Program{}, os.Args)
+	if o.Go {
+		self = "go run ."
+		if o.Version == "" {
+			b.WriteString("  go get github.com/parleyrun/parley\n")
+		}
+		b.WriteString("  go mod tidy\n")
+	}
+	fmt.Fprintf(&b, "  %s dev\n", self)
+	if o.Go {
+		b.WriteString("\nThe first build compiles all there is, which takes a minute or two, and says nothing meanwhile.\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}

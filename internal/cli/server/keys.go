@@ -1,0 +1,64 @@
+package server
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/agent"
+	"github.com/parleyrun/parley/providers"
+)
+
+// warnKeys logs one line for each provider whose key is not where the configuration names
+// it, with the source that counts in its place, and for each that needs a key and finds none.
+// blank is BlankKeys of a configuration.
+func warnKeys(log *slog.Logger, reg *providers.Registry, blank map[string]string) {
+	keyless := map[string]*providers.CredentialsError{}
+	for _, missing := range reg.Keyless() {
+		id, _, _ := strings.Cut(missing.Spec, "/")
+		keyless[id] = missing
+	}
+	for _, id := range slices.Sorted(maps.Keys(blank)) {
+		if from := reg.CredentialsOf(id); from != "" {
+			log.Warn("apiKeyEnv is blank, another key is used", "provider", id, "blank", blank[id], "used", from)
+		} else if keyless[id] == nil { // a server of one's own, which may need none
+			log.Warn("provider has no API key", "provider", id, "blank", blank[id])
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(keyless)) {
+		attrs := []any{"provider", id}
+		if blank[id] != "" {
+			attrs = append(attrs, "blank", blank[id])
+		}
+		if ways := keyless[id].Ways(); len(ways) > 0 {
+			attrs = append(attrs, "set", strings.Join(ways, " or "))
+		}
+		log.Warn("provider has no API key", attrs...)
+	}
+}
+
+// warnSchemas logs what the servers of an agent's models do not take of the schemas of its tools, one line
+// for each tool and model.
+func warnSchemas(log *slog.Logger, reg *providers.Registry, a *agent.Agent) {
+	for _, spec := range append([]string{a.Model}, a.Fallbacks...) {
+		m, err := reg.Resolve(spec)
+		if err != nil { // checkAgent reports it
+			continue
+		}
+		for _, t := range a.Tools {
+			notes := providers.CheckTool(m, providers.Tool{Name: t.Name(), InputSchema: t.InputSchema()})
+			if len(notes) == 0 {
+				continue
+			}
+			var problems []string
+			for _, n := range notes {
+				problems = append(problems, n.String())
+			}
+			log.Warn("model does not take whole schema", "agent", a.Name, "tool", t.Name(), "model", spec, "problems", strings.Join(problems, "; "))
+		}
+	}
+	for _, sub := range a.Subagents {
+		warnSchemas(log, reg, sub)
+	}
+}

@@ -1,0 +1,220 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/channels"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/contain"
+)
+
+// extended puts the handlers and the middleware of the program before a node's handler.
+func extended(p *cli.Program, mounts *http.ServeMux, next http.Handler) http.Handler {
+	if len(p.Mounts) > 0 {
+		next = beside(mounts, next)
+	}
+	for i, wrap := range slices.Backward(p.Middleware) {
+		next = wrapped(fmt.Sprintf("Middleware[%d] of the program", i), wrap, next)
+	}
+	return next
+}
+
+// wrapped returns a handler behind a middleware of the program. Without one nothing is let through, because it may be
+// what authenticates callers.
+func wrapped(what string, wrap func(http.Handler) http.Handler, next http.Handler) http.Handler {
+	h, err := contain.Do(what, func() (http.Handler, error) { return wrap(next), nil })
+	if err != nil || h == nil {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			failed(w, r, fmt.Errorf("%s made no handler: %w", what, err))
+		})
+	}
+	return contained(what, h)
+}
+
+// muxOf serves the handlers of a program by their patterns.
+func muxOf(mounts map[string]http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, h := range mounts {
+		mux.Handle(pattern, contained("Mounts["+pattern+"] of the program", h))
+	}
+	return mux
+}
+
+// beside serves patterns of [http.ServeMux], and everything else as next does: paths as
+// they came, which a ServeMux would clean.
+func beside(mounts *http.ServeMux, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mounts.Handler(r); pattern != "" {
+			mounts.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// provesSender reports whether the handler of a request is a route of a channel, which verifies each delivery, also
+// behind another ServeMux.
+func provesSender(h http.Handler, r *http.Request) bool {
+	switch h := h.(type) {
+	case *containedHandler:
+		return provesSender(h.next, r)
+	case channels.Route, *channels.Route:
+		return true
+	case *http.ServeMux:
+		next, pattern := h.Handler(r)
+		return pattern != "" && provesSender(next, r)
+	}
+	return false
+}
+
+// checkMounts refuses patterns that are none or contradict each other, and those that would take the webhooks of a
+// listed channel.
+func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Channel) error {
+	if err := usable(mounts); err != nil {
+		return fmt.Errorf("mounts of the program: %w", err)
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(mounts)) {
+		mux := muxOf(map[string]http.Handler{pattern: mounts[pattern]})
+		method, host, _ := splitPattern(pattern)
+		for name, c := range listed {
+			for _, rt := range c.Routes() {
+				path := parleyhttp.ChannelPath(name, rt)
+				for _, m := range []string{rt.Method, cmp.Or(method, rt.Method)} {
+					r := &http.Request{Method: m, Host: host, URL: &url.URL{Path: path}}
+					if _, taken := mux.Handler(r); taken != "" {
+						return fmt.Errorf("the mount %q of the program takes %s, where the channel %q is listed; remove one of them", pattern, path, name)
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// usable reports what a ServeMux panics with for patterns that it cannot serve.
+func usable(mounts map[string]http.Handler) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("%v", v)
+		}
+	}()
+	muxOf(mounts)
+	return nil
+}
+
+// splitPattern returns the parts of a pattern of [http.ServeMux], of which method and host may be empty.
+func splitPattern(pattern string) (method, host, path string) {
+	method, rest, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, rest = "", pattern
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	host, path, _ = strings.Cut(rest, "/")
+	return method, host, "/" + path
+}
+
+// webhooksOf says where the program takes webhooks, beside those of the configuration: a channel that it lists, or
+// a route that it mounts. It is empty if there are none.
+func webhooksOf(p *cli.Program, h *parleyhttp.Handler, conf *config.Server, at net.Addr) (lines []string) {
+	base, text := localURL(at), &strings.Builder{}
+	for _, w := range h.Webhooks() {
+		if !slices.ContainsFunc(conf.Channels, func(c config.Channel) bool { return c.Name == w.Channel }) {
+			fmt.Fprintf(text, "\n  %s  %s, channel %q", base+w.Path, w.Method, w.Channel)
+		}
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(p.Mounts)) {
+		method, host, path := splitPattern(pattern)
+		if _, ok := p.Mounts[pattern].(channels.Route); !ok {
+			continue
+		}
+		fmt.Fprintf(text, "\n  %s  %s, mounted", cmp.Or(host, base)+path, cmp.Or(method, "any method"))
+	}
+	if text.Len() == 0 {
+		return nil
+	}
+	return []string{"Webhooks of the program:" + text.String()}
+}
+
+// containedHandler is a handler of the program that fails its own request alone: by a 500, or by breaking the
+// connection of a response that has begun.
+type containedHandler struct {
+	what string
+	next http.Handler
+}
+
+func contained(what string, h http.Handler) http.Handler { return &containedHandler{what, h} }
+
+// ServeHTTP implements [http.Handler].
+func (h *containedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	res := &begun{ResponseWriter: w}
+	err := contain.Run(h.what, func() error { h.next.ServeHTTP(res, r); return nil })
+	switch {
+	case err == nil:
+	case errors.Is(err, http.ErrAbortHandler):
+		panic(http.ErrAbortHandler)
+	case res.sent:
+		logFailure(r, err)
+		panic(http.ErrAbortHandler)
+	default:
+		failed(w, r, err)
+	}
+}
+
+// failure is the error envelope of the protocol for a handler of the program that failed.
+const failure = `{"error":{"type":"internal_error","message":"The server failed to answer the request.",` +
+	`"details":"The failure was logged."}}`
+
+func failed(w http.ResponseWriter, r *http.Request, err error) {
+	logFailure(r, err)
+	refuse(w, r, http.StatusInternalServerError, failure)
+}
+
+// logFailure logs to the server of a request, as package net/http does.
+func logFailure(r *http.Request, err error) {
+	s, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if !ok || s.ErrorLog == nil {
+		return
+	}
+	var crash *contain.PanicError
+	if errors.As(err, &crash) {
+		err = fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
+	}
+	s.ErrorLog.Printf("serve %s %s: %v", r.Method, r.URL.Path, err)
+}
+
+// begun is a response that knows whether a part of it was sent.
+type begun struct {
+	http.ResponseWriter
+	sent bool
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w *begun) WriteHeader(status int) {
+	w.sent = w.sent || status >= http.StatusOK
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (w *begun) Write(b []byte) (int, error) {
+	w.sent = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements [http.Flusher].
+func (w *begun) Flush() {
+	w.sent = true
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a Flusher has no error
+}
+
+// Unwrap is for [http.ResponseController].
+func (w *begun) Unwrap() http.ResponseWriter { return w.ResponseWriter }

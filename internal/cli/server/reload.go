@@ -1,0 +1,370 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sync/errgroup"
+
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+)
+
+const (
+	// reloadPause lets an editor finish: a file is read this long after the last
+	// event in its folder, but no later than reloadLatest after the first.
+	reloadPause  = 100 * time.Millisecond
+	reloadLatest = time.Second
+	// reloadRetry is what a client is told to wait during a reload.
+	reloadRetry = time.Second
+	// retireTimeout bounds the wait for requests that are still open when a node is exchanged.
+	retireTimeout = 2 * time.Second
+)
+
+// devFile serves a configuration in dev mode until ctx ends, and again whenever
+// its file changes.
+func devFile(ctx context.Context, cfg devConfig, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, "dev", false, hidden)
+	if err != nil {
+		return err
+	}
+	r := newReloader(cfg, log)
+	conf, err := r.first()
+	if err != nil {
+		return err
+	}
+	if conf.Admin.Listen != "" {
+		log.Info("dev serves no health and metrics, parley serve does", "listen", conf.Admin.Listen)
+	}
+	watcher, err := watchFolders(cfg.file)
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", cfg.file, err)
+	}
+	defer watcher.Close()
+	remedy := "set another address at listen in " + cfg.file + ", or give one with --listen"
+	listener, err := openDoor(conf.Listen, remedy, log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	warnOpen(log, listener.Addr(), conf.Auth, "listen on 127.0.0.1, or set auth: {bearerEnv: PARLEY_TOKEN}")
+	var webhooks atomic.Pointer[[]string]
+	r.start = func(ctx context.Context, conf *config.Server) (*generation, error) {
+		how := manner{
+			program: cfg.program, dev: true, out: out, outcomes: cfg.outcomes(besideEvents(conf, out, errOut)), secrets: hidden,
+			file: cfg.file, refused: func() error { return hidden.Hidden(r.why()) },
+		}
+		g, err := startConfigured(ctx, conf, listener.Addr(), how, log)
+		if err == nil {
+			webhooks.Store(&g.webhooks)
+		}
+		return g, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	changes := make(chan struct{}, 1)
+	// The file may have changed between the first look and the watch.
+	changes <- struct{}{}
+	g.Go(func() error { watch(ctx, watcher, log, changes); return nil })
+	up := make(chan struct{})
+	g.Go(func() error { return r.run(ctx, conf, changes, up) })
+	g.Go(func() error {
+		select {
+		case <-up:
+		case <-ctx.Done():
+			return nil
+		}
+		more := append(slices.Clone(*webhooks.Load()), newPage(conf, listener.Addr(), manner{program: cfg.program, dev: true}).invitation(listener.Addr())...)
+		serveBanner(besideEvents(conf, out, errOut), "parley dev: "+cfg.file+" and its changes", conf, listener.Addr(), cfg.quiet, more...)
+		listener.server.Handler = &r.serving
+		return listener.server.Serve(ctx, listener)
+	})
+	return g.Wait()
+}
+
+// generation is one configuration while it serves.
+type generation struct {
+	conf *config.Server
+	// handler answers requests; drain ends its live responses soon.
+	handler http.Handler
+	drain   func()
+	// stop ends the node and returns what it ended with; done is closed when it
+	// has ended, for whatever reason.
+	stop func() error
+	done <-chan struct{}
+	// webhooks says where the program takes webhooks.
+	webhooks []string
+}
+
+// startConfigured runs the node of a configuration and returns once it takes
+// requests.
+func startConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*generation, error) {
+	n, err := newConfigured(ctx, conf, at, how, log)
+	if err != nil {
+		return nil, err
+	}
+	// The node outlives ctx until stop: requests come to their end before it does.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	var ended error
+	go func() {
+		defer close(done)
+		ended = errors.Join(n.run(life), n.close())
+	}()
+	g := &generation{
+		conf: conf, handler: guarded(newPage(conf, at, how).over(n), n.handler), drain: n.handler.Drain, done: done,
+		webhooks: webhooksOf(how.program, n.handler, conf, at),
+		stop:     func() error { cancel(); <-done; return ended },
+	}
+	select {
+	case <-n.runtime.Ready():
+		return g, nil
+	case <-done:
+		return nil, g.stop()
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), g.stop())
+	}
+}
+
+// reloader exchanges the node behind a handler when its configuration changes.
+type reloader struct {
+	file string
+	log  *slog.Logger
+	// read returns the content of the file, load what it says.
+	read  func() ([]byte, error)
+	load  func() (*config.Server, error)
+	start func(context.Context, *config.Server) (*generation, error)
+	// serving answers the requests, also while there is no node.
+	serving swap
+	// seen is the content that was last looked at, good or bad; unread is why there
+	// was none, "" if there was.
+	seen   []byte
+	unread string
+	// refused is why the newest content does not serve, nil if it does.
+	refused atomic.Pointer[error]
+}
+
+// why is why the newest content of the file does not serve, nil if it does.
+func (r *reloader) why() error {
+	if err := r.refused.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// newReloader returns a reloader of the file that still lacks its start.
+func newReloader(cfg devConfig, log *slog.Logger) *reloader {
+	return &reloader{
+		file: cfg.file, log: log,
+		read: func() ([]byte, error) { return os.ReadFile(cfg.file) },
+		load: func() (*config.Server, error) {
+			conf, err := config.Load(cfg.file, cfg.program.ConfigOptions())
+			if err != nil {
+				return nil, err
+			}
+			if cfg.listen != "" {
+				conf.Listen = cfg.listen
+			}
+			if cfg.data != "" {
+				conf.Bucket, conf.Cluster = config.Bucket{Dir: cfg.data}, nil
+			}
+			for i, a := range conf.Agents {
+				if cfg.model != "" {
+					conf.Agents[i].Agent = withModel(a.Agent, cfg.model)
+				}
+			}
+			conf.Events.Stdout = conf.Events.Stdout || cfg.events
+			if conf.Cluster != nil {
+				return nil, fmt.Errorf("%s: dev serves its bucket alone; serve a cluster with parley serve --config %s, or try its agents on a folder of their own with --data", cfg.file, cfg.file)
+			}
+			return conf, CheckAgents(cfg.program, cfg.file, conf)
+		},
+	}
+}
+
+// first loads the configuration to begin with.
+func (r *reloader) first() (*config.Server, error) {
+	// What cannot be read has no content; load says why.
+	r.seen, _ = r.read()
+	return r.load()
+}
+
+// run serves a configuration and those which follow, until ctx ends or a node
+// fails. up is closed when the first one serves.
+func (r *reloader) run(ctx context.Context, conf *config.Server, changes <-chan struct{}, up chan<- struct{}) error {
+	current, err := r.start(ctx, conf)
+	if err != nil {
+		return unlessEnded(ctx, err)
+	}
+	r.serving.set(current.handler)
+	close(up)
+	for {
+		select {
+		case <-ctx.Done():
+			return r.retire(current)
+		case <-current.done:
+			return errors.Join(errors.New("the node ended"), r.retire(current))
+		case <-changes:
+			if current, err = r.change(ctx, current); err != nil {
+				return unlessEnded(ctx, err)
+			}
+		}
+	}
+}
+
+// unlessEnded drops the error of a start that was interrupted.
+func unlessEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// change looks at the file and returns what serves from now on. It fails only if
+// nothing can.
+func (r *reloader) change(ctx context.Context, current *generation) (*generation, error) {
+	content, err := r.read()
+	if !r.fresh(content, err) {
+		return current, nil // something else in the folder
+	}
+	var conf *config.Server
+	if err == nil {
+		r.seen = content
+		conf, err = r.load()
+	}
+	if err == nil {
+		err = needsNoRestart(current.conf, conf)
+	}
+	if err != nil {
+		r.refused.Store(&err)
+		// The end of a line has it stand on lines of its own, whether there is one mistake or more.
+		r.log.Error("configuration refused, the running one stays", "file", r.file, "err", err.Error()+"\n")
+		return current, nil
+	}
+	r.refused.Store(nil)
+	r.log.Info("configuration changed, reloading", "file", r.file)
+	if err := r.retire(current); err != nil {
+		r.log.Error("node did not end in order", "err", err)
+	}
+	next, err := r.start(ctx, conf)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		r.refused.Store(&err)
+		r.log.Error("configuration cannot be started, going back to the one before", "file", r.file, "err", err)
+		if next, err = r.start(ctx, current.conf); err != nil {
+			return nil, fmt.Errorf("go back to the configuration before: %w", err)
+		}
+	}
+	r.serving.set(next.handler)
+	if next.conf == conf {
+		r.log.Info("configuration reloaded", "file", r.file, "serves", strings.Join(serves(conf), ", "))
+	} else {
+		r.log.Info("configuration before serves again", "file", r.file, "serves", strings.Join(serves(next.conf), ", "))
+	}
+	return next, nil
+}
+
+// fresh reports whether reading the file gave something that it did not give the
+// last time. That holds for errors too: the log may be in the same folder, and to
+// say one again for each line of it would never end.
+func (r *reloader) fresh(content []byte, err error) bool {
+	unread := ""
+	if err != nil {
+		unread = err.Error()
+	}
+	said := unread == r.unread
+	r.unread = unread
+	if err != nil {
+		return !said
+	}
+	return !bytes.Equal(content, r.seen)
+}
+
+// retire refuses new requests, lets those under way end and then the node.
+func (r *reloader) retire(g *generation) error {
+	pages := originsOf(g.conf.CORS, true)
+	left := r.serving.set(pages.middleware(parleyhttp.Unavailable(reloadRetry)))
+	g.drain()
+	select {
+	case <-left:
+	case <-g.done:
+	case <-time.After(retireTimeout):
+		r.log.Warn("requests are still open")
+	}
+	return g.stop()
+}
+
+// needsNoRestart refuses a configuration that this process cannot change to.
+func needsNoRestart(old, conf *config.Server) error {
+	switch {
+	case old.Listen != conf.Listen:
+		return fmt.Errorf("listen is now %s, was %s: that needs a restart; until then nothing of the new file holds", conf.Listen, old.Listen)
+	case old.Bucket != conf.Bucket:
+		return fmt.Errorf("bucket is now %s, was %s: that needs a restart; until then nothing of the new file holds",
+			conf.Bucket.Place(), old.Bucket.Place())
+	}
+	return nil
+}
+
+// watchFolders watches where a file is, by name and for real: editors and
+// deployments replace files, and links to them, and a watched file that is
+// replaced is watched no more.
+func watchFolders(file string) (*fsnotify.Watcher, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, err
+	}
+	real, err := filepath.EvalSymlinks(file)
+	if err == nil {
+		err = errors.Join(w.Add(filepath.Dir(file)), w.Add(filepath.Dir(real)))
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+// watch reports changes in the watched folders, a while after they happened,
+// until ctx ends. Its events say too little to be more than a hint.
+func watch(ctx context.Context, w *fsnotify.Watcher, log *slog.Logger, changes chan<- struct{}) {
+	timer := time.NewTimer(reloadLatest)
+	timer.Stop()
+	var first time.Time // of the events not passed on yet
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			first = time.Time{}
+			select {
+			case changes <- struct{}{}:
+			default: // passed on already
+			}
+			continue
+		case err := <-w.Errors:
+			log.Warn("watch of the configuration lost events", "err", err)
+		case <-w.Events:
+		}
+		if first.IsZero() {
+			first = time.Now()
+		}
+		timer.Reset(min(reloadPause, time.Until(first.Add(reloadLatest))))
+	}
+}

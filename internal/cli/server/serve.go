@@ -1,0 +1,448 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/parleyrun/parley/actors"
+	"github.com/parleyrun/parley/agent"
+	parleyhttp "github.com/parleyrun/parley/http"
+	"github.com/parleyrun/parley/internal/admin"
+	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/observability"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/demo"
+	"github.com/parleyrun/parley/storage"
+)
+
+// serveConfig is what "parley serve" is told.
+type serveConfig struct {
+	program *cli.Program
+	file    string
+	// named tells that somebody has named the file.
+	named bool
+	// listen and data override the file, "" does not.
+	listen, data string
+	// open lets everybody in who reaches an address that the platform has given.
+	open      bool
+	logFormat string
+	quiet     bool
+	// insecure lets the nodes of this machine talk without certificates.
+	insecure bool
+	// strictReads is strictReads of the file, if that does not say so already.
+	strictReads bool
+	// drainDelay overrides drain.delay of the file if drainGiven.
+	drainDelay time.Duration
+	drainGiven bool
+}
+
+func serveCommand(p *cli.Program) *cobra.Command {
+	cfg := serveConfig{program: p}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the agents of the program and of a configuration file",
+		Long: "serve runs the agents of the program and of a configuration file over HTTP, with all\n" +
+			"conversations in the folder or the bucket that the file names. A program with agents of\n" +
+			"its own needs no file.\n\n" +
+			"SIGTERM and Ctrl-C stop it in order: what is under way is released, and the next start\n" +
+			"carries it on. A second signal ends it at once, which loses nothing either.\n\n" +
+			"Several nodes: give each the same file with a bucket at an endpoint and a section cluster,\n" +
+			"and start it on each machine. They find each other in the bucket; nothing else is needed.\n" +
+			"A node may come or go at any time. Without that section a node serves its bucket alone,\n" +
+			"and does not start while another one does. Nodes know each other by certificates, which\n" +
+			"\"parley cluster certs\" makes; --insecure-cluster is for several nodes on one machine:\n\n" +
+			"  cluster:\n" +
+			"    listen: 0.0.0.0:7946\n" +
+			"    advertise: 10.0.0.5:7946   # or advertiseEnv: POD_IP\n" +
+			"    tls: {ca: ca.pem, cert: node.pem, key: node-key.pem}\n\n" +
+			"With events: {clickhouse: {addresses: [127.0.0.1:9000]}} it sends observability events there;\n" +
+			"jsonl, stdout and otel are other destinations. Conversations never wait for them.\n\n" +
+			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
+			"whoever reaches it; with pprof: true beside listen also /debug/pprof/, for go tool pprof.\n\n" +
+			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
+			"other nodes took this one for dead: start it again; 1 anything else.",
+		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("serve takes no argument; name the file behind --config: parley serve --config %s", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.named, cfg.drainGiven = cmd.Flags().Changed("config"), cmd.Flags().Changed("drain-delay")
+			return serveFile(cmd.Context(), cfg, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().StringVar(&cfg.file, "config", cli.DefaultConfig, "the configuration file")
+	cmd.Flags().StringVar(&cfg.listen, "listen", "", "address to listen on, in place of that of the file; port 0 picks a free one")
+	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps the conversations, in place of the bucket of the file")
+	cmd.Flags().BoolVar(&cfg.open, "insecure", false, "let everybody in who reaches 0.0.0.0:$PORT")
+	cmd.Flags().StringVar(&cfg.logFormat, "log-format", "text", "form of the log on standard error: text, json, or dev with stacks as they are")
+	cmd.Flags().BoolVar(&cfg.quiet, "quiet", false, "print the URLs and nothing else, log warnings and errors only")
+	cmd.Flags().BoolVar(&cfg.insecure, "insecure-cluster", false, "let nodes talk without certificates; cluster.listen must be a loopback address")
+	cmd.Flags().DurationVar(&cfg.drainDelay, "drain-delay", 0, "serve requests for so long after SIGTERM, while /readyz answers 503, in place of drain.delay of the file (default 5s with a section cluster, 0s without)")
+	cmd.Flags().BoolVar(&cfg.strictReads, "strict-reads", false, "ask the bucket for the newest batch on every read, as strictReads: true does")
+	return cmd
+}
+
+// load reads the configuration, and what overrides it.
+func (cfg *serveConfig) load(env func(string) string) (*config.Server, error) {
+	conf, err := cfg.program.Config(cfg.file, cfg.named)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.data != "" {
+		if conf.Cluster != nil {
+			return nil, fmt.Errorf("--data: %s has a section cluster, whose nodes share a bucket; leave one of them out", cfg.file)
+		}
+		conf.Bucket = config.Bucket{Dir: cfg.data}
+	}
+	if cfg.drainGiven {
+		if cfg.drainDelay < 0 || cfg.drainDelay > config.MaxDrainDelay {
+			return nil, fmt.Errorf("--drain-delay: %v is not a duration of 0s to %v; write for example --drain-delay 5s", cfg.drainDelay, config.MaxDrainDelay)
+		}
+		conf.Drain.Delay = &cfg.drainDelay
+	}
+	switch port := env("PORT"); {
+	case cfg.listen != "":
+		conf.Listen = cfg.listen
+	case conf.ListenGiven || port == "":
+	case conf.Auth.Bearer == "" && !cfg.open:
+		return nil, fmt.Errorf("PORT is %s, but whoever reaches it could read and write every conversation: set auth: {bearerEnv: PARLEY_TOKEN} in %s, "+
+			"give --insecure if something before it asks who they are, or name an address with --listen", port, cfg.file)
+	default:
+		conf.Listen = net.JoinHostPort("0.0.0.0", port)
+	}
+	return conf, nil
+}
+
+// said is what has said which agents are served: the configuration file, or the program where
+// there is none.
+func (cfg *serveConfig) said() string {
+	if _, err := os.Stat(cfg.file); errors.Is(err, fs.ErrNotExist) {
+		return "the program"
+	}
+	return cfg.file
+}
+
+// serveFile serves a configuration until ctx ends.
+func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err error) {
+	hidden := &cli.Secrets{}
+	defer func() { err = hidden.Hidden(err) }()
+	log, err := cli.NewLogger(errOut, cfg.logFormat, cfg.quiet, hidden)
+	if err != nil {
+		return err
+	}
+	conf, err := cfg.load(os.Getenv)
+	if err != nil {
+		return err
+	}
+	said := cfg.said()
+	if err := CheckAgents(cfg.program, said, conf); err != nil {
+		return err
+	}
+	if conf.StrictReads = conf.StrictReads || cfg.strictReads; conf.Cluster != nil || cfg.insecure {
+		if err := checkCluster(cfg.file, conf, cfg.insecure); err != nil {
+			return err
+		}
+	}
+	listener, err := openDoor(conf.Listen, "set another address at listen in "+cfg.file, log)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if err := checkConsole(said, conf, listener.Addr()); err != nil {
+		return err
+	}
+	observed, err := newObserver(cfg.file, conf, log)
+	if err != nil {
+		return err
+	}
+	defer observed.close()
+	// The node is made while the admin listener answers: its bucket may take long to.
+	var made atomic.Pointer[backend]
+	status := func() actors.Status {
+		if n := made.Load(); n != nil {
+			return listener.status(n.runtime.Status())
+		}
+		return actors.Status{Reason: "reading the format stamp of the bucket"}
+	}
+	listener.server.DrainDelay = drainDelay(conf)
+	observed.process = func() (p admin.Process) {
+		if n := made.Load(); n != nil {
+			p = n.process(listener)
+		}
+		return p
+	}
+	how := manner{program: cfg.program, insecure: cfg.insecure, measure: observed.measure(), observers: observed.sinks(), out: out, secrets: hidden}
+	err = observed.run(ctx, status, func(ctx context.Context) error {
+		n, err := newConfigured(ctx, conf, listener.Addr(), how, log)
+		if err != nil {
+			return stopped(ctx, fmt.Errorf("serve %s: %w", said, err))
+		}
+		made.Store(n)
+		warnOpen(log, listener.Addr(), conf.Auth, "set auth: {bearerEnv: PARLEY_TOKEN}, or listen on 127.0.0.1 behind what asks who they are")
+		page := newPage(conf, listener.Addr(), how)
+		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
+			more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
+			more = append(more, clusterLines(conf, n.runtime.Status(), observed.address())...)
+			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
+		})
+	})
+	return explainCluster(conf, err)
+}
+
+// stopped returns nil for an error of a start that was told to stop.
+func stopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// besideEvents is where a banner goes: not where events do.
+func besideEvents(conf *config.Server, out, errOut io.Writer) io.Writer {
+	if conf.Events.Stdout {
+		return errOut
+	}
+	return out
+}
+
+// registryOf registers the providers of a configuration.
+func registryOf(p *cli.Program, configured map[string]providers.Registration) (*providers.Registry, error) {
+	return p.NewProviders(demo.DefaultPace, os.Getenv, configured)
+}
+
+// CheckAgents tells a user which agent's models cannot be called.
+func CheckAgents(p *cli.Program, file string, conf *config.Server) error {
+	reg, err := registryOf(p, conf.Providers)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	for _, a := range conf.Agents {
+		if err := checkAgent(reg, a.Agent, true, conf.BlankKeys); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return nil
+}
+
+// checkAgent looks at every model that an agent and its subagents name, as the runtime does, and says
+// what is wrong in the words of this program. Where others may answer for one in a format that the program
+// does not speak, it is left to the runtime, which warns of it. blank is BlankKeys of the configuration.
+func checkAgent(reg *providers.Registry, a *agent.Agent, others bool, blank map[string]string) error {
+	for _, spec := range append([]string{a.Model, a.Compaction.Model}, a.Fallbacks...) {
+		if spec == "" { // the parent's, or the conversation's
+			continue
+		}
+		other := fmt.Sprintf("use %q, which is offline", cli.DemoModel)
+		provider, _, _ := strings.Cut(spec, "/")
+		if named, ok := blank[provider]; ok {
+			other = fmt.Sprintf("export %s, which apiKeyEnv names and which is blank, or %s", named, other)
+		}
+		err := cli.CheckModel(reg, spec, other)
+		var unspoken *cli.UnspokenError
+		if err != nil && !(others && errors.As(err, &unspoken)) {
+			return fmt.Errorf("agent %q: %w", a.Name, err)
+		}
+	}
+	for _, sub := range a.Subagents {
+		if err := checkAgent(reg, sub, others, blank); err != nil {
+			return fmt.Errorf("agent %q: sub%w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// manner says how a configuration is served.
+type manner struct {
+	program *cli.Program
+	// registry has the models; nil makes one.
+	registry *providers.Registry
+	// dev is "parley dev".
+	dev bool
+	// insecure lets nodes talk without certificates.
+	insecure bool
+	// measure is that of nodeConfig.
+	measure func(storage.Bucket) storage.Bucket
+	// out is standard output, and outcomes is where a person reads what became of each
+	// message, nil for nobody.
+	out, outcomes io.Writer
+	// observers get the events beside those of the program.
+	observers []observability.Sink
+	// secrets get those of the configuration.
+	secrets *cli.Secrets
+	// file is the configuration that dev serves and reloads, "" without one, and refused is why what it
+	// says now is not served; nil if it is.
+	file    string
+	refused func() error
+}
+
+// newConfigured builds the node of a configuration.
+func newConfigured(ctx context.Context, conf *config.Server, at net.Addr, how manner, log *slog.Logger) (*backend, error) {
+	reg := how.registry
+	if reg == nil {
+		var err error
+		if reg, err = registryOf(how.program, conf.Providers); err != nil {
+			return nil, err
+		}
+	}
+	warnKeys(log, reg, conf.BlankKeys)
+	for _, a := range conf.Agents {
+		warnSchemas(log, reg, a.Agent)
+	}
+	targets, err := targetsOf(how.program.Targets, conf.Channels)
+	if err != nil {
+		return nil, err
+	}
+	how.secrets.Add(cli.SecretsOf(conf)...)
+	how.secrets.Add(reg.Secrets()...)
+	cfg := nodeConfig{
+		bucket: conf.Bucket, providers: reg, listen: shownAddress(conf, at), log: log,
+		cluster: clusterOptions(conf.Cluster, how.insecure), strictReads: conf.StrictReads, measure: how.measure,
+		memoryBytes: conf.Limits.MemoryBytes, followerBytes: conf.Limits.FollowerBytes, idleBytes: conf.Limits.IdleBytes, reserveBytes: conf.Limits.ReserveBytes,
+		events:   eventsConfig{Events: conf.Events, dev: how.dev, out: how.out, observers: slices.Concat(how.program.Observers, how.observers)},
+		channels: channelsOf(how.program, conf.Channels),
+		webhooks: conf.Webhooks, targets: targets,
+		edge: parleyhttp.Options{
+			Dev: how.dev && isLoopback(at), PublicURL: conf.PublicURL, TrustedProxies: conf.TrustedProxies,
+			MaxBodyBytes: conf.Limits.BodyBytes, MaxTextBytes: conf.Limits.TextBytes, MaxAttachments: conf.Limits.Attachments,
+			SpoolBytes: conf.Limits.SpoolBytes, ReaderBytes: conf.Limits.ReaderBytes,
+		},
+	}
+	if how.dev {
+		cfg.segmentBatches = devSegmentBatches
+	}
+	cfg.events.prompts = cfg.events.confides(conf.Bucket)
+	if how.outcomes != nil {
+		cfg.events.observers = append(cfg.events.observers, outcomeLines(how.outcomes))
+	}
+	if b := conf.Beta; b != nil {
+		cfg.edge.Beta = &parleyhttp.Beta{Path: b.Path, Agents: b.Agents, Workflows: b.Workflows}
+	}
+	if len(conf.Workflows) > 0 {
+		cfg.edge.Runs = &parleyhttp.Runs{Path: "/", Workflows: conf.Workflows}
+	}
+	for _, w := range how.program.Workflows {
+		cfg.agents = append(cfg.agents, w.Definition())
+	}
+	for _, a := range conf.Agents {
+		arm(a.Agent)
+		cfg.agents = append(cfg.agents, a.Agent)
+		for _, path := range a.Mounts {
+			cfg.mounts = append(cfg.mounts, parleyhttp.Mount{Path: path, Agent: a.Agent.Name})
+		}
+	}
+	reached := len(cfg.mounts)+len(conf.Workflows)+len(conf.Channels) > 0 || conf.Beta != nil || how.program.Channels != nil || len(how.program.Mounts) > 0
+	if !reached {
+		log.Warn("no agent has a mount, so clients can reach none; add for example mounts: [/agents/echo]")
+	}
+	return newBackend(ctx, cfg)
+}
+
+// guarded puts the middleware of a configuration before a handler. CORS comes
+// first, so that preflights pass and a page can read why it was refused. What the program
+// brings along stands behind that, and what the console asks for behind both; its page is for all.
+// Where no token is asked for, [home] guards all of it but webhooks.
+func guarded(p pageOf, next http.Handler) http.Handler {
+	mounts := muxOf(p.how.program.Mounts)
+	open := extended(p.how.program, mounts, p.api(next))
+	h, _ := next.(*parleyhttp.Handler)
+	// Platforms have no token, call a tunnel's name, and prove what they send.
+	webhook := func(r *http.Request) bool { return h != nil && h.IsWebhook(r) || provesSender(mounts, r) }
+	token := unless(webhook, bearer(p.conf.Auth.Bearer, open), open)
+	handler := p.page(originsOf(p.conf.CORS, p.how.dev).middleware(token))
+	if !p.how.dev && p.conf.Auth.Bearer != "" {
+		return handler
+	}
+	return unless(webhook, newHome(p.conf, !p.how.dev && !p.local).middleware(handler), handler)
+}
+
+// serves names what a configuration serves: every mount and what answers there.
+func serves(conf *config.Server) []string {
+	var lines []string
+	for _, a := range conf.Agents {
+		for _, path := range a.Mounts {
+			lines = append(lines, fmt.Sprintf("%s (%s, model %s)", path, a.Agent.Name, a.Agent.Model))
+		}
+	}
+	for _, w := range conf.Workflows {
+		lines = append(lines, workflowPath(w))
+	}
+	for _, c := range conf.Channels {
+		lines = append(lines, webhookPath(c))
+	}
+	return lines
+}
+
+// serveBanner says where everything is, and more.
+func serveBanner(out io.Writer, title string, conf *config.Server, addr net.Addr, quiet bool, more ...string) {
+	base := localURL(addr)
+	if quiet {
+		for _, a := range conf.Agents {
+			for _, path := range a.Mounts {
+				fmt.Fprintln(out, base+strings.TrimSuffix(path, "/"))
+			}
+		}
+		for _, w := range conf.Workflows {
+			fmt.Fprintln(out, base+workflowPath(w))
+		}
+		return
+	}
+	fmt.Fprintf(out, "%s, conversations in %s\n\n", title, conf.Bucket.Place())
+	for _, a := range conf.Agents {
+		for _, path := range a.Mounts {
+			fmt.Fprintf(out, "  %s/<any id>  agent %q, model %s\n", base+strings.TrimSuffix(path, "/"), a.Agent.Name, a.Agent.Model)
+		}
+	}
+	for _, w := range conf.Workflows {
+		fmt.Fprintf(out, "  %s  workflow %q\n", base+workflowPath(w), w)
+	}
+	for _, c := range conf.Channels {
+		fmt.Fprintf(out, "  %s  webhooks of %s, agent %q\n", base+webhookPath(c), c.Kind, c.Agent)
+	}
+	if b := conf.Beta; b != nil {
+		fmt.Fprintf(out, "\nClients of the beta line: base URL %s%s%s.\n", base+strings.TrimSuffix(b.Path, "/"), listed("agents", b.Agents), listed("workflows", b.Workflows))
+	}
+	if conf.PublicURL != "" {
+		fmt.Fprintf(out, "\nClients reach it under %s.\n", conf.PublicURL)
+	}
+	for _, line := range more {
+		fmt.Fprintln(out, "\n"+line)
+	}
+	fmt.Fprintln(out, "\nCtrl-C stops it.")
+}
+
+// workflowPath is where runs of a workflow of the program begin.
+func workflowPath(name string) string { return "/workflows/" + name }
+
+// webhookPath is where a declared channel takes webhooks.
+func webhookPath(c config.Channel) string {
+	route := "/webhook"
+	if c.Kind == config.KindSlack {
+		route = "/events"
+	}
+	return "/channels/" + c.Name + route
+}
+
+// listed says what there is of a kind, if there is something.
+func listed(kind string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return ", " + kind + " " + strings.Join(names, ", ")
+}

@@ -1,0 +1,502 @@
+package inspect
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/storage"
+	"github.com/parleyrun/parley/storage/segment"
+)
+
+// Errors of [Cut], after which the log is as it was.
+var (
+	// ErrReadable says that the log can be read to its end.
+	ErrReadable = errors.New("the log can be read to its end, nothing is to be cut off")
+	// ErrGrown says that something was written while the log was looked at.
+	ErrGrown = errors.New("the log has grown meanwhile: stop every node, then cut")
+)
+
+// CutReport says what a cut loses, or would.
+type CutReport struct {
+	Conv        conversation.Key `json:"conversation"`
+	Last        int64            `json:"last"`        // The last batch that is kept, -1 if none.
+	Reason      string           `json:"reason"`      // Why the log cannot be read on.
+	Batches     []LostBatch      `json:"batches"`     // In order.
+	Submissions []LostSubmission `json:"submissions"` // What the readable ones of those say of them.
+	Quarantine  string           `json:"quarantine"`  // Prefix under which what was cut off is kept; "" before it is cut.
+	Next        int64            `json:"next"`        // The batch that the log goes on with.
+}
+
+// LostBatch is a batch that is cut off.
+type LostBatch struct {
+	Seq     int64                             `json:"seq"`
+	Key     string                            `json:"key"`               // Of the object that has it.
+	Error   string                            `json:"error,omitempty"`   // Why nothing of it can be read.
+	Records map[conversation.RecordType]int64 `json:"records,omitempty"` // How many it has of each type.
+}
+
+// LostSubmission is a submission whose admission or settlement is cut off. Without its
+// admission it is as if it had never been sent; without its settlement it is owed again.
+type LostSubmission struct {
+	ID       conversation.SubmissionID `json:"id"`
+	Admitted bool                      `json:"admitted,omitempty"` // Its admission is lost.
+	Settled  conversation.Outcome      `json:"settled,omitempty"`  // The settlement that is lost, "" if none is.
+}
+
+// Cut cuts the end off a log that cannot be read to it: from the first batch on that is
+// damaged, or that is missing. Unless opts.Write is set it only reports.
+//
+// What is cut off is kept under another prefix. Its numbers, and the one after them, are
+// taken by claims of writers that are used once: a claim is never deleted, so a writer
+// that was paused finds its next key taken, whatever it had stored last. The number after
+// them is created, never replaced, and first: where somebody else has it, this is
+// [ErrGrown]. The first of them replaces the damaged object last, so that until then the
+// log is as damaged as it was, and a cut that was interrupted can be repeated. What it would
+// have lost is reported beside the error: the next one finds claims in the place of some of it.
+//
+// Of a segment that reaches over both sides, what is kept is stored batch by batch. No
+// checkpoint, page or segment of what is cut off stays where it is read. If the log
+// owes a settlement afterwards, a pending-work journal says so to the next sweep. A [*ServedError]
+// says that a node serves the bucket, as far as heartbeats show it.
+func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*CutReport, error) {
+	c := &cutter{CutReport: CutReport{Conv: conv}, look: newVerifier(b, nil, nil).newLook(conv), bucket: b}
+	if opts != nil {
+		c.opts = *opts
+	}
+	if c.opts.Watch <= 0 {
+		c.opts.Watch = defaultWatch
+	}
+	err := storage.CheckConv(conv)
+	if err == nil {
+		_, err = storage.CheckFormat(ctx, b)
+	}
+	if err == nil && c.opts.Write {
+		err = served(ctx, b, c.opts.Watch)
+	}
+	for _, step := range []func(context.Context) error{c.read, c.list, c.lose} {
+		if err == nil {
+			err = step(ctx)
+		}
+	}
+	if err == nil && c.opts.Write {
+		if err = c.write(ctx); err != nil {
+			return &c.CutReport, c.failed(err)
+		}
+	}
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	return &c.CutReport, nil
+}
+
+func (c *cutter) failed(err error) error { return fmt.Errorf("cut the log of %s: %w", c.Conv, err) }
+
+// cutter cuts one log.
+type cutter struct {
+	CutReport
+	look   *look
+	bucket storage.Bucket // sends every write once
+	opts   RepairOptions
+
+	at      storage.Position // of the last batch that is kept
+	writers int64            // up to there
+	state   *conversation.State
+	hashes  map[int64]storage.Hash // of the kept batches that checkpoints are of
+
+	logs     []storage.ListedKey // what is cut off, batch by batch
+	rest     []string            // and in segments, checkpoints and pages
+	segments []storage.SegmentRef
+	alone    int64  // the first kept batch whose segment is cut off; behind the last one if none is
+	head     []byte // to be written, nil if no checkpoint is left
+	hadHead  bool
+	highest  int64 // number there ever was, as far as it is known
+}
+
+// read folds the log as far as it can be read.
+func (c *cutter) read(ctx context.Context) error {
+	c.at, c.state, c.hashes = storage.Start(), conversation.NewState(), map[int64]storage.Hash{}
+	err := eachKey(ctx, c.look.bucket, storage.FolderOf(c.Conv)+"ckpt/", func(k storage.ListedKey) error {
+		if name, err := storage.ParseKey(k.Key); err == nil {
+			c.hashes[name.First] = storage.Hash{}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for b, err := range c.look.logs.Batches(ctx, c.Conv, storage.Start()) {
+		if err == nil {
+			err = c.take(b)
+		}
+		if err != nil {
+			return c.stopped(ctx, err)
+		}
+	}
+	if c.at.Seq < 0 {
+		return ErrNoConversation
+	}
+	return ErrReadable
+}
+
+// take folds one batch.
+func (c *cutter) take(b storage.Batch) error {
+	records, err := conversation.DecodeRecords(b.Lines)
+	if err == nil {
+		err = c.state.Apply(conversation.Batch{Offset: conversation.Offset(b.Seq), Records: records})
+	}
+	if err != nil {
+		return fmt.Errorf("batch %d: %w", b.Seq, err)
+	}
+	if b.Seq%foldStep == 0 {
+		_, err = c.state.Cut()
+	}
+	c.at = b.Position()
+	if b.First {
+		c.writers++
+	}
+	if _, wanted := c.hashes[b.Seq]; wanted {
+		c.hashes[b.Seq] = b.Hash
+	}
+	return err
+}
+
+// stopped says why the log ends before its end. A claim in front of damage is shown to no
+// reader, but it proves itself and continues the log: it stays.
+func (c *cutter) stopped(ctx context.Context, why error) error {
+	var newer *conversation.UnknownRecordError
+	if away(why) || ctx.Err() != nil || errors.As(why, &newer) {
+		return why
+	}
+	c.Reason = why.Error()
+	if storage.IsCorrupt(why) {
+		data, err := c.look.bucket.Get(ctx, storage.LogKey(c.Conv, c.at.Seq+1))
+		if err != nil && away(err) {
+			return err
+		}
+		if err == nil {
+			b, err := c.look.logs.DecodeBatch(data)
+			if err == nil && b.First && b.Seq == c.at.Seq+1 && b.Prev == c.at.Hash {
+				// An error of the fold is no reason to fail: the batch is cut off then.
+				_ = c.take(b)
+			}
+		}
+	}
+	c.Last = c.at.Seq
+	return nil
+}
+
+// list finds what lies behind the last batch that is kept.
+func (c *cutter) list(ctx context.Context) error {
+	c.highest, c.alone = c.at.Seq, c.at.Seq+1
+	var left []string // checkpoints that may stay, in order
+	var pages []string
+	err := eachKey(ctx, c.look.bucket, storage.FolderOf(c.Conv), func(k storage.ListedKey) error {
+		name, err := storage.ParseKey(k.Key)
+		if err != nil || name.Cut {
+			return nil // nobody reads it
+		}
+		switch name.Kind {
+		case storage.KindBatch:
+			c.highest = max(c.highest, name.First)
+			if name.First > c.at.Seq {
+				c.logs = append(c.logs, k)
+			}
+		case storage.KindSegment:
+			if name.Last <= c.at.Seq {
+				return nil
+			}
+			c.alone = min(c.alone, name.First)
+			c.highest = max(c.highest, name.Last)
+			c.rest = append(c.rest, k.Key)
+			c.segments = append(c.segments, storage.SegmentRef{First: name.First, Last: name.Last, Size: k.Size})
+		case storage.KindCheckpoint:
+			c.highest = max(c.highest, name.First)
+			if name.First > c.at.Seq {
+				c.rest = append(c.rest, k.Key)
+			} else {
+				left = append(left, k.Key)
+			}
+		case storage.KindPage:
+			pages = append(pages, k.Key)
+		case storage.KindHead:
+			c.hadHead = true
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.chooseHead(ctx, left, pages)
+}
+
+// chooseHead finds the newest checkpoint of what is kept, and sorts out the pages that it
+// does not name.
+func (c *cutter) chooseHead(ctx context.Context, checkpoints, pages []string) error {
+	named := map[string]bool{}
+	for _, key := range slices.Backward(checkpoints) {
+		data, err := c.look.bucket.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		k, err := c.look.logs.DecodeCheckpoint(data)
+		if err != nil || c.head != nil || k.At.Hash != c.hashes[k.At.Seq] {
+			continue // as of another log, or damaged: verify finds it
+		}
+		if c.head, err = storage.EncodeHead(storage.Head{Seq: k.At.Seq, Digest: sha256.Sum256(data)}); err != nil {
+			return err
+		}
+		for _, ref := range k.Pages {
+			named[storage.PageKey(c.Conv, ref)] = true
+		}
+	}
+	for _, key := range pages {
+		if !named[key] {
+			c.rest = append(c.rest, key)
+		}
+	}
+	return nil
+}
+
+// lose lists what the batches say that are cut off.
+func (c *cutter) lose(ctx context.Context) error {
+	lost := map[conversation.SubmissionID]*LostSubmission{}
+	seen := map[int64]bool{}
+	for _, k := range c.logs {
+		name, _ := storage.ParseKey(k.Key) // it was parsed when it was listed
+		seen[name.First] = true
+		data, err := c.look.bucket.Get(ctx, k.Key)
+		if err != nil {
+			return err
+		}
+		b, err := c.look.logs.DecodeBatch(data)
+		c.lost(lost, LostBatch{Seq: name.First, Key: k.Key}, b, err)
+	}
+	codec := segment.NewCodec(c.look.opts.MaxBatchBytes, 1)
+	for _, ref := range c.segments {
+		s := newSegmentWalk(c.look.bucket, codec, c.Conv, ref)
+		for seq := ref.First; seq <= ref.Last; {
+			b, err := s.read(ctx)
+			if err != nil && away(err) {
+				return err
+			}
+			next := seq + 1
+			if err != nil {
+				next = max(next, s.skip())
+			}
+			for ; seq < next; seq++ {
+				if seq > c.at.Seq && !seen[seq] {
+					seen[seq] = true
+					c.lost(lost, LostBatch{Seq: seq, Key: s.key}, b, err)
+				}
+			}
+		}
+	}
+	slices.SortFunc(c.Batches, func(a, b LostBatch) int { return int(min(max(a.Seq-b.Seq, -1), 1)) })
+	for _, s := range lost {
+		// Its admission may be in a batch that cannot be read.
+		s.Admitted = s.Admitted || c.state.Submission(s.ID) == nil
+		c.Submissions = append(c.Submissions, *s)
+	}
+	slices.SortFunc(c.Submissions, func(a, b LostSubmission) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	c.Next = c.highest + 2
+	return nil
+}
+
+// lost notes one batch that is cut off.
+func (c *cutter) lost(lost map[conversation.SubmissionID]*LostSubmission, l LostBatch, b storage.Batch, err error) {
+	var records []conversation.Record
+	if err == nil {
+		records, err = conversation.DecodeRecords(b.Lines)
+	}
+	if err != nil {
+		l.Error = err.Error()
+	}
+	of := func(id conversation.SubmissionID) *LostSubmission {
+		if lost[id] == nil {
+			lost[id] = &LostSubmission{ID: id}
+		}
+		return lost[id]
+	}
+	for _, r := range records {
+		if l.Records == nil {
+			l.Records = map[conversation.RecordType]int64{}
+		}
+		l.Records[r.Type()]++
+		switch r := r.(type) {
+		case *conversation.SubmissionAdmitted:
+			of(r.Submission).Admitted = true
+		case *conversation.SubmissionSettled:
+			of(r.Submission).Settled = r.Outcome
+		}
+	}
+	c.Batches = append(c.Batches, l)
+}
+
+// write cuts.
+func (c *cutter) write(ctx context.Context) error {
+	name := "cut-" + rand.Text()
+	c.Quarantine = storage.TruncatedPrefix(c.Conv, name)
+	for _, k := range c.logs {
+		if err := c.keep(ctx, name, k.Key); err != nil {
+			return err
+		}
+	}
+	for _, key := range c.rest {
+		if err := c.keep(ctx, name, key); err != nil {
+			return err
+		}
+	}
+	claims, err := c.claims(name)
+	if err != nil {
+		return err
+	}
+	// From here on a writer that has stored the highest batch is fenced.
+	last := len(claims) - 1
+	switch err := c.bucket.Create(ctx, storage.LogKey(c.Conv, c.highest+1), storage.Bytes(claims[last])); {
+	case errors.Is(err, storage.ErrExists):
+		return ErrGrown
+	case err != nil:
+		return err
+	}
+	put := func(i int) error {
+		return c.bucket.Put(ctx, storage.LogKey(c.Conv, c.at.Seq+1+int64(i)), storage.Bytes(claims[i]))
+	}
+	for i := last - 1; i > 0; i-- {
+		if err := put(i); err != nil {
+			return err
+		}
+	}
+	if err := c.part(ctx); err != nil {
+		return err
+	}
+	if err := c.forget(ctx); err != nil {
+		return err
+	}
+	if err := c.owe(ctx, name); err != nil {
+		return err
+	}
+	if err := put(0); err != nil {
+		return err
+	}
+	return c.check(ctx)
+}
+
+// keep copies an object to where nobody reads it.
+func (c *cutter) keep(ctx context.Context, name, key string) error {
+	data, err := c.look.bucket.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return nil // There is nothing to keep, and no store of ours takes it.
+	}
+	return c.bucket.Create(ctx, storage.TruncatedKey(c.Conv, name, key), storage.Bytes(data))
+}
+
+// claims returns the objects for all numbers that were in use, and for the one after
+// them. Each is the claim of another writer.
+func (c *cutter) claims(name string) ([][]byte, error) {
+	var out [][]byte
+	prev := c.at.Hash
+	for seq := c.at.Seq + 1; seq <= c.highest+1; seq++ {
+		h := storage.Header{
+			Version: storage.SchemaVersion, Seq: seq, Nonce: storage.Nonce(fmt.Sprintf("%s-%d", name, seq)), First: true, Prev: prev,
+			Epoch: c.writers + int64(len(out)),
+		}
+		data, hash, err := storage.EncodeBatch(h, nil)
+		if err != nil {
+			return nil, err
+		}
+		out, prev = append(out, data), hash
+	}
+	return out, nil
+}
+
+// part stores what is kept of a segment that is cut off, batch by batch.
+func (c *cutter) part(ctx context.Context) error {
+	for next := c.alone; next <= c.at.Seq; {
+		batches, err := c.look.logs.Range(ctx, c.Conv, next, c.at.Seq)
+		if err != nil {
+			return err
+		}
+		for _, b := range batches {
+			if err := c.store(ctx, b); err != nil {
+				return err
+			}
+		}
+		next += int64(len(batches))
+	}
+	return nil
+}
+
+// store stores a batch under its own key, unless it can be read there.
+func (c *cutter) store(ctx context.Context, b storage.Batch) error {
+	data, _, err := storage.EncodeBatch(b.Header, b.Lines)
+	if err != nil {
+		return err
+	}
+	key := storage.LogKey(c.Conv, b.Seq)
+	if err := c.bucket.Create(ctx, key, storage.Bytes(data)); !errors.Is(err, storage.ErrExists) {
+		return err
+	}
+	there, err := c.look.bucket.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if _, err := c.look.logs.DecodeBatch(there); err == nil {
+		return nil
+	}
+	return c.bucket.Put(ctx, key, storage.Bytes(data))
+}
+
+// forget takes away what was made of batches that are cut off.
+func (c *cutter) forget(ctx context.Context) error {
+	key := storage.HeadKey(c.Conv)
+	switch {
+	case c.head != nil:
+		if err := c.bucket.Put(ctx, key, storage.Bytes(c.head)); err != nil {
+			return err
+		}
+	case c.hadHead:
+		if err := c.bucket.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	for _, key := range c.rest {
+		if err := c.bucket.Delete(ctx, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owe lists the conversation as a node that died would, if it owes a settlement.
+func (c *cutter) owe(ctx context.Context, name string) error {
+	if !c.state.Exists() || len(c.state.Unsettled()) == 0 {
+		return nil
+	}
+	return storage.NewJournalWriter(c.bucket).Write(ctx, storage.Journal{Member: name, Entries: []storage.JournalEntry{
+		{Conv: c.Conv, Nonce: storage.Nonce(fmt.Sprintf("%s-%d", name, c.highest+1)), Seq: c.highest + 1},
+	}})
+}
+
+// check looks at the log as readers do.
+func (c *cutter) check(ctx context.Context) error {
+	end := int64(-1)
+	for b, err := range c.look.logs.Batches(ctx, c.Conv, storage.Start()) {
+		if err != nil {
+			return fmt.Errorf("read the log after the cut: %w", err)
+		}
+		end = b.Seq
+	}
+	if end != c.highest+1 {
+		return fmt.Errorf("the log ends at batch %d after the cut, want %d", end, c.highest+1)
+	}
+	return nil
+}

@@ -1,0 +1,474 @@
+package interop_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/packages/param"
+	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/parleyrun/parley/internal/fakemodel"
+	"github.com/parleyrun/parley/providers"
+	"github.com/parleyrun/parley/providers/openairesponses"
+	"github.com/parleyrun/parley/providers/providertest"
+)
+
+// again returns a request as a type of an SDK writes it that has read it.
+func again[T any](body []byte) ([]byte, error) {
+	var params T
+	if err := json.Unmarshal(body, &params); err != nil {
+		return nil, err
+	}
+	return json.Marshal(params)
+}
+
+func knownToAnthropic(body []byte) ([]byte, error) { return again[anthropic.MessageNewParams](body) }
+
+// knownToChat tells the SDK what the choice of a tool is: it takes the first of its types,
+// which has no name of one.
+func knownToChat(body []byte) ([]byte, error) {
+	return apart("tool_choice", isObject, again[openai.ChatCompletionNamedToolChoiceParam], again[openai.ChatCompletionNewParams])(body)
+}
+
+func isObject(raw []byte) bool { return raw[0] == '{' }
+
+// apart has a member of a request read by itself, if it is of a kind that the SDK would not
+// find out, and the rest without it.
+func apart(name string, is func([]byte) bool, known, rest func([]byte) ([]byte, error)) func([]byte) ([]byte, error) {
+	return func(body []byte) ([]byte, error) {
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(body, &members); err != nil {
+			return nil, err
+		}
+		member, ok := members[name]
+		if !ok || !is(member) {
+			return rest(body)
+		}
+		delete(members, name)
+		body, err := json.Marshal(members)
+		if err != nil {
+			return nil, err
+		}
+		if body, err = rest(body); err != nil {
+			return nil, err
+		}
+		if member, err = known(member); err != nil {
+			return nil, err
+		}
+		members = nil
+		if err := json.Unmarshal(body, &members); err != nil {
+			return nil, err
+		}
+		members[name] = member
+		return json.Marshal(members)
+	}
+}
+
+// knownToResponses does the same with the choice of a tool, and tells the SDK what each item
+// is.
+func knownToResponses(body []byte) ([]byte, error) {
+	whole := apart("tool_choice", isObject, again[responses.ToolChoiceFunctionParam], again[responses.ResponseNewParams])
+	return apart("input", func([]byte) bool { return true }, knownItems, whole)(body)
+}
+
+// knownItems are items by their types: the SDK cannot find out what an item is that has no
+// type, or is a message of either kind, and would lose all of them.
+func knownItems(body []byte) ([]byte, error) {
+	var items []json.RawMessage
+	if err := json.Unmarshal(body, &items); err != nil {
+		return nil, err
+	}
+	for i, item := range items {
+		var head struct{ Type, Role string }
+		if err := json.Unmarshal(item, &head); err != nil {
+			return nil, err
+		}
+		known := again[responses.ResponseInputItemUnionParam]
+		switch {
+		case head.Role == "assistant":
+			known = again[responses.ResponseOutputMessageParam]
+		case head.Role != "":
+			known = again[responses.EasyInputMessageParam]
+		}
+		var err error
+		if items[i], err = known(item); err != nil {
+			return nil, err
+		}
+		// It writes ids of items also where there are none.
+		items[i] = bytes.Replace(items[i], []byte(`"id":"",`), nil, 1)
+	}
+	return json.Marshal(items)
+}
+
+// TestSDKsKnowRequests: the SDK of a vendor reads requests to it and writes them as they
+// were. What it did not know would be lost on the way.
+func TestSDKsKnowRequests(t *testing.T) {
+	judged := map[string]int{}
+	for _, s := range subjects() {
+		one := talk(t, s)
+		if one.model.Provider != one.format.owner {
+			continue
+		}
+		for turn, e := range one.sent {
+			back, err := one.format.known(e.Body)
+			if err != nil {
+				t.Errorf("%s, request %d: %v", s.name, turn+1, err)
+				continue
+			}
+			want, got := map[string]string{}, map[string]string{}
+			flatten(want, "", decoded(t, e.Body))
+			flatten(got, "", decoded(t, back))
+			// The first is for a method to say; the second comes with the transcript, and the
+			// vendor would not send it; the others are added and left out, and mean nothing.
+			delete(want, "stream")
+			delete(want, "messages[4].reasoning_content")
+			delete(got, "systemInstruction.role")
+			maps.DeleteFunc(want, func(place, v string) bool { return v == "{}" && strings.HasSuffix(place, ".functionCall.args") })
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s, request %d (-ours +the SDK's):\n%s", s.name, turn+1, diff)
+			}
+			judged[one.model.API]++
+		}
+	}
+	for api, f := range formats() {
+		if f.known != nil && judged[api] == 0 {
+			t.Errorf("no request of %s was judged", api)
+		}
+	}
+}
+
+// reading is what somebody has read in a response.
+type reading struct {
+	Text, Thinking string
+	Calls          []string // name and arguments
+	Stop           providers.StopReason
+	Prompt, Cached int64 // tokens; Cached ones are a part of Prompt
+	Output         int64
+}
+
+// compact is a call in one line.
+func compact(t *testing.T, name string, arguments []byte) string {
+	t.Helper()
+	if len(arguments) == 0 {
+		arguments = []byte("{}")
+	}
+	raw, err := json.Marshal(decoded(t, arguments))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name + " " + string(raw)
+}
+
+// readByUs is what parley reads.
+func readByUs(t *testing.T, events []providers.Event) (r reading) {
+	t.Helper()
+	for _, e := range events {
+		switch e := e.(type) {
+		case providers.TextDelta:
+			r.Text += e.Text
+		case providers.ReasoningDelta:
+			r.Thinking += e.Text
+		case providers.ToolCallEnd:
+			r.Calls = append(r.Calls, compact(t, e.Name, e.Arguments))
+		case providers.Done:
+			u := e.Usage
+			r.Stop, r.Prompt, r.Cached, r.Output = e.StopReason, u.Input+u.CacheRead+u.CacheWrite, u.CacheRead, u.Output
+		}
+	}
+	return r
+}
+
+func readByAnthropic(t *testing.T, base string, body []byte) (r reading) {
+	t.Helper()
+	client := anthropic.NewClient(anthropicoption.WithoutEnvironmentDefaults(), anthropicoption.WithBaseURL(base), anthropicoption.WithAPIKey(key), anthropicoption.WithMaxRetries(0))
+	var params anthropic.MessageNewParams
+	if err := json.Unmarshal(body, &params); err != nil {
+		t.Fatal(err)
+	}
+	stream, message := client.Messages.NewStreaming(t.Context(), params), anthropic.Message{}
+	for stream.Next() {
+		if err := message.Accumulate(stream.Current()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range message.Content {
+		r.Text, r.Thinking = r.Text+b.Text, r.Thinking+b.Thinking
+		if b.Type == "tool_use" {
+			r.Calls = append(r.Calls, compact(t, b.Name, b.Input))
+		}
+	}
+	u := message.Usage
+	r.Prompt, r.Cached, r.Output = u.InputTokens+u.CacheReadInputTokens+u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens
+	r.Stop = map[anthropic.StopReason]providers.StopReason{
+		anthropic.StopReasonEndTurn: providers.StopStop, anthropic.StopReasonToolUse: providers.StopToolUse,
+		anthropic.StopReasonMaxTokens: providers.StopLength, anthropic.StopReasonRefusal: providers.StopContentFilter,
+	}[message.StopReason]
+	return r
+}
+
+func readByChat(t *testing.T, base string, body []byte) (r reading) {
+	t.Helper()
+	client := openai.NewClient(option.WithBaseURL(base), option.WithAPIKey(key), option.WithMaxRetries(0))
+	var params openai.ChatCompletionNewParams
+	if err := json.Unmarshal(body, &params); err != nil {
+		t.Fatal(err)
+	}
+	stream, all := client.Chat.Completions.NewStreaming(t.Context(), params), openai.ChatCompletionAccumulator{}
+	for stream.Next() {
+		chunk := stream.Current()
+		if !all.AddChunk(chunk) {
+			t.Fatalf("the SDK does not take %s", chunk.RawJSON())
+		}
+		for _, c := range chunk.Choices { // what others than the vendor send
+			var delta struct {
+				Reasoning string `json:"reasoning_content"`
+			}
+			if err := json.Unmarshal([]byte(c.Delta.RawJSON()), &delta); err != nil {
+				t.Fatal(err)
+			}
+			r.Thinking += delta.Reasoning
+		}
+	}
+	if err := stream.Err(); err != nil || len(all.Choices) != 1 {
+		t.Fatalf("%d choices, %v", len(all.Choices), err)
+	}
+	choice := all.Choices[0]
+	r.Text = choice.Message.Content
+	for _, c := range choice.Message.ToolCalls {
+		r.Calls = append(r.Calls, compact(t, c.Function.Name, []byte(c.Function.Arguments)))
+	}
+	r.Prompt, r.Cached, r.Output = all.Usage.PromptTokens, all.Usage.PromptTokensDetails.CachedTokens, all.Usage.CompletionTokens
+	r.Stop = map[string]providers.StopReason{
+		"stop": providers.StopStop, "tool_calls": providers.StopToolUse, "length": providers.StopLength, "content_filter": providers.StopContentFilter,
+	}[choice.FinishReason]
+	return r
+}
+
+func readByResponses(t *testing.T, base string, body []byte) (r reading) {
+	t.Helper()
+	client := openai.NewClient(option.WithBaseURL(base), option.WithAPIKey(key), option.WithMaxRetries(0))
+	stream := client.Responses.NewStreaming(t.Context(), param.Override[responses.ResponseNewParams](json.RawMessage(body)))
+	for stream.Next() {
+		switch e := stream.Current(); e.Type {
+		case "response.output_text.delta":
+			r.Text += e.Delta
+		case "response.reasoning_summary_text.delta":
+			r.Thinking += e.Delta
+		case "response.output_item.done":
+			if e.Item.Type == "function_call" {
+				r.Calls = append(r.Calls, compact(t, e.Item.Name, []byte(e.Item.AsFunctionCall().Arguments)))
+			}
+		case "response.completed", "response.incomplete":
+			u := e.Response.Usage
+			r.Prompt, r.Cached, r.Output = u.InputTokens, u.InputTokensDetails.CachedTokens, u.OutputTokens
+			r.Stop = map[string]providers.StopReason{
+				"": providers.StopStop, "max_output_tokens": providers.StopLength, "content_filter": providers.StopContentFilter,
+			}[e.Response.IncompleteDetails.Reason]
+			if r.Stop == providers.StopStop && len(r.Calls) > 0 { // the format has no word of its own for that
+				r.Stop = providers.StopToolUse
+			}
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSDKsReadStreams: an SDK reads in the streams of the model that tests use, and in the
+// transcripts, what parley reads there.
+func TestSDKsReadStreams(t *testing.T) {
+	model := httptest.NewServer(fakemodel.New(nil))
+	defer model.Close()
+	scripts := []string{
+		"Hello there", "tokens=40", `reasoning=5 say="größer \"als\" nichts"`, `say="I look." tool=weather {"city":"Rome"} tool=now`,
+		"reasoning=2 tool=now {}", "tokens=9 finish=length", "tokens=2 finish=filter",
+	}
+	for api, f := range formats() {
+		if f.read == nil {
+			continue
+		}
+		told := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(transcript(t, f.answer)))
+		}))
+		t.Run(api+"/transcript", func(t *testing.T) { readAlike(t, api, f, told.URL, "Hi") })
+		told.Close()
+		base, speaks := map[string]string{
+			"openai-completions": model.URL + "/v1", "openai-responses": model.URL + "/v1", "anthropic-messages": model.URL, "google-generative-ai": model.URL + "/v1beta",
+			"bedrock-converse-stream": model.URL + "/bedrock",
+		}[api]
+		for _, script := range scripts {
+			if speaks {
+				t.Run(api+"/"+script, func(t *testing.T) { readAlike(t, api, f, base, script) })
+			}
+		}
+	}
+}
+
+// readAlike has a server asked by parley and by an SDK.
+func readAlike(t *testing.T, api string, f format, base, text string) {
+	t.Helper()
+	asked := &listener{next: http.DefaultTransport}
+	p := f.protocol(&http.Client{Transport: asked})
+	m := providers.Model{Provider: "p", ID: "m", API: api, BaseURL: base, Reasoning: true}
+	req := providers.Request{System: system, Tools: tools(), Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}}
+	events, failure, broken := providertest.Collect(p.Stream(t.Context(), m, req, providers.Options{APIKey: key, MaxTokens: 4000}))
+	if failure != nil || broken != nil {
+		t.Fatalf("%v, %v", failure, broken)
+	}
+	ours, theirs := readByUs(t, events), f.read(t, base, asked.body)
+	if diff := cmp.Diff(ours, theirs); diff != "" {
+		t.Errorf("(-ours +the SDK's):\n%s", diff)
+	}
+	if ours.Text+ours.Thinking+strings.Join(ours.Calls, "") == "" || ours.Output == 0 {
+		t.Errorf("nothing was read: %+v", ours)
+	}
+}
+
+// listener keeps the latest body that it passes on.
+type listener struct {
+	next http.RoundTripper
+	body []byte
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
+	v := &vendor{}
+	copied := r.Clone(r.Context())
+	if _, err := v.RoundTrip(copied); err != nil {
+		return nil, err
+	}
+	l.body = v.asked[0].Body
+	again, err := r.GetBody()
+	if err != nil {
+		return nil, err
+	}
+	r = r.Clone(r.Context())
+	r.Body = again
+	return l.next.RoundTrip(r)
+}
+
+// TestReadAlike: pi-ai reads in a response what parley reads, and finds that it costs the
+// same.
+func TestReadAlike(t *testing.T) {
+	all, opinions := secondOpinions(t)
+	for i, s := range all {
+		said := opinions[i].Said
+		done := s.events[len(s.events)-1].(providers.Done)
+		if s.model.API == openairesponses.APIAzure {
+			done.PriceFactor = 0 // pi-ai does not look at tiers there
+		}
+		u, price := done.Usage, s.model.Cost.PriceOf(done)
+		ours := piUsage{u.Input, u.Output, u.CacheRead, u.CacheWrite, done.CacheWriteHour, u.Reasoning, piPrice(price)}
+		if s.model.API == "anthropic-messages" {
+			ours.Reasoning = said.Usage.Reasoning // the transcript does not say
+		}
+		if diff := cmp.Diff(ours, said.Usage); diff != "" {
+			t.Errorf("%s, usage (-ours +theirs):\n%s", s.name, diff)
+		}
+		if want := map[string]providers.StopReason{"stop": "stop", "length": "length", "toolUse": providers.StopToolUse}[said.StopReason]; done.StopReason != want {
+			t.Errorf("%s: stops for %s, theirs for %s", s.name, done.StopReason, said.StopReason)
+		}
+		if diff := cmp.Diff(ourParts(t, s), theirParts(t, said.Content)); diff != "" {
+			t.Errorf("%s, parts (-ours +theirs):\n%s", s.name, diff)
+		}
+	}
+}
+
+func ourParts(t *testing.T, s talked) (out []string) {
+	t.Helper()
+	for _, p := range providertest.Said(s.subject.model, s.events).Parts {
+		switch p := p.(type) {
+		case providers.Text:
+			out = append(out, "text "+p.Text)
+		case providers.Reasoning:
+			out = append(out, "thinking "+p.Text)
+		case providers.ToolCall:
+			out = append(out, compact(t, p.Name, p.Arguments))
+		}
+	}
+	return out
+}
+
+func theirParts(t *testing.T, content []object) (out []string) {
+	t.Helper()
+	for _, p := range content {
+		switch p["type"] {
+		case "text":
+			if p["text"] != "" { // parley keeps texts that say something
+				out = append(out, "text "+p["text"].(string))
+			}
+		case "thinking":
+			text := p["thinking"].(string)
+			if p["redacted"] == true { // theirs is a remark
+				text = ""
+			}
+			out = append(out, "thinking "+text)
+		case "toolCall":
+			raw, err := json.Marshal(p["arguments"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, compact(t, p["name"].(string), raw))
+		}
+	}
+	return out
+}
+
+// TestSamePrices: by every price list of the catalog, pi-ai computes what parley does, to
+// the last digit.
+func TestSamePrices(t *testing.T) {
+	lists := map[string]providers.Cost{}
+	for _, m := range everyModel() {
+		raw, err := json.Marshal(m.Cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists[string(raw)] = m.Cost
+	}
+	var ours []providers.Price
+	var asked []object
+	for _, list := range slices.Sorted(maps.Keys(lists)) {
+		c := lists[list]
+		prompts := []int64{7, 1999, 123_457}
+		for _, tier := range c.Tiers {
+			prompts = append(prompts, tier.InputTokensAbove, tier.InputTokensAbove+1)
+		}
+		for _, n := range prompts {
+			for _, d := range []providers.Done{
+				{Usage: providers.Usage{Input: n, Output: 1234}},
+				{Usage: providers.Usage{Input: n / 3, CacheRead: n / 3, CacheWrite: n - 2*(n/3), Output: 3}, CacheWriteHour: n / 5},
+			} {
+				ours = append(ours, c.PriceOf(d))
+				u := d.Usage
+				asked = append(asked, object{"cost": piCost(c), "usage": object{
+					"input": u.Input, "output": u.Output, "cacheRead": u.CacheRead, "cacheWrite": u.CacheWrite, "cacheWrite1h": d.CacheWriteHour,
+				}})
+			}
+		}
+	}
+	_, theirs := ask(t, nil, asked)
+	for i := range ours {
+		if piPrice(ours[i]) != theirs[i] {
+			t.Errorf("%v: %+v, theirs %+v", asked[i], ours[i], theirs[i])
+		}
+	}
+	if len(ours) < 2000 {
+		t.Errorf("%d prices are too few to show anything", len(ours))
+	}
+}
