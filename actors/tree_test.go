@@ -107,11 +107,13 @@ func TestTreeDollars(t *testing.T) {
 		root := chatAgent(send)
 		root.Limits.TreeDollars = 10
 		paid := providers.Usage{Input: 1_000_000} // $4
+		rootSettled := make(chan struct{})        // The root's own last turn must not meet the spent budget.
 		opts := agents(root, &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{returning("note", "noted")}})
 		n := l.run(part{opts: opts, price: 4, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			seen := shown(req)
 			switch {
 			case req.Tools[0].Name == "note":
+				<-rootSettled
 				return asksAt(paid, "note")(ctx, req, a)
 			case seen[len(seen)-1] == "user: go":
 				return asks("send")(ctx, req, a)
@@ -120,6 +122,7 @@ func TestTreeDollars(t *testing.T) {
 		})})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
+		close(rootSettled)
 		settled := l.settles(worker("w"), 1)[0]
 		if settled.Error == nil || settled.Error.Type != conversation.CodeLimitReached || settled.Error.Meta["bound"] != "treeDollars" || settled.Error.Meta["limit"] != 10.0 {
 			t.Errorf("the member ended with %+v, want the bound treeDollars of 10", settled.Error)
@@ -179,7 +182,7 @@ func TestAbortTree(t *testing.T) {
 					return false
 				}
 			}
-			return len(only[*conversation.Parked](l.records(worker("c.1")))) == 1
+			return len(only[*conversation.Suspended](l.records(worker("c.1")))) == 1
 		})
 		n.admit(worker("c.0"), "mine", "hello") // another's, behind a member
 		done, err := n.rt.AbortTree(t.Context(), chat("c"))

@@ -191,8 +191,10 @@ func TestListedNames(t *testing.T) {
 // the highest.
 func TestPartInAnotherOrder(t *testing.T) {
 	doc := strings.Replace(listed, "<IsTruncated>false", "<NextContinuationToken>t</NextContinuationToken><IsTruncated>true", 1)
-	for swapped, want := range map[bool]error{false: nil, true: storage.ErrUnavailable} {
+	for _, swapped := range []bool{false, true} {
+		var want error
 		if swapped {
+			want = storage.ErrUnavailable
 			doc = strings.Replace(doc, "p/1", "p/4", 1)
 		}
 		got, err := answering(t, reply{200, "", doc, false}.ServeHTTP).List(t.Context(), storage.ListQuery{Prefix: "p/"})
