@@ -133,6 +133,16 @@ test('abort, and a failure with its remedy', async () => {
   }, { tolerated: /404/ });
 });
 
+test('a refused request is shown with each sentence once', async () => {
+  await browser.look(chat(server, 'x'.repeat(600)), async (page) => {
+    await shows(page, '.connection.refused', 'Refused: ');
+    const text = await page.$eval('.connection.refused', (e) => e.textContent);
+    const sentences = text.replace('Refused: ', '').split(/(?<=\.) /);
+    assert.deepEqual(sentences, [...new Set(sentences)], text);
+    assert.match(text, /bytes/, 'the sentence is the specific one');
+  }, { tolerated: /400/ });
+});
+
 test('initial data is a form, and what is wrong with it is said', async () => {
   await browser.look(chat(server, unique('order'), 'booked'), async (page) => {
     await page.waitForSelector('.initial input[type=number]');

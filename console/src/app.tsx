@@ -47,7 +47,7 @@ export function App() {
   }, [locked]);
 
   if (locked) return <Token unlock={(t) => { setToken(t); void look(); }} wrong={server === undefined && error?.status === 401} />;
-  if (!server) return <main class="center"><p role="status">{error ? `${error.message} ${error.details}` : 'Loading…'}</p></main>;
+  if (!server) return <main class="center"><p role="status">{error ? error.text : 'Loading…'}</p></main>;
   return <Shell server={server} away={error} />;
 }
 
@@ -82,7 +82,7 @@ function Shell({ server, away }: { server: Server; away: RequestError | undefine
         </div>
       </nav>
       <main>
-        {away && <p class="problem banner" role="alert">{away.message} {away.details}</p>}
+        {away && <p class="problem banner" role="alert">{away.text}</p>}
         {server.problems && <Problems server={server} />}
         <Page server={server} route={route} />
       </main>

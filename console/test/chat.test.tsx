@@ -13,6 +13,12 @@ import type { Message } from '../src/client/types';
 import { madeAt } from '../src/format';
 import { format, parse } from '../src/route';
 
+test('the text of an error has each sentence once', () => {
+  for (const [message, details, want] of [['One.', 'One. Two.', 'One. Two.'], ['One.', 'One.', 'One.'], ['One.', 'Two.', 'One. Two.'], ['One.', '', 'One.'], ['', 'Two.', 'Two.']] as const) {
+    expect(new RequestError(400, 'invalid_request', message, details).text, `${message}|${details}`).toBe(want);
+  }
+});
+
 const rows = (n: number): Row[] => Array.from({ length: n }, (_, i) => ({ key: String(i), draw: () => null }));
 
 describe('a window of a list', () => {

@@ -139,8 +139,8 @@ function Connection({ view }: { view: View }) {
   const words = { loading: 'Loading…', absent: 'New', live: 'Live', away: 'Reconnecting…', refused: 'Refused' }[view.phase];
   const error = view.error;
   return (
-    <span class={`connection ${view.phase}`} title={error ? `${error.message} ${error.details}` : ''}>
-      {words}{view.phase === 'refused' && error && `: ${error.message} ${error.details}`}
+    <span class={`connection ${view.phase}`} title={error ? error.text : ''}>
+      {words}{view.phase === 'refused' && error && `: ${error.text}`}
     </span>
   );
 }
@@ -295,7 +295,7 @@ function OnItsWay({ pending: p, follower }: { pending: Pending; follower: Shown 
       {p.error
         ? (
           <div class="outcome failed" role="alert">
-            {p.error.passes ? 'Not sent yet; the page retries. ' : 'Not sent. '}{p.error.message} {p.error.details}
+            {p.error.passes ? 'Not sent yet; the page retries. ' : 'Not sent. '}{p.error.text}
             <p>
               {!p.error.passes && <button type="button" onClick={() => follower.again(key)}>Send again</button>}{' '}
               <button type="button" onClick={() => follower.forget(key)}>Discard</button>

@@ -35,6 +35,11 @@ export class RequestError extends Error {
   get passes(): boolean {
     return this.status === 0 || this.status === 503 || this.status === 502 || this.status === 504 || this.status === 429;
   }
+
+  /** The text for a person. The message may be the first sentence of the details, which is shown once. */
+  get text(): string {
+    return this.details.startsWith(this.message) ? this.details : `${this.message} ${this.details}`.trim();
+  }
 }
 
 /** Sends a request and returns its answer, which is not an error. */

@@ -31,5 +31,5 @@ export function Figures({ head, rows, texts = 1, last = false }: { head: string[
 
 /** The reason that something is missing. */
 export function Trouble({ error }: { error: RequestError | undefined }) {
-  return error ? <p class="problem" role="alert">{error.message} {error.details}</p> : null;
+  return error ? <p class="problem" role="alert">{error.text}</p> : null;
 }
