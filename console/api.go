@@ -22,6 +22,9 @@ type Server struct {
 	Demo bool `json:"demo,omitempty"`
 	// File is the configuration that is served, and again when it changes; "" without one.
 	File string `json:"file,omitempty"`
+	// Headers are the names of request headers that cors of the configuration adds; copied
+	// commands and programs send them, with values of environment variables.
+	Headers []string `json:"headers,omitempty"`
 	// Problems are what is wrong with the file as it is now, while what it said before serves.
 	Problems []Problem `json:"problems,omitempty"`
 }

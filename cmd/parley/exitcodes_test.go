@@ -57,6 +57,9 @@ func TestExitCodes(t *testing.T) {
 		if has := cmd.Flags().Lookup("json") != nil || cmd.InheritedFlags().Lookup("json") != nil; leaf && has == listed(name) {
 			t.Errorf("%s: --json is %v, in the list of those without it: %v", cmd.CommandPath(), has, listed(name))
 		}
+		if token, header := cmd.Flags().Lookup("token-env"), cmd.Flags().Lookup("header"); (token == nil) != (header == nil) {
+			t.Errorf("%s: --token-env %v, --header %v; want both or none", cmd.CommandPath(), token != nil, header != nil)
+		}
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}

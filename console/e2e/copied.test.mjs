@@ -14,7 +14,7 @@ const run = promisify(execFile);
 
 let dev, serve, browser, folder;
 before(async () => {
-  const locked = (listen) => `${config(listen)}console: true\nauth: {bearerEnv: CONSOLE_TOKEN}\n`;
+  const locked = (listen) => `${config(listen)}console: true\nauth: {bearerEnv: CONSOLE_TOKEN}\ncors: {origins: ['https://app.example.com'], headers: [X-Tenant, Content-Type]}\n`;
   [dev, serve, browser] = await Promise.all([new Server().start(), new Server(['serve'], locked).start({ CONSOLE_TOKEN: token }), Browser.start()]);
   folder = mkdtempSync(join(tmpdir(), 'console-copied-'));
   // A module of somebody who has the checkout beside it, and a package of somebody who has the public client.
@@ -71,7 +71,7 @@ const ways = {
   Go: ({ name }) => run(join(folder, 'bin', name), { env: environment() }).then((r) => r.stdout),
   TypeScript: ({ name }) => run(process.execPath, [join(folder, 'out', `${name}.js`)], { env: environment() }).then((r) => r.stdout),
 };
-const environment = () => ({ ...process.env, PARLEY_TOKEN: token });
+const environment = () => ({ ...process.env, PARLEY_TOKEN: token, X_TENANT: 'acme' });
 
 /** The conversation at a URL. */
 const history = (url, headers = {}) => fetch(url, { headers }).then((r) => r.json());
@@ -110,6 +110,7 @@ test('what is copied is run, and does what was done', async () => {
     await shows(page, '.message.assistant', words(2));
     const texts = await copied(page, '.message.user');
     assert.ok(!Object.values(texts).join('').includes(token), 'the token itself is not copied');
+    for (const [way, text] of Object.entries(texts)) assert.match(text, /X_TENANT/, way);
     kept.locked = keep(texts);
   }, { tolerated: /401|404/ });
   // What was stopped.

@@ -1,7 +1,7 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import { Chat } from './chat/chat';
 import { getServer, type Agent, type Server } from './client/agents';
-import { onUnauthorized, RequestError, setToken } from './client/http';
+import { onUnauthorized, RequestError, setHeaders, setToken } from './client/http';
 import { Conversations } from './pages/conversations';
 import { FiguresPage } from './pages/figures';
 import { Start } from './pages/start';
@@ -22,6 +22,7 @@ export function App() {
   const look = useCallback(async (signal?: AbortSignal) => {
     try {
       const now = await getServer(signal);
+      setHeaders(now.headers ?? []);
       setServer((was) => (JSON.stringify(was) === JSON.stringify(now) ? was : now));
       setError(undefined);
       setLocked(false);

@@ -152,13 +152,19 @@ test('snippets quote what was said', () => {
   const nasty = `it's "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f`;
   expect(shell(nasty)).toBe(`'it'\\''s "x" $HOME \`id\`\n\\ é 𝄞 \u2028 \u007f'`);
   expect(goString(nasty)).toBe(`"it's \\"x\\" $HOME \`id\`\\n\\\\ é 𝄞 \\u2028 \\u007f"`);
-  const at = { url: 'http://localhost:1/agents/a/x', secured: false };
+  const at = { url: 'http://localhost:1/agents/a/x', secured: false, headers: [] as string[] };
   const [curl, go, ts] = snippets(at, { body: nasty, initialData: { a: 1 }, images: 1 });
   expect(curl!.text).toContain('# without the image that came along');
   expect(go!.text).toContain('InitialData: json.RawMessage("{\\"a\\":1}")');
   expect(ts!.text).toContain('initialData: {"a":1}');
   for (const s of [...snippets(at, { body: 'x' }), ...stopping(at)]) expect(s.text).not.toMatch(/TOKEN|initialData|InitialData/);
   for (const s of [...snippets({ ...at, secured: true }, { body: 'x' }), ...stopping({ ...at, secured: true })]) expect(s.text).toContain('PARLEY_TOKEN');
+  const wants = { ...at, headers: ['X-Tenant', "x-it's"] };
+  for (const s of [...snippets(wants, { body: 'x' }), ...stopping(wants)]) {
+    expect(s.text).toContain('X_TENANT');
+    expect(s.text).toContain('X_IT_S');
+  }
+  expect(snippets(wants, { body: 'x' })[0]!.text).toContain(`-H 'x-it'\\''s: '"$X_IT_S"`);
 });
 
 test('a wait is told once, as it is now', () => {

@@ -242,7 +242,7 @@ function Outcome({ settlement: s, url, traced }: OutcomeProps) {
       {more && <span class="dim"> {more}</span>}
       {causes.map((text) => <p class="cause" key={text}>{text}</p>)}
       <p>{remedy(s)} {traced && s.outcome === 'failed' && <a href={format({ page: 'submission', id: s.submissionId })}>Timeline</a>}</p>
-      {s.outcome === 'aborted' && <p class="actions">Stop <Copies of={(secured) => stopping({ url, secured })} /></p>}
+      {s.outcome === 'aborted' && <p class="actions">Stop <Copies of={(at) => stopping({ url, ...at })} /></p>}
     </div>
   );
 }

@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import { request, secured } from '../client/http';
+import { access, request } from '../client/http';
 import type { DataPart, FilePart, Message, Part, TextPart, ToolPart } from '../client/types';
 import { CopyButton } from '../copybutton';
 import { bytes, clock, json, madeAt, took, when } from '../format';
@@ -60,7 +60,7 @@ function Actions({ message, url, traced, begun }: Props) {
     <span class="actions">
       {text && <CopyButton text={text} label="Copy" />}
       {message.role === 'user' && message.purpose === 'user' && (
-        <Copies of={(secured) => snippets({ url, secured }, { body: text, initialData: begun, images })} />
+        <Copies of={(at) => snippets({ url, ...at }, { body: text, initialData: begun, images })} />
       )}
       {traced && message.role === 'user' && message.submissionId && <a class="quiet" href={format({ page: 'submission', id: message.submissionId })}>Timeline</a>}
     </span>
@@ -68,8 +68,8 @@ function Actions({ message, url, traced, begun }: Props) {
 }
 
 /** Puts what was done on the clipboard, as somebody else would do it. */
-export function Copies({ of }: { of: (secured: boolean) => Snippet[] }) {
-  return <>{of(secured()).map((s) => <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} title={`Copy as ${s.name}`} />)}</>;
+export function Copies({ of }: { of: (at: ReturnType<typeof access>) => Snippet[] }) {
+  return <>{of(access()).map((s) => <CopyButton key={s.name} text={s.text} label={`as ${s.name}`} title={`Copy as ${s.name}`} />)}</>;
 }
 
 /** A signal, or words of the runtime. */

@@ -1,7 +1,7 @@
 // What was done by hand, as a command or a program.
 
-/** A conversation, and whether its server wants a token. */
-export type Place = { url: string; secured: boolean };
+/** A conversation, whether its server wants a token, and the names of other headers that it wants. */
+export type Place = { url: string; secured: boolean; headers: string[] };
 /** A message: its text, what the conversation began with, and how many images came along. */
 export type Said = { body: string; initialData?: unknown; images?: number };
 export type Snippet = { name: string; text: string };
@@ -63,15 +63,23 @@ export const shell = (s: string) => `'${s.replaceAll("'", `'\\''`)}'`;
 
 function curl(at: Place, url: string, message: unknown): string {
   const token = at.secured ? `\n  -H "Authorization: Bearer $PARLEY_TOKEN" \\` : '';
-  return `curl -X POST ${shell(url)} \\${token}\n  -H 'Content-Type: application/json' \\\n  -d ${shell(JSON.stringify(message))}`;
+  const more = at.headers.map((name) => `\n  -H ${shell(`${name}: `)}"$${variable(name)}" \\`).join('');
+  return `curl -X POST ${shell(url)} \\${token}${more}\n  -H 'Content-Type: application/json' \\\n  -d ${shell(JSON.stringify(message))}`;
 }
+
+/** The environment variable that holds the value of a header. */
+const variable = (name: string) => name.toUpperCase().replace(/[^A-Z0-9]/g, '_').replace(/^(?=[0-9])/, '_');
 
 /** A text as a string of Go: JSON's escapes are Go's, but for the slash and halves of pairs. */
 export const goString = (s: string) => JSON.stringify(s.toWellFormed()).replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029').replaceAll('\u007f', '\\u007f');
 
 function go(at: Place, more: string[], does: string): string {
-  const standard = ['context', 'fmt', 'log', ...more, ...(at.secured ? ['os'] : [])].sort();
-  const options = at.secured ? '&client.Options{Token: os.Getenv("PARLEY_TOKEN")}' : 'nil';
+  const standard = ['context', 'fmt', 'log', ...more, ...(at.secured || at.headers.length ? ['os'] : []), ...(at.headers.length ? ['net/http'] : [])].sort();
+  const fields = [
+    ...(at.secured ? ['Token: os.Getenv("PARLEY_TOKEN")'] : []),
+    ...(at.headers.length ? [`Header: func(context.Context) (http.Header, error) {\n\t\treturn http.Header{${at.headers.map((name) => `${goString(name)}: {os.Getenv("${variable(name)}")}`).join(', ')}}, nil\n\t}`] : []),
+  ];
+  const options = fields.length ? `&client.Options{${fields.join(', ')}}` : 'nil';
   return `package main
 
 import (
@@ -92,8 +100,9 @@ ${does}}
 
 function typescript(at: Place, does: string): string {
   const token = at.secured ? ', token: process.env.PARLEY_TOKEN' : '';
+  const headers = at.headers.length ? `, headers: { ${at.headers.map((name) => `${JSON.stringify(name)}: process.env.${variable(name)} ?? ''`).join(', ')} }` : '';
   return `import { createFlueClient } from '@flue/sdk';
 
-const client = createFlueClient({ url: ${JSON.stringify(at.url)}${token} });
+const client = createFlueClient({ url: ${JSON.stringify(at.url)}${token}${headers} });
 ${does}`;
 }

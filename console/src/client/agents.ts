@@ -21,6 +21,8 @@ export type Server = {
   demo?: boolean;
   /** The configuration file, if there is one. */
   file?: string;
+  /** More request headers, which `cors` of the configuration lists. */
+  headers?: string[];
   /** What is wrong with the file as it is now; the one before serves. */
   problems?: { text: string; line?: number; column?: number }[];
 };

@@ -8,8 +8,15 @@ export function setToken(t: string) {
   token = t;
 }
 
-/** Whether requests carry a token. */
-export const secured = (): boolean => token !== '';
+let headers: string[] = [];
+
+/** Sets the names of the headers that copied requests carry in addition to a token. */
+export function setHeaders(names: string[]) {
+  headers = names;
+}
+
+/** What requests of other programs must carry. */
+export const access = () => ({ secured: token !== '', headers });
 
 /** Calls back when a server wants a token, or another one. */
 export function onUnauthorized(listener: () => void): () => void {

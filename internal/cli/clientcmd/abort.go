@@ -16,7 +16,7 @@ import (
 const treeFlag = "abort what it has dispatched to other conversations and runs, too, and what these have dispatched"
 
 func abortCommand() *cobra.Command {
-	tokenEnv, tree := "", false
+	login, tree := converse.AccessFlags{}, false
 	cmd := &cobra.Command{
 		Use:   "abort <conversation URL>",
 		Short: "Abort what a conversation is doing and everything queued behind it",
@@ -27,29 +27,29 @@ func abortCommand() *cobra.Command {
 			"these trees any more. Other work of the same conversations goes on.",
 		Args: oneURL("abort"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return abort(cmd.Context(), tokenEnv, args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return abort(cmd.Context(), &login, args[0], tree, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	converse.TokenFlag(cmd, &tokenEnv)
+	login.Add(cmd)
 	cmd.Flags().BoolVar(&tree, "tree", false, treeFlag)
 	return cmd
 }
 
 // abort asks once, and the client does not repeat it: that could end a message that
 // was sent in between.
-func abort(ctx context.Context, tokenEnv, rawURL string, tree bool, out, errOut io.Writer) error {
+func abort(ctx context.Context, login *converse.AccessFlags, rawURL string, tree bool, out, errOut io.Writer) error {
 	at, err := converse.ParseURL(rawURL)
 	if err != nil {
 		return err
 	}
-	token, err := converse.TokenOf(tokenEnv)
+	access, err := login.Access()
 	if err != nil {
 		return err
 	}
 	var done conversation.TreeAborted
 	notes := &converse.Notices{At: at, ErrOut: errOut}
 	if err := notes.Reach(ctx, func(ctx context.Context, retrying func(error)) error {
-		c, err := converse.NewClient(at, token, retrying)
+		c, err := converse.NewClient(at, access, retrying)
 		if err == nil {
 			done, err = abortOf(ctx, c, tree)
 		}

@@ -23,10 +23,11 @@ const devServer = "http://127.0.0.1:5173"
 
 // runsConfig is what the commands of "parley runs" are told.
 type runsConfig struct {
-	server, tokenEnv string
-	input, key       string
-	wait, json       bool
-	offset           string
+	server     string
+	login      converse.AccessFlags
+	input, key string
+	wait, json bool
+	offset     string
 }
 
 func runsCommand(p *cli.Program) *cobra.Command {
@@ -152,7 +153,7 @@ func runsAbortCommand() *cobra.Command {
 
 func (cfg *runsConfig) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&cfg.server, "server", devServer, "where the server is, for a name or an id without a URL")
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 }
 
 // takes bounds the arguments of a command.
@@ -213,9 +214,9 @@ func (cfg *runsConfig) at(given, kind string) (server *url.URL, name string, err
 
 // target is the workflow or the run of an argument, at its server.
 type target struct {
-	name  string
-	token string
-	notes *converse.Notices
+	name   string
+	access converse.Access
+	notes  *converse.Notices
 }
 
 func (cfg *runsConfig) target(given, kind string, errOut io.Writer) (*target, error) {
@@ -223,14 +224,16 @@ func (cfg *runsConfig) target(given, kind string, errOut io.Writer) (*target, er
 	if err != nil {
 		return nil, err
 	}
-	token, err := converse.TokenOf(cfg.tokenEnv)
-	return &target{name, token, &converse.Notices{At: server, ErrOut: errOut}}, err
+	access, err := cfg.login.Access()
+	return &target{name, access, &converse.Notices{At: server, ErrOut: errOut}}, err
 }
 
 // reach does something at the server, if that is there.
 func (t *target) reach(ctx context.Context, do func(ctx context.Context, runs *client.Runs) error) error {
 	return t.notes.Reach(ctx, func(ctx context.Context, retrying func(error)) error {
-		runs, err := client.NewRuns(t.notes.At.String(), &client.Options{Retrying: retrying, Token: t.token})
+		o := t.access.Options()
+		o.Retrying = retrying
+		runs, err := client.NewRuns(t.notes.At.String(), o)
 		if err != nil {
 			return err
 		}

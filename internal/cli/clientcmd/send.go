@@ -15,12 +15,12 @@ import (
 )
 
 type sendConfig struct {
-	key      string
-	tokenEnv string
-	attach   []string
-	noWait   bool
-	json     bool
-	initial  cli.InitialData
+	key     string
+	login   converse.AccessFlags
+	attach  []string
+	noWait  bool
+	json    bool
+	initial cli.InitialData
 }
 
 func sendCommand() *cobra.Command {
@@ -54,7 +54,7 @@ func sendCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
 	cfg.initial.Flag(cmd)
 	cmd.Flags().Var(&cfg.initial, "data", "the same as --initial-data")
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 	return cmd
 }
 
@@ -74,11 +74,11 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 		m.InitialData = initial
 	}
 	notes := &converse.Notices{At: at, ErrOut: errOut}
-	token, err := converse.TokenOf(cfg.tokenEnv)
+	access, err := cfg.login.Access()
 	if err != nil {
 		return err
 	}
-	c, receipt, err := converse.Post(ctx, notes, token, m)
+	c, receipt, err := converse.Post(ctx, notes, access, m)
 	if err != nil {
 		return converse.Unsure(ctx, "send", "message", m.Key, err)
 	}

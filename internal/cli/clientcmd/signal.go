@@ -13,7 +13,10 @@ import (
 	"github.com/parleyrun/parley/internal/cli/converse"
 )
 
-type signalConfig struct{ key, tokenEnv string }
+type signalConfig struct {
+	key   string
+	login converse.AccessFlags
+}
 
 func signalCommand() *cobra.Command {
 	cfg := signalConfig{}
@@ -34,7 +37,7 @@ func signalCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&cfg.key, "key", "", "idempotency key, by default a fresh one; a signal sent again under its key is not repeated")
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 	return cmd
 }
 
@@ -50,11 +53,11 @@ func signal(ctx context.Context, cfg signalConfig, rawURL, name, value string, o
 	if m.Key = cfg.key; m.Key == "" {
 		m.Key = cli.NewKey()
 	}
-	token, err := converse.TokenOf(cfg.tokenEnv)
+	access, err := cfg.login.Access()
 	if err != nil {
 		return err
 	}
-	if _, _, err = converse.Post(ctx, &converse.Notices{At: at, ErrOut: errOut}, token, m); err != nil {
+	if _, _, err = converse.Post(ctx, &converse.Notices{At: at, ErrOut: errOut}, access, m); err != nil {
 		return converse.Unsure(ctx, "signal", "signal", m.Key, err)
 	}
 	_, err = fmt.Fprintln(out, "signalled")

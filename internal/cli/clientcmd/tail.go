@@ -15,9 +15,9 @@ import (
 )
 
 type tailConfig struct {
-	offset   string
-	tokenEnv string
-	json     bool
+	offset string
+	login  converse.AccessFlags
+	json   bool
 }
 
 func tailCommand() *cobra.Command {
@@ -32,7 +32,7 @@ func tailCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&cfg.offset, "offset", "-1", "print what was recorded after this offset; -1 is the beginning")
 	cmd.Flags().BoolVar(&cfg.json, "json", false, "print chunks as JSON lines")
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 	return cmd
 }
 
@@ -52,11 +52,11 @@ func tail(ctx context.Context, cfg tailConfig, rawURL string, out, errOut io.Wri
 		return err
 	}
 	notes := &converse.Notices{At: at, ErrOut: errOut}
-	token, err := converse.TokenOf(cfg.tokenEnv)
+	access, err := cfg.login.Access()
 	if err != nil {
 		return err
 	}
-	c, err := converse.NewClient(at, token, notes.Retrying)
+	c, err := converse.NewClient(at, access, notes.Retrying)
 	if err != nil {
 		return err
 	}

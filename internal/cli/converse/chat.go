@@ -22,8 +22,8 @@ const shownMessages = 20
 
 // ChatOptions are what a conversation at a prompt is held with.
 type ChatOptions struct {
-	At    *url.URL
-	Token string
+	At     *url.URL
+	Access Access
 	// Initial is what the agent is handed if the first message begins the conversation.
 	Initial cli.InitialData
 	// In, Out and ErrOut are the standard streams. At a terminal it edits lines; of others it
@@ -129,7 +129,7 @@ func (c *chat) before(ctx context.Context) error {
 	defer enough()
 	looking, giveUp := context.WithCancelCause(patient)
 	defer giveUp(nil)
-	probe, err := NewClient(c.o.At, c.o.Token, func(err error) { giveUp(err) })
+	probe, err := NewClient(c.o.At, c.o.Access, func(err error) { giveUp(err) })
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 	defer leave()
 	c.notes.Notice, c.notes.said = nil, false
 	posting, posted := c.interruptible(leaving)
-	conv, receipt, err := Post(posting, c.notes, c.o.Token, m)
+	conv, receipt, err := Post(posting, c.notes, c.o.Access, m)
 	left = err != nil && posting.Err() != nil && ctx.Err() == nil
 	posted()
 	if left {

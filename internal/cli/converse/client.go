@@ -13,38 +13,18 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"github.com/parleyrun/parley/client"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
 )
 
-// TokenFlag adds the flag that names a token's variable. A token itself is never
-// an argument: other users of the machine see those.
-func TokenFlag(cmd *cobra.Command, name *string) {
-	cmd.Flags().StringVar(name, "token-env", "", "environment variable that holds the bearer token of the server")
-}
-
-// NewClient returns a client with a token, which may be "". It tells warn why something is
-// tried again.
-func NewClient(at *url.URL, token string, warn func(error)) (*client.Conversation, error) {
-	return client.New(at.String(), &client.Options{Retrying: warn, Token: token})
-}
-
-// TokenOf returns the token of a variable, none if tokenEnv is "".
-func TokenOf(tokenEnv string) (string, error) {
-	if tokenEnv == "" {
-		return "", nil
-	}
-	token := strings.TrimSpace(os.Getenv(tokenEnv))
-	if token == "" {
-		return "", fmt.Errorf("--token-env %s: the variable is not set; put the server's token into it", tokenEnv)
-	}
-	return token, nil
+// NewClient returns a client with an access. It calls warn with the cause of each retry.
+func NewClient(at *url.URL, access Access, warn func(error)) (*client.Conversation, error) {
+	o := access.Options()
+	o.Retrying = warn
+	return client.New(at.String(), o)
 }
 
 // Notices say once that a server does not answer, so that nobody waits in the dark.
@@ -76,9 +56,9 @@ func (t *Notices) Line(format string, args ...any) {
 
 // Post sends a message. It is tried again as the client does, but for the first attempts if
 // there is no server to connect to: then nothing was admitted, and nobody is to wait.
-func Post(ctx context.Context, t *Notices, token string, m client.Message) (c *client.Conversation, receipt client.Receipt, err error) {
+func Post(ctx context.Context, t *Notices, access Access, m client.Message) (c *client.Conversation, receipt client.Receipt, err error) {
 	err = t.Reach(ctx, func(sending context.Context, retrying func(error)) (err error) {
-		if c, err = NewClient(t.At, token, retrying); err == nil {
+		if c, err = NewClient(t.At, access, retrying); err == nil {
 			receipt, err = c.Send(sending, m)
 		}
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/cli"
+	"github.com/parleyrun/parley/internal/cli/converse"
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/storage"
 )
@@ -26,10 +27,10 @@ const exitLeft = cli.ExitFailure
 
 // importConfig is what "parley import flue" is told.
 type importConfig struct {
-	program  *cli.Program
-	place    *cli.Place
-	agent    string
-	tokenEnv string
+	program *cli.Program
+	place   *cli.Place
+	agent   string
+	login   converse.AccessFlags
 }
 
 func importCommand(p *cli.Program) *cobra.Command {
@@ -68,21 +69,26 @@ func importFlueCommand(p *cli.Program) *cobra.Command {
 	}
 	cfg.place = cli.NewPlace(p, cmd, "the bucket", true)
 	cmd.Flags().StringVar(&cfg.agent, "agent", "", "the agent that gets the conversations, in place of the one in their URLs")
-	cmd.Flags().StringVar(&cfg.tokenEnv, "token-env", "", "the environment variable with the bearer token of the old server")
+	cfg.login.Add(cmd)
 	return cmd
 }
 
 func (cfg *importConfig) run(ctx context.Context, urls []string, out io.Writer) error {
+	access, err := cfg.login.Access()
+	if err != nil {
+		return err
+	}
 	conf, _, err := cfg.place.Find("bucket")
 	if err != nil {
 		return err
 	}
+	old := &oldServer{client: http.Client{Timeout: requestTimeout, CheckRedirect: access.Redirect}, access: access}
 	bucket, closeBucket, err := cfg.open(conf.Bucket)
 	if err != nil {
 		return err
 	}
 	if err = storage.EnsureFormat(ctx, bucket); err == nil {
-		err = cfg.all(ctx, &importing{bucket: bucket, logs: storage.NewLogs(bucket, nil), old: &oldServer{client: http.Client{Timeout: requestTimeout}, token: os.Getenv(cfg.tokenEnv)}}, agentsOf(conf), urls, out)
+		err = cfg.all(ctx, &importing{bucket: bucket, logs: storage.NewLogs(bucket, nil), old: old}, agentsOf(conf), urls, out)
 	}
 	return errors.Join(err, closeBucket())
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/conversation/transfer"
+	"github.com/parleyrun/parley/internal/cli/converse"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -173,7 +174,7 @@ func (im *importing) attachment(ctx context.Context, raw string, at conversation
 // oldServer is where conversations come from.
 type oldServer struct {
 	client http.Client
-	token  string
+	access converse.Access
 }
 
 // show reads a conversation: a snapshot, or an event stream from its start.
@@ -221,9 +222,7 @@ func (o *oldServer) get(ctx context.Context, raw string, to io.Writer) (a answer
 	if err != nil {
 		return a, err
 	}
-	if o.token != "" {
-		req.Header.Set("Authorization", "Bearer "+o.token)
-	}
+	o.access.Set(req)
 	res, err := o.client.Do(req)
 	if err != nil {
 		return a, fmt.Errorf("ask the old server: %w", err)

@@ -22,10 +22,11 @@ import (
 // outboxConfig is what the commands of "parley outbox" are told.
 type outboxConfig struct {
 	logConfig
-	all              bool
-	server, tokenEnv string
-	post             string // with agent, id and batch: no letter is looked for
-	batch            int64
+	all    bool
+	server string
+	login  converse.AccessFlags
+	post   string // with agent, id and batch: no letter is looked for
+	batch  int64
 }
 
 func outboxCommand(p *cli.Program) *cobra.Command {
@@ -79,7 +80,7 @@ func outboxResendCommand(p *cli.Program) *cobra.Command {
 	cfg.bucketFlags(cmd)
 	cmd.Flags().BoolVar(&cfg.all, "all", false, "all dead letters, or all of the conversation that --agent and --id name")
 	cmd.Flags().StringVar(&cfg.server, "server", "http://127.0.0.1:3000", "where the agents are: their mounts are <server>/<agent>, and /agents/<agent> if it has no path")
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 	cmd.Flags().StringVar(&cfg.post, "post", "", "with --agent, --id and --batch: this post, without reading a bucket")
 	cmd.Flags().Int64Var(&cfg.batch, "batch", -1, "with --post: the batch of the log that has its body")
 	cmd.MarkFlagsRequiredTogether("post", "batch")
@@ -208,11 +209,11 @@ func (cfg *outboxConfig) ask(ctx context.Context, l storage.DeadLetter, out io.W
 	if err != nil {
 		return err
 	}
-	token, err := converse.TokenOf(cfg.tokenEnv)
+	access, err := cfg.login.Access()
 	if err != nil {
 		return err
 	}
-	c, err := client.New(at, &client.Options{Token: token})
+	c, err := client.New(at, access.Options())
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 // chatConfig is what "parley chat" is told.
 type chatConfig struct {
 	runConfig // of an agent that runs in this process
-	tokenEnv  string
+	login     converse.AccessFlags
 }
 
 func chatCommand(p *cli.Program) *cobra.Command {
@@ -57,7 +57,7 @@ func chatCommand(p *cli.Program) *cobra.Command {
 	cmd.Flags().StringVar(&cfg.id, "id", "", "id of the conversation with an agent in this process, by default a fresh one")
 	cmd.Flags().StringVar(&cfg.data, "data", "", "folder that keeps it; by default nothing is kept")
 	cfg.initial.Flag(cmd)
-	converse.TokenFlag(cmd, &cfg.tokenEnv)
+	cfg.login.Add(cmd)
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (cfg *chatConfig) remote(ctx context.Context, rawURL string, o converse.Cha
 	if o.At, err = converse.ParseURL(rawURL); err != nil {
 		return err
 	}
-	if o.Token, err = converse.TokenOf(cfg.tokenEnv); err != nil {
+	if o.Access, err = cfg.login.Access(); err != nil {
 		return err
 	}
 	o.Welcome = o.At.Redacted()
@@ -100,7 +100,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	if err != nil {
 		return err
 	}
-	o.Token = cli.NewKey() + cli.NewKey()
+	o.Access.Token = cli.NewKey() + cli.NewKey()
 	if o.At, err = url.Parse(localURL(listener.Addr()) + config.DefaultMount(single.Agent.Name) + "/" + url.PathEscape(cfg.id)); err != nil {
 		return errors.Join(err, n.close())
 	}
@@ -112,7 +112,7 @@ func (cfg *chatConfig) local(ctx context.Context, o converse.ChatOptions) (err e
 	defer stop()
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- serveNode(serving, n, bearer(o.Token, n.handler), listener, func() { close(ready) })
+		ended <- serveNode(serving, n, bearer(o.Access.Token, n.handler), listener, func() { close(ready) })
 	}()
 	select {
 	case <-ready:

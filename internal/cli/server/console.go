@@ -113,7 +113,7 @@ func (p pageOf) api(next http.Handler) http.Handler {
 
 // server is what the page begins with.
 func (p pageOf) server() console.Server {
-	s := console.Server{Mode: "serve", Version: cli.Version(), Folder: p.folder != nil, Agents: []console.Agent{}}
+	s := console.Server{Mode: "serve", Version: cli.Version(), Folder: p.folder != nil, Agents: []console.Agent{}, Headers: addedHeaders(p.conf.CORS.Headers)}
 	if p.how.dev {
 		s.Mode, s.File, s.Demo = "dev", p.how.file, p.how.file == "" && !p.how.program.Brings()
 		if p.how.refused != nil {

@@ -49,6 +49,13 @@ func (o origins) allow(origin string) bool {
 	return origin != "" && (o.any() || slices.Contains(o.list, origin) || o.loopback && loopback(origin))
 }
 
+// addedHeaders returns the headers of a configuration that are not in sentHeaders.
+func addedHeaders(headers []string) []string {
+	return slices.DeleteFunc(slices.Clone(headers), func(name string) bool {
+		return slices.ContainsFunc(sentHeaders, func(s string) bool { return strings.EqualFold(s, name) })
+	})
+}
+
 // middleware lets the pages use what is behind it. It answers their preflights
 // itself, so it stands before authentication: a preflight carries no token. The
 // protocol knows nothing of CORS.
