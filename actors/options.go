@@ -24,6 +24,10 @@ type Options struct {
 	Providers *providers.Registry
 	// Logger gets what operators need to know. Nil discards it.
 	Logger *slog.Logger
+	// VendorWords has the log show the words of vendors about calls that they refuse, of all
+	// agents. They may repeat the request. Without it those of agents whose events show
+	// content are there, and for others the log names the remedy.
+	VendorWords bool
 	// Pace is the least time between the starts of two appends of streamed text. Zero is
 	// 250 ms, and 50 ms over an exclusive bucket, whose writes take about a millisecond.
 	Pace time.Duration

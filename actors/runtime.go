@@ -140,7 +140,7 @@ func (r *Runtime) furnish(source follower.Source) {
 		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, MarkEvents: o.EventStreams, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{
-		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
+		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, VendorWords: o.VendorWords, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
 		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, Pending: r.pending, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,

@@ -460,17 +460,17 @@ func begins(list, with []*shownItem) bool {
 	return true
 }
 
-// SettlementOf finds the outcome of a submission in a chunk; a reset may carry it.
-func SettlementOf(c conversation.Chunk, id conversation.SubmissionID) (conversation.Outcome, bool) {
+// SettlementOf finds the settlement of a submission in a chunk; a reset may carry it.
+func SettlementOf(c conversation.Chunk, id conversation.SubmissionID) (conversation.Settlement, bool) {
 	if c.Type == conversation.ChunkSettled && c.SubmissionID == id {
-		return c.Outcome, true
+		return conversation.Settlement{SubmissionID: id, Outcome: c.Outcome, Error: c.Error}, true
 	}
 	if c.Type == conversation.ChunkReset {
 		for _, s := range c.Snapshot.Settlements {
 			if s.SubmissionID == id {
-				return s.Outcome, true
+				return s, true
 			}
 		}
 	}
-	return "", false
+	return conversation.Settlement{}, false
 }

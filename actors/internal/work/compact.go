@@ -84,7 +84,7 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 	r.summaries[e.Gen] = cancel
 	r.mu.Unlock()
 	log := r.o.Logger.With("reason", string(e.Reason))
-	live, shown := r.live(v, ""), r.node.showsContent(v.created.Agent)
+	live, name := r.live(v, ""), v.created.Agent
 	r.spawn(func() {
 		defer r.endSummary(e.Gen)
 		out, err := job.within(ctx, r.node.SummaryTime())
@@ -92,7 +92,7 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 			return // nobody listens
 		}
 		if err != nil {
-			log.Warn("conversation is not compacted", "err", logged(err), "cause", Cause(err, shown))
+			log.Warn("conversation is not compacted", "err", logged(err), "cause", r.node.cause(err, name))
 			live.Log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}

@@ -108,7 +108,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 			level = slog.LevelWarn // somebody goes on
 		}
 		c.node.o.Logger.Log(ctx, level, "model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
-			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", Cause(err, c.node.showsContent(c.turn.Address.Agent)))
+			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", c.node.cause(err, c.turn.Address.Agent))
 		c.node.health.failed(c.model, err)
 		attributes := map[string]any{"model": c.model, "reason": reasonOf(err)}
 		if cause := Cause(err, true); cause.Kind() == slog.KindString && c.live.Prompts.Content {
@@ -410,6 +410,19 @@ func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 func (n *Node) showsContent(name string) bool {
 	a := n.o.Agents[name]
 	return a != nil && a.Events.Content
+}
+
+// sayHidden takes the place of the words of a vendor in the log.
+const sayHidden = "the vendor's words are content; events: {content: true} of the agent, in Go Events.Content, shows them"
+
+// cause returns the cause of a failed call of an agent as the log may show it.
+func (n *Node) cause(err error, name string) slog.Value {
+	shown := n.o.VendorWords || n.showsContent(name)
+	v := Cause(err, shown)
+	if !shown && v.Kind() == slog.KindGroup && Cause(err, true).Kind() == slog.KindString {
+		return slog.StringValue(sayHidden)
+	}
+	return v
 }
 
 // Cause is what an error keeps for logs only: the value and stack of a panic, or a

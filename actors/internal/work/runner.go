@@ -27,12 +27,13 @@ const maxViewBytes = 16 << 20
 
 // NodeOptions are what the work of a node is done with. All are required.
 type NodeOptions struct {
-	Agents    map[string]*agent.Agent
-	Providers *providers.Registry
-	Logger    *slog.Logger
-	Bucket    storage.Bucket
-	History   *history.Store
-	Prompt    *prompt.Renderer
+	Agents      map[string]*agent.Agent
+	Providers   *providers.Registry
+	Logger      *slog.Logger
+	VendorWords bool // as in actors.Options
+	Bucket      storage.Bucket
+	History     *history.Store
+	Prompt      *prompt.Renderer
 	// Calls counts what models are being shown.
 	Calls *memory.Account
 	// Outputs counts what tools have returned that is not recorded yet.

@@ -90,7 +90,7 @@ func send(ctx context.Context, cfg sendConfig, rawURL, text string, out, errOut 
 		before = ", before"
 	}
 	notes.Line("accepted%s as %s", before, receipt.SubmissionID)
-	reply := converse.NewReply(c, receipt, cli.NewPrinter(out, &cli.PrintOptions{Only: receipt.SubmissionID, JSON: cfg.json}), notes)
+	reply := converse.NewReply(c, receipt, cli.NewPrinter(out, &cli.PrintOptions{Only: receipt.SubmissionID, JSON: cfg.json}), notes, access)
 	outcome, err := reply.Follow(ctx)
 	reply.End()
 	if err != nil && ctx.Err() != nil {

@@ -204,7 +204,7 @@ func (c *chat) say(ctx context.Context, text string) (left bool, err error) {
 		c.notes.Line("%v", err)
 		return false, nil
 	}
-	answer := NewReply(conv, receipt, c.printer(receipt.SubmissionID), c.notes)
+	answer := NewReply(conv, receipt, c.printer(receipt.SubmissionID), c.notes, c.o.Access)
 	done := c.watch(leaving, leave, conv)
 	outcome, err := answer.Follow(leaving)
 	answer.End()

@@ -20,14 +20,15 @@ type Reply struct {
 	conversation *client.Conversation
 	receipt      client.Receipt
 	notes        *Notices
+	access       Access
 
 	mu      sync.Mutex // of what prints
 	printer *cli.Printer
 }
 
 // NewReply returns the answer to the message of a receipt, which p prints.
-func NewReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *Notices) *Reply {
-	a := &Reply{conversation: c, receipt: r, printer: p, notes: notes}
+func NewReply(c *client.Conversation, r client.Receipt, p *cli.Printer, notes *Notices, access Access) *Reply {
+	a := &Reply{conversation: c, receipt: r, printer: p, notes: notes, access: access}
 	notes.Notice = func(errOut io.Writer, format string, args ...any) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -47,8 +48,9 @@ func (r *Reply) Follow(ctx context.Context) (conversation.Outcome, error) {
 		if err != nil {
 			return "", err
 		}
-		if outcome, ended := r.print(update.Chunks, begun); ended {
-			return outcome, nil
+		if s, ended := r.print(update.Chunks, begun); ended {
+			r.explain(ctx, s)
+			return s.Outcome, nil
 		}
 	}
 	return "", ctx.Err() // not reached: it ends with an error
@@ -62,7 +64,7 @@ func (r *Reply) End() {
 }
 
 // print shows what has come, and reports whether that is the end.
-func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.Outcome, bool) {
+func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.Settlement, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range chunks {
@@ -70,11 +72,11 @@ func (r *Reply) print(chunks []conversation.Chunk, begun func()) (conversation.O
 		if r.printer.Begun() {
 			begun()
 		}
-		if outcome, ok := cli.SettlementOf(c, r.receipt.SubmissionID); ok {
-			return outcome, true
+		if s, ok := cli.SettlementOf(c, r.receipt.SubmissionID); ok {
+			return s, true
 		}
 	}
-	return "", false
+	return conversation.Settlement{}, false
 }
 
 // queue says how many messages are before this one, if it is not answered soon.

@@ -93,7 +93,7 @@ func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	}()
 	opts := &actors.Options{
 		Memory: budget,
-		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, Address: cfg.listen, Version: cli.SoftwareVersion(),
+		Agents: cfg.agents, Providers: cfg.providers, Logger: cfg.log, VendorWords: cfg.events.dev || cfg.edge.Dev, Address: cfg.listen, Version: cli.SoftwareVersion(),
 		SegmentBatches: cfg.segmentBatches, Cluster: cfg.cluster, StrictReads: cfg.strictReads, FollowerBytes: cfg.followerBytes,
 		IdleBytes: cfg.idleBytes, EventStreams: cfg.edge.Beta != nil || cfg.edge.Runs != nil,
 	}

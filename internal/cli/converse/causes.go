@@ -1,0 +1,122 @@
+package converse
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
+)
+
+const (
+	// causesPath is where a server of parley dev shows the timeline of a submission.
+	causesPath = "/+console/api/submission"
+	// causesWithin bounds the wait for causes, and causesPause is the time between two requests:
+	// events are stored a moment after a settlement.
+	causesWithin = 3 * time.Second
+	causesPause  = 250 * time.Millisecond
+	// maxTimelineBytes bounds a timeline, and maxCauseBytes a cause that is printed.
+	maxTimelineBytes = 64 << 20
+	maxCauseBytes    = 2 << 10
+)
+
+// explain prints the words of the model's vendor about a submission that failed, which a
+// server of parley dev shows, or where the words are.
+func (r *Reply) explain(ctx context.Context, s conversation.Settlement) {
+	if s.Error == nil || s.Error.Type != conversation.CodeModelFailed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, causesWithin)
+	defer cancel()
+	ticker := time.NewTicker(causesPause)
+	defer ticker.Stop()
+	for {
+		causes, err := causesOf(ctx, r.notes.At, r.access, s.SubmissionID)
+		for _, cause := range causes {
+			r.notes.Line("the vendor: %s", cause)
+		}
+		if len(causes) > 0 {
+			return
+		}
+		if err == nil {
+			select {
+			case <-ticker.C:
+				continue
+			case <-ctx.Done():
+			}
+		}
+		r.notes.Line("the server's log has the cause, at submission=%s", s.SubmissionID)
+		return
+	}
+}
+
+// errNoTimeline is the error of a server that shows no timelines.
+var errNoTimeline = errors.New("the server shows no timelines")
+
+// timeline is a node of the tree of a submission.
+type timeline struct {
+	Kind     string
+	Error    *struct{ Message string }
+	Children []timeline
+}
+
+// causesOf returns the vendor's words about failed calls of a submission, in order.
+func causesOf(ctx context.Context, at *url.URL, access Access, id conversation.SubmissionID) ([]string, error) {
+	u := url.URL{Scheme: at.Scheme, User: at.User, Host: at.Host, Path: causesPath, RawQuery: url.Values{"id": {string(id)}}.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	access.Set(req)
+	resp, err := access.Options().HTTPClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close() //nolint:errcheck // It was only read.
+	if resp.StatusCode != http.StatusOK {
+		return nil, errNoTimeline
+	}
+	var shown struct{ Trace timeline }
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxTimelineBytes)).Decode(&shown); err != nil {
+		return nil, fmt.Errorf("decode timeline: %w", err)
+	}
+	return shown.Trace.causes(nil), nil
+}
+
+// causes appends those of a node and of the nodes below it, each once.
+func (t *timeline) causes(all []string) []string {
+	if t.Kind == "log" && t.Error != nil && t.Error.Message != "" {
+		if words := wordsOf(t.Error.Message); !slices.Contains(all, words) {
+			all = append(all, words)
+		}
+	}
+	for i := range t.Children {
+		all = t.Children[i].causes(all)
+	}
+	return all
+}
+
+// wordsOf returns the message within the body of a vendor's answer, or the body.
+func wordsOf(body string) string {
+	var answer struct {
+		Message string
+		Error   struct{ Message string }
+	}
+	words := body
+	if json.Unmarshal([]byte(body), &answer) == nil {
+		switch {
+		case answer.Error.Message != "":
+			words = answer.Error.Message
+		case answer.Message != "":
+			words = answer.Message
+		}
+	}
+	return cli.OneLine(words, maxCauseBytes)
+}
