@@ -13,7 +13,9 @@ import (
 // checkModels looks at every model that an agent and its subagents name, which would be found out only
 // when it is needed. What nobody speaks to may be spoken to later, and others may answer for it until
 // then: that is only warned of.
-func checkModels(reg *providers.Registry, a *agent.Agent, log *slog.Logger) error {
+//
+// limits are those of the conversation's agent: dollars do not count models without a price.
+func checkModels(reg *providers.Registry, a *agent.Agent, limits agent.Limits, log *slog.Logger) error {
 	for _, spec := range slices.Concat([]string{a.Model}, a.Fallbacks, []string{a.Compaction.Model}) {
 		if spec == "" { // the parent's, or the conversation's
 			continue
@@ -27,9 +29,16 @@ func checkModels(reg *providers.Registry, a *agent.Agent, log *slog.Logger) erro
 		if err != nil {
 			return fmt.Errorf("agent %q: %w", a.Name, err)
 		}
+		if m, err := reg.Resolve(spec); err == nil && !m.Cost.Known() && (limits.PricedOnly || limits.Dollars > 0 || limits.TreeDollars > 0) {
+			consequence := "limits of dollars count its calls as 0"
+			if limits.PricedOnly {
+				consequence = "it is not called, because of pricedOnly"
+			}
+			log.Warn("model has no price", "agent", a.Name, "model", spec, "consequence", consequence, "remedy", "set cost of the model below providers")
+		}
 	}
 	for _, sub := range a.Subagents {
-		if err := checkModels(reg, sub, log); err != nil {
+		if err := checkModels(reg, sub, limits, log); err != nil {
 			return fmt.Errorf("agent %q: sub%w", a.Name, err)
 		}
 	}

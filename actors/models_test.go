@@ -23,7 +23,9 @@ func TestNewChecksModels(t *testing.T) {
 		},
 	}}})
 	reg.RegisterProtocol(demo.API, demo.New(0))
-	for id, r := range map[string]providers.Registration{"demo": demo.Registration(), "own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}} {
+	paid := demo.Registration()
+	paid.Models = map[string]providers.ModelOverride{"m": {Cost: &providers.Rates{Output: 1}}}
+	for id, r := range map[string]providers.Registration{"demo": demo.Registration(), "own": {API: "unheard", BaseURL: "http://127.0.0.1:1"}, "paid": paid} {
 		if err := reg.RegisterProvider(id, r); err != nil {
 			t.Fatal(err)
 		}
@@ -47,6 +49,14 @@ func TestNewChecksModels(t *testing.T) {
 		{"who sums up", with(func(a *agent.Agent) { a.Compaction.Model = "acne/m" }), providers.ErrUnknownProvider, `agent "a"`},
 		{"a subagent", with(func(a *agent.Agent) { a.Subagents = []*agent.Agent{{Name: "s", Description: "S.", Model: "acme/n"}} }), providers.ErrUnlistedModel, `agent "a": subagent "s"`},
 		{"no key", with(func(a *agent.Agent) { a.Model = "acme/m" }), keyless, "set ACME_KEY"},
+		{"no price under a limit of dollars", with(func(a *agent.Agent) { a.Limits.Dollars = 1 }), nil, "limits of dollars count its calls as 0"},
+		{"no price under a limit of a tree", with(func(a *agent.Agent) { a.Limits.TreeDollars = 1 }), nil, "model has no price"},
+		{"no price, and only models with one", with(func(a *agent.Agent) { a.Limits.PricedOnly = true }), nil, "it is not called"},
+		{"no price of a subagent's", with(func(a *agent.Agent) {
+			a.Limits.Dollars, a.Model = 1, "paid/m"
+			a.Subagents = []*agent.Agent{{Name: "s", Description: "S.", Model: "demo/parrot"}}
+		}), nil, `agent=s model=demo/parrot`},
+		{"a price", with(func(a *agent.Agent) { a.Limits.Dollars, a.Model = 1, "paid/m" }), nil, ""},
 		{"nobody speaks it", with(func(a *agent.Agent) { a.Fallbacks = []string{"own/m"} }), nil, "level=WARN"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -104,7 +104,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 			return nil, fmt.Errorf("agent %q: check targets of notices: %w", a.Name, err)
 		}
 		if _, workflow := conversation.WorkflowOf(a.Name); opts.Providers != nil && !workflow {
-			if err := checkModels(o.Providers, a, o.Logger); err != nil {
+			if err := checkModels(o.Providers, a, a.Limits, o.Logger); err != nil {
 				return nil, err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,6 +133,36 @@ func TestTreeDollars(t *testing.T) {
 		}
 		l.completes(chat("c"), 2) // a tree of its own
 	})
+}
+
+// TestPricedOnly: a model without a price is not called, if the agent wants that.
+func TestPricedOnly(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		only  bool
+		price float64
+		calls int
+	}{{"no price", true, 0, 0}, {"a price", true, 4, 1}, {"no price, as by default", false, 0, 1}} {
+		t.Run(tt.name, func(t *testing.T) {
+			inLoop(t, func(t *testing.T, l *loop) {
+				a := chatAgent()
+				a.Limits.PricedOnly = tt.only
+				var calls atomic.Int64
+				n := l.run(part{opts: agents(a), price: tt.price, cast: alone(func(ctx context.Context, req providers.Request, as *providers.Assembler) error {
+					calls.Add(1)
+					return tells("done")(ctx, req, as)
+				})})
+				n.admit(chat("c"), "1", "go")
+				settled := l.settles(chat("c"), 1)[0]
+				if got := int(calls.Load()); got != tt.calls {
+					t.Errorf("got %d calls, want %d", got, tt.calls)
+				}
+				if tt.calls == 0 && (settled.Error == nil || settled.Error.Type != conversation.CodeModelFailed || !strings.Contains(settled.Error.Message, "has no price")) {
+					t.Errorf("it ended with %+v, want model_failed and the remedy", settled.Error)
+				}
+			})
+		})
+	}
 }
 
 // TestAbortTree aborts all that a message has led to, whether it runs, is suspended or waits in a queue, and nothing

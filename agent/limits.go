@@ -49,7 +49,7 @@ type Limits struct {
 	ToolCalls int
 
 	// Tokens bounds what these model calls use, input and output, and Dollars what they cost at
-	// the prices that are known of the models. One call may go beyond either. Zero is no
+	// the prices that are known of the models, those of models without a price as 0. One call may go beyond either. Zero is no
 	// bound.
 	Tokens  int64
 	Dollars float64
@@ -76,6 +76,11 @@ type Limits struct {
 	// TreeSubmissions is at most [conversation.MaxTreeMembers].
 	TreeSubmissions int
 	TreeDollars     float64
+
+	// PricedOnly refuses calls of models without a known price, which Dollars and TreeDollars
+	// count as 0: a fallback is called instead, or the submission fails with model_failed. A
+	// price of 0 for all tokens is no price.
+	PricedOnly bool
 }
 
 // Defaults of [Limits].

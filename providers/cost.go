@@ -7,6 +7,9 @@ type Cost struct {
 	Tiers []CostTier `json:"tiers,omitempty"`
 }
 
+// Known reports whether there is a price. Rates of 0 alone are none.
+func (c Cost) Known() bool { return c.Rates != Rates{} || len(c.Tiers) > 0 }
+
 // Rates are prices in US dollars per million tokens.
 type Rates struct {
 	Input      float64 `json:"input,omitempty"`

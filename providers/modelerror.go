@@ -19,6 +19,8 @@ var (
 	ErrUnknownModel = errors.New("model is not listed by its provider")
 	// ErrUnlistedModel is the ErrUnknownModel of a provider that only the catalog knows.
 	ErrUnlistedModel = fmt.Errorf("%w in the catalog; register the provider to call models that the catalog does not list", ErrUnknownModel)
+	// ErrNoPrice: the model has no price, and its caller calls models with a price only.
+	ErrNoPrice = errors.New("no price of the model is known; set cost of the model below providers, or name a model with a price")
 	// ErrUnknownProtocol: no protocol is registered for the model's api slug.
 	ErrUnknownProtocol = errors.New("no protocol is registered for the model's api")
 )

@@ -127,6 +127,7 @@ func (r *reader) definition(a *agent.Agent) []field {
 				{name: "dollars", example: "2.5", read: r.float(&a.Limits.Dollars, "US dollars", maxDollars)},
 				{name: "treeSubmissions", example: "1000", read: r.whole(func(n int64) { a.Limits.TreeSubmissions = int(n) })},
 				{name: "treeDollars", example: "20", read: r.float(&a.Limits.TreeDollars, "US dollars", maxDollars)},
+				{name: "pricedOnly", example: "true", read: r.truth(func(t bool) { a.Limits.PricedOnly = t })},
 			})
 		}},
 		{name: "answerInOrder", example: "true", read: r.truth(func(t bool) { a.AnswerInOrder = t })},

@@ -55,6 +55,7 @@ func reserve(c agent.Compaction, m providers.Model) int {
 type summaryJob struct {
 	node         *Node
 	key          conversation.Key
+	agent        string
 	gen          int
 	author       *author
 	before       *conversation.Compacted // the one it continues, or nil
@@ -68,7 +69,7 @@ type summaryJob struct {
 // summarize starts a summary; [machine.Summarized] brings it.
 func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
-		node: r.node, key: r.o.Key, gen: e.Gen, before: v.shown.After, exchanges: settledTurns(v.exchanges), instructions: e.Instructions,
+		node: r.node, key: r.o.Key, agent: v.created.Agent, gen: e.Gen, before: v.shown.After, exchanges: settledTurns(v.exchanges), instructions: e.Instructions,
 		refused: e.Reason == conversation.CompactionOverflow,
 	}
 	if v.id == "" { // nobody works
@@ -131,6 +132,9 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	}
 	model, err := j.node.o.Providers.Resolve(spec)
 	if err != nil {
+		return out, err
+	}
+	if err := j.node.affordable(j.agent, spec); err != nil {
 		return out, err
 	}
 	keep := j.kept(rules, model, setup.Model)

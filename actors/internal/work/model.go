@@ -178,6 +178,9 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	if err := c.startResponse(ctx, f); err != nil {
 		return end, err
 	}
+	if err := c.node.affordable(c.turn.Address.Agent, c.model); err != nil {
+		return end, err
+	}
 	c.shown.Output = c.node.outputBytes(c.model)
 	blocks, now, err := c.view(ctx)
 	if err != nil {
@@ -256,6 +259,19 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		return end, errors.New("stream ended without its end")
 	}
 	return end, nil
+}
+
+// affordable refuses a model without a price for an agent that calls models with a price only.
+func (n *Node) affordable(name, spec string) error {
+	a := n.o.Agents[name]
+	if a == nil || !a.Limits.PricedOnly {
+		return nil
+	}
+	model, err := n.o.Providers.Resolve(spec)
+	if err != nil || model.Cost.Known() {
+		return nil // The call itself returns the error.
+	}
+	return &providers.Error{Kind: providers.KindUnresolved, Provider: model.Provider, Err: &providers.ModelError{Spec: spec, Err: providers.ErrNoPrice}}
 }
 
 // facts are what is known of the call before its end.

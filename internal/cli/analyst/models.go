@@ -90,6 +90,8 @@ type modelReport struct {
 	ThinkingLevels []providers.ThinkingLevel `json:"thinkingLevels"`
 	Input          []string                  `json:"input"`
 	Cost           providers.Cost            `json:"cost"`
+	// Priced is whether limits of dollars count its calls.
+	Priced bool `json:"priced"`
 	// Credentials says where they are, "" for nowhere. Callable tells that this program
 	// speaks the API.
 	Credentials string `json:"credentials"`
@@ -130,7 +132,7 @@ func noModels(provider string, ids []string) error {
 func reportOf(reg *providers.Registry, m providers.Model) modelReport {
 	r := modelReport{
 		Provider: m.Provider, ID: m.ID, API: m.API, BaseURL: m.BaseURL, ContextWindow: m.ContextWindow, MaxTokens: m.MaxTokens,
-		Reasoning: m.Reasoning, ThinkingLevels: []providers.ThinkingLevel{}, Input: m.Input, Cost: m.Cost,
+		Reasoning: m.Reasoning, ThinkingLevels: []providers.ThinkingLevel{}, Input: m.Input, Cost: m.Cost, Priced: m.Cost.Known(),
 		Credentials: reg.Credentials(m), Callable: reg.Speaks(m.API),
 	}
 	for _, level := range providers.ThinkingLevels() {
@@ -143,11 +145,14 @@ func reportOf(reg *providers.Registry, m providers.Model) modelReport {
 
 // printModels prints the models as a table.
 func printModels(out io.Writer, report modelsReport) error {
-	ids, unspoken := map[string]bool{}, map[string]bool{}
+	ids, unspoken, unpriced := map[string]bool{}, map[string]bool{}, int64(0)
 	t := table.New([]int{6, 7, 8}, "MODEL", "WINDOW", "OUTPUT", "IN", "OUT", "TIERS", "TAKES", "THINKS", "CREDENTIALS")
 	t.Width, t.Spare, t.Whole = cli.Width(out), []int{5, 7, 6, 2, 1, 8, 3, 4}, []int{0}
 	for _, m := range report.Models {
 		ids[m.Provider] = true
+		if !m.Priced {
+			unpriced++
+		}
 		credentials := cmp.Or(m.Credentials, "-")
 		if !m.Callable {
 			unspoken[m.API] = true
@@ -161,6 +166,11 @@ func printModels(out io.Writer, report modelsReport) error {
 	_, err := fmt.Fprintf(out, "parley models: %s of %s; catalog from %s %s, collected %s\n",
 		cli.Count(int64(len(report.Models)), "model"), cli.Count(int64(len(ids)), "provider"), source.Package, source.Version, collected)
 	err = errors.Join(err, t.Print(out))
+	if unpriced > 0 {
+		_, more := fmt.Fprintf(out, "\nWithout a price: %s, with - at IN and OUT. Limits of dollars count their calls as 0; set cost of a model below\n"+
+			"providers, or limits: {pricedOnly: true} of an agent, which refuses such calls.\n", cli.Count(unpriced, "model"))
+		err = errors.Join(err, more)
+	}
 	if len(unspoken) > 0 {
 		_, more := fmt.Fprintf(out, "\nNot callable: this program does not speak %s.\n", strings.Join(slices.Sorted(maps.Keys(unspoken)), ", "))
 		err = errors.Join(err, more)

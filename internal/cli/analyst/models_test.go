@@ -58,6 +58,24 @@ func TestModelsLists(t *testing.T) {
 	}
 }
 
+// TestModelsWithoutAPrice: the list counts them, and has the remedy.
+func TestModelsWithoutAPrice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.WithoutKeys(t)
+	clitest.Write(t, "parley.yaml", `
+listen: 127.0.0.1:0
+bucket: {dir: data}
+providers:
+  own: {api: openai-completions, baseUrl: "http://127.0.0.1:1", models: {free: {contextWindow: 1000}, paid: {contextWindow: 1000, cost: {output: 1}}}}
+agents:
+  a: {mounts: [/a], model: own/free}
+`)
+	code, out, errOut := program.Output(t, "models", "--provider", "own")
+	if want := "Without a price: 1 model,"; code != 0 || !strings.Contains(out, want) || !strings.Contains(out, "pricedOnly") {
+		t.Errorf("exit %d, %q, %q; want %q and the remedy", code, out, errOut, want)
+	}
+}
+
 func TestModelsOfOneProvider(t *testing.T) {
 	clitest.WithoutKeys(t)
 	t.Setenv("AZURE_OPENAI_API_KEY", "k")
@@ -83,7 +101,7 @@ func TestModelsOfOneProvider(t *testing.T) {
 		}
 		want := modelReport{
 			Provider: "openai", ID: "gpt-5.5", API: m.API, BaseURL: "https://api.openai.com/v1", ContextWindow: 272000, MaxTokens: 128000, Reasoning: true,
-			ThinkingLevels: []providers.ThinkingLevel{"off", "low", "medium", "high", "xhigh"}, Input: []string{"text", "image"}, Cost: m.Cost, Callable: true,
+			ThinkingLevels: []providers.ThinkingLevel{"off", "low", "medium", "high", "xhigh"}, Input: []string{"text", "image"}, Priced: true, Cost: m.Cost, Callable: true,
 		}
 		if diff := cmp.Diff(want, m); diff != "" || m.Cost.Input != 5 || len(m.Cost.Tiers) != 1 || m.Cost.Tiers[0].InputTokensAbove != 272000 {
 			t.Errorf("%+v (-want +got):\n%s", m.Cost, diff)
