@@ -78,6 +78,9 @@ func TestPublicClient(t *testing.T) {
 			if slices.Contains(files, "runs.test.mjs") {
 				urls["PARLEY_WORKFLOW_URL"], urls["PARLEY_WORKFLOW_CONTROL_URL"] = startWorkflows(t, model)
 			}
+			for _, name := range []string{"transport.ts", "tsconfig.json"} {
+				_, _ = os.Stat(filepath.Join("../../examples/aisdk", name)) // aisdk.test.mjs compiles them.
+			}
 			runSuite(t, files, urls)
 		})
 	}
