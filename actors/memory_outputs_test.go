@@ -26,7 +26,7 @@ func TestMemoryOfOutputs(t *testing.T) {
 		size, most           int
 	}{
 		{"outputs beyond a record", sample.Of(20, 2), 1, 30e6, 900e6},
-		{"outputs within a record", sample.Of(20, 2), 16, 3 << 20, 2200e6},
+		{"outputs within a record", sample.Of(20, 2), 16, 3 << 20, 1510e6},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			peak(t, tt.most, func(t *testing.T) { largeOutputs(t, tt.conversations, tt.calls, tt.size) })

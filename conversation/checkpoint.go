@@ -123,7 +123,19 @@ type (
 // EncodeState returns the state as lines of JSON, the last without its newline: one of
 // the state, without attached history, and one for each key of a submission that was cut.
 func EncodeState(s *State) ([]byte, error) {
-	f := stateForm{
+	b, err := appendSpliced(nil, func(long *splice) any { return s.form(long) })
+	if err != nil {
+		return nil, fmt.Errorf("encode state: %w", err)
+	}
+	if keys := slices.Concat(s.kept.lines, s.longer.lines); len(keys) > 0 {
+		b = append(append(b, '\n'), bytes.TrimSuffix(keys, []byte{'\n'})...)
+	}
+	return b, nil
+}
+
+// form returns the first line of the state, with marks for long values.
+func (s *State) form(long *splice) *stateForm {
+	f := &stateForm{
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
@@ -136,23 +148,16 @@ func EncodeState(s *State) ([]byte, error) {
 		f.Keys = append(f.Keys, k.ID)
 	}
 	for _, m := range s.messages {
-		f.Messages = append(f.Messages, s.messageForm(m))
+		f.Messages = append(f.Messages, s.messageForm(m, long))
 	}
 	for _, c := range s.children {
 		child := childForm{submissionForm: formOf(c), Compacted: c.compacted}
 		if m := s.byID[c.Message]; m != nil {
-			child.Response = new(s.messageForm(m))
+			child.Response = new(s.messageForm(m, long))
 		}
 		f.Children = append(f.Children, child)
 	}
-	b, err := EncodeJSON(&f)
-	if err != nil {
-		return nil, fmt.Errorf("encode state: %w", err)
-	}
-	if keys := slices.Concat(s.kept.lines, s.longer.lines); len(keys) > 0 {
-		b = append(append(b, '\n'), bytes.TrimSuffix(keys, []byte{'\n'})...)
-	}
-	return b, nil
+	return f
 }
 
 // reducer is the version that has to understand the state.
@@ -229,7 +234,7 @@ func formOf(s *Submission) submissionForm {
 	return f
 }
 
-func (s *State) messageForm(m *message) messageForm {
+func (s *State) messageForm(m *message, long *splice) messageForm {
 	f := messageForm{View: m.view, Left: m.left, Response: m.sub != nil}
 	if m.meta != nil {
 		f.Meta, _ = EncodeJSON(m.meta) // it was decoded from JSON
@@ -240,9 +245,9 @@ func (s *State) messageForm(m *message) messageForm {
 	}
 	for _, p := range m.parts {
 		pf := partForm{
-			Kind: p.kind, Turn: slices.Index(turns, p.turn) + 1, Text: p.text.String(), Streaming: p.streaming,
-			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: p.data, Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
-			Settled: p.settled, Failed: p.failed, Output: p.output, Stored: p.stored, Images: p.images, Terminate: p.terminate,
+			Kind: p.kind, Turn: slices.Index(turns, p.turn) + 1, Text: long.mark(p.text.String()), Streaming: p.streaming,
+			Signature: p.signature, Sealed: p.sealed, More: p.more, Name: p.name, Data: long.markJSON(p.data), Call: p.call, ProviderCall: p.providerCall, Durable: p.durable,
+			Settled: p.settled, Failed: p.failed, Output: long.markJSON(p.output), Stored: p.stored, Images: p.images, Terminate: p.terminate,
 			ErrorText: p.errorText, DurationMs: p.durationMs, Lost: p.lost,
 		}
 		if p.kind == PartTypeFile {

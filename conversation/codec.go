@@ -134,14 +134,15 @@ func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
 // encodeRecord appends the line of a record to out, where enc writes.
 func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
 	var s splice
-	if short := s.withoutText(r); len(s.texts) > 0 {
+	if short := s.withoutText(r); len(s.long) > 0 {
 		line := &appender{}
 		if err := encodeLine(line, line.encoder(), short); err != nil {
 			return err
 		}
 		if b, ok := s.append(out.b, line.b); ok {
+			start := len(out.b)
 			out.b = b
-			return nil
+			return checkNesting(r, b[start:])
 		}
 	}
 	return encodeLine(out, enc, r)
@@ -164,9 +165,13 @@ func encodeLine(out *appender, enc *json.Encoder, r Record) error {
 		return nil
 	}
 	out.b[head] = ','
-	// The encoder checks a raw value by itself; within the line it may be nested
-	// deeper than a decoder takes. What cannot be read back must not be written.
-	if line := out.b[start:]; mayNest(line) && !json.Valid(line) {
+	return checkNesting(r, out.b[start:])
+}
+
+// checkNesting refuses a line that a decoder could not read back: the encoder checks a raw value by itself, which
+// within the line may be nested deeper than a decoder takes.
+func checkNesting(r Record, line []byte) error {
+	if mayNest(line) && !json.Valid(line) {
 		return fmt.Errorf("%s: the line could not be read back", r.Type())
 	}
 	return nil

@@ -178,11 +178,11 @@ func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 		return nil, nil
 	}
 	over := s.over(gone)
-	exchanges, going := []Exchange{}, map[SubmissionID]bool{}
+	tried, going := 0, map[SubmissionID]bool{}
 	for _, sub := range s.submissions[:over] {
 		going[sub.ID] = true
 		if sub.tried() {
-			exchanges = append(exchanges, Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Turns: sub.Turns()})
+			tried++
 		}
 	}
 	settled := 0
@@ -197,10 +197,22 @@ func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	if page.attachments, err = EncodeJSON(attachments); err != nil {
 		return nil, fmt.Errorf("encode attachments: %w", err)
 	}
-	if page.exchanges, err = EncodeJSON(exchanges); err != nil {
+	page.exchanges, err = appendSpliced(nil, func(long *splice) any {
+		exchanges := make([]Exchange, 0, tried)
+		for _, sub := range s.submissions[:over] {
+			if !sub.tried() {
+				continue
+			}
+			x := Exchange{Submission: sub.ID, Delivery: sub.Delivery, Left: sub.LeftOf(), Turns: long.markTurns(sub.Turns())}
+			x.Delivery.Body = long.mark(x.Delivery.Body)
+			exchanges = append(exchanges, x)
+		}
+		return exchanges
+	})
+	if err != nil {
 		return nil, fmt.Errorf("encode exchanges: %w", err)
 	}
-	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: len(exchanges), Left: left}
+	page.Counts = HistoryCounts{Messages: n, Settlements: settled, Exchanges: tried, Left: left}
 	s.history.add(page.Counts)
 	return page, s.drop(n, over, settled)
 }

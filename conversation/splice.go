@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strconv"
 )
@@ -14,66 +15,120 @@ const (
 	textMark = "long text "
 )
 
-// splice keeps long texts from an encoder, which makes several copies of what it is given,
-// and puts them into what it has made. Its zero value is ready.
-type splice struct{ texts []string }
+// splice keeps long texts and long JSON from an encoder, which makes several copies of its input,
+// and puts them into what it has made. Its zero value is ready, and nil marks nothing.
+type splice struct{ long []longValue }
+
+// longValue is a text, or JSON.
+type longValue struct {
+	text string
+	json json.RawMessage
+}
 
 // mark returns a text, or what stands for it.
 func (s *splice) mark(text string) string {
-	if len(text) < longText {
+	if s == nil || len(text) < longText {
 		return text
 	}
-	s.texts = append(s.texts, text)
-	return textMark + strconv.Itoa(len(s.texts)-1)
+	s.long = append(s.long, longValue{text: text})
+	return textMark + strconv.Itoa(len(s.long)-1)
 }
 
-// append appends what was encoded with marks to dst, with the texts in their place. The
-// marks come in the order in which they were made. It reports false, and appends nothing,
-// where they cannot be told from words of others.
+// markJSON returns JSON, or what stands for it.
+func (s *splice) markJSON(raw json.RawMessage) json.RawMessage {
+	if s == nil || len(raw) < longText {
+		return raw
+	}
+	s.long = append(s.long, longValue{json: raw})
+	return appendString(nil, textMark+strconv.Itoa(len(s.long)-1))
+}
+
+// append appends what was encoded with marks to dst, with the long values in their place. It reports false, and
+// appends nothing, where the marks cannot be told from words of others, and for JSON that is not valid.
 func (s *splice) append(dst, encoded []byte) ([]byte, bool) {
-	if bytes.Count(encoded, []byte(textMark)) != len(s.texts) {
+	const open = `"` + textMark
+	if bytes.Count(encoded, []byte(textMark)) != len(s.long) {
 		return dst, false
 	}
 	size := len(encoded)
-	for _, text := range s.texts {
-		size += len(text) + len(text)/64 // what has to be escaped is rare
+	for _, v := range s.long {
+		size += len(v.json) + TextBytes(v.text)
 	}
 	out := slices.Grow(dst, size)
-	for i, text := range s.texts {
-		before, after, ok := bytes.Cut(encoded, appendString(nil, textMark+strconv.Itoa(i)))
-		if !ok {
+	for range s.long {
+		before, after, found := bytes.Cut(encoded, []byte(open))
+		number, after, closed := bytes.Cut(after, []byte{'"'})
+		i, err := strconv.Atoi(string(number))
+		if !found || !closed || err != nil || i < 0 || i >= len(s.long) {
 			return dst, false
 		}
-		out = appendString(append(out, before...), text)
-		encoded = after
+		out, encoded = append(out, before...), after
+		if out, err = s.long[i].appendTo(out); err != nil {
+			return dst, false
+		}
 	}
 	return append(out, encoded...), true
 }
 
-// appendMessage appends the JSON form of a message.
-func appendMessage(dst []byte, m Message) ([]byte, error) {
+// appendTo appends the JSON form of the value, without white space.
+func (v longValue) appendTo(dst []byte) ([]byte, error) {
+	if v.json == nil {
+		return appendString(dst, v.text), nil
+	}
+	out := bytes.NewBuffer(dst)
+	err := json.Compact(out, v.json)
+	return out.Bytes(), err
+}
+
+// appendSpliced appends the JSON form of what form returns, which marks its long values. Form is called with nil
+// where the marks cannot be used.
+func appendSpliced(dst []byte, form func(*splice) any) ([]byte, error) {
 	var s splice
-	short := m
-	short.Parts = slices.Clone(m.Parts)
-	for i, p := range short.Parts {
-		if p.Text != nil {
-			short.Parts[i].Text = new(s.mark(*p.Text))
-		}
+	v := form(&s)
+	if len(s.long) == 0 {
+		return appendJSON(dst, v)
 	}
-	if len(s.texts) == 0 {
-		return appendJSON(dst, m)
-	}
-	encoded, err := appendJSON(nil, short)
+	encoded, err := appendJSON(nil, v)
 	if err != nil {
 		return dst, err
 	}
 	if out, ok := s.append(dst, encoded); ok {
 		return out, nil
 	}
-	return appendJSON(dst, m)
+	return appendJSON(dst, form(nil))
 }
 
-// withoutText returns a record with a mark in the place of its long text, if it has one.
+// appendMessage appends the JSON form of a message.
+func appendMessage(dst []byte, m Message) ([]byte, error) {
+	return appendSpliced(dst, func(s *splice) any {
+		short := m
+		short.Parts = slices.Clone(m.Parts)
+		for i := range short.Parts {
+			p := &short.Parts[i]
+			if p.Text != nil {
+				p.Text = new(s.mark(*p.Text))
+			}
+			p.Data, p.Input, p.Output = s.markJSON(p.Data), s.markJSON(p.Input), s.markJSON(p.Output)
+		}
+		return short
+	})
+}
+
+// markTurns marks the long values of copies of turns.
+func (s *splice) markTurns(turns []Turn) []Turn {
+	for _, t := range turns {
+		for i := range t.Parts {
+			p := &t.Parts[i]
+			p.Text = s.mark(p.Text)
+			if p.Tool != nil {
+				p.Tool.Input, p.Tool.Output = s.markJSON(p.Tool.Input), s.markJSON(p.Tool.Output)
+			}
+		}
+	}
+	return turns
+}
+
+// withoutText returns a record with a mark in the place of its long text or output, if it has one.
 func (s *splice) withoutText(r Record) Record {
 	switch r := r.(type) {
 	case *Delta:
@@ -86,6 +141,18 @@ func (s *splice) withoutText(r Record) Record {
 		if len(r.Delivery.Body) >= longText {
 			short := *r
 			short.Delivery.Body = s.mark(r.Delivery.Body)
+			return &short
+		}
+	case *ToolSettled:
+		if len(r.Output) >= longText {
+			short := *r
+			short.Output = s.markJSON(r.Output)
+			return &short
+		}
+	case *StepRecorded:
+		if len(r.Output) >= longText {
+			short := *r
+			short.Output = s.markJSON(r.Output)
 			return &short
 		}
 	}
