@@ -136,6 +136,7 @@ func (a *activation) decide(from grain.Sender, m readAdmission) {
 		from.Answer(answerMessage(machine.Refused{Err: err}))
 		return
 	}
+	a.tap.Asked(m.admission.Address)
 	in := checkedAdmission{admission: m.admission, precheck: m.precheck}
 	if check := a.checkOf(m.admission); check != nil {
 		a.checkBeside(from, in, check, m.asker)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/sample"
+	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/storagetest"
 )
@@ -100,6 +101,25 @@ func TestWriterAtRestIsOver(t *testing.T) {
 	n.shed(at, 3)
 	if got := w.claims(at); len(got) != 3 {
 		t.Errorf("claims of %v after another turn, want three", got)
+	}
+}
+
+// TestRecoveryEventsNameTheConversation: while the bucket is away, an event of recovery has the agent and the instance of
+// a conversation that was never opened here.
+func TestRecoveryEventsNameTheConversation(t *testing.T) {
+	w, opts := newWorld(t), agents(chatAgent())
+	recoveries := make(chan observability.Envelope, 100)
+	opts.Events.Observers = []observability.Sink{&observability.Callbacks{Any: func(e observability.Event) {
+		if _, ok := e.Payload.(*observability.SubmissionRecovery); ok {
+			recoveries <- e.Envelope
+		}
+	}}}
+	n := w.start(setup{opts: opts, model: says(1)})
+	n.fault.Store(int32(storagetest.ErrorBefore))
+	_, err := n.rt.Admit(t.Context(), message(chat("c"), "1", "hello"))
+	codeIs(t, err, conversation.CodeUnavailable)
+	if got := <-recoveries; got.Agent != "chat" || got.Instance != "c" {
+		t.Errorf("got an event of recovery of agent %q, instance %q, want chat, c", got.Agent, got.Instance)
 	}
 }
 

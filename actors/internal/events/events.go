@@ -40,6 +40,7 @@ type Fanout struct {
 	spool     *export.Exporter // nil without sinks
 	observers []*observability.Buffer
 	next      atomic.Int64
+	addresses addresses
 }
 
 // New returns a fanout to observers alone, of a node that Export names.

@@ -36,6 +36,14 @@ func (t *Tap) Opened(created *conversation.ConversationCreated, exported, tail i
 
 func (t *Tap) know(src observability.Source) {
 	t.stream.Source, t.stream.Options = src, t.fanout.ProjectOptions(src.Agent)
+	t.Asked(conversation.Address{Agent: src.Agent, ID: src.ID})
+}
+
+// Asked takes the address of the conversation from an admission, which may come before the log can be read.
+func (t *Tap) Asked(at conversation.Address) {
+	if t.fanout.wantsLive() {
+		t.fanout.addresses.put(t.key, at)
+	}
 }
 
 // Landed tells of a batch that is durable. Its durable events are made once for all who want
@@ -96,10 +104,15 @@ func (t *Tap) Closed() {
 	}
 }
 
-// Recovery tells that work cannot go on here.
+// Recovery reports that work cannot go on here. Agent and instance are those of the log, or, if it was not read, of an
+// admission or an earlier activation on this node.
 func (t *Tap) Recovery(id conversation.SubmissionID, r *observability.SubmissionRecovery) {
-	at := conversation.TimeOf(time.Now())
-	t.fanout.emit(t.key, t.stream.Source.Live(at, observability.Place{Submission: id, Whole: true}, r))
+	at, src := conversation.TimeOf(time.Now()), t.stream.Source
+	if src.Agent == "" {
+		known := t.fanout.addresses.get(t.key)
+		src.Agent, src.ID = known.Agent, known.ID
+	}
+	t.fanout.emit(t.key, src.Live(at, observability.Place{Submission: id, Whole: true}, r))
 }
 
 // Live tells of work outside the actor, a model call or a tool.
