@@ -146,7 +146,7 @@ func (h *hiding) attr(a slog.Attr) slog.Attr {
 
 // NewLogger returns the log of a server, which holds none of the secrets.
 func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog.Logger, error) {
-	opts := &slog.HandlerOptions{Level: slog.LevelInfo}
+	opts := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: devlog.Seconds}
 	if quiet {
 		opts.Level = slog.LevelWarn
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/internal/config"
 )
@@ -45,6 +46,31 @@ func TestLogHidesSecrets(t *testing.T) {
 					t.Errorf("the line is %s", got)
 				}
 			})
+		}
+	}
+}
+
+// TestDurationsInLogs: a duration is text in seconds in each format, wherever it stands.
+func TestDurationsInLogs(t *testing.T) {
+	for _, format := range []string{"text", "json", "dev"} {
+		for d, want := range map[time.Duration]string{
+			1500 * time.Millisecond: "1.5s", 90 * time.Minute: "5400s", 250 * time.Microsecond: "0.00025s", 0: "0s", -time.Second: "-1s",
+		} {
+			for name, write := range map[string]func(l *slog.Logger){
+				"attribute": func(l *slog.Logger) { l.Info("it", "took", d) },
+				"with":      func(l *slog.Logger) { l.With("took", d).Info("it") },
+				"group":     func(l *slog.Logger) { l.WithGroup("g").Info("it", slog.Group("h", "took", d)) },
+			} {
+				var out bytes.Buffer
+				log, err := NewLogger(&out, format, false, &Secrets{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				write(log)
+				if got := out.String(); !strings.Contains(got, "took="+want+"\n") && !strings.Contains(got, `"took":"`+want+`"`) {
+					t.Errorf("%s, %s of %v: got %s, want %s", format, name, d, got, want)
+				}
+			}
 		}
 	}
 }

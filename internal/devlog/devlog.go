@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -30,7 +31,16 @@ type output struct {
 // New returns a handler of records from a level on.
 func New(w io.Writer, level slog.Leveler) *Handler {
 	out := &output{w: w}
-	return &Handler{slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level}), out}
+	return &Handler{slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level, ReplaceAttr: Seconds}), out}
+}
+
+// Seconds writes a duration as text in seconds, such as 1.5s or 0.0002s. It is the ReplaceAttr of every handler: that of
+// JSON would write nanoseconds without a unit, and that of text several units.
+func Seconds(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(strconv.FormatFloat(a.Value.Duration().Seconds(), 'f', -1, 64) + "s")
+	}
+	return a
 }
 
 // Enabled implements slog.Handler.

@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -13,6 +14,20 @@ import (
 
 // maxUnderWay bounds the submissions whose model calls are counted at once.
 const maxUnderWay = 1 << 10
+
+// startLog is a writer of lines that a server prints when it starts. Each line becomes a record of a log, so that a
+// collector that reads JSON reads them too.
+type startLog struct{ log *slog.Logger }
+
+// Write implements io.Writer. A line is in one piece.
+func (s startLog) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		if line = strings.TrimSpace(line); line != "" {
+			s.log.Info("server started", "line", line)
+		}
+	}
+	return len(p), nil
+}
 
 // outcomeLines has a developer see, in a line for each message, what became of it: whose it
 // was, the outcome, how long it took, tokens and cost.

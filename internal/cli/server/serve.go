@@ -200,10 +200,22 @@ func serveFile(ctx context.Context, cfg serveConfig, out, errOut io.Writer) (err
 		return serveNode(ctx, n, observed.measured(guarded(page, n.handler)), listener, func() {
 			more := append(webhooksOf(cfg.program, n.handler, conf, listener.Addr()), page.invitation(listener.Addr())...)
 			more = append(more, clusterLines(conf, n.runtime.Status(), observed.address())...)
-			serveBanner(besideEvents(conf, out, errOut), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
+			serveBanner(cfg.started(besideEvents(conf, out, errOut), hidden), "parley serve: "+said, conf, listener.Addr(), cfg.quiet, more...)
 		})
 	})
 	return explainCluster(conf, err)
+}
+
+// started returns the writer of the banner: out, or a log there if the log is in JSON. A quiet server has a banner too.
+func (cfg *serveConfig) started(out io.Writer, hidden *cli.Secrets) io.Writer {
+	if cfg.logFormat != "json" {
+		return out
+	}
+	log, err := cli.NewLogger(out, cfg.logFormat, false, hidden)
+	if err != nil {
+		return out // The format was checked before.
+	}
+	return startLog{log}
 }
 
 // stopped returns nil for an error of a start that was told to stop.

@@ -143,19 +143,34 @@ agents:
   echo: {mounts: [/agents/echo, /e], model: demo/parrot}
   hidden: {mounts: [], model: demo/parrot}
 `)
+	plain, _ := program.Serving(t, "serve", "--config", file)
 	out, errOut := program.Serving(t, "serve", "--config", file, "--log-format", "json")
+	var banner []string
+	for line := range strings.Lines(out + errOut) {
+		var record struct{ Level, Msg, Line string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level == "" || record.Msg == "" {
+			t.Errorf("got a line that is no JSON record of a log, %v: %s", err, line)
+		}
+		if record.Line != "" {
+			banner = append(banner, record.Line)
+		}
+	}
+	var want []string
+	for line := range strings.Lines(plain) {
+		if line = strings.TrimSpace(line); line != "" {
+			want = append(want, line)
+		}
+	}
+	if len(banner) != len(want) || banner[0] != want[0] || banner[len(banner)-1] != "Ctrl-C stops it." {
+		t.Errorf("got the banner %q in the log, want %q", banner, want)
+	}
 	for _, want := range []string{"/agents/echo/<any id>", "/e/<any id>", `agent "echo", model demo/parrot`, filepath.Join(dir, "data"), "https://agents.example.com"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("banner lacks %q:\n%s", want, out)
+		if !strings.Contains(plain, want) || !strings.Contains(strings.Join(banner, "\n"), want) {
+			t.Errorf("banner lacks %q:\n%s\nin the log: %q", want, plain, banner)
 		}
 	}
-	if strings.Contains(out, "hidden") {
-		t.Errorf("banner names an agent that has no mount:\n%s", out)
-	}
-	for line := range strings.Lines(errOut) {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("log line is not JSON: %s", line)
-		}
+	if strings.Contains(plain, "hidden") {
+		t.Errorf("banner names an agent that has no mount:\n%s", plain)
 	}
 }
 
