@@ -128,6 +128,11 @@ func TestDeadMemberIsExpelled(t *testing.T) {
 			said := map[string]int{}
 			for _, n := range rest {
 				said[n.id] = strings.Count(n.logs.String(), "members are expelled")
+				for line := range strings.Lines(n.logs.String()) {
+					if strings.Contains(line, "members are expelled") && !strings.Contains(line, "c.example:") {
+						t.Errorf("got a line without the address of c: %s", line)
+					}
+				}
 			}
 			if said["a"]+said["b"]+said["f"] != 1 || said["d"]+said["e"] != 0 {
 				t.Errorf("expelled by %v, want by one of a, b, f", said)

@@ -1,8 +1,10 @@
 package membership
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -139,4 +141,15 @@ func idsOf(members []storage.Member) []string {
 		ids[i] = m.ID
 	}
 	return ids
+}
+
+// nodesOf returns the addresses of members, as they are known: that for other nodes, or else that for people.
+func nodesOf(members []storage.Member, ids []string) []string {
+	var nodes []string
+	for _, m := range members {
+		if slices.Contains(ids, m.ID) {
+			nodes = append(nodes, cmp.Or(m.Node, m.Address))
+		}
+	}
+	return nodes
 }

@@ -101,7 +101,7 @@ func (m *Membership) watchOthers(ctx context.Context) {
 		switch {
 		case errors.As(err, &acquitted), ctx.Err() != nil:
 		case err != nil:
-			m.log.Warn("expel members that died, try again", "members", gone, "err", err)
+			m.log.Warn("expel members failed; retrying", "members", gone, "nodes", nodesOf(m.known().Members, gone), "err", err)
 		case len(done.replaced) > 0:
 			wg.Go(func() { m.tidy(ctx, done, gone) })
 		}
@@ -151,10 +151,11 @@ func (m *Membership) expel(ctx context.Context, r *ring, gone []string) (edited,
 	if err != nil {
 		return edited{}, err
 	}
+	nodes := nodesOf(m.known().Members, gone)
 	m.saw(done.epoch, done.since)
 	if len(done.replaced) > 0 {
 		m.log.Warn("members are expelled, their heartbeats have not changed for the time of suspicion",
-			"members", slices.Clone(gone), "epoch", done.epoch.N, "for", m.opts.Suspect)
+			"members", slices.Clone(gone), "nodes", nodes, "epoch", done.epoch.N, "for", m.opts.Suspect)
 	}
 	return done, nil
 }
