@@ -1,7 +1,9 @@
 package openaicompletions
 
 import (
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/parleyrun/parley/providers"
 )
@@ -60,6 +62,10 @@ func vendors() []vendor {
 	xiaomi.RequiresReasoningContentOnAssistantMessages = on
 	moonshot := maxed(noRole)
 	moonshot.RequiresReasoningContentOnAssistantMessages = on
+	strict := func(c providers.Compat) providers.Compat { // refuses members that it does not know
+		c.RequiresReasoningContentOnAssistantMessages = off
+		return c
+	}
 	zai := thinks(thinkZai, maxed(noRole))
 	zai.ZaiToolStream = on
 	openrouter := near(thinks(thinkOpenRouter, plain))
@@ -69,13 +75,13 @@ func vendors() []vendor {
 		{"openai", "openai.com", plain}, {"azure", "openai.azure.com", plain},
 		{"ant-ling", "ant-ling.com", brief(thinks(thinkAntLing, effortless(maxed(noRole))))},
 		{"baseten", "baseten.co", brief(near(maxed(noRole)))},
-		{"cerebras", "cerebras.ai", noRole},
+		{"cerebras", "cerebras.ai", strict(noRole)},
 		{"cloudflare-ai-gateway", "gateway.ai.cloudflare.com", brief(near(effortless(maxed(noRole))))},
 		{"cloudflare-workers-ai", "api.cloudflare.com", brief(near(noRole))},
 		{"deepseek", "deepseek.com", deepseek},
 		{"fireworks", "fireworks.ai", brief(near(noRole))},
 		{"github-copilot", "githubcopilot.com", effortless(noRole)},
-		{"groq", "groq.com", plain},
+		{"groq", "groq.com", strict(plain)},
 		{"huggingface", "huggingface.co", providers.Compat{SupportsDeveloperRole: off}},
 		{"kimi-coding", "kimi.com", moonshot}, {"moonshotai", "moonshot.ai", moonshot}, {"moonshotai-cn", "moonshot.cn", moonshot},
 		{"nvidia", "integrate.api.nvidia.com", brief(effortless(maxed(noRole)))},
@@ -108,8 +114,21 @@ func shownBy(m providers.Model, k providers.Compat) shown {
 		nonNull:            k.RequiresNonNullAssistantContent.Or(false),
 		thinkingAsText:     k.RequiresThinkingAsText.Or(false),
 		shortIDs:           ownHost(m),
-		reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(false),
+		reasoningContent:   m.Reasoning && k.RequiresReasoningContentOnAssistantMessages.Or(wantsReasoningContent(m.ID)),
 	}
+}
+
+// reasoningFamilies are the families of models whose templates require the reasoning of earlier calls, on any server.
+var reasoningFamilies = []string{"kimi", "deepseek", "mimo"}
+
+// wantsReasoningContent reports whether a model belongs to one of reasoningFamilies. Gateways put owners before the name
+// and versions, variants and regions behind it. Models distilled from a family, and DeepSeek's R1, have other templates.
+func wantsReasoningContent(id string) bool {
+	words := strings.FieldsFunc(strings.ToLower(id), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if slices.Contains(words, "distill") || slices.Contains(words, "r1") {
+		return false
+	}
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(reasoningFamilies, w) })
 }
 
 // dialectOf returns what a model's server takes.
