@@ -158,7 +158,8 @@ type Durability struct {
 
 	// Timeout bounds the time worked on one submission, summed over its attempts
 	// by a monotonic clock; waiting in the queue and between attempts is not
-	// counted. Zero means [DefaultTimeout].
+	// counted. A run counts from its last suspension, so that one which sleeps between its
+	// steps may go on without end. Zero means [DefaultTimeout].
 	Timeout time.Duration
 
 	// Patience bounds the waits, for one reply, for model vendors who say when to come

@@ -236,6 +236,9 @@ func (s *State) foldSuspended(r *Suspended) error {
 	if r.ElapsedMs > 0 {
 		sub.elapsed[1] = r.ElapsedMs
 	}
+	if s.run != nil && s.run.Submission == sub.ID {
+		sub.WorkedBefore = sub.elapsed[0] + sub.elapsed[1]
+	}
 	return nil
 }
 

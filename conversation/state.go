@@ -212,6 +212,9 @@ type Submission struct {
 	// offset of the batch that says so.
 	Suspended   *Suspended `json:"parked,omitempty"`
 	SuspendedAt Offset     `json:"suspendedAt,omitempty"`
+	// WorkedBefore is the part of Elapsed until the last suspension of a run, in milliseconds. An older node does not
+	// know it, and counts more until the next suspension.
+	WorkedBefore int64 `json:"workedBefore,omitempty"`
 	// Ahead says that it may be worked on while those before it are parked.
 	Ahead bool `json:"ahead,omitempty"`
 	// Due says that a wait has ended since: it may go on before the time.
@@ -245,6 +248,12 @@ type Submission struct {
 // Elapsed is the monotonic time recorded over all attempts.
 func (s *Submission) Elapsed() time.Duration {
 	return time.Duration(s.elapsed[0]+s.elapsed[1]) * time.Millisecond
+}
+
+// Worked is the time that counts against the timeout of the submission: Elapsed, or for a run that was suspended the part
+// since then, because a run may go on for a year in small steps.
+func (s *Submission) Worked() time.Duration {
+	return s.Elapsed() - time.Duration(s.WorkedBefore)*time.Millisecond
 }
 
 // Head returns the offset of the last folded batch.

@@ -155,7 +155,7 @@ func (m *Machine) continueOne(w *work) {
 	case phaseStarting:
 		if w.child == "" {
 			w.began = m.env.Mono
-			left := m.limits().Timeout - m.sub(w).Elapsed()
+			left := m.limits().Timeout - m.sub(w).Worked()
 			m.emit(SetTimer{Timer: TimerBudget, After: max(left, 0)})
 			if m.askTree(w, true) {
 				return
@@ -282,7 +282,7 @@ func (m *Machine) resume() {
 		m.ensureListed()
 	}
 	limits := m.limits()
-	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Elapsed() >= limits.Timeout
+	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Worked() >= limits.Timeout
 	var exhausted *conversation.SettlementError
 	if tried { // before its calls get an outcome
 		exhausted = m.exhausted(sub, limits)
@@ -482,7 +482,7 @@ func (m *Machine) budgetSpent() {
 		return
 	}
 	sub := m.sub(w)
-	before := sub.Elapsed() - sub.ElapsedNow()
+	before := sub.Worked() - sub.ElapsedNow()
 	left := m.limits().Timeout - before - (m.env.Mono - w.began)
 	if left > 0 { // the timer of an earlier submission
 		m.emit(SetTimer{Timer: TimerBudget, After: left})

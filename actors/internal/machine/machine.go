@@ -15,7 +15,7 @@ type Limits struct {
 	MaxAttempts int
 	// Patience bounds the waits for vendors that say when to come back, for one reply.
 	Patience time.Duration
-	// Timeout bounds the monotonic time of all attempts at one submission.
+	// Timeout bounds the monotonic time of all attempts at one submission, of a run those since its last suspension.
 	Timeout time.Duration
 	// ToolConcurrency bounds the calls of a turn that run at once, at least 1.
 	ToolConcurrency int
