@@ -85,17 +85,23 @@ func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversa
 // Abort implements [conversation.Dispatcher]. Repeating it is safe: what was
 // aborted by an attempt whose outcome is unknown is settled by then.
 func (r *Runtime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
-	reply, err := r.call(ctx, at, &wire.AbortRequest{})
+	reply, err := r.abort(ctx, at, &wire.AbortRequest{})
+	return reply.GetAborted(), err
+}
+
+// abort sends an abort to the owner of a conversation, and returns the answer of one that was carried out.
+func (r *Runtime) abort(ctx context.Context, at conversation.Address, request *wire.AbortRequest) (*wire.OwnerReply, error) {
+	reply, err := r.call(ctx, at, request)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	switch res := reply.GetResult().(type) {
 	case *wire.OwnerReply_Aborted:
-		return res.Aborted, nil
+		return reply, nil
 	case *wire.OwnerReply_Failure:
-		return false, errorOf(res.Failure)
+		return nil, errorOf(res.Failure)
 	}
-	return false, errors.New("abort: owner answered without a result")
+	return nil, errors.New("abort: owner answered without a result")
 }
 
 // ask brings an admission to its owner.

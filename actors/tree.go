@@ -84,19 +84,11 @@ func abortInput(m *wire.AbortRequest, to machine.ReplyID) machine.Abort {
 // AbortTree implements [conversation.Dispatcher]. The trees are closed before their members are read: those that join
 // later are refused, and those that are on their way find the tree closed when they start.
 func (r *Runtime) AbortTree(ctx context.Context, at conversation.Address) (conversation.TreeAborted, error) {
-	var done conversation.TreeAborted
-	reply, err := r.call(ctx, at, &wire.AbortRequest{Trees: true})
+	reply, err := r.abort(ctx, at, &wire.AbortRequest{Trees: true})
 	if err != nil {
-		return done, err
+		return conversation.TreeAborted{}, err
 	}
-	switch res := reply.GetResult().(type) {
-	case *wire.OwnerReply_Aborted:
-		done.Aborted = res.Aborted
-	case *wire.OwnerReply_Failure:
-		return done, errorOf(res.Failure)
-	default:
-		return done, errors.New("abort: owner answered without a result")
-	}
+	done := conversation.TreeAborted{Aborted: reply.GetAborted()}
 	for _, encoded := range reply.GetPartOf() {
 		var of conversation.TreeRef
 		if err := json.Unmarshal(encoded, &of); err != nil {
@@ -140,8 +132,8 @@ func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (
 		}
 	}
 	// The root itself may have been dispatched to again.
-	reply, err := r.call(ctx, tree.Root, &wire.AbortRequest{Of: of})
-	if err == nil && reply.GetAborted() {
+	reply, err := r.abort(ctx, tree.Root, &wire.AbortRequest{Of: of})
+	if reply.GetAborted() {
 		n++
 	}
 	return n, err
@@ -156,10 +148,7 @@ func (r *Runtime) abortEach(ctx context.Context, members []conversation.Address,
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
-			reply, failed := r.call(ctx, at, &wire.AbortRequest{Of: of})
-			if f := reply.GetFailure(); failed == nil && f != nil {
-				failed = errorOf(f)
-			}
+			reply, failed := r.abort(ctx, at, &wire.AbortRequest{Of: of})
 			mu.Lock()
 			defer mu.Unlock()
 			if reply.GetAborted() {

@@ -91,18 +91,23 @@ func (m *Machine) tree(in Tree) {
 	limits, member := m.limits(), t.Member(in.Member, in.Key)
 	joins := in.Join && member == nil
 	n, dollars := t.Used(m.env.Wall)
+	cost := added(member, in.Cost)
+	dollars += cost
 	status := TreeStatus{Dollars: limits.MaxTreeDollars > 0}
 	switch {
 	case t != nil && t.Closed && refusesClosed():
 		status.Closed = true
 	case limits.MaxTree > 0 && joins && n >= limits.MaxTree:
 		status.Bound, status.Limit, status.Spent = TreeSubmissions, float64(limits.MaxTree), float64(n)
-	case status.Dollars && (joins || !in.Join) && dollars+added(member, in.Cost) >= limits.MaxTreeDollars:
-		status.Bound, status.Limit, status.Spent = TreeDollars, limits.MaxTreeDollars, dollars+added(member, in.Cost)
+	case status.Dollars && (joins || !in.Join) && dollars >= limits.MaxTreeDollars:
+		status.Bound, status.Limit, status.Spent = TreeDollars, limits.MaxTreeDollars, dollars
 	}
 	joins = joins && status.Bound == "" && !status.Closed
-	if joins || added(member, in.Cost) > 0 {
-		m.count(in, joins)
+	if joins || cost > 0 {
+		if joins {
+			n++
+		}
+		m.count(in, joins, n, dollars)
 		if joins && !joinsFirst() {
 			m.emit(Reply{in.To, status})
 			return
@@ -130,16 +135,12 @@ func page(t *conversation.Tree, from int) TreeStatus {
 	return TreeStatus{Closed: t.Closed, Members: slices.Clone(t.Members[from:to]), More: to < len(t.Members)}
 }
 
-// count records that a submission joins a tree, or what it has cost.
-func (m *Machine) count(in Tree, joins bool) {
-	limits, t := m.limits(), m.state.Tree(in.Submission)
-	n, dollars := t.Used(m.env.Wall)
-	if joins {
-		n++
-	}
+// count records that a submission joins a tree, or its cost, and what the tree has used with it.
+func (m *Machine) count(in Tree, joins bool, submissions int, dollars float64) {
+	limits := m.limits()
 	m.enqueue(true, &conversation.TreeCounted{
 		Must: true, Submission: in.Submission, Member: in.Member, Key: in.Key, Joined: joins, Cost: in.Cost,
-		Submissions: n, Dollars: dollars + added(t.Member(in.Member, in.Key), in.Cost),
+		Submissions: submissions, Dollars: dollars,
 		MaxSubmissions: limits.MaxTree, MaxDollars: limits.MaxTreeDollars, At: m.env.Wall,
 	})
 }
@@ -202,13 +203,17 @@ func (m *Machine) reportCost(sub *conversation.Submission) {
 	}
 }
 
-// countOwn counts the cost of a submission that may have begun a tree, if it is bounded.
-func (m *Machine) countOwn(sub *conversation.Submission, cost float64) {
+// countOwn counts the cost of a submission that may have begun a tree, if it is bounded, and returns the dollars that
+// the tree has used.
+func (m *Machine) countOwn(sub *conversation.Submission, cost float64) float64 {
 	in := Tree{Submission: sub.ID, Member: m.state.Created().Address().Reach(), Key: sub.Key, Cost: cost}
 	t := m.state.Tree(sub.ID)
-	if m.limits().MaxTreeDollars > 0 && sub.Tree == nil && added(t.Member(in.Member, in.Key), cost) > 0 {
-		m.count(in, false)
+	n, dollars := t.Used(m.env.Wall)
+	if more := added(t.Member(in.Member, in.Key), cost); more > 0 && m.limits().MaxTreeDollars > 0 {
+		dollars += more
+		m.count(in, false, n, dollars)
 	}
+	return dollars
 }
 
 // overTree returns the error of a submission that began a tree which has cost as much as it may, nil if it has not.
@@ -217,8 +222,7 @@ func (m *Machine) overTree(sub *conversation.Submission) *conversation.Settlemen
 	if sub.Tree != nil || limit == 0 {
 		return nil
 	}
-	m.countOwn(sub, m.state.Spent(sub.ID).Dollars)
-	if _, dollars := m.state.Tree(sub.ID).Used(m.env.Wall); dollars >= limit {
+	if dollars := m.countOwn(sub, m.state.Spent(sub.ID).Dollars); dollars >= limit {
 		return reached(TreeDollars, limit, dollars)
 	}
 	return nil
