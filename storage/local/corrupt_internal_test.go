@@ -78,23 +78,33 @@ func lay(t *testing.T, files map[string]string) *vfs.MemFS {
 	return disk
 }
 
-// kept reads what keptFolder has put there: an error, or what is missing or different.
+// missing returns the first key of keptFolder that is missing or different without an error, or the error.
+func missing(t *testing.T, s *Store) (string, error) {
+	t.Helper()
+	for _, key := range []string{"large", "log", "table"} {
+		body, err := s.Get(t.Context(), key)
+		if errors.Is(err, storage.ErrNotFound) || err == nil && key != "large" && string(body) != "kept" {
+			return key, err
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// kept reads the objects of keptFolder, and returns an error of the store.
 func kept(t *testing.T, s *Store) error {
 	t.Helper()
 	page, err := s.List(t.Context(), storage.ListQuery{})
 	if err != nil {
 		return err
 	}
-	for _, key := range []string{"large", "log", "table"} {
-		body, err := s.Get(t.Context(), key)
-		if errors.Is(err, storage.ErrNotFound) || err == nil && key != "large" && string(body) != "kept" {
-			t.Errorf("get %s: got %q, %v; want an error or %q; the list is %v", key, body, err, "kept", page.Keys)
-		}
-		if err != nil {
-			return err
-		}
+	key, err := missing(t, s)
+	if key != "" {
+		t.Errorf("get %s: got %v or other content; want an error or %q; the list is %v", key, err, "kept", page.Keys)
 	}
-	return nil
+	return err
 }
 
 // checkCorrupt opens a folder with one change, for reading and for writing: each finds it, or

@@ -180,7 +180,7 @@ func (c *intact) flaw(manifest string) (string, error) {
 // leave one, an orderly end does not.
 func (c *intact) tableFlaw(manifest string) (string, error) {
 	closed, err := c.closed()
-	if err != nil || !closed {
+	if err != nil || !closed || !comparesTables() {
 		return "", err
 	}
 	if unknown, ok := c.unknownTables(nil); ok && len(unknown) > 0 {

@@ -144,7 +144,7 @@ func (e extent) holds(disk vfs.FS, name string) (bool, error) {
 	defer f.Close()
 	sum := crc32.New(castagnoli)
 	n, err := io.Copy(sum, io.LimitReader(f, e.length))
-	return n == e.length && sum.Sum32() == e.sum, err
+	return n == e.length && sum.Sum32() == e.sum || !comparesExtents(), err
 }
 
 func readUpTo(disk vfs.FS, name string, most int64) ([]byte, error) {
