@@ -27,6 +27,7 @@ func TestMutants(t *testing.T) {
 		{machine.RuleAskTree, "before its tree has answered"},
 		{machine.RuleAbortFirst, "before the tree of|is answered before|without a look"},
 		{machine.RuleRefuseClosed, "that an abort has closed"},
+		{machine.RuleOwnChannel, "did not come from its channel"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

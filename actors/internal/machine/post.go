@@ -88,7 +88,7 @@ func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 	slices.Sort(targets)
 	for _, target := range slices.Compact(targets) {
 		channel := m.state.ReplyChannel(sub, target)
-		if channel != "" || !m.replies(target) {
+		if channel != "" || !m.replies(target) || !repliesByChannel() {
 			told = append(told, Told{target, channel})
 		}
 	}

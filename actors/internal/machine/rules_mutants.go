@@ -34,13 +34,14 @@ const (
 	RuleAskTree       = "ask tree"       // An attempt of a tree asks its root before it runs anything.
 	RuleAbortFirst    = "abort first"    // An abort of a tree is durable before its members are read.
 	RuleRefuseClosed  = "refuse closed"  // A tree that an abort covers takes no members.
+	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets the notices of its deliveries alone.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed atomic.Bool
+	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -55,7 +56,7 @@ func SetRule(name string, on bool) {
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 		RuleSleepStored: &rules.sleepStored, RuleVouchPending: &rules.vouchPending, RuleEndDelivered: &rules.endDelivered,
 		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
-		RuleRefuseClosed: &rules.refuseClosed,
+		RuleRefuseClosed: &rules.refuseClosed, RuleOwnChannel: &rules.ownChannel,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -94,3 +95,5 @@ func joinsFirst() bool    { return !rules.joinFirst.Load() }
 func asksTree() bool      { return !rules.askTree.Load() }
 func abortsFirst() bool   { return !rules.abortFirst.Load() }
 func refusesClosed() bool { return !rules.refuseClosed.Load() }
+
+func repliesByChannel() bool { return !rules.ownChannel.Load() }

@@ -10,12 +10,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
+// shop is a channel, and the target that replies for it.
+const shop = "shop"
+
 // office is who gets the posts of a world, and what is on its way there.
 type office struct {
 	sending []*conversation.Post // under way
 	burying []machine.BuryPost   // their letters are being stored
 	got     map[conversation.PostID]bool
 	letters map[conversation.PostID]bool
+	shop    bool // has a conversation that a channel delivers to
 }
 
 // postTo asks to post for a running call.
@@ -121,6 +125,12 @@ func (w *world) checkPosts(b conversation.Batch) {
 			continue
 		case *conversation.NoticeAsked:
 		case *conversation.PostEnqueued:
+			if sub := w.ahead.Submission(r.Submission); r.Call == "" && r.Target == shop {
+				if sub == nil || sub.Channel != shop {
+					violate("the reply to %s goes to a channel, and the submission did not come from its channel", r.Submission)
+				}
+				w.seen["reply by channel"]++
+			}
 			if r.Call == "" && !settles(b, r.Submission) {
 				violate("the notice of %s is no part of its settlement", r.Submission)
 			}

@@ -159,10 +159,12 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	}
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
+	w.cfg.Replies = func(target string) bool { return target == shop }
 	w.office.got, w.office.letters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
 	if w.chance(30) {
-		w.limits.Notify = []string{"ledger"}
+		w.limits.Notify = []string{"ledger", shop}
 	}
+	w.office.shop = seed%8 == 3
 	if w.chance(15) {
 		w.limits.Function, w.limits.ResponseFinishedHook, w.limits.DeliveryStartedHook = workflow, false, false
 	}
