@@ -64,7 +64,7 @@ func packages() []row {
 		{"providers/sse", 1, format, nil, nil},
 		{"providers/picture", 1, format, nil, list("golang.org/x/image")},
 
-		{"channels", 2, seam, list("conversation", "outbox"), nil},
+		{"channels", 2, seam, list("conversation", "internal/contain", "outbox"), nil},
 
 		{"outbox", 1, seam, list("conversation", "internal/contain"), nil},
 		{"outbox/webhook", 3, vendor, list("outbox"), list("code.dny.dev/ssrf")},

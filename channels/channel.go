@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // DefaultBodyLimit is how many bytes a body has at most where a channel says nothing else.
@@ -40,10 +41,12 @@ func (rt Route) Pattern(prefix string) string { return rt.Method + " " + prefix 
 // ServeHTTP implements http.Handler. A panic of the handler is an error, unless the answer has begun: then it ends the
 // connection.
 func (rt Route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	res := &begun{ResponseWriter: w}
-	_, err := contained(func() (any, error) { return nil, rt.Handler(res, r) })
-	if err != nil && res.yes {
-		slog.ErrorContext(r.Context(), "webhook broke off", "path", r.URL.Path, "err", err)
+	sent, err := contain.Handle("handler of a webhook", w, func(w http.ResponseWriter) error { return rt.Handler(w, r) })
+	err = contain.Logged(err)
+	if err != nil && sent {
+		if !errors.Is(err, http.ErrAbortHandler) {
+			slog.ErrorContext(r.Context(), "webhook broke off", "path", r.URL.Path, "err", err)
+		}
 		panic(http.ErrAbortHandler)
 	}
 	var refusal *Refusal

@@ -232,3 +232,24 @@ func TestPanicOfAHandler(t *testing.T) {
 		})
 	}
 }
+
+// brokenRoutes is a channel whose Routes fails.
+type brokenRoutes struct{ act func() }
+
+func (c brokenRoutes) Routes() []channels.Route { c.act(); return nil }
+
+// TestRoutesOfFailingChannels: a Routes that panics or ends its goroutine is an error with its cause.
+func TestRoutesOfFailingChannels(t *testing.T) {
+	for name, tt := range map[string]struct {
+		act  func()
+		want string
+	}{
+		"panics":  {func() { panic("a defect") }, "panic: a defect"},
+		"exits":   {runtime.Goexit, "ended its goroutine"},
+		"is none": {func() {}, "declares no route"},
+	} {
+		if routes, err := channels.RoutesOf(brokenRoutes{tt.act}); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("a Routes that %s: got %v, %v, want an error with %q", name, routes, err, tt.want)
+		}
+	}
+}

@@ -6,16 +6,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 var method = regexp.MustCompile(`^[A-Z]+$`)
 
-// Check says what is wrong with the routes that a channel declares: each has a method in upper
-// case, a path of plain segments behind a slash, a handler, and is there once.
-func Check(c Channel) error {
-	routes := c.Routes()
-	if len(routes) == 0 {
-		return errors.New("declares no route")
+// RoutesOf returns the routes that a channel declares. Its error names the route that lacks a method in upper case, a
+// path of plain segments behind a slash, or a handler, or that is declared twice, or how Routes failed.
+func RoutesOf(c Channel) ([]Route, error) {
+	routes, err := contain.Do("routes of the channel", func() ([]Route, error) { return c.Routes(), nil })
+	switch {
+	case err != nil:
+		return nil, contain.Logged(err)
+	case len(routes) == 0:
+		return nil, errors.New("declares no route")
 	}
 	seen := map[string]bool{}
 	for _, rt := range routes {
@@ -23,16 +28,16 @@ func Check(c Channel) error {
 		segments := strings.Split(strings.TrimPrefix(rt.Path, "/"), "/")
 		switch {
 		case !method.MatchString(rt.Method):
-			return fmt.Errorf("route %q: its method is not one in upper case", id)
+			return nil, fmt.Errorf("route %q: its method is not one in upper case", id)
 		case !strings.HasPrefix(rt.Path, "/"), slices.Contains(segments, ""), slices.Contains(segments, "."), slices.Contains(segments, ".."),
 			strings.ContainsAny(rt.Path, "?#{}"):
-			return fmt.Errorf("route %q: its path is not one of plain segments, such as /webhook", id)
+			return nil, fmt.Errorf("route %q: its path is not one of plain segments, such as /webhook", id)
 		case rt.Handler == nil:
-			return fmt.Errorf("route %q: has no handler", id)
+			return nil, fmt.Errorf("route %q: has no handler", id)
 		case seen[id]:
-			return fmt.Errorf("route %q: is there twice", id)
+			return nil, fmt.Errorf("route %q: is there twice", id)
 		}
 		seen[id] = true
 	}
-	return nil
+	return routes, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 )
 
 // Call is what a channel makes of a verified delivery: the application's callback, with what
@@ -75,7 +76,8 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	result, err := contained(func() (any, error) { return resultOf(r.Context(), call) })
+	result, err := contain.Do("callback", func() (any, error) { return resultOf(r.Context(), call) })
+	err = contain.Logged(err)
 	switch {
 	case err == nil:
 		answer(w, result)
@@ -147,7 +149,5 @@ func resultOf(ctx context.Context, call Call) (any, error) {
 		}
 		result, err = later(ctx)
 	}
-	// Methods of the error are the application's, too: what fails here fails nowhere else.
-	_, _ = err.Error(), StatusOf(err)
 	return nil, err
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parleyrun/parley/channels"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/contain"
 	"github.com/parleyrun/parley/memory"
 )
 
@@ -35,13 +36,14 @@ func (h *Handler) mountChannels(mounts []Mount) error {
 		if err == nil && strings.Contains(name, "/") {
 			err = errors.New("its name is more than one segment")
 		}
+		var routes []channels.Route
 		if err == nil {
-			err = channels.Check(listed[name])
+			routes, err = channels.RoutesOf(listed[name])
 		}
 		if err != nil {
 			return fmt.Errorf("channel %q: %w", name, err)
 		}
-		h.mountChannel(name, prefix, listed[name].Routes())
+		h.mountChannel(name, prefix, routes)
 	}
 	return nil
 }
@@ -90,9 +92,6 @@ func ChannelPath(channel string, rt channels.Route) string {
 // lets in who has proven to be somebody: there it is the delivery that is verified.
 func (h *Handler) IsWebhook(r *http.Request) bool { return h.webhooks[r.URL.EscapedPath()] }
 
-// errPanicked is what became of a callback that did not return.
-var errPanicked = errors.New("the callback of a channel panicked")
-
 // deliver hands a request to a channel. What is logged has nothing of its content.
 func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string, handler channels.Handler) {
 	ctx, outcome := channels.Observe(r.Context())
@@ -101,13 +100,10 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 	if r = r.WithContext(ctx); r.Body != nil && r.Body != http.NoBody {
 		r.Body = body
 	}
-	err := errPanicked
-	defer func() {
-		outcome.Done(err)
-		h.deliveries.count(channel, outcome.Result)
-	}()
-	err = handler(w, r)
+	sent, err := contain.Handle("channel "+channel, w, func(w http.ResponseWriter) error { return handler(w, r) })
+	err = contain.Logged(err)
 	outcome.Done(err)
+	h.deliveries.count(channel, outcome.Result)
 	level := slog.LevelDebug
 	if outcome.Result == channels.ResultConflict {
 		level = slog.LevelInfo // it came again with other content
@@ -116,7 +112,13 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 		h.opts.Logger.InfoContext(ctx, "webhooks of a kind are omitted", "channel", channel, "kind", outcome.Kind)
 	}
 	h.opts.Logger.Log(ctx, level, "webhook handled", "channel", channel, "result", string(outcome.Result), "submission", outcome.Submission)
-	if err != nil {
+	switch {
+	case err != nil && sent:
+		if !errors.Is(err, http.ErrAbortHandler) {
+			h.opts.Logger.ErrorContext(ctx, "response broke off", logRequest(r, err)...)
+		}
+		panic(http.ErrAbortHandler)
+	case err != nil:
 		h.failDelivery(w, r, channel, err)
 	}
 }

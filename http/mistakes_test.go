@@ -1,14 +1,17 @@
 package http_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/parleyrun/parley/channels"
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
@@ -39,6 +42,54 @@ func TestMistakesOfOptions(t *testing.T) {
 		resp := h.post("/c1", hello)
 		if ref := resp.Header.Get("Parley-Error-Ref"); resp.StatusCode != http.StatusInternalServerError || !strings.HasPrefix(ref, "err_") {
 			t.Errorf("a NewRef that %s: got status %d, ref %q, want 500 with a ref", name, resp.StatusCode, ref)
+		}
+	}
+}
+
+// customChannel is a channel with a handler of its own, which is no [channels.Endpoint].
+type customChannel struct{ serve channels.Handler }
+
+// Routes implements [channels.Channel].
+func (c customChannel) Routes() []channels.Route {
+	return []channels.Route{{Method: http.MethodPost, Path: "/webhook", Handler: c.serve}}
+}
+
+// TestMistakesOfChannelHandlers: a handler of a listed channel that panics or does not return fails its request alone, by
+// an error envelope if nothing was sent, and counts as failed.
+func TestMistakesOfChannelHandlers(t *testing.T) {
+	half := func(w http.ResponseWriter, then func()) error { _, _ = w.Write([]byte("half")); then(); return nil }
+	for name, tt := range map[string]struct {
+		serve  channels.Handler
+		status int // 0 for a broken connection
+		logged string
+	}{
+		"panics":              {func(http.ResponseWriter, *http.Request) error { panic("a defect") }, 500, "panic: a defect"},
+		"exits":               {func(http.ResponseWriter, *http.Request) error { runtime.Goexit(); return nil }, 500, "ended its goroutine"},
+		"aborts":              {func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) }, 0, ""},
+		"exits in mid-reply":  {func(w http.ResponseWriter, _ *http.Request) error { return half(w, runtime.Goexit) }, 0, "ended its goroutine"},
+		"panics in mid-reply": {func(w http.ResponseWriter, _ *http.Request) error { return half(w, func() { panic("a defect") }) }, 0, "panic: a defect"},
+	} {
+		var logged bytes.Buffer
+		h, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{
+			Channels: map[string]channels.Channel{"custom": customChannel{tt.serve}}, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		broken := func() (v any) {
+			defer func() { v = recover() }()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/channels/custom/webhook", nil))
+			return nil
+		}()
+		if (broken == http.ErrAbortHandler) != (tt.status == 0) || tt.status != 0 && w.Code != tt.status {
+			t.Errorf("a handler that %s: got status %d and panic %v, want %d", name, w.Code, broken, tt.status)
+		}
+		if got := h.Deliveries(); len(got) != 1 || got[0].Result != channels.ResultFailed {
+			t.Errorf("a handler that %s: got the counts %+v, want one as failed", name, got)
+		}
+		if got := logged.String(); !strings.Contains(got, tt.logged) || tt.logged == "" && strings.Contains(got, "ERROR") {
+			t.Errorf("a handler that %s: got the log %q, want %q", name, got, tt.logged)
 		}
 	}
 }

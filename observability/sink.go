@@ -93,12 +93,7 @@ func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration)
 	go func() {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		err := contain.Run("write events: the sink", func() error { return s.Write(ctx, events) })
-		var crash *contain.PanicError
-		if errors.As(err, &crash) {
-			err = fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
-		}
-		done <- err
+		done <- contain.Logged(contain.Run("write events: the sink", func() error { return s.Write(ctx, events) }))
 	}()
 	return done
 }

@@ -532,7 +532,7 @@ func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
 
 func (s Subject) routing(t *testing.T) {
 	c := s.New(t, nothing, 0)
-	if err := channels.Check(c); err != nil {
+	if _, err := channels.RoutesOf(c); err != nil {
 		t.Fatal(err)
 	}
 	h := listed(t, c)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -235,5 +237,29 @@ func TestLogger(t *testing.T) {
 	log.With("a", 1).Info("kept")
 	if got := out.String(); !strings.Contains(got, "msg=kept a=1") {
 		t.Errorf("got %q, want the line", got)
+	}
+}
+
+func TestHandle(t *testing.T) {
+	for name, c := range map[string]struct {
+		serve func(http.ResponseWriter) error
+		sent  bool
+		want  string
+	}{
+		"answers":             {func(w http.ResponseWriter) error { w.WriteHeader(202); return nil }, true, "<nil>"},
+		"returns an error":    {func(http.ResponseWriter) error { return &broken{} }, false, "broken"},
+		"panics":              {func(http.ResponseWriter) error { crash(); return nil }, false, "route x crashed"},
+		"panics after a hint": {func(w http.ResponseWriter) error { w.WriteHeader(103); crash(); return nil }, false, "route x crashed"},
+		"panics in mid-reply": {func(w http.ResponseWriter) error { w.Write([]byte("x")); crash(); return nil }, true, "route x crashed"},
+		"flushes and panics":  {func(w http.ResponseWriter) error { w.(http.Flusher).Flush(); crash(); return nil }, true, "route x crashed"},
+		"aborts":              {func(http.ResponseWriter) error { panic(http.ErrAbortHandler) }, true, http.ErrAbortHandler.Error()},
+	} {
+		sent, err := contain.Handle("route x", httptest.NewRecorder(), c.serve)
+		if sent != c.sent || fmt.Sprint(err) != c.want {
+			t.Errorf("a handler that %s: got %t, %v, want %t, %s", name, sent, err, c.sent, c.want)
+		}
+	}
+	if err := contain.Logged(contain.Run("x", func() error { panic("a defect") })); !strings.Contains(err.Error(), "x crashed: panic: a defect\n") {
+		t.Errorf("got the log's text %q, want the value and the stack of the panic", err)
 	}
 }

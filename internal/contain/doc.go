@@ -2,7 +2,7 @@
 // the end of the process.
 //
 // Every package that calls a function of an author, or a method of a value that an author made, does so through
-// here: [Do] for functions, [Stream] for iterators, [Encode] and [Decode] for values, [Logger] for handlers of logs.
+// here: [Do] for functions, [Handle] for handlers, [Stream] for iterators, [Encode] and [Decode] for values, [Logger] for handlers of logs.
 //
 //  1. A panic is a [*PanicError].
 //  2. A function that ends its goroutine by runtime.Goexit, as FailNow of a test does, is an [*ExitError].

@@ -38,6 +38,15 @@ func (e *PanicError) take(v any) {
 	}
 }
 
+// Logged returns an error for logs, which wraps err: its text adds the value and the stack of a panic.
+func Logged(err error) error {
+	var crash *PanicError
+	if !errors.As(err, &crash) {
+		return err
+	}
+	return fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
+}
+
 // ExitError reports that a function ended its goroutine by runtime.Goexit instead of returning.
 type ExitError struct {
 	// What is the name of the function.

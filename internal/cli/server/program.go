@@ -87,7 +87,11 @@ func checkMounts(mounts map[string]http.Handler, listed map[string]channels.Chan
 		mux := muxOf(map[string]http.Handler{pattern: mounts[pattern]})
 		method, host, _ := splitPattern(pattern)
 		for name, c := range listed {
-			for _, rt := range c.Routes() {
+			routes, err := channels.RoutesOf(c)
+			if err != nil {
+				return fmt.Errorf("channel %q of the program: %w", name, err)
+			}
+			for _, rt := range routes {
 				path := parleyhttp.ChannelPath(name, rt)
 				for _, m := range []string{rt.Method, cmp.Or(method, rt.Method)} {
 					r := &http.Request{Method: m, Host: host, URL: &url.URL{Path: path}}
@@ -156,14 +160,13 @@ func contained(what string, h http.Handler) http.Handler { return &containedHand
 
 // ServeHTTP implements [http.Handler].
 func (h *containedHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	res := &begun{ResponseWriter: w}
-	err := contain.Run(h.what, func() error { h.next.ServeHTTP(res, r); return nil })
+	sent, err := contain.Handle(h.what, w, func(w http.ResponseWriter) error { h.next.ServeHTTP(w, r); return nil })
 	switch {
 	case err == nil:
-	case errors.Is(err, http.ErrAbortHandler):
-		panic(http.ErrAbortHandler)
-	case res.sent:
-		logFailure(r, err)
+	case sent:
+		if !errors.Is(err, http.ErrAbortHandler) {
+			logFailure(r, err)
+		}
 		panic(http.ErrAbortHandler)
 	default:
 		failed(w, r, err)
@@ -185,36 +188,5 @@ func logFailure(r *http.Request, err error) {
 	if !ok || s.ErrorLog == nil {
 		return
 	}
-	var crash *contain.PanicError
-	if errors.As(err, &crash) {
-		err = fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
-	}
-	s.ErrorLog.Printf("serve %s %s: %v", r.Method, r.URL.Path, err)
+	s.ErrorLog.Printf("serve %s %s: %v", r.Method, r.URL.Path, contain.Logged(err))
 }
-
-// begun is a response that knows whether a part of it was sent.
-type begun struct {
-	http.ResponseWriter
-	sent bool
-}
-
-// WriteHeader implements [http.ResponseWriter].
-func (w *begun) WriteHeader(status int) {
-	w.sent = w.sent || status >= http.StatusOK
-	w.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (w *begun) Write(b []byte) (int, error) {
-	w.sent = true
-	return w.ResponseWriter.Write(b)
-}
-
-// Flush implements [http.Flusher].
-func (w *begun) Flush() {
-	w.sent = true
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // a Flusher has no error
-}
-
-// Unwrap is for [http.ResponseController].
-func (w *begun) Unwrap() http.ResponseWriter { return w.ResponseWriter }
