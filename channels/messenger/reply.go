@@ -18,7 +18,8 @@ import (
 const maxText = 4096
 
 // refusals is how the platform words errors: by a status and a description, of which the part before the colon repeats
-// the status.
+// the status. Of the descriptions that clients of the platform list, those with 4xx are permanent but for 429, which has
+// the wait in its parameters.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var p posted

@@ -17,7 +17,9 @@ import (
 // posted may be longer, but chat.update refuses such a text by msg_too_long.
 const maxText = 4000
 
-// refusals is how the platform words errors: by 200 and a code. A code that is not listed is permanent.
+// refusals is how the platform words errors: by 200 and a code. Retry lists those of the errors documented for
+// chat.postMessage and chat.update that pass: limits, faults of the platform, and migrations of a workspace or channel.
+// A code that is not listed is permanent.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var p posted
@@ -27,8 +29,8 @@ var refusals = channels.Refusals{
 		return p.Error, 0
 	},
 	Retry: []string{
-		"accesslimited", "external_channel_migrating", "fatal_error", "internal_error", "message_limit_exceeded", "rate_limited", "ratelimited",
-		"request_timeout", "service_unavailable", "team_added_to_org", "update_failed",
+		"external_channel_migrating", "fatal_error", "internal_error", "message_limit_exceeded", "org_login_required", "rate_limited",
+		"ratelimited", "request_timeout", "service_unavailable", "streaming_state_conflict", "team_added_to_org", "update_failed",
 	},
 }
 

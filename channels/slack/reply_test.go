@@ -28,11 +28,12 @@ func TestSlackReplies(t *testing.T) {
 		"was aborted": {Instance: thread, Outcome: "aborted", Status: 200},
 	}
 	for _, code := range []string{
-		"not_in_channel", "account_inactive", "token_revoked", "invalid_auth", "channel_not_found", "is_archived", "msg_too_long", "restricted_action", "of_tomorrow",
+		"not_in_channel", "account_inactive", "token_revoked", "invalid_auth", "channel_not_found", "is_archived", "msg_too_long", "restricted_action", "accesslimited",
+		"ekm_access_denied", "missing_scope", "token_expired", "of_tomorrow",
 	} {
 		cases[code] = channeltest.Reply{Instance: thread, Outcome: "completed", Status: 200, Answer: `{"ok":false,"error":"` + code + `"}`, Want: posted, Failed: true, Gone: true}
 	}
-	for _, code := range []string{"ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"} {
+	for _, code := range []string{"ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout", "org_login_required", "team_added_to_org"} {
 		cases[code] = channeltest.Reply{Instance: thread, Outcome: "completed", Status: 200, Answer: `{"ok":false,"error":"` + code + `"}`, Want: posted, Failed: true}
 	}
 	channeltest.Replies(t, slack.Replies, cases)

@@ -14,7 +14,9 @@ import (
 // maxText is the longest text of a message, in UTF-16.
 const maxText = 1600
 
-// refusals is how the platform words errors: by a status and a number. Those of limits pass.
+// refusals is how the platform words errors: by a status and a number. Retry lists those of the platform's
+// error dictionary that pass: limits of rates and queues (14107, 20429, 21611, 30001, 63017, 63018, 63038), and a service
+// that is temporarily unavailable (20503).
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var answer struct {
@@ -26,7 +28,7 @@ var refusals = channels.Refusals{
 		}
 		return answer.Code.String(), 0
 	},
-	Retry: []string{"14107", "20429", "21611", "30001", "63018"},
+	Retry: []string{"14107", "20429", "20503", "21611", "30001", "63017", "63018", "63038"},
 }
 
 // Replies is the target that sends replies to the participants of conversations named by [InstanceID]. The Token of

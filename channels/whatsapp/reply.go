@@ -16,7 +16,10 @@ const maxText = 4096
 // transient is the code of an error that the platform calls so, whatever its number.
 const transient = "transient"
 
-// refusals is how the platform words errors: by a number, with a status that is 400 for limits, too.
+// refusals is how the platform words errors: by a number, with a status that is 400 for limits and 500 for missing
+// permissions, too. The numbers are from the platform's table of error codes: Retry has throttling (4, 80007, 80008,
+// 130429, 131048, 131056), downtime (1, 2, 131000, 131016, 133004) and maintenance (131057); Permanent has 3, a missing
+// permission.
 var refusals = channels.Refusals{
 	Code: func(body []byte) (string, time.Duration) {
 		var answer struct {
@@ -31,7 +34,8 @@ var refusals = channels.Refusals{
 		}
 		return answer.Error.Code.String(), 0
 	},
-	Retry: []string{transient, "1", "2", "4", "80007", "130429", "131000", "131016", "131048", "131056", "131057", "133004"},
+	Retry:     []string{transient, "1", "2", "4", "80007", "80008", "130429", "131000", "131016", "131048", "131056", "131057", "133004"},
+	Permanent: []string{"3"},
 }
 
 // outgoing is a message of text.
