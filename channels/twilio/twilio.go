@@ -214,6 +214,12 @@ func (c *Channel) incoming(r *http.Request, path string, body []byte) (Incoming,
 	}, nil
 }
 
+// IsStatus reports whether the request reports the state of a message that was sent, such as "delivered", in place of a
+// message: a bot does not answer it.
+func (in *Incoming) IsStatus() bool {
+	return in.Native.Has("MessageStatus") || in.Native.Has("SmsStatus") && in.Native.Get("SmsStatus") != "received"
+}
+
 // Ref names what a participant and an address of the account, or a messaging service, say to
 // each other.
 type Ref struct {

@@ -246,6 +246,9 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 	if err != nil {
 		return nil, err
 	}
+	if len(all) == 0 { // what became of messages that were sent, for one
+		return d.omit(ctx, "no message")
+	}
 	for _, m := range all {
 		s := said{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body}
 		if m.GroupID != "" {
@@ -262,8 +265,11 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, error) {
 	s := said{id: in.MessageSID, kinds: []string{"message"}, text: in.Body, payload: formObject(in.Native)}
 	s.instance, _ = twilio.InstanceID(in.Ref()) // without one it is for no conversation
-	if in.MessageSID == "" && in.Native.Has("CallSid") {
-		return nil, nil // a call
+	switch {
+	case in.MessageSID == "" && in.Native.Has("CallSid"):
+		return d.omit(ctx, "call")
+	case in.IsStatus():
+		return d.omit(ctx, "status")
 	}
 	return d.deliver(ctx, s)
 }

@@ -202,6 +202,17 @@ func TestDeclaredMessages(t *testing.T) {
 		"whatsapp list":      {whatsapp, "/webhook", object, entry(`"type":"interactive","interactive":{"type":"list_reply","list_reply":{"id":"1","title":"One"}}`), hub, number, "channel:c:m1", "One"},
 		"whatsapp template":  {whatsapp, "/webhook", object, entry(`"type":"button","button":{"payload":"p","text":"Stop"}`), hub, number, "channel:c:m1", "Stop"},
 		"whatsapp caption":   {whatsapp, "/webhook", object, entry(`"type":"image","image":{"id":"1","caption":"Look"}`), hub, number, "channel:c:m1", "Look"},
+		"whatsapp video":     {whatsapp, "/webhook", object, entry(`"type":"video","video":{"id":"1","caption":"Look"}`), hub, number, "channel:c:m1", "Look"},
+		"whatsapp document":  {whatsapp, "/webhook", object, entry(`"type":"document","document":{"id":"1","caption":"Look"}`), hub, number, "channel:c:m1", "Look"},
+		"messenger voice":    {messenger, "/webhook", object, update(`"message":{"chat":{"id":-3},"voice":{},"caption":"Hear"}`), nil, chat, "channel:c:5", "Hear"},
+		"messenger document": {messenger, "/webhook", object, update(`"channel_post":{"chat":{"id":-3},"document":{},"caption":"Look"}`), nil, chat, "channel:c:5", "Look"},
+		"slack link title":   {slack, "/events", object, event("message", `"channel":"D1","ts":"1.2","text":"<https://e.com/?a=1&amp;b=2|A &amp; B &lt;x&gt;>"`), slacked, dm, "channel:c:message/D1/1.2", "U1: A & B <x> (https://e.com/?a=1&b=2)"},
+		"slack bot":          {slack, "/events", object, event("message", `"bot_id":"B1","channel":"D1","ts":"1.2","text":"Hi"`), slacked, "", "", ""},
+		"slack bot_message":  {slack, "/events", object, event("message", `"subtype":"bot_message","channel":"D1","ts":"1.2","text":"Hi"`), slacked, "", "", ""},
+		"slack edit":         {`kind: slack, message: "{event.message.text}"`, "/events", object, event("message", `"subtype":"message_changed","channel":"D1","ts":"1.2","message":{"text":"Hi"}`), slacked, "", "", ""},
+		"twilio status":      {texts, "/webhook", form, "AccountSid=AC&From=2&MessageSid=SM&MessageStatus=delivered&SmsStatus=delivered&To=1", texted, "", "", ""},
+		"twilio sms status":  {texts, "/webhook", form, "AccountSid=AC&From=2&MessageSid=SM&SmsStatus=sent&To=1", texted, "", "", ""},
+		"twilio received":    {texts, "/webhook", form, "AccountSid=AC&Body=Hi&From=1&MessageSid=SM&SmsStatus=received&To=2", texted, "twilio:v1:account:AC:address:2:participant:1", "channel:c:SM", "1 wrote Hi"},
 		"whatsapp all of it": {whatsapp + `, message: "{interactive.button_reply.id} {context.id}"`, "/webhook", object, entry(`"type":"interactive","context":{"id":"m0"},"interactive":{"button_reply":{"id":"y","title":"Yes"}}`), hub, number, "channel:c:m1", "y m0"},
 		"whatsapp group":     {whatsapp, "/webhook", object, entry(`"group_id":"G","type":"text","text":{"body":"Hi"}`), hub, "whatsapp:v1:business-account:B:phone-number:N:group:G", "channel:c:m1", "Ada (49): Hi"},
 		"github bot":         {`kind: github, message: "{comment.body}"`, "/webhook", object, `{"sender":{"type":"Bot"},"comment":{"body":"x"},"issue":{"number":7},"repository":{"name":"r","owner":{"login":"o"}}}`, hubComment, "", "", ""},
@@ -209,6 +220,52 @@ func TestDeclaredMessages(t *testing.T) {
 		"a fitting instance": {`kind: slack, instance: "{event.text}", message: x`, "/events", object, event("message", `"channel":"C","ts":"1.2","text":"`+strings.Repeat("é", 256)+`"`), slacked, strings.Repeat("é", 256), "channel:c:message/C/1.2", "x"},
 	} {
 		t.Run(name, tt.run)
+	}
+}
+
+// texts is a declaration of Twilio with text for each request.
+const texts = `kind: twilio, account: AC, publicUrl: "https://e.com/c", message: "{From} wrote {Body}"`
+
+// texted signs a form whose fields stand in the order of their names.
+func texted(body string) map[string]string {
+	signed := "https://e.com/c/webhook" + strings.NewReplacer("=", "", "&", "").Replace(body)
+	return map[string]string{"X-Twilio-Signature": base64.StdEncoding.EncodeToString(mac(sha1.New, signed))}
+}
+
+// TestDeclaredReports: a request that has no message, such as a report on a message that was sent, counts as omitted.
+func TestDeclaredReports(t *testing.T) {
+	for yaml, body := range map[string]string{
+		"kind: whatsapp, verifyTokenEnv: S": `{"object":"whatsapp_business_account","entry":[{"id":"B","changes":[{"value":{"statuses":[{"id":"m1","status":"sent"}]}}]}]}`,
+		texts:                               "AccountSid=AC&From=2&MessageSid=SM&MessageStatus=delivered&To=1",
+	} {
+		conf, err := config.Parse("parley.yaml", []byte("agents: {echo: {model: demo/parrot}}\nchannels: {c: {agent: echo, secretEnv: S, "+yaml+"}}\n"), &config.Options{
+			Env: func(string) (string, bool) { return "a-secret", true },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := &taking{}
+		all, err := channelsOf(&cli.Program{}, conf.Channels)(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := parleyhttp.New(nil, nil, nil, &parleyhttp.Options{Channels: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := httptest.NewRequest(http.MethodPost, "/channels/c/webhook", strings.NewReader(body))
+		headers, mediaType := hub(body), object
+		if yaml == texts {
+			headers, mediaType = texted(body), form
+		}
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+		r.Header.Set("Content-Type", mediaType)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if got := h.Deliveries(); len(got) != 1 || got[0].Result != channels.ResultOmitted {
+			t.Errorf("%s: got counts %+v, want 1 omitted", body, got)
+		}
 	}
 }
 
