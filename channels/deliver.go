@@ -32,7 +32,7 @@ type Delivery struct {
 	// Channel is the name of the channel, such as "slack". A delivery's id is its own in it.
 	Channel string
 	// Agent and InstanceID are the address of the conversation, which begins if there is none.
-	// An instance id has 1 to 512 bytes of UTF-8.
+	// An instance id has 1 to 512 bytes of UTF-8, and is neither "." nor "..".
 	Agent, InstanceID string
 	// DeliveryID is the platform's, the same whenever the delivery is sent. Empty is the digest of the body of the
 	// webhook, for platforms that give none; several without an id in one request differ by their order.
@@ -143,6 +143,8 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 		return invalid("A delivery names the agent it is for.")
 	case d.InstanceID == "" || len(d.InstanceID) > maxInstanceID || !utf8.ValidString(d.InstanceID):
 		return invalid("The instance id of a delivery has 1 to 512 bytes of UTF-8.")
+	case isDots(d.InstanceID):
+		return invalid("The instance id of a delivery must not be \".\" or \"..\": URL libraries remove such a segment from an address. Use FitID.")
 	case d.SignalType == "" && (len(d.Attributes) > 0 || d.TagName != ""):
 		return invalid("Attributes and the name of a tag belong to signals: give the delivery a signal type.")
 	case d.TagName != "" && !conversation.ValidTagName(d.TagName):

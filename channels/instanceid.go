@@ -63,15 +63,17 @@ func plain(c byte) bool {
 }
 
 // FitID returns an id of a conversation that a text makes: the text, or its beginning and its SHA-256 if it has more than
-// 512 bytes.
+// 512 bytes or is "." or "..", which URL libraries remove from the address of the conversation.
 func FitID(text string) string {
-	if len(text) <= maxInstanceID {
+	if len(text) <= maxInstanceID && !isDots(text) {
 		return text
 	}
 	sum := sha256.Sum256([]byte(text))
 	tail := ":sha256:" + hex.EncodeToString(sum[:])
-	return strings.ToValidUTF8(text[:maxInstanceID-len(tail)], "") + tail
+	return strings.ToValidUTF8(text[:min(len(text), maxInstanceID-len(tail))], "") + tail
 }
+
+func isDots(id string) bool { return id == "." || id == ".." }
 
 // JoinID makes an instance id of a channel's name, a version and further parts, each escaped
 // and with a colon between them. A part may be empty. ok is false for one that is not UTF-8.
