@@ -21,8 +21,7 @@ type LocalFleet struct {
 	system *actor.ActorSystem
 
 	// Wall is the wall clock of the nodes that are made from then on, nil for the usual one.
-	Wall   func() time.Time
-	Unread func() []conversation.RecordType // nil for none
+	Wall func() time.Time
 
 	mu    sync.Mutex
 	nodes int
@@ -64,9 +63,6 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	rt.SetPageBytes(page)
 	if f.Wall != nil {
 		rt.world.wall = f.Wall
-	}
-	if f.Unread != nil {
-		rt.world.unread = f.Unread
 	}
 	name := fmt.Sprintf("local-%d", f.nodes)
 	site := chaos.Site{

@@ -143,7 +143,7 @@ func (r *Runtime) furnish(source follower.Source) {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, VendorWords: o.VendorWords, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, Pending: r.pending, RunResult: r.runResult, Unread: func() []conversation.RecordType { return r.world.unread() }, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, Pending: r.pending, RunResult: r.runResult, Spawn: r.tasks.spawn, Life: r.tasks.life,
 	})
 }
 

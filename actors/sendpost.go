@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -62,8 +61,7 @@ func (a *activation) buryPost(e machine.BuryPost) {
 }
 
 // checkPosts returns what keeps an admission from ending with a post, or nil: a target that a caller may not name, or
-// that is not configured. The answer to a caller is the same for both, so that it reveals no target. An owner that
-// does not know posts would skip the notice.
+// that is not configured. The answer to a caller is the same for both, so that it reveals no target.
 func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	if a.Notify == "" && !isOutboxSignal(&a.Delivery) {
 		return nil
@@ -75,9 +73,6 @@ func (r *Runtime) checkPosts(a *conversation.Admission) error {
 		if _, err := r.opts.Outbox.Find(a.Notify); err != nil {
 			return conversation.Errorf(conversation.CodeInvalidRequest, "The settlement cannot be told: %v.", err)
 		}
-	}
-	if slices.Contains(r.world.unread(), conversation.TypePostEnqueued) {
-		return conversation.Unavailable(time.Minute, errors.New("some node of this server does not know posts yet"))
 	}
 	return nil
 }

@@ -70,8 +70,7 @@ type Admission struct {
 	Key   string `json:"key"`
 	Trace Trace  `json:"trace,omitzero"`
 	// KeepKey asks to know the key for so long, at most [MaxKeepKey], where the retention of all
-	// keys ends sooner: about five thousand such keys of a conversation, the newest. It holds once
-	// all nodes read the record of it.
+	// keys ends sooner: about five thousand such keys of a conversation, the newest.
 	KeepKey time.Duration `json:"keepKey,omitempty"`
 	// Dispatched says that code in the process sends it, and not a request.
 	Dispatched bool `json:"dispatched,omitempty"`

@@ -323,7 +323,7 @@ type (
 	}
 
 	// PartDone signs the last reasoning part of a turn, again if it was signed before, and
-	// leaves it open. It stands where not every node reads PartSigned.
+	// leaves it open. Nothing writes it any more: [PartSigned] replaced it.
 	PartDone struct {
 		Message   MessageID      `json:"message"`
 		Child     ConversationID `json:"child,omitempty"`

@@ -66,7 +66,7 @@ func (m *Machine) admitNew(in Admit, hash string) {
 		m.emit(Reply{in.To, Refused{crowded(sayBytesWait, n, m.cfg.MaxWaitingBytes)}})
 		return
 	}
-	if refusal := m.owing(a); refusal != nil {
+	if refusal := m.checkReply(a); refusal != nil {
 		m.emit(Reply{in.To, Refused{refusal}})
 		return
 	}
@@ -197,7 +197,7 @@ func (m *Machine) record(in Admit, hash string, with ...func(*conversation.Submi
 		admitted.Delivery.Attachments[i].ID = conversation.AttachmentID(m.ids.next("att_"))
 	}
 	records = append(records, admitted)
-	if keep := min(a.KeepKey, conversation.MaxKeepKey); keep > 0 && m.allRead(conversation.TypeKeyKept) {
+	if keep := min(a.KeepKey, conversation.MaxKeepKey); keep > 0 {
 		until := m.env.Wall + conversation.Time(keep/time.Millisecond)
 		records = append(records, &conversation.KeyKept{Must: true, Submission: admitted.Submission, Until: until})
 	}

@@ -52,7 +52,6 @@ type work struct {
 	said        int                           // bytes of the response so far, see [conversation.Submission.Said]
 	speaks      ModelEventKind                // kind of the part under way, ModelDone if there is none
 	calls       int                           // of the reply so far
-	signed      int                           // signatures of the reasoning under way, where PartSigned is not read
 	compacted   bool                          // the model call was too long once
 	bare        bareness                      // images that are left out of its model calls
 	failed      *conversation.SettlementError // what a summary may still mend

@@ -122,12 +122,12 @@ func (m *Machine) mayCall(w *work, arguments int) bool {
 // what says where the others are would have no room.
 const minStored = 16 << 10
 
-// outputRoom is how much of the output of a call is recorded, 0 if nothing may be stored:
-// not every node reads what says so, or the response has had its share.
+// outputRoom returns how many bytes of a call's output are recorded, 0 if nothing may be
+// stored because the response has used its room, or because a function is called.
 func (m *Machine) outputRoom(w *work) int {
 	limits := m.limits()
 	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission))
-	if limits.Function != "" || room < minStored || !m.allRead(conversation.TypeOutputStored) {
+	if limits.Function != "" || room < minStored {
 		return 0
 	}
 	return room
@@ -150,10 +150,6 @@ func (m *Machine) storesFirst(w *work, in ToolDone, done *conversation.ToolSettl
 // storedOutput is what says where the whole output is, if a part of it is recorded.
 func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSettled) []conversation.Record {
 	if in.Stored == nil || done.Failed {
-		return nil
-	}
-	if !m.allRead(conversation.TypeOutputStored) { // any more
-		leaveOutput(done, fmt.Sprintf(toolOutputLong, in.Stored.Size))
 		return nil
 	}
 	if m.fit(w, done, in.Stored); done.Failed {

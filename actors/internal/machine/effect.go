@@ -225,8 +225,6 @@ type (
 	StepTooMuch struct{}
 	// PostKept says that a [Post] is durable.
 	PostKept struct{}
-	// PostLater answers a [Post]: some member of the bucket cannot read it.
-	PostLater struct{}
 	// PostFull answers a [Post]: as many are not delivered as the conversation takes.
 	PostFull struct{}
 	// WaitOver answers a [WaitFor]: the wait has ended with Value, or by its time.
@@ -242,8 +240,6 @@ type (
 		Kept conversation.SubmissionID
 		Body string
 	}
-	// WaitLater answers a [WaitFor]: some member of the bucket cannot read that a call waits.
-	WaitLater struct{}
 	// Moved says that the caller has to repeat under its key. Unless the machine is sure
 	// that it did nothing for it, the outcome is unknown.
 	Moved struct{ Untouched bool }
@@ -269,12 +265,10 @@ func (Compacted) answer()    {}
 func (StepKept) answer()     {}
 func (StepTooMuch) answer()  {}
 func (PostKept) answer()     {}
-func (PostLater) answer()    {}
 func (PostFull) answer()     {}
 func (WaitOver) answer()     {}
 func (WaitOpen) answer()     {}
 func (WaitOracle) answer()   {}
-func (WaitLater) answer()    {}
 func (Moved) answer()        {}
 func (Probed) answer()       {}
 func (TimerChecked) answer() {}

@@ -32,13 +32,12 @@ func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
 	return true
 }
 
-// tookWithout records what a model answers without, once every node reads that: until then
-// the next response finds out again.
+// tookWithout records the images that a model has answered without.
 func (m *Machine) tookWithout(w *work, model string) []conversation.Record {
 	b := &w.bare
 	refused := b.images[b.taken:]
 	b.taken, b.times = len(b.images), 0
-	if len(refused) == 0 || !m.allRead(conversation.TypeImagesRefused) {
+	if len(refused) == 0 {
 		return nil
 	}
 	refused = refused[max(0, len(refused)-conversation.MaxRefused):]

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/parleyrun/parley/conversation"
@@ -17,10 +18,14 @@ type Env struct {
 	Mono time.Duration
 	// Seed is fresh randomness for the ids minted in this step.
 	Seed [10]byte
-	// Unread are the types of records that some member of the bucket does not read, as far as
+	// Unread lists the record types that some member of the bucket does not read, as far as
 	// this node knows.
 	Unread []conversation.RecordType
 }
+
+// AllRead reports whether every member reads records of a type. A must-record that was added
+// after the first release is written only then.
+func (e Env) AllRead(t conversation.RecordType) bool { return !slices.Contains(e.Unread, t) }
 
 // ReplyID names a caller who waits. The shell chooses it.
 type ReplyID uint64
@@ -184,7 +189,7 @@ type (
 	// ReplySent says that who waited for the reply to a submission has it, or is over.
 	ReplySent struct{ Submission conversation.SubmissionID }
 
-	// Post asks to post for a call of the work gen: [PostKept], [PostLater], [PostFull] or
+	// Post asks to post for a call of the work gen: [PostKept], [PostFull] or
 	// [StepTooMuch] answers. One of a durable tool records Step with it, whose result is Output.
 	Post struct {
 		To       ReplyID
@@ -256,7 +261,7 @@ type (
 		Until conversation.Time
 	}
 	// WaitFor asks what a call of the work gen that waits for a signal has come to, and has
-	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitOracle], [WaitLater] or
+	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitOracle] or
 	// [StepTooMuch] answers. Fit is what has become of the signal Kept, if WaitOracle has asked.
 	WaitFor struct {
 		To     ReplyID

@@ -267,10 +267,6 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 	return m.out
 }
 
-// allRead reports whether every member reads records of a type. One that a node must not
-// pass over, and that not all versions know, is written only then.
-func (m *Machine) allRead(t conversation.RecordType) bool { return !slices.Contains(m.env.Unread, t) }
-
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
 // turnAway answers callers of a stopped machine. One that never had its log knows that

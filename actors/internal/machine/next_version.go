@@ -6,7 +6,7 @@ import "github.com/parleyrun/parley/conversation"
 
 // noteNext records a fact that only this version knows, once every node reads it.
 func (m *Machine) noteNext(id conversation.SubmissionID) {
-	if m.allRead(conversation.TypeNextNoted) {
+	if m.env.AllRead(conversation.TypeNextNoted) {
 		m.enqueue(true, &conversation.NextNoted{Must: true, Submission: id})
 	}
 }

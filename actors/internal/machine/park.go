@@ -39,11 +39,10 @@ func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.
 	return nil
 }
 
-// holds reports whether who comes after a parked submission waits for it: where its agent says
-// so, where not every member reads that it was passed, and where what it waits for is the
-// vendor, who would keep the other waiting too.
+// holds reports whether later submissions wait for a parked one: if its agent answers in
+// order, and if the vendor that it waits for would delay them too.
 func (m *Machine) holds(sub *conversation.Submission) bool {
-	return sub.Retry != nil || m.limits().AnswerInOrder || !m.allRead(conversation.TypeOvertook) || !passesSuspended()
+	return sub.Retry != nil || m.limits().AnswerInOrder || !passesSuspended()
 }
 
 // parked returns the submissions that wait for a time, in the order of their admission.

@@ -31,10 +31,6 @@ type posting struct {
 	at       conversation.Offset // of the batch that says what has come of it, 0 until then
 }
 
-// postsRead reports whether every member reads what is recorded of posts. The four types have
-// come together.
-func (m *Machine) postsRead() bool { return m.allRead(conversation.TypePostEnqueued) }
-
 // postsFull reports whether the conversation takes no more posts of so many bytes.
 func (m *Machine) postsFull(bytes int) bool {
 	return len(m.state.Posts()) >= conversation.MaxPosts || m.state.PostBytes()+bytes > conversation.MaxPostsBytes
@@ -53,8 +49,6 @@ func (m *Machine) post(in Post) {
 	switch {
 	case w == nil || w.phase != phaseTools || !m.running(w, p.Call):
 		m.emit(Reply{in.To, Moved{}})
-	case !m.postsRead():
-		m.emit(Reply{in.To, PostLater{}})
 	case m.postsFull(len(p.Body)) && m.state.Post(p.Post) == nil:
 		m.emit(Reply{in.To, PostFull{}})
 	case in.Step != "" && m.state.Brought(w.submission)+len(in.Output) > m.limits().MaxBrought:
@@ -77,14 +71,10 @@ func (m *Machine) post(in Post) {
 // [conversation.State.ReplyChannel]; empty for none.
 type Told struct{ Target, Channel string }
 
-// Told returns the targets that get the notice of a submission's settlement, each once: those of its agent, if every
-// member reads such posts, and the one that its sender named, whose record has to be read already. A target that
-// replies for a channel is among them if the submission is that channel's to reply to.
+// Told returns the targets that get the notice of a submission's settlement, each once: those of its agent, and the one
+// that its sender named. A target that replies for a channel is included only for submissions of that channel.
 func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
-	targets := slices.Clone(sub.Notify)
-	if m.postsRead() {
-		targets = append(targets, m.limits().Notify...)
-	}
+	targets := slices.Concat(sub.Notify, m.limits().Notify)
 	slices.Sort(targets)
 	for _, target := range slices.Compact(targets) {
 		channel := m.state.ReplyChannel(sub, target)
@@ -245,9 +235,6 @@ func (m *Machine) postAgain(in Admit, hash string) {
 	case p == nil:
 		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, sayNoLetter, conversation.SignalOutbox))
 		return
-	case !m.postsRead():
-		m.emit(Reply{in.To, Refused{postsLater()}})
-		return
 	case m.postsFull(len(p.Body)):
 		m.emit(Reply{in.To, Refused{crowded(sayPostsWait, len(m.state.Posts()))}})
 		return
@@ -261,13 +248,6 @@ func (m *Machine) postAgain(in Admit, hash string) {
 	receipt := m.receiptOf(admitted)
 	m.ensureListed()
 	m.reply(in.To, receipt, true)
-}
-
-// postsLater refuses what would be a post, for now.
-func postsLater() *conversation.Error {
-	err := conversation.Unavailable(waitLater, nil)
-	err.Details = sayPostLater
-	return err
 }
 
 // hasPosts reports whether posts of a submission are not delivered yet.

@@ -197,8 +197,6 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("compacted=%v", v.Any)
 	case machine.StepKept, machine.PostKept:
 		return "kept"
-	case machine.PostLater:
-		return "post later"
 	case machine.PostFull:
 		return "post-full"
 	case machine.WaitOver:
@@ -210,8 +208,6 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("waits until=%s", v.Until)
 	case machine.WaitOracle:
 		return fmt.Sprintf("judge %s %q", v.Kept, v.Body)
-	case machine.WaitLater:
-		return "wait later"
 	case machine.TimerChecked:
 		switch {
 		case v.Unknown:

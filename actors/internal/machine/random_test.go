@@ -30,7 +30,7 @@ func TestRandomSchedules(t *testing.T) {
 	// What never happens proves nothing.
 	for _, want := range []string{
 		"settled completed", "settled failed", "model_failed", "submission_retry_exhausted", "submission_timeout",
-		"attempt_released", "tool_settled", "part_done", "part_signed", "images_refused", "output_stored", "output stored late", "advisory", "stop passivated", "stop drained", "stop lost",
+		"attempt_released", "tool_settled", "part_signed", "images_refused", "output_stored", "output stored late", "advisory", "stop passivated", "stop drained", "stop lost",
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",

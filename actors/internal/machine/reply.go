@@ -6,21 +6,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// repliesRead reports whether every member reads that a reply is owed.
-func (m *Machine) repliesRead() bool { return m.allRead(conversation.TypeReplyPending) }
-
-// owing returns what keeps an admission from being owed a reply, or a notice, or nil.
-func (m *Machine) owing(a conversation.Admission) *conversation.Error {
-	switch {
-	case a.Notify != "" && !m.postsRead():
-		return postsLater()
-	case a.ReplyTo == nil:
-		return nil
-	case !m.repliesRead():
-		err := conversation.Unavailable(waitLater, nil)
-		err.Details = sayReplyLater
-		return err
-	case len(m.state.PendingReplies()) >= conversation.MaxPendingReplies:
+// checkReply returns why an admission cannot be promised a reply, or nil.
+func (m *Machine) checkReply(a conversation.Admission) *conversation.Error {
+	if a.ReplyTo != nil && len(m.state.PendingReplies()) >= conversation.MaxPendingReplies {
 		return crowded(textRepliesPending, conversation.MaxPendingReplies)
 	}
 	return nil

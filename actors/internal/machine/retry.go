@@ -81,7 +81,7 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	switch {
 	case !ok:
 		m.callLost(w, name, e)
-	case pause > longPause && m.allRead(conversation.TypeRetryScheduled):
+	case pause > longPause:
 		m.schedule(w, name, e, pause)
 	default:
 		m.pauseShown(w, e, pause)

@@ -32,7 +32,6 @@ type checkpoint struct {
 // rig holds a machine, the durable log under it, and the clocks. It performs
 // nothing by itself: its users answer the effects.
 type rig struct {
-	unread   []conversation.RecordType // by some member
 	cfg      machine.Config
 	writer   string   // of the activation; final once it is open
 	resting  *resting // what an activation that passivated has left
@@ -121,7 +120,7 @@ func (r *rig) name(in *machine.Opened) {
 // step takes an input; the effects are a copy.
 func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
-	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono, Unread: r.unread}
+	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
 	binary.BigEndian.PutUint64(env.Seed[:8], r.steps)
 	if a, ok := in.(machine.Admit); ok {
 		a.Unfit = checkObject(a.Admission.InitialData)

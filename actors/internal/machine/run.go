@@ -23,12 +23,6 @@ func (m *Machine) admitRun(in Admit, hash string) {
 			m.confirm(in.To, Refused{refusal})
 			return
 		}
-		if !m.allRead(conversation.TypeRunStarted) {
-			err := conversation.Unavailable(waitLater, nil)
-			err.Details = sayRunLater
-			m.emit(Reply{in.To, Refused{err}})
-			return
-		}
 		m.admitNew(in, hash)
 		return
 	}

@@ -227,10 +227,6 @@ func (s *script) configure() {
 	s.limits.MaxTree, s.limits.MaxTreeDollars = s.number("tree", 0), float64(s.number("treedollars", 0))
 	s.limits.ToolConcurrency = s.number("tools", s.limits.ToolConcurrency)
 	s.cfg.CheckpointBatches = s.number("checkpoint", s.cfg.CheckpointBatches)
-	s.unread = nil
-	if s.d.HasArg("older") {
-		s.unread = newer
-	}
 	s.limits.ResponseFinishedHook, s.limits.DeliveryStartedHook, s.limits.SettledHook = s.d.HasArg("finish"), s.d.HasArg("start"), s.d.HasArg("settled")
 	if s.limits.Function = ""; s.d.HasArg("run") {
 		s.limits.Function = workflow
@@ -241,16 +237,6 @@ func (s *script) configure() {
 	}
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
-}
-
-// newer are the records that were added to those that version 8 began with: some node does
-// not read them.
-var newer = []conversation.RecordType{
-	conversation.TypePartSigned, conversation.TypeRetryScheduled, conversation.TypeImagesRefused, conversation.TypeOutputStored,
-	conversation.TypeWaitStarted, conversation.TypeWaitEnded, conversation.TypeSignalKept, conversation.TypeOvertook,
-	conversation.TypeReplyPending, conversation.TypeReplySent, conversation.TypeKeyKept,
-	conversation.TypeNoticeAsked, conversation.TypePostEnqueued, conversation.TypePostDeferred, conversation.TypePostDone,
-	conversation.TypeRunStarted,
 }
 
 // crash replaces the machine. The batch in flight lands or is gone.

@@ -29,7 +29,7 @@ func (m *Machine) startCall(w *work) {
 		return
 	}
 	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
-	w.said, w.speaks, w.calls, w.signed = m.sub(w).Said(), ModelDone, 0, 0
+	w.said, w.speaks, w.calls = m.sub(w).Said(), ModelDone, 0
 	w.facts, w.calling = conversation.CallFacts{}, false
 	if !m.mayAsk(w) {
 		return
@@ -79,7 +79,6 @@ func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 	id := m.openResponse(w, name)
 	switch e.Kind {
 	case ModelText:
-		w.signed = 0
 		m.speak(w, id, conversation.PartText, e)
 	case ModelReasoning:
 		m.speak(w, id, conversation.PartReasoning, e)

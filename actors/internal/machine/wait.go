@@ -3,26 +3,15 @@ package machine
 import (
 	"bytes"
 	"cmp"
-	"time"
 
 	"github.com/parleyrun/parley/conversation"
 )
-
-// waitsRead reports whether every member reads what is recorded of waits and signals. The
-// three types have come together.
-func (m *Machine) waitsRead() bool { return m.allRead(conversation.TypeWaitStarted) }
 
 // signal decides on a signal for a wait. It is settled in the batch of its admission: it
 // stands in no queue.
 func (m *Machine) signal(in Admit, name, hash string) {
 	if err := checkSignal(name, in.Admission.Delivery); err != nil {
 		m.refuse(in, err)
-		return
-	}
-	if !m.waitsRead() {
-		err := conversation.Unavailable(waitLater, nil)
-		err.Details = saySignalLater
-		m.emit(Reply{in.To, Refused{err}})
 		return
 	}
 	w := m.state.Awaiting(name)
@@ -52,9 +41,6 @@ func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 	}
 	return nil
 }
-
-// waitLater is when to try again what not every member of the bucket reads.
-const waitLater = time.Minute
 
 // endBySignal ends a wait. That its submission may go on stands in the same batch. One that is
 // parked was acknowledged long ago, and from then on no timer finds it in time: a journal lists
@@ -179,9 +165,6 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 		kept = nil
 	}
 	switch {
-	case !m.waitsRead():
-		m.emit(Reply{in.To, WaitLater{}})
-		return
 	case m.state.Brought(w.submission)+len(in.Schema)+conversation.MaxSignalBytes > m.limits().MaxBrought:
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return

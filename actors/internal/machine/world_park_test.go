@@ -41,7 +41,7 @@ func (w *world) found() bool {
 
 // holds reports whether what comes after a parked submission waits for it.
 func (w *world) holds(sub *conversation.Submission) bool {
-	return sub.Retry != nil || w.limits.AnswerInOrder || slices.Contains(w.unread, conversation.TypeOvertook)
+	return sub.Retry != nil || w.limits.AnswerInOrder
 }
 
 // passes reports whether one is worked on while one before it is parked.

@@ -44,9 +44,6 @@ func (w *world) postTo(c *runningTool) {
 // posted takes the answer to a call that posts.
 func (w *world) posted(asked machine.Post, v machine.Answer) {
 	_, kept := v.(machine.PostKept)
-	if _, later := v.(machine.PostLater); later && !slices.Contains(w.unread, conversation.TypePostEnqueued) {
-		violate("%s is told to post later", asked.Enqueued.Call)
-	}
 	if kept && asked.Step != "" && !slices.ContainsFunc(w.log, func(e entry) bool {
 		return slices.ContainsFunc(e.batch.Records, func(r conversation.Record) bool {
 			p, ok := r.(*conversation.PostEnqueued)
@@ -146,9 +143,6 @@ func (w *world) checkPosts(b conversation.Batch) {
 			continue
 		}
 		w.seen[string(r.Type())]++
-		if slices.Contains(w.unread, r.Type()) {
-			violate("%s is written, which not every node reads", r.Type())
-		}
 	}
 	if parks && defers {
 		violate("batch %d names two timers", int64(b.Offset))

@@ -138,9 +138,6 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	if w.chance(40) {
 		w.cfg.MaxBatchBytes = 300 + w.r.IntN(2000)
 	}
-	if w.chance(30) {
-		w.unread = newer
-	}
 	if w.chance(20) {
 		w.short = true
 		w.limits.MaxBrought = 1500 + w.r.IntN(3000)
@@ -428,7 +425,7 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	if e.Closed != nil {
 		w.seen["page"]++
 	}
-	if bytes.HasPrefix(e.State, []byte(`{"reducer":6`)) {
+	if bytes.Contains(e.State, []byte(`"left":{`)) {
 		w.seen["left to the log"]++
 	}
 	state, err := conversation.DecodeState(e.State)
@@ -536,9 +533,9 @@ func (w *world) reply(e machine.Reply) {
 		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
-	case machine.WaitOver, machine.WaitOpen, machine.WaitOracle, machine.WaitLater:
+	case machine.WaitOver, machine.WaitOpen, machine.WaitOracle:
 		w.answered(asked.(machine.WaitFor), v)
-	case machine.PostKept, machine.PostLater, machine.PostFull:
+	case machine.PostKept, machine.PostFull:
 		w.posted(asked.(machine.Post), v)
 	case machine.Moved, machine.StepTooMuch:
 		w.stepped(e.To, false)

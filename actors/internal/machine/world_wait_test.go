@@ -87,10 +87,6 @@ func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 		w.seen["judged"]++
 		asked.Kept, asked.Fit = v.Kept, w.fit(v.Body)
 		w.again = append(w.again, func() { w.waitFor(c, asked) })
-	case machine.WaitLater:
-		if !slices.Contains(w.unread, conversation.TypeWaitStarted) {
-			violate("%s is told to wait later", c.Call)
-		}
 	}
 }
 
@@ -130,12 +126,6 @@ func (w *world) checkWaits(b conversation.Batch) {
 			if !settles(b, r.Submission) {
 				violate("signal %s is kept in a batch of its own", r.Submission)
 			}
-		case *conversation.WaitStarted, *conversation.Overtook:
-		default:
-			continue
-		}
-		if slices.Contains(w.unread, r.Type()) {
-			violate("%s is written, which not every node reads", r.Type())
 		}
 	}
 	for _, sub := range w.ahead.Unsettled() {

@@ -17,8 +17,7 @@ import (
 
 var _ agenthost.Poster = (*toolCall)(nil)
 
-// Post implements [agenthost.Poster]. Until all members read posts a durable call tries again, and
-// another is told that it may.
+// Post implements [agenthost.Poster].
 func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	if _, err := c.node.o.Outbox.Find(p.Target); err != nil {
 		return err
@@ -40,12 +39,6 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 		return agent.ErrOutboxFull
 	case machine.StepTooMuch:
 		return agent.ErrStepsFull
-	case machine.PostLater:
-		if c.suspended.stop == nil { // nothing runs it again
-			return conversation.Unavailable(waitLater, nil)
-		}
-		c.suspended.leave(time.Now().Add(waitLater))
-		return agent.ErrSuspended
 	}
 	return errStepLost
 }

@@ -55,8 +55,6 @@ type NodeOptions struct {
 	RunResult func(context.Context, conversation.RunID) (json.RawMessage, error)
 	// Outbox says who gets posts.
 	Outbox *outbox.Routes
-	// Unread are the types of records that not every member reads.
-	Unread func() []conversation.RecordType
 	// Spawn runs what is begun here in a goroutine of the node, unless that is at its end.
 	Spawn func(func())
 	// Life is the context of what nobody waits for: a hook that is told of a settlement.

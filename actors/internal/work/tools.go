@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -392,9 +391,6 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 				return nil, err
 			}
 			in.Kept, in.Fit = a.Kept, fit
-		case machine.WaitLater:
-			c.suspended.leave(time.Now().Add(waitLater))
-			return nil, agent.ErrSuspended
 		case machine.StepTooMuch:
 			return nil, agent.ErrStepsFull
 		default:
@@ -403,13 +399,8 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 	}
 }
 
-// Ask implements [agenthost.Asker]. Whom it asks may run on a node that does not know that somebody
-// waits: the call tries again when all do. So it does when who is asked cannot be reached.
+// Ask implements [agenthost.Asker]. A conversation that cannot be reached is asked again later.
 func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
-	if slices.Contains(s.call.node.o.Unread(), conversation.TypeReplyPending) {
-		s.call.suspended.leave(time.Now().Add(waitLater))
-		return conversation.Receipt{}, agent.ErrSuspended
-	}
 	patience, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	for {
@@ -439,7 +430,7 @@ func (s *steps) RunResult(ctx context.Context, id conversation.RunID) (json.RawM
 	return s.call.node.o.RunResult(ctx, id)
 }
 
-// waitLater is after what time a call tries again to wait that not every node can read.
+// waitLater is the pause before a call asks a conversation again that it could not reach.
 const waitLater = time.Minute
 
 func waitOver(value json.RawMessage, timedOut bool) (json.RawMessage, error) {
