@@ -30,6 +30,9 @@ const maxTypeName = 64
 // recordTable lists every type once. What stands before TypePartSigned is known to every
 // node of schema version 8, so its lines carry no flag. A type that is added later has
 // a member "must" in its struct, true where older nodes have to refuse its lines.
+//
+// The first release freezes the list: until then types are added and written freely. From
+// then on a type with "must" is written only when every member of the cluster reads it.
 func recordTable() []recordKind {
 	return append([]recordKind{
 		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},

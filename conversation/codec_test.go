@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -161,6 +162,18 @@ func TestEncodeRefusesBrokenJSON(t *testing.T) {
 	})
 	if err == nil || !strings.Contains(err.Error(), "state_written") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// released are the types of the first release in the order of the table. The commit that is
+// tagged fills it with [conversation.Types]; later commits leave it unchanged.
+var released []conversation.RecordType
+
+// TestReleasedTypes compares the beginning of the table with the released types.
+func TestReleasedTypes(t *testing.T) {
+	types := conversation.Types()
+	if got := types[:min(len(released), len(types))]; !slices.Equal(got, released) {
+		t.Errorf("types are %q, want those of the first release in their order: %q", got, released)
 	}
 }
 

@@ -198,8 +198,8 @@ func TestRunRefusedByTheRuntime(t *testing.T) {
 		err    error
 		status int
 	}{
-		"an_input_that_does_not_fit":      {conversation.Errorf(conversation.CodeInvalidRequest, "The input does not fit: /day is no integer."), 400},
-		"an_older_node_is_in_the_cluster": {conversation.Unavailable(time.Minute, errors.New("not read by all")), 503},
+		"an_input_that_does_not_fit":   {conversation.Errorf(conversation.CodeInvalidRequest, "The input does not fit: /day is no integer."), 400},
+		"a_store_that_does_not_answer": {conversation.Unavailable(time.Minute, errors.New("no answer")), 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newRuns(t, nil)
