@@ -244,24 +244,27 @@ func names(fn *ast.FuncDecl, pkg string) (found bool) {
 	return found
 }
 
-// TestReadmeShowsExamples keeps the README's first program and its page compiled and run: they
-// are those of examples/hello, apart from the program's comment.
-func TestReadmeShowsExamples(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for language, name := range map[string]string{"go": "examples/hello/main.go", "html": "examples/hello/page.html"} {
-		example, err := os.ReadFile(name)
+// TestPagesShowExamples: the first program of the README and the page of docs/frontends.md are the
+// files of examples/hello, which are compiled and run, without the program's comment.
+func TestPagesShowExamples(t *testing.T) {
+	for _, of := range []struct{ page, language, name string }{
+		{"README.md", "go", "examples/hello/main.go"},
+		{"docs/frontends.md", "html", "examples/hello/page.html"},
+	} {
+		page, err := os.ReadFile(of.page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if language == "go" {
+		example, err := os.ReadFile(of.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of.language == "go" {
 			_, example, _ = bytes.Cut(example, []byte("\n"))
 		}
-		block := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindSubmatch(readme)
+		block := regexp.MustCompile("(?s)```" + of.language + "\n(.*?)```").FindSubmatch(page)
 		if block == nil || !bytes.Equal(block[1], example) {
-			t.Errorf("the first block of %s in README.md is not %s:\n%s", language, name, example)
+			t.Errorf("%s: the first block of %s differs from %s:\n%s", of.page, of.language, of.name, example)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func classOf(c conversation.Code) (class, bool) {
 			"The runtime is not available right now. Retry after the time given."}, true
 	case conversation.CodeQuarantined:
 		return class{http.StatusLocked, "The conversation is quarantined.",
-			"Opening it failed several times, or an operator quarantine it, so it is quarantined. Nothing of it is lost. The server tries it again by itself; repair the cause to have it released."}, true
+			"Opening it failed several times, or an operator quarantined it, so it is quarantined. Nothing of it is lost. The server tries it again by itself; repair the cause to have it released."}, true
 	case conversation.CodeAdmissionUnknown:
 		return class{http.StatusServiceUnavailable, "It is not known whether the message was admitted.",
 			"Repeat it after the time given with meta.idempotencyKey as its idempotencyKey: it is admitted once."}, true

@@ -33,7 +33,7 @@ type Quarantine struct {
 	At    conversation.Time `json:"at"`
 	// Why is for people; of more than 4 KiB the beginning is kept.
 	Why string `json:"why"`
-	// Failures is how often it could not be opened, 0 if an operator quarantine it.
+	// Failures is how often it could not be opened, 0 if an operator quarantined it.
 	Failures int `json:"failures"`
 	// Tries is how often a node has tried to open it since, Tried when the last try began.
 	Tries int               `json:"tries,omitempty"`
@@ -47,7 +47,7 @@ const (
 
 // TryAfter is how long after the last try, or the first quarantine, a node may try to open the
 // conversation: 10 minutes, after each try twice as long as before, up to a day. A node that
-// starts, perhaps with another program, waits 10 minutes at most. Ok is false if an operator quarantine it.
+// starts, perhaps with another program, waits 10 minutes at most. Ok is false if an operator quarantined it.
 func (a Quarantine) TryAfter(starts bool) (wait time.Duration, ok bool) {
 	wait = firstTry
 	if !starts {

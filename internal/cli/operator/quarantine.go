@@ -17,7 +17,7 @@ import (
 )
 
 // byHand is why a conversation is quarantined that somebody has named.
-const byHand = "an operator has quarantine it"
+const byHand = "quarantined by an operator"
 
 // quarantineConfig is what "parley log quarantine" is told.
 type quarantineConfig struct {

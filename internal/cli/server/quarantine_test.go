@@ -144,5 +144,5 @@ func TestOpeningEndsTheProcess(t *testing.T) {
 	n = program.Start(t, "serve", "--quiet", "--config", file)
 	clitest.NewReader(t, lost.Offset).Until(n.URL(t, "sick"), lost.Offset, clitest.Settled(lost.SubmissionID))
 	aside("is quarantined", "--set", "--agent", "echo", "--id", "fine")
-	aside("an operator has quarantine it")
+	aside("quarantined by an operator")
 }
