@@ -13,30 +13,29 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// AskOptions are the optional facts of a question.
+// AskOptions are the options of [Ask].
 type AskOptions struct {
-	// Timeout is how long the call waits for the reply, up to 30 days, and 0 for as long.
+	// Timeout bounds the wait for the reply, up to 30 days; 0 means 30 days.
 	Timeout time.Duration
 }
 
-// Ask sends a message to a conversation, as [Dispatch] does, and waits for what comes of it, as
-// [Wait] does: the call is put away meanwhile, for days if need be, and costs nothing but storage.
-// It is for durable tools. The message is sent once, whatever dies, and its reply heard once;
-// later runs of the call hear the same.
+// Ask sends a message to a conversation, like [Dispatch], and waits for its reply, like [Wait]: the
+// call is suspended, for days if necessary, and costs only storage. It is for durable tools. The
+// message is sent once and its reply received once, also over crashes; later runs of the call get the
+// same reply.
 //
-// The reply has what the agent said, and its output; of what is longer than 24 KiB the beginning
-// of the text is there, and [conversation.Reply.Cut] says so: the whole stands in the conversation
-// that was asked. A conversation that asks itself, or that is asked by whom it asks, is answered too:
-// what is parked holds up nobody, unless the agent has AnswerInOrder: then nobody answers until the
-// time is up.
+// The reply has the agent's text and output. Of a reply longer than 24 KiB it has the beginning of the
+// text, and [conversation.Reply.Cut] is set; the whole reply is in the other conversation. A
+// conversation may ask itself, and two may ask each other, because a suspended call does not block
+// later messages, unless the agent has AnswerInOrder: then the wait times out.
 //
-// Who cannot be reached now is asked again, for as long as that lasts.
+// Sending to a conversation that cannot be reached is retried until the timeout.
 //
 // The error is one of Dispatch; a [*conversation.SettledError] if the submission failed or was
-// aborted; [ErrWaitTimeout], after which the submission goes on and nobody is told of it; [ErrSuspended];
-// or a [*StepError], as of Wait. Questions to one conversation that are asked at the same time need
-// keys of their own, as messages do. A key is one among the questions of a call: other calls that use it
-// ask anew. A signal for a wait, which has no reply, is refused.
+// aborted; [ErrWaitTimeout], after which the submission continues without a receiver of its reply;
+// [ErrSuspended]; or a [*StepError], as of Wait. Concurrent questions to one conversation need keys of
+// their own, as messages do. A key is scoped to the call: other calls that use it ask anew. A signal
+// for a wait, which has no reply, is refused.
 func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions) (*conversation.Reply, error) {
 	if o == nil {
 		o = &AskOptions{}
@@ -51,11 +50,11 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 	a, err := m.Admission(to)
 	if a.Key == "" {
 		a.Key = nextKey(ctx, to)
-	} else { // Another call's question has a reply of its own.
+	} else { // The same question of another call has a reply of its own.
 		call, _ := CallFrom(ctx)
 		a.Key = fmt.Sprintf("%s/ask/%x", call.ID, sha256.Sum256([]byte(a.Key)))
 	}
-	digest := sha256.Sum256([]byte(to.ID + "\x00" + a.Key)) // a name has less room
+	digest := sha256.Sum256([]byte(to.ID + "\x00" + a.Key)) // a name is shorter than an address
 	name := "reply of " + shorten(to.Agent) + " " + hex.EncodeToString(digest[:8])
 	if d := &a.Delivery; err == nil && d.Kind == conversation.KindSignal && (d.Type == conversation.SignalWait || d.Type == conversation.SignalOutbox) {
 		err = conversation.Errorf(conversation.CodeInvalidRequest, "A signal of type %q is over at once and has no reply: dispatch it.", d.Type)
@@ -80,7 +79,7 @@ func Ask(ctx context.Context, to conversation.Address, m Message, o *AskOptions)
 // toldSchema is that of a [conversation.SentReply].
 func toldSchema() json.RawMessage { return json.RawMessage(`{"type":"object"}`) }
 
-// ask sends a question whose reply a wait of that name is told, unless that is recorded.
+// ask sends a question whose reply resolves the wait of that name, unless the send is recorded.
 func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) error {
 	call, inCall := CallFrom(ctx)
 	host, ok := s.recorder.(asker)
@@ -103,7 +102,7 @@ func (s *steps) ask(ctx context.Context, name string, a conversation.Admission) 
 	return s.keep(ctx, step, receipt.SubmissionID)
 }
 
-// keep records the result of a step that the package takes.
+// keep records the result of a step of the package itself.
 func (s *steps) keep(ctx context.Context, step string, result any) error {
 	raw, err := contain.Encode("", result)
 	if err == nil {

@@ -8,36 +8,34 @@ const (
 	DefaultKeepRecentTokens = 8_000
 )
 
-// Compaction says when and how the older part of a conversation is replaced by a
-// summary in what the model is sent. The transcript that clients read stays whole.
-// Submissions do not wait for it. The zero value is what most agents need.
+// Compaction configures when and how the older part of a conversation is replaced by a summary in
+// requests to the model. The transcript for clients stays whole. Submissions do not wait for it. The
+// zero value suits most agents.
 type Compaction struct {
-	// Off turns the threshold off. A model that says that what it was sent is too
-	// long is still answered by a compaction: the alternative is a conversation that
-	// can never go on.
+	// Off disables compaction at the threshold. A request that the model server refuses as too long
+	// still triggers it, because the conversation could not continue otherwise.
 	Off bool
 
-	// ReserveTokens is the room kept free in the model's context window: once less is
-	// left after a response, the conversation is compacted. Zero means
-	// [DefaultReserveTokens], or the longest answer of the model if that is less.
+	// ReserveTokens is the free room of the model's context window below which the conversation is
+	// compacted after a response. Zero means [DefaultReserveTokens], or the longest answer of the
+	// model if that is less.
 	ReserveTokens int
 
-	// KeepRecentTokens is about how much of the latest exchange stays word for word.
-	// Zero means [DefaultKeepRecentTokens]. Less stays in a small window, and after a
-	// request that the vendor refused as too long.
+	// KeepRecentTokens is the approximate size of the latest part that stays verbatim. Zero means
+	// [DefaultKeepRecentTokens]. Less stays in a small window, and after a request that was refused as
+	// too long.
 	KeepRecentTokens int
 
-	// Model is who writes the summary; empty means the conversation's own model.
+	// Model writes the summary; empty means the conversation's own model.
 	Model string
 
-	// Instructions are added to what the summarizer is told: what matters in
+	// Instructions are added to the prompt of the summary, such as the facts that matter in
 	// conversations of this agent.
 	Instructions string
 }
 
-// WithDefaults returns c with ReserveTokens and KeepRecentTokens replaced by the
-// defaults where they are zero, for a model whose answers have at most maxOutput
-// tokens; 0 if that is not known.
+// WithDefaults returns c with zero ReserveTokens and KeepRecentTokens replaced by the defaults for a
+// model whose answers have at most maxOutput tokens; 0 means unknown.
 func (c Compaction) WithDefaults(maxOutput int) Compaction {
 	if c.ReserveTokens == 0 {
 		c.ReserveTokens = DefaultReserveTokens

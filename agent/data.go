@@ -12,47 +12,43 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Data is a kind of structured data that an agent shows to clients beside its
-// text. [NewDataWriter] makes one.
+// Data is a kind of structured data that an agent shows to clients in addition to its text.
+// [NewDataWriter] returns one.
 type Data interface {
-	// Name is what clients know the data by: a part of type "data-<name>".
+	// Name is the name of the data for clients: a part of type "data-<name>".
 	Name() string
-	// JSONSchema is what every value fits. The bytes are shared and must not be
-	// changed.
+	// JSONSchema is the schema of every value. The bytes are shared and must not be changed.
 	JSONSchema() json.RawMessage
 }
 
-// DataWriter writes data of one name, typed and checked. It is immutable and safe
-// for concurrent use.
+// DataWriter writes data of one name and Go type. It is immutable and safe for concurrent use.
 type DataWriter[T any] struct {
 	name   string
 	schema *Schema
 }
 
-// DataOptions are the optional facts of a [DataWriter].
+// DataOptions are the options of [NewDataWriter].
 type DataOptions struct {
-	// Schema replaces the schema derived from the type, for bounds and
-	// enumerations.
+	// Schema replaces the schema derived from the type, for bounds and enumerations.
 	Schema json.RawMessage
 }
 
-// dataNamePattern is what fits into a part's type and into code of clients.
+// dataNamePattern matches names that are valid in a part's type and in the code of clients.
 const dataNamePattern = `^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`
 
-// ErrNoResponse says that data was written where there is no response to show it
-// in: outside a tool call and the hook [Hooks.ResponseFinished], or when they are over.
+// ErrNoResponse is returned by a write outside a tool call and the hook [Hooks.ResponseFinished], or
+// after they returned.
 var ErrNoResponse = errors.New("there is no response to write to: write from a tool or from the hook ResponseFinished")
 
-// ErrUndeclaredData says that data was written by a writer that the agent does not list.
+// ErrUndeclaredData is returned by a write with a writer that the agent does not list.
 var ErrUndeclaredData = errors.New("the agent does not list the writer: add it to Agent.Data, or let the agent write that a subagent works for")
 
-// NewDataWriter makes a writer. The agent that uses it lists it in [Agent.Data], and
-// its tools in [ToolOptions.Data], so that one that was forgotten is found at the start.
+// NewDataWriter returns a writer. The agent lists it in [Agent.Data], and its tools list it in
+// [ToolOptions.Data], so that a missing entry is found at start.
 //
-// The schema is derived from T as [NewTool] derives one. The name has 1 to 64
-// characters of letters, digits, "_" and "-", beginning with a letter.
-// NewDataWriter panics for another name and for a type or schema that cannot be
-// compiled: each is a mistake in the program.
+// The schema is derived from T as by [NewTool]. The name has 1 to 64 characters of letters, digits,
+// "_" and "-", beginning with a letter. NewDataWriter panics for another name and for a type or schema
+// that cannot be compiled, because each is a mistake in the program.
 func NewDataWriter[T any](name string, opts *DataOptions) *DataWriter[T] {
 	if opts == nil {
 		opts = &DataOptions{}

@@ -11,11 +11,10 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Issue is one thing that is wrong, and where.
+// Issue is one mistake and its place.
 type Issue struct {
-	// Path is a JSON pointer into a value ("/labels/0"), or a field of an
-	// [Agent] ("Tools[1]"). It is empty for the value as a whole. Of a long pointer it
-	// is the beginning.
+	// Path is a JSON pointer into a value ("/labels/0"), or a field of an [Agent] ("Tools[1]"). It is
+	// empty for the value as a whole, and a long pointer is cut at its end.
 	Path string
 	// Problem is a phrase without a full stop.
 	Problem string
@@ -29,7 +28,7 @@ func (i Issue) String() string {
 	return i.Path + ": " + i.Problem
 }
 
-// Texts go to models and callers, so a hostile value must not blow them up.
+// Texts go to models and callers, so their length is bounded.
 const (
 	maxIssues  = 10
 	maxProblem = 200 // bytes
@@ -63,14 +62,14 @@ func shorten(s string) string {
 	return s[:cut] + "…"
 }
 
-// SchemaError says that a value does not fit a [Schema].
+// SchemaError lists where a value violates a [Schema].
 type SchemaError struct{ Issues []Issue }
 
 // Error implements error. It lists the issues, separated by "; ".
 func (e *SchemaError) Error() string { return joinIssues(e.Issues) }
 
-// InputError says that a model called a tool with input that does not fit. Its
-// text is written for the model: it can correct the input and call again.
+// InputError is returned for invalid input of a tool call. Its text is for the model, which can
+// correct the input and call again.
 type InputError struct {
 	Tool   string
 	Issues []Issue
@@ -81,7 +80,7 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("invalid input for tool %s: %s. Correct the input and call the tool again.", e.Tool, joinIssues(e.Issues))
 }
 
-// OutputError says that what a tool returned cannot be written as JSON.
+// OutputError is returned for a tool's output that cannot be encoded as JSON.
 type OutputError struct {
 	Tool string
 	Err  error
@@ -95,8 +94,8 @@ func (e *OutputError) Error() string {
 // Unwrap returns the cause.
 func (e *OutputError) Unwrap() error { return e.Err }
 
-// ResultError says that the images of a tool's [Result] cannot be shown. Its text
-// is written for the model, which may ask for fewer or others.
+// ResultError is returned for invalid images in a tool's [Result]. Its text is for the model, which
+// may request fewer or other ones.
 type ResultError struct {
 	Tool   string
 	Issues []Issue
@@ -107,7 +106,7 @@ func (e *ResultError) Error() string {
 	return fmt.Sprintf("tool %s returned images that cannot be shown: %s", e.Tool, joinIssues(e.Issues))
 }
 
-// TimeoutError says that a tool gave up because its own time limit had passed.
+// TimeoutError is returned for a tool that exceeded its time limit.
 type TimeoutError struct {
 	Tool  string
 	Limit time.Duration
@@ -126,7 +125,7 @@ type PanicError = contain.PanicError
 // called runtime.Goexit, as FailNow of a test does. Its text is safe to show to a model.
 type ExitError = contain.ExitError
 
-// crashed reports whether an error is that of a function or method which did not return.
+// crashed reports whether err is a contained panic or exit.
 func crashed(err error) bool {
 	var panicked *PanicError
 	var exited *ExitError
@@ -139,8 +138,7 @@ type DefinitionError struct {
 	Issues []Issue
 }
 
-// Error implements error. Unlike the texts for models it is complete: a person
-// reads it once, at start.
+// Error implements error. Unlike texts for models it is not cut.
 func (e *DefinitionError) Error() string {
 	lines := []string{fmt.Sprintf("define agent %q:", e.Agent)}
 	for _, i := range e.Issues {
@@ -149,8 +147,7 @@ func (e *DefinitionError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// sortIssues orders issues by path and removes repetitions, so that a text does
-// not depend on the order in which a schema was walked.
+// sortIssues orders issues by path and removes duplicates, so that texts are deterministic.
 func sortIssues(issues []Issue) []Issue {
 	slices.SortStableFunc(issues, func(a, b Issue) int {
 		if c := strings.Compare(a.Path, b.Path); c != 0 {

@@ -6,42 +6,41 @@ import (
 	"slices"
 )
 
-// Generation says how a model writes its replies. Every field may be zero: then the model does
-// what it does by itself.
+// Generation has the sampling options of a model. A zero field leaves the model's default.
 type Generation struct {
-	// Temperature is how freely the model chooses its words, 0 to 2. Models that reason mostly
-	// take none, and it is left out for them.
+	// Temperature is the sampling temperature, 0 to 2. It is omitted for models that do not accept it,
+	// such as most reasoning models.
 	Temperature *float64
 
-	// MaxOutputTokens bounds one reply. A reply that is cut off by it ends the work as it is, and
-	// the calls of tools in it do not run: the model is asked again, up to three times. Zero, or
-	// more than the model writes, is as much as it does.
+	// MaxOutputTokens bounds one reply. A text reply that reaches it ends the response as it is. Tool
+	// calls in such a reply do not run, and the model is called again, up to three times. Zero, or
+	// more than the model's maximum, means the maximum.
 	MaxOutputTokens int
 
-	// StopSequences are up to 4 texts at which a reply ends, without them. Models that are asked
-	// in a responses format have none: such a call fails.
+	// StopSequences are up to 4 texts at which a reply ends; the reply does not include them. A call
+	// in a responses format fails with them, because the format has no such option.
 	StopSequences []string
 
-	// ToolChoice says whether the model has to call a tool.
+	// ToolChoice controls whether the model must call a tool.
 	ToolChoice ToolChoice
 }
 
-// ToolChoice is [ToolAuto], [ToolRequired], [ToolNone], or the name of the tool that the model has
-// to call. It counts for every call of the model: with anything but ToolAuto and ToolNone a reply
-// always goes on with tools, so [Agent.Prepare] should set it for some turns only.
+// ToolChoice is [ToolAuto], [ToolRequired], [ToolNone], or the name of the tool that the model must
+// call. It applies to every model call: with anything but ToolAuto and ToolNone a reply always
+// continues with tools, so [Agent.Prepare] should set it for some turns only.
 type ToolChoice string
 
-// What is no name of a tool.
+// Values of [ToolChoice] that are not the name of a tool.
 const (
 	ToolAuto     ToolChoice = ""
 	ToolRequired ToolChoice = "required"
 	ToolNone     ToolChoice = "none"
 )
 
-// maxStops is what all vendors take.
+// maxStops is the maximum that all vendors accept.
 const maxStops = 4
 
-// issues returns what is wrong with g for a model that has these tools.
+// issues returns the mistakes of g for a model that has these tools.
 func (g *Generation) issues(named func(tool string) bool) []Issue {
 	var issues []Issue
 	bad := func(field, format string, args ...any) {

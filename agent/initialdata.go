@@ -11,33 +11,32 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// InitialData is what a conversation is created with, as a Go type: [Agent.InitialData] takes its
-// schema, which decides about the first delivery, and tools, hooks, [Agent.Prepare] and
-// [Agent.InstructionsFunc] read it by their context. It holds no value itself. It is immutable and safe
-// for concurrent use.
+// InitialData defines the Go type of a conversation's initial data. [Agent.InitialData] takes its
+// schema, which validates the first delivery; tools, hooks, [Agent.Prepare] and
+// [Agent.InstructionsFunc] read the data from their context. It holds no value itself. It is immutable
+// and safe for concurrent use.
 type InitialData[T any] struct {
 	schema  *Schema
 	migrate func(old json.RawMessage) (T, error)
 }
 
-// InitialDataOptions are the optional facts of [InitialData].
+// InitialDataOptions are the options of [NewInitialData].
 type InitialDataOptions struct {
 	// Schema replaces the schema derived from the type, for bounds and enumerations.
 	Schema json.RawMessage
 
-	// Open lets members through that are no field of the type, at any depth. They are kept with the
-	// conversation and left out of what Get returns.
+	// Open accepts members that are not fields of the type, at any depth. They are stored with the
+	// conversation and omitted from the result of Get.
 	Open bool
 }
 
-// ErrNoInitialData says that there is no conversation whose initial data could be meant: the context is
-// not one that a tool, a hook, Prepare or InstructionsFunc was handed. Initial data that were not sent
-// are another thing, see [InitialData.Get].
+// ErrNoInitialData is returned for a context that is not one of a tool, a hook, Prepare or
+// InstructionsFunc. A conversation without initial data is not an error, see [InitialData.Get].
 var ErrNoInitialData = errors.New("there is no conversation whose initial data could be meant: use the context of a tool, a hook, Prepare or InstructionsFunc")
 
-// NewInitialData says that conversations begin with a T. The schema is derived from T as [NewTool] derives
-// one, but T need not be an object; a pointer makes the data optional. NewInitialData panics for a type or
-// schema that cannot be compiled: that is a mistake in the program.
+// NewInitialData defines initial data of type T. The schema is derived from T as by [NewTool], but T
+// need not be an object; a pointer makes the data optional. NewInitialData panics for a type or schema
+// that cannot be compiled, because that is a mistake in the program.
 func NewInitialData[T any](opts *InitialDataOptions) *InitialData[T] {
 	if opts == nil {
 		opts = &InitialDataOptions{}
@@ -49,22 +48,23 @@ func NewInitialData[T any](opts *InitialDataOptions) *InitialData[T] {
 	return &InitialData[T]{schema: s}
 }
 
-// Migrating returns the initial data with a function that reads data which do not fit T any more, nil if the conversation
-// was created without any. Its value or error is that of Get; so is a panic of it. A field that T has got needs no
-// function: it has its zero value.
+// Migrating returns the initial data with a function that decodes data which do not fit T any more,
+// nil if the conversation has none. Get returns its value or error; a panic of it is an error too. A
+// field added to T needs no function: it gets its zero value.
 func (d *InitialData[T]) Migrating(migrate func(old json.RawMessage) (T, error)) *InitialData[T] {
 	with := *d
 	with.migrate = migrate
 	return &with
 }
 
-// Schema returns what [Agent.InitialData] takes.
+// Schema returns the schema for [Agent.InitialData].
 func (d *InitialData[T]) Schema() *Schema { return d.schema }
 
-// Get returns what the conversation was created with; the zero value of a pointer if that was nothing.
+// Get returns the initial data of the conversation; the zero value of a pointer if there is none.
 //
-// A field that T has got since the conversation was created has its zero value. The error is [ErrNoInitialData], or a
-// [*SchemaError] if the data do not fit otherwise, and no [InitialData.Migrating] reads them.
+// A field added to T since the conversation was created has its zero value. The error is
+// [ErrNoInitialData], or a [*SchemaError] if the data do not fit otherwise and there is no
+// [InitialData.Migrating].
 func (d *InitialData[T]) Get(ctx context.Context) (T, error) {
 	var value T
 	raw, ok := ctx.Value(seam.InitialData{}).(json.RawMessage)

@@ -12,17 +12,16 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// Validation computes with exact rationals, so a short literal such as 1e999999
-// would cost memory out of proportion to its size. Nothing that fits a Go number
-// is beyond these bounds.
+// Validation computes with exact rationals, so a short literal such as 1e999999 would cost memory out
+// of proportion to its size. All Go numbers are within these bounds.
 const (
 	maxNumberDigits   = 1000
 	maxNumberExponent = 400
 )
 
-// normalizeNumber replaces a whole number written with a fraction or an exponent by
-// its digits, which a schema calls an integer and Go does not. It reports false for a
-// number out of all proportion.
+// normalizeNumber replaces an integer written with a fraction or an exponent by its digits, because
+// JSON schema accepts it as an integer and Go does not. It reports false for a number beyond the
+// bounds.
 func normalizeNumber(n json.Number) (json.Number, bool) {
 	if len(n) > maxNumberDigits {
 		return "", false
@@ -41,20 +40,20 @@ func normalizeNumber(n json.Number) (json.Number, bool) {
 	if !ok {
 		return "", false
 	}
-	// Beyond the integers of Go the digits help nobody: 1e300 stays what it is.
+	// Numbers beyond Go's integers stay as they are, such as 1e300.
 	if r.IsInt() && (r.Num().IsInt64() || r.Num().IsUint64()) {
 		return json.Number(r.Num().String()), true
 	}
 	return n, true
 }
 
-// escapePointer writes a member's name as a token of a JSON pointer.
+// escapePointer encodes a member's name as a token of a JSON pointer.
 func escapePointer(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }
 
-// describe says in our words what is wrong, for the kinds that matter in
-// practice, and in the library's for the rest.
+// describe returns the text of a violation: our own for the common kinds, and the library's for the
+// rest.
 func describe(problem jsonschema.ErrorKind) string {
 	switch k := problem.(type) {
 	case *kind.Type:
@@ -93,7 +92,7 @@ func describe(problem jsonschema.ErrorKind) string {
 	return unit.Error.String()
 }
 
-// quoteAll lists names in a stable order.
+// quoteAll joins names in a stable order.
 func quoteAll(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {

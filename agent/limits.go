@@ -7,73 +7,70 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Limits bound what the work on one submission brings forth, that of its subagents
-// included. Zero fields mean the defaults.
+// Limits bound the resources of one submission, including its subagents. Zero fields mean the
+// defaults.
 type Limits struct {
-	// ResponseBytes bounds what models say in a response, or in the work on a task:
-	// text, reasoning and signatures of all its turns, and within one reply the
-	// arguments of its calls too. Every part counts 256 bytes more. Beyond it the
-	// submission fails with model_output_too_long. Zero is [DefaultResponseBytes], the
-	// most is [conversation.MaxResponseText].
+	// ResponseBytes bounds the model output of a response, or of a task: text, reasoning and
+	// signatures of all its turns, and the arguments of calls within one reply. Every part counts 256
+	// bytes more. Beyond it the submission fails with model_output_too_long. Zero means
+	// [DefaultResponseBytes]; the maximum is [conversation.MaxResponseText].
 	ResponseBytes int
 
-	// ArgumentBytes bounds the arguments of one call, beyond which the submission fails
-	// likewise. Zero is [DefaultArgumentBytes], which is also the most.
+	// ArgumentBytes bounds the arguments of one call; beyond it the submission fails likewise. Zero
+	// means [DefaultArgumentBytes], which is also the maximum.
 	ArgumentBytes int
 
-	// OutputBytes bounds what the calls of a response bring, those of its subagents
-	// included: arguments, outputs, error texts and recorded steps. Every call, and every
-	// step, counts 256 bytes more. Of an output that is longer than 4 MiB, or for which
-	// there is no room, a part is recorded, and counts twice; the model reads on in all of
-	// it. Where there is no room even so the model reads that, once; [Step] returns
-	// [ErrStepsFull]; and when there is no room for another call, the submission fails with
-	// model_output_too_long. Zero is [DefaultOutputBytes], which is also the most: all of it
-	// is kept until the submission is settled.
+	// OutputBytes bounds the calls of a response, including those of subagents: arguments, outputs,
+	// error texts and recorded steps. Every call and step counts 256 bytes more.
+	//
+	// Of an output longer than 4 MiB, or beyond the remaining room, only a part is recorded, which
+	// counts twice; the model can read all of it. Without room for that part, the model gets an error
+	// once, and [Step] returns [ErrStepsFull]. Without room for another call, the submission fails
+	// with model_output_too_long. Zero means [DefaultOutputBytes], which is also the maximum, because
+	// all of it stays in memory until the submission is settled.
 	OutputBytes int
 
-	// CallsPerReply bounds the calls of one reply. None of a reply with more is run: the
-	// model is told and asked again, up to three times in a row, and then the submission
-	// fails likewise. Zero is [DefaultCallsPerReply].
+	// CallsPerReply bounds the calls of one reply. No call of a larger reply runs: the model gets an
+	// error and is called again, up to three times in a row; then the submission fails likewise. Zero
+	// means [DefaultCallsPerReply].
 	CallsPerReply int
 
-	// Turns bounds the model calls of one submission, those of its subagents included: a
-	// model that never stops calling tools ends there. Calls that failed and were repeated,
-	// and summaries, do not count. What is over this bound, or one of the next three, fails
-	// with submission_limit_reached before the next model call, or at the call of a tool. They
-	// are counted by what is recorded, so a crash does not begin them anew. Zero is
-	// [DefaultTurns].
+	// Turns bounds the model calls of one submission, including its subagents. Repeated calls after
+	// failures, and summaries, do not count. A submission over this bound, or one of the next three,
+	// fails with submission_limit_reached before the next model call or tool call. The counts are
+	// recorded, so they survive a crash. Zero means [DefaultTurns].
 	Turns int
 
-	// ToolCalls bounds what these model calls ask for, be it that a call is refused. Zero is
-	// [DefaultToolCalls].
+	// ToolCalls bounds the tool calls that these model calls request, including refused ones. Zero
+	// means [DefaultToolCalls].
 	ToolCalls int
 
-	// Tokens bounds what these model calls use, input and output, and Dollars what they cost at
-	// the prices that are known of the models, those of models without a price as 0. One call may go beyond either. Zero is no
-	// bound.
+	// Tokens bounds the input and output tokens of these model calls, and Dollars their cost at known
+	// prices. Models without a price count 0. One call may exceed either bound. Zero means no bound.
 	Tokens  int64
 	Dollars float64
 
-	// Dispatches bounds the messages that the tools and hooks of one submission
-	// [Dispatch] while one node works on it; those that a call which runs again has sent
-	// before do not count. Zero is [DefaultDispatches].
+	// Dispatches bounds the messages that the tools and hooks of one submission [Dispatch] while one
+	// node works on it. Messages that an earlier run of a durable call sent do not count. Zero means
+	// [DefaultDispatches].
 	Dispatches int
 
-	// DispatchDepth bounds chains of messages whose senders are unsettled: one from outside has
-	// depth 0, one that is dispatched in the work on another the next depth, whatever agent it is
-	// to. Depths count from the first sender that is settled, so a run that starts the next one
-	// and ends goes on for years. The bound is that of the agent which sends. Zero is
-	// [DefaultDispatchDepth].
+	// DispatchDepth bounds chains of messages whose senders are unsettled: a message from outside has
+	// depth 0, and one dispatched by the work on it depth 1. Depth counts from the last settled
+	// sender, so a run that starts the next run and ends may continue for years. The bound is that of
+	// the sending agent. Zero means [DefaultDispatchDepth].
 	DispatchDepth int
 
-	// TreeSubmissions and TreeDollars bound a tree of dispatches: a submission that was not dispatched by the work on
-	// another begins one, and the messages that its work dispatches belong to it, to whatever agent they are, and those
-	// that their work dispatches. The bounds are those of the agent that began the tree, over the last 24 hours.
-	// TreeSubmissions counts the dispatched messages, beyond which [Dispatch] returns a [DispatchLimitError]. TreeDollars
-	// counts the cost of all model calls of the tree at the known prices, those of the first submission included; beyond
-	// it nothing more is dispatched, and submissions of the tree fail with submission_limit_reached before their next
-	// model call. Calls that run at that time may go beyond it. Zero is [DefaultTreeSubmissions] and no bound of dollars;
-	// TreeSubmissions is at most [conversation.MaxTreeMembers].
+	// TreeSubmissions and TreeDollars bound a tree of dispatches: a submission from outside, the
+	// messages that its work dispatches to any agent, and the messages that their work dispatches. The
+	// bounds are those of the root's agent, over the last 24 hours.
+	//
+	// TreeSubmissions bounds the dispatched messages; beyond it [Dispatch] returns a
+	// [DispatchLimitError]. TreeDollars bounds the cost of all model calls of the tree at known
+	// prices, including the root's; beyond it nothing more is dispatched, and submissions of the tree
+	// fail with submission_limit_reached before their next model call. Calls that run at that time may
+	// exceed it. Zero means [DefaultTreeSubmissions] and no bound of dollars; the maximum of
+	// TreeSubmissions is [conversation.MaxTreeMembers].
 	TreeSubmissions int
 	TreeDollars     float64
 

@@ -7,30 +7,28 @@ import (
 	"github.com/parleyrun/parley/agent/internal/seam"
 )
 
-// Bounds of what one [Log] tells, in bytes: of its message, and of all its attributes.
+// Limits of one [Log] call, in bytes: of its message, and of all its attributes.
 const (
 	MaxLogMessage    = 8 << 10
 	MaxLogAttributes = 8 << 10
 )
 
-// Log tells whoever observes the conversation something about the call or hook that ctx
-// belongs to: an observability event of type "log", best effort. What it says is shown
-// as it is, whether or not events of the agent show content. Levels are seen as error,
-// warn or, all below, info.
+// Log emits an observability event of type "log" about the call or hook that ctx belongs to, best
+// effort. Its message and attributes are emitted unredacted, whether or not the agent's events include
+// content. Levels are mapped to error, warn or, for all below, info.
 //
-// Args are keys and values as those of [slog.Logger.Log]; a group is an object, an error
-// its text, a duration as "1.5s". A value is copied before Log returns, so that it may be
-// changed afterwards; one that has no JSON form is named by its type. What exceeds
-// [MaxLogMessage] is cut, and of the attributes what exceeds [MaxLogAttributes] is left
-// out, with the attribute "truncated" in its place.
+// Args are keys and values as those of [slog.Logger.Log]; a group becomes an object, an error its
+// text, a duration "1.5s". Values are copied before Log returns; a value without a JSON form is
+// replaced by the name of its type. A message longer than [MaxLogMessage] is cut, and attributes
+// beyond [MaxLogAttributes] are omitted, with the attribute "truncated" in their place.
 //
-// Outside of a runtime it does nothing. It may be called from any goroutine.
+// Outside of a runtime Log does nothing. It may be called from any goroutine.
 func Log(ctx context.Context, level slog.Level, message string, args ...any) {
 	f, ok := ctx.Value(seam.Log{}).(func(level slog.Level, message string, attributes map[string]any))
 	if !ok {
 		return
 	}
-	// A record reads arguments as a logger does, also odd ones.
+	// slog.Record parses args like a logger, including odd ones.
 	r := slog.Record{}
 	r.Add(args...)
 	p := plainer{left: MaxLogAttributes}

@@ -9,18 +9,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// FinishTool is the name of the tool by which a model gives the output that [Agent.Output]
-// asks for. The runtime adds it to the tools of such an agent.
+// FinishTool is the name of the tool by which a model submits the result of [Agent.Output]. The
+// runtime adds it to the tools of such an agent.
 const FinishTool = conversation.FinishTool
 
 const sayFinish = "Gives the final answer and ends the work. Call it alone, once, when everything is done: what it is called with is the whole answer."
 
-// outputKey is the member of the input that has an output which is no object.
+// outputKey is the member of the tool's input that holds a result which is not an object.
 const outputKey = "output"
 
 // finishTool returns the tool whose input is a value of the schema.
 func finishTool(output *Schema) (Tool, error) {
-	if output.typ != nil && output.typ.Kind() == reflect.Map { // The input of a tool is not null.
+	if output.typ != nil && output.typ.Kind() == reflect.Map { // The input of a tool is never null.
 		var err error
 		if output, err = schemaBy(output.typ, nil, reads|objects, output.open); err != nil {
 			return Tool{}, err
@@ -34,7 +34,7 @@ func finishTool(output *Schema) (Tool, error) {
 		}
 	}
 	t, err := newTool("output", sayFinish, reflect.TypeFor[map[string]any](), &ToolOptions{InputSchema: schema, Durable: true})
-	t.name = FinishTool // which is refused to others
+	t.name = FinishTool // reserved for the runtime
 	t.call = func(_ context.Context, input any) (any, error) {
 		if o, ok := input.(object); ok && wrapped {
 			input, _ = o.find(outputKey)
@@ -58,8 +58,7 @@ func isObject(schema json.RawMessage) bool {
 	return json.Unmarshal(schema, &head) == nil && head.Type == "object"
 }
 
-// wrap puts a schema into that of an object. Definitions stay at the root, where references
-// look for them.
+// wrap puts a schema into that of an object. Definitions stay at the root, where references resolve.
 func wrap(schema json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(schema, &members); err != nil { // true or false

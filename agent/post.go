@@ -14,38 +14,37 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// ErrNoOutbox says that nothing can be posted from here: the context is not that of a tool.
+// ErrNoOutbox is returned by [Post] for a context that is not that of a tool.
 var ErrNoOutbox = errors.New("there is no outbox: use the context of a tool's call")
 
-// ErrOutboxFull says that the conversation has as many posts that are not delivered as it takes,
-// 256 of 4 MiB together.
+// ErrOutboxFull is returned by [Post] if the conversation has the maximum of undelivered posts, 256 or
+// 4 MiB together.
 var ErrOutboxFull = errors.New("the outbox of the conversation is full: its targets take nothing, or not fast enough")
 
-// Outgoing is what is posted.
+// Outgoing is one post.
 type Outgoing struct {
-	// Target is the name of a target of the program, or of webhooks.targets in parley.yaml, or a
-	// URL with https at a host of webhooks.allow.
+	// Target is the name of a target of the program, or of webhooks.targets in parley.yaml, or an
+	// https URL at a host of webhooks.allow.
 	Target string
 	// Body is encoded as JSON, up to 256 KiB.
 	Body any
-	// Key names the post within the conversation: one with the key of another has its id, so that
-	// its receiver knows it, and is not enqueued as long as the other is not delivered. It
-	// has up to 256 characters; empty means one of Post's own, made of the call's id and how many
-	// posts the call has sent before.
+	// Key identifies the post within the conversation. A post with the key of another has its id, so
+	// that the receiver can recognize it, and is not enqueued while the other is undelivered. A key
+	// has up to 256 characters; empty means a key made of the call's id and the number of its earlier
+	// posts.
 	Key string
 }
 
-// Post has something delivered to a target outside: at least once, each time under the id that it
-// returns. When it returns the post is durable, and whatever dies, attempts are made for a
-// day, of one target one after the other, in the order of the posts. Then it is a dead letter,
-// which an operator sends again with "parley outbox". Nobody waits for the target.
+// Post delivers a body to an external target at least once, each time under the id that it returns.
+// The post is durable when Post returns. Attempts are made for a day, also over crashes, for each
+// target one after the other in the order of the posts. After that it is a dead letter, which an
+// operator can resend with "parley outbox". Post does not wait for the delivery.
 //
-// It is for tools. A durable call that is run again posts nothing twice, if it posts in the same
-// order or under keys of its own.
+// It is for tools. A durable call that runs again posts nothing twice if it posts in the same order or
+// under keys of its own.
 //
-// The error is ErrNoOutbox, [ErrOutboxFull], [ErrSuspended], as a durable call waits until every node of the
-// bucket reads posts, or a [*PostError]: a target that there is not, a body that has no JSON or too
-// much, or why the post is not known to be durable.
+// The error is ErrNoOutbox, [ErrOutboxFull], or a [*PostError]: an unknown target, a body that cannot
+// be encoded or is too large, or the reason why the post may not be durable.
 func Post(ctx context.Context, o Outgoing) (conversation.PostID, error) {
 	call, inCall := CallFrom(ctx)
 	host, ok := ctx.Value(seam.Poster{}).(poster)
@@ -65,7 +64,7 @@ func Post(ctx context.Context, o Outgoing) (conversation.PostID, error) {
 	return "", &PostError{Target: o.Target, Err: err}
 }
 
-// PostError says why something is not posted.
+// PostError is the reason why a post was not enqueued.
 type PostError struct {
 	Target string
 	Err    error
@@ -77,7 +76,7 @@ func (e *PostError) Error() string { return fmt.Sprintf("post to %s: %v", shorte
 // Unwrap returns the cause.
 func (e *PostError) Unwrap() error { return e.Err }
 
-// posting is what the host is asked for.
+// posting builds the host's request.
 func (o Outgoing) posting(ctx context.Context, call Call) (p seam.Posting, err error) {
 	body, err := contain.Encode("body of a post", o.Body)
 	switch {
@@ -101,7 +100,7 @@ func (o Outgoing) posting(ctx context.Context, call Call) (p seam.Posting, err e
 	}, nil
 }
 
-// ulidDigits are those of the other ids.
+// ulidDigits are the digits of all ids.
 var ulidDigits = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 // nextPost numbers the posts of a call.
@@ -113,10 +112,10 @@ func nextPost(ctx context.Context, call Call) string {
 	return fmt.Sprintf("%s%s/%d", o.Name, o.Step, o.Next(seam.Poster{}))
 }
 
-// postOnce posts, unless a durable call has in an earlier run.
+// postOnce posts unless an earlier run of a durable call did.
 func postOnce(ctx context.Context, host poster, p seam.Posting) error {
 	s := stepsFrom(ctx)
-	if s == nil || ctx.Value(inStepKey{}) != nil { // the step itself is recorded, or nothing is run again
+	if s == nil || ctx.Value(inStepKey{}) != nil { // within a step, or not durable
 		p.Step = ""
 		return host.Post(ctx, p)
 	}

@@ -24,43 +24,43 @@ const (
 // maxMetaBytes limits media types and file names, in bytes.
 const maxMetaBytes = 255
 
-// Result is what a tool returns that has more to say than a value. A tool whose
-// function returns a Result, or a pointer to one, is not different from others.
+// Result is the return value of a tool with more than an output. A tool whose function returns a
+// Result, or a pointer to one, is otherwise an ordinary tool.
 type Result struct {
-	// Output is shown to the model as JSON; nil is null.
+	// Output is sent to the model as JSON; nil is null.
 	Output any
 
-	// Terminate asks to end the response after this turn, without asking the model again.
-	// It ends if every call of the turn asks for it. A call that failed asks for
-	// nothing.
+	// Terminate requests the end of the response after this turn, without another model call. The
+	// response ends if every call of the turn requests it and none failed.
 	Terminate bool
 
-	// Images are shown to the model with the output, and are attachments of the
-	// conversation. There may be [MaxImages] with [MaxImageBytes].
+	// Images are sent to the model with the output and stored as attachments of the conversation. The
+	// limits are [MaxImages] and [MaxImageBytes].
 	Images []Image
 }
 
-// Image is a picture that a tool shows.
+// Image is a picture in the result of a tool.
 type Image struct {
-	// MimeType is the media type, such as "image/png". Which ones a model takes is
-	// its vendor's affair.
+	// MimeType is the media type, such as "image/png". The accepted types depend on the model's
+	// vendor.
 	MimeType string
-	// Data is the file's content. It must not be changed once it is returned.
+	// Data is the file's content. It must not be changed after it is returned.
 	Data []byte
-	// Filename is what clients call the attachment; empty for none.
+	// Filename is the attachment's name for clients; it may be empty.
 	Filename string
 }
 
-// Outcome is what a call came to, checked and encoded.
+// Outcome is the validated and encoded outcome of a call.
 type Outcome struct {
-	// Output is what the model reads.
+	// Output is the output for the model.
 	Output json.RawMessage
 	// Terminate and Images are those of the [Result].
 	Terminate bool
 	Images    []Image
 }
 
-// outcome checks and encodes what a tool's function returned, once the host has room for that.
+// outcome validates and encodes the return value of a tool's function after the host has reserved room
+// for it.
 func (t Tool) outcome(ctx context.Context, returned any) (*Outcome, error) {
 	r := Result{Output: returned}
 	switch v := returned.(type) {
@@ -90,7 +90,8 @@ func (t Tool) outcome(ctx context.Context, returned any) (*Outcome, error) {
 	return &Outcome{Output: raw, Terminate: r.Terminate, Images: r.Images}, nil
 }
 
-// encodeOutput writes an output as JSON. Texts and JSON, which outputs that are large mostly are, are copied once.
+// encodeOutput encodes an output as JSON. Strings and raw JSON, the usual forms of large outputs, are
+// copied once.
 func encodeOutput(what string, v any) (json.RawMessage, error) {
 	switch v := v.(type) {
 	case string:
@@ -130,7 +131,7 @@ func imageIssues(images []Image) []Issue {
 	return issues
 }
 
-// problem returns what is wrong with an image by itself, or "".
+// problem describes the mistake of a single image, or returns "".
 func (m Image) problem() string {
 	media, _, err := mime.ParseMediaType(m.MimeType)
 	switch {

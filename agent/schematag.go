@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// tagKeywords are the keywords of a tag `jsonschema:"minimum=1,enum=a,enum=b"`, each with the types of
-// JSON that it is for; none for all.
+// tagKeywords are the keywords of a tag `jsonschema:"minimum=1,enum=a,enum=b"`, each with the JSON
+// types that it applies to; none means all.
 func tagKeywords() map[string][]string {
 	texts, numbers, arrays := []string{"string"}, []string{"integer", "number"}, []string{"array"}
 	objects := []string{"object"}
@@ -30,8 +30,8 @@ func tagKeywords() map[string][]string {
 
 var tagKeyword = regexp.MustCompile(`^([A-Za-z$_]+)=(.*)$`)
 
-// tagged returns the schema of a field with what its tags say. A tag that does not begin with
-// "keyword=" is a description as a whole.
+// tagged returns the schema of a field with the keywords of its tags. A tag that does not begin with
+// "keyword=" is a description.
 func (k keywords) tagged(tag reflect.StructTag) (keywords, error) {
 	k = maps.Clone(k)
 	if text, ok := tag.Lookup("jsonschema_description"); ok {
@@ -52,7 +52,7 @@ func (k keywords) tagged(tag reflect.StructTag) (keywords, error) {
 		return k, nil
 	}
 	for _, part := range parts {
-		if part == "required" { // All are, but for omitempty and omitzero.
+		if part == "required" { // All fields are required except those with omitempty or omitzero.
 			continue
 		}
 		m := tagKeyword.FindStringSubmatch(part)
@@ -69,7 +69,7 @@ func (k keywords) tagged(tag reflect.StructTag) (keywords, error) {
 	return k, nil
 }
 
-// tagParts splits a tag at its commas, except behind a backslash.
+// tagParts splits a tag at its commas, except after a backslash.
 func tagParts(text string) []string {
 	const comma = "\x00"
 	parts := strings.Split(strings.ReplaceAll(text, `\,`, comma), ",")
@@ -79,8 +79,8 @@ func tagParts(text string) []string {
 	return parts
 }
 
-// put sets a keyword to a value that is text, here or, as far as an array has no such keyword, in its
-// items.
+// put sets a keyword from its text, or sets it in the items of an array that has no such keyword
+// itself.
 func (k keywords) put(name, value string) error {
 	types, ok := tagKeywords()[name]
 	if !ok {

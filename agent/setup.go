@@ -5,33 +5,32 @@ import (
 	"slices"
 )
 
-// Setup is what holds for one model call. It begins as what the agent's fields say;
-// [Agent.Prepare] may change every field of it, and nothing of the agent.
+// Setup is the configuration of one model call. It is made from the agent's fields; [Agent.Prepare]
+// may change every field of it without changing the agent.
 //
-// A prompt that stays the same is cached by vendors: what changes from call to
-// call costs.
+// Vendors cache a prompt that stays the same, so changes from call to call cost money.
 type Setup struct {
-	// Model is asked first, as "provider/model".
+	// Model is called first, as "provider/model".
 	Model string
-	// Fallbacks are asked in order when the calls of Model fail for good.
+	// Fallbacks are called in order when the calls of Model fail permanently.
 	Fallbacks []string
-	// ThinkingLevel is how much the model may reason; empty means [ThinkingOff].
+	// ThinkingLevel bounds the model's reasoning; empty means [ThinkingOff].
 	ThinkingLevel ThinkingLevel
-	// Generation says how the model writes.
+	// Generation has the sampling options.
 	Generation Generation
 	// Instructions are the system prompt.
 	Instructions string
-	// Tools are what the model may call. The calls of this turn run the tools of this
-	// setup; a durable call that is resumed runs the tool of the setup made then.
+	// Tools are the tools that the model may call. The calls of this turn run the tools of this setup;
+	// a resumed durable call runs the tool of the setup at that time.
 	Tools []Tool
-	// Subagents are whom the model may hand tasks to.
+	// Subagents are the agents to which the model may delegate tasks.
 	Subagents []*Agent
 
 	agent *Agent
 }
 
-// NewSetup returns what the fields of an agent say: what [Agent.Prepare] is handed, still with the
-// Instructions of the agent. The slices are the setup's own.
+// NewSetup returns the setup that [Agent.Prepare] gets, made from the fields of an agent, with its
+// constant Instructions. The setup owns the slices.
 func NewSetup(a *Agent) *Setup {
 	s := &Setup{
 		Model: a.Model, Fallbacks: slices.Clone(a.Fallbacks), ThinkingLevel: a.ThinkingLevel, Generation: a.Generation,
@@ -41,7 +40,7 @@ func NewSetup(a *Agent) *Setup {
 	return s
 }
 
-// Tool returns the tool of that name, and whether there is one. [FinishTool] is there for an agent with
+// Tool returns the tool with a name and whether it exists. [FinishTool] exists for an agent with
 // [Agent.Output].
 func (s *Setup) Tool(name string) (Tool, bool) {
 	if name == FinishTool && s.agent != nil && s.agent.Output != nil && s.agent.Output.compiled != nil {
@@ -54,13 +53,13 @@ func (s *Setup) Tool(name string) (Tool, bool) {
 	return findTool(s.Tools, name)
 }
 
-// offers reports whether a model is shown a tool of that name.
+// offers reports whether the model sees a tool of that name.
 func (s *Setup) offers(name string) bool {
 	t, ok := s.Tool(name)
 	return ok && t.Name() == name || name == TaskTool && len(s.Subagents) > 0
 }
 
-// Subagent returns the subagent of that name, and whether there is one.
+// Subagent returns the subagent with a name and whether it exists.
 func (s *Setup) Subagent(name string) (*Agent, bool) {
 	i := slices.IndexFunc(s.Subagents, func(a *Agent) bool { return a.Name == name })
 	if i < 0 {
@@ -69,16 +68,16 @@ func (s *Setup) Subagent(name string) (*Agent, bool) {
 	return s.Subagents[i], true
 }
 
-// Validate reports what cannot be in a setup that [NewSetup] made and [Agent.Prepare] has changed. The
-// error is a [*SetupError] that names each field. The runtime calls it before every model call; a test
-// of Prepare may.
+// Validate checks a setup that [NewSetup] made and [Agent.Prepare] changed. The error is a
+// [*SetupError] that names each field. The runtime calls it before every model call; a test of Prepare
+// may.
 func (s *Setup) Validate() error {
 	a := s.agent
-	if a == nil { // nobody's
+	if a == nil { // the zero Setup
 		a = &Agent{}
 	}
 	if a.function {
-		return nil // nothing of it can be changed
+		return nil // functions have no setup
 	}
 	issues := slices.Concat(modelIssues(s.Model, s.Fallbacks), thinkingIssues(s.ThinkingLevel), s.Generation.issues(s.offers), a.toolIssues(s.Tools), a.taskIssues(s.Subagents))
 	if len(issues) == 0 {
@@ -87,7 +86,7 @@ func (s *Setup) Validate() error {
 	return &SetupError{Agent: a.Name, Issues: issues}
 }
 
-// SetupError lists what [Agent.Prepare] set that cannot be.
+// SetupError lists the invalid fields that [Agent.Prepare] set.
 type SetupError struct {
 	Agent  string
 	Issues []Issue

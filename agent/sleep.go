@@ -10,42 +10,39 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// ErrSuspended says that a call waits for so long that its run has ended: return, with this
-// error or any other. What the function returns is ignored, and nobody is told of it. At
-// the time it waits for, the call is run again.
+// ErrSuspended is returned when a long wait ends the run of a call: return it or any other error. The
+// function's result is ignored. The call runs again when its wait is over.
 var ErrSuspended = errors.New("the call waits; it is run again when its time has come")
 
-// ErrSleepInStep says that a step would wait. Its effect would be there without its
-// record for all that time: let the function sleep between its steps.
+// ErrSleepInStep is returned for a sleep or wait within a step, whose effect would be without a record
+// for all that time. Sleep between the steps.
 var ErrSleepInStep = errors.New("a step must not sleep; sleep between the steps")
 
-// Sleep is [SleepUntil] a time that is d away when the call comes here first.
+// Sleep is [SleepUntil] with a time d after the first run of the call reaches it.
 func Sleep(ctx context.Context, name string, d time.Duration) error {
 	return SleepUntil(ctx, name, time.Now().Add(d))
 }
 
-// SleepUntil lets a call of a durable tool wait until a time, for days if need be. The
-// time is fixed and durable once the call has come here first; later runs of the call
-// wait for that same time, and pass a sleep that is over. It is never over before its
-// time by the clock of the node. Setting that clock moves no sleep while the process
-// lives that began it: what has passed counts, without times in which the machine was
-// suspended. Another process goes by its own clock.
+// SleepUntil suspends a call of a durable tool until a time, for days if necessary. The time is
+// recorded when the call first reaches it; later runs of the call wait for the same time and skip a
+// sleep that is over. A sleep never ends early by the clock of the node. While the process runs, the
+// monotonic clock counts, so setting the clock does not move a sleep; time during which the machine
+// was suspended does not count. Another process uses its own clock.
 //
-// A wait of less than 30 seconds just blocks. For a longer one the run of the function
-// ends: SleepUntil returns [ErrSuspended], ctx is cancelled, and the function has 5 seconds to
-// return, without goroutines of its own; otherwise the call fails. When all calls of the
-// step wait or have ended, the conversation is put away and costs nothing but storage. At
-// the time, on whichever node is there, the function is run again from its start, with its
-// recorded steps. So what stands before a sleep belongs into a [Step], as for a crash, and
-// state that was written before it is written again.
+// A wait of less than 30 seconds blocks. A longer one ends the run of the function: SleepUntil returns
+// [ErrSuspended], ctx is cancelled, and the function must return within 5 seconds, together with its
+// goroutines; otherwise the call fails. When all calls of the turn wait or have ended, the
+// conversation is suspended and costs only storage. At the time, on any node, the function runs again
+// from its start, with its recorded steps. So code before a sleep belongs into a [Step], as for a
+// crash, and state that was written before it is written again.
 //
-// Time spent in this way counts neither as the tool's time nor as the submission's
-// ([Durability.Timeout]), and is no attempt. Messages that come meanwhile are answered first,
-// unless [Agent.AnswerInOrder] says otherwise; an abort ends it.
+// A sleep counts neither for the tool's timeout nor for [Durability.Timeout], and is no attempt.
+// Messages that arrive during it are answered first, unless [Agent.AnswerInOrder] is set; an abort
+// ends it.
 //
-// The name is one of the names of the call's steps. Every error but ErrSuspended and that of
-// ctx is a [*StepError]: [ErrNoSteps], [ErrSleepInStep], a name that is used twice, a
-// time beyond the year 9998, or one that cannot be recorded.
+// The name is one of the names of the call's steps. Every error except ErrSuspended and that of ctx is
+// a [*StepError]: [ErrNoSteps], [ErrSleepInStep], a name that is used twice, a time after the year
+// 9998, or one that cannot be recorded.
 func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	fail := func(err error) error { return &StepError{Step: name, Err: err} }
 	s := stepsFrom(ctx)
@@ -70,7 +67,7 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	return wait(ctx, end)
 }
 
-// now is the time by the clock that sleeps go by.
+// now returns the time of the clock for sleeps.
 func (s *steps) now() time.Time {
 	if c, ok := s.recorder.(clock); ok {
 		return c.Now().Round(0)
@@ -81,17 +78,17 @@ func (s *steps) now() time.Time {
 // inStepKey is the context key that marks a step.
 type inStepKey struct{}
 
-// dueTime returns what was recorded for a sleep, or records it.
+// dueTime returns the recorded time of a sleep, or records it.
 func (s *steps) dueTime(ctx context.Context, name string, until time.Time) (time.Time, error) {
 	raw, ok := s.Recorded(name)
 	if !ok {
 		if y := until.UTC().Year(); y < 0 || y > 9998 {
 			return until, fmt.Errorf("the year %d is out of range", y)
 		}
-		ahead := s.now().Sub(time.Now().Round(0)).Round(time.Millisecond) // 0 unless one was set
-		// A part of a millisecond is a whole one, so that no sleep is too short.
+		ahead := s.now().Sub(time.Now().Round(0)).Round(time.Millisecond) // 0 unless a test set the clock
+		// Round up to a millisecond, so that no sleep is too short.
 		at := conversation.TimeOf(until.Add(ahead + time.Millisecond - 1))
-		raw, _ = json.Marshal(at) // a time has its JSON
+		raw, _ = json.Marshal(at) // a time always encodes
 		if err := s.Record(context.WithoutCancel(ctx), name, raw); err != nil {
 			return until, fmt.Errorf("record time: %w", err)
 		}

@@ -13,18 +13,17 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// maxStepName limits the name of a step, in bytes.
+// maxStepName is the maximum length of a step's name, in bytes.
 const maxStepName = 128
 
-// ErrNoSteps says that a step cannot be recorded: it does not run in a call of a
-// durable tool.
+// ErrNoSteps is returned by [Step] outside a call of a durable tool.
 var ErrNoSteps = errors.New("there is nothing to record steps in: set Durable in the tool's options and use the context of its call")
 
-// ErrStepsFull says that there is no room to record the result of a step: the calls of
-// the response have brought as much as [Limits.OutputBytes] allows.
+// ErrStepsFull is returned by [Step] if the calls of the response have reached [Limits.OutputBytes],
+// so that its result cannot be recorded.
 var ErrStepsFull = errors.New("the tool calls of this response have brought as much as they may")
 
-// StepError says what went wrong with a step itself, as opposed to its function.
+// StepError is a failure of a step itself, as opposed to its function.
 type StepError struct {
 	Step string
 	Err  error
@@ -36,27 +35,26 @@ func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", shorten(e
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Step runs a part of a durable tool that must not run again once it is done:
-// something with an effect elsewhere, or that costs. It calls fn once per call and
-// name and records the result, which is durable when Step returns. A call that
-// runs again after a crash gets the recorded result, and fn is not called.
+// Step runs a part of a durable tool that must not be repeated after it is done, such as a call with
+// effects elsewhere or with a cost. It calls fn once per call and name, and records the result, which
+// is durable when Step returns. A call that runs again after a crash gets the recorded result without
+// calling fn.
 //
-// What is left to the author: a process may die after the effect of fn and before
-// its record; then fn is called again. Hand the other service a key made of the
-// call's id and the step's name (see [CallFrom]) where that matters.
+// A process may crash after the effect of fn and before its record is durable; then fn is called
+// again. Where that matters, pass the other service an idempotency key made of the call's id and the
+// step's name (see [CallFrom]).
 //
-// T must survive JSON; what Step returns has been through it, also the first time,
-// so a call sees the same whether it is run again or not. A result is recorded
-// under the rules of [conversation.CheckPayload]. An error of fn is returned as it
-// is and not recorded, and the name may be tried again; a panic of fn is a [*PanicError]. The name, 1 to 128 bytes,
-// is part of what is stored: a program that renames a step does it again.
+// T must survive JSON. The result is always decoded from JSON, also the first time, so that a repeated
+// call gets the same value. A result is recorded under the rules of [conversation.CheckPayload]. An
+// error of fn is returned unchanged and not recorded, and the name may be used again; a panic of fn is
+// a [*PanicError]. The name, 1 to 128 bytes, is stored: a renamed step runs again.
 //
-// Steps of one call may run at the same time and within one another. State is only
-// read in a step ([ErrReadOnly]): return what is to be kept and write it after the
-// step, so that it is written again when the call is.
+// Steps of one call may run concurrently and may be nested. State is read-only in a step
+// ([ErrReadOnly]): return the value and write it after the step, so that a repeated call writes it
+// again.
 //
-// Every other error is a [*StepError]: [ErrNoSteps], a name that is used twice in
-// one call, a result that cannot be recorded, or a recorded one that is no T.
+// Every other error is a [*StepError]: [ErrNoSteps], a name that is used twice in one call, a result
+// that cannot be recorded, or a recorded result that does not decode into T.
 func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) (T, error)) (T, error) {
 	var zero T
 	fail := func(err error) (T, error) { return zero, &StepError{Step: name, Err: err} }
@@ -80,8 +78,8 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 		if err != nil {
 			return fail(fmt.Errorf("result cannot be recorded: %w", err))
 		}
-		// What fn did is done, so time that has run out must not keep it from being
-		// recorded; the recorder has a limit of its own.
+		// The effect of fn has happened, so an expired context must not prevent its record; the
+		// recorder has a limit of its own.
 		if err := s.Record(context.WithoutCancel(ctx), name, raw); err != nil {
 			return fail(fmt.Errorf("record result: %w", err))
 		}
@@ -93,7 +91,7 @@ func Step[T any](ctx context.Context, name string, fn func(ctx context.Context) 
 	return result, nil
 }
 
-// runStep calls a step's function. Unless it succeeds, the name is free again.
+// runStep calls a step's function. After a failure the name is free again.
 func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx context.Context) (T, error)) (result T, err error) {
 	done := false
 	defer func() {
@@ -101,7 +99,7 @@ func runStep[T any](ctx context.Context, s *steps, name string, fn func(ctx cont
 			s.run.Forget(name)
 		}
 	}()
-	var own error // as it is, because the author gets it
+	var own error // unchanged, for the author
 	called := false
 	result, err = contain.Do("step "+shorten(name), func() (result T, _ error) {
 		result, own = fn(context.WithValue(withStepOrigin(seam.WithReadOnly(ctx), name), inStepKey{}, true))
@@ -121,13 +119,13 @@ type recorder interface {
 	Record(ctx context.Context, name string, output json.RawMessage) error
 }
 
-// steps are those of one run of a call.
+// steps are the steps of one run of a call.
 type steps struct {
 	recorder
 	run *seam.Run
 }
 
-// stepsFrom returns nil where there are none.
+// stepsFrom returns the steps of a context, or nil.
 func stepsFrom(ctx context.Context) *steps {
 	run, _ := ctx.Value(seam.Steps{}).(*seam.Run)
 	if run == nil {
@@ -140,7 +138,7 @@ func stepsFrom(ctx context.Context) *steps {
 	return &steps{r, run}
 }
 
-// withoutSteps returns a context in which there are none.
+// withoutSteps returns a context without steps.
 func withoutSteps(ctx context.Context) context.Context {
 	if ctx.Value(seam.Steps{}) == nil {
 		return ctx

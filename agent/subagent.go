@@ -8,23 +8,22 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TaskTool is the name of the tool by which a model hands a task to a subagent.
-// Its input is {"agent": "the subagent's name", "prompt": "the task"}. The runtime adds it to
-// the tools of an agent that has subagents.
+// TaskTool is the name of the tool by which a model delegates a task to a subagent. Its input is
+// {"agent": "the subagent's name", "prompt": "the task"}. The runtime adds it to the tools of an agent
+// that has subagents.
 const TaskTool = conversation.TaskTool
 
-// MaxTaskDepth bounds how deep tasks are handed on: the tasks of an agent's own
-// conversation are at depth 1, and a task at this depth has nobody to hand on to.
+// MaxTaskDepth bounds nested tasks: the tasks of an agent's own conversation are at depth 1, and a
+// task at the maximum cannot delegate further.
 const MaxTaskDepth = conversation.MaxDepth
 
-// taskIssues returns what is wrong with the subagents of a, at any depth.
+// taskIssues returns the mistakes in the subagents of a, at any depth.
 func (a *Agent) taskIssues(subagents []*Agent) []Issue {
 	return subagentIssues(subagents, "", []*Agent{a})
 }
 
-// subagentIssues checks the subagents of the last of ancestors, which begin with
-// the agent that is no subagent itself. It ends, because it goes down no further
-// than tasks may.
+// subagentIssues checks the subagents of the last of ancestors; the first ancestor is the agent
+// itself. It stops at the maximum depth of tasks.
 func subagentIssues(subagents []*Agent, path string, ancestors []*Agent) []Issue {
 	if len(subagents) > 0 && len(ancestors) > MaxTaskDepth {
 		return []Issue{{path + "Subagents", fmt.Sprintf("are deeper than tasks are handed on; at most %d levels are", MaxTaskDepth)}}
@@ -54,8 +53,7 @@ func subagentIssues(subagents []*Agent, path string, ancestors []*Agent) []Issue
 	return issues
 }
 
-// subagentOwn returns what is wrong with a as a subagent, leaving out its own
-// subagents.
+// subagentOwn returns the mistakes of a as a subagent, without those of its own subagents.
 func (a *Agent) subagentOwn() []Issue {
 	var issues []Issue
 	bad := func(field, format string, args ...any) {
@@ -73,8 +71,7 @@ func (a *Agent) subagentOwn() []Issue {
 	case len(a.Fallbacks) > 0:
 		bad("Fallbacks", "are set without a Model; set one, or leave both to the parent's")
 	}
-	// What follows belongs to a conversation that callers reach. It would be ignored,
-	// so it is refused.
+	// These fields belong to conversations that callers reach, so they would be ignored.
 	if a.InitialData != nil {
 		bad("InitialData", "is set; a task has no caller who could send it, so write it into the task")
 	}

@@ -14,46 +14,43 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// ErrWaitTimeout says that the time of a wait is over and no signal has come.
+// ErrWaitTimeout is returned when a wait ends without a signal.
 var ErrWaitTimeout = errors.New("no signal has come in time")
 
-// WaitOptions are the optional facts of a wait.
+// WaitOptions are the options of [Wait].
 type WaitOptions struct {
-	// Timeout is how long the call waits, counted from when it comes to the wait first: up
-	// to 30 days, and 0 for as long.
+	// Timeout bounds the wait, from the first run that reaches it: up to 30 days; 0 means 30 days.
 	Timeout time.Duration
 
-	// Schema is in place of that of the Go type, and Open lets members through that are no
-	// field, as in [ToolOptions].
+	// Schema replaces the schema of the Go type, and Open accepts members that are not fields, as in
+	// [ToolOptions].
 	Schema json.RawMessage
 	Open   bool
 }
 
-// Wait lets a call of a durable tool wait for a signal of that name, and returns what it says:
-// for what a person decides, or another system. Whoever reaches the conversation sends one:
-// [Signal] by [Dispatch], a client's Signal, the command "parley signal", or a POST with
+// Wait suspends a call of a durable tool until a signal of that name arrives, and returns its value.
+// Use it for decisions of people or other systems. Anyone with access to the conversation may send the
+// signal: [Signal] by [Dispatch], a client's Signal, the command "parley signal", or a POST with
 //
 //	{"kind":"signal","type":"parley.wait","attributes":{"name":"approval-7"},"body":"true"}
 //
-// The body is JSON that fits T, or a text for a T that is one. One that does not fit is
-// refused with invalid_request, and the call goes on waiting. The first that fits decides;
-// another one is refused with already_decided. A signal that comes before the wait is kept for
-// it, for 7 days and up to 64 of them in a conversation, so the two may race. It is taken by
-// the call that first waits for the name, wherever in the conversation: let names be of what
-// is decided, as by an order's number, and not of a kind of decision. A name of which a wait
-// was over is free again for the next.
+// The body is JSON that fits T, or a text if T is a string. A body that does not fit is refused with
+// invalid_request, and the call continues to wait. The first that fits resolves the wait; later ones
+// are refused with already_decided. A signal that arrives before the wait is stored for 7 days, up to
+// 64 in a conversation, so the two may race. The first call of the conversation that waits for the
+// name takes it, so a name should identify the decision, such as an order's number, and not a kind of
+// decision. After a wait is over, its name may be used again.
 //
-// As in a long [Sleep] the run of the function ends: Wait returns [ErrSuspended], the function
-// has 5 seconds to return, the conversation is put away and costs nothing but storage.
-// With the signal the function is run again from its start, with its recorded steps. What it
-// has heard stays the same in every later run. Messages that come meanwhile are answered as
-// during a Sleep. Clients see the wait as data of the response,
-// a part of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
-// "timeout") and until when.
+// As in a long [Sleep] the run of the function ends: Wait returns [ErrSuspended], the function must
+// return within 5 seconds, and the conversation is suspended. After the signal, the function runs
+// again from its start, with its recorded steps, and Wait returns the same value in every later run.
+// Messages that arrive during the wait are answered as during a Sleep. Clients see the wait as a data
+// part of the response of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
+// "timeout") and its end.
 //
-// The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrSuspended;
-// or a [*StepError]: [ErrNoSteps], [ErrSleepInStep], [ErrStepsFull], a name that is used twice,
-// options that cannot be, or a signal that is no T although it fits the schema.
+// The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrSuspended; or a
+// [*StepError]: [ErrNoSteps], [ErrSleepInStep], [ErrStepsFull], a name that is used twice, invalid
+// options, or a signal that does not decode into T although it fits the schema.
 func Wait[T any](ctx context.Context, name string, o *WaitOptions) (T, error) {
 	var result T
 	raw, err := waitFor(ctx, name, reflect.TypeFor[T](), o)
@@ -89,7 +86,7 @@ func waitFor(ctx context.Context, name string, t reflect.Type, o *WaitOptions) (
 	return raw, s.waited(name, err)
 }
 
-// waiter returns what lets the call wait, for a time that it may.
+// waiter returns the host's waiter after it has checked that the call may wait for timeout.
 func (s *steps) waiter(ctx context.Context, timeout time.Duration) (waiter, error) {
 	w, ok := s.recorder.(waiter)
 	switch {
@@ -103,12 +100,12 @@ func (s *steps) waiter(ctx context.Context, timeout time.Duration) (waiter, erro
 	return w, nil
 }
 
-// waitEnd is when a wait that begins now times out.
+// waitEnd returns the end of a wait that begins now.
 func waitEnd(timeout time.Duration) time.Time {
 	return time.Now().Add(cmp.Or(timeout, conversation.MaxWait))
 }
 
-// waited is the error of a wait as the author gets it.
+// waited returns the author's error of a wait.
 func (s *steps) waited(name string, err error) error {
 	if err == nil || errors.Is(err, ErrWaitTimeout) || errors.Is(err, ErrSuspended) {
 		return err
@@ -121,7 +118,7 @@ type waiter interface {
 	Wait(ctx context.Context, w seam.Waiting) (json.RawMessage, error)
 }
 
-// Signal is a message that ends a wait of that name with a value; see [Wait].
+// Signal returns a message that resolves the wait of that name with a value; see [Wait].
 func Signal(name string, value any) (Message, error) {
 	if _, text := value.(string); !text {
 		raw, err := contain.Encode("value of a signal", value)
