@@ -14,10 +14,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 )
 
-// apply reports whether a value fits a schema, and notes what does not. The marks of
-// members or items that the schema has evaluated are set, if the caller wants to know
-// them; they mean something only if the value fits. Deeper says that the value is not
-// the one that the schema around was applied to.
+// apply reports whether a value fits a schema and records issues. If marks is not nil, the evaluated
+// members or items are marked; the marks are valid only if the value fits. Deeper is set if the value
+// is a part of the value of the surrounding schema.
 func (c *check) apply(s *jsonschema.Schema, v any, marks []bool, deeper bool) bool {
 	if !c.spend(1) {
 		return false
@@ -69,7 +68,7 @@ func (c *check) applySelf(s *jsonschema.Schema, v any, marks []bool) bool {
 	return true
 }
 
-// circular reports whether the schema is being applied to this very value already.
+// circular reports whether the schema is already being applied to this value.
 func (c *check) circular(s *jsonschema.Schema) bool {
 	for i := len(c.stack) - 1; i >= 0; i-- {
 		if c.stack[i].schema == s {
@@ -104,8 +103,7 @@ func (c *check) marksFor(s *jsonschema.Schema, v any, marks []bool) ([]bool, boo
 	return marks, c.spend(n / 64)
 }
 
-// shape checks type, const, enum and format, after which a value is not looked at any
-// further.
+// shape checks type, const, enum and format; after a failure the value is not checked further.
 func (c *check) shape(s *jsonschema.Schema, v any) bool {
 	if n, ok := v.(json.Number); ok && !c.spend(len(n)/32) {
 		return false
@@ -126,7 +124,7 @@ func (c *check) shape(s *jsonschema.Schema, v any) bool {
 		return true
 	}
 	cost := len(text) / 16
-	if s.Format.Name == "regex" { // which is compiled
+	if s.Format.Name == "regex" { // Compiling validates it.
 		cost = len(text) * 16
 	}
 	if !c.spend(cost) {
@@ -135,7 +133,7 @@ func (c *check) shape(s *jsonschema.Schema, v any) bool {
 	return s.Format.Validate(text) == nil || c.fail(&kind.Format{Want: s.Format.Name})
 }
 
-// wanted lists types for an issue, if there will be one.
+// wanted lists the accepted types for an issue, unless issues are suppressed.
 func (c *check) wanted(t *jsonschema.Types) []string {
 	if c.full() {
 		return nil
@@ -147,7 +145,7 @@ func (c *check) among(v any, values []any) bool {
 	return c.spend(len(values)/4) && slices.ContainsFunc(values, func(other any) bool { return same(v, other) })
 }
 
-// typeOf returns the type of a value and the types that a schema may want of it.
+// typeOf returns the type of a value and the schema types that include it.
 func typeOf(v any) (name string, bits jsonschema.Types) {
 	switch v := v.(type) {
 	case nil:
@@ -170,7 +168,7 @@ func typeOf(v any) (name string, bits jsonschema.Types) {
 	return name, bits
 }
 
-// typed checks the keywords that are for one type.
+// typed checks the keywords of the value's type.
 func (c *check) typed(s *jsonschema.Schema, v any, marks []bool) bool {
 	switch v := v.(type) {
 	case object:
@@ -203,7 +201,7 @@ func (c *check) object(s *jsonschema.Schema, o object, marks []bool) bool {
 	return c.members(s, o, marks) && ok
 }
 
-// missing returns which of the names the object has not.
+// missing returns the names that the object lacks.
 func (c *check) missing(o object, names []string) []string {
 	var missing []string
 	c.spend(len(names) / 8)
@@ -215,7 +213,7 @@ func (c *check) missing(o object, names []string) []string {
 	return missing
 }
 
-// dependents checks what depends on there being a member.
+// dependents checks the keywords that depend on present members.
 func (c *check) dependents(s *jsonschema.Schema, o object, marks []bool) bool {
 	ok := true
 	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
@@ -381,7 +379,7 @@ func (c *check) contains(s *jsonschema.Schema, a []any, marks []bool) bool {
 	switch {
 	case matched >= least:
 		c.issues = c.issues[:before]
-	case matched == len(a): // Else each that does not match has said why.
+	case matched == len(a): // Otherwise each item has recorded its issue.
 		return c.add(fmt.Sprintf("has %d items of a kind, want at least %d", matched, least))
 	default:
 		return false
@@ -392,7 +390,7 @@ func (c *check) contains(s *jsonschema.Schema, a []any, marks []bool) bool {
 	return true
 }
 
-// repeated finds the first item that equals one before it.
+// repeated returns the first item that equals an earlier one.
 func (c *check) repeated(a []any) (i, j int, found bool) {
 	type hashed struct {
 		hash uint64
@@ -420,7 +418,7 @@ func (c *check) repeated(a []any) (i, j int, found bool) {
 	})
 	j = len(a)
 	for n := 1; n < len(all); n++ {
-		// Items of one hash are in their order, and equal but by an accident.
+		// Items of one hash are in their order; a collision is possible.
 		if one, two := all[n-1], all[n]; one.hash == two.hash && two.i < j && same(a[one.i], a[two.i]) {
 			i, j, found = one.i, two.i, true
 		}
@@ -428,7 +426,7 @@ func (c *check) repeated(a []any) (i, j int, found bool) {
 	return i, j, found
 }
 
-// hash adds a value to a hash, the same for values that are equal.
+// hash adds a value to a hash; equal values have equal hashes.
 func (c *check) hash(h *maphash.Hash, v any) {
 	if !c.spend(1) {
 		return
@@ -504,8 +502,8 @@ func (c *check) number(s *jsonschema.Schema, n json.Number) bool {
 	return ok
 }
 
-// dynamic follows references that depend on how a schema was reached. [NewSchema]
-// takes only schemas in which they all lead where a plain one would.
+// dynamic resolves dynamic references. [NewSchema] accepts only schemas in which they resolve like
+// static ones.
 func (c *check) dynamic(s *jsonschema.Schema, v any, marks []bool) bool {
 	ok := true
 	if s.RecursiveRef != nil {
@@ -540,7 +538,7 @@ func (c *check) conditions(s *jsonschema.Schema, v any, marks []bool) bool {
 	return (branch == nil || c.applySelf(branch, v, marks)) && ok
 }
 
-// silent applies a schema without noting issues.
+// silent applies a schema without recording issues.
 func (c *check) silent(s *jsonschema.Schema, v any, marks []bool) bool {
 	c.quiet++
 	defer func() { c.quiet-- }()
@@ -552,7 +550,7 @@ func (c *check) anyOf(s *jsonschema.Schema, v any, marks []bool) bool {
 	for _, sub := range s.AnyOf {
 		if c.applySelf(sub, v, marks) {
 			matched = true
-			if marks == nil { // Else each that fits evaluates something.
+			if marks == nil { // Otherwise each matching schema evaluates its part.
 				break
 			}
 		}
@@ -577,7 +575,7 @@ func (c *check) oneOf(s *jsonschema.Schema, v any, marks []bool) bool {
 	return matched >= 0 || len(s.OneOf) == 0
 }
 
-// unevaluated checks what no other keyword has looked at.
+// unevaluated checks members and items that no other keyword has evaluated.
 func (c *check) unevaluated(s *jsonschema.Schema, v any, marks []bool) bool {
 	ok := true
 	visit := func(i int, sub *jsonschema.Schema, v any) bool {

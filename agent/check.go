@@ -16,27 +16,25 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds of one check of a value against a schema. What they forbid is a
-// [*SchemaBoundError], except that a value with more issues is one with
-// MaxSchemaIssues. Without them a few bytes would be enough for a schema that refers
-// to itself within "anyOf" to take all memory and no end of time.
+// Bounds of one validation. Exceeding one is a [*SchemaBoundError], except MaxSchemaIssues, which cuts
+// the list. Without them, a few bytes would be enough for a recursive schema with "anyOf" to exhaust
+// memory and time.
 const (
-	// MaxSchemaSteps counts schemas applied to values, values, and pieces of long
-	// texts. It takes about a second and 100 MB to use it up.
+	// MaxSchemaSteps counts applications of schemas to values, values, and pieces of long texts. It
+	// takes about a second and 100 MB to use it up.
 	MaxSchemaSteps = 1_000_000
-	// MaxSchemaDepth bounds the schemas within schemas that are applied at a place.
+	// MaxSchemaDepth bounds nested schemas that are applied at one place.
 	MaxSchemaDepth = 5_000
-	// MaxSchemaIssues is how many issues are looked for.
+	// MaxSchemaIssues bounds the reported issues.
 	MaxSchemaIssues = 100
-	// MaxSchemaTime bounds the time, if the context does not end before.
+	// MaxSchemaTime bounds the time, unless the context ends before.
 	MaxSchemaTime = 5 * time.Second
 )
 
-// SchemaBoundError says that a value is too long or too involved to be checked
-// against its schema. It was not found to fit, nor not to.
+// SchemaBoundError is returned for a value that is too large or too complex to be validated. It is
+// unknown whether it is valid.
 type SchemaBoundError struct {
-	// Problem is a phrase without a full stop, as that of an [Issue], which names
-	// the bound.
+	// Problem is a phrase without a full stop that names the bound, like that of an [Issue].
 	Problem string
 }
 
@@ -111,7 +109,7 @@ func (c *check) over() error {
 	return fmt.Errorf("check against schema: %w", context.Cause(c.ctx))
 }
 
-// spend counts steps and reports whether the check goes on.
+// spend counts steps and reports whether the check continues.
 func (c *check) spend(n int) bool {
 	c.steps += n
 	switch {
@@ -127,7 +125,7 @@ func (c *check) spend(n int) bool {
 	return c.err == nil
 }
 
-// full reports whether what has failed need not be looked at any further.
+// full reports whether further issues would be ignored.
 func (c *check) full() bool {
 	return c.err != nil || c.quiet > 0 || len(c.issues) >= MaxSchemaIssues
 }
@@ -136,7 +134,7 @@ func (c *check) enter(name string) { c.path = append(c.path, token{name, -1}) }
 func (c *check) enterItem(i int)   { c.path = append(c.path, token{"", i}) }
 func (c *check) leave()            { c.path = c.path[:len(c.path)-1] }
 
-// add notes an issue here. It returns false, which is what became of the check.
+// add records an issue at the current place and returns false, the result of the check.
 func (c *check) add(problem string) bool {
 	if !c.full() {
 		c.issues = append(c.issues, Issue{Path: c.pointer(), Problem: shorten(problem)})
@@ -144,7 +142,7 @@ func (c *check) add(problem string) bool {
 	return false
 }
 
-// fail notes an issue in the words for a kind of the library's.
+// fail records an issue for an error kind of the library.
 func (c *check) fail(k jsonschema.ErrorKind) bool {
 	if c.full() {
 		return false
@@ -152,7 +150,7 @@ func (c *check) fail(k jsonschema.ErrorKind) bool {
 	return c.add(describe(k))
 }
 
-// pointer is the JSON pointer to the value, as far as anybody reads it.
+// pointer returns the JSON pointer to the value, cut to the maximum length.
 func (c *check) pointer() string {
 	var b strings.Builder
 	for _, t := range c.path {
@@ -169,7 +167,7 @@ func (c *check) pointer() string {
 	return b.String()
 }
 
-// syntaxIssue is what is wrong with text that is not one JSON value.
+// syntaxIssue describes text that is not one JSON value.
 func syntaxIssue(raw json.RawMessage) *Issue {
 	if json.Valid(raw) {
 		return nil
@@ -183,8 +181,8 @@ func syntaxIssue(raw json.RawMessage) *Issue {
 	return &Issue{Problem: problem}
 }
 
-// malformedIssue is what is wrong with arguments that a model has written as text that is not
-// JSON. They arrive as that text in a JSON string, which fits no schema of a tool's input.
+// malformedIssue describes arguments of a model that are not JSON. They arrive as a JSON string, which
+// fits no schema of a tool's input.
 func malformedIssue(raw json.RawMessage) *Issue {
 	var text string
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
@@ -201,8 +199,7 @@ func malformedIssue(raw json.RawMessage) *Issue {
 	return &Issue{Problem: fmt.Sprintf("is not valid JSON: %v at line %d, column %d", syntax, line, column)}
 }
 
-// pattern is a regular expression whose cost is known before it is tried: a step is
-// 256 bytes of text times instructions.
+// pattern is a regular expression with a known cost: a step is 256 bytes of text times instructions.
 type pattern struct {
 	*regexp.Regexp
 	instructions int
@@ -225,7 +222,7 @@ func newPattern(s string) (jsonschema.Regexp, error) {
 	return &pattern{re, len(prog.Inst)}, nil
 }
 
-// matches reports whether a pattern is found in a text.
+// matches reports whether a pattern matches a text.
 func (c *check) matches(re jsonschema.Regexp, text string) bool {
 	cost := len(text)
 	if p, ok := re.(*pattern); ok {

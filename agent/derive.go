@@ -18,22 +18,22 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// direction is what becomes of values of a type.
+// direction is the use of values of a type.
 type direction int
 
 const (
 	reads   direction = 1 << iota // JSON becomes a value
 	writes                        // a value becomes JSON
-	objects                       // JSON is an object, so a map is not null
+	objects                       // the JSON is an object, so a map is not null
 )
 
 // maxSchemaParts bounds a derived schema.
 const maxSchemaParts = 10_000
 
-// keywords are those of a JSON schema that is being made.
+// keywords are the members of a JSON schema.
 type keywords map[string]any
 
-// firstKeywords are written first, in this order; the others follow in that of their names.
+// firstKeywords are written first, in this order; the others follow sorted by name.
 func firstKeywords() []string {
 	return []string{"$ref", "type", "title", "description", "format", "enum", "items", "properties", "required", "additionalProperties"}
 }
@@ -55,7 +55,7 @@ func (k keywords) MarshalJSON() ([]byte, error) {
 	return members.MarshalJSON()
 }
 
-// members are written in their order, which models are shown.
+// members are encoded in their order, which models see.
 type members []member
 
 // MarshalJSON implements json.Marshaler.
@@ -74,10 +74,10 @@ func (m members) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// typed returns the schema of a type of JSON.
+// typed returns the schema of a JSON type.
 func typed(name string) keywords { return keywords{"type": name} }
 
-// types returns the types that a schema lets through, none if it names none.
+// types returns the types that a schema accepts, none if it names none.
 func (k keywords) types() []string {
 	switch t := k["type"].(type) {
 	case string:
@@ -88,7 +88,7 @@ func (k keywords) types() []string {
 	return nil
 }
 
-// orNull returns a schema that also lets null through.
+// orNull returns a schema that also accepts null.
 func (k keywords) orNull() keywords {
 	out := maps.Clone(k)
 	switch types := k.types(); {
@@ -100,20 +100,21 @@ func (k keywords) orNull() keywords {
 	return out
 }
 
-// deriver makes the schema of one type: what package encoding/json reads, writes, or both.
+// deriver derives the schema of one type, for reading by package encoding/json, writing, or both.
 type deriver struct {
 	does direction
-	open bool // lets members through that are no field
+	open bool // accept members that are not fields
 
 	path  []string
 	parts int
-	under map[place]bool   // those that are being looked at
-	done  map[place]bool   // those that refer to themselves and are in defs
-	names map[place]string // of those, under $defs; addressed or not, the schema is the same
+	under map[place]bool   // under derivation
+	done  map[place]bool   // recursive ones in defs
+	names map[place]string // under $defs; the same for addressable and other values
 	defs  map[string]keywords
 }
 
-// derive returns the schema of a type. The error names the Go path of what has none, and a remedy.
+// derive returns the schema of a type. The error names the Go path of a type without a schema, and a
+// remedy.
 func derive(t reflect.Type, does direction, open bool) (keywords, error) {
 	d := &deriver{does: does, open: open, under: map[place]bool{}, done: map[place]bool{}, names: map[place]string{}, defs: map[string]keywords{}}
 	root := t
@@ -128,7 +129,7 @@ func derive(t reflect.Type, does direction, open bool) (keywords, error) {
 	if err != nil {
 		return nil, err
 	}
-	if name := d.names[place{t, true, true}]; name != "" { // The type of the root stands at the root.
+	if name := d.names[place{t, true, true}]; name != "" { // The schema of the root type stays at the root.
 		s = d.defs[name]
 	}
 	s = maps.Clone(s)
@@ -157,7 +158,7 @@ func bare(t reflect.Type) string {
 	return name
 }
 
-// fail returns an error at the place that is looked at.
+// fail returns an error with the current Go path.
 func (d *deriver) fail(format string, args ...any) error {
 	path, problem := strings.TrimPrefix(strings.Join(d.path, ""), "."), fmt.Sprintf(format, args...)
 	if path == "" {
@@ -173,9 +174,9 @@ func (d *deriver) within(part string, p place) (keywords, error) {
 	return d.schema(p)
 }
 
-// schema returns the schema of a type, or a reference to it if it is being made or was.
+// schema returns the schema of a type, or a reference to it if it is recursive.
 func (d *deriver) schema(p place) (keywords, error) {
-	p.addr = p.addr || d.does&writes == 0 // It only matters for what is written.
+	p.addr = p.addr || d.does&writes == 0 // It matters for writing only.
 	if d.parts++; d.parts > maxSchemaParts {
 		return nil, d.fail("the schema of the type has more than %d parts; use json.RawMessage or any for some of it", maxSchemaParts)
 	}
@@ -205,7 +206,7 @@ func (d *deriver) schema(p place) (keywords, error) {
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]+`)
 
-// name returns a name under $defs that is not taken.
+// name returns a free name under $defs.
 func (d *deriver) name(t reflect.Type) string {
 	base := strings.Trim(notInNames.ReplaceAllString(bare(t), "_"), "_")
 	if base == "" {
@@ -254,7 +255,7 @@ func (d *deriver) methods(p place, written, read form) (keywords, error) {
 		return d.fail("%v is %s by its method %s and not %s so; add the method %s", p.typ, how, has, other, add)
 	}
 	isText := p.typ.Kind() == reflect.String
-	if written == none && read == custom { // How it would be written shows what it reads.
+	if written == none && read == custom { // Its plain encoding shows what it reads.
 		written = (place{p.typ, true, true}).written()
 	}
 	switch {
@@ -281,8 +282,7 @@ func (d *deriver) methods(p place, written, read form) (keywords, error) {
 	return s, err
 }
 
-// keeps reports whether MarshalJSON of a type writes samples so that they fit the schema that the type
-// would have without it.
+// keeps reports whether a type's MarshalJSON writes samples that fit the schema of its fields.
 func (d *deriver) keeps(p place, fields keywords) bool {
 	values, whole := samples(p.typ)
 	doc, defs := maps.Clone(fields), maps.Clone(d.defs)
@@ -295,7 +295,7 @@ func (d *deriver) keeps(p place, fields keywords) bool {
 		return false
 	}
 	s, err := NewSchema(source)
-	if err != nil { // It refers to what is not made yet.
+	if err != nil { // It refers to an unfinished definition.
 		return false
 	}
 	fits := false
@@ -309,7 +309,7 @@ func (d *deriver) keeps(p place, fields keywords) bool {
 	return fits
 }
 
-// known returns the schemas of types of the standard library that neither their kind nor a sample tells.
+// known returns the schemas of standard library types that neither their kind nor a sample shows.
 func known(t reflect.Type) keywords {
 	switch t {
 	case reflect.TypeFor[json.RawMessage]():
@@ -393,7 +393,7 @@ func (d *deriver) mapping(t reflect.Type) (keywords, error) {
 	return s, nil
 }
 
-// keyForm returns how a key becomes the name of a member: none if it does not.
+// keyForm returns the encoding of a key as a member's name: none if it has none.
 func keyForm(key, receiver, method reflect.Type) form {
 	switch {
 	case receiver.Implements(method), key.Kind() == reflect.String:
@@ -434,7 +434,7 @@ func (d *deriver) structure(p place) (keywords, error) {
 	return s, nil
 }
 
-// reachable returns an error for a struct that would lose what its values hold.
+// reachable returns an error for a struct that would lose values.
 func (d *deriver) reachable(t reflect.Type) error {
 	hidden, shown := 0, 0
 	for i := range t.NumField() {
@@ -459,7 +459,7 @@ func (d *deriver) reachable(t reflect.Type) error {
 	return nil
 }
 
-// field derives the schema of a field of a struct, with what its tag adds.
+// field derives the schema of a struct's field and applies its tag.
 func (d *deriver) field(p place, f field) (keywords, error) {
 	d.path = append(d.path, f.path)
 	defer func() { d.path = d.path[:len(d.path)-1] }()

@@ -21,8 +21,7 @@ const (
 	maxConversationID = 512 // bytes
 )
 
-// ErrNoDispatcher says that nothing can be sent from here: the context is not that
-// of a tool or a hook.
+// ErrNoDispatcher is returned by [Dispatch] for a context that is not that of a tool or a hook.
 var ErrNoDispatcher = errors.New("there is nobody to dispatch: use the context of a tool or a hook")
 
 // ErrDispatchLimit is matched by every [*DispatchLimitError].
@@ -31,8 +30,8 @@ var ErrDispatchLimit = errors.New("more is dispatched than the agent may")
 // ErrTreeAborted reports that the tree of dispatches to which the work belongs was aborted. Nothing was sent.
 var ErrTreeAborted = errors.New("dispatch refused: its tree was aborted")
 
-// DispatchLimitError says which of the [Limits] of the agent that sends refused a
-// message. Nothing was sent.
+// DispatchLimitError names the field of the sending agent's [Limits] that refused a message. Nothing
+// was sent.
 type DispatchLimitError struct {
 	Agent  string
 	Option string // a field of Limits
@@ -51,54 +50,50 @@ func (e *DispatchLimitError) Error() string {
 // Is makes the error match [ErrDispatchLimit].
 func (e *DispatchLimitError) Is(target error) bool { return target == ErrDispatchLimit }
 
-// Message is a delivery to a conversation and what it depends on.
+// Message is a delivery to a conversation with its conditions.
 type Message struct {
-	// Delivery is what is sent. An empty Kind means a user's message. Attachments
-	// cannot be dispatched: their bytes belong to one conversation.
+	// Delivery is the content. An empty Kind means a user's message. Attachments cannot be dispatched,
+	// because their bytes belong to one conversation.
 	Delivery conversation.Delivery
 
 	// InitialData is for a conversation that this message creates; nil means none.
 	InitialData json.RawMessage
 
-	// IfAbsent demands that the conversation does not exist yet. IfUID, unless it is
-	// empty, demands that it is this incarnation. At most one of them is set.
+	// IfAbsent requires that the conversation does not exist yet. IfUID, unless it is empty, requires
+	// this incarnation. At most one of them is set.
 	IfAbsent bool
 	IfUID    conversation.UID
 
-	// Key is the idempotency key, which makes a repetition safe: a conversation admits
-	// one message per key, and answers others with the receipt of the first. It has up to
-	// 256 characters; empty means one of [Dispatch]'s own.
+	// Key is the idempotency key: a conversation admits one message per key and answers repetitions
+	// with the receipt of the first. It has up to 256 characters; empty means a key of [Dispatch].
 	Key string
 
-	// Notify is a target that is told of the settlement, as one of [Agent.Notify]; empty for none.
+	// Notify is a target that receives the settlement, like those of [Agent.Notify]; empty for none.
 	Notify string
 }
 
-// Text is a user's message with that text.
+// Text returns a user's message with that text.
 func Text(body string) Message {
 	return Message{Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body}}
 }
 
-// Dispatch sends a message to a conversation, which may be the one it is called in:
-// its address stands in [Call] and [Turn]. It may be of any agent of the program.
-// When Dispatch returns, the message is durable and will reach exactly one
-// settlement, whatever dies. It does not wait for that: a message to the own
-// conversation is worked on after the submission under way.
+// Dispatch sends a message to a conversation of any agent of the program, including its own, whose
+// address is in [Call] and [Turn]. When Dispatch returns, the message is durable and will reach
+// exactly one settlement, also over crashes. Dispatch does not wait for it: a message to the own
+// conversation is worked on after the current submission.
 //
-// Without a Key the key is made of the tool call's id, the step if it
-// is one, and how many messages it has sent to that conversation before: a durable
-// call that runs again after a crash sends none twice, and one that would send
-// something else in its place gets a [*conversation.Error] with code
-// submission_conflict. Messages to one conversation that are sent at the same time
-// have no order, and one that is tried again after an error counts as another, so
-// both need keys of their own. In a hook, submission and hook take the place of the
-// call. Outside both, as in a test that gives it no call, the key is random.
+// Without a Key, the key is made of the tool call's id, the step if there is one, and the number of
+// messages sent to that conversation before. A durable call that runs again after a crash therefore
+// sends none twice, and one that sends another message in its place gets a [*conversation.Error] with
+// code submission_conflict. Concurrent messages to one conversation have no order, and a repetition
+// after an error counts as another message, so both need keys of their own. In a hook, submission and
+// hook replace the call. Outside both, such as in a test without a call, the key is random.
 //
-// How many messages a submission may dispatch, and how many unsettled submissions may stand above a message,
-// is bounded by the [Limits] of the agent.
+// The [Limits] of the agent bound the messages of a submission and the number of unsettled submissions
+// above a message.
 //
-// The error is [ErrNoDispatcher], a [*DispatchLimitError], a [*conversation.Error], or the runtime's; after
-// one of the latter it may not be known whether the message was taken.
+// The error is [ErrNoDispatcher], a [*DispatchLimitError], a [*conversation.Error], or the runtime's;
+// after one of the last two the message may have been admitted.
 func Dispatch(ctx context.Context, to conversation.Address, m Message) (conversation.Receipt, error) {
 	d, ok := ctx.Value(seam.Dispatcher{}).(dispatcher)
 	err := error(ErrNoDispatcher)
@@ -119,9 +114,9 @@ func Dispatch(ctx context.Context, to conversation.Address, m Message) (conversa
 	return receipt, nil
 }
 
-// Admission returns what a runtime is asked to accept for the message, under the
-// message's own key, which may be empty. The error is a [*conversation.Error] with
-// code invalid_request. [Dispatch] and the runtime call it; others need not.
+// Admission returns the runtime's request for the message, under the message's own key, which may be
+// empty. The error is a [*conversation.Error] with code invalid_request. [Dispatch] and the runtime
+// call it.
 func (m Message) Admission(to conversation.Address) (conversation.Admission, error) {
 	if m.Delivery.Kind == "" {
 		m.Delivery.Kind = conversation.KindUser
@@ -135,8 +130,7 @@ func (m Message) Admission(to conversation.Address) (conversation.Admission, err
 	}, nil
 }
 
-// check holds a message against the rules that callers from outside are held
-// against.
+// check validates a message by the rules for callers from outside.
 func (m *Message) check(to conversation.Address) error {
 	invalid := func(format string, args ...any) error {
 		return conversation.Errorf(conversation.CodeInvalidRequest, format, args...)
@@ -180,12 +174,11 @@ type dispatcher interface {
 	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
-// withStepOrigin gives a step its own count, because a later run of the call may
-// leave the step out.
+// withStepOrigin gives a step its own count, because a later run of the call may skip the step.
 func withStepOrigin(ctx context.Context, step string) context.Context {
 	var name, within string
 	if outer := seam.OriginFrom(ctx); outer != nil && outer.Name != "" {
-		digest := sha256.Sum256([]byte(step)) // a key has less room than a name
+		digest := sha256.Sum256([]byte(step)) // a key is shorter than a name
 		name, within = outer.Name, "/"+hex.EncodeToString(digest[:8])
 	}
 	return seam.WithOrigin(ctx, name, within)

@@ -22,11 +22,11 @@ type field struct {
 
 	path     string       // of Go field names
 	pointed  bool         // promoted through an embedded pointer, which may be nil
-	unset    reflect.Type // an embedded pointer to an unexported struct on the way: it cannot be read
+	unset    reflect.Type // an embedded pointer to an unexported struct on the path, which encoding/json cannot set
 	unexport bool         // the field itself is an embedded struct of an unexported type
 }
 
-// level is a struct whose fields are promoted to the one that is looked at.
+// level is a struct whose fields are promoted to the examined one.
 type level struct {
 	typ     reflect.Type
 	index   []int
@@ -35,8 +35,8 @@ type level struct {
 	unset   reflect.Type
 }
 
-// fieldsOf returns the fields of a struct by the rules of package encoding/json: embedded structs
-// without a name promote theirs; of several with one name the least nested counts, then the one
+// fieldsOf returns the fields of a struct by the rules of package encoding/json: unnamed embedded
+// structs promote their fields; of several fields with one name the least nested counts, then the one
 // with a tag, and none if that leaves several.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
@@ -61,7 +61,7 @@ func fieldsOf(t reflect.Type) []field {
 					continue
 				}
 				all = append(all, *f)
-				if above[l.typ] > 1 { // Embedded twice at this depth: its fields hide each other.
+				if above[l.typ] > 1 { // Embedded twice at this depth, so its fields hide each other.
 					all = append(all, *f)
 				}
 			}
@@ -71,7 +71,7 @@ func fieldsOf(t reflect.Type) []field {
 }
 
 // field returns the i-th field of a struct as a member, or as a struct whose fields are promoted, or
-// neither for one that has no place in JSON.
+// neither if JSON ignores it.
 func (l level) field(i int) (*field, *level) {
 	sf := l.typ.Field(i)
 	embedded := sf.Type
@@ -106,19 +106,19 @@ func (l level) field(i int) (*field, *level) {
 	}, nil
 }
 
-// validName reports whether package encoding/json takes a name from a tag.
+// validName reports whether package encoding/json accepts a name in a tag.
 func validName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("!#$%&()*+-./:;<=>?@[]^_{|}~ ", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 	})
 }
 
-// quotable reports whether the option "string" means anything for a kind.
+// quotable reports whether the option "string" applies to a kind.
 func quotable(k reflect.Kind) bool {
 	return k >= reflect.Bool && k <= reflect.Float64 || k == reflect.String
 }
 
-// dominant returns the fields that are not hidden by another of their name, in the order of the struct.
+// dominant returns the fields that no other field of their name hides, in the order of the struct.
 func dominant(all []field) []field {
 	byName := map[string][]field{}
 	for _, f := range all {
@@ -141,19 +141,19 @@ func dominant(all []field) []field {
 	return out
 }
 
-// place is a type where package encoding/json meets it. Which methods of the type count depends on
-// the way there.
+// place is a type together with the way in which package encoding/json reaches it, which decides which
+// methods apply.
 type place struct {
 	typ reflect.Type
-	// addr is true if a value that is written has an address, so that methods with pointer receivers
-	// count. All have one but those within values of maps.
+	// addr is true if a written value is addressable, so that methods with pointer receivers apply.
+	// All values are, except those within maps.
 	addr bool
-	// methods is true if methods count when a value is read: those of an unnamed struct, which are
-	// promoted, count behind a pointer alone, and none count behind a named pointer type.
+	// methods is true if methods apply to reading: the promoted methods of an unnamed struct apply
+	// only behind a pointer, and no methods apply behind a named pointer type.
 	methods bool
 }
 
-// form is how JSON and values of a type become each other.
+// form is the encoding of values of a type.
 type form int
 
 const (
@@ -163,18 +163,18 @@ const (
 	custom      // by MarshalJSON or UnmarshalJSON
 )
 
-// at returns where a type stands that is no pointer, or that a field or an element has.
+// at returns the place of a type that is not a pointer, or of a field or element.
 func at(t reflect.Type, addr bool) place { return place{t, addr, t.Name() != ""} }
 
-// elem returns where the target of a pointer type stands.
+// elem returns the place of the target of a pointer type.
 func (p place) elem() place { return place{p.typ.Elem(), true, p.typ.Name() == ""} }
 
-// written returns how a value is written.
+// written returns the form in which a value is written.
 func (p place) written() form {
 	return p.by(reflect.TypeFor[json.Marshaler](), reflect.TypeFor[encoding.TextMarshaler](), p.addr)
 }
 
-// read returns how a value is read.
+// read returns the form in which a value is read.
 func (p place) read() form {
 	if !p.methods {
 		return plain

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fill decodes a value that fits the schema into dst, a pointer. The issues name what the Go type
-// cannot hold. The methods of the author's types run contained, under the name what.
+// fill decodes a value that fits the schema into dst, a pointer. The issues list the parts that the Go
+// type cannot hold. Methods of the author's types run contained, under the name what.
 func (s *Schema) fill(what string, v, dst any) []Issue {
 	issues, err := s.decodeTo(what, v, dst)
 	if err != nil {
@@ -20,7 +20,7 @@ func (s *Schema) fill(what string, v, dst any) []Issue {
 	return issues
 }
 
-// fits is fill for a check: it keeps nothing. The error is that of an author's method that did not return.
+// fits checks whether fill would succeed. The error is that of an author's method that did not return.
 func (s *Schema) fits(v any) (issues []Issue, err error) {
 	if s.typ == nil {
 		return nil, nil
@@ -40,8 +40,8 @@ func (s *Schema) decodeTo(what string, v, dst any) ([]Issue, error) {
 	return []Issue{misfit(t, v, err)}, nil
 }
 
-// ownMembers returns a value without the members that are no field. Package encoding/json would take
-// one for a field whose name differs only in case.
+// ownMembers returns a value without the members that are not fields. Package encoding/json would
+// match a field whose name differs only in case.
 func ownMembers(t reflect.Type, v any) any {
 	p := at(t, true).elemOrSelf()
 	if p.read() != plain {
@@ -79,8 +79,8 @@ func (p place) elemOrSelf() place {
 	return p
 }
 
-// parts returns what finds the type of a member or item of values of a type, nil where there is
-// none, and whether the member is quoted.
+// parts returns a function that finds the type of a member or item of values of a type and whether the
+// member is quoted; nil if values have no parts.
 func (p place) parts() func(name string) (t reflect.Type, quoted bool) {
 	switch p.typ.Kind() {
 	case reflect.Struct:
@@ -95,7 +95,7 @@ func (p place) parts() func(name string) (t reflect.Type, quoted bool) {
 	return func(string) (reflect.Type, bool) { return nil, false }
 }
 
-// misfit finds the place in a value that does not decode to a type.
+// misfit finds the place of a decoding error within a value.
 func misfit(t reflect.Type, v any, err error) Issue {
 	var path check
 	for {
@@ -108,7 +108,8 @@ func misfit(t reflect.Type, v any, err error) Issue {
 	}
 }
 
-// descend returns the part of a value that does not decode by itself, and notes its place; or no error.
+// descend returns the part of a value that does not decode, and records its place; err is nil if there
+// is no such part.
 func (p place) descend(v any, path *check) (inner reflect.Type, value any, err error) {
 	if p.read() != plain {
 		return nil, nil, nil
@@ -140,7 +141,7 @@ func (p place) descend(v any, path *check) (inner reflect.Type, value any, err e
 	return nil, nil, nil
 }
 
-// misfitProblem describes why a value does not decode to a type.
+// misfitProblem describes the reason why a value does not decode into a type.
 func misfitProblem(t reflect.Type, err error) string {
 	var mismatch *json.UnmarshalTypeError
 	var moment *time.ParseError
@@ -153,7 +154,7 @@ func misfitProblem(t reflect.Type, err error) string {
 	return fmt.Sprintf("does not fit %v: %v", t, err)
 }
 
-// formatProblem describes a text that is not of a format.
+// formatProblem describes a text that violates a format.
 func formatProblem(format string) string {
 	hint := map[string]string{
 		"date-time": "; use RFC 3339, such as 2006-01-02T15:04:05Z",

@@ -13,19 +13,19 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// maxLogDepth bounds groups within groups: a value may resolve to a group of itself.
+// maxLogDepth bounds nested groups, because a value may resolve to a group of itself.
 const maxLogDepth = 16
 
-// plainer makes attributes plain values, within a bound.
+// plainer converts attributes to plain values, within a bound.
 type plainer struct {
 	left int  // bytes
-	cut  bool // something was left out
+	cut  bool // something was omitted
 }
 
 // add puts an attribute into a map. It reports whether there is room for more.
 func (p *plainer) add(to map[string]any, a slog.Attr, depth int) bool {
 	v := resolved(a.Value)
-	if v.Kind() == slog.KindGroup && a.Key == "" { // As handlers do it, in line.
+	if v.Kind() == slog.KindGroup && a.Key == "" { // Inline the group, as handlers of slog do.
 		return p.group(to, v.Group(), depth)
 	}
 	if len(a.Key) > p.left {
@@ -67,7 +67,7 @@ func (p *plainer) value(v slog.Value, depth int) any {
 		return v.Uint64()
 	case slog.KindFloat64:
 		f := v.Float64()
-		if math.IsNaN(f) || math.IsInf(f, 0) { // Which JSON does not have.
+		if math.IsNaN(f) || math.IsInf(f, 0) { // JSON has neither.
 			return p.text(strconv.FormatFloat(f, 'g', -1, 64))
 		}
 		p.left -= number
@@ -84,7 +84,7 @@ func (p *plainer) value(v slog.Value, depth int) any {
 	return p.any(v.Any())
 }
 
-// any copies a value by way of its JSON form.
+// any copies a value through its JSON form.
 func (p *plainer) any(v any) any {
 	b, text, err := encodeLogged(v)
 	switch {
@@ -92,7 +92,7 @@ func (p *plainer) any(v any) any {
 		return p.text(fmt.Sprintf("(%T has no JSON form)", v))
 	case b == nil:
 		return p.text(text)
-	case len(b) > p.left: // The beginning of it is no JSON, and better than nothing.
+	case len(b) > p.left: // The beginning is no valid JSON, so it becomes text.
 		return p.text(string(b))
 	}
 	p.left -= len(b)
@@ -105,7 +105,7 @@ func (p *plainer) any(v any) any {
 	return plainNumbers(out)
 }
 
-// resolved returns what a value is after its own LogValue methods. One that does not return is its type.
+// resolved returns the result of a value's LogValue methods, or its type if a method does not return.
 func resolved(v slog.Value) slog.Value {
 	if v.Kind() != slog.KindLogValuer {
 		return v
@@ -129,7 +129,7 @@ func encodeLogged(v any) (b []byte, text string, err error) {
 	return b, "", err
 }
 
-// plainNumbers replaces numbers as they are written by those of the language.
+// plainNumbers replaces json.Number by Go numbers.
 func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -142,7 +142,7 @@ func plainNumbers(v any) any {
 		if f, err := v.Float64(); err == nil {
 			return f
 		}
-		return v.String() // Beyond what a float holds.
+		return v.String() // Beyond the range of a float.
 	case []any:
 		for i := range v {
 			v[i] = plainNumbers(v[i])
@@ -155,7 +155,7 @@ func plainNumbers(v any) any {
 	return v
 }
 
-// text is a string up to what is left.
+// text cuts a string to the remaining bound.
 func (p *plainer) text(s string) string {
 	short := cutText(s, p.left)
 	p.cut = p.cut || len(short) < len(s)
@@ -163,7 +163,7 @@ func (p *plainer) text(s string) string {
 	return short
 }
 
-// cutText shortens a text to a bound, at the end of a character.
+// cutText shortens a text to a bound at a character boundary.
 func cutText(s string, limit int) string {
 	limit = max(limit, 0)
 	if len(s) <= limit {

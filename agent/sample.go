@@ -11,15 +11,15 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// maxSampleDepth bounds the values within a sample.
+// maxSampleDepth bounds nested values of a sample.
 const maxSampleDepth = 4
 
-// Methods of authors are called here while variables of the program get their values, so they may find
-// others of these unset. What they fail with, a panic too, shows nothing.
+// Authors' methods are called here during the initialization of the program's variables, which may be
+// unset. Their failures, including panics, are ignored.
 
 // samples returns pointers to values of a type: the zero value, one with every field set, and for a
-// struct one for each field. whole reports whether everything of a value could be set: otherwise the
-// samples do not show all that its methods do.
+// struct one per field. whole reports whether all parts could be set: otherwise the samples do not
+// cover all behavior of its methods.
 func samples(t reflect.Type) (values []reflect.Value, whole bool) {
 	full := reflect.New(t)
 	whole = setSample(full.Elem(), 0)
@@ -36,7 +36,7 @@ func samples(t reflect.Type) (values []reflect.Value, whole bool) {
 	return values, whole
 }
 
-// setSample sets a value to one that is not the zero value, and reports whether all of it is set.
+// setSample sets a value to a non-zero one and reports whether all of it is set.
 func setSample(v reflect.Value, depth int) bool {
 	if depth > maxSampleDepth {
 		return false
@@ -89,21 +89,21 @@ func setSample(v reflect.Value, depth int) bool {
 	return true
 }
 
-// encoded returns the JSON of what a pointer points to, by the methods of an author, or false.
+// encoded returns the JSON of a pointer's target by the author's methods, or false.
 func encoded(pointer reflect.Value) ([]byte, bool) {
 	raw, err := contain.Encode("sample", pointer.Interface())
 	return raw, err == nil
 }
 
-// decoded returns what a type makes of JSON, by the methods of an author, or false.
+// decoded returns the value that the author's methods decode from JSON, or false.
 func decoded(t reflect.Type, raw []byte) (pointer reflect.Value, ok bool) {
 	pointer = reflect.New(t)
 	return pointer, contain.Decode("sample", raw, pointer.Interface()) == nil
 }
 
-// jsonOf returns a schema with the types of JSON that a type's MarshalJSON writes of samples and, if
-// asked for, that its UnmarshalJSON reads. Where samples do not show everything, it lets everything
-// through.
+// jsonOf returns a schema with the JSON types that a type's MarshalJSON writes for samples and, if
+// requested, that its UnmarshalJSON reads. If samples do not cover everything, the schema accepts
+// everything.
 func jsonOf(t reflect.Type, read bool) keywords {
 	values, whole := samples(t)
 	if !whole {
@@ -149,7 +149,7 @@ func jsonOf(t reflect.Type, read bool) keywords {
 	return keywords{"type": types}
 }
 
-// texted returns a schema of texts with the format that they have.
+// texted returns a schema of texts with their common format.
 func texted(types, texts []string) keywords {
 	s := keywords{"type": types}
 	if len(types) == 1 {
@@ -199,7 +199,7 @@ var (
 	dateText = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 )
 
-// formatOf returns the format that several different texts have in common, or "".
+// formatOf returns the common format of several different texts, or "".
 func formatOf(texts []string) string {
 	if len(texts) < 2 || !slices.ContainsFunc(texts, func(s string) bool { return s != texts[0] }) {
 		return ""
@@ -219,8 +219,8 @@ func formatOf(texts []string) string {
 	return ""
 }
 
-// readsPlain reports whether a type whose UnmarshalJSON has no MarshalJSON beside it reads what it
-// is written as.
+// readsPlain reports whether a type with UnmarshalJSON but without MarshalJSON reads its own plain
+// encoding.
 func readsPlain(t reflect.Type) bool {
 	values, _ := samples(t)
 	return slices.ContainsFunc(values, func(v reflect.Value) bool {
@@ -232,8 +232,8 @@ func readsPlain(t reflect.Type) bool {
 	})
 }
 
-// lostField returns the name of a field of a struct that methods of an embedded one leave out, which
-// take the place of the struct's; "" if there is none.
+// lostField returns the name of a struct's field that is lost because the promoted methods of an
+// embedded struct replace the struct's; "" if there is none.
 func lostField(t reflect.Type) string {
 	if t.Kind() != reflect.Struct {
 		return ""

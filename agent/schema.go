@@ -15,27 +15,25 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Schema is a compiled JSON schema of draft 2020-12, or of the draft its
-// "$schema" names. Unlike the draft's default, "format" is checked. A Schema is
-// immutable and safe for concurrent use.
+// Schema is a compiled JSON schema of draft 2020-12, or of the draft in its "$schema". Unlike the
+// draft's default, "format" is validated. A Schema is immutable and safe for concurrent use.
 type Schema struct {
 	source   json.RawMessage
 	compiled *jsonschema.Schema
 
-	typ  reflect.Type // that values are decoded to, nil if they are not
-	open bool         // members that are no field of it are left out
+	typ  reflect.Type // the Go type of values, nil if there is none
+	open bool         // omit members that are not fields of typ
 
-	finish func() (Tool, error) // the tool whose input it is, made once
+	finish func() (Tool, error) // the finish tool with this input, made once
 }
 
-// schemaURL is the base address of a schema while it is compiled, and stands in
-// errors; it is absolute, so that it names no folder of this machine. Nothing is ever
-// loaded from it.
+// schemaURL is the base address of a schema during compilation and appears in errors; it is absolute,
+// so that it names no folder of this machine. Nothing is loaded from it.
 const schemaURL = "agent:///schema.json"
 
-// NewSchema compiles a schema. References may point into the schema itself; one
-// that points elsewhere is an error, because nothing is loaded. So is a dynamic one
-// ("$dynamicRef", "$recursiveRef") in a schema of which parts have an "$id".
+// NewSchema compiles a schema. References may point into the schema itself; a reference to another
+// document is an error, because nothing is loaded. So is a dynamic reference ("$dynamicRef",
+// "$recursiveRef") in a schema whose parts have an "$id".
 func NewSchema(source json.RawMessage) (*Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(source))
 	if err != nil {
@@ -64,10 +62,9 @@ func NewSchema(source json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// survey reports whether a schema has references that depend on how it was reached, and
-// whether parts of it, or schemas that it refers to, are resources of their own. Without
-// the one or the other every reference leads to one place. What looks like either counts,
-// wherever it stands.
+// survey reports whether a schema has dynamic references, and whether parts of it, or schemas that it
+// refers to, have an "$id". Without one of the two every reference resolves to one place. Any member
+// of such a name counts, at any place.
 func survey(doc any, root bool) (dynamic, ids bool) {
 	add := func(v any) {
 		d, i := survey(v, false)
@@ -89,14 +86,14 @@ func survey(doc any, root bool) (dynamic, ids bool) {
 			case name == "$id":
 				ids = ids || !root
 			case name == "$ref" && strings.HasPrefix(text, "https://json-schema.org/draft/20"):
-				dynamic, ids = true, true // as those are
+				dynamic, ids = true, true // Older drafts have both.
 			}
 		}
 	}
 	return dynamic, ids
 }
 
-// refuse is a loader that knows no address.
+// refuse is a loader that rejects all addresses.
 type refuse struct{}
 
 // Load implements the library's loader.
@@ -104,14 +101,13 @@ func (refuse) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not loaded; put the definition under $defs")
 }
 
-// SchemaFor returns the schema of a Go type, as [NewTool] derives it. A pointer, map or
-// slice type also accepts null, which makes the value optional. A value that fits the schema
-// and that the type cannot hold does not fit either. SchemaFor panics for a type that JSON
-// cannot be decoded to, such as a channel: that is a mistake in the program, and the call
-// usually initializes a variable.
+// SchemaFor returns the schema of a Go type, as derived by [NewTool]. A pointer, map or slice type
+// also accepts null, which makes the value optional. A value that fits the schema but that the type
+// cannot hold is invalid too. SchemaFor panics for a type that JSON cannot be decoded into, such as a
+// channel, because that is a mistake in the program.
 func SchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), false) }
 
-// OpenSchemaFor is [SchemaFor] for a schema that lets members through which are no field of T, at any
+// OpenSchemaFor is [SchemaFor] for a schema that accepts members which are not fields of T, at any
 // depth.
 func OpenSchemaFor[T any]() *Schema { return mustSchema(reflect.TypeFor[T](), true) }
 
@@ -123,7 +119,7 @@ func mustSchema(t reflect.Type, open bool) *Schema {
 	return s
 }
 
-// schemaBy returns the schema that an author has written, or else that of a type.
+// schemaBy returns the author's schema, or else that of a type.
 func schemaBy(t reflect.Type, source json.RawMessage, does direction, open bool) (*Schema, error) {
 	if source != nil && open {
 		return nil, errors.New("the option Open is set beside a schema, which says itself what it lets through; keep one of the two")
@@ -148,13 +144,12 @@ func schemaBy(t reflect.Type, source json.RawMessage, does direction, open bool)
 // be changed.
 func (s *Schema) JSON() json.RawMessage { return s.source }
 
-// Validate checks one JSON value. The error is a [*SchemaError]; a
-// [*SchemaBoundError] if checking it would take too much; or that of ctx, with which
-// a check ends that takes more than a moment.
+// Validate validates one JSON value. The error is a [*SchemaError], a [*SchemaBoundError] if the
+// validation exceeds a bound, or that of ctx.
 //
-// Absence is validated too: nil stands for a value that was not sent. It is valid
-// exactly where null is valid, so a schema with required members rejects it, and
-// an author who wants the value to be optional allows null (see [SchemaFor]).
+// Absence is validated too: nil stands for an absent value, which is valid exactly where null is
+// valid. A schema with required members rejects it; a schema that allows null makes the value optional
+// (see [SchemaFor]).
 func (s *Schema) Validate(ctx context.Context, raw json.RawMessage) error {
 	return s.validate(ctx, raw, MaxSchemaSteps)
 }
@@ -179,8 +174,7 @@ func (s *Schema) validate(ctx context.Context, raw json.RawMessage, steps int) e
 	return &SchemaError{Issues: issues}
 }
 
-// read fills dst with a stored value; nil stands for one that was not sent. The error is that of
-// Validate.
+// read decodes a stored value into dst; nil stands for an absent one. The error is that of Validate.
 func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 	if raw == nil {
 		return s.Validate(ctx, nil)
@@ -198,8 +192,8 @@ func (s *Schema) read(ctx context.Context, raw json.RawMessage, dst any) error {
 	return nil
 }
 
-// decodeStored is decode of a value that an earlier version of the program has stored. Members that the schema
-// requires may be missing: fields that the type has got since have their zero value.
+// decodeStored decodes a value that an earlier version of the program stored. Members that the schema
+// requires may be missing: new fields of the type get their zero value.
 func (s *Schema) decodeStored(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
 	v, issues, err = s.decode(ctx, raw, steps)
 	if err != nil || len(issues) == 0 {
@@ -215,9 +209,9 @@ func (s *Schema) decodeStored(ctx context.Context, raw json.RawMessage, steps in
 	return v, issues, err
 }
 
-// decode parses, normalizes and validates a value in so many steps. Without issues and an error the
-// first result is valid. The error is a [*SchemaBoundError] or that of ctx; or a
-// [*PanicError], since a value from outside must not end a process by a flaw in here.
+// decode parses, normalizes and validates a value in at most steps. Without issues and an error the
+// first result is valid. The error is a [*SchemaBoundError], that of ctx, or a [*PanicError], because
+// a panic over input from outside must not end the process.
 func (s *Schema) decode(ctx context.Context, raw json.RawMessage, steps int) (v any, issues []Issue, err error) {
 	c, done := newCheck(ctx, steps)
 	defer done()

@@ -14,34 +14,27 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// StateDefinition is one persistent value of every conversation of an agent.
-// [NewState] makes one.
+// StateDefinition is a persistent value of every conversation of an agent. [NewState] returns one.
 type StateDefinition interface {
-	// Name is what the value is stored under. Renaming it leaves the stored values
-	// behind.
+	// Name is the storage key of the value. Values stored under a former name are not found.
 	Name() string
-	// JSONSchema is what every stored value fits. The bytes are shared and must not
-	// be changed.
+	// JSONSchema is the schema of every stored value. The bytes are shared and must not be changed.
 	JSONSchema() json.RawMessage
 }
 
-// State is a value that a conversation keeps between its submissions, typed and
-// checked. It is a handle and holds no value itself: the context says which
-// conversation is meant. It is immutable and safe for concurrent use.
+// State is a typed value that a conversation keeps between its submissions. It is a handle without a
+// value of its own: the context selects the conversation. It is immutable and safe for concurrent use.
 //
-// Tools, outside of their steps, and hooks up to the settlement read and write;
-// [Agent.Prepare] and [Agent.InstructionsFunc] only read. A write is seen at once
-// by everything that runs in the conversation, and becomes durable
+// Tools, outside of their steps, and hooks up to the settlement may read and write; [Agent.Prepare]
+// and [Agent.InstructionsFunc] may only read. A write is visible at once to everything that runs in
+// the conversation, and becomes durable
 //
-//   - with the outcome of the call if a tool wrote it, also when the tool returns
-//     an error;
-//   - with what is recorded of the hook if a hook wrote it, also when the hook
-//     returns an error.
+//   - with the outcome of the call if a tool wrote it, also when the tool returns an error;
+//   - with the record of the hook if a hook wrote it, also when the hook returns an error.
 //
-// So after a crash a call without a recorded outcome has written nothing, and one
-// with an outcome has written everything. For that, calls that run side by side take
-// turns: a write waits until a call that has written before it has its outcome. A tool
-// that takes long writes last.
+// After a crash, a call without a recorded outcome has written nothing, and a call with an outcome has
+// written everything. To ensure this, concurrent calls take turns: a write waits until earlier writing
+// calls have their outcome. A slow tool should therefore write last.
 type State[T any] struct {
 	name    string
 	schema  *Schema
@@ -50,26 +43,23 @@ type State[T any] struct {
 }
 
 var (
-	// ErrNoState says that there is no conversation whose state could be meant: the
-	// context is not one that a tool, a hook or Prepare was handed, or their call is
-	// over.
+	// ErrNoState is returned for a context that is not that of a tool, a hook or Prepare, or whose
+	// call is over.
 	ErrNoState = errors.New("there is no conversation to keep state: use the context of a tool, a hook or Prepare")
-	// ErrStateFull says that a call or a hook has written more state than is recorded with
-	// its outcome: 8 MiB. Nothing of the value was taken.
+	// ErrStateFull is returned if a call or a hook writes more state than fits into the record of its
+	// outcome, 8 MiB. The value is unchanged.
 	ErrStateFull = errors.New("more state is written than is recorded together: at most 8 MiB by one call or hook")
-	// ErrReadOnly says that state may only be read here.
+	// ErrReadOnly is returned for a write where state may only be read.
 	ErrReadOnly = errors.New("state is only read here: write it in a tool, outside of its steps, or in a hook before the settlement")
 )
 
-// NewState names a persistent value. The agent that uses it lists it in
-// [Agent.State].
+// NewState defines a persistent value. The agent that uses it lists it in [Agent.State].
 //
-// A conversation that never wrote the value reads initial, as JSON brings it back.
-// The schema is derived from T as [NewTool] derives one. A field that is added to T later
-// has its zero value where a stored value lacks it; see [State.Migrating] for other changes. The name
-// follows the rule of [NewDataWriter]. NewState panics for another name, for a type
-// without a schema, and for an initial value that does not fit its own type's
-// schema or [conversation.CheckPayload]: each is a mistake in the program.
+// A conversation that never wrote the value reads initial, decoded from its JSON. The schema is
+// derived from T as by [NewTool]. A field that is added to T later has its zero value in older stored
+// values; see [State.Migrating] for other changes. The name follows the rule of [NewDataWriter].
+// NewState panics for another name, for a type without a schema, and for an initial value that
+// violates its type's schema or [conversation.CheckPayload], because each is a mistake in the program.
 func NewState[T any](name string, initial T) *State[T] {
 	s := &State[T]{name: name}
 	err := error(nil)
@@ -87,9 +77,10 @@ func NewState[T any](name string, initial T) *State[T] {
 	return s
 }
 
-// Migrating returns the state with a function that reads stored values which do not fit T any more, such as those of a
-// field that has another type now. What it returns is what Get returns; it is stored by the next Set or Update. An
-// error or a panic of it is that of Get. A field that T has got needs no function: it has its zero value.
+// Migrating returns the state with a function that decodes stored values which do not fit T any more,
+// such as those of a field whose type has changed. Get returns its result; the next Set or Update
+// stores it. Its error or panic is an error of Get. A field added to T needs no function: it gets its
+// zero value.
 func (s *State[T]) Migrating(migrate func(old json.RawMessage) (T, error)) *State[T] {
 	with := *s
 	with.migrate = migrate
@@ -102,8 +93,7 @@ func (s *State[T]) Name() string { return s.name }
 // JSONSchema implements [StateDefinition].
 func (s *State[T]) JSONSchema() json.RawMessage { return s.schema.JSON() }
 
-// Get returns the value, which the caller may change: it is a copy. The error is
-// [ErrNoState], a [*StateError], or the store's.
+// Get returns a copy of the value. The error is [ErrNoState], a [*StateError], or the store's.
 func (s *State[T]) Get(ctx context.Context) (T, error) {
 	var value T
 	store, err := storeFrom(ctx)
@@ -123,16 +113,15 @@ func (s *State[T]) Get(ctx context.Context) (T, error) {
 	return value, nil
 }
 
-// Set replaces the value, also one that no longer fits its type. A value whose
-// JSON equals the stored one is not written again; the first Set is, even if it
-// equals the initial value, which a later version of the program may change. Of
-// two Sets at the same time one is lost; see [State.Update].
+// Set replaces the value, also one that does not fit its type any more. A value whose JSON equals the
+// stored one is not written again. The first Set is always written, also if it equals the initial
+// value, because a later version of the program may change the initial value. One of two concurrent
+// Sets is lost; see [State.Update].
 //
-// A value whose JSON is null, such as a nil map, removes what is stored. It is an
-// error where the initial value is another one, because that is what would be read
-// next. The error may also be [ErrNoState], [ErrReadOnly], [ErrStateFull], one that
-// says why the value cannot be recorded, the store's, or that of ctx: then it is not
-// known whether the value was taken.
+// A value whose JSON is null, such as a nil map, removes the stored value. It is an error if the
+// initial value is not null, because the next Get would return that. The error may also be
+// [ErrNoState], [ErrReadOnly], [ErrStateFull], the reason why the value cannot be recorded, the
+// store's, or that of ctx: then the value may have been written.
 func (s *State[T]) Set(ctx context.Context, value T) error {
 	raw, err := s.write(ctx, value)
 	if err == nil {
@@ -146,11 +135,10 @@ func (s *State[T]) Set(ctx context.Context, value T) error {
 	return nil
 }
 
-// Update replaces the value by what change makes of it and returns that, as the
-// next Get would. Nothing else writes the conversation's state meanwhile, so
-// change is short and does not use state itself. It is called once and may change
-// what it is handed; a panic of it is a [*PanicError]. Everything else is as for [State.Set], and an old value that
-// no longer fits is a [*StateError].
+// Update replaces the value by the result of change and returns it. No other write of the
+// conversation's state runs concurrently, so change must be short and must not use state. It is called
+// once and may modify its argument; a panic of it is a [*PanicError]. Otherwise it is like
+// [State.Set], and an old value that does not fit is a [*StateError].
 func (s *State[T]) Update(ctx context.Context, change func(T) T) (T, error) {
 	var after T
 	err := s.update(ctx, func(old json.RawMessage) (json.RawMessage, error) {
@@ -192,8 +180,7 @@ func (s *State[T]) update(ctx context.Context, fn func(old json.RawMessage) (jso
 	return store.Update(ctx, s.name, fn)
 }
 
-// stateSteps is what checking a value may take instead of [MaxSchemaSteps]: its schema is
-// that of a type, and whatever may be stored can be read again.
+// stateSteps replaces [MaxSchemaSteps] for state, so that every value that may be stored can be read.
 const stateSteps = 8 * conversation.MaxPayloadBytes
 
 // write returns a value's JSON if it may be stored.
@@ -214,7 +201,7 @@ func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) 
 	return raw, nil
 }
 
-// read returns the value of stored JSON. That is there also when ctx has ended.
+// read decodes a stored value. It does not depend on ctx being alive.
 func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err error) {
 	v, issues, err := s.schema.decodeStored(context.WithoutCancel(ctx), raw, stateSteps)
 	if err != nil {
@@ -232,8 +219,7 @@ func (s *State[T]) read(ctx context.Context, raw json.RawMessage) (value T, err 
 	return *new(T), &StateError{State: s.name, Issues: issues}
 }
 
-// changed returns what a store has to take: nil where the new JSON says what the
-// old one said.
+// changed returns the JSON for the store: nil if the new JSON equals the old one.
 func changed(old, now json.RawMessage) json.RawMessage {
 	switch {
 	case old == nil && isNull(now), old != nil && equalJSON(old, now):
@@ -244,7 +230,7 @@ func changed(old, now json.RawMessage) json.RawMessage {
 
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
-// equalJSON compares two values without regard to the order of members.
+// equalJSON compares two values, ignoring the order of members.
 func equalJSON(a, b json.RawMessage) bool {
 	if string(a) == string(b) {
 		return true
@@ -253,8 +239,8 @@ func equalJSON(a, b json.RawMessage) bool {
 	return contain.Decode("", a, &x) == nil && contain.Decode("", b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// StateError says that a stored value does not fit its type any more. What is
-// stored stays until it is set anew.
+// StateError is returned for a stored value that does not fit its type any more. The stored value
+// stays until the next Set.
 type StateError struct {
 	State  string
 	Issues []Issue

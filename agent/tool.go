@@ -14,9 +14,8 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Tool is something a model may call. The zero value is not a tool; make one
-// with [NewTool]. A Tool is immutable and safe for concurrent use, if its
-// function is.
+// Tool is a function that a model may call. The zero value is not a tool; [NewTool] returns one. A
+// Tool is immutable and safe for concurrent use if its function is.
 type Tool struct {
 	name        string
 	description string
@@ -27,67 +26,61 @@ type Tool struct {
 	call        func(ctx context.Context, input any) (any, error)
 }
 
-// ToolOptions are the optional facts of a tool.
+// ToolOptions are the options of [NewTool].
 type ToolOptions struct {
-	// InputSchema replaces the schema derived from the input type, which must be
-	// able to hold whatever the schema allows. Its type must be "object". Use it
-	// for bounds, enumerations and types with a JSON form of their own.
+	// InputSchema replaces the schema derived from the input type, which must be able to hold all
+	// valid values. Its type must be "object". Use it for bounds, enumerations and types with a JSON
+	// form of their own.
 	InputSchema json.RawMessage
 
-	// Open lets members of the input through that are no field of the input type, at any depth, and
-	// leaves them out of what the function receives: for models that add some of their own. Without it
-	// such a call is an error that the model reads.
+	// Open accepts members of the input that are not fields of the input type, at any depth, and omits
+	// them from the function's input, for models that add members. Without it such a call is an error
+	// for the model.
 	Open bool
 
-	// Timeout bounds one run of a call: the context of the function ends when it has
-	// passed, and the model is told. Zero means [DefaultToolTimeout]. There is no call
-	// without a limit: a longer one than [Durability.Timeout] is cut by it.
+	// Timeout bounds one run of a call: the context of the function ends, and the model gets an error.
+	// Zero means [DefaultToolTimeout]. [Durability.Timeout] bounds it too.
 	Timeout time.Duration
 
-	// Durable makes a call that a crash interrupts run again, from its start, with
-	// the same input and [Call.ID]. What is in a [Step] and recorded is not run again.
-	// Other tools are not run again: the model is told that the outcome is unknown.
+	// Durable makes a call that was interrupted by a crash run again from its start, with the same
+	// input and [Call.ID]. A recorded [Step] is not run again. Calls of other tools are not repeated:
+	// the model gets "outcome unknown".
 	Durable bool
 
-	// Data are the data writers that the function uses. An agent that has the tool and does not list
-	// them in [Agent.Data] is refused when it starts; what is not named here is found when it is
-	// written, by an [ErrUndeclaredData].
+	// Data are the data writers that the function uses. An agent with the tool that does not list them
+	// in [Agent.Data] is refused at start; a write by a writer that is missing here fails with
+	// [ErrUndeclaredData].
 	Data []Data
 }
 
-// DefaultToolTimeout is how long one run of a call may take.
+// DefaultToolTimeout bounds one run of a call by default.
 const DefaultToolTimeout = 10 * time.Minute
 
-// NewTool makes a tool from a function. What the function returns is shown to the
-// model as JSON; an error is shown to it by its text, and never ends a
-// submission. A [Result] says more than a value: it can end the response and show
-// images. Input, output and error text also stand in the transcript that
-// clients of the conversation read: put nothing into them that they may not see.
+// NewTool returns a tool that calls a function. The model gets the function's result as JSON, or the
+// text of its error, which never ends a submission. A [Result] can also end the response and show
+// images. Input, output and error text are part of the transcript that clients read, so they must not
+// contain secrets.
 //
-// The input schema is derived from In, a struct or a map, by the rules of package
-// encoding/json: names and options of tags, embedded structs, methods for JSON and text.
-// Fields without omitempty or omitzero are required, those of an embedded pointer are not,
-// and members that are no field are rejected unless the tool is Open. Pointers, maps and
-// slices may be null. Types that refer to themselves do so by "$defs". A type with
-// MarshalText or UnmarshalText is a string; one with MarshalJSON is what that writes of
-// samples, as far as these show it, else anything. Its methods are called for samples
-// when the tool is made.
+// The input schema is derived from In, a struct or a map, by the rules of package encoding/json: names
+// and options of tags, embedded structs, methods for JSON and text. Fields without omitempty or
+// omitzero are required, except those of an embedded pointer. Members that are not fields are rejected
+// unless the tool is Open. Pointers, maps and slices may be null. Recursive types use "$defs". A type
+// with MarshalText or UnmarshalText is a string. A type with MarshalJSON has the JSON types that it
+// writes for samples, or any if samples do not show them; its methods are called for samples when the
+// tool is made.
 //
-// A tag `jsonschema:"…"` describes a field to the model, in words, or by keywords such as
-// `jsonschema:"description=how urgent\\, if known,enum=low,enum=high"`: title, description,
-// format, enum, default, example, minimum, maximum, exclusiveMinimum, exclusiveMaximum,
-// multipleOf, minLength, maxLength, pattern, minItems, maxItems, uniqueItems,
-// minProperties and maxProperties. A list passes what is for its items on to them.
+// A tag `jsonschema:"…"` describes a field to the model, by a text, or by keywords such as
+// `jsonschema:"description=how urgent\\, if known,enum=low,enum=high"`: title, description, format,
+// enum, default, example, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength,
+// maxLength, pattern, minItems, maxItems, uniqueItems, minProperties and maxProperties. A list passes
+// keywords of items on to its items.
 //
-// Numbers in fields of type any arrive as [json.Number]. Facts of the call are in the
-// context, see [CallFrom].
+// Numbers in fields of type any are [json.Number]. [CallFrom] returns the facts of the call.
 //
-// The name has 1 to 64 characters of letters, digits, "_" and "-", beginning with
-// a letter or "_". NewTool panics for a name or description no vendor accepts, a
-// nil function, a negative timeout, an input type or schema that is not an object, and
-// an input type that would lose values; the error names the Go path of the field and a
-// remedy. Each is a mistake in the program, and tools are usually part of a variable's
-// value.
+// The name has 1 to 64 characters of letters, digits, "_" and "-", beginning with a letter or "_".
+// NewTool panics for a name or description that no vendor accepts, a nil function, a negative timeout,
+// an input type or schema that is not an object, and an input type that would lose values; the error
+// names the Go path of the field and a remedy. Each is a mistake in the program.
 func NewTool[In, Out any](name, description string, fn func(ctx context.Context, in In) (Out, error), opts *ToolOptions) Tool {
 	if opts == nil {
 		opts = &ToolOptions{}
@@ -114,7 +107,7 @@ func calling[In, Out any](name string, schema *Schema, fn func(ctx context.Conte
 	}
 }
 
-// newTool is the part of NewTool that does not depend on types.
+// newTool is the part of NewTool that is independent of types.
 func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool, error) {
 	t := Tool{name: name, description: description, timeout: cmp.Or(opts.Timeout, DefaultToolTimeout), durable: opts.Durable, data: opts.Data}
 	if problem := toolNameProblem(name); problem != "" {
@@ -139,10 +132,10 @@ func newTool(name, description string, in reflect.Type, opts *ToolOptions) (Tool
 	return t, nil
 }
 
-// Name returns what the model calls the tool.
+// Name returns the tool's name for the model.
 func (t Tool) Name() string { return t.name }
 
-// Description returns what the model is told about the tool.
+// Description returns the tool's description for the model.
 func (t Tool) Description() string { return t.description }
 
 // InputSchema returns the JSON schema of the input, always of type "object". The
@@ -154,14 +147,13 @@ func (t Tool) InputSchema() json.RawMessage {
 	return t.input.JSON()
 }
 
-// Timeout returns the time limit of one run of a call. It is zero for the zero Tool
-// only.
+// Timeout returns the time limit of one run of a call. It is zero for the zero Tool only.
 func (t Tool) Timeout() time.Duration { return t.timeout }
 
 // Durable reports whether a call that was interrupted runs again.
 func (t Tool) Durable() bool { return t.durable }
 
-// CheckInput reports whether an input, which is JSON, fits, without running the function. The error is that of
+// CheckInput validates a JSON input without running the function. The error is that of
 // [Schema.Validate].
 func (t Tool) CheckInput(ctx context.Context, raw json.RawMessage) error {
 	if t.input == nil {
@@ -170,7 +162,7 @@ func (t Tool) CheckInput(ctx context.Context, raw json.RawMessage) error {
 	return t.input.Validate(ctx, raw)
 }
 
-// Call is [Tool.Run] for whom the output is enough.
+// Call is [Tool.Run] without the rest of the outcome.
 func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, error) {
 	out, err := t.Run(ctx, raw)
 	if err != nil {
@@ -179,16 +171,14 @@ func (t Tool) Call(ctx context.Context, raw json.RawMessage) (json.RawMessage, e
 	return out.Output, nil
 }
 
-// Run checks the input, runs the function and returns what it came to. Empty input
-// stands for an empty object, because some models send nothing to a tool without
-// parameters. Steps are there only if the tool is durable and ctx has them, see
-// agenthost.WithSteps.
+// Run validates the input, runs the function and returns its outcome. Empty input means an empty
+// object, because some models send nothing to a tool without parameters. Steps are recorded only if
+// the tool is durable and ctx has a recorder, see agenthost.WithSteps.
 //
 // The error is an [*InputError], [*PanicError], [*ExitError], [*OutputError], [*ResultError] or
-// [*TimeoutError], or stands for the function's own: it has its text, and errors.Is and errors.As
-// find what that is and wraps. A function that ignores its context is
-// not left behind: Run returns when the function does, and a caller that cannot wait runs
-// Run in a goroutine.
+// [*TimeoutError], or stands for the function's own: it has its text, and errors.Is and errors.As see
+// its chain. Run returns when the function does, also if the function ignores its context; a caller
+// that cannot wait calls Run in a goroutine.
 func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	if t.call == nil {
 		return nil, errors.New("call tool: the zero Tool has no function")
@@ -197,7 +187,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 		raw = json.RawMessage("{}")
 	}
 	decode := t.input.decode
-	if ctx.Value(seam.Resumed{}) != nil { // The input was accepted by an earlier version of the tool, maybe.
+	if ctx.Value(seam.Resumed{}) != nil { // An earlier version of the tool may have accepted the input.
 		decode = t.input.decodeStored
 	}
 	input, issues, err := decode(ctx, raw, MaxSchemaSteps)
@@ -223,7 +213,7 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 	defer cancel()
 	result, err := contain.Do(t.what(), func() (any, error) { return t.call(ctx, input) })
 	if err != nil {
-		// The bare context error would not tell the model whose limit it was.
+		// The bare context error would not name the limit.
 		if errors.Is(err, context.DeadlineExceeded) && context.Cause(ctx) == error(limit) {
 			return nil, limit
 		}
@@ -235,9 +225,9 @@ func (t Tool) Run(ctx context.Context, raw json.RawMessage) (*Outcome, error) {
 // what returns the name of the tool's function for errors.
 func (t Tool) what() string { return "tool " + t.name }
 
-// decodeInput fills dst from a validated value. The value is written out again
-// first, so that the function sees what was checked and not a second reading of
-// the bytes, which differs where a member stands twice.
+// decodeInput decodes a validated value into dst. The value is encoded again first, because a second
+// reading of the original bytes could differ from the validated value, for example with duplicate
+// members.
 func decodeInput(what string, v, dst any) error {
 	return contain.Decode(what, appendValue(nil, v), dst)
 }

@@ -11,22 +11,20 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// namePattern keeps names free of what paths, keys, DNS labels and shells treat
-// specially.
+// namePattern excludes characters with a meaning in paths, keys, DNS labels and shells.
 const namePattern = `^[a-z][a-z0-9-]{0,62}$`
 
-// toolNamePattern is what every model vendor accepts.
+// toolNamePattern matches the names that every model vendor accepts.
 const toolNamePattern = `^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$`
 
-// reservedToolNames are kept for tools of the runtime itself, so that adding one
-// later never collides with an author's.
+// reservedToolNames are reserved for tools of the runtime, so that a later one never collides with an
+// author's.
 func reservedToolNames() []string {
 	return []string{"activate_skill", FinishTool, "give_up", "read_skill_resource", conversation.ReadOutputTool, TaskTool}
 }
 
-// Validate reports every mistake of the definition at once, each with the field's
-// name and what to do. The error is a [*DefinitionError]. Package actors calls it
-// when it starts; a test of an agent may.
+// Validate reports all mistakes of the definition at once, each with the field's name and the remedy.
+// The error is a [*DefinitionError]. The runtime calls it at start; a test of an agent may.
 func (a *Agent) Validate() error {
 	var issues []Issue
 	bad := func(field, format string, args ...any) {
@@ -61,8 +59,7 @@ func (a *Agent) Validate() error {
 	return &DefinitionError{Agent: a.Name, Issues: issues}
 }
 
-// commonIssues checks what agents and subagents have in common, without models and
-// subagents.
+// commonIssues checks the fields that agents and subagents share, without models and subagents.
 func (a *Agent) commonIssues() []Issue {
 	issues := append(thinkingIssues(a.ThinkingLevel), a.Generation.issues(NewSetup(a).offers)...)
 	if a.Instructions != "" && a.InstructionsFunc != nil {
@@ -130,7 +127,7 @@ func (a *Agent) toolIssues(tools []Tool) []Issue {
 	return issues
 }
 
-// renamedIssues checks the former names of tools. With Prepare a tool may come that Tools does not list.
+// renamedIssues checks the former names of tools. Prepare may add a tool that Tools does not list.
 func (a *Agent) renamedIssues() []Issue {
 	var issues []Issue
 	for _, old := range slices.Sorted(maps.Keys(a.Renamed)) {
@@ -149,7 +146,7 @@ func (a *Agent) renamedIssues() []Issue {
 	return issues
 }
 
-// dataProblem returns what is wrong with a data writer that a tool uses, or "".
+// dataProblem describes the mistake of a tool's data writer, or returns "".
 func (a *Agent) dataProblem(d Data) string {
 	if d == nil {
 		return "uses a data writer that is nil; make it with NewDataWriter"
@@ -187,7 +184,7 @@ func nameIssues[N interface {
 	return issues
 }
 
-// modelProblem returns what is wrong with a model's name, or "".
+// modelProblem describes the mistake in a model's name, or returns "".
 func modelProblem(model string) string {
 	provider, name, ok := strings.Cut(model, "/")
 	switch {
@@ -201,7 +198,7 @@ func modelProblem(model string) string {
 	return ""
 }
 
-// toolNameProblem returns what is wrong with a tool's name, or "".
+// toolNameProblem describes the mistake in a tool's name, or returns "".
 func toolNameProblem(name string) string {
 	switch {
 	case !regexp.MustCompile(toolNamePattern).MatchString(name):

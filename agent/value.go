@@ -13,12 +13,11 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// A value is nil, a bool, a json.Number, a string, []any or an object. It takes far
-// less memory than what package encoding/json makes of the same text, which for short
-// members is a hundred times as long as that.
+// A value is nil, a bool, a json.Number, a string, []any or an object. It takes far less memory than
+// the result of package encoding/json, which for short members is a hundred times the text.
 type (
-	// object is in the order of names, without repetitions: the last member of a name
-	// counts, as everywhere in Go.
+	// object is sorted by name, without duplicates: the last member of a name counts, as everywhere in
+	// Go.
 	object []member
 	member struct {
 		name  string
@@ -26,7 +25,7 @@ type (
 	}
 )
 
-// find returns the value of a member, and whether there is one.
+// find returns the value of a member and whether it exists.
 func (o object) find(name string) (any, bool) {
 	i, ok := slices.BinarySearchFunc(o, name, func(m member, name string) int { return strings.Compare(m.name, name) })
 	if !ok {
@@ -35,8 +34,7 @@ func (o object) find(name string) (any, bool) {
 	return o[i].value, true
 }
 
-// reader makes a value of JSON that is known to be valid. Each value and each 256
-// bytes of text are a step.
+// reader parses valid JSON into a value. Each value and each 256 bytes of text are a step.
 type reader struct {
 	check *check
 	rest  string
@@ -104,7 +102,7 @@ func (r *reader) object() object {
 	return sorted(o)
 }
 
-// sorted puts members in order and keeps the last of each name.
+// sorted sorts members and keeps the last of each name.
 func sorted(o object) object {
 	slices.SortStableFunc(o, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	kept := o[:0]
@@ -148,7 +146,7 @@ func (r *reader) string() string {
 	text := r.rest[1:end]
 	if !plain && (strings.Contains(text, `\`) || !utf8.ValidString(text)) {
 		var s string
-		// The text is valid, and what is no UTF-8 in it becomes what it always does.
+		// The text is valid, and Unmarshal replaces invalid UTF-8.
 		_ = json.Unmarshal([]byte(r.rest[:end+1]), &s)
 		text = s
 	}
@@ -157,8 +155,7 @@ func (r *reader) string() string {
 	return text
 }
 
-// number returns a number as [normalizeNumber] writes it. One that is out of
-// proportion is an issue.
+// number returns a number in the form of [normalizeNumber]. A number beyond its bounds is an issue.
 func (r *reader) number() any {
 	end := 0
 	for end < len(r.rest) && strings.IndexByte(",]} \t\r\n", r.rest[end]) < 0 {
@@ -174,7 +171,7 @@ func (r *reader) number() any {
 	return n
 }
 
-// appendValue writes a value as JSON.
+// appendValue encodes a value as JSON.
 func appendValue(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -207,12 +204,12 @@ func appendValue(dst []byte, v any) []byte {
 }
 
 func appendString(dst []byte, s string) []byte {
-	b, _ := contain.Encode("", s) // a string can always be written
+	b, _ := contain.Encode("", s) // a string always encodes
 	return append(dst, b...)
 }
 
-// same reports whether two values are equal, as JSON schema means it. The second may
-// also be as a schema has it, with map[string]any for objects.
+// same reports whether two values are equal in the sense of JSON schema. The second may be a value of
+// a schema, with map[string]any for objects.
 func same(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:
@@ -244,7 +241,7 @@ func same(a, b any) bool {
 func rational(n json.Number) *big.Rat {
 	r, ok := new(big.Rat).SetString(string(n))
 	if !ok {
-		return new(big.Rat) // There is none: normalizeNumber has looked at it.
+		return new(big.Rat) // Unreachable after normalizeNumber.
 	}
 	return r
 }

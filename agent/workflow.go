@@ -15,57 +15,60 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Workflow is a durable function: each run of it is admitted once, is worked on by the node that owns its id, goes on
-// after crashes and deploys where its steps end, and ends with a result, an error or an abort. Make one with
-// [NewWorkflow]. It is immutable and safe for concurrent use, if its function is.
+// Workflow is a durable function. Each run is admitted once, runs on the node that owns its id,
+// resumes after crashes and deploys behind its last recorded step, and ends with a result, an error or
+// an abort. [NewWorkflow] returns one. It is immutable and safe for concurrent use if its function is.
 type Workflow[In, Out any] struct {
 	name string
 	def  *Agent
 	opts WorkflowOptions
 }
 
-// AnyWorkflow is a [Workflow] of whatever types.
+// AnyWorkflow is a [Workflow] of any types.
 type AnyWorkflow interface {
 	// Name is the name in its address, "/workflows/<name>".
 	Name() string
-	// Definition is what runtimes register, beside agents.
+	// Definition returns the definition that runtimes register next to agents.
 	Definition() *Agent
 }
 
-// WorkflowOptions are the optional facts of a workflow.
+// WorkflowOptions are the options of [NewWorkflow].
 type WorkflowOptions struct {
-	// InputSchema is in place of that of the input's Go type, and Open lets members of the input through that are no
-	// field, as in [ToolOptions].
+	// InputSchema replaces the schema of the input's Go type, and Open accepts members that are not
+	// fields, as in [ToolOptions].
 	InputSchema json.RawMessage
 	Open        bool
 
-	// Durability bounds the work on one run. Timeout is the time worked, without sleeps and waits.
+	// Durability bounds the work on one run. Timeout is the time worked since the last suspension.
 	Durability Durability
 
-	// Limits bound what a run brings forth: OutputBytes the results of its steps, Dispatches the messages that it sends and
-	// the runs that it starts.
+	// Limits bound a run: OutputBytes the results of its steps, Dispatches the messages that it sends
+	// and the runs that it starts.
 	Limits Limits
 
-	// Notify are the targets that are told of the end of each run, as [Agent.Notify].
+	// Notify are the targets that receive the end of each run, like [Agent.Notify].
 	Notify []string
 
-	// Notifiable are the targets that a caller may name for the end of its run, as [Agent.Notifiable].
+	// Notifiable are the targets that a caller may name for the end of its run, like
+	// [Agent.Notifiable].
 	Notifiable []string
 
-	// Events says what observability events show of runs.
+	// Events configures the observability events of runs.
 	Events Events
 }
 
-// NewWorkflow makes a workflow of a function, which is to a run what the function of a durable tool is to a call: it runs
-// again from its start after a crash and after each long wait, and what must not happen twice stands in a [Step]. It may
-// [Sleep], [Wait] for signals, [Ask] agents, [Post], [Dispatch], and start runs, by [Workflow.Start]. [CallFrom] has the
-// id of the run, in Address. What it returns is the result of the run, an error its failure, whose text callers see.
+// NewWorkflow returns a workflow that runs a function, under the rules of a durable tool's function:
+// it runs again from its start after a crash and after each long wait, and effects that must not
+// happen twice belong into a [Step]. It may [Sleep], [Wait] for signals, [Ask] agents, [Post],
+// [Dispatch], and start runs by [Workflow.Start]. [CallFrom] returns the id of the run, in Address.
+// The function returns the result of the run, or its failure, whose text callers see.
 //
-// In and Out are whatever survives JSON; the schema of In is derived as that of a tool's input, which an input has to
-// fit before there is a run. A result has up to [conversation.MaxPayloadBytes].
+// In and Out must survive JSON; the schema of In is derived like that of a tool's input and validates
+// the input before a run is admitted. A result has up to [conversation.MaxPayloadBytes].
 //
-// The name is like that of an agent, but for the two being apart: a workflow and an agent may have one name. NewWorkflow
-// panics for a name that cannot be, a nil function, and an input type or schema that is none, as [NewTool] does.
+// The name follows the rule of agents' names; a workflow and an agent may have the same name.
+// NewWorkflow panics for an invalid name, a nil function, and an invalid input type or schema, as
+// [NewTool] does.
 func NewWorkflow[In, Out any](name string, fn func(ctx context.Context, in In) (Out, error), opts *WorkflowOptions) *Workflow[In, Out] {
 	if opts == nil {
 		opts = &WorkflowOptions{}
@@ -81,7 +84,7 @@ func NewWorkflow[In, Out any](name string, fn func(ctx context.Context, in In) (
 	return &Workflow[In, Out]{name: name, def: def, opts: *opts}
 }
 
-// newWorkflow is the part of NewWorkflow that does not depend on types.
+// newWorkflow is the part of NewWorkflow that is independent of types.
 func newWorkflow(name string, in reflect.Type, opts *WorkflowOptions) (*Agent, error) {
 	if !regexp.MustCompile(namePattern).MatchString(name) {
 		return nil, fmt.Errorf("name does not match %s; choose one such as \"nightly-report\"", namePattern)
@@ -103,8 +106,8 @@ func (w *Workflow[In, Out]) Name() string { return w.name }
 // Definition implements [AnyWorkflow].
 func (w *Workflow[In, Out]) Definition() *Agent { return w.def }
 
-// Admission is what a runtime is asked for to begin a run. A key makes that safe to repeat: the same key means the same
-// run, whose id this returns, for as long as its log is there. Runtimes and servers call it; see [Workflow.Begin].
+// Admission returns the runtime's request to begin a run. The same key means the same run, whose id
+// this returns, for as long as its log exists. Runtimes and servers call it; see [Workflow.Begin].
 func (w *Workflow[In, Out]) Admission(key string, in In) (conversation.Admission, error) {
 	raw, err := contain.Encode("input of workflow "+w.name, in)
 	if err != nil {
@@ -113,8 +116,9 @@ func (w *Workflow[In, Out]) Admission(key string, in In) (conversation.Admission
 	return conversation.RunOf(w.name, conversation.RunFor(w.name, key), raw), nil
 }
 
-// Begin begins a run from outside of tools and workflows, by the runtime. It returns when the run is durable. Repeating it
-// with the same key and input is safe, and with another input a [*conversation.Error] with code submission_conflict.
+// Begin begins a run from outside of tools and workflows. It returns when the run is durable. A
+// repetition with the same key and input is safe; one with another input is a [*conversation.Error]
+// with code submission_conflict.
 func (w *Workflow[In, Out]) Begin(ctx context.Context, d conversation.Dispatcher, key string, in In) (conversation.RunID, error) {
 	a, err := w.Admission(key, in)
 	if err == nil {
@@ -126,15 +130,15 @@ func (w *Workflow[In, Out]) Begin(ctx context.Context, d conversation.Dispatcher
 	return conversation.RunID(a.Address.ID), nil
 }
 
-// StartOptions are the optional facts of a run that a run or a tool starts.
+// StartOptions are the options of [Workflow.Start].
 type StartOptions struct {
-	// Timeout is how long [Started.Wait] waits, counted from the start: up to 30 days, and 0 for as long.
+	// Timeout bounds [Started.Wait], counted from the start: up to 30 days; 0 means 30 days.
 	Timeout time.Duration
 }
 
-// Started is a run that durable code has started, and whose end it may wait for.
+// Started is a run that durable code has started and may wait for.
 type Started[Out any] struct {
-	// ID is that of the run.
+	// ID is the id of the run.
 	ID conversation.RunID
 
 	name string // of the wait
@@ -142,9 +146,9 @@ type Started[Out any] struct {
 	err  func(err error) error
 }
 
-// Start starts a run from a workflow or a durable tool, once, whatever dies: later runs of the call find it started, by
-// the name, which is one of the names of the call's steps. It does not wait: start several, and then wait for each, to have
-// them run beside each other. Limits.Dispatches of who starts bounds how many.
+// Start starts a run from a workflow or a durable tool once, also over crashes: later runs of the call
+// find it by the name, which is one of the names of the call's steps. It does not wait, so several
+// started runs run concurrently. Limits.Dispatches of the caller bounds them.
 //
 // The error is that of [Ask].
 func (w *Workflow[In, Out]) Start(ctx context.Context, name string, in In, o *StartOptions) (*Started[Out], error) {
@@ -170,9 +174,9 @@ func (w *Workflow[In, Out]) Start(ctx context.Context, name string, in In, o *St
 	return &Started[Out]{ID: conversation.RunID(a.Address.ID), name: name, from: s, err: fail}, nil
 }
 
-// Wait returns the result of the run. Like [Ask] it puts the call away meanwhile. The error is a
-// [*conversation.SettledError] if the run failed or was aborted; [ErrWaitTimeout], after which the run goes on;
-// [ErrSuspended]; or a [*StepError].
+// Wait returns the result of the run and suspends the call like [Ask]. The error is a
+// [*conversation.SettledError] if the run failed or was aborted; [ErrWaitTimeout], after which the run
+// continues; [ErrSuspended]; or a [*StepError].
 func (r *Started[Out]) Wait(ctx context.Context) (out Out, err error) {
 	raw, err := r.from.result(ctx, r.name, r.ID)
 	if err == nil {
@@ -196,7 +200,7 @@ func (w *Workflow[In, Out]) Run(ctx context.Context, name string, in In, o *Star
 	return started.Wait(ctx)
 }
 
-// beginWait has a call wait for a reply before there is one, without putting it away.
+// beginWait records that a call waits for a reply, without suspending it.
 func (s *steps) beginWait(ctx context.Context, name string, timeout time.Duration) error {
 	w, err := s.waiter(ctx, timeout)
 	if err == nil {
@@ -209,7 +213,7 @@ func (s *steps) beginWait(ctx context.Context, name string, timeout time.Duratio
 	return s.waited(name, err)
 }
 
-// result waits for the end of a run that the call has started, and returns its result.
+// result waits for the end of a started run and returns its result.
 func (s *steps) result(ctx context.Context, name string, id conversation.RunID) (json.RawMessage, error) {
 	w, err := s.waiter(ctx, 0)
 	if err != nil {
@@ -243,15 +247,15 @@ type runReader interface {
 	RunResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error)
 }
 
-// RunToolOptions are the optional facts of a tool that starts runs.
+// RunToolOptions are the options of [Workflow.Tool].
 type RunToolOptions struct {
-	// Wait has the tool return the result of the run, as long as that takes. Without it the tool returns the run's id, in
+	// Wait makes the tool return the result of the run. Without it the tool returns the run's id,
 	// {"runId":"…"}, as soon as the run has begun.
 	Wait bool
 }
 
-// Tool returns a tool by which a model starts a run, one for each call. It is called as the workflow is, and its input,
-// which has to be an object, is that of the run. It panics as [NewTool] does.
+// Tool returns a tool by which a model starts a run per call. It has the workflow's name, and its
+// input, which must be an object, is that of the run. It panics as [NewTool] does.
 func (w *Workflow[In, Out]) Tool(description string, o *RunToolOptions) Tool {
 	if o == nil {
 		o = &RunToolOptions{}

@@ -12,84 +12,82 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// WithCall returns a context that carries the facts of a call, for [agent.CallFrom]. It is needed before
-// [agent.Tool.Run].
+// WithCall returns a context with the facts of a call, for [agent.CallFrom]. [agent.Tool.Run] requires
+// it.
 func WithCall(ctx context.Context, c agent.Call) context.Context {
 	return withInitialData(context.WithValue(ctx, seam.Call{}, c), c.InitialData)
 }
 
-// WithResumed returns a context of a call that may have run before: fields that its input lacks have their zero value.
+// WithResumed returns the context of a call that may have run before: new fields of its input get
+// their zero value.
 func WithResumed(ctx context.Context) context.Context {
 	return context.WithValue(ctx, seam.Resumed{}, true)
 }
 
-// withInitialData returns a context in which [agent.InitialData] reads these.
+// withInitialData returns a context from which [agent.InitialData] reads raw.
 func withInitialData(ctx context.Context, raw json.RawMessage) context.Context {
 	return context.WithValue(ctx, seam.InitialData{}, raw)
 }
 
-// WithData returns a context in which data writers hand what they write to a function.
+// WithData returns a context in which data writers call write.
 func WithData(ctx context.Context, write func(ctx context.Context, name string, data json.RawMessage) error) context.Context {
 	return context.WithValue(ctx, seam.Data{}, write)
 }
 
-// WithRoom returns a context in which a tool calls wait after its function has returned a value that holds about
-// size bytes. The value is encoded once wait returns, and done is called after that. An error of wait is that of
-// the call. Without it nothing waits.
+// WithRoom returns a context in which a tool calls wait after its function has returned a value of
+// about size bytes. The value is encoded after wait returns, and done is called after that. An error
+// of wait is that of the call.
 func WithRoom(ctx context.Context, wait func(size int64) (done func(), err error)) context.Context {
 	return context.WithValue(ctx, seam.Room{}, wait)
 }
 
-// Dispatcher takes what tools and hooks send. Every [conversation.Dispatcher] is one. Implementations
-// are safe for concurrent use.
+// Dispatcher admits the messages of tools and hooks. Every [conversation.Dispatcher] is one.
+// Implementations are safe for concurrent use.
 type Dispatcher interface {
-	// Admit accepts a delivery durably.
+	// Admit admits a delivery durably.
 	Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
-// WithDispatcher returns a context in which [agent.Dispatch] sends by d.
+// WithDispatcher returns a context in which [agent.Dispatch] sends through d.
 func WithDispatcher(ctx context.Context, d Dispatcher) context.Context {
 	return context.WithValue(ctx, seam.Dispatcher{}, d)
 }
 
-// WithLog returns a context in which [agent.Log] hands what authors log to a function, which waits for
-// nobody. Attributes hold what JSON can tell, and nothing that the author still has: nil, bool, int64,
-// uint64, float64, string, []any and map[string]any.
+// WithLog returns a context in which [agent.Log] calls log, which must not block. Attributes are
+// copies of the JSON types nil, bool, int64, uint64, float64, string, []any and map[string]any.
 func WithLog(ctx context.Context, log func(level slog.Level, message string, attributes map[string]any)) context.Context {
 	return context.WithValue(ctx, seam.Log{}, log)
 }
 
-// Store is where a host keeps the state of one conversation. Implementations are safe for concurrent
-// use.
+// Store stores the state of one conversation. Implementations are safe for concurrent use.
 type Store interface {
-	// Get returns the JSON stored under a name, and whether there is any. The bytes are shared
-	// and must not be changed.
+	// Get returns the JSON stored under a name and whether it exists. The bytes are shared and must
+	// not be changed.
 	Get(name string) (json.RawMessage, bool, error)
-	// Update calls fn once with what is stored, nil for nothing, while no other Update of the
-	// conversation runs, and takes what fn returns: JSON to store, the value null to remove, nil
-	// to leave what is there. An error of fn is returned as it is and nothing is taken. A panic
-	// of fn passes through and leaves the store usable.
+	// Update calls fn once with the stored value, nil for none, while no other Update of the
+	// conversation runs, and stores its result: JSON to store, the value null to remove, nil to leave
+	// the value unchanged. An error of fn is returned unchanged and nothing is stored. A panic of fn
+	// passes through and leaves the store usable.
 	//
-	// Whose write it is says ctx: that of a call ([agent.CallFrom]) is made durable by the batch
-	// with its outcome and no earlier one, because a durable tool that runs again writes again.
+	// The context identifies the writer: the write of a call ([agent.CallFrom]) becomes durable in the
+	// batch with its outcome and no earlier one, because a durable tool that runs again writes again.
 	Update(ctx context.Context, name string, fn func(old json.RawMessage) (json.RawMessage, error)) error
 }
 
-// WithState returns a context in which state is kept in a store. It is needed before tools, hooks and
-// [SetupFor].
+// WithState returns a context with a store of state. Tools, hooks and [SetupFor] require it.
 func WithState(ctx context.Context, s Store) context.Context {
 	return context.WithValue(ctx, seam.State{}, s)
 }
 
-// StepRecorder keeps the steps of one call. One that is a [Parker] or a [Clock] too decides about
-// sleeps, and one that is a [Waiter] lets calls wait for signals. Implementations are safe for concurrent use.
+// StepRecorder records the steps of one call. If it is also a [Parker] or a [Clock], it decides about
+// sleeps; if it is a [Waiter], calls may wait for signals. Implementations are safe for concurrent
+// use.
 type StepRecorder interface {
-	// Recorded returns the result of a step that was recorded in this or an earlier run of the
-	// call, and whether there is one. The bytes are shared and must not be changed.
+	// Recorded returns the result of a step that this or an earlier run of the call recorded, and
+	// whether there is one. The bytes are shared and must not be changed.
 	Recorded(name string) (json.RawMessage, bool)
-	// Record makes a result durable before it returns. The context carries the call's values
-	// and no limit of the tool; the recorder ends with its run. After an error it is not known
-	// whether the result is durable.
+	// Record makes a result durable before it returns. The context has the call's values but not the
+	// tool's limit; the recorder ends with its run. After an error the result may be durable.
 	Record(ctx context.Context, name string, output json.RawMessage) error
 }
 
