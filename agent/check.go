@@ -45,43 +45,43 @@ func tooLong(bound any) *SchemaBoundError {
 	return &SchemaBoundError{fmt.Sprintf("takes more than %v to check against the schema; send less, or nest it less", bound)}
 }
 
-// check is one value on its way through one schema. It evaluates what the library
-// has compiled: the library itself keeps every problem of every branch and can
-// neither be bounded nor stopped.
+// check is one validation of a value against a schema. It evaluates the schema that the library has
+// compiled, because the library's own validation keeps every problem of every branch and can neither
+// be bounded nor stopped.
 type check struct {
 	ctx    context.Context
-	err    error // why it ended early
-	limit  int   // of steps
+	err    error // the reason for an early end
+	limit  int   // in steps
 	steps  int
-	looked int  // steps at the last look at ctx
-	stored bool // members may be missing: the value is older than the schema
+	looked int  // steps at the last check of ctx
+	stored bool // members may be missing, because the value is older than the schema
 
 	path   []token
 	stack  []frame
-	quiet  int // within something whose issues nobody reads
+	quiet  int // depth of branches whose issues are discarded
 	issues []Issue
 }
 
-// token is one step of a path: a member's name, or the index of an item.
+// token is one element of a path: a member's name, or the index of an item.
 type token struct {
 	name  string
 	index int // -1 for a name
 }
 
-// frame is a schema that is being applied.
+// frame is an applied schema.
 type frame struct {
 	schema *jsonschema.Schema
-	deeper bool // its value is not that of the frame before
+	deeper bool // its value is a part of the value of the frame before
 }
 
-// newCheck begins a check, which its context ends, too; done releases it.
+// newCheck begins a check that also ends with ctx; done releases it.
 func newCheck(ctx context.Context, steps int) (c *check, done context.CancelFunc) {
 	ctx, done = context.WithTimeoutCause(ctx, MaxSchemaTime, tooLong(MaxSchemaTime))
 	return &check{ctx: ctx, limit: steps}, done
 }
 
-// run reads a value and applies the schema to it. Without issues and an error it fits. A
-// check of few steps is over before it looks at its context.
+// run parses a value and applies the schema to it. Without issues and an error it is valid. A short
+// check never checks its context.
 func (c *check) run(s *jsonschema.Schema, raw json.RawMessage) (any, []Issue, error) {
 	if issue := syntaxIssue(raw); issue != nil {
 		return nil, []Issue{*issue}, nil
@@ -100,7 +100,7 @@ func (c *check) run(s *jsonschema.Schema, raw json.RawMessage) (any, []Issue, er
 	return v, nil, nil
 }
 
-// over is why the context has ended.
+// over returns the reason why the context has ended.
 func (c *check) over() error {
 	var late *SchemaBoundError
 	if errors.As(context.Cause(c.ctx), &late) {

@@ -38,10 +38,10 @@ const dataNamePattern = `^[a-zA-Z][a-zA-Z0-9_-]{0,63}$`
 
 // ErrNoResponse is returned by a write outside a tool call and the hook [Hooks.ResponseFinished], or
 // after they returned.
-var ErrNoResponse = errors.New("there is no response to write to: write from a tool or from the hook ResponseFinished")
+var ErrNoResponse = errors.New("write data failed: no response is under way; write in a tool or in the hook ResponseFinished")
 
 // ErrUndeclaredData is returned by a write with a writer that the agent does not list.
-var ErrUndeclaredData = errors.New("the agent does not list the writer: add it to Agent.Data, or let the agent write that a subagent works for")
+var ErrUndeclaredData = errors.New("the agent does not list the data writer: add it to Agent.Data; subagents cannot write data")
 
 // NewDataWriter returns a writer. The agent lists it in [Agent.Data], and its tools list it in
 // [ToolOptions.Data], so that a missing entry is found at start.
@@ -73,13 +73,13 @@ func (w *DataWriter[T]) Name() string { return w.name }
 // JSONSchema implements [Data].
 func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 
-// Write adds one part with the data to the response under way. It returns when the
-// data has its place in the conversation, before what its caller writes or returns
-// later; clients see it as soon as it is durable. Every write is a part of its own: a
-// durable call that runs again writes again, except within steps that are recorded.
+// Write adds a part with the data to the current response. It returns when the data has its place in
+// the conversation, before anything that its caller writes or returns later; clients see it as soon as
+// it is durable. Every write is a part of its own: a durable call that runs again writes again, except
+// within recorded steps.
 //
-// The error is [ErrNoResponse], [ErrUndeclaredData], a [*SchemaError] or [*SchemaBoundError], one that says why the data
-// cannot be recorded, or that of ctx: then it is not known whether it was.
+// The error is [ErrNoResponse], [ErrUndeclaredData], a [*SchemaError] or [*SchemaBoundError], the
+// reason why the data cannot be recorded, or that of ctx: then the data may have been recorded.
 func (w *DataWriter[T]) Write(ctx context.Context, data T) error {
 	raw, err := contain.Encode("data "+w.name, data)
 	if err == nil {

@@ -22,10 +22,10 @@ const (
 )
 
 // ErrNoDispatcher is returned by [Dispatch] for a context that is not that of a tool or a hook.
-var ErrNoDispatcher = errors.New("there is nobody to dispatch: use the context of a tool or a hook")
+var ErrNoDispatcher = errors.New("no dispatcher in the context: use the context of a tool or a hook")
 
 // ErrDispatchLimit is matched by every [*DispatchLimitError].
-var ErrDispatchLimit = errors.New("more is dispatched than the agent may")
+var ErrDispatchLimit = errors.New("dispatch limit exceeded")
 
 // ErrTreeAborted reports that the tree of dispatches to which the work belongs was aborted. Nothing was sent.
 var ErrTreeAborted = errors.New("dispatch refused: its tree was aborted")
@@ -40,11 +40,11 @@ type DispatchLimitError struct {
 
 // Error implements error.
 func (e *DispatchLimitError) Error() string {
-	who := fmt.Sprintf("agent %q", e.Agent)
+	sender := fmt.Sprintf("agent %q", e.Agent)
 	if workflow, ok := conversation.WorkflowOf(e.Agent); ok {
-		who = fmt.Sprintf("workflow %q", workflow)
+		sender = fmt.Sprintf("workflow %q", workflow)
 	}
-	return fmt.Sprintf("%s may dispatch no more: Limits.%s is %v; raise it if that is meant", who, e.Option, e.Limit)
+	return fmt.Sprintf("dispatch limit exceeded: Limits.%s of %s is %v; raise it if the dispatches are intended", e.Option, sender, e.Limit)
 }
 
 // Is makes the error match [ErrDispatchLimit].

@@ -32,7 +32,7 @@ type InitialDataOptions struct {
 
 // ErrNoInitialData is returned for a context that is not one of a tool, a hook, Prepare or
 // InstructionsFunc. A conversation without initial data is not an error, see [InitialData.Get].
-var ErrNoInitialData = errors.New("there is no conversation whose initial data could be meant: use the context of a tool, a hook, Prepare or InstructionsFunc")
+var ErrNoInitialData = errors.New("no conversation in the context: use the context of a tool, a hook, Prepare or InstructionsFunc")
 
 // NewInitialData defines initial data of type T. The schema is derived from T as by [NewTool], but T
 // need not be an object; a pointer makes the data optional. NewInitialData panics for a type or schema

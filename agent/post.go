@@ -15,11 +15,11 @@ import (
 )
 
 // ErrNoOutbox is returned by [Post] for a context that is not that of a tool.
-var ErrNoOutbox = errors.New("there is no outbox: use the context of a tool's call")
+var ErrNoOutbox = errors.New("no outbox in the context: use the context of a tool's call")
 
 // ErrOutboxFull is returned by [Post] if the conversation has the maximum of undelivered posts, 256 or
 // 4 MiB together.
-var ErrOutboxFull = errors.New("the outbox of the conversation is full: its targets take nothing, or not fast enough")
+var ErrOutboxFull = errors.New("outbox quota exceeded: the conversation holds the maximum of undelivered posts; retry later")
 
 // Outgoing is one post.
 type Outgoing struct {
@@ -83,7 +83,7 @@ func (o Outgoing) posting(ctx context.Context, call Call) (p seam.Posting, err e
 	case err != nil:
 		return p, fmt.Errorf("the body has no JSON form: %w", err)
 	case len(body) > conversation.MaxPostBytes:
-		return p, fmt.Errorf("the body has %d bytes as JSON, it may have %d", len(body), conversation.MaxPostBytes)
+		return p, fmt.Errorf("the JSON body has %d bytes, the maximum is %d", len(body), conversation.MaxPostBytes)
 	case o.Target == "" || len(o.Target) > conversation.MaxTarget:
 		return p, fmt.Errorf("a target is 1 to %d bytes", conversation.MaxTarget)
 	case len(o.Key) > 4*maxIdempotencyKey:

@@ -84,14 +84,14 @@ func tagParts(text string) []string {
 func (k keywords) put(name, value string) error {
 	types, ok := tagKeywords()[name]
 	if !ok {
-		return fmt.Errorf("which is no keyword; use one of %s, or write a description that does not begin with \"word=\"", strings.Join(slices.Sorted(maps.Keys(tagKeywords())), ", "))
+		return fmt.Errorf("which is not a keyword; use one of %s, or write a description that does not begin with \"word=\"", strings.Join(slices.Sorted(maps.Keys(tagKeywords())), ", "))
 	}
 	fits := func(t string) bool { return slices.Contains(types, t) }
 	anything := len(k.types()) == 0 && k["$ref"] == nil && k["anyOf"] == nil
 	if types != nil && !anything && !slices.ContainsFunc(k.types(), fits) {
 		items, ok := k["items"].(keywords)
 		if !ok {
-			return fmt.Errorf("which is for the types %s; the type of the field is %s", strings.Join(types, ", "), cmp.Or(strings.Join(k.types(), " or "), "one that refers to itself"))
+			return fmt.Errorf("which is for the types %s; the type of the field is %s", strings.Join(types, ", "), cmp.Or(strings.Join(k.types(), " or "), "recursive"))
 		}
 		items = maps.Clone(items)
 		k["items"] = items

@@ -12,7 +12,7 @@ import (
 
 // ErrSuspended is returned when a long wait ends the run of a call: return it or any other error. The
 // function's result is ignored. The call runs again when its wait is over.
-var ErrSuspended = errors.New("the call waits; it is run again when its time has come")
+var ErrSuspended = errors.New("the call is suspended; it runs again when its wait is over")
 
 // ErrSleepInStep is returned for a sleep or wait within a step, whose effect would be without a record
 // for all that time. Sleep between the steps.
@@ -61,7 +61,7 @@ func SleepUntil(ctx context.Context, name string, until time.Time) error {
 	}
 	end := time.Now()
 	end = end.Add(at.Sub(s.now())) // by the monotonic clock
-	if p, ok := s.recorder.(parker); ok && p.Suspend(end) {
+	if p, ok := s.recorder.(suspender); ok && p.Suspend(end) {
 		return ErrSuspended
 	}
 	return wait(ctx, end)
@@ -95,7 +95,7 @@ func (s *steps) dueTime(ctx context.Context, name string, until time.Time) (time
 	}
 	var at conversation.Time
 	if err := json.Unmarshal(raw, &at); err != nil {
-		return until, fmt.Errorf("recorded result is no time: %w", err)
+		return until, fmt.Errorf("recorded result is not a time: %w", err)
 	}
 	return time.UnixMilli(int64(at)), nil
 }
@@ -116,8 +116,8 @@ func wait(ctx context.Context, until time.Time) error {
 	}
 }
 
-// parker is agenthost.Parker, and clock agenthost.Clock.
+// suspender is agenthost.Suspender, and clock agenthost.Clock.
 type (
-	parker interface{ Suspend(until time.Time) bool }
-	clock  interface{ Now() time.Time }
+	suspender interface{ Suspend(until time.Time) bool }
+	clock     interface{ Now() time.Time }
 )

@@ -45,12 +45,12 @@ type State[T any] struct {
 var (
 	// ErrNoState is returned for a context that is not that of a tool, a hook or Prepare, or whose
 	// call is over.
-	ErrNoState = errors.New("there is no conversation to keep state: use the context of a tool, a hook or Prepare")
+	ErrNoState = errors.New("no conversation in the context: use the context of a tool, a hook or Prepare")
 	// ErrStateFull is returned if a call or a hook writes more state than fits into the record of its
 	// outcome, 8 MiB. The value is unchanged.
-	ErrStateFull = errors.New("more state is written than is recorded together: at most 8 MiB by one call or hook")
+	ErrStateFull = errors.New("state quota exceeded: one call or hook may write at most 8 MiB")
 	// ErrReadOnly is returned for a write where state may only be read.
-	ErrReadOnly = errors.New("state is only read here: write it in a tool, outside of its steps, or in a hook before the settlement")
+	ErrReadOnly = errors.New("state is read-only here: write it in a tool outside its steps, or in a hook before the settlement")
 )
 
 // NewState defines a persistent value. The agent that uses it lists it in [Agent.State].
@@ -196,7 +196,7 @@ func (s *State[T]) write(ctx context.Context, value T) (json.RawMessage, error) 
 		return nil, err
 	}
 	if isNull(raw) && s.initial != nil && !isNull(s.initial) {
-		return nil, fmt.Errorf("null cannot be stored beside the initial value %s", shorten(string(s.initial)))
+		return nil, fmt.Errorf("null cannot be stored with the initial value %s", shorten(string(s.initial)))
 	}
 	return raw, nil
 }

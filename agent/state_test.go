@@ -204,7 +204,7 @@ func TestStateRefuses(t *testing.T) {
 		{"no JSON", agenthost.WithState(t.Context(), newShelf()), func() {}, nil, "unsupported type"},
 		{"too large", agenthost.WithState(t.Context(), newShelf()), strings.Repeat("x", conversation.MaxPayloadBytes), nil, "at most"},
 		{"infinity", agenthost.WithState(t.Context(), newShelf()), math.Inf(1), nil, "unsupported value"},
-		{"null beside an initial value", agenthost.WithState(t.Context(), newShelf()), nil, nil, `null cannot be stored beside the initial value "x"`},
+		{"null beside an initial value", agenthost.WithState(t.Context(), newShelf()), nil, nil, `null cannot be stored with the initial value "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := state.Set(tc.ctx, tc.set)

@@ -17,11 +17,11 @@ import (
 const maxStepName = 128
 
 // ErrNoSteps is returned by [Step] outside a call of a durable tool.
-var ErrNoSteps = errors.New("there is nothing to record steps in: set Durable in the tool's options and use the context of its call")
+var ErrNoSteps = errors.New("steps cannot be recorded: set Durable in the tool's options and use the context of its call")
 
 // ErrStepsFull is returned by [Step] if the calls of the response have reached [Limits.OutputBytes],
 // so that its result cannot be recorded.
-var ErrStepsFull = errors.New("the tool calls of this response have brought as much as they may")
+var ErrStepsFull = errors.New("step quota exceeded: the tool calls of this response have reached Limits.OutputBytes")
 
 // StepError is a failure of a step itself, as opposed to its function.
 type StepError struct {

@@ -527,7 +527,7 @@ func TestSchemaTags(t *testing.T) {
 				N int `jsonschema:"minLength=1"`
 			}]()
 		},
-		`N: the tag jsonschema has size=1, which is no keyword; use one of default, description, enum,`: func() {
+		`N: the tag jsonschema has size=1, which is not a keyword; use one of default, description, enum,`: func() {
 			agent.SchemaFor[struct {
 				N int `jsonschema:"size=1"`
 			}]()

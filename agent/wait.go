@@ -15,7 +15,7 @@ import (
 )
 
 // ErrWaitTimeout is returned when a wait ends without a signal.
-var ErrWaitTimeout = errors.New("no signal has come in time")
+var ErrWaitTimeout = errors.New("wait timed out without a signal")
 
 // WaitOptions are the options of [Wait].
 type WaitOptions struct {
@@ -95,7 +95,7 @@ func (s *steps) waiter(ctx context.Context, timeout time.Duration) (waiter, erro
 	case ctx.Value(inStepKey{}) != nil:
 		return nil, ErrSleepInStep
 	case timeout < 0 || timeout > conversation.MaxWait:
-		return nil, fmt.Errorf("the timeout is %v, at most 30 days are waited", timeout)
+		return nil, fmt.Errorf("the timeout is %v, the maximum is 30 days", timeout)
 	}
 	return w, nil
 }

@@ -307,7 +307,7 @@ func TestWorkflowBounds(t *testing.T) {
 			return 3, nil
 		}, &agent.WorkflowOptions{Limits: agent.Limits{Dispatches: 2}})
 		h := host(t, full, eager)
-		for name, workflow := range map[string]*agent.Workflow[int, int]{"as much as": full, `workflow "eager" may dispatch no more: Limits.Dispatches is 2`: eager} {
+		for name, workflow := range map[string]*agent.Workflow[int, int]{"step quota exceeded": full, `Limits.Dispatches of workflow "eager" is 2`: eager} {
 			if run, err := h.AwaitRun(agenttest.Begin(h, workflow, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, name) {
 				t.Errorf("%s: %+v, %v", workflow.Name(), run, err)
 			}

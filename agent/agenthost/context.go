@@ -79,7 +79,7 @@ func WithState(ctx context.Context, s Store) context.Context {
 	return context.WithValue(ctx, seam.State{}, s)
 }
 
-// StepRecorder records the steps of one call. If it is also a [Parker] or a [Clock], it decides about
+// StepRecorder records the steps of one call. If it is also a [Suspender] or a [Clock], it decides about
 // sleeps; if it is a [Waiter], calls may wait for signals. Implementations are safe for concurrent
 // use.
 type StepRecorder interface {
@@ -91,56 +91,56 @@ type StepRecorder interface {
 	Record(ctx context.Context, name string, output json.RawMessage) error
 }
 
-// Parker is a [StepRecorder] that can put a call away while it sleeps. Without it every sleep blocks.
-type Parker interface {
-	// Park reports whether the run of the call has to end because it would sleep until a time,
-	// which has a monotonic reading. If not, it just blocks.
+// Suspender is a [StepRecorder] that can suspend a call while it sleeps. Without it every sleep blocks.
+type Suspender interface {
+	// Suspend reports whether the run of the call must end because it would sleep until a time, which
+	// has a monotonic reading. If not, the sleep blocks.
 	Suspend(until time.Time) bool
 }
 
-// Clock is a [StepRecorder] with a clock that sleeps go by. Without it they go by the wall clock of the
-// machine, as it is when they are looked at.
+// Clock is a [StepRecorder] with a clock for sleeps. Without it they use the wall clock of the
+// machine.
 type Clock interface {
 	Now() time.Time
 }
 
-// Waiting is what a call waits for: a signal of a name whose value fits a schema, until a time, which
+// Waiting is a wait of a call: for a signal of a name whose value fits a schema, until a time, which
 // has a monotonic reading.
 type Waiting = seam.Waiting
 
-// Waiter is a [StepRecorder] by which a call waits for signals. Without it [agent.Wait] fails.
+// Waiter is a [StepRecorder] with which a call waits for signals. Without it [agent.Wait] fails.
 type Waiter interface {
-	// Wait returns the value of the signal that has ended the wait, in this or an earlier run of
-	// the call. The error is [agent.ErrWaitTimeout]; [agent.ErrSuspended] if the run of the call has
-	// to end; or why it cannot wait. The schema and the time are those of the first time.
+	// Wait returns the value of the signal that ended the wait, in this or an earlier run of the call.
+	// The error is [agent.ErrWaitTimeout]; [agent.ErrSuspended] if the run of the call must end; or
+	// the reason why it cannot wait. The schema and the time of the first run apply.
 	Wait(ctx context.Context, w Waiting) (json.RawMessage, error)
 }
 
-// Asker is a [StepRecorder] by which a call asks other conversations. Without it [agent.Ask] fails.
+// Asker is a [StepRecorder] with which a call asks other conversations. Without it [agent.Ask] fails.
 type Asker interface {
-	// Ask accepts a delivery whose reply is told to the call. The error is that of
-	// [Dispatcher.Admit], or [agent.ErrSuspended] if the run of the call has to end.
+	// Ask admits a delivery whose reply resolves a wait of the call. The error is that of
+	// [Dispatcher.Admit], or [agent.ErrSuspended] if the run of the call must end.
 	Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error)
 }
 
-// Posting is what a call posts. Step is that of a durable call which has to be recorded with it, under
-// any result; empty for none.
+// Posting is a post of a call. Step is the step of a durable call that is recorded with it, under any
+// result; empty for none.
 type Posting = seam.Posting
 
-// Poster takes what calls post. Implementations are safe for concurrent use.
+// Poster enqueues the posts of calls. Implementations are safe for concurrent use.
 type Poster interface {
-	// Post makes a post durable, unless one of its id is there. The error is [agent.ErrOutboxFull],
-	// [agent.ErrSuspended] if the run of the call has to end, or any other.
+	// Post makes a post durable unless its id exists. The error is [agent.ErrOutboxFull],
+	// [agent.ErrSuspended] if the run of the call must end, or any other.
 	Post(ctx context.Context, p Posting) error
 }
 
-// WithPoster returns a context in which [agent.Post] posts by p.
+// WithPoster returns a context in which [agent.Post] posts through p.
 func WithPoster(ctx context.Context, p Poster) context.Context {
 	return context.WithValue(ctx, seam.Poster{}, p)
 }
 
-// FitSignal returns the value that the body of a signal is for the schema of a wait: what it is as JSON,
-// or else as a text. The error is that of [agent.Schema.Validate], or says that the schema is none.
+// FitSignal decodes the body of a signal for the schema of a wait: as JSON, or else as a text. The
+// error is that of [agent.Schema.Validate], or reports an invalid schema.
 func FitSignal(ctx context.Context, schema json.RawMessage, body string) (json.RawMessage, error) {
 	s, err := agent.NewSchema(schema)
 	if err != nil {
@@ -162,8 +162,8 @@ func FitSignal(ctx context.Context, schema json.RawMessage, body string) (json.R
 	return value, err
 }
 
-// WithSteps returns a context in which [agent.Step] records to r. It is needed once for each run of a
-// durable tool's call.
+// WithSteps returns a context in which [agent.Step] records to r. Each run of a durable tool's call
+// needs its own.
 func WithSteps(ctx context.Context, r StepRecorder) context.Context {
 	return context.WithValue(ctx, seam.Steps{}, &seam.Run{Recorder: r})
 }

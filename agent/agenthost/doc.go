@@ -1,11 +1,11 @@
-// Package agenthost is what a host of agents needs beside their definitions: it gives tools and hooks where
-// calls, state, steps, data, messages and logs go, and calls what an author wrote beside tools: prompts,
-// setups, hooks, the check of initial data.
+// Package agenthost is the host's side of package agent. Its With functions put into the context of
+// tools and hooks where calls, state, steps, data, messages and logs go. Its other functions call the
+// author's prompts, setups and hooks, and check initial data.
 //
-// The runtime calls it, and tests that call a tool or a hook without one; authors of agents do not need
-// it, and package agenttest has the runtime for their tests. It calls package agent, which finds what was
-// put into a context here, and functions of authors, whose panics it contains.
+// The runtime uses it, and so do tests that call a tool or a hook without a runtime. Authors of agents
+// do not need it; package agenttest runs their agents with the runtime. Panics of authors' functions
+// are contained.
 //
-// Every function may be called from any goroutine. Nothing here keeps anything, so after a crash the host
-// calls again what it has no record of.
+// Every function may be called from any goroutine. The package keeps no state, so after a crash the
+// host repeats calls that it has no record of.
 package agenthost

@@ -13,15 +13,15 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// ErrNoOutput says that the model has ended a response without the output that [agent.Agent.Output] asks
-// for, after it was reminded of it.
+// ErrNoOutput is returned if the model ended a response without the result of [agent.Agent.Output]
+// after a reminder.
 var ErrNoOutput = errors.New("the model has not given its output")
 
-// Reminder is what a model is told that has ended its work without that output.
+// Reminder is the advisory for a model that ended its work without that result.
 const Reminder = "The answer is still missing. Give it by calling the tool " + agent.FinishTool + ", with everything that was asked for."
 
-// StartDelivery calls the hook DeliveryStarted. The error is the author's, a [*agent.PanicError] or an [*agent.ExitError];
-// so is that of every other hook.
+// StartDelivery calls the hook DeliveryStarted. The error is the author's, a [*agent.PanicError] or an
+// [*agent.ExitError], as for every other hook.
 func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) error {
 	if a.Hooks.DeliveryStarted == nil {
 		return nil
@@ -32,7 +32,7 @@ func StartDelivery(ctx context.Context, a *agent.Agent, t *agent.Turn) error {
 }
 
 // StartResponse calls the hook ResponseStarted and returns its metadata as a JSON object, nil if there
-// is none. The error is also that the metadata has no JSON form.
+// is none. Metadata without a JSON form are an error too.
 func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.RawMessage, error) {
 	if a.Hooks.ResponseStarted == nil {
 		return nil, nil
@@ -44,9 +44,9 @@ func StartResponse(ctx context.Context, a *agent.Agent, t *agent.Turn) (json.Raw
 	return metadata(what, m, err)
 }
 
-// BeforeStop calls the hook WouldStop and returns what the model is told to go on with, empty if the
-// response may end; without the output that the agent asks for, that is a reminder. The error is
-// also [ErrNoOutput], or that the text is too long to record.
+// BeforeStop calls the hook WouldStop and returns the advisory with which the model continues, empty
+// if the response may end. If the agent requires a result and has none, the advisory is [Reminder].
+// The error may also be [ErrNoOutput], or an advisory that is too long.
 func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again string, err error) {
 	if a.Output != nil && r.Output == nil {
 		if r.Continuations > 0 {
@@ -69,7 +69,7 @@ func BeforeStop(ctx context.Context, a *agent.Agent, r *agent.Response) (again s
 	return again, nil
 }
 
-// FinishResponse calls the hook ResponseFinished, as [StartResponse] does the other.
+// FinishResponse calls the hook ResponseFinished, like [StartResponse].
 func FinishResponse(ctx context.Context, a *agent.Agent, r *agent.Response) (json.RawMessage, error) {
 	if a.Hooks.ResponseFinished == nil {
 		return nil, nil
@@ -91,15 +91,15 @@ func AfterSettlement(ctx context.Context, a *agent.Agent, s *agent.Settlement) e
 	})
 }
 
-// during returns the context of a hook: where messages come from, and what the conversation began with.
+// during returns the context of a hook, with the origin of its messages and the initial data.
 func during(ctx context.Context, t *agent.Turn, name string) context.Context {
 	return withInitialData(seam.WithOrigin(ctx, string(t.Submission)+"/"+name, ""), t.InitialData)
 }
 
-// hook names a hook in errors.
+// hook returns the name of a hook for errors.
 func hook(a *agent.Agent, name string) string { return "hook " + name + " of agent " + a.Name }
 
-// metadata is what a hook, named what, returned, as JSON; nil if that is nothing.
+// metadata encodes the result of a hook, named what, as JSON; nil if it is empty.
 func metadata(what string, m map[string]any, err error) (json.RawMessage, error) {
 	if err != nil || len(m) == 0 {
 		return nil, err

@@ -9,14 +9,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// RunReader is a [StepRecorder] that reads the result of a run which is too long to be told. Without it
-// [agent.Started.Wait] fails for such a one.
+// RunReader is a [StepRecorder] that reads the result of a run which is too long for a signal. Without
+// it [agent.Started.Wait] fails for such a result.
 type RunReader interface {
-	// RunResult returns the result of a run that is completed.
+	// RunResult returns the result of a completed run.
 	RunResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error)
 }
 
-// CheckInput decides whether a run of a workflow may begin with this input, which is JSON. The error is as that of
+// CheckInput validates the JSON input of a workflow's run. The error is like that of
 // [CheckInitialData].
 func CheckInput(ctx context.Context, workflow *agent.Agent, input json.RawMessage) error {
 	if len(workflow.Tools) != 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// InstructionsFor returns the system prompt of a turn. An error is the author's, a
-// [*agent.PanicError] or an [*agent.ExitError]. [SetupFor] calls it.
+// InstructionsFor returns the system prompt of a turn. An error is the author's, a [*agent.PanicError]
+// or an [*agent.ExitError]. [SetupFor] calls it.
 func InstructionsFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (string, error) {
 	if a.InstructionsFunc == nil {
 		return a.Instructions, nil
@@ -23,12 +23,12 @@ func InstructionsFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (string
 	})
 }
 
-// SetupFor returns what holds for a model call: the agent's fields, its instructions, and then what
-// Prepare makes of them. State can only be read meanwhile. The slices are the setup's own.
+// SetupFor returns the setup of a model call: the agent's fields and instructions, changed by Prepare.
+// State is read-only during the call. The setup owns the slices.
 //
-// The error is the author's, a [*agent.PanicError], an [*agent.ExitError], or a [*agent.SetupError] that names each field that
-// cannot be. The agent is one that [agent.Agent.Validate] accepts; a subagent has gone through
-// [Inherit].
+// The error is the author's, a [*agent.PanicError], an [*agent.ExitError], or a [*agent.SetupError]
+// that names each invalid field. The agent must be valid by [agent.Agent.Validate]; a subagent must be
+// the result of [Inherit].
 func SetupFor(ctx context.Context, a *agent.Agent, t *agent.Turn) (*agent.Setup, error) {
 	s := agent.NewSetup(a)
 	var err error
@@ -56,9 +56,9 @@ func prepare(ctx context.Context, a *agent.Agent, t *agent.Turn, s *agent.Setup)
 	})
 }
 
-// Inherit returns a subagent as it works for a model call of its parent: where it names no model, it has
-// the parent's model and fallbacks, and the parent's thinking level unless it sets its own. Neither
-// argument is changed.
+// Inherit returns a subagent for a model call of its parent: without a model of its own it has the
+// parent's model and fallbacks, and the parent's thinking level unless it sets one. Neither argument
+// is changed.
 func Inherit(sub *agent.Agent, parent *agent.Setup) *agent.Agent {
 	if sub.Model != "" {
 		return sub
@@ -76,15 +76,14 @@ func WritesData(a *agent.Agent, name string) bool {
 	return slices.ContainsFunc(a.Data, func(d agent.Data) bool { return d.Name() == name })
 }
 
-// KeepsState reports whether a persistent value of that name is an agent's.
+// KeepsState reports whether an agent has a persistent value of that name.
 func KeepsState(a *agent.Agent, name string) bool {
 	return slices.ContainsFunc(a.State, func(d agent.StateDefinition) bool { return d.Name() == name })
 }
 
-// CheckInitialData decides whether a conversation of an agent may be created with these initial data;
-// nil means absent. The error is a [*conversation.Error] with code invalid_request whose details list
-// what is wrong, or name the bound that checking them goes beyond, with the [*agent.SchemaBoundError] as
-// its cause; or the error is that of ctx, with which the check ends.
+// CheckInitialData validates the initial data of a new conversation of an agent; nil means absent. The
+// error is a [*conversation.Error] with code invalid_request whose details list the violations, or
+// name the exceeded bound, with the [*agent.SchemaBoundError] as its cause; or the error of ctx.
 func CheckInitialData(ctx context.Context, a *agent.Agent, raw json.RawMessage) error {
 	if a.InitialData == nil {
 		return nil
@@ -92,8 +91,8 @@ func CheckInitialData(ctx context.Context, a *agent.Agent, raw json.RawMessage) 
 	return unfit("initialData", a.InitialData.Validate(ctx, raw))
 }
 
-// unfit returns the refusal of a value that does not fit its schema, or goes beyond a bound of the check; any other
-// error is as it is.
+// unfit returns the refusal of a value that violates its schema or exceeds a bound of the check; any
+// other error is returned unchanged.
 func unfit(what string, err error) error {
 	var issues *agent.SchemaError
 	var bound *agent.SchemaBoundError

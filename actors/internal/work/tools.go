@@ -323,7 +323,7 @@ type steps struct {
 
 var (
 	_ agenthost.StepRecorder = (*steps)(nil)
-	_ agenthost.Parker       = (*steps)(nil)
+	_ agenthost.Suspender       = (*steps)(nil)
 	_ agenthost.Waiter       = (*steps)(nil)
 	_ agenthost.Asker        = (*steps)(nil)
 	_ agenthost.Clock        = (*steps)(nil)
@@ -345,7 +345,7 @@ func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// Park implements [agenthost.Parker].
+// Park implements [agenthost.Suspender].
 func (s *steps) Suspend(until time.Time) bool { return s.call.suspended.suspend(until) }
 
 // Now implements [agenthost.Clock].

@@ -5,11 +5,12 @@ import (
 	"reflect"
 )
 
-// Room is the key of a func(size int64) (done func(), err error): a tool calls it before it encodes a value that
-// holds about size bytes. It returns when the encoding may begin, and done ends that.
+// Room is the key of a func(size int64) (done func(), err error). A tool calls it before it encodes a
+// value of about size bytes. It returns when the encoding may begin, and done ends the encoding.
 type Room struct{}
 
-// WaitForRoom waits until a value that a function returned may be encoded, and returns what ends that.
+// WaitForRoom waits until the result of a function may be encoded and returns the function that ends
+// the encoding.
 func WaitForRoom(ctx context.Context, v any, more int64) (done func(), err error) {
 	wait, ok := ctx.Value(Room{}).(func(int64) (func(), error))
 	if !ok {
@@ -19,12 +20,12 @@ func WaitForRoom(ctx context.Context, v any, more int64) (done func(), err error
 }
 
 const (
-	maxSized   = 1 << 14 // values that Size looks at
-	maxSamples = 256     // elements of one list or map that it looks at
+	maxSized   = 1 << 14 // values that Size visits
+	maxSamples = 256     // elements of one list or map that it visits
 )
 
-// Size estimates how many bytes a value holds, without calling any of its methods. It looks at the first elements
-// of long lists and maps, and at a bounded number of values.
+// Size estimates the bytes that a value holds, without calling its methods. It visits the first
+// elements of long lists and maps, and a bounded number of values.
 func Size(v any) int64 {
 	looks := maxSized
 	return sizeOf(reflect.ValueOf(v), &looks)
@@ -67,10 +68,10 @@ func sizeOf(v reflect.Value, looks *int) (n int64) {
 	}
 }
 
-// flat reports whether a value of a kind refers to nothing.
+// flat reports whether values of a kind hold no references.
 func flat(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
-// scale is what all of a list hold by what some of them hold.
+// scale extrapolates the size of some elements to all.
 func scale(n int64, all, some int) int64 {
 	if some == 0 {
 		return 0

@@ -1,5 +1,5 @@
-// Package seam has what package agent finds in the contexts of tools and hooks, for package agenthost,
-// which puts it there. Package agent calls it too. It keeps nothing that outlives a context.
+// Package seam defines the context values through which package agenthost passes the host's functions
+// to package agent. It keeps nothing that outlives a context.
 package seam
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The keys of what a host gives. Values are of the types that package agenthost names.
+// Keys of the host's values. The types of the values are those in package agenthost.
 type (
 	Call        struct{}
 	Data        struct{}
@@ -17,23 +17,23 @@ type (
 	InitialData struct{} // a json.RawMessage
 	Log         struct{}
 	Poster      struct{}
-	ReadOnly    struct{} // anything: state can only be read
-	Resumed     struct{} // anything: the call may have run before
+	ReadOnly    struct{} // any value: state is read-only
+	Resumed     struct{} // any value: the call may have run before
 	State       struct{}
 	Steps       struct{} // a *Run
 
 	origin struct{} // an *Origin
 )
 
-// WithReadOnly returns a context whose state can only be read.
+// WithReadOnly returns a context with read-only state.
 func WithReadOnly(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ReadOnly{}, true)
 }
 
-// Origin is one run of what sends messages, which a later run of the same resumes under the same
-// name. It is safe for concurrent use.
+// Origin identifies one run of a sender of messages; a later run of the same sender has the same name.
+// It is safe for concurrent use.
 type Origin struct {
-	Name string // of the call or hook; empty if nothing can run again
+	Name string // of the call or hook; empty if it cannot run again
 	Step string // "/" and a digest of the step's name; empty outside of steps
 
 	mu   sync.Mutex
@@ -51,7 +51,7 @@ func OriginFrom(ctx context.Context) *Origin {
 	return o
 }
 
-// Next counts the messages to an address, from 1.
+// Next returns the number of the next message to an address, from 1.
 func (o *Origin) Next(to any) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -59,8 +59,8 @@ func (o *Origin) Next(to any) int {
 	return o.sent[to]
 }
 
-// Run is one run of a durable call: where its steps are recorded, and which have begun. It is safe
-// for concurrent use.
+// Run is one run of a durable call: its recorder, and the steps that have begun. It is safe for
+// concurrent use.
 type Run struct {
 	Recorder any
 
@@ -68,7 +68,7 @@ type Run struct {
 	begun map[string]bool
 }
 
-// Begin reports whether a step of that name has not begun yet in this run, and marks it.
+// Begin marks the step of that name as begun and reports whether it was new in this run.
 func (r *Run) Begin(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,22 +82,22 @@ func (r *Run) Begin(name string) bool {
 	return true
 }
 
-// Forget lets a step of that name begin again.
+// Forget allows a step of that name to begin again.
 func (r *Run) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.begun, name)
 }
 
-// Waiting is what a call waits for.
+// Waiting is a wait of a call.
 type Waiting struct {
 	Name   string
 	Schema json.RawMessage
 	Until  time.Time // with a monotonic reading
-	Begin  bool      // the wait is to begin, and nothing is to be put away for it
+	Begin  bool      // begin the wait without suspending the call
 }
 
-// Posting is what a call posts. Step is that of a durable call which records it, empty for none.
+// Posting is a post of a call. Step is the step of a durable call that records it, empty for none.
 type Posting struct {
 	ID     string // a conversation.PostID
 	Target string
