@@ -11,25 +11,24 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// SchemaVersion is the version of everything this package stores.
+// SchemaVersion is the format version of every object of this package.
 const SchemaVersion = segment.Version
 
-// DefaultMaxBytes is how many bytes a batch or a journal may have when decoded,
-// unless an option says otherwise.
+// DefaultMaxBytes is the default limit, in bytes, of a decoded batch or journal.
 const DefaultMaxBytes = 64 << 20
 
-// maxSeq is the highest number a key has digits for.
+// maxSeq is the highest sequence number that fits the digits of a key.
 const maxSeq = segment.MaxSeq
 
-// storedHeader is the header line. The hash makes an object prove itself, also
-// when it is the last one and no successor links to it.
+// storedHeader is the header line of a batch object. Its hash lets a reader verify the object alone,
+// even if no successor links to it.
 type storedHeader struct {
 	Header
 	Hash Hash `json:"hash"`
 }
 
-// appendTo appends the header line, without its newline, as encoding/json would
-// write it. What stands in it needs no escaping once the header is valid.
+// appendTo appends the header line to dst, without a newline, in the form of encoding/json. A valid
+// header holds no character that needs escaping.
 func (h storedHeader) appendTo(dst []byte) []byte {
 	dst = append(dst, `{"v":`...)
 	dst = strconv.AppendInt(dst, int64(h.Version), 10)
@@ -52,9 +51,9 @@ func (h storedHeader) appendTo(dst []byte) []byte {
 	return append(dst, `"}`...)
 }
 
-// EncodeBatch returns the object of a batch and its hash. The object is one zstd
-// frame with a checksum; its content is JSON lines: a header line, then lines as
-// they are. The header line holds v, seq, nonce, first, prev, epoch, at and hash.
+// EncodeBatch returns the object of a batch and its hash. The object is one zstd frame with a
+// checksum. Its content is a header line, then the record lines unchanged. The header line holds v,
+// seq, nonce, first, prev, epoch, at and hash.
 func EncodeBatch(h Header, lines []byte) ([]byte, Hash, error) {
 	return encodeBatch(segment.NewFramer(math.MaxInt32, 1), h, lines)
 }
@@ -63,14 +62,14 @@ func encodeBatch(f *segment.Framer, h Header, lines []byte) ([]byte, Hash, error
 	if err := errors.Join(h.Validate(), segment.CheckLines(lines)); err != nil {
 		return nil, Hash{}, fmt.Errorf("encode batch %d: %w", h.Seq, err)
 	}
-	const headerBytes = 384 // Enough for every header.
+	const headerBytes = 384 // Enough for any header.
 	hash := h.Chain(lines)
 	content := storedHeader{Header: h, Hash: hash}.appendTo(make([]byte, 0, headerBytes+len(lines)))
 	content = append(append(content, '\n'), lines...)
 	if int64(len(content)) > f.Limit() {
 		return nil, Hash{}, fmt.Errorf("encode batch %d: %d bytes, limit %d", h.Seq, len(content), f.Limit())
 	}
-	// What is small is on its way while it would be compressed; its segment does that.
+	// Small batches stay uncompressed to save latency; compaction compresses them in a segment.
 	const storedBytes = 16 << 10
 	if len(content) <= storedBytes {
 		return f.Store(content), hash, nil
@@ -78,9 +77,8 @@ func encodeBatch(f *segment.Framer, h Header, lines []byte) ([]byte, Hash, error
 	return f.Encode(content), hash, nil
 }
 
-// DecodeBatch reverses EncodeBatch. It refuses another version, a wrong hash,
-// anything but one whole frame, and content of more than limit bytes (0 is
-// DefaultMaxBytes). Header fields it does not know are ignored.
+// DecodeBatch reverses [EncodeBatch]. It rejects another version, a wrong hash, anything but one whole
+// frame, and content above limit bytes (0 is DefaultMaxBytes). It ignores unknown header fields.
 func DecodeBatch(data []byte, limit int64) (Batch, error) {
 	return decodeBatch(segment.NewFramer(orDefault(limit, DefaultMaxBytes), 1), data)
 }

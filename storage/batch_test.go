@@ -44,17 +44,17 @@ func TestBatchRoundTrip(t *testing.T) {
 		}
 		got, err := storage.DecodeBatch(data, 0)
 		want := storage.Batch{Header: h, Lines: []byte(lines), Hash: hash}
-		if err != nil || !reflect.DeepEqual(want, got) { // What they differ in takes long to find.
+		if err != nil || !reflect.DeepEqual(want, got) { // A diff of large batches takes long, so compare first.
 			t.Errorf("%d bytes of lines: %v (-want +got):\n%s", len(lines), err, cmp.Diff(want, got))
 		}
 	}
 }
 
-// TestBatchBytes pins the content of an object and the hash, which other versions
-// and other tools rely on.
+// TestBatchBytes pins the bytes of an object and its hash, because other versions and tools depend on
+// them.
 func TestBatchBytes(t *testing.T) {
 	content := decompress(t, encode(t, header(7), "{\"a\":1}\n"))
-	// The preimage, byte by byte: hash of batch 6, 7, length of the nonce, nonce, first, lines.
+	// The hash covers: hash of batch 6, 7, length of the nonce, nonce, first, lines.
 	const want = `{"v":8,"seq":7,"nonce":"01JD0000000000000000000000","first":true,"prev":"01020300000000000000000000000000",` +
 		`"epoch":3,"at":"2024-11-21T11:53:20.123Z","hash":"HASH"}` + "\n" + `{"a":1}` + "\n"
 	preimage := "01020300000000000000000000000000" + "0000000000000007" + "1a" + hex.EncodeToString([]byte("01JD0000000000000000000000")) + "01" +
@@ -67,7 +67,7 @@ func TestBatchBytes(t *testing.T) {
 func TestBatchOverhead(t *testing.T) {
 	const limit = 350
 	h := header(123_456)
-	// Nothing repeats in these, as in a real header.
+	// A real nonce does not compress.
 	h.Nonce = "01JD8XQ4ZK7M3N5P9R2S6T8VWY"
 	h.Prev = storage.Hash{0x9f, 0x1c, 0xe3, 0x77, 0x40, 0xb2, 0x6d, 0x58, 0xaa, 0x03, 0xf4, 0x81, 0x2e, 0xd5, 0x96, 0xcb}
 	if size := len(encode(t, h, "1\n")); size > limit {
@@ -184,7 +184,7 @@ func FuzzDecodeBatch(f *testing.F) {
 	})
 }
 
-// FuzzBatchContent reaches behind the frame.
+// FuzzBatchContent fuzzes the content inside a valid frame.
 func FuzzBatchContent(f *testing.F) {
 	f.Add([]byte("{\"v\":8}\n"))
 	f.Add([]byte("{\"v\":8,\"seq\":7,\"nonce\":\"n\",\"prev\":\"01020300000000000000000000000000\",\"hash\":\"\"}\n{}\n"))
@@ -210,7 +210,7 @@ func (o *oneKey) List(context.Context, storage.ListQuery) (storage.ListPage, err
 	return storage.ListPage{Keys: []storage.ListedKey{{Key: o.key, Size: 3}}}, nil
 }
 
-// FuzzSegmentKey: a key that is taken for a segment's is exactly what SegmentKey returns.
+// FuzzSegmentKey checks that every accepted segment key is exactly what SegmentKey returns.
 func FuzzSegmentKey(f *testing.F) {
 	conv := keyOf("x")
 	prefix := strings.TrimSuffix(storage.SegmentKey(conv, 0, 0), "0000000000000000-0000000000000000")

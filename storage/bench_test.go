@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// sink is a bucket that stores nothing: what is left is the work of this package.
+// sink is a bucket that stores nothing, so that only the work of this package is measured.
 type sink struct{ storage.Bucket }
 
 func (sink) Create(_ context.Context, _ string, body storage.Body) error {
@@ -55,8 +55,7 @@ func record(n, salt int) []byte {
 	return []byte(head + text[:max(1, n-len(head)-3)] + "\"}\n")
 }
 
-// BenchmarkAppend stores batches of one record, each writer in a conversation of
-// its own.
+// BenchmarkAppend stores batches of one record. Each writer has its own conversation.
 func BenchmarkAppend(b *testing.B) {
 	for _, name := range []string{"sink", "memory", "pebble"} {
 		for _, size := range []int{300, 600, 4000} {
@@ -69,8 +68,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// benchAppend lets the callers take turns with 64 writers each: a store that keeps
-// recent keys at hand must not look better than it is.
+// benchAppend rotates each caller over 64 writers, so that a store that caches recent keys gets no
+// advantage.
 func benchAppend(b *testing.B, logs *storage.Logs, size, callers int) {
 	const each = 64
 	writers := make([]*storage.Writer, callers*each)
@@ -99,7 +98,7 @@ func benchAppend(b *testing.B, logs *storage.Logs, size, callers int) {
 	wg.Wait()
 }
 
-// BenchmarkWriteJournal stores journals that list so many conversations.
+// BenchmarkWriteJournal stores journals of various sizes.
 func BenchmarkWriteJournal(b *testing.B) {
 	for _, name := range []string{"sink", "pebble"} {
 		for _, count := range []int{1, 64, 1000} {

@@ -12,15 +12,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// PutBlob stores an attachment of a conversation under its digest and returns
-// when it is known to be stored, by one conditional PUT whatever its size. It is
-// repeated until the outcome is known or ctx ends, reading body from its start each
-// time.
+// PutBlob stores an attachment of a conversation under its digest, by one conditional PUT of any size.
+// It retries until the outcome is known or ctx ends, and reads body from its start each time.
 //
-// A body of another size or digest than it states is an [*IntegrityError]; the end
-// of such a body is never sent, so that no store can take it. An object that is
-// there already is read, and is a success if it has the stated bytes, otherwise an
-// [*IntegrityError]. Neither way holds more of it in memory than a buffer.
+// If the body does not have the stated size or digest, PutBlob returns an [*IntegrityError]. It never
+// sends the end of such a body, so no store can accept it. An object that exists already is read: the
+// stated bytes are a success, any other an [*IntegrityError]. Memory use is one buffer in either case.
 func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) error {
 	if err := validConv(conv); err != nil {
 		return fmt.Errorf("put attachment: %w", err)
@@ -29,7 +26,7 @@ func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) er
 		return fmt.Errorf("put attachment: %w", &Error{Op: "create", Key: BlobKey(conv, body.SHA256), Kind: ErrRefused, Err: errors.New("body is empty")})
 	}
 	key := BlobKey(conv, body.SHA256)
-	// The first bad reading ends the repetitions, which it would only repeat.
+	// An invalid body ends the retries, because each would read the same bytes.
 	sending, stop := context.WithCancel(ctx)
 	defer stop()
 	src := &blobSource{body: body, key: key, sum: sha256.New(), stop: stop}
@@ -47,9 +44,8 @@ func PutBlob(ctx context.Context, b Bucket, conv conversation.Key, body Body) er
 	return nil
 }
 
-// blobSource reads a body and fails in place of its last bytes if it is not what it
-// states. The store verifies a body too, but not of unsigned requests, and not every
-// store does.
+// blobSource reads a body and fails in place of its last bytes if the body does not have the stated
+// digest. Stores verify the digest too, but not all of them, and not for unsigned requests.
 type blobSource struct {
 	body Body
 	key  string
@@ -61,12 +57,12 @@ type blobSource struct {
 	bad  error
 }
 
-// Seek implements io.Seeker. What was read before counts only from the start.
+// Seek implements io.Seeker. The digest covers only the bytes read since the last seek to the start.
 func (s *blobSource) Seek(offset int64, whence int) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if offset != 0 || whence != io.SeekStart {
-		return 0, fmt.Errorf("seek attachment to %d: it is read from its start", offset)
+		return 0, fmt.Errorf("seek attachment to %d: want the start", offset)
 	}
 	s.read = 0
 	s.sum.Reset()
@@ -101,7 +97,7 @@ func (s *blobSource) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check looks at a body that was read to its size.
+// check compares the digest of a fully read body with the stated one.
 func (s *blobSource) check() error {
 	more, err := io.Copy(io.Discard, s.body.Reader)
 	if err != nil {
@@ -114,15 +110,15 @@ func (s *blobSource) check() error {
 	return nil
 }
 
-// flaw returns why the body could not be read as it states.
+// flaw returns the integrity error of the body, if any.
 func (s *blobSource) flaw() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.bad
 }
 
-// checkBlob reads an attachment and throws it away. As in readDecoded, other bytes than
-// those of the digest are the object's only if two reads return the same.
+// checkBlob reads an attachment and discards it. As in readDecoded, a wrong digest is reported only if
+// two reads return the same bytes.
 func checkBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Digest, size int64) error {
 	var bad *IntegrityError
 	_, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) (none struct{}, err error) {
@@ -136,16 +132,15 @@ func checkBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Dige
 			return none, err
 		}
 		bad = other
-		return none, &Error{Op: OpOpen, Key: other.Key, Kind: ErrUnavailable, Err: fmt.Errorf("bytes are read again: %v", err)}
+		return none, &Error{Op: OpOpen, Key: other.Key, Kind: ErrUnavailable, Err: fmt.Errorf("bytes do not decode: %v", err)}
 	})
 	return err
 }
 
-// OpenBlob streams an attachment of size bytes: ErrNotFound, ErrUnavailable after
-// several attempts, ErrRefused, or an [*IntegrityError] if the object has another
-// size. Bytes with another digest are one from Read in place of io.EOF: until that,
-// nothing that was read may be trusted. ctx must hold until the reader is closed,
-// which is up to the caller.
+// OpenBlob streams an attachment of size bytes. It returns ErrNotFound, ErrUnavailable after several
+// attempts, ErrRefused, or an [*IntegrityError] if the object has another size. On a digest mismatch
+// the last Read returns an [*IntegrityError] in place of io.EOF. Callers must not trust any byte
+// before io.EOF. ctx must stay valid until the caller closes the reader.
 func OpenBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Digest, size int64) (io.ReadCloser, error) {
 	if err := validConv(conv); err != nil {
 		return nil, fmt.Errorf("open attachment: %w", err)
@@ -171,7 +166,7 @@ func OpenBlob(ctx context.Context, b Bucket, conv conversation.Key, digest Diges
 	}
 }
 
-// blobReader fails at the end of content that does not have its digest.
+// blobReader verifies the digest and fails at the end of the content if it does not match.
 type blobReader struct {
 	io.ReadCloser
 	key  string

@@ -24,7 +24,7 @@ func TestBlob(t *testing.T) {
 		b := faults(counter.Bucket(memory(t)), "PUT", storagetest.ErrorAfter)
 		conv, content := keyOf("x"), bytes.Repeat([]byte("image"), 1000)
 		digest := storage.Digest(sha256.Sum256(content))
-		for range 2 { // The second time it is there already.
+		for range 2 { // The second put finds the object.
 			if err := storage.PutBlob(t.Context(), b, conv, storage.Bytes(content)); err != nil {
 				t.Fatal(err)
 			}
@@ -69,8 +69,7 @@ func TestBlob(t *testing.T) {
 	})
 }
 
-// pattern is a body of so many bytes that takes no memory. Byte flip is another one
-// than it should be; -1 is none.
+// pattern is a body of size bytes that takes no memory. Byte flip is inverted; -1 flips none.
 type pattern struct{ size, flip, at int64 }
 
 // Read implements io.Reader.
@@ -95,7 +94,7 @@ func (p *pattern) Seek(int64, int) (int64, error) {
 	return 0, nil
 }
 
-// bodyOf is a body that is what it states.
+// bodyOf returns a body whose digest matches its content.
 func bodyOf(t *testing.T, size, flip int64) storage.Body {
 	t.Helper()
 	sum := sha256.New()
@@ -105,7 +104,7 @@ func bodyOf(t *testing.T, size, flip int64) storage.Body {
 	return storage.Body{Reader: &pattern{size: size, flip: flip}, Size: size, SHA256: [32]byte(sum.Sum(nil))}
 }
 
-// onBuckets runs a test over a folder and over a server, behind a counter.
+// onBuckets runs a test over a folder and over a server, each behind a request counter.
 func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *storagetest.Counter)) {
 	t.Run("folder", func(t *testing.T) {
 		store, err := local.Open(t.TempDir(), nil)
@@ -122,9 +121,8 @@ func onBuckets(t *testing.T, test func(t *testing.T, b storage.Bucket, sent *sto
 	})
 }
 
-// TestLargeBlob stores more than what S3 clients cut into parts, which would lose the
-// condition, and holds next to nothing of it in memory. What others made of it is
-// found at its end.
+// TestLargeBlob stores more bytes than S3 clients send in one part, because a multipart upload would
+// lose the condition. It bounds the memory used. A changed object is detected at its end.
 func TestLargeBlob(t *testing.T) {
 	const allowed = 4 << 20
 	size := sample.Of[int64](32<<20, 8<<20)
@@ -140,7 +138,7 @@ func TestLargeBlob(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		for range 2 { // The second time it is there already, and is read.
+		for range 2 { // The second put finds the object and reads it.
 			if err := storage.PutBlob(t.Context(), b, keyOf("x"), good); err != nil {
 				t.Fatal(err)
 			}
@@ -174,8 +172,8 @@ func TestLargeBlob(t *testing.T) {
 	})
 }
 
-// TestPutBlobVerifies: a body that is not what it states is found before the store
-// has all of it, and is not sent again.
+// TestPutBlobVerifies checks that a body that does not match its digest is detected before the store
+// has all of it, and is not retried.
 func TestPutBlobVerifies(t *testing.T) {
 	const size = 300 << 10
 	good := bodyOf(t, size, -1)
@@ -216,7 +214,7 @@ func TestPutBlobVerifies(t *testing.T) {
 
 var errDisk = errors.New("disk is gone")
 
-// failing is a body that cannot be read.
+// failing is a body whose reads fail.
 type failing struct{}
 
 // Read implements io.Reader.
@@ -225,7 +223,7 @@ func (f *failing) Read([]byte) (int, error) { return 0, errDisk }
 // Seek implements io.Seeker.
 func (f *failing) Seek(int64, int) (int64, error) { return 0, nil }
 
-// TestBlobCutOff: a download that ends early is no whole attachment.
+// TestBlobCutOff checks that a truncated download fails.
 func TestBlobCutOff(t *testing.T) {
 	b := behindS3(t, cutOff{memory(t)})
 	body := bodyOf(t, 5000, -1)
@@ -242,7 +240,7 @@ func TestBlobCutOff(t *testing.T) {
 	}
 }
 
-// cutOff is a bucket whose downloads end early.
+// cutOff is a bucket whose downloads are truncated.
 type cutOff struct{ storage.Bucket }
 
 // Open implements storage.Bucket.
@@ -254,7 +252,8 @@ func (c cutOff) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	}{io.LimitReader(r, 1000), r}, size, err
 }
 
-// TestOpenBlobAsksAgain while the bucket gives no answer, but not for ever.
+// TestOpenBlobAsksAgain checks that OpenBlob retries a bucket without an answer a limited number of
+// times.
 func TestOpenBlobAsksAgain(t *testing.T) {
 	for _, tt := range []struct {
 		failures int
@@ -277,7 +276,7 @@ func TestOpenBlobAsksAgain(t *testing.T) {
 	}
 }
 
-// outage is a bucket that does not answer a number of times.
+// outage is a bucket whose first requests get no answer.
 type outage struct {
 	storage.Bucket
 	left int

@@ -12,30 +12,30 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// Checkpoint is what a log folds to at a position, so that opening the log does
-// not cost its length. It is a shortcut and never the truth: what is missing,
-// damaged or of another version is folded from the log again.
+// Checkpoint is the folded state of a log at a position. It makes the cost of opening a log
+// independent of its length. The log stays authoritative: a checkpoint that is missing, corrupt or of
+// another version is rebuilt from the log.
 type Checkpoint struct {
 	At Position
-	// Claims are the newest claims up to At, in order, and Writers counts them all.
+	// Claims are the newest claims up to At, in order. Writers counts all claims.
 	Claims  []Claim
 	Writers int64
-	// Indexed is the day of the newest index entry, "" if there is none; see [IndexEntry].
+	// Indexed is the day of the newest index entry, "" if there is none. See [IndexEntry].
 	Indexed string
-	// Exported is the last batch whose durable events all sinks had stored, -1 if none;
-	// nil if no sink was configured.
+	// Exported is the last batch whose durable events all sinks have stored, -1 if none. It is nil if
+	// no sink was configured.
 	Exported *int64
-	// Events is one JSON value about the event stream up to At, nil if nobody has made one.
-	// Storage does not look into it.
+	// Events is one JSON value about the event stream up to At, nil if there is none. Storage does not
+	// interpret it.
 	Events json.RawMessage
-	// Pages are the closed history that State leaves out, oldest first.
+	// Pages are the closed history that State omits, oldest first.
 	Pages []PageRef
-	// State is one line of JSON or more, the last without its newline, and Tail zero or
-	// more lines, each with one: the closed history that does not fill a page yet. Storage
-	// does not look into them.
+	// State is one or more lines of JSON, the last without its newline. Tail is the closed history
+	// that does not fill a page yet: zero or more lines, each with a newline. Storage interprets
+	// neither.
 	State, Tail []byte
 
-	key, prev string // of the object, and of the one the head named before
+	key, prev string // keys of the object and of the checkpoint that the head named before
 }
 
 // Claim is the first batch of a writer.
@@ -47,17 +47,17 @@ type Claim struct {
 // PageRef names an immutable page of closed history.
 type PageRef struct {
 	N      int    `json:"n"`      // Number of the page in the conversation, from 0.
-	Digest Digest `json:"sha256"` // Of the stored object.
-	Size   int64  `json:"size"`   // Bytes of it.
+	Digest Digest `json:"sha256"` // Digest of the stored object.
+	Size   int64  `json:"size"`   // Size of the object in bytes.
 }
 
-// headObject is the one object of a conversation that is overwritten: a hint where
-// the newest checkpoint is. A reader that finds an old one reads a longer tail.
+// headObject is the only object of a conversation that is overwritten. It is a hint at the newest
+// checkpoint: a reader of a stale head reads a longer tail.
 type headObject struct {
 	Version int    `json:"v"`
 	Seq     int64  `json:"seq"`
 	Digest  Digest `json:"sha256"`
-	Prev    string `json:"prev,omitempty"` // key of the checkpoint that was named before
+	Prev    string `json:"prev,omitempty"` // key of the checkpoint that the head named before
 }
 
 type checkpointHeader struct {
@@ -67,37 +67,36 @@ type checkpointHeader struct {
 	Writers int64   `json:"writers"`
 	Claims  []Claim `json:"claims"`
 	Indexed string  `json:"indexed,omitempty"`
-	// Exported is nil where no sink was configured.
+	// Exported is nil if no sink is configured.
 	Exported *int64          `json:"exported,omitempty"`
 	Events   json.RawMessage `json:"events,omitempty"`
 	Pages    []PageRef       `json:"pages"`
-	State    int             `json:"state"` // bytes of the state, with its last newline
+	State    int             `json:"state"` // bytes of the state, including its last newline
 }
 
 // maxClaims bounds the claims of a checkpoint.
 const maxClaims = 1024
 
-// HeadKey returns the key of a conversation's head, CheckpointKey that of a
-// checkpoint and PageKey that of a page. Checkpoints and pages are named by their
-// content, so that two writers never need one key for different bytes.
+// HeadKey returns the key of a conversation's head.
 func HeadKey(conv conversation.Key) string { return folder(conv) + "head" }
 
-// CheckpointKey is described at [HeadKey].
+// CheckpointKey returns the key of a checkpoint. The key holds the digest of the content, so two
+// writers never need one key for different bytes.
 func CheckpointKey(conv conversation.Key, seq int64, digest Digest) string {
 	return folder(conv) + "ckpt/" + number(seq) + "-" + digest.String()[:32]
 }
 
-// PageKey is described at [HeadKey].
+// PageKey returns the key of a page. As in [CheckpointKey], the key holds the digest.
 func PageKey(conv conversation.Key, p PageRef) string {
 	return folder(conv) + "page/" + number(int64(p.N)) + "-" + p.Digest.String()[:32]
 }
 
-// encodeCheckpoint returns the object of a checkpoint: one zstd frame of lines of
-// JSON, a header with v, seq, hash, writers, claims, indexed, exported, events, pages and state, those of
-// the state, and those of the tail.
+// encodeCheckpoint returns the object of a checkpoint, one zstd frame of JSON lines: a header with v,
+// seq, hash, writers, claims, indexed, exported, events, pages and state, then the lines of the state,
+// then those of the tail.
 func (l *Logs) encodeCheckpoint(c *Checkpoint) ([]byte, error) {
 	if n := len(c.State); n == 0 || c.State[n-1] == '\n' {
-		return nil, errors.New("state does not end within a line")
+		return nil, errors.New("state ends with a newline")
 	}
 	if err := segment.CheckLines(c.Tail); err != nil {
 		return nil, fmt.Errorf("tail: %w", err)
@@ -135,7 +134,7 @@ func (l *Logs) decodeCheckpoint(data []byte) (*Checkpoint, error) {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
 	if h.State < 2 || h.State > len(rest) || rest[h.State-1] != '\n' {
-		return nil, fmt.Errorf("state of %d bytes does not end a line", h.State)
+		return nil, fmt.Errorf("state of %d bytes ends within a line", h.State)
 	}
 	state, tail := rest[:h.State-1], rest[h.State:]
 	c := &Checkpoint{At: Position{Seq: h.Seq, Hash: h.Hash}, Claims: h.Claims, Writers: h.Writers, Indexed: h.Indexed, Exported: h.Exported, Events: h.Events, Pages: h.Pages, State: state, Tail: tail}
@@ -166,7 +165,7 @@ func (h *checkpointHeader) valid() error {
 	return nil
 }
 
-// PutPage stores page n of closed history. Storing the same again is a success.
+// PutPage stores page n of closed history. It succeeds if the same page is stored already.
 func (l *Logs) PutPage(ctx context.Context, conv conversation.Key, n int, content []byte) (PageRef, error) {
 	if err := validConv(conv); err != nil {
 		return PageRef{}, fmt.Errorf("put page: %w", err)
@@ -180,8 +179,8 @@ func (l *Logs) PutPage(ctx context.Context, conv conversation.Key, n int, conten
 	return ref, nil
 }
 
-// Page returns the content of a page: a [*CorruptError] if it is not there, or not
-// what the reference says.
+// Page returns the content of a page. It returns a [*CorruptError] if the page is missing or does not
+// match the reference.
 func (l *Logs) Page(ctx context.Context, conv conversation.Key, ref PageRef) ([]byte, error) {
 	if err := validConv(conv); err != nil {
 		return nil, fmt.Errorf("get page: %w", err)
@@ -200,7 +199,7 @@ func (l *Logs) Page(ctx context.Context, conv conversation.Key, ref PageRef) ([]
 	return data, nil
 }
 
-// getNamed reads an object that is named by its digest.
+// getNamed reads an object and verifies it against the digest in its key.
 func (l *Logs) getNamed(ctx context.Context, conv conversation.Key, key string, digest Digest) ([]byte, error) {
 	data, err := readDecoded(ctx, l.retry.reads(l.bucket, key), func(data []byte) ([]byte, error) {
 		if got := Digest(sha256.Sum256(data)); got != digest {
@@ -214,10 +213,10 @@ func (l *Logs) getNamed(ctx context.Context, conv conversation.Key, key string, 
 	return data, err
 }
 
-// PutCheckpoint stores a checkpoint and lets the head name it in place of before,
-// the one that was got or put last, nil if there is none. Until it returns nil, an
-// earlier one is found. The one before stays for readers who have just read the
-// head, and the one before that is deleted.
+// PutCheckpoint stores a checkpoint and makes the head name it. before is the checkpoint that the head
+// named so far, nil if there is none. Until PutCheckpoint returns nil, readers find an earlier one.
+// The checkpoint before stays for readers that have just read the head; the one before that is
+// deleted.
 func (l *Logs) PutCheckpoint(ctx context.Context, conv conversation.Key, c, before *Checkpoint) (err error) {
 	defer func() {
 		if err != nil {
@@ -255,15 +254,15 @@ func (l *Logs) PutCheckpoint(ctx context.Context, conv conversation.Key, c, befo
 	}
 	c.key, c.prev = key, head.Prev
 	if before != nil && before.prev != "" && before.prev != key {
-		// What is left behind costs space and nothing else.
+		// A failed delete only leaves garbage.
 		_ = l.bucket.Delete(attempt, before.prev)
 	}
 	return nil
 }
 
-// Checkpoint returns the newest checkpoint of a conversation, as far as its head
-// knows, or nil if there is none. A [*CorruptError] says that there is one, which
-// cannot be used: the log holds everything. Any other error is the bucket's.
+// Checkpoint returns the checkpoint that the head of a conversation names, or nil if there is none. A
+// [*CorruptError] means that it cannot be used and the log must be folded instead. Any other error is
+// the bucket's.
 func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoint, error) {
 	if err := validConv(conv); err != nil {
 		return nil, fmt.Errorf("get checkpoint: %w", err)
@@ -294,7 +293,7 @@ func (l *Logs) Checkpoint(ctx context.Context, conv conversation.Key) (*Checkpoi
 	}
 	c, err := l.decodeCheckpoint(data)
 	if err == nil && c.At.Seq != head.Seq {
-		err = fmt.Errorf("is of batch %d", c.At.Seq)
+		err = fmt.Errorf("object is of batch %d", c.At.Seq)
 	}
 	if err != nil {
 		return nil, &CorruptError{Conv: conv, Key: key, Seq: head.Seq, Err: err}

@@ -52,7 +52,7 @@ func newCheckpointed(t *testing.T) *checkpointed {
 	return c
 }
 
-// put stores what is wanted, after the newest.
+// put stores the wanted checkpoint after the newest.
 func (c *checkpointed) put() {
 	c.t.Helper()
 	before, err := c.logs.Checkpoint(c.t.Context(), c.conv)
@@ -113,8 +113,8 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// TestCheckpointIsNotTrusted spoils each object: all that comes is an error that
-// says to fold the log.
+// TestCheckpointIsNotTrusted corrupts each object. Every read then returns an error after which the
+// log is folded.
 func TestCheckpointIsNotTrusted(t *testing.T) {
 	for kind, name := range map[string]string{"head": "", "ckpt/": "checkpoint", "page/": "page"} {
 		for how, spoil := range map[string]func(context.Context, storage.Bucket, string) error{
@@ -201,7 +201,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestCheckpointWhileTheBucketFails: what is not known to be stored is an error, and
+// TestCheckpointWhileTheBucketFails checks that a write with an unknown outcome is an error, and that
 // the earlier checkpoint is still found.
 func TestCheckpointWhileTheBucketFails(t *testing.T) {
 	c := newCheckpointed(t)
@@ -221,7 +221,7 @@ func TestCheckpointWhileTheBucketFails(t *testing.T) {
 	}
 }
 
-// oneObject is a bucket whose checkpoint has any bytes, and a head that names it.
+// oneObject is a bucket with a head and a checkpoint of arbitrary bytes.
 type oneObject struct {
 	storage.Bucket
 	head, data []byte
@@ -262,8 +262,8 @@ func FuzzCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzFormat: a stamp that is taken is of this version, and nothing else is an error of
-// another kind.
+// FuzzFormat checks that only a stamp of this version is accepted, and that every other one is a
+// format error.
 func FuzzFormat(f *testing.F) {
 	for _, s := range []string{
 		`{"schemaVersion":8,"minWriter":8}`, `{"schemaVersion":8}`, `{"schemaVersion":7,"minWriter":7}`, `{"schemaVersion":5}`,

@@ -14,60 +14,59 @@ import (
 )
 
 const (
-	// maxSegmentBatches bounds the batches of one segment before it is merged, so that the
-	// compaction of a long log is not lost when it is interrupted.
+	// maxSegmentBatches bounds the batches of one segment before merging, so that an interrupted
+	// compaction of a long log keeps its progress.
 	maxSegmentBatches = 1024
-	// removedAtOnce is how many batches are deleted at the same time.
+	// removedAtOnce is the concurrency of batch deletes.
 	removedAtOnce = 16
 )
 
-// Compactor puts the batches of one conversation into segments, and says what nobody
-// needs afterwards. Any number of compactors may work on one log, on any view of it: what
-// they store is the same history, and what they delete is in it.
+// Compactor packs the batches of one conversation into segments and reports the objects that they
+// replace. Any number of compactors may work on one log, on any view of it: all of them store the same
+// history, and delete only objects that segments contain.
 //
 // Guarantees:
 //
 //  1. A segment holds only batches that continue the hash of the segment before it and
 //     that another batch has continued (R6).
-//  2. What is to be deleted are batches that a segment holds, none of them the first of
-//     a writer (R3) and none the highest of the log (R5), and segments that a larger one
-//     contains.
+//  2. Garbage is only batches that a segment holds, never the first of a writer (R3) or
+//     the highest of the log (R5), and segments that a larger one contains.
 //
-// It belongs to one goroutine at a time, and keeps what it has learned of the segments.
+// A Compactor belongs to one goroutine at a time. It caches the segments it knows.
 type Compactor struct {
 	logs    *Logs
 	conv    conversation.Key
 	refs    []SegmentRef // that no other contains, in order
 	covered Position     // up to which they go
-	known   bool         // refs and covered are what the bucket has, or had
+	known   bool         // refs and covered reflect the segments in the bucket
 }
 
-// Compactor returns a compactor of a conversation. It sends nothing.
+// Compactor returns a compactor of a conversation. It sends no request.
 func (l *Logs) Compactor(conv conversation.Key) *Compactor {
 	return &Compactor{logs: l, conv: conv, covered: Start()}
 }
 
-// Covered is the number of the last batch that is known to be in a segment, -1 if none.
+// Covered returns the number of the last batch known to be in a segment, -1 if none.
 func (c *Compactor) Covered() int64 { return c.covered.Seq }
 
-// Compact stores segments of what none covers yet, as far as batch upTo, if these are
-// at least least batches. recent are durable batches of the log that the caller has at
-// hand, contiguous, its last ones; what is missing between the segments and them is
-// read. It returns the keys to delete once readers have had time to end, which
-// [Logs.Remove] does; also with an error, those it is sure of.
+// Compact stores segments of the batches from the last covered one to upTo, if there are at least
+// least of them. recent are the newest durable batches that the caller holds in memory, contiguous;
+// Compact reads the batches between the segments and recent. It returns the keys to delete with
+// [Logs.Remove] after a grace period for readers. After an error, garbage still holds the keys that
+// are safe to delete.
 func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
 	if err := validAfter(c.conv, upTo); err != nil {
 		return nil, fmt.Errorf("compact log of %s: %w", c.conv, err)
 	}
 	if upTo+1 < int64(least) {
-		return nil, nil // whatever the segments are
+		return nil, nil
 	}
 	for tries := 0; tries < segmentReads; tries++ {
 		if garbage, err = c.compact(ctx, upTo, recent, least); err == nil {
 			return garbage, nil
 		}
 		c.known = false
-		// What another compactor has merged meanwhile is looked up anew, with all garbage.
+		// Another compactor has merged a segment; read the segments and all garbage again.
 		if !replaced(err) {
 			break
 		}
@@ -77,7 +76,7 @@ func (c *Compactor) Compact(ctx context.Context, upTo int64, recent []Batch, lea
 
 func (c *Compactor) compact(ctx context.Context, upTo int64, recent []Batch, least int) (garbage []string, err error) {
 	if !c.known {
-		if garbage, err = c.learn(ctx, upTo-int64(least)); err != nil || !c.known {
+		if garbage, err = c.refresh(ctx, upTo-int64(least)); err != nil || !c.known {
 			return garbage, err
 		}
 	}
@@ -92,16 +91,16 @@ func (c *Compactor) compact(ctx context.Context, upTo int64, recent []Batch, lea
 	return append(garbage, merged...), err
 }
 
-// learn reads what there is: the segments, and what earlier compactions have left
-// behind. It stops at once if segments go further than worth.
-func (c *Compactor) learn(ctx context.Context, worth int64) (garbage []string, err error) {
+// refresh reads the segments of the log and the garbage of earlier compactions. It stops early if the
+// segments reach beyond limit.
+func (c *Compactor) refresh(ctx context.Context, limit int64) (garbage []string, err error) {
 	c.covered = Start()
 	all, err := c.logs.Segments(ctx, c.conv, 0)
 	if err != nil {
 		return nil, err
 	}
 	c.refs = chainOf(all)
-	if n := len(c.refs); n > 0 && c.refs[n-1].Last > worth {
+	if n := len(c.refs); n > 0 && c.refs[n-1].Last > limit {
 		c.covered.Seq = c.refs[n-1].Last
 		return nil, nil
 	}
@@ -117,8 +116,8 @@ func (c *Compactor) learn(ctx context.Context, worth int64) (garbage []string, e
 	return garbage, nil
 }
 
-// cover finds how far the segments go. One at the end that is damaged does not count:
-// its batches may still stand, and are compacted again.
+// cover finds the last batch that segments hold. It ignores a corrupt last segment: its batches may
+// still exist and are compacted again.
 func (c *Compactor) cover(ctx context.Context) error {
 	for n := len(c.refs); n > 0; n = len(c.refs) {
 		s, err := c.logs.openSegment(ctx, c.conv, c.refs[n-1])
@@ -134,8 +133,7 @@ func (c *Compactor) cover(ctx context.Context) error {
 	return nil
 }
 
-// chainOf returns the segments to read a log by, from batch 0 on, each as long as
-// possible.
+// chainOf returns the fewest segments that cover a log from batch 0 on.
 func chainOf(all []SegmentRef) (chain []SegmentRef) {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b SegmentRef) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(b.Last, a.Last)) })
@@ -151,16 +149,16 @@ func chainOf(all []SegmentRef) (chain []SegmentRef) {
 			}
 		}
 		if best < 0 || sorted[best].Last <= end {
-			break // nothing continues the chain, or all that is left lies within it
+			break
 		}
 		chain = append(chain, sorted[best])
 	}
 	return chain
 }
 
-// leftovers returns the keys that may be deleted for the segments there are: of batches
-// that they hold, and of segments that one of them contains. Each of those is read
-// first, as a whole, for something is lost if it is damaged.
+// leftovers returns the keys that existing segments make deletable: batches that they hold, and
+// segments that one of them contains. It reads each segment as a whole first, because deleting for a
+// corrupt segment would lose data.
 func (c *Compactor) leftovers(ctx context.Context, all []SegmentRef) ([]string, error) {
 	seqs, err := c.stored(ctx)
 	if err != nil {
@@ -178,8 +176,8 @@ func (c *Compactor) leftovers(ctx context.Context, all []SegmentRef) ([]string, 
 	return keys, nil
 }
 
-// replacedBy returns the keys of what a segment holds: of the batches seqs, and of the
-// segments that it contains. There are none beside an error.
+// replacedBy returns the keys of the batches seqs and of the segments that ref contains. After an
+// error it returns no keys.
 func (c *Compactor) replacedBy(ctx context.Context, ref SegmentRef, seqs []int64, all []SegmentRef) (keys []string, err error) {
 	for _, part := range slices.Backward(all) { // as in merge
 		if part != ref && ref.First <= part.First && part.Last <= ref.Last {
@@ -202,7 +200,7 @@ func (c *Compactor) replacedBy(ctx context.Context, ref SegmentRef, seqs []int64
 	return keys, nil
 }
 
-// stored lists the batches in the log as far as segments go.
+// stored lists the batches in the log up to the last covered one.
 func (c *Compactor) stored(ctx context.Context) ([]int64, error) {
 	var seqs []int64
 	q := ListQuery{Prefix: logPrefix(c.conv), Limit: c.logs.pageKeys}
@@ -225,7 +223,7 @@ func (c *Compactor) stored(ctx context.Context) ([]int64, error) {
 	return seqs, err
 }
 
-// unpinned returns the keys of batches but for those that are claims (R3). Both ascend.
+// unpinned returns the keys of the batches that are not claims (R3). Both lists ascend.
 func (c *Compactor) unpinned(seqs, claims []int64) []string {
 	var keys []string
 	for _, seq := range seqs {
@@ -236,7 +234,7 @@ func (c *Compactor) unpinned(seqs, claims []int64) []string {
 	return keys
 }
 
-// store makes segments of the batches from the covered ones up to one.
+// store writes segments of the batches after the covered ones, up to upTo.
 func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garbage []string, err error) {
 	b := c.logs.segments.Build()
 	put := func() error {
@@ -245,7 +243,7 @@ func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garb
 		b = c.logs.segments.Build()
 		return err
 	}
-	var last *Batch // which nothing is known to follow (R5)
+	var last *Batch // not known to have a successor (R5)
 	err = c.each(ctx, recent, func(next Batch) error {
 		if last != nil {
 			if err := c.add(b, *last); err != nil {
@@ -277,7 +275,7 @@ func (c *Compactor) store(ctx context.Context, upTo int64, recent []Batch) (garb
 	return garbage, put()
 }
 
-// add adds a batch to a segment that is to follow the covered ones.
+// add adds a batch to the segment after the covered ones.
 func (c *Compactor) add(b *segment.Builder, next Batch) error {
 	if b.Last() < 0 && checkChain() {
 		if err := follows(LogKey(c.conv, next.Seq), c.conv, next, c.covered); err != nil {
@@ -287,8 +285,7 @@ func (c *Compactor) add(b *segment.Builder, next Batch) error {
 	return b.Add(next)
 }
 
-// each visits the batches after the covered ones: what lies between them and recent,
-// which is read, and recent.
+// each visits the batches after the covered ones: first those it reads from the log, then recent.
 func (c *Compactor) each(ctx context.Context, recent []Batch, visit func(Batch) error) error {
 	skip := 0
 	for skip < len(recent) && recent[skip].Seq <= c.covered.Seq {
@@ -316,7 +313,7 @@ func (c *Compactor) each(ctx context.Context, recent []Batch, visit func(Batch) 
 	return nil
 }
 
-// put stores a segment and returns the batches that may be deleted for it.
+// put stores a segment and returns the keys of the batches that it replaces.
 func (c *Compactor) put(ctx context.Context, b *segment.Builder) ([]string, error) {
 	ref, index, err := c.create(ctx, b)
 	if err != nil {
@@ -331,7 +328,7 @@ func (c *Compactor) put(ctx context.Context, b *segment.Builder) ([]string, erro
 	return c.unpinned(seqs, index.Claims()), nil
 }
 
-// create stores an object. What is there already must hold the same batches.
+// create stores a segment. A segment that exists already must hold the same batches.
 func (c *Compactor) create(ctx context.Context, b *segment.Builder) (SegmentRef, *segment.Index, error) {
 	data, index, err := b.Finish()
 	if err != nil {
@@ -346,8 +343,8 @@ func (c *Compactor) create(ctx context.Context, b *segment.Builder) (SegmentRef,
 	return ref, index, err
 }
 
-// existing reads a segment that somebody else has stored, or this one whose answer was
-// lost: it may have another size, and batches are deleted for its sake.
+// existing reads a segment that exists already, written by another compactor or by a request whose
+// answer was lost. It may have another size, and batches are deleted because of it.
 func (c *Compactor) existing(ctx context.Context, want SegmentRef, hash Hash) (SegmentRef, error) {
 	refs, err := c.logs.Segments(ctx, c.conv, want.Last)
 	if err != nil {
@@ -364,13 +361,13 @@ func (c *Compactor) existing(ctx context.Context, want SegmentRef, hash Hash) (S
 	})
 	if err == nil && last != hash {
 		err = &CorruptError{Conv: c.conv, Key: SegmentKey(c.conv, want.First, want.Last), Seq: want.Last,
-			Err: fmt.Errorf("ends with hash %s, the log has %s", last, hash)}
+			Err: fmt.Errorf("last hash is %s, want %s of the log", last, hash)}
 	}
 	return refs[i], err
 }
 
-// merge makes one segment of several that follow each other and are of the same size
-// class, as long as there are such, and returns what it has replaced.
+// merge joins consecutive segments of one size class into one, repeatedly, and returns the keys that
+// it has replaced.
 func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 	for {
 		from, to := c.mergeable()
@@ -383,17 +380,17 @@ func (c *Compactor) merge(ctx context.Context) (garbage []string, err error) {
 			return garbage, err
 		}
 		c.refs = slices.Replace(c.refs, from, to, whole)
-		// From the highest on: what is left of the parts when this ends early lies at the
-		// beginning, so that who looks for a batch finds one of them or the whole.
+		// From the highest on: if the deletes are interrupted, the remaining parts are the lowest. A
+		// lookup then finds one of them or the merged segment.
 		for _, ref := range slices.Backward(parts) {
 			garbage = append(garbage, SegmentKey(c.conv, ref.First, ref.Last))
 		}
 	}
 }
 
-// mergeable returns where enough segments follow each other that are of a higher class
-// together than each of them is, or nothing: so whatever is written again moves up a
-// class. Two are enough for the last class, sizes.width for the others, which come first.
+// mergeable returns a run of consecutive segments that together reach a higher size class than each of
+// them, or an empty run. Each rewrite therefore moves data up a class. The last class takes two
+// segments, the others, which come first, sizes.width.
 func (c *Compactor) mergeable() (from, to int) {
 	for class := range sizeClasses {
 		from, total := 0, int64(0)
@@ -413,12 +410,12 @@ func (c *Compactor) mergeable() (from, to int) {
 	return 0, 0
 }
 
-// sizeClasses is how many classes of segments there are that are merged. In the one above
-// them all, a segment stays as it is.
+// sizeClasses is the number of classes of mergeable segments. Segments above the last class are never
+// merged.
 const sizeClasses = 3
 
-// class returns the class of so many bytes, from 0. Two of the classes below the last
-// never make more than merged.
+// class returns the class of a size in bytes, from 0. Two segments below the last class never exceed
+// merged together.
 func (s sizes) class(bytes int64) int {
 	class, width := sizeClasses, int64(s.width)
 	for limit := s.merged / 2; bytes < limit && class > 0; limit /= width {
@@ -427,7 +424,7 @@ func (s sizes) class(bytes int64) int {
 	return class
 }
 
-// join stores one segment of what others hold.
+// join stores one segment with the content of parts.
 func (c *Compactor) join(ctx context.Context, parts []SegmentRef) (SegmentRef, error) {
 	b := c.logs.segments.Build()
 	for _, ref := range parts {
@@ -439,11 +436,10 @@ func (c *Compactor) join(ctx context.Context, parts []SegmentRef) (SegmentRef, e
 	return ref, err
 }
 
-// Remove deletes what a [Compactor] has called garbage, once each: batches, several at
-// once, and after them segments, one by one in that order. It tries all of them until
-// ctx ends, and returns what went wrong; what is left is found by a later compaction. A
-// key that is no batch or segment of the conversation is refused before anything is
-// deleted.
+// Remove deletes the keys that a [Compactor] reported, with one attempt each: first batches, several
+// at once, then segments, in order and one at a time. It tries all keys until ctx ends and returns the
+// joined errors; a later compaction finds the rest. If a key is not a batch or segment of the
+// conversation, Remove returns an error before it deletes anything.
 func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string) error {
 	for _, key := range keys {
 		number, inLog := strings.CutPrefix(key, logPrefix(conv))
@@ -451,7 +447,7 @@ func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string)
 		name, inSegments := strings.CutPrefix(key, segmentPrefix(conv))
 		_, _, segErr := parseSegment(name)
 		if (!inLog || logErr != nil) && (!inSegments || segErr != nil) {
-			return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("no batch or segment of the conversation")}
+			return &Error{Op: "delete", Key: key, Kind: ErrRefused, Err: errors.New("not a batch or segment of the conversation")}
 		}
 	}
 	var batches, merged []string
@@ -465,7 +461,7 @@ func (l *Logs) Remove(ctx context.Context, conv conversation.Key, keys []string)
 	return errors.Join(l.remove(ctx, batches, removedAtOnce), l.remove(ctx, merged, 1))
 }
 
-// remove deletes keys, so many at once, until ctx ends.
+// remove deletes keys, atOnce at a time, until ctx ends.
 func (l *Logs) remove(ctx context.Context, keys []string, atOnce int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(keys))

@@ -6,8 +6,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// TestMergesStayCheap merges the segments of a long conversation as they come: what is
-// written again is a few times the data, and what is left is few and large.
+// TestMergesStayCheap merges the segments of a long conversation as they are stored. It bounds the
+// bytes rewritten and the number of segments that remain.
 func TestMergesStayCheap(t *testing.T) {
 	const rewrites = 3.1
 	compactions := sample.Of[int64](20_000, 4_000)
@@ -16,7 +16,7 @@ func TestMergesStayCheap(t *testing.T) {
 		var data, written int64
 		most := 0
 		for i := range compactions {
-			ref := SegmentRef{First: i, Last: i, Size: size + size*(i%7)} // replies differ
+			ref := SegmentRef{First: i, Last: i, Size: size + size*(i%7)} // sizes vary
 			c.refs = append(c.refs, ref)
 			data += ref.Size
 			for from, to := c.mergeable(); from < to; from, to = c.mergeable() {

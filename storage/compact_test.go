@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// compacted is a log of one writer, some of whose batches are in segments.
+// compacted is a log of one writer with some of its batches in segments.
 type compacted struct {
 	t      *testing.T
 	store  storage.Bucket
@@ -39,7 +39,7 @@ func (c *compacted) grow(n int) {
 	}
 }
 
-// compact stores segments as far as it can, and deletes what they replace.
+// compact stores as many segments as possible and deletes the objects that they replace.
 func (c *compacted) compact() {
 	c.t.Helper()
 	garbage, err := c.logs.Compactor(c.conv).Compact(c.t.Context(), int64(len(c.all)-1), c.all, 1)
@@ -51,7 +51,7 @@ func (c *compacted) compact() {
 	}
 }
 
-// last is the key of the segment that goes furthest.
+// last returns the key of the segment with the highest batch.
 func (c *compacted) last() string {
 	refs, err := c.logs.Segments(c.t.Context(), c.conv, 0)
 	if err != nil || len(refs) == 0 {
@@ -61,7 +61,7 @@ func (c *compacted) last() string {
 	return storage.SegmentKey(c.conv, ref.First, ref.Last)
 }
 
-// same expects a reader to get the whole log.
+// same checks that a reader gets the whole log.
 func (c *compacted) same() {
 	c.t.Helper()
 	equal := func(a, b storage.Batch) bool { return a.Hash == b.Hash && string(a.Lines) == string(b.Lines) }
@@ -70,10 +70,10 @@ func (c *compacted) same() {
 	}
 }
 
-// TestLookupIsOneList reads at the beginning of a log of very many segments.
+// TestLookupIsOneList reads the beginning of a log with many segments.
 func TestLookupIsOneList(t *testing.T) {
 	c := newCompacted(t)
-	c.logs = c.logs.WithSmallSegments(1000) // none is merged
+	c.logs = c.logs.WithSmallSegments(1000) // no merges
 	for range 60 {
 		c.grow(3)
 		c.compact()
@@ -87,8 +87,8 @@ func TestLookupIsOneList(t *testing.T) {
 	}
 }
 
-// TestDamagedSegmentBesideItsBatches damages a segment whose batches still stand: they are
-// read instead, and compacted once more.
+// TestDamagedSegmentBesideItsBatches corrupts a segment whose batch objects still exist: readers use
+// those, and they are compacted again.
 func TestDamagedSegmentBesideItsBatches(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(10)
@@ -110,8 +110,8 @@ func TestDamagedSegmentBesideItsBatches(t *testing.T) {
 	c.same()
 }
 
-// TestDamagedSegmentInTheMiddle damages a segment that others follow while its batches
-// stand: compaction goes on, and does not delete them.
+// TestDamagedSegmentInTheMiddle corrupts a segment that others follow, while its batch objects exist:
+// compaction continues and does not delete them.
 func TestDamagedSegmentInTheMiddle(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(6)
@@ -131,8 +131,8 @@ func TestDamagedSegmentInTheMiddle(t *testing.T) {
 	c.same()
 }
 
-// TestDamagedMergeKeepsItsParts damages a merged segment while its parts are there: they
-// are no garbage, and are read.
+// TestDamagedMergeKeepsItsParts corrupts a merged segment while its parts exist: they are not garbage,
+// and readers use them.
 func TestDamagedMergeKeepsItsParts(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(6)
@@ -161,8 +161,8 @@ func TestDamagedMergeKeepsItsParts(t *testing.T) {
 	c.same()
 }
 
-// TestInterruptedCompactionKeepsItsProgress compacts a long log in time slices that are
-// too short for all of it.
+// TestInterruptedCompactionKeepsItsProgress compacts a long log in time slices that are too short for
+// all of it.
 func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(2200)

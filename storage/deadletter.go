@@ -13,12 +13,12 @@ import (
 const (
 	deadLetterRoot     = "deadletter/"
 	maxDeadLetterBytes = 16 << 10
-	// maxDeadLetterReason bounds the words of [DeadLetter.Reason], in bytes.
+	// maxDeadLetterReason bounds [DeadLetter.Reason], in bytes.
 	maxDeadLetterReason = 1 << 10
 )
 
-// Letter is a dead letter: it refers to a post that was given up. The body is in the log, in the
-// batch at Seq.
+// DeadLetter refers to a post whose delivery failed permanently. Its body is in the log, in the batch
+// at Seq.
 type DeadLetter struct {
 	Conv       conversation.Key          `json:"conv"`
 	Address    conversation.Address      `json:"address"`
@@ -26,8 +26,8 @@ type DeadLetter struct {
 	Seq        int64                     `json:"seq"`
 	Submission conversation.SubmissionID `json:"submission"`
 	Target     string                    `json:"target"`
-	// Attempts is how often it was tried, Reason why the last attempt failed, for people; of more
-	// than 1 KiB the beginning is kept.
+	// Attempts is the number of deliveries tried. Reason is the last error, for people; it is
+	// truncated to 1 KiB.
 	Attempts int               `json:"attempts"`
 	Reason   string            `json:"reason"`
 	At       conversation.Time `json:"at"`
@@ -38,8 +38,8 @@ type storedDeadLetter struct {
 	DeadLetter
 }
 
-// DeadLetterKey returns the object key of a dead letter. A post that is sent again and given up again has another one: who
-// sends it again drops the letter that it has read, and none that has come since.
+// DeadLetterKey returns the object key of a dead letter. A post that fails again after a resend gets
+// another key, so the sender deletes only the dead letter that it has read.
 func DeadLetterKey(l DeadLetter) string {
 	return deadLetterRoot + string(l.Conv) + "." + string(l.Post) + "." + number(l.Seq)
 }
@@ -57,8 +57,8 @@ func (l *DeadLetter) valid() error {
 	return nil
 }
 
-// EncodeDeadLetter returns the object: one line of JSON, {v, conv, address, post, seq, submission, target,
-// attempts, reason, at}.
+// EncodeDeadLetter returns the object: one line of JSON, {v, conv, address, post, seq, submission,
+// target, attempts, reason, at}.
 func EncodeDeadLetter(l DeadLetter) ([]byte, error) {
 	if len(l.Reason) > maxDeadLetterReason {
 		l.Reason = strings.ToValidUTF8(l.Reason[:maxDeadLetterReason], "")
@@ -74,8 +74,7 @@ func EncodeDeadLetter(l DeadLetter) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// DecodeDeadLetter reverses EncodeDeadLetter. It refuses one of another version. Fields it does not know are
-// ignored.
+// DecodeDeadLetter reverses [EncodeDeadLetter]. It rejects another version and ignores unknown fields.
 func DecodeDeadLetter(data []byte) (DeadLetter, error) {
 	var l storedDeadLetter
 	err := decodeStored(data, maxDeadLetterBytes, &l)
@@ -88,8 +87,8 @@ func DecodeDeadLetter(data []byte) (DeadLetter, error) {
 	return l.DeadLetter, nil
 }
 
-// PutDeadLetter stores a dead letter, in place of the same one. After an error it is not known whether it is stored, and
-// it can be repeated.
+// PutDeadLetter stores a dead letter and replaces an equal one. After an error the outcome is unknown,
+// and the caller may retry.
 func PutDeadLetter(ctx context.Context, b Bucket, l DeadLetter) error {
 	data, err := EncodeDeadLetter(l)
 	if err != nil {
@@ -101,8 +100,9 @@ func PutDeadLetter(ctx context.Context, b Bucket, l DeadLetter) error {
 	return nil
 }
 
-// EachDeadLetter reads the dead letters of a bucket, by LIST, in the order of their keys, until each fails.
-// One that cannot be read is given with the error, and with what its key says alone.
+// EachDeadLetter lists the dead letters of a bucket and calls each with them in the order of their
+// keys, until each returns an error. An unreadable one is passed with its error and holds only the
+// fields of its key.
 func EachDeadLetter(ctx context.Context, b Bucket, each func(DeadLetter, error) error) error {
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: deadLetterRoot}, func(page []ListedKey) error {
 		for _, k := range page {
@@ -112,7 +112,7 @@ func EachDeadLetter(ctx context.Context, b Bucket, each func(DeadLetter, error) 
 			}
 			l, err := readDeadLetter(ctx, b, named)
 			if errors.Is(err, ErrNotFound) {
-				continue // It was sent again, or dropped, meanwhile.
+				continue // It was resent or dropped since the LIST.
 			}
 			if err != nil && !IsCorrupt(err) {
 				return err
@@ -132,13 +132,13 @@ func EachDeadLetter(ctx context.Context, b Bucket, each func(DeadLetter, error) 
 	return nil
 }
 
-// readDeadLetter returns the letter that a key names.
+// readDeadLetter reads the dead letter that a key names.
 func readDeadLetter(ctx context.Context, b Bucket, named DeadLetter) (DeadLetter, error) {
 	key := DeadLetterKey(named)
 	l, err := readStored(ctx, b, key, -1, maxDeadLetterBytes, func(data []byte) (DeadLetter, error) {
 		l, err := DecodeDeadLetter(data)
 		if err == nil && DeadLetterKey(l) != key {
-			err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
+			err = fmt.Errorf("object names post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
 		}
 		return l, err
 	})
@@ -148,7 +148,7 @@ func readDeadLetter(ctx context.Context, b Bucket, named DeadLetter) (DeadLetter
 	return l, err
 }
 
-// DeleteDeadLetter deletes a dead letter. It is nil if there was none.
+// DeleteDeadLetter deletes a dead letter. An absent one is a success.
 func DeleteDeadLetter(ctx context.Context, b Bucket, l DeadLetter) error {
 	key := DeadLetterKey(l)
 	if err := l.valid(); err != nil {
@@ -160,7 +160,7 @@ func DeleteDeadLetter(ctx context.Context, b Bucket, l DeadLetter) error {
 	return nil
 }
 
-// parseDeadLetterKey reads what DeadLetterKey returns. It is not ok for anything else.
+// parseDeadLetterKey reverses DeadLetterKey. ok is false for any other key.
 func parseDeadLetterKey(key string) (l DeadLetter, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(key, deadLetterRoot), ".")
 	if len(parts) != 3 {

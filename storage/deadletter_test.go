@@ -22,8 +22,8 @@ func sampleDeadLetter(post conversation.PostID) storage.DeadLetter {
 func TestDeadLetters(t *testing.T) {
 	ctx, b := t.Context(), memory(t)
 	want := []storage.DeadLetter{sampleDeadLetter("post_1"), sampleDeadLetter("post_1"), sampleDeadLetter("post_2")}
-	want[1].Seq = 12 // sent again, and given up again
-	for range 2 {    // a second time in place of the first
+	want[1].Seq = 12 // resent, and failed again
+	for range 2 {    // the second put replaces the first
 		for _, l := range want {
 			if err := storage.PutDeadLetter(ctx, b, l); err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// misread changes what reads of objects return. n counts the reads of a key before this one.
+// misread changes the results of reads. n is the number of earlier reads of the key.
 type misread struct {
 	storage.Bucket
 	change func(n int, data []byte) []byte
@@ -58,7 +58,7 @@ func (m *misread) Open(ctx context.Context, key string) (io.ReadCloser, int64, e
 	return io.NopCloser(bytes.NewReader(data)), int64(len(data)), err
 }
 
-// object is a kind of object that is decoded: it is stored, then read.
+// object is a kind of object that is stored, then read and decoded.
 type object struct {
 	store, read func(ctx context.Context, b storage.Bucket) error
 }
@@ -92,7 +92,7 @@ func batchesOf(ctx context.Context, b storage.Bucket) error {
 	return nil
 }
 
-// segmentOf stores batches in a segment, which is read in parts unless it is small.
+// segmentOf stores batches in a segment. Readers read it in parts unless it is small.
 func segmentOf(small bool) object {
 	logs := func(b storage.Bucket) *storage.Logs {
 		if l := storage.NewLogs(b, nil); small {
@@ -122,7 +122,7 @@ func segmentOf(small bool) object {
 	}}
 }
 
-// objects are all kinds of object that are decoded.
+// objects returns all kinds of objects that are decoded.
 func objects() map[string]object {
 	conv := misreadConv
 	small, large := "{\"i\":1}\n", "{\"text\":\""+strings.Repeat("long ", 1<<17)+"\"}\n"
@@ -137,7 +137,7 @@ func objects() map[string]object {
 	return all
 }
 
-// historyObjects are checkpoints, pages and journals.
+// historyObjects returns checkpoints, pages and journals.
 func historyObjects(conv conversation.Key) map[string]object {
 	checkpoint := storage.Checkpoint{Writers: 1, Claims: []storage.Claim{{Seq: 0, Nonce: "n1"}}, State: []byte("{}")}
 	var page storage.PageRef
@@ -182,7 +182,7 @@ func historyObjects(conv conversation.Key) map[string]object {
 	}
 }
 
-// otherObjects are those that stand for themselves.
+// otherObjects returns the kinds of objects that no other object refers to.
 func otherObjects(conv conversation.Key) map[string]object {
 	timer := storage.Timer{Conv: conv, Seq: 3, Until: 60_000}
 	blob := []byte("an attachment")
@@ -234,8 +234,8 @@ func otherObjects(conv conversation.Key) map[string]object {
 	}
 }
 
-// TestOneBadRead: what does not decode is read again. It is corrupt only if it comes twice,
-// and has the size that is listed; until then the bucket has given no answer.
+// TestOneBadRead checks that an undecodable read is retried. The object counts as corrupt only if two
+// reads return the same bytes, of the listed size; until then the error is ErrUnavailable.
 func TestOneBadRead(t *testing.T) {
 	const page = "<!DOCTYPE html><html><body>Please log in</body></html>"
 	flipped := func(data []byte) []byte {
@@ -258,7 +258,7 @@ func TestOneBadRead(t *testing.T) {
 	} {
 		for kind, o := range objects() {
 			if want := tt.want; kind == "journal, written again" && want == errCorrupt {
-				continue // What holds other bytes is another's.
+				continue // Other bytes under the key belong to another writer.
 			}
 			synctest.Test(t, func(t *testing.T) {
 				store := memory(t)
@@ -283,7 +283,7 @@ func TestOneBadRead(t *testing.T) {
 
 var errCorrupt = errors.New("corrupt")
 
-// corruptionOf turns what is said of corrupt objects into errCorrupt.
+// corruptionOf maps all errors of corrupt objects to errCorrupt.
 func corruptionOf(err error) error {
 	var other *storage.IntegrityError
 	var format *storage.FormatError
@@ -293,8 +293,8 @@ func corruptionOf(err error) error {
 	return err
 }
 
-// TestBytesOfAnotherSize: what has another size than is listed is not the object, however
-// often it comes.
+// TestBytesOfAnotherSize checks that bytes whose size differs from the listing never count as the
+// object, however often they are read.
 func TestBytesOfAnotherSize(t *testing.T) {
 	for _, kind := range []string{"batch", "large batch", "small segment"} {
 		o := objects()[kind]
@@ -311,8 +311,8 @@ func TestBytesOfAnotherSize(t *testing.T) {
 	}
 }
 
-// TestSettledByASecondRead: a writer whose answer was lost is not fenced by a bad read of its
-// own batch.
+// TestSettledByASecondRead checks that a bad read of its own batch does not fence a writer whose
+// answer was lost.
 func TestSettledByASecondRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, conv := memory(t), conversation.Address{Agent: "a", ID: "x"}.Key()
@@ -323,7 +323,7 @@ func TestSettledByASecondRead(t *testing.T) {
 	})
 }
 
-// lostAck stores, and does not answer.
+// lostAck stores objects and loses the answers.
 type lostAck struct{ storage.Bucket }
 
 // Create implements storage.Bucket.
@@ -334,7 +334,8 @@ func (l lostAck) Create(ctx context.Context, key string, body storage.Body) erro
 	return &storage.Error{Op: storage.OpCreate, Key: key, Kind: storage.ErrUncertain}
 }
 
-// TestFormatThatIsAPage: a page in place of the stamp says nothing about the bucket.
+// TestFormatThatIsAPage checks that an HTML page in place of the stamp is not taken for another
+// format.
 func TestFormatThatIsAPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := memory(t)
@@ -342,7 +343,7 @@ func TestFormatThatIsAPage(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := storage.EnsureFormat(t.Context(), b)
-		if answer, ok := errors.AsType[*storage.AnswerError](err); !ok || !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(answer.Found, "format.json is a page") {
+		if answer, ok := errors.AsType[*storage.AnswerError](err); !ok || !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(answer.Found, "format.json is an HTML page") {
 			t.Errorf("got %v, want a page in place of format.json", err)
 		}
 	})

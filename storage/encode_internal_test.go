@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestLinesAreWhatJSONWrites holds the lines that are put together by hand against
-// encoding/json, which says what a reader of the format may expect.
+// TestLinesAreWhatJSONWrites compares the hand-written encoders with encoding/json, on which readers
+// of the format rely.
 func TestLinesAreWhatJSONWrites(t *testing.T) {
 	hash := Hash{0x01, 0xfe, 15: 0xab}
 	for _, h := range []storedHeader{

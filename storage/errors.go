@@ -10,32 +10,32 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// What a request to the bucket, or a writer, can end with. Test with errors.Is.
+// Kinds of errors of a bucket or a writer. Test them with errors.Is.
 var (
-	// ErrExists says a conditional create met an object under the key. It may be
-	// the caller's own, from an attempt whose answer was lost.
+	// ErrExists reports that a conditional create found an object under the key. It may be the
+	// caller's own, from an attempt whose answer was lost.
 	ErrExists = errors.New("object exists")
-	// ErrNotFound says there is no object under the key.
+	// ErrNotFound reports that no object exists under the key.
 	ErrNotFound = errors.New("object not found")
-	// ErrConflict says the bucket refused a write because of a concurrent one and
-	// that nothing landed; the same bytes may be sent again.
-	ErrConflict = errors.New("concurrent write, nothing landed")
-	// ErrUncertain says the outcome of a write is unknown: it may have landed, may
-	// land later, or never.
+	// ErrConflict reports that the bucket rejected a write because of a concurrent one. Nothing was
+	// written; the caller may retry with the same bytes.
+	ErrConflict = errors.New("concurrent write, nothing stored")
+	// ErrUncertain reports that the outcome of a write is unknown: it may be stored now, later, or
+	// never.
 	ErrUncertain = errors.New("outcome unknown")
-	// ErrRefused says the bucket, or this package, rejected the request as such:
-	// credentials, a missing bucket, an invalid argument. Nothing landed.
+	// ErrRefused reports that the bucket or this package rejected the request: credentials, a missing
+	// bucket, an invalid argument. Nothing was written.
 	ErrRefused = errors.New("request refused")
-	// ErrUnavailable says a read got no usable answer; it may be repeated.
+	// ErrUnavailable reports that a read got no usable answer. The caller may retry.
 	ErrUnavailable = errors.New("no answer")
-	// ErrFenced says another writer owns the log from here on.
+	// ErrFenced reports that another writer owns the log.
 	ErrFenced = errors.New("writer is fenced")
-	// ErrConcurrentAppend says a Writer was used by two goroutines at once. The
-	// call that got it has done nothing.
-	ErrConcurrentAppend = errors.New("concurrent use of a writer")
+	// ErrConcurrentAppend reports that two goroutines used a Writer at once. The call that returns it
+	// had no effect.
+	ErrConcurrentAppend = errors.New("writer is used concurrently")
 )
 
-// Verbs of [Error]: the operations on a bucket.
+// Operations on a bucket, for [Error.Op].
 const (
 	OpCreate = "create"
 	OpPut    = "put"
@@ -45,15 +45,15 @@ const (
 	OpDelete = "delete"
 )
 
-// Error is what every operation on a bucket returns when it does not succeed.
-// It matches Kind and Err with errors.Is and errors.As.
+// Error is the error of every operation on a bucket. It matches Kind and Err with errors.Is and
+// errors.As.
 type Error struct {
-	Op     string // Verb: one of those above, or append.
+	Op     string // Operation: one of the constants above, or append.
 	Key    string // Object key, or prefix of a list.
-	Kind   error  // One of the sentinels; nil when the context ended before anything was sent.
-	Status int    // HTTP status of the answer, 0 if there was none.
-	Code   string // Error code of the answer, "" if there was none.
-	Err    error  // Cause, nil if the answer says it all.
+	Kind   error  // One of the sentinels; nil when the context ended before the request was sent.
+	Status int    // HTTP status of the response, 0 if there was none.
+	Code   string // Error code of the response, "" if there was none.
+	Err    error  // Cause, may be nil.
 }
 
 // Error implements error.
@@ -86,41 +86,40 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// AnswerError describes an answer that is not what a store answers to the request: an error
-// in an answer of success, a page of a proxy, an answer that lacks what it must state. What
-// it says is not believed; the request may be repeated.
+// AnswerError describes a response that a store cannot have sent: an error inside a success, an HTML
+// page of a proxy, missing required fields. The caller ignores its content and may retry.
 type AnswerError struct {
-	Found  string // Description of the answer.
-	Code   string // Error code in it, "" if there is none.
+	Found  string // Description of the response.
+	Code   string // Error code in the response, "" if there is none.
 	Remedy string
 }
 
 // Error implements error.
-func (e *AnswerError) Error() string { return "answer is not accepted: " + e.Found + "; " + e.Remedy }
+func (e *AnswerError) Error() string { return "invalid response: " + e.Found + "; " + e.Remedy }
 
-// ClockError says why a store refuses every request: the clock of this machine differs
-// from the store's by more than the store takes, mostly 15 minutes.
+// ClockError reports that the store rejects every request because of clock skew: the local clock
+// differs by more than the store accepts, usually 15 minutes.
 type ClockError struct {
-	Ahead time.Duration // Of the store's clock; negative is behind, 0 is unknown.
+	Ahead time.Duration // How far the local clock is ahead; negative is behind, 0 is unknown.
 }
 
-// Error implements error. It says what to do.
+// Error implements error. The text includes the remedy.
 func (e *ClockError) Error() string {
-	by := "by more than it takes"
+	by := "by more than the store accepts"
 	switch {
 	case e.Ahead > 0:
-		by = "by " + e.Ahead.Round(time.Second).String() + ", it is ahead"
+		by = "by " + e.Ahead.Round(time.Second).String() + ", ahead of it"
 	case e.Ahead < 0:
-		by = "by " + (-e.Ahead).Round(time.Second).String() + ", it is behind"
+		by = "by " + (-e.Ahead).Round(time.Second).String() + ", behind it"
 	}
-	return "the clock of this machine differs from the store's " + by + ": set it, and keep it so by NTP"
+	return "the clock of this machine differs from the store's " + by + ": synchronize it with NTP"
 }
 
-// FencedError says that a writer lost its log. It matches ErrFenced. Whether its
-// last batch is in the log is unknown to the caller.
+// FencedError reports that a writer lost its log to another. It matches ErrFenced. The outcome of its
+// last batch is unknown.
 type FencedError struct {
 	Conv   conversation.Key
-	Seq    int64 // Where the loss showed: the key taken by another, or the highest key above a stale claim.
+	Seq    int64 // Number of the key that another writer took, or the highest number above a stale claim.
 	Winner Nonce // Nonce of the writer that owns Seq, "" if it was not read.
 	Err    error // Why the winner is unknown, nil otherwise.
 }
@@ -143,13 +142,12 @@ func (e *FencedError) Is(target error) bool { return target == ErrFenced }
 // Unwrap returns the cause.
 func (e *FencedError) Unwrap() error { return e.Err }
 
-// CorruptError says that a stored object is not what its key promises: it does
-// not decode, carries another sequence number, or does not fit the hash chain.
-// Nothing after it may be served.
+// CorruptError reports an object that does not match its key: it does not decode, has another sequence
+// number, or breaks the hash chain. Nothing after it may be served.
 type CorruptError struct {
-	Conv conversation.Key // Conversation, "" for an object that belongs to none.
+	Conv conversation.Key // Conversation, "" for an object without one.
 	Key  string           // Object key.
-	Seq  int64            // Sequence number of the batch, or number of the journal.
+	Seq  int64            // Number of the batch or journal.
 	Err  error
 }
 
@@ -161,24 +159,23 @@ func (e *CorruptError) Error() string {
 // Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Err }
 
-// GapError says that a batch is missing although a later one is stored.
+// GapError reports a missing batch below a stored one.
 type GapError struct {
 	Conv conversation.Key
 	Seq  int64 // The first missing sequence number.
-	Next int64 // The lowest one found above it, -1 if none was listed.
+	Next int64 // The lowest number found above it, -1 if none was listed.
 }
 
 // Error implements error.
 func (e *GapError) Error() string {
-	return fmt.Sprintf("batch %d of %s is missing, next is %d", e.Seq, e.Conv, e.Next)
+	return fmt.Sprintf("batch %d of %s is missing; the next one is %d", e.Seq, e.Conv, e.Next)
 }
 
-// FormatError says that the bucket was written by a version this one must not
-// touch. Nothing was changed.
+// FormatError reports a bucket of a format that this version must not write. Nothing was changed.
 type FormatError struct {
-	StoredVersion    int // 0 if the bucket holds data and no stamp, -1 if the stamp is unreadable.
+	StoredVersion    int // 0 if the bucket holds data without a stamp, -1 if the stamp is unreadable.
 	SupportedVersion int
-	Reason           string // What was found, and what to do.
+	Reason           string // Cause and remedy.
 }
 
 // Error implements error.
@@ -186,8 +183,8 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("open bucket: stored format %d, supported format %d: %s", e.StoredVersion, e.SupportedVersion, e.Reason)
 }
 
-// IntegrityError says that an attachment's bytes are not those it is stored under:
-// they have another size or, if WantSize and Size are equal, another digest.
+// IntegrityError reports that an attachment does not have the stated size or, if WantSize and Size are
+// equal, digest.
 type IntegrityError struct {
 	Key            string
 	WantSize, Size int64 // Bytes.
@@ -202,7 +199,7 @@ func (e *IntegrityError) Error() string {
 	return fmt.Sprintf("read %s: digest is %s", e.Key, e.Got)
 }
 
-// Reason is what does not fit, in one word: "size" or "digest".
+// Reason returns the mismatch, "size" or "digest".
 func (e *IntegrityError) Reason() string {
 	if e.WantSize != e.Size {
 		return "size"
@@ -210,9 +207,8 @@ func (e *IntegrityError) Reason() string {
 	return "digest"
 }
 
-// Damaged reports whether an error says that stored objects are not what their
-// keys promise, so that reading them again ends the same way: a [*CorruptError] or
-// a [*GapError].
+// IsCorrupt reports whether err is a [*CorruptError] or a [*GapError]: stored objects do not match
+// their keys, and reading them again ends the same way.
 func IsCorrupt(err error) bool {
 	var corrupt *CorruptError
 	var gap *GapError

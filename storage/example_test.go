@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// Before a store is trusted with conversations, it shows that it keeps what logs rest on.
+// A probe verifies the guarantees that logs need before a store holds conversations.
 func ExampleProbe() {
 	store := local.NewMemory() // or s3.New, or a Bucket of your own
 	defer store.Close()

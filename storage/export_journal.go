@@ -11,9 +11,8 @@ import (
 
 const exportRoot = "export/"
 
-// ExportShards is how many shards the export journals of a node have. Only those that
-// changed are written again, so that a node with many conversations behind writes a small
-// part of them at a time. Readers go by the header.
+// ExportShards is the number of export journals of a node. A node writes only the shards that changed,
+// so a large backlog costs small writes. Readers use the number in the header.
 const ExportShards = 64
 
 // ExportShard returns the shard of a conversation. conv must be a conversation's key.
@@ -22,15 +21,14 @@ func ExportShard(conv conversation.Key) int {
 	return int(n % ExportShards)
 }
 
-// ExportJournal is one export journal: the full set of conversations of one shard of one
-// node whose durable events have not all reached the sinks, and that nothing else
-// remembers. Who stands in it, and when it may go, is decided by its writer and by the
-// sweeps.
+// ExportJournal is the export journal of one shard of one node. It lists every conversation of the
+// shard whose durable events have not reached all sinks. Its writer and the sweeps decide on entries
+// and deletion.
 type ExportJournal struct {
 	Member  string        // Incarnation of the node: 1 to 128 letters, digits, '-' or '_'.
 	Shard   int           // From 0.
-	Shards  int           // How many shards this member had when it wrote.
-	N       int64         // Number of the journal; of one member and shard the highest is the newest.
+	Shards  int           // Number of shards when the member wrote it.
+	N       int64         // Number of the journal; the highest of a member and shard is the newest.
 	Entries []ExportEntry // May be empty.
 }
 
@@ -54,7 +52,7 @@ func (e ExportEntry) appendTo(dst []byte) []byte {
 	return append(strconv.AppendInt(dst, e.Seq, 10), '}')
 }
 
-// EncodeExportJournal is EncodeJournal for export journals, whose lines are {conv, seq}.
+// EncodeExportJournal is [EncodeJournal] for export journals, whose entries are {conv, seq}.
 func EncodeExportJournal(j ExportJournal) ([]byte, error) {
 	return encodeListing(listing[ExportEntry](j))
 }

@@ -57,7 +57,7 @@ func FuzzDecodeExportJournal(f *testing.F) {
 		"{\"v\":8,\"member\":\"m\",\"shards\":64,\"count\":1}\n{\"conv\":\"00112233445566778899aabbccddeeff\",\"seq\":7}\n")
 }
 
-// TestExportJournalsAreTheirOwn: neither kind of journal is taken for the other.
+// TestExportJournalsAreTheirOwn checks that neither kind of journal is taken for the other.
 func TestExportJournalsAreTheirOwn(t *testing.T) {
 	b := memory(t)
 	w := storage.NewJournalWriter(b)
@@ -127,7 +127,8 @@ func TestExportShards(t *testing.T) {
 	}
 }
 
-// TestCheckpointSaysWhatIsExported: nothing, nothing yet, and a batch are three things.
+// TestCheckpointSaysWhatIsExported checks that no sink, nothing exported and an exported batch are
+// distinct.
 func TestCheckpointSaysWhatIsExported(t *testing.T) {
 	none, some := int64(-1), int64(2)
 	for _, exported := range []*int64{nil, &none, &some} {

@@ -17,13 +17,13 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// flaw makes of a good bucket one that does one thing wrong, which a check finds.
+// flaw turns a correct bucket into one with one defect, which the named check detects.
 type flaw struct {
 	check string
 	of    func(t *testing.T, b storage.Bucket) storage.Bucket
 }
 
-// flaws are those that a store may have.
+// flaws returns the defects by name.
 func flaws() map[string]flaw {
 	creates := func(create func(ctx context.Context, b storage.Bucket, key string, body storage.Body) error) func(*testing.T, storage.Bucket) storage.Bucket {
 		return func(_ *testing.T, b storage.Bucket) storage.Bucket { return creating{b, create} }
@@ -72,7 +72,7 @@ func flaws() map[string]flaw {
 	}
 }
 
-// withoutETag is b behind a proxy that drops ETags.
+// withoutETag returns b behind a proxy that drops ETags.
 func withoutETag(t *testing.T, b storage.Bucket) storage.Bucket {
 	front := s3front.New(b)
 	return open(t, &s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -89,8 +89,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// refuses answers a status, either to creates or to everything. The S3 client says what
-// that means.
+// refuses answers a status, either to creates or to all requests, through the real S3 client.
 func refuses(status int, code string, creates bool) func(*testing.T, storage.Bucket) storage.Bucket {
 	return func(t *testing.T, b storage.Bucket) storage.Bucket {
 		refused := &storage.Error{Status: status, Code: code}
@@ -101,7 +100,7 @@ func refuses(status int, code string, creates bool) func(*testing.T, storage.Buc
 	}
 }
 
-// creating does something else for a create.
+// creating replaces Create.
 type creating struct {
 	storage.Bucket
 	create func(ctx context.Context, b storage.Bucket, key string, body storage.Body) error
@@ -112,7 +111,7 @@ func (c creating) Create(ctx context.Context, key string, body storage.Body) err
 	return c.create(ctx, c.Bucket, key, body)
 }
 
-// checkThenPut takes a moment between looking for an object and storing one.
+// checkThenPut waits between the check for an object and the store.
 func checkThenPut(ctx context.Context, b storage.Bucket, key string, body storage.Body) error {
 	switch _, err := b.Get(ctx, key); {
 	case err == nil:
@@ -124,8 +123,8 @@ func checkThenPut(ctx context.Context, b storage.Bucket, key string, body storag
 	return b.Put(ctx, key, body)
 }
 
-// storeTheLast tells the first create of a key that it won, and keeps the bytes of one that
-// came while that was under way.
+// storeTheLast acknowledges the first create of a key, but stores the bytes of one that arrived
+// concurrently.
 func storeTheLast() func(ctx context.Context, b storage.Bucket, key string, body storage.Body) error {
 	var mu sync.Mutex
 	began := map[string]time.Time{}
@@ -148,7 +147,7 @@ func storeTheLast() func(ctx context.Context, b storage.Bucket, key string, body
 	}
 }
 
-// listing lists something else.
+// listing replaces List.
 type listing struct {
 	storage.Bucket
 	change func(*storage.ListQuery)
@@ -168,7 +167,7 @@ func (r rangeless) GetRange(ctx context.Context, key string, _, _ int64) ([]byte
 	return r.Get(ctx, key)
 }
 
-// caching keeps what was first stored under a key for every later read.
+// caching returns the first content of a key to every later read.
 type caching struct {
 	storage.Bucket
 	mu    sync.Mutex
@@ -198,8 +197,7 @@ func (c *caching) Get(ctx context.Context, key string) ([]byte, error) {
 	return c.Bucket.Get(ctx, key)
 }
 
-// lagging shows what a kind of write did only to those reads of a kind that are sent a
-// second later.
+// lagging hides a kind of write from a kind of read for a second.
 type lagging struct {
 	storage.Bucket
 	reads, writes string
@@ -222,7 +220,7 @@ func (l *lagging) wrote(method, key string, err error) error {
 	return err
 }
 
-// unseen are the keys of writes that a kind of read does not show yet.
+// unseen returns the keys of writes that are still hidden from a kind of read.
 func (l *lagging) unseen(method string) (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

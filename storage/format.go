@@ -17,14 +17,13 @@ type stamp struct {
 	MinWriter     int `json:"minWriter"` // Lowest version that may write here.
 }
 
-// EnsureFormat checks that the bucket was written by this version, and stamps it
-// if it holds nothing but what probes left. It must succeed before anything else
-// touches the bucket. A [*FormatError] says the bucket belongs to another version,
-// or to something else; nothing was changed. A [*ProbeError] says the store cannot
-// even create the stamp as it should. Any number of nodes may call it at once.
+// EnsureFormat checks that this version wrote the bucket, and stamps the bucket if it holds only
+// objects of probes. It must succeed before any other access. A [*FormatError] means that the bucket
+// belongs to another version or program; nothing was changed. A [*ProbeError] means that the store
+// cannot create the stamp correctly. Any number of nodes may call it concurrently.
 func EnsureFormat(ctx context.Context, b Bucket) error {
 	r := newRetry(Retry{})
-	stamped, err := lookFormat(ctx, b, r)
+	stamped, err := readFormat(ctx, b, r)
 	if stamped || err != nil {
 		return err
 	}
@@ -44,39 +43,38 @@ func EnsureFormat(ctx context.Context, b Bucket) error {
 			return err
 		}
 		err = &ProbeError{Check: probeCreate, Need: needCreate, Found: fmt.Sprintf(
-			"it refused to create %s, as if it were there, and has no such object", formatKey)}
+			"it answered a create of %s with 412, although the object does not exist", formatKey)}
 	}
 	return fmt.Errorf("stamp bucket: %w", err)
 }
 
-// CheckFormat is EnsureFormat without the stamp: it changes nothing, and reports
-// whether the bucket has this version's. Without one and without an error the
-// bucket holds nothing but what probes left.
+// CheckFormat is [EnsureFormat] without writes. It reports whether the bucket has the stamp of this
+// version. False without an error means that the bucket holds only objects of probes.
 func CheckFormat(ctx context.Context, b Bucket) (stamped bool, err error) {
-	return lookFormat(ctx, b, newRetry(Retry{}))
+	return readFormat(ctx, b, newRetry(Retry{}))
 }
 
-func lookFormat(ctx context.Context, b Bucket, r *retry) (stamped bool, err error) {
+func readFormat(ctx context.Context, b Bucket, r *retry) (stamped bool, err error) {
 	if err := checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
 		return err == nil, err
 	}
 	key, err := firstData(ctx, b, r)
 	if err != nil {
-		return false, fmt.Errorf("look into bucket: %w", err)
+		return false, fmt.Errorf("check format: %w", err)
 	}
 	if key == "" {
 		return false, nil
 	}
-	// Another node may have stamped it, and written, since the first look.
+	// Another node may have stamped the bucket and written to it since the first read.
 	if err := checkFormat(ctx, b, r); !errors.Is(err, ErrNotFound) {
 		return err == nil, err
 	}
 	return false, &FormatError{StoredVersion: 0, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
-		"it holds %q and no %s; use an empty bucket, or a prefix of its own", key, formatKey)}
+		"it holds %q but no %s; use an empty bucket or another prefix", key, formatKey)}
 }
 
-// firstData returns a key that no probe has stored, "" if there is none. A probe
-// that was interrupted must not make an empty bucket look like somebody's.
+// firstData returns a key that no probe has stored, "" if there is none. Objects of an interrupted
+// probe do not make a bucket count as used.
 func firstData(ctx context.Context, b Bucket, r *retry) (string, error) {
 	q := ListQuery{Limit: 1} // Nearly always enough.
 	for {
@@ -99,8 +97,8 @@ func firstData(ctx context.Context, b Bucket, r *retry) (string, error) {
 	}
 }
 
-// checkFormat returns nil if the stamp is this version's, a *FormatError if it is
-// not, and ErrNotFound if there is none.
+// checkFormat returns nil for the stamp of this version, a *FormatError for any other, and ErrNotFound
+// if there is none.
 func checkFormat(ctx context.Context, b Bucket, r *retry) error {
 	s, err := readDecoded(ctx, r.reads(b, formatKey), decodeStamp)
 	var format *FormatError
@@ -110,26 +108,26 @@ func checkFormat(ctx context.Context, b Bucket, r *retry) error {
 	case err != nil:
 		return fmt.Errorf("read format: %w", err)
 	case s.SchemaVersion < SchemaVersion:
-		return &FormatError{s.SchemaVersion, SchemaVersion, "it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket"}
+		return &FormatError{s.SchemaVersion, SchemaVersion, "the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket"}
 	case s.SchemaVersion > SchemaVersion, s.MinWriter > SchemaVersion:
 		return &FormatError{s.SchemaVersion, SchemaVersion, fmt.Sprintf(
-			"it needs version %d to write; upgrade this program", max(s.SchemaVersion, s.MinWriter))}
+			"writers need version %d; upgrade this program", max(s.SchemaVersion, s.MinWriter))}
 	}
 	return nil
 }
 
-// decodeStamp decodes the content of format.json. A page is what a proxy answers with, and
-// says nothing about the bucket.
+// decodeStamp decodes the content of format.json. An HTML page comes from a proxy and is not taken for
+// the stamp.
 func decodeStamp(data []byte) (s stamp, err error) {
 	switch err := json.Unmarshal(data, &s); {
 	case err == nil && s.SchemaVersion > 0:
 		return s, nil
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("<")):
 		return s, &Error{Op: OpGet, Key: formatKey, Kind: ErrUnavailable, Err: &AnswerError{
-			Found:  fmt.Sprintf("%s is a page that begins with %.40q", formatKey, data),
-			Remedy: "if a proxy or a login page answers in the place of the store, connect to the store itself; if another program stored the page, restore the object",
+			Found:  fmt.Sprintf("%s is an HTML page that begins with %.40q", formatKey, data),
+			Remedy: "if a proxy or login page answers, connect to the store directly; if another program stored the page, restore the object",
 		}}
 	}
 	return s, &FormatError{StoredVersion: -1, SupportedVersion: SchemaVersion, Reason: fmt.Sprintf(
-		"%s is not readable; restore it, or use an empty bucket", formatKey)}
+		"%s is unreadable; restore it or use an empty bucket", formatKey)}
 }

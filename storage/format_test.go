@@ -19,7 +19,7 @@ import (
 func TestEnsureFormat(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stored map[string]string
-		want   int // Stored version of the error; 8 is no error.
+		want   int // Stored version of the error; 8 means no error.
 	}{
 		"empty bucket":     {nil, 8},
 		"this version":     {map[string]string{"format.json": `{"schemaVersion":8,"minWriter":8}`, "x": "y"}, 8},
@@ -98,14 +98,14 @@ func contents(t *testing.T, b storage.Bucket) map[string]string {
 	return all
 }
 
-// TestFormatErrorsSayWhatToDo: each text names both versions and a way out.
+// TestFormatErrorsSayWhatToDo checks that each text names both versions and a remedy.
 func TestFormatErrorsSayWhatToDo(t *testing.T) {
 	for stored, want := range map[string]string{
-		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket",
-		`{"schemaVersion":7,"minWriter":7}`: "open bucket: stored format 7, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\", or use an empty bucket",
-		`{"schemaVersion":9,"minWriter":9}`: "open bucket: stored format 9, supported format 8: it needs version 9 to write; upgrade this program",
-		`{"schemaVersion":8,"minWriter":9}`: "open bucket: stored format 8, supported format 8: it needs version 9 to write; upgrade this program",
-		`x`:                                 "open bucket: stored format -1, supported format 8: format.json is not readable; restore it, or use an empty bucket",
+		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket",
+		`{"schemaVersion":7,"minWriter":7}`: "open bucket: stored format 7, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket",
+		`{"schemaVersion":9,"minWriter":9}`: "open bucket: stored format 9, supported format 8: writers need version 9; upgrade this program",
+		`{"schemaVersion":8,"minWriter":9}`: "open bucket: stored format 8, supported format 8: writers need version 9; upgrade this program",
+		`x`:                                 "open bucket: stored format -1, supported format 8: format.json is unreadable; restore it or use an empty bucket",
 	} {
 		b := memory(t)
 		if err := b.Create(t.Context(), "format.json", storage.Bytes([]byte(stored))); err != nil {
@@ -117,8 +117,8 @@ func TestFormatErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// TestEnsureFormatOnABrokenStore: what shows already here is named as the probe
-// would name it, and at once.
+// TestEnsureFormatOnABrokenStore checks that a defect that shows in the stamp is reported at once, by
+// the name of the probe's check.
 func TestEnsureFormatOnABrokenStore(t *testing.T) {
 	for name, want := range map[string]string{
 		"answers 412 to every create": "create", "answers 501 to every create": "create", "answers 409 to every create": "create",
@@ -147,7 +147,7 @@ func mustPut(t *testing.T, b storage.Bucket, keys ...string) {
 	}
 }
 
-// TestManyLeftoversOfProbes: they may fill more than a page of a listing.
+// TestManyLeftoversOfProbes covers objects of probes that fill more than a page of a listing.
 func TestManyLeftoversOfProbes(t *testing.T) {
 	b := memory(t)
 	for i := range 1500 {
@@ -163,8 +163,7 @@ func TestManyLeftoversOfProbes(t *testing.T) {
 	}
 }
 
-// TestEnsureFormatRace starts several nodes at once, each of which writes as soon
-// as its check is through.
+// TestEnsureFormatRace starts several nodes at once. Each writes as soon as its check has passed.
 func TestEnsureFormatRace(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
@@ -189,8 +188,7 @@ func TestEnsureFormatRace(t *testing.T) {
 	}
 }
 
-// writeSomething stands for what a node does after the check; its outcome does
-// not matter here.
+// writeSomething stands for the writes of a node after the check. Their outcome does not matter.
 func writeSomething(ctx context.Context, b storage.Bucket) {
 	_ = b.Put(ctx, "aa/data", storage.Bytes([]byte("x")))
 }

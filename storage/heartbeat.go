@@ -14,29 +14,28 @@ const (
 	heartbeatRoot     = "heartbeat/"
 	maxHeartbeatBytes = 32 << 10
 
-	// MaxMissing bounds the members that a heartbeat names as not reached. With ids of up
-	// to 24 bytes it stays below the 4 KiB that versions without [Reach] read.
+	// MaxMissing bounds the unreachable members that a heartbeat lists. With ids of up to 24 bytes the
+	// object stays below the 4 KiB that versions without [Reach] read.
 	MaxMissing = 128
 )
 
-// Heartbeat says that a node lives. It is a hint, plainly overwritten: whoever
-// reads it judges by whether it changes while it looks, against its own monotonic
-// clock, and nothing that must not be lost may rest on it.
+// Heartbeat is the liveness signal of a node, an object that is overwritten. Readers compare changes
+// of it against their own monotonic clock. It is a hint: no data that must survive may depend on it.
 type Heartbeat struct {
 	Member string            `json:"member"` // Incarnation of the node, equal to its key.
-	Count  int64             `json:"count"`  // Differs from the one before; from 1.
-	At     conversation.Time `json:"at"`     // For people; clocks of nodes differ.
-	Active int64             `json:"active"` // Conversations in memory there; for people.
-	Busy   int64             `json:"busy"`   // Conversations with unsettled work there; for people.
-	// Reach is nil if the node does not say.
+	Count  int64             `json:"count"`  // Changes with every heartbeat; from 1.
+	At     conversation.Time `json:"at"`     // Informative; clocks of nodes differ.
+	Active int64             `json:"active"` // Conversations in memory; informative.
+	Busy   int64             `json:"busy"`   // Conversations with unsettled work; informative.
+	// Reach is nil if the node does not report it.
 	Reach *Reach `json:"reach,omitempty"`
 }
 
-// Reach is which other members a node reaches: they answered it lately, so that messages
-// come through both ways.
+// Reach reports which other members a node reaches: those that answered it recently, so that messages
+// pass in both directions.
 type Reach struct {
-	Reached int      `json:"reached"`           // How many do.
-	Missing []string `json:"missing,omitempty"` // Those that do not; at most MaxMissing of them.
+	Reached int      `json:"reached"`           // Number of members reached.
+	Missing []string `json:"missing,omitempty"` // Members not reached, at most MaxMissing of them.
 }
 
 type storedHeartbeat struct {
@@ -53,7 +52,7 @@ func (h Heartbeat) valid() error {
 	}
 	if r := h.Reach; r != nil {
 		if r.Reached < 0 || len(r.Missing) > MaxMissing {
-			return fmt.Errorf("%d members reached, %d named that are not: want 0 or more, and at most %d", r.Reached, len(r.Missing), MaxMissing)
+			return fmt.Errorf("%d members reached, %d missing: want 0 or more, and at most %d", r.Reached, len(r.Missing), MaxMissing)
 		}
 		for _, id := range r.Missing {
 			if err := validMember(id); err != nil {
@@ -64,8 +63,8 @@ func (h Heartbeat) valid() error {
 	return validMember(h.Member)
 }
 
-// EncodeHeartbeat returns the object of a heartbeat: one line of JSON,
-// {v, member, count, at, active, busy, reach: {reached, missing}}.
+// EncodeHeartbeat returns the object of a heartbeat: one line of JSON, {v, member, count, at, active,
+// busy, reach: {reached, missing}}.
 func EncodeHeartbeat(h Heartbeat) ([]byte, error) {
 	if err := h.valid(); err != nil {
 		return nil, fmt.Errorf("encode heartbeat: %w", err)
@@ -77,8 +76,8 @@ func EncodeHeartbeat(h Heartbeat) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// DecodeHeartbeat reverses EncodeHeartbeat. It refuses one of a newer version with
-// a [*FormatError], and of an older one. Fields it does not know are ignored.
+// DecodeHeartbeat reverses [EncodeHeartbeat]. It rejects a newer version with a [*FormatError], and an
+// older one. It ignores unknown fields.
 func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 	var h storedHeartbeat
 	if err := decodeStored(data, maxHeartbeatBytes, &h); err != nil {
@@ -96,7 +95,7 @@ func DecodeHeartbeat(data []byte) (Heartbeat, error) {
 // HeartbeatKey returns the object key of a node's heartbeat.
 func HeartbeatKey(member string) string { return heartbeatRoot + member }
 
-// PutHeartbeat sends a heartbeat, once: the next one repeats it.
+// PutHeartbeat sends a heartbeat without retries, because the next one follows soon.
 func PutHeartbeat(ctx context.Context, b Bucket, h Heartbeat) error {
 	data, err := EncodeHeartbeat(h)
 	if err != nil {
@@ -108,9 +107,9 @@ func PutHeartbeat(ctx context.Context, b Bucket, h Heartbeat) error {
 	return nil
 }
 
-// ReadHeartbeat returns a node's heartbeat. ErrNotFound says there is none; a
-// [*CorruptError] that the object is not that node's heartbeat, a [*FormatError]
-// that it is one of a newer version. It is read once: the next look reads it again.
+// ReadHeartbeat returns a node's heartbeat: ErrNotFound if there is none, a [*CorruptError] if the
+// object is not that node's heartbeat, a [*FormatError] if a newer version wrote it. It does not
+// retry; the next poll reads again.
 func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, error) {
 	key := HeartbeatKey(member)
 	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) {
@@ -125,7 +124,7 @@ func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, err
 	case errors.As(err, &format):
 		return Heartbeat{}, fmt.Errorf("read heartbeat of %s: %w", member, err)
 	case err == nil && h.Member != member:
-		err = fmt.Errorf("it says member %s", h.Member)
+		err = fmt.Errorf("object names member %s", h.Member)
 	}
 	if err != nil {
 		return Heartbeat{}, &CorruptError{Key: key, Err: err}
@@ -133,8 +132,7 @@ func ReadHeartbeat(ctx context.Context, b Bucket, member string) (Heartbeat, err
 	return h, nil
 }
 
-// Heartbeats lists the members that have a heartbeat, of whatever age. A key that is no
-// heartbeat's is passed over.
+// Heartbeats lists the members that have a heartbeat, of any age. It skips keys of other objects.
 func Heartbeats(ctx context.Context, b Bucket) ([]string, error) {
 	var ids []string
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: heartbeatRoot}, func(page []ListedKey) error {
@@ -151,8 +149,8 @@ func Heartbeats(ctx context.Context, b Bucket) ([]string, error) {
 	return ids, nil
 }
 
-// DeleteHeartbeat removes the heartbeat of a node that is gone, in one request. An
-// absent one is a success.
+// DeleteHeartbeat removes the heartbeat of a node that has left, in one request. An absent heartbeat
+// is a success.
 func DeleteHeartbeat(ctx context.Context, b Bucket, member string) error {
 	if err := validMember(member); err != nil {
 		return &Error{Op: "delete", Key: heartbeatRoot, Kind: ErrRefused, Err: err}

@@ -17,23 +17,23 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// memory returns an empty store; in a bubble it must be made inside.
+// memory returns an empty store. In a synctest bubble it must be created inside.
 func memory(t *testing.T) *local.Store {
 	t.Helper()
 	return waiting.ToClose(t, local.NewMemory())
 }
 
-// behindS3 returns b as the S3 client sees it.
+// behindS3 returns b behind the S3 client.
 func behindS3(t *testing.T, b storage.Bucket) storage.Bucket {
 	t.Helper()
 	return open(t, &s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: s3front.New(b)})
 }
 
-// onServer returns a bucket of a server that nobody else uses.
+// onServer returns a bucket of its own on a server.
 func onServer(t *testing.T, server *s3server.Server) storage.Bucket {
 	t.Helper()
 	transport := s3.NewTransport()
-	transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
+	transport.ResponseHeaderTimeout = time.Minute // Allow for a slow machine.
 	t.Cleanup(transport.CloseIdleConnections)
 	return open(t, &s3.Options{
 		Endpoint: server.Endpoint, Bucket: server.Bucket(t), Region: server.Region,
@@ -54,7 +54,7 @@ func keyOf(id string) conversation.Key {
 	return conversation.Address{Agent: "a", ID: id}.Key()
 }
 
-// faults answers the nth request of a method with the nth kind.
+// faults injects the nth kind of fault into the nth request of a method.
 func faults(b storage.Bucket, method string, ks ...storagetest.Kind) *storagetest.FaultBucket {
 	n := 0
 	return storagetest.Faulty(b, storagetest.Plan{DelayRequests: -1, Decide: func(op storagetest.Op) storagetest.Kind {
@@ -95,8 +95,7 @@ func readAll(t *testing.T, logs *storage.Logs, conv conversation.Key) []storage.
 	return batches
 }
 
-// sha256Prefix returns the first 16 bytes of the digest of hexadecimal bytes, as
-// text.
+// sha256Prefix returns the first 16 bytes of the digest of hexadecimal bytes, as hexadecimal digits.
 func sha256Prefix(t *testing.T, digits string) string {
 	t.Helper()
 	data, err := hex.DecodeString(digits)

@@ -12,14 +12,14 @@ import (
 
 const indexRoot = "index/"
 
-// IndexEntry says that a conversation was active on a day, so that conversations can be
-// found without looking into their logs.
+// IndexEntry records that a conversation was active on a day, so that conversations can be listed
+// without reading their logs.
 type IndexEntry struct {
 	Address conversation.Address
 	Day     string // In UTC, as 2006-01-02.
 }
 
-// DayOf returns the day of a time for an [IndexEntry].
+// DayOf returns the day of t for an [IndexEntry].
 func DayOf(t conversation.Time) string { return t.String()[:len(time.DateOnly)] }
 
 // IndexKey returns the object key of an entry.
@@ -34,7 +34,7 @@ type storedIndex struct {
 	Day   string `json:"day"`
 }
 
-// PutIndex stores an entry. One that is there already is a success.
+// PutIndex stores an entry. An existing entry is a success.
 func (l *Logs) PutIndex(ctx context.Context, e IndexEntry) error {
 	data, err := json.Marshal(storedIndex{storedVersion{SchemaVersion}, e.Address.Agent, e.Address.ID, e.Day})
 	if err != nil {

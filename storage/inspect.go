@@ -13,35 +13,34 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// ObjectName is what a key says about its object. Fields that a kind does not have are
-// zero.
+// ObjectName is a parsed key. Fields that a kind does not use are zero.
 type ObjectName struct {
 	Kind   ObjectKind
 	Conv   conversation.Key
-	First  int64  // First batch of a segment, the batch of a batch, checkpoint, timer or letter, the number of a page, journal (of either kind) or epoch.
+	First  int64  // First batch of a segment; else number of the batch, page, journal (of either kind) or epoch; for a checkpoint, timer or dead letter its batch.
 	Last   int64  // Last batch of a segment.
-	Digest string // 32 digits of a checkpoint or page, 64 of an attachment.
-	Member string // Of a journal (of either kind) or heartbeat, or who staged something.
+	Digest string // 32 digits for a checkpoint or page, 64 for an attachment.
+	Member string // Of a journal (of either kind), heartbeat or staged object.
 	Shard  int    // Of a journal (of either kind) or timer.
-	Agent  string // Of an index entry, as is Day.
+	Agent  string // Agent and Day belong to an index entry.
 	Day    string
-	Cut    bool // It was cut off its log and is kept aside, see [TruncatedKey].
+	Cut    bool // Set for a truncated object, see [TruncatedKey].
 }
 
-// ParseKey reads a key of a bucket. It accepts exactly the keys that this package makes.
-// Of what was cut off a log it tells what it was.
+// ParseKey parses a key of a bucket. It accepts exactly the keys that this package makes. For a
+// truncated object it returns the name of the original.
 func ParseKey(key string) (ObjectName, error) {
 	n, ok := parseRoot(key)
 	if !ok {
 		n, ok = parseConvKey(key)
 	}
 	if !ok {
-		return ObjectName{}, fmt.Errorf("parse key %q: no object of Parley has such a key", key)
+		return ObjectName{}, fmt.Errorf("parse key %q: unknown kind of object", key)
 	}
 	return n, nil
 }
 
-// parseRoot reads the keys that belong to no conversation.
+// parseRoot parses the keys that belong to no conversation.
 func parseRoot(key string) (ObjectName, bool) {
 	n, ok := ObjectName{Kind: KindOf(key)}, false
 	_, rest, _ := strings.Cut(key, "/")
@@ -86,7 +85,7 @@ func parseRoot(key string) (ObjectName, bool) {
 	return n, ok
 }
 
-// parseConvKey reads the keys of a conversation.
+// parseConvKey parses the keys of a conversation.
 func parseConvKey(key string) (ObjectName, bool) {
 	hh, rest, _ := strings.Cut(key, "/")
 	name, rest, _ := strings.Cut(rest, "/")
@@ -123,13 +122,13 @@ func parseConvKey(key string) (ObjectName, bool) {
 	return n, err == nil
 }
 
-// TruncatedKey returns under which key an object of a conversation is kept that a cut of this
-// name has taken away: the rest of its own key below a folder that nobody reads.
+// TruncatedKey returns the key to which the truncation of this name moves an object of a conversation:
+// its own key below the folder truncated/, which is never read.
 func TruncatedKey(conv conversation.Key, name, key string) string {
 	return TruncatedPrefix(conv, name) + strings.TrimPrefix(key, folder(conv))
 }
 
-// TruncatedPrefix is the prefix of all that a cut of this name has taken away.
+// TruncatedPrefix returns the prefix of all objects that the truncation of this name has moved.
 func TruncatedPrefix(conv conversation.Key, name string) string {
 	return folder(conv) + "truncated/" + name + "/"
 }
@@ -137,14 +136,14 @@ func TruncatedPrefix(conv conversation.Key, name string) string {
 // CheckConv returns an error unless conv is the key of a conversation.
 func CheckConv(conv conversation.Key) error { return validConv(conv) }
 
-// FolderOf is the prefix of all keys of a conversation but its index entries. conv must
-// be a conversation's key.
+// FolderOf returns the prefix of all keys of a conversation except its index entries. conv must be a
+// conversation's key.
 func FolderOf(conv conversation.Key) string { return folder(conv) }
 
-// Head is what the head of a conversation says.
+// Head is the decoded head of a conversation.
 type Head struct {
-	Seq    int64  // Batch of the checkpoint that it names.
-	Digest Digest // Of that object.
+	Seq    int64  // Batch of the checkpoint that the head names.
+	Digest Digest // Digest of that checkpoint.
 	Prev   string // Key of the checkpoint that was named before, "" if there was none.
 }
 
@@ -157,7 +156,7 @@ func EncodeHead(h Head) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// DecodeHead reverses EncodeHead for a conversation.
+// DecodeHead reverses [EncodeHead] for a conversation.
 func DecodeHead(conv conversation.Key, data []byte) (Head, error) {
 	var h headObject
 	if err := json.Unmarshal(data, &h); err != nil {
@@ -169,7 +168,7 @@ func DecodeHead(conv conversation.Key, data []byte) (Head, error) {
 	return Head{Seq: h.Seq, Digest: h.Digest, Prev: h.Prev}, nil
 }
 
-// DecodeCheckpoint reads the object of a checkpoint. Its digest is not looked at.
+// DecodeCheckpoint decodes the object of a checkpoint. It does not verify the digest.
 func (l *Logs) DecodeCheckpoint(data []byte) (*Checkpoint, error) {
 	c, err := l.decodeCheckpoint(data)
 	if err != nil {
@@ -178,10 +177,10 @@ func (l *Logs) DecodeCheckpoint(data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
-// DecodeBatch is the function of this name, for many batches.
+// DecodeBatch is the function [DecodeBatch] with reused decoders.
 func (l *Logs) DecodeBatch(data []byte) (Batch, error) { return decodeBatch(l.frames, data) }
 
-// DecodeIndex reads the object of an index entry.
+// DecodeIndex decodes the object of an index entry.
 func DecodeIndex(data []byte) (IndexEntry, error) {
 	const maxIndexEntry = 4 << 10
 	var s storedIndex
@@ -191,17 +190,16 @@ func DecodeIndex(data []byte) (IndexEntry, error) {
 	return IndexEntry{Address: conversation.Address{Agent: s.Agent, ID: s.ID}, Day: s.Day}, nil
 }
 
-// retriedBucket repeats the reads of a bucket.
+// retriedBucket retries the reads of a bucket.
 type retriedBucket struct {
 	Bucket
 	retry *retry
 }
 
-// Retried returns b with its reads repeated as those of a log are. Writes are sent once,
-// as ever.
+// Retried returns b with retries of its reads, as those of a log. Writes are still sent once.
 func Retried(b Bucket, r Retry) Bucket { return &retriedBucket{Bucket: b, retry: newRetry(r)} }
 
-// Unwrap returns the bucket whose reads are repeated.
+// Unwrap returns the underlying bucket.
 func (b *retriedBucket) Unwrap() Bucket { return b.Bucket }
 
 // Get implements Bucket.
@@ -221,7 +219,7 @@ func (b *retriedBucket) List(ctx context.Context, q ListQuery) (ListPage, error)
 	return readRetried(ctx, b.retry, func(ctx context.Context) (ListPage, error) { return b.Bucket.List(ctx, q) })
 }
 
-// Open implements Bucket. What breaks while it is read is not repeated.
+// Open implements Bucket. Errors while reading the body are not retried.
 func (b *retriedBucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	for n := 0; ; n++ {
 		content, size, err := b.Bucket.Open(ctx, key)

@@ -11,12 +11,11 @@ import (
 
 const journalRoot = "pending/"
 
-// Journal is one pending-work journal: the full set of conversations of one node that have
-// unsettled work. Who stands in it, and when it may go, is decided
-// by its writer and by the sweeps; this package stores it.
+// Journal is one pending-work journal: all conversations of one node that have unsettled work. Its
+// writer and the sweeps decide on entries and deletion; this package stores it.
 type Journal struct {
 	Member  string         // Incarnation of the node: 1 to 128 letters, digits, '-' or '_'.
-	N       int64          // Number of the journal; of one member the highest is the newest.
+	N       int64          // Number of the journal; the highest of a member is the newest.
 	Entries []JournalEntry // May be empty.
 }
 
@@ -24,9 +23,9 @@ type Journal struct {
 type JournalEntry struct {
 	Conv  conversation.Key `json:"conv"`
 	Nonce Nonce            `json:"nonce"`
-	Seq   int64            `json:"seq"` // Where the writer was when it was listed, -1 before its batch 0.
-	// Opening says that the conversation was about to be opened, and no more: the nonce has
-	// written nothing, and nothing is owed on account of the entry.
+	Seq   int64            `json:"seq"` // Position of the writer when it was listed, -1 before its batch 0.
+	// Opening marks a conversation that was about to be opened: the nonce has written nothing, and the
+	// entry implies no pending work.
 	Opening bool `json:"opening,omitempty"`
 }
 
@@ -53,7 +52,7 @@ func (e JournalEntry) appendTo(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// listing is the journal as it is stored: as the one shard of its member.
+// listing returns the stored form of the journal, the one shard of its member.
 func (j Journal) listing() listing[JournalEntry] {
 	return listing[JournalEntry]{Member: j.Member, Shards: 1, N: j.N, Entries: j.Entries}
 }
@@ -66,14 +65,13 @@ func journalOf(l listing[JournalEntry], err error) (Journal, error) {
 	return Journal{Member: l.Member, N: l.N, Entries: l.Entries}, err
 }
 
-// EncodeJournal returns the object of a journal: one zstd frame with a checksum;
-// its content is JSON lines, a header {v, member, shard, shards, n, count} and one
-// line {conv, nonce, seq, opening} per entry, in the order given. It is shard 0 of 1.
+// EncodeJournal returns the object of a journal, one zstd frame with a checksum. Its content is JSON
+// lines: a header {v, member, shard, shards, n, count} and one line {conv, nonce, seq, opening} per
+// entry, in the given order. It is shard 0 of 1.
 func EncodeJournal(j Journal) ([]byte, error) { return encodeListing(j.listing()) }
 
-// DecodeJournal reverses EncodeJournal. It refuses another version, an entry count
-// that differs from the header's, and content above DefaultMaxBytes. Fields it
-// does not know are ignored.
+// DecodeJournal reverses [EncodeJournal]. It rejects another version, an entry count that differs from
+// the header's, and content above DefaultMaxBytes. It ignores unknown fields.
 func DecodeJournal(data []byte) (Journal, error) {
 	return journalOf(decodeListing[JournalEntry](segment.NewFramer(DefaultMaxBytes, 1), data))
 }
@@ -84,34 +82,32 @@ func JournalKey(member string, n int64) string { return listingKey(journalRoot, 
 // JournalRef names the newest journal of one member, or of one shard of it.
 type JournalRef struct {
 	Member string
-	Shard  int      // Of an export journal; others have none.
+	Shard  int      // Shard of an export journal, 0 for others.
 	N      int64    // Number of the newest.
-	Keys   []string // Object keys of all that are stored, N included, lowest first.
+	Keys   []string // Keys of all stored journals, N included, lowest first.
 }
 
-// Journals finds every journal in the bucket by LIST, ordered by key. A key that
-// is no journal key is nobody's journal and is passed over.
+// Journals lists every journal in the bucket, ordered by key. It skips keys of other objects.
 func Journals(ctx context.Context, b Bucket) ([]JournalRef, error) {
 	return listings(ctx, b, journalRoot)
 }
 
-// ReadJournal returns one journal. ErrNotFound says it is gone; a [*CorruptError]
-// that the object is not that journal.
+// ReadJournal returns one journal: ErrNotFound if it is deleted, a [*CorruptError] if the object is
+// not that journal.
 func ReadJournal(ctx context.Context, b Bucket, member string, n int64) (Journal, error) {
 	return journalOf(readListing[JournalEntry](ctx, b, journalRoot, member, 0, n))
 }
 
-// Write stores a journal under its key. Like a batch it is sent with the same
-// bytes until the outcome is known; if the key is taken by the same content, that
-// is a success, and ErrExists otherwise. ErrUncertain says ctx ended first: the
-// caller may write the same journal again, or leave it behind for the next.
+// Write stores a journal under its key. It retries with the same bytes until the outcome is known. If
+// the key exists with the same content, that is a success, otherwise ErrExists. If ctx ends first it
+// returns ErrUncertain: the caller may write the same journal again, or write the next one.
 func (w *JournalWriter) Write(ctx context.Context, j Journal) error {
 	return writeListing(ctx, w, journalRoot, j.listing())
 }
 
-// DeleteJournal deletes exactly the objects named, in order, once each. It tries
-// all of them and returns what went wrong; what is left is swept again. A key that
-// is no journal key is refused before anything is deleted.
+// DeleteJournal deletes the given keys in order, with one attempt each. It tries all and returns the
+// joined errors; a later sweep deletes the rest. If a key is not a journal key, it returns an error
+// before it deletes anything.
 func DeleteJournal(ctx context.Context, b Bucket, keys []string) error {
 	if err := deleteListings(ctx, b, journalRoot, keys); err != nil {
 		return fmt.Errorf("delete journal: %w", err)

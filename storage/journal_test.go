@@ -23,7 +23,7 @@ func journal(n int64, convs ...string) storage.Journal {
 	return j
 }
 
-// journalKind is one of the two kinds of journals, for the tests that are the same for both.
+// journalKind is one of the two kinds of journals, for their common tests.
 type journalKind[J any] struct {
 	of     func(n int64, convs ...string) J
 	encode func(J) ([]byte, error)
@@ -32,8 +32,8 @@ type journalKind[J any] struct {
 
 var busyKind = journalKind[storage.Journal]{journal, storage.EncodeJournal, storage.DecodeJournal}
 
-// survives encodes and decodes a journal twice.
-func (k journalKind[J]) survives(t *testing.T, j J) {
+// checkRoundTrip encodes and decodes a journal twice.
+func (k journalKind[J]) checkRoundTrip(t *testing.T, j J) {
 	t.Helper()
 	data, err := k.encode(j)
 	if err != nil {
@@ -45,12 +45,12 @@ func (k journalKind[J]) survives(t *testing.T, j J) {
 	}
 }
 
-// roundTrip checks the content of a journal of number 9 with one conversation, and that all
-// come back.
+// roundTrip checks the content of journal 9 with one conversation, and that it decodes to the same
+// journal.
 func (k journalKind[J]) roundTrip(t *testing.T, want string) {
 	t.Helper()
 	for _, j := range []J{k.of(0), k.of(9, "x"), k.of(1e16-1, "x", "y", "z")} {
-		k.survives(t, j)
+		k.checkRoundTrip(t, j)
 	}
 	data, err := k.encode(k.of(9, "x"))
 	if got := string(decompress(t, data)); err != nil || got != want {
@@ -58,8 +58,8 @@ func (k journalKind[J]) roundTrip(t *testing.T, want string) {
 	}
 }
 
-// strict checks that nobody writes a journal of number 1 that was changed in one way, or reads
-// its content with one text in place of another, and that unknown fields are passed over.
+// strict checks that no changed journal can be encoded and no changed content decoded, and that
+// unknown fields are ignored.
 func (k journalKind[J]) strict(t *testing.T, changes map[string]func(*J), contents map[string][2]string) {
 	t.Helper()
 	for name, change := range changes {
@@ -94,7 +94,7 @@ func (k journalKind[J]) strict(t *testing.T, changes map[string]func(*J), conten
 	}
 }
 
-// fuzz checks that what is decoded comes back. Contents are those that the fuzzer begins with.
+// fuzz checks that decoded content survives a round trip. contents are the seeds.
 func (k journalKind[J]) fuzz(f *testing.F, contents ...string) {
 	for i, j := range []J{k.of(0), k.of(3, "x", "y")} {
 		data, err := k.encode(j)
@@ -107,7 +107,7 @@ func (k journalKind[J]) fuzz(f *testing.F, contents ...string) {
 	f.Fuzz(func(t *testing.T, data, content []byte) {
 		for _, d := range [][]byte{data, compress(t, string(content))} {
 			if j, err := k.decode(d); err == nil {
-				k.survives(t, j)
+				k.checkRoundTrip(t, j)
 			}
 		}
 	})
@@ -142,7 +142,7 @@ func FuzzDecodeJournal(f *testing.F) {
 	busyKind.fuzz(f, "{\"v\":8,\"member\":\"m\",\"shards\":1}\n", "{\"v\":8,\"member\":\"m\",\"shards\":1,\"count\":1}\n{}\n")
 }
 
-// FuzzJournalKey: a key that is taken for a journal's is exactly what JournalKey returns.
+// FuzzJournalKey checks that every accepted journal key is exactly what JournalKey returns.
 func FuzzJournalKey(f *testing.F) {
 	for _, key := range []string{
 		"pending/a/0/0000000000000012", "pending/a/00/0000000000000012", "pending/a/-1/0000000000000012", "pending//0/0000000000000012", "pending/a/0/12",

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// These are of package segment, where the bytes of a log are described.
+// Aliases of package segment, which describes the bytes of a log.
 type (
 	// Nonce identifies one writer incarnation.
 	Nonce = segment.Nonce
@@ -44,8 +44,7 @@ func LogKey(conv conversation.Key, seq int64) string {
 	return string(conv[:2]) + "/" + string(conv) + "/log/" + number(seq)
 }
 
-// BlobKey returns the object key of an attachment. conv must be a conversation's
-// key.
+// BlobKey returns the object key of an attachment. conv must be a conversation's key.
 func BlobKey(conv conversation.Key, digest Digest) string {
 	return folder(conv) + "blob/" + digest.String()
 }
@@ -72,13 +71,13 @@ const (
 	zeros        = "0000000000000000"
 )
 
-// number writes n, which is not negative, with all its digits.
+// number formats n, which is not negative, with all digits.
 func number(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	return zeros[:max(0, numberDigits-len(s))] + s
 }
 
-// parseNumber accepts exactly what number returns.
+// parseNumber reverses number and accepts no other form.
 func parseNumber(s string) (int64, error) {
 	n, err := strconv.ParseUint(s, 10, 63)
 	if err != nil || len(s) != numberDigits || s[0] == '+' {

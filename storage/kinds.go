@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ObjectKind says what an object is.
+// ObjectKind is the kind of an object.
 type ObjectKind string
 
-// Every kind of object there is.
+// Every kind of object.
 const (
 	KindBatch      ObjectKind = "batch"
 	KindSegment    ObjectKind = "segment"
@@ -18,7 +18,7 @@ const (
 	KindHead       ObjectKind = "head"
 	KindCheckpoint ObjectKind = "checkpoint"
 	KindPage       ObjectKind = "page"
-	KindTruncated  ObjectKind = "truncated" // Any object of a conversation that is kept aside, see [TruncatedKey].
+	KindTruncated  ObjectKind = "truncated" // Any object of a conversation that was moved by a truncation, see [TruncatedKey].
 	KindIndex      ObjectKind = "index"
 	KindJournal    ObjectKind = "journal"
 	KindQuarantine ObjectKind = "quarantine"
@@ -33,17 +33,16 @@ const (
 	KindFormat     ObjectKind = "format"
 )
 
-// KeyTemplate says how the keys of a kind of object look. What varies stands in angle
-// brackets.
+// KeyTemplate describes the keys of a kind of object, with variable parts in angle brackets.
 type KeyTemplate struct {
 	Kind     ObjectKind
 	Template string
 }
 
-// convFolder begins the template of everything that belongs to one conversation.
+// convFolder is the prefix of the templates of all objects of a conversation.
 const convFolder = "<hh>/<conv>/"
 
-// keyTemplates is the one list of what a bucket holds: a kind that it lacks has no keys.
+// keyTemplates lists every kind of object of a bucket.
 var keyTemplates = []KeyTemplate{
 	{KindBatch, convFolder + "log/<seq>"},
 	{KindSegment, convFolder + "seg/<last>-<first>"},
@@ -66,12 +65,11 @@ var keyTemplates = []KeyTemplate{
 	{KindFormat, formatKey},
 }
 
-// KeyTemplates returns how the keys of every kind of object look. The caller owns the
-// slice.
+// KeyTemplates returns the templates of all kinds of objects. The caller owns the slice.
 func KeyTemplates() []KeyTemplate { return slices.Clone(keyTemplates) }
 
-// entry is what tells a kind: the first name of its keys, at the root or within the
-// folder of a conversation, and whether that is a folder itself.
+// entry identifies a kind: the first element of its keys, at the root or in the folder of a
+// conversation, and whether that element is a folder.
 type entry struct {
 	name           string
 	folder, inConv bool
@@ -91,9 +89,9 @@ var kindsByEntry = func() map[entry]ObjectKind {
 	return kinds
 }()
 
-// KindOf returns the kind of what is stored under a key or below a prefix, as far as its
-// folders tell, and "" if they do not. [ParseKey] reads the rest of a key. It is called
-// for every request to a bucket.
+// KindOf returns the kind of the objects under a key or prefix, judged by its folders alone, or "" if
+// they do not decide it. [ParseKey] parses the rest of a key. KindOf is called for every request to a
+// bucket.
 func KindOf(key string) ObjectKind {
 	if kind, ok := kindsByEntry[firstOf(key, false)]; ok {
 		return kind
@@ -103,11 +101,11 @@ func KindOf(key string) ObjectKind {
 	return kindsByEntry[firstOf(inner, true)]
 }
 
-// migrationRoot holds who changes the schema of a database of events.
+// migrationRoot holds the claims to change the schema of an event database.
 const migrationRoot = "migrate/"
 
-// MigrationKey returns the object key of a node's claim to bring a database of events to
-// a version of its schema; database is letters, digits, '-' or '_'.
+// MigrationKey returns the object key of a node's claim to migrate an event database to a version of
+// its schema. database consists of letters, digits, '-' or '_'.
 func MigrationKey(database string, version int) string {
 	return fmt.Sprintf("%s%s/%04d", migrationRoot, database, version)
 }

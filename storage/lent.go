@@ -6,22 +6,22 @@ import (
 	"sync"
 )
 
-// ErrReleased says that the call a body was lent for is over.
-var ErrReleased = errors.New("the call is over")
+// ErrReleased reports a read of a body after its call has ended.
+var ErrReleased = errors.New("body was released")
 
-// Lent is the reader of a [Body] while a call is under way. Whatever performs the call may
-// go on reading after its caller has left; Release makes it stop before the caller uses the
-// source again. It is safe for concurrent use.
+// Lent is the reader of a [Body] during one call. The implementation of the call may still read after
+// its caller has returned; Release stops it before the caller reuses the source. Lent is safe for
+// concurrent use.
 type Lent struct {
 	mu       sync.Mutex
 	src      io.ReadSeeker
 	released bool
 }
 
-// Lend lends the reader of b, for implementations of [Bucket].
+// Lend returns the reader of b for one call. Implementations of [Bucket] use it.
 func (b Body) Lend() *Lent { return &Lent{src: b.Reader} }
 
-// Read implements io.Reader. Its error is ErrReleased after Release.
+// Read implements io.Reader. It returns ErrReleased after Release.
 func (l *Lent) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,7 @@ func (l *Lent) Read(p []byte) (int, error) {
 	return l.src.Read(p)
 }
 
-// Seek implements io.Seeker. Its error is ErrReleased after Release.
+// Seek implements io.Seeker. It returns ErrReleased after Release.
 func (l *Lent) Seek(offset int64, whence int) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *Lent) Seek(offset int64, whence int) (int64, error) {
 	return l.src.Seek(offset, whence)
 }
 
-// Release ends the use of the source, after a Read that is under way.
+// Release waits for a running Read and ends the use of the source.
 func (l *Lent) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

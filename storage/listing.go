@@ -12,12 +12,11 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// maxKeptLines bounds the memory, in bytes, that a JournalWriter keeps for the next
-// journal.
-const maxKeptLines = 1 << 20
+// maxReusedBytes bounds the buffer, in bytes, that a JournalWriter reuses.
+const maxReusedBytes = 1 << 20
 
-// listing is what both kinds of journal are: a numbered set of entries of one shard of
-// one member.
+// listing is the common form of both kinds of journal: a numbered set of entries of one shard of one
+// member.
 type listing[E listed] struct {
 	Member  string
 	Shard   int
@@ -26,8 +25,8 @@ type listing[E listed] struct {
 	Entries []E
 }
 
-// listed is an entry of a listing. What it appends is what encoding/json would write:
-// nothing in a valid one needs escaping.
+// listed is an entry of a listing. It appends itself in the form of encoding/json; a valid entry needs
+// no escaping.
 type listed interface {
 	JournalEntry | ExportEntry
 	valid() error
@@ -60,7 +59,6 @@ func (j listing[E]) valid() error {
 	return nil
 }
 
-// validListed checks the position of an entry.
 func validListed(seq int64) error {
 	if seq < -1 || seq > maxSeq {
 		return fmt.Errorf("sequence number %d is out of range", seq)
@@ -140,12 +138,12 @@ func decodeListing[E listed](f *segment.Framer, data []byte) (listing[E], error)
 	return j, nil
 }
 
-// listingKey returns the object key of a journal of the kind that lies below root.
+// listingKey returns the object key of a journal below root.
 func listingKey(root, member string, shard int, n int64) string {
 	return root + member + "/" + strconv.Itoa(shard) + "/" + number(n)
 }
 
-// parseListingKey reports whether key is exactly what listingKey returns.
+// parseListingKey reverses listingKey. ok is false for any other key.
 func parseListingKey(root, key string) (member string, shard int, n int64, ok bool) {
 	parts := strings.Split(key, "/")
 	if len(parts) != 4 {
@@ -160,7 +158,7 @@ func parseListingKey(root, key string) (member string, shard int, n int64, ok bo
 	return member, shard, n, (listing[JournalEntry]{Member: member, Shard: shard, Shards: shard + 1, N: n}).valid() == nil
 }
 
-// listings finds every journal below root.
+// listings lists every journal below root.
 func listings(ctx context.Context, b Bucket, root string) ([]JournalRef, error) {
 	var refs []JournalRef
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: root}, func(page []ListedKey) error {
@@ -190,7 +188,7 @@ func readListing[E listed](ctx context.Context, b Bucket, root, member string, s
 	j, err := readDecoded(ctx, newRetry(Retry{}).reads(b, key), func(data []byte) (listing[E], error) {
 		j, err := decodeListing[E](segment.NewFramer(DefaultMaxBytes, 1), data)
 		if err == nil && (j.Member != member || j.Shard != shard || j.N != n) {
-			err = fmt.Errorf("header says journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+			err = fmt.Errorf("header names journal %d of shard %d of %s", j.N, j.Shard, j.Member)
 		}
 		if err != nil {
 			return listing[E]{}, &CorruptError{Key: key, Seq: n, Err: err}
@@ -203,13 +201,12 @@ func readListing[E listed](ctx context.Context, b Bucket, root, member string, s
 	return j, err
 }
 
-// JournalWriter stores journals one after another. It belongs to one goroutine at
-// a time.
+// JournalWriter stores successive journals. It belongs to one goroutine at a time.
 type JournalWriter struct {
 	bucket Bucket
 	frames *segment.Framer
 	retry  *retry
-	kept   []byte // Content of the last journal; its memory serves the next.
+	kept   []byte // Content of the last journal; its buffer is reused.
 }
 
 // NewJournalWriter returns a writer of journals in b.
@@ -222,7 +219,7 @@ func writeListing[E listed](ctx context.Context, w *JournalWriter, root string, 
 	if err != nil {
 		return fmt.Errorf("write journal %d of %s: %w", j.N, j.Member, &Error{Op: "create", Key: root, Kind: ErrRefused, Err: err})
 	}
-	if w.kept = lines; cap(lines) > maxKeptLines {
+	if w.kept = lines; cap(lines) > maxReusedBytes {
 		w.kept = nil
 	}
 	key, data := listingKey(root, j.Member, j.Shard, j.N), w.frames.Encode(lines)
@@ -236,9 +233,8 @@ func writeListing[E listed](ctx context.Context, w *JournalWriter, root string, 
 	return nil
 }
 
-// sameContent returns nil if the object under key holds lines, and exists if it
-// holds anything else. Content is compared, not the frame: another version may
-// compress the same lines to other bytes.
+// sameContent returns nil if the object under key holds lines, and exists otherwise. It compares the
+// content rather than the frame, because another version may compress the same lines to other bytes.
 func (w *JournalWriter) sameContent(ctx context.Context, key string, lines []byte, exists error) error {
 	o := w.retry.reads(w.bucket, key)
 	o.attempts = 0

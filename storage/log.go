@@ -22,15 +22,13 @@ type LogOptions struct {
 	Prefetch int
 	// PageKeys is how many keys one LIST asks for, up to 1000. 0 is 1000.
 	PageKeys int
-	// RangeBytes is after how many bytes of record lines [Logs.Range] ends, whatever it
-	// was asked for. 0 is 4 MiB.
+	// RangeBytes is the size of record lines, in bytes, after which [Logs.Range] ends. 0 is 4 MiB.
 	RangeBytes int
-	// Retry says how requests are repeated.
+	// Retry configures the retries of requests.
 	Retry Retry
 }
 
-// Logs reads and writes the logs of all conversations in one bucket. It is safe
-// for concurrent use.
+// Logs reads and writes the logs of all conversations in one bucket. It is safe for concurrent use.
 type Logs struct {
 	bucket   Bucket
 	frames   *segment.Framer
@@ -42,7 +40,7 @@ type Logs struct {
 	retry    *retry
 }
 
-// NewLogs returns the logs kept in b.
+// NewLogs returns the logs in b.
 func NewLogs(b Bucket, opts *LogOptions) *Logs {
 	var o LogOptions
 	if opts != nil {
@@ -61,11 +59,10 @@ func NewLogs(b Bucket, opts *LogOptions) *Logs {
 	}
 }
 
-// Batches yields every batch after a position, in order, as far as one LIST
-// shows them. It stops after the first error: a [*GapError] or [*CorruptError]
-// says the log must not be served beyond the last batch yielded, an [*Error] that
-// the bucket did not answer. Each range over the result reads anew; all requests
-// it started are over when the range ends. The consumer owns what it is given.
+// Batches yields every batch after a position, in order, up to the end that one LIST shows. It stops
+// after the first error. A [*GapError] or [*CorruptError] means that the log must not be served beyond
+// the last batch yielded; an [*Error] means that the bucket did not answer. Each range over the result
+// reads again; all its requests have ended when it ends. The consumer owns the batches.
 func (l *Logs) Batches(ctx context.Context, conv conversation.Key, after Position) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		err := l.walk(ctx, conv, after, after.Seq, func(b Batch) bool { return yield(b, nil) })
@@ -75,8 +72,8 @@ func (l *Logs) Batches(ctx context.Context, conv conversation.Key, after Positio
 	}
 }
 
-// Resume is Batches after the position of a checkpoint, which is something that
-// somebody said about the log: a [*GapError] if the log does not reach it.
+// Resume is [Logs.Batches] after the position of a checkpoint. The position is untrusted: if the log
+// does not reach it, Resume yields a [*GapError].
 func (l *Logs) Resume(ctx context.Context, conv conversation.Key, after Position) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		err := l.walk(ctx, conv, after, after.Seq-1, func(b Batch) bool { return yield(b, nil) })
@@ -86,8 +83,8 @@ func (l *Logs) Resume(ctx context.Context, conv conversation.Key, after Position
 	}
 }
 
-// Tail returns the highest sequence number above after, or after if there is
-// none. It asks the bucket by LIST and reads no batch.
+// Tail returns the highest sequence number above after, or after if there is none. It uses LIST and
+// reads no batch.
 func (l *Logs) Tail(ctx context.Context, conv conversation.Key, after int64) (int64, error) {
 	q, err := l.query(conv, after)
 	if err == nil {
@@ -102,7 +99,7 @@ func (l *Logs) Tail(ctx context.Context, conv conversation.Key, after int64) (in
 	return after, nil
 }
 
-// query lists the log above a sequence number.
+// query returns the listing of the log above a sequence number.
 func (l *Logs) query(conv conversation.Key, after int64) (ListQuery, error) {
 	if err := validAfter(conv, after); err != nil {
 		return ListQuery{}, err
@@ -114,7 +111,7 @@ func (l *Logs) query(conv conversation.Key, after int64) (ListQuery, error) {
 	return q, nil
 }
 
-// validAfter checks what stands for a conversation and a place in its log.
+// validAfter checks a conversation key and a sequence number.
 func validAfter(conv conversation.Key, after int64) error {
 	if err := validConv(conv); err != nil {
 		return err
@@ -126,31 +123,31 @@ func validAfter(conv conversation.Key, after int64) error {
 }
 
 const (
-	// fetchBytes bounds the stored bytes that one reader has fetched ahead, beside the
-	// object that it waits for.
+	// fetchBytes bounds the stored bytes that one reader prefetches, in addition to the object that it
+	// waits for.
 	fetchBytes = 16 << 20
-	// decodeOvertook is up to how many bytes of content an object is decoded before it is
-	// its turn: a small object may hold very much.
+	// decodeOvertook bounds the content, in bytes, that is decoded before its turn, because a small
+	// object may decompress to much more.
 	decodeOvertook = 256 << 10
 )
 
-// fetched is an object that was asked for.
+// fetched is the result of one prefetch.
 type fetched struct {
 	batch Batch
-	data  []byte // what is decoded when it is its turn, or nil
-	size  int64  // bytes of the object
+	data  []byte // nil if data is already decoded
+	size  int64  // size of the object in bytes
 	err   error
 }
 
-// fetch gets count batches from first on, several at once, and visits them in
-// order. size tells the stored bytes of one, nil if that is not known. Every goroutine
-// it started has returned when it returns.
+// fetch gets count batches from first on, several at once, and visits them in order. size returns the
+// stored bytes of one batch; it is nil if unknown. All goroutines of fetch have returned when it
+// returns.
 func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count int64, size func(i int64) int64, visit func(Batch) error) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	largest := int64(fetchBytes / 2) // as long as nothing is known
+	largest := int64(fetchBytes / 2) // until a size is known
 	stated := size
 	if size == nil {
 		size, stated = func(int64) int64 { return largest }, func(int64) int64 { return -1 }
@@ -189,8 +186,8 @@ func (l *Logs) fetch(ctx context.Context, conv conversation.Key, first, count in
 	return nil
 }
 
-// get reads an object, of a size that is -1 if it is not known, and decodes it unless it
-// holds more than ahead bytes.
+// get reads an object of size bytes, -1 if unknown, and decodes it unless it holds more than ahead
+// bytes.
 func (l *Logs) get(ctx context.Context, conv conversation.Key, seq, size, ahead int64) fetched {
 	o := l.retry.reads(l.bucket, LogKey(conv, seq))
 	o.size = size
@@ -215,7 +212,7 @@ func (l *Logs) get(ctx context.Context, conv conversation.Key, seq, size, ahead 
 func (l *Logs) decode(conv conversation.Key, seq int64, data []byte) (Batch, error) {
 	b, err := decodeBatch(l.frames, data)
 	if err == nil && b.Seq != seq {
-		err = fmt.Errorf("header says batch %d", b.Seq)
+		err = fmt.Errorf("header names batch %d", b.Seq)
 	}
 	if err != nil {
 		return Batch{}, &CorruptError{Conv: conv, Key: LogKey(conv, seq), Seq: seq, Err: err}

@@ -22,28 +22,28 @@ import (
 )
 
 var (
-	logSeed       = flag.Int64("logseed", -1, "run this seed of the simulation of a log alone and tell its trace")
-	logCorruption = flag.Bool("logdamage", false, "run it with damage")
-	logSchedules  = flag.Uint64("logschedules", sample.Of[uint64](800, 50), "run so many schedules of the simulation of a log")
+	logSeed       = flag.Int64("logseed", -1, "run only this seed of the log simulation and print its trace")
+	logCorruption = flag.Bool("logdamage", false, "run the seed with corruption")
+	logSchedules  = flag.Uint64("logschedules", sample.Of[uint64](800, 50), "number of schedules of the log simulation")
 )
 
 const (
-	// inBubble is how many schedules share a bubble, and codecs.
+	// inBubble is the number of schedules that share a bubble and codecs.
 	inBubble = 50
-	// damageEvery is how many schedules there are for each that also runs with damage.
+	// damageEvery is the number of schedules per schedule that also runs with corruption.
 	damageEvery = 16
-	// checkLimit is far above what the check of a history takes.
+	// checkLimit is far above the duration of a history check.
 	checkLimit = time.Minute
 )
 
-// logRun is a schedule that was run.
+// logRun is a completed schedule.
 type logRun struct {
 	seed   uint64
 	report *logsim.Report
 }
 
-// verdict is the violation of a schedule, "" if there is none. It must be called outside
-// of a bubble.
+// verdict returns the violation of a schedule, "" if there is none. It must be called outside a
+// bubble.
 func (r logRun) verdict() string {
 	if r.report.Violation != "" {
 		return r.report.Violation
@@ -54,7 +54,7 @@ func (r logRun) verdict() string {
 	return ""
 }
 
-// runLogs runs schedules of a log one after the other. set completes their options.
+// runLogs runs schedules of a log one after another. set completes their options.
 func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)) []logRun {
 	runs := make([]logRun, 0, len(seeds))
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func runLogs(t *testing.T, seeds []uint64, set func(*testing.T, *logsim.Options)
 
 func withCorruption(_ *testing.T, o *logsim.Options) { o.Corruption = true }
 
-// throughS3 lets a schedule use a real store behind the real client.
+// throughS3 makes a schedule use a store behind the real S3 client.
 func throughS3(t *testing.T, o *logsim.Options) { o.Store = behindS3(t, memory(t)) }
 
 // TestLogSimulation runs schedules with every rule in force.
@@ -85,7 +85,7 @@ func TestLogSimulation(t *testing.T) {
 		}
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // Schedules leave much behind and hold little.
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // Schedules produce much garbage and retain little.
 	seeds := append(schedule.Seeds(t, schedule.Lines(t, "testdata/logseeds.txt")...), logSeeds(*logSchedules)...)
 	var mu sync.Mutex
 	total, damaged := schedule.Shown{}, schedule.Shown{}
@@ -94,18 +94,18 @@ func TestLogSimulation(t *testing.T) {
 		for seeds := range slices.Chunk(seeds, inBubble) {
 			t.Run(fmt.Sprint(seeds[0]), func(t *testing.T) {
 				t.Parallel()
-				hurt := slices.DeleteFunc(slices.Clone(seeds), func(seed uint64) bool { return seed%damageEvery > 0 })
-				runs, broken := runLogs(t, seeds, nil), runLogs(t, hurt, withCorruption)
+				corrupted := slices.DeleteFunc(slices.Clone(seeds), func(seed uint64) bool { return seed%damageEvery > 0 })
+				runs, broken := runLogs(t, seeds, nil), runLogs(t, corrupted, withCorruption)
 				mu.Lock()
 				defer mu.Unlock()
 				for _, r := range runs {
 					total.Add(r.report.Shown)
 					operations += r.report.History.Len()
-					told(t, r, "")
+					reportViolation(t, r, "")
 				}
 				for _, r := range broken {
 					damaged.Add(r.report.Shown)
-					told(t, r, " with damage")
+					reportViolation(t, r, " with damage")
 				}
 			})
 		}
@@ -114,21 +114,20 @@ func TestLogSimulation(t *testing.T) {
 	t.Logf("with damage: %v", damaged)
 	if n := int(*logSchedules); !t.Failed() && n >= 400 {
 		for _, what := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(damaged, n/damageEvery)...) {
-			t.Errorf("too little has happened to show anything: %s", what)
+			t.Errorf("schedules are too short to verify the rules: %s", what)
 		}
 	}
 }
 
-// told fails a test for a schedule with a violation.
-func told(t *testing.T, r logRun, how string) {
+func reportViolation(t *testing.T, r logRun, how string) {
 	t.Helper()
 	if v := r.verdict(); v != "" {
 		t.Errorf("seed %d%s, to be kept in testdata/logseeds.txt: %s\n%s", r.seed, how, v, strings.Join(r.report.Trace(), "\n"))
 	}
 }
 
-// TestLogSeedIsOneTrace runs schedules on one core, on two and on eight, and on another
-// store: nothing but the seed decides what happens.
+// TestLogSeedIsOneTrace checks that a seed gives the same trace on one, two and eight cores, and on
+// another store.
 func TestLogSeedIsOneTrace(t *testing.T) {
 	seeds := logSeeds(sample.Of[uint64](24, 4))
 	want := runLogs(t, seeds, nil)
@@ -139,7 +138,7 @@ func TestLogSeedIsOneTrace(t *testing.T) {
 			}
 		}
 	}
-	// The race detector ends a process now and then that has fewer cores than it began with.
+	// The race detector sometimes ends a process that has fewer cores than at its start.
 	for _, cores := range sample.Of([]int{1, 2, 8}, []int{0}) {
 		before := runtime.GOMAXPROCS(cores)
 		same(fmt.Sprintf("on %d cores", cores), nil)
@@ -148,8 +147,8 @@ func TestLogSeedIsOneTrace(t *testing.T) {
 	same("behind s3", throughS3)
 }
 
-// TestStaleLists shows that a bucket whose LIST hides what was just created breaks the
-// log: that it does not is what the startup probe is for.
+// TestStaleLists shows that a bucket whose LIST hides recent creates breaks the log; the startup probe
+// detects such a bucket.
 func TestStaleLists(t *testing.T) {
 	for seeds := range slices.Chunk(logSeeds(400), inBubble) {
 		for _, r := range runLogs(t, seeds, func(_ *testing.T, o *logsim.Options) { o.StaleLists = .2 }) {

@@ -21,7 +21,7 @@ import (
 const (
 	epochRoot = "members/"
 
-	// What an epoch may hold. It bounds what a reader takes into memory.
+	// Limits of an epoch. They bound the memory of a reader.
 	maxEpochBytes    = 1 << 20
 	maxMembers       = 1000
 	maxMemberText    = 256
@@ -29,31 +29,30 @@ const (
 	maxMemberWeight  = 1000
 )
 
-// Epoch is one state of the membership of a bucket: which nodes serve it. The
-// stored epoch with the highest number is the one that counts. Who stands in it,
-// and who may leave or replace it, is decided by its writers; this package stores
-// it.
+// Epoch is one version of the member table of a bucket, which lists the nodes that serve it. The
+// stored epoch with the highest number is current. Its writers decide on members and replacement; this
+// package stores it.
 type Epoch struct {
-	N       int64             `json:"n"`     // Number, from 1; equal to its key. 0 stands for no epoch.
-	Nonce   Nonce             `json:"nonce"` // Of this write and no other, so that its writer knows it again.
-	At      conversation.Time `json:"at"`    // When it was built; informative.
+	N       int64             `json:"n"`     // Number, from 1; equal to its key. 0 means no epoch.
+	Nonce   Nonce             `json:"nonce"` // Unique per write, so that the writer recognizes its own epoch.
+	At      conversation.Time `json:"at"`    // Creation time; informative.
 	Members []Member          `json:"members"`
 }
 
 // Member is the row of one node.
 type Member struct {
 	ID        string                    `json:"id"`                 // Incarnation: 1 to 128 letters, digits, '-' or '_', new at every start.
-	Address   string                    `json:"address,omitempty"`  // Where people find it; up to 256 bytes of text.
-	Node      string                    `json:"node,omitempty"`     // Where other nodes find it, host:port; "" if it serves the bucket alone.
-	Version   string                    `json:"version,omitempty"`  // Of its software; up to 256 bytes of text.
-	Weight    int                       `json:"weight"`             // Its share of the conversations beside those of the others, 0 to 1000.
-	Wants     int                       `json:"wants,omitempty"`    // The weight it takes once it is reached, 0 to 1000; until then Weight is 0.
-	Draining  bool                      `json:"draining,omitempty"` // It owns nothing any more and hands over what it has.
+	Address   string                    `json:"address,omitempty"`  // Public address, for people; up to 256 bytes of text.
+	Node      string                    `json:"node,omitempty"`     // Address for other nodes, host:port; "" if the node serves the bucket alone.
+	Version   string                    `json:"version,omitempty"`  // Software version; up to 256 bytes of text.
+	Weight    int                       `json:"weight"`             // Relative share of the conversations, 0 to 1000.
+	Wants     int                       `json:"wants,omitempty"`    // Weight once the node is reachable, 0 to 1000; until then Weight is 0.
+	Draining  bool                      `json:"draining,omitempty"` // The node owns no conversations any more and hands over those in memory.
 	StartedAt conversation.Time         `json:"startedAt"`          // Informative.
-	Records   []conversation.RecordType `json:"records,omitempty"`  // Types it can read.
+	Records   []conversation.RecordType `json:"records,omitempty"`  // Record types that it can read.
 }
 
-// Has reports whether a node stands in the epoch.
+// Has reports whether the epoch lists a member.
 func (e Epoch) Has(member string) bool {
 	for _, m := range e.Members {
 		if m.ID == member {
@@ -79,14 +78,14 @@ func (e Epoch) valid() error {
 			return err
 		}
 		if seen[m.ID] {
-			return fmt.Errorf("member %q stands there twice", m.ID)
+			return fmt.Errorf("duplicate member %q", m.ID)
 		}
 		seen[m.ID] = true
 	}
 	return nil
 }
 
-// Validate reports whether the row may stand in an epoch.
+// Validate checks the row for use in an epoch.
 func (m Member) Validate() error {
 	if err := validMember(m.ID); err != nil {
 		return err
@@ -115,7 +114,7 @@ func (m Member) Validate() error {
 	return nil
 }
 
-// dialable reports whether an address has the form that others can dial.
+// dialable reports whether an address has the form host:port.
 func dialable(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || host == "" || strings.ContainsAny(host, " /") {
@@ -132,7 +131,7 @@ func validMember(id string) error {
 	return nil
 }
 
-// storedVersion is what every version of an object of this package states.
+// storedVersion is the version field of every JSON object of this package.
 type storedVersion struct {
 	Version int `json:"v"`
 }
@@ -142,15 +141,14 @@ type storedEpoch struct {
 	Epoch
 }
 
-// EncodeEpoch returns the object of an epoch: one line of JSON,
-// {v, n, nonce, at, members: [{id, address, node, version, weight, wants, draining,
-// startedAt, records}]}.
+// EncodeEpoch returns the object of an epoch: one line of JSON, {v, n, nonce, at, members: [{id,
+// address, node, version, weight, wants, draining, startedAt, records}]}.
 func EncodeEpoch(e Epoch) ([]byte, error) {
 	if err := e.valid(); err != nil {
 		return nil, fmt.Errorf("encode epoch %d: %w", e.N, err)
 	}
 	if e.Members == nil {
-		e.Members = []Member{} // Say that there is none.
+		e.Members = []Member{} // Encode an empty list rather than null.
 	}
 	data, err := json.Marshal(storedEpoch{storedVersion{SchemaVersion}, e})
 	if err != nil {
@@ -162,8 +160,8 @@ func EncodeEpoch(e Epoch) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// DecodeEpoch reverses EncodeEpoch. It refuses an epoch of a newer version with a
-// [*FormatError], and of an older one. Fields it does not know are ignored.
+// DecodeEpoch reverses [EncodeEpoch]. It rejects a newer version with a [*FormatError], and an older
+// one. It ignores unknown fields.
 func DecodeEpoch(data []byte) (Epoch, error) {
 	var e storedEpoch
 	if err := decodeStored(data, maxEpochBytes, &e); err != nil {
@@ -183,8 +181,8 @@ func DecodeEpoch(data []byte) (Epoch, error) {
 	return e.Epoch, nil
 }
 
-// decodeStored decodes a JSON object of this version. The version is read first:
-// of a newer one nothing else may be assumed.
+// decodeStored decodes a JSON object of this version. It checks the version first, because the other
+// fields of a newer version may have another meaning.
 func decodeStored(data []byte, limit int, v any) error {
 	if len(data) > limit {
 		return fmt.Errorf("%d bytes, limit %d", len(data), limit)
@@ -196,7 +194,7 @@ func decodeStored(data []byte, limit int, v any) error {
 	switch {
 	case stored.Version > SchemaVersion:
 		return &FormatError{StoredVersion: stored.Version, SupportedVersion: SchemaVersion,
-			Reason: "a newer version serves it; upgrade this program"}
+			Reason: "a newer version serves this bucket; upgrade this program"}
 	case stored.Version != SchemaVersion:
 		return fmt.Errorf("version %d, supported is %d", stored.Version, SchemaVersion)
 	}
@@ -206,8 +204,8 @@ func decodeStored(data []byte, limit int, v any) error {
 // EpochKey returns the object key of an epoch.
 func EpochKey(n int64) string { return epochRoot + number(n) }
 
-// listEpochs returns the numbers of the stored epochs above after, lowest first.
-// A key that is no epoch's is passed over.
+// listEpochs returns the numbers of the stored epochs above after, lowest first. It skips keys of
+// other objects.
 func listEpochs(ctx context.Context, b Bucket, r *retry, after int64) ([]int64, error) {
 	var ns []int64
 	q := ListQuery{Prefix: epochRoot, After: EpochKey(max(after, 0))}
@@ -226,17 +224,16 @@ func listEpochs(ctx context.Context, b Bucket, r *retry, after int64) ([]int64, 
 	return ns, nil
 }
 
-// NewestEpoch finds the epoch with the highest number above after, by LIST, and
-// the numbers of the others above after, lowest first. Without any, N is 0. A
-// [*FormatError] says that a newer version wrote it, a [*CorruptError] that the
-// object is not that epoch.
+// NewestEpoch returns the epoch with the highest number above after, and the numbers of the others
+// above after, lowest first. If there is none, N is 0. A [*FormatError] means that a newer version
+// wrote it, a [*CorruptError] that the object is not that epoch.
 func NewestEpoch(ctx context.Context, b Bucket, after int64) (Epoch, []int64, error) {
 	return newestEpoch(ctx, b, after, 0)
 }
 
-// ConfirmEpoch reports whether an epoch that was seen stands: it is the newest, or the
-// newest is above it and is returned. If neither is there, somebody has deleted what no
-// writer deletes. The errors are those of NewestEpoch.
+// ConfirmEpoch reports whether epoch known is still the newest; if a newer one exists it is returned.
+// If neither exists, epochs were deleted by something other than Parley. Its errors are those of
+// [NewestEpoch].
 func ConfirmEpoch(ctx context.Context, b Bucket, known int64) (newer Epoch, stands bool, err error) {
 	e, _, err := newestEpoch(ctx, b, known-1, known)
 	if err != nil || e.N == known {
@@ -245,7 +242,7 @@ func ConfirmEpoch(ctx context.Context, b Bucket, known int64) (newer Epoch, stan
 	return e, e.N > known, nil
 }
 
-// newestEpoch does not read the epoch of a number that is known.
+// newestEpoch does not read the epoch with the number known.
 func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []int64, error) {
 	for tried := int64(0); ; {
 		ns, err := listEpochs(ctx, b, newRetry(Retry{}), after)
@@ -258,7 +255,7 @@ func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []in
 		}
 		e, err := ReadEpoch(ctx, b, ns[last])
 		if errors.Is(err, ErrNotFound) && ns[last] > tried {
-			tried = ns[last] // It was replaced, and deleted, since it was listed.
+			tried = ns[last] // The epoch was replaced and deleted after the LIST.
 			continue
 		}
 		if err != nil {
@@ -268,14 +265,14 @@ func newestEpoch(ctx context.Context, b Bucket, after, known int64) (Epoch, []in
 	}
 }
 
-// ReadEpoch returns one epoch. ErrNotFound says it is gone; the other errors are
-// those of NewestEpoch.
+// ReadEpoch returns one epoch, or ErrNotFound if it is deleted. Other errors are those of
+// [NewestEpoch].
 func ReadEpoch(ctx context.Context, b Bucket, n int64) (Epoch, error) {
 	key := EpochKey(n)
 	e, err := readStored(ctx, b, key, n, maxEpochBytes, func(data []byte) (Epoch, error) {
 		e, err := DecodeEpoch(data)
 		if err == nil && e.N != n {
-			err = fmt.Errorf("it says epoch %d", e.N)
+			err = fmt.Errorf("object names epoch %d", e.N)
 		}
 		return e, err
 	})
@@ -285,8 +282,8 @@ func ReadEpoch(ctx context.Context, b Bucket, n int64) (Epoch, error) {
 	return e, err
 }
 
-// getBounded returns an object of at most limit bytes, or the first limit+1 bytes
-// of a larger one, which no decoder takes.
+// getBounded returns an object of at most limit bytes, or the first limit+1 bytes of a larger one,
+// which every decoder rejects.
 func getBounded(ctx context.Context, b Bucket, key string, limit int64) ([]byte, error) {
 	r, _, err := b.Open(ctx, key)
 	if err != nil {
@@ -296,12 +293,11 @@ func getBounded(ctx context.Context, b Bucket, key string, limit int64) ([]byte,
 	return io.ReadAll(io.LimitReader(r, limit+1))
 }
 
-// CreateEpoch stores an epoch under its number and reports whether it is the
-// newest one: false says that another node was faster, and that the newest is to
-// be read and judged again. Like a batch it is sent with the same bytes until the
-// outcome is known, a 412 is read back, and it counts only after a LIST has shown
-// nothing above it. ErrUncertain says that ctx ended first: the epoch may be
-// there, or may still appear.
+// CreateEpoch stores an epoch under its number and reports whether it is the newest. False means that
+// another node was faster, and the caller must read the newest epoch and decide again. CreateEpoch
+// retries with the same bytes until the outcome is known and reads the object back after a 412. A
+// success counts only after a LIST has returned nothing above it. If ctx ends first it returns
+// ErrUncertain: the epoch may be stored, or may still appear.
 func CreateEpoch(ctx context.Context, b Bucket, e Epoch) (bool, error) {
 	key := EpochKey(e.N)
 	data, err := EncodeEpoch(e)
@@ -332,17 +328,16 @@ func holds(ctx context.Context, b Bucket, key string, data []byte) (bool, error)
 	})
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return false, nil // Whoever deleted it has replaced it.
+		return false, nil // Its deleter has replaced it.
 	case err != nil:
 		return false, &Error{Op: "create", Key: key, Kind: ErrUncertain, Err: err}
 	}
 	return bytes.Equal(stored, data), nil
 }
 
-// DeleteEpochs deletes epochs that a newer one has replaced, once each. newest is
-// the number of an epoch that is known to be stored: nothing from it on is ever
-// deleted, so that a late create of an old number cannot become the newest. It
-// tries all of them and returns what went wrong.
+// DeleteEpochs deletes replaced epochs, with one attempt each. newest is the number of an epoch that
+// is known to be stored. DeleteEpochs never deletes newest or above, so that a late create of an old
+// number cannot become the newest. It tries all and returns the joined errors.
 func DeleteEpochs(ctx context.Context, b Bucket, newest int64, ns []int64) error {
 	for _, n := range ns {
 		if n < 1 || n >= newest {

@@ -27,7 +27,7 @@ func epoch(n int64, nonce storage.Nonce, members ...string) storage.Epoch {
 	return e
 }
 
-// shared is an epoch of nodes that share the bucket.
+// shared returns an epoch of nodes that share the bucket.
 func shared(n int64) storage.Epoch {
 	return storage.Epoch{N: n, Nonce: "s", Members: []storage.Member{
 		{ID: "x", Node: "10.0.0.1:7946", Weight: 1000, Draining: true},
@@ -36,7 +36,7 @@ func shared(n int64) storage.Epoch {
 	}}
 }
 
-// created stores an epoch that must win.
+// created stores an epoch and fails unless it is the newest.
 func created(t *testing.T, b storage.Bucket, e storage.Epoch) {
 	t.Helper()
 	if won, err := storage.CreateEpoch(t.Context(), b, e); err != nil || !won {
@@ -173,7 +173,7 @@ func FuzzDecodeEpoch(f *testing.F) {
 			return
 		}
 		again, err := storage.EncodeEpoch(e)
-		if err != nil && len(data) < 1<<19 { // Escapes may make it longer than what was read.
+		if err != nil && len(data) < 1<<19 { // Escapes may make it longer than the input.
 			t.Fatalf("encode what was decoded: %v", err)
 		}
 		if err != nil {
@@ -231,8 +231,7 @@ func TestNewestEpoch(t *testing.T) {
 	}
 }
 
-// TestNewestEpochMovesOn has the newest epoch replaced and deleted between the
-// listing that shows it and the read.
+// TestNewestEpochMovesOn replaces and deletes the newest epoch between the listing and the read.
 func TestNewestEpochMovesOn(t *testing.T) {
 	store := memory(t)
 	created(t, store, epoch(1, "n", "x"))
@@ -320,8 +319,8 @@ func TestCreateEpochResolves(t *testing.T) {
 	}
 }
 
-// TestCreateEpochOnAStaleView creates a number that came free because the epochs
-// moved on: it is not the newest.
+// TestCreateEpochOnAStaleView creates a number that is free only because older epochs were deleted: it
+// is not the newest.
 func TestCreateEpochOnAStaleView(t *testing.T) {
 	b := memory(t)
 	created(t, b, epoch(5, "a", "x"))
@@ -333,8 +332,8 @@ func TestCreateEpochOnAStaleView(t *testing.T) {
 	}
 }
 
-// TestCreateEpochIsReplacedAtOnce loses the answer to a create, and before it is
-// read back another has replaced and deleted the epoch.
+// TestCreateEpochIsReplacedAtOnce loses the answer to a create. Before the read-back, another node
+// replaces and deletes the epoch.
 func TestCreateEpochIsReplacedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)

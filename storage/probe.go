@@ -16,61 +16,61 @@ import (
 
 const (
 	probePrefix = "probe/"
-	// probeVersion changes whenever a store that passed before might not pass now.
+	// probeVersion changes when the probe becomes stricter.
 	probeVersion = 1
-	// probeValid is how long a success spares the next start a probe.
+	// probeValid is how long a success is reused at later starts.
 	probeValid = 24 * time.Hour
-	// cleanupTimeout bounds the removal of what a probe stored.
+	// cleanupTimeout bounds the deletion of the probe's objects.
 	cleanupTimeout = 10 * time.Second
 )
 
-// ProbeOptions tune a probe. The zero value works.
+// ProbeOptions configure a probe. The zero value works.
 type ProbeOptions struct {
-	// Timeout bounds the probe, without its cleaning up. 0 is 2 min.
+	// Timeout bounds the probe without its cleanup. 0 is 2 min.
 	Timeout time.Duration
-	// Retry says how a request without an answer is repeated. Reads bounds the
-	// attempts of writes too; 0 is 6.
+	// Retry configures retries of requests without an answer. Reads bounds the attempts of writes too;
+	// 0 is 6.
 	Retry Retry
-	// Fresh makes [EnsureProbed] run the probe whatever was found before.
+	// Fresh makes [EnsureProbed] ignore a stored success.
 	Fresh bool
 }
 
-// ProbeReport is what a probe found.
+// ProbeReport is the result of a probe.
 type ProbeReport struct {
-	Checks    []ProbeCheck   // In the order they ran. A probe without answers ends early.
+	Checks    []ProbeCheck   // In execution order. A probe without answers ends early.
 	Latencies []ProbeLatency // By operation, in alphabetical order.
 	Requests  int
 	Took      time.Duration
 }
 
-// ProbeCheck is the verdict of one check.
+// ProbeCheck is the result of one check.
 type ProbeCheck struct {
 	Name  string
 	OK    bool
-	Found string // What the store did.
+	Found string // Observed behavior of the store.
 }
 
-// ProbeLatency is how long the requests of one operation took, each from its start
-// to its answer, or to the end of the wait for one.
+// ProbeLatency summarizes the durations of the requests of one operation, each from its start to its
+// answer or timeout.
 type ProbeLatency struct {
 	Op            string // create, delete, get, list or put.
 	Count         int
 	P50, P99, Max time.Duration
 }
 
-// ProbeError says that a store answers, and not as Parley needs it. Nothing that
-// is stored there would be safe.
+// ProbeError reports a store that answers but lacks a required guarantee. Data stored there would not
+// be safe.
 type ProbeError struct {
 	Check string // Name of the first check that failed.
-	Found string // What the store did.
-	Need  string // What Parley needs in its place.
+	Found string // Observed behavior of the store.
+	Need  string // Required behavior.
 }
 
 // Error implements error.
 func (e *ProbeError) Error() string {
-	return fmt.Sprintf("the store fails the check %q: %s; Parley needs %s; "+
-		"use another store, docs/buckets.md names some; a proxy or gateway before this one may drop If-None-Match or answer from "+
-		"a cache: go past it; endpoints of one bucket must all serve the same data at once",
+	return fmt.Sprintf("the store failed the check %q: %s; Parley needs %s;  "+
+		"use a store of docs/buckets.md; a proxy or gateway in front of it may drop If-None-Match or answer from "+
+		"a cache: bypass it; all endpoints of a bucket must serve the same data at once",
 		e.Check, e.Found, e.Need)
 }
 
@@ -83,11 +83,10 @@ type probeResult struct {
 	Requests int       `json:"requests"`
 }
 
-// EnsureProbed runs the probe unless the bucket holds a success of this version of
-// it, for this endpoint and less than a day old. Then the report is nil. What is
-// found is stored for the next one; a failure is never taken for the next one's
-// answer. now is the time of day. Errors are those of [Probe], and ErrUnavailable
-// or ErrRefused if the result cannot be asked for.
+// EnsureProbed runs the probe unless the bucket holds a success of this probe version and endpoint
+// that is less than a day old; then the report is nil. It stores the result. A stored failure is never
+// reused. now is the wall-clock time. Errors are those of [Probe], and ErrUnavailable or ErrRefused if
+// the stored result cannot be read.
 func EnsureProbed(ctx context.Context, b Bucket, endpoint string, now time.Time, opts *ProbeOptions) (*ProbeReport, error) {
 	o := probeOptions(opts)
 	r := newRetry(o.Retry)
@@ -106,14 +105,13 @@ func EnsureProbed(ctx context.Context, b Bucket, endpoint string, now time.Time,
 		return report, err
 	}
 	result := probeResult{Version: probeVersion, Endpoint: endpoint, At: now.UTC(), OK: err == nil, Requests: report.Requests}
-	if keepErr := keepProbe(ctx, b, r, result); err == nil && keepErr != nil {
-		err = fmt.Errorf("keep result of the probe: %w", keepErr)
+	if storeErr := keepProbe(ctx, b, r, result); err == nil && storeErr != nil {
+		err = fmt.Errorf("store probe result: %w", storeErr)
 	}
 	return report, err
 }
 
-// probedBefore reports whether the bucket holds a success that still counts. One
-// that cannot be read does not.
+// probedBefore reports whether the bucket holds a valid success. An unreadable result is not valid.
 func probedBefore(ctx context.Context, b Bucket, r *retry, endpoint string, now time.Time) (bool, error) {
 	data, err := readRetried(ctx, r, func(ctx context.Context) ([]byte, error) { return b.Get(ctx, probeKey(endpoint)) })
 	if errors.Is(err, ErrNotFound) {
@@ -143,22 +141,21 @@ func probeKey(endpoint string) string {
 	return probePrefix + "result/" + hex.EncodeToString(sum[:16])
 }
 
-// Probe finds out by some 600 requests whether a bucket does what the log rests on:
-// of concurrent creates of a key exactly one wins, and reads and listings show every
-// write that was answered before them. That is evidence, no proof. It ends with a
-// [*ProbeError] if the store does not pass, with ErrUnavailable if it does not
-// answer in time, and with ErrRefused if it does not let the caller in. An answer
-// that is lost now and then does no harm.
+// Probe tests with about 600 requests whether a bucket has the guarantees that the log needs. Exactly
+// one of several concurrent creates of a key wins, and reads and listings return every write
+// acknowledged before them. A pass is evidence, not proof. Probe returns a [*ProbeError] if the store
+// fails a check, ErrUnavailable if it does not answer in time, and ErrRefused if it rejects the
+// caller. Probe tolerates occasional lost answers.
 //
-// What it stores is below probe/ under a name of its own and is removed at the end,
-// as far as that is possible. So any number of probes may run at once, beside
-// whatever else uses the bucket. The report is never nil.
+// Probe stores its objects below probe/ under a unique name and deletes them at the end, as far as
+// possible. Any number of probes may run at once, and concurrently with other users of the bucket. The
+// report is never nil.
 func Probe(ctx context.Context, b Bucket, opts *ProbeOptions) (*ProbeReport, error) {
 	o := probeOptions(opts)
 	p := newProber(b, newRetry(o.Retry), probePrefix+rand.Text()+"/")
 	start := time.Now()
 	report := &ProbeReport{}
-	bound, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("the probe was not done within %v", o.Timeout))
+	bound, cancel := context.WithTimeoutCause(ctx, o.Timeout, fmt.Errorf("probe timed out after %v", o.Timeout))
 	err := p.run(bound, report)
 	cancel()
 	p.cleanUp(ctx, err)
@@ -176,8 +173,7 @@ func probeOptions(opts *ProbeOptions) ProbeOptions {
 	return o
 }
 
-// run makes every check, also after one that failed, and returns the error of the
-// first that did.
+// run executes every check, even after a failure, and returns the error of the first that failed.
 func (p *prober) run(ctx context.Context, report *ProbeReport) error {
 	var first error
 	for _, c := range probeChecks() {
@@ -201,7 +197,7 @@ func (p *prober) run(ctx context.Context, report *ProbeReport) error {
 	return first
 }
 
-// cleanUp removes what the probe stored. Where nobody answers it does not insist.
+// cleanUp deletes the objects of the probe. It does not retry against an unavailable store.
 func (p *prober) cleanUp(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -211,14 +207,14 @@ func (p *prober) cleanUp(ctx context.Context, err error) {
 		once.Reads = 1
 		p.retry = &once
 	}
-	// What is left is left: nothing depends on it.
+	// Remaining objects are harmless.
 	_ = p.each(slices.Sorted(maps.Keys(p.keys)), func(key string) error {
 		_ = p.remove(ctx, key)
 		return nil
 	})
 }
 
-// latencies sums up what was measured.
+// latencies summarizes the measured durations.
 func (p *prober) latencies() []ProbeLatency {
 	var all []ProbeLatency
 	for op, took := range p.took {

@@ -19,8 +19,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// probed checks a report of a store that passes, and that nothing is left of the
-// probe.
+// probed checks the report of a store that passes, and that no object of the probe remains.
 func probed(t *testing.T, b storage.Bucket, report *storage.ProbeReport, err error) {
 	t.Helper()
 	if err != nil {
@@ -50,7 +49,7 @@ func probed(t *testing.T, b storage.Bucket, report *storage.ProbeReport, err err
 	wantKeys(t, b, "")
 }
 
-// wantKeys checks that a bucket has these keys below probe/, separated by spaces.
+// wantKeys checks that a bucket has exactly these keys below probe/, separated by spaces.
 func wantKeys(t *testing.T, b storage.Bucket, want string) {
 	t.Helper()
 	page, err := b.List(t.Context(), storage.ListQuery{Prefix: "probe/"})
@@ -94,7 +93,7 @@ func TestProbe(t *testing.T) {
 		report, err := storage.Probe(t.Context(), b, nil)
 		probed(t, b, report, err)
 	})
-	t.Run("at once", func(t *testing.T) { // Probes do not get into each other's way.
+	t.Run("at once", func(t *testing.T) { // Concurrent probes do not interfere.
 		b := memory(t)
 		reports, errs := make([]*storage.ProbeReport, 4), make([]error, 4)
 		var wg sync.WaitGroup
@@ -108,7 +107,7 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestProbeBearsLostAnswers: what a network loses is not the store's fault.
+// TestProbeBearsLostAnswers checks that lost answers do not fail the store.
 func TestProbeBearsLostAnswers(t *testing.T) {
 	type rates = map[storagetest.Kind]float64
 	for name, r := range map[string]rates{
@@ -122,7 +121,7 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 		for seed := range sample.Of[uint64](6, 1) {
 			synctest.Test(t, func(t *testing.T) {
 				faulty := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: r, Latency: 50 * time.Millisecond})
-				// So many attempts that chance never uses them up.
+				// Enough attempts that random faults never use them up.
 				opts := &storage.ProbeOptions{Timeout: time.Hour, Retry: storage.Retry{Reads: 20}}
 				report, err := storage.Probe(t.Context(), faulty, opts)
 				if err != nil {
@@ -136,8 +135,8 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 	}
 }
 
-// TestProbeBearsLateLandings: a write that was given up lands between the two
-// requests that a check compares, after any number of others.
+// TestProbeBearsLateLandings makes a timed-out write land between the two requests that a check
+// compares, after any number of others.
 func TestProbeBearsLateLandings(t *testing.T) {
 	for _, method := range []string{"PUT", "DELETE"} {
 		for after := range sample.Of(6, 2) {
@@ -156,7 +155,7 @@ func TestProbeBearsLateLandings(t *testing.T) {
 	}
 }
 
-// TestProbeRefuses shows that each flaw of a store is found, and named.
+// TestProbeRefuses checks that each defect of a store is detected and named.
 func TestProbeRefuses(t *testing.T) {
 	for name, tt := range flaws() {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +190,8 @@ func TestProbeRefuses(t *testing.T) {
 	}
 }
 
-// TestProbeWithoutAnswers: a bucket that does not answer, or does not let one in, is
-// not called a broken one, and nobody waits for ever.
+// TestProbeWithoutAnswers checks that a bucket that does not answer, or rejects the caller, is not
+// reported as broken, and that the probe ends in time.
 func TestProbeWithoutAnswers(t *testing.T) {
 	silent := func(_ *testing.T, b storage.Bucket) storage.Bucket {
 		return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
@@ -245,7 +244,7 @@ func goesAway(_ *testing.T, b storage.Bucket) storage.Bucket {
 	})
 }
 
-// slow answers just before nobody waits any more.
+// slow answers just before the timeout.
 func slow(_ *testing.T, b storage.Bucket) storage.Bucket {
 	return storagetest.Through(b, func(ctx context.Context, c *storagetest.Call) error {
 		time.Sleep(1900 * time.Millisecond)
@@ -253,7 +252,7 @@ func slow(_ *testing.T, b storage.Bucket) storage.Bucket {
 	})
 }
 
-// TestProbeStopsWithItsCaller: a start that is called off ends at once.
+// TestProbeStopsWithItsCaller checks that a canceled start ends at once.
 func TestProbeStopsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -284,9 +283,9 @@ func TestEnsureProbed(t *testing.T) {
 	ensure("a:1", 0, nil, true)
 	ensure("a:1", 0, nil, false)
 	ensure("a:1", 24*time.Hour-1, nil, false)
-	ensure("b:1", 0, nil, true)                                // Another way to the same bucket.
-	ensure("a:1", 0, &storage.ProbeOptions{Fresh: true}, true) // By demand.
-	ensure("a:1", -time.Hour, nil, true)                       // A result of the future says nothing.
+	ensure("b:1", 0, nil, true)                                // Another endpoint of the same bucket.
+	ensure("a:1", 0, &storage.ProbeOptions{Fresh: true}, true) // On request.
+	ensure("a:1", -time.Hour, nil, true)                       // A result from the future does not count.
 	ensure("a:1", 0, nil, false)
 	ensure("a:1", 23*time.Hour, nil, true)
 	key := "probe/result/" + sha256Prefix(t, fmt.Sprintf("%x", "a:1"))
@@ -312,8 +311,8 @@ func TestEnsureProbed(t *testing.T) {
 	}
 }
 
-// TestEnsureProbedKeepsNoFailure: a success of yesterday's store does not outlive a
-// failure, and a failure is found again each time.
+// TestEnsureProbedKeepsNoFailure checks that a failure invalidates an earlier success, and is detected
+// again each time.
 func TestEnsureProbedKeepsNoFailure(t *testing.T) {
 	store := memory(t)
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -15,30 +15,29 @@ import (
 
 const (
 	raceKeys = 16
-	racers   = 32 // Concurrent creates of each key, and requests at once at most.
+	racers   = 32 // Concurrent creates of each key, and the limit of concurrent requests.
 
-	// Names of checks that others report too.
+	// Names of checks that other code reports too.
 	probeCreate     = "create"
 	probeStartAfter = "list start-after"
 
-	// What Parley needs, to be read after "Parley needs".
+	// Required guarantees, phrased to follow "Parley needs".
 	needFresh  = "every read to show each write that was answered before it was sent"
 	needCreate = "PUT with If-None-Match: * to store an object only where there is none, and to answer 412 everywhere else"
 	needListed = "every listing to show each create and delete that was answered before it was sent"
 	needList   = "ListObjectsV2 to return keys in order and to honour prefix, start-after and max-keys"
 )
 
-// probeCheck is one question to a store.
+// probeCheck is one check of a store.
 type probeCheck struct {
 	name string
 	need string
-	// run returns what was found, a *probeFlaw if the store did something else, or
-	// why it could not be asked.
+	// run returns the observation, a *probeFlaw if the store misbehaved, or the error of the request.
 	run func(*prober, context.Context) (string, error)
 }
 
-// probeChecks are ordered so that each rests on what those before it have shown:
-// the first that fails names the cause.
+// probeChecks are ordered so that each depends only on earlier ones: the first failure names the
+// cause.
 func probeChecks() []probeCheck {
 	return []probeCheck{
 		{"get after put", needFresh, (*prober).getAfterPut},
@@ -57,7 +56,7 @@ func probeChecks() []probeCheck {
 	}
 }
 
-// probeFlaw is something a store did that it should not have done.
+// probeFlaw is misbehavior of a store.
 type probeFlaw struct{ found string }
 
 // Error implements error.
@@ -65,40 +64,40 @@ func (f *probeFlaw) Error() string { return f.found }
 
 func flawf(format string, args ...any) error { return &probeFlaw{fmt.Sprintf(format, args...)} }
 
-// prober asks one bucket. It is used by several goroutines at once during a race
-// and while it cleans up.
+// prober sends the requests of a probe to one bucket. Several goroutines use it at once during races
+// and cleanup.
 type prober struct {
 	bucket Bucket
 	retry  *retry
-	folder string // Prefix of everything it stores.
+	folder string // Prefix of all its objects.
 
 	accepted atomic.Bool // The store has accepted a write.
 
-	mu       sync.Mutex
-	keys     map[string]bool // What may be stored.
-	doubtful map[string]bool // Keys with a write of unknown outcome, which may still land.
-	took     map[string][]time.Duration
-	requests int
+	mu        sync.Mutex
+	keys      map[string]bool // Keys that may be stored.
+	uncertain map[string]bool // Keys with a write of unknown outcome, which may still land.
+	took      map[string][]time.Duration
+	requests  int
 }
 
 func newProber(b Bucket, r *retry, folder string) *prober {
 	return &prober{
 		bucket: b, retry: r, folder: folder,
-		keys: map[string]bool{}, doubtful: map[string]bool{}, took: map[string][]time.Duration{},
+		keys: map[string]bool{}, uncertain: map[string]bool{}, took: map[string][]time.Duration{},
 	}
 }
 
-// key names an object of this probe, and content is what goes there.
+// key returns the key of an object of this probe.
 func (p *prober) key(check string, n int) string { return fmt.Sprintf("%s%s/%02d", p.folder, check, n) }
 
 func (p *prober) content(key string, n int) []byte { return fmt.Appendf(nil, "%s %d\n", key, n) }
 
-// clear reports whether nothing that was sent to key can still land, so that what
-// is found there is the store's doing.
+// clear reports whether no write to key is pending, so that the store is responsible for the content
+// found there.
 func (p *prober) clear(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.doubtful[key]
+	return !p.uncertain[key]
 }
 
 // ask sends a request until it is answered or the attempts are used up.
@@ -130,16 +129,16 @@ func (p *prober) ask(ctx context.Context, op, key string, timeout time.Duration,
 			continue
 		}
 		if e != nil && e.Kind == ErrConflict && ctx.Err() == nil {
-			return flawf("it answered a %s with 409, and each of its %d repetitions too", op, n)
+			return flawf("it answered a %s and its %d retries with 409", op, n)
 		}
 		if answer, ok := errors.AsType[*AnswerError](err); ok && ctx.Err() == nil {
-			return flawf("the answers to a %s and its %d repetitions are not accepted, the last because of %s; %s", op, n, answer.Found, answer.Remedy)
+			return flawf("it answered a %s and its %d retries with invalid responses, the last: %s; %s", op, n, answer.Found, answer.Remedy)
 		}
 		return &Error{Op: op, Key: key, Kind: ErrUnavailable, Err: errors.Join(context.Cause(ctx), err)}
 	}
 }
 
-// note keeps what a request took and reports whether its outcome is unknown.
+// note records the duration of a request and reports whether its outcome is unknown.
 func (p *prober) note(op, key string, took time.Duration, err error) bool {
 	kind := kindOf(err)
 	p.mu.Lock()
@@ -147,13 +146,12 @@ func (p *prober) note(op, key string, took time.Duration, err error) bool {
 	p.requests++
 	p.took[op] = append(p.took[op], took)
 	if kind == ErrUncertain {
-		p.doubtful[key] = true
+		p.uncertain[key] = true
 	}
 	return kind == ErrUncertain || kind == ErrUnavailable
 }
 
-// refusal tells a store that lacks something from one that does not know the
-// caller, or the bucket.
+// refusal distinguishes a store that lacks a feature from one that rejects the caller or the bucket.
 func (p *prober) refusal(e *Error) error {
 	switch {
 	case e.Status == http.StatusUnauthorized, e.Status == http.StatusForbidden, e.Status == 0:
@@ -180,7 +178,7 @@ func (p *prober) put(ctx context.Context, key string, content []byte) error {
 	return p.ask(ctx, "put", key, p.retry.Attempt, func(ctx context.Context) error { return p.bucket.Put(ctx, key, Bytes(content)) })
 }
 
-// outcome is what became of a create.
+// outcome is the result of a create.
 type outcome int
 
 const (
@@ -191,7 +189,7 @@ const (
 
 func (p *prober) create(ctx context.Context, key string, content []byte) (outcome, error) {
 	p.stored(key)
-	unknown := false // An answer to this very create was lost.
+	unknown := false // The answer to this create was lost.
 	err := p.ask(ctx, "create", key, p.retry.Attempt, func(ctx context.Context) error {
 		err := p.bucket.Create(ctx, key, Bytes(content))
 		unknown = unknown || kindOf(err) == ErrUncertain
@@ -208,21 +206,21 @@ func (p *prober) create(ctx context.Context, key string, content []byte) (outcom
 	return lost, err
 }
 
-// mustCreate creates where nothing is.
+// mustCreate creates an object under an absent key.
 func (p *prober) mustCreate(ctx context.Context, key string, content []byte) error {
 	o, err := p.create(ctx, key, content)
 	switch {
 	case err != nil:
 		return err
 	case o == lost:
-		return flawf("it refused to create an object under a key where there is none")
+		return flawf("it rejected a create of an absent key")
 	case o == either:
 		return p.mustGet(ctx, key, content, "a create")
 	}
 	return nil
 }
 
-// get returns nil if there is no object. A stored one is never empty.
+// get returns nil if there is no object. Stored objects are never empty.
 func (p *prober) get(ctx context.Context, key string) ([]byte, error) {
 	var data []byte
 	err := p.ask(ctx, "get", key, p.retry.Read, func(ctx context.Context) (err error) {
@@ -235,7 +233,7 @@ func (p *prober) get(ctx context.Context, key string) ([]byte, error) {
 	return data, err
 }
 
-// mustGet expects the content that the last write, of the kind named after, stored.
+// mustGet expects the content of the last write; after is the kind of that write.
 func (p *prober) mustGet(ctx context.Context, key string, want []byte, after string) error {
 	got, err := p.get(ctx, key)
 	switch {
@@ -346,7 +344,7 @@ func (p *prober) getRange(ctx context.Context) (string, error) {
 	var e *Error
 	switch {
 	case errors.Is(err, ErrNotFound), errors.As(err, &e) && e.Kind == ErrRefused && e.Status/100 <= 2, err == nil && !bytes.Equal(data, content[from:from+length]):
-		return "", flawf("a get of %d bytes of an object right after its put did not find these", length)
+		return "", flawf("a get of a range of %d bytes right after the put returned other bytes", length)
 	case err != nil:
 		return "", err
 	}
@@ -379,7 +377,7 @@ func (p *prober) createExisting(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case o == won:
-			return "", flawf("it accepted a second create of the same key: it ignores If-None-Match")
+			return "", flawf("it accepted a second create of the same key: If-None-Match is ignored")
 		}
 		if err := p.mustGet(ctx, key, p.content(key, 0), "a refused create"); err != nil {
 			return "", err
@@ -399,7 +397,7 @@ func (p *prober) createRace(ctx context.Context) (string, error) {
 		}
 		keys, outcomes[key] = append(keys, key), o
 	}
-	err := p.each(keys, func(key string) error { return p.judgeRace(ctx, key, outcomes[key]) })
+	err := p.each(keys, func(key string) error { return p.checkRace(ctx, key, outcomes[key]) })
 	if err != nil {
 		return "", err
 	}
@@ -427,8 +425,8 @@ func (p *prober) race(ctx context.Context, key string) ([]outcome, error) {
 	return outcomes, nil
 }
 
-// judgeRace compares what the racers were told with what is stored.
-func (p *prober) judgeRace(ctx context.Context, key string, outcomes []outcome) error {
+// checkRace compares the answers of the creates with the stored object.
+func (p *prober) checkRace(ctx context.Context, key string, outcomes []outcome) error {
 	got, err := p.get(ctx, key)
 	if err != nil {
 		return err
@@ -444,13 +442,13 @@ func (p *prober) judgeRace(ctx context.Context, key string, outcomes []outcome) 
 	}
 	switch {
 	case winners > 1:
-		return flawf("it accepted %d of %d creates of one key at once", winners, racers)
+		return flawf("it accepted %d of %d concurrent creates of one key", winners, racers)
 	case got == nil:
-		return flawf("of %d creates of one key at once it accepted %d, and stored none", racers, winners)
+		return flawf("of %d concurrent creates of one key it accepted %d and stored none", racers, winners)
 	case stored < 0:
-		return flawf("after %d creates of one key at once it holds bytes that none of them sent", racers)
+		return flawf("after %d concurrent creates of one key it holds bytes that none of them sent", racers)
 	case outcomes[stored] == lost, winners == 1 && outcomes[stored] != won:
-		return flawf("of %d creates of one key at once it stored one that it had refused", racers)
+		return flawf("of %d concurrent creates of one key it stored one that it had rejected", racers)
 	}
 	return nil
 }
@@ -530,21 +528,21 @@ func (p *prober) listAfterDelete(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d of %d deletes seen by the next listing", seen, rounds), nil
 }
 
-// mustList expects a page with exactly these keys; what names it.
+// mustList expects a page with exactly these keys. what describes the page in errors.
 func (p *prober) mustList(ctx context.Context, q ListQuery, want []string, wantMore bool, what string) error {
 	got, more, err := p.list(ctx, q)
 	switch {
 	case err != nil:
 		return err
 	case !slices.Equal(got, want):
-		return flawf("%s had %d keys: %s; it should have had %d: %s", what, len(got), p.short(got), len(want), p.short(want))
+		return flawf("%s had %d keys: %s; want %d: %s", what, len(got), p.short(got), len(want), p.short(want))
 	case more != wantMore:
-		return flawf("%s was said to be the last page: %v; it should have been %v", what, !more, !wantMore)
+		return flawf("%s: last page is %v, want %v", what, !more, !wantMore)
 	}
 	return nil
 }
 
-// short is a list of keys for a person.
+// short formats a list of keys for people.
 func (p *prober) short(keys []string) string {
 	const most = 6
 	cut := keys[:min(most, len(keys))]
@@ -557,7 +555,7 @@ func (p *prober) short(keys []string) string {
 
 const orderKeys = 7
 
-// ordered is where the keys of the remaining checks are, in their order.
+// ordered returns the keys of the listing checks, in order.
 func (p *prober) ordered() []string {
 	var keys []string
 	for i := range orderKeys {
@@ -567,7 +565,7 @@ func (p *prober) ordered() []string {
 }
 
 func (p *prober) listPrefix(ctx context.Context) (string, error) {
-	// Neighbours on both sides share nearly all of the prefix.
+	// Neighbors on both sides share nearly all of the prefix.
 	keys := append(p.ordered(), p.folder+"order-0", p.folder+"order0")
 	err := p.each(keys, func(key string) error { return p.put(ctx, key, p.content(key, 0)) })
 	if err != nil {
@@ -577,7 +575,7 @@ func (p *prober) listPrefix(ctx context.Context) (string, error) {
 	if err := p.mustList(ctx, q, p.ordered(), false, "a listing of a prefix"); err != nil {
 		return "", err
 	}
-	return "complete, in order, without the neighbours", nil
+	return "complete, in order, without neighbors", nil
 }
 
 func (p *prober) listStartAfter(ctx context.Context) (string, error) {
@@ -586,8 +584,8 @@ func (p *prober) listStartAfter(ctx context.Context) (string, error) {
 		after string
 		want  []string
 	}{
-		{keys[2], keys[3:]},       // A key that is there,
-		{keys[4] + "-", keys[5:]}, // one that is not,
+		{keys[2], keys[3:]},       // An existing key,
+		{keys[4] + "-", keys[5:]}, // an absent one
 		{keys[6], nil},            // and the last one.
 	} {
 		what := "a listing after " + p.short([]string{q.after})

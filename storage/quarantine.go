@@ -14,40 +14,41 @@ import (
 
 const (
 	quarantineRoot = "quarantine/"
-	// maxQuarantineBytes bounds the object that sets a conversation aside, maxFirstBatch what is
-	// read of a log to learn whose it is.
+	// maxQuarantineBytes bounds the quarantine object, and maxFirstBatch the bytes of a log that are
+	// read to find its address.
 	maxQuarantineBytes, maxFirstBatch = 64 << 10, 1 << 20
-	// maxWhy bounds the words of [Quarantine.Why], in bytes.
+	// maxWhy bounds [Quarantine.Why], in bytes.
 	maxWhy = 4 << 10
-	// backMember begins the name of every member that is none: what one lists was put back.
+	// backMember is the prefix of pseudo-members whose journals list conversations that were put back.
 	// Names of nodes have no '-'.
 	backMember = "back-"
 )
 
-// Aside says that nobody opens a conversation until somebody puts it back.
+// Quarantine keeps a conversation from being opened until it is put back.
 type Quarantine struct {
 	Conv conversation.Key `json:"conv"`
-	// Agent and ID are the conversation's address, "" where it was not known.
+	// Agent and ID are the conversation's address, "" if unknown.
 	Agent string            `json:"agent,omitempty"`
 	ID    string            `json:"id,omitempty"`
 	At    conversation.Time `json:"at"`
-	// Why is for people; of more than 4 KiB the beginning is kept.
+	// Why is the reason, for people; it is truncated to 4 KiB.
 	Why string `json:"why"`
-	// Failures is how often it could not be opened, 0 if an operator quarantined it.
+	// Failures is the number of failed opens, 0 if an operator quarantined the conversation.
 	Failures int `json:"failures"`
-	// Tries is how often a node has tried to open it since, Tried when the last try began.
+	// Tries is the number of opens since the quarantine; Tried is the start of the last one.
 	Tries int               `json:"tries,omitempty"`
 	Tried conversation.Time `json:"tried,omitempty"`
 }
 
 const (
-	// firstTry is how long a quarantined conversation is not tried, lastTry the longest time between two tries.
+	// firstTry is the delay before the first try, lastTry the longest delay between two tries.
 	firstTry, lastTry = 10 * time.Minute, 24 * time.Hour
 )
 
-// TryAfter is how long after the last try, or the first quarantine, a node may try to open the
-// conversation: 10 minutes, after each try twice as long as before, up to a day. A node that
-// starts, perhaps with another program, waits 10 minutes at most. Ok is false if an operator quarantined it.
+// TryAfter returns the delay before a node may try to open the conversation, counted from the last try
+// or from the quarantine. It is 10 minutes at first and doubles with each try, up to a day. After the
+// start of a node, perhaps of a new version, it is at most 10 minutes. ok is false if an operator
+// quarantined the conversation.
 func (a Quarantine) TryAfter(starts bool) (wait time.Duration, ok bool) {
 	wait = firstTry
 	if !starts {
@@ -56,8 +57,9 @@ func (a Quarantine) TryAfter(starts bool) (wait time.Duration, ok bool) {
 	return wait, a.Failures > 0
 }
 
-// RecordTry stores that a quarantined conversation is about to be tried. It replaces the object: an
-// outcome that is not known may restore it later, as if the conversation were quarantined anew.
+// RecordTry stores that an open of a quarantined conversation is about to be tried. It replaces the
+// object. If the outcome is unknown, a late write may restore the object after [PutBack], as if the
+// conversation were quarantined again.
 func RecordTry(ctx context.Context, b Bucket, a Quarantine) error {
 	data, err := EncodeQuarantine(a)
 	if err == nil {
@@ -74,26 +76,26 @@ type storedQuarantine struct {
 	Quarantine
 }
 
-// QuarantineKey returns the object key of what sets a conversation aside.
+// QuarantineKey returns the object key of a quarantine.
 func QuarantineKey(conv conversation.Key) string { return quarantineRoot + string(conv) }
 
-// EncodeQuarantine returns the object: one line of JSON, {v, conv, agent, id, at, why, failures, tries, tried}.
+// EncodeQuarantine returns the object: one line of JSON, {v, conv, agent, id, at, why, failures,
+// tries, tried}.
 func EncodeQuarantine(a Quarantine) ([]byte, error) {
 	if err := validConv(a.Conv); err != nil {
-		return nil, fmt.Errorf("encode what sets a conversation aside: %w", err)
+		return nil, fmt.Errorf("encode quarantine: %w", err)
 	}
 	if len(a.Why) > maxWhy {
 		a.Why = strings.ToValidUTF8(a.Why[:maxWhy], "")
 	}
 	data, err := json.Marshal(storedQuarantine{storedVersion{SchemaVersion}, a})
 	if err != nil {
-		return nil, fmt.Errorf("encode what sets a conversation aside: %w", err)
+		return nil, fmt.Errorf("encode quarantine: %w", err)
 	}
 	return append(data, '\n'), nil
 }
 
-// DecodeQuarantine reverses EncodeQuarantine. It refuses an object of another version. Fields it does
-// not know are ignored.
+// DecodeQuarantine reverses [EncodeQuarantine]. It rejects another version and ignores unknown fields.
 func DecodeQuarantine(data []byte) (Quarantine, error) {
 	var a storedQuarantine
 	err := decodeStored(data, maxQuarantineBytes, &a)
@@ -101,13 +103,14 @@ func DecodeQuarantine(data []byte) (Quarantine, error) {
 		err = validConv(a.Conv)
 	}
 	if err != nil {
-		return Quarantine{}, fmt.Errorf("decode what sets a conversation aside: %w", err)
+		return Quarantine{}, fmt.Errorf("decode quarantine: %w", err)
 	}
 	return a.Quarantine, nil
 }
 
-// PutQuarantine sets a conversation aside, until [PutBack]. It is nil, and did is false, if that
-// was so. Where a has no address it is read from the first batch, if that is short.
+// PutQuarantine quarantines a conversation until [PutBack]. did is false, without an error, if it is
+// quarantined already. If a has no address, PutQuarantine reads it from the first batch if that is
+// small.
 func PutQuarantine(ctx context.Context, b Bucket, a Quarantine) (did bool, err error) {
 	if a.Agent == "" {
 		a.Agent, a.ID = addressOf(ctx, b, a.Conv)
@@ -121,13 +124,13 @@ func PutQuarantine(ctx context.Context, b Bucket, a Quarantine) (did bool, err e
 	case errors.Is(err, ErrExists):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("set conversation %s aside: %w", a.Conv, err)
+		return false, fmt.Errorf("quarantine conversation %s: %w", a.Conv, err)
 	}
 	return true, nil
 }
 
-// addressOf returns what the first batch of a log says, if it says it in few bytes. It folds
-// nothing, so that it may be asked of any log.
+// addressOf returns the address in the first batch of a log, if that batch is small. It folds nothing,
+// so it is safe for any log.
 func addressOf(ctx context.Context, b Bucket, conv conversation.Key) (agent, id string) {
 	if validConv(conv) != nil {
 		return "", ""
@@ -154,8 +157,8 @@ func addressOf(ctx context.Context, b Bucket, conv conversation.Key) (agent, id 
 	return created.Agent, created.ID
 }
 
-// ReadQuarantine returns what sets a conversation aside. ErrNotFound says that nothing does; a
-// [*CorruptError] that nobody can tell why.
+// ReadQuarantine returns the quarantine of a conversation: ErrNotFound if there is none, a
+// [*CorruptError] if the object is unreadable.
 func ReadQuarantine(ctx context.Context, b Bucket, conv conversation.Key) (Quarantine, error) {
 	if err := validConv(conv); err != nil {
 		return Quarantine{}, err
@@ -163,18 +166,17 @@ func ReadQuarantine(ctx context.Context, b Bucket, conv conversation.Key) (Quara
 	a, err := readStored(ctx, b, QuarantineKey(conv), -1, maxQuarantineBytes, func(data []byte) (Quarantine, error) {
 		a, err := DecodeQuarantine(data)
 		if err == nil && a.Conv != conv {
-			err = fmt.Errorf("it says conversation %s", a.Conv)
+			err = fmt.Errorf("object names conversation %s", a.Conv)
 		}
 		return a, err
 	})
 	if err != nil && !IsCorrupt(err) {
-		err = fmt.Errorf("read why conversation %s is quarantined: %w", conv, err)
+		err = fmt.Errorf("read quarantine of %s: %w", conv, err)
 	}
 	return a, err
 }
 
-// ListQuarantine finds every conversation that is quarantined by LIST, ordered by key. A key that
-// is no conversation's is passed over.
+// ListQuarantine lists the quarantined conversations, ordered by key. It skips keys of other objects.
 func ListQuarantine(ctx context.Context, b Bucket) ([]conversation.Key, error) {
 	var out []conversation.Key
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: quarantineRoot}, func(page []ListedKey) error {
@@ -186,29 +188,29 @@ func ListQuarantine(ctx context.Context, b Bucket) ([]conversation.Key, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list what is quarantined: %w", err)
+		return nil, fmt.Errorf("list quarantine: %w", err)
 	}
 	return out, nil
 }
 
-// WasPutBack reports whether a journal was written by [PutBack]. What it lists is owed as
-// long as the journal stands, also while the conversation is quarantined.
+// WasPutBack reports whether [PutBack] wrote a journal. The work in such a journal is pending as long
+// as the journal exists, even while the conversation is quarantined.
 func (r JournalRef) WasPutBack() bool { return strings.HasPrefix(r.Member, backMember) }
 
-// PutBack ends what [PutQuarantine] began: whoever sweeps the journals next takes up what the
-// conversation owes. ErrNotFound says that it is not quarantined.
+// PutBack ends a quarantine. The next sweep of the journals resumes the pending work of the
+// conversation. It returns ErrNotFound if the conversation is not quarantined.
 //
-// It claims the log first, so that no writer of before can add to it unseen, then lists the
-// claim in a journal of a member that does not live, and deletes the object last. That
-// journal repeats what others say of nodes that died over it: so much is past. Where it
-// is interrupted the conversation is still quarantined, and it can be repeated. A log whose
-// end cannot be read is refused, with the error: it has to be mended first.
+// It claims the log first, which fences earlier writers. It then lists the claim in a journal of a
+// pseudo-member, and deletes the quarantine last. That journal repeats the openings that other
+// journals report, so that past crashes no longer count. If PutBack is interrupted, the conversation
+// stays quarantined and the caller may retry. If the end of the log cannot be read, PutBack returns
+// the error; the log must be repaired first.
 func PutBack(ctx context.Context, b Bucket, conv conversation.Key) error {
 	return putBack(ctx, b, conv, func(JournalEntry) error { return nil })
 }
 
-// Release is [PutBack] if open succeeds, which has the owner of the conversation answer for the
-// claim. Otherwise it stays quarantined, and its pending work stays listed.
+// Release calls [PutBack] only if open succeeds, in which the conversation's owner takes over the
+// claim. Otherwise the conversation stays quarantined, and its pending work stays listed.
 func Release(ctx context.Context, b Bucket, conv conversation.Key, open func(claim JournalEntry) error) error {
 	return putBack(ctx, b, conv, open)
 }
@@ -240,16 +242,16 @@ func putBack(ctx context.Context, b Bucket, conv conversation.Key, open func(cla
 	return nil
 }
 
-// ExpireSuspects stores that crashes which journals report are past: the entries of openings are
-// repeated by a journal of a member that does not live, named by, and count no more while it stands.
+// ExpireSuspects records that the crashes reported by journals are past. It repeats the given opening
+// entries in a journal of a pseudo-member named after by; they do not count while that journal exists.
 func ExpireSuspects(ctx context.Context, b Bucket, by string, past []JournalEntry) error {
 	if err := NewJournalWriter(b).Write(ctx, Journal{Member: backMember + by, Entries: past}); err != nil {
-		return fmt.Errorf("forgive crashes: %w", err)
+		return fmt.Errorf("expire suspects: %w", err)
 	}
 	return nil
 }
 
-// openingsOf returns what journals say of openings of a conversation.
+// openingsOf returns the opening entries of a conversation in all journals.
 func openingsOf(ctx context.Context, b Bucket, conv conversation.Key) (out []JournalEntry, err error) {
 	refs, err := Journals(ctx, b)
 	if err != nil {
@@ -269,8 +271,8 @@ func openingsOf(ctx context.Context, b Bucket, conv conversation.Key) (out []Jou
 	return out, nil
 }
 
-// claimFor writes a batch without records to a log, as a writer that is used once, and
-// returns it as an entry of a journal.
+// claimFor appends a batch without records to a log, as a writer of its own, and returns it as a
+// journal entry.
 func claimFor(ctx context.Context, b Bucket, conv conversation.Key) (JournalEntry, error) {
 	logs := NewLogs(b, nil)
 	tail, err := logs.Tail(ctx, conv, -1)
@@ -285,7 +287,7 @@ func claimFor(ctx context.Context, b Bucket, conv conversation.Key) (JournalEntr
 		}
 		at, epoch = last[0].Position(), last[0].Epoch+1
 	}
-	// No two claims follow the same batch, so the name is used once.
+	// No two claims follow the same batch, so the nonce is unique.
 	nonce := Nonce(fmt.Sprintf("%s%.24s-%.24s", backMember, conv, at.Hash))
 	if _, err := logs.Writer(conv, nonce, at, epoch).Append(ctx, nil, 0); err != nil {
 		return JournalEntry{}, err

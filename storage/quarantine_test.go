@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestQuarantine sets conversations aside and puts them back, with a log and without one.
+// TestQuarantine quarantines conversations and puts them back, with and without a log.
 func TestQuarantine(t *testing.T) {
 	ctx, b := t.Context(), memory(t)
 	full, empty := conversation.Address{Agent: "a", ID: "full"}, conversation.Address{Agent: "a", ID: "empty"}
@@ -76,7 +76,7 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestPutBackOfADamagedEnd: what has to be mended first stays quarantined.
+// TestPutBackOfADamagedEnd checks that a log that needs repair stays quarantined.
 func TestPutBackOfADamagedEnd(t *testing.T) {
 	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
 	if err := b.Put(ctx, storage.LogKey(conv, 0), storage.Bytes([]byte("damage"))); err != nil {
@@ -143,23 +143,23 @@ func FuzzDecodeQuarantine(f *testing.F) {
 	})
 }
 
-// TestRelease: a quarantined conversation is released if it opens. Otherwise it stays quarantined, and
-// its claim listed.
+// TestRelease checks that a quarantined conversation is released if it opens. Otherwise it stays
+// quarantined, and its claim stays listed.
 func TestRelease(t *testing.T) {
 	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
 	if err := storage.Release(ctx, b, conv, nil); !errors.Is(err, storage.ErrNotFound) {
 		t.Errorf("release what is not quarantined: %v", err)
 	}
-	aside := storage.Quarantine{Conv: conv, At: 1000, Why: "why", Failures: 3}
-	if _, err := storage.PutQuarantine(ctx, b, aside); err != nil {
+	quarantined := storage.Quarantine{Conv: conv, At: 1000, Why: "why", Failures: 3}
+	if _, err := storage.PutQuarantine(ctx, b, quarantined); err != nil {
 		t.Fatal(err)
 	}
-	aside.Tries, aside.Tried = 2, 5000
-	if err := storage.RecordTry(ctx, b, aside); err != nil {
+	quarantined.Tries, quarantined.Tried = 2, 5000
+	if err := storage.RecordTry(ctx, b, quarantined); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := storage.ReadQuarantine(ctx, b, conv); err != nil || !cmp.Equal(got, aside) {
-		t.Errorf("after a try: %+v, %v, want %+v", got, err, aside)
+	if got, err := storage.ReadQuarantine(ctx, b, conv); err != nil || !cmp.Equal(got, quarantined) {
+		t.Errorf("after a try: %+v, %v, want %+v", got, err, quarantined)
 	}
 	fails := errors.New("it does not open")
 	for _, want := range []error{fails, nil} {
@@ -181,8 +181,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestTryAfter: the time between tries grows, a start may try earlier, and nothing that an operator
-// has quarantined is tried.
+// TestTryAfter checks that the delay between tries grows, that a start may try earlier, and that a
+// quarantine by an operator is never tried.
 func TestTryAfter(t *testing.T) {
 	for _, tt := range []struct {
 		tries, failures int

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestRangeEndsByBytes: a range holds at least a batch and no more than it may, wherever
-// the batches lie, and going on from its end gives every batch once.
+// TestRangeEndsByBytes checks that a range holds at least one batch and at most its limit, wherever
+// the batches are stored, and that consecutive ranges return every batch once.
 func TestRangeEndsByBytes(t *testing.T) {
 	b := memory(t)
 	logs := storage.NewLogs(b, &storage.LogOptions{RangeBytes: 100, Prefetch: 3})

@@ -9,34 +9,33 @@ import (
 	"time"
 )
 
-// firstAnswer bounds how long somebody waits for a store's first answer.
+// firstAnswer is the timeout for a store's first answer.
 const firstAnswer = 15 * time.Second
 
-// WithFirstAnswer bounds how long a store may take for its first answers: a request would
-// be repeated until it succeeds, whatever is wrong.
+// WithFirstAnswer bounds the wait for a store's first answers. Without it, requests would be retried
+// until they succeed, even if the configuration is wrong.
 func WithFirstAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, firstAnswer, fmt.Errorf("no usable answer within %v", firstAnswer))
 }
 
-// Retry says how requests are repeated. The zero value works.
+// Retry configures the retries of requests. The zero value works.
 type Retry struct {
-	// Attempt bounds one attempt of a write, plus one second per MiB sent. 0 is 2 s.
+	// Attempt is the timeout of one write attempt, plus one second per MiB sent. 0 is 2 s.
 	Attempt time.Duration
-	// Read bounds one attempt of a read. 0 is 10 s.
+	// Read is the timeout of one read attempt. 0 is 10 s.
 	Read time.Duration
-	// Reads is how often a read is tried before ErrUnavailable is returned. 0 is 4.
-	// Reads on which the outcome of a write depends go on until the context ends.
+	// Reads is the number of read attempts before ErrUnavailable. 0 is 4. Reads that decide the
+	// outcome of a write are retried until the context ends.
 	Reads int
-	// Min and Max bound the back-off, which doubles. 0 is 50 ms and 1 s.
+	// Min and Max bound the backoff, which doubles. 0 is 50 ms and 1 s.
 	Min, Max time.Duration
-	// Jitter returns a number in [0, 1) that shortens a back-off by up to half.
-	// It must be safe for concurrent use. Nil derives it from what is sent and the
-	// number of the attempt: writers differ from each other, and a simulation stays
-	// reproducible.
+	// Jitter returns a number in [0, 1) that shortens a backoff by up to half. It must be safe for
+	// concurrent use. If it is nil, the jitter is derived from the bytes sent and the number of the
+	// attempt: writers differ from each other, and simulations stay reproducible.
 	Jitter func() float64
 }
 
-// retry is a Retry with every default filled in.
+// retry is a Retry with all defaults applied.
 type retry struct{ Retry }
 
 func newRetry(r Retry) *retry {
@@ -55,8 +54,8 @@ func orDefault[T int | int64 | time.Duration](v, fallback T) T {
 	return v
 }
 
-// pause waits before attempt n+1 and reports whether the context still holds.
-// seed makes the waits of different callers differ.
+// pause waits before attempt n+1 and reports whether the context is still valid. seed makes the waits
+// of different callers differ.
 func (r *retry) pause(ctx context.Context, n int, seed []byte) bool {
 	d := r.Max
 	if n < 30 && r.Min<<n > 0 {
@@ -83,12 +82,12 @@ func (r *retry) jitter(n int, seed []byte) float64 {
 	return float64(h.Sum64()>>11) / (1 << 53)
 }
 
-// readRetried calls read until it gives an answer or the attempts are used up.
+// readRetried calls read until it returns an answer or the attempts are used up.
 func readRetried[T any](ctx context.Context, r *retry, read func(context.Context) (T, error)) (T, error) {
 	return readWhile(ctx, r, r.Reads, read)
 }
 
-// readResolved calls read until it gives an answer or ctx ends.
+// readResolved calls read until it returns an answer or ctx ends.
 func readResolved[T any](ctx context.Context, r *retry, read func(context.Context) (T, error)) (T, error) {
 	return readWhile(ctx, r, 0, read)
 }
@@ -108,11 +107,10 @@ func readWhile[T any](ctx context.Context, r *retry, attempts int, read func(con
 	}
 }
 
-// createResolved stores what next returns under key and repeats that until the
-// outcome is known: nil, ErrExists, or ErrRefused if nothing can have landed.
-// When ctx ends first, or the bucket refuses after an attempt with an unknown
-// outcome, it is ErrUncertain; when ctx ends before anything was sent, the error
-// has no kind.
+// createResolved stores the body from next under key and retries until the outcome is known. It
+// returns nil, ErrExists, or ErrRefused if nothing can have been written. It returns ErrUncertain if
+// ctx ends first, or if the bucket rejects a retry after an attempt with an unknown outcome. If ctx
+// ends before the first request, the error has no kind.
 func createResolved(ctx context.Context, b Bucket, r *retry, key string, next func() Body) error {
 	sent := false
 	for n := 0; ; n++ {
@@ -139,8 +137,7 @@ func createResolved(ctx context.Context, b Bucket, r *retry, key string, next fu
 	}
 }
 
-// kindOf returns the kind of a bucket's error. Anything a bucket should not have
-// returned counts as an unknown outcome.
+// kindOf returns the kind of a bucket's error. An unexpected error counts as an unknown outcome.
 func kindOf(err error) error {
 	if err == nil {
 		return nil

@@ -4,8 +4,8 @@ package storage
 
 import "context"
 
-// The rules of the log hold unconditionally. A build with the tag mutants can
-// switch one off, to show that the tests notice.
+// The rules of the log always hold. A build with the tag mutants can switch one off, to verify that
+// the tests detect it.
 
 func frozenBody() bool  { return true }
 func readBack() bool    { return true }
@@ -14,10 +14,10 @@ func verifyClaim() bool { return true }
 func keepHighest() bool { return true }
 func checkChain() bool  { return true }
 
-// putBackSteps are the last steps of putting a conversation back, in their order.
+// putBackSteps are the last steps of [PutBack], in order.
 func putBackSteps(list, forget func() error) []func() error { return []func() error{list, forget} }
 
-// rebuild would build a batch anew for a retry; R1 forbids it.
+// rebuild would encode a batch again for a retry; R1 forbids it.
 func (w *Writer) rebuild(context.Context, Header, []byte) ([]byte, Hash) {
 	panic("storage: a frozen batch was rebuilt")
 }

@@ -15,19 +15,19 @@ const (
 	RulePinFirst    = "R3"   // The first batch of a writer is not deleted.
 	RuleVerifyClaim = "R4"   // The first batch is acknowledged after a LIST.
 	RuleKeepHighest = "R5"   // The highest key of a log is not deleted.
-	RuleCheckChain  = "R6"   // What is read continues the chain, and segments win.
-	RuleListBack    = "back" // What is put back is listed before it is no longer quarantined.
+	RuleCheckChain  = "R6"   // Batches continue the chain, and segments win.
+	RuleListBack    = "back" // A journal lists the conversation before its quarantine ends.
 )
 
-var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain, listBack switchedOff }
+var rules struct{ frozenBody, readBack, pinFirst, verifyClaim, keepHighest, checkChain, listBack disabled }
 
-// switchedOff is false, the rule holds, unless a test breaks it.
-type switchedOff struct{ atomic.Bool }
+// disabled is false, so the rule holds, unless a test sets it.
+type disabled struct{ atomic.Bool }
 
-// SetRule switches a rule of the log on or off for the whole process. It exists
-// only in builds with the tag mutants.
+// SetRule switches a rule of the log on or off for the whole process. It exists only in builds with
+// the tag mutants.
 func SetRule(name string, on bool) {
-	rule := map[string]*switchedOff{
+	rule := map[string]*disabled{
 		RuleFrozenBody: &rules.frozenBody, RuleReadBack: &rules.readBack, RulePinFirst: &rules.pinFirst,
 		RuleVerifyClaim: &rules.verifyClaim, RuleKeepHighest: &rules.keepHighest, RuleCheckChain: &rules.checkChain,
 		RuleListBack: &rules.listBack,
@@ -54,9 +54,8 @@ func putBackSteps(list, forget func() error) []func() error {
 
 type pendingKey struct{}
 
-// WithPending tells an Append under ctx what to send on a retry when R1 is off:
-// the lines that have gathered meanwhile, those of the first attempt among them.
-// It exists only in builds with the tag mutants.
+// WithPending makes an Append under ctx send other lines on a retry when R1 is off: those pending by
+// then, including the lines of the first attempt. It exists only in builds with the tag mutants.
 func WithPending(ctx context.Context, pending func() []byte) context.Context {
 	return context.WithValue(ctx, pendingKey{}, pending)
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-var logMutants = flag.Uint64("logmutants", 0, "tell of so many schedules how many notice each rule that is switched off")
+var logMutants = flag.Uint64("logmutants", 0, "count how many of this many schedules detect each disabled rule")
 
-// searched is how many more schedules run when none of the chosen seeds notices, which a
-// change of the product's timing may bring about.
+// searched is the number of further schedules to run if none of the chosen seeds detects a mutant,
+// which a change of timing in the product may cause.
 const searched = 2000
 
-// pendingOf returns how a retry finds what has gathered meanwhile, when R1 is off.
+// pendingOf returns the option that makes retries send the pending lines when R1 is off.
 func pendingOf() func(context.Context, func() []byte) context.Context { return storage.WithPending }
 
-// TestMutants switches off one rule of the log after the other and expects a schedule to
-// notice. The seeds are ones that did when they were chosen; several, because a change of
-// the product makes another schedule of each.
+// TestMutants switches off each rule of the log and expects a schedule to detect it. Several seeds
+// that detected it when they were chosen are tried, because each change of the product changes their
+// schedules.
 func TestMutants(t *testing.T) {
 	for _, m := range []struct {
 		rule  string
@@ -49,8 +49,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// harm is the violation of a schedule, but for one that is no more than the rule itself.
-func harm(r logRun) string {
+// violation returns the violation of a schedule, or "" if it is only the rule itself.
+func violation(r logRun) string {
 	v := r.verdict()
 	if strings.HasPrefix(v, "at rest: ") {
 		return ""
@@ -58,12 +58,12 @@ func harm(r logRun) string {
 	return v
 }
 
-// expectNotice fails unless one of the seeds notices, or of many more.
+// expectNotice fails unless one of the seeds, or of many more, detects the mutant.
 func expectNotice(t *testing.T, seeds []uint64) {
 	t.Helper()
 	for few := range slices.Chunk(append(seeds, logSeeds(searched)...), 4) {
 		for _, r := range runLogs(t, few, nil) {
-			if v := harm(r); v != "" {
+			if v := violation(r); v != "" {
 				t.Logf("seed %d: %s", r.seed, v)
 				return
 			}
@@ -76,7 +76,7 @@ func expectNotice(t *testing.T, seeds []uint64) {
 func noticing(t *testing.T, n uint64) (noticed []uint64, first string) {
 	for some := range slices.Chunk(logSeeds(n), inBubble) {
 		for _, r := range runLogs(t, some, nil) {
-			if v := harm(r); v != "" {
+			if v := violation(r); v != "" {
 				if len(noticed) == 0 {
 					first = v
 				}

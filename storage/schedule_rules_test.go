@@ -4,5 +4,5 @@ package storage_test
 
 import "context"
 
-// pendingOf returns nothing: a retry sends what the first attempt sent.
+// pendingOf returns nil: retries send the bytes of the first attempt.
 func pendingOf() func(context.Context, func() []byte) context.Context { return nil }

@@ -10,17 +10,16 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// segmentReads bounds how often a place is looked up anew because the segment that was
-// found has been merged into another one meanwhile.
+// segmentReads bounds how often a lookup is retried because the segment found was merged concurrently.
 const segmentReads = 4
 
-// sizes are what segments are made and read by. Tests make them small.
+// sizes are the size parameters of segments. Tests make them small.
 type sizes struct {
-	whole  int64 // Up to how many bytes a segment is read at once instead of its index first.
-	tail   int64 // How many bytes at the end of a larger one are read for its index.
-	frames int64 // About how many bytes of frames are read at once.
-	merged int64 // From which size on a segment is not merged any more.
-	width  int   // How many segments of one size class make one of the next, and by how much the classes differ.
+	whole  int64 // Up to this size a segment is read whole, without reading its index first.
+	tail   int64 // Bytes read at the end of a larger segment for its index.
+	frames int64 // Approximate bytes of frames per read.
+	merged int64 // From this size on a segment is not merged.
+	width  int   // Number of segments of one size class that make one of the next, and the ratio of the classes.
 }
 
 func defaultSizes() sizes {
@@ -29,19 +28,19 @@ func defaultSizes() sizes {
 
 // SegmentRef names a stored segment.
 type SegmentRef struct {
-	First, Last int64 // Its batches, both included.
-	Size        int64 // Bytes of the object.
+	First, Last int64 // First and last batch, inclusive.
+	Size        int64 // Size of the object in bytes.
 }
 
-// SegmentKey returns the object key of the segment that holds the batches first to
-// last. The last one comes first, so that one LIST finds who holds a batch.
+// SegmentKey returns the object key of the segment that holds the batches first to last. The key
+// begins with last, so one LIST finds the segment of a batch.
 func SegmentKey(conv conversation.Key, first, last int64) string {
 	return segmentPrefix(conv) + number(last) + "-" + number(first)
 }
 
 func segmentPrefix(conv conversation.Key) string { return folder(conv) + "seg/" }
 
-// parseSegment reads a key as SegmentKey returns it, without its prefix.
+// parseSegment parses a key of SegmentKey without its prefix.
 func parseSegment(name string) (first, last int64, err error) {
 	a, b, _ := strings.Cut(name, "-")
 	if last, err = parseNumber(a); err == nil {
@@ -53,8 +52,8 @@ func parseSegment(name string) (first, last int64, err error) {
 	return first, last, err
 }
 
-// Segments returns the segments of a conversation that end at or above a batch, in the
-// order of their last batches. They may overlap.
+// Segments returns the segments of a conversation that end at or above a batch, ordered by their last
+// batches. They may overlap.
 func (l *Logs) Segments(ctx context.Context, conv conversation.Key, from int64) ([]SegmentRef, error) {
 	if err := validAfter(conv, from); err != nil {
 		return nil, fmt.Errorf("list segments of %s: %w", conv, err)
@@ -70,13 +69,13 @@ func (l *Logs) Segments(ctx context.Context, conv conversation.Key, from int64) 
 	return refs, nil
 }
 
-// eachSegment visits the segments that end at or above a batch, so many for each LIST,
-// until visit returns false.
+// eachSegment visits the segments that end at or above a batch, limit per LIST, until visit returns
+// false.
 func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int64, limit int, visit func(SegmentRef) bool) error {
 	prefix := segmentPrefix(conv)
 	q := ListQuery{Prefix: prefix, Limit: min(limit, l.pageKeys)}
 	if from > 0 {
-		q.After = prefix + number(from) // It sorts before its own segments.
+		q.After = prefix + number(from) // It sorts before the segments that end at from.
 	}
 	err := listAll(ctx, l.bucket, l.retry, q, func(page []ListedKey) error {
 		for _, k := range page {
@@ -96,8 +95,8 @@ func (l *Logs) eachSegment(ctx context.Context, conv conversation.Key, from int6
 	return err
 }
 
-// segmentsOf returns segments that hold a batch, at most a few: damage of one may be made
-// good by another. It takes one LIST, but where the parts of a merge are being deleted.
+// segmentsOf returns a few segments that hold a batch, because one may replace another that is
+// corrupt. It takes one LIST unless parts of a merge are being deleted.
 func (l *Logs) segmentsOf(ctx context.Context, conv conversation.Key, seq int64) ([]SegmentRef, error) {
 	const enough, looked = 3, 6
 	var refs []SegmentRef
@@ -111,9 +110,8 @@ func (l *Logs) segmentsOf(ctx context.Context, conv conversation.Key, seq int64)
 	return refs, err
 }
 
-// fromSegments visits the batches after a position that segments hold, up to a last
-// one, and returns the position of the last that was visited: the given one if no
-// segment holds the next.
+// fromSegments visits the batches in segments after a position, up to last. It returns the position of
+// the last batch visited, or at if no segment holds the next one.
 func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Position, last int64, check bool, visit func(Batch) error) (Position, error) {
 	for tries := 0; at.Seq < last; {
 		refs, err := l.segmentsOf(ctx, conv, at.Seq+1)
@@ -147,13 +145,13 @@ func (l *Logs) fromSegments(ctx context.Context, conv conversation.Key, at Posit
 	return at, nil
 }
 
-// errReplaced says that a segment that was listed is not there any more: no damage, a
-// larger one has its batches.
-var errReplaced = errors.New("segment was replaced meanwhile")
+// errReplaced reports that a listed segment is gone because a larger one replaced it. It is not
+// corruption.
+var errReplaced = errors.New("segment was replaced")
 
 func replaced(err error) bool { return errors.Is(err, errReplaced) }
 
-// replacedAt returns the error for a key: who asks again may have an answer.
+// replacedAt returns the retryable error for a replaced segment.
 func replacedAt(key string) error {
 	return &Error{Op: "get", Key: key, Kind: ErrUnavailable, Err: errReplaced}
 }
@@ -167,8 +165,7 @@ func (l *Logs) readSegment(ctx context.Context, conv conversation.Key, ref Segme
 	return s.read(ctx, from, to, visit)
 }
 
-// read visits the batches from one to another, both included, as far as the segment
-// holds them.
+// read visits the batches from to to, inclusive, as far as the segment holds them.
 func (s *segmentReader) read(ctx context.Context, from, to int64, visit func(Batch) error) error {
 	to = min(to, s.ref.Last)
 	frame, offset := s.index.Find(from)
@@ -205,14 +202,14 @@ func (s *segmentReader) read(ctx context.Context, from, to int64, visit func(Bat
 	return nil
 }
 
-// segmentReader is a stored segment whose index was read.
+// segmentReader reads a stored segment after its index.
 type segmentReader struct {
 	logs  *Logs
 	conv  conversation.Key
 	ref   SegmentRef
 	index *segment.Index
-	whole []byte // nil if it is read in parts
-	prev  *Hash  // what the frame visited last ends with
+	whole []byte // nil if read in parts
+	prev  *Hash  // hash at the end of the frame visited last
 }
 
 // openSegment reads the index of a segment.
@@ -230,7 +227,7 @@ func (l *Logs) openSegment(ctx context.Context, conv conversation.Key, ref Segme
 				return nil
 			}
 			if err == nil && (s.index.First != ref.First || s.index.Last != ref.Last) {
-				err = fmt.Errorf("index says batches %d to %d", s.index.First, s.index.Last)
+				err = fmt.Errorf("index has batches %d to %d", s.index.First, s.index.Last)
 			}
 			return err
 		})
@@ -253,7 +250,7 @@ func (s *segmentReader) corrupt(err error) error {
 	return &CorruptError{Conv: s.conv, Key: s.key(), Seq: s.ref.First, Err: err}
 }
 
-// bytes reads a part of the object, and again what check does not accept.
+// bytes reads a part of the object, and reads again if check rejects it.
 func (s *segmentReader) bytes(ctx context.Context, offset, size int64, check func([]byte) error) ([]byte, error) {
 	o := s.logs.retry.reads(s.logs.bucket, s.key())
 	if o.size = size; size != s.ref.Size {
@@ -275,7 +272,7 @@ func (s *segmentReader) bytes(ctx context.Context, offset, size int64, check fun
 	return data, err
 }
 
-// run returns how many frames from one on are to be read at once, and their bytes.
+// run returns the number of frames to read at once from frame on, and their bytes.
 func (s *segmentReader) run(frame int, to int64) (n int, size int64) {
 	for _, f := range s.index.Frames[frame:] {
 		if f.Seq > to || n > 0 && size+f.Size > s.logs.sizes.frames {
@@ -295,7 +292,7 @@ func (s *segmentReader) batches(frame int, data []byte) ([]Batch, error) {
 	return batches, err
 }
 
-// visit visits the wanted batches of a frame.
+// visit visits the batches of a frame that lie in the range.
 func (s *segmentReader) visit(batches []Batch, from, to int64, visit func(Batch) error) error {
 	s.prev = &batches[len(batches)-1].Hash
 	for _, b := range batches {

@@ -2,8 +2,8 @@ package storage
 
 import "time"
 
-// What a bucket may tell of itself beside what the seam asks for. A decorator has an
-// Unwrap method that returns what it stands before, so that it hides none of it.
+// Optional methods of a bucket. A decorator has an Unwrap method that returns the decorated bucket, so
+// that it hides none of them.
 type (
 	exclusive interface{ Exclusive() bool }
 	endpoint  interface{ Endpoint() string }
@@ -11,15 +11,15 @@ type (
 	decorator interface{ Unwrap() Bucket }
 )
 
-// IsExclusive reports whether only this process can reach the bucket, such as a folder
-// under a lock: it says so by a method Exclusive() bool. One that does not say is shared.
+// IsExclusive reports whether only this process can access the bucket, such as a locked folder. It
+// calls the method Exclusive() bool; a bucket without it is shared.
 func IsExclusive(b Bucket) bool {
 	e, ok := find[exclusive](b)
 	return ok && e.Exclusive()
 }
 
-// EndpointOf names the store of a bucket, for [EnsureProbed]: what its method
-// Endpoint() string returns, "" if it has none.
+// EndpointOf returns the name of the store of a bucket, for [EnsureProbed]. It calls the method
+// Endpoint() string and returns "" if there is none.
 func EndpointOf(b Bucket) string {
 	if e, ok := find[endpoint](b); ok {
 		return e.Endpoint()
@@ -27,8 +27,8 @@ func EndpointOf(b Bucket) string {
 	return ""
 }
 
-// ClockAhead returns how far this machine's clock was ahead of the store's at its last
-// answer: what the bucket's method ClockAhead() time.Duration returns, 0 if it has none.
+// ClockAhead returns how far the local clock was ahead of the store's at its last answer. It calls the
+// method ClockAhead() time.Duration and returns 0 if there is none.
 func ClockAhead(b Bucket) time.Duration {
 	if c, ok := find[clocked](b); ok {
 		return c.ClockAhead()
@@ -36,7 +36,7 @@ func ClockAhead(b Bucket) time.Duration {
 	return 0
 }
 
-// find returns the first T among b and what it stands before.
+// find returns the first T among b and the buckets that it decorates.
 func find[T any](b Bucket) (t T, ok bool) {
 	for b != nil {
 		if t, ok = b.(T); ok {

@@ -10,15 +10,14 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// talker says everything of itself.
-type talker struct{ storage.Bucket }
+// fullBucket is a bucket with all optional methods.
+type fullBucket struct{ storage.Bucket }
 
-func (talker) Exclusive() bool           { return true }
-func (talker) Endpoint() string          { return "store.example" }
-func (talker) ClockAhead() time.Duration { return time.Minute }
+func (fullBucket) Exclusive() bool           { return true }
+func (fullBucket) Endpoint() string          { return "store.example" }
+func (fullBucket) ClockAhead() time.Duration { return time.Minute }
 
-// TestDecoratorsHideNothing asks every decorator of a bucket for what the bucket tells of
-// itself.
+// TestDecoratorsHideNothing checks that every decorator forwards the optional methods of its bucket.
 func TestDecoratorsHideNothing(t *testing.T) {
 	for name, over := range map[string]func(storage.Bucket) storage.Bucket{
 		"retried": func(b storage.Bucket) storage.Bucket { return storage.Retried(b, storage.Retry{}) },
@@ -29,7 +28,7 @@ func TestDecoratorsHideNothing(t *testing.T) {
 			return storage.Retried(storagetest.Faulty(storagetest.NewCounter().Bucket(b), storagetest.Plan{}), storage.Retry{})
 		},
 	} {
-		b := over(talker{})
+		b := over(fullBucket{})
 		if !storage.IsExclusive(b) || storage.EndpointOf(b) != "store.example" || storage.ClockAhead(b) != time.Minute {
 			t.Errorf("%s: %v, %q, %v", name, storage.IsExclusive(b), storage.EndpointOf(b), storage.ClockAhead(b))
 		}

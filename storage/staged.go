@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// stagedRoot holds what is on its way from one node to another and is too long for a
-// message. Whoever has put it there removes it.
+// stagedRoot holds payloads between nodes that are too long for a message. The node that stores one
+// deletes it.
 const stagedRoot = "staged/"
 
-// StagedKey returns the object key of something that a member has staged; name is its
-// choice, used once: letters, digits, '-' or '_'.
+// StagedKey returns the object key of a payload that a member stages. name is unique per member:
+// letters, digits, '-' or '_'.
 func StagedKey(member, name string) string { return stagedRoot + member + "/" + name }
 
-// ReadStaged returns what a member has staged. ErrNotFound says that it is over.
+// ReadStaged returns a staged payload, or ErrNotFound if it was deleted.
 func ReadStaged(ctx context.Context, b Bucket, key string) ([]byte, error) {
 	data, err := readRetried(ctx, newRetry(Retry{}), func(ctx context.Context) ([]byte, error) { return b.Get(ctx, key) })
 	if err != nil {
@@ -24,8 +24,8 @@ func ReadStaged(ctx context.Context, b Bucket, key string) ([]byte, error) {
 	return data, nil
 }
 
-// DeleteStaged deletes what members have left that are gone. It tries all of it and
-// returns what went wrong.
+// DeleteStaged deletes the payloads of members that are gone. It tries all and returns the joined
+// errors.
 func DeleteStaged(ctx context.Context, b Bucket, gone func(member string) bool) error {
 	var errs []error
 	err := listAll(ctx, b, newRetry(Retry{}), ListQuery{Prefix: stagedRoot}, func(page []ListedKey) error {

@@ -16,28 +16,27 @@ const (
 	timerRoot     = "timer/"
 	maxTimerBytes = 4 << 10
 
-	// minuteLayout writes a minute so that keys sort as minutes do.
+	// minuteLayout formats a minute so that keys sort by time.
 	minuteLayout = "20060102T1504"
 
-	// timersPerPage bounds one LIST of timers. Most pages begin with a timer that is not
-	// due, so a large one would be thrown away.
+	// timersPerPage bounds one LIST of timers. Most pages end with a timer that is not due, so a large
+	// page would be wasted.
 	timersPerPage = 100
 )
 
-// TimerShards is how many shards the timers of a bucket have: all nodes must agree, so
-// it is not an option. Shards keep the timers of one moment from being one narrow range
-// of keys, which stores serve from one place; four of them take thousands of timers per
-// second. A sweep asks every shard that holds a timer and none otherwise, so a bucket
-// without timers costs one LIST per sweep, and any other at most five.
+// TimerShards is the number of shards of the timers of a bucket. It is a constant because all nodes
+// must agree. Shards spread the timers of one moment over several key ranges, because stores serve one
+// narrow range from one place; four shards take thousands of timers per second. A sweep lists only
+// shards that hold a timer, so it costs one LIST for a bucket without timers and at most five
+// otherwise.
 const TimerShards = 4
 
-// Timer is that of a conversation that waits: the one batch of its log at Seq says that it
-// waits until a time. It is stored once and never changed; who may delete it, and when,
-// is decided by the conversation's owner.
+// Timer is the timer of a suspended conversation: the batch of its log at Seq suspends it until a
+// time. A timer is stored once and never changed. The conversation's owner decides on its deletion.
 type Timer struct {
 	Conv  conversation.Key  `json:"conv"`
-	Seq   int64             `json:"seq"`   // Of the batch with the record that it belongs to.
-	Until conversation.Time `json:"until"` // It is due from this moment on.
+	Seq   int64             `json:"seq"`   // Batch of the record that it belongs to.
+	Until conversation.Time `json:"until"` // Time at which it is due.
 }
 
 type storedTimer struct {
@@ -70,8 +69,8 @@ func EncodeTimer(t Timer) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// DecodeTimer reverses EncodeTimer. It refuses one of a newer version with a
-// [*FormatError], and of an older one. Fields it does not know are ignored.
+// DecodeTimer reverses [EncodeTimer]. It rejects a newer version with a [*FormatError], and an older
+// one. It ignores unknown fields.
 func DecodeTimer(data []byte) (Timer, error) {
 	var t storedTimer
 	if err := decodeStored(data, maxTimerBytes, &t); err != nil {
@@ -83,15 +82,14 @@ func DecodeTimer(data []byte) (Timer, error) {
 	return t.Timer, nil
 }
 
-// TimerShard returns the shard of a conversation's timers. conv must be a conversation's
-// key.
+// TimerShard returns the shard of a conversation's timers. conv must be a conversation's key.
 func TimerShard(conv conversation.Key) int {
 	n, _ := strconv.ParseUint(string(conv[:min(1, len(conv))]), 16, 8) // a key is hexadecimal
 	return int(n % TimerShards)
 }
 
-// minuteOf returns the first full minute that is not before t: what a sweep finds at a
-// minute is due by then.
+// minuteOf returns the first full minute at or after t, so that every timer of a key is due by the
+// minute in the key.
 func minuteOf(t conversation.Time) time.Time {
 	at := time.UnixMilli(int64(t)).UTC()
 	minute := at.Truncate(time.Minute)
@@ -101,7 +99,7 @@ func minuteOf(t conversation.Time) time.Time {
 	return minute
 }
 
-// TimerKey returns the object key of a timer. It holds all that a sweep needs.
+// TimerKey returns the object key of a timer. The key holds everything that a sweep needs.
 func TimerKey(t Timer) string {
 	return timerPrefix(TimerShard(t.Conv)) + minuteOf(t.Until).Format(minuteLayout) + "/" + string(t.Conv) + "." + number(t.Seq)
 }
@@ -116,8 +114,8 @@ type TimerRef struct {
 	Minute conversation.Time // The first full minute at which it is due.
 }
 
-// parseTimerKey reports whether key is exactly what TimerKey returns for a timer that is
-// due at a full minute.
+// parseTimerKey reverses TimerKey, for timers that are due at a full minute. ok is false for any other
+// key.
 func parseTimerKey(key string) (TimerRef, bool) {
 	rest, ok := strings.CutPrefix(key, timerRoot)
 	parts := strings.Split(rest, "/")
@@ -134,9 +132,8 @@ func parseTimerKey(key string) (TimerRef, bool) {
 	return TimerRef{Key: key, Conv: t.Conv, Seq: n, Minute: t.Until}, true
 }
 
-// PutTimer stores a timer under its key and repeats that until the outcome is known. One
-// that is there already is a success: nothing else is ever stored under its key.
-// ErrUncertain says that ctx ended first.
+// PutTimer stores a timer under its key and retries until the outcome is known. An existing object is
+// a success, because a key determines its content. If ctx ends first it returns ErrUncertain.
 func PutTimer(ctx context.Context, b Bucket, t Timer) error {
 	data, err := EncodeTimer(t)
 	if err != nil {
@@ -149,13 +146,13 @@ func PutTimer(ctx context.Context, b Bucket, t Timer) error {
 	return nil
 }
 
-// ReadTimer returns a stored timer. ErrNotFound says it is gone; a [*CorruptError] that
-// the object is not that timer, a [*FormatError] that it is one of a newer version.
+// ReadTimer returns a stored timer: ErrNotFound if it is deleted, a [*CorruptError] if the object is
+// not that timer, a [*FormatError] if a newer version wrote it.
 func ReadTimer(ctx context.Context, b Bucket, ref TimerRef) (Timer, error) {
 	t, err := readStored(ctx, b, ref.Key, ref.Seq, maxTimerBytes, func(data []byte) (Timer, error) {
 		t, err := DecodeTimer(data)
 		if err == nil && TimerKey(t) != ref.Key {
-			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
+			err = fmt.Errorf("object names conversation %s, batch %d", t.Conv, t.Seq)
 		}
 		return t, err
 	})
@@ -165,9 +162,9 @@ func ReadTimer(ctx context.Context, b Bucket, ref TimerRef) (Timer, error) {
 	return t, err
 }
 
-// DueTimers calls visit for the timers that are due at a time, those of a shard in the
-// order of their minutes, a bounded page at a time, until visit returns an error. Asking
-// again begins anew: visit deletes what is over. A key that is no timer's is passed over.
+// DueTimers calls visit with the timers that are due at now, one bounded page at a time, until visit
+// returns an error. Timers of a shard come in the order of their minutes. Each call starts from the
+// beginning; visit deletes timers that are done. DueTimers skips keys of other objects.
 func DueTimers(ctx context.Context, b Bucket, now conversation.Time, visit func(page []TimerRef) error) error {
 	r := newRetry(Retry{})
 	shards, err := readRetried(ctx, r, func(ctx context.Context) (ListPage, error) {
@@ -200,7 +197,7 @@ func DueTimers(ctx context.Context, b Bucket, now conversation.Time, visit func(
 // errNotDue ends a listing at the first timer that is not due.
 var errNotDue = errors.New("not due yet")
 
-// dueOf returns the timers of a page that are due, and whether one is not.
+// dueOf returns the due timers of a page. end reports whether one is not due.
 func dueOf(page []ListedKey, now conversation.Time) (due []TimerRef, end bool) {
 	for _, k := range page {
 		ref, ok := parseTimerKey(k.Key)
@@ -215,7 +212,7 @@ func dueOf(page []ListedKey, now conversation.Time) (due []TimerRef, end bool) {
 	return due, false
 }
 
-// DeleteTimer deletes a stored timer, in one request. An absent one is a success.
+// DeleteTimer deletes a stored timer, in one request. An absent timer is a success.
 func DeleteTimer(ctx context.Context, b Bucket, ref TimerRef) error {
 	if _, ok := parseTimerKey(ref.Key); !ok {
 		return &Error{Op: "delete", Key: ref.Key, Kind: ErrRefused, Err: errors.New("not a timer's key")}

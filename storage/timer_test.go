@@ -16,7 +16,6 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// noon is a full minute.
 var noon = conversation.TimeOf(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 
 func timerOf(id string, seq int64, until conversation.Time) storage.Timer {
@@ -94,7 +93,7 @@ func TestTimerIsStrict(t *testing.T) {
 	}
 }
 
-// due returns the keys that DueTimers shows.
+// due returns the keys that DueTimers visits.
 func due(t *testing.T, b storage.Bucket, now conversation.Time) (keys []string) {
 	t.Helper()
 	err := storage.DueTimers(t.Context(), b, now, func(page []storage.TimerRef) error {
@@ -167,8 +166,7 @@ func total(c *storagetest.Counter) (n int) {
 	return n
 }
 
-// TestPutTimer: a timer is there once it was put, whatever becomes of the answers, and
-// may be put again.
+// TestPutTimer checks that a timer is stored under every fault, and may be put again.
 func TestPutTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		timer := timerOf("x", 7, noon)
@@ -224,7 +222,7 @@ func FuzzDecodeTimer(f *testing.F) {
 	})
 }
 
-// FuzzTimerKey: a key that is taken for a timer's is exactly what TimerKey returns.
+// FuzzTimerKey checks that every accepted timer key is exactly what TimerKey returns.
 func FuzzTimerKey(f *testing.F) {
 	conv := string(keyOf("x"))
 	f.Add(storage.TimerKey(timerOf("x", 7, noon)))

@@ -9,21 +9,21 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// errStopped ends a walk whose consumer has enough.
+// errStopped ends a walk whose consumer has stopped.
 var errStopped = errors.New("stopped by the consumer")
 
-// walk reads a log on from a position: what lies there batch by batch and, where that
-// has gone or is not what it should be, from the segments, which win (R6).
+// walk reads a log from a position on. It reads batch objects and, where one is missing or invalid,
+// the segments, which win (R6).
 type walk struct {
 	logs  *Logs
 	conv  conversation.Key
-	at    Position // of the last batch that was visited
-	held  *Batch   // a claim after it that nothing has confirmed yet
+	at    Position // of the last batch visited
+	held  *Batch   // a claim after at that no later batch has confirmed yet
 	visit func(Batch) bool
 }
 
-// walk visits the batches after a position, which it finds by a LIST of the keys
-// above listed. If that is lower, the log must have a key.
+// walk visits the batches after a position. It starts with a LIST of the keys above listed. If listed
+// is below at, the log must have a key.
 func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, listed int64, visit func(Batch) bool) error {
 	w := &walk{logs: l, conv: conv, at: at, visit: visit}
 	for {
@@ -31,7 +31,7 @@ func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, lis
 		if err == nil || !IsCorrupt(err) {
 			return err
 		}
-		// What was compacted and deleted before the LIST, or since, is in a segment.
+		// A batch that was compacted and deleted, before the LIST or since, is in a segment.
 		end, segErr := l.fromSegments(ctx, conv, w.at, maxSeq, true, w.show)
 		switch {
 		case segErr != nil && !(IsCorrupt(segErr) && end != w.at):
@@ -39,12 +39,12 @@ func (l *Logs) walk(ctx context.Context, conv conversation.Key, at Position, lis
 		case end == w.at:
 			return err
 		}
-		// Behind a damaged segment its batches may still stand.
+		// Batch objects behind a corrupt segment may still exist.
 		w.at, listed = end, end.Seq
 	}
 }
 
-// show hands a batch to the consumer.
+// show passes a batch to the consumer.
 func (w *walk) show(b Batch) error {
 	if !w.visit(b) {
 		return errStopped
@@ -52,7 +52,7 @@ func (w *walk) show(b Batch) error {
 	return nil
 }
 
-// objects visits what lies in the log, as far as it is contiguous.
+// objects visits the batch objects, as far as they are contiguous.
 func (w *walk) objects(ctx context.Context, listed int64) error {
 	w.held = nil
 	q, err := w.logs.query(w.conv, listed)
@@ -87,34 +87,34 @@ func (w *walk) objects(ctx context.Context, listed int64) error {
 		if gap != nil {
 			return gap
 		}
-		// A claim at the end is listed once more: what was listed before it was read says
-		// nothing about what was read.
+		// List again for a claim at the end: a LIST before the read does not prove that nothing
+		// follows it.
 		if !page.More && w.held == nil {
 			return nil
 		}
 	}
 }
 
-// highest checks the batch that the walk begins after where nothing continues it: a log
-// whose highest batch is damaged must not be continued.
+// highest verifies the batch at the start of the walk if nothing continues it, because a log with a
+// corrupt highest batch must not be continued.
 func (w *walk) highest(ctx context.Context) error {
 	err := w.logs.fetch(ctx, w.conv, w.at.Seq, 1, nil, func(b Batch) error {
 		if b.Hash == w.at.Hash || !checkChain() {
 			return nil
 		}
-		return &CorruptError{Conv: w.conv, Key: LogKey(w.conv, b.Seq), Seq: b.Seq, Err: fmt.Errorf("hash is %s, the checkpoint says %s", b.Hash, w.at.Hash)}
+		return &CorruptError{Conv: w.conv, Key: LogKey(w.conv, b.Seq), Seq: b.Seq, Err: fmt.Errorf("hash is %s, the checkpoint has %s", b.Hash, w.at.Hash)}
 	})
 	if err == nil || !IsCorrupt(err) {
 		return err
 	}
-	// It may have been compacted since it was listed, and is not the highest then (R5).
+	// It may have been compacted since the LIST; then it is not the highest (R5).
 	if tail, err := w.logs.Tail(ctx, w.conv, w.at.Seq); err != nil || tail > w.at.Seq {
 		return err
 	}
 	return err
 }
 
-// end is what a page without keys means.
+// end handles a page without keys.
 func (w *walk) end(q ListQuery, page ListPage, reached bool) error {
 	switch {
 	case page.More:
@@ -124,11 +124,11 @@ func (w *walk) end(q ListQuery, page ListPage, reached bool) error {
 	case w.held == nil:
 		return nil
 	}
-	// The highest key is never deleted (R5), so that nothing can have taken its place.
+	// The highest key is never deleted (R5), so no later writer can have taken it.
 	return w.confirm()
 }
 
-// next is the number of the batch that is read next.
+// next returns the number of the next batch to read.
 func (w *walk) next() int64 {
 	if w.held != nil {
 		return w.held.Seq + 1
@@ -136,10 +136,9 @@ func (w *walk) next() int64 {
 	return w.at.Seq + 1
 }
 
-// take checks a batch that lies in the log against the one before it. A key that was
-// compacted and deleted may be taken again, by the claim of a writer with a stale view
-// and by nothing else: so a claim is shown only once the next batch continues it, or
-// nothing is above it.
+// take checks a batch object against the batch before it. The key of a compacted and deleted batch may
+// be taken again, but only by the claim of a writer with a stale view. Therefore take holds a claim
+// back until the next batch continues it or nothing is above it.
 func (w *walk) take(b Batch) error {
 	if !checkChain() {
 		w.at = b.Position()
@@ -173,9 +172,9 @@ func (w *walk) confirm() error {
 	return w.show(b)
 }
 
-// Range returns the batches first to last, both included, checked against each
-// other but not against what is before first: at least one, and no more once they hold
-// [LogOptions.RangeBytes]. A missing one is a [*GapError].
+// Range returns the batches first to last, inclusive, verified against each other but not against the
+// batch before first. It returns at least one batch and stops once they hold [LogOptions.RangeBytes].
+// A missing batch is a [*GapError].
 func (l *Logs) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]Batch, error) {
 	if _, err := l.query(conv, first-1); err != nil {
 		return nil, fmt.Errorf("read batches %d to %d of %s: %w", first, last, conv, err)
@@ -190,7 +189,7 @@ func (l *Logs) Range(ctx context.Context, conv conversation.Key, first, last int
 	return r.batches, nil
 }
 
-// ranged is a run of batches on its way.
+// ranged collects the batches of a Range.
 type ranged struct {
 	logs        *Logs
 	conv        conversation.Key
@@ -199,10 +198,10 @@ type ranged struct {
 	bytes       int // of their lines
 }
 
-// full reports whether no further batch is to be read.
+// full reports whether the byte limit is reached.
 func (r *ranged) full() bool { return r.bytes >= r.logs.ranged }
 
-// at is the position that has been reached. Before the first batch its hash is unknown.
+// at returns the current position. Before the first batch its hash is unknown.
 func (r *ranged) at() Position {
 	if n := len(r.batches); n > 0 {
 		return r.batches[n-1].Position()
@@ -224,10 +223,10 @@ func (r *ranged) add(b Batch) error {
 	return nil
 }
 
-// more reads on, and returns an error unless it got any further.
+// more reads further batches, and returns an error if there was no progress.
 func (r *ranged) more(ctx context.Context) error {
 	before := len(r.batches)
-	// While a damaged segment is not all there is, what lies in the log still serves.
+	// With a corrupt segment, the batch objects may still serve.
 	if err := r.covered(ctx); err != nil && !IsCorrupt(err) {
 		return err
 	}
@@ -242,8 +241,8 @@ func (r *ranged) more(ctx context.Context) error {
 	if err != nil && !IsCorrupt(err) {
 		return err
 	}
-	// As in take: the claim that was read last may have taken the place of a batch that a
-	// segment has by now, and so may what could not be read.
+	// As in take: the claim that was read last, or an unreadable object, may have taken the key of a
+	// batch that is now in a segment.
 	if n := len(r.batches); n > before && r.batches[n-1].First && checkChain() {
 		claim := r.batches[n-1]
 		r.batches = r.batches[:n-1]
@@ -264,7 +263,7 @@ func (r *ranged) more(ctx context.Context) error {
 	return err
 }
 
-// covered reads on as far as segments go.
+// covered reads the batches that segments hold.
 func (r *ranged) covered(ctx context.Context) error {
 	_, err := r.logs.fromSegments(ctx, r.conv, r.at(), r.last, len(r.batches) > 0, r.add)
 	if errors.Is(err, errStopped) {
@@ -273,8 +272,8 @@ func (r *ranged) covered(ctx context.Context) error {
 	return err
 }
 
-// contiguous returns how many keys of a page follow each other from next on, and
-// why the rest does not.
+// contiguous returns the number of keys of a page that are contiguous from next on, and an error for
+// the first that is not.
 func contiguous(conv conversation.Key, prefix string, page []ListedKey, next int64) (int64, error) {
 	for i, k := range page {
 		seq, err := seqOf(conv, prefix, k.Key)
@@ -296,7 +295,7 @@ func seqOf(conv conversation.Key, prefix, key string) (int64, error) {
 	return seq, nil
 }
 
-// follows checks that the batch an object holds continues the chain.
+// follows checks that b continues the chain at a position.
 func follows(key string, conv conversation.Key, b Batch, at Position) error {
 	if b.Prev == at.Hash {
 		return nil

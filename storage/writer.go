@@ -9,20 +9,19 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Writer appends to one conversation under one nonce. It is made on a position
-// its owner has read the log up to; its first batch is the claim that fences the
-// writers before it.
+// Writer appends to one conversation under one nonce. It starts at the position up to which its owner
+// has read the log. Its first batch is the claim that fences earlier writers.
 //
 // Guarantees:
 //
 //  1. A position is returned only for a batch that is stored, byte for byte, and
 //     stays the batch of that number.
-//  2. After ErrFenced or ErrUncertain the writer is spent: every further Append
+//  2. After ErrFenced or ErrUncertain the writer is unusable: every further Append
 //     returns that error and sends nothing.
-//  3. After any other error nothing of that Append has landed or will land, and
-//     the writer may go on.
+//  3. After any other error nothing of that Append was or will be stored, and the
+//     writer may continue.
 //
-// One Append runs at a time; a second one gets ErrConcurrentAppend.
+// One Append runs at a time; a concurrent one returns ErrConcurrentAppend.
 type Writer struct {
 	logs  *Logs
 	conv  conversation.Key
@@ -30,23 +29,22 @@ type Writer struct {
 	epoch int64
 
 	busy atomic.Bool
-	// The fields below belong to the Append that holds busy.
-	at      Position // Last batch of this writer, or the position it was made on.
+	// The Append that holds busy owns the fields below.
+	at      Position // Last batch of this writer, or its starting position.
 	claimed bool     // The first batch is stored and verified.
-	stored  Batch    // What Append has stored last.
-	spent   error    // Why the writer stopped for good.
+	stored  Batch    // Batch of the last Append.
+	spent   error    // Why the writer is unusable.
 }
 
-// Writer returns a writer that appends after a position. The nonce must never
-// have been used before. The epoch is recorded and decides nothing. No request
-// is sent until the first Append.
+// Writer returns a writer that appends after a position. The nonce must never have been used before.
+// The epoch is recorded for information only. No request is sent until the first Append.
 func (l *Logs) Writer(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
 	return &Writer{logs: l, conv: conv, nonce: nonce, epoch: epoch, at: at}
 }
 
-// Continue returns a writer that goes on in the place of one with the same nonce, which
-// has stored and verified a batch, nothing else since at, and is never used again. It
-// makes no claim: if somebody has written after at, its first Append is fenced.
+// Continue returns a writer that replaces one with the same nonce, which has stored and verified a
+// batch, stored nothing after at, and is never used again. The new writer makes no claim: if another
+// writer has written after at, its first Append is fenced.
 func (l *Logs) Continue(conv conversation.Key, nonce Nonce, at Position, epoch int64) *Writer {
 	w := l.Writer(conv, nonce, at, epoch)
 	w.claimed = true
@@ -56,11 +54,10 @@ func (l *Logs) Continue(conv conversation.Key, nonce Nonce, at Position, epoch i
 // Nonce returns the writer's nonce.
 func (w *Writer) Nonce() Nonce { return w.nonce }
 
-// Append stores lines, zero or more record lines each with its newline, as the
-// next batch and returns its position. at is recorded and decides nothing. lines
-// must not change until it returns. It goes on until the outcome is known or ctx
-// ends: [*FencedError], or an [*Error] with ErrUncertain, with ErrRefused, or with
-// no kind if ctx ended before anything was sent.
+// Append stores lines, zero or more record lines each with its newline, as the next batch and returns
+// its position. at is recorded for information only. lines must not change until Append returns.
+// Append retries until the outcome is known or ctx ends. It returns a [*FencedError], or an [*Error]
+// with ErrUncertain, with ErrRefused, or without a kind if ctx ended before the first request.
 func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time) (Position, error) {
 	if !w.busy.CompareAndSwap(false, true) {
 		return Position{}, ErrConcurrentAppend
@@ -81,8 +78,7 @@ func (w *Writer) Append(ctx context.Context, lines []byte, at conversation.Time)
 	return w.at, nil
 }
 
-// Stored returns the batch that the last Append stored, with the lines it was given. It
-// must not be called while an Append runs.
+// Stored returns the batch of the last Append, with its lines. It must not be called during an Append.
 func (w *Writer) Stored() Batch { return w.stored }
 
 func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time) (Batch, error) {
@@ -117,8 +113,8 @@ func (w *Writer) append(ctx context.Context, lines []byte, at conversation.Time)
 	return Batch{Header: head, Lines: lines, Hash: hash}, err
 }
 
-// settle decides a 412 by what is stored (R2). Only an own batch with the own
-// hash is a success: the nonce alone would also match bytes of another attempt.
+// settle decides the outcome of a 412 by the stored batch (R2). Only the same nonce and hash are a
+// success: the nonce alone would also match the bytes of another attempt.
 func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 	if !readBack() {
 		return nil
@@ -139,9 +135,8 @@ func (w *Writer) settle(ctx context.Context, seq int64, hash Hash) error {
 	}
 }
 
-// verify asks, once the first batch is stored, whether anything is above it (R4).
-// If so the claim was made on a stale view of the log, and its key may have been
-// free only because the log had moved on.
+// verify lists the log after the first batch is stored (R4). A higher key means that the claim was
+// made on a stale view, and that its key may have been free only because of compaction.
 func (w *Writer) verify(ctx context.Context, seq int64) error {
 	tail, err := readResolved(ctx, w.logs.retry, func(ctx context.Context) (int64, error) {
 		return w.logs.Tail(ctx, w.conv, seq)

@@ -14,8 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestAppendResolves checks that an append comes through each fault with its
-// batch stored once.
+// TestAppendResolves checks that an append survives each fault and stores its batch once.
 func TestAppendResolves(t *testing.T) {
 	cases := map[string]appendFaults{
 		"no fault":          {"PUT", nil, requests(2, 0, 1)},
@@ -34,7 +33,7 @@ func TestAppendResolves(t *testing.T) {
 	}
 	t.Run("versitygw", func(t *testing.T) {
 		server := s3server.Versitygw(t)
-		// Real time: waits are short, and a busy machine ends no attempt.
+		// Real time: backoffs are short, and the timeouts allow for a slow machine.
 		opts := &storage.LogOptions{Retry: storage.Retry{Attempt: time.Minute, Read: time.Minute, Min: time.Millisecond, Max: time.Millisecond}}
 		for name, faults := range cases {
 			t.Run(name, func(t *testing.T) { faults.resolve(t, onServer(t, server), opts) })
@@ -42,7 +41,6 @@ func TestAppendResolves(t *testing.T) {
 	})
 }
 
-// appendFaults are the faults of the first requests of a method.
 type appendFaults struct {
 	method string
 	kinds  []storagetest.Kind
@@ -71,8 +69,8 @@ func requests(put, get, list int) map[storagetest.Request]int {
 	return m
 }
 
-// TestAppendReadBack checks what a 412 means when the read-back itself meets
-// faults: they are waited out, the outcome stays exact.
+// TestAppendReadBack checks the outcome of a 412 if the read-back meets faults: they are retried, and
+// the outcome stays exact.
 func TestAppendReadBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		puts, gets := 0, 0
@@ -212,8 +210,7 @@ func TestAppendRefused(t *testing.T) {
 	}
 }
 
-// TestAppendOneAtATime holds an append between landing and answer and calls
-// another.
+// TestAppendOneAtATime holds an append between its write and its answer and calls a second one.
 func TestAppendOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		landed := make(chan struct{})
@@ -238,8 +235,8 @@ func TestAppendOneAtATime(t *testing.T) {
 	})
 }
 
-// TestBackOff checks that retries wait between half of and the whole doubled time,
-// by the jitter given.
+// TestBackOff checks that each backoff lies between half and all of the doubled time, depending on the
+// jitter.
 func TestBackOff(t *testing.T) {
 	for jitter, want := range map[float64][]time.Duration{
 		0:        {50, 100, 200, 400, 800, 1000, 1000},
@@ -265,14 +262,13 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// TestAttemptTimeout checks that one attempt ends and the next follows while the
-// caller still waits.
+// TestAttemptTimeout checks that an attempt times out and is retried while the caller waits.
 func TestAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hung := 0
+		timedOut := 0
 		b := storagetest.Through(memory(t), func(ctx context.Context, c *storagetest.Call) error {
-			if c.Method == "PUT" && hung < 2 {
-				hung++
+			if c.Method == "PUT" && timedOut < 2 {
+				timedOut++
 				<-ctx.Done()
 				return c.Unanswered(ctx.Err())
 			}
@@ -286,7 +282,7 @@ func TestAttemptTimeout(t *testing.T) {
 	})
 }
 
-// TestReadsAreBounded checks that a reader of a bucket that is away is told so.
+// TestReadsAreBounded checks that a read of an unavailable bucket returns an error.
 func TestReadsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
@@ -307,8 +303,8 @@ func TestReadsAreBounded(t *testing.T) {
 	})
 }
 
-// TestContinue goes on in the place of a writer that claimed: no request verifies a
-// second claim, and whoever wrote meanwhile fences it.
+// TestContinue replaces a writer that claimed: no request verifies a second claim, and a concurrent
+// writer fences it.
 func TestContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counter := storagetest.NewCounter()

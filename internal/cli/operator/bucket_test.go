@@ -74,10 +74,10 @@ func TestBucketCheckRefuses(t *testing.T) {
 	broken.Store(true)
 	code, out, errOut := program.Output(t, "bucket", "check", "--config", file)
 	wantTable(t, out, "create of an existing key", "create race")
-	if code != 1 || !strings.Contains(errOut, `fails the check "create of an existing key"`) || !strings.Contains(errOut, e.Address) {
+	if code != 1 || !strings.Contains(errOut, `failed the check "create of an existing key"`) || !strings.Contains(errOut, e.Address) {
 		t.Errorf("exit %d, %q", code, errOut)
 	}
-	if code, _, errOut := program.Output(t, "serve", "--config", file); code != 1 || !strings.Contains(errOut, "fails the check") {
+	if code, _, errOut := program.Output(t, "serve", "--config", file); code != 1 || !strings.Contains(errOut, "failed the check") {
 		t.Errorf("the next start: exit %d, %q", code, errOut)
 	}
 }
@@ -123,7 +123,7 @@ func TestBucketCheckMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		"a bucket of others":    {[]string{"--config", config(foreign.Line)}, 1, "use an empty bucket, or a prefix of its own"},
+		"a bucket of others":    {[]string{"--config", config(foreign.Line)}, 1, "use an empty bucket or another prefix"},
 		"another format":        {[]string{"--config", config(older.Line)}, 1, "stored format 7, supported format 8"},
 		"nobody there":          {[]string{"--config", config(fmt.Sprintf("bucket: {endpoint: %q, name: words, secure: false}", noderun.Refusing(t)))}, 1, "check bucket.endpoint"},
 		"no such folder":        {[]string{"--data", nowhere}, 1, "is no folder"},

@@ -54,7 +54,7 @@ func TestServeWithAWrongClock(t *testing.T) {
 			return len(p), nil
 		}))
 		mu.Lock()
-		if !strings.Contains(said.String(), tt.want) || tt.refuse && (code != 1 || !strings.Contains(said.String(), "set it")) {
+		if !strings.Contains(said.String(), tt.want) || tt.refuse && (code != 1 || !strings.Contains(said.String(), "synchronize")) {
 			t.Errorf("%s: exit %d, %s; want %q", name, code, said.String(), tt.want)
 		}
 		mu.Unlock()

@@ -198,12 +198,12 @@ func TestAnotherFormatRunsNothing(t *testing.T) {
 	second := &application{Protocol: demo.New(0), hold: make(chan struct{}), asked: make(chan struct{}, 100)}
 	close(second.hold)
 	for _, tt := range []struct{ stamp, want string }{
-		{`{"schemaVersion":5}`, "stored format 5, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\""},
-		{`{"schemaVersion":7,"minWriter":7}`, "stored format 7, supported format 8: it is older; run the version that wrote it and bring its conversations over by \"parley import flue\""},
-		{`{"schemaVersion":9,"minWriter":9}`, "stored format 9, supported format 8: it needs version 9 to write; upgrade this program"},
-		{`{"schemaVersion":8,"minWriter":9}`, "it needs version 9 to write; upgrade this program"},
-		{`{"schemaVersion":0}`, "format.json is not readable; restore it, or use an empty bucket"},
-		{"", "and no format.json; use an empty bucket"},
+		{`{"schemaVersion":5}`, "stored format 5, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\""},
+		{`{"schemaVersion":7,"minWriter":7}`, "stored format 7, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\""},
+		{`{"schemaVersion":9,"minWriter":9}`, "stored format 9, supported format 8: writers need version 9; upgrade this program"},
+		{`{"schemaVersion":8,"minWriter":9}`, "writers need version 9; upgrade this program"},
+		{`{"schemaVersion":0}`, "format.json is unreadable; restore it or use an empty bucket"},
+		{"", "but no format.json; use an empty bucket"},
 	} {
 		restamp(t, data, tt.stamp)
 		before := stored(t, data)

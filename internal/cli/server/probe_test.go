@@ -41,7 +41,7 @@ func TestServeRefusesAStoreThatFailsTheProbe(t *testing.T) {
 	file := clitest.EchoConfig(t, t.TempDir(), e.Line)
 	for range 2 {
 		code, out, errOut := program.Output(t, "serve", "--config", file)
-		for _, want := range []string{`fails the check "create of an existing key"`, "ignores If-None-Match", `bucket "parley"`, e.Address, "docs/buckets.md", "proxy"} {
+		for _, want := range []string{`failed the check "create of an existing key"`, "If-None-Match is ignored", `bucket "parley"`, e.Address, "docs/buckets.md", "proxy"} {
 			if code != 1 || out != "" || !strings.Contains(errOut, want) {
 				t.Errorf("exit %d, %q, %q; want exit 1 and %q", code, out, errOut, want)
 			}

@@ -203,9 +203,9 @@ func TestServeExplainsTheBucket(t *testing.T) {
 		{"no S3", answer(400, ""), "words", "check bucket.endpoint, bucket.name"},
 		{"throttled", answer(503, "SlowDown"), "words", "throttles requests"},
 		{"session is over", answer(400, "ExpiredToken"), "words", "name a permanent key"},
-		{"a page", pages(t, "text/html"), "words", "a proxy, a gateway or a login page answers in the place of the store"},
+		{"a page", pages(t, "text/html"), "words", "a proxy, gateway or login page answers instead of the store"},
 		{"no Last-Modified", pages(t, "application/octet-stream"), "words", "has no Last-Modified"},
-		{"of somebody else", foreign.Listener.Addr().String(), "parley", "use an empty bucket, or a prefix of its own"},
+		{"of somebody else", foreign.Listener.Addr().String(), "parley", "use an empty bucket or another prefix"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			file := clitest.EchoConfig(t, t.TempDir(), fmt.Sprintf("bucket: {endpoint: %q, name: %s, secure: false}", tt.endpoint, tt.bucket))
