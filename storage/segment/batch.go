@@ -12,17 +12,17 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Version is the version of everything that is stored.
+// Version is the version of all stored objects.
 const Version = 8
 
-// MaxSeq is the highest sequence number a key has digits for.
+// MaxSeq is the highest sequence number that fits the digits of a key.
 const MaxSeq = 1e16 - 1
 
-// Nonce identifies one writer incarnation: 1 to 64 letters, digits, '-' or '_',
-// unique among all writers there ever are. It stands in every batch.
+// Nonce identifies one writer incarnation: 1 to 64 letters, digits, '-' or '_', unique among all
+// writers ever. Every batch contains it.
 type Nonce string
 
-// Validate reports whether the nonce may stand in a batch.
+// Validate checks the form of the nonce.
 func (n Nonce) Validate() error {
 	if len(n) == 0 || len(n) > 64 || !Plain(string(n)) {
 		return fmt.Errorf("nonce %q: want 1 to 64 letters, digits, '-' or '_'", string(n))
@@ -30,8 +30,8 @@ func (n Nonce) Validate() error {
 	return nil
 }
 
-// Plain reports whether s has only letters, digits, '-' and '_', so that it can
-// stand in a key and in JSON without escaping.
+// Plain reports whether s has only letters, digits, '-' and '_', so that keys and JSON can hold it
+// without escaping.
 func Plain(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
@@ -43,8 +43,8 @@ func Plain(s string) bool {
 	return true
 }
 
-// Hash links a batch to the one before it; see [Batch.Hash] for what it covers. Its
-// text form is 32 hexadecimal digits.
+// Hash links a batch to the one before it. [Batch] defines its input. Its text form is 32 hexadecimal
+// digits.
 type Hash [16]byte
 
 // String returns the text form.
@@ -56,7 +56,7 @@ func (h Hash) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (h *Hash) UnmarshalText(text []byte) error { return Unhex(h[:], text) }
 
-// Unhex decodes exactly as many lower-case digits as dst has room for.
+// Unhex decodes exactly 2*len(dst) lower-case digits.
 func Unhex(dst, text []byte) error {
 	if len(text) != hex.EncodedLen(len(dst)) || strings.ToLower(string(text)) != string(text) {
 		return fmt.Errorf("parse %q: want %d lower-case hexadecimal digits", text, hex.EncodedLen(len(dst)))
@@ -74,18 +74,18 @@ type Position struct {
 // Start returns the position before batch 0.
 func Start() Position { return Position{Seq: -1} }
 
-// Header says which batch it is, and whose.
+// Header identifies a batch and its writer.
 type Header struct {
 	Version int               `json:"v"`
 	Seq     int64             `json:"seq"`             // Number of the batch, from 0; equal to its key.
-	Nonce   Nonce             `json:"nonce"`           // Writer that stored it.
-	First   bool              `json:"first,omitempty"` // First batch of this writer: never deleted while the conversation lives.
+	Nonce   Nonce             `json:"nonce"`           // Writer of the batch.
+	First   bool              `json:"first,omitempty"` // First batch of this writer; never deleted while the conversation exists.
 	Prev    Hash              `json:"prev"`            // Hash of batch Seq-1, zero for batch 0.
-	Epoch   int64             `json:"epoch"`           // Counts the writers of the conversation, for people and metrics only.
-	At      conversation.Time `json:"at"`              // When it was built; informative.
+	Epoch   int64             `json:"epoch"`           // Counts the writers of the conversation; informative.
+	At      conversation.Time `json:"at"`              // Creation time; informative.
 }
 
-// Validate reports whether the header may stand in front of a batch.
+// Validate checks the fields of the header.
 func (h Header) Validate() error {
 	switch {
 	case h.Version != Version:
@@ -115,10 +115,10 @@ type Batch struct {
 	Hash  Hash
 }
 
-// Position returns the position after which a reader has seen this batch.
+// Position returns the position after this batch.
 func (b Batch) Position() Position { return Position{Seq: b.Seq, Hash: b.Hash} }
 
-// Chain computes the hash of a batch as it is stated at [Batch].
+// Chain computes the hash of a batch as defined at [Batch].
 func (h Header) Chain(lines []byte) Hash {
 	d := sha256.New()
 	head := make([]byte, 0, 128)
@@ -135,7 +135,7 @@ func (h Header) Chain(lines []byte) Hash {
 	return Hash(d.Sum(head[:0])[:len(Hash{})])
 }
 
-// CheckLines reports whether every line has content and ends in a newline.
+// CheckLines checks that every line is not empty and ends in a newline.
 func CheckLines(lines []byte) error {
 	switch {
 	case len(lines) == 0:
@@ -148,7 +148,7 @@ func CheckLines(lines []byte) error {
 	return nil
 }
 
-// CutLine splits lines after the first newline; line is without it.
+// CutLine splits lines after the first newline. line does not include it.
 func CutLine(lines []byte) (line, rest []byte, err error) {
 	line, rest, ok := bytes.Cut(lines, []byte{'\n'})
 	if !ok {

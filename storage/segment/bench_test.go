@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// prose gives the words of replies as often as a text about everyday things has them.
+// prose is the source of words for replies, with natural frequencies.
 const prose = `The harbour of the small town lies behind a long wall of grey stones, and on most
 mornings you can see between twelve and twenty boats there, painted in every colour that was cheap in
 the year they were built. Nobody remembers who began with it. Martha, who has kept the shop on the corner
@@ -27,7 +27,7 @@ follow the coast as far as the white chapel, and come back by the upper road whe
 you get apples for very little money, and, when the air is clear, a glimpse of the islands which our
 grandparents still called by another name.`
 
-// text returns English-like words that are the same in every run.
+// text returns English-like words, the same in every run.
 func text(rng *rand.Rand, words []string, n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -37,8 +37,8 @@ func text(rng *rand.Rand, words []string, n int) string {
 	return b.String()[:n]
 }
 
-// turns returns turns of a conversation as they are recorded: a message, a reply of 2,000
-// characters that is streamed in deltas of some, one a batch, and the settlement.
+// turns returns recorded turns of a conversation: a message, a reply of 2,000 characters streamed in
+// deltas of delta characters, one per batch, and the settlement.
 func turns(tb testing.TB, n, delta int) (batches []segment.Batch, stored, streamed int) {
 	tb.Helper()
 	const reply = 2000
@@ -80,9 +80,9 @@ func turns(tb testing.TB, n, delta int) (batches []segment.Batch, stored, stream
 	return batches, stored, streamed
 }
 
-// BenchmarkSegment makes and reads a segment of streamed replies. MB/s are of record
-// lines; stored/char is what one streamed character takes in the bucket, with all that
-// belongs to its turn.
+// BenchmarkSegment builds and reads a segment of streamed replies. MB/s counts record lines;
+// stored/char is the stored size per streamed character, including everything that belongs to its
+// turn.
 func BenchmarkSegment(b *testing.B) {
 	for _, size := range []int{13, 66} {
 		batches, stored, streamed := turns(b, 100, size)
@@ -117,7 +117,7 @@ func BenchmarkSegment(b *testing.B) {
 	}
 }
 
-// TestStoredBytes bounds what a streamed character takes once it is in a segment.
+// TestStoredBytes bounds the stored size of a streamed character in a segment.
 func TestStoredBytes(t *testing.T) {
 	for delta, limit := range map[int]float64{13: 1.8, 66: 1} {
 		batches, _, streamed := turns(t, 30, delta)

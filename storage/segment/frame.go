@@ -10,10 +10,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// SizeError says that a frame holds more than a reader takes. Nothing of it was decoded.
+// SizeError reports that the content of a frame exceeds the limit. Nothing of it was decoded.
 type SizeError struct {
-	Size  uint64 // Bytes that it says it holds.
-	Limit int64  // Bytes that are taken.
+	Size  uint64 // Content size in the frame header, in bytes.
+	Limit int64  // Limit in bytes.
 }
 
 // Error implements error.
@@ -21,7 +21,7 @@ func (e *SizeError) Error() string {
 	return fmt.Sprintf("content of %d bytes, limit %d", e.Size, e.Limit)
 }
 
-// ContentSize returns how many bytes a frame says it holds; 0 if it says nothing.
+// ContentSize returns the content size in the header of a frame; 0 if it has none.
 func ContentSize(data []byte) int64 {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil || !h.HasFCS || h.FrameContentSize > math.MaxInt64 {
@@ -30,18 +30,18 @@ func ContentSize(data []byte) int64 {
 	return int64(h.FrameContentSize)
 }
 
-// Framer turns lines into one zstd frame and back. It is safe for concurrent use.
+// Framer encodes lines as one zstd frame and decodes it. It is safe for concurrent use.
 //
-// It is owned, never shared by the whole process: its channels belong to the
-// synctest bubble that made it and may not be used from another.
+// Each user owns a Framer; there is no global one, because its channels belong to the synctest bubble
+// that created them.
 type Framer struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 	max int64
 }
 
-// NewFramer returns a framer that decodes up to limit bytes, using up to parallel
-// goroutines of its callers at once.
+// NewFramer returns a framer that decodes up to limit bytes. At most parallel calls decode
+// concurrently.
 func NewFramer(limit int64, parallel int) *Framer {
 	enc, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
@@ -56,18 +56,18 @@ func NewFramer(limit int64, parallel int) *Framer {
 	return &Framer{enc: enc, dec: dec, max: limit}
 }
 
-// Limit is how many bytes a frame may have when decoded.
+// Limit returns the maximum decoded size of a frame in bytes.
 func (f *Framer) Limit() int64 { return f.max }
 
-// Encode returns the frame of lines. Text shrinks to about half, mostly less; what
-// does not grows the frame once.
+// Encode returns the frame of lines. It allocates a buffer of half their size, which fits most text,
+// and grows it once if needed.
 func (f *Framer) Encode(lines []byte) []byte {
 	const overhead = 64
 	return f.enc.EncodeAll(lines, make([]byte, 0, len(lines)/2+overhead))
 }
 
-// Store returns the frame of lines as they are: it saves the time of Encode where the
-// bytes do not matter. The frame is one that Decode and every other reader takes.
+// Store returns the frame of lines without compression, which saves time when size does not matter.
+// Decode and every other zstd decoder accepts it.
 func (f *Framer) Store(lines []byte) []byte {
 	const (
 		magic        = 0xFD2FB528
@@ -84,7 +84,7 @@ func (f *Framer) Store(lines []byte) []byte {
 	for rest := lines; ; {
 		block := rest[:min(len(rest), maxBlock)]
 		rest = rest[len(block):]
-		head := uint32(len(block)) << bits // Type 0: as it is.
+		head := uint32(len(block)) << bits // Type 0: raw.
 		if len(rest) == 0 {
 			head |= isLast
 		}
@@ -96,8 +96,8 @@ func (f *Framer) Store(lines []byte) []byte {
 	}
 }
 
-// Decode returns the content of data, which must be exactly one frame that
-// states its size and carries a checksum.
+// Decode returns the content of data, which must be exactly one frame with a content size and a
+// checksum.
 func (f *Framer) Decode(data []byte) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {
@@ -119,9 +119,9 @@ func (f *Framer) Decode(data []byte) ([]byte, error) {
 	return lines, nil
 }
 
-// frameSize returns how many bytes of data the frame takes whose header has the
-// given size, or -1 if it is cut off. It walks the block headers: 3 bytes, little
-// endian; bit 0 last block, bits 1-2 type, the rest size.
+// frameSize returns the size of the frame at the start of data, whose header has the given size, or -1
+// if it is truncated. It walks the block headers: 3 bytes, little endian; bit 0 last block, bits 1-2
+// type, the rest size.
 func frameSize(data []byte, header int) int {
 	const checksum = 4
 	for at := header; at+3 <= len(data); {

@@ -12,7 +12,7 @@ import (
 
 const fuzzLimit = 1 << 20
 
-// fuzzSeeds are logs whose segments begin the corpora.
+// fuzzSeeds returns the logs whose segments seed the corpora.
 func fuzzSeeds(f *testing.F) [][]Batch {
 	f.Helper()
 	next := func(h Header, lines string) Batch { return Batch{h, []byte(lines), h.Chain([]byte(lines))} }
@@ -38,8 +38,8 @@ func fuzzBuild(t testing.TB, c *Codec, batches []Batch) ([]byte, *Index) {
 	return object, x
 }
 
-// FuzzFrame decodes any lines as the content of a frame, and any bytes as a frame. What
-// is taken makes a segment that reads the same.
+// FuzzFrame decodes any lines as the content of a frame, and any bytes as a frame. Accepted batches
+// must build a segment that reads the same.
 func FuzzFrame(f *testing.F) {
 	c := NewCodec(fuzzLimit, 1)
 	for _, batches := range fuzzSeeds(f) {
@@ -50,7 +50,7 @@ func FuzzFrame(f *testing.F) {
 			f.Fatal(err)
 		}
 		if len(content) > 1<<10 {
-			continue // The fuzzer takes minutes to shorten what it makes of it.
+			continue // The fuzzer takes minutes to minimize such an input.
 		}
 		f.Add(content, frame)
 		f.Add(content[:len(content)/2], frame[:len(frame)/2])
@@ -70,13 +70,13 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// checkTaken holds batches that were decoded against what a builder makes of them.
+// checkTaken compares decoded batches with a segment built of them.
 func checkTaken(t *testing.T, c *Codec, batches []Batch) {
 	b := c.Build()
 	for i, batch := range batches {
 		if err := b.Add(batch); err != nil {
 			if i > 0 && batch.First && batch.Nonce == batches[i-1].Nonce {
-				return // No index says so, and every frame is held against one.
+				return // No index allows that, and every frame is checked against one.
 			}
 			t.Fatalf("batch %d was decoded and cannot be encoded: %v", batch.Seq, err)
 		}
@@ -103,8 +103,8 @@ func checkTaken(t *testing.T, c *Codec, batches []Batch) {
 	}
 }
 
-// FuzzIndex reads any bytes as the end of an object, and any line as its index. An index
-// that is taken says of every batch where it lies, within the object.
+// FuzzIndex reads any bytes as the end of an object, and any line as its index. An accepted index
+// locates every batch within the object.
 func FuzzIndex(f *testing.F) {
 	c := NewCodec(fuzzLimit, 1)
 	for _, batches := range fuzzSeeds(f) {
@@ -139,7 +139,7 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// sealIndex puts what stands around an index around a frame.
+// sealIndex adds the framing of an index to a frame.
 func sealIndex(frame []byte) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, skippableMagic)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(frame)+footerBytes))

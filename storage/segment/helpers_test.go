@@ -14,12 +14,12 @@ import (
 
 const limit = 1 << 20
 
-// history makes the batches of a log, one after another.
+// history makes consecutive batches of a log.
 type history struct {
 	head segment.Header // of the batch before
 }
 
-// after returns a history that goes on after a batch of the given writer.
+// after returns a history that continues after a batch of the given writer.
 func after(seq int64, nonce segment.Nonce) *history {
 	h := &history{segment.Header{Version: 8, Seq: seq, Nonce: nonce, Epoch: 1, At: 1_732_190_000_000}}
 	if seq >= 0 {
@@ -28,7 +28,7 @@ func after(seq int64, nonce segment.Nonce) *history {
 	return h
 }
 
-// next returns a batch of the writer at work, claim one of a new writer.
+// next returns a batch of the current writer, claim one of a new writer.
 func (h *history) next(lines string) segment.Batch     { return h.batch(h.head.Nonce, lines) }
 func (h *history) claim(n segment.Nonce) segment.Batch { return h.batch(n, "") }
 
@@ -45,8 +45,8 @@ func (h *history) batch(nonce segment.Nonce, lines string) segment.Batch {
 	return b
 }
 
-// seeded returns a log that is the same for one seed: claims, batches of a few short
-// records, some of many, and a few that are longer than a frame.
+// seeded returns a log determined by seed: claims, batches of a few short records, some of many, and a
+// few that are longer than a frame.
 func seeded(seed uint64) []segment.Batch {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h := after(-1, "")
@@ -75,7 +75,7 @@ func seeded(seed uint64) []segment.Batch {
 	return batches
 }
 
-// three returns a log that takes three frames and few bytes.
+// three returns a small log of three frames.
 func three() []segment.Batch {
 	h := after(6, "w1")
 	wide := strings.Repeat("{\"type\":\""+strings.Repeat("a", 4000)+"\"}\n", 10)
@@ -97,8 +97,8 @@ func build(t testing.TB, c *segment.Codec, batches []segment.Batch) ([]byte, *se
 	return object, index
 }
 
-// read returns the batches of a segment, as a reader has to: frame by frame, each
-// continued by the next.
+// read returns the batches of a segment, frame by frame, and checks that each frame continues the one
+// before.
 func read(c *segment.Codec, object []byte) ([]segment.Batch, error) {
 	x, err := c.Index(object, int64(len(object)))
 	if err != nil {
@@ -121,7 +121,7 @@ func readFrames(c *segment.Codec, x *segment.Index, object []byte) (all []segmen
 	return all, nil
 }
 
-// framesOf cuts the frames of an object.
+// framesOf splits an object into its frames.
 func framesOf(x *segment.Index, object []byte) (frames [][]byte) {
 	for _, f := range x.Frames {
 		frames, object = append(frames, object[:f.Size:f.Size]), object[f.Size:]
@@ -129,7 +129,7 @@ func framesOf(x *segment.Index, object []byte) (frames [][]byte) {
 	return frames
 }
 
-// seal appends an index to frames, whatever it says.
+// seal appends any index line to frames.
 func seal(frames, line []byte) []byte {
 	index := segment.NewFramer(64<<20, 1).Encode(line)
 	out := binary.LittleEndian.AppendUint32(frames[:len(frames):len(frames)], 0x184D2A5E)
@@ -138,7 +138,7 @@ func seal(frames, line []byte) []byte {
 	return append(out, "PSEG"...)
 }
 
-// lineOf returns the line of an index after a change of it.
+// lineOf returns the line of a modified index.
 func lineOf(t testing.TB, x *segment.Index, change func(*segment.Index)) []byte {
 	t.Helper()
 	before, err := json.Marshal(x)
@@ -157,7 +157,7 @@ func lineOf(t testing.TB, x *segment.Index, change func(*segment.Index)) []byte 
 	return append(line, '\n')
 }
 
-// rehashed is a batch after a change of it, with its own hash.
+// rehashed returns a modified batch with a valid hash.
 func rehashed(b segment.Batch, change func(*segment.Batch)) segment.Batch {
 	change(&b)
 	b.Hash = b.Chain(b.Lines)

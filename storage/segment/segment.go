@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// frameBytes is about how much content a frame has: enough to compress well, and
-	// little enough to be read for one batch.
+	// frameBytes is the approximate content of a frame: large enough to compress well, small enough to
+	// read for one batch.
 	frameBytes = 64 << 10
-	// headBytes is more than a header line takes.
+	// headBytes is an upper bound of a header line.
 	headBytes = 512
-	// maxIndexBytes bounds an index, whatever the limit of a batch is.
+	// maxIndexBytes bounds an index, independently of the limit of a batch.
 	maxIndexBytes = 64 << 20
 
 	skippableMagic = 0x184D2A5E
@@ -29,32 +29,31 @@ const (
 	skippableBytes = 8
 )
 
-// Index says what a segment holds, and where.
+// Index lists the writers and frames of a segment.
 //
-// Invariant: Frames has at least one entry, and so has Writers; both ascend, and their
-// first begins at First.
+// Invariant: Frames and Writers are not empty; both ascend, and their first entries begin at First.
 type Index struct {
 	Version int      `json:"v"`
 	First   int64    `json:"first"`   // Number of the first batch.
 	Last    int64    `json:"last"`    // Number of the last batch.
 	Prev    Hash     `json:"prev"`    // Hash of batch First-1, zero for batch 0.
 	Hash    Hash     `json:"hash"`    // Hash of batch Last.
-	Writers []Writer `json:"writers"` // Who wrote it, in order.
-	Frames  []Frame  `json:"frames"`  // Where it lies, in order and without a gap from offset 0.
+	Writers []Writer `json:"writers"` // Writers, in order.
+	Frames  []Frame  `json:"frames"`  // Frames, in order and without gaps from offset 0.
 }
 
 // Writer is a run of batches of one writer incarnation and epoch.
 type Writer struct {
 	Seq   int64 `json:"seq"` // Its first batch in the segment.
 	Nonce Nonce `json:"nonce"`
-	First bool  `json:"first,omitempty"` // Batch Seq is its first at all, which is never deleted from the log.
+	First bool  `json:"first,omitempty"` // Batch Seq is the writer's first, which is never deleted from the log.
 	Epoch int64 `json:"epoch"`
 }
 
 // Frame is a run of batches that are compressed together.
 type Frame struct {
 	Seq  int64 `json:"seq"`  // Its first batch.
-	Size int64 `json:"size"` // Bytes of the object it takes.
+	Size int64 `json:"size"` // Bytes in the object.
 }
 
 // Find returns the frame that holds a batch of the segment, and its offset in bytes.
@@ -93,7 +92,7 @@ func (x *Index) validate() error {
 	case x.First < 0 || x.Last < x.First || x.Last > MaxSeq:
 		return fmt.Errorf("batches %d to %d are out of range", x.First, x.Last)
 	case len(x.Frames) == 0 || x.Frames[0].Seq != x.First || len(x.Writers) == 0 || x.Writers[0].Seq != x.First:
-		return fmt.Errorf("nothing begins at batch %d", x.First)
+		return fmt.Errorf("no frame or writer begins at batch %d", x.First)
 	}
 	for i, f := range x.Frames {
 		if f.Size <= 0 || f.Size > MaxSeq || f.Seq > x.Last || i > 0 && f.Seq <= x.Frames[i-1].Seq {
@@ -108,30 +107,30 @@ func (x *Index) validate() error {
 	return nil
 }
 
-// headLine is the line in front of the records of a batch. What follows from the batch
-// before it in the same frame is left out.
+// headLine is the header line of a batch. It omits the fields that follow from the batch before it in
+// the frame.
 type headLine struct {
-	Version *int              `json:"v"` // Of the first batch in a frame, as are Prev and Seq.
+	Version *int              `json:"v"` // Set for the first batch of a frame, like Prev and Seq.
 	Seq     *int64            `json:"seq"`
 	Prev    *Hash             `json:"prev"`
-	Nonce   Nonce             `json:"nonce"` // Of the first batch in a frame, and of a writer; so are First and Epoch.
+	Nonce   Nonce             `json:"nonce"` // Set for the first batch of a frame and of a writer, like First and Epoch.
 	First   bool              `json:"first"`
 	Epoch   int64             `json:"epoch"`
-	Records int               `json:"records"` // Lines that follow.
+	Records int               `json:"records"` // Number of lines that follow.
 	At      conversation.Time `json:"at"`
 }
 
-// Codec makes and reads segments. It is safe for concurrent use, and owned as a
-// [Framer] is.
+// Codec encodes and decodes segments. It is safe for concurrent use and has the ownership rule of
+// [Framer].
 type Codec struct {
 	frames *Framer
 	index  *Framer
 	once   sync.Once
-	enc    *zstd.Encoder // made when the first segment is
+	enc    *zstd.Encoder // created on first use
 }
 
-// NewCodec returns a codec whose frames hold a batch of up to limit bytes and
-// are decoded by up to parallel goroutines of its callers at once.
+// NewCodec returns a codec for batches of up to limit bytes. At most parallel calls decode
+// concurrently.
 func NewCodec(limit int64, parallel int) *Codec {
 	return &Codec{frames: NewFramer(limit+frameBytes+headBytes, parallel), index: NewFramer(maxIndexBytes, parallel)}
 }
@@ -139,7 +138,7 @@ func NewCodec(limit int64, parallel int) *Codec {
 func (c *Codec) encoder() *zstd.Encoder {
 	c.once.Do(func() {
 		var err error
-		// Levels above cost three times the work for a few percent.
+		// Higher levels take three times as long for a few percent.
 		c.enc, err = zstd.NewWriter(nil,
 			zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderCRC(true), zstd.WithSingleSegment(true),
 			zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true), zstd.WithEncoderConcurrency(1))
@@ -150,19 +149,19 @@ func (c *Codec) encoder() *zstd.Encoder {
 	return c.enc
 }
 
-// Builder makes one segment. It belongs to one goroutine at a time.
+// Builder builds one segment. It belongs to one goroutine at a time.
 type Builder struct {
 	enc     *zstd.Encoder
 	index   Index
 	object  []byte
-	content []byte // of the frame under way
+	content []byte // of the current frame
 	last    Header
 }
 
-// Build returns a builder without a batch.
+// Build returns an empty builder.
 func (c *Codec) Build() *Builder { return &Builder{enc: c.encoder(), index: Index{Version: Version}} }
 
-// Add appends a batch, which must follow the one added before. lines are not kept.
+// Add appends a batch, which must continue the one added before. It does not retain lines.
 func (b *Builder) Add(batch Batch) error {
 	err := errors.Join(batch.Validate(), CheckLines(batch.Lines))
 	begun := len(b.index.Writers) > 0
@@ -171,9 +170,9 @@ func (b *Builder) Add(batch Batch) error {
 	case begun && (batch.Seq != b.index.Last+1 || batch.Prev != b.index.Hash):
 		err = fmt.Errorf("does not follow batch %d", b.index.Last)
 	case begun && batch.Nonce == b.last.Nonce && batch.First:
-		err = fmt.Errorf("is the first of %s a second time", batch.Nonce)
+		err = fmt.Errorf("second first batch of %s", batch.Nonce)
 	case batch.Chain(batch.Lines) != batch.Hash:
-		err = errors.New("has another hash")
+		err = errors.New("hash does not match")
 	}
 	if err != nil {
 		return fmt.Errorf("add batch %d: %w", batch.Seq, err)
@@ -216,7 +215,7 @@ func appendHead(dst []byte, b Batch, start, writer bool) []byte {
 	return fmt.Appendf(dst, "\"records\":%d,\"at\":\"%s\"}\n", records, b.At)
 }
 
-// flush compresses the frame under way.
+// flush compresses the current frame.
 func (b *Builder) flush() {
 	before := len(b.object)
 	b.object = b.enc.EncodeAll(b.content, b.object)
@@ -224,10 +223,10 @@ func (b *Builder) flush() {
 	b.content = b.content[:0]
 }
 
-// Size is about how many bytes the object has so far.
+// Size returns the approximate size of the object so far, in bytes.
 func (b *Builder) Size() int { return len(b.object) }
 
-// Last is the number of the batch added last, -1 before the first.
+// Last returns the number of the last batch added, -1 before the first.
 func (b *Builder) Last() int64 {
 	if len(b.index.Writers) == 0 {
 		return -1
@@ -235,15 +234,15 @@ func (b *Builder) Last() int64 {
 	return b.index.Last
 }
 
-// Finish returns the object and its index. The builder must not be used any more.
+// Finish returns the object and its index. The builder must not be used afterwards.
 func (b *Builder) Finish() ([]byte, *Index, error) {
 	if len(b.index.Writers) == 0 {
-		return nil, nil, errors.New("finish segment: it has no batch")
+		return nil, nil, errors.New("finish segment: no batches")
 	}
 	b.flush()
 	line, err := json.Marshal(b.index)
 	if err == nil && len(line) >= maxIndexBytes {
-		err = fmt.Errorf("its index takes %d bytes, limit %d", len(line), maxIndexBytes)
+		err = fmt.Errorf("index takes %d bytes, limit %d", len(line), maxIndexBytes)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("finish segment: %w", err)
@@ -256,14 +255,14 @@ func (b *Builder) Finish() ([]byte, *Index, error) {
 	return append(out, footerMagic...), &b.index, nil
 }
 
-// ShortError says that more of the end of a segment is needed to read its index.
+// ShortError reports that reading the index needs more bytes of the end of the segment.
 type ShortError struct{ Need int64 } // Bytes of the end.
 
 // Error implements error.
 func (e *ShortError) Error() string { return fmt.Sprintf("index takes the last %d bytes", e.Need) }
 
-// Index reads the index from the last bytes of an object of size bytes. A
-// [*ShortError] says that these are too few.
+// Index decodes the index in the last bytes of an object of size bytes. It returns a [*ShortError] if
+// tail is too short.
 func (c *Codec) Index(tail []byte, size int64) (*Index, error) {
 	x, err := c.readIndex(tail, size)
 	var short *ShortError
@@ -282,13 +281,13 @@ func (c *Codec) readIndex(tail []byte, size int64) (*Index, error) {
 	need := skippableBytes + length + footerBytes
 	switch {
 	case need > size || length > maxIndexBytes:
-		return nil, fmt.Errorf("footer says %d bytes", length)
+		return nil, fmt.Errorf("invalid index length of %d bytes", length)
 	case need > n:
 		return nil, &ShortError{need}
 	}
 	skippable := tail[n-need:]
 	if binary.LittleEndian.Uint32(skippable) != skippableMagic || int64(binary.LittleEndian.Uint32(skippable[4:])) != length+footerBytes {
-		return nil, errors.New("no skippable frame around it")
+		return nil, errors.New("index is not in a skippable frame")
 	}
 	line, err := c.index.Decode(skippable[skippableBytes : skippableBytes+length])
 	if err != nil {
@@ -304,11 +303,11 @@ func (c *Codec) readIndex(tail []byte, size int64) (*Index, error) {
 	left := size - need
 	for _, f := range x.Frames {
 		if left -= f.Size; left < 0 {
-			break // Before it can wrap around.
+			break // Check before the sum can overflow.
 		}
 	}
 	if left != 0 {
-		return nil, fmt.Errorf("frames leave %d bytes over", left)
+		return nil, fmt.Errorf("sizes of frames differ from the object by %d bytes", left)
 	}
 	return &x, nil
 }
@@ -333,18 +332,18 @@ func (x *Index) fits(frame int, batches []Batch) error {
 	case first.Seq != x.Frames[frame].Seq || last.Seq != x.End(frame):
 		return fmt.Errorf("holds batches %d to %d, want %d to %d", first.Seq, last.Seq, x.Frames[frame].Seq, x.End(frame))
 	case first.Seq == x.First && first.Prev != x.Prev, last.Seq == x.Last && last.Hash != x.Hash:
-		return errors.New("does not end where the index says")
+		return errors.New("hash chain does not match the index")
 	}
 	for _, b := range batches {
 		w, first := x.writer(b.Seq)
 		if b.Nonce != w.Nonce || b.Epoch != w.Epoch || b.First != first {
-			return fmt.Errorf("holds a batch %d of %s, which is not what the index says", b.Seq, b.Nonce)
+			return fmt.Errorf("writer %[2]s of batch %[1]d does not match the index", b.Seq, b.Nonce)
 		}
 	}
 	return nil
 }
 
-// writer returns the writer of a batch, and whether the batch is its first at all.
+// writer returns the writer of a batch. first reports whether the batch is the writer's first.
 func (x *Index) writer(seq int64) (w Writer, first bool) {
 	i, found := slices.BinarySearchFunc(x.Writers, seq, func(w Writer, seq int64) int { return cmp.Compare(w.Seq, seq) })
 	if !found {
@@ -384,19 +383,19 @@ func (c *Codec) decodeFrame(data []byte) ([]Batch, error) {
 		batches = append(batches, b)
 	}
 	if len(batches) == 0 {
-		return nil, errors.New("it is empty")
+		return nil, errors.New("frame is empty")
 	}
 	return batches, nil
 }
 
-// header completes a header line by the batches before it in the frame.
+// header fills in a header line from the batches before it in the frame.
 func (h *headLine) header(before []Batch) (Batch, error) {
 	b := Batch{Header: Header{Version: Version, Nonce: h.Nonce, First: h.First, Epoch: h.Epoch, At: h.At}}
 	switch n := len(before); {
 	case h.Records < 0:
 		return b, fmt.Errorf("batch of %d records", h.Records)
 	case n == 0 && (h.Version == nil || h.Seq == nil || h.Prev == nil || h.Nonce == ""):
-		return b, errors.New("first batch does not say where it belongs")
+		return b, errors.New("header line of the first batch is incomplete")
 	case n == 0:
 		b.Version, b.Seq, b.Prev = *h.Version, *h.Seq, *h.Prev
 	default:
@@ -409,13 +408,13 @@ func (h *headLine) header(before []Batch) (Batch, error) {
 	return b, b.Validate()
 }
 
-// linesOf returns how many bytes the first lines take.
+// linesOf returns the size in bytes of the first lines.
 func linesOf(content []byte, lines int) (int, error) {
 	n := 0
 	for range lines {
 		line, _, err := CutLine(content[n:])
 		if err != nil {
-			return 0, fmt.Errorf("it has fewer records than its header says: %w", err)
+			return 0, fmt.Errorf("fewer records than in the header: %w", err)
 		}
 		n += len(line) + 1
 	}

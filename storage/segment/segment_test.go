@@ -72,7 +72,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// checkIndex holds an index against the batches it is of.
+// checkIndex compares an index with its batches.
 func checkIndex(t *testing.T, x *segment.Index, batches []segment.Batch) {
 	t.Helper()
 	first, last := batches[0], batches[len(batches)-1]
@@ -109,7 +109,7 @@ func checkIndex(t *testing.T, x *segment.Index, batches []segment.Batch) {
 	}
 }
 
-// TestBytes pins what is stored, which other versions and other tools rely on.
+// TestBytes pins the stored bytes, because other versions and tools depend on them.
 func TestBytes(t *testing.T) {
 	h := after(-1, "")
 	batches := []segment.Batch{h.claim("w1"), h.next("{\"a\":1}\n{\"b\":2}\n"), h.batch("w2", "{\"c\":3}\n")}
@@ -138,7 +138,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// plain decompresses as any tool does.
+// plain decompresses with a generic zstd decoder.
 func plain(t *testing.T, data []byte) []byte {
 	t.Helper()
 	r, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
@@ -153,9 +153,8 @@ func plain(t *testing.T, data []byte) []byte {
 	return content
 }
 
-// TestAnyToolReadsASegment reads the whole object, its index included, by a streaming
-// decoder and as JSON lines, and knows no more of the format than that header lines
-// count the records behind them.
+// TestAnyToolReadsASegment reads the whole object, including its index, with a streaming decoder and
+// as JSON lines. It uses only one fact of the format: header lines count their records.
 func TestAnyToolReadsASegment(t *testing.T) {
 	c := segment.NewCodec(limit, 1)
 	for seed := range uint64(6) {
@@ -193,7 +192,8 @@ func TestAnyToolReadsASegment(t *testing.T) {
 	}
 }
 
-// TestBuilderRefuses: what does not follow is refused, and leaves no trace.
+// TestBuilderRefuses checks that a batch that does not follow is rejected and leaves the builder
+// unchanged.
 func TestBuilderRefuses(t *testing.T) {
 	h := after(6, "w1")
 	before := []segment.Batch{h.next("{\"a\":1}\n"), h.claim("w2")}
@@ -264,7 +264,7 @@ func TestBuilderBegins(t *testing.T) {
 	if err := b.Add(batch); err != nil {
 		t.Fatal(err)
 	}
-	clear(lines) // They are not kept.
+	clear(lines) // The builder must not retain them.
 	object, _, err := b.Finish()
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestBuilderBegins(t *testing.T) {
 	}
 }
 
-// TestIndexOfAShortTail: what says how much is needed is right, to the byte.
+// TestIndexOfAShortTail checks that the needed size is exact, to the byte.
 func TestIndexOfAShortTail(t *testing.T) {
 	c := segment.NewCodec(limit, 1)
 	for seed := range uint64(10) {
@@ -365,8 +365,7 @@ func TestIndexRefuses(t *testing.T) {
 	}
 }
 
-// wrapAround adds frames so that all sizes together are right, if only 64 bits of the sum
-// are looked at.
+// wrapAround adds frames whose sizes have the right sum modulo 2^64.
 func wrapAround(x *segment.Index) {
 	x.Last = segment.MaxSeq
 	seq, more := x.Frames[2].Seq, uint64(math.MaxUint64)
@@ -379,8 +378,8 @@ func wrapAround(x *segment.Index) {
 	x.Frames[0].Size++
 }
 
-// TestFrameThatHoldsTooMuch: a small frame that decodes to more than is taken is told by
-// its size, and nothing of it is decoded.
+// TestFrameThatHoldsTooMuch checks that a small frame with content above the limit is rejected by its
+// size, before decoding.
 func TestFrameThatHoldsTooMuch(t *testing.T) {
 	data := segment.NewFramer(1<<30, 1).Encode(make([]byte, 8<<20))
 	if got := segment.ContentSize(data); got != 8<<20 || len(data) > 64<<10 {

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// TestStore: a frame of lines as they are is read by Decode and by others.
+// TestStore checks that Decode and other decoders read an uncompressed frame.
 func TestStore(t *testing.T) {
 	f := segment.NewFramer(1<<20, 1)
 	other, err := zstd.NewReader(nil)

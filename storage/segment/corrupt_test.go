@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// TestFrameRefuses: a frame is read only as what it is of this very segment.
+// TestFrameRefuses checks that a frame is accepted only at its own place in its own segment.
 func TestFrameRefuses(t *testing.T) {
 	c := segment.NewCodec(limit, 1)
 	log := three()
@@ -42,8 +42,8 @@ func TestFrameRefuses(t *testing.T) {
 	}
 }
 
-// TestIndexOfAnotherSegment: an index does not go with frames it was not made of, even
-// if all the numbers are the same.
+// TestIndexOfAnotherSegment checks that an index rejects frames of another segment, even if all
+// numbers are equal.
 func TestIndexOfAnotherSegment(t *testing.T) {
 	c := segment.NewCodec(limit, 1)
 	object, x := build(t, c, three())
@@ -69,7 +69,7 @@ func TestIndexOfAnotherSegment(t *testing.T) {
 	}
 }
 
-// TestFrameContent: lines that no builder writes, in a frame that is whole.
+// TestFrameContent covers lines that no builder writes, in a valid frame.
 func TestFrameContent(t *testing.T) {
 	c, f := segment.NewCodec(limit, 1), segment.NewFramer(limit, 1)
 	h := after(6, "w1")
@@ -121,14 +121,14 @@ func TestFrameContent(t *testing.T) {
 			t.Errorf("%s: read %+v", name, got)
 		}
 	}
-	// A frame with size and checksum and nothing in it.
+	// A frame with size and checksum but without content.
 	if _, err := c.Frame(x, 0, []byte{0x28, 0xb5, 0x2f, 0xfd, 0x24, 0, 1, 0, 0, 0x99, 0xe9, 0xd8, 0x51}); err == nil {
 		t.Error("an empty frame was read")
 	}
 }
 
-// TestFlippedBits changes every bit of a segment, and cuts it everywhere: either it is
-// refused, or it reads as before.
+// TestFlippedBits flips every bit of a segment and truncates it everywhere: each result is rejected or
+// reads as before.
 func TestFlippedBits(t *testing.T) {
 	c := segment.NewCodec(limit, 1)
 	want := three()
@@ -157,13 +157,13 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// TestClaimedSizeIsRefusedBeforeMemoryIsTaken: what a header says is compared with the
-// limit first.
+// TestClaimedSizeIsRefusedBeforeMemoryIsTaken checks that the size in a header is compared with the
+// limit before memory is allocated.
 func TestClaimedSizeIsRefusedBeforeMemoryIsTaken(t *testing.T) {
 	const claim = 1 << 30
 	c := segment.NewCodec(limit, 1)
 	object, x := build(t, c, three())
-	// A frame in one piece, with a checksum, of any size: 8192 blocks that repeat a byte.
+	// One frame with a checksum and a false size: 8192 blocks that repeat a byte.
 	bomb := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xe4}
 	bomb = binary.LittleEndian.AppendUint64(bomb, claim)
 	const block = 128 << 10
@@ -193,7 +193,7 @@ func TestClaimedSizeIsRefusedBeforeMemoryIsTaken(t *testing.T) {
 	if took := behind.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("refusing took %d bytes of memory", took)
 	}
-	// The limit of an index is not that of a batch: a long one is read under any limit.
+	// The limit of a batch does not apply to an index: a long one is read under any limit.
 	var many []segment.Batch
 	h := after(-1, "")
 	for i := range 3000 {
