@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// The limits of S3: what is stored here can be moved to an endpoint.
+// Limits of S3, so that the content of a folder can be moved to an endpoint.
 const (
 	maxKeyBytes    = 1024
 	maxObjectBytes = 5 << 30 // Of a single PUT.
@@ -23,12 +23,11 @@ const (
 
 var _ storage.Bucket = (*Store)(nil)
 
-// Exclusive reports that nobody else reaches the Store: a folder is locked, and memory is
-// this process's.
+// Exclusive returns true: a folder is locked by this process, and memory belongs to it.
 func (s *Store) Exclusive() bool { return true }
 
-// Create implements storage.Bucket. When ctx ends while the Store owns the commit, that
-// goes on, and the error is storage.ErrUncertain: nobody waits for a disk that stalls.
+// Create implements storage.Bucket. If ctx ends while the Store owns the commit, the commit continues
+// and Create returns storage.ErrUncertain, so that callers do not wait for a stalled disk.
 func (s *Store) Create(ctx context.Context, key string, body storage.Body) error {
 	return s.write(ctx, storage.OpCreate, key, body)
 }
@@ -50,7 +49,7 @@ func (s *Store) write(ctx context.Context, op, key string, body storage.Body) er
 	defer src.Release()
 	_, err = perform(ctx, s, op, key, func() (none struct{}, err error) {
 		if _, err = src.Seek(0, io.SeekStart); err != nil {
-			return none, fmt.Errorf("read the body: %w", err)
+			return none, fmt.Errorf("read body: %w", err)
 		}
 		return none, s.store(ctx, key, src, body, op == storage.OpCreate)
 	}, nil)
@@ -60,9 +59,9 @@ func (s *Store) write(ctx context.Context, op, key string, body storage.Body) er
 func checkBody(body storage.Body) error {
 	switch {
 	case body.Size <= 0 || body.Reader == nil:
-		return refused("the body is empty")
+		return refused("body is empty")
 	case body.Size > maxObjectBytes:
-		return refused("%d bytes are more than the %d of an object", body.Size, int64(maxObjectBytes))
+		return refused("body of %d bytes exceeds the object limit of %d", body.Size, int64(maxObjectBytes))
 	}
 	return nil
 }
@@ -75,12 +74,12 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 // GetRange implements storage.Bucket.
 func (s *Store) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	if offset < 0 || length <= 0 {
-		return nil, errorOf(storage.OpGet, key, refused("%d bytes from %d on are no range", length, offset))
+		return nil, errorOf(storage.OpGet, key, refused("invalid range: %d bytes from offset %d", length, offset))
 	}
 	return perform(ctx, s, storage.OpGet, key, func() ([]byte, error) { return s.read(ctx, key, offset, length) }, nil)
 }
 
-// read returns length bytes of an object, or what is left of it if length is negative.
+// read returns length bytes of an object from offset on, or all remaining bytes if length is negative.
 func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	o, file, err := s.open(ctx, key)
 	if err != nil {
@@ -93,11 +92,11 @@ func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]b
 		length = o.size - offset
 	}
 	if offset > o.size-length {
-		return nil, refused("the object has no %d bytes from %d on", length, offset)
+		return nil, refused("range of %d bytes from offset %d exceeds the object", length, offset)
 	}
 	if file == nil {
 		part := o.inline[offset : offset+length]
-		if s.files == nil || length < o.size { // Memory lends its bytes, and a part would hold all of them.
+		if s.files == nil || length < o.size { // The memory engine shares its bytes, and a slice of a part would retain all of them.
 			part = bytes.Clone(part)
 		}
 		return part, nil
@@ -109,7 +108,7 @@ func (s *Store) read(ctx context.Context, key string, offset, length int64) ([]b
 	return b, nil
 }
 
-// Open implements storage.Bucket. ctx must hold until the reader is closed.
+// Open implements storage.Bucket. ctx must stay valid until the reader is closed.
 func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	r, err := perform(ctx, s, storage.OpOpen, key, func() (*objectReader, error) {
 		o, file, err := s.open(ctx, key)
@@ -127,13 +126,13 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 	return r, r.left, nil
 }
 
-// objectReader streams one object. A body that ends early is an error.
+// objectReader streams one object. A truncated body is an error.
 type objectReader struct {
 	ctx  context.Context
 	key  string
 	left int64
 	src  io.Reader
-	file vfs.File // Nil for an object without one.
+	file vfs.File // Nil for an inline object.
 }
 
 // Read implements io.Reader.
@@ -159,7 +158,7 @@ func (r *objectReader) Close() error {
 	return r.file.Close()
 }
 
-// Delete implements storage.Bucket. The key goes first and its file afterwards.
+// Delete implements storage.Bucket. It deletes the key first, then its file.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	if s.readOnly {
 		return errorOf(storage.OpDelete, key, errReadOnly)
@@ -174,10 +173,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// perform lets the Store do something for a caller who waits no longer than ctx. What it
-// does then is dropped; a write may still land. The goroutine belongs to the Store:
-// Close waits until it has left. In memory there is none: nothing takes time there but the
-// reading of a body.
+// perform runs do on a goroutine of the Store while the caller waits until ctx ends. A late result is
+// passed to drop, and a write may still be stored. Close waits for the goroutine. The memory engine
+// needs none, because only the read of a body takes time there.
 func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T, error), drop func(T)) (T, error) {
 	var none T
 	if ctx.Err() != nil {
@@ -196,9 +194,9 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	act := func() result {
 		v, err := do()
 		if pebble.IsCorruptionError(err) {
-			s.damage.Store(&CorruptError{Err: err})
+			s.corruption.Store(&CorruptError{Err: err})
 		}
-		s.complain(op, key, err)
+		s.logError(op, key, err)
 		return result{v, err}
 	}
 	if s.files == nil {
@@ -215,7 +213,7 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 			return
 		}
 		select {
-		case r := <-done: // The caller did not take it.
+		case r := <-done: // The caller has left.
 			if r.err == nil && drop != nil {
 				drop(r.v)
 			}
@@ -229,35 +227,36 @@ func perform[T any](ctx context.Context, s *Store, op, key string, do func() (T,
 	}
 	left.Store(true)
 	select {
-	case r := <-done: // It came at the same time.
+	case r := <-done: // The result arrived at the same time.
 		return r.v, errorOf(op, key, r.err)
 	default:
-		return none, errorOf(op, key, s.gaveUp(ctx))
+		return none, errorOf(op, key, s.waitError(ctx))
 	}
 }
 
-// gaveUp is why a caller waits no longer. The engine searches for the bit that was flipped in
-// what it cannot read, for seconds if that is large, so a request may end before it is told.
-func (s *Store) gaveUp(ctx context.Context) error {
-	if damage := s.damage.Load(); damage != nil {
-		return fmt.Errorf("%w; %w", context.Cause(ctx), damage)
+// waitError returns why a caller stops waiting: ctx, or a fatal error of the folder. For an unreadable
+// block the engine searches for a flipped bit, for seconds if it is large, so a request may end before
+// that error.
+func (s *Store) waitError(ctx context.Context) error {
+	if corruption := s.corruption.Load(); corruption != nil {
+		return fmt.Errorf("%w; %w", context.Cause(ctx), corruption)
 	}
 	return context.Cause(ctx)
 }
 
-// complain logs what an operator should see of an error, whoever still waits for it.
-func (s *Store) complain(op, key string, err error) {
+// logError logs errors that concern the operator, even if the caller has left.
+func (s *Store) logError(op, key string, err error) {
 	for _, usual := range []error{nil, errNoKey, errExists, storage.ErrReleased, context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, usual) {
 			return
 		}
 	}
 	if kindOf(op, err) != storage.ErrRefused {
-		s.log.Error("local store request", "op", op, "key", key, "err", err)
+		s.log.Error("local store request failed", "op", op, "key", key, "err", err)
 	}
 }
 
-// errorOf is the error that the seam promises.
+// errorOf maps an error to the one that Bucket requires.
 func errorOf(op, key string, err error) error {
 	if err == nil {
 		return nil
@@ -266,7 +265,7 @@ func errorOf(op, key string, err error) error {
 	if pebble.IsCorruptionError(err) {
 		err = &CorruptError{Err: err}
 	}
-	if e.Kind != storage.ErrNotFound && e.Kind != storage.ErrExists { // Those say it all.
+	if e.Kind != storage.ErrNotFound && e.Kind != storage.ErrExists { // These kinds need no cause.
 		e.Err = err
 	}
 	return e
@@ -275,11 +274,11 @@ func errorOf(op, key string, err error) error {
 func checkKey(op, key string) error {
 	switch {
 	case key == "" && op != storage.OpList:
-		return refused("the key is empty")
+		return refused("key is empty")
 	case len(key) > maxKeyBytes:
-		return refused("the key has %d bytes, %d at most are allowed", len(key), maxKeyBytes)
+		return refused("key has %d bytes, limit %d", len(key), maxKeyBytes)
 	case !utf8.ValidString(key):
-		return refused("the key is not valid UTF-8")
+		return refused("key is not valid UTF-8")
 	}
 	return nil
 }

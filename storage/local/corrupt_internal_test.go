@@ -17,8 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// agedFolders are folders that hold an object each under table and log, by what happened to
-// them last.
+// agedFolders returns folders with one object each under table and log, by their last event.
 func agedFolders(t *testing.T) map[string]*vfs.MemFS {
 	t.Helper()
 	folders := map[string]*vfs.MemFS{"closed": keptFolder(t, true)}
@@ -34,7 +33,7 @@ func agedFolders(t *testing.T) map[string]*vfs.MemFS {
 	return folders
 }
 
-// content reads the files of a folder and of those in it.
+// content reads the files of a folder, recursively.
 func content(t *testing.T, disk vfs.FS, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -63,8 +62,8 @@ func content(t *testing.T, disk vfs.FS, dir string) map[string]string {
 	return all
 }
 
-// lay makes a disk of such files.
-func lay(t *testing.T, files map[string]string) *vfs.MemFS {
+// newDisk makes a disk with the given files.
+func newDisk(t *testing.T, files map[string]string) *vfs.MemFS {
 	t.Helper()
 	disk := vfs.NewMem()
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -78,23 +77,8 @@ func lay(t *testing.T, files map[string]string) *vfs.MemFS {
 	return disk
 }
 
-// missing returns the first key of keptFolder that is missing or different without an error, or the error.
-func missing(t *testing.T, s *Store) (string, error) {
-	t.Helper()
-	for _, key := range []string{"large", "log", "table"} {
-		body, err := s.Get(t.Context(), key)
-		if errors.Is(err, storage.ErrNotFound) || err == nil && key != "large" && string(body) != "kept" {
-			return key, err
-		}
-		if err != nil {
-			return "", err
-		}
-	}
-	return "", nil
-}
-
-// kept reads the objects of keptFolder, and returns an error of the store.
-func kept(t *testing.T, s *Store) error {
+// checkKept checks the objects that keptFolder has stored.
+func checkKept(t *testing.T, s *Store) error {
 	t.Helper()
 	page, err := s.List(t.Context(), storage.ListQuery{})
 	if err != nil {
@@ -107,12 +91,12 @@ func kept(t *testing.T, s *Store) error {
 	return err
 }
 
-// checkCorrupt opens a folder with one change, for reading and for writing: each finds it, or
-// reads all that was kept. Neither changes a byte if it finds it at once, and what only reads
-// never does. It reports whether reading found something.
+// checkCorrupt opens a folder with one change, for reading and for writing. Each open detects the
+// change or reads all objects. A failed open changes no byte, and a read-only open never does. It
+// reports whether reading detected the change.
 func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	t.Helper()
-	disk := lay(t, files)
+	disk := newDisk(t, files)
 	before := content(t, disk, testDir)
 	same := func(how string) {
 		t.Helper()
@@ -125,7 +109,7 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	}
 	s, err := openReadOnly(disk, testDir, nil)
 	if err == nil {
-		err = errors.Join(kept(t, s), s.Close())
+		err = errors.Join(checkKept(t, s), s.Close())
 	}
 	same("reading")
 	found := err != nil
@@ -140,7 +124,7 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 		}
 		return found
 	}
-	if err := kept(t, s); (err != nil) != found {
+	if err := checkKept(t, s); (err != nil) != found {
 		t.Errorf("%s: a start finds %v, reading found %t", what, err, found)
 	}
 	if err := s.Close(); err != nil {
@@ -149,9 +133,9 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	return found
 }
 
-// TestEveryByteOfWhatIsAppended changes, one after the other, each byte of the manifests, of
-// the logs and of their extents, and truncates each of them everywhere. Every change of what
-// was synced is found in the current manifest and in the current log; any other is harmless.
+// TestEveryByteOfWhatIsAppended changes each byte of the manifests, logs and extents in turn, and
+// truncates each file everywhere. Every change of synced bytes is detected in the current manifest and
+// log; any other is harmless.
 func TestEveryByteOfWhatIsAppended(t *testing.T) {
 	step := sample.Of(1, 13)
 	for age, disk := range agedFolders(t) {
@@ -187,7 +171,7 @@ func TestEveryByteOfWhatIsAppended(t *testing.T) {
 	}
 }
 
-// TestEveryFile loses each file, has it empty, and has a folder in its place.
+// TestEveryFile removes each file, empties it, and replaces it by a folder.
 func TestEveryFile(t *testing.T) {
 	for age, disk := range agedFolders(t) {
 		files := content(t, disk, testDir)
@@ -207,8 +191,8 @@ func TestEveryFile(t *testing.T) {
 	}
 }
 
-// TestReadOnly opens folders for reading: they stay as they are, writes are refused, and
-// where nothing was stored nothing is made.
+// TestReadOnly opens folders for reading: they stay unchanged, writes are rejected, and a missing
+// store is not created.
 func TestReadOnly(t *testing.T) {
 	for age, disk := range agedFolders(t) {
 		before := content(t, disk, testDir)
@@ -219,7 +203,7 @@ func TestReadOnly(t *testing.T) {
 		if _, err := openStore(disk, testDir, nil); err == nil {
 			t.Errorf("%s: a folder that is read is open for writing", age)
 		}
-		if err := kept(t, s); err != nil {
+		if err := checkKept(t, s); err != nil {
 			t.Errorf("%s: %v", age, err)
 		}
 		body := storage.Bytes(bytes.Repeat([]byte("x"), defaultLargeObjectBytes+1))
@@ -238,7 +222,7 @@ func TestReadOnly(t *testing.T) {
 		}
 	}
 	for _, files := range []map[string]string{{testDir + "/": ""}, {testDB + "/": ""}, {testDB + "/LOCK": "", testDB + "/MANIFEST-000001": ""}} {
-		disk := lay(t, files)
+		disk := newDisk(t, files)
 		before := content(t, disk, testDir)
 		if _, err := openReadOnly(disk, testDir, nil); !errors.Is(err, ErrNoStore) {
 			t.Errorf("%v: got %v, want %v", files, err, ErrNoStore)
@@ -249,10 +233,9 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestFolderWithoutExtents has a folder that an earlier version closed. Every flipped bit of
-// its manifest is found. Any other change of that, and every flipped bit of its log, is found or
-// harmless. Nothing else
-// promises where that log ended, so it is not truncated here.
+// TestFolderWithoutExtents covers a folder that an earlier version closed. Every flipped bit of its
+// manifest is detected. Any other change of the manifest, and every flipped bit of its log, is
+// detected or harmless. The log is not truncated here, because nothing else records its end.
 func TestFolderWithoutExtents(t *testing.T) {
 	disk := keptFolder(t, true)
 	drop(t, disk, extentPrefix)

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// audit opens the store after a crash and compares what it holds with the history
-// of the cycle and what was there before it. It returns what is there now.
+// audit opens the store after a crash and compares its content with the history of the cycle and the
+// content before. It returns the content found.
 func audit(t *testing.T, fs vfs.FS, dir string, history []event, before map[string]uint64) (map[string]uint64, []string) {
 	t.Helper()
 	s, err := openStore(fs, dir, &Options{Fatal: func(err error) { t.Error(err) }})
@@ -64,7 +64,7 @@ func audit(t *testing.T, fs vfs.FS, dir string, history []event, before map[stri
 			large++
 		}
 		if !explain(byKey[key], before[key], value) {
-			flaws = append(flaws, fmt.Sprintf("%s held %x and holds %x, which this does not explain:\n%s", key, before[key], value, story(byKey[key])))
+			flaws = append(flaws, fmt.Sprintf("%s held %x and holds %x, which this does not explain:\n%s", key, before[key], value, formatHistory(byKey[key])))
 		}
 	}
 	return now, append(flaws, leftovers(t, fs, dir, large)...)
@@ -91,7 +91,7 @@ func listing(t *testing.T, b storage.Bucket) (sizes map[string]int64, flaws []st
 	return sizes, flaws
 }
 
-// leftovers finds files that belong to no object.
+// leftovers returns files that belong to no object.
 func leftovers(t *testing.T, fs vfs.FS, dir string, objects int) (flaws []string) {
 	t.Helper()
 	for folder, want := range map[string]int{"objects": objects, "tmp": 0} {
@@ -103,14 +103,14 @@ func leftovers(t *testing.T, fs vfs.FS, dir string, objects int) (flaws []string
 	return flaws
 }
 
-// judge looks at how the cycle ended: a fault that is fatal ends the process with
-// the remedy, and nothing that began after it is acknowledged.
-func (c cycle) judge(d death) (flaws []string) {
+// checkEnd checks the end of a cycle: a fatal fault ends the process with a remedy, and nothing that
+// began after it is acknowledged.
+func (c cycle) checkEnd(d exitResult) (flaws []string) {
 	opened := slices.ContainsFunc(d.history, func(e event) bool { return e.Phase == phaseOpened })
 	switch d.status {
 	case statusPower, statusKilled:
 	case statusFatal:
-		for _, part := range []string{"cannot be written durably", "free space", "start the process again"} {
+		for _, part := range []string{"cannot be written durably", "free space", "restart the process"} {
 			if !strings.Contains(d.stderr, part) {
 				flaws = append(flaws, fmt.Sprintf("the message lacks %q", part))
 			}
@@ -132,8 +132,8 @@ func (c cycle) judge(d death) (flaws []string) {
 		case phaseFault:
 			faulted = faulted || opened && faults()[c.Fault].fatal
 		case phaseBegin:
-			// A delete that finds nothing writes nothing. Whether one that did was durable
-			// when it was acknowledged shows in what is left.
+			// A delete of an absent key writes nothing. The audit checks whether one that did write
+			// was durable when acknowledged.
 			began[e.Op] = faulted && e.isWrite() && e.Verb != verbDelete
 		case phaseEnd:
 			if began[e.Op] && e.Result == resultDone && (c.Fault == "log write" || c.Fault == "log sync") {
@@ -144,8 +144,8 @@ func (c cycle) judge(d death) (flaws []string) {
 	return flaws
 }
 
-// story writes a history for people.
-func story(history []event) string {
+// formatHistory formats a history for people.
+func formatHistory(history []event) string {
 	var b strings.Builder
 	for _, e := range history {
 		fmt.Fprintf(&b, "  %-6s %d %s %x %s %s\n", e.Phase, e.Op, e.Verb, e.Value, e.Result, e.Note)

@@ -18,20 +18,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// Exit statuses of a child. 1 is the status of the product, which says why.
+// Exit statuses of a child. 1 is the product's own, which logs the cause.
 const (
 	statusFatal   = 1
-	statusNotOpen = 3 // The store was not opened.
-	statusOrphan  = 4 // The parent is gone.
-	statusPower   = 9 // The power was lost.
+	statusNotOpen = 3 // The store did not open.
+	statusOrphan  = 4 // The parent has exited.
+	statusPower   = 9 // Simulated power loss.
 	statusKilled  = -1
 )
 
 // cycleEnv holds the cycle of a child as JSON.
 const cycleEnv = "PARLEY_LOCAL_TEST_CYCLE"
 
-// crashChild is a cycle in a process of its own. It writes the history to
-// standard output, line by line, and does not return.
+// crashChild runs a cycle in its own process. It writes the history to standard output, line by line,
+// and does not return.
 func crashChild() {
 	var c cycle
 	if err := json.Unmarshal([]byte(os.Getenv(cycleEnv)), &c); err != nil {
@@ -45,7 +45,7 @@ func crashChild() {
 	r := &recorder{cancel: cancel, sink: func(e event) {
 		line, err := json.Marshal(e)
 		if err == nil {
-			// One call, so that a kill cannot cut a line in two.
+			// One call, so that a kill cannot split a line.
 			_, err = os.Stdout.Write(append(line, '\n'))
 		}
 		if err != nil {
@@ -85,7 +85,7 @@ func crashChild() {
 	select {}
 }
 
-// diskFrom is a disk in memory that holds what is in a folder.
+// diskFrom returns a disk in memory with the content of a folder.
 func diskFrom(folder string) *crashDisk {
 	disk := &crashDisk{MemFS: vfs.NewCrashableMem()}
 	if err := mkdirSynced(disk, testDir); err != nil {
@@ -97,7 +97,7 @@ func diskFrom(folder string) *crashDisk {
 	return disk
 }
 
-// after returns the disk as a power loss at this moment leaves it.
+// after returns the disk after a power loss at this moment.
 func (c cycle) after(disk *crashDisk) *crashDisk {
 	return disk.clone(vfs.CrashCloneCfg{
 		UnsyncedDataPercent: c.Lost,
@@ -111,15 +111,15 @@ func (c cycle) losePower(disk *crashDisk, folder string) {
 	}
 }
 
-// death is what came of a cycle.
-type death struct {
+// exitResult is the result of a cycle.
+type exitResult struct {
 	history []event
 	status  int
 	stderr  string
 }
 
-// inChild runs a cycle in a child and returns when that is dead.
-func (c cycle) inChild(t *testing.T, dir string) death {
+// inChild runs a cycle in a child process and waits for its end.
+func (c cycle) inChild(t *testing.T, dir string) exitResult {
 	t.Helper()
 	plan, err := json.Marshal(c)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c cycle) inChild(t *testing.T, dir string) death {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var d death
+	var d exitResult
 	lines := bufio.NewScanner(stdout)
 	for lines.Scan() {
 		var e event
@@ -162,11 +162,10 @@ func (c cycle) inChild(t *testing.T, dir string) death {
 	return d
 }
 
-// inProcess runs a cycle on a disk in memory and returns the disk as the power
-// loss left it.
-func (c cycle) inProcess(t *testing.T, disk *crashDisk) (death, *crashDisk) {
+// inProcess runs a cycle on a disk in memory and returns the disk after the power loss.
+func (c cycle) inProcess(t *testing.T, disk *crashDisk) (exitResult, *crashDisk) {
 	t.Helper()
-	d := death{status: statusPower}
+	d := exitResult{status: statusPower}
 	var after *crashDisk
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

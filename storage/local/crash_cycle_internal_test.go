@@ -18,37 +18,37 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// How a cycle ends, if nothing else ends it before.
+// Planned ends of a cycle.
 const (
 	endClone = "clone"      // Power loss of a disk in memory, in this process.
 	endKill  = "kill"       // SIGKILL of a child that writes to a folder.
-	endPower = "power loss" // The same as endClone in a child, which leaves what survives in the folder.
+	endPower = "power loss" // Like endClone, in a child, which leaves the surviving data in the folder.
 )
 
-// cycle is the life of a store from its opening to its crash. The seed decides
-// all of it but the order in which things happen.
+// cycle is the use of a store from its opening to its crash. The seed determines everything except the
+// order of concurrent events.
 type cycle struct {
 	Seed    uint64
 	Number  int
 	End     string
 	Workers int
-	Limit   int    // Events after which the crash comes.
-	Calls   int    // Changing calls of the file system after which an endClone comes; 0 is none.
-	Lost    int    // Of unsynced blocks and names this percentage survives a power loss.
-	Heavy   bool   // Objects are larger.
+	Limit   int    // Number of events before the crash.
+	Calls   int    // Number of modifying calls of the file system before an endClone; 0 is none.
+	Lost    int    // Percentage of unsynced blocks and names that survive a power loss.
+	Heavy   bool   // Larger objects.
 	Fault   string // Key of faults; "" is none.
-	Early   bool   // Calls are counted from the start, not from when the store is open.
-	After   int    // So many matching calls are good.
-	Once    bool   // One call fails, not every one from then on.
+	Early   bool   // Count calls from the start rather than from when the store is open.
+	After   int    // Number of matching calls that succeed first.
+	Once    bool   // Only one call fails, not every later one.
 }
 
-// fault selects calls of the file system. One that is fatal must end the process.
+// fault selects calls of the file system. A fatal fault must end the process.
 type fault struct {
 	fatal bool
 	match func(op errorfs.Op) bool
 }
 
-// Parts of the names of files, with the folder they are in.
+// Parts of file names, including their folder.
 const (
 	logFile  = ".log"
 	manifest = "/MANIFEST"
@@ -56,7 +56,7 @@ const (
 	upload   = "tmp/"
 )
 
-// on selects the calls of some kinds for the files of one kind.
+// on selects calls of some kinds for files of one kind.
 func on(part string, kinds ...errorfs.OpKind) func(errorfs.Op) bool {
 	return func(op errorfs.Op) bool {
 		name := path.Base(path.Dir(op.Path)) + "/" + path.Base(op.Path)
@@ -98,7 +98,7 @@ func faults() map[string]fault {
 	}
 }
 
-// newCycle draws the cycle of a seed.
+// newCycle derives the cycle of a seed.
 func newCycle(seed uint64, number int, end string, faultName string) cycle {
 	rng := rand.New(rand.NewPCG(seed, uint64(number)))
 	c := cycle{
@@ -117,7 +117,7 @@ func newCycle(seed uint64, number int, end string, faultName string) cycle {
 	switch {
 	case strings.HasPrefix(faultName, "table"), strings.HasPrefix(faultName, "manifest"), faultName == "db folder",
 		faultName == "log create", faultName == "rename", faultName == "remove":
-		// These calls are rare: the engine makes them when it has written a lot.
+		// Rare calls: the engine makes them after many writes.
 		c.Heavy, c.After = true, 0
 	case strings.HasPrefix(faultName, "upload"), strings.HasPrefix(faultName, "objects"):
 		c.After %= 6
@@ -131,7 +131,7 @@ func newCycle(seed uint64, number int, end string, faultName string) cycle {
 	return c
 }
 
-// injector refuses the calls that the cycle selects and tells the recorder first.
+// injector fails the calls that the cycle selects, after it has recorded them.
 func (c cycle) injector(r *recorder, opened *atomic.Bool) errorfs.Injector {
 	f, ok := faults()[c.Fault]
 	var seen atomic.Int64
@@ -148,8 +148,7 @@ func (c cycle) injector(r *recorder, opened *atomic.Bool) errorfs.Injector {
 	})
 }
 
-// perform opens the store and works on it until the cycle is over or the plan is
-// done.
+// perform opens the store and works on it until the cycle ends or the plan is done.
 func (c cycle) perform(ctx context.Context, fs vfs.FS, dir string, opts *Options, r *recorder, opened *atomic.Bool) (*Store, error) {
 	s, err := openStore(fs, dir, opts)
 	if err != nil {
@@ -170,8 +169,7 @@ func (c cycle) perform(ctx context.Context, fs vfs.FS, dir string, opts *Options
 	return s, nil
 }
 
-// step is one operation, on a key that all share or on a new one. It is never
-// given up: the crash alone may cut it short.
+// step runs one operation, on a shared key or on a new one. Only the crash interrupts it.
 func (c cycle) step(b storage.Bucket, r *recorder, rng *rand.Rand, fresh string) {
 	ctx := context.Background()
 	e := event{Phase: phaseBegin, Key: fmt.Sprintf("shared/%02d", rng.IntN(16))}
@@ -214,10 +212,10 @@ func (c cycle) step(b storage.Bucket, r *recorder, rng *rand.Rand, fresh string)
 	r.add(e)
 }
 
-// errCorrupt is an object that nobody wrote.
+// errCorrupt is an object that was never written.
 var errCorrupt = errors.New("damaged")
 
-// read returns the value under key, 0 if there is none.
+// read returns the value under key, 0 if absent.
 func read(ctx context.Context, b storage.Bucket, key string) (uint64, error) {
 	body, err := b.Get(ctx, key)
 	if errors.Is(err, storage.ErrNotFound) {

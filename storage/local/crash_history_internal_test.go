@@ -10,22 +10,21 @@ import (
 	"sync"
 )
 
-// What an event of a history says.
+// Phases of an event.
 const (
 	phaseOpened = "opened" // The store is open.
 	phaseBegin  = "begin"  // An operation is about to be sent.
 	phaseEnd    = "end"    // An operation was answered.
-	phaseFault  = "fault"  // The file system is about to refuse a call.
+	phaseFault  = "fault"  // The file system is about to fail a call.
 )
 
-// How an operation was answered.
+// Results of an operation.
 const (
 	resultDone    = "done"
 	resultExists  = "exists"
-	resultUnknown = "unknown" // Also without an answer.
+	resultUnknown = "unknown" // Also if there was no answer.
 )
 
-// Operations.
 const (
 	verbCreate = "create"
 	verbPut    = "put"
@@ -33,34 +32,34 @@ const (
 	verbGet    = "get"
 )
 
-// event is one line of the history of a cycle. The order of events is the order
-// in time: an operation happens between its two events.
+// event is one line of the history of a cycle. Events are in the order of time: an operation takes
+// effect between its two events.
 type event struct {
 	Phase  string `json:"p"`
 	Op     uint64 `json:"o,omitempty"` // Number of the operation within the cycle, from 1.
 	Verb   string `json:"v,omitempty"`
 	Key    string `json:"k,omitempty"`
-	Value  uint64 `json:"b,omitempty"` // What a write stores or a read found; 0 is no object.
-	Result string `json:"r,omitempty"` // Of an end.
+	Value  uint64 `json:"b,omitempty"` // Value written or read; 0 is absent.
+	Result string `json:"r,omitempty"` // Set in an end event.
 	Note   string `json:"n,omitempty"` // For people.
 }
 
 func (e event) isWrite() bool { return e.Verb != "" && e.Verb != verbGet }
 
-// recorder keeps the history of a cycle until its end.
+// recorder records the history of a cycle until its end.
 type recorder struct {
 	mu     sync.Mutex
 	sink   func(event)
-	limit  int    // Events after which the cycle ends; 0 is none.
-	crash  func() // Runs at the end, before anything else can be recorded.
+	limit  int    // Number of events before the cycle ends; 0 is no limit.
+	crash  func() // Called at the end, before another event can be recorded.
 	cancel context.CancelFunc
 	count  int
 	ops    uint64
 	over   bool
 }
 
-// add records e, unless the cycle is over. It numbers the beginning of an
-// operation and returns the number.
+// add records e unless the cycle has ended. It assigns and returns the number of an operation at its
+// beginning.
 func (r *recorder) add(e event) uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +80,7 @@ func (r *recorder) add(e event) uint64 {
 	return e.Op
 }
 
-// end ends the cycle: what is answered from now on was not answered before the
-// crash.
+// end ends the cycle: later answers count as not given before the crash.
 func (r *recorder) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,8 +98,8 @@ func (r *recorder) endLocked() {
 	r.cancel()
 }
 
-// valueOf makes the part of a value that its operation does not decide. A heavy
-// cycle stores more bytes with each object, so that the engine has to flush.
+// valueOf returns the common part of the values of a cycle. A heavy cycle stores more bytes per
+// object, so that the engine has to flush.
 func valueOf(cycle int, heavy bool) uint64 {
 	v := uint64(cycle+1) << 32
 	if heavy {
@@ -110,12 +108,12 @@ func valueOf(cycle int, heavy bool) uint64 {
 	return v
 }
 
-// bodyOf returns the bytes of a value, which nothing else decides.
+// bodyOf returns the bytes of a value, a pure function of it.
 func bodyOf(value uint64) []byte {
 	rng := rand.New(rand.NewPCG(value, 0))
 	size := 8 + rng.IntN(4<<10)
 	switch n := rng.IntN(20); {
-	case n < 3: // A file.
+	case n < 3: // Stored as a file.
 		size = defaultLargeObjectBytes + 1 + rng.IntN(64<<10)
 	case n == 3:
 		size = defaultLargeObjectBytes
@@ -129,7 +127,7 @@ func bodyOf(value uint64) []byte {
 	return body[:size]
 }
 
-// valueIn returns the value that a body stands for.
+// valueIn decodes the value of a body.
 func valueIn(body []byte) (uint64, error) {
 	if len(body) < 8 {
 		return 0, fmt.Errorf("the object has %d bytes", len(body))
@@ -144,16 +142,15 @@ func valueIn(body []byte) (uint64, error) {
 	return value, nil
 }
 
-// place is one state that a key may be in: its value and which of the operations
-// in progress have happened already.
-type place struct{ value, happened uint64 }
+// keyState is a possible state of a key: its value and the set of operations in progress that have
+// already taken effect.
+type keyState struct{ value, applied uint64 }
 
-// explain reports whether a key that held before, and holds after when the cycle
-// is over, can have done what the history says: there is an order of its
-// operations in which each lies between its two events and answers what it
-// answered. An operation without an answer may have happened or not.
+// explain reports whether the history of a key is linearizable, from value before to value after.
+// There must be an order of its operations in which each lies between its two events and has the
+// recorded result. An operation without an answer may have taken effect or not.
 func explain(history []event, before, after uint64) bool {
-	places := map[place]bool{{before, 0}: true}
+	states := map[keyState]bool{{before, 0}: true}
 	var open []event // By slot; a free slot has no verb.
 	for i, e := range history {
 		switch e.Phase {
@@ -169,19 +166,19 @@ func explain(history []event, before, after uint64) bool {
 			if slot < 0 || e.Result == resultUnknown {
 				continue
 			}
-			reach(places, open)
-			settled := map[place]bool{}
-			for p := range places {
-				if p.happened&(1<<slot) != 0 {
-					settled[place{p.value, p.happened &^ (1 << slot)}] = true
+			reach(states, open)
+			settled := map[keyState]bool{}
+			for p := range states {
+				if p.applied&(1<<slot) != 0 {
+					settled[keyState{p.value, p.applied &^ (1 << slot)}] = true
 				}
 			}
-			places = settled
+			states = settled
 			open[slot] = event{}
 		}
 	}
-	reach(places, open)
-	for p := range places {
+	reach(states, open)
+	for p := range states {
 		if p.value == after {
 			return true
 		}
@@ -189,7 +186,7 @@ func explain(history []event, before, after uint64) bool {
 	return false
 }
 
-// outcome returns the operation that begins with e as it ended.
+// outcome returns the end of the operation that begins with e.
 func outcome(rest []event, e event) event {
 	for _, end := range rest {
 		if end.Phase == phaseEnd && end.Op == e.Op {
@@ -204,31 +201,31 @@ func outcome(rest []event, e event) event {
 	return e
 }
 
-// reach adds every place to which operations in progress lead.
-func reach(places map[place]bool, open []event) {
-	var todo []place
-	for p := range places {
+// reach adds every state that operations in progress lead to.
+func reach(states map[keyState]bool, open []event) {
+	var todo []keyState
+	for p := range states {
 		todo = append(todo, p)
 	}
 	for len(todo) > 0 {
 		p := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		for slot, op := range open {
-			if op.Verb == "" || p.happened&(1<<slot) != 0 {
+			if op.Verb == "" || p.applied&(1<<slot) != 0 {
 				continue
 			}
-			value, ok := happen(op, p.value)
-			next := place{value, p.happened | 1<<slot}
-			if ok && !places[next] {
-				places[next] = true
+			value, ok := apply(op, p.value)
+			next := keyState{value, p.applied | 1<<slot}
+			if ok && !states[next] {
+				states[next] = true
 				todo = append(todo, next)
 			}
 		}
 	}
 }
 
-// happen returns what a key holds after op, and whether op can happen there.
-func happen(op event, value uint64) (uint64, bool) {
+// apply applies op to a value and reports whether op is possible there.
+func apply(op event, value uint64) (uint64, bool) {
 	switch {
 	case op.Verb == verbGet:
 		return value, op.Result == resultUnknown || op.Value == value

@@ -21,11 +21,11 @@ var (
 	crashSeed   = flag.Uint64("seed", 0, "seed of the first disk; the others follow")
 )
 
-// chainCycles is the number of crashes that one disk has.
+// chainCycles is the number of crashes per disk.
 const chainCycles = 8
 
-// TestCrashCycles crashes stores while several goroutines write, and opens them
-// again. Nothing that was acknowledged may be lost.
+// TestCrashCycles crashes stores while several goroutines write, and opens them again. No acknowledged
+// write may be lost.
 func TestCrashCycles(t *testing.T) {
 	total := &crashReport{counts: map[string]int{}}
 	var mu sync.Mutex
@@ -49,7 +49,7 @@ func TestCrashCycles(t *testing.T) {
 	}
 }
 
-// crashChain crashes one disk again and again.
+// crashChain crashes one disk repeatedly.
 func crashChain(t *testing.T, seed uint64) *crashReport {
 	r := &crashReport{counts: map[string]int{}}
 	present := map[string]uint64{}
@@ -57,12 +57,12 @@ func crashChain(t *testing.T, seed uint64) *crashReport {
 	dir := filepath.Join(t.TempDir(), "data")
 	for n := range chainCycles {
 		c := cycleOf(seed, n)
-		var d death
+		var d exitResult
 		var flaws []string
 		if c.End == endClone {
 			d, disk = c.inProcess(t, disk)
 			present, flaws = audit(t, disk, testDir, d.history, present)
-			// What has been read once stays, whatever is lost now.
+			// Data that was read once must survive later losses.
 			disk = disk.clone(vfs.CrashCloneCfg{})
 		} else {
 			if err := mkdirSynced(vfs.Default, dir); err != nil {
@@ -76,7 +76,7 @@ func crashChain(t *testing.T, seed uint64) *crashReport {
 				present, flaws = audit(t, vfs.Default, dir, d.history, present)
 			}
 		}
-		if flaws = append(flaws, c.judge(d)...); len(flaws) > 0 {
+		if flaws = append(flaws, c.checkEnd(d)...); len(flaws) > 0 {
 			t.Fatalf("run it again with -seed %d -cycles %d; the order of events may differ\n%+v ended with status %d\n%s",
 				seed, chainCycles, c, d.status, strings.Join(flaws, "\n"))
 		}
@@ -85,7 +85,6 @@ func crashChain(t *testing.T, seed uint64) *crashReport {
 	return r
 }
 
-// newCrashDisk returns a disk in memory with an empty folder.
 func newCrashDisk(t *testing.T) *crashDisk {
 	t.Helper()
 	disk := &crashDisk{MemFS: vfs.NewCrashableMem()}
@@ -95,13 +94,13 @@ func newCrashDisk(t *testing.T) *crashDisk {
 	return disk
 }
 
-// cycleOf decides what cycle n of a disk is: two disks of five are in memory.
+// cycleOf derives cycle n of a disk: two disks of five are in memory.
 func cycleOf(seed uint64, n int) cycle {
 	if seed%5 == 1 || seed%5 == 3 {
 		return newCycle(seed, n, endClone, "")
 	}
 	names := slices.Sorted(maps.Keys(faults()))
-	// The faults of one disk, five, go on where those of the disk before ended.
+	// The faults of a disk, five, continue after those of the disk before.
 	name := names[(((seed/5)*3+seed%5/2)*5+uint64(n-1-n/3))%uint64(len(names))]
 	switch n % 3 {
 	case 0:
@@ -113,7 +112,7 @@ func cycleOf(seed uint64, n int) cycle {
 	}
 }
 
-// replace puts what survived a power loss into the place of the folder.
+// replace replaces the folder by the data that survived a power loss.
 func replace(dir string) (flaws []string) {
 	for _, err := range []error{os.RemoveAll(dir), os.Rename(dir+"-after", dir)} {
 		if err != nil {
@@ -123,10 +122,10 @@ func replace(dir string) (flaws []string) {
 	return flaws
 }
 
-// crashReport counts what happened, by name.
+// crashReport counts events by name.
 type crashReport struct{ counts map[string]int }
 
-func (r *crashReport) add(c cycle, d death) {
+func (r *crashReport) add(c cycle, d exitResult) {
 	kind := c.End
 	if c.Fault != "" {
 		kind += " with fault"
@@ -164,7 +163,8 @@ func (r *crashReport) add(c cycle, d death) {
 	}
 }
 
-// check reports what a run of so many cycles did not show. Every fault needs many.
+// check reports events that a run of this many cycles did not cover. Covering every fault takes many
+// cycles.
 func (r *crashReport) check(t *testing.T, cycles int) {
 	t.Helper()
 	want := map[string]int{}

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// historyOf makes a history of one key from words such as "1+create=7",
-// "1-done" and "2-get=7".
+// historyOf parses a history of one key such as "1+create=7", "1-done" and "2-get=7".
 func historyOf(t *testing.T, words string) (history []event) {
 	t.Helper()
 	verbs := map[byte]string{}
@@ -26,7 +25,7 @@ func historyOf(t *testing.T, words string) (history []event) {
 	return history
 }
 
-// TestExplain shows which ends a history allows and which it does not.
+// TestExplain covers final values that a history allows and ones that it does not.
 func TestExplain(t *testing.T) {
 	for _, tt := range []struct {
 		name, history string
@@ -70,8 +69,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestAuditNotices crashes a store, says something else about it, and expects
-// to be told.
+// TestAuditNotices crashes a store, falsifies its history, and expects the audit to detect it.
 func TestAuditNotices(t *testing.T) {
 	c := newCycle(1, 0, endClone, "")
 	c.Calls, c.Lost, c.Limit = 0, 0, 200
@@ -90,13 +88,13 @@ func TestAuditNotices(t *testing.T) {
 	if _, flaws = audit(t, disk, testDir, nil, nil); len(flaws) != len(present) {
 		t.Errorf("%d objects that nobody wrote: %d flaws", len(present), len(flaws))
 	}
-	for name, d := range map[string]death{
+	for name, d := range map[string]exitResult{
 		"did not end as the product does":  {status: 2},
 		"the message lacks":                {status: statusFatal},
 		"as if the store had not been":     {status: statusNotOpen, history: []event{{Phase: phaseOpened}}},
 		"was acknowledged after the log c": {status: statusKilled, history: []event{{Phase: phaseOpened}, {Phase: phaseFault}, begun, done}},
 	} {
-		if flaws := (cycle{Fault: "log sync"}).judge(d); len(flaws) == 0 || !strings.Contains(flaws[0], name) {
+		if flaws := (cycle{Fault: "log sync"}).checkEnd(d); len(flaws) == 0 || !strings.Contains(flaws[0], name) {
 			t.Errorf("%s: %q", name, flaws)
 		}
 	}

@@ -53,7 +53,7 @@ func isLogSync(op errorfs.Op) bool {
 	return false
 }
 
-// stalling is a disk in memory. While it is armed, a sync of the log waits for a release.
+// stalling is a disk in memory. While it is armed, a sync of the log blocks until release.
 func stalling(armed *atomic.Bool, release <-chan struct{}) vfs.FS {
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if armed.Load() && isLogSync(op) {
@@ -63,8 +63,8 @@ func stalling(armed *atomic.Bool, release <-chan struct{}) vfs.FS {
 	}))
 }
 
-// TestWriteOutlivesItsCaller: nobody waits longer than for a context, and what the store
-// owns goes on.
+// TestWriteOutlivesItsCaller checks that callers wait no longer than their context, while the store
+// completes its commit.
 func TestWriteOutlivesItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var armed atomic.Bool
@@ -105,7 +105,7 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 	})
 }
 
-// TestFailureAfterTheCallerLeft: an operator learns of it all the same.
+// TestFailureAfterTheCallerLeft checks that the operator still gets the error.
 func TestFailureAfterTheCallerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var armed atomic.Bool
@@ -136,9 +136,8 @@ func TestFailureAfterTheCallerLeft(t *testing.T) {
 	})
 }
 
-// TestStalledSync holds the sync of a commit back. What the commit made visible
-// must not be read, listed or missed before the sync is over. In the bubble Wait
-// returns when every request is blocked or answered.
+// TestStalledSync stalls the sync of a commit. Until it completes, reads and lists must not see the
+// change. In the bubble, Wait returns when every request is blocked or answered.
 func TestStalledSync(t *testing.T) {
 	for name, tt := range map[string]struct {
 		write func(context.Context, *Store) error
@@ -167,7 +166,7 @@ func stalledSync(t *testing.T, do func(context.Context, *Store) error, after str
 	if write.answered() {
 		t.Fatal("the write was answered before its sync")
 	}
-	// The premise: the engine shows the change already.
+	// Precondition: the engine shows the change already.
 	o, err := s.engine.(*pebbleEngine).lookup("a/k", true)
 	if string(o.inline) != after || (err != nil) != (after == "") {
 		t.Fatalf("the engine shows %q, %v", o.inline, err)
@@ -228,7 +227,7 @@ func stalledSync(t *testing.T, do func(context.Context, *Store) error, after str
 	}
 }
 
-// pending is a request of a bubble that may be blocked.
+// pending is a request in a bubble that may be blocked.
 type pending struct {
 	name string
 	done atomic.Bool
@@ -245,13 +244,13 @@ func start(name string, act func() (string, error)) *pending {
 	return p
 }
 
-// answered tells, when nothing in the bubble can go on, whether p is answered.
+// answered reports whether p is answered once nothing in the bubble can proceed.
 func (p *pending) answered() bool {
 	synctest.Wait()
 	return p.done.Load()
 }
 
-// TestGivenUpRead checks that a read which waits ends with its context.
+// TestGivenUpRead checks that a waiting read ends with its context.
 func TestGivenUpRead(t *testing.T) {
 	st := stripes{seed: maphash.MakeSeed()}
 	c := st.of("k").begin("k")
@@ -270,9 +269,8 @@ func TestGivenUpRead(t *testing.T) {
 	}
 }
 
-// TestFatalCommit makes a sync fail under concurrent writers: no write may be
-// acknowledged, the hook runs once, nothing is readable any more, and the next
-// start has every write that was acknowledged before.
+// TestFatalCommit makes a sync fail under concurrent writers. No write may be acknowledged, the hook
+// runs once, reads fail afterwards, and the next start has every write that was acknowledged before.
 func TestFatalCommit(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var armed atomic.Bool
@@ -311,7 +309,7 @@ func TestFatalCommit(t *testing.T) {
 	if !errors.As(fatal, &fe) || fe.Dir != testDir || !errors.Is(fatal, noSpace) {
 		t.Errorf("fatal error: %#v", fatal)
 	}
-	for _, part := range []string{testDir, "no space left", "free space", "start the process again"} {
+	for _, part := range []string{testDir, "no space left", "free space", "restart the process"} {
 		if !strings.Contains(fatal.Error(), part) {
 			t.Errorf("message %q lacks %q", fatal, part)
 		}
@@ -337,8 +335,8 @@ func TestFatalCommit(t *testing.T) {
 	}
 }
 
-// TestUploadError fails the steps before a large object's key: the request
-// fails, the store goes on, and nothing is left.
+// TestUploadError fails the steps before a large object's key is written: the request fails, the store
+// continues, and no file remains.
 func TestUploadError(t *testing.T) {
 	for name, step := range map[string]errorfs.OpKind{
 		"create":      errorfs.OpCreate,
@@ -381,8 +379,8 @@ func TestUploadError(t *testing.T) {
 	}
 }
 
-// TestCrash takes the disk away while writers run, several times and with
-// different parts of the unsynced data, and checks every acknowledged write.
+// TestCrash crashes the disk while writers run, several times and with different parts of the unsynced
+// data, and checks every acknowledged write.
 func TestCrash(t *testing.T) {
 	disk := &crashDisk{MemFS: vfs.NewCrashableMem()}
 	var s *Store
@@ -405,7 +403,7 @@ func TestCrash(t *testing.T) {
 				t.Fatalf("round %d: %s: %d bytes, %v, want %d", round, key, len(got), err, len(body))
 			}
 		}
-		// What is listed can be read, acknowledged or not.
+		// Listed objects are readable, acknowledged or not.
 		err := s.engine.scan(t.Context(), "", "", func(key string, o object) (string, bool) {
 			if got, err := s.Get(t.Context(), key); err != nil || int64(len(got)) != o.size {
 				t.Errorf("round %d: listed key %s: %v", round, key, err)
@@ -424,8 +422,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// crashDisk keeps clones apart from the calls that lock the disk twice, which wait
-// for each other otherwise.
+// crashDisk separates clones from calls that lock the disk twice, which would deadlock.
 type crashDisk struct {
 	*vfs.MemFS
 	links sync.RWMutex
@@ -449,8 +446,8 @@ func (d *crashDisk) clone(cfg vfs.CrashCloneCfg) *crashDisk {
 	return &crashDisk{MemFS: d.CrashClone(cfg)}
 }
 
-// crash is a disk as of a moment and what was acknowledged before that moment;
-// an empty body is an acknowledged deletion.
+// crash is a disk at some moment and the writes acknowledged before; an empty body is an acknowledged
+// deletion.
 type crash struct {
 	clone  *crashDisk
 	before map[string]string

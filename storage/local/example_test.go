@@ -10,8 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// A folder is a bucket for one process: what was created is there after it has died, and is
-// never created again.
+// A folder is a bucket for one process: created objects survive a restart and cannot be created again.
 func ExampleOpen() {
 	folder, err := os.MkdirTemp("", "conversations-")
 	if err != nil {

@@ -16,22 +16,22 @@ const (
 	copyBytes   = 128 << 10
 )
 
-// files keeps the bytes of large objects, one file per object version under a
-// name of its own. A file is complete and durable when its name is returned and
-// is never changed, so an overwrite shows the old version or the new one.
+// files stores the bytes of large objects, one file per object version under a unique name. A file is
+// complete and durable when its name is returned and is never changed. An overwrite therefore shows
+// either the old version or the new one.
 type files struct {
 	fs      vfs.FS
 	objects string
 	tmp     string
 }
 
-// newFiles is what openFiles returns, without a change to the folder.
+// newFiles is openFiles without changes to the folder.
 func newFiles(fs vfs.FS, dir string) *files {
 	return &files{fs: fs, objects: fs.PathJoin(dir, "objects"), tmp: fs.PathJoin(dir, "tmp")}
 }
 
-// openFiles creates the folders below dir and clears what uploads left behind.
-// The caller holds the lock of dir.
+// openFiles creates the folders below dir and removes incomplete uploads. The caller holds the lock of
+// dir.
 func openFiles(fs vfs.FS, dir string) (*files, error) {
 	f := newFiles(fs, dir)
 	for _, folder := range []string{f.objects, f.tmp} {
@@ -51,8 +51,8 @@ func openFiles(fs vfs.FS, dir string) (*files, error) {
 	return f, nil
 }
 
-// write stores exactly size bytes of body and returns the name of the file. On
-// an error there is no file.
+// write stores exactly size bytes of body and returns the name of the file. After an error there is no
+// file.
 func (f *files) write(body io.Reader, size int64) (string, error) {
 	name := newFileName()
 	tmp := f.fs.PathJoin(f.tmp, name)
@@ -61,7 +61,7 @@ func (f *files) write(body io.Reader, size int64) (string, error) {
 		return "", err
 	}
 	err := f.link(tmp, name)
-	// A name that stays in tmp costs space until the next start, nothing else.
+	// A file that remains in tmp only takes space until the next start.
 	f.fs.Remove(tmp)
 	if err != nil {
 		return "", err
@@ -91,8 +91,8 @@ func (f *files) writeTmp(path string, body io.Reader, size int64) error {
 	return nil
 }
 
-// link makes the file at path durable as an object file. A link, unlike a
-// rename, can never replace another object's file.
+// link makes the file at path durable as an object file. Unlike a rename, a link can never replace
+// another object's file.
 func (f *files) link(path, name string) error {
 	if err := f.fs.Link(path, f.fs.PathJoin(f.objects, name)); err != nil {
 		return fmt.Errorf("link object file: %w", err)
@@ -104,8 +104,8 @@ func (f *files) link(path, name string) error {
 	return nil
 }
 
-// open opens a file of size bytes for reading. The error is fs.ErrNotExist if it was removed,
-// and *CorruptError if it has another length.
+// open opens a file of size bytes for reading. It returns fs.ErrNotExist if the file was removed, and
+// *CorruptError if it has another length.
 func (f *files) open(name string, size int64) (vfs.File, error) {
 	file, err := f.fs.Open(f.fs.PathJoin(f.objects, name))
 	if err != nil {
@@ -113,7 +113,7 @@ func (f *files) open(name string, size int64) (vfs.File, error) {
 	}
 	info, err := file.Stat()
 	if err == nil && info.Size() != size {
-		err = &CorruptError{Err: fmt.Errorf("object file %q has %d bytes instead of %d", name, info.Size(), size)}
+		err = &CorruptError{Err: fmt.Errorf("object file %q has %d bytes, want %d", name, info.Size(), size)}
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -121,8 +121,8 @@ func (f *files) open(name string, size int64) (vfs.File, error) {
 	return file, nil
 }
 
-// remove deletes a file that no key names any more. Readers that have it open
-// are not disturbed. The removal is not synced: the next start repeats it.
+// remove deletes a file without a key. Readers that have it open are not affected. The removal is not
+// synced, because the next start repeats it.
 func (f *files) remove(name string) error {
 	err := f.fs.Remove(f.fs.PathJoin(f.objects, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,8 +131,7 @@ func (f *files) remove(name string) error {
 	return nil
 }
 
-// sweepOrphans removes the files without a key: uploads that were never
-// committed and versions whose key is gone.
+// sweepOrphans removes files without a key: uncommitted uploads and versions whose key is gone.
 func sweepOrphans(e *pebbleEngine, f *files) error {
 	names, err := f.fs.List(f.objects)
 	if err != nil {
@@ -140,7 +139,7 @@ func sweepOrphans(e *pebbleEngine, f *files) error {
 	}
 	orphans := make(map[string]bool, len(names))
 	for _, name := range names {
-		// Nothing is removed that this package did not name.
+		// Remove only files named by this package.
 		if validFileName(name) {
 			orphans[name] = true
 		}
@@ -165,7 +164,7 @@ func newFileName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// validFileName guards the file system against a damaged value.
+// validFileName protects the file system from a corrupt value.
 func validFileName(name string) bool {
 	if len(name) != fileNameLen {
 		return false
@@ -178,9 +177,8 @@ func validFileName(name string) bool {
 	return true
 }
 
-// mkdirSynced creates dir and its parents, mode 0700, such that they survive a
-// crash. If dir exists, only its entry is synced: an earlier process may have died
-// between the two.
+// mkdirSynced creates dir and its parents, mode 0700, durably. If dir exists it still syncs its entry,
+// because an earlier process may have crashed between the two steps.
 func mkdirSynced(disk vfs.FS, dir string) error {
 	if _, err := disk.Stat(dir); err == nil {
 		return syncFolder(disk, disk.PathDir(dir))

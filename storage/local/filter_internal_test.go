@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestCreateAsksFilters checks that looking for a key that is not there, as every
-// conditional create does, is answered by the filters of the lowest level.
+// TestCreateAsksFilters checks that the filters of the lowest level answer lookups of absent keys,
+// which every conditional create makes.
 func TestCreateAsksFilters(t *testing.T) {
 	s := openTest(t, vfs.NewMem(), nil)
 	e := s.engine.(*pebbleEngine)
@@ -31,7 +31,7 @@ func TestCreateAsksFilters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A filter of 10 bits per key lets one of a hundred pass.
+	// A filter of 10 bits per key has about 1 % false positives.
 	if hits := e.db.Metrics().Filter.Hits - before; hits < keys*9/10 {
 		t.Errorf("filters answered %d of %d look-ups", hits, keys-1)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
-// syncLog is a disk that notes which paths were synced, or refuses to.
+// syncLog is a disk that records the synced paths, or fails the syncs.
 type syncLog struct {
 	vfs.FS
 	mu     sync.Mutex
@@ -32,8 +32,8 @@ func newSyncLog(disk vfs.FS) *syncLog {
 	return l
 }
 
-// TestExistingFolderIsSynced repeats the work of a process that died between the
-// creation of a folder and the sync of its parent.
+// TestExistingFolderIsSynced repeats the work of a process that crashed between the creation of a
+// folder and the sync of its parent.
 func TestExistingFolderIsSynced(t *testing.T) {
 	disk := newSyncLog(vfs.NewMem())
 	if err := disk.MkdirAll("/data/objects", 0o700); err != nil {
@@ -51,7 +51,7 @@ func TestExistingFolderIsSynced(t *testing.T) {
 	}
 }
 
-// TestNewFoldersAreSynced has every entry on the way synced, outermost first.
+// TestNewFoldersAreSynced checks that every entry on the path is synced, outermost first.
 func TestNewFoldersAreSynced(t *testing.T) {
 	disk := newSyncLog(vfs.NewMem())
 	if err := disk.MkdirAll("/a", 0o700); err != nil {
@@ -65,8 +65,7 @@ func TestNewFoldersAreSynced(t *testing.T) {
 	}
 }
 
-// TestFolderSurvivesASecondStart crashes after a start that found the folder made
-// but not synced.
+// TestFolderSurvivesASecondStart crashes after a start that found the folder created but not synced.
 func TestFolderSurvivesASecondStart(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	if err := disk.MkdirAll("/data", 0o700); err != nil {

@@ -38,7 +38,7 @@ func FuzzDecodeValue(f *testing.F) {
 		if o.size < 0 || o.file == "" && int64(len(o.inline)) != o.size || o.file != "" && !validFileName(o.file) {
 			t.Errorf("accepted %+v", o)
 		}
-		again := bytes.Repeat([]byte{0xff}, valueLen(o)) // As the engine lends it.
+		again := bytes.Repeat([]byte{0xff}, valueLen(o)) // Buffers of the engine are reused.
 		encodeValue(again, o)
 		if !bytes.Equal(again[:2], value[:2]) || !bytes.Equal(again[18:], value[18:]) || !bytes.Equal(again[2:18], make([]byte, 16)) {
 			t.Errorf("encoded again: %x, was %x", again, value)
@@ -46,8 +46,7 @@ func FuzzDecodeValue(f *testing.F) {
 	})
 }
 
-// FuzzList pages through fixed keys by any query and compares the pages with a
-// listing made by hand.
+// FuzzList pages through fixed keys by any query and compares the pages with a reference listing.
 func FuzzList(f *testing.F) {
 	for _, q := range []struct {
 		prefix, after string
@@ -72,7 +71,7 @@ func FuzzList(f *testing.F) {
 		if folders {
 			q.Delimiter = "/"
 		}
-		want := listByHand(keys, q)
+		want := referenceList(keys, q)
 		var got []string
 		for {
 			page, err := s.List(t.Context(), q)
@@ -92,7 +91,7 @@ func FuzzList(f *testing.F) {
 			}
 			for _, p := range page.Prefixes {
 				got = append(got, p)
-				q.After = max(q.After, p+"\xff") // Behind the keys of the folder.
+				q.After = max(q.After, p+"\xff") // Skip the keys of the folder.
 			}
 			if !page.More {
 				break
@@ -105,7 +104,7 @@ func FuzzList(f *testing.F) {
 	})
 }
 
-func listByHand(keys []string, q storage.ListQuery) []string {
+func referenceList(keys []string, q storage.ListQuery) []string {
 	var names []string
 	for _, key := range keys {
 		rest, ok := strings.CutPrefix(key, q.Prefix)

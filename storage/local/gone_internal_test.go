@@ -11,9 +11,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestFolderThatIsGone takes the folder away from a running store in several ways. The
-// next write is not acknowledged, the process is told to end, and nothing is read any
-// more.
+// TestFolderThatIsGone removes the folder of a running store in several ways. The next write is not
+// acknowledged, the process is told to end, and reads fail afterwards.
 func TestFolderThatIsGone(t *testing.T) {
 	for name, take := range map[string]func(dir string) error{
 		"deleted":      os.RemoveAll,
@@ -45,7 +44,7 @@ func TestFolderThatIsGone(t *testing.T) {
 				if err := take(dir); err != nil {
 					t.Fatal(err)
 				}
-				// The folder of the large objects is missed when the first file is put there.
+				// The folder of large objects is missed at the first file.
 				for _, body := range [][]byte{make([]byte, size), []byte("lost")} {
 					if err := s.Put(t.Context(), fmt.Sprint(len(body)), storage.Bytes(body)); !errors.Is(err, storage.ErrUncertain) {
 						t.Errorf("a write of %d bytes after it: %v", len(body), err)

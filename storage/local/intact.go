@@ -18,10 +18,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// The engine finds its state by two empty files whose names are what they say: which
-// manifest is the current one, and in which format the folder is written. Backups that
-// skip empty files lose both. The engine takes a folder without the first, and one
-// whose manifest cannot be read, for an empty one, and deletes every table there.
+// The engine finds its state by the names of two empty files: the current manifest and the format of
+// the folder. Backups that skip empty files lose both. The engine takes a folder without the first, or
+// with an unreadable manifest, for an empty one and deletes every table in it.
 const (
 	manifestMarker = "manifest"
 	formatMarker   = "format-version"
@@ -29,19 +28,19 @@ const (
 	tableSuffix    = ".sst"
 )
 
-// intact looks, before the engine does, whether a folder has what the engine finds its
-// data by. It writes nothing.
+// intact checks, before the engine opens a folder, that it has the files by which the engine finds its
+// data. It writes nothing.
 type intact struct {
 	fs   vfs.FS
 	dir  string // the data folder
 	db   string // the engine's folder
 	lock *pebble.Lock
-	// names are what is in db.
+	// names are the files in db.
 	names []string
 }
 
-// checkIntact returns nil for a folder that is whole and for one without data, which the
-// engine may make anew; held distinguishes them. Otherwise the error is an *IncompleteError.
+// checkIntact returns nil for a complete folder and for one without data, which the engine may create;
+// held distinguishes them. Otherwise the error is an *IncompleteError.
 func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) (held bool, err error) {
 	names, err := fs.List(db)
 	if err != nil {
@@ -57,11 +56,11 @@ func checkIntact(fs vfs.FS, dir, db string, lock *pebble.Lock) (held bool, err e
 	return held, err
 }
 
-// check returns an *IncompleteError if the folder is not whole.
+// check returns an *IncompleteError if the folder is not complete.
 func (c *intact) check() error {
 	manifest, err := atomicfs.ReadMarker(c.fs, c.db, manifestMarker)
 	if err != nil {
-		return c.incomplete(fmt.Sprintf("the engine cannot read the names of its files db/marker.* (%v)", err), nil)
+		return c.incomplete(fmt.Sprintf("the names of its files db/marker.* are unreadable (%v)", err), nil)
 	}
 	format, err := atomicfs.ReadMarker(c.fs, c.db, formatMarker)
 	if err != nil {
@@ -76,35 +75,35 @@ func (c *intact) check() error {
 			return c.incomplete(flaw, nil)
 		}
 	}
-	var missing, mends []string
+	var missing, repairable []string
 	if manifest == "" {
 		missing = append(missing, "db/marker."+manifestMarker+".*")
-		mends = append(mends, "marker."+manifestMarker+".000001."+c.current())
+		repairable = append(repairable, "marker."+manifestMarker+".000001."+c.current())
 	}
 	if format == "" {
 		missing = append(missing, "db/marker."+formatMarker+".*")
-		mends = append(mends, "marker."+formatMarker+".000001."+pebbleFormat.String())
+		repairable = append(repairable, "marker."+formatMarker+".000001."+pebbleFormat.String())
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	// A manifest that knows all tables is the current one.
-	if unknown, ok := c.unknownTables(mends); !ok || len(unknown) > 0 {
-		mends = nil
+	// A manifest that names all tables is the current one.
+	if unknown, ok := c.unknownTables(repairable); !ok || len(unknown) > 0 {
+		repairable = nil
 	}
-	return c.incomplete("lacks "+strings.Join(missing, " and "), mends)
+	return c.incomplete("lacks "+strings.Join(missing, " and "), repairable)
 }
 
-func (c *intact) incomplete(lost string, mends []string) error {
+func (c *intact) incomplete(lost string, repairable []string) error {
 	e := &IncompleteError{Dir: c.dir, Lost: lost}
-	for _, name := range mends {
+	for _, name := range repairable {
 		e.Create = append(e.Create, c.fs.PathJoin(c.db, name))
 	}
 	return e
 }
 
-// holdsData tells whether there is anything to lose. Both markers are durable before
-// any of this exists, so what a creation leaves that was cut short is no data.
+// holdsData reports whether the folder holds data that could be lost. Both markers are durable before
+// any data exists, so the files of an interrupted creation are not data.
 func (c *intact) holdsData() (bool, error) {
 	for _, name := range c.names {
 		if strings.HasPrefix(name, "OPTIONS-") || strings.HasSuffix(name, tableSuffix) ||
@@ -116,7 +115,7 @@ func (c *intact) holdsData() (bool, error) {
 	case err == nil:
 		return true, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("look for object files: %w", err)
+		return false, fmt.Errorf("list object files: %w", err)
 	}
 	logs, err := wal.Scan(wal.Dir{FS: c.fs, Dirname: c.db})
 	if err != nil {
@@ -128,7 +127,7 @@ func (c *intact) holdsData() (bool, error) {
 		if cerr := r.Close(); cerr != nil {
 			return false, fmt.Errorf("read log: %w", cerr)
 		}
-		// A log that was begun and never used ends at once.
+		// An unused log ends at once.
 		if !errors.Is(err, io.EOF) {
 			return true, nil
 		}
@@ -136,29 +135,29 @@ func (c *intact) holdsData() (bool, error) {
 	return false, nil
 }
 
-// flaw describes what is wrong with the files that the marker's manifest needs, "" for nothing.
+// flaw describes the defect of the files that the manifest needs, "" for none.
 func (c *intact) flaw(manifest string) (string, error) {
 	switch {
 	case !strings.HasPrefix(manifest, manifestPrefix):
-		return fmt.Sprintf("its file db/marker.%s.* names %s, which is no manifest", manifestMarker, manifest), nil
+		return fmt.Sprintf("its file db/marker.%s.* names %s, which is not a manifest", manifestMarker, manifest), nil
 	case !slices.Contains(c.names, manifest):
 		return fmt.Sprintf("lacks db/%s, which db/marker.%s.* names", manifest, manifestMarker), nil
 	}
 	if flaw, err := c.folders(); flaw != "" || err != nil {
 		return flaw, err
 	}
-	kept, err := c.edits(manifest, -1)
+	checkKept, err := c.edits(manifest, -1)
 	if err != nil {
 		return "", err
 	}
-	damaged := fmt.Sprintf("its file db/%s is damaged", manifest)
+	corrupt := fmt.Sprintf("its file db/%s is corrupt", manifest)
 	synced, known := readExtent(c.fs, c.fs.PathJoin(c.db, manifest))
-	if kept.count == 0 || !known && kept.torn {
-		return damaged, nil
+	if checkKept.count == 0 || !known && checkKept.torn {
+		return corrupt, nil
 	}
 	if known {
 		if ok, err := synced.holds(c.fs, c.fs.PathJoin(c.db, manifest)); err != nil || !ok {
-			return damaged, err
+			return corrupt, err
 		}
 	}
 	for _, other := range c.manifests() {
@@ -167,29 +166,29 @@ func (c *intact) flaw(manifest string) (string, error) {
 		}
 		// A crash before the marker was moved leaves two records in the next manifest.
 		if next, err := c.edits(other, 3); err != nil || next.count == 3 {
-			return fmt.Sprintf("its file db/marker.%s.* names %s, which %s has replaced", manifestMarker, manifest, other), err
+			return fmt.Sprintf("its file db/marker.%s.* names %s, which %s replaced", manifestMarker, manifest, other), err
 		}
 	}
-	if flaw, err := c.logFlaw(kept.firstLog); known || flaw != "" || err != nil {
+	if flaw, err := c.logFlaw(checkKept.firstLog); known || flaw != "" || err != nil {
 		return flaw, err
 	}
 	return c.tableFlaw(manifest)
 }
 
-// tableFlaw describes a table that a manifest without an extent does not name. A crash may
-// leave one, an orderly end does not.
+// tableFlaw describes a table that a manifest without an extent does not name. A crash may leave one,
+// a clean shutdown does not.
 func (c *intact) tableFlaw(manifest string) (string, error) {
 	closed, err := c.closed()
 	if err != nil || !closed || !comparesTables() {
 		return "", err
 	}
 	if unknown, ok := c.unknownTables(nil); ok && len(unknown) > 0 {
-		return fmt.Sprintf("its file db/%s is damaged: it does not name db/%s", manifest, unknown[0]), nil
+		return fmt.Sprintf("its file db/%s is corrupt: it does not name db/%s", manifest, unknown[0]), nil
 	}
 	return "", nil
 }
 
-// folders describes a file of the engine that is a folder.
+// folders describes a folder in place of a file of the engine.
 func (c *intact) folders() (string, error) {
 	for _, name := range c.names {
 		if !hasExtent(name) && !strings.HasSuffix(name, tableSuffix) && !strings.HasPrefix(name, "OPTIONS-") {
@@ -197,7 +196,7 @@ func (c *intact) folders() (string, error) {
 		}
 		info, err := c.fs.Stat(c.fs.PathJoin(c.db, name))
 		if err != nil {
-			return "", fmt.Errorf("look at file: %w", err)
+			return "", fmt.Errorf("stat file: %w", err)
 		}
 		if info.IsDir() {
 			return fmt.Sprintf("its file db/%s is a folder", name), nil
@@ -206,22 +205,22 @@ func (c *intact) folders() (string, error) {
 	return "", nil
 }
 
-// manifests are the names of the manifests, latest first.
+// manifests returns the names of the manifests, latest first.
 func (c *intact) manifests() []string {
 	all := slices.DeleteFunc(slices.Clone(c.names), func(name string) bool { return !strings.HasPrefix(name, manifestPrefix) })
 	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(manifestNumber(b), manifestNumber(a)) })
 	return all
 }
 
-// current is the manifest that a lost marker may have named, "" if there is none. One
-// that follows another is complete from its second record on.
+// current returns the manifest that a lost marker may have named, "" if there is none. A manifest that
+// follows another is complete from its second record on.
 func (c *intact) current() string {
 	all := c.manifests()
 	if len(all) == 0 {
 		return ""
 	}
 	want := min(len(all), 2)
-	if kept, err := c.edits(all[0], want); err != nil || kept.count < want {
+	if checkKept, err := c.edits(all[0], want); err != nil || checkKept.count < want {
 		return ""
 	}
 	return all[0]
@@ -232,16 +231,16 @@ func manifestNumber(name string) uint64 {
 	return n
 }
 
-// edits is what the records of a manifest hold.
+// edits are the records of a manifest.
 type edits struct {
 	count int
-	// torn is set if a record follows that is not whole.
+	// torn is set if an incomplete record follows.
 	torn bool
-	// firstLog is the first log whose content is not in tables.
+	// firstLog is the first log that is not yet in tables.
 	firstLog wal.NumWAL
 }
 
-// edits reads the records at the begin of a manifest, up to most if that is not negative.
+// edits reads the first records of a manifest, at most most unless that is negative.
 func (c *intact) edits(manifest string, most int) (all edits, err error) {
 	f, err := c.fs.Open(c.fs.PathJoin(c.db, manifest))
 	if err != nil {
@@ -273,8 +272,8 @@ func (c *intact) edits(manifest string, most int) (all edits, err error) {
 	return all, nil
 }
 
-// firstLog reads the number of the first log that is not in tables from an edit of a manifest,
-// which begins with such members, if it has them. Each is a tag and a number, or a name.
+// firstLog reads the number of the first log that is not in tables from an edit of a manifest. Such
+// fields, each a tag and a number or name, come first.
 func firstLog(edit []byte) (wal.NumWAL, bool) {
 	const comparator, logNumber = 1, 2
 	for {

@@ -20,17 +20,17 @@ import (
 
 const testDB = testDir + "/db"
 
-// keptFolder is a folder whose store has ended in order: table is in a table, log in
-// the log alone and large, if asked for, in a file.
+// keptFolder is a cleanly closed folder: table is in a table, log only in the log, and large, if
+// requested, in a file.
 func keptFolder(t *testing.T, large bool) *vfs.MemFS {
 	t.Helper()
 	return keepOn(t, vfs.NewMem(), large)
 }
 
-// keepOn makes such a folder on a disk.
+// keepOn creates such a folder on a disk.
 func keepOn(t *testing.T, disk *vfs.MemFS, large bool) *vfs.MemFS {
 	t.Helper()
-	// The second start of the store gives it another manifest.
+	// The second start gives the store another manifest.
 	for _, key := range []string{"table", "log"} {
 		s := openTest(t, disk, nil)
 		put := []string{key}
@@ -56,7 +56,7 @@ func keepOn(t *testing.T, disk *vfs.MemFS, large bool) *vfs.MemFS {
 	return disk
 }
 
-// names lists a folder of the disk; one that is not there is empty.
+// names lists a folder of the disk; an absent one is empty.
 func names(t *testing.T, disk vfs.FS, folder string) []string {
 	t.Helper()
 	ls, err := disk.List(folder)
@@ -103,45 +103,45 @@ func last(t *testing.T, disk vfs.FS, prefix string) string {
 	return all[len(all)-1]
 }
 
-// loss is what a folder with data loses.
+// loss is a loss of files in a folder with data.
 type loss struct {
-	name  string
-	large bool
-	lose  func(t *testing.T, disk *vfs.MemFS)
-	// want is in the message; mends is whether it names files to create.
-	want  string
-	mends bool
+	name   string
+	large  bool
+	remove func(t *testing.T, disk *vfs.MemFS)
+	// want is part of the error; mends reports whether it names files to create.
+	want       string
+	repairable bool
 }
 
-// losses are those after which a folder is refused.
+// losses returns the losses after which a folder is rejected.
 func losses() []loss {
 	return []loss{
-		{name: "manifest marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.manifest") }, want: "marker.manifest", mends: true},
-		{name: "version marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.format") }, want: "marker.format-version", mends: true},
-		{name: "every empty file", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", "LOCK") }, want: "marker.manifest", mends: true},
-		{name: "markers, tables", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS") }, want: "marker.manifest"},
-		{name: "all but the log", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
-		{name: "all but the tables", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
-		{name: "all but the options", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", ".sst", "MANIFEST") }, want: "marker.manifest"},
-		{name: "manifest", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST") }, want: "MANIFEST-"},
-		{name: "manifest and marker", lose: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST", "marker.manifest") }, want: "marker.manifest"},
-		{name: "marker of two manifests", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "manifest marker", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.manifest") }, want: "marker.manifest", repairable: true},
+		{name: "version marker", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.format") }, want: "marker.format-version", repairable: true},
+		{name: "every empty file", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", "LOCK") }, want: "marker.manifest", repairable: true},
+		{name: "markers, tables", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS") }, want: "marker.manifest"},
+		{name: "all but the log", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".sst", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
+		{name: "all but the tables", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", "OPTIONS", "MANIFEST") }, want: "marker.manifest"},
+		{name: "all but the options", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "marker.", ".log", ".sst", "MANIFEST") }, want: "marker.manifest"},
+		{name: "manifest", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST") }, want: "MANIFEST-"},
+		{name: "manifest and marker", remove: func(t *testing.T, d *vfs.MemFS) { drop(t, d, "MANIFEST", "marker.manifest") }, want: "marker.manifest"},
+		{name: "marker of two manifests", want: "marker.manifest", remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.manifest")
 			touch(t, d, testDB+"/MANIFEST-000999", 1)
 		}},
-		{name: "marker of another manifest", want: "MANIFEST-000999", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "marker of another manifest", want: "MANIFEST-000999", remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.manifest")
 			touch(t, d, testDB+"/marker.manifest.000009.MANIFEST-000999")
 		}},
-		{name: "marker of no manifest", want: "000005.sst", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "marker of no manifest", want: "000005.sst", remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.manifest")
 			touch(t, d, testDB+"/marker.manifest.000009.000005.sst")
 		}},
-		{name: "marker without a form", want: "db/marker.", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "marker without a form", want: "db/marker.", remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.manifest")
 			touch(t, d, testDB+"/marker.manifest")
 		}},
-		{name: "marker of an older manifest", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "marker of an older manifest", want: "marker.manifest", remove: func(t *testing.T, d *vfs.MemFS) {
 			old := last(t, d, "MANIFEST")
 			drop(t, d, "marker.manifest")
 			touch(t, d, testDB+"/marker.manifest.000009."+old)
@@ -159,24 +159,24 @@ func losses() []loss {
 				t.Fatal(err)
 			}
 		}},
-		{name: "marker, and a table is left over", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "marker, and a table is left over", want: "marker.manifest", remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.")
 			touch(t, d, testDB+"/000999.sst")
 		}},
-		{name: "content of the manifest", want: "MANIFEST-", lose: func(t *testing.T, d *vfs.MemFS) { touch(t, d, testDB+"/"+last(t, d, "MANIFEST")) }},
-		{name: "begin of the manifest", want: "MANIFEST-", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "content of the manifest", want: "MANIFEST-", remove: func(t *testing.T, d *vfs.MemFS) { touch(t, d, testDB+"/"+last(t, d, "MANIFEST")) }},
+		{name: "begin of the manifest", want: "MANIFEST-", remove: func(t *testing.T, d *vfs.MemFS) {
 			touch(t, d, testDB+"/"+last(t, d, "MANIFEST"), make([]byte, 4096)...)
 		}},
-		{name: "markers, beside a file of another time", want: "marker.manifest", mends: true, lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "markers, beside a file of another time", want: "marker.manifest", repairable: true, remove: func(t *testing.T, d *vfs.MemFS) {
 			drop(t, d, "marker.")
 			touch(t, d, testDB+"/CURRENT", []byte("MANIFEST-000001\n")...)
 		}},
-		{name: "db", large: true, want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "db", large: true, want: "marker.manifest", remove: func(t *testing.T, d *vfs.MemFS) {
 			if err := d.RemoveAll(testDB); err != nil {
 				t.Fatal(err)
 			}
 		}},
-		{name: "db, without large objects", want: "marker.manifest", lose: func(t *testing.T, d *vfs.MemFS) {
+		{name: "db, without large objects", want: "marker.manifest", remove: func(t *testing.T, d *vfs.MemFS) {
 			if err := d.RemoveAll(testDB); err != nil {
 				t.Fatal(err)
 			}
@@ -184,14 +184,14 @@ func losses() []loss {
 	}
 }
 
-// TestFolderWithoutItsFilesIsRefused takes files of the engine away from a folder with
-// data. It is refused, with what to do, and everything that is left stays. Where the
-// error names files to create, the folder is whole again with them.
+// TestFolderWithoutItsFilesIsRefused removes files of the engine from a folder with data. The open
+// fails with a remedy and leaves the rest unchanged. If the error names files to create, creating them
+// completes the folder.
 func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
 	for _, tt := range losses() {
 		t.Run(tt.name, func(t *testing.T) {
 			disk := keptFolder(t, tt.large)
-			tt.lose(t, disk)
+			tt.remove(t, disk)
 			before, objects := names(t, disk, testDB), names(t, disk, testDir+"/objects")
 			s, err := openStore(disk, testDir, nil)
 			if err == nil {
@@ -212,7 +212,7 @@ func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
 			if !slices.Equal(before, after) || !slices.Equal(objects, names(t, disk, testDir+"/objects")) {
 				t.Errorf("%q became %q", before, after)
 			}
-			if (len(lost.Create) > 0) != tt.mends {
+			if (len(lost.Create) > 0) != tt.repairable {
 				t.Fatalf("asks for %q: %v", lost.Create, err)
 			}
 			for _, path := range lost.Create {
@@ -221,14 +221,14 @@ func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
 				}
 				touch(t, disk, path)
 			}
-			if tt.mends {
+			if tt.repairable {
 				wantKept(t, disk)
 			}
 		})
 	}
 }
 
-// wantKept opens a folder and reads what keptFolder has put there.
+// wantKept opens a folder and checks the objects of keptFolder.
 func wantKept(t *testing.T, disk vfs.FS) {
 	t.Helper()
 	s := openTest(t, disk, nil)
@@ -242,8 +242,8 @@ func wantKept(t *testing.T, disk vfs.FS) {
 	}
 }
 
-// TestFolderWithoutDataIsMade has what a creation that was cut short leaves, at each of
-// its steps: there is nothing to lose, so a store is made there.
+// TestFolderWithoutDataIsMade covers every state of an interrupted creation: nothing can be lost, so a
+// store is created.
 func TestFolderWithoutDataIsMade(t *testing.T) {
 	whole := keptFolder(t, false)
 	version := last(t, whole, "marker.format")
@@ -271,8 +271,8 @@ func TestFolderWithoutDataIsMade(t *testing.T) {
 	}
 }
 
-// TestCreationMayEndAnywhere takes the disk as of every step of the making of a folder,
-// with and without what was not synced by then. The next start makes it.
+// TestCreationMayEndAnywhere takes a snapshot of the disk after every step of a creation, with and
+// without the unsynced data. The next start creates the folder.
 func TestCreationMayEndAnywhere(t *testing.T) {
 	for unsynced := range 2 {
 		var clones []*vfs.MemFS
@@ -299,8 +299,8 @@ func TestCreationMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// TestCreationMayFail lets no file be created from some step on, as on a full disk. The
-// next start makes the folder.
+// TestCreationMayFail fails the creation of files from some step on, as on a full disk. The next start
+// creates the folder.
 func TestCreationMayFail(t *testing.T) {
 	for step, failed := 0, true; failed; step++ {
 		disk, left := vfs.NewMem(), step
@@ -335,13 +335,13 @@ func TestCreationMayFail(t *testing.T) {
 	}
 }
 
-// TestStartMayEndAnywhere takes the disk as of every step of a start on a folder with data,
-// which writes another manifest and moves its marker, and of a start on some of those. The
-// next start has everything.
+// TestStartMayEndAnywhere takes a snapshot after every step of a start on a folder with data, which
+// writes another manifest and moves its marker, and of a start on some of those snapshots. The next
+// start has all objects.
 func TestStartMayEndAnywhere(t *testing.T) {
 	seed := rand.New(rand.NewPCG(1, 1))
 	steps := func(disk *vfs.MemFS) (clones []*vfs.MemFS) {
-		var mu sync.Mutex // Pebble deletes files beside what it does.
+		var mu sync.Mutex // Pebble deletes files concurrently.
 		s := openTest(t, errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -372,7 +372,7 @@ func TestStartMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// TestDamagedTable: what a table does not hold any more is told in a line, with what to do.
+// TestDamagedTable checks that a corrupt table is reported in one line, with the remedy.
 func TestDamagedTable(t *testing.T) {
 	disk := keptFolder(t, false)
 	name := testDB + "/" + slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasSuffix(n, ".sst") })[0]
@@ -384,15 +384,15 @@ func TestDamagedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content[4] ^= 1 // of the first block, which has what was put
+	content[4] ^= 1 // of the first block, which holds the object
 	touch(t, disk, name, content...)
 	s := openTest(t, disk, nil)
 	defer func() { _ = s.Close() }()
 	_, getErr := s.Get(t.Context(), "table")
 	_, listErr := s.List(t.Context(), storage.ListQuery{})
 	for _, err := range []error{getErr, listErr} {
-		var damaged *CorruptError
-		if !errors.As(err, &damaged) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the whole folder from a backup") {
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "restore the whole folder from a backup") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -8,14 +8,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxListKeys is the limit of a page, and its default.
+// maxListKeys is the maximum and default size of a page.
 const maxListKeys = 1000
 
-// List implements storage.Bucket. Keys below a folder are not visited one by one: the
-// scan goes on behind it.
+// List implements storage.Bucket. The scan skips the keys below a folder instead of visiting each.
 func (s *Store) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > maxListKeys {
-		return storage.ListPage{}, errorOf(storage.OpList, q.Prefix, refused("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit))
+		return storage.ListPage{}, errorOf(storage.OpList, q.Prefix, refused("unsupported delimiter %q or limit %d", q.Delimiter, q.Limit))
 	}
 	return perform(ctx, s, storage.OpList, q.Prefix, func() (storage.ListPage, error) { return s.list(ctx, q) }, nil)
 }
@@ -41,8 +40,7 @@ func (s *Store) list(ctx context.Context, q storage.ListQuery) (page storage.Lis
 	return page, err
 }
 
-// folderOf returns the folder that stands for key in a listing, "" if it stands for
-// itself.
+// folderOf returns the folder that a listing shows in place of key, "" if it shows the key.
 func folderOf(key string, q storage.ListQuery) string {
 	if q.Delimiter == "" {
 		return ""
@@ -54,8 +52,8 @@ func folderOf(key string, q storage.ListQuery) string {
 	return key[:len(q.Prefix)+i+1]
 }
 
-// afterPrefix is the smallest string greater than all that start with prefix, or
-// empty if there is none.
+// afterPrefix returns the smallest string greater than all that start with prefix, or "" if there is
+// none.
 func afterPrefix(prefix string) string {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] < 0xff {

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// listAll follows a listing to its end.
+// listAll reads all pages of a listing.
 func listAll(t *testing.T, s *local.Store, q storage.ListQuery) (keys, prefixes []string) {
 	t.Helper()
 	for {
@@ -28,7 +28,7 @@ func listAll(t *testing.T, s *local.Store, q storage.ListQuery) (keys, prefixes 
 		}
 		for _, p := range page.Prefixes {
 			prefixes = append(prefixes, p)
-			q.After = max(q.After, p+"\U0010FFFF") // Behind the keys of the folder.
+			q.After = max(q.After, p+"\U0010FFFF") // Skip the keys of the folder.
 		}
 		if !page.More {
 			return keys, prefixes
@@ -88,7 +88,7 @@ func TestListManyPages(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *local.Store) {
 		var want []string
 		for i := range n {
-			// Written out of order.
+			// Not in key order.
 			mustPut(t, s, fmt.Sprintf("log/%016d", i*1009%n), []byte("x"))
 			want = append(want, fmt.Sprintf("log/%016d", i))
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// logFlaw describes what is wrong with the logs that are not in tables yet: those from first
-// on, each of which must hold what was synced of it.
+// logFlaw describes the defect of the logs that are not in tables yet, from first on. Each must begin
+// with its synced bytes.
 func (c *intact) logFlaw(first wal.NumWAL) (string, error) {
 	for _, mark := range c.names {
 		name, isExtent := strings.CutPrefix(mark, extentPrefix)
@@ -38,13 +38,13 @@ func (c *intact) logFlaw(first wal.NumWAL) (string, error) {
 		}
 		if whole, err := c.holdsLog(log); err != nil || !whole {
 			_, path := log.SegmentLocation(0)
-			return fmt.Sprintf("its file db/%s is damaged", c.fs.PathBase(path)), err
+			return fmt.Sprintf("its file db/%s is corrupt", c.fs.PathBase(path)), err
 		}
 	}
 	return "", nil
 }
 
-// holdsLog reports whether a log begins with what was synced of it, as far as that is known.
+// holdsLog reports whether a log begins with its synced bytes, as far as they are known.
 func (c *intact) holdsLog(log wal.LogicalLog) (bool, error) {
 	disk, path := log.SegmentLocation(0)
 	if synced, known := readExtent(disk, path); known {
@@ -54,16 +54,16 @@ func (c *intact) holdsLog(log wal.LogicalLog) (bool, error) {
 	return end != endCorrupt, err
 }
 
-// logEnd is how a log ends.
+// logEnd is the state of the end of a log.
 type logEnd int
 
 const (
-	endTorn    logEnd = iota // as a crash leaves it
-	endClosed                // in order
-	endCorrupt               // it was closed in order, and cannot be read to there
+	endTorn    logEnd = iota // after a crash
+	endClosed                // after a clean shutdown
+	endCorrupt               // closed cleanly, but unreadable before its end
 )
 
-// endOf reads a log. One that is closed in order has a trailer, which names the next number.
+// endOf reads a log. A cleanly closed log has a trailer with the next log number.
 func endOf(log wal.LogicalLog) (logEnd, error) {
 	r := log.OpenForRead()
 	var at int64
@@ -94,7 +94,7 @@ func endOf(log wal.LogicalLog) (logEnd, error) {
 	return endTorn, nil
 }
 
-// readFrom returns what follows a place in a log.
+// readFrom returns the bytes of a log from an offset on.
 func readFrom(log wal.LogicalLog, at int64) ([]byte, error) {
 	disk, path := log.SegmentLocation(0)
 	all, err := readUpTo(disk, path, 1<<62)
@@ -104,7 +104,7 @@ func readFrom(log wal.LogicalLog, at int64) ([]byte, error) {
 	return all[min(at, int64(len(all))):], nil
 }
 
-// closed reports whether the store that was last in the folder has ended in order.
+// closed reports whether the last store in the folder was closed cleanly.
 func (c *intact) closed() (bool, error) {
 	logs, err := wal.Scan(wal.Dir{FS: c.fs, Dirname: c.db})
 	if err != nil || len(logs) == 0 {
@@ -114,12 +114,11 @@ func (c *intact) closed() (bool, error) {
 	return end == endClosed, err
 }
 
-// unknownTables opens the folder, for reading only, as if it had these markers too, and
-// returns the tables that its manifest does not name. It is false for a folder that cannot
-// be opened.
+// unknownTables opens the folder read-only as if it had the given markers too. It returns the tables
+// that its manifest does not name. ok is false if the folder cannot be opened.
 func (c *intact) unknownTables(markers []string) (unknown []string, ok bool) {
 	quiet := newFailure(c.dir, discard, func(error) {})
-	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, discard, quiet, newSetbacks(discard, quiet))
+	opts := pebbleOptions(&markedFS{c.fs, c.db, markers}, discard, quiet, newBackoffs(discard, quiet))
 	opts.ReadOnly, opts.ErrorIfNotExists, opts.Lock = true, true, c.lock
 	db, err := pebble.Open(c.db, opts)
 	if err != nil {
@@ -143,7 +142,7 @@ func (c *intact) unknownTables(markers []string) (unknown []string, ok bool) {
 	return unknown, true
 }
 
-// markedFS shows files in a folder that are not there.
+// markedFS adds files to the listing of a folder.
 type markedFS struct {
 	vfs.FS
 	folder string

@@ -7,12 +7,10 @@ import (
 	"sync"
 )
 
-// chunkLen bounds a chunk of the memory engine's key list, so that an insertion
-// moves little however many keys there are.
+// chunkLen bounds a chunk of the memory engine's key list, so that an insertion moves few keys.
 const chunkLen = 512
 
-// memoryEngine is an ordered map in memory. Its changes are as durable as they
-// will ever be when they are visible.
+// memoryEngine is an ordered map in memory. Visible changes count as durable.
 type memoryEngine struct {
 	mu      sync.RWMutex
 	objects map[string]object
@@ -106,8 +104,8 @@ func (e *memoryEngine) scan(ctx context.Context, from, end string, visit visitor
 
 func (e *memoryEngine) close() error { return nil }
 
-// seek returns the place of the first key >= key: a chunk and an index in it. If
-// all keys are smaller it returns the number of chunks.
+// seek returns the position of the first key >= key: a chunk and an index in it. If all keys are
+// smaller, chunk is the number of chunks.
 func (e *memoryEngine) seek(key string) (chunk, index int) {
 	chunk = sort.Search(len(e.chunks), func(c int) bool {
 		return e.chunks[c][len(e.chunks[c])-1] >= key
@@ -118,7 +116,7 @@ func (e *memoryEngine) seek(key string) (chunk, index int) {
 	return chunk, index
 }
 
-// insert adds a key that is not there yet.
+// insert adds an absent key.
 func (e *memoryEngine) insert(key string) {
 	c, i := e.seek(key)
 	if c == len(e.chunks) {

@@ -14,11 +14,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// store makes what src reads the object under key. It is complete, checked and, if large,
-// durable before the key is written.
+// store stores the content of src under key. The object is complete, verified and, if large, durable
+// before the key is written.
 func (s *Store) store(ctx context.Context, key string, src io.Reader, body storage.Body, create bool) error {
 	if create && s.isLarge(body.Size) {
-		// A large body that would be refused need not be written first.
+		// Avoid writing a large body that would be rejected.
 		switch _, err := s.engine.get(ctx, key); {
 		case err == nil:
 			return errExists
@@ -35,8 +35,7 @@ func (s *Store) store(ctx context.Context, key string, src io.Reader, body stora
 
 func (s *Store) isLarge(size int64) bool { return s.files != nil && size > s.large }
 
-// receive reads and checks a body. A large one is in a file when it returns, a small one
-// in memory.
+// receive reads and verifies a body. It stores a large one in a file and keeps a small one in memory.
 func (s *Store) receive(src io.Reader, body storage.Body) (o object, err error) {
 	sum := sha256.New()
 	summed := io.TeeReader(src, sum)
@@ -47,15 +46,15 @@ func (s *Store) receive(src io.Reader, body storage.Body) (o object, err error) 
 		o.inline, err = readInline(summed, o.size)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = refused("the body is shorter than %d bytes", o.size)
+		err = refused("body is shorter than %d bytes", o.size)
 	}
 	var more [1]byte
 	if err == nil {
 		switch n, _ := io.ReadFull(src, more[:]); {
 		case n != 0:
-			err = refused("the body is longer than %d bytes", o.size)
+			err = refused("body is longer than %d bytes", o.size)
 		case [sha256.Size]byte(sum.Sum(nil)) != body.SHA256:
-			err = refused("the body does not have the declared SHA-256")
+			err = refused("body does not match its SHA-256")
 		}
 	}
 	if err != nil {
@@ -65,8 +64,7 @@ func (s *Store) receive(src io.Reader, body storage.Body) (o object, err error) 
 	return o, nil
 }
 
-// readInline grows with what arrives, so that a length which is announced only
-// costs nothing.
+// readInline grows its buffer with the data received, so that a false size costs no memory.
 func readInline(body io.Reader, size int64) ([]byte, error) {
 	if size <= maxLargeObjectBytes {
 		b := make([]byte, size)
@@ -84,7 +82,7 @@ func readInline(body io.Reader, size int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// commit makes o the object under key.
+// commit stores o under key.
 func (s *Store) commit(ctx context.Context, key string, o object, create bool) error {
 	o.modified = time.Now().UTC().Truncate(time.Millisecond)
 	replaced, err := s.engine.put(ctx, key, o, create)
@@ -98,18 +96,18 @@ func (s *Store) commit(ctx context.Context, key string, o object, create bool) e
 	return err
 }
 
-// discard removes a file that no key names. If that does not work the next start does it.
+// discard removes a file without a key. If that fails, the next start repeats it.
 func (s *Store) discard(file string) {
 	if file == "" {
 		return
 	}
 	if err := s.files.remove(file); err != nil {
-		s.log.Warn("local store keeps an unused file until the next start", "err", err)
+		s.log.Warn("remove unused file failed", "err", err)
 	}
 }
 
-// open returns the object under key and, if it is large, its open file. It fails with
-// *CorruptError if that is missing or has another length.
+// open returns the object under key and, if it is large, its open file. It returns *CorruptError if
+// the file is missing or has another length.
 func (s *Store) open(ctx context.Context, key string) (object, vfs.File, error) {
 	for missing := ""; ; {
 		o, err := s.engine.get(ctx, key)
@@ -123,7 +121,7 @@ func (s *Store) open(ctx context.Context, key string) (object, vfs.File, error) 
 		if o.file == missing {
 			return o, nil, &CorruptError{Err: err}
 		}
-		// The object was replaced or deleted since; look again.
+		// The object was replaced or deleted since; read it again.
 		missing = o.file
 	}
 }

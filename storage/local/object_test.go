@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// sizes lie around the bound between inline objects and files.
+// sizes surround the limit between inline objects and files.
 var sizes = []int{1, 1000, 256 << 10, 256<<10 + 1, 3 << 20}
 
 func TestPutGetDelete(t *testing.T) {
@@ -91,7 +91,7 @@ func TestConditionalCreateRace(t *testing.T) {
 	})
 }
 
-// TestRange reads parts of an object, which must lie within it, and all of it as a stream.
+// TestRange reads ranges of an object, which must lie within it, and the whole object as a stream.
 func TestRange(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *local.Store) {
 		for _, size := range []int{10, 300 << 10} {
@@ -125,7 +125,7 @@ func TestRange(t *testing.T) {
 	})
 }
 
-// TestRefused: what is no request, or no body of one, leaves no trace.
+// TestRefused checks that invalid requests and bodies leave no trace.
 func TestRefused(t *testing.T) {
 	body := func(have int, want int64) storage.Body {
 		return storage.Body{Reader: bytes.NewReader(pattern(have, 1)), Size: want, SHA256: storage.Bytes(pattern(int(min(want, 1<<20)), 1)).SHA256}
@@ -138,12 +138,12 @@ func TestRefused(t *testing.T) {
 			body storage.Body
 			why  string
 		}{
-			"no key":         {"", body(3, 3), "the key is empty"},
+			"no key":         {"", body(3, 3), "key is empty"},
 			"long key":       {strings.Repeat("k", 1025), body(3, 3), "1025 bytes"},
 			"key of no text": {"\xff", body(3, 3), "UTF-8"},
 			"nothing":        {"k", storage.Bytes(nil), "empty"},
 			"no reader":      {"k", storage.Body{Size: 1}, "empty"},
-			"too large":      {"k", body(5, 5<<30+1), "more than"},
+			"too large":      {"k", body(5, 5<<30+1), "exceeds"},
 			"short":          {"k", body(5, 6), "shorter than 6 bytes"},
 			"absent":         {"k", body(0, 6), "shorter than 6 bytes"},
 			"long":           {"k", body(7, 6), "longer than 6 bytes"},
@@ -211,7 +211,7 @@ func TestReopen(t *testing.T) {
 	if keys, _ := listAll(t, s, storage.ListQuery{}); len(keys) != len(want) {
 		t.Errorf("keys after reopening: %q", keys)
 	}
-	// Two large objects, and a file that is none of the store's business.
+	// Two large objects, and a foreign file.
 	left, err := os.ReadDir(objects)
 	if err != nil || len(left) != 3 {
 		t.Errorf("object files: %v, %v", left, err)
@@ -221,8 +221,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestOverwriteLarge reads while a large object is replaced, deleted and created
-// again: every answer is one whole version or none.
+// TestOverwriteLarge reads while a large object is replaced, deleted and created again: every read
+// returns one whole version or none.
 func TestOverwriteLarge(t *testing.T) {
 	onBoth(t, func(t *testing.T, s *local.Store) {
 		const size = 300 << 10

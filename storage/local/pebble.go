@@ -14,15 +14,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The engine's keys are 'o' + object key for objects and 'f' + file name, with
-// an empty value, for each file that an object names.
+// Keys of the engine are 'o' + object key for objects and 'f' + file name, with an empty value, for
+// each file of an object.
 const (
 	objectSpace = 'o'
 	fileSpace   = 'f'
 )
 
-// pebbleFormat is a fixed version: a newer library must not change the folder's format
-// by itself.
+// pebbleFormat is fixed, so that a newer library does not change the folder's format by itself.
 const pebbleFormat = pebble.FormatValueSeparation
 
 // pebbleEngine is the durable engine.
@@ -31,7 +30,7 @@ type pebbleEngine struct {
 	lock    io.Closer
 	stripes stripes
 	failure *failure
-	ended   chan<- struct{} // of its setbacks
+	ended   chan<- struct{} // of its backoffs
 }
 
 var _ engine = (*pebbleEngine)(nil)
@@ -50,7 +49,7 @@ func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine
 		lock.Close()
 		return nil, err
 	}
-	back := newSetbacks(o.Logger, fail)
+	back := newBackoffs(o.Logger, fail)
 	db, err := openWithin(folder, engineOptions(fs, o, fail, back, lock), fail, lock)
 	if err != nil {
 		return nil, openError(dir, err)
@@ -59,11 +58,11 @@ func openPebble(fs vfs.FS, dir string, o *Options, fail *failure) (*pebbleEngine
 	return newPebbleEngine(db, lock, fail, back), nil
 }
 
-func newPebbleEngine(db *pebble.DB, lock io.Closer, fail *failure, back *setbacks) *pebbleEngine {
+func newPebbleEngine(db *pebble.DB, lock io.Closer, fail *failure, back *backoffs) *pebbleEngine {
 	return &pebbleEngine{db: db, lock: lock, stripes: stripes{seed: maphash.MakeSeed()}, failure: fail, ended: back.ended}
 }
 
-// lockFolder locks dir by the engine's folder in it.
+// lockFolder locks dir through the engine's folder in it.
 func lockFolder(fs vfs.FS, dir, folder string) (*pebble.Lock, error) {
 	lock, err := pebble.LockDirectory(folder, fs)
 	if err != nil && isLocked(err) {
@@ -78,18 +77,18 @@ func lockFolder(fs vfs.FS, dir, folder string) (*pebble.Lock, error) {
 	return lock, nil
 }
 
-// engineOptions are those for one opening. The caller unrefs the file cache once the engine
+// engineOptions returns the options for one opening. The caller unrefs the file cache once the engine
 // is open.
-func engineOptions(fs vfs.FS, o *Options, fail *failure, back *setbacks, lock *pebble.Lock) *pebble.Options {
+func engineOptions(fs vfs.FS, o *Options, fail *failure, back *backoffs, lock *pebble.Lock) *pebble.Options {
 	opts := pebbleOptions(fs, o.Logger, fail, back)
 	opts.Lock = lock
-	// The engine's own has room for no less than 64.
+	// The default cache has room for at least 64 files.
 	opts.FileCache = pebble.NewFileCache(1, o.OpenTables)
 	return opts
 }
 
-// openError is why the engine could not be opened. What is not the system's refusal, or a
-// file that is not there, is damage: files that do not fit each other, or do not parse.
+// openError returns why the engine did not open. An error that is neither a system error nor a missing
+// file counts as corruption: inconsistent or unparsable files.
 func openError(dir string, err error) error {
 	var fatal *FatalError
 	var errno syscall.Errno
@@ -99,16 +98,15 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("open local store %q: %w", dir, err)
 }
 
-// openWithin opens the engine, or returns why that cannot come to an end: the engine
-// itself tries for ever to flush what it found in the log. It goes on with that then,
-// seldom, and keeps the lock; if it succeeds after all it is closed. On an error the
-// lock is closed, or will be.
+// openWithin opens the engine, or returns why it cannot finish. The engine itself retries flushing the
+// recovered log forever. After an error it continues to retry, rarely, and keeps the lock. If it
+// succeeds later it is closed, which releases the lock.
 func openWithin(folder string, opts *pebble.Options, fail *failure, lock io.Closer) (*pebble.DB, error) {
 	type opened struct {
 		db  *pebble.DB
 		err error
 	}
-	// Whoever does not take the result leaves it to the goroutine.
+	// If the caller has left, the goroutine closes the engine.
 	result, left := make(chan opened), make(chan struct{})
 	go func() {
 		db, err := pebble.Open(folder, opts)
@@ -119,7 +117,7 @@ func openWithin(folder string, opts *pebble.Options, fail *failure, lock io.Clos
 		case <-left:
 		}
 		if db != nil {
-			_ = db.Close() // Nobody is left to be told.
+			_ = db.Close() // The caller has left.
 		}
 		_ = lock.Close()
 	}()
@@ -136,11 +134,10 @@ func openWithin(folder string, opts *pebble.Options, fail *failure, lock io.Clos
 	}
 }
 
-// pebbleOptions fit a small store inside another program: little memory, few
-// open files. The bloom filters are for conditional creates, which look up keys
-// that are not there; the cache is to hold them and the indexes beside memtables,
-// which count as part of it.
-func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *setbacks) *pebble.Options {
+// pebbleOptions suit a small store inside another program: little memory, few open files. The bloom
+// filters serve conditional creates, which look up absent keys. The cache must hold the filters and
+// indexes in addition to memtables, which count as part of it.
+func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *backoffs) *pebble.Options {
 	watched := &watchedFS{fs, fail, back}
 	opts := &pebble.Options{
 		FS:                          watched,
@@ -154,12 +151,12 @@ func pebbleOptions(fs vfs.FS, log *slog.Logger, fail *failure, back *setbacks) *
 			BackgroundError: back.backgroundError,
 			FlushEnd:        back.flushEnd,
 			CompactionEnd:   back.compactionEnd,
-			// The read that met the damage fails; the rest of the store does not.
+			// Only the read that hit the corruption fails.
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				log.Error("local store is damaged", "detail", info.String())
+				log.Error("local store is corrupt", "detail", info.String())
 			},
 			WriteStallBegin: func(info pebble.WriteStallBeginInfo) {
-				log.Warn("local store stalls writes", "detail", info.Reason)
+				log.Warn("local store writes stalled", "detail", info.Reason)
 				back.stall(true)
 			},
 			WriteStallEnd: func() { back.stall(false) },
@@ -176,17 +173,16 @@ func (e *pebbleEngine) get(ctx context.Context, key string) (object, error) {
 		return object{}, err
 	}
 	o, err := e.lookup(key, true)
-	// Absence is awaited as well: it may be the work of a deletion in flight.
+	// Wait for absent keys too: a delete may be in flight.
 	if werr := e.stripes.waitKey(ctx, key); werr != nil {
 		return object{}, werr
 	}
 	return o, err
 }
 
-// lookup reads what is visible now, durable or not. It is an iterator and not the
-// engine's Get because Get passes over the filters of the lowest level, where most
-// keys are: a key that is not there, which is the case of every conditional create,
-// would then cost a block of every table that might have it.
+// lookup reads the visible version, durable or not. It uses an iterator because the engine's Get skips
+// the filters of the lowest level, which holds most keys. An absent key, the case of every conditional
+// create, would then cost a block of every table that might hold it.
 func (e *pebbleEngine) lookup(key string, withBytes bool) (o object, err error) {
 	iter, err := e.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
 	if err != nil {
@@ -197,7 +193,7 @@ func (e *pebbleEngine) lookup(key string, withBytes bool) (o object, err error) 
 			o, err = object{}, fmt.Errorf("read key %q: %w", key, cerr)
 		}
 	}()
-	// The prefix of a key is the whole key, so no other one is found.
+	// The prefix of a key is the whole key, so no other key matches.
 	if !iter.SeekPrefixGE(spaceKey(objectSpace, key)) {
 		return object{}, errNoKey
 	}
@@ -209,7 +205,7 @@ func (e *pebbleEngine) lookup(key string, withBytes bool) (o object, err error) 
 		return object{}, fmt.Errorf("read key %q: %w", key, err)
 	}
 	if withBytes && o.file == "" {
-		// The engine's buffer is only lent.
+		// The engine reuses its buffer.
 		o.inline = append(make([]byte, 0, len(o.inline)), o.inline...)
 	} else {
 		o.inline = nil
@@ -255,11 +251,11 @@ func (e *pebbleEngine) remove(ctx context.Context, key string) (string, error) {
 	return old.file, e.commit(st, key, b, old, b.Delete(spaceKey(objectSpace, key), nil))
 }
 
-// before returns the object that a writer is about to replace. The caller holds
-// the stripe, so what is visible is durable.
+// before returns the object that a writer is about to replace. The caller holds the stripe, so the
+// visible version is durable.
 func (e *pebbleEngine) before(ctx context.Context, key string) (object, error) {
-	// Who waited for the stripe may have been given up by its caller. A write
-	// that has not started should not land then.
+	// The caller may have left while the write waited for the stripe. A write that has not started
+	// must not take effect then.
 	if err := ctx.Err(); err != nil {
 		return object{}, err
 	}
@@ -269,8 +265,8 @@ func (e *pebbleEngine) before(ctx context.Context, key string) (object, error) {
 	return e.lookup(key, false)
 }
 
-// commit applies b, which replaces old under key, and waits until it is durable.
-// The caller holds st. A built that is not nil is an error of building b.
+// commit applies b, which replaces old under key, and waits until it is durable. The caller holds st.
+// built is the error of building b.
 func (e *pebbleEngine) commit(st *stripe, key string, b *pebble.Batch, old object, built error) error {
 	if built == nil && old.file != "" {
 		built = b.Delete(spaceKey(fileSpace, old.file), nil)
@@ -283,7 +279,7 @@ func (e *pebbleEngine) commit(st *stripe, key string, b *pebble.Batch, old objec
 	if err != nil {
 		err = e.failure.report(err)
 	} else {
-		// The engine reports a failed commit to its logger only.
+		// The engine reports a failed commit only to its logger.
 		err = e.failure.check()
 	}
 	st.finish(c, err)
@@ -291,7 +287,7 @@ func (e *pebbleEngine) commit(st *stripe, key string, b *pebble.Batch, old objec
 		// The engine may still use the batch.
 		return err
 	}
-	// The commit is durable, whatever becomes of the batch's memory.
+	// The commit is durable even if releasing the batch fails.
 	_ = b.Close()
 	return nil
 }
@@ -312,8 +308,8 @@ func (e *pebbleEngine) scan(ctx context.Context, from, end string, visit visitor
 	})
 }
 
-// scanVisible visits what is visible now, durable or not. It returns the key at
-// which the visitor stopped, if it did.
+// scanVisible visits the visible versions, durable or not. It returns the key at which the visitor
+// stopped, if it did.
 func (e *pebbleEngine) scanVisible(ctx context.Context, from, end string, visit visitor) (stopped string, err error) {
 	bounds := &pebble.IterOptions{LowerBound: spaceKey(objectSpace, from), UpperBound: []byte{objectSpace + 1}}
 	if end != "" {
@@ -355,7 +351,7 @@ func (e *pebbleEngine) scanVisible(ctx context.Context, from, end string, visit 
 	return "", nil
 }
 
-// eachFile calls visit with the name of every file that an object names.
+// eachFile calls visit with the name of every file of an object.
 func (e *pebbleEngine) eachFile(visit func(name string)) error {
 	iter, err := e.db.NewIter(&pebble.IterOptions{LowerBound: []byte{fileSpace}, UpperBound: []byte{fileSpace + 1}})
 	if err != nil {
@@ -379,7 +375,7 @@ func spaceKey(space byte, key string) []byte {
 	return append(append(make([]byte, 0, 1+len(key)), space), key...)
 }
 
-// pebbleLogger passes the engine's messages on.
+// pebbleLogger forwards the engine's messages.
 type pebbleLogger struct {
 	log  *slog.Logger
 	fail *failure
@@ -387,24 +383,23 @@ type pebbleLogger struct {
 
 var _ pebble.Logger = (*pebbleLogger)(nil)
 
-// Infof is for people who debug the engine.
+// Infof logs at debug level.
 func (l *pebbleLogger) Infof(format string, args ...any) {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
 		l.log.Debug("local store engine", "detail", fmt.Sprintf(format, args...))
 	}
 }
 
-// Errorf logs what the engine survives.
+// Errorf logs errors that the engine survives.
 func (l *pebbleLogger) Errorf(format string, args ...any) {
 	l.log.Error("local store engine", "detail", fmt.Sprintf(format, args...))
 }
 
-// Fatalf is called by the engine when a commit or its manifest could not be
-// written and it cannot go on.
+// Fatalf is called by the engine when it could not write a commit or its manifest and cannot continue.
 func (l *pebbleLogger) Fatalf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	for _, arg := range args {
-		// The cause is kept as an error, so that it can be told apart.
+		// Keep the cause as an error, for errors.As.
 		if err, ok := arg.(error); ok {
 			l.log.Error("local store engine", "detail", text)
 			l.fail.report(err)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// helperEnv makes this binary play another process: "open", "exit" or "crash".
+// helperEnv makes this binary act as another process: "open", "exit" or "crash".
 const helperEnv = "PARLEY_LOCAL_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func TestOneProcessPerFolder(t *testing.T) {
 
 func TestExit(t *testing.T) {
 	out, status := helper(t, "exit", "")
-	if status != 1 || !strings.Contains(out, "/some/folder") || !strings.Contains(out, "start the process again") {
+	if status != 1 || !strings.Contains(out, "/some/folder") || !strings.Contains(out, "restart the process") {
 		t.Errorf("status %d, %s", status, out)
 	}
 }

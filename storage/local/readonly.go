@@ -12,17 +12,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// ErrNoStore is the error of OpenReadOnly for a folder in which nothing was ever stored.
-var ErrNoStore = errors.New("the folder holds no store")
+// ErrNoStore reports that nothing was ever stored in the folder of OpenReadOnly.
+var ErrNoStore = errors.New("folder holds no store")
 
-// errReadOnly refuses writes to a store that was opened for reading.
-var errReadOnly = &refusedError{"the store is open for reading only"}
+// errReadOnly rejects writes to a read-only store.
+var errReadOnly = &refusedError{"store is open read-only"}
 
-// OpenReadOnly opens the store in dir for reading and changes nothing there: it creates,
-// recovers and removes no file, and refuses every write. It locks the folder as Open does,
-// unless that would take a change, as on a volume that cannot be written. It fails with
-// ErrNoStore where Open would begin an empty store, and otherwise as Open does. The caller
-// must Close the Store.
+// OpenReadOnly opens the store in dir for reading and changes nothing there: it creates, recovers and
+// removes no file, and rejects every write. It locks the folder as Open does, unless that would change
+// it, as on a read-only volume. It returns ErrNoStore where Open would create a store, and otherwise
+// the errors of Open. The caller must Close the Store.
 func OpenReadOnly(dir string, opts *Options) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
@@ -68,7 +67,7 @@ func openPebbleReadOnly(disk vfs.FS, dir string, o *Options) (*pebbleEngine, err
 		return nil, errors.Join(err, lock.Close())
 	}
 	fail := newFailure(dir, o.Logger, func(error) {})
-	back := newSetbacks(o.Logger, fail)
+	back := newBackoffs(o.Logger, fail)
 	opts := engineOptions(disk, o, fail, back, lock)
 	opts.ReadOnly = true
 	db, err := pebble.Open(folder, opts)
@@ -79,10 +78,10 @@ func openPebbleReadOnly(disk vfs.FS, dir string, o *Options) (*pebbleEngine, err
 	return newPebbleEngine(db, lock, fail, back), nil
 }
 
-// readOnlyFS refuses whatever would change the file system.
+// readOnlyFS rejects every change of the file system.
 type readOnlyFS struct{ vfs.FS }
 
-var errReadOnlyFS = fmt.Errorf("%w: the folder is open for reading only", syscall.EROFS)
+var errReadOnlyFS = fmt.Errorf("%w: folder is open read-only", syscall.EROFS)
 
 // Create implements vfs.FS.
 func (readOnlyFS) Create(string, vfs.DiskWriteCategory) (vfs.File, error) {
@@ -117,8 +116,8 @@ func (readOnlyFS) MkdirAll(string, fs.FileMode) error { return errReadOnlyFS }
 // Unwrap implements vfs.FS.
 func (r readOnlyFS) Unwrap() vfs.FS { return r.FS }
 
-// Lock implements vfs.FS. A lock creates and truncates its file, so one that is missing, or
-// not empty, is not taken: a store that is open for writing has left an empty one.
+// Lock implements vfs.FS. Locking creates and truncates the lock file, so a missing or non-empty one
+// is not locked; a store that is open for writing has an empty one.
 func (r readOnlyFS) Lock(name string) (io.Closer, error) {
 	info, err := r.FS.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && (info.IsDir() || info.Size() != 0) {

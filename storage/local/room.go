@@ -9,60 +9,57 @@ import (
 )
 
 const (
-	// defaultReserveBytes is the reserve of a large volume, of smaller ones it is one
-	// reserveShare-th.
+	// defaultReserveBytes is the reserve of a large volume. On a smaller one it is 1/reserveShare of
+	// the volume.
 	defaultReserveBytes = 1 << 30
 	reserveShare        = 20
 )
 
-// RoomOptions tune NewRoom. Nil and every zero field work.
+// RoomOptions configure NewRoom. Nil and zero fields work.
 type RoomOptions struct {
-	// Logger is told when the reserve is reached, and when it is free again; nil
-	// discards it.
+	// Logger receives a line when the reserve is reached and when it is free again; nil discards them.
 	Logger *slog.Logger
-	// ReserveBytes is how much of the volume is kept for what has begun. 0 means 1 GiB,
-	// or a twentieth of the volume if that is less.
+	// ReserveBytes is the space reserved for work in progress. 0 means 1 GiB, or a twentieth of the
+	// volume if that is less.
 	ReserveBytes int64
 }
 
-// Room is what is free on the volume of a folder, without a reserve: work that would
-// begin leaves the reserve to work that has to end, and to the store, whose process
-// ends on a full disk. All that is on the volume counts, whoever has written it. It is
-// safe for concurrent use.
+// Room measures the free space on the volume of a folder, minus a reserve. New work is rejected at the
+// reserve, so that work in progress can complete and the store, whose process ends on a full disk, can
+// write. It counts all files on the volume. Room is safe for concurrent use.
 type Room struct {
 	folder  string
-	asked   int64 // the reserve of the options
+	asked   int64 // reserve of the options
 	log     *slog.Logger
 	measure func(folder string) (vfs.DiskUsage, error)
 
 	mu    sync.Mutex
 	usage RoomUsage
-	short bool // so the log says
+	short bool // state in the log
 }
 
-// RoomUsage is what a Room has seen.
+// RoomUsage is a measurement of a Room.
 type RoomUsage struct {
-	// FreeBytes and ReserveBytes are 0 if the system does not say.
+	// FreeBytes and ReserveBytes are 0 if the system does not report them.
 	FreeBytes, ReserveBytes int64
-	// Refused counts the refusals.
+	// Refused counts rejected requests.
 	Refused int64
 }
 
-// NoRoomError says that a volume has no more than its reserve left.
+// NoRoomError reports that a volume has only its reserve left.
 type NoRoomError struct {
 	// Folder is a folder of the volume.
 	Folder string
-	// FreeBytes are free there, ReserveBytes are not to be used, and WantBytes were
-	// asked for.
+	// FreeBytes are free on the volume, ReserveBytes are reserved, and WantBytes were requested.
 	FreeBytes, ReserveBytes, WantBytes int64
 }
 
 // Error names the folder and the remedy.
 func (e *NoRoomError) Error() string {
-	return fmt.Sprintf("volume of %q has %d bytes free and keeps %d of them: free space there", e.Folder, e.FreeBytes, e.ReserveBytes)
+	return fmt.Sprintf("volume of %q has %d bytes free, %d of them reserved: free space on it", e.Folder, e.FreeBytes, e.ReserveBytes)
 }
 
-// NewRoom returns the room on the volume of folder, which need not exist yet.
+// NewRoom returns the Room of the volume of folder, which need not exist yet.
 func NewRoom(folder string, opts *RoomOptions) *Room {
 	return newRoom(folder, opts, vfs.Default.GetDiskUsage)
 }
@@ -78,19 +75,18 @@ func newRoom(folder string, opts *RoomOptions, measure func(string) (vfs.DiskUsa
 	return &Room{folder: folder, asked: o.ReserveBytes, log: o.Logger, measure: measure}
 }
 
-// Allow returns *NoRoomError if n more bytes would not leave the reserve alone. It asks
-// the system, which costs some microseconds, and allows everything where that does not
-// tell.
+// Allow returns *NoRoomError if n more bytes would use the reserve. It calls the system, which costs
+// some microseconds, and allows everything if that fails.
 func (r *Room) Allow(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.look() {
+	if !r.update() {
 		return nil
 	}
 	u := &r.usage
 	enough := u.ReserveBytes
 	if r.short {
-		enough += enough / 10 // A volume at its reserve crosses it often.
+		enough += enough / 10 // Hysteresis: a volume near its reserve crosses it often.
 	}
 	if short := u.FreeBytes < enough; short != r.short {
 		r.short = short
@@ -107,22 +103,22 @@ func (r *Room) Allow(n int64) error {
 func (r *Room) logChange() {
 	args := []any{"folder", r.folder, "free", r.usage.FreeBytes, "reserve", r.usage.ReserveBytes}
 	if r.short {
-		r.log.Warn("volume is down to its reserve, new work is refused; free space there", args...)
+		r.log.Warn("volume reserve reached; rejecting new work", args...)
 	} else {
-		r.log.Info("volume has room again", args...)
+		r.log.Info("volume has free space again", args...)
 	}
 }
 
-// Usage returns what is free now, and how often something was refused.
+// Usage measures the free space and returns the number of rejections.
 func (r *Room) Usage() RoomUsage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.look()
+	r.update()
 	return r.usage
 }
 
-// look measures the volume and reports whether the system says. The caller holds mu.
-func (r *Room) look() bool {
+// update measures the volume and reports whether that succeeded. The caller holds mu.
+func (r *Room) update() bool {
 	disk, err := r.measure(r.folder)
 	if err != nil {
 		r.usage.FreeBytes, r.usage.ReserveBytes = 0, 0

@@ -12,7 +12,7 @@ import (
 
 const gib = 1 << 30
 
-// TestRoomKeepsItsReserve asks for room on volumes of several sizes.
+// TestRoomKeepsItsReserve requests space on volumes of several sizes.
 func TestRoomKeepsItsReserve(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -51,8 +51,8 @@ func TestRoomKeepsItsReserve(t *testing.T) {
 	}
 }
 
-// TestRoomSaysWhenItIsShort asks often while a volume fills up and is emptied: the log
-// has one line for each change.
+// TestRoomSaysWhenItIsShort requests space while a volume fills up and empties: each change is logged
+// once.
 func TestRoomSaysWhenItIsShort(t *testing.T) {
 	var logged bytes.Buffer
 	var disk vfs.DiskUsage
@@ -66,14 +66,14 @@ func TestRoomSaysWhenItIsShort(t *testing.T) {
 			}
 		}
 	}
-	var said []string
+	var loggedAt []string
 	for line := range strings.Lines(logged.String()) {
-		said = append(said, strings.Fields(line)[1])
+		loggedAt = append(loggedAt, strings.Fields(line)[1])
 	}
-	if got := strings.Join(said, " "); got != "level=WARN level=INFO level=WARN" {
+	if got := strings.Join(loggedAt, " "); got != "level=WARN level=INFO level=WARN" {
 		t.Errorf("%s", &logged)
 	}
-	// A body that is too large alone is no state of the volume.
+	// A body that is too large by itself is not a state of the volume.
 	logged.Reset()
 	disk.AvailBytes = 100
 	if r.Allow(0) != nil || r.Allow(95) == nil || r.Allow(0) != nil || strings.Count(logged.String(), "\n") != 1 {
@@ -88,7 +88,7 @@ func TestRoomThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestRoomOfAFolder asks the system.
+// TestRoomOfAFolder measures a real volume.
 func TestRoomOfAFolder(t *testing.T) {
 	r := NewRoom(t.TempDir(), nil)
 	u := r.Usage()

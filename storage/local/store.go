@@ -15,52 +15,52 @@ import (
 const (
 	defaultOpenTables       = 246
 	defaultLargeObjectBytes = 256 << 10
-	// A value must stay well below half of the engine's memtable, above which
-	// the engine would give it a memtable of its own.
+	// A value must stay well below half of the engine's memtable; larger values get a memtable of
+	// their own.
 	maxLargeObjectBytes = 1 << 20
 )
 
 // discard is the default of Options.Logger.
 var discard = slog.New(slog.DiscardHandler)
 
-// Options tune Open. The zero value is usable.
+// Options configure Open. The zero value works.
 type Options struct {
-	// Logger receives what an operator should see; nil discards it.
+	// Logger receives messages for the operator; nil discards them.
 	Logger *slog.Logger
-	// LargeObjectBytes is the size above which an object becomes a file of its
-	// own; 0 means 256 KiB, at most 1 MiB.
+	// LargeObjectBytes is the size above which an object is stored as a file. 0 means 256 KiB; the
+	// maximum is 1 MiB.
 	LargeObjectBytes int64
-	// OpenTables is how many tables of the engine are kept open at most; some more
-	// files are open for other ends. 0 means 246.
+	// OpenTables is the maximum number of open tables of the engine; the store opens some more files.
+	// 0 means 246.
 	OpenTables int
-	// Fatal is called once, with a *FatalError, when a commit could not be made
-	// durable, or would never be. Nil prints the error to standard error and exits with status 1.
-	// It may be called with locks held and must not call the Store. If it
-	// returns, every further request fails, and the outcome of a write is unknown.
+	// Fatal is called once, with a *FatalError, when a commit could not be made durable, or never will
+	// be. Nil prints the error to standard error and exits with status 1. It may be called with locks
+	// held and must not call the Store. If it returns, every further request fails, and the outcome of
+	// a write is unknown.
 	Fatal func(err error)
 }
 
-// Store is a storage.Bucket over one folder or over memory. Use Open or NewMemory.
-// It is safe for concurrent use.
+// Store is a storage.Bucket over one folder or over memory. Use Open or NewMemory. It is safe for
+// concurrent use.
 type Store struct {
 	log    *slog.Logger
 	engine engine
-	// files is nil when every object is kept inline.
+	// files is nil if every object is inline.
 	files    *files
 	large    int64
 	readOnly bool
-	// damage is the last that a request has met, nil for none.
-	damage atomic.Pointer[CorruptError]
+	// corruption is the last corruption that a request has met, nil for none.
+	corruption atomic.Pointer[CorruptError]
 
-	// life is held for reading by every request and for writing by Close.
-	life   sync.RWMutex
-	closed bool
+	// closing is held for reading by every request and for writing by Close.
+	closing sync.RWMutex
+	closed  bool
 }
 
-// Open opens the store in dir, which it creates with mode 0700 if there is none.
-// It fails with *LockedError if another Store, of this or another process, has
-// the folder open, with *IncompleteError if the folder holds data that could not be
-// found, and with *FatalError if the disk is full. The caller must Close the Store.
+// Open opens the store in dir and creates it with mode 0700 if it is absent. It returns *LockedError
+// if another Store, of this or another process, has the folder open, *IncompleteError if the folder
+// holds data that cannot be found, and *FatalError if the disk is full. The caller must Close the
+// Store.
 func Open(dir string, opts *Options) (*Store, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func Open(dir string, opts *Options) (*Store, error) {
 	if err := mkdirSynced(vfs.Default, abs); err != nil {
 		return nil, explainFull(abs, fmt.Errorf("open local store %q: %w", dir, err))
 	}
-	// The lock is per name within a process, so each folder needs one name.
+	// The lock is per name within a process, so resolve links.
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
 		return nil, fmt.Errorf("open local store %q: %w", dir, err)
@@ -77,18 +77,18 @@ func Open(dir string, opts *Options) (*Store, error) {
 	return openStore(vfs.Default, real, opts)
 }
 
-// NewMemory returns a Store that keeps everything in memory, for tests and
-// throw-away runs. Nothing survives it. A context does not bound the reading of a body.
+// NewMemory returns a Store in memory, for tests and temporary runs. A context does not bound the read
+// of a body.
 func NewMemory() *Store {
 	return &Store{log: discard, engine: newMemoryEngine()}
 }
 
-// Close waits for the requests in progress and closes the folder. Requests that
-// come later fail as those that get no answer do. What was opened stays
-// readable. A second Close does nothing.
+// Close waits for the requests in progress and closes the folder. Later requests fail with
+// storage.ErrUnavailable or storage.ErrUncertain. Open readers stay readable. A second Close has no
+// effect.
 func (s *Store) Close() error {
-	s.life.Lock()
-	defer s.life.Unlock()
+	s.closing.Lock()
+	defer s.closing.Unlock()
 	if s.closed {
 		return nil
 	}
@@ -99,19 +99,19 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// enter begins a request; it is false if the Store is closed or about to be.
+// enter begins a request. It returns false if the Store is closed or closing.
 func (s *Store) enter() bool {
-	if !s.life.TryRLock() {
+	if !s.closing.TryRLock() {
 		return false
 	}
 	if s.closed {
-		s.life.RUnlock()
+		s.closing.RUnlock()
 		return false
 	}
 	return true
 }
 
-func (s *Store) leave() { s.life.RUnlock() }
+func (s *Store) leave() { s.closing.RUnlock() }
 
 // openStore opens the existing folder dir on any file system.
 func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
@@ -131,14 +131,14 @@ func openStore(fs vfs.FS, dir string, opts *Options) (*Store, error) {
 	if err != nil {
 		err = explainFull(dir, fmt.Errorf("open local store %q: %w", dir, err))
 		if cerr := e.close(); cerr != nil {
-			o.Logger.Error("close local store after failed open", "folder", dir, "err", cerr)
+			o.Logger.Error("close after failed open failed", "folder", dir, "err", cerr)
 		}
 		return nil, err
 	}
 	return s, nil
 }
 
-// complete returns the options for dir with their defaults.
+// complete returns the options for dir with defaults applied.
 func (opts *Options) complete(dir string) (*Options, error) {
 	var o Options
 	if opts != nil {
@@ -151,7 +151,7 @@ func (opts *Options) complete(dir string) (*Options, error) {
 		o.LargeObjectBytes = defaultLargeObjectBytes
 	}
 	if o.LargeObjectBytes < 0 || o.LargeObjectBytes > maxLargeObjectBytes {
-		return nil, fmt.Errorf("open local store %q: LargeObjectBytes %d is not within 1 and %d",
+		return nil, fmt.Errorf("open local store %q: LargeObjectBytes is %d, want 1 to %d",
 			dir, o.LargeObjectBytes, maxLargeObjectBytes)
 	}
 	if o.OpenTables < 0 {

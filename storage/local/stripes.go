@@ -7,23 +7,22 @@ import (
 	"sync/atomic"
 )
 
-// stripeCount is far above the number of writers one process has, so that two
-// keys rarely share a stripe and their commits are synced together.
+// stripeCount is far above the number of concurrent writers, so that two keys rarely share a stripe
+// and their commits are synced together.
 const stripeCount = 1024
 
-// stripes serialise the writers of a key and let readers wait for them.
+// stripes serialize the writers of a key and let readers wait for them.
 //
-// The engine makes a write visible before it is synced. A writer therefore
-// announces its commit before it applies it and withdraws it after the sync; a
-// reader reads first and looks for announced commits afterwards. What it has
-// seen was either synced by then or is announced.
+// The engine makes a write visible before it is synced. A writer therefore announces its commit before
+// it applies it and withdraws it after the sync. A reader reads first and then checks the announced
+// commits. Each version that it has read was either synced by then or is announced.
 type stripes struct {
 	seed maphash.Seed
 	all  [stripeCount]stripe
 }
 
-// stripe covers the keys of one hash value. mu is held by the writer over the
-// whole commit, so there is at most one commit in flight.
+// stripe covers the keys of one hash value. The writer holds mu during the whole commit, so at most
+// one commit is in flight.
 type stripe struct {
 	mu       sync.Mutex
 	inFlight atomic.Pointer[commit]
@@ -48,8 +47,8 @@ func (s *stripe) begin(key string) *commit {
 	return c
 }
 
-// finish ends the commit. A failed one stays announced for good: what it made
-// visible must never be read.
+// finish ends the commit. A failed commit stays announced permanently, because its visible change must
+// never be read.
 func (s *stripe) finish(c *commit, err error) {
 	c.err = err
 	if err == nil {
@@ -58,8 +57,7 @@ func (s *stripe) finish(c *commit, err error) {
 	close(c.done)
 }
 
-// wait returns when the commit is durable; it returns the error of the commit or
-// of ctx.
+// wait waits until the commit is durable. It returns the error of the commit or of ctx.
 func (c *commit) wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -69,7 +67,7 @@ func (c *commit) wait(ctx context.Context) error {
 	}
 }
 
-// waitKey waits for the commit in flight on key, if there is one.
+// waitKey waits for the commit in flight on key, if any.
 func (s *stripes) waitKey(ctx context.Context, key string) error {
 	if c := s.of(key).inFlight.Load(); c != nil && c.key == key {
 		return c.wait(ctx)
@@ -77,8 +75,8 @@ func (s *stripes) waitKey(ctx context.Context, key string) error {
 	return nil
 }
 
-// waitRange waits for the commits in flight on the keys that covers accepts. It
-// includes those of deletions, whose keys a list does not show.
+// waitRange waits for the commits in flight on the keys that covers accepts, including deletes, whose
+// keys a list does not show.
 func (s *stripes) waitRange(ctx context.Context, covers func(key string) bool) error {
 	for i := range s.all {
 		if c := s.all[i].inFlight.Load(); c != nil && covers(c.key) {

@@ -11,16 +11,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/wal"
 )
 
-// The engine appends to two kinds of files, its logs and its manifests, and reads each up to
-// the first record that is damaged: after a crash that is the record that was being written.
-// A damaged record that was durable looks the same, and the engine then deletes what it
-// believes to be obsolete. So each of these files has an extent, a file next to it that
-// states how much of it was synced. Bytes within the extent must be what was written; what
-// follows may be anything.
+// The engine appends to two kinds of files, its logs and its manifests, and reads each up to the first
+// corrupt record. After a crash that is the record being written. A corrupt record that was durable
+// looks the same, and the engine would then delete files that it takes for obsolete. So each of these
+// files has an extent, a file next to it that records how much was synced. Bytes within the extent
+// must be the bytes written; the rest is undefined.
 //
-// An extent is written after the sync and before that is reported, so it is never ahead of
-// its file. That of a manifest is synced, too. That of a log is not, so after a loss of power
-// it may be behind. One that is missing or damaged promises nothing.
+// An extent is written after the sync and before the sync is reported, so it is never ahead of its
+// file. The extent of a manifest is synced too. That of a log is not, so after a power loss it may be
+// behind. A missing or corrupt extent guarantees nothing.
 //
 //	offset  bytes  content
 //	0       8      length of the synced part of the file
@@ -35,7 +34,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// extent is how much of a file was synced.
+// extent is the synced part of a file.
 type extent struct {
 	length int64
 	sum    uint32
@@ -47,7 +46,7 @@ func (e extent) encode() []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// decodeExtent is false for an extent that promises nothing.
+// decodeExtent returns false for a corrupt extent.
 func decodeExtent(b []byte) (e extent, ok bool) {
 	if len(b) != extentLen || crc32.Checksum(b[:12], castagnoli) != binary.BigEndian.Uint32(b[12:]) {
 		return extent{}, false
@@ -56,7 +55,7 @@ func decodeExtent(b []byte) (e extent, ok bool) {
 	return e, e.length > 0
 }
 
-// hasExtent reports whether the engine appends to a file of this name.
+// hasExtent reports whether the engine appends to files of this name.
 func hasExtent(base string) bool {
 	_, _, isLog := wal.ParseLogFilename(base)
 	return isLog || isManifest(base)
@@ -68,18 +67,18 @@ func extentPath(disk vfs.FS, name string) string {
 	return disk.PathJoin(disk.PathDir(name), extentPrefix+disk.PathBase(name))
 }
 
-// extentFile is the extent of one file that is being written.
+// extentFile is the extent of a file that is being written.
 type extentFile struct {
 	file vfs.File
-	// now covers all that was written, synced or not.
+	// now covers all bytes written, synced or not.
 	now extent
-	// lost is set after a write in part: the extent stays what it was.
+	// lost is set after a partial write; the extent then stays unchanged.
 	lost bool
-	// strict has each change of the extent synced.
+	// strict makes each change of the extent synced.
 	strict bool
 }
 
-// beginExtent creates the extent of an empty file, durably: every file that is in use has one.
+// beginExtent creates the extent of an empty file, durably: every file in use has one.
 func beginExtent(disk vfs.FS, name string) (*extentFile, error) {
 	path := extentPath(disk, name)
 	f, err := disk.Create(path, vfs.WriteCategoryUnspecified)
@@ -99,19 +98,19 @@ func beginExtent(disk vfs.FS, name string) (*extentFile, error) {
 	return e, nil
 }
 
-// with returns the extent of a file to which p is appended.
+// with returns the extent after p is appended to the file.
 func (e extent) with(p []byte) extent {
 	return extent{length: e.length + int64(len(p)), sum: crc32.Update(e.sum, castagnoli, p)}
 }
 
-// add notes what was written, or that a write has failed.
+// add records a write and whether it was complete.
 func (e *extentFile) add(next extent, whole bool) {
 	if e.lost = e.lost || !whole; !e.lost {
 		e.now = next
 	}
 }
 
-// store records that all that was written is synced.
+// store records that all bytes written are synced.
 func (e *extentFile) store() error {
 	if e.lost {
 		return nil
@@ -123,10 +122,10 @@ func (e *extentFile) store() error {
 	return err
 }
 
-// close ends the extent, and leaves what it states on the disk.
+// close closes the extent and leaves its content on disk.
 func (e *extentFile) close() error { return errors.Join(e.file.Sync(), e.file.Close()) }
 
-// readExtent returns the extent of a file, false if there is none that promises anything.
+// readExtent returns the extent of a file, false if it is missing or corrupt.
 func readExtent(disk vfs.FS, name string) (extent, bool) {
 	b, err := readUpTo(disk, extentPath(disk, name), extentLen+1)
 	if err != nil {
@@ -156,6 +155,6 @@ func readUpTo(disk vfs.FS, name string, most int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, most))
 }
 
-// removeExtent removes the extent of a file that is not needed any more. One that stays does
-// no harm: only the files that the manifest needs are compared with theirs.
+// removeExtent removes the extent of an obsolete file. A remaining one is harmless: only files that
+// the manifest needs are compared with theirs.
 func removeExtent(disk vfs.FS, name string) { _ = disk.Remove(extentPath(disk, name)) }

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A value in the engine is a fixed header followed by the object's bytes, or by
-// the name of the file that holds them. Integers are big endian.
+// A value in the engine is a fixed header followed by the object's bytes, or by the name of the file
+// that holds them. Integers are big endian.
 //
 //	offset  bytes  content
 //	0       1      version, 1
 //	1       1      flags: bit 0 = the rest is a file name
-//	2       16     zeros; earlier versions wrote an MD5 of the object, which nobody reads
+//	2       16     zeros; earlier versions wrote an MD5 of the object, which is ignored
 //	18      8      last modified, milliseconds since 1970
 //	26      8      size of the object in bytes
 //	34      …      bytes (exactly size) or file name
@@ -66,13 +66,13 @@ func decodeValue(src []byte) (object, error) {
 	switch src[1] {
 	case 0:
 		if int64(len(rest)) != o.size {
-			return object{}, fmt.Errorf("value has %d bytes instead of %d", len(rest), o.size)
+			return object{}, fmt.Errorf("value has %d bytes, want %d", len(rest), o.size)
 		}
 		o.inline = rest
 	case valueFlagFile:
 		o.file = string(rest)
 		if !validFileName(o.file) {
-			return object{}, fmt.Errorf("value has bad file name %q", o.file)
+			return object{}, fmt.Errorf("value has invalid file name %q", o.file)
 		}
 	default:
 		return object{}, fmt.Errorf("value has unknown flags %#x", src[1])

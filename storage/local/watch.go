@@ -10,22 +10,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// watchedFS is the engine's file system. It reports that the log cannot be
-// written, or a folder not be synced, where that is found out. The engine itself
-// tells only the commits that wait for the log. In a commit that comes later, in
-// one that has to begin another log, and after the sync of a folder it panics,
-// from which nobody can learn what to do. It also finds out what the engine never
-// would: that the log it writes is not in its folder any more.
+// watchedFS is the engine's file system. It reports a failed write of the log or sync of a folder at
+// once. The engine itself reports the failure only to commits that wait for the log. In a later
+// commit, in one that has to create another log, and after the sync of a folder it panics without a
+// remedy. watchedFS also detects that the log is no longer in its folder, which the engine never does.
 type watchedFS struct {
 	vfs.FS
 	fail     *failure
-	setbacks *setbacks
+	backoffs *backoffs
 }
 
 // Create implements vfs.FS.
 func (w *watchedFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {
 	if strings.HasSuffix(name, tableSuffix) {
-		w.setbacks.wait(category)
+		w.backoffs.wait(category)
 	}
 	f, err := w.FS.Create(name, category)
 	return w.watch(name, f, err)
@@ -77,7 +75,7 @@ func (w *watchedFS) watch(name string, f vfs.File, err error) (vfs.File, error) 
 	return &watchedFile{File: f, report: w.fail.reportOpen, extent: extent, found: func() error { return w.find(name, begun) }}, nil
 }
 
-// stat is that of the disk where there is one, whose files can be told from each other.
+// stat uses the disk if there is one, because its files have an identity.
 func (w *watchedFS) stat(name string) (os.FileInfo, error) {
 	if w.FS == vfs.Default {
 		return os.Stat(name)
@@ -85,8 +83,8 @@ func (w *watchedFS) stat(name string) (os.FileInfo, error) {
 	return w.FS.Stat(name)
 }
 
-// find looks whether a file is where it was begun. A path, and not the number of the
-// file's names, since a folder that is moved away keeps those.
+// find checks that a file is still under its path. The link count does not serve, because files in a
+// moved folder keep theirs.
 func (w *watchedFS) find(name string, begun os.FileInfo) error {
 	now, err := w.stat(name)
 	switch {
@@ -100,18 +98,17 @@ func (w *watchedFS) find(name string, begun os.FileInfo) error {
 	return nil
 }
 
-// logCreated is told of every log that was begun, or could not be.
+// logCreated handles the creation of a log, or its failure.
 func (w *watchedFS) logCreated(info pebble.WALCreateInfo) { w.fail.reportOpen(info.Err) }
 
 // watchedFile reports the errors of its writes and syncs before it returns them.
 type watchedFile struct {
 	vfs.File
 	report func(error)
-	// found, unless nil, is asked after each sync whether the next start would find
-	// the file. It costs as little as one look at a folder, once for all the commits
-	// that share the sync.
+	// found, unless nil, is called after each sync and checks that the next start would find the file.
+	// It costs one stat, shared by all commits of the sync.
 	found func() error
-	// extent, unless nil, states how much of the file was synced.
+	// extent, unless nil, records how much of the file was synced.
 	extent *extentFile
 }
 
@@ -135,7 +132,7 @@ func (f *watchedFile) Sync() error { return f.synced(f.File.Sync()) }
 // SyncData implements vfs.File.
 func (f *watchedFile) SyncData() error { return f.synced(f.File.SyncData()) }
 
-// synced ends a sync.
+// synced completes a sync.
 func (f *watchedFile) synced(err error) error {
 	if err == nil && f.found != nil {
 		err = f.found()

@@ -139,7 +139,7 @@ func TestServeKeepsAReserve(t *testing.T) {
 	if err := n.End(syscall.SIGTERM); err != nil {
 		t.Fatalf("SIGTERM: %v\n%s", err, n.Logs)
 	}
-	if logs := n.Logs.String(); !strings.Contains(logs, "volume is down to its reserve") || !strings.Contains(logs, filepath.Join(dir, "data")) {
+	if logs := n.Logs.String(); !strings.Contains(logs, "volume reserve reached") || !strings.Contains(logs, filepath.Join(dir, "data")) {
 		t.Error(logs)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// fullDisk has no room for tables while it is full, and counts who asks for some. Logs go
-// on, as they do in files that were used before.
+// fullDisk has no space for tables while it is full, and counts attempts to create one. Logs succeed
+// because they reuse files.
 type fullDisk struct {
 	full  atomic.Bool
 	asked atomic.Int64
@@ -35,9 +35,8 @@ func (d *fullDisk) over(fs vfs.FS) vfs.FS {
 	}))
 }
 
-// TestStartOnAFullDisk opens a folder whose log has to be put into a table first. That
-// ends with what to do. What the engine goes on to try costs next to nothing, and a
-// start with room again has everything.
+// TestStartOnAFullDisk opens a folder whose log must first be flushed into a table. The open fails
+// with a remedy. The engine's retries cost next to nothing, and a start with space has all objects.
 func TestStartOnAFullDisk(t *testing.T) {
 	disk := keptFolder(t, false)
 	synctest.Test(t, func(t *testing.T) {
@@ -50,7 +49,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 		if !errors.As(err, &fatal) || !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("opens with %v", err)
 		}
-		for _, part := range []string{testDir, "no space left", "free space", "start the process again"} {
+		for _, part := range []string{testDir, "no space left", "free space", "restart the process"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("message %q lacks %q", err, part)
 			}
@@ -69,9 +68,8 @@ func TestStartOnAFullDisk(t *testing.T) {
 	})
 }
 
-// TestDiskFillsUp lets the disk have no room for tables under a running store. Retries
-// and their log lines get rare, and the store goes on when there is room again. Its end
-// does not wait for the next retry.
+// TestDiskFillsUp leaves no space for tables under a running store. Retries and their log lines become
+// rare, and the store continues when there is space again. Close does not wait for the next retry.
 func TestDiskFillsUp(t *testing.T) {
 	for _, recovers := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -113,13 +111,13 @@ func TestDiskFillsUp(t *testing.T) {
 	}
 }
 
-// TestFullDiskStopsWrites writes until no write can go on before there is room for a
-// table. The process is told to end then, since nothing else would tell anybody why.
+// TestFullDiskStopsWrites writes until every write waits for space for a table. The process must then
+// end, because nothing else would report the cause.
 func TestFullDiskStopsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full fullDisk
-		told := make(chan error, 2)
-		s := openTest(t, full.over(vfs.NewMem()), &Options{Fatal: func(err error) { told <- err }})
+		reported := make(chan error, 2)
+		s := openTest(t, full.over(vfs.NewMem()), &Options{Fatal: func(err error) { reported <- err }})
 		full.full.Store(true)
 		var last *pending
 		for i := range 100 {
@@ -133,7 +131,7 @@ func TestFullDiskStopsWrites(t *testing.T) {
 		if last.answered() {
 			t.Fatal("every write was answered")
 		}
-		fatal := <-told
+		fatal := <-reported
 		var fe *FatalError
 		if !errors.As(fatal, &fe) || !errors.Is(fatal, syscall.ENOSPC) || !strings.Contains(fatal.Error(), "free space") {
 			t.Errorf("told %v", fatal)
