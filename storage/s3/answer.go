@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	// maxErrorBytes bounds how much of an error document, or of an answer that should have
-	// no body, is read.
+	// maxErrorBytes bounds the bytes read of an error document or of a response that should have no
+	// body.
 	maxErrorBytes = 64 << 10
-	// maxListBytes bounds a page of a listing: 1000 keys of 1 KiB, each byte escaped.
+	// maxListBytes bounds a page of a listing: 1000 keys of 1 KiB with every byte escaped.
 	maxListBytes = 16 << 20
 )
 
 // Remedies of a [storage.AnswerError].
 const (
-	remedyForeign = "a proxy, a gateway or a login page answers in the place of the store: connect to the store itself"
-	remedyHeaders = "the store, or a proxy before it, must send ETag, Last-Modified and Content-Length, see docs/buckets.md"
-	remedyChanged = "a proxy or a cache changes what the store sends: connect to the store itself"
-	remedyError   = "the store reports a failure with a status of success: the request is repeated; check the state of the store"
+	remedyForeign = "a proxy, gateway or login page answers instead of the store: connect to the store directly"
+	remedyHeaders = "the store, or a proxy in front of it, must send ETag, Last-Modified and Content-Length, see docs/buckets.md"
+	remedyChanged = "a proxy or cache modifies responses: connect to the store directly"
+	remedyError   = "the store reports an error with a success status, and the request is retried: check the state of the store"
 )
 
-// accept checks that an answer with a status of success is one that a store gives to this
-// request. It reads the body of a write, a delete and a listing, and leaves that of an object.
+// accept checks that a successful response is a valid answer of a store to this request. It reads the
+// body of a write, a delete and a listing, but not of an object.
 func (c *call) accept(req *http.Request, resp *http.Response) error {
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" && !strings.HasPrefix(e, "aws-chunked") {
-		return foreign("the body has the Content-Encoding "+e, remedyChanged)
+		return foreign("body has the Content-Encoding "+e, remedyChanged)
 	}
 	switch c.op {
 	case storage.OpGet, storage.OpOpen:
@@ -52,7 +52,7 @@ func (c *call) accept(req *http.Request, resp *http.Response) error {
 		want = []int{http.StatusNoContent, http.StatusOK}
 	}
 	if !slices.Contains(want, resp.StatusCode) {
-		return foreign(fmt.Sprintf("status %d is none that a store gives to a %s", resp.StatusCode, req.Method), remedyForeign)
+		return foreign(fmt.Sprintf("unexpected status %d of a %s", resp.StatusCode, req.Method), remedyForeign)
 	}
 	body, err := readBody(resp, maxErrorBytes)
 	if err != nil {
@@ -65,15 +65,15 @@ func (c *call) accept(req *http.Request, resp *http.Response) error {
 		return nil
 	}
 	if resp.Header.Get("ETag") == "" {
-		return foreign("the answer to a PUT has no ETag", remedyHeaders)
+		return foreign("response to a PUT has no ETag", remedyHeaders)
 	}
 	if sum := c.body.sum(req.ContentLength); sum != nil && !c.etags.fit(resp.Header, sum) {
-		return foreign("the ETag is not that of the body that was sent", remedyChanged)
+		return foreign("ETag does not match the body sent", remedyChanged)
 	}
 	return nil
 }
 
-// acceptObject checks the head of an object, or of the asked range of one.
+// acceptObject checks the header of an object, or of a range of one.
 func (c *call) acceptObject(req *http.Request, resp *http.Response) error {
 	want, ranged := http.StatusOK, req.Header.Get("Range")
 	if ranged != "" {
@@ -82,15 +82,15 @@ func (c *call) acceptObject(req *http.Request, resp *http.Response) error {
 	length, err := strconv.ParseInt(resp.Header.Get("Content-Length"), 10, 64)
 	switch {
 	case resp.StatusCode != want:
-		return foreign(fmt.Sprintf("status %d is not the %d of a GET with the range %q", resp.StatusCode, want, ranged), remedyForeign)
+		return foreign(fmt.Sprintf("status is %d, want %d for a GET with range %q", resp.StatusCode, want, ranged), remedyForeign)
 	case isPage(resp.Header):
-		return foreign("a page of HTML in place of an object", remedyForeign)
+		return foreign("HTML page in place of an object", remedyForeign)
 	case resp.Header.Get("ETag") == "":
-		return foreign("the answer to a GET has no ETag", remedyHeaders)
+		return foreign("response to a GET has no ETag", remedyHeaders)
 	case resp.Header.Get("Last-Modified") == "":
-		return foreign("the answer to a GET has no Last-Modified", remedyHeaders)
+		return foreign("response to a GET has no Last-Modified", remedyHeaders)
 	case err != nil || length < 0:
-		return foreign(fmt.Sprintf("the answer to a GET has the Content-Length %q", resp.Header.Get("Content-Length")), remedyHeaders)
+		return foreign(fmt.Sprintf("response to a GET has Content-Length %q", resp.Header.Get("Content-Length")), remedyHeaders)
 	}
 	c.header = resp.Header
 	if ranged == "" {
@@ -99,40 +99,39 @@ func (c *call) acceptObject(req *http.Request, resp *http.Response) error {
 	return acceptRange(ranged, resp.Header.Get("Content-Range"), length)
 }
 
-// acceptRange checks that an answer is a part of the asked range, from its start: an object
-// may end within it.
+// acceptRange checks that a response starts at the requested range. It may be shorter, because the
+// object may end within the range.
 func acceptRange(asked, got string, length int64) error {
 	var from, to, first, last int64
 	_, errAsked := fmt.Sscanf(asked, "bytes=%d-%d", &from, &to)
 	_, errGot := fmt.Sscanf(got, "bytes %d-%d/", &first, &last)
 	if errAsked != nil || errGot != nil || first != from || last > to || last-first+1 != length {
-		return foreign(fmt.Sprintf("the answer to the range %s has the Content-Range %q and %d bytes", asked, got, length), remedyChanged)
+		return foreign(fmt.Sprintf("response to range %s has Content-Range %q and %d bytes", asked, got, length), remedyChanged)
 	}
 	return nil
 }
 
-// foreign makes the error of an answer that no store gives.
+// foreign returns the error for a response that no store sends.
 func foreign(found, remedy string) error {
 	return &storage.AnswerError{Found: found, Remedy: remedy}
 }
 
-// inside makes the error of a body that came with a status of success and is not what was
-// asked for: a store's error document, or something of another sender.
+// inside returns the error for an invalid body of a successful response: a store's error document, or
+// content of another sender.
 func inside(body []byte) error {
 	var detail minio.ErrorResponse
 	if xml.Unmarshal(body, &detail) == nil && detail.Code != "" {
-		return &storage.AnswerError{Found: strings.TrimSpace("an error in an answer of success: " + detail.Message), Code: detail.Code, Remedy: remedyError}
+		return &storage.AnswerError{Found: strings.TrimSpace("error in a successful response: " + detail.Message), Code: detail.Code, Remedy: remedyError}
 	}
 	const shown = 40
-	return foreign(fmt.Sprintf("the body %.*q is none of a store", shown, bytes.TrimSpace(body)), remedyForeign)
+	return foreign(fmt.Sprintf("unexpected body %.*q", shown, bytes.TrimSpace(body)), remedyForeign)
 }
 
-// isPage reports whether a body is meant for browsers. Objects are stored as octets.
+// isPage reports whether a body is an HTML page. Objects are stored as octets.
 func isPage(h http.Header) bool { return strings.HasPrefix(h.Get("Content-Type"), "text/html") }
 
-// checkRefusal reports why an answer without success is not the store's own, nil if it is.
-// A store describes a refusal in an Error document, or sends no body. A 412 needs no
-// document: what it means is found out by reading.
+// checkRefusal returns an error if an unsuccessful response is not the store's own. A store sends an
+// Error document or no body. A 412 needs no document, because the caller reads the object back.
 func (c *call) checkRefusal(resp *http.Response, body []byte) error {
 	described := c.detail.XMLName.Local != ""
 	own := described || len(bytes.TrimSpace(body)) == 0
@@ -147,10 +146,10 @@ func (c *call) checkRefusal(resp *http.Response, body []byte) error {
 	if own {
 		return nil
 	}
-	return foreign(fmt.Sprintf("status %d without an error document of a store", resp.StatusCode), remedyForeign)
+	return foreign(fmt.Sprintf("status %d without an error document", resp.StatusCode), remedyForeign)
 }
 
-// readBody reads a body that has at most limit bytes, to its end, and closes it.
+// readBody reads a body of at most limit bytes to its end and closes it.
 func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -158,20 +157,19 @@ func readBody(resp *http.Response, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case int64(len(body)) > limit:
-		return nil, foreign(fmt.Sprintf("the body has more than %d bytes", limit), remedyForeign)
+		return nil, foreign(fmt.Sprintf("body exceeds %d bytes", limit), remedyForeign)
 	case resp.ContentLength >= 0 && resp.ContentLength != int64(len(body)):
 		return nil, io.ErrUnexpectedEOF
 	}
 	return body, nil
 }
 
-// etags compares objects with the digests that the store states. Most stores state the MD5
-// of an object as its ETag, some do not, and of some objects none does. One ETag that is the
-// MD5 of its object proves the former, because it cannot be by chance; from then on every
-// ETag of that form counts.
+// etags compares objects with the digests that the store returns. Most stores return the MD5 of an
+// object as its ETag, some do not, and no store does for every object. One ETag that equals the MD5 of
+// its object proves that the store does. From then on every ETag of that form is checked.
 type etags struct{ proven atomic.Bool }
 
-// fit reports whether sum may be the MD5 of the object with this header.
+// fit reports whether sum can be the MD5 of the object with this header.
 func (e *etags) fit(h http.Header, sum []byte) bool {
 	stated, err := hex.DecodeString(strings.Trim(h.Get("ETag"), `"`))
 	if err != nil || len(stated) != md5.Size {
@@ -182,20 +180,20 @@ func (e *etags) fit(h http.Header, sum []byte) bool {
 		return true
 	}
 	const encryption = "X-Amz-Server-Side-Encryption"
-	own := h.Get(encryption) == "" || h.Get(encryption) == "AES256" // Other keys give other ETags.
+	own := h.Get(encryption) == "" || h.Get(encryption) == "AES256" // Other encryption keys give other ETags.
 	return !e.proven.Load() || !own || h.Get(encryption+"-Customer-Algorithm") != ""
 }
 
-// errETag is why the bytes of an object are read again.
+// errETag returns the error that makes a read retry.
 func errETag(key string, h http.Header) error {
-	return foreign(fmt.Sprintf("the bytes of %s are not those of the ETag %s", key, h.Get("ETag")), remedyChanged)
+	return foreign(fmt.Sprintf("bytes of %s do not match the ETag %s", key, h.Get("ETag")), remedyChanged)
 }
 
-// sentBody takes the digest of a request's body while it is sent.
+// sentBody computes the digest of a request's body while it is sent.
 type sentBody struct {
 	io.ReadCloser
 	md5  hash.Hash
-	sent atomic.Int64 // Set after the bytes are in md5.
+	sent atomic.Int64 // Set after md5 covers the bytes.
 }
 
 // Read implements io.Reader.
@@ -208,7 +206,7 @@ func (s *sentBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sum returns the digest once size bytes have been sent, which are all; nil before.
+// sum returns the digest once all size bytes have been sent, nil before.
 func (s *sentBody) sum(size int64) []byte {
 	if s == nil || s.sent.Load() != size {
 		return nil

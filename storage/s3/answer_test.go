@@ -24,7 +24,7 @@ const (
 		`<IsTruncated>false</IsTruncated><Contents><Key>p/1</Key><Size>7</Size></Contents><Contents><Key>p/2+3</Key><Size>0</Size></Contents></ListBucketResult>`
 )
 
-// answering serves every request as answer does, over a real connection.
+// answering serves every request with answer, over a real connection.
 func answering(t *testing.T, answer http.HandlerFunc) *s3.Bucket {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -40,8 +40,8 @@ func answering(t *testing.T, answer http.HandlerFunc) *s3.Bucket {
 	return b
 }
 
-// reply is one answer: headers as "Name: value" lines, then the body. A store sends those of
-// good; a header without value takes one away.
+// reply is one response: headers as "Name: value" lines, then the body. A store adds the headers of
+// good; a header without a value removes one.
 type reply struct {
 	status  int
 	headers string
@@ -70,7 +70,7 @@ func (a reply) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// operations performs every kind of request and returns the error of each.
+// operations returns a function per kind of request that returns its error.
 func operations(ctx context.Context, b *s3.Bucket) map[string]func() error {
 	return map[string]func() error{
 		"create": func() error { return b.Create(ctx, "p/k", storage.Bytes([]byte("x"))) },
@@ -91,9 +91,9 @@ func operations(ctx context.Context, b *s3.Bucket) map[string]func() error {
 	}
 }
 
-// TestAnswers: a status of success is not enough, and neither is one of refusal. Whatever no
-// store answers to the request is a fault that passes: of a read ErrUnavailable, of a write
-// ErrUncertain, with the cause.
+// TestAnswers checks that a success status alone is not enough, and neither is an error status. A
+// response that no store sends is a transient error: ErrUnavailable for a read, ErrUncertain for a
+// write, with the cause.
 func TestAnswers(t *testing.T) {
 	const reads, writes, all = "get range open list", "create put", "create put delete get range open list"
 	chunk := "Content-Range: bytes 4-8/22"
@@ -101,7 +101,7 @@ func TestAnswers(t *testing.T) {
 		name string
 		ops  string
 		reply
-		want string // Part of the error, "" if the answer is good.
+		want string // Part of the error, "" for a valid response.
 	}{
 		{"good write", writes, reply{200, "", "", false}, ""},
 		{"good delete", "delete", reply{204, "", "", false}, ""},
@@ -114,10 +114,10 @@ func TestAnswers(t *testing.T) {
 
 		{"error inside", writes + " delete list", reply{200, "", failure, false}, "InternalError"},
 		{"error inside without ETag", writes + " delete list", reply{200, "ETag:", failure, false}, "InternalError"},
-		{"page", all, reply{200, "ETag:\nContent-Type: text/html; charset=utf-8", page, false}, "answer is not accepted"},
-		{"page with ETag", all, reply{200, "Content-Type: text/html", page, false}, "answer is not accepted"},
-		{"page with nothing", all, reply{200, "ETag:\nLast-Modified:\nContent-Type:", page, false}, "answer is not accepted"},
-		{"page in chunks", all, reply{200, "", page, true}, "answer is not accepted"},
+		{"page", all, reply{200, "ETag:\nContent-Type: text/html; charset=utf-8", page, false}, "invalid response"},
+		{"page with ETag", all, reply{200, "Content-Type: text/html", page, false}, "invalid response"},
+		{"page with nothing", all, reply{200, "ETag:\nLast-Modified:\nContent-Type:", page, false}, "invalid response"},
+		{"page in chunks", all, reply{200, "", page, true}, "invalid response"},
 		{"page for an absent object", "delete get range open", reply{404, "Content-Type: text/html", page, false}, "status 404 without an error document"},
 		{"absent without a word", "delete get range open", reply{404, "", "", false}, "status 404 without an error document"},
 		{"page of refusal", all, reply{403, "Content-Type: text/html", page, false}, "status 403 without an error document"},
@@ -144,15 +144,15 @@ func TestAnswers(t *testing.T) {
 		{"list cut after a key", "list", reply{200, "", listed[:strings.LastIndex(listed, "<Contents>")], true}, "EOF"},
 		{"list without a word on its end", "list", reply{200, "", strings.Replace(listed, "<IsTruncated>false</IsTruncated>", "", 1), false}, "IsTruncated"},
 		{"list that ends without a token", "list", reply{200, "", strings.Replace(listed, "false", "true", 1), false}, "NextContinuationToken"},
-		{"list of another prefix", "list", reply{200, "", strings.Replace(listed, "<Prefix>p/", "<Prefix>q/", 1), false}, `the prefix "q/"`},
+		{"list of another prefix", "list", reply{200, "", strings.Replace(listed, "<Prefix>p/", "<Prefix>q/", 1), false}, `prefix "q/"`},
 		{"list with foreign keys", "list", reply{200, "", strings.Replace(listed, "<Key>p/1", "<Key>q/1", 1), false}, `has "q/1"`},
 		{"list of another place", "list", reply{200, "", strings.Replace(listed, "<Key>p/1", "<Key>p/0", 1), false}, `has "p/0"`},
-		{"list from another place", "list", reply{200, "", strings.Replace(listed, "<Prefix>", "<StartAfter>p/7</StartAfter><Prefix>", 1), false}, `the start-after "p/7"`},
+		{"list from another place", "list", reply{200, "", strings.Replace(listed, "<Prefix>", "<StartAfter>p/7</StartAfter><Prefix>", 1), false}, `start-after "p/7"`},
 		{"list with a key twice", "list", reply{200, "", strings.Replace(listed, "p/2+3", "p/1", 1), false}, "twice"},
 		{"list without sizes", "list", reply{200, "", strings.Replace(listed, "<Size>7</Size>", "", 1), false}, "size"},
-		{"list with a page behind it", "list", reply{200, "", listed + page, false}, "something else"},
-		{"another list", "list", reply{200, "", strings.ReplaceAll(listed, "ListBucketResult", "ListAllMyBucketsResult"), false}, "none of a store"},
-		{"no list", "list", reply{200, "", "", false}, "none of a store"},
+		{"list with a page behind it", "list", reply{200, "", listed + page, false}, "trailing data"},
+		{"another list", "list", reply{200, "", strings.ReplaceAll(listed, "ListBucketResult", "ListAllMyBucketsResult"), false}, "unexpected body"},
+		{"no list", "list", reply{200, "", "", false}, "unexpected body"},
 	} {
 		b := answering(t, tt.ServeHTTP)
 		for op, call := range operations(t.Context(), b) {
@@ -173,7 +173,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestListedNames: names are decoded if the page states that they are encoded.
+// TestListedNames checks that names are decoded if the page states an encoding.
 func TestListedNames(t *testing.T) {
 	for _, tt := range []struct{ doc, want string }{
 		{listed, "[{p/1 7} {p/2 3 0}]"},
@@ -187,8 +187,8 @@ func TestListedNames(t *testing.T) {
 	}
 }
 
-// TestPartInAnotherOrder: what follows a page cannot be asked for if its last key is not
-// the highest.
+// TestPartInAnotherOrder checks that a page whose last key is not the highest is rejected, because its
+// successor cannot be requested.
 func TestPartInAnotherOrder(t *testing.T) {
 	doc := strings.Replace(listed, "<IsTruncated>false", "<NextContinuationToken>t</NextContinuationToken><IsTruncated>true", 1)
 	for _, swapped := range []bool{false, true} {
@@ -204,13 +204,13 @@ func TestPartInAnotherOrder(t *testing.T) {
 	}
 }
 
-// TestETags: in a store whose ETags are digests, as one that fits has proved, bytes with
-// another digest are not those that are stored, nor those that were sent.
+// TestETags checks that, once an ETag proves that the store returns digests, bytes with another digest
+// are rejected, both read and sent.
 func TestETags(t *testing.T) {
 	digest := func(s string) string { return fmt.Sprintf("%x", md5.Sum([]byte(s))) }
 	for _, tt := range []struct {
 		name  string
-		first string // Digest that the first answer states.
+		first string // Digest in the first response.
 		then  reply
 		want  error
 	}{

@@ -22,7 +22,7 @@ type Bucket struct {
 	endpoint string
 	bucket   string
 	prefix   string
-	signed   bool // Requests are signed, and so carry the digest of their body.
+	signed   bool // Requests are signed and therefore carry the digest of their body.
 	create   minio.PutObjectOptions
 	ahead    *atomic.Int64 // See ClockAhead.
 	etags    etags
@@ -30,15 +30,15 @@ type Bucket struct {
 
 var _ storage.Bucket = (*Bucket)(nil)
 
-// ClockAhead returns what the clock of this machine showed more than the store's when the
-// newest answer came, to the second or so; 0 if that is not known, or requests are not
-// signed. Stores refuse every request from 15 minutes on.
+// ClockAhead returns how far the local clock is ahead of the store's, as of the newest response, to
+// about a second. It is 0 if unknown or if requests are not signed. Stores reject every request from
+// 15 minutes on.
 func (b *Bucket) ClockAhead() time.Duration { return time.Duration(b.ahead.Load()) }
 
-// Endpoint returns that of the options.
+// Endpoint returns the endpoint of the options.
 func (b *Bucket) Endpoint() string { return b.endpoint }
 
-// Create implements storage.Bucket. The answer decides:
+// Create implements storage.Bucket. The response determines the result:
 //
 //	200 with an ETag and without a body  nil
 //	412                                  ErrExists
@@ -49,8 +49,8 @@ func (b *Bucket) Endpoint() string { return b.endpoint }
 //	3xx, 4xx without an Error document   ErrUncertain, see storage.AnswerError
 //	anything else                        ErrRefused
 //
-// A status of refusal without any body counts as the store's own, but not a redirect.
-// A context that ends before the request is sent gives an error without kind.
+// An error status without a body counts as the store's own, but not a redirect. If the context ends
+// before the request is sent, the error has no kind.
 func (b *Bucket) Create(ctx context.Context, key string, body storage.Body) error {
 	return b.write(ctx, storage.OpCreate, key, body, b.create)
 }
@@ -85,7 +85,7 @@ func (b *Bucket) Get(ctx context.Context, key string) ([]byte, error) {
 func (b *Bucket) GetRange(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	var opts minio.GetObjectOptions
 	if offset < 0 || length <= 0 {
-		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("%d bytes from %d on are no range", length, offset)}
+		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: fmt.Errorf("invalid range: %d bytes from offset %d", length, offset)}
 	}
 	if err := opts.SetRange(offset, offset+length-1); err != nil {
 		return nil, &storage.Error{Op: storage.OpGet, Key: key, Kind: storage.ErrRefused, Err: err}
@@ -119,7 +119,7 @@ func (b *Bucket) get(ctx context.Context, key string, opts minio.GetObjectOption
 	return data, nil
 }
 
-// Open implements storage.Bucket. ctx must hold until the reader is closed.
+// Open implements storage.Bucket. ctx must stay valid until the reader is closed.
 func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, error) {
 	call := b.newCall(ctx, storage.OpOpen)
 	r, info, _, err := b.core.GetObject(call, b.bucket, b.prefix+key, minio.GetObjectOptions{})
@@ -134,7 +134,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (io.ReadCloser, int64, er
 func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
 	if q.Delimiter != "" && q.Delimiter != "/" || q.Limit < 0 || q.Limit > 1000 {
 		return storage.ListPage{}, &storage.Error{Op: storage.OpList, Key: q.Prefix, Kind: storage.ErrRefused,
-			Err: fmt.Errorf("delimiter %q or limit %d is not supported", q.Delimiter, q.Limit)}
+			Err: fmt.Errorf("unsupported delimiter %q or limit %d", q.Delimiter, q.Limit)}
 	}
 	after := q.After
 	if after != "" {
@@ -147,7 +147,7 @@ func (b *Bucket) List(ctx context.Context, q storage.ListQuery) (storage.ListPag
 	var page storage.ListPage
 	err := b.one(ctx, storage.OpList, q.Prefix, func(c *call) error {
 		for o := range b.core.ListObjectsIter(c, b.bucket, opts) {
-			return o.Err // The page of the call is all there is.
+			return o.Err // The page of the call is the only one.
 		}
 		page = c.page
 		return c.Err()
@@ -175,8 +175,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	return err
 }
 
-// unlessDone drops minio-go's error about a write whose answer was accepted: minio-go
-// wants one particular status of success.
+// unlessDone drops minio-go's error about an accepted write: minio-go expects one particular success
+// status.
 func (c *call) unlessDone(err error) error {
 	if c.done {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// script answers every request the same way and keeps what it was asked.
+// script answers every request the same way and records the requests.
 type script struct {
 	answer   func(*http.Request) (*http.Response, error)
 	requests []*http.Request
@@ -58,7 +58,7 @@ func failing(err error) func(*http.Request) (*http.Response, error) {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
-// cut promises more body than there is.
+// cut declares a longer body than it sends.
 func cut(status int, body string) func(*http.Request) (*http.Response, error) {
 	return func(req *http.Request) (*http.Response, error) {
 		resp, err := response(status, body)(req)
@@ -139,8 +139,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// checkClass performs one call and expects one request, one kind, and no time lost
-// beyond the context's own second.
+// checkClass performs one call and expects one request, one kind, and no delay beyond the timeout of
+// the context.
 func checkClass(t *testing.T, answer func(*http.Request) (*http.Response, error), want error, op string, call func(context.Context, *s3.Bucket) error) {
 	s := &script{answer: answer}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -187,8 +187,8 @@ func TestCancelledCaller(t *testing.T) {
 	})
 }
 
-// TestCreateRequest checks the bytes on the wire, above and below the size from
-// which minio-go would split an upload and lose the condition.
+// TestCreateRequest checks the bytes on the wire, below and above the size from which minio-go would
+// use a multipart upload and lose the condition.
 func TestCreateRequest(t *testing.T) {
 	for _, size := range []int{1, 17 << 20} {
 		s := &script{answer: response(200, "")}
@@ -226,8 +226,8 @@ func TestPutIsUnconditional(t *testing.T) {
 	}
 }
 
-// TestBodyIsReleased checks that a transport which goes on reading after the call
-// gets nothing, so that the next attempt may read the same source.
+// TestBodyIsReleased checks that a transport that reads on after the call gets no bytes, so that the
+// next attempt may read the same source.
 func TestBodyIsReleased(t *testing.T) {
 	var late io.Reader
 	b := open(t, roundTripFunc(func(req *http.Request) (*http.Response, error) {
@@ -292,7 +292,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// dated answers as a store does whose clock shows less than ours.
+// dated answers like a store whose clock is behind ours.
 func dated(ahead time.Duration, answer func(*http.Request) (*http.Response, error)) func(*http.Request) (*http.Response, error) {
 	return func(req *http.Request) (*http.Response, error) {
 		resp, err := answer(req)
@@ -301,8 +301,8 @@ func dated(ahead time.Duration, answer func(*http.Request) (*http.Response, erro
 	}
 }
 
-// TestClock: a refusal because of the clock is named, with the difference that the Date of
-// the answer shows, whatever code the store has for it. No other refusal is.
+// TestClock checks that a rejection because of clock skew is reported with the difference to the Date
+// of the response, whatever the store's code. No other rejection is.
 func TestClock(t *testing.T) {
 	for name, tt := range map[string]struct {
 		answer func(*http.Request) (*http.Response, error)
@@ -310,9 +310,9 @@ func TestClock(t *testing.T) {
 		ahead  time.Duration
 		text   string
 	}{
-		"behind":            {dated(-time.Hour, coded(403, "RequestTimeTooSkewed")), true, -time.Hour, "by 1h0m0s, it is behind: set it"},
-		"ahead":             {dated(16*time.Minute, coded(403, "RequestTimeTooSkewed")), true, 16 * time.Minute, "by 16m0s, it is ahead: set it"},
-		"no date":           {coded(403, "RequestTimeTooSkewed"), true, 0, "by more than it takes: set it"},
+		"behind":            {dated(-time.Hour, coded(403, "RequestTimeTooSkewed")), true, -time.Hour, "by 1h0m0s, behind it: synchronize"},
+		"ahead":             {dated(16*time.Minute, coded(403, "RequestTimeTooSkewed")), true, 16 * time.Minute, "by 16m0s, ahead of it: synchronize"},
+		"no date":           {coded(403, "RequestTimeTooSkewed"), true, 0, "by more than the store accepts: synchronize"},
 		"no code":           {dated(time.Hour, response(403, "")), true, time.Hour, "1h0m0s"},
 		"another code":      {dated(-15*time.Minute, coded(403, "SignatureDoesNotMatch")), true, -15 * time.Minute, "15m0s"},
 		"a little":          {dated(5*time.Minute, coded(403, "AccessDenied")), false, 5 * time.Minute, "text"},

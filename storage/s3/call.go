@@ -17,30 +17,28 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// call is one operation on the bucket: it admits one HTTP request and keeps what
-// came of it. It is the context of that request, which is how it gets to the
-// transport.
+// call is one operation on the bucket: it permits one HTTP request and records the result. It is the
+// context of that request, through which the transport finds it.
 //
-// minio-go waits, up to 200 ms, after any failure it would repeat, even with no
-// repetition left. Ending the call's own context as soon as the outcome is known
-// skips that wait.
+// minio-go waits up to 200 ms after any failure that it would retry, even without retries left. Ending
+// the call's context as soon as the outcome is known avoids that wait.
 type call struct {
 	context.Context                 // Ends with the call.
-	parent          context.Context // The caller's context, to tell its end from the call's.
+	parent          context.Context // The caller's context, to distinguish its end from the call's.
 	end             context.CancelFunc
 	op              string // One of the verbs of storage.Error.
 	etags           *etags
 
-	// Written by the goroutine that performs the call, read by it afterwards.
+	// The goroutine of the call writes the fields below and reads them afterwards.
 	sent   bool                // The request was handed to the transport.
 	body   *sentBody           // Body of a write.
 	status int                 // Status of the answer, 0 without one.
-	done   bool                // The answer is one of success, and was accepted.
+	done   bool                // The response is a success and was accepted.
 	header http.Header         // Header of an accepted object.
-	page   storage.ListPage    // An accepted page of a listing, with the prefix of the bucket.
-	detail minio.ErrorResponse // The error document of a refusal.
+	page   storage.ListPage    // Accepted page of a listing, with the prefix of the bucket.
+	detail minio.ErrorResponse // Error document of a rejection.
 	ahead  time.Duration       // See aheadOf.
-	err    error               // Why there was no answer, or why it was not accepted.
+	err    error               // Why there was no response, or why it was rejected.
 }
 
 type callKey struct{}
@@ -63,14 +61,14 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// singleShot is the transport below minio-go: one request per call, whose answer is checked
+// singleShot is the transport below minio-go. It sends one request per call and checks the response
 // before minio-go reads it.
 type singleShot struct {
 	next  http.RoundTripper
-	ahead *atomic.Int64 // As of the newest answer, in nanoseconds.
+	ahead *atomic.Int64 // From the newest response, in nanoseconds.
 }
 
-var errOneRequest = errors.New("a call is one request")
+var errOneRequest = errors.New("call has sent its request")
 
 // RoundTrip implements http.RoundTripper.
 func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -99,12 +97,12 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, c.fail(err)
 		}
 		if c.done = true; c.op != storage.OpGet && c.op != storage.OpOpen {
-			// minio-go would look for a dozen fields that the call does not need.
+			// Avoid the parsing of a dozen headers by minio-go that the call does not need.
 			resp.Header = nil
 		}
 		return resp, nil
 	}
-	// A body that is cut off or no XML only loses the details.
+	// A truncated or invalid body only loses details.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
 	resp.Body.Close()
 	resp.Body = io.NopCloser(bytes.NewReader(body))
@@ -119,15 +117,15 @@ func (s *singleShot) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// fail ends a call that has no answer, or none that is accepted.
+// fail ends a call without an accepted response.
 func (c *call) fail(err error) error {
 	c.err = err
 	c.end()
 	return err
 }
 
-// aheadOf is what this clock shows more than the Date of the answer to a request that is
-// signed with a time, to the second or so; 0 if it is not, or the answer has none.
+// aheadOf returns how far the local clock is ahead of the Date of the response, to about a second. It
+// returns 0 for an unsigned request or a response without Date.
 func aheadOf(req *http.Request, resp *http.Response) time.Duration {
 	date, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil || req.Header.Get("Authorization") == "" {
@@ -142,8 +140,7 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// objectReader streams one object and turns a short body, or one that is not that of the
-// ETag, into an error.
+// objectReader streams one object and fails for a truncated body or one that does not match the ETag.
 type objectReader struct {
 	src  io.ReadCloser
 	key  string

@@ -9,9 +9,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// classify turns the outcome of a call that did not succeed into the error the
-// seam promises. err is what minio-go made of it; it counts only where no answer
-// says more.
+// classify converts the outcome of a failed call to the error that Bucket requires. err is minio-go's
+// error; it is used only if there was no response.
 func (c *call) classify(op, key string, err error) error {
 	e := &storage.Error{Op: op, Key: key, Status: c.status, Err: err}
 	reads := op == storage.OpGet || op == storage.OpOpen || op == storage.OpList
@@ -27,7 +26,7 @@ func (c *call) classify(op, key string, err error) error {
 		e.Err = context.Cause(c.parent)
 	case !c.sent: // minio-go rejected the arguments.
 		e.Kind = storage.ErrRefused
-	case c.err != nil, c.status/100 == 2: // The body of the latter was cut off, or is not what it should be.
+	case c.err != nil, c.status/100 == 2: // In the latter case the body was truncated or invalid.
 		e.Kind = noAnswer
 		if answer, ok := errors.AsType[*storage.AnswerError](e.Err); ok {
 			e.Code = answer.Code
@@ -48,12 +47,12 @@ func (c *call) classify(op, key string, err error) error {
 	return e
 }
 
-// maxSkew is how far apart clocks are, as measured to the second, where stores begin to
-// refuse what is signed: at 15 minutes.
+// maxSkew is the measured clock difference from which stores may reject signed requests; their limit
+// is 15 minutes.
 const maxSkew = 14 * time.Minute
 
-// clockError says that the answer is a refusal because of the clock, or is nil. Some
-// stores give no code of their own for it.
+// clockError returns a ClockError if the response is a rejection because of clock skew, nil otherwise.
+// Some stores have no code for it.
 func (c *call) clockError() error {
 	if c.detail.Code == "RequestTimeTooSkewed" || c.status == http.StatusForbidden && c.ahead.Abs() >= maxSkew {
 		return &storage.ClockError{Ahead: c.ahead}
@@ -61,7 +60,7 @@ func (c *call) clockError() error {
 	return nil
 }
 
-// kindOfAnswer is the table. Nil means the answer does not say what happened.
+// kindOfAnswer returns the kind for a status and code, nil if the outcome is unknown.
 func kindOfAnswer(op string, status int, code string) error {
 	switch {
 	case unanswered(status, code):
@@ -77,8 +76,8 @@ func kindOfAnswer(op string, status int, code string) error {
 	}
 }
 
-// unanswered reports whether an answer leaves open what happened, or asks to be
-// spared for a while. S3 reports some of these with status 400.
+// unanswered reports whether a response leaves the outcome unknown or requests a backoff. S3 sends
+// some of these with status 400.
 func unanswered(status int, code string) bool {
 	switch code {
 	case "RequestTimeout", "SlowDown", "SlowDownRead", "SlowDownWrite", "Throttling", "ThrottlingException",

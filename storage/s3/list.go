@@ -13,10 +13,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// listing is the document of ListObjectsV2.
+// listing is the response document of ListObjectsV2.
 type listing struct {
 	XMLName               xml.Name `xml:"ListBucketResult"`
-	Prefix, StartAfter    string   // Those of the request, if the store repeats them.
+	Prefix, StartAfter    string   // Those of the request, if the store returns them.
 	EncodingType          string
 	IsTruncated           *bool
 	NextContinuationToken string
@@ -27,15 +27,14 @@ type listing struct {
 	CommonPrefixes []struct{ Prefix string }
 }
 
-// emptyListing is given to minio-go in place of a page, which is decoded here.
+// emptyListing replaces a page for minio-go; this package decodes the page itself.
 const emptyListing = "<ListBucketResult></ListBucketResult>"
 
-// acceptList decodes a page of a listing into c.page. A page that is not complete, or is
-// that of another request, must never be taken for one: what it lacks would be taken for
-// deleted.
+// acceptList decodes a page of a listing into c.page. It rejects an incomplete page or one of another
+// request, because callers take missing keys for deleted.
 func (c *call) acceptList(req *http.Request, resp *http.Response) error {
 	if resp.StatusCode != http.StatusOK {
-		return foreign(fmt.Sprintf("status %d is none that a store gives to a listing", resp.StatusCode), remedyForeign)
+		return foreign(fmt.Sprintf("unexpected status %d of a listing", resp.StatusCode), remedyForeign)
 	}
 	body, err := readBody(resp, maxListBytes)
 	if err != nil {
@@ -50,7 +49,7 @@ func (c *call) acceptList(req *http.Request, resp *http.Response) error {
 		return inside(body)
 	}
 	if len(bytes.TrimSpace(body[d.InputOffset():])) > 0 {
-		return foreign("a listing is followed by something else", remedyForeign)
+		return foreign("trailing data after a listing", remedyForeign)
 	}
 	query := req.URL.Query()
 	if err := doc.check(query); err != nil {
@@ -64,25 +63,25 @@ func (c *call) acceptList(req *http.Request, resp *http.Response) error {
 	return nil
 }
 
-// check compares what the document states with the request.
+// check compares the document with the request.
 func (l *listing) check(query url.Values) error {
 	switch {
 	case l.IsTruncated == nil:
-		return foreign("a listing without IsTruncated", remedyChanged)
+		return foreign("listing without IsTruncated", remedyChanged)
 	case *l.IsTruncated && l.NextContinuationToken == "":
-		return foreign("a listing that is truncated, without NextContinuationToken", remedyChanged)
+		return foreign("truncated listing without NextContinuationToken", remedyChanged)
 	}
 	for name, stated := range map[string]string{"prefix": l.Prefix, "start-after": l.StartAfter} {
 		asked := query.Get(name)
 		if decoded, err := url.QueryUnescape(stated); stated != "" && stated != asked && (err != nil || decoded != asked) {
-			return foreign(fmt.Sprintf("a listing of the %s %q, asked for %q", name, stated, asked), remedyChanged)
+			return foreign(fmt.Sprintf("listing has %s %q, want %q", name, stated, asked), remedyChanged)
 		}
 	}
 	return nil
 }
 
-// page returns the keys, which lie above after, and the folders, which may begin below it,
-// each in order. All begin with prefix.
+// page returns the keys, which are above after, and the folders, which may begin below it, each in
+// order. All begin with prefix.
 func (l *listing) page(prefix, after string) (storage.ListPage, error) {
 	page := storage.ListPage{More: *l.IsTruncated}
 	for _, o := range l.Contents {
@@ -90,9 +89,9 @@ func (l *listing) page(prefix, after string) (storage.ListPage, error) {
 		switch {
 		case err != nil:
 		case after != "" && key <= after:
-			err = foreign(fmt.Sprintf("a listing after %q has %q", after, key), remedyChanged)
+			err = foreign(fmt.Sprintf("listing after %q has %q", after, key), remedyChanged)
 		case o.Size == nil || *o.Size < 0:
-			err = foreign(fmt.Sprintf("a listing without the size of %q", key), remedyChanged)
+			err = foreign(fmt.Sprintf("listing without the size of %q", key), remedyChanged)
 		}
 		if err != nil {
 			return page, err
@@ -108,13 +107,13 @@ func (l *listing) page(prefix, after string) (storage.ListPage, error) {
 	}
 	byKey := func(x, y storage.ListedKey) int { return strings.Compare(x.Key, y.Key) }
 	if page.More && !(slices.IsSortedFunc(page.Keys, byKey) && slices.IsSorted(page.Prefixes)) {
-		return page, foreign("a part of a listing is not in the order of its keys", "use a store that lists in order, see docs/buckets.md")
+		return page, foreign("listing is not in key order", "use a store that lists in order, see docs/buckets.md")
 	}
 	slices.Sort(page.Prefixes)
 	slices.SortFunc(page.Keys, byKey)
 	for i := 1; i < len(page.Keys); i++ {
 		if page.Keys[i].Key == page.Keys[i-1].Key {
-			return page, foreign(fmt.Sprintf("a listing has %q twice", page.Keys[i].Key), remedyChanged)
+			return page, foreign(fmt.Sprintf("listing has %q twice", page.Keys[i].Key), remedyChanged)
 		}
 	}
 	return page, nil
@@ -125,12 +124,12 @@ func (l *listing) name(name, prefix string) (string, error) {
 	if l.EncodingType == "url" {
 		decoded, err := url.QueryUnescape(name)
 		if err != nil {
-			return "", foreign(fmt.Sprintf("a listing has the name %q: %v", name, err), remedyChanged)
+			return "", foreign(fmt.Sprintf("listing has the name %q: %v", name, err), remedyChanged)
 		}
 		name = decoded
 	}
 	if name == "" || !strings.HasPrefix(name, prefix) {
-		return "", foreign(fmt.Sprintf("a listing of %q has %q", prefix, name), remedyChanged)
+		return "", foreign(fmt.Sprintf("listing of %q has %q", prefix, name), remedyChanged)
 	}
 	return name, nil
 }

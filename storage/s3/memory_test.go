@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// zeros are so many bytes that take no memory.
+// zeros is a body of size bytes that takes no memory.
 type zeros struct{ size, at int64 }
 
 // Read implements io.Reader.
@@ -33,8 +33,8 @@ func (z *zeros) Seek(int64, int) (int64, error) {
 	return 0, nil
 }
 
-// TestLargeObjectIsNeverInMemory counts all that is allocated while an object is
-// stored and read again, on both sides of the wire.
+// TestLargeObjectIsNeverInMemory bounds the memory allocated while an object is stored and read, on
+// both sides of the connection.
 func TestLargeObjectIsNeverInMemory(t *testing.T) {
 	const size = 32 << 20
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

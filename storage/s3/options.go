@@ -12,24 +12,23 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Options says where the bucket is. Endpoint and Bucket are required.
+// Options locate the bucket. Endpoint and Bucket are required.
 type Options struct {
-	Endpoint  string // Host, or host:port, without scheme.
+	Endpoint  string // Host or host:port, without a scheme.
 	Bucket    string // Name of an existing bucket.
-	Prefix    string // Put before every key, as it is; "" uses the whole bucket.
-	Region    string // "" is us-east-1. Never asked of the server.
-	Secure    bool   // HTTPS. An endpoint across a network should have it.
-	PathStyle bool   // Bucket name in the path also where minio-go would put it into the host.
+	Prefix    string // Prepended to every key unchanged; "" uses the whole bucket.
+	Region    string // "" is us-east-1. Never requested from the server.
+	Secure    bool   // Use HTTPS. Recommended for an endpoint across a network.
+	PathStyle bool   // Put the bucket name into the path even where minio-go would put it into the host.
 	AccessKey string // "" sends unsigned requests.
 	SecretKey string
 	// Transport sends the requests. Nil is NewTransport().
 	Transport http.RoundTripper
 }
 
-// NewTransport returns the transport used by default: HTTP/1.1 with up to 128
-// idle connections per host, 5 s for a connection, for TLS and for the headers of
-// an answer. HTTP/2 is off because it would share one connection, and its losses,
-// among all writers.
+// NewTransport returns the default transport: HTTP/1.1 with up to 128 idle connections per host, and
+// timeouts of 5 s each for connecting, for TLS and for response headers. HTTP/2 is off because all
+// writers would share one connection and its packet loss.
 func NewTransport() *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -42,12 +41,11 @@ func NewTransport() *http.Transport {
 		MaxIdleConnsPerHost:   128,
 		IdleConnTimeout:       time.Minute,
 		Protocols:             protocols,
-		DisableCompression:    true, // An object is what was stored, also if it looks compressed.
+		DisableCompression:    true, // Return objects as stored, even if they look compressed.
 	}
 }
 
-// New returns the bucket. It sends nothing: whether the endpoint is there, and
-// holds what it promises, is found out by whoever uses it first.
+// New returns the bucket. It sends no request; the first use shows whether the endpoint works.
 func New(opts *Options) (*Bucket, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -55,9 +53,9 @@ func New(opts *Options) (*Bucket, error) {
 	o := *opts
 	switch {
 	case o.Endpoint == "":
-		return nil, errors.New("open bucket: no endpoint given")
+		return nil, errors.New("open bucket: missing endpoint")
 	case o.Bucket == "":
-		return nil, errors.New("open bucket: no bucket given")
+		return nil, errors.New("open bucket: missing bucket name")
 	}
 	if o.Region == "" {
 		o.Region = "us-east-1"

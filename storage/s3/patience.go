@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// answerWait bounds how long a failed write waits for the answer. The end of the
-// connection ends the wait; the time only matters if the reader is stuck.
+// answerWait bounds how long a failed write waits for the response. The end of the connection ends the
+// wait; the timeout only matters if the reader is stuck.
 const answerWait = 5 * time.Second
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// patient makes the connections of dial tell a refusal that comes early. A server
-// may answer before it has read a large body, for example that the key is taken,
-// and close the connection. Then the write of the rest fails while the answer is
-// there to be read, and net/http reports whichever comes first. So a failed write
-// returns only once the connection is closed, by which time the answer, or that
-// there is none, has been read.
+// patient makes connections of dial report an early rejection. A server may respond before it has read
+// a large body, for example that the key exists, and close the connection. Then the write of the rest
+// fails while the response is readable, and net/http reports whichever comes first. So a failed write
+// returns only after the connection is closed, when the response has been read or is known to be
+// absent.
 func patient(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := dial(ctx, network, address)

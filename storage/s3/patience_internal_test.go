@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// refusingConn leads to a server that takes the head of a request, answers, and
-// hangs up. What it answers is there only after the write of the rest has failed.
+// refusingConn connects to a server that reads the head of a request, responds and closes the
+// connection. The response arrives only after the write of the rest has failed.
 type refusingConn struct {
 	net.Conn
 	answer io.Reader
