@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// KeyError says that a key is none of Parley's.
+// KeyError reports a key that is not a key of Parley.
 type KeyError struct{ Key string }
 
 // Error implements error.
@@ -25,15 +25,15 @@ func (e *KeyError) Error() string {
 	for _, t := range storage.KeyTemplates() {
 		templates = append(templates, t.Template)
 	}
-	return fmt.Sprintf("%q is no key of an object; keys are %s, with all digits", e.Key, strings.Join(templates, ", "))
+	return fmt.Sprintf("%q is not an object key; keys are %s, with all digits", e.Key, strings.Join(templates, ", "))
 }
 
-// Dump writes what an object holds to w, as lines of JSON. The first line of an object says
-// what it is: its member "object" is the kind. Lines of records, states and pages follow as
-// they are stored. Of an attachment only size and digest are shown.
+// Dump writes the content of an object to w, as lines of JSON. The first line of an object describes
+// it: its member "object" is the kind. Lines of records, states and pages follow unchanged. For an
+// attachment only size and digest are printed.
 //
-// Of an object that is damaged, what could be read is written; then the error is a
-// [*storage.CorruptError]. Other errors are a [*KeyError], and the bucket's.
+// For a corrupt object, Dump writes the readable part and returns a [*storage.CorruptError]. Other
+// errors are a [*KeyError], and the bucket's.
 func Dump(ctx context.Context, b storage.Bucket, key string, w io.Writer) error {
 	name, err := storage.ParseKey(key)
 	if err != nil {
@@ -59,13 +59,13 @@ func Dump(ctx context.Context, b storage.Bucket, key string, w io.Writer) error 
 	return &storage.CorruptError{Conv: name.Conv, Key: key, Seq: name.First, Err: err}
 }
 
-// dumper writes one object.
+// dumper prints one object.
 type dumper struct {
 	w      io.Writer
 	bucket storage.Bucket
 	key    string
 	name   storage.ObjectName
-	failed error // of w
+	failed error // error of w
 }
 
 func (d *dumper) write(b []byte) error {
@@ -85,13 +85,13 @@ func (d *dumper) value(v any) error {
 	return d.write(append(line, '\n'))
 }
 
-// textLine is a line that is no JSON, as it is shown.
+// textLine is the printed form of a line that is not JSON.
 type textLine struct {
 	Object string `json:"object"`
 	Text   string `json:"text"`
 }
 
-// lines writes lines as they are, those that are no JSON as a text.
+// lines writes lines unchanged, and those that are not JSON as text.
 func (d *dumper) lines(lines []byte) error {
 	for len(lines) > 0 {
 		line, rest, _ := bytes.Cut(lines, []byte("\n"))
@@ -111,12 +111,12 @@ func (d *dumper) lines(lines []byte) error {
 	return nil
 }
 
-// batchLine is what is shown of a batch besides its records.
+// batchLine is the printed form of a batch without its records.
 type batchLine struct {
 	Object  storage.ObjectKind `json:"object"`
 	Key     string             `json:"key,omitempty"`
-	Bytes   int                `json:"bytes,omitempty"` // Of the object.
-	Decoded int                `json:"decoded"`         // Of the records.
+	Bytes   int                `json:"bytes,omitempty"` // Size of the object.
+	Decoded int                `json:"decoded"`         // Size of the records.
 	Records int                `json:"records"`
 	storage.Header
 	Hash storage.Hash `json:"hash"`
@@ -131,7 +131,7 @@ func (d *dumper) batch(b storage.Batch, line batchLine) error {
 	return d.lines(b.Lines)
 }
 
-// objectLine is what is shown of any other object.
+// objectLine is the printed form of any other object.
 type objectLine struct {
 	Object  storage.ObjectKind `json:"object"`
 	Key     string             `json:"key"`
@@ -141,7 +141,7 @@ type objectLine struct {
 	Value   any                `json:"value,omitempty"`
 }
 
-// object writes an object that is read as a whole.
+// object prints an object that is read as a whole.
 func (d *dumper) object(ctx context.Context) error {
 	data, err := d.read(ctx)
 	if err != nil {
@@ -164,38 +164,38 @@ func (d *dumper) object(ctx context.Context) error {
 	case storage.KindEpoch:
 		var e storage.Epoch
 		if e, err = storage.DecodeEpoch(data); err == nil && e.N != d.name.First {
-			err = fmt.Errorf("it says epoch %d", e.N)
+			err = fmt.Errorf("object names epoch %d", e.N)
 		}
 	case storage.KindHeartbeat:
 		var h storage.Heartbeat
 		if h, err = storage.DecodeHeartbeat(data); err == nil && h.Member != d.name.Member {
-			err = fmt.Errorf("it says member %s", h.Member)
+			err = fmt.Errorf("object names member %s", h.Member)
 		}
 	case storage.KindTimer:
 		var t storage.Timer
 		if t, err = storage.DecodeTimer(data); err == nil && storage.TimerKey(t) != d.key {
-			err = fmt.Errorf("it says conversation %s, batch %d", t.Conv, t.Seq)
+			err = fmt.Errorf("object names conversation %s, batch %d", t.Conv, t.Seq)
 		}
 	case storage.KindDeadLetter:
 		var l storage.DeadLetter
 		if l, err = storage.DecodeDeadLetter(data); err == nil && storage.DeadLetterKey(l) != d.key {
-			err = fmt.Errorf("it says post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
+			err = fmt.Errorf("object names post %s of conversation %s, batch %d", l.Post, l.Conv, l.Seq)
 		}
 	case storage.KindQuarantine:
 		var a storage.Quarantine
 		if a, err = storage.DecodeQuarantine(data); err == nil && a.Conv != d.name.Conv {
-			err = fmt.Errorf("it says conversation %s", a.Conv)
+			err = fmt.Errorf("object names conversation %s", a.Conv)
 		}
 	case storage.KindIndex:
 		var e storage.IndexEntry
 		if e, err = storage.DecodeIndex(data); err == nil && storage.IndexKey(e) != d.key {
-			err = fmt.Errorf("it is of conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
+			err = fmt.Errorf("object names conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
 		}
 	}
 	return errors.Join(d.text(data, line), err)
 }
 
-// read returns the object, unless it is longer than any that is written.
+// read returns the object, unless it is longer than any valid one.
 func (d *dumper) read(ctx context.Context) ([]byte, error) {
 	const limit = storage.DefaultMaxBytes + objectOverhead
 	content, size, err := d.bucket.Open(ctx, d.key)
@@ -204,46 +204,46 @@ func (d *dumper) read(ctx context.Context) ([]byte, error) {
 	}
 	defer content.Close()
 	if size > limit {
-		return nil, fmt.Errorf("it has %d bytes, more than any such object", size)
+		return nil, fmt.Errorf("%d bytes exceed the limit of such objects", size)
 	}
 	return io.ReadAll(content)
 }
 
-// text writes an object that is stored as JSON, or what there is of it.
+// text prints an object that is stored as JSON, or its readable part.
 func (d *dumper) text(data []byte, line objectLine) error {
 	if json.Valid(data) {
 		line.Value = json.RawMessage(data)
 		if d.value(line) == nil {
 			return d.failed
 		}
-		line.Value = nil // Nested deeper than the encoder takes.
+		line.Value = nil // Nested deeper than the encoder accepts.
 	}
 	if err := d.value(line); err != nil || d.name.Kind == storage.KindProbe {
-		return err // What a probe stores is noise.
+		return err // Omit the content of probes.
 	}
-	return errors.Join(d.lines(data), noJSON(data))
+	return errors.Join(d.lines(data), notJSON(data))
 }
 
-func noJSON(data []byte) error {
+func notJSON(data []byte) error {
 	if json.Valid(data) {
 		return nil
 	}
-	return errors.New("it is no JSON")
+	return errors.New("not JSON")
 }
 
-// logObject writes a batch that lies in the log by itself.
+// logObject prints a batch object.
 func (d *dumper) logObject(data []byte) error {
 	b, err := storage.DecodeBatch(data, 0)
 	if err == nil {
 		if b.Seq != d.name.First {
-			err = fmt.Errorf("its header says batch %d", b.Seq)
+			err = fmt.Errorf("header names batch %d", b.Seq)
 		}
 		return errors.Join(d.batch(b, batchLine{Object: storage.KindBatch, Key: d.key, Bytes: len(data)}), err)
 	}
 	return errors.Join(d.content(data, objectLine{Object: storage.KindBatch, Key: d.key, Bytes: int64(len(data))}), err)
 }
 
-// content writes the lines of a frame, if it is one.
+// content prints the lines of a frame, if it is one.
 func (d *dumper) content(data []byte, line objectLine) error {
 	lines, err := segment.NewFramer(storage.DefaultMaxBytes, 1).Decode(data)
 	line.Decoded = len(lines)
@@ -256,21 +256,21 @@ func (d *dumper) content(data []byte, line objectLine) error {
 	return d.lines(lines)
 }
 
-// named writes a checkpoint or a page.
+// named prints a checkpoint or a page.
 func (d *dumper) named(data []byte, line objectLine) error {
 	err := d.content(data, line)
 	if err != nil {
 		return err
 	}
 	if line.SHA256[:32] != d.name.Digest {
-		return fmt.Errorf("its digest is %s", line.SHA256)
+		return fmt.Errorf("digest is %s", line.SHA256)
 	}
 	if d.name.Kind == storage.KindPage {
 		return nil
 	}
 	c, err := storage.NewLogs(d.bucket, nil).DecodeCheckpoint(data)
 	if err == nil && c.At.Seq != d.name.First {
-		err = fmt.Errorf("it is of batch %d", c.At.Seq)
+		err = fmt.Errorf("object is of batch %d", c.At.Seq)
 	}
 	return err
 }
@@ -278,7 +278,7 @@ func (d *dumper) named(data []byte, line objectLine) error {
 func (d *dumper) journal(data []byte, line objectLine) error {
 	j, err := storage.DecodeJournal(data)
 	if err == nil && (j.Member != d.name.Member || j.N != d.name.First) {
-		err = fmt.Errorf("header says journal %d of %s", j.N, j.Member)
+		err = fmt.Errorf("header names journal %d of %s", j.N, j.Member)
 	}
 	return errors.Join(d.content(data, line), err)
 }
@@ -286,18 +286,18 @@ func (d *dumper) journal(data []byte, line objectLine) error {
 func (d *dumper) export(data []byte, line objectLine) error {
 	j, err := storage.DecodeExportJournal(data)
 	if err == nil && (j.Member != d.name.Member || j.Shard != d.name.Shard || j.N != d.name.First) {
-		err = fmt.Errorf("header says export journal %d of shard %d of %s", j.N, j.Shard, j.Member)
+		err = fmt.Errorf("header names export journal %d of shard %d of %s", j.N, j.Shard, j.Member)
 	}
 	return errors.Join(d.content(data, line), err)
 }
 
-// segmentLine is what is shown of a segment besides its batches.
+// segmentLine is the printed form of a segment without its batches.
 type segmentLine struct {
 	objectLine
 	Index *segment.Index `json:"index,omitempty"`
 }
 
-// segment writes the index and every batch.
+// segment prints the index and every batch.
 func (d *dumper) segment(ctx context.Context) error {
 	content, size, err := d.bucket.Open(ctx, d.key)
 	if err != nil {
@@ -325,7 +325,7 @@ func (d *dumper) segment(ctx context.Context) error {
 	return flaw
 }
 
-// attachment writes the size and digest of one.
+// attachment prints the size and digest of an attachment.
 func (d *dumper) attachment(ctx context.Context) error {
 	content, size, err := d.bucket.Open(ctx, d.key)
 	if err != nil {
@@ -341,7 +341,7 @@ func (d *dumper) attachment(ctx context.Context) error {
 		return err
 	}
 	if got != d.name.Digest {
-		return fmt.Errorf("its digest is %s", got)
+		return fmt.Errorf("digest is %s", got)
 	}
 	return nil
 }

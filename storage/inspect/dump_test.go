@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// dump returns the lines of a dump, every one of which must be JSON.
+// dump returns the lines of a dump and checks that each is JSON.
 func (w *world) dump(key string) ([]string, error) {
 	w.t.Helper()
 	var out bytes.Buffer
@@ -162,7 +162,7 @@ func TestDumpOfALog(t *testing.T) {
 	around(t, out.String(), 35, `{"object":"damage","first":33,"last":33,"error":"`)
 }
 
-// around looks for batches and the line of what is damaged between them.
+// around checks for batches with the line of the damage between them.
 func around(t *testing.T, out string, batches int, damage string) {
 	t.Helper()
 	if got := strings.Count(out, `"object":"batch"`); got != batches || !strings.Contains(out, damage) {
@@ -170,7 +170,7 @@ func around(t *testing.T, out string, batches int, damage string) {
 	}
 }
 
-// TestDumpAroundDamage prints what can be read of a log before and behind what cannot.
+// TestDumpAroundDamage prints the readable parts of a log before and after the damage.
 func TestDumpAroundDamage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do      func(w *world)
@@ -213,7 +213,7 @@ func FuzzDump(f *testing.F) {
 	f.Add(uint8(2), bytes.Repeat([]byte("["), 20_000))
 	f.Fuzz(func(t *testing.T, n uint8, data []byte) {
 		if len(data) == 0 {
-			return // No store keeps an empty object.
+			return // Stores reject empty objects.
 		}
 		w := &world{t: t, bucket: one{key: keys[int(n)%len(keys)], data: data}}
 		if lines, err := w.dump(w.bucket.(one).key); err == nil && len(lines) == 0 {

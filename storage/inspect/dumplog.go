@@ -10,17 +10,15 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxProbes bounds how many batches behind a damaged one are tried.
+// maxProbes bounds the batches that are tried after a corrupt one.
 const maxProbes = 1000
 
-// DumpLog writes the batches of a log from one to another, both included, wherever they
-// lie; to -1 is as far as the log goes. A first batch above 0 is not checked against what
-// is before it.
+// DumpLog writes the batches of a log from one to another, inclusive, wherever they are stored; to -1
+// is the end of the log. A first batch above 0 is not checked against the one before.
 //
-// In the place of batches that cannot be read it writes a line {"object":"damage"} which says
-// so, and goes on behind them, for as long as one of the next 1000 can be read. Then the
-// error is that of the first of them. Errors are those of [storage.Logs.Batches] and
-// [storage.Logs.Range], and [ErrNoConversation].
+// In place of unreadable batches it writes a line {"object":"damage"} and continues after them, if one
+// of the next 1000 is readable. Then it returns the error of the first unreadable one. Errors are
+// those of [storage.Logs.Batches] and [storage.Logs.Range], and [ErrNoConversation].
 func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from, to int64, w io.Writer) error {
 	d := &logDumper{dumper: dumper{w: w, bucket: b}, logs: storage.NewLogs(b, nil), conv: conv}
 	last, err := d.logs.Tail(ctx, conv, -1)
@@ -34,7 +32,7 @@ func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from,
 		to = last
 	}
 	if from < 0 || from > to {
-		return fmt.Errorf("dump log: there are no batches %d to %d, the last one is %d", from, to, last)
+		return fmt.Errorf("dump log: batches %d to %d do not exist; the last one is %d", from, to, last)
 	}
 	d.next, d.to = from, to
 	var damage error
@@ -59,13 +57,13 @@ func DumpLog(ctx context.Context, b storage.Bucket, conv conversation.Key, from,
 	return nil
 }
 
-// logDumper writes batches of a log.
+// logDumper prints batches of a log.
 type logDumper struct {
 	dumper
 	logs     *storage.Logs
 	conv     conversation.Key
 	next, to int64
-	// at is where a batch was found behind damage, nil if none was. It is written.
+	// at is the position of a batch found after damage, nil if none was. It is printed already.
 	at *storage.Position
 }
 
@@ -74,13 +72,13 @@ func (d *logDumper) one(b storage.Batch) error {
 	return d.batch(b, batchLine{Object: storage.KindBatch})
 }
 
-// read writes batches from the next one to the last, or until one cannot be read.
+// read prints batches from the next to the last, or until one is unreadable.
 func (d *logDumper) read(ctx context.Context) error {
 	at := storage.Start()
 	switch {
 	case d.at != nil:
 		at, d.at = *d.at, nil
-	case d.next > 0: // The reader wants to know what comes before.
+	case d.next > 0: // The reader needs the batch before.
 		before, err := d.logs.Range(ctx, d.conv, d.next-1, d.next-1)
 		if err != nil {
 			return err
@@ -103,15 +101,15 @@ func (d *logDumper) read(ctx context.Context) error {
 	return nil
 }
 
-// corruptionLine stands for batches that cannot be read.
+// corruptionLine replaces unreadable batches.
 type corruptionLine struct {
 	Object string `json:"object"` // damage
 	First  int64  `json:"first"`
-	Last   int64  `json:"last"` // First-1 if all can be read, and do not follow from those before.
+	Last   int64  `json:"last"` // First-1 if all are readable but do not continue those before.
 	Error  string `json:"error"`
 }
 
-// skip finds the next batch that can be read by itself, says what is between, and writes it.
+// skip finds the next readable batch, prints the damage before it, and prints the batch.
 func (d *logDumper) skip(ctx context.Context, why error) error {
 	line := corruptionLine{Object: "damage", First: d.next, Error: why.Error()}
 	n := d.next
@@ -129,7 +127,7 @@ func (d *logDumper) skip(ctx context.Context, why error) error {
 			return err
 		}
 		if tries == maxProbes {
-			line.Error += fmt.Sprintf("; nor can the %d behind it, so that what is left is not looked at", maxProbes)
+			line.Error += fmt.Sprintf("; the next %d are unreadable too, and the rest is skipped", maxProbes)
 			break
 		}
 		n++

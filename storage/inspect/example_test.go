@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// An operator's own check: every conversation of a bucket is read and held against its hashes.
+// Verify reads every conversation of a bucket and checks its hash chain.
 func ExampleVerify() {
 	store := local.NewMemory()
 	defer store.Close()

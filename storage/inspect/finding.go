@@ -8,17 +8,17 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Severity says what a finding means.
+// Severity classifies a finding.
 type Severity string
 
 // The three severities.
 const (
-	Corruption Severity = "damage"     // Something is lost, or will be. [Repair] refuses it.
-	Repairable Severity = "repairable" // Nothing is lost, and [Repair] mends it.
-	Note       Severity = "note"       // Worth knowing, or a leftover: see [Finding.Leftover].
+	Corruption Severity = "damage"     // Data is lost, or will be. [Repair] rejects the conversation.
+	Repairable Severity = "repairable" // No data is lost, and [Repair] fixes it.
+	Note       Severity = "note"       // Informative, or a leftover: see [Finding.Leftover].
 )
 
-// Kind says what was found.
+// Kind is the kind of a finding.
 type Kind string
 
 // Every kind of finding.
@@ -54,25 +54,25 @@ const (
 	KindMore                   Kind = "more"
 )
 
-// Finding is one thing that was found.
+// Finding is one result of a check.
 type Finding struct {
 	Severity Severity         `json:"severity"`
 	Kind     Kind             `json:"kind"`
-	Conv     conversation.Key `json:"conversation,omitempty"` // "" for what belongs to none.
-	Agent    string           `json:"agent,omitempty"`        // Of the conversation, as is ID, if anything readable says so.
+	Conv     conversation.Key `json:"conversation,omitempty"` // "" if it concerns no conversation.
+	Agent    string           `json:"agent,omitempty"`        // Agent and ID of the conversation, if any readable object has them.
 	ID       string           `json:"id,omitempty"`
-	Key      string           `json:"key,omitempty"` // Of the object, or where it should be.
-	Seq      int64            `json:"seq"`           // Batch it is about, -1 if none.
-	Text     string           `json:"text"`          // What it is and what to do.
+	Key      string           `json:"key,omitempty"` // Key of the object, or where it should be.
+	Seq      int64            `json:"seq"`           // Batch concerned, -1 if none.
+	Text     string           `json:"text"`          // Description and remedy.
 
 	steps []step
 }
 
-// Leftover reports whether a note is about an object that costs space and nothing else: what
-// a writer has left behind that was replaced or ended. [Repair] deletes it.
+// Leftover reports whether a note is about an object that only takes space, left by a replaced or
+// crashed writer. [Repair] deletes it.
 func (f *Finding) Leftover() bool { return f.Severity == Note && len(f.steps) > 0 }
 
-// identity is what a finding has in common with itself at a second look.
+// identity identifies a finding in a second check.
 type identity struct {
 	kind Kind
 	key  string
@@ -81,29 +81,29 @@ type identity struct {
 
 func (f *Finding) identity() identity { return identity{f.Kind, f.Key, f.Seq} }
 
-// Scope says what to look at: one conversation, or with the zero value all of the bucket.
+// Scope selects the part to check: one conversation, or with the zero value the whole bucket.
 type Scope struct {
 	Conv conversation.Key
 }
 
-// Summary counts what was looked at.
+// Summary counts checked objects and findings.
 type Summary struct {
 	Conversations int64 `json:"conversations"`
-	Batches       int64 `json:"batches"`   // Of all logs, wherever they lie.
+	Batches       int64 `json:"batches"`   // In all logs, wherever they are stored.
 	Segments      int64 `json:"segments"`  // Objects.
-	Objects       int64 `json:"objects"`   // Batches that lie in the log by themselves.
-	Pins          int64 `json:"pins"`      // Of them: first batches of a writer that a segment holds too.
-	Leftovers     int64 `json:"leftovers"` // Of them: others that a segment holds too and that await deletion.
+	Objects       int64 `json:"objects"`   // Batch objects in the log.
+	Pins          int64 `json:"pins"`      // Objects that are first batches of a writer and also in a segment.
+	Leftovers     int64 `json:"leftovers"` // Other objects that are also in a segment and await deletion.
 	Checkpoints   int64 `json:"checkpoints"`
 	Pages         int64 `json:"pages"`
 	Attachments   int64 `json:"attachments"`
-	Unreferenced  int64 `json:"unreferenced"` // Attachments that no record names: of deliveries that were not accepted.
+	Unreferenced  int64 `json:"unreferenced"` // Attachments that no record names, from rejected deliveries.
 	Journals      int64 `json:"journals"`
-	Corruption    int64 `json:"damage"` // Findings, as are the next two.
+	Corruption    int64 `json:"damage"` // Number of findings, like the next two.
 	Repairable    int64 `json:"repairable"`
 	Notes         int64 `json:"notes"`
-	Planned       int64 `json:"planned,omitempty"` // Of the findings, those that a repair would mend.
-	Mended        int64 `json:"mended,omitempty"`  // Those that it has mended.
+	Planned       int64 `json:"planned,omitempty"` // Findings that a repair would fix.
+	Mended        int64 `json:"mended,omitempty"`  // Findings that a repair has fixed.
 }
 
 func (s *Summary) add(o *Summary) {
@@ -131,13 +131,13 @@ func (s *Summary) count(f Finding) {
 	}
 }
 
-// Options tune Verify and Repair. The zero value works.
+// Options configure Verify and Repair. The zero value works.
 type Options struct {
 	// MaxBatchBytes bounds the decoded size of one batch. 0 is storage.DefaultMaxBytes.
 	MaxBatchBytes int64
-	// Parallel is how many conversations are looked at at once. 0 is 8.
+	// Parallel is the number of conversations checked concurrently. 0 is 8.
 	Parallel int
-	// Prefetch is how many batches of one conversation are fetched at once. 0 is 8.
+	// Prefetch is the number of batches of one conversation that are fetched concurrently. 0 is 8.
 	Prefetch int
 }
 
@@ -158,17 +158,17 @@ func (o *Options) filled() Options {
 	return out
 }
 
-// ErrNoConversation says that the bucket holds nothing of a conversation.
+// ErrNoConversation reports that the bucket holds no object of a conversation.
 var ErrNoConversation = errors.New("no such conversation")
 
 // step is one request of a repair.
 type step struct {
 	key   string
-	head  []byte            // put this head; nil if it is none
-	batch *storage.Position // write this batch of the segments again; nil if it is none
+	head  []byte            // put this head; nil if none
+	batch *storage.Position // write this batch of the segments again; nil if none
 }
 
-// String says what is done.
+// String describes the request.
 func (s step) String() string {
 	switch {
 	case s.head != nil:
@@ -180,8 +180,8 @@ func (s step) String() string {
 	}
 }
 
-// away reports whether an error is the bucket's, or the caller's who gave up: it says
-// nothing about what is stored.
+// away reports whether an error comes from the bucket or the caller's context and therefore is not
+// about the stored data.
 func away(err error) bool {
 	var e *storage.Error
 	return errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound)

@@ -12,19 +12,19 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// foldStep is after how many batches the closed history is cut out of the fold.
+// foldStep is the number of batches after which closed history is moved out of the fold.
 const foldStep = 256
 
-// attachment is one that records name.
+// attachment is an attachment that records name.
 type attachment struct {
 	size  int64
-	seq   int64 // the batch that names it first
+	seq   int64 // first batch that names it
 	found bool
 }
 
-// folded is what a log folds to, and what was seen on the way.
+// folded is the fold of a log and data collected during it.
 type folded struct {
-	look        *look
+	inspection  *inspection
 	state       *conversation.State
 	history     *historySum
 	attachments map[string]*attachment
@@ -33,19 +33,19 @@ type folded struct {
 	points      map[int64]*point // by batch
 }
 
-// point is what a log folds to at a batch.
+// point is the fold of a log at a batch.
 type point struct {
-	reducer int // the version that the state needs
+	reducer int // fold version that the state needs
 	state   [sha256.Size]byte
 	history [4][sha256.Size]byte
 	reached bool
 }
 
-// fold reads the log once more, as every reader does, and holds it against what was found
-// object by object.
-func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
+// fold reads the log again through package storage and compares it with the result of reading object
+// by object.
+func (l *inspection) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 	f := &folded{
-		look: l, state: conversation.NewState(), history: newHistorySum(),
+		inspection: l, state: conversation.NewState(), history: newHistorySum(),
 		attachments: map[string]*attachment{}, points: map[int64]*point{},
 	}
 	for _, p := range m.all {
@@ -61,7 +61,7 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 			}
 			if !c.damaged && !l.has(Corruption) {
 				l.find(Corruption, KindReader, storage.LogKey(l.conv, c.at.Seq), -1, fmt.Sprintf(
-					"a reader of the log ends with an error, although its objects are whole: %v", err))
+					"reading the log fails although its objects are valid: %v", err))
 			}
 			return f, nil
 		}
@@ -69,7 +69,7 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 			met = true
 			if b.Hash != c.at.Hash && c.known {
 				l.find(Corruption, KindReader, storage.LogKey(l.conv, b.Seq), b.Seq, fmt.Sprintf(
-					"a reader of the log ends with hash %s at batch %d, its objects with %s", b.Hash, b.Seq, c.at.Hash))
+					"reading the log ends with hash %s at batch %d, its objects with %s", b.Hash, b.Seq, c.at.Hash))
 			}
 		}
 		if !f.failed {
@@ -78,14 +78,14 @@ func (l *look) fold(ctx context.Context, c *chain, m *marks) (*folded, error) {
 	}
 	if !met && !l.has(Corruption) {
 		l.find(Corruption, KindReader, storage.LogKey(l.conv, c.at.Seq), c.at.Seq, fmt.Sprintf(
-			"a reader of the log does not reach batch %d, its last", c.at.Seq))
+			"reading the log ends before its last batch %d", c.at.Seq))
 	}
 	f.whole = met && !f.failed
 	return f, nil
 }
 
 // has reports whether there is a finding of a severity.
-func (l *look) has(s Severity) bool {
+func (l *inspection) has(s Severity) bool {
 	for _, f := range l.findings {
 		if f.Severity == s {
 			return true
@@ -112,26 +112,26 @@ func (f *folded) batch(b storage.Batch) {
 	}
 	if err != nil {
 		f.failed = true
-		remedy := "this is a defect of the version that wrote it; report it"
+		remedy := "this is a bug of the version that wrote it; report it"
 		var unknown *conversation.UnknownRecordError
 		if errors.As(err, &unknown) {
-			remedy = "look at it with the version that wrote it"
+			remedy = "verify it with the version that wrote it"
 		}
-		f.look.find(Corruption, KindRecords, storage.LogKey(f.look.conv, b.Seq), b.Seq, fmt.Sprintf(
-			"the records of batch %d do not follow from those before: %v; %s", b.Seq, err, remedy))
+		f.inspection.find(Corruption, KindRecords, storage.LogKey(f.inspection.conv, b.Seq), b.Seq, fmt.Sprintf(
+			"the records of batch %d do not fold: %v; %s", b.Seq, err, remedy))
 	}
 }
 
-// collect looks for what records say of other objects.
+// collect records references to other objects.
 func (f *folded) collect(seq int64, records []conversation.Record) error {
 	for _, r := range records {
 		switch r := r.(type) {
 		case *conversation.ConversationCreated:
-			if at := (conversation.Address{Agent: r.Agent, ID: r.ID}); at.Key() != f.look.conv {
-				return fmt.Errorf("it is of conversation %q of agent %q, which has another key, %s", r.ID, r.Agent, at.Key())
+			if at := (conversation.Address{Agent: r.Agent, ID: r.ID}); at.Key() != f.inspection.conv {
+				return fmt.Errorf("record of conversation %q of agent %q, whose key is %s", r.ID, r.Agent, at.Key())
 			}
 		case *conversation.ConversationDeleted:
-			clear(f.attachments) // Those of an ended life are owed to nobody.
+			clear(f.attachments) // Attachments of a deleted incarnation are not needed.
 		case *conversation.SubmissionAdmitted:
 			f.name(seq, r.Delivery.Attachments)
 		case *conversation.ToolSettled:
@@ -153,10 +153,10 @@ func (f *folded) name(seq int64, list []conversation.Attachment) {
 	}
 }
 
-// cut takes the closed history out of the state, so that it does not grow with the log.
+// cut moves the closed history out of the state, so that the state does not grow with the log.
 func (f *folded) cut() error {
 	if f.state.History() != f.history.counts {
-		f.history = newHistorySum() // Another life has begun.
+		f.history = newHistorySum() // A new incarnation has begun.
 	}
 	for {
 		page, err := f.state.Cut()
@@ -173,7 +173,7 @@ func (f *folded) cut() error {
 	}
 }
 
-// mark keeps what the log folds to here.
+// mark records the fold at this batch.
 func (f *folded) mark(p *point) error {
 	line, err := conversation.EncodeState(f.state)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *folded) mark(p *point) error {
 	return err
 }
 
-// historySum is a digest of closed history, however it is divided into pages.
+// historySum is a digest of closed history, independent of its division into pages.
 type historySum struct {
 	counts conversation.HistoryCounts
 	lists  [4]hash.Hash

@@ -27,7 +27,7 @@ func newBucket(t testing.TB) storage.Bucket {
 	return waiting.ToClose(t, local.NewMemory())
 }
 
-// world is a bucket with a conversation that has everything.
+// world is a bucket with a conversation that has every kind of object.
 //
 //	segments      0-10, 11-22, 23-29
 //	log           0, 12, 24 pinned; 18-22 left over; 30-35 in no segment
@@ -44,7 +44,7 @@ type world struct {
 	claims  []storage.Claim
 	pages   []storage.PageRef
 	newest  *storage.Checkpoint
-	rest    *conversation.HistoryPage // that fills no page yet
+	rest    *conversation.HistoryPage // closed history that fills no page yet
 	turns   int
 	blob    storage.Digest
 	compact *storage.Compactor
@@ -91,7 +91,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// others stores what belongs to no conversation.
+// others stores objects that belong to no conversation.
 func (w *world) others() {
 	ctx := context.Background()
 	check(w.t, w.logs.PutIndex(ctx, storage.IndexEntry{Address: w.at, Day: "2026-01-02"}))
@@ -105,7 +105,7 @@ func (w *world) others() {
 	check(w.t, storage.PutHeartbeat(ctx, w.bucket, storage.Heartbeat{Member: "m1", Count: 7}))
 }
 
-// activate begins a new writer, which serves some turns of three batches.
+// activate starts a new writer, which serves some turns of three batches.
 func (w *world) activate(nonce storage.Nonce, turns int) {
 	w.t.Helper()
 	w.writer = w.logs.Writer(w.conv, nonce, w.pos, int64(len(w.claims)+1))
@@ -144,7 +144,7 @@ func (w *world) append(records ...conversation.Record) {
 	check(w.t, w.state.Apply(conversation.Batch{Offset: conversation.Offset(w.pos.Seq), Records: records}))
 }
 
-// checkpoint stores a checkpoint here. What is cut for it is a page or its tail.
+// checkpoint stores a checkpoint here. Its closed history becomes a page or its tail.
 func (w *world) checkpoint(page bool) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -167,7 +167,7 @@ func (w *world) checkpoint(page bool) {
 	w.newest = c
 }
 
-// segments puts the log up to a batch into segments.
+// segments stores the log up to a batch in segments.
 func (w *world) segments(upTo int64) []string {
 	w.t.Helper()
 	return must(w.compact.Compact(context.Background(), upTo, nil, 1))(w.t)
@@ -211,7 +211,7 @@ func (w *world) under(folder string) []string {
 }
 func (w *world) change(key string, f func([]byte) []byte) { w.put(key, f(bytes.Clone(w.get(key)))) }
 
-// batch stores an object of the log that another writer made.
+// batch stores a batch object of another writer.
 func (w *world) batch(h storage.Header, lines string) {
 	w.t.Helper()
 	h.Version, h.At = storage.SchemaVersion, at
@@ -232,14 +232,14 @@ func (w *world) objects(prefix string) map[string]string {
 	return out
 }
 
-// transcript is what the conversation shows, by the log alone.
+// transcript returns the conversation as folded from the log alone.
 func (w *world) transcript() string {
 	w.t.Helper()
 	return must(w.read())(w.t)
 }
 
-// verify returns the findings, one line each: severity, kind, and what is after the
-// conversation's folder in the key.
+// verify returns the findings, one line each: severity, kind, and the key after the conversation's
+// folder.
 func (w *world) verify(scope inspect.Scope) []string {
 	w.t.Helper()
 	var found []string

@@ -18,13 +18,13 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// TestVerifyBesideAWriter looks at a log that grows, is compacted and loses what segments
-// hold, again and again while it is looked at.
+// TestVerifyBesideAWriter checks a log that grows, is compacted and loses compacted batches during the
+// check.
 func TestVerifyBesideAWriter(t *testing.T) {
 	w := newWorld(t)
 	moving := &stirred{Bucket: w.bucket}
 	moves := 0
-	budget := 0 // a log that grows faster than it is read has no end
+	budget := 0 // a log that grows faster than it is read never ends
 	moving.stir = func() {
 		if budget--; budget < 0 {
 			return
@@ -60,8 +60,7 @@ func TestVerifyBesideAWriter(t *testing.T) {
 	}
 }
 
-// stirred is a bucket in which something happens before every listing and after every
-// fourth object that was read.
+// stirred is a bucket that calls a hook before every listing and after every fourth read.
 type stirred struct {
 	storage.Bucket
 	mu   sync.Mutex
@@ -87,9 +86,8 @@ func (s *stirred) List(ctx context.Context, q storage.ListQuery) (storage.ListPa
 	return s.Bucket.List(ctx, q)
 }
 
-// TestAnyWound damages objects at random and asks who is right: if the conversation cannot
-// be read any more, or reads otherwise, verify must have found damage, and if it found
-// none, repair must leave nothing.
+// TestAnyWound damages objects at random. If the conversation is unreadable or reads differently,
+// verify must have found damage. If verify found none, repair must fix all findings.
 func TestAnyWound(t *testing.T) {
 	for seed := range sample.Of[uint64](60, 6) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -97,7 +95,7 @@ func TestAnyWound(t *testing.T) {
 		before := w.transcript()
 		var did []string
 		for range 1 + r.IntN(3) {
-			did = append(did, w.hurt(r))
+			did = append(did, w.spoil(r))
 		}
 		damage := false
 		for _, f := range w.verify(inspect.Scope{}) {
@@ -124,14 +122,14 @@ func TestAnyWound(t *testing.T) {
 	}
 }
 
-// hurt damages one object and says how.
-func (w *world) hurt(r *rand.Rand) string {
+// spoil damages one object and returns a description.
+func (w *world) spoil(r *rand.Rand) string {
 	keys := slices.Sorted(maps.Keys(w.objects(storage.FolderOf(w.conv))))
 	key, other := keys[r.IntN(len(keys))], keys[r.IntN(len(keys))]
 	data := bytes.Clone(w.get(key))
 	switch r.IntN(5) {
 	case 0:
-		if key == w.log(35) { // With its checkpoint nothing shows that it ever was.
+		if key == w.log(35) { // Without its checkpoint nothing shows that it ever existed.
 			return "nothing"
 		}
 		w.delete(key)
@@ -152,7 +150,7 @@ func (w *world) hurt(r *rand.Rand) string {
 	}
 }
 
-// read returns what the conversation shows, or why it cannot be read.
+// read returns the conversation as read, or the error.
 func (w *world) read() (string, error) {
 	state := conversation.NewState()
 	for b, err := range w.logs.Batches(context.Background(), w.conv, storage.Start()) {
@@ -193,7 +191,7 @@ func TestLargeSegments(t *testing.T) {
 	}
 }
 
-// narrow is a bucket that lists two entries at a time, and whose reads of a key fail.
+// narrow is a bucket that lists two entries per page and fails the reads of a key.
 type narrow struct {
 	storage.Bucket
 	fail string
@@ -227,7 +225,8 @@ func TestVerifyByShortPages(t *testing.T) {
 	}
 }
 
-// TestBucketThatDoesNotAnswer must not make findings of what could not be read.
+// TestBucketThatDoesNotAnswer checks that unreadable objects are not reported as findings if the
+// bucket fails.
 func TestBucketThatDoesNotAnswer(t *testing.T) {
 	w := newWorld(t)
 	for key := range w.objects("") {
@@ -241,7 +240,7 @@ func TestBucketThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestManyFindings has more of them than are kept, and damage beyond.
+// TestManyFindings has more findings than the limit, and damage after it.
 func TestManyFindings(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.Background()

@@ -13,48 +13,48 @@ import (
 )
 
 const (
-	// keptClaims is how many claims a checkpoint may name.
+	// keptClaims is the maximum number of claims in a checkpoint.
 	keptClaims = 1024
-	// aheadBytes bounds the objects of one log that are read before it is their turn.
+	// aheadBytes bounds the prefetched objects of one log, in bytes.
 	aheadBytes = 16 << 20
 )
 
-// logObject is a batch that lies in the log by itself.
+// logObject is a batch object.
 type logObject struct {
 	seq   int64
 	key   string
 	batch storage.Batch
-	bad   error // why it cannot be read
-	gone  bool  // it was deleted since it was listed
+	bad   error // why it is unreadable
+	gone  bool  // it was deleted after the listing
 }
 
-// mark is what is known of the log at a batch.
+// mark describes the log at a batch.
 type mark struct {
 	hash    storage.Hash
 	claims  []storage.Claim // the newest, in order
 	writers int64
 }
 
-// chain follows a log from batch 0 on, object by object and without package storage's
-// reader: all segments and all batches side by side.
+// chain reads a log from batch 0 on, object by object and without the reader of package storage: all
+// segments and all batch objects in parallel.
 type chain struct {
-	*look
-	segments []*segmentWalk // those not begun, in order
-	open     []*segmentWalk // those that hold the next batch
+	*inspection
+	segments []*segmentWalk // not begun yet, in order
+	open     []*segmentWalk // holding the next batch
 	done     []*segmentWalk
 	pull     func() (logObject, error, bool)
 	next     *logObject // nil after the last one
 
 	at      storage.Position
-	known   bool // at.Hash is: the batch could be read
+	known   bool // at.Hash is known: the batch was readable
 	covered bool // batch at.Seq is in a segment
 	claims  []storage.Claim
 	writers int64
-	wanted  map[int64]*mark // the batches that somebody wants to know of
+	wanted  map[int64]*mark // batches to record
 	damaged bool
 }
 
-// follow walks through the log. Afterwards at is its end.
+// follow reads the log. Afterwards at is its end.
 func (c *chain) follow(ctx context.Context) error {
 	c.at, c.known = storage.Start(), true
 	if err := c.listSegments(ctx); err != nil {
@@ -82,10 +82,10 @@ func (c *chain) follow(ctx context.Context) error {
 	if c.covered {
 		c.damaged = true
 		c.find(Corruption, KindMissingTail, storage.LogKey(c.conv, c.at.Seq+1), c.at.Seq+1, fmt.Sprintf(
-			"the log ends with batch %d, which a segment holds; a segment is made only of batches that others follow, so that those are lost; "+
+			"the log ends with batch %d of a segment; segments hold only batches that others follow, so batches are lost; "+
 				"restore the log folder from a copy", c.at.Seq))
 	}
-	c.judge()
+	c.checkAll()
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (c *chain) listSegments(ctx context.Context) error {
 	err := eachKey(ctx, c.bucket, prefix, func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
-			c.find(Corruption, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no segment; move it away")
+			c.find(Corruption, KindForeignKey, k.Key, -1, "it is not a segment, and readers of the log fail over it; move it elsewhere")
 			return nil
 		}
 		c.sum.Segments++
@@ -114,7 +114,7 @@ func (c *chain) listSegments(ctx context.Context) error {
 	return err
 }
 
-// advance takes the next object of the log.
+// advance reads the next batch object.
 func (c *chain) advance() error {
 	o, err, ok := c.pull()
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *chain) advance() error {
 	return nil
 }
 
-// begin opens the segments that hold the next batch, and leaves those that have ended.
+// begin opens the segments that hold the next batch and closes those that have ended.
 func (c *chain) begin() {
 	seq := c.at.Seq + 1
 	c.open = slices.DeleteFunc(c.open, func(s *segmentWalk) bool {
@@ -143,7 +143,7 @@ func (c *chain) begin() {
 	}
 }
 
-// gap goes on behind a gap, and reports false if nothing is there.
+// gap continues after a gap, and returns false at the end of the log.
 func (c *chain) gap(seq int64) bool {
 	next := int64(-1)
 	if c.next != nil {
@@ -157,12 +157,12 @@ func (c *chain) gap(seq int64) bool {
 	}
 	c.damaged = true
 	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
-		"batches %d to %d are missing: no segment holds them and they are not in the log; restore them from a copy", seq, next-1))
+		"batches %d to %d are missing in the log and in segments; restore them from a copy", seq, next-1))
 	c.at, c.known, c.covered = storage.Position{Seq: next - 1}, false, false
 	return true
 }
 
-// batch finds out which batch a number has, and judges what else is stored for it.
+// batch determines the batch of a number and checks all objects that hold it.
 func (c *chain) batch(ctx context.Context, seq int64) error {
 	var object *logObject
 	if c.next != nil && c.next.seq == seq {
@@ -181,19 +181,19 @@ func (c *chain) batch(ctx context.Context, seq int64) error {
 	switch {
 	case held != nil:
 		c.take(*held, true)
-		c.beside(object, *held)
+		c.compare(object, *held)
 	case object == nil:
 		c.missing(seq)
 	case object.bad != nil:
 		c.damaged = true
 		c.find(Corruption, KindUnreadableBatch, object.key, seq, fmt.Sprintf(
-			"batch %d cannot be read, and no segment holds it: %v; restore the object from a copy", seq, object.bad))
+			"batch %d is unreadable, and no segment holds it: %v; restore the object from a copy", seq, object.bad))
 		c.at, c.known, c.covered = storage.Position{Seq: seq}, false, false
 	default:
 		if !c.fits(object.batch) {
 			c.damaged = true
 			c.find(Corruption, KindChain, object.key, seq, fmt.Sprintf(
-				"batch %d follows hash %s, but batch %d has %s: it belongs to another history; restore the object from a copy",
+				"batch %d follows hash %s, but batch %d has %s: it belongs to another log; restore the object from a copy",
 				seq, object.batch.Prev, c.at.Seq, c.at.Hash))
 		}
 		c.take(object.batch, false)
@@ -201,7 +201,7 @@ func (c *chain) batch(ctx context.Context, seq int64) error {
 	return nil
 }
 
-// missing passes over a batch that only segments have that cannot be read.
+// missing skips a batch that only unreadable segments hold.
 func (c *chain) missing(seq int64) {
 	next := seq
 	if c.next != nil {
@@ -217,14 +217,14 @@ func (c *chain) missing(seq int64) {
 	next = max(next, seq)
 	c.damaged = true
 	c.find(Corruption, KindGap, storage.LogKey(c.conv, seq), seq, fmt.Sprintf(
-		"batches %d to %d are missing: what should hold them cannot be read; restore it from a copy", seq, next))
+		"batches %d to %d are missing because their segments are unreadable; restore those from a copy", seq, next))
 	c.at, c.known, c.covered = storage.Position{Seq: next}, false, false
 }
 
 func (c *chain) fits(b storage.Batch) bool { return !c.known || b.Prev == c.at.Hash }
 
-// fromSegments reads the batch of all segments that hold it and returns it, nil if none
-// has one that continues the log.
+// fromSegments reads the batch from all segments that hold it. It returns nil if none continues the
+// log.
 func (c *chain) fromSegments(ctx context.Context, seq int64) (*storage.Batch, error) {
 	var held *storage.Batch
 	for _, s := range c.open {
@@ -246,7 +246,7 @@ func (c *chain) fromSegments(ctx context.Context, seq int64) (*storage.Batch, er
 			s.at, s.clash = seq, true
 			continue
 		case held != nil && b.Hash != held.Hash:
-			s.bad, s.at, s.clash = fmt.Errorf("batch %d differs from that of another segment", seq), seq, true
+			s.bad, s.at, s.clash = fmt.Errorf("batch %d differs from another segment", seq), seq, true
 			continue
 		}
 		held = &b
@@ -254,7 +254,7 @@ func (c *chain) fromSegments(ctx context.Context, seq int64) (*storage.Batch, er
 	return held, nil
 }
 
-// take makes a batch the end of the log so far.
+// take appends a batch to the log read so far.
 func (c *chain) take(b storage.Batch, covered bool) {
 	c.at, c.known, c.covered = b.Position(), true, covered
 	c.sum.Batches++
@@ -269,42 +269,42 @@ func (c *chain) take(b storage.Batch, covered bool) {
 	}
 }
 
-// beside judges what lies in the log at the number of a batch that a segment holds.
-func (c *chain) beside(o *logObject, held storage.Batch) {
+// compare checks a batch object against the same batch in a segment.
+func (c *chain) compare(o *logObject, held storage.Batch) {
 	key := storage.LogKey(c.conv, held.Seq)
 	at := held.Position()
 	switch {
 	case o == nil && held.First:
 		c.find(Corruption, KindMissingPin, key, held.Seq, fmt.Sprintf(
-			"batch %d is the first of a writer and must never be deleted from the log, which keeps a late writer from its number; "+
-				"the segment has its content: restore the object from a copy", held.Seq))
+			"batch %d, the first of a writer, is missing in the log, where it keeps its number taken; "+
+				"a segment has its content; restore the object from a copy", held.Seq))
 	case o == nil:
 	case o.bad != nil && held.First:
 		c.find(Repairable, KindUnreadableBatch, key, held.Seq, fmt.Sprintf(
-			"batch %d, the first of a writer, cannot be read: %v; a segment holds it, from which repair writes it again", held.Seq, o.bad),
+			"batch %d, the first of a writer, is unreadable: %v; repair writes it again from a segment", held.Seq, o.bad),
 			step{key: key, batch: &at})
 	case o.bad != nil:
 		c.find(Repairable, KindUnreadableBatch, key, held.Seq, fmt.Sprintf(
-			"batch %d cannot be read: %v; a segment holds it, and repair deletes the object", held.Seq, o.bad), step{key: key})
+			"batch %d is unreadable: %v; a segment holds it, and repair deletes the object", held.Seq, o.bad), step{key: key})
 	case o.batch.Hash == held.Hash && held.First:
 		c.sum.Pins++
 	case o.batch.Hash == held.Hash:
 		c.sum.Leftovers++
 	case o.batch.First && !held.First:
 		c.find(Note, KindOrphanBatch, key, held.Seq, fmt.Sprintf(
-			"a claim of writer %s that came too late: batch %d is another one, which a segment holds; nobody reads the claim, and repair deletes it",
+			"late claim of writer %s: a segment holds another batch %d; the claim is never read, and repair deletes it",
 			o.batch.Nonce, held.Seq), step{key: key})
 	default:
 		c.damaged = true
 		c.find(Corruption, KindForeignBatch, key, held.Seq, fmt.Sprintf(
-			"batch %d of writer %s differs from the one that a segment holds, and is no late claim; find out who wrote it, and restore the object from a copy",
+			"batch %d of writer %s differs from the one in a segment and is not a late claim; find its writer, and restore the object from a copy",
 			held.Seq, o.batch.Nonce))
 	}
 }
 
-// judge says what became of the segments: the readable ones make a chain of as few as
-// possible, and what lies within that is not needed.
-func (c *chain) judge() {
+// checkAll checks the segments: the fewest readable ones form a chain, and the others within it are not
+// needed.
+func (c *chain) checkAll() {
 	c.done = append(c.done, c.open...)
 	var good []*segmentWalk
 	for _, s := range c.done {
@@ -325,24 +325,24 @@ func (c *chain) judge() {
 		case s.gone || slices.Contains(needed, s):
 		case s.bad == nil:
 			c.find(Note, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
-				"batches %d to %d are in other segments too, which were read; the next compaction deletes this one, as does repair", s.ref.First, s.ref.Last), step{key: s.key})
+				"other readable segments hold batches %d to %d too; the next compaction or repair deletes this one", s.ref.First, s.ref.Last), step{key: s.key})
 		case within && !s.clash:
 			c.find(Repairable, KindDuplicateSegment, s.key, s.ref.First, fmt.Sprintf(
-				"it cannot be read at batch %d: %v; other segments hold all its batches, and repair deletes this one", s.at, s.bad), step{key: s.key})
+				"it is unreadable at batch %d: %v; other segments hold all its batches, and repair deletes this one", s.at, s.bad), step{key: s.key})
 		default:
-			text := "other objects make good what it should hold as far as no gap is reported"
+			text := "other objects hold its batches unless a gap is reported"
 			if s.clash {
-				text = "it belongs to another history"
+				text = "it belongs to another log"
 			}
 			c.damaged = c.damaged || s.clash
 			c.find(Corruption, KindUnreadableSegment, s.key, s.at, fmt.Sprintf(
-				"segment of batches %d to %d cannot be used from batch %d on: %v; %s; restore the object from a copy",
+				"segment of batches %d to %d is unusable from batch %d on: %v; %s; restore the object from a copy",
 				s.ref.First, s.ref.Last, s.at, s.bad, text))
 		}
 	}
 }
 
-// cover returns the fewest segments that hold what all of them hold.
+// cover returns the fewest segments that hold the batches of all.
 func cover(sorted []*segmentWalk) []*segmentWalk {
 	var out []*segmentWalk
 	end := int64(-1)
@@ -372,7 +372,7 @@ func holds(in []*segmentWalk, ref storage.SegmentRef) bool {
 	return next > ref.Last
 }
 
-// objects yields what lies in the log, in order, several fetched at once.
+// objects yields the batch objects in order and prefetches several.
 func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 	return func(yield func(logObject, error) bool) {
 		var wg sync.WaitGroup
@@ -381,7 +381,7 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 		defer cancel()
 		type fetched struct {
 			object logObject
-			data   []byte // decoded when it is its turn: a small object may hold very much
+			data   []byte // decoded in turn, because a small object may decompress to much more
 			err    error
 		}
 		type ahead struct {
@@ -402,7 +402,7 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 		err := eachKey(ctx, c.bucket, storage.FolderOf(c.conv)+"log/", func(k storage.ListedKey) error {
 			name, err := storage.ParseKey(k.Key)
 			if err != nil {
-				c.find(Corruption, KindForeignKey, k.Key, -1, "a reader of the log stumbles over it: it is no batch; move it away")
+				c.find(Corruption, KindForeignKey, k.Key, -1, "it is not a batch, and readers of the log fail over it; move it elsewhere")
 				return nil
 			}
 			c.sum.Objects++
@@ -430,11 +430,11 @@ func (c *chain) objects(ctx context.Context) iter.Seq2[logObject, error] {
 	}
 }
 
-// fetch reads the object of one batch. The error is the bucket's.
+// fetch reads one batch object. The error is the bucket's.
 func (c *chain) fetch(ctx context.Context, seq int64, k storage.ListedKey) (logObject, []byte, error) {
 	o := logObject{seq: seq, key: k.Key}
 	if k.Size > c.opts.MaxBatchBytes+objectOverhead {
-		o.bad = fmt.Errorf("it has %d bytes", k.Size)
+		o.bad = fmt.Errorf("object has %d bytes", k.Size)
 		return o, nil, nil
 	}
 	data, err := c.bucket.Get(ctx, k.Key)
@@ -447,6 +447,6 @@ func (c *chain) fetch(ctx context.Context, seq int64, k storage.ListedKey) (logO
 
 func (c *chain) decode(o *logObject, data []byte) {
 	if o.batch, o.bad = c.logs.DecodeBatch(data); o.bad == nil && o.batch.Seq != o.seq {
-		o.bad = fmt.Errorf("its header says batch %d", o.batch.Seq)
+		o.bad = fmt.Errorf("header names batch %d", o.batch.Seq)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// one is a bucket of one object that only reads are asked of.
+// one is a read-only bucket with one object.
 type one struct {
 	storage.Bucket
 	key  string

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// journals looks at every pending-work journal and what it lists.
+// journals checks every pending-work journal and its entries.
 func (v *verifier) journals(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "pending/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -22,10 +22,10 @@ func (v *verifier) journals(ctx context.Context) error {
 		var corrupt *storage.CorruptError
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			return nil // It was replaced meanwhile.
+			return nil // It was replaced since it was listed.
 		case errors.As(err, &corrupt):
 			v.find(Corruption, KindJournal, k.Key, fmt.Sprintf(
-				"the journal cannot be read: %v; it lists conversations with unsettled work, which go on only when somebody writes to them; restore the object from a copy",
+				"the journal is unreadable: %v; its conversations with unsettled work continue only when a message arrives; restore the object from a copy",
 				corrupt.Err))
 			return nil
 		case err != nil:
@@ -43,15 +43,15 @@ func (v *verifier) journals(ctx context.Context) error {
 	})
 }
 
-// entry looks for the batch that a journal says was there.
+// entry checks that the batch in a journal entry exists.
 func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry) error {
 	if e.Seq < 0 {
-		return nil // It was listed before its first batch was stored, which may never have come.
+		return nil // It was listed before its first batch was stored, which may have failed.
 	}
 	last, err := v.logs.Tail(ctx, e.Conv, e.Seq-1)
 	switch {
 	case err != nil && storage.IsCorrupt(err):
-		return nil // What stands in the way was found with the conversation.
+		return nil // The check of the conversation reports the cause.
 	case err != nil || last >= e.Seq:
 		return err
 	}
@@ -61,11 +61,11 @@ func (v *verifier) entry(ctx context.Context, key string, e storage.JournalEntry
 		return err
 	}
 	v.emit(Finding{Severity: Corruption, Kind: KindJournal, Conv: e.Conv, Key: key, Seq: e.Seq, Text: fmt.Sprintf(
-		"the journal lists conversation %s, which was at batch %d, and its log ends before that; restore the log folder from a copy", e.Conv, e.Seq)})
+		"the journal lists conversation %s at batch %d, but its log ends before; restore the log folder from a copy", e.Conv, e.Seq)})
 	return nil
 }
 
-// exports looks at every export journal. The logs have all that is to be exported.
+// exports checks every export journal. The logs hold all data to export.
 func (v *verifier) exports(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "export/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -77,10 +77,10 @@ func (v *verifier) exports(ctx context.Context) error {
 		var corrupt *storage.CorruptError
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			return nil // It was replaced meanwhile.
+			return nil // It was replaced since it was listed.
 		case errors.As(err, &corrupt):
 			v.find(Note, KindExport, k.Key, fmt.Sprintf(
-				"the export journal cannot be read: %v; events of the conversations it lists may be missing in the sinks; replay events from the logs, then delete the object",
+				"the export journal is unreadable: %v; events of its conversations may be missing in the sinks; replay events from the logs, then delete the object",
 				corrupt.Err))
 			return nil
 		}
@@ -88,7 +88,7 @@ func (v *verifier) exports(ctx context.Context) error {
 	})
 }
 
-// timers looks at every timer. Nothing rests on what is in one: its key is enough.
+// timers checks every timer. Only the key of a timer is essential.
 func (v *verifier) timers(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "timer/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -99,24 +99,24 @@ func (v *verifier) timers(ctx context.Context) error {
 		_, err = storage.ReadTimer(ctx, v.bucket, storage.TimerRef{Key: k.Key, Conv: name.Conv, Seq: name.First})
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			return nil // It was answered meanwhile.
+			return nil // It was deleted since it was listed.
 		case unreadable(err):
 			v.emit(Finding{Severity: Note, Kind: KindTimer, Conv: name.Conv, Key: k.Key, Seq: name.First, Text: fmt.Sprintf(
-				"the timer cannot be read: %v; its key is enough to wake the conversation, and it is deleted then", err)})
+				"the timer is unreadable: %v; its key suffices to resume the conversation, which deletes it", err)})
 			return nil
 		}
 		return err
 	})
 }
 
-// unreadable reports whether an object is damaged or of another version.
+// unreadable reports whether an object is corrupt or of another version.
 func unreadable(err error) bool {
 	var corrupt *storage.CorruptError
 	var format *storage.FormatError
 	return errors.As(err, &corrupt) || errors.As(err, &format)
 }
 
-// epochs looks at the members' numbers.
+// epochs checks the numbers of the epochs.
 func (v *verifier) epochs(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "members/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -130,20 +130,20 @@ func (v *verifier) epochs(ctx context.Context) error {
 			return nil
 		case unreadable(err):
 			v.find(Corruption, KindEpoch, k.Key, fmt.Sprintf(
-				"the list of members cannot be read: %v; while it is the newest one, no node starts; restore the object from a copy", err))
+				"the member table is unreadable: %v; while it is the newest, no node starts; restore the object from a copy", err))
 			return nil
 		}
 		return err
 	})
 }
 
-// heartbeats looks for those that nobody sends any more.
+// heartbeats reports heartbeats of members that have left.
 func (v *verifier) heartbeats(ctx context.Context) error {
 	epoch, _, err := storage.NewestEpoch(ctx, v.bucket, 0)
 	if err != nil && away(err) {
 		return err
 	}
-	known := err == nil // Otherwise that was found before.
+	known := err == nil // Other errors are reported already.
 	return eachKey(ctx, v.bucket, "heartbeat/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
@@ -155,16 +155,16 @@ func (v *verifier) heartbeats(ctx context.Context) error {
 		case errors.Is(err, storage.ErrNotFound):
 			return nil
 		case unreadable(err):
-			v.find(Note, KindHeartbeat, k.Key, fmt.Sprintf("the heartbeat cannot be read: %v; it is a hint, and the next one replaces it", err))
+			v.find(Note, KindHeartbeat, k.Key, fmt.Sprintf("the heartbeat is unreadable: %v; the next one replaces it", err))
 			return nil
 		case err == nil && known && !epoch.Has(name.Member):
-			v.find(Note, KindHeartbeat, k.Key, fmt.Sprintf("%s is no member: it is gone, or about to start; the object does no harm", name.Member))
+			v.find(Note, KindHeartbeat, k.Key, fmt.Sprintf("%s is not a member: it has left or is about to start; the object is harmless", name.Member))
 		}
 		return err
 	})
 }
 
-// asides tells of the conversations that nobody opens.
+// quarantine reports the quarantined conversations.
 func (v *verifier) quarantine(ctx context.Context) error {
 	return eachKey(ctx, v.bucket, "quarantine/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -175,9 +175,9 @@ func (v *verifier) quarantine(ctx context.Context) error {
 		a, err := storage.ReadQuarantine(ctx, v.bucket, name.Conv)
 		switch {
 		case errors.Is(err, storage.ErrNotFound):
-			return nil // It was put back meanwhile.
+			return nil // It was put back since it was listed.
 		case unreadable(err):
-			a.Why = fmt.Sprintf("why cannot be read: %v", err)
+			a.Why = fmt.Sprintf("unreadable reason: %v", err)
 		case err != nil:
 			return err
 		}
@@ -187,21 +187,21 @@ func (v *verifier) quarantine(ctx context.Context) error {
 	})
 }
 
-// letters tells of the posts that were given up.
+// letters reports the dead letters.
 func (v *verifier) letters(ctx context.Context) error {
 	return storage.EachDeadLetter(ctx, v.bucket, func(l storage.DeadLetter, err error) error {
-		text := fmt.Sprintf("%s to %s was given up: %s; parley outbox sends it again, or drops it", l.Post, l.Target, l.Reason)
+		text := fmt.Sprintf("delivery of %s to %s failed: %s; resend or drop it with parley outbox", l.Post, l.Target, l.Reason)
 		if err != nil {
-			text = fmt.Sprintf("a dead letter cannot be read: %v; parley outbox drops it", err)
+			text = fmt.Sprintf("a dead letter is unreadable: %v; drop it with parley outbox", err)
 		}
 		v.emit(Finding{Severity: Note, Kind: KindDeadLetter, Conv: l.Conv, Key: storage.DeadLetterKey(l), Seq: -1, Text: text})
 		return nil
 	})
 }
 
-// index looks at the index entries and for the conversations that they name.
+// index checks the index entries and the conversations that they name.
 func (v *verifier) index(ctx context.Context) error {
-	present := map[conversation.Key]bool{} // one day's, mostly
+	present := map[conversation.Key]bool{} // usually of one day
 	return eachKey(ctx, v.bucket, "index/", func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil {
@@ -217,11 +217,11 @@ func (v *verifier) index(ctx context.Context) error {
 		}
 		e, err := storage.DecodeIndex(data)
 		if err == nil && storage.IndexKey(e) != k.Key {
-			err = fmt.Errorf("it is of conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
+			err = fmt.Errorf("object names conversation %q of agent %q on %s", e.Address.ID, e.Address.Agent, e.Day)
 		}
 		if err != nil {
 			v.find(Corruption, KindIndex, k.Key, fmt.Sprintf(
-				"the entry is not what its key says: %v; the conversation is whole without it, and is not found by this day; restore the object from a copy", err))
+				"the entry does not match its key: %v; the conversation is complete but not listed for this day; restore the object from a copy", err))
 			return nil
 		}
 		if _, seen := present[name.Conv]; !seen {
@@ -234,14 +234,14 @@ func (v *verifier) index(ctx context.Context) error {
 		}
 		if !present[name.Conv] {
 			v.emit(Finding{Severity: Corruption, Kind: KindIndex, Conv: name.Conv, Agent: e.Address.Agent, ID: e.Address.ID, Key: k.Key, Seq: -1, Text: fmt.Sprintf(
-				"conversation %q of agent %q was active on %s, and nothing of its log is there; restore the folder %s from a copy",
+				"conversation %q of agent %q was active on %s, but its log is missing; restore the folder %s from a copy",
 				e.Address.ID, e.Address.Agent, e.Day, strings.TrimSuffix(storage.FolderOf(name.Conv), "/"))})
 		}
 		return nil
 	})
 }
 
-// exists reports whether there is a log.
+// exists reports whether a conversation has a log.
 func (v *verifier) exists(ctx context.Context, conv conversation.Key) (bool, error) {
 	page, err := v.bucket.List(ctx, storage.ListQuery{Prefix: storage.FolderOf(conv) + "log/", Limit: 1})
 	return len(page.Keys) > 0, err

@@ -10,36 +10,36 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Outcome says what a repair did about a finding.
+// Outcome is the result of a repair for a finding.
 type Outcome string
 
 // The four outcomes.
 const (
-	Planned Outcome = "planned" // It would be mended.
-	Done    Outcome = "done"    // It was.
-	Refused Outcome = "refused" // It cannot be, or its conversation has damage, so that nothing of it is touched.
-	Left    Outcome = "left"    // Nothing is done about it.
+	Planned Outcome = "planned" // It would be fixed.
+	Done    Outcome = "done"    // It was fixed.
+	Refused Outcome = "refused" // It cannot be fixed, or its conversation has damage and is not touched.
+	Left    Outcome = "left"    // No action is needed.
 )
 
-// Action is what a repair did about one finding.
+// Action is the result of a repair for one finding.
 type Action struct {
 	Finding
 	Outcome Outcome  `json:"outcome"`
 	Steps   []string `json:"steps,omitempty"` // The requests, for people.
 }
 
-// RepairOptions tune Repair. The zero value works, and changes nothing.
+// RepairOptions configure Repair. The zero value works, and changes nothing.
 type RepairOptions struct {
 	Options
 	// Write makes the changes; otherwise they are only reported.
 	Write bool
-	// Watch is how long the heartbeats of members are watched before a write. 0 is 2 s.
+	// Watch is how long heartbeats are observed before a write. 0 is 2 s.
 	Watch time.Duration
 }
 
 const defaultWatch = 2 * time.Second
 
-// ServedError says that a node serves the bucket, so that nothing was repaired.
+// ServedError reports that a node serves the bucket, so that nothing was repaired.
 type ServedError struct{ Member storage.Member }
 
 // Error implements error.
@@ -51,13 +51,13 @@ func (e *ServedError) Error() string {
 	return fmt.Sprintf("member %s%s serves the bucket: stop every node, then repair", e.Member.ID, where)
 }
 
-// Repair looks at a scope as [Verify] does and mends what can be mended, conversation by
-// conversation. One that has damage is left as it is. After a write the conversation is
-// looked at again: it is an error if anything is left of what was mended. A
-// [*ServedError] or a [*storage.FormatError] says that nothing was changed.
+// Repair checks a scope as [Verify] does and fixes repairable findings, one conversation at a time. It
+// does not touch a conversation that has damage. After a write it checks the conversation again and
+// returns an error if a fixed finding remains. A [*ServedError] or a [*storage.FormatError] means that
+// nothing was changed.
 //
-// Nobody else may use the bucket meanwhile. That is looked after as far as heartbeats show
-// it: a node that hangs is not seen, and nodes of a bucket in a folder hold its lock.
+// Nothing else may use the bucket concurrently. Heartbeats enforce that only in part: a hung node is
+// not detected. Nodes of a bucket in a folder hold its lock.
 func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOptions, report func(Action)) (Summary, error) {
 	r := repairer{bucket: b, report: report}
 	if opts != nil {
@@ -75,7 +75,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 		}
 	}
 	v := newVerifier(b, &r.opts.Options, func(f Finding) { r.emit(f, Left) })
-	v.each = func(ctx context.Context, l *look) error { return r.conversation(ctx, v, l) }
+	v.each = func(ctx context.Context, l *inspection) error { return r.conversation(ctx, v, l) }
 	r.verifier = v
 	var err error
 	if scope.Conv != "" {
@@ -87,7 +87,7 @@ func Repair(ctx context.Context, b storage.Bucket, scope Scope, opts *RepairOpti
 	return v.sum, err
 }
 
-// repairer mends what a verifier finds.
+// repairer fixes the findings of a verifier.
 type repairer struct {
 	bucket   storage.Bucket
 	opts     RepairOptions
@@ -117,8 +117,8 @@ func (r *repairer) emit(f Finding, o Outcome) {
 	r.report(a)
 }
 
-// conversation mends one conversation.
-func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error {
+// conversation repairs one conversation.
+func (r *repairer) conversation(ctx context.Context, v *verifier, l *inspection) error {
 	v.mu.Lock()
 	for _, f := range l.findings {
 		v.sum.count(f)
@@ -147,20 +147,20 @@ func (r *repairer) conversation(ctx context.Context, v *verifier, l *look) error
 	if !mended {
 		return nil
 	}
-	again := v.newLook(l.conv)
+	again := v.newInspection(l.conv)
 	if err := again.check(ctx); err != nil && !errors.Is(err, ErrNoConversation) {
-		return fmt.Errorf("look at conversation %s after its repair: %w", l.conv, err)
+		return fmt.Errorf("verify conversation %s after repair: %w", l.conv, err)
 	}
 	for _, f := range again.findings {
 		if f.Severity != Note && !l.dropped {
-			return fmt.Errorf("repair conversation %s: %s is still there: %s: %s", l.conv, f.Kind, f.Key, f.Text)
+			return fmt.Errorf("repair conversation %s: %s remains: %s: %s", l.conv, f.Kind, f.Key, f.Text)
 		}
 	}
 	return nil
 }
 
 // apply sends one request.
-func (r *repairer) apply(ctx context.Context, l *look, s step) error {
+func (r *repairer) apply(ctx context.Context, l *inspection, s step) error {
 	switch {
 	case s.head != nil:
 		return r.bucket.Put(ctx, s.key, storage.Bytes(s.head))
@@ -177,27 +177,26 @@ func (r *repairer) apply(ctx context.Context, l *look, s step) error {
 			return err
 		}
 		if last == name.First {
-			return errors.New("it is the highest of the log, which is never deleted")
+			return errors.New("it is the highest of the log and must not be deleted")
 		}
 	}
 	return r.bucket.Delete(ctx, s.key)
 }
 
-// rewrite stores a batch of a segment under its own key again. That this replaces an
-// object, which nothing else ever does to a batch, is no harm: its hash proves that it is
-// the batch that was there.
-func (r *repairer) rewrite(ctx context.Context, l *look, s step) error {
+// rewrite stores a batch of a segment under its own key again. Nothing else ever replaces a batch, but
+// here it is safe: the hash proves that it is the same batch.
+func (r *repairer) rewrite(ctx context.Context, l *inspection, s step) error {
 	batches, err := l.logs.Range(ctx, l.conv, s.batch.Seq, s.batch.Seq)
 	if err != nil {
 		return err
 	}
 	b := batches[0]
 	if b.Position() != *s.batch {
-		return fmt.Errorf("the segment has hash %s now, it had %s", b.Hash, s.batch.Hash)
+		return fmt.Errorf("segment hash is %s, want %s", b.Hash, s.batch.Hash)
 	}
 	data, hash, err := storage.EncodeBatch(b.Header, b.Lines)
 	if err == nil && hash != s.batch.Hash {
-		err = fmt.Errorf("its hash is %s, want %s", hash, s.batch.Hash)
+		err = fmt.Errorf("hash is %s, want %s", hash, s.batch.Hash)
 	}
 	if err != nil {
 		return err
@@ -205,7 +204,7 @@ func (r *repairer) rewrite(ctx context.Context, l *look, s step) error {
 	return r.bucket.Put(ctx, s.key, storage.Bytes(data))
 }
 
-// served returns a *ServedError if the heartbeat of a member changes within some time.
+// served returns a *ServedError if the heartbeat of a member changes within watch.
 func served(ctx context.Context, b storage.Bucket, watch time.Duration) error {
 	epoch, _, err := storage.NewestEpoch(ctx, b, 0)
 	if err != nil || len(epoch.Members) == 0 {

@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// indexTail is how many bytes at the end of a segment are read for its index.
+	// indexTail is the number of bytes at the end of a segment that are read for its index.
 	indexTail = 64 << 10
-	// framesAtOnce is about how many bytes of frames are read at once.
+	// framesAtOnce is the approximate number of bytes of frames per read.
 	framesAtOnce = 1 << 20
 )
 
-// segmentWalk reads a segment from its beginning to its end.
+// segmentWalk reads a segment sequentially.
 type segmentWalk struct {
 	bucket storage.Bucket
 	codec  *segment.Codec
 	key    string
 	ref    storage.SegmentRef
 
-	index   *segment.Index // nil until it is open
-	frame   int            // the next to decode
-	offset  int64          // of the next to read
-	data    []byte         // of frames that were read and not decoded
+	index   *segment.Index // nil until opened
+	frame   int            // next frame to decode
+	offset  int64          // of the next frame to read
+	data    []byte         // frames that are read but not decoded
 	batches []storage.Batch
-	prev    *segment.Hash // what the last frame ends with
+	prev    *segment.Hash // hash at the end of the last frame
 
-	bad   error // why it is not what it should be
-	at    int64 // the batch where that showed
-	clash bool  // it can be read, and is no part of the log
-	gone  bool  // it was deleted since it was listed
+	bad   error // why it is invalid
+	at    int64 // batch at which that showed
+	clash bool  // it is readable but not part of the log
+	gone  bool  // it was deleted after the listing
 }
 
 func newSegmentWalk(b storage.Bucket, codec *segment.Codec, conv conversation.Key, ref storage.SegmentRef) *segmentWalk {
@@ -58,9 +58,9 @@ func (s *segmentWalk) open(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		s.index = x // Also if it is another's: it can be shown.
+		s.index = x // Keep the index of another segment too, so that it can be printed.
 		if x.First != s.ref.First || x.Last != s.ref.Last {
-			return fmt.Errorf("its index says batches %d to %d", x.First, x.Last)
+			return fmt.Errorf("index has batches %d to %d", x.First, x.Last)
 		}
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *segmentWalk) open(ctx context.Context) error {
 func (s *segmentWalk) bytes(ctx context.Context, offset, size int64) ([]byte, error) {
 	switch {
 	case size == 0:
-		return nil, errors.New("it is empty")
+		return nil, errors.New("segment is empty")
 	case size == s.ref.Size:
 		return s.bucket.Get(ctx, s.key)
 	default:
@@ -77,7 +77,7 @@ func (s *segmentWalk) bytes(ctx context.Context, offset, size int64) ([]byte, er
 	}
 }
 
-// read returns the next batch. After the last one there is none.
+// read returns the next batch. After the last one it returns no batch.
 func (s *segmentWalk) read(ctx context.Context) (storage.Batch, error) {
 	if s.index == nil {
 		if err := s.open(ctx); err != nil {
@@ -94,8 +94,8 @@ func (s *segmentWalk) read(ctx context.Context) (storage.Batch, error) {
 	return b, nil
 }
 
-// skip passes over what could not be read and returns the batch behind it: that of the
-// next frame, where the index tells, or that behind the segment.
+// skip skips the unreadable part and returns the next batch: the first of the next frame, if the index
+// is readable, or the one after the segment.
 func (s *segmentWalk) skip() int64 {
 	x := s.index
 	if x == nil || x.First != s.ref.First || x.Last != s.ref.Last || s.frame+1 >= len(x.Frames) {
@@ -112,7 +112,7 @@ func (s *segmentWalk) skip() int64 {
 func (s *segmentWalk) decode(ctx context.Context) error {
 	frames := s.index.Frames[s.frame:]
 	if len(frames) == 0 {
-		return errors.New("it has no more batches")
+		return errors.New("segment has no more batches")
 	}
 	if len(s.data) == 0 {
 		size := frames[0].Size
@@ -127,7 +127,7 @@ func (s *segmentWalk) decode(ctx context.Context) error {
 			return err
 		}
 		if int64(len(data)) != size {
-			return fmt.Errorf("it has %d bytes from %d on, want %d", len(data), s.offset, size)
+			return fmt.Errorf("has %d bytes from %d on, want %d", len(data), s.offset, size)
 		}
 		s.data, s.offset = data, s.offset+size
 	}

@@ -14,58 +14,57 @@ import (
 	"github.com/parleyrun/parley/storage/segment"
 )
 
-// Errors of [Cut], after which the log is as it was.
+// Errors of [Cut]. The log is unchanged.
 var (
-	// ErrReadable says that the log can be read to its end.
-	ErrReadable = errors.New("the log can be read to its end, nothing is to be cut off")
-	// ErrGrown says that something was written while the log was looked at.
-	ErrGrown = errors.New("the log has grown meanwhile: stop every node, then cut")
+	// ErrReadable reports that the log is readable to its end.
+	ErrReadable = errors.New("the log is readable to its end; nothing to truncate")
+	// ErrGrown reports that the log was written to during the check.
+	ErrGrown = errors.New("the log has grown: stop every node, then retry")
 )
 
-// CutReport says what a cut loses, or would.
+// CutReport describes the data that a truncation loses, or would lose.
 type CutReport struct {
 	Conv        conversation.Key `json:"conversation"`
-	Last        int64            `json:"last"`        // The last batch that is kept, -1 if none.
-	Reason      string           `json:"reason"`      // Why the log cannot be read on.
+	Last        int64            `json:"last"`        // Last batch that is kept, -1 if none.
+	Reason      string           `json:"reason"`      // Why the log is unreadable after it.
 	Batches     []LostBatch      `json:"batches"`     // In order.
-	Submissions []LostSubmission `json:"submissions"` // What the readable ones of those say of them.
-	Quarantine  string           `json:"quarantine"`  // Prefix under which what was cut off is kept; "" before it is cut.
-	Next        int64            `json:"next"`        // The batch that the log goes on with.
+	Submissions []LostSubmission `json:"submissions"` // From the readable ones of those batches.
+	Quarantine  string           `json:"quarantine"`  // Prefix of the truncated objects; "" before the truncation.
+	Next        int64            `json:"next"`        // Batch at which the log continues.
 }
 
-// LostBatch is a batch that is cut off.
+// LostBatch is a truncated batch.
 type LostBatch struct {
 	Seq     int64                             `json:"seq"`
-	Key     string                            `json:"key"`               // Of the object that has it.
-	Error   string                            `json:"error,omitempty"`   // Why nothing of it can be read.
-	Records map[conversation.RecordType]int64 `json:"records,omitempty"` // How many it has of each type.
+	Key     string                            `json:"key"`               // Of the object that holds it.
+	Error   string                            `json:"error,omitempty"`   // Why it is unreadable.
+	Records map[conversation.RecordType]int64 `json:"records,omitempty"` // Number of records by type.
 }
 
-// LostSubmission is a submission whose admission or settlement is cut off. Without its
-// admission it is as if it had never been sent; without its settlement it is owed again.
+// LostSubmission is a submission that loses its admission or settlement. Without its admission it was
+// never sent; without its settlement it is pending again.
 type LostSubmission struct {
 	ID       conversation.SubmissionID `json:"id"`
 	Admitted bool                      `json:"admitted,omitempty"` // Its admission is lost.
-	Settled  conversation.Outcome      `json:"settled,omitempty"`  // The settlement that is lost, "" if none is.
+	Settled  conversation.Outcome      `json:"settled,omitempty"`  // Lost settlement, "" if none.
 }
 
-// Cut cuts the end off a log that cannot be read to it: from the first batch on that is
-// damaged, or that is missing. Unless opts.Write is set it only reports.
+// Cut truncates a log that is unreadable before its end, from the first corrupt or missing batch on.
+// Unless opts.Write is set it only reports.
 //
-// What is cut off is kept under another prefix. Its numbers, and the one after them, are
-// taken by claims of writers that are used once: a claim is never deleted, so a writer
-// that was paused finds its next key taken, whatever it had stored last. The number after
-// them is created, never replaced, and first: where somebody else has it, this is
-// [ErrGrown]. The first of them replaces the damaged object last, so that until then the
-// log is as damaged as it was, and a cut that was interrupted can be repeated. What it would
-// have lost is reported beside the error: the next one finds claims in the place of some of it.
+// Truncated objects are moved to another prefix. Claims of single-use writers take their numbers and
+// the next one. A claim is never deleted, so a paused writer finds its next key taken, whatever it
+// stored last. The number after them is created first, and never replaced: if it exists, Cut returns
+// [ErrGrown]. The first truncated number is replaced last, so until then the log is as damaged as
+// before and an interrupted Cut can be repeated. Cut returns the report even with an error, because a
+// repeated Cut finds claims in place of some lost batches.
 //
-// Of a segment that reaches over both sides, what is kept is stored batch by batch. No
-// checkpoint, page or segment of what is cut off stays where it is read. If the log
-// owes a settlement afterwards, a pending-work journal says so to the next sweep. A [*ServedError]
-// says that a node serves the bucket, as far as heartbeats show it.
+// Kept batches of a segment that crosses the boundary are stored one by one. No checkpoint, page or
+// segment of truncated batches stays where readers find it. If a settlement is pending afterwards, a
+// pending-work journal lists it for the next sweep. A [*ServedError] means that a node serves the
+// bucket, as far as heartbeats show it.
 func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *RepairOptions) (*CutReport, error) {
-	c := &cutter{CutReport: CutReport{Conv: conv}, look: newVerifier(b, nil, nil).newLook(conv), bucket: b}
+	c := &cutter{CutReport: CutReport{Conv: conv}, inspection: newVerifier(b, nil, nil).newInspection(conv), bucket: b}
 	if opts != nil {
 		c.opts = *opts
 	}
@@ -95,33 +94,35 @@ func Cut(ctx context.Context, b storage.Bucket, conv conversation.Key, opts *Rep
 	return &c.CutReport, nil
 }
 
-func (c *cutter) failed(err error) error { return fmt.Errorf("cut the log of %s: %w", c.Conv, err) }
-
-// cutter cuts one log.
-type cutter struct {
-	CutReport
-	look   *look
-	bucket storage.Bucket // sends every write once
-	opts   RepairOptions
-
-	at      storage.Position // of the last batch that is kept
-	writers int64            // up to there
-	state   *conversation.State
-	hashes  map[int64]storage.Hash // of the kept batches that checkpoints are of
-
-	logs     []storage.ListedKey // what is cut off, batch by batch
-	rest     []string            // and in segments, checkpoints and pages
-	segments []storage.SegmentRef
-	alone    int64  // the first kept batch whose segment is cut off; behind the last one if none is
-	head     []byte // to be written, nil if no checkpoint is left
-	hadHead  bool
-	highest  int64 // number there ever was, as far as it is known
+func (c *cutter) failed(err error) error {
+	return fmt.Errorf("truncate the log of %s: %w", c.Conv, err)
 }
 
-// read folds the log as far as it can be read.
+// cutter truncates one log.
+type cutter struct {
+	CutReport
+	inspection *inspection
+	bucket     storage.Bucket // sends every write once
+	opts       RepairOptions
+
+	at      storage.Position // of the last batch kept
+	writers int64            // up to at
+	state   *conversation.State
+	hashes  map[int64]storage.Hash // of the kept batches that have checkpoints
+
+	logs     []storage.ListedKey // truncated batch objects
+	rest     []string            // and truncated segments, checkpoints and pages
+	segments []storage.SegmentRef
+	alone    int64  // first kept batch whose segment is truncated; after the last one if none
+	head     []byte // to be written, nil if no checkpoint remains
+	hadHead  bool
+	highest  int64 // number that ever existed, as far as known
+}
+
+// read folds the readable part of the log.
 func (c *cutter) read(ctx context.Context) error {
 	c.at, c.state, c.hashes = storage.Start(), conversation.NewState(), map[int64]storage.Hash{}
-	err := eachKey(ctx, c.look.bucket, storage.FolderOf(c.Conv)+"ckpt/", func(k storage.ListedKey) error {
+	err := eachKey(ctx, c.inspection.bucket, storage.FolderOf(c.Conv)+"ckpt/", func(k storage.ListedKey) error {
 		if name, err := storage.ParseKey(k.Key); err == nil {
 			c.hashes[name.First] = storage.Hash{}
 		}
@@ -130,7 +131,7 @@ func (c *cutter) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for b, err := range c.look.logs.Batches(ctx, c.Conv, storage.Start()) {
+	for b, err := range c.inspection.logs.Batches(ctx, c.Conv, storage.Start()) {
 		if err == nil {
 			err = c.take(b)
 		}
@@ -166,8 +167,8 @@ func (c *cutter) take(b storage.Batch) error {
 	return err
 }
 
-// stopped says why the log ends before its end. A claim in front of damage is shown to no
-// reader, but it proves itself and continues the log: it stays.
+// stopped records why the log ends early. A claim before the damage is not shown to readers, but it
+// verifies itself and continues the log, so it is kept.
 func (c *cutter) stopped(ctx context.Context, why error) error {
 	var newer *conversation.UnknownRecordError
 	if away(why) || ctx.Err() != nil || errors.As(why, &newer) {
@@ -175,14 +176,14 @@ func (c *cutter) stopped(ctx context.Context, why error) error {
 	}
 	c.Reason = why.Error()
 	if storage.IsCorrupt(why) {
-		data, err := c.look.bucket.Get(ctx, storage.LogKey(c.Conv, c.at.Seq+1))
+		data, err := c.inspection.bucket.Get(ctx, storage.LogKey(c.Conv, c.at.Seq+1))
 		if err != nil && away(err) {
 			return err
 		}
 		if err == nil {
-			b, err := c.look.logs.DecodeBatch(data)
+			b, err := c.inspection.logs.DecodeBatch(data)
 			if err == nil && b.First && b.Seq == c.at.Seq+1 && b.Prev == c.at.Hash {
-				// An error of the fold is no reason to fail: the batch is cut off then.
+				// If the fold fails, the batch is truncated.
 				_ = c.take(b)
 			}
 		}
@@ -191,15 +192,15 @@ func (c *cutter) stopped(ctx context.Context, why error) error {
 	return nil
 }
 
-// list finds what lies behind the last batch that is kept.
+// list finds the objects after the last batch kept.
 func (c *cutter) list(ctx context.Context) error {
 	c.highest, c.alone = c.at.Seq, c.at.Seq+1
-	var left []string // checkpoints that may stay, in order
+	var left []string // checkpoints that may be kept, in order
 	var pages []string
-	err := eachKey(ctx, c.look.bucket, storage.FolderOf(c.Conv), func(k storage.ListedKey) error {
+	err := eachKey(ctx, c.inspection.bucket, storage.FolderOf(c.Conv), func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
 		if err != nil || name.Cut {
-			return nil // nobody reads it
+			return nil // unknown key
 		}
 		switch name.Kind {
 		case storage.KindBatch:
@@ -235,18 +236,18 @@ func (c *cutter) list(ctx context.Context) error {
 	return c.chooseHead(ctx, left, pages)
 }
 
-// chooseHead finds the newest checkpoint of what is kept, and sorts out the pages that it
-// does not name.
+// chooseHead finds the newest checkpoint of the kept batches, and moves the pages that it does not
+// name to rest.
 func (c *cutter) chooseHead(ctx context.Context, checkpoints, pages []string) error {
 	named := map[string]bool{}
 	for _, key := range slices.Backward(checkpoints) {
-		data, err := c.look.bucket.Get(ctx, key)
+		data, err := c.inspection.bucket.Get(ctx, key)
 		if err != nil {
 			return err
 		}
-		k, err := c.look.logs.DecodeCheckpoint(data)
+		k, err := c.inspection.logs.DecodeCheckpoint(data)
 		if err != nil || c.head != nil || k.At.Hash != c.hashes[k.At.Seq] {
-			continue // as of another log, or damaged: verify finds it
+			continue // of another log, or corrupt: verify reports it
 		}
 		if c.head, err = storage.EncodeHead(storage.Head{Seq: k.At.Seq, Digest: sha256.Sum256(data)}); err != nil {
 			return err
@@ -263,23 +264,23 @@ func (c *cutter) chooseHead(ctx context.Context, checkpoints, pages []string) er
 	return nil
 }
 
-// lose lists what the batches say that are cut off.
+// lose reports the content of the truncated batches.
 func (c *cutter) lose(ctx context.Context) error {
 	lost := map[conversation.SubmissionID]*LostSubmission{}
 	seen := map[int64]bool{}
 	for _, k := range c.logs {
-		name, _ := storage.ParseKey(k.Key) // it was parsed when it was listed
+		name, _ := storage.ParseKey(k.Key) // parsed in list
 		seen[name.First] = true
-		data, err := c.look.bucket.Get(ctx, k.Key)
+		data, err := c.inspection.bucket.Get(ctx, k.Key)
 		if err != nil {
 			return err
 		}
-		b, err := c.look.logs.DecodeBatch(data)
+		b, err := c.inspection.logs.DecodeBatch(data)
 		c.lost(lost, LostBatch{Seq: name.First, Key: k.Key}, b, err)
 	}
-	codec := segment.NewCodec(c.look.opts.MaxBatchBytes, 1)
+	codec := segment.NewCodec(c.inspection.opts.MaxBatchBytes, 1)
 	for _, ref := range c.segments {
-		s := newSegmentWalk(c.look.bucket, codec, c.Conv, ref)
+		s := newSegmentWalk(c.inspection.bucket, codec, c.Conv, ref)
 		for seq := ref.First; seq <= ref.Last; {
 			b, err := s.read(ctx)
 			if err != nil && away(err) {
@@ -299,7 +300,7 @@ func (c *cutter) lose(ctx context.Context) error {
 	}
 	slices.SortFunc(c.Batches, func(a, b LostBatch) int { return int(min(max(a.Seq-b.Seq, -1), 1)) })
 	for _, s := range lost {
-		// Its admission may be in a batch that cannot be read.
+		// Its admission may be in an unreadable batch.
 		s.Admitted = s.Admitted || c.state.Submission(s.ID) == nil
 		c.Submissions = append(c.Submissions, *s)
 	}
@@ -308,7 +309,7 @@ func (c *cutter) lose(ctx context.Context) error {
 	return nil
 }
 
-// lost notes one batch that is cut off.
+// lost reports one truncated batch.
 func (c *cutter) lost(lost map[conversation.SubmissionID]*LostSubmission, l LostBatch, b storage.Batch, err error) {
 	var records []conversation.Record
 	if err == nil {
@@ -338,7 +339,7 @@ func (c *cutter) lost(lost map[conversation.SubmissionID]*LostSubmission, l Lost
 	c.Batches = append(c.Batches, l)
 }
 
-// write cuts.
+// write performs the truncation.
 func (c *cutter) write(ctx context.Context) error {
 	name := "cut-" + rand.Text()
 	c.Quarantine = storage.TruncatedPrefix(c.Conv, name)
@@ -378,7 +379,7 @@ func (c *cutter) write(ctx context.Context) error {
 	if err := c.forget(ctx); err != nil {
 		return err
 	}
-	if err := c.owe(ctx, name); err != nil {
+	if err := c.listPending(ctx, name); err != nil {
 		return err
 	}
 	if err := put(0); err != nil {
@@ -387,20 +388,20 @@ func (c *cutter) write(ctx context.Context) error {
 	return c.check(ctx)
 }
 
-// keep copies an object to where nobody reads it.
+// keep copies an object to the truncated folder.
 func (c *cutter) keep(ctx context.Context, name, key string) error {
-	data, err := c.look.bucket.Get(ctx, key)
+	data, err := c.inspection.bucket.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	if len(data) == 0 {
-		return nil // There is nothing to keep, and no store of ours takes it.
+		return nil // An empty object; stores of ours reject it.
 	}
 	return c.bucket.Create(ctx, storage.TruncatedKey(c.Conv, name, key), storage.Bytes(data))
 }
 
-// claims returns the objects for all numbers that were in use, and for the one after
-// them. Each is the claim of another writer.
+// claims returns a claim for every number that was in use and for the one after them, each of another
+// writer.
 func (c *cutter) claims(name string) ([][]byte, error) {
 	var out [][]byte
 	prev := c.at.Hash
@@ -418,10 +419,10 @@ func (c *cutter) claims(name string) ([][]byte, error) {
 	return out, nil
 }
 
-// part stores what is kept of a segment that is cut off, batch by batch.
+// part stores the kept batches of a truncated segment, one by one.
 func (c *cutter) part(ctx context.Context) error {
 	for next := c.alone; next <= c.at.Seq; {
-		batches, err := c.look.logs.Range(ctx, c.Conv, next, c.at.Seq)
+		batches, err := c.inspection.logs.Range(ctx, c.Conv, next, c.at.Seq)
 		if err != nil {
 			return err
 		}
@@ -435,7 +436,7 @@ func (c *cutter) part(ctx context.Context) error {
 	return nil
 }
 
-// store stores a batch under its own key, unless it can be read there.
+// store stores a batch under its own key, unless it is readable there.
 func (c *cutter) store(ctx context.Context, b storage.Batch) error {
 	data, _, err := storage.EncodeBatch(b.Header, b.Lines)
 	if err != nil {
@@ -445,17 +446,17 @@ func (c *cutter) store(ctx context.Context, b storage.Batch) error {
 	if err := c.bucket.Create(ctx, key, storage.Bytes(data)); !errors.Is(err, storage.ErrExists) {
 		return err
 	}
-	there, err := c.look.bucket.Get(ctx, key)
+	there, err := c.inspection.bucket.Get(ctx, key)
 	if err != nil {
 		return err
 	}
-	if _, err := c.look.logs.DecodeBatch(there); err == nil {
+	if _, err := c.inspection.logs.DecodeBatch(there); err == nil {
 		return nil
 	}
 	return c.bucket.Put(ctx, key, storage.Bytes(data))
 }
 
-// forget takes away what was made of batches that are cut off.
+// forget deletes the objects derived from truncated batches.
 func (c *cutter) forget(ctx context.Context) error {
 	key := storage.HeadKey(c.Conv)
 	switch {
@@ -476,8 +477,9 @@ func (c *cutter) forget(ctx context.Context) error {
 	return nil
 }
 
-// owe lists the conversation as a node that died would, if it owes a settlement.
-func (c *cutter) owe(ctx context.Context, name string) error {
+// listPending lists the conversation in a pending-work journal, like that of a crashed node, if a settlement
+// is pending.
+func (c *cutter) listPending(ctx context.Context, name string) error {
 	if !c.state.Exists() || len(c.state.Unsettled()) == 0 {
 		return nil
 	}
@@ -486,17 +488,17 @@ func (c *cutter) owe(ctx context.Context, name string) error {
 	}})
 }
 
-// check looks at the log as readers do.
+// check reads the log as readers do.
 func (c *cutter) check(ctx context.Context) error {
 	end := int64(-1)
-	for b, err := range c.look.logs.Batches(ctx, c.Conv, storage.Start()) {
+	for b, err := range c.inspection.logs.Batches(ctx, c.Conv, storage.Start()) {
 		if err != nil {
-			return fmt.Errorf("read the log after the cut: %w", err)
+			return fmt.Errorf("read the log after truncation: %w", err)
 		}
 		end = b.Seq
 	}
 	if end != c.highest+1 {
-		return fmt.Errorf("the log ends at batch %d after the cut, want %d", end, c.highest+1)
+		return fmt.Errorf("log ends at batch %d after truncation, want %d", end, c.highest+1)
 	}
 	return nil
 }

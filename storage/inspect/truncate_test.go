@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// unserved is what a cut of a bucket is told whose members are gone.
+// unserved are the options for a bucket without running members.
 var unserved = &inspect.RepairOptions{Write: true, Watch: 1}
 
 func TestCut(t *testing.T) {
@@ -26,7 +26,7 @@ func TestCut(t *testing.T) {
 		last int64
 		lost []int64
 		subs []inspect.LostSubmission
-		owed bool // a settlement, after it
+		owed bool // a settlement is pending afterwards
 	}{
 		{"highest batch", func(w *world) { w.flip(w.log(35)) }, 34, []int64{35}, nil, true},
 		{"highest batch in front of others", func(w *world) { w.cut(w.log(33)) }, 32, []int64{33, 34, 35},
@@ -79,8 +79,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutInsideASegment damages one frame of a segment that has many. What stands in front
-// of it is kept, also if the cut is interrupted, and all that stands behind it is listed.
+// TestCutInsideASegment damages one of many frames of a segment. The batches before it are kept, even
+// if the truncation is interrupted, and all later ones are listed.
 func TestCutInsideASegment(t *testing.T) {
 	for n := 0; ; n++ {
 		w := newWorld(t)
@@ -91,12 +91,12 @@ func TestCutInsideASegment(t *testing.T) {
 		kept := w.batches(0, 3)
 		w.flip(w.seg(0, 8))
 		before := w.objects("")
-		got, err := inspect.Cut(t.Context(), &dyingBucket{Bucket: w.bucket, left: n}, w.conv, unserved)
+		got, err := inspect.Cut(t.Context(), &failingBucket{Bucket: w.bucket, left: n}, w.conv, unserved)
 		if got == nil || got.Last < 1 || got.Last > 6 || int64(len(got.Batches)) != 9-got.Last {
 			t.Fatalf("after %d writes: %+v, %v", n, got, err)
 		}
 		for i, b := range got.Batches {
-			// The frame that is damaged has a batch or two.
+			// The damaged frame has one or two batches.
 			if b.Seq != got.Last+1+int64(i) || (b.Error == "") != (b.Records["x"] == 1) || i == 0 && b.Error == "" || i > 1 && b.Error != "" {
 				t.Errorf("lost batch %d is %+v", i, b)
 			}
@@ -110,7 +110,7 @@ func TestCutInsideASegment(t *testing.T) {
 		}
 		last := got.Last
 		switch got, err = inspect.Cut(t.Context(), w.bucket, w.conv, unserved); {
-		case errors.Is(err, inspect.ErrReadable): // it was over but for a look at it
+		case errors.Is(err, inspect.ErrReadable): // only the final check was interrupted
 		case err != nil || got.Last != last:
 			t.Fatalf("after %d writes, and again: %+v, %v", n, got, err)
 		default:
@@ -119,7 +119,7 @@ func TestCutInsideASegment(t *testing.T) {
 	}
 }
 
-// TestCutOfAServedBucket: where a heartbeat is seen to change, nothing is.
+// TestCutOfAServedBucket checks that nothing changes if a heartbeat does.
 func TestCutOfAServedBucket(t *testing.T) {
 	w := newWorld(t)
 	w.flip(w.log(35))
@@ -134,7 +134,7 @@ func TestCutOfAServedBucket(t *testing.T) {
 	}
 }
 
-// beatingBucket is one whose member m1 lives: its heartbeat is another at every look.
+// beatingBucket is a bucket whose member m1 is alive: its heartbeat changes at every read.
 type beatingBucket struct {
 	storage.Bucket
 	t     *testing.T
@@ -149,8 +149,8 @@ func (b *beatingBucket) Open(ctx context.Context, key string) (io.ReadCloser, in
 	return b.Bucket.Open(ctx, key)
 }
 
-// wantCut checks what a cut leaves: a log that is whole, of which nothing is destroyed, and
-// which no writer of before can go on with.
+// wantCut checks the result of a truncation: the log is valid, no object is destroyed, and no earlier
+// writer can continue.
 func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 	w.t.Helper()
 	for _, line := range w.verify(inspect.Scope{Conv: w.conv}) {
@@ -179,7 +179,7 @@ func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 			w.t.Errorf("a paused writer that had stored batch %d goes on: %v", seq, err)
 		}
 	}
-	// The numbers stay taken when everything is compacted.
+	// The numbers stay taken after compaction.
 	keys, err := w.logs.Compactor(w.conv).Compact(context.Background(), got.Next-1, nil, 1)
 	check(w.t, err)
 	w.remove(keys)
@@ -190,28 +190,28 @@ func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 	}
 }
 
-// TestCutIsInterrupted: whatever request is the last one, the log is as damaged as before
-// or whole, the cut can be repeated, and whatever was there is still there.
+// TestCutIsInterrupted interrupts a truncation after every request. The log is as damaged as before or
+// valid, the truncation can be repeated, and no object is lost.
 func TestCutIsInterrupted(t *testing.T) {
 	for n := 0; ; n++ {
 		w := newWorld(t)
 		w.cut(w.log(33))
 		before := w.objects("")
-		dying := &dyingBucket{Bucket: w.bucket, left: n}
-		first, err := inspect.Cut(t.Context(), dying, w.conv, unserved)
+		failing := &failingBucket{Bucket: w.bucket, left: n}
+		first, err := inspect.Cut(t.Context(), failing, w.conv, unserved)
 		if err == nil {
 			return
 		}
-		if !errors.Is(err, errDied) {
+		if !errors.Is(err, errFailed) {
 			t.Fatalf("after %d writes: %v", n, err)
 		}
-		// Whoever repeats it finds claims in the place of some of them.
+		// A repeated truncation finds claims in place of some batches.
 		if first == nil || len(first.Batches) != 3 || len(first.Submissions) != 1 {
 			t.Errorf("after %d writes it does not say what is lost: %+v", n, first)
 		}
 		got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
 		if errors.Is(err, inspect.ErrReadable) {
-			continue // it was over but for telling what is owed
+			continue // only the journal of pending work was missing
 		}
 		check(t, err)
 		if got.Last != 32 {
@@ -221,36 +221,36 @@ func TestCutIsInterrupted(t *testing.T) {
 	}
 }
 
-var errDied = errors.New("died")
+var errFailed = errors.New("died")
 
-// dyingBucket takes so many writes.
-type dyingBucket struct {
+// failingBucket fails after a number of writes.
+type failingBucket struct {
 	storage.Bucket
 	left int
 }
 
-func (b *dyingBucket) die() error {
+func (b *failingBucket) die() error {
 	if b.left--; b.left < 0 {
-		return errDied
+		return errFailed
 	}
 	return nil
 }
 
-func (b *dyingBucket) Create(ctx context.Context, key string, body storage.Body) error {
+func (b *failingBucket) Create(ctx context.Context, key string, body storage.Body) error {
 	if err := b.die(); err != nil {
 		return err
 	}
 	return b.Bucket.Create(ctx, key, body)
 }
 
-func (b *dyingBucket) Put(ctx context.Context, key string, body storage.Body) error {
+func (b *failingBucket) Put(ctx context.Context, key string, body storage.Body) error {
 	if err := b.die(); err != nil {
 		return err
 	}
 	return b.Bucket.Put(ctx, key, body)
 }
 
-func (b *dyingBucket) Delete(ctx context.Context, key string) error {
+func (b *failingBucket) Delete(ctx context.Context, key string) error {
 	if err := b.die(); err != nil {
 		return err
 	}

@@ -11,10 +11,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Verify looks at everything in a scope and reports what it finds, by one call at a time.
-// A conversation is checked twice over if anything is wrong with it, and what is gone then
-// is not reported: a node may be at work. The error is the bucket's, or
-// [ErrNoConversation]; findings are none.
+// Verify checks all objects of a scope and calls report with each finding, sequentially. It checks a
+// conversation twice if the first check has findings, and reports only those that remain, because a
+// node may be running. It returns the bucket's error or [ErrNoConversation]; findings are not errors.
 func Verify(ctx context.Context, b storage.Bucket, scope Scope, opts *Options, report func(Finding)) (Summary, error) {
 	v := newVerifier(b, opts, report)
 	if scope.Conv != "" {
@@ -25,12 +24,12 @@ func Verify(ctx context.Context, b storage.Bucket, scope Scope, opts *Options, r
 	return v.sum, err
 }
 
-// verifier looks at a bucket.
+// verifier checks a bucket.
 type verifier struct {
 	bucket storage.Bucket
 	logs   *storage.Logs
 	opts   Options
-	each   func(ctx context.Context, l *look) error // does what is to be done with a conversation
+	each   func(ctx context.Context, l *inspection) error // processes a checked conversation
 
 	mu     sync.Mutex
 	sum    Summary
@@ -43,7 +42,7 @@ func newVerifier(b storage.Bucket, opts *Options, report func(Finding)) *verifie
 		bucket: storage.Retried(b, storage.Retry{}), opts: o, report: report,
 		logs: storage.NewLogs(b, &storage.LogOptions{MaxBatchBytes: o.MaxBatchBytes, Prefetch: o.Prefetch}),
 	}
-	v.each = func(_ context.Context, l *look) error { v.emit(l.findings...); return nil }
+	v.each = func(_ context.Context, l *inspection) error { v.emit(l.findings...); return nil }
 	return v
 }
 
@@ -57,17 +56,17 @@ func (v *verifier) emit(findings ...Finding) {
 	}
 }
 
-// find reports what belongs to no conversation.
+// find reports a finding that concerns no conversation.
 func (v *verifier) find(severity Severity, kind Kind, key, text string) {
 	v.emit(Finding{Severity: severity, Kind: kind, Key: key, Seq: -1, Text: text})
 }
 
-// conversation looks at one conversation.
+// conversation checks one conversation.
 func (v *verifier) conversation(ctx context.Context, conv conversation.Key) error {
 	if err := storage.CheckConv(conv); err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
-	l, err := v.look(ctx, conv)
+	l, err := v.inspection(ctx, conv)
 	if err != nil {
 		return fmt.Errorf("verify conversation %s: %w", conv, err)
 	}
@@ -77,9 +76,9 @@ func (v *verifier) conversation(ctx context.Context, conv conversation.Key) erro
 	return v.each(ctx, l)
 }
 
-// look looks at a conversation, and once more if anything seems to be wrong.
-func (v *verifier) look(ctx context.Context, conv conversation.Key) (*look, error) {
-	first := v.newLook(conv)
+// inspection checks a conversation, and again if it has findings.
+func (v *verifier) inspection(ctx context.Context, conv conversation.Key) (*inspection, error) {
+	first := v.newInspection(conv)
 	if err := first.check(ctx); err != nil {
 		return nil, err
 	}
@@ -90,28 +89,28 @@ func (v *verifier) look(ctx context.Context, conv conversation.Key) (*look, erro
 	for _, f := range first.findings {
 		seen[f.identity()] = true
 	}
-	again := v.newLook(conv)
+	again := v.newInspection(conv)
 	if err := again.check(ctx); err != nil {
 		return nil, err
 	}
-	var lasting []Finding
+	var remaining []Finding
 	for _, f := range again.findings {
 		if !passing(f) || seen[f.identity()] {
-			lasting = append(lasting, f)
+			remaining = append(remaining, f)
 		}
 	}
-	again.findings = lasting
+	again.findings = remaining
 	return again, nil
 }
 
-// passing reports whether a finding may be of a moment in the work of a writer.
+// passing reports whether a finding may be a transient state of a writer.
 func passing(f Finding) bool { return f.Severity != Note || f.Leftover() }
 
-func (v *verifier) newLook(conv conversation.Key) *look {
-	return &look{bucket: v.bucket, logs: v.logs, opts: v.opts, conv: conv}
+func (v *verifier) newInspection(conv conversation.Key) *inspection {
+	return &inspection{bucket: v.bucket, logs: v.logs, opts: v.opts, conv: conv}
 }
 
-// everything looks at the whole bucket.
+// everything checks the whole bucket.
 func (v *verifier) everything(ctx context.Context) error {
 	ok, err := v.format(ctx)
 	if err != nil || !ok {
@@ -150,7 +149,7 @@ func (v *verifier) everything(ctx context.Context) error {
 }
 
 func (v *verifier) foreign(key string) {
-	v.find(Note, KindForeignKey, key, "nothing of Parley has such a key; nobody reads it, and nobody deletes it")
+	v.find(Note, KindForeignKey, key, "unknown key; Parley neither reads nor deletes it")
 }
 
 // isFolder reports whether a folder holds conversations.
@@ -171,7 +170,7 @@ func isFolder(entry string) bool {
 	return true
 }
 
-// format looks at the stamp and reports whether the rest can be looked at.
+// format checks the stamp and reports whether the rest can be checked.
 func (v *verifier) format(ctx context.Context) (bool, error) {
 	_, err := storage.CheckFormat(ctx, v.bucket)
 	var flaw *storage.FormatError
@@ -179,10 +178,10 @@ func (v *verifier) format(ctx context.Context) (bool, error) {
 		return err == nil, err
 	}
 	v.find(Corruption, KindFormat, "format.json", flaw.Error())
-	return flaw.StoredVersion <= 0, nil // Without a stamp, what is there may be ours.
+	return flaw.StoredVersion <= 0, nil // Without a stamp the objects may still be ours.
 }
 
-// conversations looks at all conversations, several at once.
+// conversations checks all conversations, several concurrently.
 func (v *verifier) conversations(ctx context.Context, folders []string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -202,7 +201,7 @@ func (v *verifier) conversations(ctx context.Context, folders []string) error {
 			}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				// What was listed may have gone as a whole.
+				// A listed conversation may have been deleted since.
 				if err := v.conversation(ctx, conv); err != nil && !errors.Is(err, ErrNoConversation) {
 					cancel(err)
 				}
@@ -218,12 +217,12 @@ func (v *verifier) conversations(ctx context.Context, folders []string) error {
 	return context.Cause(ctx)
 }
 
-// convOf returns the conversation of a folder's entry.
+// convOf returns the conversation of an entry in a folder.
 func convOf(folder, entry string) (conversation.Key, bool) {
 	if len(entry) <= len(folder) || entry[len(entry)-1] != '/' {
 		return "", false
 	}
-	// A head is what every conversation may have.
+	// Any conversation may have a head.
 	name, err := storage.ParseKey(entry + "head")
 	return name.Conv, err == nil
 }

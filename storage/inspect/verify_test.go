@@ -19,15 +19,15 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// number is a number in a key.
+// number formats a number of a key.
 func number(n int64) string { return fmt.Sprintf("%016d", n) }
 
 // wound is one way to damage a world.
 type wound struct {
 	name string
 	do   func(w *world)
-	want []string // what verify finds; keys that depend on digests end in "*"
-	kept []string // what is still found after a repair; damage is refused, and the rest with it
+	want []string // findings of verify; keys that depend on digests end in "*"
+	kept []string // findings that remain after a repair; damage is rejected together with the rest
 }
 
 func log(n int64) string { return "log/" + number(n) }
@@ -314,7 +314,7 @@ func TestEveryWound(t *testing.T) {
 	}
 }
 
-// repair repairs the bucket and checks what it says.
+// repair repairs the bucket and checks the report.
 func (w *world) repair(write bool, want []string) {
 	w.t.Helper()
 	var got []string
@@ -351,7 +351,8 @@ func (w *world) repair(write bool, want []string) {
 	}
 }
 
-// TestFindingsNameTheConversation: by what the log says, or else a checkpoint, or else the index.
+// TestFindingsNameTheConversation takes the address from the log, or else a checkpoint, or else the
+// index.
 func TestFindingsNameTheConversation(t *testing.T) {
 	for name, do := range map[string]func(w *world){
 		"the log": func(w *world) { w.delete(w.log(33)) },
@@ -371,16 +372,16 @@ func TestFindingsNameTheConversation(t *testing.T) {
 	} {
 		w := newWorld(t)
 		do(w)
-		damages := 0
+		corruptions := 0
 		_, err := inspect.Verify(t.Context(), w.bucket, inspect.Scope{Conv: w.conv}, nil, func(f inspect.Finding) {
 			if f.Severity == inspect.Corruption {
-				damages++
+				corruptions++
 			}
 			if f.Agent != w.at.Agent || f.ID != w.at.ID {
 				t.Errorf("%s: a finding of %q, %q", name, f.Agent, f.ID)
 			}
 		})
-		if check(t, err); damages == 0 {
+		if check(t, err); corruptions == 0 {
 			t.Errorf("%s: no damage is found", name)
 		}
 	}
@@ -442,7 +443,7 @@ func TestFindingIsJSON(t *testing.T) {
 	check(t, err)
 }
 
-// TestPiecesOfAnOutput: a piece is owed like an attachment.
+// TestPiecesOfAnOutput checks that a missing piece counts like a missing attachment.
 func TestPiecesOfAnOutput(t *testing.T) {
 	w := newWorld(t)
 	var out conversation.StoredOutput

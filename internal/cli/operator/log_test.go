@@ -183,7 +183,7 @@ func TestLogMistakesSayWhatToDo(t *testing.T) {
 		"agent alone":      {[]string{"verify", "--data", data, "--agent", "x"}, cli.ExitUsage, "--id is missing"},
 		"dump of nothing":  {[]string{"dump", "--data", data}, cli.ExitUsage, "takes one object key"},
 		"dump of too much": {[]string{"dump", "--data", data, "format.json", "--agent", "a", "--id", "x"}, cli.ExitUsage, "takes one object key"},
-		"unknown key":      {[]string{"dump", "--data", data, "nothing"}, 1, "is no key of an object; keys are"},
+		"unknown key":      {[]string{"dump", "--data", data, "nothing"}, 1, "is not an object key; keys are"},
 		"missing object":   {[]string{"dump", "--data", data, "members/" + fmt.Sprintf("%016d", 9)}, 1, "not found"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestLogCut(t *testing.T) {
 		t.Errorf("cut: exit %d\n%s", code, out)
 	}
 	aside("--set")
-	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing is to be cut off") || !strings.Contains(out, "still quarantined") {
+	if code, out := cut(of...); code != 0 || !strings.Contains(out, "nothing to truncate") || !strings.Contains(out, "still quarantined") {
 		t.Errorf("once more: exit %d\n%s", code, out)
 	}
 	code, out, errOut := program.Output(t, append([]string{"log", "repair", "--data", data, "--write"}, of...)...)

@@ -12,34 +12,34 @@ import (
 )
 
 const (
-	// maxFindings bounds what is kept of one conversation, of damage and of the rest each.
+	// maxFindings bounds the findings of one conversation, separately for damage and the rest.
 	maxFindings = 1000
-	// objectOverhead is by how much an object may be longer than what it holds.
+	// objectOverhead is the maximum size of an object beyond its content.
 	objectOverhead = 1 << 20
 )
 
 // errStop ends a listing early.
 var errStop = errors.New("stopped")
 
-// look is one look at one conversation.
-type look struct {
-	bucket storage.Bucket // with its reads repeated
+// inspection is one check of one conversation.
+type inspection struct {
+	bucket storage.Bucket // retries reads
 	logs   *storage.Logs
 	opts   Options
 	conv   conversation.Key
 
-	sum      Summary
-	address  conversation.Address // as far as anything readable says it
-	findings []Finding
-	damages  int // findings, kept or not
-	others   int
-	dropped  bool // there were too many
+	sum         Summary
+	address     conversation.Address // from any readable object
+	findings    []Finding
+	corruptions int // number of findings, stored or not
+	others      int
+	dropped     bool // set if there were too many
 }
 
-func (l *look) find(severity Severity, kind Kind, key string, seq int64, text string, steps ...step) {
+func (l *inspection) find(severity Severity, kind Kind, key string, seq int64, text string, steps ...step) {
 	kept := &l.others
 	if severity == Corruption {
-		kept = &l.damages // What else there is must not hide it.
+		kept = &l.corruptions // Other findings must not hide damage.
 	}
 	if *kept++; *kept > maxFindings {
 		l.dropped = true
@@ -48,8 +48,8 @@ func (l *look) find(severity Severity, kind Kind, key string, seq int64, text st
 	l.findings = append(l.findings, Finding{Severity: severity, Kind: kind, Conv: l.conv, Key: key, Seq: seq, Text: text, steps: steps})
 }
 
-// check looks at everything the conversation has. The error is the bucket's.
-func (l *look) check(ctx context.Context) error {
+// check examines all objects of the conversation. The error is the bucket's.
+func (l *inspection) check(ctx context.Context) error {
 	found, err := l.surroundings(ctx)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (l *look) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &chain{look: l, wanted: map[int64]*mark{}}
+	c := &chain{inspection: l, wanted: map[int64]*mark{}}
 	for _, p := range marks.all {
 		if p.bad == nil {
 			c.wanted[p.checkpoint.At.Seq] = &mark{}
@@ -75,7 +75,7 @@ func (l *look) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	marks.judge(c, f)
+	marks.checkAll(c, f)
 	if err := l.attachments(ctx, f); err != nil {
 		return err
 	}
@@ -84,13 +84,13 @@ func (l *look) check(ctx context.Context) error {
 	}
 	if l.dropped {
 		l.findings = append(l.findings, Finding{Severity: Note, Kind: KindMore, Conv: l.conv, Seq: -1,
-			Text: fmt.Sprintf("there is more than these %d; mend them and look again", len(l.findings))})
+			Text: fmt.Sprintf("more than %d findings; fix these and verify again", len(l.findings))})
 	}
 	return nil
 }
 
 // of takes the address of the conversation from a state of it.
-func (l *look) of(s *conversation.State) {
+func (l *inspection) of(s *conversation.State) {
 	if c := s.Created(); c != nil {
 		if at := (conversation.Address{Agent: c.Agent, ID: c.ID}); at.Key() == l.conv {
 			l.address = at
@@ -98,9 +98,9 @@ func (l *look) of(s *conversation.State) {
 	}
 }
 
-// name tells each finding whose conversation it is about: the log says it, or else a
-// checkpoint, or else an index entry.
-func (l *look) name(ctx context.Context, f *folded) error {
+// name adds the address of the conversation to each finding, from the log, or else a checkpoint, or
+// else an index entry.
+func (l *inspection) name(ctx context.Context, f *folded) error {
 	if len(l.findings) == 0 {
 		return nil
 	}
@@ -115,8 +115,8 @@ func (l *look) name(ctx context.Context, f *folded) error {
 	return nil
 }
 
-// indexed looks for an entry of the index: one request per agent and day.
-func (l *look) indexed(ctx context.Context) error {
+// indexed searches the index for the conversation: one request per agent and day.
+func (l *inspection) indexed(ctx context.Context) error {
 	return eachEntry(ctx, l.bucket, "index/", func(agent string) error {
 		return eachEntry(ctx, l.bucket, agent, func(day string) error {
 			if l.address.Agent != "" || !strings.HasSuffix(day, "/") {
@@ -136,9 +136,9 @@ func (l *look) indexed(ctx context.Context) error {
 	})
 }
 
-// surroundings looks for what does not belong there, and reports whether there is
-// anything at all.
-func (l *look) surroundings(ctx context.Context) (found bool, err error) {
+// surroundings reports foreign keys of the conversation's folder. found is false if the folder is
+// empty.
+func (l *inspection) surroundings(ctx context.Context) (found bool, err error) {
 	prefix := storage.FolderOf(l.conv)
 	err = eachEntry(ctx, l.bucket, prefix, func(entry string) error {
 		found = true
@@ -150,13 +150,13 @@ func (l *look) surroundings(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// foreign notes a key that nobody reads.
-func (l *look) foreign(key string) {
-	l.find(Note, KindForeignKey, key, -1, "nothing of Parley has such a key; nobody reads it, and nobody deletes it")
+// foreign reports an unknown key.
+func (l *inspection) foreign(key string) {
+	l.find(Note, KindForeignKey, key, -1, "unknown key; Parley neither reads nor deletes it")
 }
 
-// attachments looks at every attachment that records name.
-func (l *look) attachments(ctx context.Context, f *folded) error {
+// attachments checks every attachment that records name.
+func (l *inspection) attachments(ctx context.Context, f *folded) error {
 	prefix := storage.FolderOf(l.conv) + "blob/"
 	err := eachKey(ctx, l.bucket, prefix, func(k storage.ListedKey) error {
 		name, err := storage.ParseKey(k.Key)
@@ -179,18 +179,18 @@ func (l *look) attachments(ctx context.Context, f *folded) error {
 	for digest, a := range f.attachments {
 		if !a.found {
 			l.find(Corruption, KindAttachment, prefix+digest, a.seq, fmt.Sprintf(
-				"the attachment of %d bytes is missing, which batch %d names; restore the object from a copy", a.size, a.seq))
+				"an attachment of %d bytes, named by batch %d, is missing; restore the object from a copy", a.size, a.seq))
 		}
 	}
 	if l.sum.Unreferenced > 0 && f.whole {
 		l.find(Note, KindUnreferencedAttachment, prefix, -1, fmt.Sprintf(
-			"%d attachments belong to no accepted message; they go with the conversation", l.sum.Unreferenced))
+			"%d attachments belong to no accepted message; they are deleted with the conversation", l.sum.Unreferenced))
 	}
 	return nil
 }
 
 // attachment reads one.
-func (l *look) attachment(ctx context.Context, key, hex string, a *attachment) error {
+func (l *inspection) attachment(ctx context.Context, key, hex string, a *attachment) error {
 	var digest storage.Digest
 	if err := digest.UnmarshalText([]byte(hex)); err != nil {
 		return err // The key has been parsed.
@@ -206,7 +206,7 @@ func (l *look) attachment(ctx context.Context, key, hex string, a *attachment) e
 		return nil
 	case errors.As(err, &flaw), errors.Is(err, storage.ErrNotFound):
 		l.find(Corruption, KindAttachment, key, a.seq, fmt.Sprintf(
-			"the attachment that batch %d names is not what it was: %v; restore the object from a copy", a.seq, err))
+			"the attachment named by batch %d is corrupt: %v; restore the object from a copy", a.seq, err))
 		return nil
 	default:
 		return err
@@ -225,8 +225,7 @@ func eachKey(ctx context.Context, b storage.Bucket, prefix string, visit func(st
 	})
 }
 
-// eachEntry visits what lies directly below a prefix: objects, and folders with their
-// slash.
+// eachEntry visits the entries directly below a prefix: objects, and folders with their slash.
 func eachEntry(ctx context.Context, b storage.Bucket, prefix string, visit func(entry string) error) error {
 	return eachPage(ctx, b, storage.ListQuery{Prefix: prefix, Delimiter: "/"}, func(page storage.ListPage) error {
 		for _, k := range page.Keys {
@@ -257,14 +256,14 @@ func eachPage(ctx context.Context, b storage.Bucket, q storage.ListQuery, visit 
 			last = page.Keys[n-1].Key
 		}
 		if n := len(page.Prefixes); n > 0 {
-			// Everything below a folder sorts before this.
+			// All keys below the folder sort before this.
 			last = max(last, strings.TrimSuffix(page.Prefixes[n-1], "/")+"0")
 		}
 		if !page.More {
 			return nil
 		}
 		if last <= q.After {
-			return &storage.Error{Op: "list", Key: q.Prefix, Kind: storage.ErrUnavailable, Err: errors.New("a page with more to come does not go on")}
+			return &storage.Error{Op: "list", Key: q.Prefix, Kind: storage.ErrUnavailable, Err: errors.New("listing makes no progress")}
 		}
 		q.After = last
 	}
