@@ -15,8 +15,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// RunBucket checks every rule of storage.Bucket. newBucket returns an empty
-// bucket for one subtest and cleans up by t.Cleanup.
+// RunBucket checks every rule of storage.Bucket. newBucket returns an empty bucket for one subtest and
+// registers its cleanup with t.Cleanup.
 func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	for _, r := range []struct {
 		name  string
@@ -45,7 +45,7 @@ func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 			list {"prefix":"p/","after":"p/11"} -> p/2=1; list {"prefix":"p/","after":"p/2"}; list {"prefix":"p/","after":"a"} -> p/1=1 p/10=2 p/2=1;
 			list -> o/9=1 p-x=1 p/1=1 p/10=2 p/2=1 q/1=1; list {"prefix":"none/"}; list {"prefix":"p/","limit":2} -> p/1=1 p/10=2 more`, nil},
 		{"list pages are complete and end", "", listPages},
-		// Behind a folder, the next page begins after what follows its name.
+		// The page after a folder begins behind all keys of the folder.
 		{"list folds folders", `
 			create p/a/1 x; create p/a/2 x; create p/b/1 x; create p/c x; create q/1 x;
 			list {"prefix":"p/","delimiter":"/"} -> p/c=1 p/a/ p/b/; list {"delimiter":"-"} -> request refused;
@@ -65,7 +65,7 @@ func RunBucket(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	}
 }
 
-// follow takes steps of perform, whose errors are answered with their kind.
+// follow runs the steps with perform. Errors are compared by kind.
 func follow(t *testing.T, b storage.Bucket, steps string) {
 	t.Helper()
 	takeSteps(t, steps, func(call string) string {
@@ -83,8 +83,8 @@ func follow(t *testing.T, b storage.Bucket, steps string) {
 	})
 }
 
-// perform takes a step and returns what was answered: a page as its keys with their sizes, its
-// folders, and whether there is more.
+// perform runs a step and returns its result. A page is its keys with their sizes, its folders, and
+// whether there is more.
 func perform(ctx context.Context, t *testing.T, b storage.Bucket, call string) (answer string, err error) {
 	t.Helper()
 	op, args, _ := strings.Cut(call, " ")
@@ -122,7 +122,7 @@ func perform(ctx context.Context, t *testing.T, b storage.Bucket, call string) (
 		page, err := b.List(ctx, q)
 		return shown(page), err
 	default:
-		t.Fatalf("%q is no operation", op)
+		t.Fatalf("unknown operation %q", op)
 	}
 	return string(data), err
 }
@@ -189,7 +189,7 @@ func openStreams(t *testing.T, b storage.Bucket) {
 	follow(t, b, "create k "+content+"; open k -> "+content)
 }
 
-// longRanges are of an object that is a file of its own in the embedded bucket.
+// longRanges reads ranges of an object that the embedded bucket stores as a file.
 func longRanges(t *testing.T, b storage.Bucket) {
 	long := strings.Repeat("0123456789", 30_000)
 	follow(t, b, fmt.Sprintf("create long %s; range long %d 7 -> request refused", long, len(long)-6))
@@ -256,7 +256,7 @@ func wantKind(t *testing.T, err, kind error) {
 	}
 }
 
-// wantKeys follows the pages of a listing.
+// wantKeys reads all pages of a listing and compares the keys.
 func wantKeys(t *testing.T, b storage.Bucket, q storage.ListQuery, want []string) {
 	t.Helper()
 	first, keys := q, []string(nil)

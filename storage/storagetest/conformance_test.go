@@ -15,9 +15,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// onServers runs a test on the S3 client before every server there is, under the race detector
-// before one of this process, since it sees no other. empty returns a bucket that nobody else
-// uses, whose keys begin with a prefix.
+// onServers runs a test with the S3 client against every available server. Under the race detector it
+// uses only one in this process, because the detector sees no other. empty returns an unused bucket
+// whose keys have a prefix.
 func onServers(t *testing.T, test func(t *testing.T, empty func(t *testing.T, prefix string) storage.Bucket)) {
 	if sample.Of(false, true) {
 		t.Run("memory", func(t *testing.T) {
@@ -27,7 +27,7 @@ func onServers(t *testing.T, test func(t *testing.T, empty func(t *testing.T, pr
 	}
 	s3server.Each(t, func(t *testing.T, server *s3server.Server) {
 		transport := s3.NewTransport()
-		transport.ResponseHeaderTimeout = time.Minute // A busy machine must not decide a test.
+		transport.ResponseHeaderTimeout = time.Minute // Allow for a slow machine.
 		t.Cleanup(transport.CloseIdleConnections)
 		test(t, func(t *testing.T, prefix string) storage.Bucket {
 			return open(t, s3.Options{
@@ -38,7 +38,7 @@ func onServers(t *testing.T, test func(t *testing.T, empty func(t *testing.T, pr
 	})
 }
 
-// behindS3 is b as the S3 client sees it.
+// behindS3 returns b behind the S3 client.
 func behindS3(t *testing.T, b storage.Bucket, prefix string) storage.Bucket {
 	return open(t, s3.Options{
 		Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, Prefix: prefix, PathStyle: true,
@@ -55,12 +55,12 @@ func open(t *testing.T, o s3.Options) storage.Bucket {
 	return b
 }
 
-// decorated is b behind every decorator.
+// decorated returns b behind every decorator.
 func decorated(b storage.Bucket) storage.Bucket {
 	return storagetest.NewCounter().Bucket(storagetest.Faulty(b, storagetest.Plan{}))
 }
 
-// TestBucket: what a server does with prefixes is its own affair, so it is asked both ways.
+// TestBucket runs with and without a prefix, because servers may differ.
 func TestBucket(t *testing.T) {
 	onServers(t, func(t *testing.T, empty func(*testing.T, string) storage.Bucket) {
 		t.Run("plain", func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestBucketsOfThisProcess holds the embedded bucket to the rules, by itself and through
-// the decorators.
+// TestBucketsOfThisProcess checks the rules for the embedded bucket, directly and behind the
+// decorators.
 func TestBucketsOfThisProcess(t *testing.T) {
 	for name, make := range map[string]func(t *testing.T) storage.Bucket{
 		"memory":    func(t *testing.T) storage.Bucket { return memory(t) },

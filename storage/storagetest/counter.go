@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Class sorts keys by what they are for.
+// Class classifies keys by purpose.
 type Class string
 
 // The classes of keys.
@@ -17,12 +17,12 @@ const (
 	Log        Class = "log"        // Batches of a conversation.
 	Seg        Class = "seg"        // Segments of a log.
 	Busy       Class = "pending"    // Pending-work journals.
-	Quarantine Class = "quarantine" // Conversations that are quarantined.
+	Quarantine Class = "quarantine" // Quarantined conversations.
 	Export     Class = "export"     // Export journals.
-	Timer      Class = "timer"      // Timers of what waits.
+	Timer      Class = "timer"      // Timers of suspended conversations.
 	Blob       Class = "blob"       // Attachments.
 	Ckpt       Class = "ckpt"       // Heads, checkpoints and pages of closed history.
-	Index      Class = "index"      // Who was active on a day.
+	Index      Class = "index"      // Activity of a day.
 	Other      Class = "other"      // Everything else.
 )
 
@@ -32,13 +32,12 @@ type Request struct {
 	Class  Class
 }
 
-// Counter counts requests.
 type Counter struct {
 	mu     sync.Mutex
 	counts map[Request]int
 }
 
-// NewCounter returns a counter of what its Bucket passes on.
+// NewCounter returns a counter of the requests through its Bucket.
 func NewCounter() *Counter { return &Counter{counts: make(map[Request]int)} }
 
 // Bucket returns b with its requests counted.
@@ -51,21 +50,21 @@ func (c *Counter) Bucket(b storage.Bucket) storage.Bucket {
 	})
 }
 
-// Counts returns how many requests of each kind there were since the last Reset.
+// Counts returns the number of requests of each kind since the last Reset.
 func (c *Counter) Counts() map[Request]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.counts)
 }
 
-// Reset forgets what was counted.
+// Reset clears the counts.
 func (c *Counter) Reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.counts)
 }
 
-// classOf goes by the first folder that has the name of a class.
+// classOf uses the first folder that has the name of a class.
 func classOf(key string) Class {
 	for part := range strings.SplitSeq(key, "/") {
 		switch part {

@@ -14,21 +14,20 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Kind is what happens to one request.
+// Kind is the fault of one request.
 type Kind int
 
-// The kinds of fault. For a request that only reads, LostAck, ErrorAfter and
-// Delayed mean that the answer does not arrive, Duplicate and ForeignWinner that
-// nothing happens.
+// Kinds of fault. For a read, LostAck, ErrorAfter and Delayed lose the answer; Duplicate and
+// ForeignWinner have no effect.
 const (
 	None          Kind = iota
 	LostAck            // It lands; the connection is reset before the answer.
-	Delayed            // A time-out is answered; it lands later, see Plan.DelayRequests.
+	Delayed            // A timeout is returned; it lands later, see Plan.DelayRequests.
 	Duplicate          // It lands and is answered; a copy lands later.
-	ErrorBefore        // 503 SlowDown is answered; it never lands.
-	ErrorAfter         // It lands; 500 InternalError is answered.
-	Timeout            // A time-out is answered; it never lands.
-	ForeignWinner      // Plan.ForeignWinner is called, then it is sent.
+	ErrorBefore        // 503 SlowDown is returned; it never lands.
+	ErrorAfter         // It lands; 500 InternalError is returned.
+	Timeout            // A timeout is returned; it never lands.
+	ForeignWinner      // Plan.ForeignWinner is called before it is sent.
 	kinds
 )
 
@@ -38,42 +37,40 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Op is one request as a plan sees it.
+// Op is one request as the plan sees it.
 type Op struct {
 	Method  string // GET, PUT, DELETE or LIST.
 	Key     string // Object key, or the prefix of a LIST.
-	Attempt int    // How many requests of this method and key came before, from 0.
+	Attempt int    // Number of earlier requests of this method and key, from 0.
 }
 
 func (o Op) writes() bool { return o.Method == http.MethodPut || o.Method == http.MethodDelete }
 
-// Plan decides the fate of requests. The zero Plan injects nothing. Its functions
-// are called one at a time, with a lock held: they must not wait.
+// Plan selects the faults of requests. The zero Plan injects nothing. Its functions are called
+// sequentially with a lock held, so they must not block.
 type Plan struct {
-	// Seed makes the decisions.
+	// Seed determines the faults.
 	Seed uint64
-	// Rates is the share of requests that each kind hits, 0 to 1, in total at most 1.
+	// Rates is the share of requests for each kind, 0 to 1, in total at most 1.
 	Rates map[Kind]float64
 	// Match limits the rates to the requests it accepts. Nil accepts all.
 	Match func(Op) bool
 	// Decide replaces Rates and Match.
 	Decide func(Op) Kind
-	// DelayRequests is how many further requests pass before a delayed one lands.
-	// 0 draws 1 to 16 from the seed; below 0 it waits for Release.
+	// DelayRequests is the number of further requests before a delayed one lands. 0 draws 1 to 16 from
+	// the seed; a negative number waits for Release.
 	DelayRequests int
-	// Latency bounds the time a request takes to its destination, and its answer
-	// back; both are drawn from the seed. A context that ends meanwhile loses the
-	// request, or the answer.
+	// Latency bounds the one-way time of a request and of its answer; both are drawn from the seed. A
+	// context that ends in that time loses the request or the answer.
 	Latency time.Duration
-	// ForeignWinner is called before a PUT is sent that ForeignWinner hits. It
-	// stores something under the key by another way.
+	// ForeignWinner is called before a PUT with this fault. It stores an object under the key through
+	// another bucket.
 	ForeignWinner func(key string)
-	// Hold is called between the landing of every write that is not delayed and
-	// its answer.
+	// Hold is called after every write that is not delayed, before its answer.
 	Hold func(Op)
 }
 
-// InjectedError is the failure of a request without an answer.
+// InjectedError is the error of a request without an answer.
 type InjectedError struct {
 	Kind Kind
 	Op   Op
@@ -103,21 +100,20 @@ type FaultBucket struct {
 
 type lateRequest struct {
 	land func()
-	left int // Requests that pass before it lands; below 0 it waits for Release.
+	left int // Requests before it lands; negative waits for Release.
 }
 
-// Unwrap returns the bucket under the plan.
+// Unwrap returns the decorated bucket.
 func (f *FaultBucket) Unwrap() storage.Bucket { return f.Bucket }
 
-// Faulty returns b under a plan.
+// Faulty returns b with the faults of plan.
 func Faulty(b storage.Bucket, plan Plan) *FaultBucket {
 	f := &FaultBucket{plan: plan, attempts: make(map[Op]int), injected: make(map[Kind]int)}
 	f.Bucket = Through(b, f.carry)
 	return f
 }
 
-// Release lands, in the caller's goroutine, everything that was delayed, and
-// returns how many requests that were.
+// Release lands all delayed requests in the caller's goroutine and returns their number.
 func (f *FaultBucket) Release() int {
 	f.mu.Lock()
 	late := f.late
@@ -129,21 +125,21 @@ func (f *FaultBucket) Release() int {
 	return len(late)
 }
 
-// Heal ends all faults and latency. What was delayed stays so until it lands.
+// Heal ends all faults and latency. Delayed requests stay delayed.
 func (f *FaultBucket) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plan = Plan{}
 }
 
-// Injected returns how many requests each kind has hit.
+// Injected returns the number of requests with each fault.
 func (f *FaultBucket) Injected() map[Kind]int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return maps.Clone(f.injected)
 }
 
-// carry performs a call under its fault, and with the latency of the plan.
+// carry performs a call with its fault and the latency of the plan.
 func (f *FaultBucket) carry(ctx context.Context, c *Call) error {
 	op, kind, plan := f.admit(c.Op)
 	draw := plan.draw(op, "latency")
@@ -157,7 +153,7 @@ func (f *FaultBucket) carry(ctx context.Context, c *Call) error {
 	return err
 }
 
-// perform performs a call under its fault.
+// perform performs a call with its fault.
 func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind, plan Plan) error {
 	injected := &InjectedError{Kind: kind, Op: op}
 	switch kind {
@@ -171,7 +167,7 @@ func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind, pl
 			return c.Unanswered(err)
 		}
 		gone := context.WithoutCancel(ctx)
-		f.keep(op, plan, func() { _ = later(gone) }) // Nobody waits for it.
+		f.keep(op, plan, func() { _ = later(gone) }) // The caller has left.
 		if kind == Delayed {
 			return c.Unanswered(injected)
 		}
@@ -193,7 +189,7 @@ func (f *FaultBucket) perform(ctx context.Context, c *Call, op Op, kind Kind, pl
 	return err
 }
 
-// of is what the kind means for a request.
+// of maps the kind to its effect on a request.
 func (k Kind) of(op Op) Kind {
 	if op.writes() {
 		return k
@@ -211,12 +207,12 @@ func (k Kind) of(op Op) Kind {
 
 const latencySteps = 1 << 16
 
-// latency is how long one way takes.
+// latency returns the time of one way.
 func (p *Plan) latency(draw uint64) time.Duration {
 	return time.Duration(draw%latencySteps) * p.Latency / latencySteps
 }
 
-// admit counts a request, lands what is due, and decides the request's fate under the plan.
+// admit counts a request, lands the requests that are due, and selects the fault of this one.
 func (f *FaultBucket) admit(op Op) (_ Op, kind Kind, plan Plan) {
 	f.mu.Lock()
 	n := f.attempts[op]
@@ -256,7 +252,7 @@ func (p *Plan) decide(op Op) Kind {
 	return None
 }
 
-// draw returns 64 bits that depend on the seed, the request and the purpose only.
+// draw returns 64 bits that depend only on the seed, the request and the purpose.
 func (p *Plan) draw(op Op, purpose string) uint64 {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(nil, p.Seed))
@@ -268,7 +264,7 @@ func (p *Plan) draw(op Op, purpose string) uint64 {
 	return x ^ x>>31
 }
 
-// keep lets a request land later.
+// keep delays a request.
 func (f *FaultBucket) keep(op Op, plan Plan, land func()) {
 	left := plan.DelayRequests
 	if left == 0 {

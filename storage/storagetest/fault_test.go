@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// always hits every write with one kind.
+// always selects one kind for every write.
 func always(kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 	return func(op storagetest.Op) storagetest.Kind {
 		if op.Method == http.MethodPut {
@@ -25,7 +25,7 @@ func always(kind storagetest.Kind) func(storagetest.Op) storagetest.Kind {
 	}
 }
 
-// way is how faults are injected: it returns a bucket without them, and one under a plan.
+// way is a way to inject faults: it returns a bucket without faults, and one with a plan.
 type way func(t *testing.T, plan storagetest.Plan) (clean, faulty storage.Bucket, faults releaser)
 
 type releaser interface{ Release() int }
@@ -104,7 +104,7 @@ func put(t *testing.T, b storage.Bucket, key, content string) {
 	}
 }
 
-// content returns what is stored, "" if nothing is.
+// content returns the stored content, "" if absent.
 func content(t *testing.T, b storage.Bucket, key string) string {
 	t.Helper()
 	data, err := b.Get(t.Context(), key)
@@ -133,11 +133,11 @@ func TestDelayCountsRequests(t *testing.T) {
 	}
 }
 
-// TestSeedDecides checks that the fate of a request does not depend on the order
-// of the others, and does depend on the seed.
+// TestSeedDecides checks that the fault of a request depends on the seed but not on the order of other
+// requests.
 func TestSeedDecides(t *testing.T) {
 	rates := map[storagetest.Kind]float64{storagetest.LostAck: .2, storagetest.ErrorBefore: .2, storagetest.Timeout: .2}
-	fates := func(seed uint64, concurrent bool) map[string]string {
+	drawn := func(seed uint64, concurrent bool) map[string]string {
 		b := storagetest.Faulty(memory(t), storagetest.Plan{Seed: seed, Rates: rates})
 		var mu sync.Mutex
 		got := make(map[string]string)
@@ -160,10 +160,10 @@ func TestSeedDecides(t *testing.T) {
 		wg.Wait()
 		return got
 	}
-	if diff := cmp.Diff(fates(1, false), fates(1, true)); diff != "" {
+	if diff := cmp.Diff(drawn(1, false), drawn(1, true)); diff != "" {
 		t.Errorf("the order changes fates:\n%s", diff)
 	}
-	if cmp.Equal(fates(1, false), fates(2, false)) {
+	if cmp.Equal(drawn(1, false), drawn(2, false)) {
 		t.Error("the seed changes nothing")
 	}
 }

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// eight are batches of one writer.
+	// eight appends eight batches of one writer.
 	eight = "claim n1 -1 1; append n1 0 1 2 3 4 5 6 7 -> 7;"
-	// three are writers of five batches each, whose claims are 0, 5 and 10; these and the
-	// highest are left as objects of their own once all is compacted.
+	// three appends the batches of three writers, five each, with the claims 0, 5 and 10. The claims
+	// and the highest batch remain as objects after compaction.
 	three = `claim n0 -1 0; append n0 0 1 2 3 4 -> 4; claim n1 4 1; append n1 5 6 7 8 9 -> 9;
 		claim n2 9 2; append n2 10 11 12 13 14 -> 14;`
 	compacted = "same; compact 14; same; remove; left -> 0 5 10 14; same"
 )
 
-// RunLog checks what the log promises on a bucket without faults. newBucket
-// returns an empty bucket for one subtest and cleans up by t.Cleanup.
+// RunLog checks the guarantees of a log on a bucket without faults. newBucket returns an empty bucket
+// for one subtest and registers its cleanup with t.Cleanup.
 func RunLog(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 	for _, r := range []struct {
 		name  string
@@ -41,8 +41,7 @@ func RunLog(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 		{"a later writer fences the one before", `claim old -1 1; append old 0 1 2 -> 2; claim new 2 2; append new 3 -> 3;
 			append old late -> fenced at 3 by new; append old -> fenced at 3 by new; read -> 0=0 1=1 2=2 3=3`, nil},
 		{"of concurrent claims one wins", "", logRace},
-		// The key of the claim comes free again, as a later version would free it by moving old
-		// batches into a segment.
+		// The key of the claim becomes free again, as if old batches had been compacted.
 		{"a claim on a stale view is fenced", `claim n1 -1 1; append n1 0 1 -> 1; claim n2 1 2; append n2 2 -> 2;
 			claim n3 2 3; append n3 3 -> 3; delete 2; claim stale 1 2; append stale -> fenced at 3 by`, nil},
 		{"a missing batch is a gap", eight + `delete 4; read -> 0=0 1=1 2=2 3=3 4 is missing, then 5;
@@ -52,13 +51,13 @@ func RunLog(t *testing.T, newBucket func(t *testing.T) storage.Bucket) {
 			read -> 0=0 1=1 corrupt at 2; range 1 2 -> corrupt at 2; range 0 1 -> 0=0 1=1`, nil},
 		{"a compacted log reads the same", three + compacted + "; segments -> 0-13; continue n2 14 2; append n2 15 -> 15; same", nil},
 		{"small segments are merged", "", logMerge},
-		{"compactors do not hurt each other", three, logTwoCompactors},
-		{"a reader is not hurt by deletes", three, logReadWhileDeleted},
-		// A writer with an old view claims a number that was compacted and deleted.
+		{"concurrent compactors are safe", three, logTwoCompactors},
+		{"a reader survives deletes", three, logReadWhileDeleted},
+		// A writer with a stale view claims a number that was compacted and deleted.
 		{"a stale claim of a compacted number is never shown", three + compacted + `; claim stale 6 2; append stale 99 -> fenced at 14 by;
 			left -> 0 5 7 10 14; ` + compacted, nil},
-		// Without its segment, nothing tells whether a claim is one that nothing continues.
-		{"damage of a segment or of its batches is made good", three + `compact 14; damage 0-13; range 1 4 -> 1=1 2=2 3=3 4=4;
+		// Without its segment, a claim that nothing continues cannot be recognized.
+		{"damage of a segment or of its batches is compensated", three + `compact 14; damage 0-13; range 1 4 -> 1=1 2=2 3=3 4=4;
 			range 1 8 -> 1=1 2=2 3=3 4=4 5=5 6=6 7=7 8=8; range 5 5 -> corrupt at 0; damage 0-13; same;
 			damage 0; damage 3; damage 5; damage 13; same`, nil},
 		{"opening from a checkpoint costs the tail", three, logOpen},
@@ -112,12 +111,12 @@ func logCorrupt(t *logTest) {
 	t.ok(t.bucket.Put(t.Context(), t.key("2")+"x", storage.Bytes([]byte("x"))))
 	_, err := t.logs.Tail(t.Context(), t.conv, 1)
 	if _, ok := errors.AsType[*storage.CorruptError](err); !ok {
-		t.Errorf("tail over a key that is no number: %v, want corrupt", err)
+		t.Errorf("tail over an invalid key: %v, want corrupt", err)
 	}
 }
 
-// logMerge stores so many small segments that they are merged, by a compactor that has
-// the batches at hand, and lists segments in large pages, of which there are enough.
+// logMerge stores many small segments, which are merged by a compactor that holds the batches in
+// memory and lists segments in large pages.
 func logMerge(t *logTest) {
 	c := storage.NewLogs(t.bucket, nil).Compactor(t.conv)
 	t.follow("claim n1 -1 1")
@@ -154,8 +153,8 @@ func logTwoCompactors(t *logTest) {
 	t.follow(compacted)
 }
 
-// logReadWhileDeleted compacts a log and deletes its batches once a reader has its first
-// page, and merged segments while it reads them.
+// logReadWhileDeleted compacts a log and deletes its batches while a reader is between pages, and
+// merged segments while it reads them.
 func logReadWhileDeleted(t *logTest) {
 	var got []storage.Batch
 	for b, err := range t.logs.Batches(t.Context(), t.conv, storage.Start()) {
@@ -167,8 +166,8 @@ func logReadWhileDeleted(t *logTest) {
 	t.equal("log", t.log, got, nil)
 }
 
-// logOpen opens a compacted log from its checkpoint: two requests, one for each batch of
-// the tail and one LIST, whatever the length.
+// logOpen opens a compacted log from its checkpoint. That takes two requests, one per batch of the
+// tail and one LIST, independently of the length.
 func logOpen(t *logTest) {
 	claims := []storage.Claim{{Seq: 0, Nonce: "n0"}, {Seq: 5, Nonce: "n1"}, {Seq: 10, Nonce: "n2"}}
 	c := &storage.Checkpoint{At: t.at(11), Claims: claims, Writers: 3, State: []byte("{}")}
@@ -186,7 +185,7 @@ func logOpen(t *logTest) {
 	if diff := cmp.Diff(want, counter.Counts()); diff != "" {
 		t.Errorf("requests for a tail of %d (-want +got):\n%s", len(tail), diff)
 	}
-	// A checkpoint of what is in segments by now leads there.
+	// A checkpoint at a compacted batch works too.
 	rest, err := all(logs.Resume(t.Context(), t.conv, t.at(3)))
 	t.equal("after an old checkpoint", t.log[4:], rest, err)
 }

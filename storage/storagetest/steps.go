@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// takeSteps takes steps, each an operation with its arguments, and behind an arrow what it is
-// answered with. Without an arrow the answer says nothing.
+// takeSteps runs steps, each an operation with its arguments and, after an arrow, the expected result.
+// Without an arrow the result is empty.
 func takeSteps(t *testing.T, steps string, answer func(call string) string) {
 	t.Helper()
 	for step := range strings.SplitSeq(steps, ";") {
@@ -32,7 +32,8 @@ func takeSteps(t *testing.T, steps string, answer func(call string) string) {
 	}
 }
 
-// race has eight do something at once and returns which of them won: the others have lost.
+// race runs eight calls concurrently and returns the one that succeeded. The others must fail with one
+// of lost.
 func race(t *testing.T, act func(i int) error, lost ...error) int {
 	t.Helper()
 	var errs [8]error
@@ -55,15 +56,15 @@ func race(t *testing.T, act func(i int) error, lost ...error) int {
 	return won[0]
 }
 
-// logTest is the test of a rule with the log of a conversation, which is empty.
+// logTest tests a rule with the log of one conversation, initially empty.
 type logTest struct {
 	*testing.T
 	bucket  storage.Bucket
 	logs    *storage.Logs
 	conv    conversation.Key
 	writers map[string]*storage.Writer
-	log     []storage.Batch // What was appended.
-	garbage []string        // What the last compaction replaced.
+	log     []storage.Batch // Appended batches.
+	garbage []string        // Objects replaced by the last compaction.
 }
 
 func (t *logTest) ok(err error) {
@@ -78,13 +79,13 @@ func (t *logTest) follow(steps string) {
 	takeSteps(t.T, steps, t.answer)
 }
 
-// answer takes a step and returns what was answered, errors as says has them. Writers go by
-// their nonces, positions by their numbers, and every word that is appended is a batch.
+// answer runs a step and returns its result, with errors as says formats them. Writers are named by
+// their nonces and positions by their numbers; every appended word is a batch.
 func (t *logTest) answer(call string) string {
 	t.Helper()
 	words := strings.Fields(call)
 	op, args := words[0], words[1:]
-	n := make([]int64, len(args)) // The arguments that are numbers.
+	n := make([]int64, len(args)) // Numeric arguments.
 	for i, arg := range args {
 		n[i], _ = strconv.ParseInt(arg, 10, 64)
 	}
@@ -111,7 +112,7 @@ func (t *logTest) answer(call string) string {
 		t.conv = conversation.Address{Agent: args[0], ID: t.Name()}.Key()
 	case "delete":
 		t.ok(t.bucket.Delete(t.Context(), t.key(args[0])))
-	case "damage": // Twice is not at all.
+	case "damage": // A second flip would undo the first.
 		data := t.get(args[0])
 		data[len(data)/2] ^= 1
 		t.put(args[0], data)
@@ -128,12 +129,12 @@ func (t *logTest) answer(call string) string {
 	case "same":
 		t.same()
 	default:
-		t.Fatalf("%q is no operation", op)
+		t.Fatalf("unknown operation %q", op)
 	}
 	return ""
 }
 
-// at is the position of a batch that was appended.
+// at returns the position of an appended batch.
 func (t *logTest) at(seq int64) storage.Position {
 	if seq < 0 {
 		return storage.Start()
@@ -141,7 +142,7 @@ func (t *logTest) at(seq int64) storage.Position {
 	return t.log[seq].Position()
 }
 
-// key is that of a batch, or of a segment.
+// key returns the key of a batch or segment.
 func (t *logTest) key(name string) string {
 	var first, last int64
 	if n, _ := fmt.Sscanf(name, "%d-%d", &first, &last); n == 2 {
@@ -162,8 +163,8 @@ func (t *logTest) put(name string, data []byte) {
 	t.ok(t.bucket.Put(t.Context(), t.key(name), storage.Bytes(data)))
 }
 
-// append appends a batch of each word, or one of none, and returns where the last is. Who is
-// fenced stays so.
+// append appends a batch per word, or one empty batch, and returns the last position. A fenced writer
+// must stay fenced.
 func (t *logTest) append(w *storage.Writer, words []string) string {
 	t.Helper()
 	if len(words) == 0 {
@@ -178,7 +179,7 @@ func (t *logTest) append(w *storage.Writer, words []string) string {
 		if _, again := w.Append(t.Context(), nil, 1); again != err {
 			t.Errorf("second append: %v, want the same error", again)
 		}
-		return t.says(err)
+		return t.errText(err)
 	}
 	return fmt.Sprint(w.Stored().Seq)
 }
@@ -193,8 +194,8 @@ func all(seq iter.Seq2[storage.Batch, error]) (batches []storage.Batch, err erro
 	return batches, nil
 }
 
-// shown is a log as its numbers with their lines, and what its error says. A batch that is not
-// what was appended has a mark.
+// shown formats a log as its numbers with their lines, and its error. A batch that differs from the
+// appended one is marked.
 func (t *logTest) shown(batches []storage.Batch, err error) string {
 	var list []string
 	for _, b := range batches {
@@ -204,11 +205,11 @@ func (t *logTest) shown(batches []storage.Batch, err error) string {
 		}
 		list = append(list, fmt.Sprint(b.Seq, is, strings.TrimSuffix(string(b.Lines), "\n")))
 	}
-	return strings.TrimSpace(strings.Join(append(list, t.says(err)), " "))
+	return strings.TrimSpace(strings.Join(append(list, t.errText(err)), " "))
 }
 
-// says is what an error says of the log.
-func (t *logTest) says(err error) string {
+// errText formats an error of the log.
+func (t *logTest) errText(err error) string {
 	switch e, gap, fenced := (*storage.CorruptError)(nil), (*storage.GapError)(nil), (*storage.FencedError)(nil); {
 	case errors.As(err, &e) && e.Conv == t.conv:
 		return fmt.Sprintf("corrupt at %d", e.Seq)
@@ -222,7 +223,7 @@ func (t *logTest) says(err error) string {
 	return ""
 }
 
-// same checks that all ways to read give what was appended.
+// same checks that every way to read returns the appended batches.
 func (t *logTest) same() {
 	t.Helper()
 	for i := range int64(len(t.log)) + 1 {
@@ -239,13 +240,13 @@ func (t *logTest) same() {
 
 func (t *logTest) equal(what string, want, got []storage.Batch, err error) {
 	t.Helper()
-	same := len(want) == 0 && len(got) == 0 || reflect.DeepEqual(want, got) // Which costs a tenth.
+	same := len(want) == 0 && len(got) == 0 || reflect.DeepEqual(want, got) // It takes a tenth of the time.
 	if err != nil || !same {
 		t.Fatalf("%s: %v (-want +got):\n%s", what, err, cmp.Diff(want, got))
 	}
 }
 
-// left are the numbers that lie in the log as objects of their own.
+// left returns the numbers of the batch objects in the log.
 func (t *logTest) left() string {
 	t.Helper()
 	var left []string

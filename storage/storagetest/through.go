@@ -9,18 +9,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Call is one operation on a bucket, on its way.
+// Call is one operation on a bucket in progress.
 type Call struct {
 	Op
-	After  string // What a LIST starts after.
+	After  string // Start position of a LIST.
 	Verb   string // Of storage.Error.
-	Ranged bool   // It is a GetRange.
+	Ranged bool   // Set for a GetRange.
 
 	do     func(context.Context) error
 	got    []byte
-	body   storage.Body                              // Of a PUT.
-	copied []byte                                    // What is in it, once somebody asked.
-	send   func(context.Context, storage.Body) error // It, with another body.
+	body   storage.Body                              // Body of a PUT.
+	copied []byte                                    // Its content, once requested.
+	send   func(context.Context, storage.Body) error // The operation with another body.
 }
 
 func newCall(method, verb, key string) *Call {
@@ -30,11 +30,11 @@ func newCall(method, verb, key string) *Call {
 // Do performs the operation.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx) }
 
-// Got returns the bytes that a Get was answered with. The caller of the operation owns them.
+// Got returns the result of a Get. The caller of the operation owns it.
 func (c *Call) Got() []byte { return c.got }
 
-// Body returns a copy of what a PUT is to store, nil for anything else. It is made once, and
-// nobody may change it.
+// Body returns a copy of the body of a PUT, nil for other operations. It is made once and must not be
+// changed.
 func (c *Call) Body() (_ []byte, err error) {
 	if c.body.Reader == nil || c.copied != nil {
 		return c.copied, nil
@@ -46,8 +46,8 @@ func (c *Call) Body() (_ []byte, err error) {
 	return c.copied, err
 }
 
-// Later returns what performs the operation again: a write also when its caller has left,
-// with a copy of its body, anything else only while the caller waits.
+// Later returns a function that performs the operation again. A write uses a copy of its body and
+// works after the caller has left; other operations need a waiting caller.
 func (c *Call) Later() (func(context.Context) error, error) {
 	b, err := c.Body()
 	if err != nil || b == nil {
@@ -57,10 +57,10 @@ func (c *Call) Later() (func(context.Context) error, error) {
 	return func(ctx context.Context) error { return c.send(ctx, copied) }, nil
 }
 
-// Unanswered is the error of an operation whose outcome nobody was told.
+// Unanswered returns the error of an operation with an unknown outcome.
 func (c *Call) Unanswered(err error) error { return c.Answered(0, "", err) }
 
-// Answered is the error of an operation that was answered so, which does not tell its outcome.
+// Answered returns the error of an operation whose response leaves the outcome unknown.
 func (c *Call) Answered(status int, code string, err error) error {
 	kind := storage.ErrUnavailable
 	if c.writes() {
@@ -69,8 +69,8 @@ func (c *Call) Answered(status int, code string, err error) error {
 	return &storage.Error{Op: c.Verb, Key: c.Key, Kind: kind, Status: status, Code: code, Err: err}
 }
 
-// Through returns b with every operation carried by a function, which calls Do or does
-// not, and returns what its caller gets to know. What is over before it begins is left to b.
+// Through returns b with every operation passed to carry. carry may call Do and returns the error for
+// the caller. An operation whose context has already ended goes to b directly.
 func Through(b storage.Bucket, carry func(context.Context, *Call) error) storage.Bucket {
 	return ThroughAlways(b, func(ctx context.Context, c *Call) error {
 		if ctx.Err() != nil {
@@ -80,7 +80,7 @@ func Through(b storage.Bucket, carry func(context.Context, *Call) error) storage
 	})
 }
 
-// ThroughAlways is Through with a function that carries also what is over before it begins.
+// ThroughAlways is Through that also passes operations whose context has already ended.
 func ThroughAlways(b storage.Bucket, carry func(context.Context, *Call) error) storage.Bucket {
 	return &through{b, carry}
 }
@@ -90,7 +90,7 @@ type through struct {
 	carry func(context.Context, *Call) error
 }
 
-// Unwrap returns what the operations are carried to.
+// Unwrap returns the underlying bucket.
 func (t *through) Unwrap() storage.Bucket { return t.next }
 
 // Create implements storage.Bucket.
@@ -117,7 +117,7 @@ func (t *through) Delete(ctx context.Context, key string) error {
 	return t.carry(ctx, c)
 }
 
-// read carries an operation that returns something.
+// read passes an operation with a result to carry.
 func read[T any](ctx context.Context, t *through, c *Call, get func(context.Context) (T, error)) (got T, err error) {
 	c.do = func(ctx context.Context) (err error) {
 		got, err = get(ctx)
@@ -126,7 +126,7 @@ func read[T any](ctx context.Context, t *through, c *Call, get func(context.Cont
 	}
 	if err := t.carry(ctx, c); err != nil {
 		if o, ok := any(got).(opened); ok && o.ReadCloser != nil {
-			_ = o.Close() // Nobody gets it.
+			_ = o.Close() // The caller does not get it.
 		}
 		return *new(T), err
 	}
