@@ -13,13 +13,13 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// fold is what a process knows of a log up to a position.
+// fold is a process's knowledge of a log up to a position.
 type fold struct {
 	at      storage.Position
 	sum     uint64
 	claims  []storage.Claim
 	writers int64
-	from    *storage.Checkpoint // that was read or stored last
+	from    *storage.Checkpoint // read or stored last
 }
 
 func emptyFold() fold { return fold{at: storage.Start()} }
@@ -32,8 +32,7 @@ func (f fold) with(b storage.Batch) fold {
 	return f
 }
 
-// idOf tells a batch from all others. What differs stands at the beginning, and in the
-// length.
+// idOf returns the identity of a batch. Batches differ in the first bytes and in the length.
 func idOf(nonce storage.Nonce, lines []byte) uint64 {
 	h := fnv.New64a()
 	io.WriteString(h, string(nonce))
@@ -42,10 +41,10 @@ func idOf(nonce storage.Nonce, lines []byte) uint64 {
 	return h.Sum64()
 }
 
-// began is an operation that begins now, of a batch or from it on.
+// began returns an operation that begins now, for a batch or from it on.
 func (p *proc) began(seq int64) op { return op{process: p.name, call: int64(p.trace.Now()), seq: seq} }
 
-// ended records an operation that ends now.
+// ended records the end of an operation.
 func (p *proc) ended(o op) {
 	o.back = int64(p.trace.Now())
 	p.mu.Lock()
@@ -53,7 +52,7 @@ func (p *proc) ended(o op) {
 	p.history = append(p.history, o)
 }
 
-// saw checks that a number never changes what it stands for.
+// saw checks that a number never changes its batch.
 func (p *proc) saw(b storage.Batch) {
 	p.mu.Lock()
 	was, known := p.seen[b.Seq]
@@ -67,13 +66,13 @@ func (p *proc) saw(b storage.Batch) {
 	}
 }
 
-// batches reads a log and checks that.
+// batches reads a log and checks the result.
 func (p *proc) batches(ctx context.Context, how string, at storage.Position, into *fold) (got []storage.Batch, ok bool) {
 	return p.read(ctx, how, at, p.logs.Batches(ctx, p.conv, at), into)
 }
 
-// read checks what a reader is shown after a position, and adds it to what it knows. It
-// returns the batches, and whether it came to the end.
+// read checks the batches that a reader sees after a position, and folds them. It returns the batches
+// and whether the end was reached.
 func (p *proc) read(ctx context.Context, how string, at storage.Position, log iter.Seq2[storage.Batch, error], into *fold) (got []storage.Batch, ok bool) {
 	p.mu.Lock()
 	acked := p.tail
@@ -110,7 +109,7 @@ func (p *proc) read(ctx context.Context, how string, at storage.Position, log it
 	return got, op.known
 }
 
-// part reads some batches that were seen before, and reports whether it was shown them.
+// part reads a range of known batches and reports whether they were returned.
 func (p *proc) part(ctx context.Context, first, last int64) bool {
 	op := p.began(first)
 	got, err := p.logs.Range(ctx, p.conv, first, last)
@@ -136,7 +135,7 @@ func (p *proc) part(ctx context.Context, first, last int64) bool {
 	return true
 }
 
-// finish checks the log once nothing happens any more.
+// finish checks the log after all processes have ended.
 func (w *world) finish(ctx context.Context) {
 	p := &proc{world: w, name: "end", rng: schedule.DiceOf(w.opts.Seed, 0, "end"), logs: w.opts.Logs(w.opts.Store), fold: emptyFold()}
 	log, _ := p.batches(ctx, "at the end", storage.Start(), &p.fold)
@@ -160,7 +159,7 @@ func (w *world) finish(ctx context.Context) {
 	}
 }
 
-// compare compares what was acknowledged and seen with what is there.
+// compare compares the acknowledged and seen batches with the log.
 func (p *proc) compare(log []storage.Batch) {
 	for seq := range p.end + 1 {
 		id, acked := p.acked[seq]
@@ -178,8 +177,8 @@ func (p *proc) compare(log []storage.Batch) {
 	}
 }
 
-// rest compacts all there is, and looks at which objects are left. What it finds is said to be
-// at rest: it is no loss by itself.
+// rest compacts the whole log and checks the remaining objects. Its violations begin with "at rest":
+// they are not data loss by themselves.
 func (p *proc) rest(ctx context.Context) {
 	c := p.logs.Compactor(p.conv)
 	tail, err := p.logs.Tail(ctx, p.conv, -1)
@@ -194,7 +193,7 @@ func (p *proc) rest(ctx context.Context) {
 	}
 	refs, err := p.logs.Segments(ctx, p.conv, 0)
 	page, unlisted := p.opts.Store.List(ctx, storage.ListQuery{Prefix: p.net.folder + "log/"})
-	held := map[int64]bool{} // by a segment
+	held := map[int64]bool{} // by segments
 	for _, r := range refs {
 		for seq := r.First; seq <= r.Last; seq++ {
 			held[seq] = true
@@ -211,7 +210,7 @@ func (p *proc) rest(ctx context.Context) {
 	}
 }
 
-// offsets reads from some of all places.
+// offsets reads from some of all offsets.
 func (p *proc) offsets(ctx context.Context, log []storage.Batch) {
 	for range min(3, len(log)) {
 		i := p.below(len(log))

@@ -9,28 +9,27 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// op is an append or a read of a log as its caller saw it.
+// op is an append or a read of a log as its caller sees it.
 type op struct {
 	process    string
 	append     bool
-	call, back int64    // nanoseconds since the beginning
-	id         uint64   // of the batch that is appended
-	seq        int64    // of it, or of the first that a read wants
-	read       []uint64 // ids of what was read
-	known      bool     // the outcome of the append is known; the read came to the end of the log
+	call, back int64    // nanoseconds since the start
+	id         uint64   // of the appended batch
+	seq        int64    // of the batch, or the first of a read
+	read       []uint64 // ids read
+	known      bool     // the outcome of the append is known, or the read reached the end of the log
 }
 
-// History is what the processes of a schedule have appended and read, and when.
+// History records the appends and reads of a schedule, with their times.
 type History struct{ ops []op }
 
-// Len is how many operations there are.
+// Len returns the number of operations.
 func (h History) Len() int { return len(h.ops) }
 
-// Check reports whether there is an order of the operations, each at some moment while it
-// was under way, in which they are those of a list that is appended to and read: an error
-// if not, or if that could not be found out within the limit. An append with an unknown
-// outcome may have its place at any time after it began. It uses several cores and real
-// time: it must be called outside of a bubble.
+// Check reports whether the operations are linearizable as those of a list that is appended to and
+// read. It returns an error if not, or if the check exceeds limit. An append with an unknown outcome
+// may take effect at any time after it began. Check uses several cores and real time, so it must be
+// called outside a bubble.
 func (h History) Check(limit time.Duration) error {
 	clients := map[string]int{}
 	shown := map[uint64]bool{}
@@ -42,7 +41,7 @@ func (h History) Check(limit time.Duration) error {
 	ops := make([]porcupine.Operation, 0, len(h.ops))
 	for _, op := range h.ops {
 		if op.append && !op.known && !shown[op.id] {
-			continue // Its place may be after everything else.
+			continue // It may take effect after all others.
 		}
 		if _, ok := clients[op.process]; !ok {
 			clients[op.process] = len(clients)
@@ -59,7 +58,7 @@ func (h History) Check(limit time.Duration) error {
 	return nil
 }
 
-// listOf is a list of batches as a state of the model: the bytes of their ids.
+// listOf encodes a list of batches as a state of the model: the bytes of their ids.
 func listOf(ids ...uint64) string {
 	var list []byte
 	for _, id := range ids {
@@ -68,7 +67,7 @@ func listOf(ids ...uint64) string {
 	return string(list)
 }
 
-// model is a list of batches that only grows.
+// model returns an append-only list of batches.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },

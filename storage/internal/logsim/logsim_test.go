@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestLogHistory checks that a history is refused if no log could have it.
+// TestLogHistory checks that impossible histories are rejected.
 func TestLogHistory(t *testing.T) {
 	put := func(call, back int64, id uint64, seq int64) op {
 		return op{process: "w", append: true, call: call, back: back, id: id, seq: seq, known: true}
@@ -54,7 +54,7 @@ func TestLogHistory(t *testing.T) {
 	}
 }
 
-// TestLogChecks shows a process what no log may show, and expects a violation.
+// TestLogChecks shows impossible results to a process and expects a violation.
 func TestLogChecks(t *testing.T) {
 	batch := func(seq int64, prev storage.Hash, lines string) storage.Batch {
 		h := storage.Header{Version: storage.SchemaVersion, Seq: seq, Nonce: "n", First: seq == 0, Prev: prev}

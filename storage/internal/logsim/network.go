@@ -16,38 +16,38 @@ import (
 
 var errReset = errors.New("simulated: connection reset")
 
-// request is what tells a request of a process from its others, but for its attempts.
+// request identifies a request of a process, except for its attempts.
 type request struct{ verb, key, after string }
 
 func (r request) writes() bool {
 	return r.verb == storage.OpCreate || r.verb == storage.OpPut || r.verb == storage.OpDelete
 }
 
-// network carries the requests of all processes of a log to the bucket. It stands at the
-// seam of package storage, below which everything answers at once.
+// network carries the requests of all processes of a log to the bucket. It implements the faults above
+// a bucket that answers at once.
 type network struct {
 	seed   uint64
 	store  storage.Bucket
 	folder string // of the conversation
 	trace  *schedule.Trace
-	stale  float64 // share of LISTs that hide what is new
-	rate   float64 // share of requests that something happens to
-	pauses float64 // share of requests at which the process stands still
+	stale  float64 // share of LISTs that hide new objects
+	rate   float64 // share of requests with a fault
+	pauses float64 // share of requests at which the process pauses
 	late   schedule.Late
 
 	mu   sync.Mutex
-	born map[string]int // how many creates had landed when a key was created
+	born map[string]int // number of creates before each key was created
 	gone map[string]bool
 	now  int
 }
 
-// course is what happens to one request.
+// course describes the fault of one request.
 type course struct {
 	fate               schedule.Fate
-	there, back, late  time.Duration // no time if it is negative
-	before, afterwards time.Duration // how long the process stands still before it is sent, and before it is answered
-	anyway             bool          // it is sent although its sender has given up meanwhile
-	conflict           bool          // what never lands is answered as a conflict
+	there, back, late  time.Duration // none if negative
+	before, afterwards time.Duration // pause of the process before the request and before its answer
+	anyway             bool          // it is sent although its sender has left
+	conflict           bool          // a request that never lands is answered as a conflict
 }
 
 func (n *network) course(d *schedule.Dice, r request) course {
@@ -79,15 +79,14 @@ func (n *network) course(d *schedule.Dice, r request) course {
 	return c
 }
 
-// heal ends the faults once no process asks for anything. What is still under way lands
-// now, or never.
+// heal ends the faults after the last request of the processes. Requests in transit land now or never.
 func (n *network) heal() {
 	n.late.Stop(func(i int, _ string) bool { return schedule.DiceOf(n.seed, i, "drop").Uint64()%3 == 0 })
 }
 
 func (n *network) short(key string) string { return strings.TrimPrefix(key, n.folder) }
 
-// created notes that a key was taken.
+// created records that a key was taken.
 func (n *network) created(key string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -120,7 +119,7 @@ func (n *network) deleted(key string) {
 	}
 }
 
-// staleBucket takes what is new from some pages, as a LIST does that is not consistent.
+// staleBucket hides new objects from some pages, like an inconsistent LIST.
 type staleBucket struct {
 	storage.Bucket
 	net   *network
@@ -128,7 +127,7 @@ type staleBucket struct {
 	lists schedule.Counter[storage.ListQuery]
 }
 
-// Unwrap returns the bucket that knows better.
+// Unwrap returns the underlying bucket.
 func (b *staleBucket) Unwrap() storage.Bucket { return b.Bucket }
 
 // List implements storage.Bucket.
@@ -146,15 +145,15 @@ func (b *staleBucket) List(ctx context.Context, q storage.ListQuery) (storage.Li
 	return page, err
 }
 
-// link is the network as one process sees it.
+// link is one process's connection to the network.
 type link struct {
 	net      *network
 	who      string
 	attempts schedule.Counter[request]
-	writes   atomic.Int64 // that have left the process
+	writes   atomic.Int64 // writes sent by the process
 }
 
-// bucket returns the bucket as the process sees it.
+// bucket returns the bucket of the process.
 func (l *link) bucket() storage.Bucket {
 	b := l.net.store
 	if l.net.stale > 0 {
@@ -163,13 +162,13 @@ func (l *link) bucket() storage.Bucket {
 	return storagetest.ThroughAlways(b, l.carry)
 }
 
-// carry performs a request under its fate.
+// carry performs a request with its fault.
 func (l *link) carry(ctx context.Context, call *storagetest.Call) error {
 	r := request{call.Verb, call.Key, strings.TrimPrefix(call.After, call.Key)}
 	switch {
 	case call.Ranged:
 		r.verb = "range"
-	case r.verb == storage.OpOpen: // The content is under way with the answer.
+	case r.verb == storage.OpOpen: // The content is sent with the answer.
 		r.verb = storage.OpGet
 	}
 	attempt := l.attempts.Next(r)
@@ -179,7 +178,7 @@ func (l *link) carry(ctx context.Context, call *storagetest.Call) error {
 	return err
 }
 
-// send performs a request on its course.
+// send performs a request along its course.
 func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c course) error {
 	l.standStill(c.before)
 	if err := ctx.Err(); err != nil && (c.before == 0 || !c.anyway) {
@@ -222,7 +221,7 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 	began := time.Now()
 	if err := schedule.Sleep(ctx, c.there); err != nil {
 		if r.writes() {
-			later(max(c.there-time.Since(began), 1)) // It left the process; nobody calls it back.
+			later(max(c.there-time.Since(began), 1)) // It has left the process and cannot be revoked.
 		}
 		return call.Unanswered(err)
 	}
@@ -242,7 +241,7 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 	return err
 }
 
-// standStill stops a process. Its clocks stand still, too: nothing ends this.
+// standStill pauses a process, including its clocks; nothing ends a pause early.
 func (l *link) standStill(d time.Duration) {
 	if d > 0 {
 		l.net.trace.Did("process stood still")
@@ -250,7 +249,7 @@ func (l *link) standStill(d time.Duration) {
 	}
 }
 
-// land hands a request to the bucket.
+// land passes a request to the bucket.
 func (l *link) land(ctx context.Context, r request, again func(context.Context) error) error {
 	err := again(context.WithoutCancel(ctx))
 	switch {

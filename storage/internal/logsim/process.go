@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// write is a writer: a node that opens the log, appends for a while under a new nonce,
-// loses it or crashes, and opens it again.
+// write is a writer: a node that opens the log, appends for a while under a new nonce, is fenced or
+// crashes, and opens it again.
 func (p *proc) write(ctx context.Context) {
 	defer p.writers.Add(-1)
 	for life := range 2 + p.below(4)/3 {
@@ -22,7 +22,7 @@ func (p *proc) write(ctx context.Context) {
 	}
 }
 
-// live is one incarnation. It may end at any time; what it has sent may land later.
+// live is one incarnation. It may end at any time; its requests may land later.
 func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 	ctx, cancel := p.hurry(ctx, 5, 0, 8*time.Second)
 	defer cancel()
@@ -33,7 +33,7 @@ func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 	if !ok {
 		return
 	}
-	switch p.below(4) { // The claim may be made long after the log was read.
+	switch p.below(4) { // The claim may happen long after the log was read.
 	case 0:
 		p.nap(ctx, 4*time.Second)
 	case 1:
@@ -68,7 +68,7 @@ func (p *proc) live(ctx context.Context, nonce storage.Nonce) {
 	}
 }
 
-// open reads the log up to its end, and returns what it has read last.
+// open reads the log to its end and returns the last batches read.
 func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 	switch p.below(3) {
 	case 0:
@@ -82,8 +82,8 @@ func (p *proc) open(ctx context.Context) (recent []storage.Batch, ok bool) {
 	return p.batches(ctx, "from the start", storage.Start(), &p.fold)
 }
 
-// append sends one batch and reports whether it was acknowledged. While it is under way
-// more lines gather, which must wait for the next batch.
+// append sends one batch and reports whether it was acknowledged. Lines that arrive during the request
+// wait for the next batch.
 func (p *proc) append(ctx context.Context, w *storage.Writer, nonce storage.Nonce, n int) bool {
 	ctx, cancel := p.hurry(ctx, 10, time.Millisecond, 4*time.Second)
 	defer cancel()
@@ -130,7 +130,7 @@ func (p *proc) acknowledged(pos storage.Position, b storage.Batch, id uint64) {
 	p.been = append(p.been, pos)
 }
 
-// lost checks that a writer that must not go on does not.
+// lost checks that a writer that has lost the log does not continue.
 func (p *proc) lost(ctx context.Context, w *storage.Writer, err error) {
 	switch fenced := (*storage.FencedError)(nil); {
 	case errors.As(err, &fenced) && fenced.Err != nil && fenced.Winner == "" && !storage.IsCorrupt(err):
@@ -146,7 +146,7 @@ func (p *proc) lost(ctx context.Context, w *storage.Writer, err error) {
 	}
 }
 
-// ending is how something ended, without what differs from store to store.
+// ending formats an error without the details that vary by store.
 func ending(err error) string {
 	var fenced *storage.FencedError
 	var e *storage.Error
@@ -165,7 +165,7 @@ func ending(err error) string {
 	return e.Kind.Error()
 }
 
-// checkpoint stores what the process knows, all of it acknowledged or read.
+// checkpoint stores the process's fold, all of it acknowledged or read.
 func (p *proc) checkpoint(ctx context.Context) {
 	f := &p.fold
 	if f.at.Seq < 0 {
@@ -179,11 +179,11 @@ func (p *proc) checkpoint(ctx context.Context) {
 	}
 }
 
-// restore reads the log on from the newest checkpoint, as far as the head knows.
+// restore reads the log from the newest checkpoint that the head names.
 func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 	c, err := p.logs.Checkpoint(ctx, p.conv)
 	if c == nil || err != nil {
-		// One that an old head names may be gone, which is no damage of the log.
+		// The checkpoint of a stale head may be deleted, which is not damage.
 		p.trace.Add(p.name, "no checkpoint: %v", ending(err))
 		return nil, false
 	}
@@ -204,8 +204,8 @@ func (p *proc) restore(ctx context.Context) (recent []storage.Batch, ok bool) {
 	return p.read(ctx, "from a checkpoint", c.At, p.logs.Resume(ctx, p.conv, c.At), &p.fold)
 }
 
-// follow is a reader. It reads again and again, from the start, from where it was, from a
-// checkpoint, or a part.
+// follow is a reader. It reads repeatedly from the start, from its last position, from a checkpoint,
+// or a range.
 func (p *proc) follow(ctx context.Context) {
 	for p.writers.Load() > 0 {
 		p.nap(ctx, 20*time.Second)
@@ -225,7 +225,7 @@ func (p *proc) follow(ctx context.Context) {
 		case 3:
 			p.restore(ctx)
 		case 4:
-			for range 2 { // on where it was last
+			for range 2 { // from its last position
 				at := storage.Start()
 				if n := len(p.been); n > 0 {
 					at = p.been[n-1]
@@ -241,8 +241,7 @@ func (p *proc) follow(ctx context.Context) {
 	}
 }
 
-// compact is a compactor. Removing what it has replaced is left to a sweeper, which may
-// come late or never.
+// compact is a compactor. A sweeper deletes the replaced objects, late or never.
 func (p *proc) compact(ctx context.Context) {
 	c := p.logs.Compactor(p.conv)
 	for p.writers.Load() > 0 {
@@ -277,7 +276,7 @@ func (p *proc) compactTo(ctx context.Context, c *storage.Compactor, upTo int64, 
 	grace := time.Duration(0)
 	switch p.below(8) {
 	case 0:
-		return // It has crashed; another one will find it.
+		return // It has crashed; another compactor finds the garbage.
 	case 1, 2:
 		grace = p.rng.Between(0, 3*time.Second)
 	case 3:
@@ -293,7 +292,7 @@ func (p *proc) compactTo(ctx context.Context, c *storage.Compactor, upTo int64, 
 	})
 }
 
-// refused looks at an error of something that may be done again.
+// refused checks the error of a retryable operation.
 func (p *proc) refused(what string, err error) {
 	p.trace.Add(p.name, "%s: %s", what, ending(err))
 	switch {
@@ -304,7 +303,7 @@ func (p *proc) refused(what string, err error) {
 	}
 }
 
-// spoil damages objects of the log that others stand in for.
+// spoil damages redundant objects of the log.
 func (p *proc) spoil(ctx context.Context) {
 	for p.writers.Load() > 0 {
 		p.nap(ctx, 10*time.Second)
@@ -319,7 +318,7 @@ func (p *proc) spoil(ctx context.Context) {
 	}
 }
 
-// spare returns what an object is that the log can do without, "" if it cannot.
+// spare returns the kind of a redundant object, "" if the object is needed.
 func (p *proc) spare(key string, all []storage.ListedKey) string {
 	held := func(kind storage.ObjectKind, seq int64) bool {
 		return slices.ContainsFunc(all, func(k storage.ListedKey) bool {

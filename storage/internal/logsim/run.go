@@ -13,32 +13,31 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Options say what a schedule of one log runs on.
+// Options configure a schedule of one log.
 type Options struct {
-	// Seed is the schedule.
+	// Seed determines the schedule.
 	Seed uint64
 	// Store is an empty bucket that answers at once and without faults.
 	Store storage.Bucket
-	// Logs returns the logs in a bucket. Small pages and segments show more.
+	// Logs returns the logs of a bucket. Small pages and segments cover more.
 	Logs func(storage.Bucket) *storage.Logs
-	// Damage spoils objects that others stand in for. Reads may then end with an error
-	// that says so.
+	// Corruption damages redundant objects. Reads may then return a corresponding error.
 	Corruption bool
-	// StaleLists is the share of LISTs that hide what is new. The rules of the log do not
-	// hold then: it shows that they need what they say they need.
+	// StaleLists is the share of LISTs that hide new objects. The guarantees do not hold then, which
+	// shows that consistent LISTs are necessary.
 	StaleLists float64
 	// Pending is storage.WithPending in a build that has it, nil in others.
 	Pending func(ctx context.Context, lines func() []byte) context.Context
 }
 
-// Report is what came of a schedule of one log.
+// Report is the result of a schedule.
 type Report struct {
 	schedule.Report
-	// History is what was appended and read.
+	// History records the appends and reads.
 	History History
 }
 
-// Lacking returns what so many schedules have shown too rarely to prove anything.
+// Lacking returns the events that occurred too rarely in this many schedules to verify anything.
 func Lacking(s schedule.Shown, schedules int) []string {
 	thousandth := map[schedule.Deed]int{
 		"acknowledged": 8000, "page read": 8000, "range read": 500, "checkpoint read": 1000, "old checkpoint read": 500,
@@ -51,14 +50,14 @@ func Lacking(s schedule.Shown, schedules int) []string {
 	return s.Below(thousandth, schedules)
 }
 
-// LackingOfCorruption is Lacking for schedules with damage.
+// LackingOfCorruption is [Lacking] for schedules with corruption.
 func LackingOfCorruption(s schedule.Shown, schedules int) []string {
 	return s.Below(map[schedule.Deed]int{
 		"damaged: batch": 2000, "damaged: segment": 300, "damaged: shortcut": 1000, "damage refused": 1000,
 	}, schedules)
 }
 
-// world is one schedule under way.
+// world is one running schedule.
 type world struct {
 	opts  Options
 	conv  conversation.Key
@@ -67,13 +66,13 @@ type world struct {
 	tasks sync.WaitGroup
 
 	mu      sync.Mutex
-	acked   map[int64]uint64 // id of what was acknowledged, by number
-	tail    int64            // highest number that was acknowledged, -1 if none
+	acked   map[int64]uint64 // ids of acknowledged batches, by number
+	tail    int64            // highest acknowledged number, -1 if none
 	seen    map[int64]storage.Batch
-	end     int64  // highest number that was seen, -1 if none
+	end     int64  // highest number seen, -1 if none
 	said    []fold // in checkpoints
 	history []op
-	writers atomic.Int64 // that have not ended
+	writers atomic.Int64 // running
 
 	padding string // of batches, so that a segment has several frames
 }
@@ -85,20 +84,20 @@ func newWorld(opts Options) *world {
 	}
 }
 
-// Run runs one conversation's log: writers, compactors, sweepers and readers over one
-// bucket that answers late, twice, or not at all, and who stand still, crash and come
-// back with what they knew. It must be called within a synctest bubble, and returns when
-// everything it started has ended. What is checked:
+// Run runs the log of one conversation: writers, compactors, sweepers and readers over one bucket that
+// answers late, twice, or not at all. Processes pause, crash and restart with their knowledge. Run
+// must be called within a synctest bubble; it returns when all its goroutines have ended. It checks:
 //
-//  1. No number is acknowledged twice, and what was acknowledged is there, at its number
+//  1. No number is acknowledged twice, and every acknowledged batch is there, at its number
 //     and byte for byte, in every read that begins later, and at the end.
-//  2. No reader sees a number stand for something else than anybody saw before, nor a hole,
-//     nor a batch that does not follow the one before.
-//  3. No read says that the log is damaged, unless it is.
-//  4. A writer that was fenced, or does not know an outcome, sends nothing any more.
-//  5. At the end every offset can be read, segments hold everything but the last batch,
-//     and what lies beside them are pins and that one.
-//  6. Appends and reads are linearizable; see [History.Check].
+//  2. A number never changes its batch, and no reader sees a gap or a broken chain. 3. No read reports
+//
+// damage without damage. 4. A writer that was fenced, or does not know an outcome, sends nothing any
+// more. 5. At the end every offset is readable, segments hold everything but the last batch,
+//
+//	and the only other objects are pins and that batch.
+//
+// 6. Appends and reads are linearizable; see [History.Check].
 func Run(ctx context.Context, opts Options) *Report {
 	w := newWorld(opts)
 	d := schedule.DiceOf(opts.Seed, 0, "character")
@@ -133,16 +132,15 @@ func Run(ctx context.Context, opts Options) *Report {
 	return &Report{w.trace.Report(), History{w.history}}
 }
 
-// proc is a process: what it does next is a function of the seed, its name and what it
-// has met.
+// proc is a process. Its next operation is a function of the seed, its name and its results so far.
 type proc struct {
 	*world
 	name string
 	rng  *schedule.Dice
 	link *link
 	logs *storage.Logs
-	fold fold               // what it knows
-	been []storage.Position // where it was
+	fold fold               // its knowledge
+	been []storage.Position // earlier positions
 }
 
 func (w *world) process(name string) *proc {
@@ -150,19 +148,19 @@ func (w *world) process(name string) *proc {
 	return &proc{world: w, name: name, rng: schedule.DiceOf(w.opts.Seed, 0, "process", name), link: l, logs: w.opts.Logs(l.bucket()), fold: emptyFold()}
 }
 
-// chance is true once in n times.
+// chance returns true once in n times.
 func (p *proc) chance(n uint64) bool { return p.rng.Uint64()%n == 0 }
 
 // below returns a number from 0 to n-1.
 func (p *proc) below(n int) int { return int(p.rng.Uint64() % uint64(n)) }
 
-// nap lets a time pass that is mostly short.
+// nap waits for a random time, usually short.
 func (p *proc) nap(ctx context.Context, limit time.Duration) {
 	x := p.rng.Share()
 	schedule.Sleep(ctx, 1+time.Duration(x*x*float64(limit)))
 }
 
-// hurry lets a context end after a while, once in n times.
+// hurry ends a context after a while, once in n times.
 func (p *proc) hurry(ctx context.Context, n uint64, from, to time.Duration) (context.Context, context.CancelFunc) {
 	if !p.chance(n) {
 		return ctx, func() {}
