@@ -6,20 +6,20 @@ import (
 	"sync"
 )
 
-// smallClaim is the most, in bytes, that is taken of the last quarter of a budget at a
-// time: what a short message or page needs, so that large ones do not keep those out.
+// smallClaim is the largest claim, in bytes, on the last quarter of a budget. It fits a short message
+// or page, so that large claims do not starve those.
 const smallClaim = 64 << 10
 
 // ErrFull is matched by every [*FullError].
 var ErrFull = errors.New("memory budget is used up")
 
-// FullError says which bound keeps new work out. What is refused may be tried again.
+// FullError names the limit that rejects new work. The caller may retry.
 type FullError struct {
-	Account string // who asked
-	Asked   int64  // bytes, 0 if any would have been too many
-	Used    int64  // bytes held under the bound that refused
+	Account string // account of the claim
+	Asked   int64  // bytes; 0 if any claim would be rejected
+	Used    int64  // bytes held under the limit
 	Limit   int64  // bytes
-	Shared  bool   // the bound is the node's, not the account's own
+	Shared  bool   // the limit is the node's, not the account's own
 }
 
 // Error implements error.
@@ -37,7 +37,7 @@ func (e *FullError) Error() string {
 // Is makes the error match [ErrFull].
 func (e *FullError) Is(target error) bool { return target == ErrFull }
 
-// Budget is the memory of one node.
+// Budget is the memory limit of one node.
 type Budget struct {
 	limit int64
 	turns *turns
@@ -45,14 +45,13 @@ type Budget struct {
 	mu       sync.Mutex
 	used     int64
 	accounts []*Account
-	waiters  []*waiter // in the order of their callers
+	waiters  []*waiter // in order of arrival
 }
 
-// New returns a budget of limit bytes; 0 or less bounds nothing and still counts.
+// New returns a budget of limit bytes. If limit is 0 or less, it only counts.
 func New(limit int64) *Budget { return &Budget{limit: limit, turns: newTurns()} }
 
-// Account opens an account that may hold at most share bytes by [Account.Take]; 0 means
-// as many as the budget has.
+// Account opens an account that holds at most share bytes by [Account.Take]. 0 means the whole budget.
 func (b *Budget) Account(name string, share int64) *Account {
 	if b == nil {
 		return nil
@@ -64,7 +63,7 @@ func (b *Budget) Account(name string, share int64) *Account {
 	return a
 }
 
-// Limit returns the bound in bytes, 0 for none.
+// Limit returns the limit in bytes, 0 for none.
 func (b *Budget) Limit() int64 {
 	if b == nil {
 		return 0
@@ -72,14 +71,14 @@ func (b *Budget) Limit() int64 {
 	return max(b.limit, 0)
 }
 
-// Usage is what one account holds.
+// Usage is the usage of one account.
 type Usage struct {
 	Account string
 	Used    int64 // bytes
-	Refused int64 // how often new work was refused
+	Refused int64 // number of rejections
 }
 
-// Usage returns what each account holds, in the order they were opened.
+// Usage returns the usage of each account, in the order of opening.
 func (b *Budget) Usage() []Usage {
 	if b == nil {
 		return nil
@@ -102,7 +101,7 @@ type Account struct {
 	used, refused int64 // under the budget's lock
 }
 
-// Share returns the most bytes that the account may hold by [Account.Take], 0 if it has no bound of its own.
+// Share returns the limit of [Account.Take] in bytes, 0 if the account has none of its own.
 func (a *Account) Share() int64 {
 	if a == nil {
 		return 0
@@ -110,7 +109,7 @@ func (a *Account) Share() int64 {
 	return a.share
 }
 
-// open returns how many bytes may be in use with a claim of n.
+// open returns the number of bytes that may be in use with a claim of n.
 func (b *Budget) open(n int64) int64 {
 	if n > smallClaim {
 		return b.limit - b.limit/4
@@ -118,8 +117,8 @@ func (b *Budget) open(n int64) int64 {
 	return b.limit
 }
 
-// Take reserves n bytes for new work, or returns a [*FullError] and reserves nothing.
-// More than 64 KiB at a time are not taken of the last quarter of the budget.
+// Take reserves n bytes for new work, or returns a [*FullError] and reserves nothing. Claims above 64
+// KiB cannot use the last quarter of the budget.
 func (a *Account) Take(n int64) error {
 	if a == nil {
 		return nil
@@ -135,8 +134,8 @@ func (a *Account) Take(n int64) error {
 	return nil
 }
 
-// Room reports whether n bytes could be taken. It is for those who can make room first,
-// and no refusal.
+// Room reports whether Take(n) would succeed. It does not count as a rejection, for callers that can
+// free memory first.
 func (a *Account) Room(n int64) bool {
 	if a == nil {
 		return true
@@ -146,7 +145,7 @@ func (a *Account) Room(n int64) bool {
 	return a.full(n) == nil
 }
 
-// full returns why n bytes cannot be taken, nil if they can. The budget's lock is held.
+// full returns why n bytes cannot be reserved, nil if they can. The caller holds the budget's lock.
 func (a *Account) full(n int64) *FullError {
 	b := a.budget
 	switch {
@@ -158,8 +157,7 @@ func (a *Account) full(n int64) *FullError {
 	return nil
 }
 
-// Add counts n bytes of work that goes on whatever the budget says. A negative n gives
-// bytes back.
+// Add counts n bytes of accepted work without a limit. A negative n returns bytes.
 func (a *Account) Add(n int64) {
 	if a == nil {
 		return
@@ -176,7 +174,7 @@ func (a *Account) Add(n int64) {
 	}
 }
 
-// Full returns a [*FullError] while not one byte can be taken.
+// Full returns a [*FullError] while no byte can be reserved.
 func (a *Account) Full() error {
 	err := a.Take(1)
 	var full *FullError
@@ -198,8 +196,7 @@ func (a *Account) Ample() bool {
 	return a.budget.used < a.budget.limit/4
 }
 
-// tight reports whether half of the budget is in use. What is held only so that something
-// comes sooner is to be given back then.
+// tight reports whether half of the budget is in use. Caches must shrink then.
 func (b *Budget) tight() bool {
 	if b == nil || b.limit <= 0 {
 		return false
@@ -209,7 +206,6 @@ func (b *Budget) tight() bool {
 	return b.used >= b.limit/2
 }
 
-// Used returns the bytes held.
 func (a *Account) Used() int64 {
 	if a == nil {
 		return 0

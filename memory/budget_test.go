@@ -41,7 +41,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestLargeClaimsLeaveRoom has large claims refused while small ones are still taken.
+// TestLargeClaimsLeaveRoom checks that large claims are rejected while small ones succeed.
 func TestLargeClaimsLeaveRoom(t *testing.T) {
 	const most, small = 1 << 20, 64 << 10
 	b := memory.New(most)
@@ -96,7 +96,7 @@ func TestNothingBoundsNothing(t *testing.T) {
 	must(t, a.Take(1<<40))
 	a.Add(-1 << 50)
 	must(t, a.Full())
-	a.Turn(1 << 40) // which is never left
+	a.Turn(1 << 40) // never released
 	a.Turn(1 << 40)()
 	if !a.Room(1 << 40) {
 		t.Error("a budget that is not there bounds")

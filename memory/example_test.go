@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// A program that keeps something for its clients takes it from the node's budget: new work
-// is refused where there is no room, and work that was accepted goes on.
+// A program that holds data for its clients reserves it in the node's budget: new work is rejected
+// when the budget is full, and accepted work continues.
 func ExampleBudget() {
 	budget := memory.New(1 << 20)
 	uploads := budget.Account("uploads", 256<<10)
@@ -17,9 +17,9 @@ func ExampleBudget() {
 	err := uploads.Take(100 << 10)
 	fmt.Println(errors.Is(err, memory.ErrFull))
 
-	uploads.Add(100 << 10) // of an upload that was accepted
+	uploads.Add(100 << 10) // of an accepted upload
 	fmt.Println(uploads.Used())
-	uploads.Add(-300 << 10) // they are gone
+	uploads.Add(-300 << 10) // uploads have ended
 	fmt.Println(uploads.Used(), budget.Limit())
 	// Output:
 	// <nil>

@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// idleWhenTight is how long something stays at most that is idle while half of the node's
-// budget is in use: who comes back at once finds it.
+// idleWhenTight is how long an idle entry is kept while half of the node's budget is in use, so that
+// an immediate reuse finds it.
 const idleWhenTight = time.Second
 
-// Idle is what a node holds only so that something comes sooner: conversations with
-// nothing to do, followers without readers. Together they have at most so many bytes. Over
-// that those give way that were used least recently, whoever holds them; while half of the
-// node's budget is in use, all that were not used for a second.
+// Idle bounds the caches of a node: conversations without work, followers without readers. It evicts
+// the least recently used entries above its limit, across holders. While half of the node's budget is
+// in use, it evicts all entries unused for a second.
 type Idle struct {
 	budget *Budget
 	limit  int64
 
 	mu      sync.Mutex
 	held    int64
-	order   list.List // of *Kept, the one used last in front
+	order   list.List // of *Kept, most recently used first
 	shelves []*Shelf
-	soon    *time.Timer // trims once the oldest was not used for long enough
+	soon    *time.Timer // trims when the oldest entry has been unused for long enough
 }
 
-// Idle returns the idle part of a budget, of at most limit bytes; 0 or less bounds nothing
-// but that. What is kept counts in the accounts of its holders as before.
+// Idle returns the idle part of a budget, of at most limit bytes. If limit is 0 or less it has no
+// limit of its own. Entries still count in the accounts of their holders.
 func (b *Budget) Idle(limit int64) *Idle { return &Idle{budget: b, limit: limit} }
 
 // Shelf is one consumer's part of [Idle].
@@ -36,13 +35,12 @@ type Shelf struct {
 	usage IdleUsage // under the lock of idle
 }
 
-// IdleUsage is what one consumer keeps, and how often it had to give something up before
-// its time.
+// IdleUsage is the usage of one consumer and the number of its early evictions.
 type IdleUsage struct {
 	Consumer string
 	Held     int64 // bytes
-	Crowded  int64 // since the idle had more than they may, or the consumer of that
-	Tight    int64 // since half of the node's budget was in use
+	Crowded  int64 // evictions because of the limit of Idle or of the consumer
+	Tight    int64 // evictions because half of the node's budget was in use
 }
 
 // Shelf opens the part of a consumer.
@@ -57,7 +55,7 @@ func (i *Idle) Shelf(consumer string) *Shelf {
 	return s
 }
 
-// Usage returns what each consumer keeps, in the order they were opened.
+// Usage returns the usage of each consumer, in the order of opening.
 func (i *Idle) Usage() []IdleUsage {
 	if i == nil {
 		return nil
@@ -71,7 +69,7 @@ func (i *Idle) Usage() []IdleUsage {
 	return out
 }
 
-// Kept is one idle thing. The methods of nil do nothing.
+// Kept is one idle entry. The methods of nil do nothing.
 type Kept struct {
 	shelf *Shelf
 	drop  func()
@@ -79,12 +77,11 @@ type Kept struct {
 	since time.Time
 
 	bytes int64         // under the lock of Idle
-	place *list.Element // likewise; nil once it was taken or has to give way
+	place *list.Element // likewise; nil once taken or evicted
 }
 
-// Keep puts n bytes on the shelf that were used just now. If they have to give way drop is
-// called, once, by whoever calls [Idle.Trim], without a lock held: the holder may have
-// taken them meanwhile, and looks.
+// Keep adds an idle entry of n bytes, used just now. On eviction, [Idle.Trim] calls drop once, without
+// a lock held. The holder may have taken the entry concurrently, and must check.
 func (s *Shelf) Keep(n int64, drop func()) *Kept {
 	if s.idle == nil {
 		return nil
@@ -97,10 +94,10 @@ func (s *Shelf) Keep(n int64, drop func()) *Kept {
 	return k
 }
 
-// Add counts n bytes more, or less, that give way by a rule of their holder's own.
+// Add adjusts the usage by n bytes that the holder evicts by its own rule.
 func (s *Shelf) Add(n int64) { s.count(n, 0) }
 
-// Drop counts n bytes less that had to give way by it, being too many.
+// Drop counts an eviction of n bytes by the holder's own limit.
 func (s *Shelf) Drop(n int64) { s.count(-n, 1) }
 
 func (s *Shelf) count(n, dropped int64) {
@@ -113,13 +110,13 @@ func (s *Shelf) count(n, dropped int64) {
 	s.usage.Crowded += dropped
 }
 
-// add counts bytes; the lock is held.
+// add counts bytes. The caller holds the lock.
 func (s *Shelf) add(n int64) {
 	s.usage.Held += n
 	s.idle.held += n
 }
 
-// Add counts n bytes more, or less, of something that is kept.
+// Add adjusts the size of the entry by n bytes.
 func (k *Kept) Add(n int64) {
 	if k == nil {
 		return
@@ -132,7 +129,7 @@ func (k *Kept) Add(n int64) {
 	}
 }
 
-// Take ends the keeping: it is used again, or gone.
+// Take removes the entry because it is used again or gone.
 func (k *Kept) Take() {
 	if k == nil {
 		return
@@ -142,7 +139,7 @@ func (k *Kept) Take() {
 	k.leave()
 }
 
-// leave takes it from its place; the lock is held.
+// leave removes it from the order. The caller holds the lock.
 func (k *Kept) leave() {
 	if k.place != nil {
 		k.shelf.idle.order.Remove(k.place)
@@ -151,15 +148,15 @@ func (k *Kept) leave() {
 	}
 }
 
-// Trim makes what is too much give way. Who keeps something, or is refused room, calls it
-// then, without a lock that a drop takes.
+// Trim evicts entries above the limits. Callers of Keep, and those rejected for lack of memory, call
+// it without any lock that a drop function takes.
 func (i *Idle) Trim() {
 	for k := i.excess(); k != nil; k = i.excess() {
 		k.drop()
 	}
 }
 
-// excess takes what has to give way next, nil if nothing has to.
+// excess removes and returns the next entry to evict, nil if there is none.
 func (i *Idle) excess() *Kept {
 	if i == nil {
 		return nil
@@ -191,7 +188,7 @@ func (i *Idle) excess() *Kept {
 	return k
 }
 
-// trimIn trims then, if nobody is about to; the lock is held.
+// trimIn schedules a trim unless one is pending. The caller holds the lock.
 func (i *Idle) trimIn(d time.Duration) {
 	if i.soon != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// shelf keeps things by name and tells which had to give way.
+// shelf keeps entries by name and records evictions.
 type shelf struct {
 	*memory.Shelf
 	kept map[string]*memory.Kept
@@ -32,7 +32,7 @@ func (s *shelf) keep(name string, n int64) {
 	})
 }
 
-// went returns what has given way, and forgets it.
+// went returns and clears the evicted names.
 func (s *shelf) went() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *shelf) went() []string {
 	return out
 }
 
-// gone returns what gives way now, and forgets it.
+// gone trims, then returns and clears the evicted names.
 func (s *shelf) gone(i *memory.Idle) []string {
 	i.Trim()
 	return s.went()
@@ -93,7 +93,7 @@ func TestIdleGivesWay(t *testing.T) {
 	}
 }
 
-// TestIdleOfSeveral: whoever holds it, what was used least recently goes first.
+// TestIdleOfSeveral checks that eviction is least recently used first, across holders.
 func TestIdleOfSeveral(t *testing.T) {
 	i := memory.New(0).Idle(3)
 	a, b := newShelf(i, "a"), newShelf(i, "b")
@@ -111,8 +111,8 @@ func TestIdleOfSeveral(t *testing.T) {
 	}
 }
 
-// TestIdleOfATightNode: while half of the budget is in use, what was not used for a second
-// goes.
+// TestIdleOfATightNode checks that entries unused for a second are evicted while half of the budget is
+// in use.
 func TestIdleOfATightNode(t *testing.T) { synctest.Test(t, idleOfATightNode) }
 
 func idleOfATightNode(t *testing.T) {
@@ -148,7 +148,7 @@ func idleOfATightNode(t *testing.T) {
 	}
 }
 
-// TestIdleByAnotherRule: what its holder drops itself counts like all else.
+// TestIdleByAnotherRule checks that evictions by the holder itself are counted.
 func TestIdleByAnotherRule(t *testing.T) {
 	i := memory.New(0).Idle(100)
 	s := i.Shelf("things")
@@ -160,7 +160,7 @@ func TestIdleByAnotherRule(t *testing.T) {
 	}
 }
 
-// TestDropMayKeep: a drop is called without a lock, and may come to be idle itself.
+// TestDropMayKeep checks that a drop function runs without a lock and may add an entry.
 func TestDropMayKeep(t *testing.T) {
 	i := memory.New(0).Idle(2)
 	s := i.Shelf("things")

@@ -5,25 +5,25 @@ import (
 	"sync/atomic"
 )
 
-// largeWork is what work on needs no turn, in bytes: a processor has done with it soon.
+// largeWork is the maximum size in bytes of work that needs no turn, because it is short.
 const largeWork = 256 << 10
 
-// turns lets few pieces of large work go on at a time, so that the copies which they make
-// do not add up, and short work finds a processor.
+// turns limits concurrent large work, so that its temporary copies do not add up and short work finds
+// a processor.
 type turns struct {
-	slots   chan struct{} // holds an element for each that is under way
+	slots   chan struct{} // holds an element per running piece
 	waiting atomic.Int64
 }
 
-// newTurns leaves half of the processors to others, however many threads there are.
+// newTurns leaves half of the processors for other work, whatever GOMAXPROCS is.
 func newTurns() *turns { return &turns{slots: make(chan struct{}, Turns())} }
 
-// Turns is how many pieces of large work a process has under way at most.
+// Turns returns the maximum number of concurrent pieces of large work.
 func Turns() int { return max(1, min(runtime.GOMAXPROCS(0), runtime.NumCPU())/2) }
 
-// Turn waits until work on n bytes may begin, which leave ends: decoding, encoding,
-// folding, that waits for nothing and asks for no other turn, so that whoever waits here
-// comes to an end as well. Work on up to 256 KiB does not wait.
+// Turn waits until work on n bytes may begin; leave ends it. The work is decoding, encoding or
+// folding: it must not wait for anything or take another turn, so that every waiter gets one. Work on
+// up to 256 KiB does not wait.
 func (a *Account) Turn(n int) (leave func()) {
 	if a == nil || n <= largeWork {
 		return func() {}
@@ -35,7 +35,7 @@ func (a *Account) Turn(n int) (leave func()) {
 	return func() { <-t.slots }
 }
 
-// Waiting counts the pieces of large work that wait for their turn.
+// Waiting returns the number of pieces of large work that wait for a turn.
 func (b *Budget) Waiting() int64 {
 	if b == nil {
 		return 0

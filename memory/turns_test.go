@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// TestTurns has large work wait for half of the processors, and short work not.
+// TestTurns checks that large work waits for half of the processors, and short work does not.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const large, short = 256<<10 + 1, 256 << 10

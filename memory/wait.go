@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// waiter is a claim that waits for room.
+// waiter is a claim that waits for memory.
 type waiter struct {
 	account *Account
 	bytes   int64
-	granted chan struct{} // closed under the budget's lock once the bytes are taken
+	granted chan struct{} // closed under the budget's lock once the bytes are reserved
 }
 
-// Wait reserves n bytes as [Account.Take] does, and waits for room in the order of the callers. Claims of up to
-// 64 KiB do not wait behind larger ones. An account that holds nothing gets any claim, so that one at a time always
-// proceeds. The error is that of ctx; then nothing is reserved.
+// Wait reserves n bytes as [Account.Take] does, and waits for memory in order of arrival. Claims of up
+// to 64 KiB do not wait behind larger ones. An account that holds nothing gets any claim, so that one
+// at a time always proceeds. If ctx ends first, Wait returns its error and reserves nothing.
 func (a *Account) Wait(ctx context.Context, n int64) error {
 	if a == nil {
 		return nil
@@ -34,16 +34,16 @@ func (a *Account) Wait(ctx context.Context, n int64) error {
 	defer b.mu.Unlock()
 	i := slices.Index(b.waiters, w)
 	if i < 0 {
-		return nil // granted at the same time
+		return nil // granted concurrently
 	}
 	b.waiters = slices.Delete(b.waiters, i, i+1)
-	b.grant() // smaller ones may have waited behind it
+	b.grant() // smaller claims may have waited behind it
 	return ctx.Err()
 }
 
-// grant reserves bytes for the claims that have room. The budget's lock is held.
+// grant reserves bytes for the claims that fit. The caller holds the budget's lock.
 func (b *Budget) grant() {
-	blocked := map[*Account]bool{} // by a larger claim that came before
+	blocked := map[*Account]bool{} // by an earlier, larger claim
 	b.waiters = slices.DeleteFunc(b.waiters, func(w *waiter) bool {
 		a := w.account
 		if blocked[a] && w.bytes > smallClaim || a.used > 0 && a.full(w.bytes) != nil {
@@ -57,7 +57,7 @@ func (b *Budget) grant() {
 	})
 }
 
-// Waiters counts the claims of the account that wait for room.
+// Waiters returns the number of the account's claims that wait for memory.
 func (a *Account) Waiters() (n int64) {
 	if a == nil {
 		return 0

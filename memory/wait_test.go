@@ -9,7 +9,8 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// TestWait has claims wait for room in the order of their callers, and small ones not behind large ones.
+// TestWait checks that claims are granted in order of arrival, and that small ones do not wait behind
+// large ones.
 func TestWait(t *testing.T) {
 	const kib, limit = int64(1 << 10), int64(1 << 20)
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +68,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// TestWaitsEnd gives nothing to a claim whose context is over, however often that happens as room comes.
+// TestWaitsEnd checks that a claim whose context has ended reserves nothing, even if memory is freed
+// at the same time.
 func TestWaitsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := memory.New(100<<20).Account("outputs", 1<<20)
