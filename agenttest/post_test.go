@@ -232,7 +232,7 @@ func TestPostErrors(t *testing.T) {
 		o    agent.Outgoing
 		want string
 	}{
-		"another target": {agent.Outgoing{Target: "legder"}, `there is no target "legder"; add it`},
+		"another target": {agent.Outgoing{Target: "legder"}, `unknown target "legder"; add it`},
 		"no target":      {agent.Outgoing{}, "a target is 1 to"},
 		"a URL":          {agent.Outgoing{Target: "https://example.com/x"}, "no host is allowed"},
 		"no JSON":        {agent.Outgoing{Target: "ledger", Body: func() {}}, "no JSON form"},

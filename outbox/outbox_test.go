@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// someURLs takes all URLs but one.
+// someURLs accepts all URLs but one.
 type someURLs struct{ outbox.Func }
 
 func (someURLs) Check(url string) error {
@@ -29,12 +29,12 @@ func TestFind(t *testing.T) {
 		want   string // of the error
 	}{
 		"a name":            {outbox.Routes{Targets: named}, "ledger", ""},
-		"another":           {outbox.Routes{Targets: named}, "legder", `there is no target "legder"; add it`},
-		"none":              {outbox.Routes{}, "ledger", "there is no target"},
+		"another":           {outbox.Routes{Targets: named}, "legder", `unknown target "legder"; add it`},
+		"none":              {outbox.Routes{}, "ledger", "unknown target"},
 		"a URL":             {outbox.Routes{URLs: someURLs{deliver}}, "https://example.com", ""},
 		"a URL, and none":   {outbox.Routes{Targets: named}, "https://example.com", "no host is allowed"},
-		"one that is not":   {outbox.Routes{URLs: someURLs{deliver}}, "https://evil.example", `nothing is posted to "https://evil.example": it is evil`},
-		"a word like a URL": {outbox.Routes{URLs: someURLs{deliver}}, "ftp://example.com", "there is no target"},
+		"one that is not":   {outbox.Routes{URLs: someURLs{deliver}}, "https://evil.example", `post to "https://evil.example" rejected: it is evil`},
+		"a word like a URL": {outbox.Routes{URLs: someURLs{deliver}}, "ftp://example.com", "unknown target"},
 	} {
 		to, err := c.routes.Find(c.target)
 		var unknown *outbox.UnknownTargetError
@@ -47,7 +47,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// brokenURLs are targets whose check makes a mistake.
+// brokenURLs is a target whose check panics.
 type brokenURLs struct {
 	outbox.Func
 	check func() error
@@ -90,7 +90,8 @@ type bot struct{ outbox.Func }
 
 func (bot) RepliesForChannel() {}
 
-// TestCheckNotices: the lists of an agent name what is configured, and open nothing that replies for a channel.
+// TestCheckNotices checks that the lists of an agent name configured targets, and open no reply target
+// of a channel.
 func TestCheckNotices(t *testing.T) {
 	deliver := outbox.Func(func(context.Context, outbox.Post) error { return nil })
 	r := outbox.Routes{URLs: someURLs{deliver}, Targets: map[string]outbox.Target{"ledger": deliver, "slack": bot{deliver}, "channels.x": deliver}}
@@ -100,11 +101,11 @@ func TestCheckNotices(t *testing.T) {
 	}{
 		"nothing":                 {nil, nil, ""},
 		"what is there":           {[]string{"ledger", "slack"}, []string{"ledger", "https://example.com", "https://*.example.com"}, ""},
-		"unknown":                 {[]string{"legder"}, nil, `there is no target "legder"; add it to webhooks.targets, or to the targets of the program; configured are channels.x, ledger, slack`},
-		"unknown and open":        {nil, []string{"legder"}, "there is no target"},
+		"unknown":                 {[]string{"legder"}, nil, `unknown target "legder"; add it to webhooks.targets or to the program's targets; configured targets: channels.x, ledger, slack`},
+		"unknown and open":        {nil, []string{"legder"}, "unknown target"},
 		"a host that is not":      {nil, []string{"https://evil.example"}, "it is evil"},
-		"a target of replies":     {nil, []string{"ledger", "slack"}, `no caller may name "slack"`},
-		"a name of a target such": {nil, []string{"channels.x"}, `no caller may name "channels.x"`},
+		"a target of replies":     {nil, []string{"ledger", "slack"}, `reply target "slack"`},
+		"a name of a target such": {nil, []string{"channels.x"}, `reply target "channels.x"`},
 	} {
 		err := r.CheckNotices(c.notify, c.open)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -1,13 +1,12 @@
 // Package webhook delivers posts by HTTP: a POST with the headers webhook-id, webhook-timestamp and
-// webhook-signature of Standard Webhooks 1.0 (https://www.standardwebhooks.com), so that receivers
-// verify it with the libraries that exist.
+// webhook-signature of Standard Webhooks 1.0 (https://www.standardwebhooks.com), so that receivers can
+// verify it with existing libraries.
 //
-// An answer of 2xx is a delivery. 410 ends the attempts; after any other, or none within
-// [outbox.Timeout], another is made, not before the time of a Retry-After. Redirects are
-// not followed. The name of a host is resolved once for each connection, and only addresses of the
-// public internet are connected to, unless Private is set: not those of this machine, of private
-// networks, or of cloud metadata. Proxies of the environment are not used: they would connect in
-// our place.
+// A 2xx response is a delivery. 410 ends the attempts. Any other response, or none within
+// [outbox.Timeout], is retried, not before the time of a Retry-After. Redirects are not followed. The
+// host name is resolved once per connection. Unless Private is set, only addresses of the public
+// internet are connected to: not those of this machine, of private networks, or of cloud metadata.
+// Proxies of the environment are not used, because they would bypass that check.
 package webhook
 
 import (
@@ -36,11 +35,11 @@ import (
 // Headers of a delivery.
 const (
 	HeaderID        = "webhook-id"
-	HeaderTimestamp = "webhook-timestamp" // seconds since the Unix epoch, of the attempt
-	HeaderSignature = "webhook-signature" // "v1," and base64, one for each secret, with spaces between
+	HeaderTimestamp = "webhook-timestamp" // Unix time of the attempt, in seconds
+	HeaderSignature = "webhook-signature" // "v1," and base64, one per secret, separated by spaces
 )
 
-// Bounds of what is read of an answer, and of the connections that are kept.
+// Limits of a response and of idle connections.
 const (
 	maxAnswer        = 64 << 10
 	idlePerHost      = 2
@@ -48,27 +47,27 @@ const (
 	idleTimeout      = time.Minute
 	dialTimeout      = 5 * time.Second
 	handshakeTimeout = 10 * time.Second
-	minSecret        = 24 // bytes, of Standard Webhooks, as is the next
+	minSecret        = 24 // bytes, as required by Standard Webhooks, like the next
 	maxSecret        = 64
 	secretPrefix     = "whsec_"
 )
 
-// azureWire is where machines of Azure reach their host, among addresses of the public internet.
+// azureWire is the address of the host of Azure machines, which lies among public addresses.
 var azureWire = netip.PrefixFrom(netip.AddrFrom4([4]byte{168, 63, 129, 16}), 32)
 
-// Options are how a node calls webhooks. The zero value works.
+// Options configure webhooks. The zero value works.
 type Options struct {
-	// Private lets addresses be called that are not of the public internet.
+	// Private allows addresses outside the public internet.
 	Private bool
-	// RootCAs, TLS settings and the like are those of Transport, of which a copy is used with
-	// another dialer, no proxy and bounded idle connections; nil is http.DefaultTransport's, or those
-	// of a new one if that is no *http.Transport.
+	// Transport has the RootCAs, TLS and other settings. A copy is used, with another dialer, no proxy
+	// and bounded idle connections. Nil is http.DefaultTransport, or a new transport if that is not an
+	// *http.Transport.
 	Transport *http.Transport
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
 
-// Caller calls URLs. It is safe for concurrent use; [Caller.Close] ends its idle connections.
+// Caller posts to URLs. It is safe for concurrent use; [Caller.Close] closes its idle connections.
 type Caller struct {
 	client *http.Client
 	now    func() time.Time
@@ -83,7 +82,7 @@ func New(o *Options) *Caller {
 	if base == nil {
 		base, _ = http.DefaultTransport.(*http.Transport)
 	}
-	if base == nil { // The program has put something else there, such as what traces its calls.
+	if base == nil { // The program has replaced the default transport, for example to trace requests.
 		base = &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: handshakeTimeout}
 	}
 	t := base.Clone()
@@ -102,25 +101,25 @@ func New(o *Options) *Caller {
 	return c
 }
 
-// Close ends connections that are idle.
+// Close closes idle connections.
 func (c *Caller) Close() { c.client.CloseIdleConnections() }
 
-// Secret is what signs deliveries: 24 to 64 bytes.
+// Secret signs deliveries: 24 to 64 bytes.
 type Secret []byte
 
-// ParseSecret reads "whsec_" and base64.
+// ParseSecret parses "whsec_" followed by base64.
 func ParseSecret(s string) (Secret, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s, secretPrefix))
 	switch {
 	case err != nil:
-		return nil, errors.New("a webhook secret is \"whsec_\" and base64")
+		return nil, errors.New("invalid webhook secret: want \"whsec_\" followed by base64")
 	case len(raw) < minSecret || len(raw) > maxSecret:
-		return nil, fmt.Errorf("a webhook secret has %d to %d bytes behind its base64, this one %d", minSecret, maxSecret, len(raw))
+		return nil, fmt.Errorf("invalid webhook secret: want %d to %d bytes in base64, got %d", minSecret, maxSecret, len(raw))
 	}
 	return raw, nil
 }
 
-// String keeps a secret out of texts and logs.
+// String hides the secret in texts and logs.
 func (Secret) String() string { return "(secret)" }
 
 // sign returns a signature.
@@ -131,8 +130,8 @@ func (s Secret) sign(id string, at int64, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Target returns the target that is a URL. Each of the secrets signs, so that a receiver can change
-// over from one to the next; without any nothing is signed. The URL is checked as [CheckURL] does.
+// Target returns the target of a URL. Each secret adds a signature, so that receivers can rotate
+// secrets; without secrets nothing is signed. The URL is checked as by [CheckURL].
 func (c *Caller) Target(rawURL string, secrets ...Secret) (outbox.Target, error) {
 	if err := CheckURL(rawURL); err != nil {
 		return nil, err
@@ -140,25 +139,25 @@ func (c *Caller) Target(rawURL string, secrets ...Secret) (outbox.Target, error)
 	return outbox.Func(func(ctx context.Context, p outbox.Post) error { return c.call(ctx, rawURL, secrets, p) }), nil
 }
 
-// CheckURL says why nothing can be posted to a URL: it has another scheme than https or http, no
-// host, or a user's name or password, which would be stored where everybody reads it.
+// CheckURL returns why a URL cannot be a target: a scheme other than https or http, no host, or a user
+// name or password, which would be stored in readable form.
 func CheckURL(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	switch {
 	case err != nil:
-		return errors.New("it is no URL")
+		return errors.New("not a URL")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return errors.New("its scheme is neither https nor http")
+		return errors.New("scheme is not https or http")
 	case u.Hostname() == "":
-		return errors.New("it has no host")
+		return errors.New("missing host")
 	case u.User != nil:
-		return errors.New("it has a user name")
+		return errors.New("contains a user name")
 	}
 	return nil
 }
 
-// URLs returns the target of the URLs that callers may name: with https, at one of these hosts, of
-// which "*.example.com" allows all below example.com.
+// URLs returns the target for URLs named by callers. They need https and one of these hosts;
+// "*.example.com" allows all below example.com.
 func (c *Caller) URLs(allow []string, secrets ...Secret) outbox.URLs {
 	return &urls{caller: c, allow: slices.Clone(allow), secrets: secrets}
 }
@@ -179,11 +178,11 @@ func (t *urls) Check(rawURL string) error {
 		return err
 	}
 	if u.Scheme != "https" {
-		return errors.New("its scheme is not https")
+		return errors.New("scheme is not https")
 	}
 	host := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 	if strings.Contains(host, "%") {
-		return errors.New("its address has a zone")
+		return errors.New("address has a zone")
 	}
 	for _, a := range t.allow {
 		a = strings.ToLower(a)
@@ -191,7 +190,7 @@ func (t *urls) Check(rawURL string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the host %.200s is not allowed; webhooks.allow names those that are", host)
+	return fmt.Errorf("host %.200s is not allowed; add it to webhooks.allow", host)
 }
 
 // Deliver implements [outbox.Target].
@@ -199,11 +198,10 @@ func (t *urls) Deliver(ctx context.Context, p outbox.Post) error {
 	return t.caller.call(ctx, p.Target, t.secrets, p)
 }
 
-// call makes one attempt.
 func (c *Caller) call(ctx context.Context, rawURL string, secrets []Secret, p outbox.Post) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, rawURL, bytes.NewReader(p.Body))
 	if err != nil {
-		return &outbox.GoneError{Err: errors.New("it is no URL")}
+		return &outbox.GoneError{Err: errors.New("not a URL")}
 	}
 	at := c.now().Unix()
 	req.Header.Set("Content-Type", "application/json")
@@ -219,24 +217,24 @@ func (c *Caller) call(ctx context.Context, rawURL string, secrets []Secret, p ou
 	}
 	res, err := c.client.Do(req)
 	if err != nil {
-		return because(err)
+		return transportError(err)
 	}
 	defer res.Body.Close()
-	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // so that the connection can be used again
+	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // Allow reuse of the connection.
 	return outbox.Answered(res.StatusCode, res.Header, c.now())
 }
 
-// because says in few words why there was no answer. The URL, which may be a secret, is left out.
-func because(err error) error {
+// transportError shortens a transport error. It omits the URL, which may be secret.
+func transportError(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
 	switch {
 	case errors.Is(err, ssrf.ErrProhibitedIP), errors.Is(err, ssrf.ErrProhibitedNetwork), errors.Is(err, ssrf.ErrProhibitedPort):
-		return errors.New("its address is not of the public internet, and only such are called unless \"private\" allows others")
+		return errors.New("address is not on the public internet; set \"private\" to allow others")
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("it did not answer within %v", outbox.Timeout)
+		return fmt.Errorf("no response within %v", outbox.Timeout)
 	}
-	return fmt.Errorf("it was not reached: %w", err)
+	return fmt.Errorf("request failed: %w", err)
 }

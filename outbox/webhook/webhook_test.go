@@ -28,7 +28,7 @@ func secret(letter string) (webhook.Secret, string) {
 	return raw, "whsec_" + base64.StdEncoding.EncodeToString(raw)
 }
 
-// deliver delivers a post to a URL by a caller that may call this machine.
+// deliver delivers a post to a URL on this machine.
 func deliver(t *testing.T, url string, secrets ...webhook.Secret) error {
 	t.Helper()
 	c := webhook.New(&webhook.Options{Private: true})
@@ -40,8 +40,8 @@ func deliver(t *testing.T, url string, secrets ...webhook.Secret) error {
 	return to.Deliver(t.Context(), post(url))
 }
 
-// TestReceiversVerify: the library that Standard Webhooks has for receivers takes what is sent, by
-// each of the secrets, and refuses it by another.
+// TestReceiversVerify checks that the receivers' library of Standard Webhooks accepts a delivery with
+// each of the secrets, and rejects it with another.
 func TestReceiversVerify(t *testing.T) {
 	a, textA := secret("a")
 	b, textB := secret("b")
@@ -75,7 +75,7 @@ func TestReceiversVerify(t *testing.T) {
 	}
 }
 
-// TestAnswers: what a receiver answers, and what becomes of the post.
+// TestAnswers maps responses of a receiver to results of the delivery.
 func TestAnswers(t *testing.T) {
 	var others atomic.Int32
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { others.Add(1) }))
@@ -99,15 +99,15 @@ func TestAnswers(t *testing.T) {
 	}{
 		"200":                   {status(200), "", false, 0},
 		"204":                   {status(204), "", false, 0},
-		"400":                   {status(400), "it answered 400", false, 0},
-		"410":                   {status(410), "it answered 410", true, 0},
-		"500":                   {status(500), "it answered 500", false, 0},
-		"429 with a time":       {status(429, "Retry-After", "90"), "it answered 429", false, 90 * time.Second},
-		"503 with a long time":  {status(503, "Retry-After", "99999999"), "it answered 503", false, 24 * time.Hour},
-		"503 with nonsense":     {status(503, "Retry-After", "soon"), "it answered 503", false, 0},
-		"to this machine":       {redirect(other.URL), "it answered 307, and redirects are not followed", false, 0},
-		"to metadata":           {redirect("http://169.254.169.254/latest/meta-data/"), "it answered 307, and redirects are not followed", false, 0},
-		"it hangs up":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "it was not reached: EOF", false, 0},
+		"400":                   {status(400), "target returned status 400", false, 0},
+		"410":                   {status(410), "target returned status 410", true, 0},
+		"500":                   {status(500), "target returned status 500", false, 0},
+		"429 with a time":       {status(429, "Retry-After", "90"), "target returned status 429", false, 90 * time.Second},
+		"503 with a long time":  {status(503, "Retry-After", "99999999"), "target returned status 503", false, 24 * time.Hour},
+		"503 with nonsense":     {status(503, "Retry-After", "soon"), "target returned status 503", false, 0},
+		"to this machine":       {redirect(other.URL), "target returned status 307; redirects are not followed", false, 0},
+		"to metadata":           {redirect("http://169.254.169.254/latest/meta-data/"), "target returned status 307; redirects are not followed", false, 0},
+		"it hangs up":           {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "request failed: EOF", false, 0},
 		"an answer without end": {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) }, "", false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,10 +130,10 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// traced is a transport that a program puts in place of the default one.
+// traced is a transport that a program installs as the default.
 type traced struct{ http.RoundTripper }
 
-// TestReplacedTransport: a program may have another default transport; what is called goes without it.
+// TestReplacedTransport checks that deliveries work without a replaced default transport.
 func TestReplacedTransport(t *testing.T) {
 	old := http.DefaultTransport
 	http.DefaultTransport = traced{}
@@ -145,7 +145,7 @@ func TestReplacedTransport(t *testing.T) {
 	}
 }
 
-// TestReceiverThatStalls is given up when the attempt ends.
+// TestReceiverThatStalls checks that an attempt ends with its context.
 func TestReceiverThatStalls(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -159,12 +159,13 @@ func TestReceiverThatStalls(t *testing.T) {
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	if err := to.Deliver(ctx, post(server.URL)); err == nil || err.Error() != "it did not answer within 20s" {
+	if err := to.Deliver(ctx, post(server.URL)); err == nil || err.Error() != "no response within 20s" {
 		t.Error(err)
 	}
 }
 
-// TestGuard: what is not of the public internet is not connected to, by name or by address.
+// TestGuard checks that addresses outside the public internet are not connected to, by name or by
+// address.
 func TestGuard(t *testing.T) {
 	var reached atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
@@ -183,7 +184,7 @@ func TestGuard(t *testing.T) {
 			continue
 		}
 		err = to.Deliver(t.Context(), post(url))
-		if err == nil || !strings.Contains(err.Error(), "not of the public internet") || strings.Contains(err.Error(), "secret-path") {
+		if err == nil || !strings.Contains(err.Error(), "not on the public internet") || strings.Contains(err.Error(), "secret-path") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -192,7 +193,7 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestURLs: which URLs callers may name, and which may be configured at all.
+// TestURLs checks which URLs callers may name, and which may be configured.
 func TestURLs(t *testing.T) {
 	c := webhook.New(nil)
 	defer c.Close()
@@ -202,17 +203,17 @@ func TestURLs(t *testing.T) {
 		"https://HOOKS.example.com:8443/a":   "",
 		"https://hooks.example.com./a":       "",
 		"https://a.b.example.org":            "",
-		"https://example.org":                "the host example.org is not allowed",
+		"https://example.org":                "host example.org is not allowed",
 		"https://evilexample.org":            "is not allowed",
 		"https://example.com":                "is not allowed",
 		"https://x.hooks.example.com":        "is not allowed",
-		"http://hooks.example.com":           "its scheme is not https",
-		"https://user:pw@hooks.example.com":  "it has a user name",
-		"ftp://hooks.example.com":            "its scheme is neither",
-		"https://":                           "it has no host",
-		"https://hooks.example.com\x00":      "it is no URL",
-		"https://hooks.example.com@10.0.0.1": "it has a user name",
-		"https://[::1%25.example.org]":       "its address has a zone",
+		"http://hooks.example.com":           "scheme is not https",
+		"https://user:pw@hooks.example.com":  "contains a user name",
+		"ftp://hooks.example.com":            "scheme is not https or http",
+		"https://":                           "missing host",
+		"https://hooks.example.com\x00":      "not a URL",
+		"https://hooks.example.com@10.0.0.1": "contains a user name",
+		"https://[::1%25.example.org]":       "address has a zone",
 	} {
 		err := urls.Check(url)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -226,10 +227,10 @@ func TestURLs(t *testing.T) {
 
 func TestSecrets(t *testing.T) {
 	for text, want := range map[string]string{
-		"whsec_":         "has 24 to 64 bytes behind its base64, this one 0",
-		"whsec_%%%":      "is \"whsec_\" and base64",
-		"whsec_c2hvcnQ=": "this one 5",
-		"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65)): "this one 65",
+		"whsec_":         "want 24 to 64 bytes in base64, got 0",
+		"whsec_%%%":      "want \"whsec_\" followed by base64",
+		"whsec_c2hvcnQ=": "got 5",
+		"whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 65)): "got 65",
 	} {
 		if _, err := webhook.ParseSecret(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

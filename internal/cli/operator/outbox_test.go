@@ -118,7 +118,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 		return out + errOut
 	}
 	list := run(0, "outbox", "list")
-	for _, want := range []string{" to ledger, given up at ", "after 1 attempt\n", `"a" of agent "echo", batch `, "it answered 410", "2 dead letters\n"} {
+	for _, want := range []string{" to ledger, given up at ", "after 1 attempt\n", `"a" of agent "echo", batch `, "target returned status 410", "2 dead letters\n"} {
 		if !strings.Contains(list, want) {
 			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
@@ -127,7 +127,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 	if leak := n.Logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") {
 		t.Errorf("the log has %q", leak)
 	}
-	if out := run(0, "log", "verify"); !strings.Contains(out, "parley outbox sends it again") {
+	if out := run(0, "log", "verify"); !strings.Contains(out, "resend or drop it with parley outbox") {
 		t.Errorf("verify says\n%s", out)
 	}
 	letters := clitest.Into[storage.DeadLetter](t, strings.SplitN(run(0, "outbox", "list", "--json", "--agent", "echo", "--id", "b/c"), "\n", 2)[0])
