@@ -8,28 +8,28 @@ import (
 	"unicode"
 )
 
-// argumentText assembles the arguments of one call from what a vendor sends as such. Vendors
-// are known to send "{}" before the real arguments, all of them again at the end, null, and a
-// JSON text within a JSON string. The zero value is ready.
+// argumentText assembles the arguments of one call from vendor fragments. Some vendors send "{}"
+// before the real arguments, repeat all arguments at the end, send null, or encode the JSON text as a
+// JSON string. The zero value is ready to use.
 type argumentText struct {
 	join  textJoiner
-	text  []byte // as far as it counts
-	shown int    // bytes of text that were handed over
-	again []byte // what came after a whole value
-	// Of text: how many brackets are open, whether a string is, and whether a value has ended.
+	text  []byte // accepted so far
+	shown int    // number of bytes of text already returned
+	again []byte // input after a complete value
+	// Scanner state over text: open brackets, inside a string, value complete.
 	depth           int
 	quoted, escaped bool
 	whole           bool
 }
 
-// size is what is kept.
+// size returns the number of buffered bytes.
 func (t *argumentText) size() int { return len(t.text) + len(t.again) }
 
-// add takes a piece, and returns what can be shown of it and of what was held before.
+// add appends a fragment and returns the text that can now be displayed.
 func (t *argumentText) add(piece string) string {
 	piece = t.join.add(piece)
 	if next := strings.TrimSpace(piece); t.whole && t.empty() && next != "" && (t.shown == 0 || next[0] == '{') {
-		*t = argumentText{join: t.join, shown: t.shown} // the value stood for one that was to come
+		*t = argumentText{join: t.join, shown: t.shown} // the earlier value was a placeholder
 		piece = strings.TrimLeft(piece, " \t\r\n")
 	}
 	if t.whole {
@@ -40,7 +40,6 @@ func (t *argumentText) add(piece string) string {
 	return t.show()
 }
 
-// scan appends a piece of a JSON value.
 func (t *argumentText) scan(piece string) {
 	for i := range len(piece) {
 		c := piece[i]
@@ -65,8 +64,8 @@ func (t *argumentText) scan(piece string) {
 	}
 }
 
-// show returns what was not handed over. An object without members is held, since others may
-// follow it, and so is what is no object, since it may hold one.
+// show returns the text not yet returned. It holds back an object without members, because members may
+// follow, and any non-object, because it may wrap an object.
 func (t *argumentText) show() string {
 	compact := bytes.TrimSpace(t.text)
 	if t.empty() || len(compact) == 0 || compact[0] != '{' || len(compact) == 1 && len(t.text) > 1 {
@@ -81,7 +80,7 @@ func (t *argumentText) rest() string {
 	return s
 }
 
-// empty reports whether the text is a value that stands for no arguments.
+// empty reports whether the text is a value that means no arguments.
 func (t *argumentText) empty() bool {
 	compact := strings.Join(strings.Fields(string(t.text[:min(len(t.text), maxEmptyValue)])), "")
 	switch {
@@ -93,10 +92,10 @@ func (t *argumentText) empty() bool {
 	return false
 }
 
-// maxEmptyValue is the longest text, in bytes, that may stand for no arguments.
+// maxEmptyValue is the maximum length in bytes of a value that means no arguments.
 const maxEmptyValue = 32
 
-// end returns the arguments, and what is to be shown of them yet.
+// end returns the final arguments and the text not yet displayed.
 func (t *argumentText) end() (show string, arguments json.RawMessage, malformed bool) {
 	if rest := t.join.rest(); rest != "" {
 		t.add(rest)
@@ -121,7 +120,7 @@ func (t *argumentText) end() (show string, arguments json.RawMessage, malformed 
 	return t.rest(), quoted, true
 }
 
-// repeated reports whether what came after the value is the value, again or begun again.
+// repeated reports whether the input after the value repeats the value, completely or in part.
 func (t *argumentText) repeated() bool {
 	value, again := bytes.TrimSpace(t.text), bytes.TrimSpace(t.again)
 	for len(again) > len(value) && bytes.HasPrefix(again, value) {
@@ -134,11 +133,11 @@ func (t *argumentText) repeated() bool {
 	return json.Compact(&one, value) == nil && json.Compact(&other, again) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
-// maxWraps is how often arguments may be encoded over again.
+// maxWraps bounds how many times arguments may be encoded as a JSON string.
 const maxWraps = 3
 
-// unwrapped returns the object or null that stands as JSON within a JSON string, nil if there is none.
-// A string without text stands for an object without members.
+// unwrapped returns the object or null encoded in a JSON string, or nil if there is none. An empty
+// string decodes to an empty object.
 func unwrapped(written []byte) []byte {
 	for range maxWraps {
 		var s string
@@ -156,9 +155,9 @@ func unwrapped(written []byte) []byte {
 	return nil
 }
 
-// toolName returns the name of the tool that a model means: models are known to write spaces,
-// quotes or a namespace around a name, and a number or a mark of their own format after it. A
-// name that is known stays as it is; nothing is known without tools.
+// toolName returns the name of the tool that a model intends to call. Some models put spaces, quotes
+// or a namespace around a name, and a number or a format marker after it. A known name is returned
+// unchanged. Without tools every name is returned unchanged.
 func toolName(written string, tools []Tool) string {
 	known := func(name string) bool { return knownTool(tools, name) }
 	if known(written) {

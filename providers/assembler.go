@@ -5,16 +5,15 @@ import (
 	"iter"
 )
 
-// NewStream turns produce into a stream that keeps the package's guarantees:
-// Codecs through NewHTTP and other Protocols share it. Each iteration calls
-// produce once, on the goroutine that ranges. produce feeds the Assembler until
-// it has called Finish or meets an error, and should return early once
-// Assembler.Stopped. An error that is not an *Error is read as a failure of the
-// connection; returning nil without Finish is a truncated stream. The bounds of the
-// reply are the defaults of Limits unless produce sets others by Assembler.Bound.
+// NewStream turns produce into a stream that keeps the guarantees of the package. Codecs use it
+// through NewHTTP; other Protocols use it directly. Each iteration calls produce once, on the
+// goroutine that ranges. produce feeds the Assembler until it has called Finish or returns an error.
+// It should return early once Assembler.Stopped. An error that is not an *Error becomes KindNetwork.
+// Returning nil without Finish becomes KindTruncated. The default Limits apply unless produce calls
+// Assembler.Bound.
 func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		left := false // The consumer broke out of its loop: yield must not be called again.
+		left := false // The consumer left its loop: yield must not be called again.
 		a := NewAssembler(func(e Event) bool {
 			if ctx.Err() != nil {
 				return false
@@ -41,29 +40,29 @@ func NewStream(ctx context.Context, m Model, produce func(*Assembler) error) ite
 	}
 }
 
-// Assembler turns the fragments of one vendor response into well-ordered
-// Events, and holds the response to its Limits. It belongs to one stream and one
-// goroutine. Once Stopped, or after Finish, calls do nothing.
+// Assembler turns the fragments of one vendor response into well-ordered Events and enforces its
+// Limits. It belongs to one stream and one goroutine. Once Stopped, or after Finish, calls have no
+// effect.
 type Assembler struct {
 	yield     func(Event) bool
 	model     Model
 	limits    Limits
 	bytes     int         // of the reply so far
-	part      partKind    // of the part under way
-	over      *LimitError // nil unless the reply was cut off
+	part      partKind    // of the current part
+	over      *LimitError // nil unless a limit was exceeded
 	stopped   bool
 	finished  bool
 	reasoning bool
 	signature string
 	calls     []pendingCall
-	// shown tells that there was an event, said that there was text or a call.
+	// shown is set after the first event, said after the first text or call.
 	shown, said bool
-	stop        StopReason // by End
-	// Pieces of text and of reasoning that end inside a character.
+	stop        StopReason // set by End
+	// Joiners for fragments of text and reasoning that end inside a character.
 	text, thought textJoiner
 	tools         []Tool
 	onOdd         func(Oddity)
-	odd           []string // kinds that were reported
+	odd           []string // kinds already reported
 }
 
 type pendingCall struct {
@@ -72,7 +71,6 @@ type pendingCall struct {
 	ended     bool
 }
 
-// partKind tells neighbouring parts apart.
 type partKind int
 
 const (
@@ -82,28 +80,26 @@ const (
 	partCall
 )
 
-// NewAssembler returns an Assembler that passes events to yield until that
-// returns false, with the default Limits.
+// NewAssembler returns an Assembler with the default Limits. It passes events to yield until yield
+// returns false.
 func NewAssembler(yield func(Event) bool) *Assembler {
 	return &Assembler{yield: yield, limits: Limits{}.withDefaults()}
 }
 
-// Bound replaces the limits of the response. It comes before everything else.
+// Bound replaces the limits of the response. Call it before any other method.
 func (a *Assembler) Bound(l Limits) { a.limits = l.withDefaults() }
 
-// Watch has the oddities of the response reported to odd, which may be nil, and names the
-// tools that it may call. It comes before everything else.
+// Watch sets the tools that the response may call and the callback for oddities; odd may be nil. Call
+// it before any other method.
 func (a *Assembler) Watch(tools []Tool, odd func(Oddity)) { a.tools, a.onOdd = tools, odd }
 
-// Model is the model that answers, of a stream by NewStream, else the zero Model.
+// Model returns the model of a stream made by NewStream, otherwise the zero Model.
 func (a *Assembler) Model() Model { return a.model }
 
-// Stopped reports that nobody takes further events, or that the response has reached
-// one of its limits.
+// Stopped reports whether the consumer has stopped reading or the response has reached a limit.
 func (a *Assembler) Stopped() bool { return a.stopped || a.over != nil }
 
-// Hold counts n bytes that the codec keeps to hand over later, and reports whether
-// the response may have them.
+// Hold counts n bytes that the codec buffers and reports whether they are within the limits.
 func (a *Assembler) Hold(n int) bool {
 	if a.Stopped() {
 		return false
@@ -112,13 +108,12 @@ func (a *Assembler) Hold(n int) bool {
 	return a.within(LimitedReply, a.limits.ReplyBytes, a.bytes)
 }
 
-// HoldCalls reports whether the response may have n calls, of which the codec keeps
-// some to hand over later.
+// HoldCalls reports whether n calls are within the limits, including calls that the codec buffers.
 func (a *Assembler) HoldCalls(n int) bool {
 	return !a.Stopped() && a.within(LimitedCalls, a.limits.Calls, n)
 }
 
-// within cuts the response off if it has more of something than it may.
+// within ends the response if got exceeds the limit.
 func (a *Assembler) within(what Limited, limit, got int) bool {
 	if got > limit {
 		a.over = &LimitError{What: what, Limit: limit, Got: got}
@@ -127,7 +122,7 @@ func (a *Assembler) within(what Limited, limit, got int) bool {
 	return true
 }
 
-// count takes n bytes of a part of a kind.
+// count adds n bytes to the current part of the kind.
 func (a *Assembler) count(kind partKind, n int) bool {
 	if kind != a.part {
 		n += partBytes
@@ -136,8 +131,8 @@ func (a *Assembler) count(kind partKind, n int) bool {
 	return a.Hold(n)
 }
 
-// Text appends to the answer. A piece may end inside a character that the next one goes on
-// with, see sse.Text; bytes that make no character become U+FFFD.
+// Text appends to the answer. A fragment may end inside a character that the next fragment completes,
+// see sse.Text. Invalid bytes become U+FFFD.
 func (a *Assembler) Text(s string) {
 	if s == "" || !a.count(partText, len(s)) {
 		return
@@ -153,17 +148,17 @@ func (a *Assembler) emitText(s string) {
 	}
 }
 
-// endPiece shows what stands for a character of the text that was cut.
+// endPiece emits the replacement for a truncated character.
 func (a *Assembler) endPiece() { a.emitText(a.text.rest()) }
 
-// Reasoning appends to the reasoning. A signature that is not empty replaces
-// the one so far; text may be empty then.
+// Reasoning appends to the reasoning. A signature that is not empty replaces the previous one; text
+// may then be empty.
 func (a *Assembler) Reasoning(text, signature string) {
 	if text == "" && signature == "" {
 		return
 	}
 	grown := len(text)
-	if signature != a.signature { // some codecs give it with every piece
+	if signature != a.signature { // some codecs repeat the signature with every fragment
 		grown += len(signature)
 	}
 	if !a.count(partReasoning, grown) {
@@ -183,8 +178,8 @@ func (a *Assembler) emitReasoning(s string) {
 	}
 }
 
-// EndReasoning closes the reasoning under way with a signature, or stands for reasoning
-// of which nothing is shown. Without either it does nothing.
+// EndReasoning closes the current reasoning with a signature, or adds reasoning without visible text.
+// Without current reasoning and without a signature it does nothing.
 func (a *Assembler) EndReasoning(signature string) {
 	if signature != "" && !a.count(partReasoning, len(signature)) {
 		return
@@ -197,8 +192,8 @@ func (a *Assembler) EndReasoning(signature string) {
 	a.part = partNone
 }
 
-// EndText closes the text under way with a signature, or stands for text of which nothing
-// is shown. Without a signature it does nothing.
+// EndText closes the current text with a signature, or adds signed text without visible characters.
+// Without a signature it does nothing.
 func (a *Assembler) EndText(signature string) {
 	if signature == "" || !a.count(partText, len(signature)) {
 		return
@@ -209,8 +204,8 @@ func (a *Assembler) EndText(signature string) {
 	a.part = partNone
 }
 
-// StartCall opens a tool call and returns its index. The name is the one of a tool if the
-// model has written that with marks of its own around it.
+// StartCall opens a tool call and returns its index. If the model decorated the name of a tool, the
+// event has the name of the tool.
 func (a *Assembler) StartCall(id, name string) int {
 	i := len(a.calls)
 	if !a.HoldCalls(i+1) || !a.count(partNone, partBytes+len(id)+len(name)) {
@@ -225,8 +220,8 @@ func (a *Assembler) StartCall(id, name string) int {
 	return i
 }
 
-// CallArguments appends to the arguments of the call StartCall returned index for, unless
-// that has ended.
+// CallArguments appends to the arguments of the call with the index that StartCall returned. It has no
+// effect after the call has ended.
 func (a *Assembler) CallArguments(index int, fragment string) {
 	if fragment == "" || !a.Hold(len(fragment)) {
 		return
@@ -244,9 +239,8 @@ func (a *Assembler) emitArguments(index int, s string) {
 	}
 }
 
-// EndCall closes a call, with a signature if it has one. A vendor that closes its calls
-// says so, since what comes after a call is to stand after it. Calls that are open in
-// the end are closed by Finish.
+// EndCall closes a call, with a signature if it has one. Codecs of vendors that mark the end of a call
+// must call it to preserve the order of parts. Finish closes all calls that are still open.
 func (a *Assembler) EndCall(index int, signature string) {
 	if signature != "" && !a.Hold(len(signature)) || a.Stopped() {
 		return
@@ -263,9 +257,9 @@ func (a *Assembler) EndCall(index int, signature string) {
 	a.emit(ToolCallEnd{Index: index, ID: c.id, Name: c.name, Arguments: arguments, Malformed: malformed, Signature: signature})
 }
 
-// Finish closes everything open and ends the stream with d. It sets Usage.Total, sets a
-// StopReason that is empty to that of End, and corrects one that contradicts the calls. Vendors are
-// known to say "stop" after a call.
+// Finish closes all open parts and ends the stream with d. It sets Usage.Total and uses the reason of
+// End if d.StopReason is empty. It corrects a StopReason that contradicts the calls, because some
+// vendors report "stop" after a call.
 func (a *Assembler) Finish(d Done) {
 	if a.over != nil {
 		return

@@ -5,26 +5,25 @@ import (
 	"sync"
 )
 
-// Block is a run of messages that never change, so that a protocol that has encoded
-// it once may leave its encoding there for the next request. It begins with a user
-// message and holds the results of all its calls that have one. It is safe for
-// concurrent use.
+// Block is an immutable run of messages. A protocol may cache its encoding in the block for the next
+// request. A block begins with a user message and includes the available results of all its calls. It
+// is safe for concurrent use.
 type Block struct {
 	messages []Message
 	text     int
 
 	mu      sync.Mutex
-	encoded any // by EncodeBlock; nil if there is none
+	encoded any // set by EncodeBlock; nil if there is none
 	size    int64
-	shown   shown // what encoded was made for
+	shown   shown // key of encoded
 
-	// lacking is the block without the images that are gone, in its place with its
-	// encoding; nil if there is none.
+	// lacking caches the block without the removed images, including its encoding; nil if there is
+	// none.
 	lacking *Block
 	gone    []bool
 }
 
-// shown is what Transform's treatment of messages depends on.
+// shown lists the inputs on which the result of Transform depends.
 type shown struct {
 	spec     string
 	images   imageRules
@@ -33,17 +32,16 @@ type shown struct {
 
 func shownTo(m Model) shown { return shown{spec: m.Spec(), images: imagesFor(m), noReplay: m.NoReplay} }
 
-// NewBlock returns a block of messages, which it keeps and which must not be
-// changed any more.
+// NewBlock returns a block of messages. The block retains the slice; the caller must not change it.
 func NewBlock(messages []Message) *Block {
 	return &Block{messages: messages, text: TextBytes(messages)}
 }
 
-// TextBytes is how much text the messages of the block hold, in bytes.
+// TextBytes returns the size of the text in the messages of the block, in bytes.
 func (b *Block) TextBytes() int { return b.text }
 
-// TextBytes is how much text messages hold, in bytes: what people, models and tools have
-// said, without attachments.
+// TextBytes returns the size of all text in messages, in bytes: text, reasoning, calls and results,
+// without attachments.
 func TextBytes(messages []Message) (n int) {
 	for _, m := range messages {
 		for _, p := range m.Parts {
@@ -62,7 +60,8 @@ func TextBytes(messages []Message) (n int) {
 	return n
 }
 
-// without returns the block without some of its images, the same as long as they are.
+// without returns the block without the images marked in gone. It returns the same block for the same
+// images.
 func (b *Block) without(gone []bool) *Block {
 	if !slices.Contains(gone, true) {
 		return b
@@ -76,17 +75,17 @@ func (b *Block) without(gone []bool) *Block {
 	return b.lacking
 }
 
-// Messages are the messages of the block, which must not be changed.
+// Messages returns the messages of the block. The caller must not change them.
 func (b *Block) Messages() []Message { return b.messages }
 
-// EncodedBytes is the size of the encoding that the block holds, 0 if it holds none.
+// EncodedBytes returns the size of the cached encoding, or 0 without one.
 func (b *Block) EncodedBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.size
 }
 
-// Forget drops the encoding that the block holds.
+// Forget drops the cached encoding.
 func (b *Block) Forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,10 +93,9 @@ func (b *Block) Forget() {
 	b.lacking, b.gone = nil, nil
 }
 
-// EncodeBlock returns what encode makes of the messages of a block as Transform
-// shows them to m, and how many bytes that takes. It returns what the block holds
-// from an earlier call instead if that has the type T, which tells codecs apart, was
-// made for such a model, and still fits. T must not change.
+// EncodeBlock returns the encoding of the messages of a block, transformed for m. encode returns the
+// encoding and its size in bytes. EncodeBlock reuses the cached encoding if it has type T, was made
+// for an equivalent model, and fits accepts it. Each codec uses its own T. A T must not change.
 func EncodeBlock[T any](b *Block, m Model, fits func(T) bool, encode func([]Message) (T, int64, error)) (T, error) {
 	to := shownTo(m)
 	b.mu.Lock()
@@ -117,10 +115,10 @@ func EncodeBlock[T any](b *Block, m Model, fits func(T) bool, encode func([]Mess
 	return v, nil
 }
 
-// TransformBlock returns the messages of a block as Transform shows them to m.
+// TransformBlock returns the messages of a block, transformed for m.
 func TransformBlock(m Model, b *Block) []Message { return transformMessages(m, b.messages) }
 
-// historyProtocol is a Protocol that takes Request.History as it is.
+// historyProtocol is a Protocol that accepts Request.History unflattened.
 type historyProtocol interface {
 	Protocol
 	takesHistory()

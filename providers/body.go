@@ -14,31 +14,30 @@ import (
 	"sync"
 )
 
-// Body is the body of a request, or a part of one: JSON in which the base64 of
-// images is not in memory but read while the body is. It does not change and is safe
-// for concurrent use.
+// Body is the body of a request, or a part of one. It is JSON in which the base64 of images is
+// streamed and never held in memory as a whole. A Body is immutable and safe for concurrent use.
 type Body struct {
 	parts []bodyPart
 	size  int64
-	// watch sees every reader that Open makes; it may be nil.
+	// watch is called with every reader that Open returns; it may be nil.
 	watch func(*bodyReader)
 }
 
-// bodyPart is some text and the image after it, if there is one.
+// bodyPart is a text followed by an optional image.
 type bodyPart struct {
 	text  []byte
 	image Content
 }
 
-// NewBody returns a body of text alone.
+// NewBody returns a body that is text only.
 func NewBody(text string) *Body {
 	return &Body{parts: []bodyPart{{text: []byte(text)}}, size: int64(len(text))}
 }
 
-// Size is the length of the body in bytes.
+// Size returns the length of the body in bytes.
 func (b *Body) Size() int64 { return b.size }
 
-// TextBytes is how many bytes of the body are in memory.
+// TextBytes returns the number of bytes of the body that are in memory.
 func (b *Body) TextBytes() int64 {
 	var n int64
 	for _, p := range b.parts {
@@ -47,8 +46,8 @@ func (b *Body) TextBytes() int64 {
 	return n
 }
 
-// Inner returns the body without its first front and its last back bytes, in which
-// no image may be. It shares the memory of b.
+// Inner returns the body without its first front and its last back bytes, which must not contain an
+// image. It shares memory with b.
 func (b *Body) Inner(front, back int) *Body {
 	inner := &Body{parts: slices.Clone(b.parts), size: b.size - int64(front) - int64(back)}
 	first, last := &inner.parts[0], &inner.parts[len(b.parts)-1]
@@ -57,11 +56,10 @@ func (b *Body) Inner(front, back int) *Body {
 	return inner
 }
 
-// Open returns a reader of the whole body, which the caller closes. It opens the
-// images one by one as it comes to them, with a context that ends with ctx or when
-// it is closed, and holds a piece of one at a time. An error of an image is an
-// *Error of KindImageUnavailable or KindImageUnreadable; an image that is not what
-// it was shows before its last piece is read. Close may be called during a Read.
+// Open returns a reader of the whole body. The caller closes it. The reader opens one image at a time
+// when it reaches it, with a context that ends with ctx or on Close, and buffers one piece. A failing
+// image yields an *Error of KindImageUnavailable or KindImageUnreadable. A content with the wrong size
+// fails before its last piece is read. Close may be called during a Read.
 func (b *Body) Open(ctx context.Context) io.ReadCloser {
 	r := b.open(ctx)
 	if b.watch != nil {
@@ -75,25 +73,25 @@ func (b *Body) open(ctx context.Context) *bodyReader {
 	return &bodyReader{ctx: ctx, cancel: cancel, parts: b.parts}
 }
 
-// BodyEncoder makes the Body of one request out of values for encoding/json. The
-// zero value is ready. It belongs to one goroutine.
+// BodyEncoder builds the Body of one request from values for encoding/json. The zero value is ready to
+// use. It belongs to one goroutine.
 type BodyEncoder struct {
-	// mark tells places from all text: nobody can have written what did not exist yet.
+	// mark is random, so that placeholders cannot occur in the texts of the request.
 	mark   string
 	places []place
 }
 
-// place is what stands where a mark is: an image, or bodies.
+// place is the content of a placeholder: an image or bodies.
 type place struct {
 	image  Content
 	bodies []*Body
 }
 
-// placeDigits is the length of a place's number behind the mark.
+// placeDigits is the length of the number after the mark.
 const placeDigits = 8
 
-// Base64 returns a text that stands for the base64 of i in the values given to
-// Encode. It may be part of a longer string.
+// Base64 returns a placeholder for the base64 of i, for use in the values given to Encode. It may be
+// part of a longer string.
 func (e *BodyEncoder) Base64(i Image) string {
 	if i.Content == nil || i.Content.Size() <= 0 {
 		return ""
@@ -101,8 +99,8 @@ func (e *BodyEncoder) Base64(i Image) string {
 	return e.place(place{image: i.Content})
 }
 
-// Place returns a value that stands for bodies, one after the other, in the values
-// given to Encode. Together they must be one JSON value.
+// Place returns a placeholder value for the concatenation of bodies, for use in the values given to
+// Encode. The concatenation must be one JSON value.
 func (e *BodyEncoder) Place(bodies ...*Body) json.RawMessage {
 	return json.RawMessage(`"` + e.place(place{bodies: bodies}) + `"`)
 }
@@ -115,7 +113,7 @@ func (e *BodyEncoder) place(p place) string {
 	return fmt.Sprintf("%s%0*d", e.mark, placeDigits, len(e.places)-1)
 }
 
-// Encode renders v as JSON, without escapes for HTML.
+// Encode encodes v as JSON without HTML escapes.
 func (e *BodyEncoder) Encode(v any) (*Body, error) {
 	var encoded bytes.Buffer
 	enc := json.NewEncoder(&encoded)
@@ -160,17 +158,16 @@ func (b *Body) add(p bodyPart) {
 	b.parts = append(b.parts, p)
 }
 
-// bodyReader reads a Body.
 type bodyReader struct {
 	ctx    context.Context // ends when the reader is closed
 	cancel context.CancelFunc
 
 	mu    sync.Mutex
-	parts []bodyPart // not begun
-	ready []byte     // to be read next
+	parts []bodyPart // not started
+	ready []byte     // read next
 	next  Content    // the image after ready
-	image *imageText // the image being read
-	err   error      // what the reader ended with
+	image *imageText // the current image
+	err   error      // final error of the reader
 }
 
 var errBodyClosed = errors.New("read closed body")
@@ -183,7 +180,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	for n < len(p) && r.err == nil {
 		if len(r.ready) == 0 {
 			if n > 0 && (r.image != nil || r.next != nil) {
-				break // what is there need not wait for an image
+				break // return available bytes without waiting for an image
 			}
 			r.err = r.fill()
 			continue
@@ -198,13 +195,13 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill makes something ready, or moves on to where there is something.
+// fill makes bytes available in ready, or advances to the next part.
 func (r *bodyReader) fill() (err error) {
 	switch {
 	case r.image != nil:
 		r.ready, err = r.image.next()
 		if err == io.EOF {
-			// It has proved whole: nothing that Close could say changes that.
+			// The content is complete; an error of Close does not matter.
 			_ = r.image.content.Close()
 			err, r.image = nil, nil
 		}
@@ -222,7 +219,7 @@ func (r *bodyReader) fill() (err error) {
 		return nil
 	}
 	if r.ctx.Err() != nil {
-		return r.ctx.Err() // nobody reads on; the image is not to blame
+		return r.ctx.Err() // the reader was closed; the image did not fail
 	}
 	kind := KindImageUnreadable
 	if errors.Is(err, ErrUnavailable) {
@@ -231,7 +228,7 @@ func (r *bodyReader) fill() (err error) {
 	return &Error{Kind: kind, Err: fmt.Errorf("read image: %w", err)}
 }
 
-// Close implements io.Closer. It waits for a Read under way, whose context it ends.
+// Close implements io.Closer. It cancels the context of a concurrent Read and waits for it.
 func (r *bodyReader) Close() error {
 	r.cancel()
 	r.mu.Lock()
@@ -248,7 +245,7 @@ func (r *bodyReader) Close() error {
 	return image.content.Close()
 }
 
-// failure returns what kept an image from being read, nil if nothing did.
+// failure returns the error of an image, or nil.
 func (r *bodyReader) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,11 +256,11 @@ func (r *bodyReader) failure() error {
 	return nil
 }
 
-// imagePiece is how much of an image is in memory at a time, in bytes: a multiple
-// of 3, so that pieces encode as the whole does.
+// imagePiece is the amount of an image in memory at a time, in bytes. It is a multiple of 3, so that
+// the encoded pieces concatenate.
 const imagePiece = 24 << 10
 
-// imageText is the base64 text of an image, piece by piece.
+// imageText streams the base64 text of an image.
 type imageText struct {
 	content io.ReadCloser
 	left    int64
@@ -279,8 +276,8 @@ func openImage(ctx context.Context, c Content) (*imageText, error) {
 	return &imageText{content: content, left: c.Size(), raw: make([]byte, min(c.Size(), imagePiece))}, nil
 }
 
-// next returns the next piece, which is good until the next call, or io.EOF. The
-// last one comes only when the content has ended well.
+// next returns the next piece, which is valid until the next call, or io.EOF. It returns the last
+// piece only after the content has ended without an error.
 func (t *imageText) next() ([]byte, error) {
 	if t.left == 0 {
 		return nil, io.EOF

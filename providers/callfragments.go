@@ -8,40 +8,39 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// CallFragment is a piece of a tool call, in formats that send calls in pieces.
+// CallFragment is a fragment of a tool call.
 type CallFragment struct {
 	// Index is the vendor's number of the call, nil if it sends none.
 	Index *int
-	// ID and Name are empty in pieces without them.
+	// ID and Name are empty in fragments without them.
 	ID, Name string
-	// Arguments are a piece of them as a JSON string, or all of them as they are, or
-	// nothing.
+	// Arguments is a JSON string with a fragment of the arguments, the complete arguments as a JSON
+	// value, or empty.
 	Arguments json.RawMessage
-	// Signature is opaque and goes back in ToolCall.Signature; empty for none. The last one counts.
+	// Signature is opaque and is returned in ToolCall.Signature; empty for none. The last one is used.
 	Signature string
 }
 
-// CallFragments assembles the calls of one response: vendors are known to number all calls
-// 0, to leave numbers or ids out, to send names in pieces or last. The zero value is ready.
+// CallFragments assembles the calls of one response. Some vendors number all calls 0, omit numbers or
+// ids, split names, or send names last. The zero value is ready to use.
 type CallFragments struct{ calls []*fragmentedCall }
 
 type fragmentedCall struct {
 	// index is the vendor's, nil if it sends none.
 	index    *int
 	id, name string
-	// started tells that the Assembler knows the call, under the number ours.
+	// started is set once the Assembler has the call, under the number ours.
 	started bool
 	ours    int
-	// early holds arguments that came before the call was started.
+	// early buffers arguments that arrive before the call is started.
 	early strings.Builder
-	// argued tells that there are arguments.
-	argued bool
-	// signature is the vendor's, empty for none.
+	// argued is set once there are arguments.
+	argued    bool
 	signature string
 }
 
-// Add hands a piece over to a, once the call has a name and arguments. Its error is of
-// arguments that are no JSON.
+// Add passes a fragment to a, once the call has a name and arguments. It returns an error if the
+// arguments are not JSON.
 func (cs *CallFragments) Add(a *Assembler, f CallFragment) error {
 	if f.ID == "null" {
 		f.ID = ""
@@ -71,8 +70,8 @@ func (cs *CallFragments) Add(a *Assembler, f CallFragment) error {
 	return nil
 }
 
-// identify takes the id and the name of a piece. A name may come whole with each piece, in
-// pieces, or longer with each piece.
+// identify merges the id and name of a fragment. Vendors send the whole name with each fragment, parts
+// of it, or a growing prefix.
 func (c *fragmentedCall) identify(f CallFragment) {
 	if c.id == "" {
 		c.id = f.ID
@@ -92,8 +91,8 @@ func (c *fragmentedCall) start(a *Assembler) {
 	c.early.Reset()
 }
 
-// Start hands over the calls that have a name, before something else that the response
-// shows.
+// Start starts the buffered calls that have a name. Codecs call it before other output of the
+// response.
 func (cs *CallFragments) Start(a *Assembler) {
 	for _, c := range cs.calls {
 		if !c.started && c.name != "" {
@@ -102,8 +101,8 @@ func (cs *CallFragments) Start(a *Assembler) {
 	}
 }
 
-// Finish hands over all calls that were not, and ends those with a signature. A call whose name never came is answered as one
-// of an unknown tool, and the model can correct it.
+// Finish starts all remaining calls and ends those with a signature. A call without a name is reported
+// as a call of an unknown tool, so that the model can correct it.
 func (cs *CallFragments) Finish(a *Assembler) {
 	for _, c := range cs.calls {
 		if !c.started {
@@ -115,9 +114,9 @@ func (cs *CallFragments) Finish(a *Assembler) {
 	}
 }
 
-// find returns the call that a piece belongs to, a new one if there is none. An id that
-// differs means another call even under the same index, and so does a name behind arguments
-// that are whole. A piece that has neither index nor id belongs to the latest call.
+// find returns the call of a fragment, or a new call. A different id means another call even under the
+// same index. So does a name after complete arguments. A fragment without index and id belongs to the
+// latest call.
 func (cs *CallFragments) find(a *Assembler, f CallFragment) *fragmentedCall {
 	for i := len(cs.calls) - 1; i >= 0; i-- {
 		c := cs.calls[i]
@@ -141,15 +140,15 @@ func (cs *CallFragments) find(a *Assembler, f CallFragment) *fragmentedCall {
 		default:
 			continue
 		}
-		break // another call under the index of this one
+		break // another call under the same index
 	}
 	c := &fragmentedCall{index: f.Index}
 	cs.calls = append(cs.calls, c)
 	return c
 }
 
-// answered reports whether the call is whole, so that a piece with a name begins another one.
-// An object without members may stand for arguments that are to come.
+// answered reports whether the call is complete, so that a fragment with a name begins another call.
+// An object without members may be a placeholder for arguments that follow.
 func (c *fragmentedCall) answered(a *Assembler, name string) bool {
 	if !c.started || c.ours >= len(a.calls) {
 		return c.name != name && knownTool(a.tools, c.name) && knownTool(a.tools, name)
@@ -158,12 +157,13 @@ func (c *fragmentedCall) answered(a *Assembler, name string) bool {
 	return arguments.whole && (name != c.name || !arguments.empty())
 }
 
-// unnamed reports whether the name of the call may go on in the next piece.
+// unnamed reports whether the next fragment may continue the name of the call.
 func (c *fragmentedCall) unnamed(a *Assembler) bool {
 	return !c.started && len(a.tools) > 0 && !knownTool(a.tools, c.name)
 }
 
-// fragmentText returns a piece of arguments, or arguments that are no text, as text.
+// fragmentText returns a fragment of arguments as text. Arguments that are not a JSON string are
+// returned verbatim.
 func fragmentText(raw json.RawMessage) (string, error) {
 	if !sse.Given(raw) {
 		return "", nil

@@ -6,18 +6,16 @@ import (
 	"strings"
 )
 
-// CredentialsError says that a model of a vendor that the catalog knows would be called without
-// credentials.
+// CredentialsError reports that a model of a cataloged vendor would be called without credentials.
 type CredentialsError struct {
-	// Spec names the model.
 	Spec string
-	// Variables may each hold the key, and each of Sets is what may be set in place of one, as a whole.
-	// Without either the key has to be registered.
+	// Variables are the variables that may hold the key. Each of Sets is an alternative set of
+	// variables. If both are empty, the key must be registered.
 	Variables []string
 	Sets      [][]string
 }
 
-// Error names what to set.
+// Error lists the variables to set.
 func (e *CredentialsError) Error() string {
 	ways := e.Ways()
 	if len(ways) == 0 {
@@ -26,7 +24,7 @@ func (e *CredentialsError) Error() string {
 	return fmt.Sprintf("model %q has no key: set %s, or register its provider with one", e.Spec, strings.Join(ways, " or "))
 }
 
-// Ways lists what may be set, each as a whole.
+// Ways lists the alternatives, each complete.
 func (e *CredentialsError) Ways() []string {
 	ways := slices.Clone(e.Variables)
 	for _, set := range e.Sets {
@@ -35,10 +33,9 @@ func (e *CredentialsError) Ways() []string {
 	return ways
 }
 
-// Check reports what is known to keep a model from being called, without contacting anybody: a
-// *ModelError, as of Resolve, with ErrUnknownProtocol, or with the *VariableError of an endpoint; or a
-// *CredentialsError for a vendor of the catalog at its own address. Whether a key is right shows on the
-// first call.
+// Check reports known reasons why a model cannot be called, without network access. It returns a
+// *ModelError like Resolve, also with ErrUnknownProtocol or the *VariableError of an endpoint. It
+// returns a *CredentialsError for a cataloged vendor at its own address. It does not validate keys.
 func (r *Registry) Check(spec string) error {
 	provider, _, _ := strings.Cut(spec, "/")
 	entry, ok := r.entry(provider)
@@ -58,8 +55,8 @@ func (r *Registry) Check(spec string) error {
 	return nil
 }
 
-// Keyless returns, for each registered provider that needs a key and finds none anywhere, the
-// error of one of its models, in the order of the ids. It contacts no server.
+// Keyless returns one error for each registered provider that needs a key and has none, sorted by id.
+// It makes no network calls.
 func (r *Registry) Keyless() []*CredentialsError {
 	var out []*CredentialsError
 	for _, id := range r.ids() {
@@ -70,11 +67,11 @@ func (r *Registry) Keyless() []*CredentialsError {
 	return out
 }
 
-// CredentialsOf is Credentials of a provider as a whole.
+// CredentialsOf returns Credentials for a provider as a whole.
 func (r *Registry) CredentialsOf(provider string) string { return r.Credentials(r.sample(provider)) }
 
-// sample returns a model of a provider: the first one that is listed, or else one without an
-// id that is reached as any would be.
+// sample returns a model of a provider: the first one listed, or a model without an id that has the
+// provider's endpoint.
 func (r *Registry) sample(provider string) Model {
 	entry, ok := r.entry(provider)
 	id := "any"
@@ -92,8 +89,8 @@ func (r *Registry) keyless(m Model) *CredentialsError {
 	return &CredentialsError{Spec: m.Spec(), Variables: r.EnvKeys(m.Provider), Sets: r.catalog[m.Provider].EnvSets}
 }
 
-// needsKey reports whether a model is called at its vendor's, without anything that may be a key among
-// its headers. A server of one's own may need none.
+// needsKey reports whether a model is called at its vendor's address without a possible key in its
+// headers. A self-hosted server may need no key.
 func (r *Registry) needsKey(m Model) bool {
 	for _, name := range []string{"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Cf-Aig-Authorization"} {
 		if m.Headers[name] != "" {

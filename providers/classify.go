@@ -7,23 +7,21 @@ import (
 	"strings"
 )
 
-// Classify returns the kind of an error that a vendor reports. status is the HTTP status,
-// or the one that the error object names; if it is 0, the status of the code counts, see
-// StatusOf. code and message are those of the error object, any of which may be missing.
-// Codecs use it for errors inside a stream, too.
+// Classify returns the kind of a vendor error. status is the HTTP status or the status in the error
+// object; if it is 0, the status of the code is used, see StatusOf. code and message are those of the
+// error object and may be empty. Codecs also use Classify for errors inside a stream.
 //
-// Status and code decide. The message decides only what they leave open, by phrases of
-// vendors where vendors write them: a message may quote the request, so names in it and
-// quoted text decide nothing.
+// Status and code decide first. The message decides only ambiguous cases, by known phrases in known
+// positions. A message may quote the request, so names in it and quoted text are ignored.
 func Classify(status int, code, message string) ErrorKind {
 	return report{status: status, codes: []string{code}, message: message, texts: []string{message}}.kind()
 }
 
-// kind classifies an error by status, codes and messages, in this order of trust.
+// kind classifies an error by status, codes and messages, in this order of precedence.
 func (r report) kind() ErrorKind {
 	status := r.httpStatus()
-	limited := status == http.StatusTooManyRequests || r.hasCode(rateLimitCodes) || r.says(leadingLimit)
-	spent := r.hasCode(quotaCodes) || status < 500 && r.says(leadingQuota) || limited && r.says(quotaPhrases)
+	limited := status == http.StatusTooManyRequests || r.hasCode(rateLimitCodes) || r.matches(leadingLimit)
+	spent := r.hasCode(quotaCodes) || status < 500 && r.matches(leadingQuota) || limited && r.matches(quotaPhrases)
 	denied := status == http.StatusUnauthorized || status == http.StatusForbidden
 	switch {
 	case status == http.StatusRequestEntityTooLarge:
@@ -32,33 +30,33 @@ func (r report) kind() ErrorKind {
 		return KindQuota
 	case limited, spent:
 		return KindRateLimit
-	case r.hasCode(overflowCodes), !denied && r.says(overflowPhrases):
+	case r.hasCode(overflowCodes), !denied && r.matches(overflowPhrases):
 		return KindContextOverflow
 	case status == http.StatusPaymentRequired:
 		return KindQuota
-	case status == http.StatusForbidden && r.says(notAuthPhrases):
+	case status == http.StatusForbidden && r.matches(notAuthPhrases):
 		return KindInvalidRequest
 	case denied, status < 500 && r.hasCode(authCodes):
 		return KindAuth
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500, r.hasCode(capacityCodes):
 		return KindOverloaded
-	case (status == http.StatusBadRequest || status < 300) && r.says(leadingKey):
+	case (status == http.StatusBadRequest || status < 300) && r.matches(leadingKey):
 		return KindAuth
-	case status >= 400, status < 300 && r.says(leadingInvalid):
+	case status >= 400, status < 300 && r.matches(leadingInvalid):
 		return KindInvalidRequest
-	case status < 300 && r.says(overloadPhrases):
+	case status < 300 && r.matches(overloadPhrases):
 		return KindOverloaded
 	}
 	return KindProtocol
 }
 
-// says reports whether one of the texts matches.
-func (r report) says(pattern *regexp.Regexp) bool {
+// matches reports whether one of the texts matches.
+func (r report) matches(pattern *regexp.Regexp) bool {
 	return slices.ContainsFunc(r.texts, func(text string) bool { return pattern.MatchString(phrases(text)) })
 }
 
-// httpStatus is the status of the error. A success that reports an error has that of its
-// codes.
+// httpStatus returns the status of the error. If an error arrives with a success status, the status of
+// its codes is used.
 func (r report) httpStatus() int {
 	if r.status >= 300 {
 		return r.status
@@ -71,14 +69,13 @@ func (r report) httpStatus() int {
 	return r.status
 }
 
-// refills reports whether the message of a spent quota names a wait or a rate: then it is
-// the limit of a rate.
+// refills reports whether the message of an exhausted quota names a delay or a rate. It is a rate
+// limit then.
 func (r report) refills() bool {
 	return messageWait(r.message) > 0 || perMinute.MatchString(r.message)
 }
 
-// hasCode reports whether one of the codes is of a list: equal to an entry, or beginning
-// with one that ends in *.
+// hasCode reports whether one of the codes is in the list. An entry that ends in * matches a prefix.
 func (r report) hasCode(list []string) bool {
 	return slices.ContainsFunc(r.codes, func(code string) bool {
 		code = foldCode(code)
@@ -91,7 +88,7 @@ func (r report) hasCode(list []string) bool {
 	})
 }
 
-// foldCode removes what vendors spell differently: case, and the marks between words.
+// foldCode removes differences in spelling between vendors: case and separators.
 func foldCode(code string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
@@ -104,7 +101,7 @@ func foldCode(code string) string {
 	}, code)
 }
 
-// Codes as foldCode returns them. They decide whatever the status is.
+// Codes, folded by foldCode. They take precedence over the status.
 var (
 	quotaCodes = []string{
 		"insufficientquota", "insufficientbalance*", "insufficientcredits*", "insufficientfunds", "billinghardlimit*", "usagelimitreached",
@@ -124,8 +121,8 @@ var (
 	capacityCodes = []string{"slowdown", "serverisoverloaded", "servicetiercapacityexceeded"}
 )
 
-// Phrases of messages, lower case and without quoted text, see phrases. The leading ones
-// stand at the beginning.
+// Phrases of messages, in lower case and without quoted text, see phrases. Those named leading match
+// at the beginning only.
 var (
 	leadingLimit = regexp.MustCompile(`^(?:(?:\w+ ){0,3}rate limit (?:was |has been )?(?:reached|exceeded|hit)|too many requests|` +
 		`too many tokens, (?:throttl|please wait)|throttl(?:ed|ing)\b|requests? (?:was|were|is|are|has been|have been) throttled|` +
@@ -137,7 +134,7 @@ var (
 
 	notAuthPhrases = regexp.MustCompile(`your request did not allow prompt caching`)
 
-	// quotaPhrases tell a spent quota among limits.
+	// quotaPhrases identify an exhausted quota among limits.
 	quotaPhrases = regexp.MustCompile(`quota exceeded|exceeded your (?:current |monthly |daily )?quota|insufficient (?:balance|credits?|quota|funds)|` +
 		`monthly usage limit reached|available balance|out of budget|daily free allocation|credit balance is too low`)
 	perMinute = regexp.MustCompile(`(?i)per[ _-]?(?:minute|second)`)
@@ -166,24 +163,23 @@ var (
 		`max_total_tokens\b[^.]{0,100}max_seq_len`,
 	}, "|"))
 
-	// overloadPhrases count where neither status nor code is known.
+	// overloadPhrases are used if neither status nor code is known.
 	overloadPhrases = regexp.MustCompile(`\b(?:overloaded|internal server error|server error|unavailable|timeout|timed out)\b`)
 )
 
-// errorPrefix is a class of errors before a message, such as "AiError: " of a gateway.
+// errorPrefix matches error classes before a message, such as "AiError: " of a gateway.
 var errorPrefix = regexp.MustCompile(`^(?:[\w.]*(?:error|exception): *)+`)
 
-// quoted is text of others within a message. An apostrophe opens none.
+// quoted matches quoted text in a message. An apostrophe does not open a quotation.
 var quoted = regexp.MustCompile(`(^|[\s(\[{:,=])(?:'[^']*'|"[^"]*")`)
 
-// phrases is a message in lower case, without quoted text and classes of errors before it.
+// phrases returns a message in lower case, without quoted text and leading error classes.
 func phrases(message string) string {
 	text := quoted.ReplaceAllString(strings.ToLower(strings.TrimSpace(message)), "$1")
 	return errorPrefix.ReplaceAllString(text, "")
 }
 
-// StatusOf returns the HTTP status that an error of a code has outside a stream, 0 for a
-// code that it does not know.
+// StatusOf returns the HTTP status that an error code has outside a stream, or 0 if it is unknown.
 func StatusOf(code string) int {
 	switch code = foldCode(code); code {
 	case "invalidrequesterror", "invalidrequest", "badrequest", "invalidargument", "invalidprompt", "validationexception", "imagetoolarge", "imagetoosmall",
@@ -203,7 +199,7 @@ func StatusOf(code string) int {
 	case "ratelimiterror", "ratelimitexceeded", "throttlingexception", "resourceexhausted":
 		return http.StatusTooManyRequests
 	case "apierror", "servererror", "internalservererror", "internalerror", "internalserverexception", "modelstreamerrorexception", "networkerror",
-		"toolusefailed": // the model wrote a call that is none, and may write a better one
+		"toolusefailed": // the model wrote an invalid call; a retry may succeed
 		return http.StatusInternalServerError
 	case "modeltimeoutexception":
 		return http.StatusRequestTimeout
@@ -218,13 +214,13 @@ func StatusOf(code string) int {
 	return 0
 }
 
-// Codes of a vendor that has numbers alone.
+// Numeric codes of a vendor that has no other codes.
 const (
 	codeQuota    = "1308"
 	codeOverflow = "1261"
 )
 
-// Words that are tried within what a vendor refuses as invalid: no kind of its own.
+// Patterns that refine an invalid request and are not a kind of their own.
 var (
 	replayWords = []string{"invalid_encrypted_content", "invalid `signature` in `thinking`", "thought signature is not valid", "corrupted thought signature"}
 	manyWords   = []string{"too many images", "too many image(s)", "image(s) may be provided", "maximum number of images", "number of images exceeds"}
@@ -239,9 +235,9 @@ func containsAny(text string, words []string) bool {
 	return false
 }
 
-// Overflowed reports a response that shows, without any error, that the request
-// did not fit: some vendors cut the prompt silently, others leave no room for
-// an answer. It is false for a model whose window is unknown.
+// Overflowed reports whether a response shows, without an error, that the request did not fit. Some
+// vendors truncate the prompt silently; others leave no room for an answer. It returns false for a
+// model with an unknown window.
 func Overflowed(m Model, d Done) bool {
 	window, prompt := int64(m.ContextWindow), d.Usage.Input+d.Usage.CacheRead
 	if window <= 0 {

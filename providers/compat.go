@@ -8,18 +8,17 @@ import (
 	"reflect"
 )
 
-// Flag is a choice that need not have been made. The zero Flag is none. Its JSON is
-// true or false, and null for none.
+// Flag is an optional boolean. The zero Flag is unset. Its JSON is true, false or null.
 type Flag int8
 
-// The flags.
+// The values of Flag.
 const (
 	FlagUnset Flag = iota
 	FlagOff
 	FlagOn
 )
 
-// FlagOf returns the Flag of a choice that was made.
+// FlagOf returns the Flag that is set to on.
 func FlagOf(on bool) Flag {
 	if on {
 		return FlagOn
@@ -27,7 +26,7 @@ func FlagOf(on bool) Flag {
 	return FlagOff
 }
 
-// Or returns the choice, or otherwise if there is none.
+// Or returns the value of f, or otherwise if f is unset.
 func (f Flag) Or(otherwise bool) bool {
 	if f == FlagUnset {
 		return otherwise
@@ -56,7 +55,7 @@ func (f *Flag) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Object is the text of a JSON object that is sent as it is; empty means none.
+// Object is the text of a JSON object that is sent verbatim; empty means none.
 type Object string
 
 // MarshalJSON implements json.Marshaler.
@@ -67,7 +66,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return []byte(o), nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It takes an object or null.
+// UnmarshalJSON implements json.Unmarshaler. It accepts an object or null.
 func (o *Object) UnmarshalJSON(raw []byte) error {
 	raw = bytes.TrimSpace(raw)
 	if string(raw) == "null" {
@@ -85,38 +84,36 @@ func (o *Object) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Compat says how a server differs from the one that its wire format is named after.
-// Every field is optional: what is not given, a protocol derives from the provider's id
-// and the host, and else takes from the format. A protocol reads the fields that it
-// knows. Values can be compared with ==.
+// Compat describes how a server deviates from the reference server of its wire format. Every field is
+// optional. A protocol derives unset fields from the provider's id and the host, then from the format.
+// A protocol ignores fields of other formats. Values can be compared with ==.
 type Compat struct {
-	// Requests of openai-completions: what the server takes.
+	// Request features of openai-completions.
 	SupportsStore            Flag `json:"supportsStore,omitzero"`
 	SupportsReasoningEffort  Flag `json:"supportsReasoningEffort,omitzero"`
 	SupportsUsageInStreaming Flag `json:"supportsUsageInStreaming,omitzero"`
-	// SupportsFinishReason off takes a response for whole that says [DONE] and gives no
-	// reason for its end.
+	// SupportsFinishReason off accepts a response that ends with [DONE] and without a finish reason.
 	SupportsFinishReason Flag `json:"supportsFinishReason,omitzero"`
 	// MaxTokensField is "max_tokens" or "max_completion_tokens".
 	MaxTokensField string `json:"maxTokensField,omitempty"`
-	// How history has to look.
+	// Requirements on the history.
 	RequiresToolResultName                      Flag `json:"requiresToolResultName,omitzero"`
 	RequiresAssistantAfterToolResult            Flag `json:"requiresAssistantAfterToolResult,omitzero"`
 	RequiresNonNullAssistantContent             Flag `json:"requiresNonNullAssistantContent,omitzero"`
 	RequiresToolsWithToolHistory                Flag `json:"requiresToolsWithToolHistory,omitzero"`
 	RequiresThinkingAsText                      Flag `json:"requiresThinkingAsText,omitzero"`
 	RequiresReasoningContentOnAssistantMessages Flag `json:"requiresReasoningContentOnAssistantMessages,omitzero"`
-	// ThinkingFormat is how thinking is switched: "openai", "openrouter", "deepseek",
-	// "zai", "qwen", "qwen-chat-template", "chat-template", "baseten", "together",
-	// "ant-ling" or "string-thinking".
+	// ThinkingFormat selects how thinking is requested: "openai", "openrouter", "deepseek", "zai",
+	// "qwen", "qwen-chat-template", "chat-template", "baseten", "together", "ant-ling" or
+	// "string-thinking".
 	ThinkingFormat string `json:"thinkingFormat,omitempty"`
 	// ThinkingTokenBudgetField is "thinking_budget", "thinking_budget_tokens" or
 	// "thinking_token_budget".
 	ThinkingTokenBudgetField string `json:"thinkingTokenBudgetField,omitempty"`
-	// ChatTemplateKwargs and ChatTemplateArgs are sent as chat_template_kwargs and
-	// chat_template_args. A member {"$var": NAME} becomes a value of the call; NAME is
-	// "thinking.enabled", "thinking.effort" or "thinking.budget". "omitWhenOff": true
-	// beside it leaves the member out while the model is not to think.
+	// ChatTemplateKwargs and ChatTemplateArgs are sent as chat_template_kwargs and chat_template_args.
+	// A member {"$var": NAME} is replaced by a value of the call; NAME is "thinking.enabled",
+	// "thinking.effort" or "thinking.budget". With "omitWhenOff": true the member is omitted while
+	// thinking is off.
 	ChatTemplateKwargs Object `json:"chatTemplateKwargs,omitzero"`
 	ChatTemplateArgs   Object `json:"chatTemplateArgs,omitzero"`
 	// OpenRouterRouting is sent as provider, VercelGatewayRouting as
@@ -124,42 +121,43 @@ type Compat struct {
 	OpenRouterRouting    Object `json:"openRouterRouting,omitzero"`
 	VercelGatewayRouting Object `json:"vercelGatewayRouting,omitzero"`
 	ZaiToolStream        Flag   `json:"zaiToolStream,omitzero"`
-	// CacheControlFormat is "anthropic" where the prompt cache needs its marks.
+	// CacheControlFormat is "anthropic" if the prompt cache needs cache_control markers.
 	CacheControlFormat string `json:"cacheControlFormat,omitempty"`
 
-	// Of several formats.
+	// Features of several formats.
 	SupportsDeveloperRole Flag `json:"supportsDeveloperRole,omitzero"`
-	// SupportsStrictMode lets "strict" stand beside the schema of a tool.
+	// SupportsStrictMode sends "strict" with the schema of a tool.
 	SupportsStrictMode Flag `json:"supportsStrictMode,omitzero"`
-	// ToolSchemas is the SchemaDialect of the server, for one that a gateway hides: "plain", "claude",
+	// ToolSchemas is the SchemaDialect of the server, needed behind a gateway: "plain", "claude",
 	// "converse", "gemini", "openapi", "moonshot" or "fireworks".
 	ToolSchemas string `json:"toolSchemas,omitempty"`
-	// SupportsMaxOutputTokens is of the responses formats.
+	// SupportsMaxOutputTokens applies to the responses formats.
 	SupportsMaxOutputTokens Flag `json:"supportsMaxOutputTokens,omitzero"`
-	// SendSessionAffinityHeaders sends Options.SessionID in headers, which lead a
-	// conversation to the machine that has its prompt cached. SessionAffinityFormat
-	// names them: "openai", "openai-nosession" or "openrouter".
+	// SendSessionAffinityHeaders sends Options.SessionID in headers that route a conversation to the
+	// machine with its cached prompt. SessionAffinityFormat selects the headers: "openai",
+	// "openai-nosession" or "openrouter".
 	SendSessionAffinityHeaders Flag   `json:"sendSessionAffinityHeaders,omitzero"`
 	SessionAffinityFormat      string `json:"sessionAffinityFormat,omitempty"`
-	// PromptCacheKeyMode is "auto", "enabled" or "disabled", of prompt_cache_key.
+	// PromptCacheKeyMode is "auto", "enabled" or "disabled"; it controls prompt_cache_key.
 	PromptCacheKeyMode string `json:"promptCacheKeyMode,omitempty"`
-	// SupportsLongCacheRetention off leaves out what Model.LongCacheRetention asks for.
+	// SupportsLongCacheRetention off ignores Model.LongCacheRetention.
 	SupportsLongCacheRetention Flag `json:"supportsLongCacheRetention,omitzero"`
-	// SupportsExplicitPromptCacheMode asks for it by prompt_cache_options, of openai-responses.
+	// SupportsExplicitPromptCacheMode requests the cache mode by prompt_cache_options, in
+	// openai-responses.
 	SupportsExplicitPromptCacheMode Flag `json:"supportsExplicitPromptCacheMode,omitzero"`
 
-	// Of anthropic-messages.
+	// Features of anthropic-messages.
 	ForceAdaptiveThinking Flag `json:"forceAdaptiveThinking,omitzero"`
 	SupportsTemperature   Flag `json:"supportsTemperature,omitzero"`
-	// AllowEmptySignature lets thinking go back that was never signed.
+	// AllowEmptySignature sends unsigned thinking back.
 	AllowEmptySignature         Flag `json:"allowEmptySignature,omitzero"`
 	SupportsCacheControlOnTools Flag `json:"supportsCacheControlOnTools,omitzero"`
-	// SupportsEagerToolInputStreaming asks for arguments of calls as they are made, and
-	// not when they are whole. By default it is on at the vendor whom the format is of.
+	// SupportsEagerToolInputStreaming requests that arguments of calls are streamed as they are
+	// generated. It is on by default at the vendor that defines the format.
 	SupportsEagerToolInputStreaming Flag `json:"supportsEagerToolInputStreaming,omitzero"`
 }
 
-// Over returns c with what it does not say taken from base.
+// Over returns c with unset fields taken from base.
 func (c Compat) Over(base Compat) Compat {
 	own, out := reflect.ValueOf(c), reflect.ValueOf(&base).Elem()
 	for i := range own.NumField() {

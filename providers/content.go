@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// maxContentDepth bounds how deep lists of parts stand in each other.
+// maxContentDepth bounds the nesting of lists of parts.
 const maxContentDepth = 4
 
 var errContent = errors.New("decode content: neither a text nor a list of parts")
@@ -23,24 +23,24 @@ type contentPart struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// Content reads content as formats of chat completions have it: a text, a part, or a list of
-// parts. say takes the answer, think the reasoning. A part of another type is an oddity; the
-// error is of content that is neither.
-func (a *Assembler) Content(raw json.RawMessage, say, think func(string)) error {
-	return a.content(raw, say, think, 0)
+// Content reads content in the formats of chat completions: a text, a part, or a list of parts. onText
+// receives the answer and onReasoning the reasoning. A part of an unknown type is an oddity. Any other JSON
+// value is an error.
+func (a *Assembler) Content(raw json.RawMessage, onText, onReasoning func(string)) error {
+	return a.content(raw, onText, onReasoning, 0)
 }
 
-func (a *Assembler) content(raw json.RawMessage, say, think func(string), depth int) error {
+func (a *Assembler) content(raw json.RawMessage, onText, onReasoning func(string), depth int) error {
 	if !sse.Given(raw) {
 		return nil
 	}
 	switch raw[0] {
 	case '"':
 		s, err := sse.Text(raw)
-		say(s)
+		onText(s)
 		return err
 	case '{':
-		return a.contentPart(raw, say, think, depth)
+		return a.contentPart(raw, onText, onReasoning, depth)
 	case '[':
 		var list []json.RawMessage
 		if depth == maxContentDepth || json.Unmarshal(raw, &list) != nil {
@@ -53,7 +53,7 @@ func (a *Assembler) content(raw json.RawMessage, say, think func(string), depth 
 			if part[0] != '{' {
 				return errContent
 			}
-			if err := a.contentPart(part, say, think, depth+1); err != nil {
+			if err := a.contentPart(part, onText, onReasoning, depth+1); err != nil {
 				return err
 			}
 		}
@@ -62,7 +62,7 @@ func (a *Assembler) content(raw json.RawMessage, say, think func(string), depth 
 	return errContent
 }
 
-func (a *Assembler) contentPart(raw json.RawMessage, say, think func(string), depth int) error {
+func (a *Assembler) contentPart(raw json.RawMessage, onText, onReasoning func(string), depth int) error {
 	var p contentPart
 	var odd *json.UnmarshalTypeError
 	if err := json.Unmarshal(raw, &p); err != nil && !errors.As(err, &odd) {
@@ -70,13 +70,13 @@ func (a *Assembler) contentPart(raw json.RawMessage, say, think func(string), de
 	}
 	switch p.Type {
 	case "text", "output_text", "":
-		return a.content(p.Text, say, think, depth+1)
+		return a.content(p.Text, onText, onReasoning, depth+1)
 	case "refusal":
-		return a.content(p.Refusal, say, think, depth+1)
+		return a.content(p.Refusal, onText, onReasoning, depth+1)
 	case "thinking", "reasoning", "reasoning_text", "reasoning_content", "summary_text":
 		for _, member := range []json.RawMessage{p.Thinking, p.Reasoning, p.Summary, p.Content, p.Text} {
 			if sse.Given(member) {
-				return a.content(member, think, think, depth+1)
+				return a.content(member, onReasoning, onReasoning, depth+1)
 			}
 		}
 		return nil

@@ -18,20 +18,19 @@ type Rates struct {
 	CacheWrite float64 `json:"cacheWrite,omitempty"`
 }
 
-// CostTier holds the rates of prompts longer than InputTokensAbove tokens,
-// cached ones included.
+// CostTier contains the rates for prompts longer than InputTokensAbove tokens, cached tokens included.
 type CostTier struct {
 	InputTokensAbove int64 `json:"inputTokensAbove"`
 	Rates
 }
 
-// Price is what a response costs, in US dollars.
+// Price is the price of a response in US dollars.
 type Price struct {
 	Input, Output, CacheRead, CacheWrite, Total float64
 }
 
-// PriceOf returns what a response costs: its usage at the rate of its service tier, and in
-// total what its vendor has billed, if it says so.
+// PriceOf returns the price of a response: its usage at the rate of its service tier. The total is the
+// amount billed by the vendor if it reports one.
 func (c Cost) PriceOf(d Done) Price {
 	p := c.price(d.Usage, d.CacheWriteHour)
 	if f := d.PriceFactor; f > 0 && f != 1 {
@@ -44,11 +43,10 @@ func (c Cost) PriceOf(d Done) Price {
 	return p
 }
 
-// Price returns what u costs under the tier its prompt falls in.
+// Price returns the price of u in the tier of its prompt.
 func (c Cost) Price(u Usage) Price { return c.price(u, 0) }
 
-// price is Price where the cache keeps some of what it wrote for an hour, which costs twice
-// what input does.
+// price is Price with hour tokens written to a one-hour cache, which cost twice the input rate.
 func (c Cost) price(u Usage, hour int64) Price {
 	rates, above := c.Rates, int64(-1)
 	for _, t := range c.Tiers {
@@ -56,9 +54,9 @@ func (c Cost) price(u Usage, hour int64) Price {
 			rates, above = t.Rates, t.InputTokensAbove
 		}
 	}
-	hour = min(hour, u.CacheWrite) // it is a part of that, whatever a server says
-	// The order of operations keeps the last digits equal to those of the catalog's own
-	// tools; so do the conversions, where a processor could round a product and a sum in one.
+	hour = min(hour, u.CacheWrite) // hour is part of CacheWrite even if a server reports more
+	// The order of operations keeps the last digits equal to those of the catalog's own tools. The
+	// conversions prevent fused multiply-add for the same reason.
 	p := Price{
 		Input:      rates.Input / 1e6 * float64(u.Input),
 		Output:     rates.Output / 1e6 * float64(u.Output),

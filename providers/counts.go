@@ -10,14 +10,14 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// Counts are the numbers that a vendor gives about a response. No type of a member is an
-// error: what is no number counts as absent, as an oddity.
+// Counts are the numbers that a vendor reports about a response. A member of another type is no error;
+// it counts as absent and is reported as an oddity.
 type Counts struct {
 	a       *Assembler
 	members map[string]any
 }
 
-// Counts reads an object of numbers. Its members may be numbers or texts of numbers.
+// Counts reads an object of numbers. Members may be numbers or numeric strings.
 func (a *Assembler) Counts(raw json.RawMessage) Counts {
 	c := Counts{a: a}
 	if !sse.Given(raw) {
@@ -35,7 +35,7 @@ func (a *Assembler) Counts(raw json.RawMessage) Counts {
 // Given reports whether there are any members.
 func (c Counts) Given() bool { return len(c.members) > 0 }
 
-// Has reports whether there is a member.
+// Has reports whether the member exists.
 func (c Counts) Has(name string) bool { return c.members[name] != nil }
 
 // Of returns the count at a path of members, 0 if there is none. It is never negative.
@@ -47,10 +47,9 @@ func (c Counts) Of(path ...string) int64 {
 	return int64(min(n, maxCount))
 }
 
-// maxCount is the largest number that all numbers below are exact up to.
+// maxCount is the largest integer up to which a float64 represents all integers.
 const maxCount = 1 << 53
 
-// List returns the objects of a list.
 func (c Counts) List(name string) (out []Counts) {
 	list, _ := c.members[name].([]any)
 	for _, v := range list {
@@ -61,7 +60,7 @@ func (c Counts) List(name string) (out []Counts) {
 	return out
 }
 
-// Text returns a member that is a text, "" if there is none.
+// Text returns a string member, "" if there is none.
 func (c Counts) Text(name string) string {
 	s, _ := c.members[name].(string)
 	return s
@@ -101,7 +100,7 @@ func (c Counts) number(path []string) (float64, bool) {
 	return n, true
 }
 
-// Number reads a member that numbers something, nil if it is not there or is no number.
+// Number reads a number, such as an index. It returns nil if raw is absent or not a number.
 func Number(raw json.RawMessage) *int {
 	n, err := strconv.ParseFloat(string(bytes.Trim(raw, `"`)), 64)
 	if err != nil || n != math.Trunc(n) || math.Abs(n) > 1<<30 {

@@ -6,45 +6,44 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// credential is a key and where it was found.
+// credential is a key and its source.
 type credential struct {
 	value, from string
 	bearer      bool
 }
 
-// FromRegistration is what Credentials says of a key that a registration has.
+// FromRegistration is the result of Credentials for a registered key.
 const FromRegistration = "registration"
 
-// APIKey returns the key of a provider as it stands now: the registered one
-// unless it is blank, else the first of the provider's environment variables
-// that is not, else "". Space around a key is dropped.
+// APIKey returns the current key of a provider: the registered one unless it is blank, else that of
+// the first environment variable of the provider that is not blank, else "". It trims space around a
+// key.
 func (r *Registry) APIKey(provider string) string {
 	entry, _ := r.entry(provider)
 	return r.credentials(provider, entry.reg).value
 }
 
-// CredentialFinder is a Protocol whose calls can do without a key, since it finds
-// credentials where its vendor's own tools do.
+// CredentialFinder is a Protocol that does not need a key, because it finds credentials in the same
+// places as its vendor's own tools.
 type CredentialFinder interface {
 	Protocol
-	// FindCredentials says where a call of m without a key would find its credentials now:
-	// variables joined by " + ", a file or a service; "" for nowhere. It is not for
-	// what they are, and contacts nobody: a service that would be asked is found.
+	// FindCredentials returns the source of credentials for a call of m without a key: variables
+	// joined by " + ", a file or a service; "" for none. It does not read the credentials and makes no
+	// network calls. A service that would be queried counts as found.
 	FindCredentials(m Model) string
 }
 
-// KeyChecker is a Protocol that takes some keys for none: what stands in the place of one
-// where a program finds its credentials elsewhere.
+// KeyChecker is a Protocol that does not use some values as keys, such as a placeholder for
+// credentials found elsewhere.
 type KeyChecker interface {
 	Protocol
-	// IsKey reports whether a call with a key is made by it.
+	// IsKey reports whether calls use the value as a key.
 	IsKey(key string) bool
 }
 
-// Credentials says where a call of a model would find its credentials now:
-// FromRegistration, the names of environment variables joined by " + ", what a protocol
-// that is a CredentialFinder says, or "" for nowhere. A Provider that authorizes calls
-// itself counts as a registration.
+// Credentials returns the source of credentials for a call of a model: FromRegistration, the names of
+// environment variables joined by " + ", the result of a CredentialFinder, or "" for none. A Provider
+// with its own Authorize counts as a registration.
 func (r *Registry) Credentials(m Model) string {
 	entry, _ := r.entry(m.Provider)
 	if entry.provider != nil && entry.provider.Authorize != nil {
@@ -65,8 +64,8 @@ func (r *Registry) Credentials(m Model) string {
 	return from
 }
 
-// EnvKeys are the variables that hold the key of a provider which has none registered,
-// first match wins; nil for a provider that the catalog does not have.
+// EnvKeys returns the variables that may hold the key of a provider without a registered key; the
+// first match wins. It returns nil for a provider that is not in the catalog.
 func (r *Registry) EnvKeys(provider string) (names []string) {
 	for _, k := range r.catalog[provider].EnvKeys {
 		names = append(names, k.Name)

@@ -13,12 +13,12 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// Events are the server-sent events of a response that have data, for as long as a wants
-// more. The last pair has the error that the response ends with, which may be io.EOF.
-// maxBytes limits an event; 0 means sse.DefaultMaxEventBytes.
+// Events returns the server-sent events of a response that have data, until a is Stopped. The last
+// pair contains the final error of the response, which may be io.EOF. maxBytes limits an event; 0
+// means sse.DefaultMaxEventBytes.
 //
-// Of a response that is JSON, the values are the events: one document, those of a list, or one
-// after the other.
+// If the response is JSON, the events are its values: one document, the elements of a list, or
+// concatenated documents.
 func Events(body io.Reader, maxBytes int, a *Assembler) iter.Seq2[sse.Event, error] {
 	return func(yield func(sse.Event, error) bool) {
 		src := bufio.NewReaderSize(body, peekSize)
@@ -38,14 +38,14 @@ func Events(body io.Reader, maxBytes int, a *Assembler) iter.Seq2[sse.Event, err
 	}
 }
 
-// EndMarker reports whether the data of an event are the marker that several formats end with.
+// EndMarker reports whether the data of an event is the end marker that several formats share.
 func EndMarker(data []byte) bool { return string(bytes.TrimSpace(data)) == "[DONE]" }
 
-// peekSize is the least buffer that bufio has: larger reads go past it.
+// peekSize is the minimum buffer size of bufio; larger reads bypass the buffer.
 const peekSize = 16
 
-// firstByte returns the first byte of a body that is no space, 0 if there is none. An error of
-// the body comes again with the next read.
+// firstByte returns the first non-space byte of a body, or 0 if there is none. The next read returns
+// the error of the body again.
 func firstByte(body *bufio.Reader) byte {
 	for n := 1; n <= peekSize; n++ {
 		head, err := body.Peek(n)
@@ -61,14 +61,14 @@ func firstByte(body *bufio.Reader) byte {
 
 var byteOrderMark = []byte("\ufeff")
 
-// IsDocument reports whether a body is JSON. Event streams begin with the name of a field.
+// IsDocument reports whether a body is JSON. Event streams begin with a field name.
 func IsDocument(body *bufio.Reader) bool {
 	first := firstByte(body)
 	return first == '{' || first == '['
 }
 
-// isPage reports whether a response is a page for people. Its body decides, and its type
-// where that is the one of a page and the body is neither JSON nor server-sent events.
+// isPage reports whether a response is an HTML page. The body decides. The media type decides if it is
+// that of a page and the body is neither JSON nor server-sent events.
 func isPage(h http.Header, body *bufio.Reader) (mediaType string, page bool) {
 	mediaType, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	first := firstByte(body)
@@ -82,14 +82,14 @@ func isPage(h http.Header, body *bufio.Reader) (mediaType string, page bool) {
 	return mediaType, !bytes.HasPrefix(head, []byte("data:")) && !bytes.HasPrefix(head, []byte("event:"))
 }
 
-// documents returns a reader of the JSON values of a body, each as an event.
+// documents returns a reader that yields each JSON value of a body as an event.
 func documents(body *bufio.Reader, maxBytes int) func() (sse.Event, error) {
 	if maxBytes <= 0 {
 		maxBytes = sse.DefaultMaxEventBytes
 	}
 	limited := &limitedBody{src: body, left: maxBytes, limit: maxBytes}
 	if head, _ := body.Peek(len(byteOrderMark)); bytes.Equal(head, byteOrderMark) {
-		_, _ = body.Discard(len(head)) // it is in the buffer
+		_, _ = body.Discard(len(head)) // the peeked bytes are in the buffer
 	}
 	d := json.NewDecoder(limited)
 	list, open := firstByte(body) == '[', false
@@ -123,7 +123,7 @@ func documentError(err error) error {
 	return err
 }
 
-// limitedBody ends with an error after some bytes.
+// limitedBody returns an error after a number of bytes.
 type limitedBody struct {
 	src         io.Reader
 	left, limit int

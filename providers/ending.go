@@ -4,22 +4,22 @@ import (
 	"net/http"
 )
 
-// ending is what a vendor's word for the end of a response means.
+// ending is the meaning of a vendor's stop reason.
 type ending int
 
 const (
 	endUnknown ending = iota
-	endNone           // the response goes on
+	endNone           // the response continues
 	endStop
 	endLength
 	endCalls
 	endFilter
 	endOverflow
-	endFailed // the vendor gave up, and may do better
+	endFailed // the vendor failed; a retry may succeed
 )
 
-// endings has the words of all formats as foldCode writes them: no word means one thing in
-// one format and another in the next.
+// endings maps the stop reasons of all formats, folded by foldCode. No word has two meanings in
+// different formats.
 var endings = foldedEndings(map[ending][]string{
 	endNone:   {"", "null", "none", "finish_reason_unspecified", "unspecified", "in_progress", "queued"},
 	endStop:   {"stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "stop_token", "pause_turn", "complete", "completed", "finished", "done"},
@@ -43,10 +43,9 @@ func foldedEndings(words map[ending][]string) map[string]ending {
 	return out
 }
 
-// End takes the word by which a vendor says how the response ends, which stands in the
-// event raw, with the vendor's own words about it, if there are any. The latest one counts.
-// The error is that of a word for a failure. A word that is not known ends a response as
-// StopStop, as an oddity.
+// End records the vendor's stop reason word, from the event raw, with the vendor's message if there is
+// one. The latest one counts. It returns an error for a failure. An unknown word ends the response as
+// StopStop and is reported as an oddity.
 func (a *Assembler) End(word, message string, raw []byte) error {
 	means := endings[foldCode(word)]
 	if means == endNone || a.Stopped() {
@@ -80,8 +79,8 @@ func (a *Assembler) End(word, message string, raw []byte) error {
 	return e
 }
 
-// Ended is the reason of the latest End, "" if there was none.
+// Ended returns the reason of the latest End, "" if there was none.
 func (a *Assembler) Ended() StopReason { return a.stop }
 
-// Said reports whether the response holds text or a call.
+// Said reports whether the response contains text or a call.
 func (a *Assembler) Said() bool { return a.said }

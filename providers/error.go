@@ -11,94 +11,88 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// ErrorKind classes what went wrong with a model call. The list is closed.
+// ErrorKind classifies the failure of a model call. The list is closed.
 type ErrorKind string
 
 // The kinds.
 const (
 	// KindUnresolved: the specifier names no model that can be called; Err is a *ModelError.
 	KindUnresolved ErrorKind = "unresolved"
-	// KindAuth: the vendor refused the key.
+	// KindAuth: the vendor rejected the key.
 	KindAuth ErrorKind = "auth"
 	// KindQuota: the account has no credit left; waiting does not help.
 	KindQuota ErrorKind = "quota"
-	// KindRateLimit: too many requests or tokens just now. Retryable.
+	// KindRateLimit: too many requests or tokens. Retryable.
 	KindRateLimit ErrorKind = "rate_limit"
-	// KindOverloaded: the vendor cannot answer now (408, 409, 5xx). Retryable.
+	// KindOverloaded: the vendor is temporarily unavailable (408, 409, 5xx). Retryable.
 	KindOverloaded ErrorKind = "overloaded"
-	// KindInvalidRequest: the vendor will not take this request, ever.
+	// KindInvalidRequest: the vendor permanently rejects this request.
 	KindInvalidRequest ErrorKind = "invalid_request"
-	// KindContextOverflow: the request is larger than the model's window;
-	// compaction helps, repeating does not.
+	// KindContextOverflow: the request is larger than the model's window. Compaction helps, a retry
+	// does not.
 	KindContextOverflow ErrorKind = "context_overflow"
-	// KindNetwork: no connection, or it broke. Retryable.
+	// KindNetwork: the connection failed or broke. Retryable.
 	KindNetwork ErrorKind = "network"
 	// KindTruncated: the stream ended before its terminal marker. Retryable.
 	KindTruncated ErrorKind = "truncated"
-	// KindProtocol: the vendor sent what this wire format does not allow.
+	// KindProtocol: the response violates the wire format.
 	KindProtocol ErrorKind = "protocol"
-	// KindTooLong: the response has more than Options.Limits let it have; Err is a
-	// *LimitError.
+	// KindTooLong: the response exceeds Options.Limits; Err is a *LimitError.
 	KindTooLong ErrorKind = "too_long"
-	// KindImageUnavailable: an image of the request could not be read just now.
-	// The vendor is not to blame. Retryable.
+	// KindImageUnavailable: an image of the request could not be read temporarily. The vendor is not
+	// the cause. Retryable.
 	KindImageUnavailable ErrorKind = "image_unavailable"
-	// KindImageUnreadable: an image of the request is missing, or not what it was.
-	// The vendor is not to blame.
+	// KindImageUnreadable: an image of the request is missing or has changed. The vendor is not the
+	// cause.
 	KindImageUnreadable ErrorKind = "image_unreadable"
 	// KindAborted: ctx ended; Err is its cause.
 	KindAborted ErrorKind = "aborted"
-	// KindSilent: who made the call gave it up, since nothing came for too long. Retryable.
+	// KindSilent: the caller ended the call because no event arrived in time. Retryable.
 	KindSilent ErrorKind = "silent"
-	// KindTimeout: who made the call gave it up, since it took too long as a whole. Retryable.
+	// KindTimeout: the caller ended the call because it took too long as a whole. Retryable.
 	KindTimeout ErrorKind = "timeout"
 )
 
-// maxCause bounds a cause within the text of an Error, in bytes: a decoder may repeat what
-// it could not decode.
+// maxCause bounds a cause in the text of an Error, in bytes, because a decoder may include its input.
 const maxCause = 1 << 10
 
-// MaxErrorBody is how much of a vendor's error text an Error keeps, in bytes.
+// MaxErrorBody is the maximum size of a vendor's error text in an Error, in bytes.
 const MaxErrorBody = 64 << 10
 
-// ErrUnavailable marks an error of a Content that may pass: the call can be
-// repeated.
+// ErrUnavailable marks a temporary error of a Content: the call can be repeated.
 var ErrUnavailable = errors.New("content is unavailable")
 
 var errNoTerminal = errors.New("response ended without its terminal marker")
 
-// Error is the error of a model call. Body and a [*VendorError] in Err hold the
-// vendor's own words, which may repeat the request: they are not for clients, and for
-// logs only where those show what people and models say. A [Registry] has taken the
-// secrets of the call out of them. The text of the error is for every log.
+// Error is the error of a model call. Body and a [*VendorError] in Err contain vendor text that may
+// repeat the request. Do not send them to clients; log them only where conversation content may be
+// logged. A [Registry] has removed the secrets of the call from them. The text of Error is safe for
+// every log.
 type Error struct {
 	Kind ErrorKind
 	// Provider is the provider id; empty only where none was resolved.
 	Provider string
-	// Status is the HTTP status, 0 if there was no response. Of an error inside a
-	// stream it is the one that the error has outside, or 200 if that is not known.
+	// Status is the HTTP status, 0 without a response. For an error inside a stream it is the status
+	// of the error code, or 200 if that is unknown.
 	Status int
-	// Body is the raw body, or the raw event of an error inside a stream, at
-	// most MaxErrorBody bytes.
+	// Body is the raw body, or the raw event of an error inside a stream, at most MaxErrorBody bytes.
 	Body []byte
-	// RequestID is what the vendor calls the request, "" if it does not say.
+	// RequestID is the vendor's id of the request, "" if it sends none.
 	RequestID string
-	// RetryAfter is how long the vendor asks to wait; 0 if it does not say. It
-	// is not capped.
+	// RetryAfter is the delay requested by the vendor, 0 if there is none. It is not capped.
 	RetryAfter time.Duration
-	// RetryHint is the vendor's own word on retrying, nil if it has none, or true by
-	// HTTPOptions.Refused.
+	// RetryHint is the vendor's explicit retry decision, nil if it has none. HTTPOptions.Refused may
+	// set it to true.
 	RetryHint *bool
-	// Key is where the key of a call was found that failed as KindAuth, as of
-	// Registry.Credentials, and Wants, if none was, the variables that may hold one.
+	// Key is the source of the key of a call that failed as KindAuth, see Registry.Credentials. Wants
+	// lists the variables that may hold a key if there was none.
 	Key   string
 	Wants []string
 	// Err is the cause; it may be nil.
 	Err error
 }
 
-// Error names provider, kind, status, the vendor's id of the request and the cause,
-// not the body.
+// Error returns provider, kind, status, the vendor's request id and the cause, without the body.
 func (e *Error) Error() string {
 	s := "call model"
 	if e.Provider != "" {
@@ -124,8 +118,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether the same call may succeed later. The vendor's own
-// word counts most, except that an abort is never retried.
+// Retryable reports whether the same call may succeed later. The vendor's explicit decision takes
+// precedence, except that an abort is never retried.
 func (e *Error) Retryable() bool {
 	if e.Kind == KindAborted {
 		return false
@@ -140,8 +134,8 @@ func (e *Error) Retryable() bool {
 	return false
 }
 
-// TooMuch reports whether the vendor says that the request has more bytes, or more images,
-// than it takes: it would take one with less.
+// TooMuch reports whether the vendor rejected the request because it has too many bytes or images. A
+// smaller request may succeed.
 func (e *Error) TooMuch() bool {
 	if e.Status == http.StatusRequestEntityTooLarge {
 		return true
@@ -150,8 +144,8 @@ func (e *Error) TooMuch() bool {
 	return e.Kind == KindInvalidRequest && errors.As(e.Err, &vendor) && containsAny(strings.ToLower(vendor.Message), manyWords)
 }
 
-// asError makes err an *Error of the provider. The error itself is not changed,
-// since a Protocol may hand out the same one twice.
+// asError returns err as an *Error of the provider. It copies err, since a Protocol may return the
+// same error twice.
 func asError(provider string, err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {

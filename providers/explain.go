@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// StreamTypeError is a response that is no stream of events, such as the page of a web server.
+// StreamTypeError reports a response that is not an event stream, such as the page of a web server.
 type StreamTypeError struct{ MediaType string }
 
-// Error names what came instead.
+// Error returns the media type.
 func (e *StreamTypeError) Error() string {
 	return fmt.Sprintf("response is not an event stream but %s; check baseUrl", e.MediaType)
 }
 
-// Explain says in our words, as a sentence for people, who failed, how, and what to do about
-// it. Nothing in it is a vendor's, an address or a secret; an environment variable may be named.
+// Explain returns a sentence for end users: the failing party, the failure and the remedy. It contains
+// no vendor text, address or secret. It may name an environment variable.
 func (e *Error) Explain() string {
 	who := e.Provider
 	if who == "" {
@@ -45,7 +45,7 @@ func (e *Error) Explain() string {
 	return answered + ": it gave no answer."
 }
 
-// explanations are what the kinds mean that need no more said.
+// explanations has the sentences of kinds that need no details.
 var explanations = map[ErrorKind]string{
 	KindQuota:            "the account has no credit left; check its billing",
 	KindRateLimit:        "it takes no more requests or tokens just now",
@@ -63,7 +63,7 @@ var explanations = map[ErrorKind]string{
 	KindTimeout:          "its answer took too long",
 }
 
-// explainKey says whose key is refused.
+// explainKey explains a rejected key.
 func (e *Error) explainKey() string {
 	switch {
 	case e.Key == FromRegistration:
@@ -76,7 +76,7 @@ func (e *Error) explainKey() string {
 	return "it refuses the credentials; check them"
 }
 
-// explainModel says what keeps a model from being called.
+// explainModel explains why a model cannot be called.
 func (e *Error) explainModel() string {
 	var variable *VariableError
 	var model *ModelError

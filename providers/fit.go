@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// noRoomText stands for an image for which a request has no room.
+// noRoomText replaces an image that exceeds the limits of a request.
 const noRoomText = "(An older image was left out here: this model takes no more of them in one request.)"
 
-// otherShare is the part of a request's bytes that is for what is no message, and for what
-// encoding adds: system text, tools, names of members, escapes.
+// otherShare is the divisor of the request bytes reserved for everything except messages: system text,
+// tools, member names, escapes.
 const otherShare = 8
 
-// Fit returns a request without the images for which m.InputLimits leave no room, the oldest
-// first, with a sentence in the place of each. What is new, after the last assistant message,
-// loses one only if it is too much by itself.
+// Fit returns a request without the images that exceed m.InputLimits, oldest first, each replaced by a
+// sentence. A new image, after the last assistant message, is removed only if it exceeds the limit by
+// itself.
 //
-// Each message is judged by what stands before it, so that a request that has grown leaves
-// out what it left out before. Where there is too much, so many of the oldest images go
-// that half of the room is free again: the beginning of requests changes once for many
-// images, and not with each, and vendors find the others in their caches.
+// The decision for a message depends only on the messages before it, so a longer request omits the
+// same images as before. When a limit is exceeded, the oldest images are removed until half of the
+// limit is free. The beginning of requests thus changes once for many images, which preserves the
+// vendor's prompt cache.
 func Fit(m Model, req Request) Request {
 	f := fitting{rules: imagesFor(m), limits: m.InputLimits}
 	if l := m.InputLimits; !f.rules.taken() || l.Images == 0 && l.ImagesPerMessage == 0 && l.RequestBytes == 0 {
@@ -42,19 +42,19 @@ func Fit(m Model, req Request) Request {
 	return req
 }
 
-// fitting decides which images of a request go.
+// fitting selects the images of a request to remove.
 type fitting struct {
 	rules  imageRules
 	limits InputLimits
 
-	gone  []bool // of all images so far
-	left  []seen // those that stay, of those that are images to the model
-	bytes int64  // of left
-	text  int64  // bytes so far
-	fresh int    // how many images stand before what is new
+	gone  []bool // by image, in order
+	left  []seen // images that remain and that the model accepts
+	bytes int64  // total bytes of left
+	text  int64  // text bytes so far
+	fresh int    // number of images before the new messages
 }
 
-// seen is an image that the model is sent: its place, and its size in bytes of base64.
+// seen is an image in the request: its index, and its size in bytes of base64.
 type seen struct {
 	place int
 	size  int64
@@ -81,7 +81,7 @@ func (f *fitting) add(messages []Message) {
 	}
 }
 
-// makeRoom lets the oldest images go if there are too many, or too many bytes of them.
+// makeRoom removes the oldest images if there are too many, or too many bytes of them.
 func (f *fitting) makeRoom() {
 	fresh, freshBytes := 0, int64(0)
 	for i := len(f.left) - 1; i >= 0 && f.left[i].place >= f.fresh; i-- {
@@ -99,7 +99,7 @@ func (f *fitting) makeRoom() {
 	}
 }
 
-// drop lets n images go, from one on.
+// drop removes n images, beginning at from.
 func (f *fitting) drop(from, n int) {
 	for _, s := range f.left[from : from+n] {
 		f.gone[s.place] = true
@@ -108,7 +108,7 @@ func (f *fitting) drop(from, n int) {
 	f.left = slices.Delete(f.left, from, from+n)
 }
 
-// encoded is the size of an image in a request, in bytes.
+// encoded returns the size of an image in a request, in bytes.
 func (i Image) encoded() int64 {
 	if i.Content == nil {
 		return 0
@@ -116,7 +116,7 @@ func (i Image) encoded() int64 {
 	return int64(base64.StdEncoding.EncodedLen(int(i.Content.Size())))
 }
 
-// Images are the images of a message in order, those of results included.
+// Images returns the images of a message in order, including those of tool results.
 func (m Message) Images() iter.Seq[Image] {
 	return func(yield func(Image) bool) {
 		for _, p := range m.Parts {
@@ -142,7 +142,7 @@ func countImages(messages []Message) (n int) {
 	return n
 }
 
-// withoutImages returns messages without some of their images, which are in order.
+// withoutImages returns messages without the images marked in gone.
 func withoutImages(messages []Message, gone []bool) []Message {
 	if !slices.Contains(gone, true) {
 		return messages

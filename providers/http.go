@@ -13,35 +13,35 @@ import (
 	"time"
 )
 
-// HTTPOptions changes an HTTP protocol. Nil and every zero field work.
+// HTTPOptions configures an HTTP protocol. Nil and every zero field are valid.
 type HTTPOptions struct {
-	// Client makes the requests. It must neither retry nor follow redirects
-	// to other hosts with headers that hold keys. Nil means a client of its
-	// own, whose only time limit is the context and which follows none.
+	// Client makes the requests. It must not retry, and must not follow redirects to other hosts with
+	// headers that contain keys. Nil means a client without redirects whose only timeout is the
+	// context.
 	Client *http.Client
-	// Authorize completes each request before it is sent: it may sign it, or put a
-	// token into a header, in place of or beside what the codec did. GetBody of the
-	// request reads what will be sent, from its beginning. ctx is that of the call. An
-	// error that is not an *Error is reported as KindAuth.
+	// Authorize completes each request before it is sent. It may sign it or set a token header,
+	// instead of or in addition to the headers of the codec. GetBody of the request reads the body
+	// from its beginning. ctx is that of the call. An error that is not an *Error is reported as
+	// KindAuth.
 	Authorize func(ctx context.Context, r *http.Request, m Model, o Options) error
-	// Do sends calls in place of Client, where a vendor is reached by other ways than an
-	// address: then the model needs no BaseURL, and Authorize is not asked. An error that
-	// is not an *Error is reported as KindNetwork.
+	// Do sends calls instead of Client, for vendors that are not reached by URL. The model then needs
+	// no BaseURL, and Authorize is not called. An error that is not an *Error is reported as
+	// KindNetwork.
 	Do func(ctx context.Context, m Model, c *Call) (*http.Response, error)
-	// Refused is told when the vendor answers with KindAuth what Authorize has completed. It
-	// reports whether the next request would be authorized by something else: then the error
-	// is Retryable.
+	// Refused is called when the vendor rejects an authorized request with KindAuth. It reports
+	// whether the next request would use other credentials; the error is then Retryable.
 	Refused func(r *http.Request, e *Error) bool
-	// FindCredentials says where Authorize would find credentials, see CredentialFinder.
+	// FindCredentials returns the source of the credentials that Authorize would use, see
+	// CredentialFinder.
 	FindCredentials func(m Model) string
-	// Locate returns the base URL that Authorize sends a call to, see Locator; nil means
-	// that of the model.
+	// Locate returns the base URL to which Authorize sends a call, see Locator; nil means that of the
+	// model.
 	Locate func(m Model, o Options) (string, error)
 }
 
-// HTTP is the Protocol of a Codec over net/http. A connection is used again once the
-// vendor has ended the response, for which a stream waits 50 ms at most after the last
-// event. It is safe for concurrent use.
+// HTTP is the Protocol of a Codec over net/http. It reuses a connection once the vendor has ended the
+// response. After the last event a stream waits at most 50 ms for that end. HTTP is safe for
+// concurrent use.
 type HTTP struct {
 	codec     Codec
 	client    *http.Client
@@ -60,7 +60,6 @@ var (
 	_ Locator          = (*HTTP)(nil)
 )
 
-// NewHTTP returns the Protocol of codec.
 func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 	if o == nil {
 		o = &HTTPOptions{}
@@ -76,19 +75,18 @@ func NewHTTP(codec Codec, o *HTTPOptions) *HTTP {
 			ForceAttemptHTTP2:   true,
 			MaxIdleConnsPerHost: 256,
 			IdleConnTimeout:     90 * time.Second,
-			// What does not fit costs a buffer of 32 KiB for each request.
+			// A request that does not fit allocates a buffer of 32 KiB.
 			WriteBufferSize: 16 << 10,
-			// A compressed stream is held back until a block is full.
+			// Compression would delay a stream until a block is full.
 			DisableCompression: true,
 		},
-		// A redirect could carry the key to another host.
+		// A redirect could send the key to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return h
 }
 
-// Close closes idle connections, unless the client was given. Calls under way
-// are not disturbed.
+// Close closes idle connections, unless the client was provided by the caller. Active calls continue.
 func (h *HTTP) Close() error {
 	if h.owned {
 		h.client.CloseIdleConnections()
@@ -96,8 +94,7 @@ func (h *HTTP) Close() error {
 	return nil
 }
 
-// FindCredentials implements CredentialFinder. Without HTTPOptions.FindCredentials it finds
-// none.
+// FindCredentials implements CredentialFinder. Without HTTPOptions.FindCredentials it returns "".
 func (h *HTTP) FindCredentials(m Model) string {
 	if h.find == nil {
 		return ""
@@ -138,8 +135,8 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 	})
 }
 
-// refusesReplay reports whether a vendor will not have what its model once reasoned. It
-// says so before the response begins.
+// refusesReplay reports whether a vendor rejects replayed reasoning. Vendors report this before the
+// response begins.
 func refusesReplay(err error) bool {
 	var e *Error
 	var vendor *VendorError
@@ -164,12 +161,12 @@ func (h *HTTP) call(ctx context.Context, m Model, req Request, o Options, a *Ass
 		err = h.post(ctx, m, call, topts, up, a)
 	}
 	if failure := up.end(); failure != nil && !a.finished {
-		return failure // whatever the vendor made of half a request
+		return failure // the error of the image outranks the vendor's reply to an incomplete request
 	}
 	return err
 }
 
-// post makes the request of a call at the model's address.
+// post sends a call to the model's URL.
 func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upload, a *Assembler) error {
 	hreq, err := newRequest(ctx, m, call)
 	if err != nil {
@@ -179,7 +176,7 @@ func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upl
 	if err := h.finishRequest(ctx, hreq, m, o); err != nil {
 		return err
 	}
-	// After what has authorized it, which may have read it, too: the latest reading counts.
+	// Set the body after Authorize, which may have read it: the last reader counts.
 	hreq.Body = up.open()
 	err = h.exchange(hreq, m, a)
 	var e *Error
@@ -189,7 +186,7 @@ func (h *HTTP) post(ctx context.Context, m Model, call *Call, o Options, up *upl
 	return HideInError(err, headerSecrets(hreq.Header))
 }
 
-// hand gives a call to HTTPOptions.Do.
+// hand sends a call through HTTPOptions.Do.
 func (h *HTTP) hand(ctx context.Context, m Model, call *Call, up *upload, a *Assembler) error {
 	handed := *call
 	handed.Body = up.watched()
@@ -200,7 +197,7 @@ func (h *HTTP) hand(ctx context.Context, m Model, call *Call, up *upload, a *Ass
 	return h.read(resp, m, a)
 }
 
-// finishRequest authorizes a request that is otherwise whole.
+// finishRequest authorizes a request that is otherwise complete.
 func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Options) error {
 	if h.authorize != nil {
 		if err := h.authorize(ctx, r, m, o); err != nil {
@@ -208,7 +205,7 @@ func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Op
 		}
 	}
 	for k, values := range r.Header {
-		// The transport would refuse it, too, but as a failure of the network.
+		// The transport would report this as a network error.
 		if strings.ContainsAny(strings.Join(values, ""), "\r\n\x00") {
 			return &Error{Kind: KindInvalidRequest, Err: fmt.Errorf("build request: header %q holds a control character", k)}
 		}
@@ -216,7 +213,7 @@ func (h *HTTP) finishRequest(ctx context.Context, r *http.Request, m Model, o Op
 	return nil
 }
 
-// errorOf returns an error of a kind, unless err is an *Error of its own.
+// errorOf returns err as an error of the kind, unless it is an *Error already.
 func errorOf(kind ErrorKind, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -234,8 +231,8 @@ func (h *HTTP) exchange(hreq *http.Request, m Model, a *Assembler) error {
 	return h.read(resp, m, a)
 }
 
-// read feeds a from a response, and closes it. What a body is, its first bytes decide: servers
-// are known to send event streams as JSON, and JSON as event streams.
+// read feeds a from a response and closes it. The first bytes decide the type of the body, because
+// some servers label event streams as JSON and JSON as event streams.
 func (h *HTTP) read(resp *http.Response, m Model, a *Assembler) error {
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
@@ -265,7 +262,7 @@ func (h *HTTP) read(resp *http.Response, m Model, a *Assembler) error {
 	return err
 }
 
-// head keeps the beginning of what is written to it.
+// head captures the beginning of the bytes written to it.
 type head []byte
 
 // Write implements io.Writer.
@@ -274,7 +271,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// refusal knows of a vendor that has no words for a prompt that is too long.
+// refusal corrects the kind for a vendor that has no error code for a prompt that is too long.
 func refusal(m Model, e *Error) *Error {
 	if e.Status == http.StatusBadRequest && len(e.Body) == 0 && m.Provider == "cerebras" {
 		e.Kind = KindContextOverflow
@@ -282,25 +279,24 @@ func refusal(m Model, e *Error) *Error {
 	return e
 }
 
-// After its last event a response has an end of its own, which vendors send at once.
+// Limits of reading after the last event, for the end of the response that vendors send at once.
 const (
 	maxDrain     = 16 << 10 // bytes
 	maxDrainTime = 50 * time.Millisecond
 )
 
-// drain reads a response to its end, since a connection whose response was not would
-// not be used again. HTTP/2 has a stream for each response.
+// drain reads an HTTP/1 response to its end, because its connection cannot be reused otherwise. HTTP/2
+// has a stream for each response.
 func drain(resp *http.Response) {
 	if resp.ProtoMajor > 1 {
 		return
 	}
 	late := time.AfterFunc(maxDrainTime, func() { _ = resp.Body.Close() })
 	defer late.Stop()
-	// Whatever ends it, the response was complete before.
+	// The response was complete before, so errors do not matter.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxDrain)
 }
 
-// newRequest returns the request of a call, without its body.
 func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error) {
 	url := addressOf(m, call.Path)
 	hreq, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
@@ -321,8 +317,8 @@ func newRequest(ctx context.Context, m Model, call *Call) (*http.Request, error)
 	return hreq, nil
 }
 
-// upload is the body of a request on its way. The transport may open it again, for
-// another connection, and read on after the response is over.
+// upload tracks the body of a request. The transport may reopen it for another connection, and may
+// read after the response has ended.
 type upload struct {
 	ctx  context.Context
 	body *Body
@@ -331,7 +327,7 @@ type upload struct {
 	opened []*bodyReader
 }
 
-// attach makes u the body of r, which has yet to be opened.
+// attach sets u as the body of r without opening it.
 func (u *upload) attach(r *http.Request) {
 	r.ContentLength = u.body.Size()
 	r.GetBody = func() (io.ReadCloser, error) { return u.open(), nil }
@@ -349,21 +345,21 @@ func (u *upload) add(r *bodyReader) {
 	u.opened = append(u.opened, r)
 }
 
-// watched is the body for one who opens it on his own.
+// watched returns the body for a caller that opens it itself.
 func (u *upload) watched() *Body {
 	b := *u.body
 	b.watch = u.add
 	return &b
 }
 
-// end closes what the transport still has open. It returns why an image could not
-// be sent, nil if none is the cause of anything, and may be repeated.
+// end closes all readers that the transport has open. It returns the error of an image that failed the
+// request, or nil. It may be called again.
 func (u *upload) end() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var failure error
 	for _, r := range u.opened {
-		_ = r.Close() // of content that is not wanted any more
+		_ = r.Close() // the content is no longer needed
 		failure = r.failure()
 	}
 	return failure

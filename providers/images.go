@@ -5,23 +5,22 @@ import (
 	"slices"
 )
 
-// What a model reads in place of an image that its vendor would refuse.
+// Texts that replace an image that the vendor would reject.
 const (
 	noPictureText = "(A file that was sent as an image was left out here: it is no PNG, JPEG, GIF or WebP picture.)"
 	tooHeavyText  = "(An image was left out here: encoded it has %d bytes, and this model takes %d.)"
 	tooLargeText  = "(An image of %d × %d pixels was left out here: this model takes %d a side.)"
 )
 
-// What the vendors of anthropic-messages and bedrock-converse-stream refuse is documented
-// by them: more than 5 MiB of base64, and more than 8,000 pixels a side. For all others it
-// is the size of request that every vendor takes, and what is larger than a WebP can be:
-// one that is refused below that is for whoever repeats the call.
+// The vendors of anthropic-messages and bedrock-converse-stream document their limits: 5 MiB of base64
+// and 8,000 pixels a side. The limits for all others are a request size that every vendor accepts and
+// the maximum dimensions of WebP. A vendor may still reject a smaller image; the caller handles that.
 const (
 	strictImageBytes, strictImageSide = 5 << 20, 8000
 	maxImageBytes, maxImageSide       = 20 << 20, 1 << 14
 )
 
-// imageRules are what a model takes of images: none of them if both are 0.
+// imageRules are the image limits of a model. If both are 0 it accepts no images.
 type imageRules struct {
 	bytes int64 // of base64
 	side  int   // in pixels
@@ -41,7 +40,7 @@ func imagesFor(m Model) imageRules {
 
 func (r imageRules) taken() bool { return r != imageRules{} }
 
-// Takes reports whether Transform shows an image to the model as one.
+// Takes reports whether Transform passes an image to the model as an image.
 func (m Model) Takes(i Image) bool {
 	rules := imagesFor(m)
 	if !rules.taken() {
@@ -51,7 +50,7 @@ func (m Model) Takes(i Image) bool {
 	return ok
 }
 
-// show returns an image as the model is sent it, or what it reads instead.
+// show returns the image in the form for the model, or the text that replaces it.
 func (r imageRules) show(i Image) Part {
 	f := i.Facts
 	if f == nil {

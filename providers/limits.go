@@ -12,19 +12,18 @@ const (
 	DefaultCalls         = 128
 )
 
-// partBytes is what a part of a reply counts beside its text: that is about what it
-// takes to keep it, however short it is.
+// partBytes is added for each part of a reply, about the memory overhead of a part.
 const partBytes = 256
 
-// Limits bound one reply of a model, which ends with a *LimitError beyond them. Zero
-// fields mean the defaults.
+// Limits bounds one reply of a model. A reply over a limit ends with a *LimitError. Zero fields mean
+// the defaults.
 type Limits struct {
-	// ReplyBytes bounds all that a reply says: text, reasoning, signatures and the
-	// arguments of calls. Every part counts 256 bytes more. Zero is 16 MiB.
+	// ReplyBytes bounds the whole reply: text, reasoning, signatures and arguments of calls. Every
+	// part adds 256 bytes. Zero means 16 MiB.
 	ReplyBytes int
-	// ArgumentBytes bounds the arguments of one call. Zero is 4 MiB.
+	// ArgumentBytes bounds the arguments of one call. Zero means 4 MiB.
 	ArgumentBytes int
-	// Calls bounds the calls. Zero is 128.
+	// Calls bounds the number of calls. Zero means 128.
 	Calls int
 }
 
@@ -35,25 +34,25 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Limited is what [Limits] bound.
+// Limited names a quantity that [Limits] bounds.
 type Limited string
 
-// What a reply may have too much of.
+// The bounded quantities.
 const (
 	LimitedReply     Limited = "bytes in a reply"
 	LimitedArguments Limited = "bytes of arguments in a call"
 	LimitedCalls     Limited = "calls in a reply"
 )
 
-// LimitError says that a reply has more of something than it may. What came until
-// then was passed on; the rest was not read.
+// LimitError reports that a reply exceeds a limit. The events before the limit were delivered; the
+// rest was not read.
 type LimitError struct {
 	What  Limited
 	Limit int
-	Got   int // until reading ended
+	Got   int // when reading stopped
 }
 
-// Error names the limit.
+// Error returns the limit.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("read reply: %d %s, at most %d are taken", e.Got, e.What, e.Limit)
 }

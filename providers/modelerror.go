@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Conditions a *ModelError reports.
+// Conditions that a *ModelError reports.
 var (
 	// ErrNoSlash: the specifier is not of the form provider/model.
 	ErrNoSlash = errors.New("model specifier has no slash")
-	// ErrNoModelID: nothing follows the slash after a known provider.
+	// ErrNoModelID: the specifier ends after the slash of a known provider.
 	ErrNoModelID = errors.New("model specifier has no model id")
 	// ErrUnknownProvider: the provider is neither registered nor in the catalog.
 	ErrUnknownProvider = errors.New("provider is neither registered nor in the catalog")
-	// ErrUnknownModel: the provider is not registered, and its catalog does not list the
-	// model, or it is a Provider, which does not.
+	// ErrUnknownModel: the model is not listed. The provider is not registered and its catalog does
+	// not list the model, or it is a Provider that does not list it.
 	ErrUnknownModel = errors.New("model is not listed by its provider")
-	// ErrUnlistedModel is the ErrUnknownModel of a provider that only the catalog knows.
+	// ErrUnlistedModel is the ErrUnknownModel of a provider that is only in the catalog.
 	ErrUnlistedModel = fmt.Errorf("%w in the catalog; register the provider to call models that the catalog does not list", ErrUnknownModel)
 	// ErrNoPrice: the model has no price, and its caller calls models with a price only.
 	ErrNoPrice = errors.New("no price of the model is known; set cost of the model below providers, or name a model with a price")
@@ -25,23 +25,23 @@ var (
 	ErrUnknownProtocol = errors.New("no protocol is registered for the model's api")
 )
 
-// maxKnown is how many names an error lists.
+// maxKnown is the maximum number of names in an error.
 const maxKnown = 8
 
-// ModelError reports a specifier that names no model to call.
+// ModelError reports a specifier that does not name a callable model.
 type ModelError struct {
 	// Spec is the specifier as given.
 	Spec string
-	// API is the slug without protocol; set for ErrUnknownProtocol only.
+	// API is the slug that has no protocol; set for ErrUnknownProtocol only.
 	API string
-	// Known are the registered ids for ErrUnknownProvider, sorted, and the models that a
-	// Provider lists for ErrUnknownModel.
+	// Known lists the registered ids for ErrUnknownProvider, sorted, or the models of a Provider for
+	// ErrUnknownModel.
 	Known []string
 	// Err is one of the conditions, or a *VariableError.
 	Err error
 }
 
-// Error names specifier and condition, and up to eight of what is known.
+// Error returns specifier and condition, and up to eight known names.
 func (e *ModelError) Error() string {
 	s := "resolve model \"" + e.Spec + "\": " + e.Err.Error()
 	switch {
@@ -55,7 +55,6 @@ func (e *ModelError) Error() string {
 	return s
 }
 
-// shortList names the first few.
 func shortList(names []string) string {
 	switch {
 	case len(names) == 0:

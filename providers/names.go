@@ -1,18 +1,17 @@
 package providers
 
-// Names by which the registration of providers is known elsewhere, for people who look for
-// them. They are the same types.
+// Aliases with the names that other SDKs use for the registration of providers.
 type (
-	// ProviderRegistration is [Registration]: with an HTTP endpoint an
-	// HTTPProviderRegistration, with an edge platform's binding an
-	// EdgeAIBindingRegistration. Its API tells which.
+	// ProviderRegistration is [Registration]. It covers HTTPProviderRegistration, with an HTTP
+	// endpoint, and EdgeAIBindingRegistration, with the binding of an edge platform. API distinguishes
+	// them.
 	ProviderRegistration      = Registration
 	HTTPProviderRegistration  = Registration
 	EdgeAIBindingRegistration = Registration
 	// GatewayOptions is [EdgeGateway].
 	GatewayOptions = EdgeGateway
-	// APIProvider is [Protocol], which has one method for both ways to call a model:
-	// its Options hold what a simple call leaves out.
+	// APIProvider is [Protocol]. Its single method covers both full and simple calls: Options are
+	// optional.
 	APIProvider = Protocol
 	// ProviderRegistrationError is [RegistrationError].
 	ProviderRegistrationError = RegistrationError

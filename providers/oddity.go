@@ -2,17 +2,17 @@ package providers
 
 import "slices"
 
-// Oddity is a part of a response that its format does not have. The part was skipped or read
-// as the most similar part that the format does have.
+// Oddity is a part of a response that deviates from the format. It was skipped or read as the most
+// similar part of the format.
 type Oddity struct {
-	// Kind is the path of a member, such as "usage.cost", or the name of a rule, such as
-	// "end". A format has few kinds.
+	// Kind is the path of a member, such as "usage.cost", or the name of a rule, such as "end". A
+	// format has few kinds.
 	Kind string
-	// Word is the vendor's word, see VendorWord, "" if there is none.
+	// Word is the vendor's value, see VendorWord, "" if there is none.
 	Word string
 }
 
-// maxOddities bounds the kinds that are reported of one response.
+// maxOddities bounds the kinds that are reported for one response.
 const maxOddities = 16
 
 // Odd reports an oddity to Options.Odd, each kind once in a response.
@@ -27,8 +27,8 @@ func (a *Assembler) Odd(kind, word string) {
 	a.onOdd(Oddity{Kind: kind, Word: word})
 }
 
-// Skip returns an sse.JSON.Skip that reports members of another type as oddities, all but
-// those that hold the answer.
+// Skip returns an sse.JSON.Skip that reports members of unexpected type as oddities, except holders,
+// which contain the answer.
 func (a *Assembler) Skip(holders ...string) func(path string) bool {
 	return func(path string) bool {
 		if slices.Contains(holders, path) {
@@ -39,7 +39,7 @@ func (a *Assembler) Skip(holders ...string) func(path string) bool {
 	}
 }
 
-// hidingOdd is odd for oddities without secrets in their words.
+// hidingOdd returns odd with secrets removed from the words.
 func hidingOdd(odd func(Oddity), secrets []string) func(Oddity) {
 	if odd == nil {
 		return nil

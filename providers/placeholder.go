@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// VariableError reports a base URL that names an environment variable which is not set.
+// VariableError reports a base URL with an environment variable that is not set.
 type VariableError struct{ Name, BaseURL string }
 
-// Error names the variable and where it is needed.
+// Error returns the variable and the URL that needs it.
 func (e *VariableError) Error() string {
 	return fmt.Sprintf("base url %q needs the environment variable %s, which is not set", e.BaseURL, e.Name)
 }
 
-// placeholder is the name of an environment variable in braces. Names in lower case are
-// a protocol's own.
+// placeholder matches the name of an environment variable in braces. Lower-case names are reserved for
+// protocols.
 var placeholder = regexp.MustCompile(`\{([A-Z][A-Z0-9_]*)\}`)
 
-// expand puts the values of environment variables where a base URL names them. Its error
-// is a *VariableError.
+// expand replaces the environment variables in a base URL. It returns a *VariableError.
 func expand(baseURL string, getenv func(string) string) (string, error) {
 	var missing error
 	expanded := placeholder.ReplaceAllStringFunc(baseURL, func(name string) string {

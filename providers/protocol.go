@@ -5,111 +5,107 @@ import (
 	"iter"
 )
 
-// Protocol speaks one wire format. Implementations are safe for concurrent use.
+// Protocol implements one wire format. Implementations are safe for concurrent use.
 type Protocol interface {
-	// Stream makes one model call per iteration of the sequence it returns, and
-	// does nothing before. The package comment holds the rules for what it
-	// yields; ending ctx aborts it.
+	// Stream makes one model call per iteration of the sequence it returns, and nothing before. The
+	// package comment specifies the events. Ending ctx aborts the call.
 	Stream(ctx context.Context, m Model, req Request, o Options) iter.Seq2[Event, error]
 }
 
-// Kinds of input a model takes, as Model.Input and Registration.Input list them.
+// Input types of a model, for Model.Input and Registration.Input.
 const (
 	InputText  = "text"
 	InputImage = "image"
 )
 
-// Model is a resolved model: all a Protocol needs to know to call it. It shares
-// no memory with the Registry.
+// Model is a resolved model with everything a Protocol needs to call it. It shares no memory with the
+// Registry.
 type Model struct {
-	// Provider is the id the provider is registered under; ID is the vendor's
-	// own name of the model, which may contain slashes.
+	// Provider is the id under which the provider is registered. ID is the vendor's name of the model,
+	// which may contain slashes.
 	Provider, ID string
-	// API is the slug of the protocol, BaseURL the root it appends paths to. Names of
-	// environment variables in braces, such as "{ACCOUNT_ID}", become their values with
-	// each call; a protocol sees none.
+	// API is the slug of the protocol. BaseURL is the root to which it appends paths. Environment
+	// variables in braces, such as "{ACCOUNT_ID}", are expanded for each call before a protocol sees
+	// the URL.
 	API, BaseURL string
-	// Query is sent on every request, beside what the protocol puts into the query of an address: what stood
-	// behind "?" in the base URL. Where both have a parameter, this one counts.
+	// Query is the query of the base URL. It is added to every request and overrides parameters of the
+	// protocol.
 	Query string
-	// Headers are sent on every request and win over the protocol's own. Keys
-	// are in canonical form. It may be nil.
+	// Headers are sent on every request and override those of the protocol. Keys are in canonical
+	// form. It may be nil.
 	Headers map[string]string
 	// ContextWindow and MaxTokens are in tokens; 0 means unknown.
 	ContextWindow, MaxTokens int
-	// Room is how many tokens of output fit into the window beside the request, 0 if that is not known. HTTP
-	// sets it for each call.
+	// Room is the number of output tokens that fit into the window after the request, 0 if unknown.
+	// HTTP sets it for each call.
 	Room int
-	// Reasoning tells that the model takes a ThinkingLevel, and Thinking which.
+	// Reasoning is set if the model accepts a ThinkingLevel; Thinking defines the levels.
 	Reasoning bool
 	Thinking  ThinkingMap
-	// Compat says how its server differs from others of the API.
+	// Compat describes deviations of the server from others of the API.
 	Compat Compat
-	// Input lists what the model takes, from InputText and InputImage.
+	// Input lists the accepted inputs: InputText and InputImage.
 	Input []string
-	// InputLimits bound what of it fits into a request.
+	// InputLimits bounds the input of a request.
 	InputLimits InputLimits
-	// NoReplay leaves out what the model reasoned in earlier replies, and the signatures of
-	// their parts: its vendor has refused them.
+	// NoReplay omits earlier reasoning and all signatures, because the vendor has rejected them.
 	NoReplay bool
-	// StoreResponses asks for store=true; set only for the protocols that know it.
+	// StoreResponses requests store=true; set only for the protocols that support it.
 	StoreResponses bool
-	// LongCacheRetention asks the vendor to keep prompts in its cache for longer than by
-	// default, where its protocol and Compat know how.
+	// LongCacheRetention requests a longer retention of cached prompts, if the protocol and Compat
+	// support it.
 	LongCacheRetention bool
-	// Cost holds the catalog's rates, all zero if it has none.
+	// Cost contains the catalog's rates, all zero if it has none.
 	Cost Cost
-	// Telemetry is how observability names the provider.
+	// Telemetry identifies the provider in observability events.
 	Telemetry Telemetry
-	// Edge is what a model of APIEdgeAIBinding is called with, nil for every other.
+	// Edge is the binding of a model of APIEdgeAIBinding, nil for other APIs.
 	Edge *Edge
 }
 
 // Spec returns the model specifier, "provider/id".
 func (m Model) Spec() string { return m.Provider + "/" + m.ID }
 
-// Options are the choices of one model call. The zero value works.
+// Options are the options of one model call. The zero value is valid.
 type Options struct {
-	// APIKey is the credential. Registry.Stream fills it in if it is blank.
+	// APIKey is the credential. Registry.Stream sets it if it is blank.
 	APIKey string
-	// Bearer sends APIKey as a bearer token also where the protocol has a header of its
-	// own for keys.
+	// Bearer sends APIKey as a bearer token even if the protocol has its own key header.
 	Bearer bool
-	// ThinkingLevel is dropped for a model that does not reason.
+	// ThinkingLevel is ignored for a model without reasoning.
 	ThinkingLevel ThinkingLevel
-	// MaxTokens limits the output, in tokens. 0 means the model's own limit;
-	// more than that is lowered to it.
+	// MaxTokens limits the output, in tokens. 0 means the model's own limit, which also caps larger
+	// values.
 	MaxTokens int
-	// Temperature is sent if it is not nil.
+	// Temperature is sent unless it is nil.
 	Temperature *float64
-	// Stop are texts at which the model ends its answer, which does not have them. A protocol
-	// without them refuses the call.
+	// Stop are texts at which the model ends its answer; the answer does not include them. A protocol
+	// without stop texts rejects the call.
 	Stop []string
-	// ToolChoice says whether the model has to call a tool; it counts only where there are
-	// some. A model that cannot reason and be told so does not reason.
+	// ToolChoice controls whether the model must call a tool; it is ignored without tools. Reasoning
+	// is off for a model that does not support both.
 	ToolChoice ToolChoice
-	// SessionID is a stable name of the conversation, which some vendors use to
-	// find their prompt cache. Empty means none.
+	// SessionID is a stable name of the conversation that some vendors use to find their prompt cache.
+	// Empty means none.
 	SessionID string
-	// Limits bound the reply.
+	// Limits bounds the reply.
 	Limits Limits
-	// Odd, unless it is nil, takes what of the reply its format does not have, each kind once.
-	// It runs before the call ends, and must not block.
+	// Odd receives the oddities of the reply, each kind once. It runs before the call ends and must
+	// not block. It may be nil.
 	Odd func(Oddity)
 }
 
-// ToolChoice is ToolAuto, ToolRequired, ToolNone, or the name of the tool that has to be
-// called.
+// ToolChoice is ToolAuto, ToolRequired, ToolNone, or the name of the tool that must be called.
 type ToolChoice string
 
-// What is no name of a tool. ToolAuto leaves it to the model.
+// The values that are not names of tools. ToolAuto lets the model decide.
 const (
 	ToolAuto     ToolChoice = ""
 	ToolRequired ToolChoice = "required"
 	ToolNone     ToolChoice = "none"
 )
 
-// Tool is the name of the tool that has to be called, "" if there is none such.
+// Tool returns the name of the tool that must be called, "" if there is none.
 func (c ToolChoice) Tool() string {
 	if c == ToolRequired || c == ToolNone {
 		return ""
@@ -117,5 +113,5 @@ func (c ToolChoice) Tool() string {
 	return string(c)
 }
 
-// Forces reports whether a tool has to be called.
+// Forces reports whether the model must call a tool.
 func (c ToolChoice) Forces() bool { return c != ToolAuto && c != ToolNone }

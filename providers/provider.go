@@ -7,41 +7,38 @@ import (
 	"strings"
 )
 
-// Provider is a provider as one object: the models that it has, and how they are called.
-// Unlike a [Registration] it takes nothing from the catalog, and only the models that it
-// lists can be called.
+// Provider defines a provider completely: its models and how to call them. Unlike a [Registration] it
+// inherits nothing from the catalog, and only listed models can be called.
 type Provider struct {
-	// ID is what specifiers name it by: not empty, without a slash or control
-	// characters, and without space at either end.
+	// ID is the provider part of specifiers. It must not be empty, contain a slash or control
+	// characters, or begin or end with space.
 	ID string
-	// BaseURL is the endpoint of models without one of their own.
+	// BaseURL is the endpoint of models without their own.
 	BaseURL string
-	// Headers are sent on every request. Those of a model win over them.
+	// Headers are sent on every request. Headers of a model override them.
 	Headers map[string]string
-	// Authorize returns the credentials of a call, and is asked on every one that does
-	// not bring its own. ctx is that of the call. Nil is the environment variables that
-	// the catalog has for a provider of that ID.
+	// Authorize returns the credentials of a call. It runs for every call whose Options have none. ctx
+	// is that of the call. If it is nil, the catalog's environment variables of the ID are used.
 	Authorize func(ctx context.Context, m Model) (Auth, error)
-	// Models are those that can be called. Each needs an ID and an API.
+	// Models are the callable models. Each needs an ID and an API.
 	Models []CatalogModel
-	// Protocols speak the APIs of this provider's models. An API that is not here is
-	// spoken by the protocol that the Registry has for it.
+	// Protocols implement the APIs of the models. For other APIs the protocols of the Registry are
+	// used.
 	Protocols map[string]Protocol
 }
 
-// Auth is what a call is authorized by.
+// Auth contains the credentials of a call.
 type Auth struct {
-	// APIKey is a key, or with Bearer a token.
+	// APIKey is a key, or a token if Bearer is set.
 	APIKey string
 	Bearer bool
-	// Headers are sent, over those of the model; BaseURL replaces that of the model
-	// unless it is empty.
+	// Headers override those of the model; BaseURL replaces that of the model unless it is empty.
 	Headers map[string]string
 	BaseURL string
 }
 
-// SetProvider registers p under its ID, in place of whatever was registered under that
-// id. Its only error is *RegistrationError. The caller must not change p any more.
+// SetProvider registers p under its ID and replaces any previous registration. Its only error is
+// *RegistrationError. The caller must not change p afterwards.
 func (r *Registry) SetProvider(p *Provider) error {
 	if problem := p.problem(); problem != "" {
 		return &RegistrationError{ProviderID: p.ID, Problem: problem}

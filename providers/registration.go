@@ -11,51 +11,47 @@ import (
 	"unicode/utf8"
 )
 
-// Registration says how to reach a provider. Every field is optional for a
-// provider with catalog models; others need API and BaseURL. An empty string
-// and a nil pointer, slice or map mean "not given"; zero behind a pointer is a
-// value like any other. With API [APIEdgeAIBinding] only Edge and Telemetry count
-// beside it.
+// Registration configures a provider. Every field is optional for a provider with catalog models;
+// others need API and BaseURL. An empty string and a nil pointer, slice or map are unset; a zero
+// behind a pointer is set. With API [APIEdgeAIBinding] only Edge and Telemetry are used in addition.
 type Registration struct {
-	// API is the slug of a registered protocol; default: the catalog's.
+	// API is the slug of a registered protocol; it defaults to the catalog's.
 	API string `json:"api,omitempty"`
-	// BaseURL is the endpoint root; default: the catalog's.
+	// BaseURL is the endpoint root; it defaults to the catalog's.
 	BaseURL string `json:"baseUrl,omitempty"`
-	// APIKey is used on every call; a blank one falls through to the environment.
+	// APIKey is used for every call; if it is blank the environment is used.
 	APIKey string `json:"apiKey,omitempty"`
-	// Headers are sent on every request, over the catalog's, per key.
+	// Headers are sent on every request; they override the catalog's by key.
 	Headers map[string]string `json:"headers,omitempty"`
-	// ContextWindow and MaxTokens are in tokens; default: the catalog's, then 0.
+	// ContextWindow and MaxTokens are in tokens; they default to the catalog's, then 0.
 	ContextWindow *int `json:"contextWindow,omitempty"`
 	MaxTokens     *int `json:"maxTokens,omitempty"`
 	// Reasoning defaults to the catalog's, then false.
 	Reasoning *bool `json:"reasoning,omitempty"`
-	// Input defaults to the catalog's, then InputText alone.
+	// Input defaults to the catalog's, then to InputText only.
 	Input []string `json:"input,omitempty"`
-	// InputLimits go over the catalog's, field by field.
+	// InputLimits override the catalog's, field by field.
 	InputLimits InputLimits `json:"inputLimits,omitzero"`
-	// Cost defaults to the catalog's, then nothing: a model without a price is counted
-	// as free.
+	// Cost defaults to the catalog's, then to zero: a model without rates counts as free.
 	Cost *Rates `json:"cost,omitempty"`
-	// Thinking defaults to the catalog's; a map replaces the other as a whole.
+	// Thinking defaults to the catalog's; a map replaces the catalog's map completely.
 	Thinking ThinkingMap `json:"thinkingLevelMap,omitempty"`
-	// Compat goes over the catalog's, field by field.
+	// Compat overrides the catalog's, field by field.
 	Compat Compat `json:"compat,omitzero"`
 	// Models overrides the eight fields above for single models, by model id.
 	Models map[string]ModelOverride `json:"models,omitempty"`
-	// StoreResponses asks the vendor to keep responses; only the protocols
-	// openai-responses and azure-openai-responses know it.
+	// StoreResponses asks the vendor to store responses; only openai-responses and
+	// azure-openai-responses support it.
 	StoreResponses bool `json:"storeResponses,omitempty"`
-	// LongCacheRetention asks the vendor to keep prompts in its cache for longer than by
-	// default, for an hour to a day, which may cost more: see Compat.SupportsLongCacheRetention.
+	// LongCacheRetention asks the vendor to cache prompts longer than by default, for an hour to a
+	// day. It may cost more, see Compat.SupportsLongCacheRetention.
 	LongCacheRetention bool `json:"longCacheRetention,omitempty"`
-	// Telemetry overrides the identity that observability reports.
+	// Telemetry overrides the provider identity in observability events.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
-	// Edge is the binding of an edge platform.
-	Edge *Edge `json:"-"`
+	Edge      *Edge     `json:"-"`
 }
 
-// ModelOverride holds what one model of a registration has of its own.
+// ModelOverride overrides fields of a registration for one model.
 type ModelOverride struct {
 	ContextWindow *int     `json:"contextWindow,omitempty"`
 	MaxTokens     *int     `json:"maxTokens,omitempty"`
@@ -69,30 +65,28 @@ type ModelOverride struct {
 	Compat   Compat      `json:"compat,omitzero"`
 }
 
-// RegistrationError reports a provider that cannot be registered: its id cannot stand in a
-// specifier, API or BaseURL is blank or lacks a catalog default, gateway options have no
-// id, or a [Provider] is not whole.
+// RegistrationError reports an invalid provider: an id that cannot be part of a specifier, a blank API
+// or BaseURL without a catalog default, gateway options without id, or an incomplete [Provider].
 type RegistrationError struct {
-	// ProviderID is the id of the rejected registration.
 	ProviderID string
-	// Problem says what is wrong, and what is needed.
+	// Problem describes the fault and the requirement.
 	Problem string
 }
 
-// Type is the error's type, "invalid_provider_registration".
+// Type returns the error type, "invalid_provider_registration".
 func (e *RegistrationError) Type() string { return "invalid_provider_registration" }
 
-// Meta is the error's meta: the id of the provider as providerId.
+// Meta returns the details of the error: the provider id as providerId.
 func (e *RegistrationError) Meta() map[string]string {
 	return map[string]string{"providerId": e.ProviderID}
 }
 
-// Error names the provider and what is needed.
+// Error returns the provider and the problem.
 func (e *RegistrationError) Error() string {
 	return fmt.Sprintf("register provider %q: %s", e.ProviderID, e.Problem)
 }
 
-// idProblem is what is wrong with the id of a provider, "" if it is one. A specifier names it
+// idProblem returns why the id of a provider is invalid, or "". The id is the part of a specifier
 // before its first slash.
 func idProblem(id string) string {
 	odd := strings.ContainsFunc(id, func(c rune) bool { return c == '/' || unicode.IsControl(c) })
@@ -102,8 +96,7 @@ func idProblem(id string) string {
 	return ""
 }
 
-// problem is what keeps r from being registered, "" if nothing does. cataloged is set for a
-// provider with catalog models.
+// problem returns why r is invalid, or "". cataloged is set for a provider with catalog models.
 func (r Registration) problem(cataloged bool) string {
 	if r.API == APIEdgeAIBinding {
 		if r.Edge != nil && r.Edge.Gateway != nil && strings.TrimSpace(r.Edge.Gateway.ID) == "" {
@@ -122,7 +115,7 @@ func (r Registration) problem(cataloged bool) string {
 	return ""
 }
 
-// clone makes r independent of the caller's maps, slices and pointers.
+// clone returns a deep copy of r.
 func (r Registration) clone() Registration {
 	r.Headers = maps.Clone(r.Headers)
 	r.ContextWindow = clonePointer(r.ContextWindow)
@@ -156,8 +149,8 @@ func clonePointer[T any](p *T) *T {
 	return new(*p)
 }
 
-// model resolves one model. entry is its catalog entry and first the provider's
-// first one; either may be nil.
+// model resolves one model. entry is its catalog entry and first the provider's first entry; either
+// may be nil.
 func (r Registration) model(provider, id string, entry, first *CatalogModel) Model {
 	own := r.Models[id]
 	var base CatalogModel
@@ -226,8 +219,8 @@ func firstMap(maps ...ThinkingMap) ThinkingMap {
 	return nil
 }
 
-// mergeHeaders compares keys as HTTP does, so that one spelling cannot be sent
-// beside another. Sorted order decides between two spellings in one map.
+// mergeHeaders merges headers by canonical key, so that two spellings of a key are never both sent.
+// Within one map the last key in sorted order wins.
 func mergeHeaders(layers ...map[string]string) map[string]string {
 	var merged map[string]string
 	for _, m := range layers {

@@ -15,16 +15,16 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// RegistryOptions changes a Registry. Nil and every zero field work.
+// RegistryOptions configures a Registry. Nil and every zero field are valid.
 type RegistryOptions struct {
-	// Catalog is what is known without registrations; nil means nothing.
+	// Catalog describes unregistered providers; nil means none.
 	Catalog Catalog
-	// Getenv looks up keys that no registration has; nil means os.Getenv.
+	// Getenv looks up keys of providers without a registered key; nil means os.Getenv.
 	Getenv func(name string) string
 }
 
-// Registry maps provider ids to registrations and api slugs to protocols. It is
-// safe for concurrent use; each call of a model sees what is registered then.
+// Registry maps provider ids to registrations and api slugs to protocols. It is safe for concurrent
+// use. Each model call uses the registrations at its start.
 type Registry struct {
 	catalog map[string]catalogEntry
 	getenv  func(string) string
@@ -34,13 +34,13 @@ type Registry struct {
 	protocols  map[string]Protocol
 }
 
-// registered is what an id stands for: a registration or a provider.
+// registered is the entry of an id: a registration or a provider.
 type registered struct {
 	reg      Registration
 	provider *Provider // nil for a registration
 }
 
-// catalogEntry is a provider of the catalog. Its index is made when it is needed.
+// catalogEntry is a provider of the catalog. Its index is built on first use.
 type catalogEntry struct {
 	CatalogProvider
 	index func() catalogIndex
@@ -55,7 +55,7 @@ func (p CatalogProvider) indexed() (index catalogIndex) {
 	if p.Models == nil {
 		return index
 	}
-	// A catalog that cannot be read is one without models.
+	// A catalog whose Models panics has no models.
 	index.list, _ = contain.Do("catalog of models", func() ([]CatalogModel, error) { return p.Models(), nil })
 	index.byID = make(map[string]*CatalogModel, len(index.list))
 	for i := range index.list {
@@ -64,7 +64,7 @@ func (p CatalogProvider) indexed() (index catalogIndex) {
 	return index
 }
 
-// find returns the model of an id and the first one, nil for those that are not there.
+// find returns the entry of an id and the first entry; nil if absent.
 func (e catalogEntry) find(id string) (listed, first *CatalogModel) {
 	if e.Models == nil {
 		return nil, nil
@@ -76,8 +76,8 @@ func (e catalogEntry) find(id string) (listed, first *CatalogModel) {
 	return index.byID[id], first
 }
 
-// NewRegistry returns a Registry without registrations. The catalog must not be
-// changed afterwards.
+// NewRegistry returns a Registry without registrations. The caller must not change the catalog
+// afterwards.
 func NewRegistry(o *RegistryOptions) *Registry {
 	if o == nil {
 		o = &RegistryOptions{}
@@ -91,7 +91,7 @@ func NewRegistry(o *RegistryOptions) *Registry {
 	if own := r.getenv; own != nil {
 		r.getenv = func(name string) string {
 			value, _ := contain.Do("option Getenv", func() (string, error) { return own(name), nil })
-			return value // "" is a variable that is not set
+			return value // an empty variable counts as unset
 		}
 	} else {
 		r.getenv = os.Getenv
@@ -102,10 +102,8 @@ func NewRegistry(o *RegistryOptions) *Registry {
 	return r
 }
 
-// RegisterProvider registers a provider under the id specifiers name it by, in
-// place of whatever was registered under that id; nothing is merged. Its only
-// error is *RegistrationError. Nothing is contacted and no key checked: what is
-// wrong with them shows on the first call.
+// RegisterProvider registers a provider under an id and replaces any previous registration; nothing is
+// merged. Its only error is *RegistrationError. It makes no network calls and does not validate keys.
 func (r *Registry) RegisterProvider(id string, reg Registration) error {
 	if problem := cmp.Or(idProblem(id), reg.problem(r.catalog[id].Models != nil)); problem != "" {
 		return &RegistrationError{ProviderID: id, Problem: problem}
@@ -120,15 +118,14 @@ func (r *Registry) register(id string, entry registered) {
 	r.registered[id] = entry
 }
 
-// Registered reports whether a provider is registered under an id; the catalog does not
-// count.
+// Registered reports whether a provider is registered under an id. Catalog entries do not count.
 func (r *Registry) Registered(id string) bool {
 	_, ok := r.entry(id)
 	return ok
 }
 
-// RegisterProtocol makes p the protocol of an api slug; the last one wins, also over
-// those that a program brings along.
+// RegisterProtocol sets the protocol of an api slug. The last registration wins, also over the
+// built-in protocols of a program.
 func (r *Registry) RegisterProtocol(api string, p Protocol) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,9 +135,9 @@ func (r *Registry) RegisterProtocol(api string, p Protocol) {
 // Speaks reports whether a protocol is registered for an api slug.
 func (r *Registry) Speaks(api string) bool { return r.protocol(api) != nil }
 
-// Resolve finds the model of a specifier, split at its first slash. A
-// provider that RegisterProvider registered takes any model id; one of SetProvider, and
-// one known from the catalog alone, those it lists. Its error is always a *ModelError.
+// Resolve returns the model of a specifier, split at its first slash. A provider of RegisterProvider
+// accepts any model id. One of SetProvider, or only in the catalog, accepts listed ids. Its error is
+// always a *ModelError.
 func (r *Registry) Resolve(spec string) (Model, error) {
 	provider, _, _ := strings.Cut(spec, "/")
 	entry, ok := r.entry(provider)
@@ -156,7 +153,7 @@ func (r *Registry) resolve(spec string, entry registered, ok bool) (Model, error
 	return m, err
 }
 
-// find returns the model of a specifier, without its telemetry.
+// find returns the model of a specifier without its telemetry.
 func (r *Registry) find(spec string, entry registered, ok bool) (Model, error) {
 	provider, id, slash := strings.Cut(spec, "/")
 	if !slash {
@@ -181,17 +178,16 @@ func (r *Registry) find(spec string, entry registered, ok bool) (Model, error) {
 	return entry.reg.model(provider, id, listed, first), nil
 }
 
-// ids are the registered ids, sorted.
+// ids returns the registered ids, sorted.
 func (r *Registry) ids() []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.Sorted(maps.Keys(r.registered))
 }
 
-// Models resolves all models that are listed: by the catalog, whose aliases are left out,
-// by registrations that say something about single models, and by providers. They are
-// sorted by provider, and within one stand in the order of its list, with those of a
-// registration after them.
+// Models returns all listed models: of the catalog without aliases, of registrations with model
+// overrides, and of providers. They are sorted by provider. Within a provider they are in the order of
+// its list, followed by those of a registration.
 func (r *Registry) Models() []Model {
 	r.mu.RLock()
 	entries := maps.Clone(r.registered)
@@ -215,7 +211,7 @@ func (r *Registry) Models() []Model {
 	return out
 }
 
-// listed are the ids of the models of a provider.
+// listed returns the ids of the models of a provider.
 func (r *Registry) listed(provider string, entry registered) []string {
 	var ids []string
 	var known catalogIndex
@@ -236,17 +232,17 @@ func (r *Registry) listed(provider string, entry registered) []string {
 	return ids
 }
 
-// Endpoint returns the base URL of a model with the values of the environment variables
-// that it names. Its error is a *VariableError, for the first that is not set.
+// Endpoint returns the base URL of a model with its environment variables expanded. It returns a
+// *VariableError for the first variable that is not set.
 func (r *Registry) Endpoint(m Model) (string, error) { return expand(m.BaseURL, r.getenv) }
 
-// Stream calls the model of a specifier: when the sequence is ranged over, it
-// resolves the model, finds its protocol and, unless o brings one, its key. A
-// specifier that cannot be called yields an *Error of KindUnresolved.
+// Stream calls the model of a specifier. When the sequence is ranged over, it resolves the model, its
+// protocol and, unless o contains one, its key. A specifier that does not resolve yields an *Error of
+// KindUnresolved.
 func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Options) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		// One look at the registration, so that a key never meets the endpoint
-		// of a registration made in between.
+		// Read the registration once, so that a key is never sent to the endpoint of a newer
+		// registration.
 		id, _, _ := strings.Cut(spec, "/")
 		entry, ok := r.entry(id)
 		m, err := r.resolve(spec, entry, ok)
@@ -288,13 +284,14 @@ func (r *Registry) Stream(ctx context.Context, spec string, req Request, o Optio
 	}
 }
 
-// reply is one value of a protocol's stream. err is one of this package, or frozen.
+// reply is one value of a protocol's stream. err is an error of this package or frozen.
 type reply struct {
 	event Event
 	err   error
 }
 
-// replies runs inside the containment of the protocol. An [*Error] stays one, for callers that look at its fields.
+// replies runs inside the containment of the protocol. An [*Error] keeps its type for callers that
+// read its fields.
 func replies(stream iter.Seq2[Event, error], shown func(error) error) iter.Seq2[reply, error] {
 	return func(yield func(reply, error) bool) {
 		for event, err := range stream {
@@ -308,7 +305,8 @@ func replies(stream iter.Seq2[Event, error], shown func(error) error) iter.Seq2[
 	}
 }
 
-// frozen returns an error none of whose methods run code of a protocol's author, nor those of an [*Error] in it.
+// frozen returns an error whose methods run no code of the protocol's author, not even inside an
+// [*Error].
 func frozen(err error) error {
 	const what = "error of a provider"
 	var e *Error
@@ -323,21 +321,21 @@ func frozen(err error) error {
 	return &hiddenError{whole.Error(), []error{&c, whole}}
 }
 
-// keyed tells of an error over a key where that was found.
+// keyed adds the source of the key to an authorization error.
 func (r *Registry) keyed(err error, m Model, entry registered) error {
-	e, ok := err.(*Error) // what wraps one says enough
+	e, ok := err.(*Error) // a wrapped error is complete
 	if !ok || e.Kind != KindAuth || e.Key != "" {
 		return err
 	}
-	c := *e // a Protocol may hand out the same one twice
+	c := *e // a Protocol may return the same error twice
 	if c.Key = r.Credentials(m); c.Key == "" {
 		c.Wants = r.EnvKeys(m.Provider)
 	}
 	return &c
 }
 
-// authorized returns o with the credentials of a call, unless it has some, and puts into m
-// what else a provider authorizes by.
+// authorized returns o with the credentials of the call, unless it has some. It applies the other
+// parts of a provider's Auth to m.
 func (r *Registry) authorized(ctx context.Context, m *Model, entry registered, o Options) (Options, error) {
 	if strings.TrimSpace(o.APIKey) != "" {
 		return o, nil

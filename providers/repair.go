@@ -5,14 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// textJoiner makes one valid text of pieces that may be cut inside a character. The zero
-// value is ready.
+// textJoiner joins fragments that may be split inside a character into valid text. The zero value is
+// ready to use.
 type textJoiner struct {
-	// held is the beginning of a character at the end of the last piece.
+	// held is the incomplete character at the end of the last fragment.
 	held string
 }
 
-// add returns the next piece as valid UTF-8, without the beginning of a character at its end.
+// add returns the fragment as valid UTF-8 without an incomplete character at its end.
 func (j *textJoiner) add(piece string) string {
 	if piece == "" || j.held == "" && utf8.ValidString(piece) {
 		return piece
@@ -23,7 +23,7 @@ func (j *textJoiner) add(piece string) string {
 	return validText(piece[:cut])
 }
 
-// rest returns what stands for a character whose end never came, "" if there is none.
+// rest returns the replacement of an incomplete character, "" if there is none.
 func (j *textJoiner) rest() string {
 	if j.held == "" {
 		return ""
@@ -32,7 +32,7 @@ func (j *textJoiner) rest() string {
 	return string(utf8.RuneError)
 }
 
-// cutCharacter is the length of the beginning of a character at the end of a text.
+// cutCharacter returns the length of an incomplete character at the end of a text.
 func cutCharacter(s string) int {
 	for n := 1; n < utf8.UTFMax && n <= len(s); n++ {
 		tail := s[len(s)-n:]
@@ -43,7 +43,7 @@ func cutCharacter(s string) int {
 	return 0
 }
 
-// validText joins surrogate pairs, and replaces all other invalid bytes.
+// validText joins surrogate pairs and replaces all other invalid bytes.
 func validText(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -70,7 +70,7 @@ const (
 	lowSurrogate
 )
 
-// surrogate returns which half of a pair stands at the beginning of s, as sse.Text writes it.
+// surrogate returns the kind of surrogate at the beginning of s, in the encoding of sse.Text.
 func surrogate(s string) int {
 	switch {
 	case len(s) < 3 || s[0] != 0xed || s[1] < 0xa0 || s[1] > 0xbf || s[2]&0xc0 != 0x80:
@@ -81,5 +81,5 @@ func surrogate(s string) int {
 	return lowSurrogate
 }
 
-// unitBits are the lower 12 bits of the surrogate at the beginning of s.
+// unitBits returns the lower 12 bits of the surrogate at the beginning of s.
 func unitBits(s string) rune { return rune(s[1]&0x3f)<<6 | rune(s[2]&0x3f) }

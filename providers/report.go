@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// report is an error as a vendor's object has it, read by the position of its members.
+// report is a vendor's error, parsed by the position of its members.
 type report struct {
 	status  int      // HTTP status, 0 if there is none
-	codes   []string // the most specific one first
+	codes   []string // the most specific first
 	message string
-	// texts are the message and those of the vendors behind a gateway, each by itself.
+	// texts are the messages of the vendor and of the vendors behind a gateway.
 	texts []string
 }
 
-// code is the code to report, "" if there is none.
+// code returns the code to report, "" if there is none.
 func (r report) code() string {
 	if len(r.codes) == 0 {
 		return ""
@@ -24,9 +24,9 @@ func (r report) code() string {
 	return r.codes[0]
 }
 
-// reportOf finds the error of a body: an object or a text under "error", the first one of a
-// list under "errors", or an object or a text at the top, possibly in an array. A body that is
-// neither JSON nor a page is the message.
+// reportOf parses the error of a body: an object or text under "error", the first one of a list under
+// "errors", or an object or text at the top, possibly in an array. A body that is neither JSON nor a
+// page is used as the message.
 func reportOf(body []byte) report {
 	body = bytes.TrimSpace(firstElement(body))
 	if !json.Valid(body) {
@@ -40,7 +40,7 @@ func reportOf(body []byte) report {
 		Errors  json.RawMessage `json:"errors"`
 		Message any             `json:"message"`
 	}
-	// A body that is no object has no members.
+	// A body that is not an object has no members.
 	_ = json.Unmarshal(body, &top)
 	inner := top.Error
 	if !given(inner) && top.Message == nil {
@@ -64,8 +64,8 @@ func reportOf(body []byte) report {
 
 func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// appendCode adds a code unless it is empty. Prose in the place of a code is kept only where
-// there is no other, to be reported.
+// appendCode appends a code unless it is empty. Prose in place of a code is kept only if there is no
+// other code.
 func appendCode(codes []string, code string) []string {
 	if code == "" || len(codes) > 0 && strings.Contains(code, " ") {
 		return codes
@@ -84,12 +84,12 @@ type vendorObject struct {
 	Message    any `json:"message"`
 	Detail     any `json:"detail"`
 	Metadata   any `json:"metadata"`
-	Details    any `json:"details"` // of Google: objects with a reason
-	Errors     any `json:"errors"`  // of Google's older services: likewise
+	Details    any `json:"details"` // Google: objects with a reason
+	Errors     any `json:"errors"`  // older Google services: objects with a reason
 }
 
-// parseReport reads an error object, or a text in its place. An error of the vendor behind a
-// gateway, which stands as JSON in the gateway's, adds its codes and its message.
+// parseReport reads an error object or an error text. An upstream error embedded as JSON in a
+// gateway's error adds its codes and message.
 func parseReport(raw []byte) report {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -132,7 +132,7 @@ func parseReport(raw []byte) report {
 	return r
 }
 
-// statusIn returns the HTTP status that a member is, as a number or as text, 0 for none.
+// statusIn returns the HTTP status in a member, a number or numeric text, or 0.
 func statusIn(v any) int {
 	switch v := v.(type) {
 	case float64:
@@ -147,7 +147,7 @@ func statusIn(v any) int {
 	return 0
 }
 
-// reasons are the reasons that objects of a list give.
+// reasons returns the reasons of the objects of a list.
 func reasons(list any) (codes []string) {
 	items, _ := list.([]any)
 	for _, item := range items {
@@ -161,8 +161,8 @@ func reasons(list any) (codes []string) {
 
 func textReport(text string) report { return report{message: text}.withText(text) }
 
-// withText returns r with a text, and with the error that stands as JSON at its end. The
-// status of that one counts where r has none.
+// withText returns r with a text and the error embedded as JSON at its end. The status of that error
+// is used if r has none.
 func (r report) withText(text string) report {
 	if text == "" {
 		return r

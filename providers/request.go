@@ -7,36 +7,33 @@ import (
 	"io"
 )
 
-// Request is one model call: everything the model is shown. Protocols neither
-// change nor keep it.
+// Request is the input of one model call. Protocols neither change nor retain it.
 type Request struct {
 	// System is the system prompt; empty means none.
 	System string
-	// History is what comes before Messages, oldest first. A model is shown the same
-	// as if all of it stood in Messages. Only a Codec gets it: Registry.Stream gives
-	// every other Protocol one list.
+	// History precedes Messages, oldest first. The model receives the same as if all of it were in
+	// Messages. Only a Codec receives it: Registry.Stream flattens it for other Protocols.
 	History []*Block
-	// Messages is the conversation so far, or what is left of it after History, oldest
-	// first. After History it begins with a user message.
+	// Messages is the conversation after History, oldest first. After History it begins with a user
+	// message.
 	Messages []Message
-	// Tools are what the model may call.
+	// Tools are the tools that the model may call.
 	Tools []Tool
 }
 
 // Tool is a function offered to the model.
 type Tool struct {
-	// Name is what the model calls it by, Description what it reads about it.
+	// Name and Description are sent to the model.
 	Name, Description string
-	// InputSchema is the JSON schema of the arguments, an object; nil means no
-	// arguments.
+	// InputSchema is the JSON schema of the arguments, an object; nil means no arguments.
 	InputSchema json.RawMessage
 }
 
-// Role says whose message it is.
+// Role is the author of a message.
 type Role string
 
-// The roles. Advisories of the runtime are user messages by the time they
-// arrive here: vendors disagree on system messages in mid-conversation.
+// The roles. Advisories of the runtime are user messages here, because vendors differ on system
+// messages inside a conversation.
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
@@ -46,12 +43,11 @@ const (
 // Message is one message of the conversation.
 type Message struct {
 	Role Role
-	// Parts: a user message holds Text and Image, an assistant message Text,
-	// Reasoning and ToolCall in the order in which the model made them, a tool message
-	// ToolResult.
+	// Parts are Text and Image in a user message, ToolResult in a tool message. An assistant message
+	// has Text, Reasoning and ToolCall in the order in which the model emitted them.
 	Parts []Part
-	// Model is the specifier of the model that wrote an assistant message.
-	// Reasoning and signatures are shown again only to the model that wrote them.
+	// Model is the specifier of the model that wrote an assistant message. Reasoning and signatures
+	// are replayed only to that model.
 	Model string
 }
 
@@ -61,24 +57,24 @@ type Part interface{ part() }
 // Text is plain text.
 type Text struct {
 	Text string
-	// Signature is the opaque value of TextEnd in a message of a model, needed to show
-	// the text to its model again as it was. Text may be empty then.
+	// Signature is the opaque value of TextEnd, required to replay the text to its model. Text may
+	// then be empty.
 	Signature string
 }
 
-// Image is a picture, or what was sent as one.
+// Image is a picture, or data that was sent as one.
 type Image struct {
 	// MimeType is the media type, such as "image/png".
 	MimeType string
-	// Content is the picture, not encoded. Nil is a picture of no bytes.
+	// Content is the picture, not encoded. Nil means no bytes.
 	Content Content
-	// Facts is what Content was found to be, nil if nobody has looked: then it is sent as
-	// it is.
+	// Facts describes the content, nil if it was not inspected. An image without Facts is sent
+	// unchanged.
 	Facts *ImageFacts
 }
 
-// ImageFacts are what the bytes of an image say, whatever it was sent as. The zero
-// ImageFacts are of what is no picture of a known format. Package picture finds them.
+// ImageFacts are the properties of an image according to its bytes. The zero ImageFacts mean an
+// unknown format. Package picture computes them.
 type ImageFacts struct {
 	// MimeType is "image/png", "image/jpeg", "image/gif" or "image/webp".
 	MimeType string
@@ -86,16 +82,15 @@ type ImageFacts struct {
 	Width, Height int
 }
 
-// Content is bytes that are read while a request is sent, so that a call need not
-// hold them. Implementations are safe for concurrent use.
+// Content is data that is read while a request is sent, so that calls do not hold it in memory.
+// Implementations are safe for concurrent use.
 type Content interface {
-	// Size is the number of bytes. It never changes.
+	// Size returns the number of bytes. It never changes.
 	Size() int64
-	// Open returns a reader of the bytes, from the first one on. ctx holds until
-	// the reader is closed, and ending it ends a Read that waits. Open is called
-	// for each time the request is sent, so possibly not at all. A reader that
-	// yields other than Size bytes fails the call, as does an error of either. An
-	// error that matches ErrUnavailable may pass; any other is final.
+	// Open returns a reader from the first byte on. ctx is valid until the reader is closed; ending it
+	// ends a blocked Read. Open is called each time the request is sent, possibly never. An error, or
+	// a length other than Size, fails the call. An error that matches ErrUnavailable is temporary;
+	// others are final.
 	Open(ctx context.Context) (io.ReadCloser, error)
 }
 
@@ -110,31 +105,31 @@ func (b Bytes) Open(context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// Reasoning is what a model thought before it answered.
+// Reasoning is the thinking of a model before its answer.
 type Reasoning struct {
 	Text string
-	// Signature is the opaque value of ReasoningEnd, needed to show the
-	// reasoning to its model again. Text may be empty then.
+	// Signature is the opaque value of ReasoningEnd, required to replay the reasoning to its model.
+	// Text may then be empty.
 	Signature string
 }
 
-// ToolCall is a call the model made.
+// ToolCall is a call made by a model.
 type ToolCall struct {
-	// ID is the vendor's id of the call, as ToolCallStart had it.
+	// ID is the vendor's id of the call, from ToolCallStart.
 	ID, Name string
-	// Arguments is valid JSON, as ToolCallEnd had it.
+	// Arguments is valid JSON, from ToolCallEnd.
 	Arguments json.RawMessage
 	// Signature is the opaque value of ToolCallEnd, for the model that made the call.
 	Signature string
 }
 
-// ToolResult answers a ToolCall.
+// ToolResult is the result of a ToolCall.
 type ToolResult struct {
 	// CallID is the ID of the ToolCall.
 	CallID, Name string
-	// Content holds Text and Image.
+	// Content contains Text and Image parts.
 	Content []Part
-	// IsError tells the model that the call did not succeed.
+	// IsError marks a failed call.
 	IsError bool
 }
 

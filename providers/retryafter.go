@@ -11,13 +11,11 @@ import (
 	"time"
 )
 
-// maxRetryAfter keeps arithmetic on absurd hints from overflowing. The caller
-// has its own, much lower cap.
+// maxRetryAfter prevents overflow on excessive hints. The caller has a much lower cap.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads how long to wait, from the most exact hint that there is: the usual
-// headers, what the body says, or when the exhausted one of the two limits in
-// x-ratelimit headers is reset.
+// retryAfter returns the requested delay from the most exact hint: the usual headers, the body, or the
+// reset time of the exhausted limit in the x-ratelimit headers.
 func retryAfter(h http.Header, body []byte) time.Duration {
 	if wait := headerWait(h); wait > 0 {
 		return wait
@@ -34,8 +32,8 @@ func retryAfter(h http.Header, body []byte) time.Duration {
 	return wait
 }
 
-// headerWait reads the milliseconds of a vendor, or Retry-After in seconds, as a duration
-// such as "30s", or as a date, which counts from the server's own date if it sends one.
+// headerWait reads a vendor header in milliseconds, or Retry-After in seconds, as a duration such as
+// "30s", or as a date. A date is relative to the server's Date header if there is one.
 func headerWait(h http.Header) time.Duration {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms"} {
 		if ms, err := strconv.ParseFloat(h.Get(name), 64); err == nil && ms > 0 {
@@ -53,7 +51,7 @@ func headerWait(h http.Header) time.Duration {
 	return boundedWait(float64(at.Sub(serverTime(h))))
 }
 
-// secondsWait reads seconds, or a duration with units; 0 is none.
+// secondsWait parses seconds or a duration with units; 0 means none.
 func secondsWait(s string) time.Duration {
 	if seconds, err := strconv.ParseFloat(s, 64); err == nil {
 		return boundedWait(seconds * float64(time.Second))
@@ -61,7 +59,7 @@ func secondsWait(s string) time.Duration {
 	return parseWait(strings.ToLower(s))
 }
 
-// serverTime is when the response was made, as its server sees it.
+// serverTime returns the time of the response according to its server.
 func serverTime(h http.Header) time.Time {
 	if at, err := http.ParseTime(h.Get("Date")); err == nil {
 		return at
@@ -69,8 +67,7 @@ func serverTime(h http.Header) time.Time {
 	return time.Now()
 }
 
-// bodyWait reads how long to wait from the error object of a body: seconds or a moment
-// in members of their own, or words of the message.
+// bodyWait reads the delay from the error object of a body: its members, or its message.
 func bodyWait(body []byte, now time.Time) time.Duration {
 	if wait := retryInfo(body); wait > 0 {
 		return wait
@@ -83,7 +80,7 @@ func bodyWait(body []byte, now time.Time) time.Duration {
 	return messageWait(reportOf(body).message)
 }
 
-// memberWait reads the members of an object that name a wait; 0 is none.
+// memberWait reads the members of an object that contain a delay; 0 means none.
 func memberWait(object []byte, now time.Time) time.Duration {
 	var o map[string]any
 	if json.Unmarshal(object, &o) != nil {
@@ -99,16 +96,16 @@ func memberWait(object []byte, now time.Time) time.Duration {
 			return boundedWait(ms * float64(time.Millisecond))
 		}
 	}
-	if at, ok := o["resets_at"].(float64); ok && at > 0 { // of the epoch
+	if at, ok := o["resets_at"].(float64); ok && at > 0 { // Unix time
 		return boundedWait((at - float64(now.Unix())) * float64(time.Second))
 	}
-	if of, ok := o["metadata"].(map[string]any); ok { // of a gateway
+	if of, ok := o["metadata"].(map[string]any); ok { // gateway metadata
 		return secondsWait(fmt.Sprint(of["retry_after"]))
 	}
 	return 0
 }
 
-// errorObject is the error of a body, or the body if it is one.
+// errorObject returns the error member of a body, or the body itself.
 func errorObject(body []byte) []byte {
 	var top struct {
 		Error json.RawMessage `json:"error"`
@@ -120,7 +117,7 @@ func errorObject(body []byte) []byte {
 	return body
 }
 
-// retryInfo reads the google.rpc.RetryInfo among the details of an error; 0 is none.
+// retryInfo reads the google.rpc.RetryInfo in the details of an error; 0 means none.
 func retryInfo(body []byte) time.Duration {
 	var o struct {
 		Details []struct {
@@ -139,7 +136,7 @@ func retryInfo(body []byte) time.Duration {
 	return 0
 }
 
-// returning is the kind of an error whose body may say that a quota comes back by itself.
+// returning changes an exhausted quota to a rate limit if the body contains a retry delay.
 func returning(kind ErrorKind, body []byte) ErrorKind {
 	if kind == KindQuota && retryInfo(body) > 0 {
 		return KindRateLimit
@@ -147,8 +144,8 @@ func returning(kind ErrorKind, body []byte) ErrorKind {
 	return kind
 }
 
-// waitWords finds how long to wait in a message, such as "try again in 6m0s", "retry in
-// 34.4s", "retry after 7 seconds" or "wait 35 seconds".
+// waitWords matches a delay in a message, such as "try again in 6m0s", "retry in 34.4s", "retry after
+// 7 seconds" or "wait 35 seconds".
 var waitWords = regexp.MustCompile(`(?i)\b(?:(?:re)?try(?: again)? (?:in|after)|wait(?: for)?) (?:((?:\d+(?:\.\d+)?(?:ms|[hms]))+)|(\d+(?:\.\d+)?) (millisecond|second|minute|hour)s?)\b`)
 
 func messageWait(message string) time.Duration {
@@ -166,7 +163,7 @@ func messageWait(message string) time.Duration {
 	return parseWait(strings.ToLower(found[1]))
 }
 
-// parseWait reads a duration such as "6m0s"; 0 is none.
+// parseWait parses a duration such as "6m0s"; 0 means none.
 func parseWait(s string) time.Duration {
 	d, err := time.ParseDuration(s)
 	if err != nil {
@@ -175,7 +172,7 @@ func parseWait(s string) time.Duration {
 	return boundedWait(float64(d))
 }
 
-// firstElement unwraps an error that stands in an array.
+// firstElement unwraps an error in an array.
 func firstElement(body []byte) []byte {
 	var list []json.RawMessage
 	if trimmed := bytes.TrimSpace(body); len(trimmed) > 0 && trimmed[0] == '[' && json.Unmarshal(trimmed, &list) == nil && len(list) > 0 {

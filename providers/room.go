@@ -10,25 +10,26 @@ import (
 	"sync"
 )
 
-// What a request is reckoned to take of a window, in tokens. A reckoning that is too high shortens the
-// longest possible answer; one that is too low is corrected by the server's own words.
+// Estimates of the tokens of a request. A high estimate shortens the maximum answer; a low one is
+// corrected by the server's error.
 const (
 	bytesPerToken  = 3
 	tokensPerImage = 2000
-	// marginShare and minMargin keep a part of the window free.
+	// marginShare and minMargin reserve a part of the window.
 	marginShare = 64
 	minMargin   = 256
-	// minRoom and roomShare bound the room from below, where the window is full or was reckoned to be.
+	// minRoom and roomShare are the lower bounds of the room in a full window, or one estimated to be
+	// full.
 	minRoom   = 1024
 	roomShare = 8
-	// defaultOutput is the limit that a protocol sends for a model without one, if it has to send one.
+	// defaultOutput is the limit for a model without one, if the protocol requires a limit.
 	defaultOutput = 8192
-	// minLimit is the least limit that any server takes.
+	// minLimit is the smallest limit that every server accepts.
 	minLimit = 16
 )
 
-// MaxOutput is the largest limit of output that the model's server takes: MaxTokens, and Room if that is
-// smaller; 0 if neither is known.
+// MaxOutput returns the largest output limit that the model's server accepts: the smaller of MaxTokens
+// and Room; 0 if neither is known.
 func (m Model) MaxOutput() int {
 	switch {
 	case m.Room <= 0:
@@ -39,8 +40,8 @@ func (m Model) MaxOutput() int {
 	return min(m.MaxTokens, m.Room)
 }
 
-// roomFor returns how much of a model's window a request leaves for output, in tokens; 0 if the window is
-// not known.
+// roomFor returns the output tokens that a request leaves in a model's window; 0 if the window is
+// unknown.
 func roomFor(m Model, req Request) int {
 	if m.ContextWindow <= 0 {
 		return 0
@@ -61,7 +62,7 @@ func roomFor(m Model, req Request) int {
 	return max(room, min(minRoom, m.ContextWindow/roomShare), 1)
 }
 
-// limitOf is the limit of output of a call, 0 if it has none.
+// limitOf returns the output limit of a call, 0 if it has none.
 func limitOf(m Model, o Options) int {
 	limit, most := max(o.MaxTokens, 0), m.MaxOutput()
 	if most > 0 && (limit > most || limit == 0 && (m.MaxTokens > 0 || most < defaultOutput)) {
@@ -70,11 +71,11 @@ func limitOf(m Model, o Options) int {
 	return limit
 }
 
-// outputWords tell that a message is about the limit of output.
+// outputWords matches a message about the output limit.
 var outputWords = regexp.MustCompile(`(?i)max[_ ]?(?:completion_|output_|new_)?tokens|maxoutputtokens|completion|in the output|maximum tokens|output tokens`)
 
-// outputLimits are what servers say about a limit of output that they refuse. The named groups are the
-// limit, or the window and the prompt; one that is named below is not taken itself.
+// outputLimits match servers' messages about a rejected output limit. The named groups are the limit,
+// or the window and the prompt; the group below is an exclusive bound.
 var outputLimits = func() []*regexp.Regexp {
 	var out []*regexp.Regexp
 	for _, text := range []string{
@@ -94,8 +95,8 @@ var outputLimits = func() []*regexp.Regexp {
 	return out
 }()
 
-// saidLimit returns the limit of output that a server says it takes, 0 if it says none, and whether that
-// is for this request alone. sent is the limit that it refused.
+// saidLimit returns the output limit in a server's error, 0 if there is none, and whether it applies
+// to this request only. sent is the rejected limit.
 func saidLimit(err error, sent int) (limit int, once bool) {
 	var e *Error
 	var vendor *VendorError

@@ -6,58 +6,58 @@ import (
 	"strings"
 )
 
-// SchemaDialect names what a server takes of JSON schemas: Compat.ToolSchemas, or what is derived of a
-// model without it.
+// SchemaDialect is the subset of JSON Schema that a server accepts: Compat.ToolSchemas, or derived
+// from the model.
 type SchemaDialect string
 
 // The dialects.
 const (
-	// SchemaPlain is what OpenAI takes, and is sent to servers without a dialect of their own.
+	// SchemaPlain is accepted by OpenAI, and is the default for other servers.
 	SchemaPlain SchemaDialect = "plain"
-	// SchemaClaude is of Claude, at Anthropic's and on Amazon Bedrock.
+	// SchemaClaude is for Claude, at Anthropic and on Amazon Bedrock.
 	SchemaClaude SchemaDialect = "claude"
-	// SchemaConverse is of the other models on Amazon Bedrock.
+	// SchemaConverse is for the other models on Amazon Bedrock.
 	SchemaConverse SchemaDialect = "converse"
-	// SchemaGemini is of Gemini, SchemaOpenAPI of other models at Google's and of Google's
-	// chat-completions.
+	// SchemaGemini is for Gemini. SchemaOpenAPI is for other models at Google and for Google's chat
+	// completions.
 	SchemaGemini  SchemaDialect = "gemini"
 	SchemaOpenAPI SchemaDialect = "openapi"
-	// SchemaMoonshot is of Moonshot, and of Kimi behind a gateway.
+	// SchemaMoonshot is for Moonshot, and for Kimi behind a gateway.
 	SchemaMoonshot SchemaDialect = "moonshot"
-	// SchemaFireworks is of Fireworks.
+	// SchemaFireworks is for Fireworks.
 	SchemaFireworks SchemaDialect = "fireworks"
 )
 
-// SchemaDialects lists the dialects in the order of the columns of SchemaTable.
+// SchemaDialects returns the dialects in the column order of SchemaTable.
 func SchemaDialects() []SchemaDialect {
 	return []SchemaDialect{SchemaPlain, SchemaClaude, SchemaConverse, SchemaGemini, SchemaOpenAPI, SchemaMoonshot, SchemaFireworks}
 }
 
-// SchemaUse is how a keyword of a schema reaches a server.
+// SchemaUse is the treatment of a schema keyword in a dialect.
 type SchemaUse string
 
 // The uses.
 const (
-	// SchemaSent sends a keyword as it is.
+	// SchemaSent sends a keyword unchanged.
 	SchemaSent SchemaUse = "sent"
-	// SchemaRewritten states it by other keywords, which let the same values through, or more.
+	// SchemaRewritten replaces it by other keywords that accept the same values or more.
 	SchemaRewritten SchemaUse = "rewritten"
-	// SchemaOmitted leaves it out. Bounds of values stand in the description.
+	// SchemaOmitted omits it. Bounds of values are added to the description.
 	SchemaOmitted SchemaUse = "left out"
-	// SchemaNamed is SchemaRewritten where that loses a part of the meaning, or SchemaSent where the
-	// server refuses it: CheckSchema has a SchemaNote on it.
+	// SchemaNamed is SchemaRewritten with a loss of meaning, or SchemaSent although the server rejects
+	// it. CheckTool returns a SchemaNote for it.
 	SchemaNamed SchemaUse = "named"
 )
 
-// SchemaRow is what becomes of one keyword, or one form of a schema, in each dialect.
+// SchemaRow is the treatment of one keyword, or one form of a schema, in each dialect.
 type SchemaRow struct {
-	// Keyword has the keywords of the row, separated by ", ", or a phrase for a form.
+	// Keyword contains the keywords of the row, separated by ", ", or a phrase for a form.
 	Keyword string
 	// Uses is in the order of SchemaDialects.
 	Uses []SchemaUse
 }
 
-// The rows of forms, which the code below asks for by name.
+// Rows of forms, referenced by name below.
 const (
 	formRoot     = "choices at the root"
 	formBoolean  = "`true`, `false` as a schema"
@@ -73,9 +73,9 @@ const (
 	formRequired = "no required"
 )
 
-// SchemaTable is the one table of what servers take of the schemas of tools. A keyword without a row is
-// SchemaSent. What is sent lets every value through that the schema does: input is checked against the
-// schema itself before a tool runs, so a server that knows less of it costs a call, and no value.
+// SchemaTable returns the treatment of tool schemas by server. A keyword without a row is SchemaSent.
+// A sent schema accepts every value that the original accepts. Input is validated against the original
+// before a tool runs, so a weaker schema costs a call but never admits a wrong value.
 func SchemaTable() []SchemaRow {
 	const (
 		sent = "="
@@ -124,7 +124,7 @@ func SchemaTable() []SchemaRow {
 	return rows
 }
 
-// schemaUses are the columns of SchemaTable by dialect and keyword.
+// schemaUses contains the columns of SchemaTable by dialect and keyword.
 var schemaUses = func() map[SchemaDialect]map[string]SchemaUse {
 	out := map[SchemaDialect]map[string]SchemaUse{}
 	for column, dialect := range SchemaDialects() {
@@ -139,13 +139,13 @@ var schemaUses = func() map[SchemaDialect]map[string]SchemaUse {
 	return out
 }()
 
-// changes reports whether a dialect does not take a keyword as it is.
+// changes reports whether a dialect does not accept a keyword unchanged.
 func (d SchemaDialect) changes(keyword string) bool {
 	use := schemaUses[d][keyword]
 	return use != "" && use != SchemaSent
 }
 
-// DialectOf returns the dialect of a model that is called in the wire format of an API.
+// DialectOf returns the dialect of a model in the wire format of an API.
 func DialectOf(api string, m Model) SchemaDialect {
 	if d := SchemaDialect(m.Compat.ToolSchemas); schemaUses[d] != nil {
 		return d
@@ -178,17 +178,17 @@ func DialectOf(api string, m Model) SchemaDialect {
 	return SchemaPlain
 }
 
-// SchemaNote is a part of a schema that a server does not take and that has no equal form.
+// SchemaNote reports a part of a schema that a server does not accept and that has no equivalent.
 type SchemaNote struct {
-	// Path is a JSON pointer to the part, "" for the whole.
+	// Path is a JSON pointer to the part, "" for the root.
 	Path string
 	// Keyword is that of the row of SchemaTable.
 	Keyword string
-	// Problem states what is lost, and a remedy.
+	// Problem describes the loss and a remedy.
 	Problem string
 }
 
-// String returns place and problem.
+// String returns path and problem.
 func (n SchemaNote) String() string {
 	if n.Path == "" {
 		return n.Problem
@@ -199,9 +199,8 @@ func (n SchemaNote) String() string {
 // noParameters is the schema of a tool without arguments.
 const noParameters = `{"type":"object","properties":{}}`
 
-// ToolSchema returns the schema of a tool's input as the server of a model takes it in the wire format of
-// an API, and what is lost by that. A schema that needs no change is returned as it is. The error is of
-// what is no JSON.
+// ToolSchema returns the input schema of a tool in the form that the model's server accepts, and the
+// losses. A schema that needs no change is returned unchanged. Invalid JSON is an error.
 func ToolSchema(api string, m Model, schema json.RawMessage) (json.RawMessage, []SchemaNote, error) {
 	if len(schema) == 0 {
 		schema = json.RawMessage(noParameters)
@@ -218,8 +217,8 @@ func ToolSchema(api string, m Model, schema json.RawMessage) (json.RawMessage, [
 	return sent, r.notes, nil
 }
 
-// CheckTool returns what the server of a model does not take of a tool, in sentences. It contacts no
-// server.
+// CheckTool returns the parts of a tool that the model's server does not accept. It makes no network
+// calls.
 func CheckTool(m Model, t Tool) []SchemaNote {
 	_, notes, err := ToolSchema(m.API, m, t.InputSchema)
 	if err != nil {
@@ -228,7 +227,7 @@ func CheckTool(m Model, t Tool) []SchemaNote {
 	return notes
 }
 
-// SentTools returns tools with the schemas that ToolSchema returns.
+// SentTools returns tools with the schemas of ToolSchema.
 func SentTools(api string, m Model, tools []Tool) ([]Tool, error) {
 	if len(tools) == 0 {
 		return nil, nil

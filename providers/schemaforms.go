@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// What servers want of the form of a schema, as opposed to its keywords: one object at the root, one type
-// for a place, lists and objects that name what is in them.
+// Rewriting of the form of a schema, as opposed to its keywords: one object at the root, one type for
+// each position, explicit items and properties.
 
-// boundKeywords are those that a description can state in a dialect without them.
+// boundKeywords are stated in the description in dialects without them.
 var boundKeywords = []string{
 	"format", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
 	"minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default", "contentEncoding",
 }
 
-// maxBound is how much of the value of a keyword a description states, in bytes.
+// maxBound is the maximum size of a keyword's value in a description, in bytes.
 const maxBound = 100
 
-// appendBound appends the words for a keyword that is left out.
+// appendBound appends the text for an omitted keyword.
 func appendBound(bounds []string, m schemaMember) []string {
 	value := string(appendSchema(nil, m.value))
 	if !slices.Contains(boundKeywords, m.name) || len(value) > maxBound {
@@ -30,7 +30,7 @@ func appendBound(bounds []string, m schemaMember) []string {
 	return append(bounds, m.name+" "+value)
 }
 
-// describe appends words to the description of a schema.
+// describe appends a text to the description of a schema.
 func describe(n schemaNode, words string) schemaNode {
 	text := "(" + words + ")"
 	if was := n.text("description"); was != "" {
@@ -39,16 +39,16 @@ func describe(n schemaNode, words string) schemaNode {
 	return n.with("description", plainJSON(text))
 }
 
-// keepsDefault reports whether a dialect that restricts defaults takes this one: a plain value of the
-// type of its schema.
+// keepsDefault reports whether a dialect that restricts defaults accepts v: a plain value of the type
+// of its schema.
 func (w *schemaWriter) keepsDefault(n schemaNode, v any) bool {
 	of, types := jsonTypeOf(v), n.texts("type")
 	return w.to == SchemaMoonshot && len(types) == 1 && of != "object" && of != "array" &&
 		(types[0] == of || types[0] == "number" && of == "integer")
 }
 
-// merged returns a schema that asks for what both do, as far as one can say it. Where both have a member,
-// that of over counts.
+// merged returns a schema that requires both schemas, as far as that is expressible. For a member of
+// both that of over is used.
 func merged(base, over schemaNode) schemaNode {
 	out := base
 	for _, m := range over {
@@ -78,11 +78,11 @@ func merged(base, over schemaNode) schemaNode {
 	return out
 }
 
-// rootChoices are the keywords that servers refuse at the root.
+// rootChoices are the keywords that servers reject at the root.
 var rootChoices = []string{"allOf", "anyOf", "oneOf", "not", "enum", "const", "if", "then", "else", "$ref", "dependentSchemas"}
 
-// flat returns the schema of an object without choices that lets through what it lets through, and more:
-// its properties are those of all branches, and required those that all of them require.
+// flat returns an object schema without choices that accepts at least the same values. Its properties
+// are those of all branches; it requires those that all branches require.
 func (w *schemaWriter) flat(n schemaNode) schemaNode {
 	for hop := 0; hop < maxSchemaHops && n.has(rootChoices...); hop++ {
 		depth := len(w.under)
@@ -109,8 +109,8 @@ func (w *schemaWriter) flat(n schemaNode) schemaNode {
 	return n.without(rootChoices...)
 }
 
-// united adds the properties of branches to a schema, and what all of them require. A property that the
-// schema has itself stays as it is.
+// united adds the properties of branches to a schema, and the requirements common to all of them. The
+// schema's own properties take precedence.
 func (w *schemaWriter) united(n schemaNode, branches []any) schemaNode {
 	var properties schemaNode
 	required, closed := []string(nil), len(branches) > 0
@@ -141,7 +141,7 @@ func (w *schemaWriter) united(n schemaNode, branches []any) schemaNode {
 	return n
 }
 
-// oneOrOther is a schema that lets through what either does.
+// oneOrOther returns a schema that accepts the values of either.
 func oneOrOther(a, b any) any {
 	if a == nil || string(appendSchema(nil, a)) == string(appendSchema(nil, b)) {
 		return b
@@ -159,7 +159,7 @@ func oneOrOther(a, b any) any {
 	return schemaNode{{"anyOf", append(choices, b)}}
 }
 
-// valuesOf returns the values that a schema lists, if it does nothing else.
+// valuesOf returns the values of a schema that is a plain enumeration.
 func valuesOf(n schemaNode) ([]any, bool) {
 	if len(n.without("const", "enum", "type", "description", "title")) > 0 {
 		return nil, false
@@ -170,7 +170,7 @@ func valuesOf(n schemaNode) ([]any, bool) {
 	return n.list("enum"), n.has("enum")
 }
 
-// arrange returns a schema in the forms that the dialect takes. The schemas in it stay as they are.
+// arrange returns a schema in the forms that the dialect accepts. It does not change subschemas.
 func (w *schemaWriter) arrange(n schemaNode, path string) schemaNode {
 	n = exclusive(n)
 	for hop := 0; n.has("allOf") && w.to.changes("allOf") && hop < maxSchemaHops; hop++ {
@@ -199,7 +199,7 @@ func (w *schemaWriter) arrange(n schemaNode, path string) schemaNode {
 	return w.split(n)
 }
 
-// exclusive states bounds of an early draft as those of today.
+// exclusive converts exclusive bounds of an early draft.
 func exclusive(n schemaNode) schemaNode {
 	for excludes, bound := range map[string]string{"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"} {
 		on, isBool := boolean(n.get(excludes))
@@ -215,7 +215,7 @@ func exclusive(n schemaNode) schemaNode {
 	return n
 }
 
-// constant states a value as an enum of one, or as its type.
+// constant converts a constant to an enum of one value, or to its type.
 func constant(n schemaNode, c any) schemaNode {
 	switch of := jsonTypeOf(c); of {
 	case "string", "integer", "number":
@@ -228,7 +228,7 @@ func constant(n schemaNode, c any) schemaNode {
 	}
 }
 
-// tuple states a list of items by the keywords that the dialect has for it.
+// tuple converts a list of item schemas to the keywords of the dialect.
 func (w *schemaWriter) tuple(n schemaNode) schemaNode {
 	if list, ok := n.get("items").([]any); ok {
 		rest := n.get("additionalItems")
@@ -250,10 +250,10 @@ func (w *schemaWriter) tuple(n schemaNode) schemaNode {
 	return n.without("prefixItems").with("items", items)
 }
 
-// annotations may stand beside choices.
+// annotations are the keywords allowed next to choices.
 var annotations = []string{"description", "title", "$defs", "definitions"}
 
-// distributed moves keywords beside anyOf into its branches.
+// distributed moves the keywords next to anyOf into its branches.
 func (w *schemaWriter) distributed(n schemaNode) schemaNode {
 	if !n.has("anyOf") {
 		return n
@@ -272,7 +272,7 @@ func (w *schemaWriter) distributed(n schemaNode) schemaNode {
 	return n.only(annotations...).with("anyOf", branches)
 }
 
-// typeKeywords are the keywords that say something of values of a type.
+// typeKeywords are the keywords that apply to values of a type.
 var typeKeywords = map[string][]string{
 	"object": {
 		"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties", "maxProperties",
@@ -286,11 +286,10 @@ var typeKeywords = map[string][]string{
 	"integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 }
 
-// split states a place of several types by a choice of schemas with one each, where the dialect wants
-// that.
+// split converts several types to a choice of schemas with one type each, if the dialect requires it.
 func (w *schemaWriter) split(n schemaNode) schemaNode {
 	types := n.texts("type")
-	values := map[string][]any{} // of an enum, by type
+	values := map[string][]any{} // enum values by type
 	for _, v := range n.list("enum") {
 		of := jsonTypeOf(v)
 		if of == "integer" && !slices.Contains(types, "integer") {
@@ -331,7 +330,7 @@ func (w *schemaWriter) split(n schemaNode) schemaNode {
 	return out
 }
 
-// typedBranch is what a schema says of values of one type.
+// typedBranch returns the part of a schema that applies to values of one type.
 func typedBranch(n schemaNode, of string, values []any) schemaNode {
 	out := append(schemaNode{{"type", plainJSON(of)}}, n.only(typeKeywords[of]...)...)
 	if len(values) > 0 && of != "null" {
@@ -340,7 +339,7 @@ func typedBranch(n schemaNode, of string, values []any) schemaNode {
 	return out
 }
 
-// finish completes a schema whose members are written. n is what it was before.
+// finish completes a schema whose members are converted. n is the original.
 func (w *schemaWriter) finish(out, n schemaNode, path string) schemaNode {
 	types := out.texts("type")
 	if w.to.changes(formMixed) {
@@ -358,8 +357,8 @@ func (w *schemaWriter) finish(out, n schemaNode, path string) schemaNode {
 	return out
 }
 
-// enumerated leaves values out of an enum that the dialect takes none of: all but strings, and numbers
-// where they are not an OpenAPI schema's.
+// enumerated removes enum values that the dialect does not accept: everything except strings, and
+// numbers unless the dialect is OpenAPI.
 func (w *schemaWriter) enumerated(n schemaNode, types []string) schemaNode {
 	values := n.list("enum")
 	odd := func(v any) bool {
@@ -379,7 +378,8 @@ func (w *schemaWriter) enumerated(n schemaNode, types []string) schemaNode {
 	return n
 }
 
-// object names the properties of an object: all that it requires, and none if it has none.
+// object completes the properties of an object: every required property is listed, and none is listed
+// if there are none.
 func (w *schemaWriter) object(n schemaNode, path string) schemaNode {
 	properties := n.node("properties")
 	other, open := n.get("additionalProperties"), true
@@ -406,7 +406,7 @@ func (w *schemaWriter) object(n schemaNode, path string) schemaNode {
 	return n
 }
 
-// typed gives a type to a schema without one: that of its keywords, or of its values.
+// typed adds a type to a schema without one, derived from its keywords or values.
 func (w *schemaWriter) typed(out, n schemaNode) schemaNode {
 	for _, of := range []string{"object", "array", "string", "number"} {
 		if n.has(typeKeywords[of]...) {
@@ -427,7 +427,7 @@ func (w *schemaWriter) typed(out, n schemaNode) schemaNode {
 	return out
 }
 
-// anything is a schema that lets every value through, with the words of another.
+// anything returns a schema that accepts every value, with the description of another.
 func (w *schemaWriter) anything(n schemaNode) schemaNode {
 	if !w.to.changes(formTypeless) {
 		return schemaNode{}

@@ -14,12 +14,11 @@ import (
 // maxSchemaDepth bounds the nesting of a schema.
 const maxSchemaDepth = 256
 
-// schemaNode is a JSON object with its members in their order, which models read. It does
-// not change: with and without return another.
+// schemaNode is a JSON object that preserves the order of members, because models read them in order.
+// It is immutable: with and without return copies.
 type schemaNode []schemaMember
 
-// schemaMember is a member of a JSON object. The value is a schemaNode, a []any of values, or a
-// json.RawMessage for all others.
+// schemaMember is a member of a JSON object. The value is a schemaNode, a []any, or a json.RawMessage.
 type schemaMember struct {
 	name  string
 	value any
@@ -83,7 +82,7 @@ func readSchema(d *json.Decoder, depth int) (any, error) {
 	return plainJSON(token), nil
 }
 
-// plainJSON is the JSON of a value, without escapes for HTML.
+// plainJSON returns the JSON of a value without HTML escapes.
 func plainJSON(v any) json.RawMessage {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -94,7 +93,7 @@ func plainJSON(v any) json.RawMessage {
 	return bytes.TrimRight(b.Bytes(), "\n")
 }
 
-// appendSchema appends the JSON of a value that parseSchema returns.
+// appendSchema appends the JSON of a value returned by parseSchema.
 func appendSchema(out []byte, v any) []byte {
 	switch v := v.(type) {
 	case schemaNode:
@@ -120,7 +119,7 @@ func appendSchema(out []byte, v any) []byte {
 	return append(out, v.(json.RawMessage)...)
 }
 
-// get returns the value of a member, nil without one.
+// get returns the value of a member, or nil.
 func (n schemaNode) get(name string) any {
 	for _, m := range n {
 		if m.name == name {
@@ -134,7 +133,7 @@ func (n schemaNode) has(names ...string) bool {
 	return slices.ContainsFunc(n, func(m schemaMember) bool { return slices.Contains(names, m.name) })
 }
 
-// with returns the node with a member in the place of the one of its name, else at its end.
+// with returns the node with a member replaced or appended.
 func (n schemaNode) with(name string, value any) schemaNode {
 	out := slices.Clone(n)
 	for i := range out {
@@ -153,23 +152,23 @@ func (n schemaNode) without(names ...string) schemaNode {
 	return slices.DeleteFunc(slices.Clone(n), func(m schemaMember) bool { return slices.Contains(names, m.name) })
 }
 
-// only returns the node with members of some names alone.
+// only returns the node with the named members.
 func (n schemaNode) only(names ...string) schemaNode {
 	return slices.DeleteFunc(slices.Clone(n), func(m schemaMember) bool { return !slices.Contains(names, m.name) })
 }
 
-// text returns a member that is a string, "" without one.
+// text returns a string member, or "".
 func (n schemaNode) text(name string) string { return jsonText(n.get(name)) }
 
-// jsonText returns a value that is a JSON string, "" for all others.
+// jsonText returns a JSON string, or "" for other values.
 func jsonText(v any) (s string) {
 	if raw, ok := v.(json.RawMessage); ok && len(raw) > 0 && raw[0] == '"' {
-		_ = json.Unmarshal(raw, &s) // it came out of a decoder
+		_ = json.Unmarshal(raw, &s) // the value comes from a decoder
 	}
 	return s
 }
 
-// texts returns a member that is a string, or a list of strings.
+// texts returns a member that is a string or a list of strings.
 func (n schemaNode) texts(name string) []string {
 	v := n.get(name)
 	if s := jsonText(v); s != "" {
@@ -185,7 +184,6 @@ func (n schemaNode) texts(name string) []string {
 	return out
 }
 
-// jsonTexts is the inverse of texts for a list.
 func jsonTexts(texts []string) []any {
 	out := make([]any, len(texts))
 	for i, s := range texts {
@@ -194,19 +192,19 @@ func jsonTexts(texts []string) []any {
 	return out
 }
 
-// node returns a member that is an object, nil without one.
+// node returns an object member, or nil.
 func (n schemaNode) node(name string) schemaNode {
 	v, _ := n.get(name).(schemaNode)
 	return v
 }
 
-// list returns a member that is a list, nil without one.
+// list returns a list member, or nil.
 func (n schemaNode) list(name string) []any {
 	v, _ := n.get(name).([]any)
 	return v
 }
 
-// at returns the value that a JSON pointer leads to, nil if it leads nowhere.
+// at returns the value at a JSON pointer, or nil.
 func (n schemaNode) at(pointer string) any {
 	var v any = n
 	for _, part := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
@@ -227,7 +225,7 @@ func (n schemaNode) at(pointer string) any {
 	return v
 }
 
-// jsonTypeOf is the type of a JSON value by the words of schemas.
+// jsonTypeOf returns the JSON Schema type of a value.
 func jsonTypeOf(v any) string {
 	raw, ok := v.(json.RawMessage)
 	switch {

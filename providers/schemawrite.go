@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// Bounds of what is made of one schema.
+// Bounds on the output for one schema.
 const (
-	// maxSchemaNodes bounds the schemas that one may become, since references are inlined.
+	// maxSchemaNodes bounds the number of schemas, since references are inlined.
 	maxSchemaNodes = 10_000
-	// maxSchemaHops bounds references to references, and choices of choices.
+	// maxSchemaHops bounds chains of references and nested choices.
 	maxSchemaHops = 32
 )
 
-// schemaWriter makes a schema that one dialect takes out of another. It is used once.
+// schemaWriter converts a schema to one dialect. It is used once.
 type schemaWriter struct {
 	to    SchemaDialect
 	whole schemaNode
-	// ids are the parts that have a name of their own.
+	// ids maps identifiers to the parts that have one.
 	ids map[string]schemaNode
-	// under are the references that are being inlined.
+	// under is the stack of references being inlined.
 	under []string
-	// defs are the definitions that stay, under the names that references to them have.
+	// defs are the remaining definitions, by the names of their references.
 	defs  map[string]schemaNode
 	names map[string]string
 	left  int
@@ -39,7 +39,7 @@ func newSchemaWriter(to SchemaDialect, schema any) *schemaWriter {
 	return w
 }
 
-// identify finds the parts of a schema that references name without a pointer.
+// identify collects the parts of a schema that references can name without a pointer.
 func (w *schemaWriter) identify(v any) {
 	switch v := v.(type) {
 	case schemaNode:
@@ -82,7 +82,7 @@ func (w *schemaWriter) write() []byte {
 	return appendSchema(nil, w.define(out))
 }
 
-// define adds the definitions that references in the schema lead to, those of the schema first.
+// define adds the referenced definitions, those of the schema first.
 func (w *schemaWriter) define(out schemaNode) schemaNode {
 	var defs schemaNode
 	for _, m := range w.whole.node("$defs") {
@@ -101,7 +101,7 @@ func (w *schemaWriter) define(out schemaNode) schemaNode {
 	return out.with("$defs", defs)
 }
 
-// schema returns what a schema becomes. ok is false for one that lets nothing through.
+// schema converts a schema. ok is false if the schema accepts no value.
 func (w *schemaWriter) schema(v any, path string) (out schemaNode, ok bool) {
 	if raw, isRaw := v.(json.RawMessage); isRaw && string(raw) == "false" {
 		return nil, false
@@ -122,7 +122,7 @@ func (w *schemaWriter) schema(v any, path string) (out schemaNode, ok bool) {
 	return w.finish(w.members(n, path), n, path), true
 }
 
-// reference returns what a schema becomes that refers to another.
+// reference converts a schema that refers to another.
 func (w *schemaWriter) reference(n schemaNode, ref, path string) (schemaNode, bool) {
 	siblings := n.without("$ref", "$defs", "definitions")
 	target, found := w.find(ref)
@@ -149,7 +149,7 @@ func (w *schemaWriter) reference(n schemaNode, ref, path string) (schemaNode, bo
 	return w.schema(merged(target, siblings), path)
 }
 
-// cut stands for a definition within itself.
+// cut replaces a definition inside itself.
 func (w *schemaWriter) cut(target, siblings schemaNode, ref string) schemaNode {
 	out := siblings.only("description", "title")
 	if t := target.get("type"); t != nil {
@@ -158,7 +158,7 @@ func (w *schemaWriter) cut(target, siblings schemaNode, ref string) schemaNode {
 	return describe(out, "as "+refName(ref))
 }
 
-// refName is the last part of a reference, for people.
+// refName returns the last part of a reference, for messages.
 func refName(ref string) string {
 	if ref == "#" {
 		return "the input"
@@ -166,7 +166,7 @@ func refName(ref string) string {
 	return ref[strings.LastIndexAny(ref, "/#")+1:]
 }
 
-// find returns the schema that a reference leads to.
+// find returns the target of a reference.
 func (w *schemaWriter) find(ref string) (schemaNode, bool) {
 	if ref == "#" {
 		return w.whole, true
@@ -223,7 +223,7 @@ func (w *schemaWriter) follow(ref string, seen map[string]bool, leads func(any) 
 
 var notInDefs = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// name returns the reference to a definition that stays, in the schema that is written.
+// name returns the reference to a remaining definition in the output.
 func (w *schemaWriter) name(ref string) string {
 	if ref == "#" {
 		return ref
@@ -250,8 +250,8 @@ func (w *schemaWriter) taken(name string) bool {
 	return ok
 }
 
-// deref returns a schema with those that it refers to merged into it. A recursive one is cut where it
-// is met again.
+// deref returns a schema with its references merged into it. A recursive reference is cut at its
+// second occurrence.
 func (w *schemaWriter) deref(v any) schemaNode {
 	n, _ := v.(schemaNode)
 	for range maxSchemaHops {
@@ -280,8 +280,7 @@ var subschemas = []string{
 	"additionalProperties", "items",
 }
 
-// members returns the members of a schema with the schemas in them written, without those that the
-// dialect does not take.
+// members converts the members of a schema and omits those that the dialect does not accept.
 func (w *schemaWriter) members(n schemaNode, path string) schemaNode {
 	out := make(schemaNode, 0, len(n))
 	var bounds []string
@@ -317,7 +316,7 @@ func (w *schemaWriter) members(n schemaNode, path string) schemaNode {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// subschema writes the value of one of subschemas, nil to leave it out.
+// subschema converts the value of a keyword in subschemas; nil omits it.
 func (w *schemaWriter) subschema(m schemaMember, at string) any {
 	_, isBool := boolean(m.value)
 	switch {
@@ -348,7 +347,7 @@ func boolean(v any) (value, ok bool) {
 	return string(raw) == "true", isRaw && (string(raw) == "true" || string(raw) == "false")
 }
 
-// named writes schemas by name. Those that let nothing through are left out.
+// named converts schemas by name and omits those that accept no value.
 func (w *schemaWriter) named(v any, at string, properties bool) any {
 	n, ok := v.(schemaNode)
 	if !ok {
@@ -367,10 +366,10 @@ func (w *schemaWriter) named(v any, at string, properties bool) any {
 	return out
 }
 
-// claudeName is a name of a property that Claude's vendor takes.
+// claudeName matches a property name that Anthropic accepts.
 var claudeName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// nameProblem is what a dialect has against a name of a property, "" for nothing.
+// nameProblem returns why a dialect rejects a property name, or "".
 func (d SchemaDialect) nameProblem(name string) string {
 	switch {
 	case (d == SchemaClaude || d == SchemaConverse) && !claudeName.MatchString(name):
@@ -381,7 +380,7 @@ func (d SchemaDialect) nameProblem(name string) string {
 	return ""
 }
 
-// choices writes a list of schemas. Those that let nothing through are left out.
+// choices converts a list of schemas and omits those that accept no value.
 func (w *schemaWriter) choices(v any, at string) any {
 	var out []any
 	list, _ := v.([]any)

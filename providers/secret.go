@@ -13,23 +13,21 @@ import (
 )
 
 const (
-	// MinSecretBytes is the least length of a secret that is hidden at all: shorter ones
-	// protect nothing.
+	// MinSecretBytes is the minimum length of a secret that is hidden; shorter ones protect nothing.
 	MinSecretBytes = 6
-	// sureSecretBytes is the least length of a secret that is hidden wherever it occurs,
-	// unless it is a word. Shorter ones also occur in other texts by chance.
+	// sureSecretBytes is the minimum length of a secret that is hidden wherever it occurs, unless it
+	// is a word. Shorter ones also occur in other texts by chance.
 	sureSecretBytes = 12
-	// hiddenSecret stands in the place of a secret.
+	// hiddenSecret replaces a secret.
 	hiddenSecret = "[secret]"
 )
 
-// HideSecrets replaces every secret in a text: one of at least 12 bytes wherever it occurs,
-// a shorter one where nothing but space or punctuation is around it, and a word where it is
-// a value, as in key=word, "key":"word", or alone. A secret of fewer than [MinSecretBytes]
-// is not hidden.
+// HideSecrets replaces every secret in a text. A secret of at least 12 bytes is replaced wherever it
+// occurs. A shorter one is replaced between spaces or punctuation. A word is replaced only as a value,
+// as in key=word, "key":"word", or alone. A secret shorter than [MinSecretBytes] is not hidden.
 func HideSecrets(text string, secrets []string) string {
 	found := slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return len(s) < MinSecretBytes || !strings.Contains(text, s) })
-	// Of two that begin at the same place, the longer is replaced.
+	// Of two secrets at the same position the longer is replaced.
 	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	if len(found) == 0 {
 		return text
@@ -48,7 +46,7 @@ func HideSecrets(text string, secrets []string) string {
 	return out.String()
 }
 
-// occurs reports whether a secret between two texts is meant, not a part of another text.
+// occurs reports whether the text between before and after is the secret and not part of another text.
 func occurs(secret, before, after string) bool {
 	next, size := utf8.DecodeRuneInString(after)
 	ends := after == "" || strings.ContainsRune("\"'`,;)]}>&@\\", next) || unicode.IsSpace(next) ||
@@ -66,14 +64,14 @@ func occurs(secret, before, after string) bool {
 	return true
 }
 
-// continues reports whether a text goes on with the word that ends before it.
+// continues reports whether a text continues the word before it.
 func continues(after string) bool {
 	r, _ := utf8.DecodeRuneInString(after)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// isValue reports whether a text ends where a value begins. A value that more words follow
-// has its key right before it.
+// isValue reports whether a value can begin after before. If more words follow the value, its key must
+// be right before it.
 func isValue(before string, more bool) bool {
 	quoted := strings.HasSuffix(before, `"`) || strings.HasSuffix(before, "'") || strings.HasSuffix(before, "`")
 	if quoted || strings.HasSuffix(before, "=") {

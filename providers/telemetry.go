@@ -5,14 +5,13 @@ import (
 	"strconv"
 )
 
-// Telemetry is how observability events identify a provider. In a Registration
-// it overrides; in a Model it is complete.
+// Telemetry identifies a provider in observability events. In a Registration it overrides; in a Model
+// it is complete.
 type Telemetry struct {
 	// ProviderName defaults to the conventional name of the provider id.
 	ProviderName string `json:"providerName,omitempty"`
-	// ServerAddress and ServerPort default to those that are called: of the base
-	// URL, or of what a Locator makes of it. The port is 0 unless the URL names one
-	// other than its scheme's own.
+	// ServerAddress and ServerPort default to the called server: that of the base URL, or of Locator's
+	// result. The port is 0 unless the URL names a port other than the default of its scheme.
 	ServerAddress string `json:"serverAddress,omitempty"`
 	ServerPort    int    `json:"serverPort,omitempty"`
 }
@@ -21,19 +20,19 @@ type Telemetry struct {
 // environment and the credentials.
 type Locator interface {
 	Protocol
-	// Locate returns the base URL of a call of m with the credentials of o. It contacts
-	// no server. m.BaseURL has no names of environment variables.
+	// Locate returns the base URL of a call of m with the credentials of o. It makes no network calls.
+	// m.BaseURL contains no environment variables.
 	Locate(m Model, o Options) (string, error)
 }
 
-// telemetry identifies the server that a call of m reaches with what is set now.
+// telemetry identifies the server that a call of m currently reaches.
 func (r *Registry) telemetry(m Model, entry registered) Telemetry {
 	if base, err := r.Endpoint(m); err == nil {
 		m.BaseURL = base
 	}
 	if l, ok := r.protocolOf(entry, m.API).(Locator); ok {
 		key := r.credentials(m.Provider, entry.reg)
-		// Where the address is not known the call reports why.
+		// If the address is unknown, the call reports the reason.
 		if base, err := l.Locate(m, Options{APIKey: key.value, Bearer: key.bearer}); err == nil {
 			m.BaseURL = base
 		}
@@ -56,7 +55,7 @@ func resolveTelemetry(override Telemetry, provider, baseURL string) Telemetry {
 	return t
 }
 
-// providerName maps exact ids only: a gateway to a vendor is not the vendor.
+// providerName maps exact ids only, because a gateway to a vendor is not the vendor.
 func providerName(provider string) string {
 	switch provider {
 	case "amazon-bedrock":
@@ -82,7 +81,7 @@ func serverOf(baseURL string) (address string, port int) {
 	if err != nil {
 		return "", 0
 	}
-	// Atoi fails on an absent port and leaves 0, which means just that.
+	// Atoi fails on an absent port and leaves 0, as intended.
 	port, _ = strconv.Atoi(u.Port())
 	if u.Scheme == "https" && port == 443 || u.Scheme == "http" && port == 80 {
 		port = 0

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// ThinkingLevel says how much a reasoning model is asked to think. The empty
-// level leaves it to the vendor; ThinkingOff asks for none, which most vendors have to
-// be told.
+// ThinkingLevel is the requested amount of reasoning. The empty level means the vendor's default.
+// ThinkingOff disables reasoning, which most vendors require explicitly.
 type ThinkingLevel string
 
 // The levels, from none to most.
@@ -21,7 +20,7 @@ const (
 	ThinkingMax     ThinkingLevel = "max"
 )
 
-// ThinkingLevels returns the levels from none to most.
+// ThinkingLevels returns the levels in ascending order.
 func ThinkingLevels() []ThinkingLevel {
 	return []ThinkingLevel{ThinkingOff, ThinkingMinimal, ThinkingLow, ThinkingMedium, ThinkingHigh, ThinkingXHigh, ThinkingMax}
 }
@@ -29,8 +28,7 @@ func ThinkingLevels() []ThinkingLevel {
 // Valid reports whether l is empty or one of the levels.
 func (l ThinkingLevel) Valid() bool { return l == "" || slices.Contains(ThinkingLevels(), l) }
 
-// Budget returns how many tokens a level is for, where a vendor counts them, and 0 for no
-// thinking.
+// Budget returns the token budget of a level, for vendors that need one, and 0 for no thinking.
 func (l ThinkingLevel) Budget() int {
 	switch l {
 	case ThinkingMinimal:
@@ -45,13 +43,12 @@ func (l ThinkingLevel) Budget() int {
 	return 0
 }
 
-// ThinkingMap says what a model makes of the levels: the vendor's word for a level,
-// or nil for one that the model does not have. A level that is not in the map goes by
-// its own name; ThinkingXHigh and ThinkingMax, which few models have, need an entry.
-// A nil value of ThinkingOff means that the model always thinks.
+// ThinkingMap maps levels to the vendor's values; nil marks a level that the model does not have. A
+// level that is not in the map uses its own name; ThinkingXHigh and ThinkingMax need an entry. A nil
+// ThinkingOff means that the model always thinks.
 type ThinkingMap map[ThinkingLevel]*string
 
-// clone returns a map that shares nothing with m.
+// clone returns a deep copy of m.
 func (m ThinkingMap) clone() ThinkingMap {
 	out := maps.Clone(m)
 	for level, word := range out {
@@ -68,8 +65,8 @@ func (m ThinkingMap) Takes(l ThinkingLevel) bool {
 	return l != ThinkingXHigh && l != ThinkingMax
 }
 
-// Word returns the vendor's word for a level: that of the map, else the level's own
-// name. ok is false if the map rules the level out.
+// Word returns the vendor's value for a level: that of the map, else the level's own name. ok is false
+// if the map excludes the level.
 func (m ThinkingMap) Word(l ThinkingLevel) (word string, ok bool) {
 	switch w, listed := m[l]; {
 	case !listed:
@@ -80,9 +77,8 @@ func (m ThinkingMap) Word(l ThinkingLevel) (word string, ok bool) {
 	return "", false
 }
 
-// Clamp returns the level that stands for l: l itself, or else the next higher one that
-// the model has, or else the next lower one. It returns ThinkingOff for a model that
-// has no other, and the empty level for itself.
+// Clamp returns l if the model has it, else the next higher level that it has, else the next lower
+// one. It returns ThinkingOff for a model without other levels, and the empty level unchanged.
 func (m ThinkingMap) Clamp(l ThinkingLevel) ThinkingLevel {
 	levels := ThinkingLevels()
 	at := slices.Index(levels, l)

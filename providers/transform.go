@@ -6,35 +6,30 @@ import (
 	"fmt"
 )
 
-// What a model reads in place of something it cannot be shown.
+// Texts that replace content that a model cannot receive.
 const (
 	userImagePlaceholder = "(An image was left out here: this model reads text only.)"
 	toolImagePlaceholder = "(The tool returned an image, left out here: this model reads text only.)"
 	noResultText         = "There is no result: the call was interrupted, and whether it took effect is unknown."
 )
 
-// Transform returns the request and options in the form every Protocol encodes
-// from; every Protocol calls it first. Neither argument is changed, but the
-// results share memory with them. History stays as it is: TransformBlock gives its
-// messages the form.
+// Transform normalizes the request and options. Every Protocol calls it first and encodes its results.
+// The arguments are not changed, but the results share memory with them. History is not changed;
+// TransformBlock normalizes its messages.
 //
-//  1. Images become a placeholder text for a model without InputImage, one for
-//     each run of images. For others, an image with Facts has the media type that
-//     they name, and becomes a text that says why it is left out if it is no picture,
-//     or larger than the model's vendor takes.
-//  2. ThinkingLevel becomes empty for a model that does not reason, and one that the
-//     model does not have becomes the one that stands for it. ThinkingOff stays what
-//     it is: a model that always thinks is for the protocol. MaxTokens becomes the
+//  1. Images become a placeholder text for a model without InputImage, one for each run of images. For
+//     other models, an image with Facts gets their media type. It becomes an explanatory text if it
+//     is no picture or exceeds the vendor's limits.
+//  2. ThinkingLevel becomes empty for a model without reasoning, and is clamped to the levels of the
+//     model. ThinkingOff stays: the protocol handles models that always think. MaxTokens becomes the
 //     effective limit, 0 if there is none.
-//  3. An assistant message with calls is followed by exactly one tool message,
-//     with one result for each call in the order of the calls. Results are
-//     looked for up to the next assistant message; a call without one gets an
-//     error result, and a result without call is dropped.
-//  4. Within such a pair, call ids are not empty and differ. Arguments are an
-//     object: anything else is wrapped into one.
-//  5. Reasoning and signatures stay only in messages of this very model, in their
-//     order, unless NoReplay is set. Texts that are empty and unsigned, and messages left without parts, are
-//     dropped.
+//  3. An assistant message with calls is followed by exactly one tool message, with one result for
+//     each call in the order of the calls. Results up to the next assistant message are considered. A
+//     call without one gets an error result; a result without a call is dropped.
+//  4. Within such a pair, call ids are not empty and differ. Arguments that are not an object are
+//     wrapped into one.
+//  5. Reasoning and signatures stay only in messages of the same model, in their order, unless
+//     NoReplay is set. Empty unsigned texts and messages without parts are dropped.
 func Transform(m Model, req Request, o Options) (Request, Options) {
 	req.Messages = transformMessages(m, req.Messages)
 	switch {
@@ -83,14 +78,14 @@ func appendTurn(out []Message, m Model, turn []Message) []Message {
 	return out
 }
 
-// renamedCall is a call under its id in the request, and the id its result has.
+// renamedCall is a call with its id in the request and the id of its result.
 type renamedCall struct {
 	call       ToolCall
 	originalID string
 }
 
 func assistantParts(msg Message, m Model) (parts []Part, calls []renamedCall) {
-	var used map[string]bool // made for the first call
+	var used map[string]bool // allocated at the first call
 	own := msg.Model == m.Spec() && !m.NoReplay
 	for _, p := range msg.Parts {
 		switch p := p.(type) {
@@ -135,8 +130,7 @@ func freeID(id string, used map[string]bool) string {
 	return free
 }
 
-// objectArguments exists because vendors refuse a history in which arguments
-// are anything but an object, whoever wrote them.
+// objectArguments wraps arguments that are not an object, because vendors reject them in a history.
 func objectArguments(raw json.RawMessage) json.RawMessage {
 	trimmed := bytes.TrimSpace(raw)
 	switch {
@@ -156,8 +150,7 @@ func objectArguments(raw json.RawMessage) json.RawMessage {
 	return object
 }
 
-// answers returns one result for each call. Calls that share an id take their
-// results in order.
+// answers returns one result for each call. Calls that share an id take their results in order.
 func answers(calls []renamedCall, following []Message, images imageRules) []Part {
 	results := map[string][]ToolResult{}
 	for _, msg := range following {
@@ -183,8 +176,8 @@ func answers(calls []renamedCall, following []Message, images imageRules) []Part
 	return parts
 }
 
-// visible keeps texts, and of images those that the model takes. If it takes none, each
-// run of them becomes placeholder.
+// visible returns texts and the images that the model accepts. If it accepts none, each run of images
+// becomes placeholder.
 func visible(in []Part, images imageRules, placeholder string) []Part {
 	var out []Part
 	inRun := false

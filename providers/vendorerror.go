@@ -17,16 +17,16 @@ import (
 var errNoStream = errors.New("response is JSON where a stream was asked for")
 
 func responseError(resp *http.Response) *Error {
-	// What could be read of the body is worth more than why the rest could not.
+	// The readable part of the body is more useful than the read error.
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, MaxErrorBody))
 	return ResponseError(resp.StatusCode, resp.Header, body)
 }
 
-// ResponseError returns the error of a response that is not a stream. It keeps
-// body, up to MaxErrorBody.
+// ResponseError returns the error of a response that is not a stream. It retains body, up to
+// MaxErrorBody.
 func ResponseError(status int, h http.Header, body []byte) *Error {
 	said := reportOf(body)
-	// Some services say it in a header, with an address behind it.
+	// Some services send the code in a header, followed by an address.
 	named, _, _ := strings.Cut(h.Get("X-Amzn-Errortype"), ":")
 	said.codes = appendCode(said.codes, named)
 	e := &Error{
@@ -49,8 +49,8 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 	return e
 }
 
-// originalStatus is the status of the model behind a service that says with 424 that the
-// model has failed, if it says which; else status.
+// originalStatus returns the status of the model behind a service that reports model failures as 424,
+// if it is known; else status.
 func originalStatus(status int, body []byte) int {
 	var of struct {
 		Status int `json:"originalStatusCode"`
@@ -61,12 +61,11 @@ func originalStatus(status int, body []byte) int {
 	return status
 }
 
-// VendorError is what a vendor says about an error, in its own words. They may repeat
-// the request.
+// VendorError contains the vendor's code and message, which may repeat the request.
 type VendorError struct{ Code, Message string }
 
-// Error returns the code, if it is one, how long the words are, and what helps against them
-// if that is not in them.
+// Error returns the code, if it is one, the length of the message, and a remedy if the message has
+// none.
 func (e *VendorError) Error() string {
 	s := "vendor says " + bytesOfText(e.Message)
 	if e.Code != "" {
@@ -80,9 +79,9 @@ func (e *VendorError) Error() string {
 
 func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
 
-// StreamError returns the error that a vendor reports inside a stream. object is its
-// error object, or a text in its place; raw is the whole event, of which a part is kept
-// as a copy. status is that of the error if the codec knows it, else 0.
+// StreamError returns the error that a vendor reports inside a stream. object is its error object or
+// text. raw is the whole event, of which a bounded copy is kept. status is that of the error if the
+// codec knows it, else 0.
 func StreamError(status int, object, raw []byte) *Error {
 	said := reportOf(object)
 	said.status = cmp.Or(status, said.status)
@@ -92,14 +91,13 @@ func StreamError(status int, object, raw []byte) *Error {
 	return e
 }
 
-// EventError returns an error over an event of a stream, of which a part is kept as a
-// copy.
+// EventError returns an error about an event of a stream, of which a bounded copy is kept.
 func EventError(kind ErrorKind, raw []byte, err error) *Error {
 	return &Error{Kind: kind, Status: http.StatusOK, Body: bytes.Clone(raw[:min(len(raw), MaxErrorBody)]), Err: err}
 }
 
-// UndecodedEvent returns the error over an event that does not decode: what was cut off by
-// the end of the stream is no fault of the format.
+// UndecodedEvent returns the error of an event that does not decode. An event truncated by the end of
+// the stream is not a protocol violation.
 func UndecodedEvent(e sse.Event, err error) *Error {
 	kind := KindProtocol
 	if e.Unterminated {
@@ -108,9 +106,9 @@ func UndecodedEvent(e sse.Event, err error) *Error {
 	return EventError(kind, e.Data, err)
 }
 
-// ParseVendorError reads an error object, or a text in its place: message, the
-// code or failing that the type or the status' name, and the HTTP status if the code is
-// one. What is missing is empty. A gateway's message has that of the vendor behind it.
+// ParseVendorError reads an error object or text. It returns the message, the code, type or name of
+// the status, and the HTTP status if the code is one. Missing values are zero. A gateway's message
+// includes that of the vendor behind it.
 func ParseVendorError(raw []byte) (status int, code, message string) {
 	r := parseReport(raw)
 	return r.status, r.code(), r.message

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// What several wire formats have in common beside their bodies.
+// Helpers shared by several wire formats, apart from their bodies.
 
-// PlainName replaces what vendors do not take in names of tools and ids of calls, all but
-// letters, digits, "_" and "-" of ASCII, and cuts it to limit bytes. It is never empty.
+// PlainName replaces characters that vendors reject in names of tools and ids of calls: all except
+// ASCII letters, digits, "_" and "-". It truncates to limit bytes. The result is never empty.
 func PlainName(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -25,22 +25,21 @@ func PlainName(s string, limit int) string {
 	return s[:min(len(s), limit)]
 }
 
-// Formats of session headers, Compat.SessionAffinityFormat.
+// Values of Compat.SessionAffinityFormat.
 const (
 	AffinityOpenAI          = "openai"
 	AffinityOpenAINoSession = "openai-nosession"
 	AffinityOpenRouter      = "openrouter"
 )
 
-// maxSessionKey is the longest name of a session that vendors take, in bytes.
+// maxSessionKey is the maximum length of a session name that vendors accept, in bytes.
 const maxSessionKey = 64
 
-// SessionKey is the name of the session as vendors take it, in keys of a prompt cache and
-// in headers.
+// SessionKey returns the session name, truncated for prompt cache keys and headers.
 func SessionKey(o Options) string { return o.SessionID[:min(len(o.SessionID), maxSessionKey)] }
 
-// SetBearer sends the key as a bearer token, where the model's server looks for it. A
-// blank key sets nothing.
+// SetBearer sends the key as a bearer token in the header that the model's server expects. A blank key
+// sets nothing.
 func SetBearer(h http.Header, m Model, key string) {
 	switch {
 	case key == "":
@@ -51,25 +50,23 @@ func SetBearer(h http.Header, m Model, key string) {
 	}
 }
 
-// OwnBearer reports whether the model's server wants its key as a bearer token in a header
-// of its own, whatever the format has for keys.
+// OwnBearer reports whether the model's server expects its key as a bearer token in its own header,
+// whatever the format.
 func OwnBearer(m Model) bool {
 	return m.Provider == "cloudflare-ai-gateway" || OnHost(m, "gateway.ai.cloudflare.com")
 }
 
-// LongCache reports whether the vendor is asked to keep a prompt in its cache for longer
-// than by default.
+// LongCache reports whether a longer retention of cached prompts is requested.
 func LongCache(m Model) bool {
 	return m.LongCacheRetention && m.Compat.SupportsLongCacheRetention.Or(true)
 }
 
-// Copilot is the id of GitHub Copilot, which speaks three formats, each in a way of its
-// own.
+// Copilot is the id of GitHub Copilot, which uses variants of three formats.
 const Copilot = "github-copilot"
 
-// SetCopilot tells Copilot what it asks of a request: whether a person began it or it goes
-// on with what one began, which is counted apart, and whether there are images in it.
-// Nothing of it says who asks. Requests of other providers stay as they are.
+// SetCopilot sets the request headers of GitHub Copilot: whether a user or the agent initiated the
+// request, which are billed separately, and whether it contains images. They contain no user identity.
+// Requests of other providers are unchanged.
 func SetCopilot(h http.Header, m Model, req Request) {
 	if m.Provider != Copilot {
 		return
@@ -93,7 +90,7 @@ func SetCopilot(h http.Header, m Model, req Request) {
 	}
 }
 
-// hasImages reports whether a model is shown an image, by a person or a tool.
+// hasImages reports whether the model receives an image from a user or a tool.
 func hasImages(messages []Message) bool {
 	return slices.ContainsFunc(messages, func(m Message) bool { return holdsImage(m.Parts) })
 }
@@ -110,7 +107,7 @@ func holdsImage(parts []Part) bool {
 	})
 }
 
-// TierFactor is what a service tier of OpenAI multiplies the prices of a model by.
+// TierFactor returns the price multiplier of an OpenAI service tier for a model.
 func TierFactor(m Model, tier string) float64 {
 	switch tier {
 	case "flex":
@@ -124,10 +121,10 @@ func TierFactor(m Model, tier string) float64 {
 	return 1
 }
 
-// OnHost reports whether the model is reached at a domain or a host under it.
+// OnHost reports whether the model's host is the domain or a subdomain of it.
 func OnHost(m Model, domain string) bool { return Under(Host(m), domain) }
 
-// Host is the host that the model is reached at, in lower case; empty if there is none.
+// Host returns the host of the model in lower case, or "".
 func Host(m Model) string {
 	u, err := url.Parse(m.BaseURL)
 	if err != nil {
@@ -136,18 +133,18 @@ func Host(m Model) string {
 	return strings.ToLower(u.Hostname())
 }
 
-// Under reports whether a host is a domain or stands under it.
+// Under reports whether a host is a domain or a subdomain of it.
 func Under(host, domain string) bool {
 	return strings.HasSuffix(host, domain) && (len(host) == len(domain) || host[len(host)-len(domain)-1] == '.')
 }
 
-// splitQuery returns a base URL and what stands behind "?" in it.
+// splitQuery splits a base URL at "?".
 func splitQuery(baseURL string) (base, query string) {
 	base, query, _ = strings.Cut(baseURL, "?")
 	return base, query
 }
 
-// addressOf is where a call is sent: the base URL and its path, with the queries of both.
+// addressOf returns the URL of a call: the base URL and path, with the queries of both.
 func addressOf(m Model, path string) string {
 	base, own := splitQuery(m.BaseURL) // of a model that no Registry has resolved
 	own = strings.Trim(m.Query+"&"+own, "&")
