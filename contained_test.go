@@ -33,7 +33,7 @@ func authored() map[string][]string {
 // uncalled are names that authored leaves out, with the reason.
 func uncalled() map[string]string {
 	return map[string]string{
-		"Stream": "contain.Stream calls it: TestMistakesOfAProvider",
+		"Stream": "contain.Stream calls it: TestFaultyProtocol",
 	}
 }
 

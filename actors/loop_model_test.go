@@ -162,7 +162,7 @@ func TestAllModelsFail(t *testing.T) {
 		n := l.run(part{opts: agents(a), cast: c})
 		n.admit(chat("c"), "1", "go")
 		want := modelFailed("invalid_request")
-		want.Message = "test answered 404: it knows no such model, or no such address; check the name of the model and baseUrl."
+		want.Message = "test returned 404: the model or the address is unknown; check the model name and baseUrl."
 		if diff := cmp.Diff(want, l.settles(chat("c"), 1)[0].Error); diff != "" {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}

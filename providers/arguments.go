@@ -115,7 +115,7 @@ func (t *argumentText) end() (show string, arguments json.RawMessage, malformed 
 	}
 	quoted, err := json.Marshal(string(t.text))
 	if err != nil {
-		panic("providers: a string has no JSON form: " + err.Error())
+		panic("providers: encode string: " + err.Error())
 	}
 	return t.rest(), quoted, true
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestAuthorize completes requests after the codec did, and sees what will be sent.
+// TestAuthorize checks that Authorize runs after the codec and sees the final body.
 func TestAuthorize(t *testing.T) {
 	refused := errors.New("no token")
 	for name, tt := range map[string]struct {
@@ -76,7 +76,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestRefused: what may be authorized otherwise the next time is worth repeating.
+// TestRefused checks that an error is retryable if the next request would use other credentials.
 func TestRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status           int
@@ -113,7 +113,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// flaky is an image that can be read once.
+// flaky is an image that can be read only once.
 type flaky struct{ opened int }
 
 // Size implements providers.Content.
@@ -127,7 +127,6 @@ func (f *flaky) Open(context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader("abc")), nil
 }
 
-// shower is a codec whose body is an image.
 type shower struct{ providers.Codec }
 
 // Encode implements providers.Codec.
@@ -137,14 +136,14 @@ func (shower) Encode(_ providers.Model, req providers.Request, _ providers.Optio
 	return &providers.Call{Path: "/", Body: body}, err
 }
 
-// TestImageFailsBehindTheSignature: what was read to be signed may fail when it is sent, and
-// is then what the call has failed over.
-func TestImageFailsBehindTheSignature(t *testing.T) {
+// TestImageFailureAfterSigning reads an image for signing that fails while the request is sent. The
+// call fails with that error.
+func TestImageFailureAfterSigning(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 	defer server.Close()
 	p := providers.NewHTTP(shower{}, &providers.HTTPOptions{Authorize: func(_ context.Context, r *http.Request, _ providers.Model, _ providers.Options) error {
 		if r.Body != nil {
-			t.Error("the body is open before it is sent")
+			t.Error("body is open before the request is sent")
 		}
 		body, err := r.GetBody()
 		if err != nil {

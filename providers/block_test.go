@@ -19,10 +19,9 @@ func says(role providers.Role, text string) providers.Message {
 	return providers.Message{Role: role, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
-// joined is what the tests encode: a type of their own, as codecs have.
+// joined is the encoding of the tests, a type of its own like that of a codec.
 type joined string
 
-// encodings counts how often blocks are encoded.
 type encodings struct {
 	n    int
 	size int64
@@ -100,7 +99,7 @@ func TestBlockIsSafeForConcurrentUse(t *testing.T) {
 	calls.Wait()
 }
 
-// listener is a protocol that knows nothing of history.
+// listener is a protocol without support for history.
 type listener struct{ got providers.Request }
 
 // Stream implements providers.Protocol.
@@ -134,7 +133,7 @@ func TestHistoryIsOneListForOtherProtocols(t *testing.T) {
 	}
 }
 
-// TestBodiesWithinABody: bodies stand where they were placed, beside images.
+// TestBodiesWithinABody places bodies next to images.
 func TestBodiesWithinABody(t *testing.T) {
 	inner := body(t, "inner", providers.Bytes("first"))
 	cut := inner.Inner(1, len("}\n"))
@@ -162,9 +161,8 @@ func TestBodiesWithinABody(t *testing.T) {
 	}
 }
 
-// TestReadTakesAllThatIsThere: small parts do not become small reads, but what is
-// there does not wait for an image.
-func TestReadTakesAllThatIsThere(t *testing.T) {
+// TestReadReturnsAvailableBytes checks that a Read merges small parts and does not wait for an image.
+func TestReadReturnsAvailableBytes(t *testing.T) {
 	var e providers.BodyEncoder
 	image := &content{size: 3, bytes: strings.NewReader("abc")}
 	b, err := e.Encode([]any{e.Place(providers.NewBody("1,"), providers.NewBody("2,"), providers.NewBody("3")), e.Base64(providers.Image{Content: image})})
@@ -176,6 +174,6 @@ func TestReadTakesAllThatIsThere(t *testing.T) {
 	p := make([]byte, 100)
 	n, err := r.Read(p)
 	if got := string(p[:n]); got != `[1,2,3,"` || err != nil {
-		t.Errorf("the first read: %q, %v", got, err)
+		t.Errorf("first read: got %q, %v", got, err)
 	}
 }

@@ -130,7 +130,7 @@ func (e *BodyEncoder) Encode(v any) (*Body, error) {
 		text, number := rest[:at], rest[at+len(e.mark):]
 		i, err := strconv.Atoi(string(number[:min(len(number), placeDigits)]))
 		if err != nil || i >= len(e.places) {
-			return nil, errors.New("encode request: the place of an image is cut")
+			return nil, errors.New("encode request: placeholder of an image is truncated")
 		}
 		rest = number[placeDigits:]
 		if p := e.places[i]; p.image != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// content is an image that tells how it is used.
+// content is an image that records its use.
 type content struct {
 	size  int64
 	bytes io.Reader
-	err   error // of Open
-	// opened is non-nil when the image is, and ends when it is closed.
+	err   error // returned by Open
+	// opened is the context of the last Open, nil before; it ends on Close.
 	opened context.Context
 	close  context.CancelFunc
 }
@@ -55,7 +55,7 @@ func (o *openContent) Close() error {
 	return nil
 }
 
-// endless waits for bytes that never come.
+// endless blocks until its context ends.
 type endless struct {
 	ctx context.Context
 	c   *content
@@ -73,13 +73,12 @@ func (e *endless) Close() error {
 	return nil
 }
 
-// letter is a message for an encoder.
 type letter struct {
 	Text   string   `json:"text"`
 	Images []string `json:"images"`
 }
 
-// body encodes images, each as a data URL, between texts.
+// body encodes texts and images, each image as a data URL.
 func body(t testing.TB, text string, images ...providers.Content) *providers.Body {
 	t.Helper()
 	var e providers.BodyEncoder
@@ -110,8 +109,8 @@ func whole(t testing.TB, text string, images ...[]byte) string {
 	return out.String()
 }
 
-// TestBodyIsTheSameBytes: what is streamed is what would have been in memory.
-func TestBodyIsTheSameBytes(t *testing.T) {
+// TestBodyMatchesInMemoryEncoding compares the streamed body with an encoding in memory.
+func TestBodyMatchesInMemoryEncoding(t *testing.T) {
 	const piece = 24 << 10
 	text := "<b>\u2028\x00\xff \"quoted\" 00000000"
 	for _, size := range []int{0, 1, 2, 3, 4, piece - 1, piece, piece + 1, piece + 2, 2 * piece, 3*piece + 7} {
@@ -148,9 +147,8 @@ func read(t testing.TB, b *providers.Body) string {
 	return string(out)
 }
 
-// TestBodyTakesImagesWhereTheyStand: neither the order of the calls nor a place
-// that is used twice, or never, matters.
-func TestBodyTakesImagesWhereTheyStand(t *testing.T) {
+// TestBodyImagePositions varies the order of Base64 calls and uses placeholders twice or never.
+func TestBodyImagePositions(t *testing.T) {
 	var e providers.BodyEncoder
 	a := e.Base64(providers.Image{Content: providers.Bytes("aaa")})
 	e.Base64(providers.Image{Content: providers.Bytes("not sent")})
@@ -163,14 +161,14 @@ func TestBodyTakesImagesWhereTheyStand(t *testing.T) {
 		t.Errorf("got %s, want %s", read(t, got), want)
 	}
 	if _, err := e.Encode(a[:len(a)-1]); err == nil {
-		t.Error("a place that is cut is accepted")
+		t.Error("truncated placeholder: got no error")
 	}
 	if _, err := e.Encode(func() {}); err == nil {
-		t.Error("a value without JSON is accepted")
+		t.Error("unencodable value: got no error")
 	}
 }
 
-// TestBodyCanBeOpenedAgain, also while it is read.
+// TestBodyCanBeOpenedAgain opens a body while it is being read.
 func TestBodyCanBeOpenedAgain(t *testing.T) {
 	b := body(t, "x", providers.Bytes("image"))
 	first := b.Open(t.Context())
@@ -182,12 +180,12 @@ func TestBodyCanBeOpenedAgain(t *testing.T) {
 	}
 	rest, err := io.ReadAll(first)
 	if want := whole(t, "x", []byte("image"))[20:]; err != nil || string(rest) != want {
-		t.Errorf("the first reader goes on with %s, %v, want %s", rest, err, want)
+		t.Errorf("first reader: got %s, %v, want %s", rest, err, want)
 	}
 }
 
-// TestBodyOfABadImage fails before the last piece of that image.
-func TestBodyOfABadImage(t *testing.T) {
+// TestBodyImageError checks that an image error occurs before the last piece of the image.
+func TestBodyImageError(t *testing.T) {
 	broken := errors.New("broken")
 	image := bytes.Repeat([]byte("image"), 10_000)
 	size := int64(len(image))
@@ -215,22 +213,21 @@ func TestBodyOfABadImage(t *testing.T) {
 			}
 			encoded := base64.StdEncoding.EncodeToString(image[:min(size, tt.content.size)])
 			if _, again := r.Read(make([]byte, 1)); again != err {
-				t.Errorf("the next read says %v, the first %v", again, err)
+				t.Errorf("second read: got %v, first %v", again, err)
 			}
 			if strings.Contains(string(got), encoded) {
-				t.Error("the whole image was read")
+				t.Error("got the whole image, want an error before its end")
 			}
 			r.Close()
 			if tt.content.opened != nil && !tt.content.closed() {
-				t.Error("the image is still open")
+				t.Error("image is still open")
 			}
 		})
 	}
 }
 
-// TestBodyIsClosedInMidRead: the Read ends and the image is closed when Close
-// returns.
-func TestBodyIsClosedInMidRead(t *testing.T) {
+// TestBodyCloseDuringRead checks that Close ends the Read and closes the image before it returns.
+func TestBodyCloseDuringRead(t *testing.T) {
 	for name, end := range map[string]func(io.Closer, context.CancelFunc){
 		"close":   func(r io.Closer, _ context.CancelFunc) { r.Close() },
 		"context": func(_ io.Closer, cancel context.CancelFunc) { cancel() },
@@ -250,7 +247,7 @@ func TestBodyIsClosedInMidRead(t *testing.T) {
 				go end(r, cancel)
 				var e *providers.Error
 				if err := <-done; err == nil || errors.As(err, &e) {
-					t.Errorf("the read ends with %v, which blames the image", err)
+					t.Errorf("got %v, want no image error", err)
 				}
 				for range 2 {
 					if err := r.Close(); err != nil {
@@ -258,15 +255,15 @@ func TestBodyIsClosedInMidRead(t *testing.T) {
 					}
 				}
 				if !image.closed() {
-					t.Error("the image is still open")
+					t.Error("image is still open")
 				}
 			})
 		})
 	}
 }
 
-// TestBodyIsNotInMemory counts all that is allocated while a large image is read.
-func TestBodyIsNotInMemory(t *testing.T) {
+// TestBodyMemory measures the allocations of reading a large image.
+func TestBodyMemory(t *testing.T) {
 	const size = 16 << 20
 	b := body(t, "x", &content{size: size, bytes: io.LimitReader(zeros{}, size)})
 	r := b.Open(t.Context())
@@ -283,7 +280,7 @@ func TestBodyIsNotInMemory(t *testing.T) {
 	}
 }
 
-// zeros never ends.
+// zeros is an endless reader.
 type zeros struct{}
 
 // Read implements io.Reader.

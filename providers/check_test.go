@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestCheck holds what can be known before a call against each way in which there is none.
+// TestCheck covers every error of Check.
 func TestCheck(t *testing.T) {
 	known := providers.Catalog{"acme": {
 		EnvKeys: []providers.EnvKey{{Name: "ACME_KEY"}, {Name: "ACME_TOKEN"}}, EnvSets: [][]string{{"ACME_PROFILE", "ACME_REGION"}},
@@ -26,8 +26,8 @@ func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name, spec, key string
 		register        func(r *providers.Registry) error
-		want            error // nil, a condition, or one of the type
-		says            string
+		want            error // nil, a condition, or an error of the expected type
+		text            string
 	}{
 		{"listed, and a key", "acme/m", "k", nil, nil, ""},
 		{"no slash", "acme", "k", nil, providers.ErrNoSlash, ""},
@@ -64,14 +64,14 @@ func TestCheck(t *testing.T) {
 			case *providers.CredentialsError:
 				ok = errors.As(err, &keyless)
 			}
-			if !ok || tc.says != "" && err.Error() != tc.says {
-				t.Errorf("got %v, want %T %v %s", err, tc.want, tc.want, tc.says)
+			if !ok || tc.text != "" && err.Error() != tc.text {
+				t.Errorf("got %v, want %T %v %s", err, tc.want, tc.want, tc.text)
 			}
 		})
 	}
 }
 
-// TestKeyless lists the registered providers that need a key and find none.
+// TestKeyless lists the registered providers that need a key and have none.
 func TestKeyless(t *testing.T) {
 	env := map[string]string{"ACME_TOKEN": " "}
 	r := registry(t, env, map[string]providers.Registration{

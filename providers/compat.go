@@ -74,11 +74,11 @@ func (o *Object) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	if len(raw) == 0 || raw[0] != '{' {
-		return errors.New("is no JSON object")
+		return errors.New("not a JSON object")
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		return fmt.Errorf("is no JSON object: %w", err)
+		return fmt.Errorf("not a JSON object: %w", err)
 	}
 	*o = Object(compact.String())
 	return nil

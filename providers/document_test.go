@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestBodyDecides reads responses whose type is the one of something else.
-func TestBodyDecides(t *testing.T) {
+// TestBodyDeterminesFormat reads responses with the wrong media type.
+func TestBodyDeterminesFormat(t *testing.T) {
 	stream := providertest.Payloads(`{"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}`, "[DONE]")
 	const document = `{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}],"usage":{"completion_tokens":1}}`
 	const fault = `{"error":{"message":"m","code":"rate_limit_exceeded"}}`
@@ -73,7 +73,7 @@ func TestBodyDecides(t *testing.T) {
 	}
 }
 
-// TestOddities reports each kind once, and no secret.
+// TestOddities checks that each kind is reported once and without secrets.
 func TestOddities(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, providertest.Payloads(`{"id":7,"choices":[{"delta":{"content":"Hi"}}],"usage":{"prompt_tokens":"?"}}`,

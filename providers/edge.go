@@ -119,7 +119,7 @@ func (e *EdgeError) Unwrap() error { return e.Err }
 
 // Error returns the status, and the reason if there is one.
 func (e *EdgeError) Error() string {
-	s := fmt.Sprintf("edge binding answered %d", e.Status)
+	s := fmt.Sprintf("edge binding returned %d", e.Status)
 	if e.StatusText != "" {
 		s += " " + e.StatusText
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// binding does nothing: a registration only carries it.
+// binding is a binding for registrations that are never called.
 type binding struct{}
 
 func (binding) Run(context.Context, string, *providers.Body, providers.EdgeRunOptions) (*http.Response, error) {
 	return nil, errors.New("nobody calls it")
 }
 
-// edgeCatalog has the edge platform's own models.
+// edgeCatalog contains the edge platform's own models.
 var edgeCatalog = providers.Catalog{
 	"cloudflare-workers-ai": {
 		EnvKeys: []providers.EnvKey{{Name: "CLOUDFLARE_API_KEY"}},
@@ -36,7 +36,7 @@ func TestEdgeRegistration(t *testing.T) {
 	ask := func(e *providers.Edge) *providers.Edge {
 		t.Helper()
 		r := providers.NewRegistry(&providers.RegistryOptions{Catalog: edgeCatalog})
-		// What says how models are reached or what they are is not for this API.
+		// Fields about endpoints and model properties are ignored for this API.
 		if err := r.RegisterProvider("any", providers.Registration{
 			API: providers.APIEdgeAIBinding, Edge: e, ContextWindow: new(1), BaseURL: "http://b/", Headers: map[string]string{"X-B": "2"}, StoreResponses: true,
 			Telemetry: providers.Telemetry{ProviderName: "edge", ServerPort: 7},
@@ -81,7 +81,7 @@ func TestEdgeRegistration(t *testing.T) {
 	}
 }
 
-// TestEdgeGatewayNeedsAnID: options replace the default gateway, so they name one.
+// TestEdgeGatewayNeedsAnID: gateway options replace the default gateway, so they need an id.
 func TestEdgeGatewayNeedsAnID(t *testing.T) {
 	for _, gateway := range []providers.EdgeGateway{{}, {SkipCache: new(true)}, {ID: " \t", CacheKey: "k"}} {
 		r := providers.NewRegistry(nil)
@@ -93,7 +93,7 @@ func TestEdgeGatewayNeedsAnID(t *testing.T) {
 	}
 }
 
-// TestEdgeCallNeedsAProtocol: the shape is accepted, and a call says what it lacks.
+// TestEdgeCallNeedsAProtocol: the registration is valid, and the call returns the missing protocol.
 func TestEdgeCallNeedsAProtocol(t *testing.T) {
 	r := providers.NewRegistry(nil)
 	if err := r.RegisterProvider("edge", providers.Registration{API: "edge-ai-binding", Edge: &providers.Edge{Binding: binding{}}}); err != nil {
@@ -112,7 +112,7 @@ func TestEdgeCallNeedsAProtocol(t *testing.T) {
 	}
 }
 
-// TestEdgeBindingIsReadOnce: at registration.
+// TestEdgeBindingIsReadOnce: the binding is read at registration.
 func TestEdgeBindingIsReadOnce(t *testing.T) {
 	r, e := providers.NewRegistry(nil), &providers.Edge{Binding: binding{}}
 	if err := r.RegisterProvider("edge", providers.Registration{API: "edge-ai-binding", Edge: e}); err != nil {
@@ -120,7 +120,7 @@ func TestEdgeBindingIsReadOnce(t *testing.T) {
 	}
 	e.Binding, e.NoGateway = nil, true
 	if m, err := r.Resolve("edge/m"); err != nil || m.Edge.Binding == nil || m.Edge.Gateway == nil {
-		t.Errorf("the registration follows its caller: %+v, %v", m.Edge, err)
+		t.Errorf("registration changed with the caller's value: got %+v, %v", m.Edge, err)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestEdgeGatewayNames(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 	if got, err := json.Marshal(providers.EdgeGateway{ID: "g"}); err != nil || string(got) != `{"id":"g"}` {
-		t.Errorf("what is not given is sent: %s, %v", got, err)
+		t.Errorf("unset fields are sent: got %s, %v", got, err)
 	}
 }
 
@@ -146,8 +146,8 @@ func TestEdgeError(t *testing.T) {
 		kind providers.ErrorKind
 	}{
 		{providers.EdgeError{Status: 413, StatusText: "Too Large"}, map[string]any{"status": 413, "statusText": "Too Large", "reason": "request_too_large"},
-			"edge binding answered 413 Too Large (request_too_large)", providers.KindContextOverflow},
-		{providers.EdgeError{Status: 502}, map[string]any{"status": 502}, "edge binding answered 502", providers.KindOverloaded},
+			"edge binding returned 413 Too Large (request_too_large)", providers.KindContextOverflow},
+		{providers.EdgeError{Status: 502}, map[string]any{"status": 502}, "edge binding returned 502", providers.KindOverloaded},
 	} {
 		if tt.err.Type() != "edge_ai_binding_error" || !cmp.Equal(tt.err.Meta(), tt.meta) || tt.err.Error() != tt.text {
 			t.Errorf("%d: %s, %v, %q", tt.err.Status, tt.err.Type(), tt.err.Meta(), tt.err.Error())

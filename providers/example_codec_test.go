@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// linesCodec speaks a format in which a request is a list of turns and a reply lines of JSON.
+// linesCodec implements a format with a list of turns as request and lines of JSON as reply.
 type linesCodec struct{}
 
 type lineTurn struct {
@@ -55,7 +55,7 @@ func (linesCodec) Encode(m providers.Model, req providers.Request, o providers.O
 	body := lineRequest{Model: m.ID, System: req.System}
 	for _, message := range messages {
 		for _, part := range message.Parts {
-			if text, ok := part.(providers.Text); ok { // and ToolCall, ToolResult
+			if text, ok := part.(providers.Text); ok { // ToolCall and ToolResult are omitted here
 				body.Turns = append(body.Turns, lineTurn{string(message.Role), text.Text})
 			}
 		}
@@ -71,11 +71,11 @@ func (linesCodec) Encode(m providers.Model, req providers.Request, o providers.O
 
 // Decode implements providers.Codec.
 func (linesCodec) Decode(body io.Reader, a *providers.Assembler) error {
-	lines := bufio.NewReaderSize(body, 1<<20) // what a line may have
+	lines := bufio.NewReaderSize(body, 1<<20) // maximum line length
 	for !a.Stopped() {
 		text, err := lines.ReadSlice('\n')
 		if err == io.EOF {
-			return nil // too early, which a sees
+			return nil // early end of body; a reports it
 		} else if err != nil {
 			return err
 		}
@@ -105,7 +105,7 @@ type byLine struct{}
 func (byLine) Frame(data string) []byte          { return []byte(data + "\n") }
 func (byLine) Variants([]byte) map[string][]byte { return nil }
 
-// TestExampleCodec has the suites judge the codec of the example, as an author would.
+// TestExampleCodec runs the suites on the codec of the example.
 func TestExampleCodec(t *testing.T) {
 	const reply = `{"say": "one "}
 {"say": "moment"}
@@ -120,8 +120,8 @@ func TestExampleCodec(t *testing.T) {
 	})
 }
 
-// A wire format is a codec: what goes into the body of a request, and what a response says.
-// NewHTTP does the rest. Of a program it is one of parley.Program's Protocols.
+// A Codec implements a wire format: the body of requests and the content of responses. NewHTTP does
+// the rest. A program adds it to parley.Program's Protocols.
 func ExampleCodec() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked lineRequest
@@ -164,7 +164,7 @@ func ExampleCodec() {
 	// tool_use
 }
 
-// reverser is a format without a server.
+// reverser is a protocol without a server.
 type reverser struct{}
 
 // Stream implements providers.Protocol.
@@ -183,8 +183,8 @@ func (reverser) Stream(ctx context.Context, m providers.Model, req providers.Req
 	})
 }
 
-// What is no HTTP is a Protocol on top of NewStream, which keeps the rules of streams. One
-// that ends without Finish is truncated.
+// A protocol without HTTP uses NewStream, which keeps the rules of streams. A stream that ends without
+// Finish is truncated.
 func ExampleNewStream() {
 	ask := providers.Request{Messages: []providers.Message{
 		{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "abc"}}},
@@ -204,7 +204,7 @@ func ExampleNewStream() {
 	// <nil> call model of house: truncated: response ended without its terminal marker
 }
 
-// Errors of models say whether repeating helps, and for how long to wait.
+// Errors of models report whether a retry helps, and the delay.
 func ExampleError_Retryable() {
 	header := http.Header{"Retry-After": {"20"}}
 	for _, err := range []*providers.Error{

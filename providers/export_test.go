@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// DialBy has a protocol dial otherwise, with the client that it has of its own.
+// DialBy replaces the dial function of the protocol's own client.
 func DialBy(h *HTTP, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	h.client.Transport.(*http.Transport).DialContext = dial
 }

@@ -13,15 +13,15 @@ import (
 
 const noRoom = "(An older image was left out here: this model takes no more of them in one request.)"
 
-// picture is an image of so many bytes of base64.
+// picture returns an image of the given size in bytes of base64.
 func picture(encoded int64) providers.Image { return known(encoded/4*3, "image/png", 1, 1) }
 
-// viewer is a model with limits.
+// viewer returns a model with limits.
 func viewer(l providers.InputLimits) providers.Model {
 	return providers.Model{Provider: "p", ID: "m", API: "a", Input: []string{"text", "image"}, InputLimits: l}
 }
 
-// fitted says of each image of a request whether the model is shown it: its bytes, or "-".
+// fitted returns, for each image of a request, its bytes, or "-" if it was removed.
 func fitted(t testing.TB, m providers.Model, req providers.Request) (out []string) {
 	t.Helper()
 	req = providers.Fit(m, req)
@@ -112,9 +112,9 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitLeavesOthersAlone: what is no image to the model takes no room, and what is given
-// is not changed.
-func TestFitLeavesOthersAlone(t *testing.T) {
+// TestFitIgnoresOtherImages: images that the model does not accept take no room. The input is
+// unchanged.
+func TestFitIgnoresOtherImages(t *testing.T) {
 	pdf := known(40, "", 0, 0)
 	in := []message{user(pdf, picture(4), pdf, picture(4)), assistant(text("ok")), user(pdf, picture(4))}
 	before := []message{user(in[0].Parts...), in[1], user(in[2].Parts...)}
@@ -134,9 +134,9 @@ func TestFitLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestFitIsStable: however a conversation grows, no request has more images than may be,
-// what was left out stays so, new ones are shown if they can be, and the beginning of
-// requests changes at most once for each half of the room.
+// TestFitIsStable grows random conversations. No request exceeds the image limit, removed images stay
+// removed, and new ones are sent if they fit. The beginning of requests changes at most once for each
+// half of the limit.
 func TestFitIsStable(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -163,14 +163,14 @@ func TestFitIsStable(t *testing.T) {
 					shown++
 				}
 				if i < len(last) && last[i] == "-" && s != "-" {
-					t.Fatalf("seed %d: image %d is shown again", seed, i)
+					t.Fatalf("seed %d: removed image %d is sent again", seed, i)
 				}
 			}
 			if len(got) != images || shown > limits.Images || first >= 0 && slices.Contains(got[first:], "-") {
-				t.Fatalf("seed %d: of %d images are shown %v, at most %d", seed, images, got, limits.Images)
+				t.Fatalf("seed %d: %d images: got %v, want at most %d", seed, images, got, limits.Images)
 			}
 			if tail := got[len(got)-n:]; limits.Images >= 2 && slices.Contains(tail, "-") {
-				t.Fatalf("seed %d: new ones are left out: %v", seed, tail)
+				t.Fatalf("seed %d: new images removed: got %v", seed, tail)
 			}
 			if last != nil && !slices.Equal(last, got[:len(last)]) {
 				changes++
@@ -184,8 +184,8 @@ func TestFitIsStable(t *testing.T) {
 	}
 }
 
-// TestFittedBlockIsEncodedOnce: what is left of a block is the same one until another image
-// goes, and only one of them holds an encoding.
+// TestFittedBlockIsEncodedOnce: a reduced block is reused until another image is removed. Only one of
+// the two blocks holds an encoding.
 func TestFittedBlockIsEncodedOnce(t *testing.T) {
 	b := providers.NewBlock([]message{user(picture(4), picture(4)), assistant(text("ok"))})
 	e := &encodings{size: 7}
@@ -194,7 +194,7 @@ func TestFittedBlockIsEncodedOnce(t *testing.T) {
 		m := viewer(providers.InputLimits{Images: images})
 		fit := providers.Fit(m, providers.Request{History: []*providers.Block{b}, Messages: []message{user(picture(4))}}).History[0]
 		if (fit == b) != own {
-			t.Errorf("with %d images it is the block itself: %v", images, fit == b)
+			t.Errorf("%d images: same block %v", images, fit == b)
 		}
 		if _, err := e.of(fit, m, true); err != nil {
 			t.Fatal(err)
@@ -217,7 +217,7 @@ func TestFittedBlockIsEncodedOnce(t *testing.T) {
 	fit, _ := encode(2, false)
 	b.Forget()
 	if again, _ := encode(2, false); again == fit {
-		t.Error("what is left of a block is kept after Forget")
+		t.Error("reduced block is kept after Forget")
 	}
 }
 

@@ -125,7 +125,7 @@ func (h *HTTP) Stream(ctx context.Context, m Model, req Request, o Options) iter
 			m.NoReplay = true
 			err = h.call(ctx, m, req, o, a)
 		}
-		if limit, once := saidLimit(err, limitOf(m, o)); limit > 0 {
+		if limit, once := limitInError(err, limitOf(m, o)); limit > 0 {
 			m.Room = limit
 			if err = h.call(ctx, m, req, o, a); err == nil && !once {
 				h.known.learn(m, limit)

@@ -20,7 +20,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// plainCodec sends the images of a request and takes any answer for text.
+// plainCodec sends the images of a request and reads any response as text.
 type plainCodec struct{}
 
 // Encode implements providers.Codec.
@@ -47,7 +47,7 @@ func (plainCodec) Decode(body io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// showing starts a vendor and returns what shows it images.
+// showing starts a vendor and returns a function that sends it images.
 func showing(t *testing.T, h http.HandlerFunc) func(...providers.Content) ([]providers.Event, *providers.Error) {
 	server := httptest.NewServer(h)
 	protocol := providers.NewHTTP(plainCodec{}, nil)
@@ -95,12 +95,13 @@ func TestImagesOnTheWire(t *testing.T) {
 		t.Errorf("got %d bytes with length %d and encoding %v, want the same %d bytes", len(r.body), r.length, r.encoding, len(want))
 	}
 	if !image.closed() {
-		t.Error("the image is still open")
+		t.Error("image is still open")
 	}
 }
 
-// TestBadImageIsNotTheVendors: whatever the vendor says to half a request.
-func TestBadImageIsNotTheVendors(t *testing.T) {
+// TestImageErrorOutranksVendorError: an image error is returned whatever the vendor replies to the
+// incomplete request.
+func TestImageErrorOutranksVendorError(t *testing.T) {
 	broken := errors.New("broken")
 	for name, answer := range map[string]http.HandlerFunc{
 		"waits for the rest": func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) },
@@ -124,16 +125,16 @@ func TestBadImageIsNotTheVendors(t *testing.T) {
 					t.Errorf("retryable: %v, want %v", failure.Retryable(), want)
 				}
 				if !image.closed() {
-					t.Error("the image is still open")
+					t.Error("image is still open")
 				}
 			})
 		}
 	}
 }
 
-// TestVendorAnswersEarly: it need not read the images, whose content then counts
-// for nothing, and the one under way is closed.
-func TestVendorAnswersEarly(t *testing.T) {
+// TestVendorRespondsEarly: a vendor may respond without reading the images. Image errors are then
+// ignored, and the open image is closed.
+func TestVendorRespondsEarly(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int
 		kind   providers.ErrorKind
@@ -144,7 +145,7 @@ func TestVendorAnswersEarly(t *testing.T) {
 				w.WriteHeader(tt.status)
 				io.WriteString(w, "early")
 			})
-			image := &content{size: 10} // its bytes never come
+			image := &content{size: 10} // blocks until closed
 			events, failure := show(image)
 			switch {
 			case tt.kind == "" && (failure != nil || len(events) != 2):
@@ -153,15 +154,15 @@ func TestVendorAnswersEarly(t *testing.T) {
 				t.Errorf("got %v, want kind %s", failure, tt.kind)
 			}
 			if image.opened != nil && !image.closed() {
-				t.Error("the image is still open")
+				t.Error("image is still open")
 			}
 		})
 	}
 }
 
-// TestImageIsReadAgain on a fresh connection, when the vendor has closed the one
-// that was kept.
-func TestImageIsReadAgain(t *testing.T) {
+// TestImageReopenedOnNewConnection sends an image again after the vendor has closed an idle
+// connection.
+func TestImageReopenedOnNewConnection(t *testing.T) {
 	var bodies []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
@@ -178,12 +179,12 @@ func TestImageIsReadAgain(t *testing.T) {
 		t.Fatal(failure)
 	}
 	if want := whole(t, "x", []byte("image")); len(bodies) != 1 || bodies[0] != want || !broken.again {
-		t.Errorf("the vendor got %q, want %q, from a second body", bodies, want)
+		t.Errorf("vendor got %q, want %q from a second body", bodies, want)
 	}
 }
 
-// breaking is a transport that finds its connection dead after a part of the body,
-// and asks for the body anew, as net/http does.
+// breaking is a transport whose connection breaks after a part of the body. It requests the body
+// again, like net/http.
 type breaking struct {
 	next  http.RoundTripper
 	again bool
@@ -207,7 +208,7 @@ func (b *breaking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// TestAbortClosesTheImage when the vendor takes no more of it.
+// TestAbortClosesTheImage aborts a call while the vendor does not read.
 func TestAbortClosesTheImage(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -231,11 +232,11 @@ func TestAbortClosesTheImage(t *testing.T) {
 		t.Errorf("got %v, %v, want kind %s", failure, broken, providers.KindAborted)
 	}
 	if image.opened != nil && !image.closed() {
-		t.Error("the image is still open")
+		t.Error("image is still open")
 	}
 }
 
-// untilFull takes four bytes for the whole answer.
+// untilFull ends the answer after four bytes.
 type untilFull struct{ plainCodec }
 
 // Decode implements providers.Codec.
@@ -249,8 +250,8 @@ func (untilFull) Decode(body io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// calling starts a vendor in a bubble, and returns what calls it and the network between: in
-// real time, whoever is slow to say that a request was written loses its connection.
+// calling starts a vendor in a synctest bubble. It returns a function that calls the vendor, and the
+// network. In real time a slow writer would lose its connection.
 func calling(t *testing.T, h http.HandlerFunc) (call func(), network *pipes) {
 	network = &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: h}
@@ -273,7 +274,7 @@ func calling(t *testing.T, h http.HandlerFunc) (call func(), network *pipes) {
 	}, network
 }
 
-// pipes is a network without a kernel, so that its time can stand still.
+// pipes is an in-memory network, usable with fake time.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -306,9 +307,9 @@ func (p *pipes) Close() error {
 // Addr implements net.Listener.
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-// TestConnectionIsUsedAgain: a codec stops at the vendor's terminal marker, and the
-// response ends a little later. One that ends much later is not waited for.
-func TestConnectionIsUsedAgain(t *testing.T) {
+// TestConnectionReuse: a codec stops at the vendor's terminal marker, before the response ends. The
+// connection is reused if the response ends within the drain time.
+func TestConnectionReuse(t *testing.T) {
 	for late, want := range map[time.Duration]int32{10 * time.Millisecond: 1, time.Minute: 20} {
 		synctest.Test(t, func(t *testing.T) {
 			call, network := calling(t, func(w http.ResponseWriter, r *http.Request) {
@@ -329,14 +330,15 @@ func TestConnectionIsUsedAgain(t *testing.T) {
 	}
 }
 
-// TestParallelCallsUseConnectionsAgain: as many as were open at a time are enough.
-func TestParallelCallsUseConnectionsAgain(t *testing.T) {
+// TestParallelConnectionReuse checks that parallel calls open only as many connections as run in
+// parallel.
+func TestParallelConnectionReuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const parallel = 100
 		var arrived sync.WaitGroup
 		call, network := calling(t, func(w http.ResponseWriter, _ *http.Request) {
 			arrived.Done()
-			arrived.Wait() // all calls are under way at once
+			arrived.Wait() // all calls are active at once
 			io.WriteString(w, "full")
 		})
 		for range 3 {
@@ -353,7 +355,7 @@ func TestParallelCallsUseConnectionsAgain(t *testing.T) {
 	})
 }
 
-// TestEmptyRefusal is of a vendor that has no words for a prompt that is too long.
+// TestEmptyRefusal covers a vendor that sends no error code for a prompt that is too long.
 func TestEmptyRefusal(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
 	defer server.Close()

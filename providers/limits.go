@@ -54,5 +54,5 @@ type LimitError struct {
 
 // Error returns the limit.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("read reply: %d %s, at most %d are taken", e.Got, e.What, e.Limit)
+	return fmt.Sprintf("reply limit exceeded: %d %s, limit %d", e.Got, e.What, e.Limit)
 }

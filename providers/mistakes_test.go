@@ -13,13 +13,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// defect is an error whose methods need a value, which a typed nil has not.
+// defect is an error whose methods panic on a nil receiver.
 type defect struct{ text string }
 
 func (e *defect) Error() string { return e.text }
 func (e *defect) Is(error) bool { return e.text == "" }
 
-// mistaken is a protocol of an author, each of whose methods makes a mistake.
+// mistaken is a protocol whose methods are faulty.
 type mistaken struct {
 	act func(yield func(providers.Event, error) bool) error
 }
@@ -37,9 +37,9 @@ func (m mistaken) Stream(context.Context, providers.Model, providers.Request, pr
 func (m mistaken) FindCredentials(providers.Model) string { return m.act(nil).Error() }
 func (m mistaken) IsKey(string) bool                      { _ = m.act(nil).Error(); return true }
 
-// TestMistakesOfAProvider: whatever a protocol of an author, or its authorization, does wrong is the end of one call,
-// whose error can be looked at.
-func TestMistakesOfAProvider(t *testing.T) {
+// TestFaultyProtocol checks that a fault of a protocol or of Authorize fails only one call, with a
+// usable error.
+func TestFaultyProtocol(t *testing.T) {
 	var typedNil *defect
 	for name, c := range map[string]struct {
 		act  func(func(providers.Event, error) bool) error
@@ -97,8 +97,8 @@ func TestMistakesOfAProvider(t *testing.T) {
 	}
 }
 
-// TestErrorsOfProvidersStayWhatTheyAre: callers look at the fields of an *Error.
-func TestErrorsOfProvidersStayWhatTheyAre(t *testing.T) {
+// TestProtocolErrorTypes: an *Error keeps its type, because callers read its fields.
+func TestProtocolErrorTypes(t *testing.T) {
 	cause := fmt.Errorf("read: %w", &defect{"sk-secret is wrong"})
 	for name, yielded := range map[string]error{
 		"an Error": &providers.Error{Kind: providers.KindOverloaded, Status: 503, Err: cause}, "wrapped": fmt.Errorf("x: %w", &providers.Error{Kind: providers.KindOverloaded, Status: 503, Err: cause}),

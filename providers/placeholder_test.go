@@ -21,7 +21,7 @@ func (urlProtocol) Stream(ctx context.Context, m providers.Model, _ providers.Re
 	})
 }
 
-func TestPlaceholdersOfBaseURLs(t *testing.T) {
+func TestBaseURLPlaceholders(t *testing.T) {
 	env := map[string]string{"ACCOUNT": "a1", "GATE_2": " g ", "BLANK": " "}
 	for base, want := range map[string]string{
 		"https://h/{ACCOUNT}/{GATE_2}/x": "https://h/a1/g/x",

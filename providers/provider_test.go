@@ -42,7 +42,7 @@ func TestSetProvider(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", spec, err, diff)
 		}
 	}
-	// The catalog has both of these; a provider has what it lists.
+	// The catalog has both; a Provider has only listed models.
 	for spec, want := range map[string]string{"acme/org/big": "listed: big, far", "acme/first": "listed: big, far", "acme/": "has no model id"} {
 		if _, err := r.Resolve(spec); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", spec, err, want)
@@ -78,8 +78,8 @@ func TestSetProviderListsFewModels(t *testing.T) {
 
 func TestSetProviderErrors(t *testing.T) {
 	for want, p := range map[string]providers.Provider{
-		"not empty":     {},
-		"no slash":      {ID: "a/b"},
+		"must not be empty":     {},
+		"contain a slash":      {ID: "a/b"},
 		"2 has no id":   {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {API: "a"}}},
 		`"m" has no ap`: {ID: "p", Models: []providers.CatalogModel{{ID: "m"}}},
 		`"m" is listed`: {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {ID: "m", API: "b"}}},
@@ -92,8 +92,7 @@ func TestSetProviderErrors(t *testing.T) {
 	}
 }
 
-// TestProviderCalls: a provider's own protocol comes before that of the registry, and it
-// authorizes each call anew.
+// TestProviderCalls: a Provider's own protocol overrides the registry's. Authorize runs for each call.
 func TestProviderCalls(t *testing.T) {
 	env, calls := map[string]string{"ACME_API_KEY": "env"}, 0
 	r := registry(t, env, nil)
@@ -168,7 +167,7 @@ func TestProviderThatCannotAuthorize(t *testing.T) {
 	}
 }
 
-// telltale fails with the headers that a call has in its words.
+// telltale fails with the headers of the call in its message.
 type telltale struct{}
 
 func (telltale) Stream(_ context.Context, m providers.Model, _ providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {

@@ -91,7 +91,7 @@ func (e *RegistrationError) Error() string {
 func idProblem(id string) string {
 	odd := strings.ContainsFunc(id, func(c rune) bool { return c == '/' || unicode.IsControl(c) })
 	if id == "" || odd || id != strings.TrimSpace(id) || !utf8.ValidString(id) {
-		return "the id of a provider is not empty and has no slash, no control character and no space at either end, for example \"local\""
+		return "provider id must not be empty, contain a slash or control characters, or begin or end with space; use an id such as \"local\""
 	}
 	return ""
 }

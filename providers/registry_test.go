@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// catalog has one provider whose models differ in everything.
+// catalog has one provider with two different models.
 var catalog = providers.Catalog{
 	"acme": {
 		EnvKeys: []providers.EnvKey{{Name: "ACME_TOKEN", Bearer: true}, {Name: "ACME_API_KEY"}},
@@ -38,7 +38,7 @@ var catalog = providers.Catalog{
 	"keys-only": {EnvKeys: []providers.EnvKey{{Name: "KEYS_ONLY_API_KEY"}}},
 }
 
-// listed are the models of a provider of a catalog.
+// listed returns a Models function of a catalog provider.
 func listed(models ...providers.CatalogModel) func() []providers.CatalogModel {
 	return func() []providers.CatalogModel { return models }
 }
@@ -57,7 +57,7 @@ func registry(t *testing.T, env map[string]string, registrations map[string]prov
 	return r
 }
 
-// resolveTest is a specifier under registrations, and what it means.
+// resolveTest is a specifier with registrations and the expected model.
 type resolveTest struct {
 	name string
 	reg  map[string]providers.Registration
@@ -65,7 +65,7 @@ type resolveTest struct {
 	want providers.Model
 }
 
-// big is the second model of the catalog without a registration, changed.
+// big returns the second model of the catalog without a registration, modified by change.
 func big(change func(*providers.Model)) providers.Model {
 	m := providers.Model{
 		Provider: "acme", ID: "org/big", API: "api-2", BaseURL: "https://two.acme.example:8443/v2",
@@ -153,7 +153,7 @@ func TestResolve(t *testing.T) {
 	resolveAll(t, tests)
 }
 
-// TestResolveOptions is what a registration says beside where and what its models are.
+// TestResolveOptions covers the fields of a registration other than endpoint and model properties.
 func TestResolveOptions(t *testing.T) {
 	bigDefaults := big(func(*providers.Model) {})
 	resolveAll(t, []resolveTest{
@@ -218,9 +218,9 @@ func TestRegisterProviderErrors(t *testing.T) {
 	}
 }
 
-// TestRegistrationsThatCannotBeNamed: what no specifier can name, and what is blank, is
-// refused under every kind of id, also by SetProvider.
-func TestRegistrationsThatCannotBeNamed(t *testing.T) {
+// TestInvalidProviderIDs: ids that no specifier can contain, and blank fields, are rejected by
+// RegisterProvider and SetProvider.
+func TestInvalidProviderIDs(t *testing.T) {
 	whole := providers.Registration{API: "a", BaseURL: "http://b/"}
 	for _, tt := range []struct {
 		id  string
@@ -270,7 +270,7 @@ func TestRegistrationIsReplacedAndCopied(t *testing.T) {
 	*first.Models["m"].MaxTokens, *first.Models["m"].Thinking["low"] = 4, "changed"
 	m, err := r.Resolve("own/m")
 	if err != nil || *m.Thinking["low"] != "low" || m.Headers["X-A"] != "1" || m.ContextWindow != 5 || m.Input[0] != "text" || m.MaxTokens != 3 {
-		t.Errorf("the registration follows its caller: %+v, %v", m, err)
+		t.Errorf("registration changed with the caller's value: got %+v, %v", m, err)
 	}
 	m.Input[0] = "changed"
 	if err := r.RegisterProvider("own", providers.Registration{API: "a", BaseURL: "http://c/"}); err != nil {
@@ -300,8 +300,8 @@ func TestRegistrationFieldNames(t *testing.T) {
 	}
 }
 
-// TestModelErrorsTellWhatThereIs: what is wrong with a specifier shows what would be right.
-func TestModelErrorsTellWhatThereIs(t *testing.T) {
+// TestModelErrorListsKnownNames: the error of a wrong specifier lists valid names.
+func TestModelErrorListsKnownNames(t *testing.T) {
 	r := registry(t, nil, nil)
 	tell := func(spec, want string) {
 		t.Helper()
@@ -319,9 +319,9 @@ func TestModelErrorsTellWhatThereIs(t *testing.T) {
 	tell("nobody/m", "; registered: p0, p1, p2, p3, p4, p5, p6, p7, … (9 total)")
 }
 
-// TestRegistrationChangesNothingElse: neither the catalog nor another provider, and not
-// what ids are good.
-func TestRegistrationChangesNothingElse(t *testing.T) {
+// TestRegistrationIsIsolated: a registration changes neither the catalog, nor other providers, nor the
+// validation of ids.
+func TestRegistrationIsIsolated(t *testing.T) {
 	two := providers.Catalog{"acme": catalog["acme"], "other": catalog["acme"]}
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: two})
 	before, err := r.Resolve("other/org/big")
@@ -350,9 +350,8 @@ func TestRegistrationChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestCatalogIsReadWhenNeeded: the models of a provider are asked for with the first of
-// them that is named, and once.
-func TestCatalogIsReadWhenNeeded(t *testing.T) {
+// TestCatalogIsReadLazily: the models of a provider are read once, on first use.
+func TestCatalogIsReadLazily(t *testing.T) {
 	read := 0
 	lazy := providers.Catalog{"acme": catalog["acme"], "older": catalog["acme"]}
 	for id, p := range lazy {
@@ -389,7 +388,7 @@ func TestCatalogIsReadWhenNeeded(t *testing.T) {
 	}
 }
 
-func TestModelsListsWhatCanBeNamed(t *testing.T) {
+func TestModelsList(t *testing.T) {
 	more := providers.Catalog{"older": {AliasOf: "acme", Models: catalog["acme"].Models}}
 	maps.Copy(more, catalog)
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: more})
@@ -439,7 +438,7 @@ func TestAPIKey(t *testing.T) {
 	}
 }
 
-// checking takes no key in brackets.
+// checking rejects keys in angle brackets.
 type checking struct{ *providers.HTTP }
 
 // IsKey implements providers.KeyChecker.
@@ -492,7 +491,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// echo answers with the model and key it was called with.
+// echo answers with the model and key of the call.
 type echo struct{ name string }
 
 func (p echo) Stream(ctx context.Context, m providers.Model, _ providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
@@ -521,7 +520,7 @@ func say(t *testing.T, stream iter.Seq2[providers.Event, error]) string {
 	return text
 }
 
-// TestStreamIsLive makes one stream and ranges over it between registrations.
+// TestStreamIsLive ranges over one stream before and after a registration.
 func TestStreamIsLive(t *testing.T) {
 	env := map[string]string{}
 	r := registry(t, env, nil)
@@ -601,7 +600,7 @@ func TestTelemetry(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", id, m.Telemetry.ProviderName, err, want)
 		}
 	}
-	// A protocol that computes addresses knows better than the base URL.
+	// A Locator overrides the base URL.
 	elsewhere := providers.NewHTTP(nil, &providers.HTTPOptions{Locate: func(m providers.Model, o providers.Options) (string, error) {
 		if m.ID == "lost" {
 			return "", errors.New("no address")

@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRefusedReasoningIsLeftOut asks a vendor once more that will not have what its model
-// once reasoned, and no other.
-func TestRefusedReasoningIsLeftOut(t *testing.T) {
+// TestRejectedReasoningIsOmitted: a call whose replayed reasoning is rejected is repeated without it,
+// once.
+func TestRejectedReasoningIsOmitted(t *testing.T) {
 	for _, tt := range []struct {
 		name, refusal string
 		always        bool
@@ -50,7 +50,7 @@ func TestRefusedReasoningIsLeftOut(t *testing.T) {
 	}
 }
 
-// replaying counts the signed parts that it is given.
+// replaying counts the signed parts of requests.
 type replaying struct {
 	plainCodec
 	sent []int

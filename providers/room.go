@@ -95,9 +95,9 @@ var outputLimits = func() []*regexp.Regexp {
 	return out
 }()
 
-// saidLimit returns the output limit in a server's error, 0 if there is none, and whether it applies
+// limitInError returns the output limit in a server's error, 0 if there is none, and whether it applies
 // to this request only. sent is the rejected limit.
-func saidLimit(err error, sent int) (limit int, once bool) {
+func limitInError(err error, sent int) (limit int, once bool) {
 	var e *Error
 	var vendor *VendorError
 	if sent <= minLimit || !errors.As(err, &e) || !errors.As(err, &vendor) || !outputWords.MatchString(vendor.Message) {
@@ -128,11 +128,11 @@ func saidLimit(err error, sent int) (limit int, once bool) {
 	return 0, false
 }
 
-// maxKnownLimits bounds how many models a protocol knows a limit of.
+// maxKnownLimits bounds the number of cached limits.
 const maxKnownLimits = 1024
 
-// knownLimits are the limits of output that servers have said for their models. The zero value is ready, and
-// it is safe for concurrent use.
+// knownLimits caches the output limits reported by servers, by model. The zero value is ready to use
+// and safe for concurrent use.
 type knownLimits struct {
 	mu     sync.Mutex
 	limits map[string]int
@@ -140,7 +140,7 @@ type knownLimits struct {
 
 func limitKey(m Model) string { return m.Spec() + " " + m.BaseURL }
 
-// over returns what is known of a model, or room if that is smaller or nothing is known.
+// over returns the smaller of room and the cached limit of a model.
 func (k *knownLimits) over(m Model, room int) int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// limitCodec sends the limit of output alone, and takes any answer for text.
+// limitCodec sends only the output limit and reads any response as text.
 type limitCodec struct{ plainCodec }
 
 // Encode implements providers.Codec.
@@ -23,8 +23,8 @@ func (limitCodec) Encode(_ providers.Model, _ providers.Request, o providers.Opt
 	return &providers.Call{Path: "/", Body: providers.NewBody(strconv.Itoa(o.MaxTokens))}, nil
 }
 
-// limited calls a server that refuses limits above most in some words, once for each limit that is wanted, and
-// returns the limits that it was sent.
+// limited calls a server that rejects limits above most with a message, once for each wanted limit. It
+// returns the limits that the server received.
 func limited(t *testing.T, m providers.Model, req providers.Request, status, most int, words string, wanted ...int) (sent []int, last *providers.Error) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -90,14 +90,14 @@ func TestRoomForOutput(t *testing.T) {
 	}
 }
 
-// TestServerSaysItsLimit: a server's own words about the limit of output lower it, and the call is repeated
-// once.
-func TestServerSaysItsLimit(t *testing.T) {
+// TestServerReportsOutputLimit: an output limit in a server's error lowers the limit, and the call is
+// repeated once.
+func TestServerReportsOutputLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name, words string
 		status      int
 		want        int
-		once        bool // the words are of this request alone
+		once        bool // the limit applies to this request only
 	}{
 		{"OpenAI", "max_tokens is too large: 64000. This model supports at most 4096 completion tokens, whereas you provided 64000.", 400, 4096, false},
 		{"OpenAI's window", "This model's maximum context length is 32768 tokens. However, you requested 64100 tokens (100 in the messages, 64000 in the completion). Please reduce the length of the messages or completion.", 400, 32668, true},

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-// TestNames: what other APIs call registration is found, and is the same.
+// TestNames checks that the aliases are the same types.
 func TestNames(t *testing.T) {
 	for name, same := range map[string]bool{
 		"ProviderRegistration":      reflect.TypeFor[providers.ProviderRegistration]() == reflect.TypeFor[providers.Registration](),
@@ -34,8 +34,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestRegistrationIsDeferred: nobody is contacted, and what is wrong with an address or a
-// key shows with the first call.
+// TestRegistrationIsDeferred: registration makes no network calls. A wrong address or key fails the
+// first call.
 func TestRegistrationIsDeferred(t *testing.T) {
 	asked := 0
 	strict := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -222,7 +222,7 @@ func ToolSchema(api string, m Model, schema json.RawMessage) (json.RawMessage, [
 func CheckTool(m Model, t Tool) []SchemaNote {
 	_, notes, err := ToolSchema(m.API, m, t.InputSchema)
 	if err != nil {
-		return []SchemaNote{{Problem: fmt.Sprintf("the schema cannot be read: %v", err)}}
+		return []SchemaNote{{Problem: fmt.Sprintf("invalid schema: %v", err)}}
 	}
 	return notes
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// dialectModels are a model of each dialect, by the API that it is called in.
+// dialectModels returns a model of each dialect, by API.
 func dialectModels() map[providers.SchemaDialect]providers.Model {
 	return map[providers.SchemaDialect]providers.Model{
 		providers.SchemaPlain:     {Provider: "openai", ID: "gpt-5", API: "openai-responses", BaseURL: "https://api.openai.com/v1"},
@@ -63,8 +63,8 @@ const (
 	textNode, nodeInDefs            = `"text":{"type":"string"}`, `"#/$defs/Node"`
 )
 
-// schemaCases are schemas that Go types, authors and other servers write, and what each dialect gets of them. The
-// key "" has what all dialects get that have no key of their own.
+// schemaCases are schemas of Go types, authors and other servers, with the expected result per
+// dialect. The key "" applies to dialects without a key of their own.
 var schemaCases = []struct {
 	name, in string
 	want     sentSchemas
@@ -210,7 +210,7 @@ func TestToolSchemas(t *testing.T) {
 	}
 }
 
-// indented returns JSON in its order, a line for each value.
+// indented formats JSON with one value per line, preserving order.
 func indented(t *testing.T, s string) string {
 	t.Helper()
 	var v json.RawMessage
@@ -224,8 +224,8 @@ func indented(t *testing.T, s string) string {
 	return string(b)
 }
 
-// FuzzToolSchema writes schemas that others have made for every dialect: what comes out is taken, and what
-// it is written from again.
+// FuzzToolSchema converts arbitrary schemas to every dialect. The output is valid JSON of bounded
+// size.
 func FuzzToolSchema(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"object","properties":{"a":{"$ref":"#"}}}`, `{"$ref":"#/$defs/a","$defs":{"a":{"$ref":"#/$defs/a"}}}`,

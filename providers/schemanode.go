@@ -88,7 +88,7 @@ func plainJSON(v any) json.RawMessage {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic("providers: a JSON value has no JSON form: " + err.Error())
+		panic("providers: encode JSON value: " + err.Error())
 	}
 	return bytes.TrimRight(b.Bytes(), "\n")
 }

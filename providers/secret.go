@@ -81,8 +81,7 @@ func isValue(before string, more bool) bool {
 	return strings.HasSuffix(before, "bearer") || strings.HasSuffix(before, "basic") || strings.HasSuffix(before, ":") && !more
 }
 
-// isWord reports whether a secret is a word of a language: letters alone, and not so many
-// that only chance has put them together.
+// isWord reports whether a secret is a plain word: letters only, and short or in longWords.
 func isWord(s string) bool {
 	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		return false
@@ -90,7 +89,7 @@ func isWord(s string) bool {
 	return len(s) < sureSecretBytes || slices.Contains(longWords(), strings.ToLower(s))
 }
 
-// longWords are words of at least 12 letters that texts about a server have.
+// longWords returns words of at least 12 letters that are common in messages of servers.
 func longWords() []string {
 	return []string{
 		"acknowledged", "administration", "administrator", "administrators", "architecture", "authenticate", "authenticated",
@@ -105,13 +104,13 @@ func longWords() []string {
 	}
 }
 
-// Secrets returns the keys of all providers as they stand now, and the values of
-// headers that by their names are secrets. A program hides them in its log.
+// Secrets returns the current keys of all providers and the values of headers with names of secrets.
+// Programs redact them in their logs.
 func (r *Registry) Secrets() []string {
 	r.mu.RLock()
 	all := maps.Clone(r.registered)
 	r.mu.RUnlock()
-	for id := range r.catalog { // with its environment, also unregistered
+	for id := range r.catalog { // including unregistered providers, whose keys are in the environment
 		if _, ok := all[id]; !ok {
 			all[id] = registered{}
 		}
@@ -132,8 +131,8 @@ func (r *Registry) Secrets() []string {
 	return secrets
 }
 
-// secretsOf are a key and the values of secret headers, each also without a scheme
-// such as "Bearer".
+// secretsOf returns a key and the values of secret headers, each also without a scheme such as
+// "Bearer".
 func secretsOf(key string, headers map[string]string) []string {
 	var secrets []string
 	if key = strings.TrimSpace(key); key != "" {
@@ -151,7 +150,7 @@ func secretsOf(key string, headers map[string]string) []string {
 	return secrets
 }
 
-// querySecrets are the values of secret parameters of a query, as they are and as they are sent.
+// querySecrets returns the values of secret parameters of a query, decoded and encoded.
 func querySecrets(query string) []string {
 	one := map[string]string{}
 	for pair := range strings.SplitSeq(query, "&") {
@@ -169,7 +168,7 @@ func querySecrets(query string) []string {
 	return secrets
 }
 
-// headerSecrets are the secrets among the headers of a request, wherever they are from.
+// headerSecrets returns the secrets among the headers of a request.
 func headerSecrets(h http.Header) []string {
 	one := make(map[string]string, len(h))
 	for name := range h {
@@ -180,15 +179,14 @@ func headerSecrets(h http.Header) []string {
 
 func namesSecret(header string) bool {
 	name := strings.ToLower(header)
-	if strings.HasSuffix(name, "-id") || strings.HasSuffix(name, "_id") { // An id names a key, and is none.
+	if strings.HasSuffix(name, "-id") || strings.HasSuffix(name, "_id") { // An id identifies a key and is not secret.
 		return false
 	}
 	return containsAny(name, []string{"auth", "key", "token", "secret", "cookie", "password"})
 }
 
-// HideInError returns the error without secrets in its text, nor in what an [*Error] keeps
-// of a vendor: vendors repeat the key that they refuse. What the error wraps can be found
-// in it as before.
+// HideInError returns the error without secrets in its text and in the vendor data of an [*Error],
+// because vendors repeat rejected keys. The result wraps err.
 func HideInError(err error, secrets []string) error {
 	if err == nil || len(secrets) == 0 {
 		return err
@@ -225,7 +223,7 @@ func (e *Error) hide(secrets []string) *Error {
 	return &c
 }
 
-// hiddenError has another text than its causes.
+// hiddenError replaces the text of its cause.
 type hiddenError struct {
 	text string
 	errs []error
@@ -234,8 +232,8 @@ type hiddenError struct {
 func (e *hiddenError) Error() string   { return e.text }
 func (e *hiddenError) Unwrap() []error { return e.errs }
 
-// VendorWord returns what a vendor says where one word of a known list is expected, and
-// tells only the length of anything else: it may be a piece of the request.
+// VendorWord returns a vendor's value where one word of a known list is expected. Any other text may
+// repeat the request, so only its length is returned.
 func VendorWord(s string) string {
 	const most = 64
 	odd := func(c rune) bool {
@@ -247,7 +245,7 @@ func VendorWord(s string) string {
 	return s
 }
 
-// requestID is what the vendor calls the request, "" if it does not say.
+// requestID returns the vendor's id of the request, "" if it sends none.
 func requestID(h http.Header) string {
 	for _, name := range []string{"X-Request-Id", "Request-Id", "Mistral-Correlation-Id", "X-Amzn-Requestid"} {
 		if id := h.Get(name); id != "" {

@@ -23,10 +23,10 @@ func TestErrorsHideSecrets(t *testing.T) {
 		want                []string
 	}{
 		"body": {"application/json", `{"error":{"code":"bad_thing","message":"%s"}}`, 400,
-			[]string{"invalid_request", "status 400", "request req_1", "bad_thing", "bytes of text"}},
+			[]string{"invalid_request", "status 400", "request req_1", "bad_thing", " bytes"}},
 		"code":   {"application/json", `{"error":{"code":"%s","message":"no"}}`, 401, []string{"auth", "status 401"}},
 		"text":   {"text/plain", `%s`, 500, []string{"overloaded", "status 500"}},
-		"stream": {"text/event-stream", "data: {\"error\":{\"code\":\"bad_thing\",\"message\":\"%s\"}}\n\n", 200, []string{"bad_thing", "bytes of text"}},
+		"stream": {"text/event-stream", "data: {\"error\":{\"code\":\"bad_thing\",\"message\":\"%s\"}}\n\n", 200, []string{"bad_thing", " bytes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vendor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,8 +84,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 	}
 }
 
-// TestHideSecrets: a long secret is hidden wherever it occurs, a short one where it stands
-// alone, and a word where it is a value.
+// TestHideSecrets hides long secrets everywhere, short ones if isolated, and words as values.
 func TestHideSecrets(t *testing.T) {
 	secrets := []string{"parley", "hunter2", "hunter2-long", "short", "administrator", "sk-0123456789abcdef", "qzxkvjwpmnrt"}
 	for _, test := range []struct{ text, want string }{
@@ -93,7 +92,7 @@ func TestHideSecrets(t *testing.T) {
 		{"xsk-0123456789abcdefx", "x[secret]x"},
 		{"keyqzxkvjwpmnrt", "key[secret]"},
 		{"hunter2-long and hunter2-longer", "[secret] and [secret]er"},
-		{"a short secret", "a short secret"}, // fewer than MinSecretBytes
+		{"a short secret", "a short secret"}, // shorter than MinSecretBytes
 
 		{"refused hunter2, and hunter2.", "refused [secret], and [secret]."},
 		{"hunter22 hunter2b xhunter2 hunter2.example.com", "hunter22 hunter2b xhunter2 hunter2.example.com"},
@@ -124,8 +123,8 @@ func TestHideSecrets(t *testing.T) {
 	}
 }
 
-// TestIdsAreNoSecrets: a header that names an id of a key is not hidden.
-func TestIdsAreNoSecrets(t *testing.T) {
+// TestKeyIDsAreNotSecrets: a header with the id of a key is not hidden.
+func TestKeyIDsAreNotSecrets(t *testing.T) {
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(openaicompletions.API, openaicompletions.New(nil))
 	err := reg.RegisterProvider("local", providers.Registration{

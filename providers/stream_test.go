@@ -27,7 +27,7 @@ func collect(ctx context.Context, produce func(*providers.Assembler) error) (eve
 	return events, failure
 }
 
-// TestAssemblerEndsPartsInOrder closes parts as a vendor does that says where they end.
+// TestAssemblerEndsPartsInOrder closes parts like a vendor that marks their ends.
 func TestAssemblerEndsPartsInOrder(t *testing.T) {
 	got, err := collect(t.Context(), func(a *providers.Assembler) error {
 		a.EndText("")
@@ -171,7 +171,7 @@ func TestStreamErrorKinds(t *testing.T) {
 	}
 }
 
-// TestAbortWinsOverErrors: what breaks because of an abort is an abort.
+// TestAbortWinsOverErrors: an error caused by an abort is an abort.
 func TestAbortWinsOverErrors(t *testing.T) {
 	cause := errors.New("cause")
 	for name, produce := range map[string]func(*providers.Assembler) error{
@@ -277,8 +277,7 @@ func TestClassifyOrder(t *testing.T) {
 	}
 }
 
-// TestOverflowPhrases are what vendors and servers write of a request that is too long, and
-// what only looks like it.
+// TestOverflowPhrases covers messages about requests that are too long, and similar ones.
 func TestOverflowPhrases(t *testing.T) {
 	for _, message := range []string{
 		"prompt is too long: 213462 tokens > 200000 maximum",
@@ -324,7 +323,7 @@ func TestOverflowPhrases(t *testing.T) {
 	}
 }
 
-// TestRetryHints finds how long to wait wherever vendors say it.
+// TestRetryHints reads the delay from every known place.
 func TestRetryHints(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	message := func(s string) string { return `{"error":{"message":"` + s + `"}}` }
@@ -367,7 +366,7 @@ func TestRetryHints(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", tt.name, e.RetryAfter, tt.want)
 		}
 	}
-	// A quota that comes back soon is a limit of a rate.
+	// An exhausted quota that refills soon is a rate limit.
 	spent := `{"code":429,"message":"Quota exceeded.","details":[{"@type":"google.rpc.RetryInfo","retryDelay":"7s"}]}`
 	for _, e := range []*providers.Error{providers.ResponseError(429, nil, []byte(`{"error":`+spent+`}`)), providers.StreamError(0, []byte(spent), nil)} {
 		if e.Kind != providers.KindRateLimit || e.RetryAfter != 7*time.Second {
@@ -438,8 +437,8 @@ func TestPriceOf(t *testing.T) {
 	}
 }
 
-// TestPriceToTheLastDigit holds prices to what the tools of the catalog's source compute.
-func TestPriceToTheLastDigit(t *testing.T) {
+// TestPriceExactDigits compares prices with those of the tools of the catalog's source.
+func TestPriceExactDigits(t *testing.T) {
 	plain := providers.Cost{Rates: providers.Rates{Input: 5, Output: 25, CacheRead: 0.5, CacheWrite: 6.25}}
 	tiered := providers.Cost{
 		Rates: providers.Rates{Input: 1.25, Output: 10, CacheRead: 0.125},

@@ -145,7 +145,7 @@ func objectArguments(raw json.RawMessage) json.RawMessage {
 	}
 	object, err := json.Marshal(map[string]any{"malformed_arguments": wrapped})
 	if err != nil {
-		panic("providers: valid JSON has no JSON form: " + err.Error())
+		panic("providers: encode JSON: " + err.Error())
 	}
 	return object
 }

@@ -36,26 +36,26 @@ func noResult(id string) providers.ToolResult {
 	return r
 }
 
-// sized is content of a size.
+// sized is content of a given size.
 type sized int64
 
 func (s sized) Size() int64                               { return int64(s) }
 func (sized) Open(context.Context) (io.ReadCloser, error) { return nil, io.ErrUnexpectedEOF }
 
-// known is an image that was looked at, sent as a PNG.
+// known returns an inspected image that was sent as a PNG.
 func known(size int64, mimeType string, width, height int) providers.Image {
 	return providers.Image{MimeType: "image/png", Content: sized(size), Facts: &providers.ImageFacts{MimeType: mimeType, Width: width, Height: height}}
 }
 
-// sent is the image as the model gets it.
+// sent returns the image in the form for the model.
 func sent(size int64, mimeType string, width, height int) providers.Image {
 	i := known(size, mimeType, width, height)
 	i.MimeType = mimeType
 	return i
 }
 
-// TestImagesThatAVendorTakes: some take less, and authors may say that a server takes more.
-func TestImagesThatAVendorTakes(t *testing.T) {
+// TestVendorImageLimits covers vendors with lower limits, and limits raised by authors.
+func TestVendorImageLimits(t *testing.T) {
 	large, wide := known(4<<20, "image/png", 1, 1), known(1, "image/png", 8001, 1)
 	for _, tt := range []struct {
 		api         string
@@ -78,7 +78,7 @@ func TestImagesThatAVendorTakes(t *testing.T) {
 	}
 }
 
-func TestImagesThatWereLookedAt(t *testing.T) {
+func TestTransformImageFacts(t *testing.T) {
 	picture := providers.Image{MimeType: "image/png", Content: providers.Bytes{1}}
 	noPicture := text("(A file that was sent as an image was left out here: it is no PNG, JPEG, GIF or WebP picture.)")
 	for _, tt := range []struct {

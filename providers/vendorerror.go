@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-var errNoStream = errors.New("response is JSON where a stream was asked for")
+var errNoStream = errors.New("response is JSON instead of an event stream")
 
 func responseError(resp *http.Response) *Error {
 	// The readable part of the body is more useful than the read error.
@@ -25,10 +25,10 @@ func responseError(resp *http.Response) *Error {
 // ResponseError returns the error of a response that is not a stream. It retains body, up to
 // MaxErrorBody.
 func ResponseError(status int, h http.Header, body []byte) *Error {
-	said := reportOf(body)
+	rep := reportOf(body)
 	// Some services send the code in a header, followed by an address.
 	named, _, _ := strings.Cut(h.Get("X-Amzn-Errortype"), ":")
-	said.codes = appendCode(said.codes, named)
+	rep.codes = appendCode(rep.codes, named)
 	e := &Error{
 		Status:     status,
 		Body:       body[:min(len(body), MaxErrorBody)],
@@ -37,12 +37,12 @@ func ResponseError(status int, h http.Header, body []byte) *Error {
 		RequestID:  requestID(h),
 	}
 	if status/100 != 2 {
-		said.status = originalStatus(status, body)
+		rep.status = originalStatus(status, body)
 	}
-	e.Kind = returning(said.kind(), body)
+	e.Kind = returning(rep.kind(), body)
 	switch {
-	case said.message != "":
-		e.Err = &VendorError{Code: said.code(), Message: said.message}
+	case rep.message != "":
+		e.Err = &VendorError{Code: rep.code(), Message: rep.message}
 	case status/100 == 2:
 		e.Err = errNoStream
 	}
@@ -67,7 +67,7 @@ type VendorError struct{ Code, Message string }
 // Error returns the code, if it is one, the length of the message, and a remedy if the message has
 // none.
 func (e *VendorError) Error() string {
-	s := "vendor says " + bytesOfText(e.Message)
+	s := "vendor message of " + bytesOfText(e.Message)
 	if e.Code != "" {
 		s = VendorWord(e.Code) + ": " + s
 	}
@@ -77,16 +77,16 @@ func (e *VendorError) Error() string {
 	return s
 }
 
-func bytesOfText(s string) string { return fmt.Sprintf("%d bytes of text", len(s)) }
+func bytesOfText(s string) string { return fmt.Sprintf("%d bytes", len(s)) }
 
 // StreamError returns the error that a vendor reports inside a stream. object is its error object or
 // text. raw is the whole event, of which a bounded copy is kept. status is that of the error if the
 // codec knows it, else 0.
 func StreamError(status int, object, raw []byte) *Error {
-	said := reportOf(object)
-	said.status = cmp.Or(status, said.status)
-	e := EventError(returning(said.kind(), object), raw, &VendorError{Code: said.code(), Message: said.message})
-	e.Status = cmp.Or(said.status, StatusOf(said.code()), http.StatusOK)
+	rep := reportOf(object)
+	rep.status = cmp.Or(status, rep.status)
+	e := EventError(returning(rep.kind(), object), raw, &VendorError{Code: rep.code(), Message: rep.message})
+	e.Status = cmp.Or(rep.status, StatusOf(rep.code()), http.StatusOK)
 	e.RetryAfter = bodyWait(object, time.Now())
 	return e
 }

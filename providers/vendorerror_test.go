@@ -42,7 +42,7 @@ func TestParseVendorError(t *testing.T) {
 	}
 }
 
-// FuzzResponseError checks that every response makes a usable error.
+// FuzzResponseError checks that every response yields a usable error.
 func FuzzResponseError(f *testing.F) {
 	f.Add(429, "1", []byte(`{"error":{"message":"m","code":"c"}}`))
 	f.Add(200, "Mon, 01 Jan 1990 00:00:00 GMT", []byte(`{"error":"m"}`))
@@ -56,7 +56,7 @@ func FuzzResponseError(f *testing.F) {
 	})
 }
 
-// TestResponseErrorShapes finds what vendors say where they say it.
+// TestResponseErrorShapes reads errors in the places that vendors use.
 func TestResponseErrorShapes(t *testing.T) {
 	for body, want := range map[string]struct {
 		kind       providers.ErrorKind
@@ -74,8 +74,8 @@ func TestResponseErrorShapes(t *testing.T) {
 	}
 }
 
-// TestResponseErrorsOfServices: the name of an exception stands in a header, and with 424 the
-// status of the model behind the service in the body.
+// TestResponseErrorsOfServices reads an exception name from a header, and the model's status from the
+// body of a 424.
 func TestResponseErrorsOfServices(t *testing.T) {
 	const at = ":http://internal.example/coral/"
 	for name, tt := range map[string]struct {
@@ -106,12 +106,12 @@ func TestResponseErrorsOfServices(t *testing.T) {
 	}
 }
 
-// TestStreamErrorsByPosition reads errors inside a stream, and errors that a gateway reports
-// as a success: nothing but the object tells a status.
+// TestStreamErrorsByPosition reads errors inside a stream, and gateway errors with a success status.
+// Only the object determines the status.
 func TestStreamErrorsByPosition(t *testing.T) {
 	for object, want := range map[string]struct {
 		kind   providers.ErrorKind
-		status int // 0 is not known
+		status int // 0 means unknown
 	}{
 		`{"message":"upstream","code":"502"}`:                                                       {providers.KindOverloaded, 502},
 		`{"message":"m","status":429}`:                                                              {providers.KindRateLimit, 429},

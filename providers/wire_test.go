@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestSetCopilot: what is asked of a request is told, and nothing of who asks.
+// TestSetCopilot checks the request headers, without user identity.
 func TestSetCopilot(t *testing.T) {
 	user := func(parts ...providers.Part) providers.Message {
 		return providers.Message{Role: providers.RoleUser, Parts: parts}

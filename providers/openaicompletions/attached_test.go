@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestAttachedToCalls: the members that a server attaches to a call go back to it with the call, as they came, and to no
-// other server.
+// TestAttachedToCalls: members that a server attaches to a call are returned with the call verbatim,
+// to the same server only.
 func TestAttachedToCalls(t *testing.T) {
 	const gemini = `"extra_content":{"google":{"thought_signature":"Ej<QK"}}`
 	const lite = `"provider_specific_fields":{"thought_signature":"Ej"}`

@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// API is the slug to register the protocol under.
+// API is the slug of the protocol.
 const API = "openai-completions"
 
 // Names of the output limit, for Options.MaxTokensField.
@@ -15,22 +15,20 @@ const (
 	FieldMaxCompletionTokens = "max_completion_tokens"
 )
 
-// Options changes the protocol. Nil and every zero field work.
+// Options configures the protocol. Nil and every zero field are valid.
 type Options struct {
 	// Client makes the requests, see providers.HTTPOptions.
 	Client *http.Client
-	// MaxEventBytes limits one event of the stream, in bytes; 0 means
-	// sse.DefaultMaxEventBytes.
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means sse.DefaultMaxEventBytes.
 	MaxEventBytes int
-	// MaxTokensField is FieldMaxTokens or FieldMaxCompletionTokens; empty means
-	// the choice is made by host.
+	// MaxTokensField is FieldMaxTokens or FieldMaxCompletionTokens; if it is empty the host decides.
 	MaxTokensField string
-	// Binding makes requests for the binding of an edge platform: they do not name the
-	// model, and beside the messages have what every model there takes.
+	// Binding encodes requests for the binding of an edge platform. They do not contain the model, and
+	// only members that every model on the platform accepts.
 	Binding bool
 }
 
-// New returns the protocol over HTTP. Its Close drops idle connections.
+// New returns the protocol over HTTP. Its Close closes idle connections.
 func New(o *Options) *providers.HTTP {
 	if o == nil {
 		o = &Options{}
@@ -38,11 +36,10 @@ func New(o *Options) *providers.HTTP {
 	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client})
 }
 
-// Register lets the models of a registry be called in this format.
+// Register registers the protocol with a registry.
 func Register(r *providers.Registry, o *Options) { r.RegisterProtocol(API, New(o)) }
 
-// NewCodec returns the codec alone, for other transports. It ignores
-// Options.Client.
+// NewCodec returns the codec only, for other transports. It ignores Options.Client.
 func NewCodec(o *Options) providers.Codec {
 	if o == nil {
 		o = &Options{}

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// Names reasoning goes by; which one a vendor uses is kept as its signature.
+// Field names of reasoning. The name that a vendor uses is stored as the signature.
 const (
 	fieldReasoningContent = "reasoning_content"
 	fieldReasoning        = "reasoning"
@@ -29,12 +29,12 @@ type chunk struct {
 	Choices []choice        `json:"choices"`
 	Usage   json.RawMessage `json:"usage"`
 	Error   json.RawMessage `json:"error"`
-	Errors  json.RawMessage `json:"errors"` // of a gateway, in place of choices
+	Errors  json.RawMessage `json:"errors"` // gateway errors, instead of choices
 	Tier    string          `json:"service_tier"`
 }
 
-// reset empties the chunk but keeps the memory of its choices. An element that is
-// decoded into keeps what it had, so all are emptied.
+// reset empties the chunk but keeps the memory of its choices. Decoding into an element keeps its old
+// members, so all elements are emptied.
 func (c *chunk) reset() {
 	choices := c.Choices[:cap(c.Choices)]
 	clear(choices)
@@ -43,9 +43,9 @@ func (c *chunk) reset() {
 
 type choice struct {
 	Delta delta `json:"delta"`
-	// Message is there in place of Delta where a server does not stream, or again at the end.
+	// Message replaces Delta on servers that do not stream; some servers repeat it at the end.
 	Message *delta `json:"message"`
-	// Text is of servers that complete texts.
+	// Text is sent by text-completion servers.
 	Text         json.RawMessage `json:"text"`
 	FinishReason string          `json:"finish_reason"`
 	Usage        json.RawMessage `json:"usage"`
@@ -60,7 +60,7 @@ type delta struct {
 	ReasoningText    json.RawMessage     `json:"reasoning_text"`
 	ReasoningDetails []detail            `json:"reasoning_details"`
 	ToolCalls        sse.Many[callDelta] `json:"tool_calls"`
-	FunctionCall     *callFunction       `json:"function_call"` // of older servers: the only call
+	FunctionCall     *callFunction       `json:"function_call"` // older servers: the only call
 }
 
 type callDelta struct {
@@ -70,14 +70,14 @@ type callDelta struct {
 	attached
 }
 
-// attached is what servers attach to a call and expect back with it: Gemini's thought signatures, by itself and through
-// LiteLLM.
+// attached contains members that servers attach to a call and expect back: Gemini's thought
+// signatures, directly and through LiteLLM.
 type attached struct {
 	ExtraContent           json.RawMessage `json:"extra_content,omitempty"`
 	ProviderSpecificFields json.RawMessage `json:"provider_specific_fields,omitempty"`
 }
 
-// signature returns what is attached as one opaque text, empty for nothing.
+// signature returns the attached members as one opaque text, empty for none.
 func (at attached) signature() string {
 	var members []string
 	if sse.Given(at.ExtraContent) {
@@ -92,7 +92,7 @@ func (at attached) signature() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// attachedBy returns what a signature has, nothing if another format made it.
+// attachedBy decodes a signature. It returns nothing for a signature of another format.
 func attachedBy(signature string) (at attached) {
 	if !strings.HasPrefix(signature, "{") || json.Unmarshal([]byte(signature), &at) != nil {
 		return attached{}
@@ -102,7 +102,7 @@ func attachedBy(signature string) (at attached) {
 
 type callFunction struct {
 	Name string `json:"name"`
-	// Arguments is a string, except where a server writes the object itself.
+	// Arguments is a string, but some servers send the object itself.
 	Arguments json.RawMessage `json:"arguments"`
 }
 
@@ -128,12 +128,12 @@ type decoder struct {
 	out   *providers.Assembler
 	done  providers.Done
 	calls providers.CallFragments
-	chunk chunk // its memory serves one event after the other
+	chunk chunk // reused for every event
 	json  sse.JSON
-	// details and thoughts are of the reasoning under way, if it has details.
+	// details and thoughts belong to the current reasoning, if it has details.
 	details  details
 	thoughts strings.Builder
-	// message tells that a message came in one piece.
+	// message is set once a complete message has arrived.
 	message bool
 }
 
@@ -158,7 +158,7 @@ func (d *decoder) event(e sse.Event) error {
 	if len(c.Choices) == 0 {
 		return nil
 	}
-	// One choice was asked for; a server that sends more gets the first one read.
+	// One choice was requested; further choices are ignored.
 	return d.choice(&c.Choices[0], e.Data)
 }
 
@@ -200,8 +200,7 @@ func (d *decoder) delta(delta *delta) error {
 	return nil
 }
 
-// reasoning takes what a delta has of it. With details, which go back in place of it, the
-// name of its field does not.
+// reasoning reads the reasoning of a delta. Details replace the field name as the signature.
 func (d *decoder) reasoning(delta *delta) {
 	for i := range delta.ReasoningDetails {
 		entry := &delta.ReasoningDetails[i]
@@ -220,7 +219,7 @@ func (d *decoder) reasoning(delta *delta) {
 		if !sse.Given(field.raw) || string(field.raw) == `""` {
 			continue
 		}
-		// What is no text here is no loss to the answer.
+		// Invalid reasoning does not fail the answer.
 		if d.out.Content(field.raw, func(s string) { d.thought(s, field.name) }, func(s string) { d.thought(s, field.name) }) != nil {
 			d.out.Odd(field.name, "")
 			continue
@@ -229,7 +228,7 @@ func (d *decoder) reasoning(delta *delta) {
 	}
 }
 
-// think takes reasoning that stands in the content.
+// think adds reasoning found in the content.
 func (d *decoder) think(text string) { d.thought(text, "") }
 
 func (d *decoder) thought(text, field string) {
@@ -242,10 +241,10 @@ func (d *decoder) thought(text, field string) {
 	}
 }
 
-// detailBytes is about what an entry takes beside what it says.
+// detailBytes is the approximate overhead of an entry in addition to its text.
 const detailBytes = 128
 
-// endDetails closes the reasoning that details came with, before what follows it.
+// endDetails closes reasoning with details before the next part.
 func (d *decoder) endDetails() {
 	if len(d.details) > 0 {
 		d.out.EndReasoning(d.details.sign(d.thoughts.String()))
@@ -262,8 +261,8 @@ func (d *decoder) text(s string) {
 	}
 }
 
-// finish is called at the marker [DONE] and at the clean end of the stream. Of a server
-// that gives no reasons, the marker alone is the end, and so is that of a message in one piece.
+// finish handles the marker [DONE] and the clean end of the stream. For a server without finish
+// reasons, and for a complete message, the marker alone ends the response.
 func (d *decoder) finish(marker bool) error {
 	whole := d.message || marker && !d.out.Model().Compat.SupportsFinishReason.Or(true)
 	if d.out.Ended() == "" && whole {
@@ -278,15 +277,15 @@ func (d *decoder) finish(marker bool) error {
 	return nil
 }
 
-// usage takes the latest counts: they are of the whole response so far. Vendors put the
-// tokens of the prompt cache into different members.
+// usage reads the latest counts, which are totals of the response. Vendors report cached prompt tokens
+// in different members.
 func (d *decoder) usage(raw json.RawMessage) {
 	n := d.out.Counts(raw)
 	if !n.Given() {
 		return
 	}
 	prompt, output, thought := n.Of("prompt_tokens"), n.Of("completion_tokens"), n.Of("completion_tokens_details", "reasoning_tokens")
-	if thought > 0 && n.Of("total_tokens") == prompt+output+thought { // some count them beside the others
+	if thought > 0 && n.Of("total_tokens") == prompt+output+thought { // some vendors do not include them in the output
 		output += thought
 	}
 	read := max(n.Of("prompt_tokens_details", "cached_tokens"), n.Of("cached_tokens"), n.Of("prompt_cache_hit_tokens"))
@@ -294,5 +293,5 @@ func (d *decoder) usage(raw json.RawMessage) {
 	d.done.Usage = providers.Usage{
 		Input: max(prompt-read-written, 0), Output: output, CacheRead: read, CacheWrite: written, Reasoning: thought,
 	}
-	d.done.Billed = n.Amount("cost") // by a gateway, in US dollars
+	d.done.Billed = n.Amount("cost") // gateways, in US dollars
 }

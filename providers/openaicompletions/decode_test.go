@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// read decodes a stream of the given payloads through the whole path.
+// read decodes a stream of the given payloads through the complete protocol.
 func read(t *testing.T, o *openaicompletions.Options, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
 	return readBody(t, o, providertest.Payloads(payloads...))
@@ -196,7 +196,7 @@ func TestDecodeEventLimit(t *testing.T) {
 	}
 }
 
-// TestServersWithoutAReason end by their marker, which has to be said of them.
+// TestServersWithoutAReason: Compat must declare servers that end with the marker only.
 func TestServersWithoutAReason(t *testing.T) {
 	body := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
 	for _, tt := range []struct {
@@ -234,8 +234,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestErrorsInsideAStreamHaveTheirStatus: the one that they would have outside, if that
-// is known.
+// TestErrorsInsideAStreamHaveTheirStatus: an error inside a stream has the status of its code, if
+// known.
 func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
 	for event, want := range map[string]int{
 		`{"error":{"message":"m","type":"server_error"}}`: 500, `{"choices":[{"error":{"message":"no","code":401}}]}`: 401,

@@ -8,8 +8,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// detail is one entry of reasoning_details, by which a gateway gives what its vendors
-// want back.
+// detail is one entry of reasoning_details, which a gateway expects back for its vendors.
 type detail struct {
 	Type      string          `json:"type"`
 	ID        json.RawMessage `json:"id,omitempty"`
@@ -19,11 +18,12 @@ type detail struct {
 	Summary   string          `json:"summary,omitempty"`
 	Signature json.RawMessage `json:"signature,omitempty"`
 	Data      string          `json:"data,omitempty"`
-	// Cut is, of what is stored, how many bytes of the part's text are Text or Summary.
+	// Cut is the number of bytes of the part's text that Text or Summary contains. It is used in
+	// signatures.
 	Cut int `json:"cut,omitempty"`
 }
 
-// details are those of the reasoning under way. Pieces of one entry are joined.
+// details are the entries of the current reasoning. Fragments of one entry are joined.
 type details []detail
 
 func (ds *details) add(d detail) {
@@ -46,8 +46,8 @@ func either(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// sign returns what is stored of entries beside the text that was shown: an array, as no
-// name of a field is one. What the text has is cut out of it again.
+// sign returns the signature of the entries: a JSON array without the text that the reasoning
+// contains.
 func (ds details) sign(text string) string {
 	if len(ds) == 0 {
 		return ""
@@ -66,13 +66,13 @@ func (ds details) sign(text string) string {
 		}
 	}
 	signature, err := json.Marshal(ds)
-	if err != nil { // what is raw came out of a decoder
+	if err != nil { // the raw members come from a decoder
 		return ""
 	}
 	return string(signature)
 }
 
-// detailsOf is the inverse of sign, nil for a signature of another kind.
+// detailsOf is the inverse of sign. It returns nil for a signature of another kind.
 func detailsOf(r providers.Reasoning) details {
 	var ds details
 	if !strings.HasPrefix(r.Signature, "[") || json.Unmarshal([]byte(r.Signature), &ds) != nil {

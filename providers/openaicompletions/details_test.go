@@ -11,8 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings shows what comes of real responses; what is wrong with them, the suite
-// finds.
+// TestRecordings decodes recorded responses. The suite checks their validity.
 func TestRecordings(t *testing.T) {
 	providertest.RunRecordings(t, openaicompletions.API, openaicompletions.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
 		for _, p := range providertest.Said("p/m", r.Events).Parts {
@@ -24,8 +23,8 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// TestDetailsRoundTrip sends what a gateway gave of its vendors' reasoning back: pieces
-// joined, and nothing else changed.
+// TestDetailsRoundTrip sends a gateway's reasoning details back: fragments joined, otherwise
+// unchanged.
 func TestDetailsRoundTrip(t *testing.T) {
 	piece := func(reasoning, details string) string {
 		return `{"choices":[{"delta":{"content":"","reasoning":` + reasoning + `,"reasoning_details":[` + details + `]}}]}`
@@ -109,7 +108,7 @@ func TestBrokenDetails(t *testing.T) {
 	}
 }
 
-// FuzzSignatures reads signatures that may be of any format.
+// FuzzSignatures decodes signatures of arbitrary format.
 func FuzzSignatures(f *testing.F) {
 	providertest.FuzzSignatures(f, openaicompletions.NewCodec(nil), []string{"reasoning", `[{"type":"reasoning.text","index":0,"cut":2}]`, `[{"type":"reasoning.summary","id":{},"cut":1}]`})
 }

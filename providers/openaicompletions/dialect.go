@@ -8,30 +8,30 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// dialect is what a server takes: Model.Compat, and what that leaves open, derived.
+// dialect is Model.Compat with all unset fields derived.
 type dialect struct {
 	shown shown
 
 	store, developer, effort, usage, zaiToolStream, toolsWithHistory bool
-	// levels tells that the server knows more words for effort than low, medium and high.
+	// levels is set if the server supports effort levels other than low, medium and high.
 	levels     bool
 	strict     bool
 	maxTokens  string
 	thinking   string
-	mark       *cacheControl // of the prompt cache, where it needs marks
+	mark       *cacheControl // cache_control marker, if the prompt cache needs one
 	cacheKey   bool
 	longCache  bool
 	affinity   string // format of session headers, empty for none
-	ownSession string // a header of the vendor for the session, empty for none
+	ownSession string // vendor's own session header, empty for none
 }
 
-// shown is the part of a dialect that history is encoded in.
+// shown is the part of a dialect that affects the encoding of history.
 type shown struct {
 	toolName, assistantAfterTool, nonNull, thinkingAsText, reasoningContent, shortIDs bool
 }
 
-// vendors are known by the ids of their providers, or by their hosts. What they do not
-// say is as the vendor wants it whom the format is of.
+// vendors are matched by provider id or host. Unset fields default to those of the format's own
+// vendor.
 func vendors() []vendor {
 	const off, on = providers.FlagOff, providers.FlagOn
 	plain := providers.Compat{}
@@ -101,12 +101,12 @@ type vendor struct {
 	compat   providers.Compat
 }
 
-// unknown is a server that nothing is known of: it gets what all of them take.
+// unknown is the Compat of unknown servers: features that all of them support.
 var unknown = providers.Compat{
 	SupportsStore: providers.FlagOff, SupportsDeveloperRole: providers.FlagOff, MaxTokensField: FieldMaxTokens,
 }
 
-// shownBy is how history has to look by what is known of a model's server.
+// shownBy returns how history is encoded for a model's server.
 func shownBy(m providers.Model, k providers.Compat) shown {
 	return shown{
 		toolName:           k.RequiresToolResultName.Or(false),
@@ -118,20 +118,7 @@ func shownBy(m providers.Model, k providers.Compat) shown {
 	}
 }
 
-// reasoningFamilies are the families of models whose templates require the reasoning of earlier calls, on any server.
-var reasoningFamilies = []string{"kimi", "deepseek", "mimo"}
-
-// wantsReasoningContent reports whether a model belongs to one of reasoningFamilies. Gateways put owners before the name
-// and versions, variants and regions behind it. Models distilled from a family, and DeepSeek's R1, have other templates.
-func wantsReasoningContent(id string) bool {
-	words := strings.FieldsFunc(strings.ToLower(id), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
-	if slices.Contains(words, "distill") || slices.Contains(words, "r1") {
-		return false
-	}
-	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(reasoningFamilies, w) })
-}
-
-// dialectOf returns what a model's server takes.
+// dialectOf returns the dialect of a model's server.
 func (c codec) dialectOf(m providers.Model) dialect {
 	if c.binding {
 		return dialect{shown: shownBy(m, m.Compat), usage: true, effort: true, strict: true, maxTokens: FieldMaxCompletionTokens}
@@ -187,10 +174,10 @@ func (c codec) dialectOf(m providers.Model) dialect {
 	return d
 }
 
-// ownHost reports whether a model is reached at the vendor whom the format is of.
+// ownHost reports whether a model is reached at the vendor that defines the format.
 func ownHost(m providers.Model) bool {
 	return providers.OnHost(m, "openai.com") || providers.OnHost(m, "openai.azure.com")
 }
 
-// cacheAnthropic is the only format of marks.
+// cacheAnthropic is the only supported CacheControlFormat.
 const cacheAnthropic = "anthropic"

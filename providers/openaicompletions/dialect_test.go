@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// beside returns the members of a request beside model, stream and messages.
+// beside returns the members of a request except model, stream and messages.
 func beside(t *testing.T, m providers.Model, req providers.Request, o providers.Options) string {
 	t.Helper()
 	var got map[string]any
@@ -31,8 +31,7 @@ func beside(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return string(b)
 }
 
-// TestVendors are known by their ids or hosts, and sent what they take. high is a level
-// that is asked for, off is none.
+// TestVendors matches vendors by id or host. high is the request for a level, off for none.
 func TestVendors(t *testing.T) {
 	const usage = `,"stream_options":{"include_usage":true}`
 	for _, tt := range []struct {
@@ -102,49 +101,7 @@ func TestReasoningOnAllCalls(t *testing.T) {
 	}
 }
 
-// TestReasoningByModel: models of families that require reasoning_content get it behind any gateway that takes it,
-// however the gateway writes their names.
-func TestReasoningByModel(t *testing.T) {
-	history := []providers.Message{
-		{Role: providers.RoleAssistant, Model: "other/m", Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}}},
-		{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c", Content: []providers.Part{providers.Text{Text: "ok"}}}}},
-	}
-	off := providers.Compat{RequiresReasoningContentOnAssistantMessages: providers.FlagOff}
-	for _, tt := range []struct {
-		provider, id string
-		reasons      bool
-		compat       providers.Compat
-		want         bool
-	}{
-		{"openrouter", "moonshotai/kimi-k2.6", true, providers.Compat{}, true},
-		{"openrouter", "~moonshotai/kimi-latest", true, providers.Compat{}, true},
-		{"openrouter", "moonshotai/kimi-k2-thinking:exacto", true, providers.Compat{}, true},
-		{"opencode", "kimi-k2-thinking", true, providers.Compat{}, true},
-		{"fireworks", "accounts/fireworks/models/kimi-k2p6", true, providers.Compat{}, true},
-		{"gateway", "moonshotai/Kimi-K2-Thinking", true, providers.Compat{}, true},
-		{"gateway", "us.moonshotai.kimi_k2-thinking-v1:0", true, providers.Compat{}, true},
-		{"cloudflare-workers-ai", "@cf/moonshotai/kimi-k2.6", true, providers.Compat{}, true},
-		{"openrouter", "deepseek/deepseek-v4-pro", true, providers.Compat{}, true},
-		{"together", "deepseek-ai/DeepSeek-V3.2", true, providers.Compat{}, true},
-		{"openrouter", "xiaomi/mimo-v2.5-pro", true, providers.Compat{}, true},
-		{"openrouter", "deepseek/deepseek-r1", true, providers.Compat{}, false},
-		{"gateway", "deepseek-r1-distill-llama-70b", true, providers.Compat{}, false},
-		{"openrouter", "moonshotai/kimi-k2", false, providers.Compat{}, false},
-		{"openrouter", "openai/kimiko", true, providers.Compat{}, false},
-		{"groq", "moonshotai/kimi-k2-thinking", true, providers.Compat{}, false},
-		{"cerebras", "kimi-k2-thinking", true, providers.Compat{}, false},
-		{"gateway", "kimi-k2.6", true, off, false},
-	} {
-		m := providers.Model{Provider: tt.provider, ID: tt.id, BaseURL: "https://proxy.example/v1", Reasoning: tt.reasons, Compat: tt.compat}
-		sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: history}, providers.Options{ThinkingLevel: "high"})
-		if got := strings.Contains(sent, `"reasoning_content": ""`); got != tt.want {
-			t.Errorf("%s/%s, reasoning %t: reasoning_content is sent: %t, want %t\n%s", tt.provider, tt.id, tt.reasons, got, tt.want, sent)
-		}
-	}
-}
-
-// TestThinkingFormats holds what stands in a model's compat and thinking map to what is
-// sent.
+// TestThinkingFormats compares requests with compat and thinking map.
 func TestThinkingFormats(t *testing.T) {
 	words := providers.ThinkingMap{"off": new("nil"), "xhigh": new("extra")}
 	always := providers.ThinkingMap{"off": nil}
@@ -234,7 +191,7 @@ func TestCompatOfRequests(t *testing.T) {
 	}
 }
 
-// called is a question that a tool was called for.
+// called is a user message followed by a tool call.
 var called = []providers.Message{
 	{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: "q"}}},
 	{Role: providers.RoleAssistant, Model: "p/m", Parts: []providers.Part{
@@ -243,7 +200,7 @@ var called = []providers.Message{
 	{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c", Content: []providers.Part{providers.Text{Text: "ok"}}}}},
 }
 
-// quirky encodes for a server with needs of its own.
+// quirky encodes for a server with special requirements.
 type quirky struct {
 	providers.Codec
 	compat providers.Compat
@@ -255,8 +212,8 @@ func (q quirky) Encode(m providers.Model, req providers.Request, o providers.Opt
 	return q.Codec.Encode(m, req, o)
 }
 
-// TestQuirksOfHistory holds each to the messages that it makes, and to the same bytes
-// whatever of the history was encoded before.
+// TestQuirksOfHistory checks the messages for each requirement, and equal bytes with any part of the
+// history encoded before.
 func TestQuirksOfHistory(t *testing.T) {
 	const call = `"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]`
 	const result, question = `{"content":"ok","role":"tool","tool_call_id":"c"}`, `{"content":"q","role":"user"}`
@@ -339,8 +296,7 @@ func TestMarksOfTheCache(t *testing.T) {
 	}
 }
 
-// TestLongCacheRetention: how a server is asked for it depends on whether its cache needs
-// marks.
+// TestLongCacheRetention: the request for longer retention depends on cache_control markers.
 func TestLongCacheRetention(t *testing.T) {
 	req := providers.Request{System: "s", Tools: []providers.Tool{{Name: "f"}}, Messages: called[:1]}
 	for name, tt := range map[string]struct {
@@ -398,7 +354,7 @@ func TestSessionHeaders(t *testing.T) {
 	}
 }
 
-// TestLongIDs are shortened for the vendor that refuses them, alike in call and result.
+// TestLongIDs: long ids are shortened in call and result for the vendor that rejects them.
 func TestLongIDs(t *testing.T) {
 	long := "call-e90191c4-4a4c-44c2-92f5-98caf16932b6-0"
 	req := providers.Request{Messages: []providers.Message{

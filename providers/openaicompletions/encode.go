@@ -24,7 +24,7 @@ type body struct {
 	PromptCacheKey      string          `json:"prompt_cache_key,omitempty"`
 	PromptCacheKept     string          `json:"prompt_cache_retention,omitempty"`
 
-	// How much to think, in the server's own way.
+	// Reasoning options, in the server's format.
 	ReasoningEffort      string         `json:"reasoning_effort,omitempty"`
 	Reasoning            map[string]any `json:"reasoning,omitempty"`
 	Thinking             any            `json:"thinking,omitempty"`
@@ -67,8 +67,8 @@ type cacheControl struct {
 
 type message struct {
 	Role string `json:"role"`
-	// Content is a string, a []contentPart, or nil, which is sent as null: an
-	// assistant message with nothing but calls needs the field.
+	// Content is a string, a []contentPart, or nil. Nil is sent as null, because an assistant message
+	// with only calls needs the field.
 	Content          any        `json:"content"`
 	ToolCalls        []toolCall `json:"tool_calls,omitempty"`
 	ToolCallID       string     `json:"tool_call_id,omitempty"`
@@ -117,7 +117,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	var e providers.BodyEncoder
 	b := body{Messages: e.Place(messages...), Stream: true, Temperature: o.Temperature, Stop: o.Stop}
 	if c.binding {
-		m = providers.Model{} // nothing of it but the messages
+		m = providers.Model{} // encode the messages only
 	} else {
 		b.Model = &m.ID
 	}
@@ -159,7 +159,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: "/chat/completions", Header: d.header(m, req, o), Body: encoded}, nil
 }
 
-// toolChoice is a word, or an object that names a tool.
+// toolChoice returns a mode, or an object that names a tool.
 func toolChoice(c providers.ToolChoice, tools int) any {
 	switch name := c.Tool(); {
 	case c == providers.ToolAuto || tools == 0:
@@ -171,8 +171,7 @@ func toolChoice(c providers.ToolChoice, tools int) any {
 	}
 }
 
-// limitThinking gives thinking a budget in tokens, under the name that the server has for
-// it.
+// limitThinking sets the thinking budget in tokens in the server's field.
 func (b *body) limitThinking(field string, level providers.ThinkingLevel) {
 	if level == providers.ThinkingOff {
 		return
@@ -187,7 +186,7 @@ func (b *body) limitThinking(field string, level providers.ThinkingLevel) {
 	}
 }
 
-// header has the key, and what leads a conversation to where its prompt is cached.
+// header returns the headers with the key and the session affinity.
 func (d dialect) header(m providers.Model, req providers.Request, o providers.Options) http.Header {
 	h := http.Header{}
 	providers.SetBearer(h, m, o.APIKey)
@@ -205,7 +204,7 @@ func (d dialect) header(m providers.Model, req providers.Request, o providers.Op
 	case providers.AffinityOpenAINoSession:
 		h.Set("X-Client-Request-Id", key)
 	case providers.AffinityOpenAI:
-		h["session_id"] = []string{key} // this spelling is the vendors'
+		h["session_id"] = []string{key} // vendors require this spelling
 		h.Set("X-Client-Request-Id", key)
 		h.Set("X-Session-Affinity", key)
 	}
@@ -227,8 +226,8 @@ func encodeTools(tools []providers.Tool, d dialect) []tool {
 	return out
 }
 
-// encodeContent sends plain text as a string, which every server takes; a list
-// of parts is for images.
+// encodeContent returns plain text as a string, which every server accepts, and a list of parts only
+// for images.
 func encodeContent(parts []providers.Part, e *providers.BodyEncoder) any {
 	var texts []string
 	var list []contentPart

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestCopilotIsTold what it asks of a request.
+// TestCopilotIsTold checks the request headers of GitHub Copilot.
 func TestCopilotIsTold(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -122,8 +122,7 @@ func TestEncodeChoices(t *testing.T) {
 	}
 }
 
-// TestEncodeBytes holds a request to the byte: that images are streamed changes
-// nothing of it.
+// TestEncodeBytes compares a request with streamed images byte by byte.
 func TestEncodeBytes(t *testing.T) {
 	req := providers.Request{System: "Be <brief>.", Messages: []providers.Message{
 		{Role: providers.RoleUser, Parts: []providers.Part{

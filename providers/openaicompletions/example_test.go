@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-// A server of one's own that speaks chat-completions is called by a registration with its
-// address. Any model of it may be named.
+// A registration with a base URL is enough to call a server that implements chat completions. Any of
+// its models may be named.
 func ExampleRegister() {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -17,24 +17,23 @@ const (
 	roleTool      = "tool"
 )
 
-// bridge stands between results of tools and a user's message, for servers that want the
-// assistant to speak there.
+// bridge is an assistant message between tool results and a user message, for servers that require
+// one.
 const bridge = "I have seen the results of the tools."
 
-// fragment is a run of encoded messages without the brackets of an array, nil if
-// there are none.
+// fragment is a run of encoded messages without the brackets of an array, nil if there are none.
 type fragment struct {
 	text *providers.Body
 	in   shown
-	// last is the role of the last message, asked tells that there is a user's, and
-	// called that there are calls.
+	// last is the role of the last message. asked is set if there is a user message, called if there
+	// are calls.
 	first, last   string
 	asked, called bool
 }
 
-// encodeMessages returns the pieces of the messages' array, and whether there are calls in
-// them. Where the prompt cache needs marks, the last message of a user has one, so history
-// that holds it is encoded with what comes after it.
+// encodeMessages returns the pieces of the messages array, and whether they contain calls. If the
+// prompt cache needs a marker, it goes on the last user message. A history block with that message is
+// then encoded together with the following messages.
 func encodeMessages(m providers.Model, req providers.Request, d dialect) (out []*providers.Body, called bool, err error) {
 	tail := req.Messages
 	for n := len(req.History); ; n-- {
@@ -90,8 +89,8 @@ func encodeBlock(messages []providers.Message, in shown) (fragment, int64, error
 	return f, f.text.TextBytes(), nil
 }
 
-// newFragment encodes messages after those that are in the format already. The last one of
-// a user gets the mark, unless that is nil.
+// newFragment encodes messages and appends them to out. The last user message gets the mark unless it
+// is nil.
 func newFragment(out []message, in []providers.Message, as shown, mark *cacheControl) (fragment, error) {
 	var e providers.BodyEncoder
 	add := func(more ...message) {
@@ -134,7 +133,7 @@ func newFragment(out []message, in []providers.Message, as shown, mark *cacheCon
 	return f, nil
 }
 
-// marked returns the content of a message with a mark on its last text.
+// marked returns the content with a mark on its last text.
 func marked(content any, mark *cacheControl) any {
 	list, ok := content.([]contentPart)
 	if !ok {
@@ -150,7 +149,7 @@ func marked(content any, mark *cacheControl) any {
 	return list
 }
 
-// bridge is the message that stands for the assistant where it said nothing.
+// bridge returns the inserted assistant message.
 func (s shown) bridge() message {
 	msg := message{Role: roleAssistant, Content: bridge}
 	if s.reasoningContent {
@@ -159,7 +158,7 @@ func (s shown) bridge() message {
 	return msg
 }
 
-// join makes one array of fragments.
+// join concatenates fragments to one array.
 func join(fragments []fragment, as shown) (out []*providers.Body, called bool, err error) {
 	out = make([]*providers.Body, 1, 2*len(fragments)+2)
 	out[0] = providers.NewBody("[")
@@ -214,10 +213,10 @@ func (s shown) assistant(msg providers.Message) message {
 	return out
 }
 
-// maxCallID is the longest id of a call that the vendor itself takes, in bytes.
+// maxCallID is the maximum length in bytes of a call id that the format's own vendor accepts.
 const maxCallID = 40
 
-// callID is the id of a call as it is sent, the same for call and result.
+// callID returns the id of a call in the request, the same for call and result.
 func (s shown) callID(id string) string {
 	if !s.shortIDs || len(id) <= maxCallID {
 		return id
@@ -246,8 +245,8 @@ func (s shown) think(out *message, thoughts *strings.Builder, p providers.Reason
 	}
 }
 
-// results puts images of results into a user message after them, since a
-// tool message takes text alone. It must not come between the results.
+// results moves images of results into a user message after them, because a tool message is text only.
+// The user message must not come between the results.
 func (s shown) results(parts []providers.Part, e *providers.BodyEncoder) []message {
 	var out []message
 	var images []contentPart

@@ -30,7 +30,7 @@ func TestOddities(t *testing.T) {
 	})
 }
 
-// TestOddCalls is of calls whose pieces are hard to tell apart.
+// TestOddCalls covers calls whose fragments are hard to assign.
 func TestOddCalls(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -77,7 +77,7 @@ func TestOddCalls(t *testing.T) {
 	}
 }
 
-// TestOddMessages is of answers in other places than those of the format.
+// TestOddMessages covers answers in unusual places.
 func TestOddMessages(t *testing.T) {
 	stop := `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
 	hi := []providers.Event{providers.TextDelta{Text: "Hi"}}

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// recording holds everything a response may hold: reasoning, text, two calls
-// whose fragments alternate, "error": null, a comment, usage after the finish.
+// recording contains every kind of output: reasoning, text, two calls with interleaved fragments,
+// "error": null, a comment, and usage after the finish.
 var recording = strings.Join([]string{
 	`data: {"id":"r1","model":"m-1","error":null,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}],"usage":null}`,
 	`data: {"id":"r1","choices":[{"delta":{"reasoning_content":"Hm, "}}]}`,
@@ -56,7 +56,7 @@ func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) 
 	}
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct {
@@ -171,7 +171,7 @@ func TestConnectionErrors(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaks drops the connection in mid-stream, behind a chunk.
+// TestConnectionBreaks drops the connection after a chunk.
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }

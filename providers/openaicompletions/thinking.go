@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Formats in which servers are told how much to think, Compat.ThinkingFormat.
+// Values of Compat.ThinkingFormat.
 const (
 	thinkOpenAI       = "openai"
 	thinkOpenRouter   = "openrouter"
@@ -22,17 +22,17 @@ const (
 	thinkString       = "string-thinking"
 )
 
-// thinker says to a server how much its model is to think.
+// thinker encodes the thinking level for a server.
 type thinker struct {
 	d     dialect
 	m     providers.Model
 	level providers.ThinkingLevel
 }
 
-// on reports whether the model is to think.
+// on reports whether thinking is requested.
 func (t thinker) on() bool { return t.level != providers.ThinkingOff }
 
-// word is the server's word for the level.
+// word returns the server's value for the level.
 func (t thinker) word() string {
 	if w, ok := t.m.Thinking[t.level]; ok && w != nil {
 		return *w
@@ -49,7 +49,7 @@ func (t thinker) word() string {
 	return "high"
 }
 
-// offWord is the server's word for no thinking. ok is false if the model cannot be told.
+// offWord returns the server's value for no thinking. ok is false if the model has none.
 func (t thinker) offWord(otherwise string) (word string, ok bool) {
 	w, listed := t.m.Thinking[providers.ThinkingOff]
 	switch {
@@ -61,7 +61,7 @@ func (t thinker) offWord(otherwise string) (word string, ok bool) {
 	return *w, true
 }
 
-// effort is reasoning_effort beside a switch of another name, "" for none.
+// effort returns reasoning_effort for servers with a separate switch, "" for none.
 func (t thinker) effort() string {
 	if t.on() && t.d.effort {
 		return t.word()
@@ -69,7 +69,7 @@ func (t thinker) effort() string {
 	return ""
 }
 
-// fill says it in the body, in the server's format. The level is not empty.
+// fill sets the level in the body in the server's format. The level is not empty.
 func (t thinker) fill(b *body) error {
 	switched := map[string]any{"type": "disabled"}
 	if t.on() {
@@ -116,7 +116,7 @@ func (t thinker) fill(b *body) error {
 	return nil
 }
 
-// either is the word for the level, or for none.
+// either returns the value for the level, or none if thinking is off.
 func (t thinker) either(none string) (string, bool) {
 	if t.on() {
 		return t.word(), true
@@ -131,7 +131,7 @@ func (t thinker) openAI(b *body) {
 	b.ReasoningEffort, _ = t.either("")
 }
 
-// template fills in the variables of an object that a chat template gets.
+// template expands the variables of a chat template object.
 func (t thinker) template(dst *map[string]any, text providers.Object) error {
 	if text == "" {
 		return nil

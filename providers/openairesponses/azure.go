@@ -10,18 +10,18 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The environment of APIAzure. A registered base URL wins over the first two.
+// Environment variables of APIAzure. A registered base URL overrides the first two.
 const (
 	envAzureBase        = "AZURE_OPENAI_BASE_URL"
 	envAzureResource    = "AZURE_OPENAI_RESOURCE_NAME"
-	envAzureVersion     = "AZURE_OPENAI_API_VERSION"         // of the query, "v1" if it is not set
+	envAzureVersion     = "AZURE_OPENAI_API_VERSION"         // api-version query parameter, default "v1"
 	envAzureDeployments = "AZURE_OPENAI_DEPLOYMENT_NAME_MAP" // model=deployment,model2=deployment2
 )
 
-// ErrNoAzureEndpoint says that nothing names the endpoint of an Azure resource.
+// ErrNoAzureEndpoint reports that no endpoint of an Azure resource is configured.
 var ErrNoAzureEndpoint = errors.New("no endpoint: set " + envAzureBase + " or " + envAzureResource + ", or register a baseUrl")
 
-// NewAzure returns the protocol of APIAzure over HTTP. Its Close drops idle connections.
+// NewAzure returns the protocol of APIAzure over HTTP. Its Close closes idle connections.
 func NewAzure(o *Options) providers.Protocol {
 	a := azure{o.orDefault().Getenv}
 	return &located{newHTTP(codec{variant: a, maxEventBytes: o.orDefault().MaxEventBytes}, o), a.locate}
@@ -30,7 +30,7 @@ func NewAzure(o *Options) providers.Protocol {
 // azure is the variant of APIAzure.
 type azure struct{ getenv func(string) string }
 
-// locate finds the endpoint of a model.
+// locate returns the model with its endpoint.
 func (a azure) locate(m providers.Model) (providers.Model, error) {
 	switch resource := a.env(envAzureResource); {
 	case m.BaseURL != "":
@@ -76,10 +76,10 @@ func (a azure) address(m providers.Model, o providers.Options, h http.Header) (s
 
 func (a azure) finish(b *body, m providers.Model, req providers.Request, o providers.Options) {
 	openAI{}.finish(b, m, req, o)
-	b.Model, b.PromptCacheKept = a.deployment(m.ID), "" // which is the other vendor's
+	b.Model, b.PromptCacheKept = a.deployment(m.ID), "" // OpenAI only
 }
 
-// deployment is the name under which a resource serves a model.
+// deployment returns the deployment name of a model.
 func (a azure) deployment(model string) string {
 	for pair := range strings.SplitSeq(a.env(envAzureDeployments), ",") {
 		name, deployment, ok := strings.Cut(pair, "=")

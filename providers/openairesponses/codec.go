@@ -9,21 +9,21 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The slugs to register the protocols under.
+// The slugs of the protocols.
 const (
 	API      = "openai-responses"
 	APIAzure = "azure-openai-responses"
 	APICodex = "openai-codex-responses"
 )
 
-// Options changes a protocol. Nil and every zero field work.
+// Options configures a protocol. Nil and every zero field are valid.
 type Options struct {
 	// Client makes the requests, see providers.HTTPOptions.
 	Client *http.Client
-	// MaxEventBytes limits one event of the stream, in bytes; 0 means
-	// sse.DefaultMaxEventBytes. The last event of a response holds all of it again.
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means sse.DefaultMaxEventBytes. The
+	// last event repeats the whole response.
 	MaxEventBytes int
-	// Getenv looks up what NewAzure reads from the environment; nil means os.Getenv.
+	// Getenv reads the environment for NewAzure; nil means os.Getenv.
 	Getenv func(name string) string
 }
 
@@ -38,18 +38,17 @@ func (o *Options) orDefault() Options {
 	return out
 }
 
-// New returns the protocol of API over HTTP. Its Close drops idle connections.
+// New returns the protocol of API over HTTP. Its Close closes idle connections.
 func New(o *Options) *providers.HTTP { return newHTTP(NewCodec(o), o) }
 
-// Register lets the models of a registry be called in this format and its two variants.
+// Register registers the three protocols with a registry.
 func Register(r *providers.Registry, o *Options) {
 	r.RegisterProtocol(API, New(o))
 	r.RegisterProtocol(APIAzure, NewAzure(o))
 	r.RegisterProtocol(APICodex, NewCodex(o))
 }
 
-// NewCodec returns the codec of API alone, for other transports. It ignores
-// Options.Client.
+// NewCodec returns the codec of API only, for other transports. It ignores Options.Client.
 func NewCodec(o *Options) providers.Codec {
 	return codec{variant: openAI{}, maxEventBytes: o.orDefault().MaxEventBytes}
 }
@@ -63,11 +62,11 @@ type codec struct {
 	maxEventBytes int
 }
 
-// variant is what the slugs differ in.
+// variant contains the differences between the slugs.
 type variant interface {
 	// address returns the path of a request and completes its header.
 	address(m providers.Model, o providers.Options, h http.Header) (path string, err error)
-	// finish changes what the core has put into a body.
+	// finish adjusts the body built by the core.
 	finish(b *body, m providers.Model, req providers.Request, o providers.Options)
 }
 
@@ -80,7 +79,7 @@ func (openAI) address(m providers.Model, o providers.Options, h http.Header) (st
 	return "/responses", nil
 }
 
-// sessionHeaders lead a conversation to where its prompt is cached.
+// sessionHeaders sets the session affinity headers.
 func sessionHeaders(h http.Header, m providers.Model, o providers.Options) {
 	key, format := providers.SessionKey(o), m.Compat.SessionAffinityFormat
 	if key == "" {
@@ -107,7 +106,7 @@ func (openAI) finish(b *body, m providers.Model, req providers.Request, _ provid
 	b.systemFirst(m, req)
 }
 
-// located is a protocol whose models' base URLs are completed before a call.
+// located is a protocol that completes the base URL of a model before a call.
 type located struct {
 	*providers.HTTP
 	locate func(providers.Model) (providers.Model, error)

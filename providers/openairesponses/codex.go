@@ -13,17 +13,17 @@ import (
 const (
 	codexBase   = "https://chatgpt.com/backend-api"
 	codexClaims = "https://api.openai.com/auth"
-	// codexInstructions stand for a system prompt, which must not be empty there.
+	// codexInstructions replace an empty system prompt, which the API rejects.
 	codexInstructions = "You are a helpful assistant."
-	// self is how requests say who asks.
+	// self identifies the client in requests.
 	self = "parley"
 )
 
-// ErrNoAccount says that a token has no claim with the id of an account.
+// ErrNoAccount reports a token without an account id claim.
 var ErrNoAccount = errors.New("no account id in token: the key has to be a token of the subscription")
 
-// NewCodex returns the protocol of APICodex over HTTP. The key of a call is a token of the
-// subscription, which the application supplies. Its Close drops idle connections.
+// NewCodex returns the protocol of APICodex over HTTP. The key of a call is a subscription token that
+// the application supplies. Its Close closes idle connections.
 func NewCodex(o *Options) providers.Protocol {
 	return &located{newHTTP(codec{variant: codex{}, maxEventBytes: o.orDefault().MaxEventBytes}, o), codex{}.locate}
 }
@@ -62,8 +62,7 @@ func (codex) address(m providers.Model, o providers.Options, h http.Header) (str
 	return "/codex/responses", nil
 }
 
-// accountOf reads the account's id out of a token, which is not verified: that is for
-// whom it is sent to.
+// accountOf reads the account id from a token without verifying it; the server verifies it.
 func accountOf(token string) (string, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

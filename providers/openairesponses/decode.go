@@ -15,14 +15,14 @@ import (
 
 var errNoEnd = errors.New("stream ended without response.completed")
 
-// event has the members of all types of events that are read.
+// event has the members of all event types that are read.
 type event struct {
 	Type         string          `json:"type"`
 	OutputIndex  *int            `json:"output_index"`
 	SummaryIndex int             `json:"summary_index"`
 	ContentIndex int             `json:"content_index"`
 	ItemID       string          `json:"item_id"`
-	Object       string          `json:"object"` // of a response that is no stream
+	Object       string          `json:"object"` // non-streaming response
 	Item         json.RawMessage `json:"item"`
 	Delta        json.RawMessage `json:"delta"`
 	Text         json.RawMessage `json:"text"`
@@ -72,16 +72,15 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// decoder is the state of one response.
 type decoder struct {
 	out      *providers.Assembler
 	done     providers.Done
 	items    items
 	seen     int  // texts and calls so far, see item
-	adjacent bool // the latest message has ended without a signature
+	adjacent bool // the latest message ended without a signature
 	finished bool
 
-	// Their memory serves one event after the other.
+	// reused for every event
 	json, inner sse.JSON
 	latest      event
 }
@@ -95,7 +94,7 @@ func (d *decoder) event(raw sse.Event) error {
 	if e.Type == "" {
 		e.Type = raw.Name
 	}
-	if e.Type == "" && sse.Given(e.Error) { // of a gateway
+	if e.Type == "" && sse.Given(e.Error) { // gateway error
 		e.Type = "error"
 	}
 	if e.Type == "" && e.Object == "response" {
@@ -116,7 +115,7 @@ func (d *decoder) event(raw sse.Event) error {
 	return nil
 }
 
-// progress reads an event that does not end the response.
+// progress handles an event that does not end the response.
 func (d *decoder) progress(e *event) error {
 	switch e.Type {
 	case "response.created", "response.in_progress":
@@ -139,7 +138,7 @@ func (d *decoder) progress(e *event) error {
 	return d.spoken(e)
 }
 
-// spoken reads pieces of messages and of reasoning, and the whole parts that follow them.
+// spoken reads deltas of messages and reasoning, and the complete parts that follow them.
 func (d *decoder) spoken(e *event) error {
 	text := func(i *item, s string) { d.speak(i, e.ContentIndex, s) }
 	rest := func(i *item, s string) { d.speak(i, e.ContentIndex, i.unsaid(e.ContentIndex, s)) }
@@ -173,7 +172,7 @@ func (d *decoder) spoken(e *event) error {
 	return nil
 }
 
-// delta hands a piece to the item of a kind that it belongs to.
+// delta passes a delta to its item of the kind.
 func (d *decoder) delta(e *event, raw json.RawMessage, kind string, take func(*item, string)) error {
 	s, err := sse.Text(raw)
 	if err != nil {
@@ -185,8 +184,7 @@ func (d *decoder) delta(e *event, raw json.RawMessage, kind string, take func(*i
 	return nil
 }
 
-// itemOf returns the item of a kind that an event is of. One whose start did not come begins
-// with its first delta.
+// itemOf returns the item of an event. Without a start event, an item begins with its first delta.
 func (d *decoder) itemOf(e *event, kind string) *item {
 	i := d.items.find(kind, e.OutputIndex, e.ItemID)
 	if i == nil {
@@ -197,7 +195,7 @@ func (d *decoder) itemOf(e *event, kind string) *item {
 	return i
 }
 
-// end reads the last event of a response.
+// end handles the last event of a response.
 func (d *decoder) end(e *event, raw []byte) error {
 	var r response
 	if err := d.inner.Field("response", e.Response, &r); err != nil {
@@ -226,7 +224,7 @@ func (d *decoder) end(e *event, raw []byte) error {
 	return nil
 }
 
-// stop tells how a response has ended.
+// stop returns the stop reason of a response.
 func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.StopReason, error) {
 	status := r.Status
 	switch status {
@@ -242,7 +240,7 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 		if r.Incomplete != nil {
 			reason = r.Incomplete.Reason
 		}
-		// Whatever the reason is, the answer is cut.
+		// The answer is incomplete, whatever the reason.
 		if err := d.out.End(cmp.Or(reason, status), "", raw); err != nil {
 			return "", err
 		}
@@ -257,7 +255,7 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 	return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("the response ended as %q", status))
 }
 
-// usage takes what the response has used. input_tokens has all of the prompt.
+// usage reads the token counts. input_tokens includes the whole prompt.
 func (d *decoder) usage(raw json.RawMessage) {
 	n := d.out.Counts(raw)
 	cached, written := n.Of("input_tokens_details", "cached_tokens"), n.Of("input_tokens_details", "cache_write_tokens")

@@ -35,9 +35,8 @@ func argumentsDelta(index int, s string) string {
 	return fmt.Sprintf(`{"type":"response.function_call_arguments.delta","output_index":%d,"delta":%q}`, index, s)
 }
 
-// recording holds everything a response may hold: reasoning in two pieces and without any,
-// a comment beside the work, two calls with reasoning between them, an answer, and events
-// that nobody needs.
+// recording contains every kind of output: reasoning with two pieces and without any, commentary, two
+// calls with reasoning between them, an answer, and ignored events.
 var recording = named(
 	`{"type":"response.created","response":{"id":"resp_1","status":"in_progress","model":"m-1","output":[]},"sequence_number":0}`,
 	`{"type":"response.in_progress","response":{"id":"resp_1","status":"in_progress","model":"m-1","output":[]}}`,
@@ -64,7 +63,7 @@ var recording = named(
 		`"input_tokens_details":{"cached_tokens":12,"cache_write_tokens":3},"output_tokens":9,"output_tokens_details":{"reasoning_tokens":4},"total_tokens":29}}}`,
 )
 
-// named frames payloads as the vendor does.
+// named frames payloads like the vendor.
 func named(payloads ...string) string {
 	var b strings.Builder
 	for _, p := range payloads {
@@ -77,7 +76,7 @@ func named(payloads ...string) string {
 	return b.String()
 }
 
-// read decodes a stream of the given payloads through the whole path.
+// read decodes a stream of the given payloads through the complete protocol.
 func read(t *testing.T, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
 	return readBody(t, nil, providertest.Payloads(payloads...))
@@ -111,8 +110,7 @@ func TestDecodeRecording(t *testing.T) {
 	)
 }
 
-// TestRoundTrip sends back what was decoded, as the runtime does: item by item as the
-// vendor made them.
+// TestRoundTrip sends decoded items back in their order, like the runtime.
 func TestRoundTrip(t *testing.T) {
 	events, failure := readBody(t, nil, recording)
 	if failure != nil {
@@ -129,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// said is what a response says, for short.
+// saidShort returns a short form of a response.
 func saidShort(t *testing.T, payloads ...string) string {
 	t.Helper()
 	events, failure := read(t, append(payloads, completed)...)
@@ -285,7 +283,7 @@ func TestDecodeEventLimit(t *testing.T) {
 	}
 }
 
-// TestEndless holds the codec to the limits of a reply, whatever it is that never ends.
+// TestEndless checks the reply limits for every kind of endless output.
 func TestEndless(t *testing.T) {
 	x := strings.Repeat("x", 1000)
 	after := func(first string, next func(int) string) func(int) string {
@@ -330,10 +328,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkEncode is the body of the next call of a conversation.
+// BenchmarkEncode encodes the next call of a conversation.
 func BenchmarkEncode(b *testing.B) { providertest.BenchmarkEncode(b, openairesponses.NewCodec(nil)) }
 
-// BenchmarkDecode reads a reply that came at once.
+// BenchmarkDecode decodes a reply that is available at once.
 func BenchmarkDecode(b *testing.B) {
 	providertest.BenchmarkDecode(b, openairesponses.NewCodec(nil), []byte(recording))
 }

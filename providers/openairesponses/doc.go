@@ -1,39 +1,36 @@
-// Package openairesponses speaks the responses wire format, the api slugs
-// "openai-responses", "azure-openai-responses" and "openai-codex-responses": one core,
-// of which they differ in address, key and a few members of the body. Several vendors
-// and gateways offer it, so the package is named after the format.
+// Package openairesponses implements the responses wire format, api slugs "openai-responses",
+// "azure-openai-responses" and "openai-codex-responses". They share one core and differ in address,
+// key and a few members of the body. Several vendors and gateways offer the format.
 //
-// cmd registers New under API, NewAzure under APIAzure, NewCodex under APICodex. The
-// package calls providers, providers/sse and net/http, and no vendor's SDK.
+// Commands register New under API, NewAzure under APIAzure, NewCodex under APICodex. The package uses
+// providers, providers/sse and net/http, and no vendor's SDK.
 //
-// What is sent is decided in one place:
+// Encoding rules:
 //
-//   - store is false unless the registration says otherwise. What the model reasoned
-//     comes back to it encrypted, so include asks for that of every model that reasons.
-//   - reasoning.effort is the word of the model's thinking map, or the level's name. A
-//     model that is not to think is told "none", unless the map says that it always
-//     does. Temperature is left out for models that reason, which refuse it.
-//   - Items go back in the order in which they came, without ids: the vendor stores
-//     none of them, and an item with an id is refused without its neighbours.
-//     Reasoning that nothing follows is left out.
-//   - prompt_cache_key is Options.SessionID, at most 64 bytes of it.
+//   - store is false unless the registration sets it. Reasoning is returned encrypted, so include
+//     requests encrypted reasoning for every reasoning model.
+//   - reasoning.effort is the value of the model's thinking map, or the level's name. Without thinking
+//     it is "none", unless the map declares that the model always thinks. Temperature is omitted for
+//     reasoning models, which reject it.
+//   - Items are sent back in their order and without ids. The vendor does not store them, and rejects
+//     an item with an id without its neighbours. Reasoning without a following item is omitted.
+//   - prompt_cache_key is Options.SessionID, truncated to 64 bytes.
 //
-// The codex variant needs a token that the application supplies, with the account's id
-// in its claims, and says who asks by this project's name.
+// The codex variant needs a token that the application supplies, with the account id in its claims. It
+// identifies itself by the name of this project.
 //
-// Guarantees of decoding, beyond those of providers:
+// Decoding guarantees, in addition to those of providers:
 //
-//  1. The terminal marker is exactly one of response.completed, response.incomplete,
-//     response.failed and error, or response.done in place of the first. Any other end
-//     is a truncation or a network error. Nothing behind it is read.
-//  2. Events are known by the type in their data, and items by their id, their index, and
-//     their type: ids may change from event to event, and two items may have one index. A
-//     delta without a start of its item begins one.
-//  3. What an item holds when it is done completes what its deltas said, and so does the
-//     output of the last event; a call that is never done is an error, not a call. Unknown
-//     events and items are skipped.
-//  4. ReasoningEnd.Signature is JSON: the item without its text, which the lengths in
-//     it cut out of the reasoning. TextEnd.Signature is JSON with the message's phase.
+//  1. The terminal marker is exactly one of response.completed, response.incomplete, response.failed
+//     and error, or response.done instead of the first. Any other end is a truncation or a network
+//     error. Later events are not read.
+//  2. Events are identified by the type in their data, and items by id, index, and type. Ids may
+//     change between events, and two items may share an index. A delta without a start begins an
+//     item.
+//  3. The final state of an item completes its deltas, and so does the output of the last event. A
+//     call that does not complete is an error. Unknown events and items are skipped.
+//  4. ReasoningEnd.Signature is JSON: the item without its text, and the lengths to cut the text from
+//     the reasoning. TextEnd.Signature is JSON with the message's phase.
 //
-// Everything is safe for concurrent use. Nothing survives a call.
+// All functions and types are safe for concurrent use. Calls share no state.
 package openairesponses

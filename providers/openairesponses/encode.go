@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// minOutput is the smallest limit of output that the vendor takes, in tokens.
+	// minOutput is the smallest output limit that the vendor accepts, in tokens.
 	minOutput = 16
-	// maxCallID is the longest id of a call that the vendor takes, in bytes.
+	// maxCallID is the maximum length in bytes of a call id that the vendor accepts.
 	maxCallID        = 64
 	includeEncrypted = "reasoning.encrypted_content"
 	noOutput         = "(no output)"
@@ -38,7 +38,7 @@ type body struct {
 	PromptCacheKept   string           `json:"prompt_cache_retention,omitempty"`
 	PromptCache       *cacheOptions    `json:"prompt_cache_options,omitempty"`
 
-	system *inputItem // what Input begins with, nil if it is not there
+	system *inputItem // first item of Input, nil for none
 }
 
 type reasoningOption struct {
@@ -46,8 +46,7 @@ type reasoningOption struct {
 	Summary string `json:"summary,omitempty"`
 }
 
-// cacheOptions has for how long the cache keeps a prompt at least, "30m" or "12h". The first
-// is the default.
+// cacheOptions sets the minimum retention of a cached prompt, "30m" (default) or "12h".
 type cacheOptions struct {
 	TTL string `json:"ttl"`
 }
@@ -61,17 +60,17 @@ type tool struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters"`
-	// Strict is sent in any case: its default is not false.
+	// Strict is always sent, because its default is not false.
 	Strict *bool `json:"strict"`
 }
 
-// named is the tool that has to be called.
+// named names the tool that must be called.
 type named struct {
 	Type string `json:"type"`
 	Name string `json:"name"`
 }
 
-// inputItem is one item of the input. Which members it has depends on its type.
+// inputItem is one item of the input. Its type determines the members.
 type inputItem struct {
 	Type      string   `json:"type,omitempty"`
 	Role      string   `json:"role,omitempty"`
@@ -150,7 +149,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: path, Header: header, Body: encoded}, nil
 }
 
-// thinking is what a model is told of a level, nil for nothing.
+// thinking returns the reasoning option of a level, nil for none.
 func thinking(m providers.Model, level providers.ThinkingLevel) *reasoningOption {
 	if level == "" || !m.Compat.SupportsReasoningEffort.Or(true) {
 		return nil
@@ -163,7 +162,7 @@ func thinking(m providers.Model, level providers.ThinkingLevel) *reasoningOption
 		return &reasoningOption{Effort: word, Summary: "auto"}
 	}
 	if m.Provider == providers.Copilot {
-		return nil // it has no word for no thinking
+		return nil // the model has no value for no thinking
 	}
 	if _, listed := m.Thinking[level]; !listed {
 		word = "none"
@@ -171,7 +170,7 @@ func thinking(m providers.Model, level providers.ThinkingLevel) *reasoningOption
 	return &reasoningOption{Effort: word}
 }
 
-// systemFirst makes the system prompt the first item.
+// systemFirst sets the system prompt as the first item.
 func (b *body) systemFirst(m providers.Model, req providers.Request) {
 	if req.System == "" {
 		return
@@ -183,11 +182,10 @@ func (b *body) systemFirst(m providers.Model, req providers.Request) {
 	b.system = &inputItem{Role: role, Content: req.System}
 }
 
-// fragment is a run of encoded items without the brackets of an array, nil if there are
-// none.
+// fragment is a run of encoded items without the brackets of an array, nil if there are none.
 type fragment struct{ text *providers.Body }
 
-// encodeInput returns the pieces of the items' array.
+// encodeInput returns the pieces of the items array.
 func (b *body) encodeInput(m providers.Model, req providers.Request) ([]*providers.Body, error) {
 	var first []inputItem
 	if b.system != nil {
@@ -219,7 +217,7 @@ func encodeBlock(messages []providers.Message) (fragment, int64, error) {
 	return f, f.text.TextBytes(), nil
 }
 
-// newFragment encodes messages after items that are in the format already.
+// newFragment encodes messages and appends their items to out.
 func newFragment(out []inputItem, in []providers.Message) (fragment, error) {
 	var e providers.BodyEncoder
 	for _, msg := range in {
@@ -242,7 +240,7 @@ func newFragment(out []inputItem, in []providers.Message) (fragment, error) {
 	return fragment{text.Inner(len("["), len("]\n"))}, nil
 }
 
-// join makes one array of fragments.
+// join concatenates fragments to one array.
 func join(fragments []fragment) []*providers.Body {
 	out := make([]*providers.Body, 1, 2*len(fragments)+2)
 	out[0] = providers.NewBody("[")
@@ -259,12 +257,12 @@ func join(fragments []fragment) []*providers.Body {
 	return append(out, providers.NewBody("]"))
 }
 
-// encodeAssistant returns the items of a reply in their order. Texts in a row are one
-// message up to where a signature closes it. Reasoning waits for the item that it led
-// to: the vendor refuses it without.
+// encodeAssistant returns the items of a reply in their order. Consecutive texts are one message, up
+// to a signature. Reasoning is emitted with the item that follows it, because the vendor rejects it
+// alone.
 func encodeAssistant(parts []providers.Part) []inputItem {
 	var out, thoughts []inputItem
-	var said *inputItem // the message under way
+	var said *inputItem // current message
 	var text string
 	flush := func(phase string) {
 		if said != nil && text != "" {
@@ -301,7 +299,7 @@ func encodeAssistant(parts []providers.Part) []inputItem {
 	return out
 }
 
-// callID is the id of a call as it is sent, the same for call and result.
+// callID returns the id of a call in the request, the same for call and result.
 func callID(id string) string {
 	if len(id) <= maxCallID {
 		return id
@@ -326,7 +324,7 @@ func encodeResults(parts []providers.Part, e *providers.BodyEncoder) []inputItem
 	return out
 }
 
-// output is a text unless there are images in it.
+// output returns a text, or parts if there are images.
 func output(content []contentPart) any {
 	var text strings.Builder
 	for _, c := range content {

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// input returns the items that messages become.
+// input returns the items of messages.
 func input(t *testing.T, m providers.Model, messages ...providers.Message) string {
 	t.Helper()
 	var body struct{ Input json.RawMessage }
@@ -37,7 +37,7 @@ func results(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleTool, Parts: parts}
 }
 
-// TestCopilotIsTold what it asks of a request.
+// TestCopilotIsTold checks the request headers of GitHub Copilot.
 func TestCopilotIsTold(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openairesponses.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -168,7 +168,7 @@ func TestEncodeRoles(t *testing.T) {
 	}
 }
 
-// TestEncodeHistory is of what other models, other formats and crashes leave behind.
+// TestEncodeHistory covers histories of other models and formats, and of crashes.
 func TestEncodeHistory(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}
 	sealed := providers.Reasoning{Text: "hm", Signature: `{"encrypted_content":"e","summary":[2]}`}
@@ -233,7 +233,7 @@ func TestHistoryBlocks(t *testing.T) {
 	})
 }
 
-// FuzzSignatures reads signatures that may be of any format.
+// FuzzSignatures decodes signatures of arbitrary format.
 func FuzzSignatures(f *testing.F) {
 	providertest.FuzzSignatures(f, openairesponses.NewCodec(nil), []string{`{"encrypted_content":"e","summary":[2]}`, `{"encrypted_content":"e","content":[0,1]}`, `{"phase":"commentary"}`})
 }

@@ -16,35 +16,35 @@ const (
 	itemResult    = "function_call_output"
 )
 
-// itemBytes is about what an item takes beside what it says.
+// itemBytes is the approximate overhead of an item in addition to its text.
 const itemBytes = 256
 
 // item is one item of the output while it arrives.
 type item struct {
 	kind, id string
-	callID   string // of a call
+	callID   string // call
 	ended    bool
-	matched  bool            // it stands in the output of the last event, too
-	early    bool            // its first delta came before its start
+	matched  bool            // also in the output of the last event
+	early    bool            // its first delta preceded its start
 	sure     bool            // an event other than its start had its id
-	call     int             // of a call that was started: its index
-	started  bool            // of a call
-	held     strings.Builder // of a call: arguments before it was started
-	whole    bool            // of a call: its arguments have ended
-	said     int             // bytes that were handed over
-	parts    map[int]int     // said by part
-	piece    int             // of reasoning: the number of the piece under way
-	begun    int             // of reasoning: what decoder.seen was
-	text     string          // of an item that has ended without an id: what it says in the end
+	call     int             // call: index in the Assembler
+	started  bool            // call
+	held     strings.Builder // call: arguments before it was started
+	whole    bool            // call: its arguments have ended
+	said     int             // bytes emitted
+	parts    map[int]int     // bytes emitted by part
+	piece    int             // reasoning: number of the current piece
+	begun    int             // reasoning: value of decoder.seen at its start
+	text     string          // final text of an item that has ended without an id
 }
 
-// items are those of a response. Servers are known to number two items alike, to give one
-// item several ids, and to leave either out.
+// items are the items of a response. Some servers give two items the same number, give one item
+// several ids, or omit either.
 type items struct {
 	all []*item
-	// byID has items also by the ids of their calls, behind callPrefix.
+	// byID also contains items by call id, prefixed by callPrefix.
 	byID map[string]*item
-	// byPlace and open have the latest item of a kind.
+	// byPlace and open contain the latest item of a kind.
 	byPlace map[place]*item
 	open    map[string]*item
 }
@@ -60,7 +60,7 @@ func newItems() items {
 	return items{byID: map[string]*item{}, byPlace: map[place]*item{}, open: map[string]*item{}}
 }
 
-// known returns the item of a kind that has one of the ids, nil if there is none.
+// known returns the item of a kind that has one of the ids, or nil.
 func (s *items) known(kind, id, callID string) *item {
 	for _, key := range []string{id, callPrefix + callID} {
 		if i := s.byID[key]; i != nil && i.kind == kind && key != callPrefix {
@@ -70,8 +70,8 @@ func (s *items) known(kind, id, callID string) *item {
 	return nil
 }
 
-// find returns the item of a kind that an event is of, nil if it is of none so far. An id that
-// is not known may be another one of the item in the same place, unless that goes by its own.
+// find returns the item of an event, or nil if it is new. An unknown id may be another id of the item
+// at the same index, unless that item's id is confirmed.
 func (s *items) find(kind string, index *int, id string) *item {
 	if i := s.known(kind, id, ""); i != nil {
 		i.sure = true
@@ -96,7 +96,7 @@ func (s *items) add(i *item, index *int) {
 	s.name(i, i.id, i.callID)
 }
 
-// name gives an item the ids that it did not have.
+// name adds missing ids to an item.
 func (s *items) name(i *item, id, callID string) {
 	if i.id == "" {
 		i.id = id
@@ -112,7 +112,7 @@ func (s *items) name(i *item, id, callID string) {
 	}
 }
 
-// itemJSON is an item as the vendor has it, when it begins or when it is done.
+// itemJSON is an item in the vendor's format, at its start or end.
 type itemJSON struct {
 	Type      string          `json:"type"`
 	ID        string          `json:"id"`
@@ -152,14 +152,14 @@ func (d *decoder) readItem(raw json.RawMessage) (j itemJSON, err error) {
 	case itemMessage, itemReasoning, itemCall:
 		err = d.inner.Field("item", raw, &j)
 	}
-	return j, err // what others hold is theirs
+	return j, err // content of other types is not decoded
 }
 
-// text is what an item says.
+// text returns the text of an item.
 func (j *itemJSON) text() string {
 	var out strings.Builder
 	for _, c := range j.Content {
-		s, _ := c.said() // a part of another type says nothing
+		s, _ := c.said() // parts of other types have no text
 		out.WriteString(s)
 	}
 	for _, p := range j.Summary {
@@ -177,8 +177,7 @@ func (d *decoder) added(index *int, raw json.RawMessage) error {
 	return err
 }
 
-// open returns the item that begins, which may have begun with an early delta or be told of
-// twice.
+// open returns the item that begins. It may already exist, after an early delta or a repeated start.
 func (d *decoder) open(index *int, j *itemJSON) (*item, error) {
 	i := d.items.known(j.Type, j.ID, withoutPlace(index, j.CallID))
 	if i == nil && index != nil {
@@ -199,8 +198,8 @@ func (d *decoder) open(index *int, j *itemJSON) (*item, error) {
 	return i, d.restOfArguments(i, j.Arguments)
 }
 
-// withoutPlace is the id of a call where that is all there is to know its item by: calls in
-// different places are known to have one id.
+// withoutPlace returns the call id if the item has no index. Calls at different indexes may share an
+// id.
 func withoutPlace(index *int, callID string) string {
 	if index != nil {
 		return ""
@@ -217,7 +216,7 @@ func (d *decoder) begin(index *int, kind, id, callID string) *item {
 	d.items.add(i, index)
 	switch kind {
 	case itemMessage:
-		if d.adjacent { // two messages are not one
+		if d.adjacent { // separate two messages
 			d.out.EndText(signature(said{}))
 		}
 		d.adjacent = false
@@ -227,7 +226,7 @@ func (d *decoder) begin(index *int, kind, id, callID string) *item {
 	return i
 }
 
-// startCall hands over a call whose name is known.
+// startCall starts a call once its name is known.
 func (d *decoder) startCall(i *item, name string) {
 	if i.started || d.out.Stopped() {
 		return
@@ -255,7 +254,7 @@ func (d *decoder) itemDone(index *int, raw json.RawMessage) error {
 	return d.complete(i, index, &j)
 }
 
-// repeats reports whether an item that is done is this one, which has ended before.
+// repeats reports whether j is this item, which has ended before.
 func (i *item) repeats(j *itemJSON) bool {
 	if i.id != "" && j.ID != "" {
 		return false
@@ -263,7 +262,7 @@ func (i *item) repeats(j *itemJSON) bool {
 	return i.kind == itemCall || i.text == j.text()
 }
 
-// complete ends an item, which is nil if it is new.
+// complete ends an item; i is nil for a new item.
 func (d *decoder) complete(i *item, index *int, j *itemJSON) (err error) {
 	switch {
 	case i == nil:
@@ -299,8 +298,8 @@ func (d *decoder) complete(i *item, index *int, j *itemJSON) (err error) {
 	return nil
 }
 
-// rest reads the output of the last event: of servers that stream no items, or not to their
-// end. Items that were streamed are known by an id, by their place, or by their kind.
+// rest reads the output of the last event, for servers that stream items partly or not at all.
+// Streamed items are matched by id, by index, or by kind.
 func (d *decoder) rest(output []json.RawMessage) error {
 	read := make([]itemJSON, len(output))
 	of := make([]*item, len(output))
@@ -325,8 +324,7 @@ func (d *decoder) rest(output []json.RawMessage) error {
 	return nil
 }
 
-// streamed returns an item of a kind that was streamed and is not matched yet, best the one
-// in a place.
+// streamed returns an unmatched streamed item of a kind, preferably that at the index.
 func (d *decoder) streamed(index int, kind string) *item {
 	i := d.items.byPlace[place{index, kind}]
 	if i == nil || i.matched {
@@ -340,7 +338,7 @@ func (d *decoder) streamed(index int, kind string) *item {
 	return i
 }
 
-// speak hands over a piece of a message, of the part of a number.
+// speak emits a fragment of a message part.
 func (d *decoder) speak(i *item, number int, s string) {
 	if s != "" {
 		d.seen++
@@ -357,7 +355,7 @@ func (i *item) say(number, n int) {
 	i.said += n
 }
 
-// unsaid is what was not handed over of a part.
+// unsaid returns the text of a part that was not emitted.
 func (i *item) unsaid(number int, whole string) string {
 	return whole[min(i.parts[number], len(whole)):]
 }
@@ -380,7 +378,7 @@ func (d *decoder) messageDone(i *item, j *itemJSON) error {
 	return nil
 }
 
-// think takes a piece of reasoning, of the paragraph of a number.
+// think emits a fragment of a reasoning paragraph.
 func (d *decoder) think(i *item, number int, s string) {
 	if s == "" {
 		return
@@ -396,8 +394,8 @@ func (d *decoder) think(i *item, number int, s string) {
 	d.out.Reasoning(s, "")
 }
 
-// reasoningDone closes reasoning with what its vendor wants back. Without that, or if
-// something else came before its end and so has its place, it cannot go back.
+// reasoningDone closes reasoning with its signature. It cannot be replayed without one, or if another
+// part came before its end.
 func (d *decoder) reasoningDone(i *item, j *itemJSON) error {
 	t := thought{Encrypted: j.Encrypted}
 	var texts []string
@@ -440,8 +438,8 @@ func (d *decoder) arguments(i *item, s string) {
 	}
 }
 
-// restOfArguments hands over what the deltas of a call did not say of its arguments, which are
-// a text, or an object as it is.
+// restOfArguments emits the arguments of a call that the deltas did not contain. They are a text or an
+// object.
 func (d *decoder) restOfArguments(i *item, raw json.RawMessage) error {
 	whole := string(raw)
 	if !sse.Given(raw) {

@@ -34,7 +34,7 @@ func TestOddities(t *testing.T) {
 	})
 }
 
-// TestOddItems is of items that start late, share a place, or are named in several ways.
+// TestOddItems covers items that start late, share an index, or have several ids.
 func TestOddItems(t *testing.T) {
 	text := func(id string, index int, s string) string {
 		return fmt.Sprintf(`{"type":"response.output_text.delta","item_id":%q,"output_index":%d,"content_index":0,"delta":%q}`, id, index, s)
@@ -103,7 +103,7 @@ func TestOddItems(t *testing.T) {
 	}
 }
 
-// TestIncomplete ends an answer that is cut, whatever the reason is.
+// TestIncomplete covers incomplete answers with any reason.
 func TestIncomplete(t *testing.T) {
 	for details, want := range map[string]providers.StopReason{
 		`null`: providers.StopLength, `{"reason":null}`: providers.StopLength, `{}`: providers.StopLength, `{"reason":"max_tokens"}`: providers.StopLength,

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestCodecConformance cuts a short response, which takes its length squared.
+// TestCodecConformance uses a short response, because its cost is quadratic in the length.
 func TestCodecConformance(t *testing.T) {
 	body := named(added(0, `{"type":"reasoning"}`), thoughtDelta(0, 0, "né"), done(0, `{"type":"reasoning","summary":[{"text":"né"}],"encrypted_content":"e"}`),
 		added(1, `{"type":"message"}`), textDelta(1, "😀"), done(1, `{"type":"message","phase":"p"}`), added(2, `{"type":"function_call","call_id":"c","name":"f"}`), argumentsDelta(2, `{"n":1`), done(2, `{"type":"function_call","arguments":"{\"n\":1}"}`), completed)
@@ -42,7 +42,7 @@ func serve(t *testing.T, protocol providers.Protocol, h http.HandlerFunc) (provi
 	}
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Input []struct {
@@ -63,7 +63,7 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// token is one that the codex variant takes.
+// token returns a token that the codex variant accepts.
 func token(claims string) string {
 	return "head." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".sign"
 }
@@ -74,14 +74,14 @@ func env(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// request is what a vendor saw of a call.
+// request is the request that a vendor received.
 type request struct {
 	path   string
 	header map[string]string
 	body   map[string]any
 }
 
-// sent makes a call and returns what the vendor saw, of the headers those named.
+// sent makes a call and returns the request, with the named headers only.
 func sent(t *testing.T, p providers.Protocol, change func(*providers.Model), req providers.Request, o providers.Options, headers ...string) (request, *providers.Error) {
 	t.Helper()
 	var got request

@@ -12,8 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings sends back what was decoded, and compares it with the items that the
-// vendor says it has made.
+// TestRecordings sends decoded responses back and compares them with the recorded items.
 func TestRecordings(t *testing.T) {
 	for slug, codec := range map[string]providers.Codec{
 		openairesponses.API: openairesponses.NewCodec(nil), openairesponses.APIAzure: openairesponses.NewCodec(nil),
@@ -31,8 +30,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// output is the output of a recorded response, of each item what goes back: those that the
-// vendor would not take are left out.
+// output returns the items of a recorded response in the form that is sent back, without those that
+// the vendor would reject.
 func output(t *testing.T, body []byte) []any {
 	t.Helper()
 	var out []any
@@ -53,7 +52,7 @@ func output(t *testing.T, body []byte) []any {
 	return out
 }
 
-// goesBack leaves the members of an item that are sent back.
+// goesBack reduces an item to the members that are sent back.
 func goesBack(item map[string]any) map[string]any {
 	for name, v := range item {
 		switch name {
@@ -77,7 +76,7 @@ func goesBack(item map[string]any) map[string]any {
 	return item
 }
 
-// replay returns the items by which a response is shown to its model again.
+// replay returns the items that replay a response to its model.
 func replay(t *testing.T, events []providers.Event) []any {
 	t.Helper()
 	m := providers.Model{Provider: "p", ID: "m", Reasoning: true}

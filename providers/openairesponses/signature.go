@@ -7,15 +7,15 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// paragraph stands between the pieces of reasoning.
+// paragraph separates the pieces of reasoning.
 const paragraph = "\n\n"
 
-// thought is the signature of a reasoning item: the item but for its text, of which it has
-// the lengths of the pieces, in bytes. In the part they are joined by paragraph.
+// thought is the signature of a reasoning item: the item without its text, and the lengths of the
+// pieces in bytes. The part's text joins them by paragraph.
 type thought struct {
 	Encrypted string `json:"encrypted_content"`
 	Summary   []int  `json:"summary,omitempty"`
-	Content   []int  `json:"content,omitempty"` // in place of Summary, of servers that show all
+	Content   []int  `json:"content,omitempty"` // replaces Summary on servers that return full reasoning
 }
 
 // said is the signature of a message.
@@ -31,8 +31,7 @@ func signature(v any) string {
 	return string(b)
 }
 
-// phaseOf returns the phase of a message that a signature closes, and whether it is one of
-// this format.
+// phaseOf returns the phase in a message signature, and whether the signature has this format.
 func phaseOf(signature string) (string, bool) {
 	var s said
 	if !strings.HasPrefix(signature, "{") || json.Unmarshal([]byte(signature), &s) != nil {
@@ -41,8 +40,7 @@ func phaseOf(signature string) (string, bool) {
 	return s.Phase, true
 }
 
-// reasoningItem returns the item of a part, if its signature is one of this format and fits
-// the text.
+// reasoningItem returns the item of a part, if its signature has this format and fits the text.
 func reasoningItem(r providers.Reasoning) (inputItem, bool) {
 	var t thought
 	if !strings.HasPrefix(r.Signature, "{") || json.Unmarshal([]byte(r.Signature), &t) != nil || t.Encrypted == "" {
@@ -65,7 +63,7 @@ func reasoningItem(r providers.Reasoning) (inputItem, bool) {
 	return item, true
 }
 
-// cut is the inverse of joining texts of these lengths by paragraph.
+// cut splits a text that was joined by paragraph into pieces of the given lengths.
 func cut(text, kind string, lengths []int) ([]piece, bool) {
 	var out []piece
 	for i, n := range lengths {
