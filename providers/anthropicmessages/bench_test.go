@@ -8,10 +8,10 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// BenchmarkEncode is the body of the next call of a conversation.
+// BenchmarkEncode encodes the next call of a conversation.
 func BenchmarkEncode(b *testing.B) { providertest.BenchmarkEncode(b, anthropicmessages.NewCodec(nil)) }
 
-// BenchmarkDecode reads a reply of 20 tokens that came at once.
+// BenchmarkDecode decodes a reply of 20 tokens that is available at once.
 func BenchmarkDecode(b *testing.B) {
 	var body []byte
 	add := func(kind, rest string) {

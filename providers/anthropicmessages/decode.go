@@ -19,8 +19,8 @@ var (
 	errNoReason = errors.New("message_stop without a stop_reason")
 )
 
-// event leaves open what only some types of events have, since an unknown type
-// may use the same names for other things.
+// event leaves members of some event types undecoded, since an unknown type may use the same names
+// differently.
 type event struct {
 	Type         string          `json:"type"`
 	Message      json.RawMessage `json:"message"`
@@ -38,7 +38,7 @@ func (e *event) reset() {
 	}
 }
 
-// message is a response, or what is known of it when it begins.
+// message is a response, complete or at its start.
 type message struct {
 	ID         string            `json:"id"`
 	Model      string            `json:"model"`
@@ -65,7 +65,7 @@ type delta struct {
 	PartialJSON json.RawMessage `json:"partial_json"`
 }
 
-// kindOf is the type of the blocks that a delta is of, "" for a delta that is not read.
+// kindOf returns the block type of a delta, "" for an ignored delta.
 func kindOf(delta string) string {
 	switch delta {
 	case "text_delta":
@@ -99,15 +99,14 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// decoder is the state of one response.
 type decoder struct {
 	out      *providers.Assembler
 	done     providers.Done
 	open     map[int]*openBlock
-	thought  *openBlock // the block of thinking under way
+	thought  *openBlock // the current thinking block
 	finished bool
 
-	// Their memory serves one event after the other.
+	// reused for every event
 	json, inner sse.JSON
 	latest      event
 	fragment    delta
@@ -116,11 +115,10 @@ type decoder struct {
 // openBlock is a block between its start and its stop.
 type openBlock struct {
 	kind string
-	// signature is of thinking; of a redacted block it is all there is.
+	// signature is of thinking; it is the whole content of a redacted block.
 	signature strings.Builder
 	call      int
-	// input holds arguments that came with the start, until a fragment
-	// supersedes them.
+	// input contains arguments sent with the start, until a fragment replaces them.
 	input json.RawMessage
 }
 
@@ -166,7 +164,7 @@ func (d *decoder) messageStart(raw json.RawMessage) error {
 	return nil
 }
 
-// message reads a response that came in one piece.
+// message reads a response that is not streamed.
 func (d *decoder) message(raw []byte) error {
 	var m message
 	err := d.inner.Decode(raw, &m)
@@ -185,7 +183,7 @@ func (d *decoder) message(raw []byte) error {
 	return d.finish()
 }
 
-// blockBytes is about what an open block takes beside what it says.
+// blockBytes is the approximate overhead of an open block in addition to its text.
 const blockBytes = 256
 
 func (d *decoder) start(index int, raw json.RawMessage) error {
@@ -239,8 +237,8 @@ func (d *decoder) think(raw json.RawMessage) error {
 	return err
 }
 
-// block returns the block that a delta is of. A block whose start did not come begins with
-// its first delta, and a call among them has no name.
+// block returns the block of a delta. Without a start, a block begins with its first delta. A call
+// without a start has no name.
 func (d *decoder) block(index int, delta string) (*openBlock, error) {
 	kind := kindOf(delta)
 	if o := d.open[index]; o != nil || kind == "" {
@@ -259,7 +257,7 @@ func (d *decoder) delta(e *event) error {
 		switch o.kind {
 		case blockText, blockThinking, blockToolUse:
 		default:
-			return nil // what it holds is not known
+			return nil // block of unknown type
 		}
 	}
 	f := &d.fragment
@@ -274,7 +272,7 @@ func (d *decoder) delta(e *event) error {
 	switch {
 	case o.kind == blockText:
 		return d.text(f.Text)
-	case o.kind == blockThinking && o != d.thought: // it was taken for ended
+	case o.kind == blockThinking && o != d.thought: // the block was considered closed
 	case f.Type == "thinking_delta":
 		return d.think(f.Thinking)
 	case f.Type == "signature_delta":
@@ -292,7 +290,7 @@ func (d *decoder) delta(e *event) error {
 	return nil
 }
 
-// stop closes a block; one that is not open is no harm.
+// stop closes a block. A block that is not open is ignored.
 func (d *decoder) stop(index int) {
 	o := d.open[index]
 	if o == nil {
@@ -310,8 +308,7 @@ func (d *decoder) stop(index int) {
 	}
 }
 
-// endThought comes before anything else that the response shows: what follows is not of
-// the block that its signature is of.
+// endThought closes thinking before any other output, because its signature does not cover later text.
 func (d *decoder) endThought() {
 	if d.thought != nil {
 		d.out.EndReasoning(d.thought.signature.String())
@@ -330,7 +327,7 @@ func (d *decoder) messageDelta(e *event, raw []byte) error {
 	return d.end(change.StopReason, raw)
 }
 
-// end takes a stop_reason. A window that is full cuts an answer that has begun.
+// end handles a stop_reason. A full window truncates a started answer.
 func (d *decoder) end(reason string, raw []byte) error {
 	if reason == "model_context_window_exceeded" && d.out.Said() {
 		reason = "max_tokens"
@@ -351,8 +348,7 @@ func (d *decoder) finish() error {
 	return nil
 }
 
-// usage keeps the largest counts: they only grow, and vendors leave out of one event what
-// they said in another.
+// usage keeps the largest counts: they only grow, and vendors do not repeat all of them in each event.
 func (d *decoder) usage(raw json.RawMessage) {
 	n, total := d.out.Counts(raw), &d.done.Usage
 	d.done.CacheWriteHour = max(d.done.CacheWriteHour, n.Of("cache_creation", "ephemeral_1h_input_tokens"))

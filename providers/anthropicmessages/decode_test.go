@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// Payloads of a response of one text block, under index 0.
+// Payloads of a response with one text block, index 0.
 const (
 	textStart   = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`
 	messageStop = `{"type":"message_stop"}`
@@ -40,7 +40,7 @@ func delta(index int, kind, field, value string) string {
 	return fmt.Sprintf(`{"type":"content_block_delta","index":%d,"delta":{"type":%q,%q:%q}}`, index, kind, field, value)
 }
 
-// read decodes a stream of the given payloads through the whole path.
+// read decodes a stream of the given payloads through the complete protocol.
 func read(t *testing.T, o *anthropicmessages.Options, payloads ...string) ([]providers.Event, *providers.Error) {
 	t.Helper()
 	return readBody(t, o, providertest.Payloads(payloads...))
@@ -104,7 +104,7 @@ func TestDecodeCalls(t *testing.T) {
 	}
 }
 
-// TestReasoningRoundTrip sends back what was decoded, as the runtime does.
+// TestReasoningRoundTrip sends decoded reasoning back, like the runtime.
 func TestReasoningRoundTrip(t *testing.T) {
 	think := func(i int) string { return start(i, `{"type":"thinking","thinking":""}`) }
 	text := func(i int, s string) string { return delta(i, "thinking_delta", "thinking", s) }
@@ -152,7 +152,7 @@ func TestReasoningRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRoundTripKeepsTheOrder sends a response back block by block as it came.
+// TestRoundTripKeepsTheOrder sends a response back block by block.
 func TestRoundTripKeepsTheOrder(t *testing.T) {
 	stop := func(i int) string { return fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i) }
 	events, failure := read(t, nil,
@@ -192,7 +192,7 @@ func TestRoundTripKeepsTheOrder(t *testing.T) {
 func TestDecodeStopReasons(t *testing.T) {
 	for reason, want := range map[string]providers.StopReason{
 		"end_turn": providers.StopStop, "stop_sequence": providers.StopStop, "pause_turn": providers.StopStop,
-		"tool_use":   providers.StopStop, // There is no call.
+		"tool_use":   providers.StopStop, // without a call
 		"max_tokens": providers.StopLength, "model_context_window_exceeded": providers.StopLength,
 		"refusal": providers.StopContentFilter, "sensitive": providers.StopContentFilter,
 	} {
@@ -274,7 +274,7 @@ func TestDecodeNamedErrorEvent(t *testing.T) {
 	}
 }
 
-// TestDecodeTypeFromName reads data without a type, and skips "error": null.
+// TestDecodeTypeFromName reads data without a type and ignores "error": null.
 func TestDecodeTypeFromName(t *testing.T) {
 	body := strings.Join([]string{
 		named("content_block_start", `{"index":0,"error":null,"content_block":{"type":"text","text":"a"}}`),
@@ -341,8 +341,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestErrorsInsideAStreamHaveTheirStatus: the one that they would have outside, if that
-// is known.
+// TestErrorsInsideAStreamHaveTheirStatus: an error inside a stream has the status of its type, if
+// known.
 func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
 	for event, want := range map[string]int{
 		vendorError("overloaded_error", "m"): 503, vendorError("invalid_request_error", "m"): 400,

@@ -12,7 +12,7 @@ import (
 
 const version = "2023-06-01"
 
-// Tokens of subscriptions begin with oauthPrefix, and are taken beside the beta alone.
+// Subscription tokens begin with oauthPrefix and require the beta header.
 const (
 	oauthPrefix = "sk-ant-oat"
 	oauthBeta   = "oauth-2025-04-20"
@@ -92,7 +92,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		b.ToolChoice = choose(o.ToolChoice)
 	}
 	if o.ToolChoice.Forces() && len(b.Tools) > 0 && o.ThinkingLevel != "" {
-		o.ThinkingLevel = providers.ThinkingOff // the vendor takes one of the two
+		o.ThinkingLevel = providers.ThinkingOff // the vendor rejects both together
 	}
 	b.think(m, req.Messages, o)
 	if (b.Thinking == nil || b.Thinking.Type == claude.Off) && m.Compat.SupportsTemperature.Or(true) {
@@ -106,7 +106,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: "/v1/messages", Header: header(m, req, o), Body: encoded}, nil
 }
 
-// choose is nil for what the vendor does by itself.
+// choose returns nil for the vendor's default.
 func choose(c providers.ToolChoice) *toolChoice {
 	switch c {
 	case providers.ToolAuto:
@@ -120,7 +120,7 @@ func choose(c providers.ToolChoice) *toolChoice {
 	}
 }
 
-// header has the key, and what leads a conversation to where its prompt is cached.
+// header returns the headers with the key and the session affinity.
 func header(m providers.Model, req providers.Request, o providers.Options) http.Header {
 	header := http.Header{}
 	header.Set("Anthropic-Version", version)
@@ -145,7 +145,7 @@ func header(m providers.Model, req providers.Request, o providers.Options) http.
 	return header
 }
 
-// think sets how much the model is to think, and to say.
+// think sets the thinking option and the output limit.
 func (b *body) think(m providers.Model, latest []providers.Message, o providers.Options) {
 	sent := func(r providers.Reasoning) bool {
 		return len(encodeReasoning(r, m.Compat.AllowEmptySignature.Or(false))) > 0
@@ -167,7 +167,7 @@ func (b *body) think(m providers.Model, latest []providers.Message, o providers.
 	}
 }
 
-// ephemeral is a mark of the prompt cache.
+// ephemeral returns a marker of the prompt cache.
 func ephemeral(m providers.Model) *cacheControl {
 	c := &cacheControl{Type: "ephemeral"}
 	if providers.LongCache(m) {

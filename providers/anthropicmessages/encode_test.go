@@ -19,7 +19,7 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return providertest.Encoded(t, anthropicmessages.NewCodec(nil), m, req, o)
 }
 
-// TestCopilotIsTold what it asks of a request.
+// TestCopilotIsTold checks the request headers of GitHub Copilot.
 func TestCopilotIsTold(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
@@ -94,7 +94,7 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
-// TestEncodeKey: a token goes as one, whatever the format has for keys.
+// TestEncodeKey: a token is sent as a bearer token.
 func TestEncodeKey(t *testing.T) {
 	for _, tt := range []struct {
 		o              providers.Options
@@ -114,7 +114,7 @@ func TestEncodeKey(t *testing.T) {
 		if key, authorize := call.Header.Get("X-Api-Key"), call.Header.Get("Authorization"); key != tt.key || authorize != tt.authorize {
 			t.Errorf("%+v: sends the key %q and the authorization %q", tt.o, key, authorize)
 		}
-		// Nothing else tells who asks.
+		// No other header identifies the client.
 		want := ""
 		if strings.HasPrefix(tt.o.APIKey, "sk-ant-oat") {
 			want = "oauth-2025-04-20"
@@ -125,7 +125,7 @@ func TestEncodeKey(t *testing.T) {
 	}
 }
 
-// TestLongCacheRetention: all marks of a request are for an hour, or none.
+// TestLongCacheRetention: all markers of a request have the same retention.
 func TestLongCacheRetention(t *testing.T) {
 	ask := func(text string) []providers.Message {
 		return []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}}
@@ -145,8 +145,8 @@ func TestLongCacheRetention(t *testing.T) {
 	}
 }
 
-// TestEagerInput: the vendor streams arguments as they are made; other servers may not
-// know the member.
+// TestEagerInput: eager streaming is requested from the vendor only; other servers may not know the
+// member.
 func TestEagerInput(t *testing.T) {
 	const on, off = providers.FlagOn, providers.FlagOff
 	for name, tt := range map[string]struct {
@@ -225,8 +225,8 @@ func TestEncodeLimits(t *testing.T) {
 	}
 }
 
-// TestEncodeResultsOfOthers gives no budget for thinking about results of calls that were
-// made without, as those of another model are.
+// TestEncodeResultsOfOthers: results of calls made without thinking, such as those of another model,
+// are sent without a budget.
 func TestEncodeResultsOfOthers(t *testing.T) {
 	call := providers.ToolCall{ID: "c", Name: "f"}
 	thought := providers.Reasoning{Text: "hm", Signature: "s"}
@@ -259,7 +259,7 @@ func TestEncodeResultsOfOthers(t *testing.T) {
 	}
 }
 
-// TestCompat is of servers that differ from the vendor's own.
+// TestCompat covers servers that differ from the vendor's own.
 func TestCompat(t *testing.T) {
 	const on, off = providers.FlagOn, providers.FlagOff
 	headers := func(m providers.Model) string {
@@ -361,8 +361,7 @@ func TestEncodeMessages(t *testing.T) {
 	}
 }
 
-// TestEncodeBytes holds a request to the byte: that images are streamed changes
-// nothing of it.
+// TestEncodeBytes compares a request with streamed images byte by byte.
 func TestEncodeBytes(t *testing.T) {
 	req := providers.Request{System: "Be <brief>.", Messages: []providers.Message{
 		{Role: providers.RoleUser, Parts: []providers.Part{
@@ -394,7 +393,7 @@ func TestHistoryIsTheSameBytes(t *testing.T) {
 	})
 }
 
-// FuzzSignatures reads signatures that may be of any format.
+// FuzzSignatures decodes signatures of arbitrary format.
 func FuzzSignatures(f *testing.F) {
 	providertest.FuzzSignatures(f, anthropicmessages.NewCodec(nil), []string{"c2ln", `[{"type":"redacted_thinking","data":"eA=="}]`, `[{"type":"thinking","thinking":null,"signature":"x"}]`})
 }

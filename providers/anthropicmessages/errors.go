@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// vendorError reads the error object, or the whole event in its place.
+// vendorError reads the error object, or the whole event if there is none.
 func vendorError(object, raw []byte) error {
 	if !sse.Given(object) {
 		object = raw

@@ -18,7 +18,7 @@ const (
 	blockToolResult = "tool_result"
 )
 
-// Longest names the vendor takes, in bytes.
+// Maximum lengths of names that the vendor accepts, in bytes.
 const (
 	maxCallID   = 64
 	maxCallName = 128
@@ -30,8 +30,7 @@ type block struct {
 	Text   string  `json:"text,omitempty"`
 	Source *source `json:"source,omitempty"`
 
-	// Thinking and Signature are pointers since the fields are required even if they are
-	// empty.
+	// Thinking and Signature are pointers, since the fields are required even if they are empty.
 	Thinking  *string `json:"thinking,omitempty"`
 	Signature *string `json:"signature,omitempty"`
 	Data      string  `json:"data,omitempty"`
@@ -53,8 +52,8 @@ type source struct {
 	Data      string `json:"data"`
 }
 
-// messages is what the format puts into messages, and marks where mark is not nil. unsigned
-// says that the server takes thinking that was never signed.
+// messages returns the message format, with cache markers if mark is not nil. unsigned is set for
+// servers that accept unsigned thinking.
 func messages(mark *cacheControl, unsigned bool) sides.Format[block] {
 	f := sides.Format[block]{
 		Content: encodeContent, Results: encodeResults, ID: callID, Variant: unsigned,
@@ -69,7 +68,7 @@ func messages(mark *cacheControl, unsigned bool) sides.Format[block] {
 	return f
 }
 
-// callID is the id that the n-th call of an id is sent with.
+// callID returns the id in the request of the n-th call with an id.
 func callID(id string, n int) string {
 	if n == 1 {
 		return providers.PlainName(id, maxCallID)
@@ -78,8 +77,8 @@ func callID(id string, n int) string {
 	return providers.PlainName(id, maxCallID-len(suffix)) + suffix
 }
 
-// encodeReply returns the blocks of a reply. Thinking that nothing follows, of a reply that was
-// cut off there, stays away: the vendor refuses it.
+// encodeReply returns the blocks of a reply. Trailing thinking of a truncated reply is omitted,
+// because the vendor rejects it.
 func encodeReply(parts []providers.Part, calls *sides.Calls, unsigned bool) []block {
 	var out []block
 	for _, p := range parts {

@@ -31,8 +31,8 @@ func TestOddities(t *testing.T) {
 	})
 }
 
-// TestDecodeWithoutMessageStop ends a response by its stop_reason: the connection is closed,
-// or the marker of another format comes.
+// TestDecodeWithoutMessageStop ends a response after its stop_reason by closing the connection, or by
+// the marker of another format.
 func TestDecodeWithoutMessageStop(t *testing.T) {
 	for _, tt := range []struct {
 		payloads []string
@@ -51,7 +51,7 @@ func TestDecodeWithoutMessageStop(t *testing.T) {
 	}
 }
 
-// TestDecodeEarlyDeltas reads deltas whose blocks have no start, or none that can be read.
+// TestDecodeEarlyDeltas reads deltas whose block start is missing or invalid.
 func TestDecodeEarlyDeltas(t *testing.T) {
 	for _, tt := range []struct {
 		payloads []string

@@ -12,9 +12,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// recording holds everything a response may hold: two thinking blocks and a
-// redacted one, text beyond ASCII, an unknown block and an unknown event, two
-// calls, pings, a comment, an event without a name.
+// recording contains every kind of output: two thinking blocks and a redacted one, non-ASCII text, an
+// unknown block and event, two calls, pings, a comment, and an event without a name.
 var recording = strings.Join([]string{
 	named("message_start", `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[],"stop_reason":null,"usage":{"input_tokens":5,"cache_creation_input_tokens":3,"cache_read_input_tokens":15,"output_tokens":1}}}`),
 	named("ping", `{"type":"ping"}`),
@@ -76,7 +75,7 @@ func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) 
 	}
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct {
@@ -153,8 +152,8 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaks drops the connection behind the stop_reason: the answer
-// looks whole, but its end was not seen.
+// TestConnectionBreaks drops the connection after the stop_reason. The answer looks complete, but its
+// end is missing.
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(textStart, textDelta("a"), messageEnd("end_turn")))
 }

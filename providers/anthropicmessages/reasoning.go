@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// redacted returns the signature of a block of thinking that is not shown: the block in
-// an array. The vendor's own signatures are base64, so an array is never taken for one.
+// redacted returns the signature of a redacted thinking block: a JSON array with the block. The
+// vendor's own signatures are base64, so they never look like an array.
 func redacted(data string) string {
 	signature, err := json.Marshal([]block{{Type: blockRedacted, Data: data}})
 	if err != nil {
@@ -17,7 +17,7 @@ func redacted(data string) string {
 	return string(signature)
 }
 
-// sealed reports that the vendor takes the block back.
+// sealed reports whether the vendor accepts the block back.
 func (b block) sealed() bool {
 	switch b.Type {
 	case blockThinking:
@@ -28,9 +28,8 @@ func (b block) sealed() bool {
 	return false
 }
 
-// encodeReasoning returns the blocks of a part: one, or several where an array holds
-// them, as earlier versions stored neighbours. unsigned says that the server takes what
-// was never signed.
+// encodeReasoning returns the blocks of a part. Signatures of earlier versions may contain several.
+// unsigned is set for servers that accept unsigned thinking.
 func encodeReasoning(r providers.Reasoning, unsigned bool) []block {
 	if !strings.HasPrefix(r.Signature, "[") {
 		b := block{Type: blockThinking, Thinking: &r.Text, Signature: &r.Signature}

@@ -12,8 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings sends back what was decoded, and compares it with the blocks that the
-// vendor began.
+// TestRecordings sends decoded responses back and compares them with the recorded blocks.
 func TestRecordings(t *testing.T) {
 	providertest.RunRecordings(t, anthropicmessages.API, anthropicmessages.NewCodec(nil), func(t *testing.T, r providertest.Recorded) {
 		var want []string
