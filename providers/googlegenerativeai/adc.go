@@ -19,10 +19,10 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The environment of application default credentials.
+// Environment variables of application default credentials.
 const (
 	envCredentials = "GOOGLE_APPLICATION_CREDENTIALS" // path of a file
-	envConfig      = "CLOUDSDK_CONFIG"                // folder of the gcloud tool
+	envConfig      = "CLOUDSDK_CONFIG"                // directory of the gcloud tool
 	envMetadata    = "GCE_METADATA_HOST"
 )
 
@@ -33,10 +33,10 @@ const (
 	scope        = "https://www.googleapis.com/auth/cloud-platform"
 )
 
-// maxCredentials bounds a file of credentials, and an answer with a token, in bytes.
+// maxCredentials bounds a credentials file and a token response, in bytes.
 const maxCredentials = 1 << 20
 
-// What keeps a call from getting a token, beside what a server says.
+// Reasons why a call has no token, apart from server errors.
 var (
 	ErrNoCredentials = errors.New("no credentials: set " + envKey + ", name a file by " + envCredentials +
 		", run gcloud auth application-default login, or run where there is a metadata server")
@@ -56,12 +56,12 @@ func newCredentials(getenv func(string) string, client *http.Client) *credential
 			Transport: &http.Transport{
 				Proxy: func(r *http.Request) (*url.URL, error) {
 					if r.Header.Get(metadataFlavor) != "" {
-						return nil, nil // it is a neighbour
+						return nil, nil // the metadata server is local
 					}
 					return http.ProxyFromEnvironment(r)
 				},
 				ForceAttemptHTTP2: true,
-				// One request an hour needs no connection to be kept.
+				// One request per hour does not need keep-alive.
 				DisableKeepAlives: true,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -72,7 +72,7 @@ func newCredentials(getenv func(string) string, client *http.Client) *credential
 
 func (c *credentials) env(name string) string { return strings.TrimSpace(c.getenv(name)) }
 
-// gcloudFile is where the gcloud tool keeps what its user has logged in with.
+// gcloudFile returns the path of the gcloud tool's user credentials.
 func (c *credentials) gcloudFile() string {
 	folder := c.env(envConfig)
 	switch {
@@ -85,7 +85,7 @@ func (c *credentials) gcloudFile() string {
 	return filepath.Join(folder, "application_default_credentials.json")
 }
 
-// found says which credentials the next token would be got by.
+// found returns the source of credentials for the next token.
 func (c *credentials) found() string {
 	if c.env(envCredentials) != "" {
 		return envCredentials
@@ -96,8 +96,7 @@ func (c *credentials) found() string {
 	return "metadata server"
 }
 
-// token gets an access token. Its errors are *providers.Error, or what is wrong with the
-// credentials.
+// token requests an access token. Its errors are *providers.Error, or describe the credentials.
 func (c *credentials) token(ctx context.Context) (token, error) {
 	file := c.env(envCredentials)
 	if file == "" {
@@ -139,7 +138,7 @@ func (c *credentials) token(ctx context.Context) (token, error) {
 
 const metadataFlavor = "Metadata-Flavor"
 
-// metadata asks the server that machines of the vendor have beside them.
+// metadata requests a token from the instance's metadata server.
 func (c *credentials) metadata(ctx context.Context) (token, error) {
 	host := c.env(envMetadata)
 	if host == "" {
@@ -158,8 +157,8 @@ func (c *credentials) metadata(ctx context.Context) (token, error) {
 	return t, err
 }
 
-// exchange makes a request for a token. That the credentials are refused is an error of
-// KindAuth, and one that may pass of another kind.
+// exchange makes a token request. Rejected credentials are KindAuth; temporary errors have another
+// kind.
 func (c *credentials) exchange(r *http.Request) (token, error) {
 	asked := time.Now()
 	resp, err := c.client.Do(r)
@@ -188,7 +187,7 @@ func (c *credentials) exchange(r *http.Request) (token, error) {
 	return token{value: granted.Token, expires: asked.Add(time.Duration(min(granted.Seconds, maxTokenSeconds)) * time.Second)}, nil
 }
 
-// maxTokenSeconds keeps an absurd life of a token from overflowing.
+// maxTokenSeconds prevents overflow on an excessive token lifetime.
 const maxTokenSeconds = 24 * 60 * 60
 
 // credentialFile is a file of application default credentials.
@@ -204,7 +203,7 @@ type credentialFile struct {
 	QuotaProject string `json:"quota_project_id"`
 }
 
-// readCredentials reads a file. No error repeats any of it.
+// readCredentials reads a file. Errors contain no part of it.
 func readCredentials(name string) (*credentialFile, error) {
 	file, err := os.Open(name)
 	if err != nil {

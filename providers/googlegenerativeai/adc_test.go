@@ -31,7 +31,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// rsaKey is made once for all tests.
+// rsaKey is generated once for all tests.
 var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -40,7 +40,7 @@ var rsaKey = sync.OnceValue(func() *rsa.PrivateKey {
 	return key
 })
 
-// inPEM returns a key as files hold it.
+// inPEM returns a key in PEM.
 func inPEM(t *testing.T, kind string, der []byte, err error) string {
 	t.Helper()
 	if err != nil {
@@ -49,7 +49,7 @@ func inPEM(t *testing.T, kind string, der []byte, err error) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// newTokenServer is a token endpoint; it returns its URL.
+// newTokenServer starts a token endpoint and returns its URL.
 func newTokenServer(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -57,7 +57,7 @@ func newTokenServer(t *testing.T, h http.HandlerFunc) string {
 	return server.URL + "/token"
 }
 
-// write writes a file of credentials and returns its name.
+// write writes a credentials file and returns its name.
 func write(t *testing.T, members map[string]string) string {
 	t.Helper()
 	b, err := json.Marshal(members)
@@ -97,8 +97,7 @@ func userTokens(token string) http.HandlerFunc {
 	}
 }
 
-// call makes one call with the credentials of an environment, and returns what it was
-// authorized by.
+// call makes one call with the credentials of an environment and returns its authorization header.
 func call(t *testing.T, values map[string]string) (string, *providers.Error) {
 	t.Helper()
 	values["GOOGLE_CLOUD_PROJECT"], values["GOOGLE_CLOUD_LOCATION"] = "proj", "global"
@@ -111,7 +110,7 @@ func call(t *testing.T, values map[string]string) (string, *providers.Error) {
 	return got.header["Authorization"], failure
 }
 
-// verify checks an assertion as a token endpoint does, and returns its claims.
+// verify checks an assertion like a token endpoint and returns its claims.
 func verify(assertion string, key *rsa.PublicKey) (head, claims map[string]any, err error) {
 	parts := strings.Split(assertion, ".")
 	if len(parts) != 3 {
@@ -134,7 +133,7 @@ func verify(assertion string, key *rsa.PublicKey) (head, claims map[string]any, 
 	return head, claims, rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
 }
 
-// TestServiceAccount has its assertion verified with the public key by a token endpoint.
+// TestServiceAccount verifies the assertion with the public key.
 func TestServiceAccount(t *testing.T) {
 	key := rsaKey()
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
@@ -173,7 +172,7 @@ func TestServiceAccount(t *testing.T) {
 	}
 }
 
-// TestTokenIsKept for the next calls, also one that is said to last for ever.
+// TestTokenIsKept reuses a token for later calls, also with an excessive lifetime.
 func TestTokenIsKept(t *testing.T) {
 	for _, seconds := range []string{"3599", "999999999999999999"} {
 		asked := 0
@@ -208,14 +207,14 @@ func TestMetadataServer(t *testing.T) {
 	if got, failure := call(t, map[string]string{"GCE_METADATA_HOST": host, "HOME": t.TempDir()}); got != "Bearer machine" {
 		t.Errorf("authorized by %q, %v", got, failure)
 	}
-	// A file comes before it, be it only one that cannot be used.
+	// A credentials file takes precedence, even if it is unusable.
 	if got, failure := call(t, map[string]string{"GCE_METADATA_HOST": host, "GOOGLE_APPLICATION_CREDENTIALS": "none.json"}); failure == nil || failure.Kind != providers.KindAuth ||
 		!errors.Is(failure, os.ErrNotExist) || !strings.Contains(failure.Error(), "none.json") {
 		t.Errorf("authorized by %q, %v", got, failure)
 	}
 }
 
-// TestCredentialsThatCannotBeUsed tell what is wrong, and nothing of what is in them.
+// TestCredentialsThatCannotBeUsed: errors describe the problem without any content of the credentials.
 func TestCredentialsThatCannotBeUsed(t *testing.T) {
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The slugs to register the protocols under.
+// The slugs of the protocols.
 const (
 	API       = "google-generative-ai"
 	APIVertex = "google-vertex"
@@ -17,15 +17,13 @@ const (
 
 const keyHeader = "X-Goog-Api-Key"
 
-// Options changes a protocol. Nil and every zero field work.
+// Options configures a protocol. Nil and every zero field are valid.
 type Options struct {
-	// Client makes the requests, see providers.HTTPOptions, and those of NewVertex for
-	// access tokens.
+	// Client makes the requests, see providers.HTTPOptions, and the token requests of NewVertex.
 	Client *http.Client
-	// MaxEventBytes limits one event of the stream, in bytes; 0 means
-	// sse.DefaultMaxEventBytes.
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means sse.DefaultMaxEventBytes.
 	MaxEventBytes int
-	// Getenv looks up what NewVertex reads from the environment; nil means os.Getenv.
+	// Getenv reads the environment for NewVertex; nil means os.Getenv.
 	Getenv func(name string) string
 }
 
@@ -40,31 +38,29 @@ func (o *Options) orDefault() Options {
 	return out
 }
 
-// New returns the protocol of API over HTTP. Its Close drops idle connections.
+// New returns the protocol of API over HTTP. Its Close closes idle connections.
 func New(o *Options) *providers.HTTP {
 	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.orDefault().Client})
 }
 
-// Register lets the models of a registry be called in this format, at Google's and by
-// Vertex AI.
+// Register registers the protocols of Gemini and Vertex AI with a registry.
 func Register(r *providers.Registry, o *Options) {
 	r.RegisterProtocol(API, New(o))
 	r.RegisterProtocol(APIVertex, NewVertex(o))
 }
 
-// NewCodec returns the codec of API alone, for other transports. It ignores
-// Options.Client.
+// NewCodec returns the codec of API only, for other transports. It ignores Options.Client.
 func NewCodec(o *Options) providers.Codec {
 	return codec{resource: func(id string) string { return collection("models", id) }, maxEventBytes: o.orDefault().MaxEventBytes}
 }
 
-// codec is the core. A variant differs in what it calls a model.
+// codec is the shared core. Variants differ in model names.
 type codec struct {
 	resource      func(id string) string
 	maxEventBytes int
 }
 
-// address returns the path of a request, and puts the key into its header.
+// address returns the path of a request and sets the key header.
 func (c codec) address(m providers.Model, o providers.Options, h http.Header) string {
 	switch {
 	case o.Bearer || providers.OwnBearer(m):
@@ -75,7 +71,7 @@ func (c codec) address(m providers.Model, o providers.Options, h http.Header) st
 	return "/" + c.resource(m.ID) + ":streamGenerateContent?alt=sse"
 }
 
-// collection is the resource of a model, which may name its collection itself.
+// collection returns the resource name of a model, which may include its collection.
 func collection(name, id string) string {
 	if !strings.Contains(id, "/") {
 		id = name + "/" + id

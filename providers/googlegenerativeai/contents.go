@@ -10,13 +10,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The roles. Results of calls are the user's.
+// The roles. Results of calls have the user role.
 const (
 	roleUser  = "user"
 	roleModel = "model"
 )
 
-// What stands in a result that has nothing to read.
+// Texts of results without readable content.
 const (
 	noOutput    = "(no output)"
 	seeImage    = "(see the image)"
@@ -29,7 +29,7 @@ type content struct {
 	Parts []part `json:"parts"`
 }
 
-// part is one of its kinds. The order of its members is that of the vendor's own.
+// part has one kind of member. The order of members is the vendor's.
 type part struct {
 	Text      *string   `json:"text,omitempty"`
 	Thought   bool      `json:"thought,omitempty"`
@@ -62,7 +62,7 @@ type output struct {
 	Error  *string `json:"error,omitempty"`
 }
 
-// encodeMessage returns the contents of a message: none if nothing of it is sent.
+// encodeMessage returns the contents of a message, none if nothing is sent.
 func encodeMessage(s shape, msg providers.Message, e *providers.BodyEncoder) []content {
 	switch msg.Role {
 	case providers.RoleUser:
@@ -92,9 +92,8 @@ func encodeParts(parts []providers.Part, e *providers.BodyEncoder) []part {
 	return out
 }
 
-// encodeAssistant returns the parts of a reply in their order, each with the signature that
-// it came with. A first call without one was made by another model, or before the vendor
-// signed calls.
+// encodeAssistant returns the parts of a reply in their order, each with its signature. A first call
+// without a signature was made by another model, or before the vendor signed calls.
 func encodeAssistant(s shape, parts []providers.Part) []part {
 	var out []part
 	called := false
@@ -119,8 +118,8 @@ func encodeAssistant(s shape, parts []providers.Part) []part {
 	return out
 }
 
-// encodeText returns text or reasoning as the parts that it was made of, as far as that
-// matters: one that was signed stays by itself, also an empty one.
+// encodeText returns text or reasoning as its original parts: a signed part stays separate, even if
+// empty.
 func encodeText(text, signature string, thought bool) []part {
 	before, rest, vendors, ok := unsigned(text, signature)
 	var out []part
@@ -133,16 +132,16 @@ func encodeText(text, signature string, thought bool) []part {
 	return out
 }
 
-// Longest names that the vendor takes, in bytes.
+// Maximum lengths of names that the vendor accepts, in bytes.
 const (
 	maxCallID   = 64
 	maxCallName = 64
 )
 
-// named is a name of a function that the vendor takes.
+// named matches a valid function name.
 var named = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]*$`)
 
-// callName is the name of a call, which a model may have made up.
+// callName returns a valid name for a call, since a model may have invented it.
 func callName(name string) string {
 	if len(name) <= maxCallName && named.MatchString(name) {
 		return name
@@ -150,7 +149,7 @@ func callName(name string) string {
 	return "_" + providers.PlainName(name, maxCallName-1)
 }
 
-// callID is the id of a call as it is sent, the same for call and result.
+// callID returns the id of a call in the request, the same for call and result.
 func callID(id string) string {
 	if id == providers.PlainName(id, maxCallID) {
 		return id
@@ -159,8 +158,8 @@ func callID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:20])
 }
 
-// encodeResults returns the results of one step's calls in one content: the vendor counts
-// them there. Models that take no images in results are shown them in a content after it.
+// encodeResults returns the results of one step in one content, because the vendor counts them there.
+// For models that reject images in results, the images follow in another content.
 func encodeResults(s shape, parts []providers.Part, e *providers.BodyEncoder) []content {
 	results, images := content{Role: roleUser}, content{Role: roleUser}
 	for _, p := range parts {
@@ -183,7 +182,7 @@ func encodeResults(s shape, parts []providers.Part, e *providers.BodyEncoder) []
 	return []content{results, images}
 }
 
-// encodeResult returns a result, and the images of it that it cannot hold.
+// encodeResult returns a result, and its images that it cannot contain.
 func encodeResult(s shape, r providers.ToolResult, e *providers.BodyEncoder) (out *response, images []part) {
 	out = &response{Name: callName(r.Name)}
 	if s.ids {

@@ -15,7 +15,7 @@ import (
 
 var errNoFinish = errors.New("stream ended without a finishReason")
 
-// chunk is one event: a whole response in the vendor's terms, with what is new in it.
+// chunk is one event: a response object with incremental content.
 type chunk struct {
 	Candidates []candidate `json:"candidates"`
 	Feedback   struct {
@@ -35,7 +35,7 @@ type candidate struct {
 	FinishMessage string `json:"finishMessage"`
 }
 
-// piece is a part of a response. Those of other kinds have none of its members.
+// piece is a part of a response. Parts of other kinds have none of its members.
 type piece struct {
 	Text      json.RawMessage `json:"text"`
 	Thought   bool            `json:"thought"`
@@ -69,18 +69,18 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// refused reports that an error is the vendor's, and not one of what comes behind the end.
+// refused reports whether an error is from the vendor, and not about data after the end.
 func refused(err error) bool {
 	var vendor *providers.VendorError
 	return errors.As(err, &vendor)
 }
 
-// errorObject returns the error of a list, nil if there is none.
+// errorObject returns the error in a list, nil if there is none.
 func errorObject(raw []byte) json.RawMessage {
 	var list []struct {
 		Error json.RawMessage `json:"error"`
 	}
-	_ = json.Unmarshal(raw, &list) // what is no list has no error
+	_ = json.Unmarshal(raw, &list) // other JSON values contain no error
 	for _, f := range list {
 		if sse.Given(f.Error) {
 			return f.Error
@@ -89,15 +89,14 @@ func errorObject(raw []byte) json.RawMessage {
 	return nil
 }
 
-// decoder is the state of one response.
 type decoder struct {
 	out  *providers.Assembler
 	done providers.Done
-	// counts are the latest, by member: a chunk may leave out what an earlier one said, and
-	// correct it downwards.
+	// counts are the latest counts by member. A chunk may omit earlier members, and may correct them
+	// downwards.
 	counts map[string]int64
-	ids    map[string]bool // of the calls so far
-	// whole tells that the vendor has said how the response ends. Counts may follow.
+	ids    map[string]bool // ids of the calls so far
+	// whole is set once the vendor has reported the end. Counts may follow.
 	whole bool
 
 	json sse.JSON
@@ -124,7 +123,7 @@ func (d *decoder) event(raw sse.Event) error {
 	if len(c.Candidates) == 0 {
 		return nil
 	}
-	// One candidate was asked for; of a server that sends more the first one is read.
+	// One candidate was requested; further ones are ignored.
 	first := &c.Candidates[0]
 	for _, p := range first.Content.Parts {
 		if err := d.piece(p); err != nil {
@@ -189,7 +188,7 @@ func (d *decoder) piece(p piece) error {
 	return nil
 }
 
-// callID returns the id of a call, and makes one where the vendor gives none, or one twice.
+// callID returns the id of a call, or a new id if the vendor sends none or repeats one.
 func (d *decoder) callID(id, name string) string {
 	if d.out.Stopped() {
 		return id

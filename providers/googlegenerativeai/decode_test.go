@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// saying is a chunk with parts; rest are further members of its candidate.
+// saying returns a chunk with parts; rest are further members of its candidate.
 func saying(parts string, rest ...string) string {
 	return fmt.Sprintf(`{"candidates":[{"content":{"parts":[%s],"role":"model"},"index":0%s}]}`, parts, strings.Join(rest, ""))
 }
@@ -28,9 +28,8 @@ func ends(reason string) string {
 	return fmt.Sprintf(`{"candidates":[{"finishReason":%q,"index":0}]}`, reason)
 }
 
-// recording holds everything a response may hold: reasoning in pieces, a comment whose last
-// part is signed, two calls of which the first is, a part that nobody knows, counts that
-// come late and are corrected.
+// recording contains every kind of output: reasoning in fragments, commentary whose last part is
+// signed, two calls of which the first is signed, an unknown part, and late corrected counts.
 var recording = providertest.Payloads(
 	`{"candidates":[{"content":{"parts":[{"text":"Hm, ","thought":true}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":29,"totalTokenCount":29},"modelVersion":"gemini-3-pro","responseId":"r1"}`,
 	saying(`{"text":"néw <so>","thought":true}`),
@@ -68,8 +67,8 @@ func TestDecodeRecording(t *testing.T) {
 	)
 }
 
-// TestRoundTrip sends back what was decoded: each signature stands on the part that it came
-// with, and texts that were not signed are one.
+// TestRoundTrip sends decoded parts back. Each signature stays on its part, and unsigned texts are
+// merged.
 func TestRoundTrip(t *testing.T) {
 	events, failure := providertest.Decode(t, googlegenerativeai.NewCodec(nil), recording)
 	if failure != nil {
@@ -86,7 +85,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// shortly is what a response says, for short.
+// shortly returns a short form of a response.
 func shortly(events []providers.Event) string {
 	var out []string
 	for _, p := range providertest.Said("p/m", events).Parts {
@@ -204,7 +203,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestDecodeNoStream reads answers of servers that do not stream, and errors in their place.
+// TestDecodeNoStream reads responses and errors that are not streamed.
 func TestDecodeNoStream(t *testing.T) {
 	for _, tt := range []struct {
 		body string
@@ -233,7 +232,7 @@ func TestDecodeEventLimit(t *testing.T) {
 	}
 }
 
-// TestEndless holds the codec to the limits of a reply, whatever it is that never ends.
+// TestEndless checks the reply limits for every kind of endless output.
 func TestEndless(t *testing.T) {
 	x := strings.Repeat("x", 1000)
 	of := func(part string) func(int) string { return func(int) string { return saying(part) } }
@@ -272,7 +271,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// BenchmarkDecode reads a reply that came at once.
+// BenchmarkDecode decodes a reply that is available at once.
 func BenchmarkDecode(b *testing.B) {
 	providertest.BenchmarkDecode(b, googlegenerativeai.NewCodec(nil), []byte(recording))
 }

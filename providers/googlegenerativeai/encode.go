@@ -12,7 +12,7 @@ type body struct {
 	Tools      []toolset         `json:"tools,omitempty"`
 	ToolConfig *toolConfig       `json:"toolConfig,omitempty"`
 	Generation *generationConfig `json:"generationConfig,omitempty"`
-	// Contents come last: they alone change from call to call.
+	// Contents are last, because only they change between calls.
 	Contents json.RawMessage `json:"contents"`
 }
 
@@ -20,7 +20,7 @@ type toolset struct {
 	Functions []function `json:"functionDeclarations"`
 }
 
-// function is a tool, whose schema stands in one of two members.
+// function is a tool. One of two members contains its schema.
 type function struct {
 	Name        string          `json:"name"`
 	Description string          `json:"description,omitempty"`
@@ -77,7 +77,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: c.address(m, o, header), Header: header, Body: encoded}, nil
 }
 
-// choose is nil for what the vendor does by itself.
+// choose returns nil for the vendor's default.
 func choose(c providers.ToolChoice) *toolConfig {
 	if c == providers.ToolAuto {
 		return nil
@@ -108,16 +108,15 @@ func encodeTools(m providers.Model, tools []providers.Tool) []toolset {
 	return []toolset{set}
 }
 
-// fragment is a run of encoded contents without the brackets of an array. It does not
-// change.
+// fragment is an immutable run of encoded contents without the brackets of an array.
 type fragment struct {
 	shape shape
 	text  *providers.Body // nil if there are none
-	// begins and ends tell that the first and the last content are the model's.
+	// begins and ends are set if the first and the last content have the model role.
 	begins, ends bool
 }
 
-// encodeContents returns the pieces of the contents' array.
+// encodeContents returns the pieces of the contents array.
 func encodeContents(m providers.Model, req providers.Request) ([]*providers.Body, error) {
 	shape := shapeOf(m)
 	fragments := make([]fragment, 0, len(req.History)+1)
@@ -150,7 +149,7 @@ func newFragment(s shape, in []providers.Message) (fragment, error) {
 	var out []content
 	for _, msg := range in {
 		for _, c := range encodeMessage(s, msg, &e) {
-			// A call is refused behind another content of the model.
+			// The vendor rejects a call after another content of the model.
 			if n := len(out); n > 0 && c.Role == roleModel && out[n-1].Role == roleModel {
 				out[n-1].Parts = append(out[n-1].Parts, c.Parts...)
 				continue
@@ -175,7 +174,7 @@ const (
 	closeContent = `]}`
 )
 
-// join makes one array of fragments. Contents of the model that meet become one.
+// join concatenates fragments to one array. Adjacent contents of the model are merged.
 func join(fragments []fragment) []*providers.Body {
 	out := make([]*providers.Body, 1, 2*len(fragments)+2)
 	out[0] = providers.NewBody("[")

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// Models of both kinds of history.
+// Models of both history shapes.
 var (
 	third  = providers.Model{Provider: "p", ID: "gemini-3-pro", Reasoning: true, Input: []string{"text", "image"}}
 	second = providers.Model{Provider: "p", ID: "gemini-2.5-flash", Reasoning: true, Input: []string{"text", "image"}}
@@ -26,7 +26,7 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return providertest.Encoded(t, googlegenerativeai.NewCodec(nil), m, req, o)
 }
 
-// contents returns what messages become.
+// contents returns the contents of messages.
 func contents(t *testing.T, m providers.Model, messages ...providers.Message) string {
 	t.Helper()
 	var body struct{ Contents json.RawMessage }
@@ -36,7 +36,7 @@ func contents(t *testing.T, m providers.Model, messages ...providers.Message) st
 	return providertest.Canonical(t, string(body.Contents))
 }
 
-// withoutResults leaves out the contents of the user.
+// withoutResults removes the contents of the user.
 func withoutResults(t *testing.T, contents string) string {
 	t.Helper()
 	var all, models []json.RawMessage
@@ -159,7 +159,7 @@ func TestEncodeThinking(t *testing.T) {
 		{"gemini-2.5-flash", nil, "minimal", budget(128)},
 		{"gemini-2.5-flash", nil, "max", budget(24576)},
 		{"gemini-2.5-flash", nil, "off", `{"thinkingBudget":0}`},
-		{"gemini-2.5-flash", flash, "low", budget(2048)}, // which takes no levels, whoever says so
+		{"gemini-2.5-flash", flash, "low", budget(2048)}, // this model accepts no levels, even with a map
 		{"gemini-2.5-flash-lite-preview", nil, "minimal", budget(512)},
 		{"gemini-2.5-flash-lite", nil, "off", `{"thinkingBudget":0}`},
 		{"deep-research-preview", nil, "high", budget(-1)},
@@ -177,11 +177,11 @@ func TestEncodeThinking(t *testing.T) {
 	}
 }
 
-// TestEncodeLimits: what the model thinks counts as output, and a limit is the answer's.
+// TestEncodeLimits: thinking counts as output, and a limit applies to the answer.
 func TestEncodeLimits(t *testing.T) {
 	for _, tt := range []struct {
 		id         string
-		most       int // of the model
+		most       int // limit of the model
 		o          providers.Options
 		wantLimit  int
 		wantBudget int // 0 for none
@@ -211,7 +211,7 @@ func TestEncodeLimits(t *testing.T) {
 	}
 }
 
-// TestEncodeHistory is of what other models, other formats and crashes leave behind.
+// TestEncodeHistory covers histories of other models and formats, and of crashes.
 func TestEncodeHistory(t *testing.T) {
 	const (
 		text  = `{"text":"a"}`
@@ -293,8 +293,8 @@ func TestEncodeHistory(t *testing.T) {
 	}
 }
 
-// TestEncodeSchemas holds in which member a schema is sent. What it looks like is a matter of
-// providers.TestToolSchemas.
+// TestEncodeSchemas checks the member that contains a schema. providers.TestToolSchemas covers its
+// content.
 func TestEncodeSchemas(t *testing.T) {
 	in := `{"type":"object","properties":{"a":{"const":"x"},"b":{"type":["null","string"]}},"additionalProperties":false}`
 	for member, tt := range map[string]struct {
@@ -316,8 +316,8 @@ func TestEncodeSchemas(t *testing.T) {
 	}
 }
 
-// TestPromptsGrowAtTheirEnd: the request of a turn is, but for its last brackets, how that of
-// the next one begins.
+// TestPromptsGrowAtTheirEnd: the request of a turn, without its final brackets, is a prefix of the
+// next one.
 func TestPromptsGrowAtTheirEnd(t *testing.T) {
 	messages := []providers.Message{
 		user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1", png)), said("p/gemini-3-pro", providers.Text{Text: "a"}),
@@ -347,8 +347,7 @@ func TestHistoryBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksOfAnotherShape: what a block holds was made for a model of which other things
-// were known.
+// TestBlocksOfAnotherShape: a cached encoding is not reused for a model of another shape.
 func TestBlocksOfAnotherShape(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "gemini-robotics-er-2"}
 	req := providers.Request{History: []*providers.Block{providers.NewBlock([]providers.Message{user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1"))})}}
@@ -360,12 +359,12 @@ func TestBlocksOfAnotherShape(t *testing.T) {
 	}
 }
 
-// FuzzSignatures reads signatures that may be of any format.
+// FuzzSignatures decodes signatures of arbitrary format.
 func FuzzSignatures(f *testing.F) {
 	providertest.FuzzSignatures(f, googlegenerativeai.NewCodec(nil), []string{"2:c2ln", "0:c2ln", "1:c2ln", "-1:s", "2:", "99999999999999999999:s", `{"phase":"x"}`})
 }
 
-// FuzzSchema sends tools whose schemas somebody else wrote.
+// FuzzSchema sends tools with arbitrary schemas.
 func FuzzSchema(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"const":"x"}},"anyOf":[{"type":["null"]}]}`))
 	f.Add([]byte(`{"items":{"oneOf":[7,{"const":null}]},"const":1e999}`))
@@ -379,7 +378,7 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
-// BenchmarkEncode is the body of the next call of a conversation.
+// BenchmarkEncode encodes the next call of a conversation.
 func BenchmarkEncode(b *testing.B) {
 	providertest.BenchmarkEncode(b, googlegenerativeai.NewCodec(nil))
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// VertexURL is where a model of APIVertex is called.
+// VertexURL returns the URL of a model of APIVertex.
 func VertexURL(m providers.Model, o providers.Options, getenv func(string) string) (string, error) {
 	v := &vertex{getenv: getenv}
 	m, err := v.locate(m, o)
 	return strings.TrimRight(m.BaseURL, "/") + codec{resource: vertexResource}.address(m, o, http.Header{}), err
 }
 
-// Tokens hands out access tokens.
+// Tokens exposes the token source.
 type Tokens struct{ source *tokenSource }
 
-// NewTokens returns Tokens that are got by fetch, which says how long they last.
+// NewTokens returns Tokens that fetch obtains, with their lifetime.
 func NewTokens(fetch func(context.Context) (value string, lasts time.Duration, err error)) *Tokens {
 	return &Tokens{&tokenSource{fetch: func(ctx context.Context) (token, error) {
 		value, lasts, err := fetch(ctx)
@@ -33,5 +33,5 @@ func (t *Tokens) Get(ctx context.Context) (string, error) {
 	return got.value, err
 }
 
-// Close ends what is under way.
+// Close ends a request in progress.
 func (t *Tokens) Close() { t.source.close() }

@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// assertionLife is how long an assertion may be used; the vendor takes no more.
+// assertionLife is the lifetime of an assertion, the maximum that the vendor accepts.
 const assertionLife = time.Hour
 
-// assertion returns the JSON Web Token by which a service account asks for an access token
-// (RFC 7523), signed with RS256 (RFC 7518, section 3.3).
+// assertion returns the JSON Web Token with which a service account requests an access token (RFC
+// 7523), signed with RS256 (RFC 7518, section 3.3).
 func (f *credentialFile) assertion(now time.Time) (string, error) {
 	key, err := privateKey(f.PrivateKey)
 	if err != nil {
@@ -52,7 +52,7 @@ func segment(v any) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// privateKey reads a key in PEM: PKCS #8, or PKCS #1 of older files.
+// privateKey reads a key in PEM: PKCS #8, or PKCS #1 in older files.
 func privateKey(text string) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {

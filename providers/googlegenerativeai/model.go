@@ -8,12 +8,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// shape is how a model wants history. Values can be compared.
+// shape describes the history that a model expects. Values can be compared.
 type shape struct {
-	// signed models check that the first call of a step has the signature it came with,
-	// and take images within the results of calls.
+	// signed models verify the signature of the first call of a step, and accept images in results.
 	signed bool
-	// ids tells that calls and results have them.
+	// ids is set if calls and results have ids.
 	ids bool
 }
 
@@ -23,27 +22,27 @@ func shapeOf(m providers.Model) shape {
 	return shape{signed: signed, ids: signed || foreign(id)}
 }
 
-// foreign models are those of other makers that the vendor serves.
+// foreign reports whether the model is from another maker.
 func foreign(id string) bool {
 	return strings.HasPrefix(id, "claude-") || strings.HasPrefix(id, "gpt-oss-")
 }
 
-// bareID is the id of a model without what it is published under.
+// bareID returns the id of a model without its publisher.
 func bareID(id string) string { return strings.ToLower(id[strings.LastIndexByte(id, '/')+1:]) }
 
 var numbered = regexp.MustCompile(`^gemini-(\d+)(?:[.-]|$)`)
 
-// unnumbered stands for the generation of a name that moves on with them.
+// unnumbered is the generation of names without a number, which always refer to the latest model.
 const unnumbered = 3
 
-// generation is the first number of a model's version, 0 if it has none. Of models whose
-// names have no number those are of generation 3 at least that think in levels.
+// generation returns the first number of a model's version, 0 if it has none. A model without a number
+// is at least generation 3 if it supports levels.
 func generation(m providers.Model) int {
 	id := bareID(m.ID)
 	if found := numbered.FindStringSubmatch(id); found != nil {
 		n, err := strconv.Atoi(found[1])
 		if err != nil {
-			return unnumbered // a number of twenty digits is no small one
+			return unnumbered // the number overflows
 		}
 		return n
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestCodecConformance cuts a short response, which takes its length squared.
+// TestCodecConformance uses a short response, because its cost is quadratic in the length.
 func TestCodecConformance(t *testing.T) {
 	body := providertest.Payloads(`{"candidates":[{"content":{"parts":[{"text":"né","thought":true},{"text":"😀","thoughtSignature":"s"}]}}]}`,
 		`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"n":1}},"thoughtSignature":"s"}]},"finishReason":"STOP"}]}`)
@@ -52,7 +52,7 @@ func serveGemini(t *testing.T, h http.HandlerFunc) (providers.Protocol, provider
 	return serve(t, googlegenerativeai.New(nil), h)
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Contents []struct {
@@ -72,13 +72,13 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// request is what a vendor saw of a call.
+// request is the request that a vendor received.
 type request struct {
 	path   string
 	header map[string]string
 }
 
-// recorder is a vendor that answers with a text and remembers what it was asked.
+// recorder returns a vendor that records the request and answers with a text.
 func recorder(got *request) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		*got = request{path: r.URL.RequestURI(), header: map[string]string{}}
@@ -162,8 +162,7 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-// TestSignatureRefused: what a vendor will not have back is left out, and the call is made
-// once more.
+// TestSignatureRefused: rejected signatures are omitted and the call is repeated once.
 func TestSignatureRefused(t *testing.T) {
 	var bodies []string
 	protocol, m := serve(t, googlegenerativeai.New(nil), func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings sends back what was decoded, and compares it with the parts that the
-// vendor has signed, and with its calls.
+// TestRecordings sends decoded responses back and compares them with the recorded signed parts and
+// calls.
 func TestRecordings(t *testing.T) {
 	for _, slug := range []string{googlegenerativeai.API, googlegenerativeai.APIVertex} {
 		t.Run(slug, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// signedParts are the parts of a recorded response that are signed or calls.
+// signedParts returns the signed parts and calls of a recorded response.
 func signedParts(t *testing.T, body []byte) []any {
 	t.Helper()
 	var out []any
@@ -57,7 +57,7 @@ func signedParts(t *testing.T, body []byte) []any {
 	return out
 }
 
-// partsOf are the parts of the model's contents that are signed or calls, without ids.
+// partsOf returns the signed parts and calls of the model's contents, without ids.
 func partsOf(contents []any) (out []any) {
 	for _, c := range contents {
 		content, _ := c.(map[string]any)

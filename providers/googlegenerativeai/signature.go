@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// skipSignature is what the vendor documents for calls that its model has not made: a call
-// with it is taken without a signature.
+// skipSignature is the documented placeholder for the signature of a call that the vendor's model did
+// not make.
 const skipSignature = "skip_thought_signature_validator"
 
-// signed is the signature of text or reasoning that ends with a part of n bytes which the
-// vendor has signed. What stands before that part is not to be merged with it.
+// signed returns the signature of text or reasoning that ends with a signed part of n bytes. The text
+// before that part must not be merged with it.
 func signed(n int, signature string) string { return strconv.Itoa(n) + ":" + signature }
 
-// unsigned is the inverse: it cuts a text into what was not signed and what was. ok is
-// false if the signature is none of this format, or of another text.
+// unsigned is the inverse of signed: it splits a text into its unsigned and signed parts. ok is false
+// if the signature has another format or belongs to another text.
 func unsigned(text, signature string) (before, part, vendors string, ok bool) {
 	length, vendors, found := strings.Cut(signature, ":")
 	n, err := strconv.Atoi(length)

@@ -10,21 +10,21 @@ import (
 type thinkingConfig struct {
 	IncludeThoughts bool   `json:"includeThoughts,omitempty"`
 	Level           string `json:"thinkingLevel,omitempty"`
-	// Budget is in tokens, -1 for as many as the model likes.
+	// Budget is in tokens; -1 lets the model decide.
 	Budget *int `json:"thinkingBudget,omitempty"`
 }
 
-// dynamic leaves the number of tokens to the model.
+// dynamic lets the model choose the number of tokens.
 const dynamic = -1
 
-// minAnswer is what a budget leaves of the output for the answer, in tokens.
+// minAnswer is the minimum output left for the answer, in tokens.
 const minAnswer = 1024
 
-// budgets are the tokens of minimal, low, medium and high.
+// budgets are the token budgets of minimal, low, medium and high.
 type budgets [4]int
 
-// budgetsOf returns the budgets of a model, as the vendor documents its range, the first of
-// them the least it takes; ok is false for a model that none are known of.
+// budgetsOf returns the documented budgets of a model; the first is its minimum. ok is false for an
+// unknown model.
 func budgetsOf(id string) (b budgets, ok bool) {
 	switch {
 	case strings.HasPrefix(id, "gemini-2.5-pro"):
@@ -49,8 +49,8 @@ func (b budgets) of(l providers.ThinkingLevel) int {
 	return b[3]
 }
 
-// thinking returns what a model is told of a level, nil for nothing, and the limit of its
-// output, which counts what it thinks: a budget comes on top of what the answer may have.
+// thinking returns the option for a level, nil for none, and the output limit. The limit includes the
+// budget, which is added to the limit of the answer.
 func thinking(m providers.Model, o providers.Options) (t *thinkingConfig, limit int) {
 	id, level, limit := bareID(m.ID), o.ThinkingLevel, o.MaxTokens
 	off := level == providers.ThinkingOff
@@ -62,7 +62,7 @@ func thinking(m providers.Model, o providers.Options) (t *thinkingConfig, limit 
 	}
 	known, ok := budgetsOf(id)
 	switch {
-	case off && strings.HasPrefix(id, "gemini-2.5-pro"): // which refuses 0
+	case off && strings.HasPrefix(id, "gemini-2.5-pro"): // this model rejects 0
 		return &thinkingConfig{Budget: &known[0]}, limit
 	case off:
 		return &thinkingConfig{Budget: new(0)}, limit
@@ -80,7 +80,7 @@ func thinking(m providers.Model, o providers.Options) (t *thinkingConfig, limit 
 	return &thinkingConfig{IncludeThoughts: true, Budget: &budget}, limit
 }
 
-// takesLevels reports whether a model is told a level, and not a budget.
+// takesLevels reports whether a model accepts a level instead of a budget.
 func takesLevels(m providers.Model) bool {
 	if g := generation(m); g > 0 {
 		return g >= 3
@@ -96,19 +96,19 @@ func takesLevels(m providers.Model) bool {
 	return false
 }
 
-// alwaysThinks reports whether the least that a model can be told is its lowest level. One
-// that nothing is known of is taken for one: of its generation none could be told off.
+// alwaysThinks reports whether a model cannot disable thinking. Unknown models count as such, because
+// no model of their generation can.
 func alwaysThinks(m providers.Model) bool {
 	return len(m.Thinking) == 0 || !m.Thinking.Takes(providers.ThinkingOff)
 }
 
-// levelOf is the vendor's word for a level; off is the lowest that the model has.
+// levelOf returns the vendor's value for a level; off maps to the lowest level of the model.
 func levelOf(m providers.Model, level providers.ThinkingLevel) string {
 	if level == providers.ThinkingOff {
 		level = m.Thinking.Clamp(providers.ThinkingMinimal)
 	}
 	if len(m.Thinking) == 0 && level == providers.ThinkingMinimal && strings.Contains(bareID(m.ID), "-pro") {
-		level = providers.ThinkingLow // the least of the models of that name
+		level = providers.ThinkingLow // the minimum of models with this name
 	}
 	word, _ := m.Thinking.Word(level)
 	return strings.ToUpper(word)

@@ -7,30 +7,30 @@ import (
 )
 
 const (
-	// refreshAhead is how long before its end a token is replaced.
+	// refreshAhead is the time before expiry at which a token is replaced.
 	refreshAhead = 5 * time.Minute
-	// refreshTimeout bounds one attempt to get a token.
+	// refreshTimeout bounds one token request.
 	refreshTimeout = 30 * time.Second
 )
 
-// token is an access token. quotaProject is who pays, if the credentials say so.
+// token is an access token. quotaProject is the billed project, if the credentials name one.
 type token struct {
 	value, quotaProject string
 	expires             time.Time
 }
 
-// tokenSource keeps a token and replaces it in time, by one request however many calls want
-// it. It is safe for concurrent use.
+// tokenSource caches a token and refreshes it before expiry, with one request for all callers. It is
+// safe for concurrent use.
 type tokenSource struct {
 	fetch func(context.Context) (token, error)
 
 	mu      sync.Mutex
 	kept    token
-	refresh *refresh // under way, nil if there is none
+	refresh *refresh // in progress, nil if there is none
 	running sync.WaitGroup
 }
 
-// refresh is a request for a token. What it brought may be read once it is done.
+// refresh is a token request. Its result may be read once it is done.
 type refresh struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -38,8 +38,8 @@ type refresh struct {
 	err    error
 }
 
-// get returns a token that is good for now. A call waits for one only if there is none, and
-// leaves with its context; the request goes on for the others.
+// get returns a valid token. A call waits only if there is none, until its context ends; the request
+// continues for other callers.
 func (s *tokenSource) get(ctx context.Context) (token, error) {
 	s.mu.Lock()
 	kept, left := s.kept, time.Until(s.kept.expires)
@@ -60,7 +60,7 @@ func (s *tokenSource) get(ctx context.Context) (token, error) {
 	}
 }
 
-// begin returns the request under way, and makes one if there is none. It needs the lock.
+// begin returns the request in progress or starts one. The caller holds the lock.
 func (s *tokenSource) begin() *refresh {
 	if s.refresh != nil {
 		return s.refresh
@@ -81,7 +81,7 @@ func (s *tokenSource) begin() *refresh {
 	return r
 }
 
-// close drops the token, and ends a request under way and waits for it.
+// close drops the token, cancels a request in progress and waits for it.
 func (s *tokenSource) close() {
 	s.mu.Lock()
 	s.kept = token{}

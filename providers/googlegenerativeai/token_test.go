@@ -34,7 +34,7 @@ func (e *endpoint) fetch(ctx context.Context) (string, time.Duration, error) {
 	return fmt.Sprintf("token %d", n), time.Hour, nil
 }
 
-// hundred calls want a token at once; it returns what each has got.
+// hundred requests a token in 100 concurrent calls and counts the results.
 func hundred(t *testing.T, tokens *googlegenerativeai.Tokens) map[string]int {
 	t.Helper()
 	var mu sync.Mutex
@@ -55,8 +55,8 @@ func hundred(t *testing.T, tokens *googlegenerativeai.Tokens) map[string]int {
 	return got
 }
 
-// TestTokenIsRefreshedOnce: for a hundred calls at once, before it ends, and when it has
-// ended.
+// TestTokenIsRefreshedOnce: a hundred concurrent calls make one request without a token, before
+// expiry, and after expiry.
 func TestTokenIsRefreshedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -69,9 +69,9 @@ func TestTokenIsRefreshedOnce(t *testing.T) {
 		}{
 			{0, time.Second, "token 1", 1},
 			{54 * time.Minute, 0, "token 1", 1},
-			{2 * time.Minute, 0, "token 1", 2},         // soon to end: replaced beside the calls
-			{time.Minute, 0, "token 2", 2},             // as it has been
-			{2 * time.Hour, time.Second, "token 3", 3}, // ended: they wait
+			{2 * time.Minute, 0, "token 1", 2},         // about to expire: refreshed in the background
+			{time.Minute, 0, "token 2", 2},             // refreshed before
+			{2 * time.Hour, time.Second, "token 3", 3}, // expired: callers wait
 		} {
 			time.Sleep(step.wait)
 			begin := time.Now()
@@ -87,8 +87,8 @@ func TestTokenIsRefreshedOnce(t *testing.T) {
 	})
 }
 
-// TestTokenOfAFailingEndpoint: calls have the last token for as long as it is good, then one
-// error for all, and a token once the endpoint is back.
+// TestTokenOfAFailingEndpoint: calls use the last token while it is valid, then share one error. They
+// get a token once the endpoint recovers.
 func TestTokenOfAFailingEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -117,7 +117,7 @@ func TestTokenOfAFailingEndpoint(t *testing.T) {
 	})
 }
 
-// TestTokenIsNotBoundToACall: whoever leaves does not take the request along.
+// TestTokenIsNotBoundToACall: a caller that leaves does not cancel the request.
 func TestTokenIsNotBoundToACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
@@ -135,7 +135,7 @@ func TestTokenIsNotBoundToACall(t *testing.T) {
 	})
 }
 
-// TestTokenRequestsEnd: after half a minute by themselves, and with Close at once.
+// TestTokenRequestsEnd: requests time out after 30 seconds and end on Close.
 func TestTokenRequestsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tokens := googlegenerativeai.NewTokens(func(ctx context.Context) (string, time.Duration, error) {

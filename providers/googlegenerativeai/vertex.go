@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The environment of APIVertex beside that of its credentials. The first project that is
-// set counts.
+// Environment variables of APIVertex, apart from its credentials. The first project that is set is
+// used.
 const (
 	envProject    = "GOOGLE_CLOUD_PROJECT"
 	envOldProject = "GCLOUD_PROJECT"
@@ -22,7 +22,7 @@ const (
 	envKey        = "GOOGLE_CLOUD_API_KEY"
 )
 
-// What keeps a call without an API key from its address.
+// Reasons why a call without an API key has no address.
 var (
 	ErrNoProject  = errors.New("no project: set " + envProject + " or " + envOldProject + ", or an API key as " + envKey)
 	ErrNoLocation = errors.New("no location: set " + envLocation + ", to global for example, or an API key as " + envKey)
@@ -35,9 +35,9 @@ const (
 	global       = "global"
 )
 
-// NewVertex returns the protocol of APIVertex over HTTP. A call without an API key is
-// authorized by an access token of the application default credentials, which Close drops,
-// and idle connections with them.
+// NewVertex returns the protocol of APIVertex over HTTP. A call without an API key is authorized by an
+// access token of the application default credentials. Close drops the token and closes idle
+// connections.
 func NewVertex(o *Options) providers.Protocol {
 	options := o.orDefault()
 	adc := newCredentials(options.Getenv, options.Client)
@@ -49,7 +49,7 @@ func NewVertex(o *Options) providers.Protocol {
 
 var _ providers.KeyChecker = (*vertex)(nil)
 
-// vertex completes what is called, and authorizes it.
+// vertex completes the address of a call and authorizes it.
 type vertex struct {
 	*providers.HTTP
 	getenv func(string) string
@@ -84,7 +84,7 @@ func (v *vertex) Locate(m providers.Model, o providers.Options) (string, error) 
 	return at.BaseURL, err
 }
 
-// find says where the next token would come from, if the model can be called with one.
+// find returns the source of the next token, if the model can be called with one.
 func (v *vertex) find(m providers.Model) string {
 	if _, err := v.locate(m, providers.Options{}); err != nil {
 		return ""
@@ -100,18 +100,18 @@ func (*vertex) IsKey(key string) bool {
 
 var (
 	versioned = regexp.MustCompile(`/v\d+[a-z0-9]*$`)
-	// A location is part of a host.
+	// A location is part of a host name.
 	locations = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-// locate finds what the path of a model is relative to. A base URL without a place for the
-// location is a server of somebody's own.
+// locate returns the model with its base URL. A base URL without a placeholder for the location is
+// used unchanged.
 func (v *vertex) locate(m providers.Model, o providers.Options) (providers.Model, error) {
 	base, location := strings.TrimRight(m.BaseURL, "/"), v.env(envLocation)
 	if base == "" {
 		base = "https://" + catalogHost
 	}
-	// What a key calls has neither project nor location: the key does.
+	// A call with a key has neither project nor location, because the key implies them.
 	byKey := v.IsKey(o.APIKey) && !o.Bearer
 	if byKey {
 		base = strings.Replace(base, catalogHost, globalHost, 1)
@@ -131,7 +131,7 @@ func (v *vertex) locate(m providers.Model, o providers.Options) (providers.Model
 	return m, nil
 }
 
-// missing says what the environment lacks of what an address needs.
+// missing returns the error for missing environment variables.
 func (v *vertex) missing(project, location bool) error {
 	place := v.env(envLocation)
 	noProject, noLocation := project && v.project() == "", location && place == ""
@@ -148,7 +148,7 @@ func (v *vertex) missing(project, location bool) error {
 	return nil
 }
 
-// hostOf is the vendor's host for a location, which may be a multi-region.
+// hostOf returns the vendor's host for a location, which may be a multi-region.
 func hostOf(location string) string {
 	switch location {
 	case global:
@@ -168,8 +168,8 @@ func (v *vertex) project() string {
 	return v.env(envOldProject)
 }
 
-// vertexResource is what a model is called: one of the vendor, of another publisher, or a
-// resource with its whole name.
+// vertexResource returns the resource of a model: of the vendor, of another publisher, or a full
+// resource name.
 func vertexResource(id string) string {
 	if strings.HasPrefix(id, "projects/") || strings.HasPrefix(id, "publishers/") {
 		return escaped(id)
@@ -181,7 +181,8 @@ func vertexResource(id string) string {
 	return "publishers/" + url.PathEscape(publisher) + "/models/" + url.PathEscape(model)
 }
 
-// authorize gives a call without a key an access token. Headers of its own count as a key.
+// authorize sets an access token for a call without a key. Configured authorization headers count as a
+// key.
 func (v *vertex) authorize(ctx context.Context, r *http.Request, _ providers.Model, o providers.Options) error {
 	if o.APIKey != "" || r.Header.Get("Authorization") != "" || r.Header.Get(keyHeader) != "" {
 		return nil

@@ -76,7 +76,7 @@ func TestVertexAddresses(t *testing.T) {
 	}
 }
 
-// TestVertexOnTheWire is of what stands in for keys, and of headers that hold one.
+// TestVertexOnTheWire covers placeholder keys, and headers that contain a key.
 func TestVertexOnTheWire(t *testing.T) {
 	variables := map[string]string{"GOOGLE_CLOUD_PROJECT": "proj", "GOOGLE_CLOUD_LOCATION": "global"}
 	const model, rest = "/publishers/google/models/gemini-3-pro", ":streamGenerateContent?alt=sse"
@@ -125,7 +125,7 @@ func TestVertexNeedsAnAddress(t *testing.T) {
 	}
 }
 
-// TestVertexCredentials: what "parley models" shows, without asking anybody.
+// TestVertexCredentials checks the sources that "parley models" prints, without network access.
 func TestVertexCredentials(t *testing.T) {
 	home := t.TempDir()
 	there := filepath.Join(home, ".config", "gcloud", "application_default_credentials.json")
