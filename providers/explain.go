@@ -83,6 +83,8 @@ func (e *Error) explainModel() string {
 	switch {
 	case errors.As(e.Err, &variable):
 		return fmt.Sprintf("baseUrl needs the variable %s; set it", variable.Name)
+	case errors.As(e.Err, &model) && errors.Is(model.Err, ErrNoPrice):
+		return fmt.Sprintf("%q has no price, and the agent calls models with a price only; set cost of the model below providers", model.Spec)
 	case errors.As(e.Err, &model):
 		return fmt.Sprintf("%q is unknown; check the model name", model.Spec)
 	}

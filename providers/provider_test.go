@@ -78,11 +78,11 @@ func TestSetProviderListsFewModels(t *testing.T) {
 
 func TestSetProviderErrors(t *testing.T) {
 	for want, p := range map[string]providers.Provider{
-		"must not be empty":     {},
-		"contain a slash":      {ID: "a/b"},
-		"2 has no id":   {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {API: "a"}}},
-		`"m" has no ap`: {ID: "p", Models: []providers.CatalogModel{{ID: "m"}}},
-		`"m" is listed`: {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {ID: "m", API: "b"}}},
+		"must not be empty": {},
+		"contain a slash":   {ID: "a/b"},
+		"2 has no id":       {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {API: "a"}}},
+		`"m" has no ap`:     {ID: "p", Models: []providers.CatalogModel{{ID: "m"}}},
+		`"m" is listed`:     {ID: "p", Models: []providers.CatalogModel{{ID: "m", API: "a"}, {ID: "m", API: "b"}}},
 	} {
 		var typed *providers.ProviderRegistrationError
 		err := registry(t, nil, nil).SetProvider(&p)

@@ -118,6 +118,19 @@ func shownBy(m providers.Model, k providers.Compat) shown {
 	}
 }
 
+// reasoningFamilies are model families whose templates require the reasoning of earlier calls, on any server.
+var reasoningFamilies = []string{"kimi", "deepseek", "mimo"}
+
+// wantsReasoningContent reports whether a model belongs to one of reasoningFamilies. Gateways put owners before the name
+// and versions, variants and regions after it. Models distilled from a family, and DeepSeek's R1, have other templates.
+func wantsReasoningContent(id string) bool {
+	words := strings.FieldsFunc(strings.ToLower(id), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if slices.Contains(words, "distill") || slices.Contains(words, "r1") {
+		return false
+	}
+	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(reasoningFamilies, w) })
+}
+
 // dialectOf returns the dialect of a model's server.
 func (c codec) dialectOf(m providers.Model) dialect {
 	if c.binding {

@@ -378,3 +378,44 @@ func TestLongIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestReasoningByModel: models of families that require reasoning_content get it behind any gateway that takes it,
+// however the gateway writes their names.
+func TestReasoningByModel(t *testing.T) {
+	history := []providers.Message{
+		{Role: providers.RoleAssistant, Model: "other/m", Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}}},
+		{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{CallID: "c", Content: []providers.Part{providers.Text{Text: "ok"}}}}},
+	}
+	off := providers.Compat{RequiresReasoningContentOnAssistantMessages: providers.FlagOff}
+	for _, tt := range []struct {
+		provider, id string
+		reasons      bool
+		compat       providers.Compat
+		want         bool
+	}{
+		{"openrouter", "moonshotai/kimi-k2.6", true, providers.Compat{}, true},
+		{"openrouter", "~moonshotai/kimi-latest", true, providers.Compat{}, true},
+		{"openrouter", "moonshotai/kimi-k2-thinking:exacto", true, providers.Compat{}, true},
+		{"opencode", "kimi-k2-thinking", true, providers.Compat{}, true},
+		{"fireworks", "accounts/fireworks/models/kimi-k2p6", true, providers.Compat{}, true},
+		{"gateway", "moonshotai/Kimi-K2-Thinking", true, providers.Compat{}, true},
+		{"gateway", "us.moonshotai.kimi_k2-thinking-v1:0", true, providers.Compat{}, true},
+		{"cloudflare-workers-ai", "@cf/moonshotai/kimi-k2.6", true, providers.Compat{}, true},
+		{"openrouter", "deepseek/deepseek-v4-pro", true, providers.Compat{}, true},
+		{"together", "deepseek-ai/DeepSeek-V3.2", true, providers.Compat{}, true},
+		{"openrouter", "xiaomi/mimo-v2.5-pro", true, providers.Compat{}, true},
+		{"openrouter", "deepseek/deepseek-r1", true, providers.Compat{}, false},
+		{"gateway", "deepseek-r1-distill-llama-70b", true, providers.Compat{}, false},
+		{"openrouter", "moonshotai/kimi-k2", false, providers.Compat{}, false},
+		{"openrouter", "openai/kimiko", true, providers.Compat{}, false},
+		{"groq", "moonshotai/kimi-k2-thinking", true, providers.Compat{}, false},
+		{"cerebras", "kimi-k2-thinking", true, providers.Compat{}, false},
+		{"gateway", "kimi-k2.6", true, off, false},
+	} {
+		m := providers.Model{Provider: tt.provider, ID: tt.id, BaseURL: "https://proxy.example/v1", Reasoning: tt.reasons, Compat: tt.compat}
+		sent := providertest.Encoded(t, openaicompletions.NewCodec(nil), m, providers.Request{Messages: history}, providers.Options{ThinkingLevel: "high"})
+		if got := strings.Contains(sent, `"reasoning_content": ""`); got != tt.want {
+			t.Errorf("%s/%s, reasoning %t: reasoning_content is sent: %t, want %t\n%s", tt.provider, tt.id, tt.reasons, got, tt.want, sent)
+		}
+	}
+}

@@ -77,6 +77,21 @@ func newDisk(t *testing.T, files map[string]string) *vfs.MemFS {
 	return disk
 }
 
+// missing returns the first key of keptFolder that is missing or different without an error, or the error.
+func missing(t *testing.T, s *Store) (string, error) {
+	t.Helper()
+	for _, key := range []string{"large", "log", "table"} {
+		body, err := s.Get(t.Context(), key)
+		if errors.Is(err, storage.ErrNotFound) || err == nil && key != "large" && string(body) != "kept" {
+			return key, err
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
 // checkKept checks the objects that keptFolder has stored.
 func checkKept(t *testing.T, s *Store) error {
 	t.Helper()

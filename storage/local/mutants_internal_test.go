@@ -22,7 +22,7 @@ func loses(t *testing.T, disk vfs.FS, path string) string {
 		for _, now := range []string{whole[:at], whole[:at] + string([]byte{whole[at] ^ 1<<(at%8)}) + whole[at+1:]} {
 			changed := maps.Clone(files)
 			changed[path] = now
-			s, err := openReadOnly(lay(t, changed), testDir, nil)
+			s, err := openReadOnly(newDisk(t, changed), testDir, nil)
 			if err != nil {
 				continue
 			}

@@ -323,7 +323,7 @@ type steps struct {
 
 var (
 	_ agenthost.StepRecorder = (*steps)(nil)
-	_ agenthost.Suspender       = (*steps)(nil)
+	_ agenthost.Suspender    = (*steps)(nil)
 	_ agenthost.Waiter       = (*steps)(nil)
 	_ agenthost.Asker        = (*steps)(nil)
 	_ agenthost.Clock        = (*steps)(nil)
