@@ -9,20 +9,20 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// program is a server as it is installed and started.
+// program is an installable server.
 type program struct {
 	name     string
-	version  string // That of the Makefile.
-	variable string // Names the program to run instead of the pinned one.
+	version  string // As in the Makefile.
+	variable string // Variable that names a program in place of the pinned one.
 	env      func(*Server) []string
-	// args are those of the ways to start it, which are tried one after the other.
+	// args returns the alternative command lines, tried in order.
 	args func(*Server) [][]string
 }
 
-// versitygw has two backends. With extended attributes an object and what S3 knows of it
-// appear at once; not so with the files that stand in for them, which a create that fails can
-// leave behind. So those are for file systems without extended attributes, which the server
-// refuses.
+// versitygw has two backends. With extended attributes an object and its S3 metadata appear
+// atomically. With the files that replace them they do not, and a failed create can leave such files.
+// So those are used only on file systems without extended attributes, which the server rejects
+// otherwise.
 func versitygw() program {
 	return program{name: "versitygw", version: "v1.8.0", variable: "PARLEY_TEST_VERSITYGW", env: func(s *Server) []string {
 		return []string{"ROOT_ACCESS_KEY=" + s.AccessKey, "ROOT_SECRET_KEY=" + s.SecretKey, "GOGC=400"} // Tests have more memory than processors.
@@ -49,13 +49,13 @@ func (p program) find(t testing.TB) string {
 	file, root, err := os.Getenv(p.variable), "", error(nil)
 	if file == "" {
 		root, err = proc.Root()
-		file = filepath.Join(root, "bin", p.name+"@"+p.version) // Where make puts it.
+		file = filepath.Join(root, "bin", p.name+"@"+p.version) // Output folder of make.
 	}
 	if err == nil {
 		_, err = os.Stat(file)
 	}
 	if err != nil {
-		t.Fatalf("find %s: %v: run make servers, or let %s name the program", p.name, err, p.variable)
+		t.Fatalf("find %s: %v: run make servers, or set %s to the program", p.name, err, p.variable)
 	}
 	return file
 }

@@ -30,7 +30,7 @@ func open(t *testing.T, s *s3server.Server, bucket, secret string) *s3.Bucket {
 	return b
 }
 
-// programs are the ways to start a server.
+// programs returns the functions that start a server, by name.
 func programs() map[string]func(testing.TB) *s3server.Server {
 	return map[string]func(testing.TB) *s3server.Server{"versitygw": s3server.Versitygw, "minio": s3server.MinIO}
 }
@@ -64,7 +64,7 @@ func testServersAndBucketsAreApart(t *testing.T, start func(testing.TB) *s3serve
 	}
 }
 
-// TestPause: whoever asks a server that stands still waits, and is answered afterwards.
+// TestPause checks that requests to a paused server wait and are answered after it resumes.
 func TestPause(t *testing.T) {
 	s := s3server.Versitygw(t)
 	b := open(t, s, s.Bucket(t), s.SecretKey)
@@ -123,13 +123,13 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	})
 }
 
-// failing is a test that is expected to fail.
+// failing is a testing.TB that is expected to fail.
 type failing struct {
 	testing.TB
 	message string
 }
 
-// Fatalf keeps the message and ends the goroutine, as testing.TB does.
+// Fatalf records the message and ends the goroutine, as testing.TB does.
 func (f *failing) Fatalf(format string, args ...any) {
 	f.message = fmt.Sprintf(format, args...)
 	runtime.Goexit()

@@ -14,22 +14,21 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// shownOutput is how much of the server's output a failed test shows, in bytes.
+// shownOutput is the number of bytes of the server's output that a failed test prints.
 const shownOutput = 8 << 10
 
-// Server is a running S3 server. Its fields are what a client needs; they do not
-// change.
+// Server is a running S3 server. Its exported fields configure a client and do not change.
 type Server struct {
 	Endpoint  string // host:port, for plain HTTP.
-	AccessKey string // Of the one account, which may do everything.
+	AccessKey string // Of the only account, which has all permissions.
 	SecretKey string
 	Region    string
 
-	dir     string // Of the objects, of what else the program stores, and of its output.
+	dir     string // Folder of the objects, of other data of the program, and of its output.
 	process *proc.Process
 }
 
-// Each runs a test on every program there is, in a subtest with its name.
+// Each runs a test on every program, in a subtest with its name.
 func Each(t *testing.T, test func(t *testing.T, s *Server)) {
 	for _, p := range []program{versitygw(), minio()} {
 		t.Run(p.name, func(t *testing.T) { test(t, start(t, p)) })
@@ -48,10 +47,10 @@ func MinIO(t testing.TB) *Server {
 	return start(t, minio())
 }
 
-// Bucket makes an empty bucket and returns its name.
+// Bucket creates an empty bucket and returns its name.
 func (s *Server) Bucket(t testing.TB) string {
 	t.Helper()
-	// To every program a folder among its objects is a bucket.
+	// Every program takes a folder among its objects for a bucket.
 	dir, err := os.MkdirTemp(s.objects(), "bucket-*")
 	if err != nil {
 		t.Fatal(err)
@@ -59,8 +58,8 @@ func (s *Server) Bucket(t testing.TB) string {
 	return filepath.Base(dir)
 }
 
-// Pause lets the server stand still, soon, until the function that it returns is called:
-// whoever asks it meanwhile waits.
+// Pause stops the server until resume is called. Requests in between wait. The stop may take effect
+// shortly after Pause returns.
 func (s *Server) Pause() (resume func()) {
 	s.process.Signal(syscall.SIGSTOP)
 	return func() { s.process.Signal(syscall.SIGCONT) }
@@ -105,7 +104,7 @@ func start(t testing.TB, p program) *Server {
 			return s
 		}
 	}
-	t.Fatalf("%s does not start", file)
+	t.Fatalf("%s did not start", file)
 	return nil
 }
 
