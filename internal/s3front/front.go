@@ -18,12 +18,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// How a client addresses a Front. It must use path style.
+// Address of a Front for a client, which must use path style.
 const (
-	// Endpoint is that of a RoundTrip: a host name that never resolves, so a client
-	// without the transport reaches nobody.
+	// Endpoint is the host name for RoundTrip. It never resolves, so a client without the transport
+	// connects to nothing.
 	Endpoint = "front.invalid"
-	// Bucket is the only bucket there is.
+	// Bucket is the name of the only bucket.
 	Bucket = "parley"
 )
 
@@ -35,7 +35,7 @@ var (
 	_ http.RoundTripper = (*Front)(nil)
 )
 
-// New returns a front of b.
+// New returns a front for b.
 func New(b storage.Bucket) *Front { return &Front{b} }
 
 // ServeHTTP implements http.Handler.
@@ -49,7 +49,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(resp.StatusCode)
-	_, _ = io.Copy(w, resp.Body) // Whoever hung up needs no answer.
+	_, _ = io.Copy(w, resp.Body) // The client may have closed the connection.
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -80,7 +80,7 @@ func (f *Front) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// serve answers one request. An error says that there is no answer.
+// serve answers one request. An error means that there is no response.
 func (f *Front) serve(r *http.Request) (resp *http.Response, err error) {
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	query := r.URL.Query()
@@ -152,7 +152,7 @@ func (f *Front) getRange(r *http.Request, key string) (*http.Response, error) {
 	return resp, err
 }
 
-// listing is the document that answers ListObjectsV2.
+// listing is the response document of ListObjectsV2.
 type listing struct {
 	XMLName               xml.Name `xml:"http://s3.amazonaws.com/doc/2006-03-01/ ListBucketResult"`
 	Name                  string
@@ -164,7 +164,7 @@ type listing struct {
 	CommonPrefixes        []struct{ Prefix string }
 }
 
-// list makes one page. It refuses a token: a client goes on with start-after.
+// list returns one page. It rejects continuation tokens: clients use start-after.
 func (f *Front) list(r *http.Request, query url.Values) (*http.Response, error) {
 	limit, err := strconv.Atoi(cmp.Or(query.Get("max-keys"), "0"))
 	if err != nil || query.Has("continuation-token") || query.Get("encoding-type") != "url" {
@@ -176,7 +176,7 @@ func (f *Front) list(r *http.Request, query url.Values) (*http.Response, error) 
 		return nil, err
 	}
 	doc := listing{Name: Bucket, Prefix: encoded(q.Prefix), EncodingType: "url", IsTruncated: page.More}
-	if page.More { // A client takes no page for a part without one.
+	if page.More { // Clients expect a token in a truncated page.
 		doc.NextContinuationToken = "more"
 	}
 	for _, k := range page.Keys {
@@ -189,12 +189,12 @@ func (f *Front) list(r *http.Request, query url.Values) (*http.Response, error) 
 	return document(http.StatusOK, data), err
 }
 
-// encoded writes a key so that a document can hold any.
+// encoded URL-encodes a key, so that a document can hold any key.
 func encoded(key string) string { return strings.ReplaceAll(url.QueryEscape(key), "%2F", "/") }
 
-var errUnknown = errors.New("this is not served")
+var errUnknown = errors.New("request is not supported")
 
-// refusals are the answers of which storage/s3 makes the same kinds.
+// refusals are responses that storage/s3 maps to the kinds.
 var refusals = map[error]struct {
 	status int
 	code   string
@@ -206,7 +206,7 @@ var refusals = map[error]struct {
 	storage.ErrRefused:  {http.StatusBadRequest, "InvalidRequest"},
 }
 
-// answerOf is the answer to a request that failed, or the error itself if there is none.
+// answerOf returns the response for an error, or the error itself if there is no response.
 func answerOf(err error) (*http.Response, error) {
 	kind, cause := errUnknown, err
 	if e, ok := errors.AsType[*storage.Error](err); ok {
@@ -222,7 +222,7 @@ func answerOf(err error) (*http.Response, error) {
 	return nil, err
 }
 
-// refusal is S3's error document.
+// refusal returns S3's error document.
 func refusal(status int, code string, err error) *http.Response {
 	doc := struct {
 		XMLName xml.Name `xml:"Error"`
@@ -232,7 +232,7 @@ func refusal(status int, code string, err error) *http.Response {
 	if err != nil {
 		doc.Message = err.Error()
 	}
-	data, _ := xml.Marshal(doc) // Two strings can always be written.
+	data, _ := xml.Marshal(doc) // Two strings always encode.
 	return document(status, data)
 }
 
@@ -240,15 +240,15 @@ func document(status int, data []byte) *http.Response {
 	return response(status, io.NopCloser(bytes.NewReader(data)), int64(len(data)))
 }
 
-// response states a time and an ETag, without which clients accept no object. A bucket
-// keeps no digest to make the ETag of.
+// response sets a time and an ETag, which clients require for an object. The ETag is arbitrary,
+// because a bucket keeps no digest.
 func response(status int, body io.ReadCloser, size int64) *http.Response {
 	resp := &http.Response{
 		Status: strconv.Itoa(status) + " " + http.StatusText(status), StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Last-Modified": {"Thu, 01 Jan 1970 00:00:00 GMT"}, "Etag": {`"front"`}}, Body: body, ContentLength: size,
 	}
 	if status != http.StatusNoContent {
-		resp.Header.Set("Content-Type", "application/octet-stream") // A guess at it could be text/html.
+		resp.Header.Set("Content-Type", "application/octet-stream") // Content sniffing could result in text/html.
 		resp.Header.Set("Content-Length", strconv.FormatInt(size, 10))
 	}
 	return resp

@@ -18,8 +18,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// ask sends a request that storage/s3 would not send, in process, and returns the status
-// and the document.
+// ask sends a request that storage/s3 would not send, in process, and returns the status and the
+// document.
 func ask(t *testing.T, rt http.RoundTripper, method, path string, body io.Reader, header ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s3front.Endpoint+path, body)
@@ -41,8 +41,7 @@ func ask(t *testing.T, rt http.RoundTripper, method, path string, body io.Reader
 	return resp.StatusCode, string(data)
 }
 
-// TestOverConnection holds a front behind a network, and the S3 client before it, to the rules
-// of buckets.
+// TestOverConnection runs the rules of buckets over a real network connection and the S3 client.
 func TestOverConnection(t *testing.T) {
 	storagetest.RunBucket(t, func(t *testing.T) storage.Bucket {
 		server := httptest.NewServer(s3front.New(local.NewMemory()))
@@ -59,7 +58,7 @@ func TestOverConnection(t *testing.T) {
 	})
 }
 
-// TestRefused: what would have to be ignored is an error, and changes nothing.
+// TestRefused checks that unsupported parameters are errors and change nothing.
 func TestRefused(t *testing.T) {
 	const k = "/" + s3front.Bucket + "/k"
 	store := local.NewMemory()
@@ -108,8 +107,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestErrorsComeThrough: a client sees the kind of error that the bucket has, and why if the
-// bucket says so.
+// TestErrorsComeThrough checks that a client gets the kind of the bucket's error, with the cause if
+// there is one.
 func TestErrorsComeThrough(t *testing.T) {
 	why := errors.New("because")
 	for _, want := range []*storage.Error{
@@ -137,7 +136,7 @@ func TestErrorsComeThrough(t *testing.T) {
 	}
 }
 
-// TestRoundTripLeaves: nobody waits for a bucket, or for a body, longer than for a context.
+// TestRoundTripLeaves checks that a RoundTrip waits for a bucket or a body no longer than its context.
 func TestRoundTripLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
@@ -166,7 +165,7 @@ func TestRoundTripLeaves(t *testing.T) {
 	})
 }
 
-// stuckBody waits before it ends.
+// stuckBody blocks before it ends.
 type stuckBody struct{ free, closed chan struct{} }
 
 // Read implements io.Reader.
