@@ -5,8 +5,9 @@ import (
 	"runtime/debug"
 )
 
-// Do calls a function of an author, which errors name as what ("tool label"), and returns what it returned. The error
-// is a [*PanicError], an [*ExitError], or has the text of the function's own; errors.Is and errors.As see through it.
+// Do calls an author's function and returns its result. what names the function in errors ("tool
+// label"). The error is a [*PanicError], an [*ExitError], or has the text of the function's own error
+// and supports errors.Is and errors.As.
 func Do[T any](what string, fn func() (T, error)) (T, error) {
 	out := &outcome[T]{err: &ExitError{What: what}}
 	done := make(chan struct{})
@@ -24,7 +25,7 @@ func Run(what string, fn func() error) error {
 	return err
 }
 
-// outcome is what a call came to. Until the call ends it is the error of a call that never does.
+// outcome is the result of a call. Until the call ends, it is the error of a call that never returns.
 type outcome[T any] struct {
 	value T
 	err   error
@@ -34,7 +35,7 @@ func (o *outcome[T]) run(what string, fn func() (T, error)) {
 	defer func() {
 		if v := recover(); v != nil {
 			crash := &PanicError{What: what, Value: fmt.Sprintf("%T", v), Stack: debug.Stack()}
-			o.err = crash // the text of v may end the goroutine
+			o.err = crash // taking the text of v may end the goroutine
 			crash.take(v)
 		}
 	}()

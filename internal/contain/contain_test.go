@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// broken is an error whose methods do what the fields name.
+// broken is an error whose methods call the fields.
 type broken struct{ text, is, as, unwrap func() }
 
 func act(f func()) {
@@ -42,7 +42,7 @@ func noValue() { noMap()["x"] = 1 }
 
 func noMap() map[string]int { return nil }
 
-// badValue panics with itself, and its methods panic again or do not return.
+// badValue is a panic value whose methods panic again or do not return.
 type badValue struct{ act func() }
 
 func (v badValue) Error() string { v.act(); return "" }
@@ -51,7 +51,7 @@ func TestDo(t *testing.T) {
 	var typedNil *broken
 	for name, c := range map[string]struct {
 		fn   func() (string, error)
-		want string // what the error's text has
+		want string // part of the error's text
 		as   any
 	}{
 		"a panic":                          {func() (string, error) { crash(); return "", nil }, "tool x crashed", new(*contain.PanicError)},
@@ -76,7 +76,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestFrozenErrorsRunNoCodeOfAuthors: whatever is asked of an error that a function has returned.
+// TestFrozenErrorsRunNoCodeOfAuthors calls all methods of a returned error.
 func TestFrozenErrorsRunNoCodeOfAuthors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, bad := range map[string]func(){"panics": crash, "exits": exit} {
@@ -103,7 +103,7 @@ func TestFrozenErrorsRunNoCodeOfAuthors(t *testing.T) {
 	}
 }
 
-// TestFrozenErrorsWaitForNoMethod: a method that never returns is not waited for.
+// TestFrozenErrorsWaitForNoMethod checks that a method that never returns does not block.
 func TestFrozenErrorsWaitForNoMethod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -115,7 +115,7 @@ func TestFrozenErrorsWaitForNoMethod(t *testing.T) {
 	})
 }
 
-// value has every method by which JSON, text and logs are made of it.
+// value has every method that JSON, text and logs use.
 type value struct{ act func() }
 
 func (v value) MarshalJSON() ([]byte, error)  { v.act(); return []byte("1"), nil }
@@ -202,7 +202,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamLeavesBehind: an iterator that ignores its context does not block its consumer.
+// TestStreamLeavesBehind checks that an iterator that ignores its context does not block its consumer.
 func TestStreamLeavesBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -219,7 +219,7 @@ func TestStreamLeavesBehind(t *testing.T) {
 	})
 }
 
-// badHandler is a handler of logs whose methods all do one thing.
+// badHandler is a log handler whose methods all do the same.
 type badHandler struct{ act func() }
 
 func (h badHandler) Enabled(context.Context, slog.Level) bool  { h.act(); return true }

@@ -1,20 +1,21 @@
-// Package contain calls functions and methods of authors so that a mistake in one is one failed call, and never
-// the end of the process.
+// Package contain calls functions and methods of authors so that a mistake fails one call and never
+// ends the process.
 //
-// Every package that calls a function of an author, or a method of a value that an author made, does so through
-// here: [Do] for functions, [Handle] for handlers, [Stream] for iterators, [Encode] and [Decode] for values, [Logger] for handlers of logs.
+// Every package calls author code, functions and methods of their values, through it: [Do] for
+// functions, [Handle] for HTTP handlers, [Stream] for iterators, [Encode] and [Decode] for values,
+// [Logger] for log handlers.
 //
 //  1. A panic is a [*PanicError].
 //  2. A function that ends its goroutine by runtime.Goexit, as FailNow of a test does, is an [*ExitError].
-//  3. An error that a function returns leaves as a value of this package. Its text is taken once, inside the
-//     containment, so that no later Error, Is, As or Unwrap runs code of the author outside of it.
-//  4. A panic's value leaves as text.
+//  3. A returned error is replaced by a value of this package. Its text is taken once, inside the
+//     containment, so that no later Error, Is, As or Unwrap runs author code outside of it.
+//  4. A panic's value is replaced by its text.
 //
-// Functions run on a goroutine of their own, because Goexit cannot be stopped on the caller's. Do waits for it: a
-// caller that cannot wait runs Do in a goroutine and leaves that behind.
+// Functions run on their own goroutine, because Goexit cannot be stopped on the caller's. Do waits for
+// it. A caller that must not wait runs Do in a goroutine and abandons it.
 //
-// Faults that the Go runtime does not let a program survive end the process here, too: concurrent writes of a map, a stack
-// without end, memory without end, os.Exit. So does a panic on a goroutine that an author has started.
+// Faults that end every Go program end the process here, too: concurrent map writes, stack overflow,
+// out of memory, os.Exit. So does a panic on a goroutine that an author has started.
 //
-// All functions are safe for concurrent use. Nothing is kept.
+// All functions are safe for concurrent use. The package holds no state.
 package contain

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// PanicError is a contained panic. Its text can be shown to models and callers; Value and Stack are for logs only.
+// PanicError is a contained panic. Models and callers may see its text; Value and Stack are for logs
+// only.
 type PanicError struct {
-	// What is the name of the function: "tool label".
+	// What names the function: "tool label".
 	What string
 	// Value is the text of the panic's value.
 	Value string
@@ -28,7 +29,7 @@ func (e *PanicError) Unwrap() error { return e.cause }
 // maxValue bounds the text of a panic's value, in bytes.
 const maxValue = 64 << 10
 
-// take sets the value's text. Methods of the value may panic again, or not return: then the type stands for it.
+// take sets the text of the value. If its methods panic again or do not return, the type is used.
 func (e *PanicError) take(v any) {
 	defer func() { _ = recover() }()
 	text := fmt.Sprint(v)
@@ -47,9 +48,9 @@ func Logged(err error) error {
 	return fmt.Errorf("%w: panic: %s\n%s", err, crash.Value, crash.Stack)
 }
 
-// ExitError reports that a function ended its goroutine by runtime.Goexit instead of returning.
+// ExitError reports that a function ended its goroutine by runtime.Goexit.
 type ExitError struct {
-	// What is the name of the function.
+	// What names the function.
 	What string
 }
 
@@ -58,8 +59,8 @@ func (e *ExitError) Error() string {
 	return e.What + " ended its goroutine without returning, by runtime.Goexit or FailNow of a test; return an error instead"
 }
 
-// Freeze returns an error with the text of an author's, whose methods run contained from now on. It returns nil for nil;
-// an error whose text cannot be taken is a [*PanicError] or an [*ExitError].
+// Freeze returns an error with the text of an author's error, whose methods run contained from now on.
+// It returns nil for nil. If the text cannot be taken, it returns a [*PanicError] or an [*ExitError].
 func Freeze(what string, err error) error {
 	if err == nil || settled(err) {
 		return err
@@ -67,7 +68,7 @@ func Freeze(what string, err error) error {
 	return Run(what, func() error { return err })
 }
 
-// settled reports whether no method of an error, nor of one that it wraps, is of an author.
+// settled reports whether neither an error nor one that it wraps has methods of an author.
 func settled(err error) bool {
 	switch e := err.(type) {
 	case *frozen:
@@ -89,7 +90,8 @@ func freeze(err error) error {
 	return &frozen{text: err.Error(), err: err}
 }
 
-// frozen is an error of an author. Its text was taken once; what else is asked of it is asked inside the containment.
+// frozen is an error of an author. Its text was taken once; all other methods run inside the
+// containment.
 type frozen struct {
 	text string
 	err  error
@@ -98,14 +100,14 @@ type frozen struct {
 // Error implements error.
 func (e *frozen) Error() string { return e.text }
 
-// Is makes [errors.Is] look at the error of the author and at those that it wraps.
+// Is lets [errors.Is] match the error of the author and those that it wraps.
 func (e *frozen) Is(target error) bool { return asked(func() bool { return errors.Is(e.err, target) }) }
 
-// As makes [errors.As] look at the error of the author and at those that it wraps. What it finds has methods of its
-// own, which run outside of the containment: a caller reads fields of it, or freezes it. A nil pointer, whose fields
-// cannot be read, is not found.
+// As lets [errors.As] match the error of the author and those that it wraps. The result has methods of
+// its own, which run outside of the containment: callers only read its fields, or freeze it. A nil
+// pointer, whose fields cannot be read, does not match.
 func (e *frozen) As(target any) bool {
-	// A copy, because a method that was left behind may still write.
+	// Use a copy, because an abandoned method may still write.
 	found := reflect.New(reflect.TypeOf(target).Elem())
 	if !asked(func() bool { return errors.As(e.err, found.Interface()) && !isNil(found.Elem()) }) {
 		return false
@@ -122,10 +124,11 @@ func isNil(v reflect.Value) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// askLimit bounds how long the methods Is, As and Unwrap of an author's error may take.
+// askLimit is the timeout of the methods Is, As and Unwrap of an author's error.
 const askLimit = 5 * time.Second
 
-// asked returns the answer of methods of an author; false if they panic, do not return, or take longer than askLimit.
+// asked returns the result of methods of an author. It returns false if they panic, do not return, or
+// exceed askLimit.
 func asked(question func() bool) bool {
 	answer := make(chan bool, 1)
 	go func() {

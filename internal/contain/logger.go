@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// Logger returns a logger whose handler, which may be an author's, runs contained. A line that it fails to handle is
-// lost.
+// Logger returns a logger whose handler, which may be an author's, runs contained. A record that the
+// handler fails to handle is lost.
 func Logger(l *slog.Logger) *slog.Logger {
 	h := l.Handler()
 	switch h.(type) {
@@ -42,7 +42,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return h.derived(func() slog.Handler { return h.next.WithGroup(name) })
 }
 
-// derived returns h itself where there is no other handler.
+// derived returns h itself if make returns no handler.
 func (h *handler) derived(make func() slog.Handler) slog.Handler {
 	next, err := Do("log handler", func() (slog.Handler, error) { return make(), nil })
 	if err != nil || next == nil {

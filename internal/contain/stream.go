@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// streamGrace is how long an iterator may go on after its context has ended, or after its consumer has stopped.
+// streamGrace is how long an iterator may continue after its context has ended or its consumer has
+// stopped.
 const streamGrace = 5 * time.Second
 
-// Stream returns the values and errors of an author's iterator, which begin returns. Iterator and consumer take turns:
-// one computes only while the other waits. Errors are frozen as by [Do]; a panic, or a missing return, is the last
-// error of the sequence. An iterator that goes on for 5 s after ctx has ended is left behind, with the cause of ctx as
-// the last error.
+// Stream returns the values and errors of an author's iterator, which begin returns. Iterator and
+// consumer alternate: one runs only while the other waits. Errors are frozen as by [Do]. A panic or a
+// missing return is the last error of the sequence. An iterator that continues for 5 s after ctx has
+// ended is abandoned, with the cause of ctx as the last error.
 func Stream[V any](ctx context.Context, what string, begin func() iter.Seq2[V, error]) iter.Seq2[V, error] {
 	return func(yield func(V, error) bool) {
 		s := &stream[V]{items: make(chan item[V]), more: make(chan bool), ended: make(chan struct{})}
@@ -31,12 +32,12 @@ type item[V any] struct {
 	err   error
 }
 
-// stream hands the values of an iterator from its goroutine to that of its consumer.
+// stream passes the values of an iterator from its goroutine to its consumer's.
 type stream[V any] struct {
 	items chan item[V]
 	more  chan bool // has an element when the consumer wants another value; closed when it has stopped
 	ended chan struct{}
-	err   error // of the iterator, once ended is closed
+	err   error // of the iterator; read after ended is closed
 }
 
 func (s *stream[V]) produce(seq iter.Seq2[V, error]) {
@@ -55,7 +56,8 @@ func (s *stream[V]) produce(seq iter.Seq2[V, error]) {
 	}
 }
 
-// consume reports whether the iterator may still be running, and is to be waited for.
+// consume passes values to yield. running reports whether the iterator may still run and must be
+// waited for.
 func (s *stream[V]) consume(ctx context.Context, yield func(V, error) bool) (running bool) {
 	defer close(s.more)
 	var none V
@@ -85,7 +87,7 @@ func (s *stream[V]) consume(ctx context.Context, yield func(V, error) bool) (run
 	}
 }
 
-// wait returns when the iterator has ended, or has had its time for that.
+// wait waits until the iterator has ended, at most streamGrace.
 func (s *stream[V]) wait() {
 	t := time.NewTimer(streamGrace)
 	defer t.Stop()

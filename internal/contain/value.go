@@ -6,9 +6,9 @@ import (
 	"reflect"
 )
 
-// Encode writes a value of an author as JSON, without escaping for HTML. Methods with pointer receivers count, as they
-// do when the value is read, also where v is no pointer. MarshalJSON, MarshalText and others of its
-// methods run contained, and errors name them as what.
+// Encode encodes an author's value as JSON, without escaping for HTML. Methods with pointer receivers
+// are used even if v is not a pointer, as in decoding. MarshalJSON, MarshalText and other methods run
+// contained, and errors name them as what.
 func Encode(what string, v any) (json.RawMessage, error) {
 	switch v.(type) {
 	case nil, bool, string, int, int64, float64, json.Number: // these have no methods of an author
@@ -31,8 +31,8 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
-// Decode fills a value of an author, dst, from JSON; numbers in places of type any keep their digits. UnmarshalJSON,
-// UnmarshalText and others of its methods run contained, and errors name them as what.
+// Decode decodes JSON into dst, an author's value. Numbers in values of type any keep their digits.
+// UnmarshalJSON, UnmarshalText and other methods run contained, and errors name them as what.
 func Decode(what string, raw json.RawMessage, dst any) error {
 	return Run(what, func() error {
 		dec := json.NewDecoder(bytes.NewReader(raw))
