@@ -1,14 +1,13 @@
-// Package table prints rows of cells under a heading, in columns.
+// Package table prints rows of cells in columns below a heading.
 //
-// The commands that print figures for people call it. It knows nothing of what the
-// figures are.
+// Commands use it to print figures for people.
 //
 // Guarantees:
 //
-//  1. Columns are as wide as their widest cell in characters, and stand two apart.
-//  2. No line ends in a blank.
+// 1. Columns are as wide as their widest cell in characters, and two characters apart. 2. No line ends
+// in a blank.
 //
-// A Table belongs to one goroutine. Nothing of it is durable.
+// A Table belongs to one goroutine.
 package table
 
 import (
@@ -20,31 +19,29 @@ import (
 )
 
 const (
-	// defaultText is how long texts may be cut so that they can still be told apart, and
-	// leastText how long in no room at all.
+	// defaultText is the width to which texts are cut first, which leaves them distinct. leastText is
+	// the minimum width.
 	defaultText, leastText = 24, 8
 )
 
-// Table is a heading and rows of as many cells.
+// Table is a heading and rows with the same number of cells.
 type Table struct {
-	// Sparse leaves out the columns that have no cell below their heading.
+	// Sparse omits columns without any cell.
 	Sparse bool
-	// Width is how many characters a line may have, 0 for any number: cells that are aligned
-	// left are cut, and columns of Spare are left out in that order, until lines fit as far
-	// as that goes.
+	// Width is the maximum width of a line in characters, 0 for none. To fit, left-aligned cells are
+	// cut and the columns of Spare are omitted in that order, as far as possible.
 	Width int
 	Spare []int
-	// Text is to how many characters texts are cut before a spare column goes, 0 for 24.
+	// Text is the width to which texts are cut before a spare column is omitted, 0 for 24.
 	Text int
-	// Whole are columns aligned left that are never cut, such as ids, which people copy.
+	// Whole lists left-aligned columns that are never cut, such as ids, which people copy.
 	Whole []int
 
 	left []int
 	rows [][]string
 }
 
-// New returns a table. The columns named left are aligned there, the others, which are
-// numbers, at the right.
+// New returns a table. The columns in left are aligned left, the others, which are numbers, right.
 func New(left []int, heading ...string) *Table {
 	return &Table{left: left, rows: [][]string{heading}}
 }
@@ -52,7 +49,7 @@ func New(left []int, heading ...string) *Table {
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// Print prints the table with an empty line before it; without a row it prints nothing.
+// Print prints the table after an empty line. Without rows it prints nothing.
 func (t *Table) Print(out io.Writer) error {
 	if len(t.rows) < 2 {
 		return nil
@@ -81,7 +78,7 @@ func (t *Table) Print(out io.Writer) error {
 	return err
 }
 
-// widths are those of the widest cells, -1 for a column that is left out.
+// widths returns the width of the widest cell per column, -1 for an omitted column.
 func (t *Table) widths() []int {
 	widths, filled := make([]int, len(t.rows[0])), make([]bool, len(t.rows[0]))
 	for r, row := range t.rows {
@@ -98,8 +95,8 @@ func (t *Table) widths() []int {
 	return widths
 }
 
-// fit makes columns narrower until lines fit: texts are cut to a size at which they can be
-// told apart, spare columns go where that is not enough, and in the end texts are cut further.
+// fit narrows columns until lines fit. It cuts texts to Text, then omits spare columns, then cuts
+// texts further.
 func (t *Table) fit(natural []int) []int {
 	if t.Width <= 0 {
 		return natural
@@ -120,7 +117,7 @@ func (t *Table) fit(natural []int) []int {
 	}
 }
 
-// shorten cuts the widest columns of texts, none below a floor, until lines fit.
+// shorten cuts the widest text columns, none below floor, until lines fit.
 func (t *Table) shorten(widths []int, floor int) {
 	for over := lineWidth(widths) - t.Width; over > 0; over-- {
 		widest := -1

@@ -33,8 +33,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestFit makes a table narrower and narrower: texts are cut, a spare column goes, texts are
-// cut further, and then nothing more can be done.
+// TestFit narrows a table: texts are cut, a spare column is omitted, texts are cut further, and then
+// the width stays.
 func TestFit(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	for width, want := range map[int]struct {
