@@ -1,6 +1,6 @@
-// Package threads says on how many threads at once a program of this module runs.
+// Package threads sets the number of threads of the programs of this module.
 //
-// The main functions of the programs call [Spread], before anything else.
+// Their main functions call [Spread] first.
 package threads
 
 import (
@@ -8,15 +8,14 @@ import (
 	"runtime"
 )
 
-// smallMachine is up to how many processors a machine is small.
+// smallMachine is the maximum number of processors of a small machine.
 const smallMachine = 4
 
-// threads is on how many threads at once the program runs on a small machine: half as many
-// more as it has processors. The language lets short work wait for up to 10 ms behind each
-// piece of long work on the same thread; threads that wait for a processor are the system's
-// to choose from, which takes those first that have run least. With twice as many, a request
-// that is alone took longer. It returns 0 where somebody has chosen otherwise: by GOMAXPROCS,
-// or by a container's share of the processors.
+// threads returns GOMAXPROCS for a small machine: one and a half times the number of processors. The
+// Go scheduler lets short work wait up to 10 ms behind long work on the same thread. Threads that wait
+// for a processor are scheduled by the system, which prefers those that have run least. With twice as
+// many threads, a single request took longer. It returns 0 if GOMAXPROCS or a container's CPU limit is
+// set.
 func threads(processors, allowed int, named string) int {
 	if named != "" || allowed != processors || processors > smallMachine {
 		return 0
@@ -24,7 +23,7 @@ func threads(processors, allowed int, named string) int {
 	return processors + max(1, processors/2)
 }
 
-// Spread applies that to this process.
+// Spread applies the number to this process.
 func Spread() {
 	if n := threads(runtime.NumCPU(), runtime.GOMAXPROCS(0), os.Getenv("GOMAXPROCS")); n > 0 {
 		runtime.GOMAXPROCS(n)
