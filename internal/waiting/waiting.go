@@ -1,7 +1,7 @@
-// Package waiting waits in tests, keeps what is logged meanwhile, and closes what they open.
+// Package waiting lets tests wait for events, capture logs, and close resources.
 //
-// Tests of any package call it. A wait ends with what it waits for, or fails the test after
-// [Limit], which only matters then. Everything is safe for concurrent use.
+// Tests of any package call it. A wait that takes longer than [Limit] fails the test. Everything is
+// safe for concurrent use.
 package waiting
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Limit is how long a test waits for something that has to happen.
+// Limit bounds the wait of a test for an expected event.
 const Limit = time.Minute
 
-// For receives from ch or fails the test.
+// For receives a value from ch, or fails the test.
 func For[T any](tb testing.TB, ch <-chan T, what string) T {
 	tb.Helper()
 	select {
@@ -29,8 +29,8 @@ func For[T any](tb testing.TB, ch <-chan T, what string) T {
 	}
 }
 
-// Until polls a state that has no channel. It pauses for longer than it looks, so
-// that looking does not keep what it waits for from the processor.
+// Until polls ok, for states without a channel. It sleeps longer than ok takes, so that polling does
+// not take the processor from the awaited work.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	for deadline := time.After(Limit); ; {
@@ -57,7 +57,7 @@ func ToClose[C io.Closer](tb testing.TB, c C) C {
 	return c
 }
 
-// Log is text that may be read while it is written. The zero value is empty.
+// Log is a buffer that may be read while it is written. The zero value is empty.
 type Log struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -70,14 +70,14 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// String returns what was written.
+// String returns everything written.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
 }
 
-// Take returns what was written since it was taken last.
+// Take returns everything written since the last Take.
 func (l *Log) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *Log) Take() string {
 	return l.buf.String()
 }
 
-// With returns the first line that holds every word, "" if there is none.
+// With returns the first line that contains every word, "" if there is none.
 func (l *Log) With(words ...string) string {
 	if lines := l.lines(words); len(lines) > 0 {
 		return lines[0]
@@ -93,7 +93,7 @@ func (l *Log) With(words ...string) string {
 	return ""
 }
 
-// Count is how many lines hold every word.
+// Count returns the number of lines that contain every word.
 func (l *Log) Count(words ...string) int { return len(l.lines(words)) }
 
 func (l *Log) lines(words []string) []string {

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// patient is a test that notes how it fails.
+// patient is a test that records its failure.
 type patient struct {
 	testing.TB
 	failed string
@@ -24,7 +24,7 @@ func (p *patient) Fatalf(format string, args ...any) {
 
 func (p *patient) Error(args ...any) { p.failed = fmt.Sprint(args...) }
 
-// TestLimit: what never comes fails the test in the end, and what comes late does not.
+// TestLimit checks that a missing event fails the test at last, and that a late one does not.
 func TestLimit(t *testing.T) {
 	for name, wait := range map[string]func(tb testing.TB, after time.Duration){
 		"for": func(tb testing.TB, after time.Duration) { waiting.For(tb, time.After(after), "it") },
@@ -52,7 +52,7 @@ type broken struct{}
 
 func (broken) Close() error { return fmt.Errorf("broken") }
 
-// TestToClose: an error is told.
+// TestToClose checks that an error of Close fails the test.
 func TestToClose(t *testing.T) {
 	p := &patient{}
 	t.Run("", func(t *testing.T) { p.TB = t; waiting.ToClose(p, broken{}) })
