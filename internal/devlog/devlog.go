@@ -1,8 +1,8 @@
-// Package devlog writes log lines for the person who wrote the code: attributes of several lines, such
-// as the stack of a panic, stand below their line as they are.
+// Package devlog writes log lines for developers: attributes of several lines, such as the stack of a
+// panic, follow their line unchanged.
 //
-// The development server and package agenttest call it. It calls nothing of Parley. A Handler is safe
-// for concurrent use if no two of them write to the same place; one record is one Write.
+// The development server and package agenttest use it. A Handler is safe for concurrent use if no two
+// of them write to the same destination; one record is one Write.
 package devlog
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// Handler is a [slog.TextHandler] but for attributes of several lines.
+// Handler is a [slog.TextHandler] except for attributes of several lines.
 type Handler struct {
 	text slog.Handler // writes to out.line
 	out  *output
@@ -28,7 +28,7 @@ type output struct {
 	line bytes.Buffer
 }
 
-// New returns a handler of records from a level on.
+// New returns a handler for records of at least level.
 func New(w io.Writer, level slog.Leveler) *Handler {
 	out := &output{w: w}
 	return &Handler{slog.NewTextHandler(&out.line, &slog.HandlerOptions{Level: level, ReplaceAttr: Seconds}), out}
@@ -70,7 +70,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 	return err
 }
 
-// textOf is a value that is written as text.
+// textOf returns the text of a value that is logged as text.
 func textOf(v slog.Value) (string, bool) {
 	if v.Kind() == slog.KindString {
 		return v.String(), true
@@ -89,8 +89,8 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (h *Handler) WithGroup(name string) slog.Handler { return &Handler{h.text.WithGroup(name), h.out} }
 
-// raised is what stands in a stack above the function that panicked.
+// raised matches the frames of a stack above the function that panicked.
 var raised = regexp.MustCompile(`(?s)goroutine \d+ \[[^\n]*\]:\n.*?\npanic\([^\n]*\n[^\n]*\n`)
 
-// shorter leaves out of a stack what caught the panic.
+// shorter removes the frames that recovered the panic from a stack.
 func shorter(text string) string { return raised.ReplaceAllString(text, "") }
