@@ -1,12 +1,11 @@
-// Package sample says how much of a volume a test runs: all of it, or a sample where the
-// race detector multiplies the time and the memory of everything.
+// Package sample selects the volume of a test: all of it, or a sample under the race detector, which
+// multiplies time and memory.
 //
-// Whatever is run under the detector is there to show races, for which a few schedules
-// say as much as many; what many schedules show is shown without it. Every test that asks
-// for a sample is also run without the detector: make test finds them, see volumes. A quick
-// run without the detector is content with samples too: go test -short.
+// Runs under the detector only look for races, and for that a few schedules suffice. Every test with a
+// sample also runs without the detector: make test finds them, see volumes. Quick runs with go test
+// -short use samples too.
 //
-// It holds no state, and all of it may be used by any goroutine.
+// The package holds no state and is safe for concurrent use.
 package sample
 
 import (
@@ -29,12 +28,11 @@ func Raced() bool {
 	return false
 }
 
-// Short is what go test -short tells a program of tests. Volumes are asked for before that
-// has read its flags.
+// Short is the argument that go test -short passes to a test program. Volumes are requested before
+// that has parsed its flags.
 const Short = "-test.short=true"
 
-// Of returns the whole volume, or the sample in a program with the race detector, and in one
-// that runs with Short.
+// Of returns whole, or sample in a program with the race detector or one that runs with Short.
 func Of[T any](whole, sample T) T {
 	if Raced() || slices.Contains(os.Args, Short) {
 		return sample

@@ -10,9 +10,9 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// TestOf builds a program in both ways: each knows which one it is.
+// TestOf builds a program in both modes and checks that it reports its mode.
 func TestOf(t *testing.T) {
-	if _, err := os.Stat("testdata/says/main.go"); err != nil { // The result rests on it.
+	if _, err := os.Stat("testdata/says/main.go"); err != nil { // The result depends on it.
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -31,7 +31,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestShort runs itself as go test -short does.
+// TestShort runs itself with the flag of go test -short.
 func TestShort(t *testing.T) {
 	if testing.Short() {
 		if got := sample.Of("whole", "sample"); got != "sample" {
