@@ -42,7 +42,7 @@ func TestFleet(t *testing.T) {
 		"replaced, who may not be": {noderun.NodeOptions{Stays: true}, "75", false, []string{"ended by itself"}},
 		"excused":                  {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "3", true, nil},
 		"not excused":              {noderun.NodeOptions{Excused: func(p *proc.Process) bool { return p.ExitCode() == 3 }}, "4", false, []string{"ended by itself"}},
-		"with a secret":            {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"it printed word"}},
+		"with a secret":            {noderun.NodeOptions{Secret: "word"}, "75", true, []string{"output contains word"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := noderun.NewFleet(t, noderun.NewClient(liveness), liveness)

@@ -13,10 +13,10 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// childOf names, in the environment of a process, the test that it runs alone.
+// childOf is the environment variable with the name of the test that a child process runs.
 const childOf = "PARLEY_TEST_CHILD_OF"
 
-// Test is what is needed of a *testing.T.
+// Test is the used part of a *testing.T.
 type Test interface {
 	Context() context.Context
 	Name() string
@@ -27,15 +27,15 @@ type Test interface {
 	Fatalf(format string, args ...any)
 }
 
-// Child is a process that runs the calling test alone, and ends with it. In it IsChild
-// reports true.
+// Child returns a command that runs only the calling test in its own process, which ends with the
+// test. In that process IsChild reports true.
 func Child(t Test) *exec.Cmd {
 	name := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+name, "-test.count=1", "-test.v")
 	if slices.Contains(os.Args, sample.Short) {
 		cmd.Args = append(cmd.Args, sample.Short)
 	}
-	// The race detector would otherwise sleep for a second before it lets the process go.
+	// The race detector would otherwise delay the exit by a second.
 	cmd.Env = append(os.Environ(), childOf+"="+t.Name(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return cmd
 }
@@ -43,25 +43,25 @@ func Child(t Test) *exec.Cmd {
 // IsChild reports whether this process is the child of the calling test.
 func IsChild(t Test) bool { return os.Getenv(childOf) == t.Name() }
 
-// Isolated runs the calling test alone in a process of its own and tells the caller to
-// return; in that process it returns false.
+// Isolated runs only the calling test in its own process and returns true, upon which the caller must
+// return. In that process it returns false.
 func Isolated(t Test) bool {
 	t.Helper()
 	if IsChild(t) {
 		return false
 	}
 	if out, err := Child(t).CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
-		t.Errorf("in a process of its own: %v\n%s", err, out)
+		t.Errorf("isolated process: %v\n%s", err, out)
 	}
 	return true
 }
 
-// gone bounds how long what an ended process has left may go on.
+// gone bounds the remaining run time of the children of an ended process.
 const gone = time.Minute
 
-// EndsWithItsProcess fails the calling test unless a server ends with the process that
-// started it. Listen starts one and returns its address. It is called in a process of its
-// own, which ends without any cleanup.
+// EndsWithItsProcess fails the calling test unless a server ends with the process that started it.
+// listen starts a server and returns its address. It is called in its own process, which exits without
+// any cleanup.
 func EndsWithItsProcess(t Test, listen func() (address string)) {
 	t.Helper()
 	const says = "\nlistens at "
@@ -70,7 +70,7 @@ func EndsWithItsProcess(t Test, listen func() (address string)) {
 		os.Exit(0)
 	}
 	cmd := Child(t)
-	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // What it leaves there goes with this test.
+	cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir()) // Its files are removed with this test.
 	out, err := cmd.Output()
 	_, address, _ := strings.Cut(string(out), says)
 	address = strings.TrimSpace(address)
@@ -84,7 +84,7 @@ func EndsWithItsProcess(t Test, listen func() (address string)) {
 		}
 		conn.Close()
 		if time.Since(began) > gone {
-			t.Fatalf("the server at %s goes on", address)
+			t.Fatalf("the server at %s still runs", address)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// named is a test under another name, which tells its errors.
+// named is a test under another name that records its errors.
 type named struct {
 	*testing.T
 	name string
@@ -20,8 +20,8 @@ func (n *named) Errorf(format string, args ...any) {
 	n.errs = append(n.errs, fmt.Sprintf(format, args...))
 }
 
-// TestIsolated runs itself alone, and a test that does not exist: what did not pass in its
-// process has not passed.
+// TestIsolated isolates itself, and a test that does not exist: a test that did not pass in its
+// process fails.
 func TestIsolated(t *testing.T) {
 	if !proc.Isolated(t) {
 		if !proc.IsChild(t) {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Root returns the folder of the module, with go.mod: a test runs in the folder of its
-// package, somewhere below it.
+// Root returns the folder of the module, with go.mod. Tests run in the folder of their package,
+// somewhere below it.
 func Root() (string, error) {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -28,9 +28,9 @@ func Root() (string, error) {
 	}
 }
 
-// Build returns the file of a program of the module, with or without the race detector,
-// and with build tags. It is built if it is not there or its sources are others. Tests of
-// several packages build it at a time, one after the other, and nobody removes it.
+// Build returns the file of a program of the module, with or without the race detector, and with build
+// tags. It builds the program if the file is missing or its sources have changed. Concurrent builds by
+// tests of several packages are serialized; the file is never removed.
 func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -48,11 +48,11 @@ func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, 
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // Which unlocks it.
+	defer lock.Close() // Closing unlocks it.
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	// A commit would make another program of the same sources.
+	// VCS stamping would make the program depend on the commit.
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", fmt.Sprintf("-race=%t", race),
 		"-tags="+strings.Join(tags, ","), "-o", file, "./"+pkg)
 	cmd.Dir = root
@@ -62,7 +62,7 @@ func Build(ctx context.Context, pkg string, race bool, tags ...string) (string, 
 	return file, rests(ctx, root, pkg, tags)
 }
 
-// Program is Build for a test, which ends without it.
+// Program is [Build] for a test, which fails without the program.
 func Program(t Test, pkg string, race bool, tags ...string) string {
 	t.Helper()
 	file, err := Build(t.Context(), pkg, race, tags...)
@@ -72,12 +72,12 @@ func Program(t Test, pkg string, race bool, tags ...string) string {
 	return file
 }
 
-// sources prints the folder of each package of the module, and its files; one that build tags leave out
-// may come in when they change.
+// sources prints the folder of each package of the module and its files, including files excluded by
+// build tags, which may be included when they change.
 const sources = `{{with .Module}}{{if .Main}}{{$d := $.Dir}}{{$d}}{{"\n"}}{{range $.GoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.IgnoredGoFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{range $.EmbedFiles}}{{$d}}/{{.}}{{"\n"}}{{end}}{{end}}{{end}}`
 
-// rests looks at each source of a program, so that the go command knows what the result of this
-// test rests on: it would give the same again from its cache although the program is another.
+// rests reads each source of a program, so that the go command records them as inputs of the test.
+// Otherwise it would return a cached result for a changed program.
 func rests(ctx context.Context, root, pkg string, tags []string) error {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-tags="+strings.Join(tags, ","), "-f="+sources, "./"+pkg)
 	cmd.Dir = root

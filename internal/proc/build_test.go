@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// module makes one with a program that prints what it was built with, and enters it.
+// module creates a module with a program that prints its build settings, and changes to its folder.
 func module(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +34,8 @@ func module(t *testing.T) string {
 	return dir
 }
 
-// TestBuild shows that each kind of a program has a file of its own, which is replaced
-// when the sources change and at no other time.
+// TestBuild checks that each variant of a program has its own file, which is replaced only when the
+// sources change.
 func TestBuild(t *testing.T) {
 	dir := module(t)
 	build := func(tags ...string) (file, says string, is os.FileInfo) {
@@ -82,8 +82,8 @@ func TestBuildFails(t *testing.T) {
 	}
 }
 
-// TestResultsRestOnSources: the go command, which gives a test's result from its cache if nothing that
-// the test looked at has changed, is shown the sources of the programs that it ran.
+// TestResultsRestOnSources checks that the sources of programs are inputs of the test for the cache of
+// the go command.
 func TestResultsRestOnSources(t *testing.T) {
 	seen := filepath.Join(t.TempDir(), "log")
 	out, err := exec.Command(os.Args[0], "-test.run=^TestBuild$", "-test.testlogfile="+seen).CombinedOutput()

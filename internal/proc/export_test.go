@@ -1,4 +1,4 @@
 package proc
 
-// Reap is the script of the process that kills what is left.
+// Reap is the script of the process that cleans up.
 const Reap = reap

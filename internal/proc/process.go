@@ -16,26 +16,26 @@ import (
 	"time"
 )
 
-// quitTimeout is how long a process may take to tell what its goroutines wait for.
+// quitTimeout bounds the goroutine dump of a hung process.
 const quitTimeout = 10 * time.Second
 
-// Process is one life of a program.
+// Process is one run of a program.
 type Process struct {
-	Log   string    // File of what it prints to its standard error.
-	Began time.Time // When it was started.
+	Log   string    // File of its standard error.
+	Began time.Time // Start time.
 
 	cmd    *exec.Cmd
 	stdout io.Reader     // Nil if it goes to the log.
-	line   string        // The first of it. Set before ready is closed.
-	ready  chan struct{} // Closed once it has printed that.
-	ended  chan struct{} // Closed once it was waited for.
+	line   string        // First line of stdout. Set before ready is closed.
+	ready  chan struct{} // Closed after the first line.
+	ended  chan struct{} // Closed after the process was waited for.
 
 	mu      sync.Mutex
 	killed  bool // It was sent SIGKILL.
 	stopped bool // It was sent SIGTERM.
 }
 
-// wait reads what the process prints until it ends.
+// wait reads the output of the process until it ends.
 func (p *Process) wait() {
 	if p.stdout != nil {
 		lines := bufio.NewReader(p.stdout)
@@ -43,16 +43,16 @@ func (p *Process) wait() {
 			p.line = strings.TrimSpace(line)
 			close(p.ready)
 		}
-		_, _ = io.Copy(io.Discard, lines) // It ends with the process.
+		_, _ = io.Copy(io.Discard, lines) // The copy ends with the process.
 	}
-	_ = p.cmd.Wait() // How it ended shows in its state.
+	_ = p.cmd.Wait() // The state holds the result.
 }
 
-// Ready is closed once the process has printed a line to its standard output, which a
-// server does as soon as it listens.
+// Ready returns a channel that is closed once the process has printed a line to its standard output,
+// which a server does when it listens.
 func (p *Process) Ready() <-chan struct{} { return p.ready }
 
-// Ended is closed once the process has ended and was waited for.
+// Ended returns a channel that is closed once the process has ended and was waited for.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 func (p *Process) HasEnded() bool { return closed(p.ended) }
@@ -66,14 +66,14 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Await waits until the process is ready, and returns the line that it printed. It is
-// an error if the process ends before, or ctx does.
+// Await waits until the process is ready and returns its first line. It returns an error if the
+// process or ctx ends first.
 func (p *Process) Await(ctx context.Context) (line string, err error) {
 	select {
 	case <-p.ready:
 		return p.line, nil
 	case <-p.ended:
-		return "", fmt.Errorf("it ended before it was ready: %v", p.cmd.ProcessState)
+		return "", fmt.Errorf("process ended before it was ready: %v", p.cmd.ProcessState)
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
@@ -81,11 +81,10 @@ func (p *Process) Await(ctx context.Context) (line string, err error) {
 
 func (p *Process) Served() bool { return closed(p.ready) }
 
-// PID is the id of the process, which may be another's once it has ended.
+// PID returns the id of the process. It may be reused once the process has ended.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal to the process, which may have ended: how it did is found out
-// later.
+// Signal sends a signal to the process, which may have ended already.
 func (p *Process) Signal(s syscall.Signal) {
 	p.mu.Lock()
 	p.killed = p.killed || s == syscall.SIGKILL
@@ -94,21 +93,21 @@ func (p *Process) Signal(s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 }
 
-// Kill ends the process as the end of its power would, and waits for it.
+// Kill sends SIGKILL and waits for the end.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.ended
 }
 
-// Stop asks the process to end and waits for it. One that goes on for too long is killed.
-// It is an error if it had to be, or if it ended in another way than it was asked to.
+// Stop sends SIGTERM and waits for the end. It kills a process that exceeds within. It returns an
+// error then, or if the process ended in any other way.
 func (p *Process) Stop(within time.Duration) error {
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-time.After(within):
 		p.Kill()
-		return fmt.Errorf("it went on for %v after SIGTERM", within)
+		return fmt.Errorf("still running %v after SIGTERM", within)
 	}
 	if flaw := p.Flaw(); flaw != "" {
 		return errors.New(flaw)
@@ -116,8 +115,7 @@ func (p *Process) Stop(within time.Duration) error {
 	return nil
 }
 
-// Quit ends a process that hangs and waits for it. It prints what its goroutines wait
-// for.
+// Quit ends a hung process, which prints its goroutines, and waits for it.
 func (p *Process) Quit() {
 	p.Signal(syscall.SIGCONT)
 	p.Signal(syscall.SIGQUIT)
@@ -128,10 +126,10 @@ func (p *Process) Quit() {
 	}
 }
 
-// ExitCode is what the process returned, -1 if a signal ended it. It has ended.
+// ExitCode returns the exit code, -1 if a signal ended the process. The process has ended.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Flaw says how the process ended, "" if it was asked to end so. It has ended.
+// Flaw describes an unexpected end of the process, "" if the end was requested. The process has ended.
 func (p *Process) Flaw() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,14 +141,14 @@ func (p *Process) Flaw() string {
 	case p.stopped && state.Success():
 		return ""
 	}
-	return fmt.Sprintf("it ended by itself, or not as it was asked to: %v", state)
+	return fmt.Sprintf("unexpected end: %v", state)
 }
 
-// Printed returns what the process has printed so far, or why that cannot be read.
+// Printed returns the output of the process so far, or the read error as text.
 func (p *Process) Printed() []byte { return []byte(Tail(p.Log, math.MaxInt)) }
 
-// Flaws finds in what the process has printed what may not be there: a race, a panic,
-// or one of secrets that is not empty.
+// Flaws searches the output of the process for forbidden content: a race, a panic, or one of secrets
+// that is not empty.
 func (p *Process) Flaws(secrets ...string) (flaws []string) {
 	out, err := os.ReadFile(p.Log)
 	if err != nil {
@@ -158,14 +156,13 @@ func (p *Process) Flaws(secrets ...string) (flaws []string) {
 	}
 	for _, bad := range append([]string{"DATA RACE", "panic:", "fatal error:", "cause=\"panic"}, secrets...) {
 		if at := bytes.Index(out, []byte(bad)); bad != "" && at >= 0 {
-			flaws = append(flaws, fmt.Sprintf("it printed %s: %s", bad, out[max(0, at-500):min(len(out), at+6000)]))
+			flaws = append(flaws, fmt.Sprintf("output contains %s: %s", bad, out[max(0, at-500):min(len(out), at+6000)]))
 		}
 	}
 	return flaws
 }
 
-// Tail is the end of what processes have printed to a log, at most so many bytes, or why
-// it cannot be read.
+// Tail returns at most most bytes from the end of a log, or the read error as text.
 func Tail(log string, most int) string {
 	out, err := os.ReadFile(log)
 	if err != nil {

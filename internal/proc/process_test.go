@@ -18,8 +18,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// liveness bounds a wait for something that has to happen. It only matters when a test
-// fails.
+// liveness bounds the wait for an expected event. It only matters when a test fails.
 const liveness = time.Minute
 
 func start(t *testing.T, r *proc.Reaper, script string) *proc.Process {
@@ -27,7 +26,7 @@ func start(t *testing.T, r *proc.Reaper, script string) *proc.Process {
 	return startAs(t, r, proc.Command{Env: []string{"SAYS=hello"}, Log: t.TempDir() + "/log"}, script)
 }
 
-// startAs starts a script as a command says.
+// startAs starts a script with the settings of a command.
 func startAs(t *testing.T, r *proc.Reaper, c proc.Command, script string) *proc.Process {
 	t.Helper()
 	c.Args = []string{"sh", "-c", script}
@@ -93,7 +92,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestCommand shows what a process is given, and where what it prints goes.
+// TestCommand checks the environment of a process and the destination of its output.
 func TestCommand(t *testing.T) {
 	t.Setenv("PARLEY_PROC_OTHER", "other")
 	dir, r := t.TempDir(), proc.ReaperOf(t)
@@ -137,7 +136,7 @@ func TestStop(t *testing.T) {
 	}{
 		"in order":     {fmt.Sprintf(onTERM, "exit 0"), liveness, ""},
 		"out of order": {fmt.Sprintf(onTERM, "exit 3"), liveness, "exit status 3"},
-		"not at all":   {fmt.Sprintf(onTERM, ""), 50 * time.Millisecond, "went on for 50ms"},
+		"not at all":   {fmt.Sprintf(onTERM, ""), 50 * time.Millisecond, "still running 50ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, proc.ReaperOf(t), c.script)
@@ -189,8 +188,7 @@ func TestFlaws(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft shows that one process is killed at a time, and the others with
-// their test.
+// TestNothingIsLeft kills one process, and checks that the others end with their test.
 func TestNothingIsLeft(t *testing.T) {
 	var one, other *proc.Process
 	t.Run("inner", func(t *testing.T) {
@@ -202,7 +200,7 @@ func TestNothingIsLeft(t *testing.T) {
 		if err := syscall.Kill(other.PID(), 0); err != nil || one.Flaw() != "" {
 			t.Errorf("the other process is gone: %v; %s", err, one.Flaw())
 		}
-		one.Signal(syscall.SIGTERM) // To nobody.
+		one.Signal(syscall.SIGTERM) // Must not reach another process.
 	})
 	select {
 	case <-other.Ended():
@@ -211,7 +209,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestStartAfterTheEnd: nobody would reap what is started then.
+// TestStartAfterTheEnd checks that a closed reaper starts no process.
 func TestStartAfterTheEnd(t *testing.T) {
 	var r *proc.Reaper
 	t.Run("test", func(t *testing.T) { r = proc.ReaperOf(t) })
@@ -223,8 +221,7 @@ func TestStartAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestReap shows that what has ended is not killed, and what was announced and did not
-// end is.
+// TestReap checks that ended processes are not killed, and announced ones that have not ended are.
 func TestReap(t *testing.T) {
 	var all []*exec.Cmd
 	for range 3 {
@@ -253,8 +250,8 @@ func TestReap(t *testing.T) {
 
 const roleEnv = "PARLEY_PROC_TEST_ROLE"
 
-// TestNothingOutlivesItsOwner runs itself in another process, which ends without any
-// cleanup or is killed. What that starts holds a pipe open.
+// TestNothingOutlivesItsOwner runs itself in another process, which is killed or exits without any
+// cleanup. Its children hold a pipe open.
 func TestNothingOutlivesItsOwner(t *testing.T) {
 	if fifo := os.Getenv(roleEnv); fifo != "" {
 		r := proc.ReaperOf(t)
@@ -301,7 +298,7 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 	if err := end(cmd, stdin); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // It ends as the test wants.
+	_ = cmd.Wait() // The test determines how it ends.
 	if err := pipe.SetReadDeadline(time.Now().Add(liveness)); err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +314,7 @@ func endsWithItsOwner(t *testing.T, end func(cmd *exec.Cmd, stdin io.Closer) err
 	}
 }
 
-// tempDir makes a folder with a file.
+// tempDir creates a folder with a file.
 func tempDir(t *testing.T, r *proc.Reaper) string {
 	t.Helper()
 	dir, err := r.TempDir("of a test")

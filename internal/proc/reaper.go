@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// reap reads ids with a sign before them, + for a process that begins and - for one
-// that was waited for, and names of folders, until there is nobody to write any. Then it
-// kills what is left and removes the folders; whoever is killed may still write a file.
+// reap reads ids with a sign, + for a process that begins and - for one that was waited for, and names
+// of folders, until its input ends. Then it kills the remaining processes and removes the folders.
+// Killed processes may still write a file.
 const reap = `
 trap '' HUP INT TERM
 while read -r id; do
@@ -32,13 +32,13 @@ code=$?
 [ $# = 0 ] || rm -rf -- "$@" || { sleep 1; rm -rf -- "$@"; } || code=$?
 exit $code`
 
-// announced tells the reaper who it is before it becomes the program.
+// announced reports the process id to the reaper, then executes the program.
 const announced = `echo "+$$" >&3 || exit 1; exec 3>&-; exec "$@"`
 
-// ErrClosed is returned for a process that nobody would reap.
-var ErrClosed = errors.New("the reaper is closed")
+// ErrClosed reports a start after [Reaper.Close].
+var ErrClosed = errors.New("reaper is closed")
 
-// Reaper starts processes and sees to it that none is left.
+// Reaper starts processes and guarantees their end.
 type Reaper struct {
 	pipe *os.File
 	cmd  *exec.Cmd
@@ -48,7 +48,7 @@ type Reaper struct {
 	closed  bool
 }
 
-// StartReaper starts a reaper. Its owner closes it.
+// StartReaper starts a reaper. The caller closes it.
 func StartReaper() (*Reaper, error) {
 	ids, pipe, err := os.Pipe()
 	if err != nil {
@@ -64,8 +64,8 @@ func StartReaper() (*Reaper, error) {
 	return &Reaper{pipe: pipe, cmd: cmd}, nil
 }
 
-// ReaperOf starts a reaper for the processes of a test. When t ends, what still runs is
-// killed and waited for.
+// ReaperOf starts a reaper for the processes of a test. When t ends, it kills the running ones and
+// waits for them.
 func ReaperOf(t Test) *Reaper {
 	t.Helper()
 	r, err := StartReaper()
@@ -80,24 +80,24 @@ func ReaperOf(t Test) *Reaper {
 	return r
 }
 
-// Host is a loopback address of this process's own: nobody else takes a port there while
-// what listens on it is down.
+// Host returns a loopback address of this process, so that no other process takes a port there while
+// its listener is down.
 func Host() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>16&63, pid>>8&255, pid&255)
 }
 
-// given are the addresses that FreeAddresses has returned.
+// given holds the addresses that FreeAddresses has returned.
 var given sync.Map
 
-// FreeAddresses returns n addresses of a host that nobody listens on, for now, each once.
+// FreeAddresses returns n currently free addresses of a host, each once per process.
 func FreeAddresses(host string, n int) (addresses []string, err error) {
 	for len(addresses) < n {
 		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
-			return nil, fmt.Errorf("find a free address: %w", err)
+			return nil, fmt.Errorf("find free address: %w", err)
 		}
-		defer l.Close() // At the end, so that none comes twice.
+		defer l.Close() // Close at the end, so that no port is returned twice.
 		if _, twice := given.LoadOrStore(l.Addr().String(), true); !twice {
 			addresses = append(addresses, l.Addr().String())
 		}
@@ -105,7 +105,7 @@ func FreeAddresses(host string, n int) (addresses []string, err error) {
 	return addresses, nil
 }
 
-// Close kills what still runs and waits for it. Nothing is started afterwards.
+// Close kills the running processes and waits for them. Later starts fail.
 func (r *Reaper) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,39 +123,39 @@ func (r *Reaper) Close() error {
 	return nil
 }
 
-// TempDir makes a folder for what is started. It goes when the reaper is closed, or after
-// the owner has ended in any other way.
+// TempDir creates a folder. It is removed when reaper is closed or the owner ends in any other
+// way.
 func (r *Reaper) TempDir(pattern string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return "", fmt.Errorf("make a folder: %w", ErrClosed)
+		return "", fmt.Errorf("create folder: %w", ErrClosed)
 	}
 	dir, err := os.MkdirTemp("", pattern)
 	if err != nil {
-		return "", fmt.Errorf("make a folder: %w", err)
+		return "", fmt.Errorf("create folder: %w", err)
 	}
 	if dir, err = filepath.Abs(dir); err == nil {
 		_, err = fmt.Fprintln(r.pipe, dir)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("make a folder: %w", err), os.RemoveAll(dir))
+		return "", errors.Join(fmt.Errorf("create folder: %w", err), os.RemoveAll(dir))
 	}
 	return dir, nil
 }
 
-// Command is a program and how it is run.
+// Command describes a process to start.
 type Command struct {
-	Args   []string // The program and its arguments.
+	Args   []string // Program and its arguments.
 	Env    []string // Added to the environment of this process.
-	Clean  bool     // Of that environment only PATH is passed on.
-	Dir    string   // Folder it runs in, "" for that of this process.
-	Log    string   // File of what it prints to its standard error, "" if nobody wants it.
-	Append bool     // What is in the file stays there.
-	Mixed  bool     // Its standard output goes to the file as well: it is never ready.
+	Clean  bool     // Inherit only PATH of that environment.
+	Dir    string   // Working folder, "" for that of this process.
+	Log    string   // File for its standard error, "" to discard it.
+	Append bool     // Append to the file.
+	Mixed  bool     // Standard output goes to the file as well; the process is then never ready.
 }
 
-// Start starts a program and returns at once. It returns [ErrClosed] if the reaper is.
+// Start starts a program and returns at once. It returns [ErrClosed] if reaper is closed.
 func (r *Reaper) Start(c Command) (p *Process, err error) {
 	defer func() {
 		if err != nil {

@@ -7,24 +7,24 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Memory is the memory of a process as the kernel counts it, in bytes.
+// Memory is the memory of a process in bytes, as counted by the kernel.
 type Memory struct {
 	RSS       int64 `json:"rss"`
 	Peak      int64 `json:"peak"`
-	Anonymous int64 `json:"anonymous"` // The part of RSS that is not backed by a file.
+	Anonymous int64 `json:"anonymous"` // Part of RSS without a file.
 }
 
-// Usage is what a process has used so far.
+// Usage is the resource usage of a process so far.
 type Usage struct {
-	CPU    time.Duration // User and system.
+	CPU    time.Duration // User and system time.
 	Memory Memory
 }
 
-// tick is the unit of times in /proc, whatever the kernel's own is.
+// tick is the unit of times in /proc, independent of the kernel's own.
 const tick = time.Second / 100
 
-// UsageOf reads what the kernel counts for a process. It fails where there is no /proc, and for
-// a process that is gone.
+// UsageOf reads the usage of a process from /proc. It fails without /proc, and for a process that has
+// ended.
 func UsageOf(pid int) (u Usage, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

@@ -14,7 +14,7 @@ func TestUsageOf(t *testing.T) {
 	if m := before.Memory; err != nil || m.RSS <= 0 || m.Peak < m.RSS || m.Anonymous <= 0 || m.Anonymous > m.RSS {
 		t.Fatalf("%+v, %v", before, err)
 	}
-	for now := before; now.CPU-before.CPU < 50*time.Millisecond; { // Whoever looks takes time.
+	for now := before; now.CPU-before.CPU < 50*time.Millisecond; { // Reading uses CPU time.
 		if now, err = proc.UsageOf(os.Getpid()); err != nil || now.CPU < before.CPU {
 			t.Fatalf("%+v, %v after %+v", now, err, before)
 		}
@@ -23,7 +23,7 @@ func TestUsageOf(t *testing.T) {
 	if err := gone.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for { // Nobody waits for it: it is there without memory.
+	for { // A zombie has no memory.
 		if u, err := proc.UsageOf(gone.Process.Pid); err != nil {
 			break
 		} else if u.Memory.RSS <= 0 {
