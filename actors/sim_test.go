@@ -33,7 +33,7 @@ const (
 )
 
 // simGaveWay counts idle conversations that left memory before their time.
-const simGaveWay schedule.Deed = "gave way"
+const simGaveWay schedule.Event = "gave way"
 
 var (
 	simSeed      = flag.Int64("seed", -1, "run this seed of the simulation alone and tell its trace")
@@ -226,7 +226,7 @@ func TestSimulation(t *testing.T) {
 		}
 		lacking := p.Lacking(totals[p], n)
 		if p == chaos.Everything {
-			lacking = append(lacking, totals[p].Below(map[schedule.Deed]int{simGaveWay: 200}, n)...)
+			lacking = append(lacking, totals[p].Below(map[schedule.Event]int{simGaveWay: 200}, n)...)
 		}
 		for _, what := range lacking {
 			t.Errorf("too little has happened to show anything: %s", what)

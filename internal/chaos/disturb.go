@@ -82,7 +82,7 @@ func (w *world) outages(ctx context.Context, rng *rand.Rand) {
 			return
 		}
 		w.trace.Did("outage")
-		w.net.setOutage([]schedule.Fate{schedule.ErrorBefore, schedule.ErrorAfter, schedule.LostAnswer, schedule.Dropped}[rng.IntN(4)])
+		w.net.setOutage([]schedule.Outcome{schedule.ErrorBefore, schedule.ErrorAfter, schedule.LostAnswer, schedule.Dropped}[rng.IntN(4)])
 		schedule.Sleep(ctx, schedule.Between(rng.Uint64(), 200*time.Millisecond, 6*time.Second))
 		w.net.setOutage(schedule.Delivered)
 	}

@@ -43,7 +43,7 @@ func (o op) String() string {
 
 // course is when a request arrives, how long its answer takes, and its fate.
 type course struct {
-	fate        schedule.Fate
+	fate        schedule.Outcome
 	there, back time.Duration
 	late        time.Duration // until a delayed request, or a copy, lands
 }
@@ -59,11 +59,11 @@ type network struct {
 // is none.
 type weather struct {
 	rate   float64
-	outage schedule.Fate
+	outage schedule.Outcome
 }
 
 // setOutage decides the fate of every request, or of none in particular.
-func (n *network) setOutage(f schedule.Fate) {
+func (n *network) setOutage(f schedule.Outcome) {
 	n.weather.Store(&weather{n.weather.Load().rate, f})
 	n.trace.Add("", "fate of all requests: %v", f)
 }

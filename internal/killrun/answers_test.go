@@ -154,7 +154,7 @@ func (a *answers) draw(op string) (string, int) {
 	}
 	slices.Sort(names)
 	name := names[a.random.IntN(len(names))]
-	a.counts[schedule.Deed(name)]++
+	a.counts[schedule.Event(name)]++
 	return name, a.random.IntN(1 << 30)
 }
 

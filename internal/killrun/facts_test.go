@@ -37,8 +37,8 @@ type submission struct {
 	open     bool // A step is.
 	said     bool // The open step has text or reasoning.
 	steps    int
-	toolEnds bool          // The last step ended with calls.
-	cut      schedule.Deed // What recovery closed since the last attempt began.
+	toolEnds bool           // The last step ended with calls.
+	cut      schedule.Event // What recovery closed since the last attempt began.
 }
 
 // toolCall is what a log says about one.
@@ -169,7 +169,7 @@ func (a *auditor) checkSettlements() {
 			continue
 		}
 		end := s.settled[0]
-		a.rep.counts["settled "+schedule.Deed(end.Outcome)]++
+		a.rep.counts["settled "+schedule.Event(end.Outcome)]++
 		counted := s.starts - s.released
 		spent := end.Error != nil && end.Error.Type == conversation.CodeRetryExhausted && counted >= agent.DefaultMaxAttempts
 		switch {

@@ -140,7 +140,7 @@ func (r *run) await(s *server) string {
 // cycle is the life of one server.
 func (r *run) cycle(i int, c cycle) {
 	s := r.start(c.Idle)
-	how := schedule.Deed(c.Kill.At)
+	how := schedule.Event(c.Kill.At)
 	defer func() {
 		r.end(s)
 		r.report.kills[how]++

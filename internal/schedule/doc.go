@@ -1,11 +1,10 @@
-// Package schedule is what seeded schedules have in common, be they of nodes
-// (internal/chaos) or of one log (storage/internal/logsim): draws that depend on a seed
-// alone, the fates of requests, and the trace that is told of a violation and counts what
-// has happened, to show whether that was enough to prove anything. Runs of real processes
-// that follow a seed count with it, too, and all read their lists of seeds by [Lines] and
-// [Seeds].
+// Package schedule provides the common parts of seeded schedules, of nodes (internal/chaos) and of one
+// log (storage/internal/logsim). These are draws that depend only on a seed, faults of requests, and a
+// trace. The trace is printed with a violation, and counts events to show whether the schedules
+// covered enough. Seeded runs of real processes use the counts too, and all read their seeds with
+// [Lines] and [Seeds].
 //
-// A trace, a counter and late requests are safe for concurrent use; dice are not. All time
-// is that of the caller, who runs in a synctest bubble. Nothing here starts a goroutine
-// but [Late.After], when the time has come; [Late.Stop] leaves none.
+// Traces, counters and late requests are safe for concurrent use; dice are not. All time is that of
+// the caller, who runs in a synctest bubble. Only [Late.After] starts goroutines, when a request is
+// due; [Late.Stop] leaves none.
 package schedule

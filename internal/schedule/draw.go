@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Draw returns 64 bits that depend on its arguments only.
+// Draw returns 64 bits that depend only on its arguments.
 func Draw(seed uint64, what ...any) uint64 {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(nil, seed))
@@ -24,15 +24,15 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Share turns a draw into a number in [0, 1).
+// Share maps a draw to a number in [0, 1).
 func Share(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
-// Between turns a draw into a duration in [from, to).
+// Between maps a draw to a duration in [from, to).
 func Between(x uint64, from, to time.Duration) time.Duration {
 	return from + time.Duration(Share(x)*float64(to-from))
 }
 
-// Sleep lets virtual time pass.
+// Sleep waits in virtual time.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -41,10 +41,10 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Dice are as many draws as one asks for.
+// Dice is a sequence of draws.
 type Dice uint64
 
-// DiceOf returns dice that depend on their arguments only.
+// DiceOf returns dice that depend only on its arguments.
 func DiceOf(seed uint64, n int, names ...string) *Dice {
 	h := fnv.New64a()
 	h.Write(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, seed), uint64(n)))
@@ -68,13 +68,13 @@ func (d *Dice) Share() float64 { return Share(d.Uint64()) }
 // Between is [Between] of the next draw.
 func (d *Dice) Between(from, to time.Duration) time.Duration { return Between(d.Uint64(), from, to) }
 
-// Counter counts by key. The zero value has counted nothing.
+// Counter counts by key. The zero value is empty.
 type Counter[K comparable] struct {
 	mu sync.Mutex
 	n  map[K]int
 }
 
-// Next counts a key and returns how often that was done before.
+// Next counts a key and returns its previous count.
 func (c *Counter[K]) Next(k K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Counter[K]) Next(k K) int {
 	return c.n[k] - 1
 }
 
-// Count returns how often a key was counted.
+// Count returns the count of a key.
 func (c *Counter[K]) Count(k K) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

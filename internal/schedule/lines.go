@@ -23,14 +23,14 @@ func Lines(t testing.TB, name string) (out []string) {
 	return out
 }
 
-// Seeds reads seeds, which commas or blanks separate.
+// Seeds parses seeds that are separated by commas or blanks.
 func Seeds(t testing.TB, texts ...string) (out []uint64) {
 	t.Helper()
 	for _, text := range texts {
 		for _, s := range strings.Fields(strings.ReplaceAll(text, ",", " ")) {
 			n, err := strconv.ParseUint(s, 10, 64)
 			if err != nil {
-				t.Fatalf("a seed: %v", err)
+				t.Fatalf("parse seed: %v", err)
 			}
 			out = append(out, n)
 		}

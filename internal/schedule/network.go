@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Fate is what happens to one request.
-type Fate string
+// Outcome is the outcome of one request.
+type Outcome string
 
-// What may happen to a request.
+// Outcomes of a request.
 const (
-	Delivered   Fate = "delivered"
-	LostAnswer  Fate = "lost answer"  // it lands; the connection is reset before the answer
-	Delayed     Fate = "delayed"      // a time-out is answered; it lands much later
-	Duplicated  Fate = "duplicated"   // it lands and is answered; a copy lands later
-	ErrorBefore Fate = "error before" // 503 is answered; it never lands
-	ErrorAfter  Fate = "error after"  // it lands; 500 is answered
-	Dropped     Fate = "dropped"      // it never lands, and no answer comes
-	Slow        Fate = "slow"         // it is under way for longer than its sender waits
+	Delivered   Outcome = "delivered"
+	LostAnswer  Outcome = "lost answer"  // it lands; the connection is reset before the answer
+	Delayed     Outcome = "delayed"      // a timeout is returned; it lands much later
+	Duplicated  Outcome = "duplicated"   // it lands and is answered; a copy lands later
+	ErrorBefore Outcome = "error before" // 503 is returned; it never lands
+	ErrorAfter  Outcome = "error after"  // it lands; 500 is returned
+	Dropped     Outcome = "dropped"      // it never lands, and there is no answer
+	Slow        Outcome = "slow"         // it takes longer than its sender waits
 )
 
-// Faults are all fates but Delivered.
-func Faults() []Fate {
-	return []Fate{LostAnswer, Delayed, Duplicated, ErrorBefore, ErrorAfter, Dropped, Slow}
+// Faults returns all outcomes but Delivered.
+func Faults() []Outcome {
+	return []Outcome{LostAnswer, Delayed, Duplicated, ErrorBefore, ErrorAfter, Dropped, Slow}
 }
 
-// Fault turns a draw into one of the faults.
-func Fault(x uint64) Fate { return Faults()[x%uint64(len(Faults()))] }
+// Fault maps a draw to one of the faults.
+func Fault(x uint64) Outcome { return Faults()[x%uint64(len(Faults()))] }
 
-// Reads returns what a fate means for a request that changes nothing.
-func (f Fate) Reads() Fate {
+// Reads maps an outcome to its effect on a request that changes nothing.
+func (f Outcome) Reads() Outcome {
 	switch f {
 	case Delayed:
 		return Dropped
@@ -41,22 +41,22 @@ func (f Fate) Reads() Fate {
 	return f
 }
 
-// Late are requests that are under way although nobody waits for them. When they land is
-// counted, and told to the trace.
+// Late holds requests in flight whose senders have left. Their landing is counted and added to the
+// trace.
 type Late struct {
 	Trace  *Trace
 	timers sync.Map // by *LateRequest
 }
 
-// LateRequest is one of them.
+// LateRequest is one late request.
 type LateRequest struct {
-	ID   string // orders those that are left
-	Who  string // sent it
-	What string // it is, to be told
+	ID   string // order of the remaining requests
+	Who  string // sender
+	What string // description for the trace
 	Land func() string
 }
 
-// After lands a request after a time, unless Stop comes first.
+// After lands a request after d, unless Stop is called first.
 func (l *Late) After(d time.Duration, r *LateRequest) {
 	l.timers.Store(r, time.AfterFunc(d, func() {
 		l.Trace.Did("landed late")
@@ -64,7 +64,7 @@ func (l *Late) After(d time.Duration, r *LateRequest) {
 	}))
 }
 
-// Stop lands what is left at once, or drops it.
+// Stop lands or drops the remaining requests at once.
 func (l *Late) Stop(drop func(i int, id string) bool) {
 	var left []*LateRequest
 	for r, timer := range l.timers.Range {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// Deed is something that schedules are meant to bring about.
-type Deed = string
+// Event is an event that schedules are meant to cover.
+type Event = string
 
-// Shown counts what schedules have exercised.
-type Shown map[Deed]int
+// Shown counts the events of schedules.
+type Shown map[Event]int
 
 // Add adds the counts of another schedule.
 func (s Shown) Add(o Shown) {
@@ -20,10 +20,9 @@ func (s Shown) Add(o Shown) {
 	}
 }
 
-// Below returns what so many schedules have shown too rarely to prove anything. It is
-// wanted as often as a thousand schedules show it at least, which is far below what they
-// do show.
-func (s Shown) Below(thousandth map[Deed]int, schedules int) []string {
+// Below returns the events that occurred too rarely in this many schedules to verify anything.
+// thousandth is the required count per thousand schedules, far below the actual one.
+func (s Shown) Below(thousandth map[Event]int, schedules int) []string {
 	var out []string
 	for what, n := range thousandth {
 		if want := schedules * n / 1000; s[what] < want {
@@ -34,16 +33,16 @@ func (s Shown) Below(thousandth map[Deed]int, schedules int) []string {
 	return out
 }
 
-// Report is what came of a schedule.
+// Report is the result of a schedule.
 type Report struct {
-	// Violation is the first promise that was broken, "" if none was.
+	// Violation is the first violated guarantee, "" if none was.
 	Violation string
-	// Trace tells what happened, one line each.
+	// Trace returns the events, one line each.
 	Trace func() []string
 	Shown Shown
 }
 
-// Trace collects what happens, to be told if a schedule fails, and counts it.
+// Trace records and counts events, to be printed if a schedule fails.
 type Trace struct {
 	began time.Time
 
@@ -60,20 +59,19 @@ type event struct {
 	args   []any
 }
 
-// NewTrace begins a trace.
 func NewTrace() *Trace { return &Trace{began: time.Now(), shown: Shown{}} }
 
-// Now is how long ago the trace began.
+// Now returns the time since the trace began.
 func (t *Trace) Now() time.Duration { return time.Since(t.began) }
 
-// Add records an event. The arguments are formatted later: they must not change.
+// Add records an event. The arguments are formatted later, so they must not change.
 func (t *Trace) Add(who, format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.events = append(t.events, event{t.Now(), who, format, args})
 }
 
-// Violate records that a promise was broken.
+// Violate records a violated guarantee.
 func (t *Trace) Violate(who, format string, args ...any) {
 	t.Add(who, "VIOLATION: "+format, args...)
 	t.mu.Lock()
@@ -83,32 +81,32 @@ func (t *Trace) Violate(who, format string, args ...any) {
 	}
 }
 
-// ViolateIf is Violate where a promise was broken.
+// ViolateIf calls Violate if broken is true.
 func (t *Trace) ViolateIf(broken bool, who, format string, args ...any) {
 	if broken {
 		t.Violate(who, format, args...)
 	}
 }
 
-// Did counts a deed.
-func (t *Trace) Did(d Deed) { t.DidN(d, 1) }
+// Did counts an event.
+func (t *Trace) Did(d Event) { t.DidN(d, 1) }
 
-// DidN counts a deed that was done n times.
-func (t *Trace) DidN(d Deed, n int) {
+// DidN counts an event n times.
+func (t *Trace) DidN(d Event, n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.shown[d] += n
 }
 
-// Report ends a trace.
+// Report ends the trace.
 func (t *Trace) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Report{Violation: t.broken, Trace: t.lines, Shown: t.shown}
 }
 
-// lines tells what happened. What one event has set going in several goroutines of a node
-// happens at the same nanosecond and in no order: it is told in the order of its words.
+// lines formats the events. Events of several goroutines at the same nanosecond have no order, so they
+// are sorted by their text.
 func (t *Trace) lines() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

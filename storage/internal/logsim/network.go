@@ -43,7 +43,7 @@ type network struct {
 
 // course describes the fault of one request.
 type course struct {
-	fate               schedule.Fate
+	outcome            schedule.Outcome
 	there, back, late  time.Duration // none if negative
 	before, afterwards time.Duration // pause of the process before the request and before its answer
 	anyway             bool          // it is sent although its sender has left
@@ -52,21 +52,21 @@ type course struct {
 
 func (n *network) course(d *schedule.Dice, r request) course {
 	c := course{
-		fate:  schedule.Delivered,
-		there: d.Between(time.Millisecond, 40*time.Millisecond), back: d.Between(-40*time.Millisecond, 40*time.Millisecond),
+		outcome: schedule.Delivered,
+		there:   d.Between(time.Millisecond, 40*time.Millisecond), back: d.Between(-40*time.Millisecond, 40*time.Millisecond),
 		late: d.Between(0, 10*time.Second), anyway: d.Uint64()%2 == 0, conflict: d.Uint64()%2 == 0 && r.verb == storage.OpCreate,
 	}
 	if d.Uint64()%3 == 0 {
 		c.late = d.Between(0, time.Minute)
 	}
 	if d.Share() < n.rate {
-		c.fate = schedule.Fault(d.Uint64())
-		if c.fate == schedule.Slow {
+		c.outcome = schedule.Fault(d.Uint64())
+		if c.outcome == schedule.Slow {
 			c.there = d.Between(500*time.Millisecond, 6*time.Second)
 		}
 	}
 	if !r.writes() {
-		c.fate = c.fate.Reads()
+		c.outcome = c.outcome.Reads()
 	}
 	if d.Share() < n.pauses {
 		stop := d.Between(100*time.Millisecond, 25*time.Second)
@@ -174,7 +174,7 @@ func (l *link) carry(ctx context.Context, call *storagetest.Call) error {
 	attempt := l.attempts.Next(r)
 	c := l.net.course(schedule.DiceOf(l.net.seed, attempt, l.who, r.verb, r.key, r.after), r)
 	err := l.send(ctx, call, r, c)
-	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.fate, max(c.before, -c.afterwards), ending(err))
+	l.net.trace.Add(l.who, "%s %s%s #%d %v %v: %v", r.verb, l.net.short(r.key), l.net.short(r.after), attempt, c.outcome, max(c.before, -c.afterwards), ending(err))
 	return err
 }
 
@@ -201,10 +201,10 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 			Land: func() string { return ": " + ending(land()) },
 		})
 	}
-	if c.fate != schedule.Delivered {
-		l.net.trace.Did("fault: " + schedule.Deed(c.fate))
+	if c.outcome != schedule.Delivered {
+		l.net.trace.Did("fault: " + schedule.Event(c.outcome))
 	}
-	switch c.fate {
+	switch c.outcome {
 	case schedule.Delayed:
 		later(c.late)
 		schedule.Sleep(ctx, c.there)
@@ -227,7 +227,7 @@ func (l *link) send(ctx context.Context, call *storagetest.Call, r request, c co
 	}
 	err = land()
 	l.standStill(c.afterwards)
-	switch c.fate {
+	switch c.outcome {
 	case schedule.Duplicated:
 		later(c.late)
 	case schedule.LostAnswer, schedule.ErrorAfter:

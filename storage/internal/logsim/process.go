@@ -356,6 +356,6 @@ func (p *proc) harm(ctx context.Context, key, what string) {
 		data[p.below(len(data))] ^= 1 << p.below(8)
 		err = p.opts.Store.Put(ctx, key, storage.Bytes(data))
 	}
-	p.trace.Did("damaged: " + schedule.Deed(what))
+	p.trace.Did("damaged: " + schedule.Event(what))
 	p.trace.Add(p.name, "damages %s: %v", p.net.short(key), err)
 }

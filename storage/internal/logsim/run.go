@@ -39,20 +39,20 @@ type Report struct {
 
 // Lacking returns the events that occurred too rarely in this many schedules to verify anything.
 func Lacking(s schedule.Shown, schedules int) []string {
-	thousandth := map[schedule.Deed]int{
+	thousandth := map[schedule.Event]int{
 		"acknowledged": 8000, "page read": 8000, "range read": 500, "checkpoint read": 1000, "old checkpoint read": 500,
 		"segment": 4000, "segments merged": 1000, "batch deleted": 6000, "key taken again": 200, "garbage removed late": 300,
 		"fenced": 800, "stale claim refused": 80, "outcome unknown": 80, "crash": 500, "process stood still": 4000, "landed late": 1000,
 	}
 	for _, f := range schedule.Faults() {
-		thousandth["fault: "+schedule.Deed(f)] = 300
+		thousandth["fault: "+schedule.Event(f)] = 300
 	}
 	return s.Below(thousandth, schedules)
 }
 
 // LackingOfCorruption is [Lacking] for schedules with corruption.
 func LackingOfCorruption(s schedule.Shown, schedules int) []string {
-	return s.Below(map[schedule.Deed]int{
+	return s.Below(map[schedule.Event]int{
 		"damaged: batch": 2000, "damaged: segment": 300, "damaged: shortcut": 1000, "damage refused": 1000,
 	}, schedules)
 }
