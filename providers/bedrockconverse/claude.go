@@ -9,23 +9,23 @@ import (
 	"github.com/parleyrun/parley/providers/internal/claude"
 )
 
-// version is which Claude a model is. The zero version is one that its id does not tell.
+// version is the version of a Claude model. The zero version is unknown.
 type version struct {
 	major, minor int
 	haiku        bool
 }
 
-// claudeVersion finds the version in ids such as "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
-// and "anthropic.claude-3-7-sonnet-20250219-v1:0".
+// claudeVersion matches the version in ids such as "us.anthropic.claude-sonnet-4-5-20250929-v1:0" and
+// "anthropic.claude-3-7-sonnet-20250219-v1:0".
 var claudeVersion = regexp.MustCompile(`claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?:[-.:@/]|$)`)
 
-// claudeOf reports whether a model is Claude: by its id, or because a registration says that
-// it decides by itself how much to think.
+// claudeOf reports whether a model is Claude: by its id, or because its registration forces adaptive
+// thinking.
 func claudeOf(m providers.Model) (c version, ok bool) {
 	c.haiku = strings.Contains(m.ID, "haiku")
 	if v := claudeVersion.FindStringSubmatch(m.ID); v != nil {
-		c.major, _ = strconv.Atoi(v[1]) // digits, few
-		c.minor, _ = strconv.Atoi(v[2]) // or nothing, which is 0
+		c.major, _ = strconv.Atoi(v[1]) // at most two digits
+		c.minor, _ = strconv.Atoi(v[2]) // empty means 0
 	}
 	return c, strings.Contains(m.ID, "claude") || m.Compat.ForceAdaptiveThinking.Or(false)
 }
@@ -34,17 +34,17 @@ func (c version) from(major, minor int) bool {
 	return c.major > major || c.major == major && c.minor >= minor
 }
 
-// takesMarks reports whether the model takes marks of the prompt cache.
+// takesMarks reports whether the model supports cache markers.
 func (c version) takesMarks() bool {
 	return c.from(3, 7) || c.major == 3 && c.minor == 5 && c.haiku
 }
 
-// fields are what models take beside what all of them do.
+// fields are model-specific request fields.
 type fields struct {
 	Thinking *claude.Thinking `json:"thinking,omitempty"`
 	Output   *outputConfig    `json:"output_config,omitempty"`
 	Betas    []string         `json:"anthropic_beta,omitempty"`
-	// ReasoningEffort is of gpt-oss, Reasoning of other models of its vendor.
+	// ReasoningEffort is for gpt-oss, Reasoning for other models of its vendor.
 	ReasoningEffort string        `json:"reasoning_effort,omitempty"`
 	Reasoning       *outputConfig `json:"reasoning,omitempty"`
 }
@@ -59,7 +59,7 @@ const (
 	betaBinding     = "thinking-binding-controls-2026-08-01"
 )
 
-// think sets how much the model is to think, and to say.
+// think sets the thinking option and the output limit.
 func (b *body) think(m providers.Model, latest []providers.Message, o providers.Options, government bool) {
 	c, isClaude := claudeOf(m)
 	level := o.ThinkingLevel
@@ -80,11 +80,11 @@ func (b *body) think(m providers.Model, latest []providers.Message, o providers.
 		b.Inference.MaxTokens = o.MaxTokens
 	}
 	if b.Fields != nil && b.Fields.Thinking.Type != claude.Off || !m.Compat.SupportsTemperature.Or(true) {
-		b.Inference.Temperature = nil // the vendor refuses it beside thinking
+		b.Inference.Temperature = nil // the vendor rejects temperature with thinking
 	}
 }
 
-// limit sends the limit of the output if it is not the model's own, which is the default.
+// limit sets the output limit unless it is the model's own, which is the default.
 func (b *body) limit(m providers.Model, o providers.Options) {
 	if o.MaxTokens != m.MaxTokens {
 		b.Inference.MaxTokens = o.MaxTokens
@@ -94,7 +94,7 @@ func (b *body) limit(m providers.Model, o providers.Options) {
 	}
 }
 
-// adaptive tells a model that decides by itself how much effort it is worth.
+// adaptive returns the effort option for a model with adaptive thinking.
 func adaptive(c version, m providers.Model, level providers.ThinkingLevel, government bool) *fields {
 	f := &fields{Thinking: &claude.Thinking{Type: claude.Adaptive}, Output: &outputConfig{Effort: claude.Effort(m, level)}}
 	if government {
@@ -107,7 +107,7 @@ func adaptive(c version, m providers.Model, level providers.ThinkingLevel, gover
 	return f
 }
 
-// budget lets a model think for some tokens, if they fit.
+// budget sets a thinking budget in tokens, if it fits.
 func (b *body) budget(m providers.Model, o providers.Options, government bool) {
 	limit, budget := claude.Budget(m, o)
 	if budget == 0 {
@@ -120,8 +120,7 @@ func (b *body) budget(m providers.Model, o providers.Options, government bool) {
 	}
 }
 
-// effortOf says how much a model that is not Claude is to think; nil for one that is not
-// told.
+// effortOf returns the effort option of a model that is not Claude, nil for none.
 func effortOf(m providers.Model, level providers.ThinkingLevel) *fields {
 	word, ok := m.Thinking.Word(level)
 	switch {

@@ -19,7 +19,7 @@ import (
 
 var errNoStop = errors.New("stream ended without messageStop")
 
-// event is what the known types of events have, each some of it.
+// event has the members of all known event types.
 type event struct {
 	Index int `json:"contentBlockIndex"`
 	Start struct {
@@ -42,7 +42,7 @@ type thoughtDelta struct {
 	Redacted  []byte          `json:"redactedContent"`
 }
 
-// answer is a response in one piece.
+// answer is a non-streaming response.
 type answer struct {
 	Output struct {
 		Message struct {
@@ -92,7 +92,7 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// whole reads a response in one piece.
+// whole reads a non-streaming response.
 func (d *decoder) whole(body io.Reader, maxBytes int) error {
 	for e, err := range providers.Events(body, maxBytes, d.out) {
 		var w answer
@@ -119,7 +119,7 @@ func (d *decoder) whole(body io.Reader, maxBytes int) error {
 	return nil
 }
 
-// answer reads the parts of a response in one piece as the events that they would be.
+// answer processes a non-streaming response as the equivalent events.
 func (d *decoder) answer(w *answer) error {
 	for i, c := range w.Output.Message.Content {
 		e := event{Index: i}
@@ -137,21 +137,20 @@ func (d *decoder) answer(w *answer) error {
 	return nil
 }
 
-// decoder is the state of one response.
 type decoder struct {
 	out      *providers.Assembler
 	json     sse.JSON
 	done     providers.Done
 	open     map[int]*openBlock
-	thought  *openBlock // the block of reasoning under way
+	thought  *openBlock // the current reasoning block
 	finished bool
 }
 
 // openBlock is a block between its first event and its stop.
 type openBlock struct {
 	tool bool
-	call int // of a tool
-	// signature is of reasoning; redacted is all that there is of a redacted block.
+	call int // tool block: call index
+	// signature is of reasoning; redacted is the whole content of a redacted block.
 	signature, redacted bytes.Buffer
 }
 
@@ -188,7 +187,7 @@ func (d *decoder) event(m eventstream.Message) error {
 	return nil
 }
 
-// blockBytes is about what an open block takes beside what it says.
+// blockBytes is the approximate overhead of an open block in addition to its text.
 const blockBytes = 256
 
 // start opens a call. Other blocks begin with their first delta.
@@ -209,7 +208,7 @@ func (d *decoder) delta(e *event) error {
 	o, delta := d.open[e.Index], &e.Delta
 	switch {
 	case delta.ToolUse != nil:
-		if o == nil || !o.tool { // its start did not come, nor its name
+		if o == nil || !o.tool { // without a start the name is unknown
 			d.out.Odd("delta before its block", "")
 			e.Start.ToolUse = &toolUse{}
 			d.start(e)
@@ -225,7 +224,7 @@ func (d *decoder) delta(e *event) error {
 			d.endThought()
 			d.thought = o
 		}
-		if o != d.thought { // it was taken for ended
+		if o != d.thought { // the block was considered closed
 			return nil
 		}
 		return d.think(o, delta.Reasoning)
@@ -238,7 +237,7 @@ func (d *decoder) delta(e *event) error {
 	return err
 }
 
-// input takes a piece of arguments, as text or as it is.
+// input adds a fragment of arguments, as text or as JSON value.
 func (d *decoder) input(o *openBlock, raw json.RawMessage) error {
 	if o == nil || d.out.Stopped() {
 		return nil
@@ -267,7 +266,7 @@ func (d *decoder) think(o *openBlock, r *thoughtDelta) error {
 	return nil
 }
 
-// stop closes a block; one that is not open is no harm.
+// stop closes a block. A block that is not open is ignored.
 func (d *decoder) stop(index int) {
 	o := d.open[index]
 	if o == nil {
@@ -282,8 +281,8 @@ func (d *decoder) stop(index int) {
 	}
 }
 
-// endThought comes before anything else that the response shows: what follows is not of
-// the block that its signature is of.
+// endThought closes reasoning before any other output, because its signature does not cover later
+// text.
 func (d *decoder) endThought() {
 	o := d.thought
 	if o == nil {
@@ -297,7 +296,7 @@ func (d *decoder) endThought() {
 	d.out.EndReasoning(o.signature.String())
 }
 
-// messageStop takes a stopReason. A window that is full cuts an answer that has begun.
+// messageStop handles a stopReason. A full window truncates a started answer.
 func (d *decoder) messageStop(reason string, raw []byte) error {
 	if reason == "model_context_window_exceeded" && d.out.Said() {
 		reason = "max_tokens"
@@ -326,14 +325,13 @@ func (d *decoder) finish() {
 	d.finished = true
 }
 
-// exception reads what ends a stream in place of its last event: an exception of the API's,
-// or an error beyond it, which has its words in headers.
+// exception reads the exception that ends a stream, or an error in the headers of a message.
 func exception(m eventstream.Message) error {
 	var said struct {
 		Message  string `json:"message"`
 		Original int    `json:"originalStatusCode"`
 	}
-	// What is no such object has no message.
+	// Other payloads have no message.
 	_ = json.Unmarshal(m.Payload, &said)
 	name, status := m.Text(":exception-type"), 0
 	if name == "" {

@@ -39,7 +39,7 @@ func TestDecodeWholeResponse(t *testing.T) {
 	)
 }
 
-// TestDecodeEnds tells how responses end.
+// TestDecodeEnds covers the ends of responses.
 func TestDecodeEnds(t *testing.T) {
 	whole := func(reason string) []string {
 		return []string{begin, delta("0", text("a")), stop("0"), `messageStop {"stopReason":"` + reason + `"}`, used}
@@ -81,7 +81,7 @@ func TestDecodeEnds(t *testing.T) {
 	}
 }
 
-// TestDecodeExceptions: an exception has the status that it has outside a stream.
+// TestDecodeExceptions: an exception has its status outside a stream.
 func TestDecodeExceptions(t *testing.T) {
 	unmodeled := eventstream.AppendMessage(nil, []eventstream.Header{
 		{Name: ":message-type", Value: "error"}, {Name: ":error-code", Value: "InternalFailure"}, {Name: ":error-message", Value: "something broke"},
@@ -117,8 +117,8 @@ func TestDecodeExceptions(t *testing.T) {
 	}
 }
 
-// TestDecodeOdd reads what breaks no rule, and what does.
-func TestDecodeOdd(t *testing.T) {
+// TestDecodeUnusual covers unusual valid streams and invalid ones.
+func TestDecodeUnusual(t *testing.T) {
 	corrupt := []byte(stream(begin, delta("0", text("a"))))
 	corrupt[len(corrupt)-6] ^= 1
 	for name, tt := range map[string]struct {
@@ -169,7 +169,7 @@ func TestDecodeOdd(t *testing.T) {
 	}
 }
 
-// TestMessageOverTheLimit: the limit of a message is the codec's.
+// TestMessageOverTheLimit checks the message limit of the codec.
 func TestMessageOverTheLimit(t *testing.T) {
 	c := bedrockconverse.NewCodec(&bedrockconverse.Options{Getenv: nothing, MaxMessageBytes: 1000})
 	_, failure := providertest.Decode(t, c, stream(begin, delta("0", text(strings.Repeat("x", 1000)))))
@@ -178,7 +178,7 @@ func TestMessageOverTheLimit(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that whatever comes makes a sound stream.
+// FuzzDecode checks that arbitrary input yields a valid stream of events.
 func FuzzDecode(f *testing.F) {
 	body, complete := recording()
 	f.Add([]byte(body))
@@ -189,7 +189,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) { decode(t, string(body)) })
 }
 
-// FuzzDecodeEvents does the same inside frames that are sound.
+// FuzzDecodeEvents does the same inside valid frames.
 func FuzzDecodeEvents(f *testing.F) {
 	f.Add("contentBlockDelta", `{"contentBlockIndex":0,"delta":{"text":"a"}}`, "contentBlockStart", `{"start":{"toolUse":{"toolUseId":"a","name":"b"}}}`)
 	f.Add("contentBlockDelta", `{"delta":{"reasoningContent":{"text":"a"}}}`, "contentBlockStop", `{"contentBlockIndex":0}`)

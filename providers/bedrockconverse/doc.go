@@ -1,45 +1,42 @@
-// Package bedrockconverse speaks the streamed Converse call of Amazon Bedrock, the api slug
+// Package bedrockconverse implements the streaming Converse API of Amazon Bedrock, api slug
 // "bedrock-converse-stream".
 //
-// cmd registers New under API. The package calls providers, providers/eventstream,
-// net/http and, for credentials and signatures, its own awsauth; no vendor's SDK.
+// Commands register New under API. The package uses providers, providers/eventstream, net/http and,
+// for credentials and signatures, its own awsauth; no vendor's SDK.
 //
-// Requests go to {base URL}/model/{id}/converse-stream. Where the base URL is the vendor's
-// own, its region gives way to that of an ARN in the model's id, of AWS_REGION or of
-// AWS_DEFAULT_REGION; a base URL of one's own stays. A key is sent as a bearer token, as is
-// AWS_BEARER_TOKEN_BEDROCK; without one each request is signed with the credentials that
-// awsauth finds. AWS_BEDROCK_SKIP_AUTH=1 does neither. What is sent is decided in one place:
+// Requests are sent to {base URL}/model/{id}/converse-stream. If the base URL is the vendor's own, its
+// region is replaced by that of an ARN in the model id, of AWS_REGION or of AWS_DEFAULT_REGION. Other
+// base URLs are unchanged. A key, or AWS_BEARER_TOKEN_BEDROCK, is sent as a bearer token. Otherwise
+// each request is signed with the credentials that awsauth finds. AWS_BEDROCK_SKIP_AUTH=1 disables
+// both. Encoding rules:
 //
-//   - Neighbouring messages of one side become one, results of tools before what else the
-//     user's side says. Blank texts are left out, and a result without content says so.
-//   - Images of a result that is an error stand behind the results: the vendor refuses them
-//     within.
-//   - Ids of calls that the vendor does not take are hashed, and those that repeat are
-//     changed, alike in call and result.
-//   - Tools that only history knows are offered where no others are, since the vendor
-//     refuses calls in history otherwise.
-//   - The prompt cache is marked behind the system prompt and at the end of the last message
-//     of the user's side, for models of Claude that take marks, and for an hour where the model
-//     says so; AWS_BEDROCK_FORCE_CACHE=1 marks for every model.
-//   - Reasoning goes back to Claude alone, as it was signed; other models refuse it.
-//   - Claude is told how much to think as in its own format, by effort or by a budget of
-//     tokens, gpt-oss and gpt by a word; other models decide for themselves.
-//   - The limit of the output is sent if it is the caller's, or the model is Claude, whose
-//     default is low.
+//   - Adjacent messages of one side are merged, with tool results before other user content. Blank
+//     texts are omitted, and an empty result gets a placeholder text.
+//   - Images of an error result follow the results, because the vendor rejects them inside.
+//   - Invalid call ids are hashed, and repeated ones are changed, the same in call and result.
+//   - If no tools are offered, the tools of calls in the history are offered, since the vendor rejects
+//     such calls otherwise.
+//   - Cache markers follow the system prompt and the last message of the user's side, for Claude models
+//     that support them, and for an hour with LongCacheRetention. AWS_BEDROCK_FORCE_CACHE=1 sets
+//     them for every model.
+//   - Signed reasoning is replayed to Claude only; other models reject it.
+//   - Claude gets an effort or a token budget for thinking as in its own format, gpt-oss and gpt get an
+//     effort; other models get no option.
+//   - The output limit is sent if the caller sets it, or if the model is Claude, whose default is low.
 //
-// Guarantees of decoding, beyond those of providers:
+// Decoding guarantees, in addition to those of providers:
 //
-//  1. The terminal marker is messageStop. The usage comes behind it; a stream that ends
-//     cleanly between them is whole, and its usage unknown. Any other end is a truncation or
-//     a network error, and a wrong checksum one of the protocol.
+//  1. The terminal marker is messageStop. The usage follows it. A clean end between them is accepted
+//     with unknown usage. Any other end is a truncation or a network error, and a wrong checksum is a
+//     protocol error.
 //  2. Unknown events, blocks and members are skipped.
-//  3. An exception ends the stream with the kind of its status; where a model has failed,
-//     that is the one which the model gave.
-//  4. An unknown stopReason ends the response as a stop, and is an oddity. A body that is JSON
-//     is the answer of the API without streams.
-//  5. Each block of reasoning is reasoning of its own, with its signature. Of a redacted
-//     block the signature is a JSON object.
+//  3. An exception ends the stream with the kind of its status. If the model failed, its own status is
+//     used.
+//  4. An unknown stopReason ends the response as a stop, and is an oddity. A JSON body is read as the
+//     response of the non-streaming API.
+//  5. Each reasoning block is separate reasoning with its signature. The signature of a redacted block
+//     is a JSON object.
 //
-// Everything is safe for concurrent use. Credentials that a service has lent are kept in
-// memory; nothing survives the process.
+// All functions and types are safe for concurrent use. Temporary credentials are cached in memory and
+// never stored.
 package bedrockconverse

@@ -31,7 +31,7 @@ type toolConfig struct {
 	Choice *toolChoice `json:"toolChoice,omitempty"`
 }
 
-// toolChoice has one of its members.
+// toolChoice has exactly one member.
 type toolChoice struct {
 	Any  *struct{}   `json:"any,omitempty"`
 	Tool *chosenTool `json:"tool,omitempty"`
@@ -41,7 +41,7 @@ type chosenTool struct {
 	Name string `json:"name"`
 }
 
-var errNoTools = errors.New("this format cannot keep a model from calling tools; offer none")
+var errNoTools = errors.New("this format does not support tool choice none; offer no tools")
 
 type tool struct {
 	Spec toolSpec `json:"toolSpec"`
@@ -55,7 +55,7 @@ type toolSpec struct {
 	} `json:"inputSchema"`
 }
 
-// noLongerOffered describes a tool that history alone knows.
+// noLongerOffered describes a tool that occurs only in the history.
 const noLongerOffered = "This tool was used before and is not available any more."
 
 // Encode implements providers.Codec.
@@ -90,7 +90,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 			return nil, err
 		}
 		if _, isClaude := claudeOf(m); isClaude && b.Tools.Choice != nil && o.ThinkingLevel != "" {
-			o.ThinkingLevel = providers.ThinkingOff // the vendor takes one of the two
+			o.ThinkingLevel = providers.ThinkingOff // the vendor rejects both together
 		}
 	}
 	b.think(m, req.Messages, o, c.env.government(m))
@@ -105,7 +105,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: "/model/" + awsauth.Escape(m.ID) + "/converse-stream", Header: header, Body: encoded}, nil
 }
 
-// choose is nil for what the vendor does by itself.
+// choose returns nil for the vendor's default.
 func choose(c providers.ToolChoice) (*toolChoice, error) {
 	switch c {
 	case providers.ToolAuto:
@@ -119,7 +119,7 @@ func choose(c providers.ToolChoice) (*toolChoice, error) {
 	}
 }
 
-// marks reports whether the prompt cache is marked.
+// marks reports whether cache markers are set.
 func (c codec) marks(m providers.Model) bool {
 	family, _ := claudeOf(m)
 	return family.takesMarks() || c.env.on(envForceCache)

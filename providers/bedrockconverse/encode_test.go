@@ -20,7 +20,7 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return providertest.Encoded(t, newCodec(), m, req, o)
 }
 
-// sonnet is a model that takes marks, images and a budget.
+// sonnet is a model with cache markers, images and a thinking budget.
 const sonnet = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 
 func user(parts ...providers.Part) providers.Message {
@@ -96,9 +96,8 @@ func TestEncodeWholeRequest(t *testing.T) {
 	}
 }
 
-// TestEncodeForOthers: no model but Claude is sent marks, reasoning, or a limit that is its
-// own.
-func TestEncodeForOthers(t *testing.T) {
+// TestEncodeOtherModels: only Claude gets cache markers, reasoning, and its own output limit.
+func TestEncodeOtherModels(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: "amazon.nova-pro-v1:0", Reasoning: true, MaxTokens: 5000}
 	req := providers.Request{System: "s", Messages: []providers.Message{
 		user(providers.Text{Text: "a"}),
@@ -113,7 +112,7 @@ func TestEncodeForOthers(t *testing.T) {
 	}
 }
 
-// TestEncodeModelFields tells each family of models how much to think, and to say.
+// TestEncodeModelFields covers thinking and output options of each model family.
 func TestEncodeModelFields(t *testing.T) {
 	adaptive := func(effort, more string) string {
 		return `,"inferenceConfig":{"maxTokens":64000},"additionalModelRequestFields":{"thinking":{"type":"adaptive"` + more + `,"output_config":{"effort":"` + effort + `"}}`
@@ -130,8 +129,8 @@ func TestEncodeModelFields(t *testing.T) {
 	for name, tt := range map[string]struct {
 		id    string
 		level providers.ThinkingLevel
-		limit int // of the model
-		most  int // of the caller
+		limit int // limit of the model
+		most  int // limit of the caller
 		more  func(*model)
 		want  string
 	}{
@@ -181,7 +180,7 @@ func TestEncodeModelFields(t *testing.T) {
 	}
 }
 
-// TestChoices: where an answer stops, and which tool has to be called.
+// TestChoices covers stop texts and tool choice.
 func TestChoices(t *testing.T) {
 	offered := `"tools":[{"toolSpec":{"name":"look","inputSchema":{"json":{"type":"object","properties":{}}}}},{"toolSpec":{"name":"find","inputSchema":{"json":{"type":"object","properties":{}}}}}]`
 	m := providers.Model{Provider: "p", ID: sonnet, Reasoning: true}
@@ -194,7 +193,7 @@ func TestChoices(t *testing.T) {
 		},
 	})
 	req := providers.Request{Tools: []providers.Tool{{Name: "look"}}}
-	if _, err := newCodec().Encode(m, req, providers.Options{ToolChoice: providers.ToolNone}); err == nil || !strings.Contains(err.Error(), "cannot keep a model from calling tools") {
+	if _, err := newCodec().Encode(m, req, providers.Options{ToolChoice: providers.ToolNone}); err == nil || !strings.Contains(err.Error(), "does not support tool choice none") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := newCodec().Encode(m, providers.Request{}, providers.Options{ToolChoice: providers.ToolNone}); err != nil {
@@ -202,7 +201,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// TestEncodeTemperature: thinking and a temperature exclude each other.
+// TestEncodeTemperature: thinking and temperature exclude each other.
 func TestEncodeTemperature(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m    providers.Model
@@ -224,9 +223,8 @@ func TestEncodeTemperature(t *testing.T) {
 	}
 }
 
-// TestEncodeAnswersOthers: results of calls that were made without reasoning are not thought
-// about within a budget.
-func TestEncodeAnswersOthers(t *testing.T) {
+// TestEncodeResultsOfOtherModels: results of calls made without reasoning are sent without a budget.
+func TestEncodeResultsOfOtherModels(t *testing.T) {
 	m := providers.Model{Provider: "p", ID: sonnet, Reasoning: true, MaxTokens: 64000}
 	call := providers.ToolCall{ID: "c", Name: "f", Arguments: json.RawMessage(`{}`)}
 	for name, tt := range map[string]struct {
@@ -246,7 +244,7 @@ func TestEncodeAnswersOthers(t *testing.T) {
 	}
 }
 
-// TestEncodeCacheMarks: marks go to models that take them, or to all if that is asked for.
+// TestEncodeCacheMarks: markers are set for models that support them, or for all if forced.
 func TestEncodeCacheMarks(t *testing.T) {
 	for id, want := range map[string]bool{
 		"anthropic.claude-3-5-haiku-20241022-v1:0": true, "anthropic.claude-3-5-sonnet-20241022-v2:0": false, "anthropic.claude-3-haiku-20240307-v1:0": false,
@@ -263,7 +261,7 @@ func TestEncodeCacheMarks(t *testing.T) {
 	}
 }
 
-// TestLongCacheRetention marks for an hour where that is asked for.
+// TestLongCacheRetention checks the retention of markers.
 func TestLongCacheRetention(t *testing.T) {
 	for name, tt := range map[string]struct {
 		m    providers.Model
@@ -281,7 +279,7 @@ func TestLongCacheRetention(t *testing.T) {
 	}
 }
 
-// TestEncodeToolsOfHistory: calls in history need tools to be offered.
+// TestEncodeToolsOfHistory: calls in the history require offered tools.
 func TestEncodeToolsOfHistory(t *testing.T) {
 	call := func(id, name string) []providers.Message {
 		return []providers.Message{
@@ -324,8 +322,7 @@ func TestEncodeToolsOfHistory(t *testing.T) {
 	}
 }
 
-// TestEncodeIDs: ids that the vendor does not take, and those that come again, are changed
-// alike in call and result, and no two become one.
+// TestEncodeIDs: invalid and repeated ids are changed, the same in call and result, and stay distinct.
 func TestEncodeIDs(t *testing.T) {
 	ids := []string{"tooluse_1", "functions.f:0", "functions.f_0", "functions.f.0", "tooluse_1", "größe", strings.Repeat("x", 64), strings.Repeat("x", 65), strings.Repeat("x", 66)}
 	var messages []providers.Message
@@ -361,7 +358,7 @@ func TestEncodeIDs(t *testing.T) {
 	}
 }
 
-// TestEncodeAddress: an id is one segment of the path, and the key a bearer token.
+// TestEncodeAddress: an id is one path segment, and the key is a bearer token.
 func TestEncodeAddress(t *testing.T) {
 	for _, tt := range []struct{ id, key, skip, path, authorization string }{
 		{"us.amazon.nova-2-lite-v1:0", "k", "", "/model/us.amazon.nova-2-lite-v1%3A0/converse-stream", "Bearer k"},
@@ -376,10 +373,10 @@ func TestEncodeAddress(t *testing.T) {
 	}
 }
 
-// signatures are some of the vendor, and some that only look like it.
+// signatures are valid and invalid signatures.
 var signatures = []string{"c2ln", `{"redactedContent":"cmVk"}`, `{"redactedContent":""}`, `{"redactedContent":"?"}`, `{`, `{"reasoningText":{"text":"a"}}`}
 
-// TestHistory looks at requests with marks and without.
+// TestHistory covers requests with and without cache markers.
 func TestHistory(t *testing.T) {
 	for _, force := range []string{"0", "1"} {
 		c := bedrockconverse.NewCodec(&bedrockconverse.Options{Getenv: environment(map[string]string{"AWS_BEDROCK_FORCE_CACHE": force})})
@@ -387,5 +384,5 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// FuzzSignatures encodes whatever a signature may hold.
+// FuzzSignatures encodes arbitrary signatures.
 func FuzzSignatures(f *testing.F) { providertest.FuzzSignatures(f, newCodec(), signatures) }

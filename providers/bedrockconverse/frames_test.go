@@ -9,21 +9,21 @@ import (
 	"github.com/parleyrun/parley/providers/eventstream"
 )
 
-// nothing is an environment without variables.
+// nothing is an empty environment.
 func nothing(string) string { return "" }
 
-// environment returns one with some variables.
+// environment returns an environment with vars.
 func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// newCodec returns a codec over an environment without variables.
+// newCodec returns a codec with an empty environment.
 func newCodec() providers.Codec {
 	return bedrockconverse.NewCodec(&bedrockconverse.Options{Getenv: nothing})
 }
 
-// frame is an event as it stands in a stream. It is written here as its type, a space and
-// the payload; a type that ends in Exception is an exception.
+// frame encodes an event, written as its type, a space and the payload. A type that ends in Exception
+// is an exception.
 func frame(written string) []byte {
 	kind, payload, _ := strings.Cut(written, " ")
 	headers := []eventstream.Header{{Name: ":event-type", Value: kind}, {Name: ":content-type", Value: "application/json"}, {Name: ":message-type", Value: "event"}}
@@ -33,7 +33,7 @@ func frame(written string) []byte {
 	return eventstream.AppendMessage(nil, headers, []byte(payload))
 }
 
-// stream is a response.
+// stream encodes a response.
 func stream(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -48,8 +48,8 @@ type framing struct{}
 // Frame implements providertest.Framing.
 func (framing) Frame(data string) []byte { return frame(data) }
 
-// Variants implements providertest.Framing: headers in another order and of other types,
-// padding, and events that nobody knows.
+// Variants implements providertest.Framing: other header orders and types, padding, and unknown
+// events.
 func (framing) Variants(body []byte) map[string][]byte {
 	var turned, padded, unknown []byte
 	r := eventstream.NewReader(bytes.NewReader(body), nil)
@@ -86,8 +86,8 @@ const (
 	used  = `metadata {"metrics":{"latencyMs":422},"usage":{"inputTokens":5,"outputTokens":9,"totalTokens":14}}`
 )
 
-// recording holds everything a response may hold: two blocks of reasoning and a redacted
-// one, text beyond ASCII, empty texts, blocks and events that nobody knows, two calls.
+// recording contains every kind of output: two reasoning blocks and a redacted one, non-ASCII text,
+// empty texts, unknown blocks and events, two calls.
 func recording() (body string, complete int) {
 	toStop := stream(begin,
 		delta("0", text("")), stop("0"),

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/internal/sides"
 )
 
-// block has one of its members.
+// block has exactly one member.
 type block struct {
 	Text       string      `json:"text,omitempty"`
 	Image      *image      `json:"image,omitempty"`
@@ -30,7 +30,7 @@ type image struct {
 	} `json:"source"`
 }
 
-// reasoning has one of its members.
+// reasoning has exactly one member.
 type reasoning struct {
 	Text     *reasoningText `json:"reasoningText,omitempty"`
 	Redacted []byte         `json:"redactedContent,omitempty"`
@@ -55,11 +55,11 @@ type toolResult struct {
 
 type cachePoint struct {
 	Type string `json:"type"`
-	// TTL is how long the cache keeps what is before the mark: five minutes if it is empty.
+	// TTL is the retention of the prefix; empty means five minutes.
 	TTL string `json:"ttl,omitempty"`
 }
 
-// cacheMark is a mark of the prompt cache.
+// cacheMark returns a marker of the prompt cache.
 func cacheMark(m providers.Model) block {
 	c := &cachePoint{Type: "default"}
 	if providers.LongCache(m) {
@@ -68,11 +68,10 @@ func cacheMark(m providers.Model) block {
 	return block{CachePoint: c}
 }
 
-// emptyResult stands for a result without content, which the vendor refuses.
+// emptyResult replaces empty content, which the vendor rejects.
 const emptyResult = "(The tool returned nothing.)"
 
-// messages is what the format puts into messages to a model, with marks of the cache or
-// without.
+// messages returns the message format of a model, with or without cache markers.
 func messages(m providers.Model, mark bool) sides.Format[block] {
 	_, isClaude := claudeOf(m)
 	f := sides.Format[block]{
@@ -85,10 +84,10 @@ func messages(m providers.Model, mark bool) sides.Format[block] {
 	return f
 }
 
-// maxName is the longest name and id that the vendor takes, in bytes.
+// maxName is the maximum length in bytes of a name or id that the vendor accepts.
 const maxName = 64
 
-// callID returns the id of the n-th call that has an id: itself if the vendor takes it, else
+// callID returns the id in the request of the n-th call with an id: the id itself if it is valid, else
 // its beginning and a hash.
 func callID(id string, n int) string {
 	if n == 1 && id != "" && plain(id) == id {
@@ -100,11 +99,11 @@ func callID(id string, n int) string {
 	return begin[:min(len(begin), maxName-len(suffix))] + suffix
 }
 
-// plain is a name or an id as the vendor takes it.
+// plain returns a valid name or id.
 func plain(s string) string { return providers.PlainName(s, maxName) }
 
-// encodeReply returns the blocks of a reply. Reasoning that nothing follows, of a reply that
-// was cut off there, stays away: Claude refuses it.
+// encodeReply returns the blocks of a reply. Trailing reasoning of a truncated reply is omitted,
+// because Claude rejects it.
 func encodeReply(parts []providers.Part, calls *sides.Calls, isClaude bool) []block {
 	var out []block
 	for _, p := range parts {
@@ -129,18 +128,17 @@ func encodeReply(parts []providers.Part, calls *sides.Calls, isClaude bool) []bl
 	return out
 }
 
-// redacted is the signature of reasoning that is not shown. The vendor's own signatures are
-// base64, so an object is never taken for one.
+// redacted returns the signature of redacted reasoning: a JSON object. The vendor's own signatures are
+// base64, so they never look like an object.
 func redacted(content []byte) string {
 	signature, err := json.Marshal(reasoning{Redacted: content})
 	if err != nil {
-		panic("bedrockconverse: a block has no JSON form: " + err.Error())
+		panic("bedrockconverse: encode block: " + err.Error())
 	}
 	return string(signature)
 }
 
-// encodeReasoning returns what the vendor takes back of a part, nil if that is nothing: it
-// takes what it has signed.
+// encodeReasoning returns reasoning that the vendor accepts back, which must be signed, or nil.
 func encodeReasoning(r providers.Reasoning) *reasoning {
 	if !strings.HasPrefix(r.Signature, "{") {
 		if r.Signature == "" {
@@ -155,7 +153,7 @@ func encodeReasoning(r providers.Reasoning) *reasoning {
 	return &reasoning{Redacted: stored.Redacted}
 }
 
-// encodeResults returns results, and behind them the images of those that are errors.
+// encodeResults returns results, followed by the images of error results.
 func encodeResults(parts []providers.Part, calls *sides.Calls, e *providers.BodyEncoder) []block {
 	var out, images []block
 	for _, p := range parts {
@@ -207,11 +205,11 @@ func imageFormat(mimeType string) string {
 	return format
 }
 
-// emptyKey finds what may be an empty key of an object.
+// emptyKey matches a possible empty key of an object.
 var emptyKey = regexp.MustCompile(`""\s*:`)
 
-// withoutEmptyKeys leaves out members whose key is empty: models write such, and the vendor
-// refuses them.
+// withoutEmptyKeys removes members with an empty key. Models write such members, and the vendor
+// rejects them.
 func withoutEmptyKeys(arguments json.RawMessage) json.RawMessage {
 	if !emptyKey.Match(arguments) {
 		return arguments
@@ -220,12 +218,12 @@ func withoutEmptyKeys(arguments json.RawMessage) json.RawMessage {
 	d := json.NewDecoder(bytes.NewReader(arguments))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
-		return arguments // it is an object by now
+		return arguments // cannot happen: arguments is an object
 	}
 	dropEmptyKeys(v)
 	out, err := json.Marshal(v)
 	if err != nil {
-		panic("bedrockconverse: what was JSON has no JSON form: " + err.Error())
+		panic("bedrockconverse: encode JSON: " + err.Error())
 	}
 	return out
 }

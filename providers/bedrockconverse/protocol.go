@@ -15,10 +15,10 @@ import (
 	"github.com/parleyrun/parley/providers/bedrockconverse/awsauth"
 )
 
-// API is the slug to register the protocol under.
+// API is the slug of the protocol.
 const API = "bedrock-converse-stream"
 
-// Variables that are read beside those of awsauth.
+// Environment variables in addition to those of awsauth.
 const (
 	envRegion        = "AWS_REGION"
 	envDefaultRegion = "AWS_DEFAULT_REGION"
@@ -27,21 +27,20 @@ const (
 	envForceCache    = "AWS_BEDROCK_FORCE_CACHE"
 )
 
-// Options changes the protocol. Nil and every zero field work.
+// Options configures the protocol. Nil and every zero field are valid.
 type Options struct {
 	// Client makes the requests, see providers.HTTPOptions.
 	Client *http.Client
-	// Credentials finds what requests are signed with; nil means a chain of its own over
-	// Getenv.
+	// Credentials finds the credentials for signing; nil means a new chain over Getenv.
 	Credentials *awsauth.Chain
 	// MaxMessageBytes limits one message of the stream, in bytes; 0 means
 	// eventstream.DefaultMaxMessageBytes.
 	MaxMessageBytes int
-	// Getenv looks up variables; nil means os.Getenv.
+	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(name string) string
 }
 
-// New returns the protocol over HTTP. Its Close drops idle connections.
+// New returns the protocol over HTTP. Its Close closes idle connections.
 func New(o *Options) *providers.HTTP {
 	if o == nil {
 		o = &Options{}
@@ -53,11 +52,11 @@ func New(o *Options) *providers.HTTP {
 	return providers.NewHTTP(NewCodec(o), &providers.HTTPOptions{Client: o.Client, Authorize: a.authorize, Refused: a.refused, FindCredentials: a.find, Locate: a.env.locate})
 }
 
-// Register lets the models of a registry be called in this format.
+// Register registers the protocol with a registry.
 func Register(r *providers.Registry, o *Options) { r.RegisterProtocol(API, New(o)) }
 
-// NewCodec returns the codec alone, for other transports, which authorize by themselves. It
-// ignores Options.Client and Options.Credentials.
+// NewCodec returns the codec only, for other transports with their own authorization. It ignores
+// Options.Client and Options.Credentials.
 func NewCodec(o *Options) providers.Codec {
 	if o == nil {
 		o = &Options{}
@@ -70,7 +69,7 @@ type codec struct {
 	maxMessageBytes int
 }
 
-// env looks up variables, without space around them.
+// env reads environment variables and trims them.
 type env func(name string) string
 
 func environment(getenv func(string) string) env {
@@ -80,7 +79,7 @@ func environment(getenv func(string) string) env {
 	return func(name string) string { return strings.TrimSpace(getenv(name)) }
 }
 
-// on reports whether a variable switches something on.
+// on reports whether a variable enables an option.
 func (e env) on(name string) bool {
 	v := e(name)
 	return v == "1" || strings.EqualFold(v, "true")
@@ -100,8 +99,8 @@ func (a authorizer) find(providers.Model) string {
 	return a.chain.Source()
 }
 
-// authorize implements providers.HTTPOptions.Authorize. It also sends the request to the
-// region of the call.
+// authorize implements providers.HTTPOptions.Authorize. It also changes the host to the region of the
+// call.
 func (a authorizer) authorize(ctx context.Context, r *http.Request, m providers.Model, o providers.Options) error {
 	region, err := a.env.move(r, m)
 	switch {
@@ -109,7 +108,7 @@ func (a authorizer) authorize(ctx context.Context, r *http.Request, m providers.
 		return err
 	case a.env.on(envSkipAuth):
 		return nil
-	case o.APIKey != "" || r.Header.Get("Authorization") != "": // the codec has sent it, or the model has its own
+	case o.APIKey != "" || r.Header.Get("Authorization") != "": // the codec or the model has set the authorization
 		return nil
 	}
 	keys, err := a.chain.Credentials(ctx, region)
@@ -128,14 +127,14 @@ func (a authorizer) authorize(ctx context.Context, r *http.Request, m providers.
 	return nil
 }
 
-// refused implements providers.HTTPOptions.Refused: credentials may end before their time.
+// refused implements providers.HTTPOptions.Refused: credentials may be revoked before they expire.
 func (a authorizer) refused(r *http.Request, e *providers.Error) bool {
 	var says *providers.VendorError
 	expired := errors.As(e, &says) && (says.Code == "ExpiredTokenException" || says.Code == "ExpiredToken")
 	return expired && a.chain.Expired(r)
 }
 
-// hashBody reads what will be sent.
+// hashBody returns the SHA-256 of the request body.
 func hashBody(r *http.Request) (hash [sha256.Size]byte, err error) {
 	body, err := r.GetBody()
 	if err != nil {

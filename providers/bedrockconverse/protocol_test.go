@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestConformanceSigned does the same with signed requests, whose bodies are read twice.
+// TestConformanceSigned runs the suite with signed requests, whose bodies are read twice.
 func TestConformanceSigned(t *testing.T) {
 	providertest.Run(t, func(t *testing.T) providertest.Subject {
 		protocol, model := serve(t, keys, answerByText)
@@ -42,7 +42,7 @@ func TestConformanceSigned(t *testing.T) {
 	})
 }
 
-// keys are an environment with keys.
+// keys is an environment with keys.
 var keys = map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a secret of the test", "AWS_REGION": "eu-west-3"}
 
 // keyless calls without the key of the suite.
@@ -54,8 +54,8 @@ func (k keyless) Stream(ctx context.Context, m providers.Model, req providers.Re
 	return k.HTTP.Stream(ctx, m, req, o)
 }
 
-// serve starts a vendor and returns a protocol over an environment, and a model that reaches
-// the vendor.
+// serve starts a vendor and returns a protocol with an environment, and a model that reaches the
+// vendor.
 func serve(t *testing.T, env map[string]string, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
 	t.Helper()
 	protocol := bedrockconverse.New(&bedrockconverse.Options{Getenv: environment(env)})
@@ -65,7 +65,7 @@ func serve(t *testing.T, env map[string]string, h http.HandlerFunc) (*providers.
 	}
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct {
@@ -91,8 +91,8 @@ func answerByText(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// TestRequestOnTheWire looks at what authorizes a call: a key, the model's own headers, a
-// signature, or nothing.
+// TestRequestOnTheWire covers all kinds of authorization: a key, the model's own headers, a signature,
+// none.
 func TestRequestOnTheWire(t *testing.T) {
 	type seen struct{ authorization, token, path, accept string }
 	for name, tt := range map[string]struct {
@@ -129,8 +129,8 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
-// TestSignatureIsOfTheBody has a server sign what it has got, as it has got it.
-func TestSignatureIsOfTheBody(t *testing.T) {
+// TestSignatureCoversBody verifies the signature against the received request.
+func TestSignatureCoversBody(t *testing.T) {
 	env := map[string]string{"AWS_SESSION_TOKEN": "a token of the test"}
 	for name, v := range keys {
 		env[name] = v
@@ -163,7 +163,7 @@ func TestSignatureIsOfTheBody(t *testing.T) {
 	}
 }
 
-// reached is a client that notes where requests go, and answers none.
+// reached is a client that records the request and fails.
 type reached struct{ request *http.Request }
 
 // RoundTrip implements http.RoundTripper.
@@ -175,8 +175,7 @@ func (c *reached) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("nobody is there")
 }
 
-// TestRegions: the region of the call decides about the host of the vendor's own, and about
-// the signature of each.
+// TestRegions: the region of the call determines the vendor's host and the signature.
 func TestRegions(t *testing.T) {
 	const own = "https://bedrock-runtime.us-east-1.amazonaws.com"
 	for name, tt := range map[string]struct {
@@ -218,8 +217,8 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// TestNoCredentials: what is missing is said before anything is sent, and is repeated only
-// if that may help.
+// TestNoCredentials: missing credentials fail before a request is sent, and are retryable only if a
+// retry may help.
 func TestNoCredentials(t *testing.T) {
 	for name, tt := range map[string]struct {
 		env  map[string]string
@@ -241,8 +240,8 @@ func TestNoCredentials(t *testing.T) {
 	}
 }
 
-// TestExpiredCredentials: what a service has lent and the vendor takes no more is not sent
-// again, and the call is worth repeating; keys of the environment stay as they are.
+// TestExpiredCredentials: temporary credentials that the vendor rejects are dropped and the call is
+// retryable. Keys of the environment are kept.
 func TestExpiredCredentials(t *testing.T) {
 	lent := 0
 	lender := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -282,7 +281,7 @@ func TestExpiredCredentials(t *testing.T) {
 	}
 }
 
-// TestFindCredentials says where credentials are without asking anybody.
+// TestFindCredentials returns the source of credentials without network access.
 func TestFindCredentials(t *testing.T) {
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, ".aws"), 0o755); err != nil {

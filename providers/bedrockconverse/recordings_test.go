@@ -13,8 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings sends back what was decoded, and compares it with the blocks that the
-// vendor has sent.
+// TestRecordings sends decoded responses back and compares them with the recorded blocks.
 func TestRecordings(t *testing.T) {
 	providertest.RunRecordings(t, bedrockconverse.API, newCodec(), func(t *testing.T, r providertest.Recorded) {
 		want := blocksOf(r.Body)
@@ -35,8 +34,7 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// blocksOf joins the events of a stream into the blocks that they are of, in the form in
-// which history has them.
+// blocksOf joins the events of a stream to blocks in the format of history.
 func blocksOf(body []byte) (blocks []map[string]any) {
 	type object = map[string]any
 	inputs := map[int]string{}
@@ -79,7 +77,7 @@ func blocksOf(body []byte) (blocks []map[string]any) {
 	return blocks
 }
 
-// joinReasoning appends a piece of reasoning to its block.
+// joinReasoning appends a fragment of reasoning to its block.
 func joinReasoning(b, piece map[string]any) {
 	whole, ok := b["reasoningContent"].(map[string]any)
 	if !ok {

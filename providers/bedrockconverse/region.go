@@ -11,19 +11,19 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// defaultRegion is signed for where nothing names a region.
+// defaultRegion is used for signatures if no region is configured.
 const defaultRegion = "us-east-1"
 
 var (
-	// ownHost is a host of the vendor's own, which stands in base URLs for any region.
+	// ownHost matches the vendor's host of any region.
 	ownHost = regexp.MustCompile(`^bedrock-runtime(-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?$`)
-	// modelARN is the ARN of a model or a profile, which is in one region.
+	// modelARN matches the ARN of a model or profile, which includes a region.
 	modelARN   = regexp.MustCompile(`^arn:aws[a-z-]*:bedrock:([a-z0-9-]+):`)
 	regionForm = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-// configured returns the region that a call is to be made in: that of an ARN, else that of
-// the environment, "" if there is none.
+// configured returns the configured region of a call: that of an ARN, else that of the environment, or
+// "".
 func (e env) configured(m providers.Model) string {
 	if arn := modelARN.FindStringSubmatch(m.ID); arn != nil {
 		return arn[1]
@@ -40,8 +40,7 @@ func (e env) region(m providers.Model, host string) string {
 	return cmp.Or(region, defaultRegion)
 }
 
-// move sends a request for a host of the vendor's own to the region of the call, which it
-// returns.
+// move changes the vendor's host of a request to the region of the call and returns the region.
 func (e env) move(r *http.Request, m providers.Model) (string, error) {
 	region, err := e.moveURL(r.URL, m)
 	r.Host = r.URL.Host
@@ -58,12 +57,11 @@ func (e env) locate(m providers.Model, _ providers.Options) (string, error) {
 	return u.String(), err
 }
 
-// moveURL changes a host of the vendor's own to that of the region of a call, which it
-// returns.
+// moveURL changes the vendor's host to the region of a call and returns the region.
 func (e env) moveURL(u *url.URL, m providers.Model) (string, error) {
 	region := e.region(m, u.Host)
 	if !regionForm.MatchString(region) {
-		return "", &providers.Error{Kind: providers.KindInvalidRequest, Err: fmt.Errorf("%q is no region; set %s to one, such as %s", region, envRegion, defaultRegion)}
+		return "", &providers.Error{Kind: providers.KindInvalidRequest, Err: fmt.Errorf("%q is not a region; set %s to one, such as %s", region, envRegion, defaultRegion)}
 	}
 	own := ownHost.FindStringSubmatch(u.Host)
 	if own == nil {
@@ -80,8 +78,7 @@ func (e env) moveURL(u *url.URL, m providers.Model) (string, error) {
 	return region, nil
 }
 
-// government reports whether a call is made in a region of the US government, whose models
-// are behind those of others.
+// government reports whether the region is one of the US government, which gets models later.
 func (e env) government(m providers.Model) bool {
 	host := ""
 	if u, err := url.Parse(m.BaseURL); err == nil {

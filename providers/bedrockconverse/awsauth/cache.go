@@ -7,38 +7,37 @@ import (
 )
 
 const (
-	// aheadOfEnd is how long before their end credentials are asked for again.
-	aheadOfEnd = 5 * time.Minute
-	// pause is how long nobody is asked again for credentials that are good, after a
-	// service has given none or no better ones.
+	// refreshAhead is the time before expiry at which credentials are refreshed.
+	refreshAhead = 5 * time.Minute
+	// pause is the minimum time between refreshes of valid credentials, after an error or an unchanged
+	// result.
 	pause = 30 * time.Second
-	// lent is how long credentials are kept of which nobody said when they end.
-	lent = 15 * time.Minute
+	// defaultLifetime is the lifetime of temporary credentials without an expiry.
+	defaultLifetime = 15 * time.Minute
 )
 
-// cache keeps what a service has lent.
+// cache caches the temporary credentials of a service.
 type cache struct {
-	// turn is held by the call that asks.
+	// turn is held by the call that refreshes.
 	turn chan struct{}
 
 	mu    sync.Mutex
-	key   string // of what the rest is about
+	key   string // cache key of the other fields
 	held  Credentials
-	again time.Time // not to be asked before, while held is good
-	asked int       // questions that were answered, with an error or not
-	err   error     // the answer to the last one
+	again time.Time // no refresh before this time while held is valid
+	asked int       // completed requests, successful or not
+	err   error     // error of the last request
 }
 
 func newCache() *cache { return &cache{turn: make(chan struct{}, 1)} }
 
-// get returns the credentials that key stands for: those that are held, or what load
-// returns.
+// get returns the credentials of a key: the cached ones, or those that load returns.
 func (c *cache) get(ctx context.Context, key string, load func(context.Context) (Credentials, error)) (Credentials, error) {
 	held, good, due, before := c.look(key)
 	if good && !due {
 		return held, nil
 	}
-	if good { // somebody is to ask, and the others go on
+	if good { // another call refreshes
 		select {
 		case c.turn <- struct{}{}:
 		default:
@@ -57,17 +56,17 @@ func (c *cache) get(ctx context.Context, key string, load func(context.Context) 
 		return held, nil
 	}
 	if now != before && !good {
-		return Credentials{}, c.failure() // of the question that this call has waited for
+		return Credentials{}, c.failure() // error of the request that this call waited for
 	}
 	loaded, err := load(ctx)
 	if err != nil && ctx.Err() != nil {
-		return Credentials{}, context.Cause(ctx) // the next one in turn asks for itself
+		return Credentials{}, context.Cause(ctx) // the next waiting call makes its own request
 	}
 	return c.answer(key, loaded, err)
 }
 
-// look returns what is held for a key, whether it is good, whether it is time to ask again,
-// and the number of questions so far.
+// look returns the cached credentials of a key, whether they are valid, whether a refresh is due, and
+// the number of requests so far.
 func (c *cache) look(key string) (held Credentials, good, due bool, asked int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +74,7 @@ func (c *cache) look(key string) (held Credentials, good, due bool, asked int) {
 		c.key, c.held, c.again, c.err = key, Credentials{}, time.Time{}, nil
 	}
 	now := time.Now()
-	return c.held, now.Before(c.held.Expires), !now.Before(c.held.Expires.Add(-aheadOfEnd)) && !now.Before(c.again), c.asked
+	return c.held, now.Before(c.held.Expires), !now.Before(c.held.Expires.Add(-refreshAhead)) && !now.Before(c.again), c.asked
 }
 
 func (c *cache) failure() error {
@@ -84,15 +83,15 @@ func (c *cache) failure() error {
 	return c.err
 }
 
-// answer keeps the answer to a question, and returns what there is now.
+// answer stores the result of a request and returns the current credentials.
 func (c *cache) answer(key string, loaded Credentials, err error) (Credentials, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	switch {
 	case loaded.Expires.IsZero():
-		loaded.Expires = now.Add(lent)
-	case !now.Before(loaded.Expires): // a service that lends what has ended has trouble of its own
+		loaded.Expires = now.Add(defaultLifetime)
+	case !now.Before(loaded.Expires): // expired credentials indicate a faulty service
 		loaded.Expires = now.Add(pause)
 	}
 	c.asked++
@@ -109,8 +108,8 @@ func (c *cache) answer(key string, loaded Credentials, err error) (Credentials, 
 	return c.held, nil
 }
 
-// drop forgets what is held if it is what has a session token. It reports whether anybody
-// lends, who is asked then, or was already.
+// drop removes the cached credentials with a session token. It reports whether they are or were
+// temporary, so that the next call gets others.
 func (c *cache) drop(token string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

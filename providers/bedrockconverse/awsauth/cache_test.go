@@ -17,16 +17,16 @@ import (
 	"github.com/parleyrun/parley/providers/bedrockconverse/awsauth"
 )
 
-// lender lends keys for a time, one after the other, and takes a second for each.
-type lender struct {
-	asked  atomic.Int32
-	lasts  time.Duration
-	fails  atomic.Bool
-	silent atomic.Bool // it never answers
+// credentialServer issues temporary keys, one after the other, each after a second.
+type credentialServer struct {
+	asked    atomic.Int32
+	lifetime time.Duration
+	fails    atomic.Bool
+	silent   atomic.Bool // it never responds
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l *lender) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *credentialServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	n := l.asked.Add(1)
 	wait := time.Second
 	if l.silent.Load() {
@@ -41,13 +41,13 @@ func (l *lender) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("failure %d", n)
 	}
 	answer := fmt.Sprintf(`{"AccessKeyId":"key %d","SecretAccessKey":"s","Token":"token %d"`, n, n)
-	if l.lasts != 0 {
-		answer += fmt.Sprintf(`,"Expiration":%q`, time.Now().Add(l.lasts).Format(time.RFC3339))
+	if l.lifetime != 0 {
+		answer += fmt.Sprintf(`,"Expiration":%q`, time.Now().Add(l.lifetime).Format(time.RFC3339))
 	}
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer + "}"))}, nil
 }
 
-func (l *lender) chain() *awsauth.Chain {
+func (l *credentialServer) chain() *awsauth.Chain {
 	return awsauth.NewChain(&awsauth.Options{
 		Getenv: func(name string) string {
 			return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "/x"}[name]
@@ -56,7 +56,7 @@ func (l *lender) chain() *awsauth.Chain {
 	})
 }
 
-// together makes 100 calls at once, and returns how often each came back with what.
+// together makes 100 concurrent calls and counts their results.
 func together(ctx context.Context, c *awsauth.Chain) map[string]int {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -76,11 +76,11 @@ func together(ctx context.Context, c *awsauth.Chain) map[string]int {
 	return out
 }
 
-// TestRefreshedOnce: 100 calls at once ask once, when there is nothing yet, when what there
-// is comes to its end, and when it has ended.
+// TestRefreshedOnce: 100 concurrent calls make one request without credentials, shortly before expiry,
+// and after expiry.
 func TestRefreshedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lender{lasts: time.Hour}
+		l := &credentialServer{lifetime: time.Hour}
 		c := l.chain()
 		expect := func(after time.Duration, asked int32, want map[string]int) {
 			t.Helper()
@@ -92,15 +92,15 @@ func TestRefreshedOnce(t *testing.T) {
 		}
 		expect(0, 1, map[string]int{"key 1": 100})
 		expect(54*time.Minute, 1, map[string]int{"key 1": 100})
-		// In the last 5 minutes one call asks, and the others go on with what there is.
+		// In the last 5 minutes one call refreshes, and the others use the cached credentials.
 		expect(2*time.Minute, 2, map[string]int{"key 1": 99, "key 2": 1})
 		expect(0, 2, map[string]int{"key 2": 100})
 		expect(61*time.Minute, 3, map[string]int{"key 3": 100})
 	})
 }
 
-// TestExpired: what the vendor takes no more is dropped once, and asked for by one call; what
-// nobody has lent stays.
+// TestExpired: credentials that the vendor rejects are dropped once and refreshed by one call. Static
+// credentials are kept.
 func TestExpired(t *testing.T) {
 	signedWith := func(token string) *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "https://vendor.example/", nil)
@@ -108,7 +108,7 @@ func TestExpired(t *testing.T) {
 		return r
 	}
 	synctest.Test(t, func(t *testing.T) {
-		l := &lender{lasts: time.Hour}
+		l := &credentialServer{lifetime: time.Hour}
 		c := l.chain()
 		if c.Expired(signedWith("token 1")) {
 			t.Error("something is asked for again that nobody has asked for")
@@ -135,16 +135,16 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// TestFailingLender: what is good is used while nobody lends more, and once it has ended all
-// calls that wait end with the error of one question.
-func TestFailingLender(t *testing.T) {
+// TestFailingService: valid credentials are used while the service fails. After expiry all waiting
+// calls share the error of one request.
+func TestFailingService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lender{lasts: time.Hour}
+		l := &credentialServer{lifetime: time.Hour}
 		c := l.chain()
 		together(t.Context(), c)
 		l.fails.Store(true)
 		time.Sleep(56 * time.Minute)
-		for range 3 { // the first asks, the others are within the pause
+		for range 3 { // the first call makes a request, the others are in the pause
 			if got := together(t.Context(), c); got["key 1"] != 100 || l.asked.Load() != 2 {
 				t.Errorf("got %v after %d questions", got, l.asked.Load())
 			}
@@ -170,11 +170,10 @@ func TestFailingLender(t *testing.T) {
 	})
 }
 
-// TestSilentLender: a question ends by its time limit, and a caller that leaves takes nobody
-// along.
-func TestSilentLender(t *testing.T) {
+// TestSilentService: a request times out, and a caller that leaves does not cancel it for others.
+func TestSilentService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lender{lasts: time.Hour}
+		l := &credentialServer{lifetime: time.Hour}
 		l.silent.Store(true)
 		c := l.chain()
 		begin := time.Now()
@@ -184,7 +183,7 @@ func TestSilentLender(t *testing.T) {
 		gone := errors.New("the caller has left")
 		ctx, leave := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
-		for range 2 { // one asks, one waits
+		for range 2 { // one requests, one waits
 			wg.Go(func() {
 				if _, err := c.Credentials(ctx, "eu-west-1"); !errors.Is(err, gone) {
 					t.Errorf("who left got %v", err)
@@ -204,12 +203,11 @@ func TestSilentLender(t *testing.T) {
 	})
 }
 
-// TestLentWithoutAnEnd: what says nothing about its end, or has ended already, is asked for
-// again after a while.
-func TestLentWithoutAnEnd(t *testing.T) {
-	for lasts, kept := range map[time.Duration]time.Duration{0: 10 * time.Minute, -time.Hour: 30 * time.Second} {
+// TestCredentialsWithoutExpiry: credentials without expiry, or already expired, are refreshed after a while.
+func TestCredentialsWithoutExpiry(t *testing.T) {
+	for lifetime, kept := range map[time.Duration]time.Duration{0: 10 * time.Minute, -time.Hour: 30 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &lender{lasts: lasts}
+			l := &credentialServer{lifetime: lifetime}
 			c := l.chain()
 			begin := time.Now()
 			for l.asked.Load() < 2 {
@@ -219,16 +217,16 @@ func TestLentWithoutAnEnd(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			if got := time.Since(begin); got < kept || got > kept+5*time.Second {
-				t.Errorf("that lasts %v is kept for %v, want %v", lasts, got, kept)
+				t.Errorf("that lifetime %v is kept for %v, want %v", lifetime, got, kept)
 			}
 		})
 	}
 }
 
-// TestAnotherSource: what one source has lent is not given for another.
+// TestAnotherSource: credentials of one source are not used for another.
 func TestAnotherSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, address := &lender{lasts: time.Hour}, "/x"
+		l, address := &credentialServer{lifetime: time.Hour}, "/x"
 		c := awsauth.NewChain(&awsauth.Options{
 			Getenv: func(name string) string {
 				return map[string]string{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": address}[name]

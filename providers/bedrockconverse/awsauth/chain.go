@@ -11,32 +11,31 @@ import (
 	"time"
 )
 
-// Options changes a Chain. Nil and every zero field work.
+// Options configures a Chain. Nil and every zero field are valid.
 type Options struct {
-	// Getenv looks up variables; nil means os.Getenv.
+	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(name string) string
-	// Client asks the services that lend credentials. Nil means a client of its own, which
-	// asks the services of this machine without a proxy.
+	// Client makes requests to credential services. Nil means a client without a proxy for services of
+	// this machine.
 	Client *http.Client
-	// Vendor is the file in which the machine says who made it; empty means where Linux
-	// has it. It tells whether there is an instance whose metadata can be asked.
+	// Vendor is the file with the machine's vendor; empty means the path on Linux. It indicates
+	// whether instance metadata may exist.
 	Vendor string
 }
 
-// ErrNone says that credentials are nowhere.
+// ErrNone reports that no credentials were found.
 var ErrNone = errors.New("no AWS credentials found: set AWS_BEARER_TOKEN_BEDROCK, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, " +
 	"or AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN")
 
-// SourceError reports a source that has no credentials to give.
+// SourceError reports a source that failed.
 type SourceError struct {
-	// Source is what Chain.Source calls it.
+	// Source is the name of the source, see Chain.Source.
 	Source string
-	// Temporary tells that the same question may be answered later.
+	// Temporary is set if a retry may succeed.
 	Temporary bool
 	Err       error
 }
 
-// Error names the source.
 func (e *SourceError) Error() string {
 	return fmt.Sprintf("get AWS credentials from %s: %v", e.Source, e.Err)
 }
@@ -44,11 +43,11 @@ func (e *SourceError) Error() string {
 // Unwrap returns the cause.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// UnsupportedError reports a profile with a setting that needs more than files and services:
-// a program, a browser, or a person with a device.
+// UnsupportedError reports a profile with an unsupported setting: one that needs a program, a browser,
+// or a device.
 type UnsupportedError struct{ Profile, Setting string }
 
-// Error says what to do.
+// Error returns the setting and a remedy.
 func (e *UnsupportedError) Error() string {
 	first := ""
 	switch e.Setting {
@@ -69,7 +68,7 @@ type Chain struct {
 	cache  *cache
 }
 
-// NewChain returns a Chain over the environment. It looks at nothing yet.
+// NewChain returns a Chain over the environment. It reads nothing until the first call.
 func NewChain(o *Options) *Chain {
 	if o == nil {
 		o = &Options{}
@@ -86,11 +85,11 @@ func NewChain(o *Options) *Chain {
 	return c
 }
 
-// maxTime is how long finding credentials may take, all questions together.
+// maxTime bounds the search for credentials, all requests together.
 const maxTime = 20 * time.Second
 
-// Credentials returns the credentials to sign a request to a region with. Its error is that
-// of ctx, ErrNone, or a *SourceError, which may be over an *UnsupportedError.
+// Credentials returns the credentials for signing requests to a region. Its error is that of ctx,
+// ErrNone, or a *SourceError, which may wrap an *UnsupportedError.
 func (c *Chain) Credentials(ctx context.Context, region string) (Credentials, error) {
 	s, err := c.source(region)
 	switch {
@@ -99,38 +98,37 @@ func (c *Chain) Credentials(ctx context.Context, region string) (Credentials, er
 	case err != nil:
 		return Credentials{}, &SourceError{Source: s.name, Err: err}
 	}
-	if s.lender == nil {
+	if s.fetch == nil {
 		return s.keys, nil
 	}
 	return c.cache.get(ctx, s.id, func(ctx context.Context) (Credentials, error) {
 		ctx, cancel := context.WithTimeout(ctx, maxTime)
 		defer cancel()
-		lent, err := s.lender(ctx)
+		keys, err := s.fetch(ctx)
 		if err != nil {
 			return Credentials{}, c.failed(s, err)
 		}
-		return lent, nil
+		return keys, nil
 	})
 }
 
-// Expired tells that the vendor takes the credentials no more that r is signed with. They are
-// dropped if a service has lent them, and Expired reports whether it is asked for others: what
-// stands in the environment or in a file stays as it is.
+// Expired reports that the vendor rejects the credentials of r. Temporary credentials are dropped;
+// Expired returns whether the next call gets others. Static credentials are kept.
 func (c *Chain) Expired(r *http.Request) bool { return c.cache.drop(r.Header.Get(tokenHeader)) }
 
-// failed returns the error of a source that was asked.
+// failed returns the error of a source.
 func (c *Chain) failed(s source, err error) error {
-	var answered *answerError
-	var unheard *unheardError
+	var answered *statusError
+	var unheard *unreachableError
 	temporary := errors.As(err, &unheard) || errors.As(err, &answered) && (answered.status >= 500 || answered.status == http.StatusTooManyRequests)
 	if s.last && !c.onInstance() {
-		return fmt.Errorf("%w, or run where the metadata of an instance has them: %w", ErrNone, err)
+		return fmt.Errorf("%w, or run on an instance with a role: %w", ErrNone, err)
 	}
 	return &SourceError{Source: s.name, Temporary: temporary, Err: err}
 }
 
-// Source says where credentials would be looked for now: variables joined by " + ", a
-// profile, or the metadata of the instance; "" for nowhere. It contacts nobody.
+// Source returns the current source of credentials: variables joined by " + ", a profile, or the
+// instance metadata; "" for none. It makes no network calls.
 func (c *Chain) Source() string {
 	s, _ := c.source("")
 	if s.last && !c.onInstance() {
@@ -139,19 +137,19 @@ func (c *Chain) Source() string {
 	return s.name
 }
 
-// source is where credentials are.
+// source is a source of credentials.
 type source struct {
 	name string
-	// keys are the credentials, unless a lender has them.
+	// keys are static credentials, unless fetch is set.
 	keys Credentials
-	// lender asks for them; id stands for what they depend on.
-	lender func(context.Context) (Credentials, error)
-	id     string
-	// last is the source that there is without anything that names it.
+	// fetch requests temporary credentials; id identifies its inputs.
+	fetch func(context.Context) (Credentials, error)
+	id    string
+	// last marks the default source, which no configuration names.
 	last bool
 }
 
-// Variables of the sources.
+// Environment variables of the sources.
 const (
 	envKeyID        = "AWS_ACCESS_KEY_ID"
 	envSecret       = "AWS_SECRET_ACCESS_KEY"
@@ -166,8 +164,7 @@ const (
 	envInstance     = "AWS_EC2_METADATA_SERVICE_ENDPOINT"
 )
 
-// source returns the first source that there is. With an error, it has the name of the one
-// that the error is about.
+// source returns the first available source. With an error it contains the name of the failed source.
 func (c *Chain) source(region string) (source, error) {
 	if s, ok := c.fromKeys(); ok {
 		return s, nil
@@ -181,7 +178,7 @@ func (c *Chain) source(region string) (source, error) {
 	if file := c.env(envIdentityFile); file != "" {
 		role := c.env(envRole)
 		if role == "" {
-			return source{name: envIdentityFile}, fmt.Errorf("%s is not set; it names the role to take", envRole)
+			return source{name: envIdentityFile}, fmt.Errorf("%s is not set; set it to the role to assume", envRole)
 		}
 		return c.identity(envIdentityFile+" + "+envRole, region, identity{file: file, role: role, session: c.env(envSession)}), nil
 	}
@@ -198,8 +195,8 @@ func (c *Chain) fromKeys() (source, bool) {
 	return source{name: envKeyID + " + " + envSecret, keys: keys}, keys.AccessKeyID != "" && keys.SecretAccessKey != ""
 }
 
-// onInstance reports whether this machine looks like one of the vendor's, or somebody has
-// said where its metadata is.
+// onInstance reports whether this machine looks like an instance of the vendor, or the metadata
+// address is configured.
 func (c *Chain) onInstance() bool {
 	if c.env(envInstance) != "" {
 		return true

@@ -16,8 +16,7 @@ import (
 	"github.com/parleyrun/parley/providers/bedrockconverse/awsauth"
 )
 
-// services answers requests by method, address and, where it matters, what they show; it
-// notes them.
+// services responds by method, address and, where relevant, credentials, and records the requests.
 type services struct {
 	answers map[string]string
 	asked   []string
@@ -50,7 +49,7 @@ func (s *services) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 }
 
-// What services answer.
+// Responses of services.
 const (
 	lentKeys = `{"Code":"Success","AccessKeyId":"lent","SecretAccessKey":"lent secret","Token":"lent token","Expiration":"2999-01-02T03:04:05Z"}`
 	roleKeys = `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>` +
@@ -65,7 +64,7 @@ func webIdentityKeys() string {
 	return strings.ReplaceAll(roleKeys, "AssumeRole", "AssumeRoleWithWebIdentity")
 }
 
-// write puts files into a folder, which it returns.
+// write writes files into a new directory and returns its name.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -80,18 +79,18 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// found is what comes of looking for credentials.
+// found is the result of a search for credentials.
 type found struct {
 	Source, ID, Secret, Token string
 	Asked                     []string
 	Err                       string
 	Temporary                 bool
-	// Refused is the setting of a profile that is not supported.
+	// Refused is the unsupported setting of a profile.
 	Refused string
 }
 
-// find looks for credentials. DIR in variables and files is a folder with the files, whose
-// name the result leaves out again.
+// find searches for credentials. DIR in variables and files is replaced by a directory with the files,
+// and back in the result.
 func find(t *testing.T, env, files, answers map[string]string) found {
 	t.Helper()
 	dir := write(t, nil)
@@ -127,7 +126,7 @@ func find(t *testing.T, env, files, answers map[string]string) found {
 	return f
 }
 
-// TestSources finds credentials in each place where they may be.
+// TestSources covers every source of credentials.
 func TestSources(t *testing.T) {
 	type vars = map[string]string
 	const none = `no AWS credentials found`
@@ -153,9 +152,9 @@ func TestSources(t *testing.T) {
 		"two lines of token": {vars{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "https://pod.example/", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "a\nb"}, nil, nil,
 			found{Source: "AWS_CONTAINER_CREDENTIALS_FULL_URI", Err: "more than one line"}},
 		"a service on the net": {vars{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://pod.example/"}, nil, nil,
-			found{Source: "AWS_CONTAINER_CREDENTIALS_FULL_URI", Err: "no address with https"}},
+			found{Source: "AWS_CONTAINER_CREDENTIALS_FULL_URI", Err: "neither https nor a loopback"}},
 		"a service at a number": {vars{"AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://10.0.0.1/"}, nil, nil,
-			found{Source: "AWS_CONTAINER_CREDENTIALS_FULL_URI", Err: "no address with https"}},
+			found{Source: "AWS_CONTAINER_CREDENTIALS_FULL_URI", Err: "neither https nor a loopback"}},
 		"service refuses": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `400 {"code":"InvalidPath","message":"sentences"}`},
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "status 400 InvalidPath"}},
 		"service fails": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `503 oh`},
@@ -163,11 +162,11 @@ func TestSources(t *testing.T) {
 		"service is busy": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `429 oh`},
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "status 429", Temporary: true}},
 		"nobody answers": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "secret"}, nil, nil,
-			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/secret"}, Err: "ask 169.254.170.2: nobody is there", Temporary: true}},
+			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/secret"}, Err: "request to 169.254.170.2 failed: nobody is there", Temporary: true}},
 		"no credentials": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `{"AccessKeyId":"a"}`},
 			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "without credentials"}},
 		"no JSON": {vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, nil, vars{"http://169.254.170.2/x": `{"SecretAccessKey":"hush"`},
-			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "not the JSON of credentials"}},
+			found{Source: "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", Asked: []string{"GET http://169.254.170.2/x"}, Err: "not credentials JSON"}},
 		"web identity": {vars{"AWS_WEB_IDENTITY_TOKEN_FILE": "DIR/jwt", "AWS_ROLE_ARN": "arn:r", "AWS_ROLE_SESSION_NAME": "s"}, vars{"jwt": "a.b.c\n"}, vars{sts: webIdentityKeys()},
 			found{Source: "AWS_WEB_IDENTITY_TOKEN_FILE + AWS_ROLE_ARN", ID: "role", Secret: "role secret", Token: "role token",
 				Asked: []string{"POST " + sts + " Action=AssumeRoleWithWebIdentity&RoleArn=arn%3Ar&RoleSessionName=s&Version=2011-06-15&WebIdentityToken=a.b.c"}}},
@@ -207,7 +206,7 @@ func check(t *testing.T, got, want found) {
 	}
 }
 
-// The files of TestProfiles, as the vendor's own tools write them.
+// Files of TestProfiles, as written by the vendor's own tools.
 const (
 	configFile = `
 # a comment
@@ -289,7 +288,7 @@ aws_secret_access_key = of no section
 `
 )
 
-// TestProfiles reads what the vendor's own tools write.
+// TestProfiles reads files of the vendor's own tools.
 func TestProfiles(t *testing.T) {
 	type vars = map[string]string
 	signed := func(id, form string) string {
@@ -313,19 +312,19 @@ func TestProfiles(t *testing.T) {
 		"identity":    {"identity", nil, vars{sts: webIdentityKeys()}, found{ID: "role", Secret: "role secret", Token: "role token", Asked: []string{"POST " + sts + " Action=AssumeRoleWithWebIdentity&RoleArn=arn%3Aweb&RoleSessionName=parley&Version=2011-06-15&WebIdentityToken=a.b.c"}}},
 		"container":   {"container", vars{"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI": "x"}, vars{"http://169.254.170.2/x": lentKeys, sts: roleKeys}, found{ID: "role", Secret: "role secret", Token: "role token", Asked: []string{"GET http://169.254.170.2/x", signed("lent", form("c", ""))}}},
 		"instance":    {"instance", nil, vars{metadata + "api/token": "session", roles: "r", roles + "r": lentKeys, sts: roleKeys}, found{ID: "role", Secret: "role secret", Token: "role token", Asked: []string{"PUT " + metadata + "api/token", "GET " + roles + " by session", "GET " + roles + "r by session", signed("lent", form("i", ""))}}},
-		"environment": {"environment", nil, nil, found{Err: `credential_source "Environment" is not there`}},
-		"odd":         {"odd", nil, nil, found{Err: `credential_source "Moon" is not there`}},
-		"loop":        {"loop", nil, nil, found{Err: "too many others"}},
+		"environment": {"environment", nil, nil, found{Err: `credential_source "Environment" unavailable`}},
+		"odd":         {"odd", nil, nil, found{Err: `credential_source "Moon" unavailable`}},
+		"loop":        {"loop", nil, nil, found{Err: "role chain too long"}},
 		"process":     {"process", nil, nil, found{Err: `profile "process" has credential_process, which is not supported: put keys into the environment, as aws configure export-credentials --profile process --format env`, Refused: "credential_process"}},
 		"sso":         {"sso", nil, nil, found{Err: "sso_session, which is not supported: log in by aws sso login, and put keys", Refused: "sso_session"}},
 		"older sso":   {"older-sso", nil, nil, found{Err: "sso_start_url, which is not supported: log in by aws sso login, and put keys", Refused: "sso_start_url"}},
 		"login":       {"login", nil, nil, found{Err: "login_session, which is not supported: log in by aws login, and put keys", Refused: "login_session"}},
 		"mfa":         {"mfa", nil, nil, found{Err: "mfa_serial, which is not supported: put keys", Refused: "mfa_serial"}},
-		"lost":        {"lost", nil, nil, found{Err: `there is no profile "nobody" in DIR/.aws/credentials or DIR/.aws/config`}},
+		"lost":        {"lost", nil, nil, found{Err: `profile "nobody" not found in DIR/.aws/credentials or DIR/.aws/config`}},
 		"bare":        {"bare", nil, nil, found{Err: "neither aws_access_key_id and aws_secret_access_key, nor role_arn"}},
-		"unknown":     {"s", nil, nil, found{Err: `there is no profile "s"`}},
+		"unknown":     {"s", nil, nil, found{Err: `profile "s" not found`}},
 		"refused":     {"role", nil, vars{sts: `403 <ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>`}, found{Err: "status 403 AccessDenied", Asked: []string{signed("of the credentials", "Action=AssumeRole&DurationSeconds=900&ExternalId=x&RoleArn=arn%3Ar&RoleSessionName=n&Version=2011-06-15")}}},
-		"no XML":      {"role", nil, vars{sts: `{}`}, found{Err: "not the XML of credentials", Asked: []string{signed("of the credentials", "Action=AssumeRole&DurationSeconds=900&ExternalId=x&RoleArn=arn%3Ar&RoleSessionName=n&Version=2011-06-15")}}},
+		"no XML":      {"role", nil, vars{sts: `{}`}, found{Err: "not credentials XML", Asked: []string{signed("of the credentials", "Action=AssumeRole&DurationSeconds=900&ExternalId=x&RoleArn=arn%3Ar&RoleSessionName=n&Version=2011-06-15")}}},
 		"empty XML":   {"role", nil, vars{sts: `<AssumeRoleResponse/>`}, found{Err: "without credentials", Asked: []string{signed("of the credentials", "Action=AssumeRole&DurationSeconds=900&ExternalId=x&RoleArn=arn%3Ar&RoleSessionName=n&Version=2011-06-15")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -347,9 +346,8 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestFilesOfProfiles: they may be elsewhere, and where nobody has named a profile, nothing
-// needs them.
-func TestFilesOfProfiles(t *testing.T) {
+// TestProfileFiles: the files may be elsewhere. Without a named profile they are optional.
+func TestProfileFiles(t *testing.T) {
 	type vars = map[string]string
 	const keys = "[default]\naws_access_key_id = a\naws_secret_access_key = b\n"
 	for name, tt := range map[string]struct {
@@ -362,7 +360,7 @@ func TestFilesOfProfiles(t *testing.T) {
 		"no home":    {nil, nil, found{Err: "no AWS credentials"}},
 		"a folder":   {vars{"AWS_CONFIG_FILE": "DIR"}, nil, found{Err: "no AWS credentials"}},
 		"named":      {vars{"AWS_CONFIG_FILE": "DIR", "AWS_PROFILE": "p"}, nil, found{Source: "AWS_PROFILE", Err: "is a directory"}},
-		"no profile": {vars{"AWS_PROFILE": "p"}, nil, found{Source: "AWS_PROFILE", Err: `there is no profile "p"`}},
+		"no profile": {vars{"AWS_PROFILE": "p"}, nil, found{Source: "AWS_PROFILE", Err: `profile "p" not found`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			env := vars{"AWS_EC2_METADATA_DISABLED": "true"}
@@ -374,7 +372,7 @@ func TestFilesOfProfiles(t *testing.T) {
 	}
 }
 
-// FuzzProfiles checks that whatever a file holds is read, or refused with a reason.
+// FuzzProfiles checks that arbitrary files are read, or rejected with a reason.
 func FuzzProfiles(f *testing.F) {
 	f.Add("[default]\naws_access_key_id = a\naws_secret_access_key = b\n")
 	f.Add("[profile default]\nrole_arn=a\nsource_profile=default\n")

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// maxRoles is how many profiles may take roles by one another.
+// maxRoles bounds the chain of profiles that assume roles through one another.
 const maxRoles = 8
 
-// fromProfile returns the source that the profile is. There is none without AWS_PROFILE if
-// the profile "default" has no credentials.
+// fromProfile returns the source of the profile. Without AWS_PROFILE there is none if the profile
+// "default" has no credentials.
 func (c *Chain) fromProfile(region string) (source, bool, error) {
 	name, shown := c.env(envProfile), envProfile
 	named := name != ""
@@ -26,11 +26,11 @@ func (c *Chain) fromProfile(region string) (source, bool, error) {
 	all, err := c.profiles()
 	if err != nil {
 		if !named {
-			err = nil // nobody has asked for the files
+			err = nil // the files are optional
 		}
 		return source{name: shown}, false, err
 	}
-	if !named && !lends(all[name]) {
+	if !named && !hasCredentials(all[name]) {
 		return source{}, false, nil
 	}
 	s, err := c.profile(shown, region, name, all, 0)
@@ -38,12 +38,12 @@ func (c *Chain) fromProfile(region string) (source, bool, error) {
 	return s, err == nil, err
 }
 
-// lends reports whether a profile says where credentials are.
-func lends(settings map[string]string) bool {
+// hasCredentials reports whether a profile has credentials.
+func hasCredentials(settings map[string]string) bool {
 	return settings["aws_access_key_id"] != "" || settings["role_arn"] != "" || refused(settings) != ""
 }
 
-// refused returns the setting of a profile that needs more than files and services.
+// refused returns the unsupported setting of a profile, or "".
 func refused(settings map[string]string) string {
 	for _, key := range []string{"credential_process", "sso_session", "sso_start_url", "login_session", "mfa_serial"} {
 		if settings[key] != "" {
@@ -53,15 +53,15 @@ func refused(settings map[string]string) string {
 	return ""
 }
 
-// profile returns the source that a profile is, for one that is shown as such.
+// profile returns the source of a profile; shown is its name in messages.
 func (c *Chain) profile(shown, region, name string, all map[string]map[string]string, depth int) (source, error) {
 	settings, ok := all[name]
 	if !ok {
 		credentials, config := c.files()
-		return source{}, fmt.Errorf("there is no profile %q in %s or %s", name, credentials, config)
+		return source{}, fmt.Errorf("profile %q not found in %s or %s", name, credentials, config)
 	}
 	if depth > maxRoles {
-		return source{}, fmt.Errorf("profile %q takes its role by way of too many others", name)
+		return source{}, fmt.Errorf("profile %q: role chain too long", name)
 	}
 	keys := Credentials{AccessKeyID: settings["aws_access_key_id"], SecretAccessKey: settings["aws_secret_access_key"], SessionToken: settings["aws_session_token"]}
 	own := keys.AccessKeyID != "" && keys.SecretAccessKey != ""
@@ -82,11 +82,11 @@ func (c *Chain) profile(shown, region, name string, all map[string]map[string]st
 		of, err := c.credentialSource(settings["credential_source"])
 		return c.role(shown, region, of, settings), err
 	}
-	return source{}, fmt.Errorf("profile %q has neither aws_access_key_id and aws_secret_access_key, nor role_arn and where to take it from", name)
+	return source{}, fmt.Errorf("profile %q has neither aws_access_key_id and aws_secret_access_key, nor role_arn with a source", name)
 }
 
-// credentialSource returns the source that a profile names by a word. Keys of the
-// environment, which is one of the vendor's words, come before all profiles.
+// credentialSource returns the source of a credential_source value. "Environment" is not handled,
+// since keys of the environment precede all profiles.
 func (c *Chain) credentialSource(word string) (s source, err error) {
 	ok := false
 	switch word {
@@ -96,12 +96,12 @@ func (c *Chain) credentialSource(word string) (s source, err error) {
 		s, ok = c.fromInstance()
 	}
 	if !ok && err == nil {
-		err = fmt.Errorf("credential_source %q is not there; it may be EcsContainer or Ec2InstanceMetadata", word)
+		err = fmt.Errorf("credential_source %q unavailable; use EcsContainer or Ec2InstanceMetadata", word)
 	}
 	return s, err
 }
 
-// files are the names of the two files.
+// files returns the names of the two files.
 func (c *Chain) files() (credentials, config string) {
 	if home := cmp.Or(c.env("HOME"), c.env("USERPROFILE")); home != "" {
 		credentials, config = filepath.Join(home, ".aws", "credentials"), filepath.Join(home, ".aws", "config")
@@ -109,8 +109,7 @@ func (c *Chain) files() (credentials, config string) {
 	return cmp.Or(c.env("AWS_SHARED_CREDENTIALS_FILE"), credentials), cmp.Or(c.env("AWS_CONFIG_FILE"), config)
 }
 
-// profiles returns the settings of all profiles by name. Those of the file of credentials
-// win.
+// profiles returns the settings of all profiles by name. The credentials file takes precedence.
 func (c *Chain) profiles() (map[string]map[string]string, error) {
 	credentials, config := c.files()
 	all := map[string]map[string]string{}
@@ -132,9 +131,8 @@ func (c *Chain) profiles() (map[string]map[string]string, error) {
 	return all, nil
 }
 
-// parseProfiles reads sections of settings: "[name]", or "[profile name]" in the file of the
-// configuration, over lines "key = value". Lines that are none of these are passed over, as
-// are indented ones, which belong to what stands above them.
+// parseProfiles reads sections "[name]", or "[profile name]" in the configuration file, with lines
+// "key = value". Other lines are ignored, including indented ones, which are nested settings.
 func parseProfiles(text string, config bool) map[string]map[string]string {
 	all := map[string]map[string]string{}
 	var section map[string]string
@@ -172,7 +170,7 @@ func withoutComment(line string) string {
 	return line
 }
 
-// profileName reads what stands behind the bracket of a section.
+// profileName reads the name of a section.
 func profileName(s string, config bool) (string, bool) {
 	s, _, ok := strings.Cut(s, "]")
 	fields := strings.Fields(s)

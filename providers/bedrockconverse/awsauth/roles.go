@@ -15,28 +15,28 @@ import (
 	"time"
 )
 
-// identity is a role that is taken by showing a token.
+// identity is a role assumed with a web identity token.
 type identity struct{ file, role, session string }
 
-// identity returns the source of a role that a web identity takes. The file is read with
-// each question, since the token in it changes.
+// identity returns the source of a web identity role. The token file is read for each request, since
+// it changes.
 func (c *Chain) identity(name, region string, i identity) source {
-	return source{name: name, id: fmt.Sprint("identity ", i), lender: func(ctx context.Context) (Credentials, error) {
+	return source{name: name, id: fmt.Sprint("identity ", i), fetch: func(ctx context.Context) (Credentials, error) {
 		token, err := os.ReadFile(i.file)
 		if err != nil {
 			return Credentials{}, err
 		}
-		return c.takeRole(ctx, region, nil, url.Values{
+		return c.assumeRole(ctx, region, nil, url.Values{
 			"Action": {"AssumeRoleWithWebIdentity"}, "RoleArn": {i.role}, "RoleSessionName": {sessionName(i.session)},
 			"WebIdentityToken": {strings.TrimSpace(string(token))},
 		})
 	}}
 }
 
-// sessionName is the name under which a role is taken, which the vendor's logs show.
+// sessionName returns the role session name, which the vendor's logs contain.
 func sessionName(name string) string { return cmp.Or(name, "parley") }
 
-// role returns the source of a role that the credentials of another source take.
+// role returns the source of a role assumed with the credentials of another source.
 func (c *Chain) role(name, region string, of source, settings map[string]string) source {
 	params := url.Values{
 		"Action": {"AssumeRole"}, "RoleArn": {settings["role_arn"]}, "RoleSessionName": {sessionName(settings["role_session_name"])},
@@ -47,21 +47,20 @@ func (c *Chain) role(name, region string, of source, settings map[string]string)
 		}
 	}
 	id := fmt.Sprint("role ", settings, of.id, of.keys)
-	return source{name: name, id: id, lender: func(ctx context.Context) (Credentials, error) {
+	return source{name: name, id: id, fetch: func(ctx context.Context) (Credentials, error) {
 		keys := of.keys
-		if of.lender != nil {
+		if of.fetch != nil {
 			var err error
-			if keys, err = of.lender(ctx); err != nil {
+			if keys, err = of.fetch(ctx); err != nil {
 				return Credentials{}, err
 			}
 		}
-		return c.takeRole(ctx, region, &keys, params)
+		return c.assumeRole(ctx, region, &keys, params)
 	}}
 }
 
-// takeRole asks the token service for the credentials of a role, by those of signer or by
-// what stands in params.
-func (c *Chain) takeRole(ctx context.Context, region string, signer *Credentials, params url.Values) (Credentials, error) {
+// assumeRole requests the credentials of a role, signed by signer or authorized by params.
+func (c *Chain) assumeRole(ctx context.Context, region string, signer *Credentials, params url.Values) (Credentials, error) {
 	params.Set("Version", "2011-06-15")
 	form := params.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.tokenService(region), strings.NewReader(form))
@@ -82,11 +81,11 @@ func (c *Chain) takeRole(ctx context.Context, region string, signer *Credentials
 		Identity roleXML `xml:"AssumeRoleWithWebIdentityResult>Credentials"`
 	}
 	if err := xml.Unmarshal(answer, &taken); err != nil {
-		return Credentials{}, errors.New("the answer of the token service is not the XML of credentials")
+		return Credentials{}, errors.New("token service response is not credentials XML")
 	}
 	keys := cmp.Or(taken.Role, taken.Identity)
 	if keys.AccessKeyID == "" || keys.SecretAccessKey == "" {
-		return Credentials{}, &answerError{status: http.StatusOK, code: "without credentials"}
+		return Credentials{}, &statusError{status: http.StatusOK, code: "without credentials"}
 	}
 	return Credentials{AccessKeyID: keys.AccessKeyID, SecretAccessKey: keys.SecretAccessKey, SessionToken: keys.SessionToken, Expires: keys.Expiration}, nil
 }
@@ -98,7 +97,7 @@ type roleXML struct {
 	Expiration      time.Time
 }
 
-// tokenService is the address of the service that lends the credentials of roles.
+// tokenService returns the address of the security token service.
 func (c *Chain) tokenService(region string) string {
 	if base := c.env("AWS_ENDPOINT_URL_STS"); base != "" {
 		return base
@@ -110,8 +109,7 @@ func (c *Chain) tokenService(region string) string {
 	return host + "/"
 }
 
-// wordOf finds the word for an error in the answer of a service; its sentences may repeat
-// the request.
+// wordOf returns the error code in the response of a service. Its message may repeat the request.
 func wordOf(body []byte) string {
 	var x struct {
 		Code string `xml:"Error>Code"`
@@ -120,11 +118,11 @@ func wordOf(body []byte) string {
 		return word(x.Code)
 	}
 	var j struct{ Code string }
-	_ = json.Unmarshal(body, &j) // an answer of any other kind has no word
+	_ = json.Unmarshal(body, &j) // other responses have no code
 	return word(j.Code)
 }
 
-// word leaves out what is none.
+// word returns s if it is a code, else "".
 func word(s string) string {
 	odd := func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.'

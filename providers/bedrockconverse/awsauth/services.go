@@ -15,15 +15,14 @@ import (
 	"time"
 )
 
-// maxAnswer bounds what a service answers, in bytes, and maxWait how long it may take where
-// it is on this machine or its link.
+// maxResponse bounds a service's response, in bytes, and maxWait the time for a local service.
 const (
-	maxAnswer = 64 << 10
-	maxWait   = 2 * time.Second
+	maxResponse = 64 << 10
+	maxWait     = 2 * time.Second
 )
 
-// newClient returns a client that goes through no proxy to the services of this machine,
-// which are those without TLS, and follows no redirects with what it has.
+// newClient returns a client without a proxy for local services, which have no TLS. It follows no
+// redirects with credentials.
 func newClient() *http.Client {
 	proxy := func(r *http.Request) (*url.URL, error) {
 		if r.URL.Scheme == "http" {
@@ -37,31 +36,30 @@ func newClient() *http.Client {
 	}
 }
 
-// answerError reports what a service has answered in place of credentials.
-type answerError struct {
+// statusError reports a response without credentials.
+type statusError struct {
 	status int
-	// code is the service's word for it, possibly empty.
+	// code is the service's error code, possibly empty.
 	code string
 }
 
-// Error names status and code.
-func (e *answerError) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("the service answers with status %d %s", e.status, e.code))
+func (e *statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("service returned status %d %s", e.status, e.code))
 }
 
-// unheardError reports a service that could not be asked.
-type unheardError struct {
+// unreachableError reports a service that did not respond.
+type unreachableError struct {
 	host string
 	err  error
 }
 
-// Error names the service.
-func (e *unheardError) Error() string { return fmt.Sprintf("ask %s: %v", e.host, e.err) }
+// Error returns the host and the cause.
+func (e *unreachableError) Error() string { return fmt.Sprintf("request to %s failed: %v", e.host, e.err) }
 
 // Unwrap returns the cause.
-func (e *unheardError) Unwrap() error { return e.err }
+func (e *unreachableError) Unwrap() error { return e.err }
 
-// ask makes a request and returns the answer.
+// ask makes a request and returns the response body.
 func (c *Chain) ask(r *http.Request) ([]byte, error) {
 	resp, err := c.client.Do(r)
 	if err != nil {
@@ -69,20 +67,20 @@ func (c *Chain) ask(r *http.Request) ([]byte, error) {
 		if errors.As(err, &at) {
 			err = at.Err // without the path, which may be a secret
 		}
-		return nil, &unheardError{r.URL.Host, err}
+		return nil, &unreachableError{r.URL.Host, err}
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	if err != nil {
-		return nil, &unheardError{r.URL.Host, err}
+		return nil, &unreachableError{r.URL.Host, err}
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, &answerError{status: resp.StatusCode, code: wordOf(body)}
+		return nil, &statusError{status: resp.StatusCode, code: wordOf(body)}
 	}
 	return body, nil
 }
 
-// get asks a service of this machine.
+// get makes a request to a local service.
 func (c *Chain) get(ctx context.Context, address string, header http.Header) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
@@ -94,8 +92,8 @@ func (c *Chain) get(ctx context.Context, address string, header http.Header) ([]
 	return c.ask(r)
 }
 
-// loan is how the services of this machine lend credentials.
-type loan struct {
+// credentialsJSON is the credentials format of local services.
+type credentialsJSON struct {
 	Code                   string
 	AccessKeyID            string `json:"AccessKeyId"`
 	SecretAccessKey, Token string
@@ -103,17 +101,17 @@ type loan struct {
 }
 
 func credentialsOf(answer []byte) (Credentials, error) {
-	var l loan
+	var l credentialsJSON
 	if err := json.Unmarshal(answer, &l); err != nil {
-		return Credentials{}, errors.New("the answer is not the JSON of credentials") // and may hold parts of them
+		return Credentials{}, errors.New("response is not credentials JSON") // the body may contain parts of them
 	}
 	if l.AccessKeyID == "" || l.SecretAccessKey == "" {
-		return Credentials{}, &answerError{status: http.StatusOK, code: cmp.Or(word(l.Code), "without credentials")}
+		return Credentials{}, &statusError{status: http.StatusOK, code: cmp.Or(word(l.Code), "without credentials")}
 	}
 	return Credentials{AccessKeyID: l.AccessKeyID, SecretAccessKey: l.SecretAccessKey, SessionToken: l.Token, Expires: l.Expiration}, nil
 }
 
-// containerHost lends credentials to containers.
+// containerHost is the credentials service of containers.
 const containerHost = "http://169.254.170.2"
 
 func (c *Chain) fromContainer() (source, bool, error) {
@@ -125,9 +123,9 @@ func (c *Chain) fromContainer() (source, bool, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || !near(u) {
-		return source{name: name}, false, errors.New("it is no address with https, nor one of this machine or its link")
+		return source{name: name}, false, errors.New("address has neither https nor a loopback or link-local host")
 	}
-	return source{name: name, id: name + address, lender: func(ctx context.Context) (Credentials, error) {
+	return source{name: name, id: name + address, fetch: func(ctx context.Context) (Credentials, error) {
 		header := http.Header{}
 		token := c.env("AWS_CONTAINER_AUTHORIZATION_TOKEN")
 		if file := c.env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"); file != "" {
@@ -138,7 +136,7 @@ func (c *Chain) fromContainer() (source, bool, error) {
 			token = strings.TrimSpace(string(read))
 		}
 		if strings.ContainsAny(token, "\r\n") {
-			return Credentials{}, errors.New("the token for the service of the container has more than one line")
+			return Credentials{}, errors.New("container authorization token has more than one line")
 		}
 		if token != "" {
 			header.Set("Authorization", token)
@@ -151,8 +149,8 @@ func (c *Chain) fromContainer() (source, bool, error) {
 	}}, true, nil
 }
 
-// near reports whether what is sent to an address can be read by nobody on the way: it goes
-// by TLS, or not beyond this machine and what stands beside it for this purpose.
+// near reports whether traffic to an address is confidential: it uses TLS or stays on this machine and
+// its link.
 func near(u *url.URL) bool {
 	if u.Scheme == "https" || u.Scheme == "http" && u.Hostname() == "localhost" {
 		return true
@@ -161,7 +159,7 @@ func near(u *url.URL) bool {
 	return u.Scheme == "http" && err == nil && (ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip == netip.MustParseAddr("fd00:ec2::23"))
 }
 
-// The metadata of an instance.
+// Instance metadata paths and headers.
 const (
 	instanceHost  = "http://169.254.169.254"
 	instanceToken = "X-Aws-Ec2-Metadata-Token"
@@ -172,7 +170,7 @@ func (c *Chain) fromInstance() (source, bool) {
 		return source{}, false
 	}
 	base := strings.TrimRight(cmp.Or(c.env(envInstance), instanceHost), "/") + "/latest/"
-	return source{name: "instance metadata", id: "instance " + base, lender: func(ctx context.Context) (Credentials, error) {
+	return source{name: "instance metadata", id: "instance " + base, fetch: func(ctx context.Context) (Credentials, error) {
 		session, err := c.instanceSession(ctx, base)
 		if err != nil {
 			return Credentials{}, err
@@ -185,7 +183,7 @@ func (c *Chain) fromInstance() (source, bool) {
 		}
 		role, _, _ := strings.Cut(strings.TrimSpace(string(list)), "\n")
 		if role == "" {
-			return Credentials{}, &answerError{status: http.StatusOK, code: "without a role"}
+			return Credentials{}, &statusError{status: http.StatusOK, code: "without a role"}
 		}
 		answer, err := c.get(ctx, base+roles+Escape(role), header)
 		if err != nil {
@@ -195,7 +193,7 @@ func (c *Chain) fromInstance() (source, bool) {
 	}}, true
 }
 
-// instanceSession opens a session of the metadata, for as long as these questions take.
+// instanceSession requests a session token for the following metadata requests.
 func (c *Chain) instanceSession(ctx context.Context, base string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// Credentials sign requests.
+// Credentials are credentials for signing requests.
 type Credentials struct {
 	AccessKeyID, SecretAccessKey string
-	// SessionToken comes with keys that end; empty for others.
+	// SessionToken belongs to temporary keys; empty for others.
 	SessionToken string
-	// Expires is when they end; zero for never.
+	// Expires is the expiry; zero for never.
 	Expires time.Time
 }
 
 const tokenHeader = "X-Amz-Security-Token"
 
-// Sign adds a signature of version 4 to a request, over all its headers but those that
-// servers between change. payload is the SHA-256 of the body, whose length r has.
+// Sign adds a version 4 signature to a request. It covers all headers except those that proxies
+// change. payload is the SHA-256 of the body.
 //
-// The algorithm is the vendor's: a canonical form of the request is hashed, and signed with
-// a key that is derived of the secret, the day, the region and the service.
+// The algorithm signs a hash of the canonical request with a key derived from the secret, the date,
+// the region and the service.
 func Sign(r *http.Request, c Credentials, region, service string, payload [sha256.Size]byte, at time.Time) {
 	const stampLayout, day = "20060102T150405Z", 8
 	stamp := at.UTC().Format(stampLayout)
@@ -53,7 +53,7 @@ func Sign(r *http.Request, c Credentials, region, service string, payload [sha25
 		", SignedHeaders="+names+", Signature="+hex.EncodeToString(key))
 }
 
-// canonicalHeaders returns the names of the headers that are signed, and the headers.
+// canonicalHeaders returns the names of the signed headers, and the canonical headers.
 func canonicalHeaders(r *http.Request) (names, headers string) {
 	signed := map[string]string{"host": r.Host}
 	if r.Host == "" {
@@ -81,7 +81,7 @@ func canonicalHeaders(r *http.Request) (names, headers string) {
 	return strings.Join(sorted, ";"), b.String()
 }
 
-// canonicalPath is the path as it is sent, encoded once more.
+// canonicalPath returns the path in the request, encoded once more.
 func canonicalPath(u *url.URL) string {
 	path := u.EscapedPath()
 	if path == "" {
@@ -111,6 +111,5 @@ func canonicalQuery(u *url.URL) string {
 	return strings.Join(pairs, "&")
 }
 
-// Escape encodes all bytes but letters, digits and "-._~", as one segment of a path that is
-// signed has to be.
+// Escape percent-encodes all bytes except letters, digits and "-._~", as signed path segments require.
 func Escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }

@@ -13,7 +13,7 @@ import (
 // example are the credentials of the vendor's test suite.
 var example = awsauth.Credentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"}
 
-// TestSign holds the signer to cases of the vendor's test suite for signatures of version 4.
+// TestSign runs cases of the vendor's test suite for version 4 signatures.
 func TestSign(t *testing.T) {
 	const (
 		token = "6e86291e8372ff2a2260956d9b8aae1d763fbf315fa00fa31553b73ebf194267"
@@ -65,8 +65,7 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignConverse signs a call of a model as the vendor's own signer does: the path is
-// encoded once more.
+// TestSignConverse signs a model call like the vendor's own signer: the path is encoded once more.
 func TestSignConverse(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":[{"text":"hi"}]}]}`
 	for token, want := range map[string]string{
