@@ -23,8 +23,8 @@ type event struct {
 	Error   json.RawMessage `json:"error"`
 }
 
-// reset empties the event but keeps the memory of its choices. An element that is
-// decoded into keeps what it had, so all are emptied.
+// reset empties the event but keeps the memory of its choices. Decoding into an element keeps its old
+// members, so all elements are emptied.
 func (e *event) reset() {
 	choices := e.Choices[:cap(e.Choices)]
 	clear(choices)
@@ -33,7 +33,7 @@ func (e *event) reset() {
 
 type choice struct {
 	Delta delta `json:"delta"`
-	// Message is there in place of Delta where a server does not stream.
+	// Message replaces Delta on servers that do not stream.
 	Message      *delta `json:"message"`
 	FinishReason string `json:"finish_reason"`
 }
@@ -69,15 +69,14 @@ func (c codec) Decode(src io.Reader, a *providers.Assembler) error {
 	return nil
 }
 
-// decoder is the state of one response.
 type decoder struct {
 	out   *providers.Assembler
 	done  providers.Done
 	calls providers.CallFragments
-	// message tells that a message came in one piece.
+	// message is set once a complete message has arrived.
 	message bool
 
-	// Their memory serves one event after the other.
+	// reused for every event
 	json   sse.JSON
 	latest event
 }
@@ -100,7 +99,7 @@ func (d *decoder) event(raw sse.Event) error {
 	if len(e.Choices) == 0 {
 		return nil
 	}
-	c := &e.Choices[0] // the only one that was asked for
+	c := &e.Choices[0] // one choice was requested
 	err := d.delta(&c.Delta)
 	if err == nil && c.Message != nil && !d.out.Said() {
 		err, d.message = d.delta(c.Message), true
@@ -128,7 +127,7 @@ func (d *decoder) delta(delta *delta) error {
 	return nil
 }
 
-// finish is called at the marker [DONE] and at the clean end of the stream.
+// finish handles the marker [DONE] and the clean end of the stream.
 func (d *decoder) finish() error {
 	switch {
 	case d.out.Ended() != "":
@@ -142,8 +141,7 @@ func (d *decoder) finish() error {
 	return nil
 }
 
-// usage takes the latest counts. Models put the tokens of the prompt cache into different
-// members.
+// usage reads the latest counts. Models report cached prompt tokens in different members.
 func (d *decoder) usage(raw json.RawMessage) {
 	n := d.out.Counts(raw)
 	if !n.Given() {

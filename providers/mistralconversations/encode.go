@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// body has the members that the vendor takes, and it refuses all others.
+// body has only members that the vendor accepts; it rejects all others.
 type body struct {
 	Model           string          `json:"model"`
 	Messages        json.RawMessage `json:"messages"`
@@ -68,7 +68,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 	return &providers.Call{Path: "/v1/chat/completions", Header: h, Body: encoded}, nil
 }
 
-// choose is a word, an object that names a tool, or nil for what the vendor does by itself.
+// choose returns a mode, an object that names a tool, or nil for the vendor's default.
 func choose(c providers.ToolChoice) any {
 	switch c {
 	case providers.ToolAuto:
@@ -80,14 +80,14 @@ func choose(c providers.ToolChoice) any {
 	}
 }
 
-// Words for how much to think, where a model's map has none.
+// Values for models without a thinking map.
 const (
 	promptReasoning = "reasoning"
 	effortHigh      = "high"
 	effortNone      = "none"
 )
 
-// think says how much the model is to think. An empty level leaves it to the vendor.
+// think sets the thinking options. An empty level means the vendor's default.
 func (b *body) think(levels providers.ThinkingMap, level providers.ThinkingLevel) {
 	word, ok := levels.Word(level)
 	_, listed := levels[level]

@@ -117,8 +117,8 @@ func TestPromptCacheKeyCanBeLeftOut(t *testing.T) {
 	}
 }
 
-// TestCallIDs: the vendor takes nine letters and digits, and what others wrote becomes
-// that, different within a message and alike in call and result.
+// TestCallIDs: invalid ids become nine letters and digits, distinct within a message and the same in
+// call and result.
 func TestCallIDs(t *testing.T) {
 	ids := []string{"wyFNfgjhN", "call_01", "functions.add:0", "", "wyFNfgjh", "wyFNfgjhN2", "wyFNfgj-N", "größe1"}
 	said, results := providers.Message{Role: providers.RoleAssistant}, providers.Message{Role: providers.RoleTool}
@@ -165,15 +165,15 @@ func TestCallIDs(t *testing.T) {
 	if again, _ := sent(); !cmp.Equal(again, called) {
 		t.Errorf("the ids are %q and then %q", called, again)
 	}
-	// One that is what another becomes gives way.
+	// An id that equals the replacement of another is replaced too.
 	said.Parts[0], results.Parts[0] = providers.ToolCall{ID: called[1], Name: "f"}, providers.ToolResult{CallID: called[1]}
 	if both, answered := sent(); both[0] == both[1] || !cmp.Equal(both, answered) {
 		t.Errorf("the ids are %q", both)
 	}
 }
 
-// TestModelSpeaksAfterResults: also where results and the message of a user stand in
-// different blocks, and never where the model did speak.
+// TestModelSpeaksAfterResults: the message is also inserted between blocks, and never after an answer
+// of the model.
 func TestModelSpeaksAfterResults(t *testing.T) {
 	called := []providers.Message{
 		user(providers.Text{Text: "q"}), {Role: providers.RoleAssistant, Parts: []providers.Part{providers.ToolCall{ID: "c", Name: "f"}}},

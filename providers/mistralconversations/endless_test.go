@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestEndless holds the codec to the limits of a reply, whatever it is that never ends.
+// TestEndless checks the reply limits for every kind of endless output.
 func TestEndless(t *testing.T) {
 	piece := strings.Repeat("x", 1000)
 	said := func(delta string) string { return `{"choices":[{"delta":` + delta + `}]}` }

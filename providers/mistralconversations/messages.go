@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	// bridge stands between results of tools and a user's message, since the vendor
-	// refuses the one after the other.
+	// bridge is inserted between tool results and a user message, since the vendor rejects the
+	// sequence.
 	bridge = "I have seen the results of the tools."
-	// noOutput stands for the result of a tool that said nothing.
+	// noOutput replaces an empty tool result.
 	noOutput = "(no output)"
 )
 
@@ -59,15 +59,13 @@ type calledByName struct {
 	Arguments string `json:"arguments"`
 }
 
-// fragment is a run of encoded messages without the brackets of an array, nil if there are
-// none.
+// fragment is a run of encoded messages without the brackets of an array, nil if there are none.
 type fragment struct {
-	text *providers.Body
-	// first and last are the roles of the first and the last message.
+	text        *providers.Body
 	first, last string
 }
 
-// encodeMessages returns the pieces of the messages' array.
+// encodeMessages returns the pieces of the messages array.
 func encodeMessages(m providers.Model, req providers.Request) ([]*providers.Body, error) {
 	fragments := make([]fragment, 0, len(req.History)+2)
 	add := func(f fragment, err error) error {
@@ -98,7 +96,7 @@ func encodeBlock(messages []providers.Message) (fragment, int64, error) {
 	return f, f.text.TextBytes(), nil
 }
 
-// newFragment encodes messages after those that are in the format already.
+// newFragment encodes messages and appends them to out.
 func newFragment(out []message, in []providers.Message) (fragment, error) {
 	var e providers.BodyEncoder
 	var ids callIDs
@@ -128,10 +126,10 @@ func newFragment(out []message, in []providers.Message) (fragment, error) {
 	return fragment{text: text.Inner(len("["), len("]\n")), first: out[0].Role, last: out[len(out)-1].Role}, nil
 }
 
-// spoken is what the model is said to have answered to results that it did not answer.
+// spoken returns the inserted assistant message.
 func spoken() message { return message{Role: roleAssistant, Content: bridge} }
 
-// join makes one array of fragments.
+// join concatenates fragments to one array.
 func join(fragments []fragment) ([]*providers.Body, error) {
 	out := make([]*providers.Body, 1, 2*len(fragments)+2)
 	out[0] = providers.NewBody("[")
@@ -155,7 +153,7 @@ func join(fragments []fragment) ([]*providers.Body, error) {
 	return append(out, providers.NewBody("]")), nil
 }
 
-// encodeContent returns texts as one string, and a list where there are images.
+// encodeContent returns texts as one string, or a list if there are images.
 func encodeContent(parts []providers.Part, e *providers.BodyEncoder) any {
 	var texts []string
 	var list []chunk
@@ -174,8 +172,8 @@ func encodeContent(parts []providers.Part, e *providers.BodyEncoder) any {
 	return list
 }
 
-// encodeAssistant returns what the model said: a text, or a list where it thought. Without
-// both the content is left out. ids get those of the calls.
+// encodeAssistant returns an assistant message with a text, or a list if there is thinking. Empty
+// content is omitted. ids gets those of the calls.
 func encodeAssistant(parts []providers.Part, ids callIDs) message {
 	out := message{Role: roleAssistant}
 	var text strings.Builder
@@ -228,13 +226,13 @@ func encodeResults(parts []providers.Part, ids callIDs, e *providers.BodyEncoder
 	return out
 }
 
-// What the vendor takes of names and ids, in bytes.
+// Limits of names and ids, in bytes.
 const (
 	maxCallName = 64
 	callIDBytes = 9
 )
 
-// callIDs are the ids of the latest calls as they are sent, by their own.
+// callIDs maps the ids of the latest calls to those in the request.
 type callIDs map[string]string
 
 func (ids callIDs) add(id string) string {
@@ -259,7 +257,7 @@ const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 func fits(id string) bool { return len(id) == callIDBytes && strings.Trim(id, letters) == "" }
 
-// shortID is an id that the vendor takes, made of the hash of s.
+// shortID returns a valid id, made of the hash of s.
 func shortID(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	rest, id := binary.BigEndian.Uint64(sum[:]), make([]byte, callIDBytes)

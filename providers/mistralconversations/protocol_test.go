@@ -11,9 +11,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// recording holds everything a response may hold: thinking in lists, alone and beside
-// text, text as a string, a whole call and one in pieces, padding, a comment, and usage in
-// the chunk that ends it.
+// recording contains every kind of output: thinking in lists, alone and with text, text as a string, a
+// complete call and one in fragments, padding, a comment, and usage in the last chunk.
 var recording = strings.Join([]string{
 	`data: {"id":"r1","object":"chat.completion.chunk","model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`,
 	`data: {"id":"r1","choices":[{"index":0,"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"Hm, "}]}]},"finish_reason":null}],"p":"abc"}`,
@@ -53,7 +52,7 @@ func serve(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) 
 	}
 }
 
-// answerByText answers what the last user message asks for.
+// answerByText answers according to the last user message.
 func answerByText(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Messages []struct {
@@ -121,7 +120,7 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
-// TestConnectionBreaks drops the connection behind the reason to stop.
+// TestConnectionBreaks drops the connection after the finish_reason.
 func TestConnectionBreaks(t *testing.T) {
 	providertest.RunBroken(t, serve, providertest.Payloads(`{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}`))
 }

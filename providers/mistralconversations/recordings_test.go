@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestRecordings sends back what was decoded, and compares it with what the vendor said.
+// TestRecordings sends decoded responses back and compares them with the recorded ones.
 func TestRecordings(t *testing.T) {
 	codec := mistralconversations.NewCodec(nil)
 	providertest.RunRecordings(t, mistralconversations.API, codec, func(t *testing.T, r providertest.Recorded) {
@@ -23,7 +23,7 @@ func TestRecordings(t *testing.T) {
 		var want, got spoken
 		chunks := slices.Collect(bytes.Lines(r.Body))
 		if json.Valid(r.Body) {
-			chunks = [][]byte{r.Body} // it is no stream
+			chunks = [][]byte{r.Body} // not a stream
 		}
 		for _, c := range chunks {
 			var e struct {
@@ -47,7 +47,7 @@ func TestRecordings(t *testing.T) {
 	})
 }
 
-// said is what a chunk or a message says.
+// said is the content of a chunk or a message.
 type said struct {
 	Content   json.RawMessage
 	ToolCalls []struct {
@@ -56,7 +56,7 @@ type said struct {
 	} `json:"tool_calls"`
 }
 
-// spoken is all that was said, put together.
+// spoken is the concatenated content.
 type spoken struct {
 	Text, Thinking string
 	Calls          []string
