@@ -13,20 +13,19 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-// API is the slug to register the protocol under.
+// API is the slug of the protocol.
 const API = providers.APIEdgeAIBinding
 
-// Causes of errors of a call.
+// Causes of failed calls.
 var (
 	// ErrNoBinding: the registration has no binding.
 	ErrNoBinding = errors.New("the registration has no binding to call models by")
 	errNoBody    = errors.New("the binding gave a response without a body")
 )
 
-// Options changes the protocol. Nil and every zero field work.
+// Options configures the protocol. Nil and every zero field are valid.
 type Options struct {
-	// MaxEventBytes limits one event of the stream, in bytes; 0 means
-	// sse.DefaultMaxEventBytes.
+	// MaxEventBytes limits one event of the stream, in bytes; 0 means sse.DefaultMaxEventBytes.
 	MaxEventBytes int
 }
 
@@ -41,7 +40,7 @@ func New(o *Options) *providers.HTTP {
 	}, &providers.HTTPOptions{Do: run})
 }
 
-// codec chooses the format by the id of the model.
+// codec selects the format by the model id.
 type codec struct{ messages, chat providers.Codec }
 
 func (c codec) of(m providers.Model) providers.Codec {
@@ -51,7 +50,8 @@ func (c codec) of(m providers.Model) providers.Codec {
 	return c.chat
 }
 
-// Encode implements providers.Codec. The headers of the formats are for their endpoints.
+// Encode implements providers.Codec. It drops the headers of the formats, which are for HTTP
+// endpoints.
 func (c codec) Encode(m providers.Model, req providers.Request, o providers.Options) (*providers.Call, error) {
 	call, err := c.of(m).Encode(m, req, o)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c codec) Decode(body io.Reader, a *providers.Assembler) error {
 	return c.of(a.Model()).Decode(body, a)
 }
 
-// run hands a call to the binding of its model.
+// run passes a call to the binding of its model.
 func run(ctx context.Context, m providers.Model, call *providers.Call) (*http.Response, error) {
 	if m.Edge == nil || m.Edge.Binding == nil {
 		return nil, &providers.Error{Kind: providers.KindInvalidRequest, Err: ErrNoBinding}
@@ -90,12 +90,12 @@ func run(ctx context.Context, m providers.Model, call *providers.Call) (*http.Re
 	return resp, nil
 }
 
-// refusal is the error of a response that is no success.
+// refusal returns the error of an unsuccessful response.
 func refusal(resp *http.Response) error {
 	var body []byte
 	if resp.Body != nil {
 		defer resp.Body.Close()
-		// What could be read of the body is worth more than why the rest could not.
+		// The readable part of the body is more useful than the read error.
 		body, _ = io.ReadAll(io.LimitReader(resp.Body, providers.MaxErrorBody))
 	}
 	e := providers.ResponseError(resp.StatusCode, resp.Header, body)

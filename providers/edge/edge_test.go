@@ -26,7 +26,7 @@ type ran struct {
 	Options providers.EdgeRunOptions
 }
 
-// binding records what it is called with and answers as answer says.
+// binding records its calls and responds with answer.
 type binding struct {
 	mu     sync.Mutex
 	calls  []ran
@@ -53,7 +53,7 @@ func response(status int, body string) *http.Response {
 	}
 }
 
-// Answers in the two formats.
+// Responses in the two formats.
 const (
 	chatText = `data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
 
@@ -91,7 +91,7 @@ func registry(t *testing.T, b *binding, e providers.Edge) *providers.Registry {
 	return r
 }
 
-// talk is a request with all that the formats treat in ways of their own.
+// talk is a request with every part that the formats encode differently.
 var talk = providers.Request{
 	System: "Be brief.",
 	Tools:  []providers.Tool{{Name: "now", Description: "Tells."}},
@@ -102,7 +102,7 @@ var talk = providers.Request{
 	},
 }
 
-// TestEdgeInputs are what the binding is called with, to the member.
+// TestEdgeInputs checks every member of the binding's input.
 func TestEdgeInputs(t *testing.T) {
 	chat := func(more string) string {
 		return `{"stream":true,"stream_options":{"include_usage":true},` + more + `
@@ -170,7 +170,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// byText answers what the request says.
+// byText responds according to the request.
 func byText(ctx context.Context, r ran) (*http.Response, error) {
 	switch anthropic := strings.HasPrefix(r.Model, "anthropic/"); {
 	case strings.Contains(r.Inputs, `"call"`) && anthropic:
@@ -193,7 +193,7 @@ func byText(ctx context.Context, r ran) (*http.Response, error) {
 	return speaks(ctx, r)
 }
 
-// untilEnd is a body that says nothing until its call is over.
+// untilEnd is a body that blocks until its call ends.
 type untilEnd struct{ ctx context.Context }
 
 func (u untilEnd) Read([]byte) (int, error) { <-u.ctx.Done(); return 0, u.ctx.Err() }
@@ -274,7 +274,7 @@ func TestEdgeInstall(t *testing.T) {
 	}
 }
 
-// TestEdgeInstallLeavesTheApplicationsOwn: a registration of the default id wins.
+// TestEdgeInstallLeavesTheApplicationsOwn: an existing registration of the default id is kept.
 func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 	r, own, platforms := providers.NewRegistry(nil), &binding{answer: speaks}, &binding{answer: speaks}
 	if err := r.RegisterProvider(edge.DefaultProvider, providers.Registration{API: edge.API, Edge: &providers.Edge{Binding: own, NoGateway: true}}); err != nil {
@@ -291,8 +291,7 @@ func TestEdgeInstallLeavesTheApplicationsOwn(t *testing.T) {
 	}
 }
 
-// TestEdgeLeavesReasoningOut: a binding whose vendor refuses what its model once reasoned is
-// asked once more, as an endpoint is.
+// TestEdgeLeavesReasoningOut: a call whose replayed reasoning is rejected is repeated without it.
 func TestEdgeLeavesReasoningOut(t *testing.T) {
 	b := &binding{answer: func(ctx context.Context, r ran) (*http.Response, error) {
 		if strings.Contains(r.Inputs, "signature") {
@@ -313,7 +312,7 @@ func TestEdgeLeavesReasoningOut(t *testing.T) {
 	}
 }
 
-// TestRefusals hands calls of the binding to an endpoint.
+// TestRefusals sends the calls of the binding to an endpoint.
 func TestRefusals(t *testing.T) {
 	providertest.RunRefusals(t, func(t *testing.T, h http.HandlerFunc) (*providers.HTTP, providers.Model) {
 		b := &binding{answer: func(context.Context, ran) (*http.Response, error) {

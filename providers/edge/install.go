@@ -10,27 +10,26 @@ import (
 // DefaultProvider is the id under which Install registers the binding.
 const DefaultProvider = "cloudflare"
 
-// MinCompatibilityDate is the oldest compatibility date of the platform that Install takes.
+// MinCompatibilityDate is the oldest supported compatibility date of the platform.
 const MinCompatibilityDate = "2026-04-01"
 
-// CompatibilityDateError reports a compatibility date that Install does not take.
+// CompatibilityDateError reports an unsupported compatibility date.
 type CompatibilityDateError struct {
-	// Date is what was given.
+	// Date is the argument of Install.
 	Date string
 }
 
-// Error names the date and those that are taken.
+// Error returns the date and the supported range.
 func (e *CompatibilityDateError) Error() string {
 	return fmt.Sprintf("install edge binding: compatibility date %q: set one from %s on, as year-month-day", e.Date, MinCompatibilityDate)
 }
 
-// Install makes r the registry of a program on an edge platform: it registers the protocol
-// of bindings, in the place of any other, and binding under DefaultProvider, unless the
-// application has registered that id already. compatibilityDate is the program's, as the
-// platform has it ("2026-04-01"). Its only error is *CompatibilityDateError, and then
-// nothing is registered.
+// Install prepares r for a program on an edge platform. It registers the protocol of bindings,
+// replacing any other. It registers binding under DefaultProvider, unless the application has
+// registered that id. compatibilityDate is the program's, such as "2026-04-01". Its only error is
+// *CompatibilityDateError; nothing is registered then.
 func Install(r *providers.Registry, binding providers.EdgeBinding, compatibilityDate string) error {
-	// Dates of this form sort as texts do.
+	// Dates in this format sort as strings.
 	if _, err := time.Parse(time.DateOnly, compatibilityDate); err != nil || compatibilityDate < MinCompatibilityDate {
 		return &CompatibilityDateError{Date: compatibilityDate}
 	}
