@@ -15,27 +15,27 @@ import (
 //go:embed catalog.json.gz
 var packed embed.FS
 
-// packedName is the file that holds the catalog, in packed and in this folder.
+// packedName is the file of the catalog, in packed and in this directory.
 const packedName = "catalog.json.gz"
 
 // maxUnpacked bounds the catalog, in bytes of JSON.
 const maxUnpacked = 1 << 20
 
-// Source says where the data comes from.
+// Source describes the origin of the data.
 type Source struct {
-	// Package and Version name what it was made from, Integrity is the base64 of the
-	// SHA-512 of that, and Generated when its authors collected it, as RFC 3339 has it.
+	// Package and Version name the source package, Integrity is the base64 of its SHA-512. Generated
+	// is the time at which its authors collected the data, in RFC 3339.
 	Package   string `json:"package"`
 	Version   string `json:"version"`
 	Generated string `json:"generated"`
 	Integrity string `json:"integrity"`
 }
 
-// Builtin returns the catalog, which belongs to all who ask for it: it must not be
-// changed. It is decoded when the models of any provider are asked for.
+// Builtin returns the shared catalog. The caller must not change it. It is decoded when the models of
+// any provider are first requested.
 func Builtin() providers.Catalog { return builtin() }
 
-// Provenance says what the catalog was made from.
+// Provenance returns the origin of the catalog.
 func Provenance() Source { return load().source }
 
 var builtin = sync.OnceValue(func() providers.Catalog {
@@ -57,21 +57,21 @@ type loaded struct {
 	models map[string][]providers.CatalogModel
 }
 
-// load is a variable so that a test can tell who decodes.
+// load is a variable so that a test can detect decoding.
 var load = sync.OnceValue(func() loaded {
 	f, err := packed.Open(packedName)
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // packed is part of the program
 	}
 	doc, err := unpack(f)
 	if err != nil {
-		panic("catalog: " + err.Error()) // a test reads it
+		panic("catalog: " + err.Error()) // a test decodes it
 	}
 	return loaded{doc.Source, doc.models()}
 })
 
-// document is the JSON of the catalog. What many models share stands once and is named by
-// its place, from 1 on.
+// document is the JSON of the catalog. Shared values are stored once and referenced by index, from 1
+// on.
 type document struct {
 	Source    Source                  `json:"source"`
 	Thinking  []providers.ThinkingMap `json:"thinking"`
@@ -83,7 +83,7 @@ type document struct {
 
 type provider struct {
 	ID string `json:"id"`
-	// Endpoints are named by the models, from 0 on.
+	// Endpoints are referenced by models, from 0 on.
 	Endpoints []endpoint `json:"endpoints"`
 	Models    []model    `json:"models"`
 }
@@ -100,8 +100,8 @@ type model struct {
 	MaxTokens     int    `json:"maxTokens"`
 	Reasoning     bool   `json:"reasoning,omitempty"`
 	Images        bool   `json:"images,omitempty"`
-	// Cost is the rates of input, output, cache reads and cache writes, in US dollars
-	// per million tokens; a tier has the tokens before them that it begins above.
+	// Cost contains the rates of input, output, cache reads and cache writes, in US dollars per
+	// million tokens. In a tier the first number is the token threshold.
 	Cost     [4]float64   `json:"cost"`
 	Tiers    [][5]float64 `json:"tiers,omitempty"`
 	Thinking int          `json:"thinking,omitempty"`
@@ -132,7 +132,7 @@ func unpack(r io.Reader) (*document, error) {
 	return &doc, doc.check()
 }
 
-// check finds places that are not there.
+// check reports references out of range.
 func (d *document) check() error {
 	for _, p := range d.Providers {
 		if len(p.Models) == 0 {
@@ -150,7 +150,7 @@ func (d *document) check() error {
 
 func within[T any](place int, list []T) bool { return place >= 0 && place <= len(list) }
 
-// at returns what a place names, and the zero value for none.
+// at returns the value at a reference, or the zero value for 0.
 func at[T any](place int, list []T) (v T) {
 	if place > 0 {
 		v = list[place-1]
@@ -158,7 +158,7 @@ func at[T any](place int, list []T) (v T) {
 	return v
 }
 
-// models are the models of each provider, as a Registry reads them.
+// models returns the models of each provider.
 func (d *document) models() map[string][]providers.CatalogModel {
 	text, images := []string{providers.InputText}, []string{providers.InputText, providers.InputImage}
 	out := make(map[string][]providers.CatalogModel, len(d.Providers))

@@ -59,8 +59,8 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// TestFirstEntries is the wire format and endpoint that models take which are not listed.
-// New data must not change a row.
+// TestFirstEntries pins the wire format and endpoint of unlisted models. New data must not change a
+// row.
 func TestFirstEntries(t *testing.T) {
 	const cloudflare = "https://gateway.ai.cloudflare.com/v1/{CLOUDFLARE_ACCOUNT_ID}/{CLOUDFLARE_GATEWAY_ID}"
 	want := map[string]string{
@@ -116,7 +116,7 @@ func TestFirstEntries(t *testing.T) {
 	}
 }
 
-// TestSingleEntries holds some models against what their vendors publish.
+// TestSingleEntries compares some models with their vendors' documentation.
 func TestSingleEntries(t *testing.T) {
 	find := func(provider, id string) providers.CatalogModel {
 		models := catalog.Builtin()[provider].Models()
@@ -159,7 +159,7 @@ func TestSingleEntries(t *testing.T) {
 	}
 }
 
-// TestNoIdentityOfAnotherProgram: requests present themselves as nobody else's.
+// TestNoIdentityOfAnotherProgram: headers do not impersonate another program.
 func TestNoIdentityOfAnotherProgram(t *testing.T) {
 	for id, p := range catalog.Builtin() {
 		for _, m := range p.Models() {
@@ -175,7 +175,7 @@ func TestNoIdentityOfAnotherProgram(t *testing.T) {
 	}
 }
 
-// TestTiersRise: a tier begins above the one before it and costs something.
+// TestTiersRise: tiers are in ascending order and have prices.
 func TestTiersRise(t *testing.T) {
 	for id, p := range catalog.Builtin() {
 		for _, m := range p.Models() {
@@ -205,7 +205,7 @@ func TestVariables(t *testing.T) {
 			names = append(names, strings.Join(set, "+"))
 		}
 		got[id] = strings.Join(names, " ")
-		// A variable that is set by mistake must not reach the wrong vendor.
+		// A variable that is set by mistake must not send a key to the wrong vendor.
 		for other, q := range catalog.Builtin() {
 			for _, k := range q.EnvKeys {
 				if id < other && slices.Contains(p.EnvKeys, k) && !sameVendor(id, other) {
@@ -235,7 +235,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// sameVendor reports whether two providers are of one vendor, whose key opens both.
+// sameVendor reports whether two providers share a vendor and its key.
 func sameVendor(a, b string) bool {
 	for _, vendor := range []string{"azure", "cloudflare", "moonshotai", "opencode", "qwen-token-plan"} {
 		if strings.HasPrefix(a, vendor) && strings.HasPrefix(b, vendor) {
@@ -245,7 +245,7 @@ func sameVendor(a, b string) bool {
 	return false
 }
 
-// TestFileIsPinned: the file is the one that was reviewed, and small.
+// TestFileIsPinned: the file is the reviewed one, and small.
 func TestFileIsPinned(t *testing.T) {
 	b, err := os.ReadFile("catalog.json.gz")
 	if err != nil {
@@ -268,7 +268,7 @@ func TestFileIsPinned(t *testing.T) {
 	}
 }
 
-// TestRegistryTakesTheCatalog resolves every model, and none that is not listed.
+// TestRegistryTakesTheCatalog resolves every listed model, and no other.
 func TestRegistryTakesTheCatalog(t *testing.T) {
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin(), Getenv: func(string) string { return "" }})
 	listed := map[string]bool{}

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/providers/catalog"
 )
 
-// priced is the part of the file that prices stand in, read without a float.
+// priced contains the prices of the file, read without floats.
 type priced struct {
 	Providers []struct {
 		ID     string
@@ -40,7 +40,7 @@ func readPrices(t *testing.T) (all priced) {
 	return all
 }
 
-// used are usages with every kind of token, of prompts on both sides of where tiers begin.
+// used returns usages with every kind of token, below and above the tier thresholds.
 func used(t *testing.T, tiers [][]json.Number) (all []providers.Done) {
 	t.Helper()
 	prompts := []int64{0, 7, 1999}
@@ -62,7 +62,7 @@ func used(t *testing.T, tiers [][]json.Number) (all []providers.Done) {
 	return all
 }
 
-// exact is what a response costs, computed with fractions from the numbers of the file.
+// exact returns the price of a response, computed with fractions.
 func exact(t *testing.T, cost []json.Number, tiers [][]json.Number, d providers.Done) *big.Rat {
 	t.Helper()
 	fraction := func(n json.Number) *big.Rat {
@@ -92,11 +92,10 @@ func exact(t *testing.T, cost []json.Number, tiers [][]json.Number, d providers.
 	return sum
 }
 
-// TestPricesAreExact: what a response of any model costs is, to the precision of floats,
-// what the numbers of the file make, whatever it used.
+// TestPricesAreExact compares the prices of every model with exact arithmetic, up to float precision.
 func TestPricesAreExact(t *testing.T) {
 	r := providers.NewRegistry(&providers.RegistryOptions{Catalog: catalog.Builtin()})
-	// A few roundings of a float64 are that much of a price at most.
+	// This fraction of a price allows for a few float64 roundings.
 	precision, tiered, charged := big.NewRat(1, 1<<50), 0, 0
 	for _, p := range readPrices(t).Providers {
 		for _, entry := range p.Models {

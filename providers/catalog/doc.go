@@ -1,25 +1,22 @@
-// Package catalog holds what is known about models without any registration: for 41
-// providers and 1,608 models the wire format, endpoint, windows, kinds of input, prices,
-// thinking levels and the quirks of their servers.
+// Package catalog contains built-in data about 41 providers and 1,608 models: wire format, endpoint,
+// windows, input types, prices, thinking levels and server deviations.
 //
-// Commands hand [Builtin] to providers.NewRegistry. Nothing is fetched, ever: the data is
-// part of the program, and its age shows in [Provenance]. A registration overrides all of
-// it, and makes models callable that it does not list, so old data costs prices and
-// windows and not the way to a model.
+// Commands pass [Builtin] to providers.NewRegistry. The data is embedded and never fetched;
+// [Provenance] returns its age. Registrations override it and may add unlisted models. Outdated data
+// therefore affects prices and windows, but not access to a model.
 //
-// catalog.json.gz is made from a package that others publish under the licence in NOTICE,
-// by generate_internal_test.go, which says how and lists what is left out: identities of
-// other programs in headers, names for people, models of wire formats that no codec is
-// planned for, and members that no codec reads. The variables that hold keys, in env.go,
-// are written by hand.
+// catalog.json.gz is generated from a package published by others under the licence in NOTICE.
+// generate_internal_test.go documents the procedure and lists omitted data: identities of other
+// programs in headers, display names, models of unsupported wire formats, and members that no codec
+// reads. The variables that contain keys, in env.go, are maintained manually.
 //
 // Guarantees:
 //
-//  1. The data is decoded when models of it are asked for for the first time, and once: the
-//     providers and their variables are known without it.
-//  2. The first model of a provider has the wire format and endpoint that a model takes
-//     which is not listed. New data does not change them: a test holds the list.
-//  3. Prices are the numbers of the source, digit for digit.
+//  1. The data is decoded once, when a model is first requested. Providers and their variables do not
+//     need it.
+//  2. The first model of a provider determines wire format and endpoint of unlisted models. New data
+//     does not change them: a test pins the list.
+//  3. Prices are the exact numbers of the source.
 //
-// Functions are safe for concurrent use. Nothing here is durable.
+// Functions are safe for concurrent use.
 package catalog

@@ -2,13 +2,12 @@ package catalog
 
 import "github.com/parleyrun/parley/providers"
 
-// aliases are older ids, by which stored conversations and configurations may name
-// providers.
+// aliases maps current ids to older ids, which stored conversations and configurations may contain.
 func aliases() map[string]string {
 	return map[string]string{"azure-openai-responses": "azure"}
 }
 
-// environments are all providers, with where their credentials may stand.
+// environments returns all providers with the variables of their credentials.
 func environments() providers.Catalog {
 	all := providers.Catalog{
 		"anthropic": {EnvKeys: []providers.EnvKey{
@@ -28,7 +27,7 @@ func environments() providers.Catalog {
 				{"GOOGLE_APPLICATION_CREDENTIALS", "GCLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"},
 			},
 		},
-		// The application gets a token for its user.
+		// The application obtains a token for its user.
 		"openai-codex": {},
 	}
 	for id, name := range keys() {
@@ -37,7 +36,7 @@ func environments() providers.Catalog {
 	return all
 }
 
-// keys are the variables of providers that have one.
+// keys returns the variables of providers that have one.
 func keys() map[string]string {
 	return map[string]string{
 		"ant-ling":                      "ANT_LING_API_KEY",

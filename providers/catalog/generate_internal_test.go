@@ -23,8 +23,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// New data: change the pin, get the package, and let the test write the file; the changes
-// of catalog_test.go are the review.
+// To update the data, change the pin, download the package, and let the test write the file. Review
+// the changes of catalog_test.go.
 //
 //	go test ./providers/catalog -run 'TestCatalogComesFromItsSource$' -source pi-ai-1.5.2.tgz -rewrite
 var (
@@ -40,7 +40,7 @@ const (
 	sourceManifest  = ".manifest.json"
 )
 
-// wireFormats are what models are kept of.
+// wireFormats are the formats of the models to include.
 func wireFormats() []string {
 	return []string{
 		"anthropic-messages", "openai-completions", "openai-responses", "azure-openai-responses", "openai-codex-responses",
@@ -48,8 +48,8 @@ func wireFormats() []string {
 	}
 }
 
-// frozenEndpoint is the wire format, or a part of the base URL, that comes first of a
-// provider with several: it decides how models are reached that are not listed.
+// frozenEndpoint is the wire format, or a part of the base URL, of the first model of a provider with
+// several. It determines how unlisted models are reached.
 func frozenEndpoint() map[string]string {
 	return map[string]string{
 		"amazon-bedrock": "us-east-1", "azure": "azure-openai-responses", "cloudflare-ai-gateway": "anthropic-messages",
@@ -67,12 +67,12 @@ func unread() []string {
 	}
 }
 
-// identifies reports headers that present the caller as another program.
+// identifies reports headers that identify another program.
 func identifies(headers map[string]string) bool {
 	return headers["Editor-Version"] != "" || headers["User-Agent"] != ""
 }
 
-// sourceModel is a model of the source. A member that is not here is an error.
+// sourceModel is a model of the source. An unknown member is an error.
 type sourceModel struct {
 	ID            string                `json:"id"`
 	API           string                `json:"api"`
@@ -118,7 +118,7 @@ type sourceRates struct {
 	CacheWrite float64 `json:"cacheWrite"`
 }
 
-// generate makes a document of the package, which has to have the hash.
+// generate returns the document of a package with the given hash.
 func generate(pkg []byte, integrity string) (*document, error) {
 	sum := sha512.Sum512(pkg)
 	if got := base64.StdEncoding.EncodeToString(sum[:]); got != integrity {
@@ -151,7 +151,7 @@ func generate(pkg []byte, integrity string) (*document, error) {
 	return doc, doc.check()
 }
 
-// dataOf reads the files of the package that hold data.
+// dataOf returns the data files of the package.
 func dataOf(pkg []byte) (map[string][]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(pkg))
 	if err != nil {
@@ -245,7 +245,7 @@ func (p *provider) freeze() error {
 	return nil
 }
 
-// sharing gives each value of a list its place, once.
+// sharing assigns an index to each distinct value of a list.
 type sharing struct {
 	doc    *document
 	places map[string]int
@@ -308,7 +308,7 @@ func (r sourceRates) list() [4]float64 {
 	return [4]float64{r.Input, r.Output, r.CacheRead, r.CacheWrite}
 }
 
-// compatOf takes what codecs read; a member that is neither read nor left out is an error.
+// compatOf reads the members that codecs use. A member that is neither read nor in unread is an error.
 func compatOf(members map[string]any) (c providers.Compat, err error) {
 	kept := map[string]any{}
 	for name, v := range members {
@@ -334,7 +334,7 @@ func sortedKeys[T any](m map[string]T) []string {
 	return keys
 }
 
-// pack is the file of a document.
+// pack returns the file of a document.
 func pack(doc *document) ([]byte, error) {
 	raw, err := json.Marshal(doc)
 	if err != nil {
@@ -350,7 +350,7 @@ func pack(doc *document) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// TestCatalogComesFromItsSource makes the catalog anew if it is given the package.
+// TestCatalogComesFromItsSource regenerates the catalog if the package is given.
 func TestCatalogComesFromItsSource(t *testing.T) {
 	f, err := packed.Open(packedName)
 	if err != nil {
@@ -389,7 +389,7 @@ func TestCatalogComesFromItsSource(t *testing.T) {
 	}
 }
 
-// packageOf is a package with one file of data.
+// packageOf returns a package with one data file.
 func packageOf(t *testing.T, id, data string) (pkg []byte, integrity string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -413,7 +413,7 @@ func packageOf(t *testing.T, id, data string) (pkg []byte, integrity string) {
 	return out.Bytes(), base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// entry is a model of the source, with more members.
+// entry returns a model of the source, with more members.
 func entry(provider, api, id, baseURL, more string) string {
 	return fmt.Sprintf(`"chat:%s":{"id":%[1]q,"name":"N","api":%q,"provider":%q,"baseUrl":%q,"type":"chat","input":["text","image"],
 		"contextWindow":100,"maxTokens":10,"cost":{"input":1.10,"output":2,"cacheRead":0,"cacheWrite":0}%s}`, id, api, provider, baseURL, more)
@@ -459,7 +459,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestGenerateRefuses: what the source says in other words than before needs a person.
+// TestGenerateRefuses: unexpected data in the source requires a manual change.
 func TestGenerateRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ id, data, want string }{
 		"a member":         {"p", `{"openai-completions":{` + entry("p", "openai-completions", "m", "u", `,"mood":"good"`) + `}}`, "mood"},
@@ -482,7 +482,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 }
 
-// TestUnpackRefuses: a file that was edited by hand, or grew without bound, is found.
+// TestUnpackRefuses detects files that were edited manually or exceed the limit.
 func TestUnpackRefuses(t *testing.T) {
 	packed := func(text string) io.Reader {
 		var out bytes.Buffer
@@ -511,7 +511,7 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeIsBounded: what stays of the catalog, and what decoding it takes, is small.
+// TestDecodeIsBounded bounds the memory of the decoded catalog and of decoding.
 func TestDecodeIsBounded(t *testing.T) {
 	var before, decoded, kept runtime.MemStats
 	runtime.GC()
@@ -541,7 +541,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingIsDecodedUnasked: only who asks for models makes the program decode them.
+// TestNothingIsDecodedUnasked: the data is decoded only when models are requested.
 func TestNothingIsDecodedUnasked(t *testing.T) {
 	decode, decoded := load, 0
 	load = func() loaded { decoded++; return decode() }
