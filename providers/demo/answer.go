@@ -20,7 +20,7 @@ const helpText = `I am a demo model: offline, free, and always the same. I know 
 
 const timeTool = "time"
 
-// answer says the response to req.
+// answer streams the response to req.
 func (s *speaker) answer(req providers.Request) {
 	at, text := latestCommand(req.Messages)
 	since := req.Messages[at+1:]
@@ -106,12 +106,11 @@ func (s *speaker) count(to, from int) {
 	}
 }
 
-// note matches what the runtime tells a model in mid-conversation, such as that it
-// was interrupted.
+// note matches messages of the runtime to a model, such as a notice of an interruption.
 var note = regexp.MustCompile(`(?s)^<(?:advisory>|[A-Za-z][^>]*\stype="[^"]*(?:interrupt|continu|abort)[^"]*").*>$`)
 
-// latestCommand returns the last user message that is not a note, -1 if there
-// is none. All after it belongs to the answer.
+// latestCommand returns the last user message that is not a note, -1 if there is none. All later
+// messages belong to the answer.
 func latestCommand(messages []providers.Message) (at int, text string) {
 	for i, m := range slices.Backward(messages) {
 		if m.Role != providers.RoleUser {
@@ -125,7 +124,7 @@ func latestCommand(messages []providers.Message) (at int, text string) {
 	return -1, ""
 }
 
-// reached returns the last number a count got to before it was interrupted.
+// reached returns the last number of an interrupted count.
 func reached(begun []providers.Message) int {
 	n := 0
 	for _, m := range begun {

@@ -11,20 +11,20 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// API is the slug to register the protocol under.
+// API is the slug of the protocol.
 const API = "demo"
 
-// DefaultPace is about the speed of a vendor's model, per word.
+// DefaultPace is the time per word, about that of a vendor's model.
 const DefaultPace = 30 * time.Millisecond
 
 // MaxLong is the highest number the model counts to.
 const MaxLong = 10_000
 
-// Registration returns what to register the demo provider with.
+// Registration returns the registration of the demo provider.
 func Registration() providers.Registration {
 	return providers.Registration{
 		API:           API,
-		BaseURL:       "demo:", // Required of every provider; there is no endpoint.
+		BaseURL:       "demo:", // required; there is no endpoint
 		ContextWindow: new(1_000_000),
 		MaxTokens:     new(100_000),
 		Reasoning:     new(true),
@@ -35,11 +35,11 @@ func Registration() providers.Registration {
 // Demo is the protocol.
 type Demo struct{ pace time.Duration }
 
-// New returns a Demo that waits pace before each word. 0 or less is instant.
+// New returns a Demo that waits pace before each word. 0 or less means no delay.
 func New(pace time.Duration) *Demo { return &Demo{pace: pace} }
 
-// Register lets a registry call the model as demo/parrot, or by any other id, with a pause
-// before each word.
+// Register registers the model as demo/parrot, or any other id of the provider, with a pause before
+// each word.
 func Register(r *providers.Registry, pace time.Duration) error {
 	r.RegisterProtocol(API, New(pace))
 	return r.RegisterProvider("demo", Registration())
@@ -68,10 +68,10 @@ func (d *Demo) Stream(ctx context.Context, m providers.Model, req providers.Requ
 	})
 }
 
-// speaker says one response, word by word. After an error it says nothing more.
+// speaker streams one response word by word. After an error it streams nothing.
 type speaker struct {
 	out *providers.Assembler
-	// pause holds the pace before a word; its error ends the response.
+	// pause waits before a word; its error ends the response.
 	pause func() error
 
 	said    bool
@@ -81,7 +81,7 @@ type speaker struct {
 	err     error
 }
 
-// say streams text word by word, with a space between it and what was said before.
+// say streams text word by word, separated by spaces from earlier text.
 func (s *speaker) say(text string) {
 	for i, word := range strings.SplitAfter(text, " ") {
 		if i == 0 && s.said {
@@ -114,7 +114,7 @@ func (s *speaker) call(id, name string) {
 	}
 }
 
-// wait holds the pace and reports whether to go on.
+// wait pauses and reports whether to continue.
 func (s *speaker) wait() bool {
 	if s.err == nil && !s.out.Stopped() {
 		s.err = s.pause()
@@ -136,7 +136,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// responseID hashes all that can be read of a request.
+// responseID returns a hash of all readable content of a request.
 func responseID(req providers.Request) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", req.System)
@@ -160,7 +160,7 @@ func countWords(req providers.Request) int64 {
 	return int64(n)
 }
 
-// textOf joins what can be read of parts.
+// textOf joins the readable content of parts.
 func textOf(parts []providers.Part) string {
 	var texts []string
 	for _, p := range parts {
