@@ -1,9 +1,9 @@
-// Package picture finds out what a picture is from its first bytes. The runtime calls it
-// for what people and tools send to models as images.
+// Package picture detects the format and size of a picture from its first bytes. The runtime uses it
+// for images that users and tools send to models.
 //
-//  1. Nothing is decoded but headers: memory does not depend on the size that a picture
-//     says it has, and no more than MaxHeader bytes of it are read.
-//  2. What a picture is goes by its bytes, whatever type it was sent as.
+//  1. Only headers are decoded. Memory does not depend on the declared size of a picture, and at most
+//     MaxHeader bytes are read.
+//  2. The bytes determine the format, whatever media type was declared.
 //
 // All functions are safe for concurrent use.
 package picture
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/image/webp"
 )
 
-// Facts are what a picture is. The zero Facts are of what is none of a known format.
+// Facts are the properties of a picture. The zero Facts mean an unknown format.
 type Facts struct {
 	// MimeType is "image/png", "image/jpeg", "image/gif" or "image/webp".
 	MimeType string
@@ -28,11 +28,11 @@ type Facts struct {
 	Width, Height int
 }
 
-// MaxHeader is how much is read of a picture, in bytes. In a JPEG the size follows
-// metadata, of which cameras write some hundred kilobytes; elsewhere it is at the start.
+// MaxHeader is the maximum number of bytes read. In a JPEG the size follows metadata, of which cameras
+// write some hundred kilobytes; in other formats it is at the start.
 const MaxHeader = 2 << 20
 
-// formats are those that are known, by how they begin. A dot in magic is any byte.
+// formats are the known formats by magic number. A dot in magic matches any byte.
 var formats = []struct {
 	mimeType, magic string
 	config          func(io.Reader) (image.Config, error)
@@ -43,8 +43,8 @@ var formats = []struct {
 	{"image/webp", "RIFF....WEBP", webp.DecodeConfig},
 }
 
-// Read returns what the picture in r is, the zero Facts if it is none that is known,
-// or its header is damaged. An error is one of r.
+// Read returns the facts of the picture in r, or zero Facts if the format is unknown or the header is
+// corrupt. An error is one of r.
 func Read(r io.Reader) (Facts, error) {
 	source := &source{r: io.LimitReader(r, MaxHeader)}
 	header := bufio.NewReader(source)
@@ -77,7 +77,7 @@ func begins(b []byte, magic string) bool {
 	return true
 }
 
-// source keeps why reading ended, which decoders do not tell from damage.
+// source records the read error, because decoders do not distinguish it from corruption.
 type source struct {
 	r   io.Reader
 	err error // nil at the end

@@ -30,7 +30,7 @@ func encoded(t testing.TB, encode func(io.Writer, image.Image) error, w, h int) 
 func gifOf(w io.Writer, m image.Image) error  { return gif.Encode(w, m, nil) }
 func jpegOf(w io.Writer, m image.Image) error { return jpeg.Encode(w, m, nil) }
 
-// webpOf has 1 by 1 pixels.
+// webpOf returns a picture of 1 by 1 pixels.
 func webpOf(t testing.TB) []byte {
 	b, err := base64.StdEncoding.DecodeString("UklGRhoAAABXRUJQVlA4TA0AAAAvAAAAEAcQERGIiP4HAA==")
 	if err != nil {
@@ -39,7 +39,7 @@ func webpOf(t testing.TB) []byte {
 	return b
 }
 
-// bomb is a PNG that says it has so many pixels a side, and holds none.
+// bomb returns a PNG that declares the given side length but has no pixels.
 func bomb(side uint32) []byte {
 	head := append([]byte("IHDR"), binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, side), side)...)
 	head = append(head, 8, 6, 0, 0, 0)
@@ -47,7 +47,7 @@ func bomb(side uint32) []byte {
 	return binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(head))
 }
 
-// metadata is a JPEG with so many segments of 64 KiB before its picture.
+// metadata returns a JPEG with segments of 64 KiB before its picture.
 func metadata(t testing.TB, segments int) []byte {
 	whole := encoded(t, jpegOf, 5, 4)
 	out := bytes.Clone(whole[:2])
@@ -91,7 +91,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadTellsAnErrorFromDamage: a reader that fails is no picture's fault.
+// TestReadTellsAnErrorFromDamage: a read error is returned and not treated as a corrupt picture.
 func TestReadTellsAnErrorFromDamage(t *testing.T) {
 	away, data := errors.New("away"), encoded(t, png.Encode, 3, 2)
 	for n := range len(data) {
@@ -102,7 +102,7 @@ func TestReadTellsAnErrorFromDamage(t *testing.T) {
 	}
 }
 
-// FuzzRead: nothing is read beyond the bound, and what is known has a size.
+// FuzzRead checks the read limit, and that known formats have a size.
 func FuzzRead(f *testing.F) {
 	for _, data := range [][]byte{encoded(f, png.Encode, 3, 2), encoded(f, jpegOf, 5, 4), encoded(f, gifOf, 7, 6), webpOf(f), bomb(9), metadata(f, 1)} {
 		f.Add(data)
