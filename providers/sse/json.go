@@ -11,26 +11,23 @@ import (
 	"unicode/utf8"
 )
 
-// JSON decodes the data of events, each a JSON value, one after the other: unlike
-// json.Unmarshal it uses the same memory for all. The zero value is ready. After an
-// error it is of no use any more. It belongs to one goroutine.
+// JSON decodes the data of successive events. Unlike json.Unmarshal it reuses memory. The zero value
+// is ready to use. It is unusable after an error. It belongs to one goroutine.
 type JSON struct {
-	// Skip, unless it is nil, takes the path of a member whose value has another type than
-	// its field, and reports whether the field may stay as it is. Otherwise such a member is
-	// an error.
+	// Skip, unless nil, receives the path of a member whose type does not match its field, and reports
+	// whether to leave the field unchanged. Otherwise such a member is an error.
 	Skip func(path string) bool
 
 	data bytes.Reader
 	dec  *json.Decoder
-	read int64 // how much dec has consumed
+	read int64 // bytes consumed by dec
 }
 
-// Decode stores the value in v, as json.Unmarshal does. A value that is of another type as
-// a whole is an error.
+// Decode stores the value in v like json.Unmarshal. A value of another type as a whole is an error.
 func (j *JSON) Decode(data []byte, v any) error { return j.decode("", data, v) }
 
 func (j *JSON) decode(name string, data []byte, v any) error {
-	// Nothing may be left behind the value for the next one to begin with.
+	// No bytes may remain after the value, because the next value follows them.
 	data = bytes.Trim(data, " \t\r\n")
 	j.data.Reset(data)
 	if j.dec == nil {
@@ -39,7 +36,7 @@ func (j *JSON) decode(name string, data []byte, v any) error {
 	err := j.dec.Decode(v)
 	var odd *json.UnmarshalTypeError
 	if j.Skip != nil && errors.As(err, &odd) && name+odd.Field != "" && j.Skip(path(name, odd.Field)) {
-		err = nil // the decoder has read the whole value, and has stored all other members
+		err = nil // the decoder has read the whole value and stored all other members
 	}
 	if err != nil {
 		return err
@@ -59,8 +56,8 @@ func path(name, field string) string {
 	return name + field
 }
 
-// Field stores the value of an object's member in v, as Decode does, and leaves v as it is
-// if the member is not there. With Skip, a member of another type is skipped.
+// Field stores the value of an object's member in v like Decode, and leaves v unchanged if the member
+// is absent. With Skip, a member of another type is skipped.
 func (j *JSON) Field(name string, raw json.RawMessage, v any) error {
 	if !Given(raw) {
 		return nil
@@ -71,12 +68,12 @@ func (j *JSON) Field(name string, raw json.RawMessage, v any) error {
 	return nil
 }
 
-// Given reports whether a member is there, and not null.
+// Given reports whether a member is present and not null.
 func Given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// Text decodes a JSON string that encoding/json has read as raw; null is "". Unlike
-// encoding/json it keeps bytes that are no UTF-8, and half of a surrogate pair as three
-// bytes (ED A0 80 to ED BF BF): the other half may stand in the next string.
+// Text decodes a JSON string that encoding/json has read as raw; null is "". Unlike encoding/json it
+// preserves invalid UTF-8. It keeps half of a surrogate pair as three bytes (ED A0 80 to ED BF BF),
+// because the next string may contain the other half.
 func Text(raw json.RawMessage) (string, error) {
 	if !Given(raw) {
 		return "", nil
@@ -105,7 +102,7 @@ var (
 	errEscape = errors.New("a string holds an escape that is none")
 )
 
-// unescape appends the character of an escape to out, and returns the rest of in.
+// unescape appends the character of an escape to out and returns the rest of in.
 func unescape(out, in []byte) (_, rest []byte, err error) {
 	if len(in) == 0 {
 		return out, in, errEscape
@@ -156,10 +153,10 @@ func hexUnit(in []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// Many is a list, or one element in place of it.
+// Many is a list, or a single element instead of a list.
 type Many[T any] []T
 
-// UnmarshalJSON implements json.Unmarshaler. What is neither is no element.
+// UnmarshalJSON implements json.Unmarshaler. Any other value yields no elements.
 func (m *Many[T]) UnmarshalJSON(raw []byte) error {
 	*m = nil
 	var odd *json.UnmarshalTypeError
@@ -172,7 +169,7 @@ func (m *Many[T]) UnmarshalJSON(raw []byte) error {
 		err = json.Unmarshal(raw, &(*m)[0])
 	}
 	if errors.As(err, &odd) {
-		return nil // all but one member of an element was read
+		return nil // only one member of an element failed
 	}
 	return err
 }

@@ -6,12 +6,12 @@ import (
 	"io"
 )
 
-// DefaultMaxEventBytes is the limit of one event if Options names none. Long tool
-// arguments travel in single events, so it is generous.
+// DefaultMaxEventBytes is the default limit of one event. It is large because long tool arguments
+// travel in single events.
 const DefaultMaxEventBytes = 16 << 20
 
-// The buffer of a Reader begins small and grows while the source fills it: a short
-// reply needs little, and a long one few reads.
+// A Reader's buffer starts small and grows while the source fills it. Short replies thus need little
+// memory, and long ones few reads.
 const (
 	minReadSize   = 2 << 10
 	maxReadSize   = 16 << 10
@@ -20,10 +20,10 @@ const (
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// Options changes how a Reader reads. A nil *Options and every zero field work.
+// Options configures a Reader. A nil *Options and every zero field are valid.
 type Options struct {
-	// MaxEventBytes limits one event: its data so far plus the line being
-	// read, in bytes. 0 or less means DefaultMaxEventBytes.
+	// MaxEventBytes limits one event: its data plus the current line, in bytes. 0 or less means
+	// DefaultMaxEventBytes.
 	MaxEventBytes int
 }
 
@@ -31,23 +31,21 @@ type Options struct {
 type Event struct {
 	// Name is the event field, empty for an unnamed event.
 	Name string
-	// ID is the last id field seen in the stream so far.
+	// ID is the last id field in the stream so far.
 	ID string
-	// Data is the data lines joined by LF. It belongs to the Reader and is
-	// valid until the next call of Next.
+	// Data is the data lines joined by LF. It belongs to the Reader and is valid until the next call
+	// of Next.
 	Data []byte
-	// Unterminated tells that the stream ended before the blank line that
-	// closes an event.
+	// Unterminated is set if the stream ended before the blank line that closes the event.
 	Unterminated bool
 }
 
 // TooLargeError reports an event over the limit.
 type TooLargeError struct {
-	// Limit is the limit in bytes.
 	Limit int
 }
 
-// Error names the limit.
+// Error returns the limit.
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("read event: larger than %d bytes", e.Limit)
 }
@@ -59,10 +57,10 @@ type Reader struct {
 
 	buf        []byte
 	start, end int
-	skipLF     bool // The last line ended in CR, so an LF that comes next belongs to it.
+	skipLF     bool // The last line ended in CR; a following LF belongs to it.
 	firstLine  bool
 	line       []byte
-	err        error // Sticky: what src, or the limit, ended the stream with.
+	err        error // Sticky error of src or of the limit.
 
 	name    string
 	id      string
@@ -70,7 +68,7 @@ type Reader struct {
 	hasData bool
 }
 
-// NewReader returns a Reader of src. It reads nothing yet, and never closes src.
+// NewReader returns a Reader of src. It does not read yet, and never closes src.
 func NewReader(src io.Reader, o *Options) *Reader {
 	limit := DefaultMaxEventBytes
 	if o != nil && o.MaxEventBytes > 0 {
@@ -79,9 +77,8 @@ func NewReader(src io.Reader, o *Options) *Reader {
 	return &Reader{src: src, limit: limit, firstLine: true}
 }
 
-// Next returns the next event. Its errors are io.EOF at the clean end of the
-// stream, *TooLargeError, and whatever else the source ended with, unwrapped;
-// an event the source failed in is dropped. After an error Next repeats it.
+// Next returns the next event. Its errors are io.EOF at the clean end of the stream, *TooLargeError,
+// and errors of the source, unwrapped. An event interrupted by an error is dropped. Errors are sticky.
 func (r *Reader) Next() (Event, error) {
 	r.name, r.data, r.hasData = "", r.data[:0], false
 	for {
@@ -127,8 +124,8 @@ func (r *Reader) field(line []byte) {
 	}
 }
 
-// readLine returns the next line without its end, which is good until the next call.
-// A last line that has no end is still a line; the error comes with the call after it.
+// readLine returns the next line without its end, valid until the next call. A last line without an
+// end is returned; the following call returns the error.
 func (r *Reader) readLine() ([]byte, error) {
 	r.line = r.line[:0]
 	for {

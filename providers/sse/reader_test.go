@@ -80,14 +80,14 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestPrompt reads from a pipe that stays open: an event must not wait for a
-// byte after its blank line.
+// TestPrompt reads from a pipe that stays open: an event must not wait for a byte after its blank
+// line.
 func TestPrompt(t *testing.T) {
 	for _, end := range []string{"\n", "\r", "\r\n"} {
 		pr, pw := io.Pipe()
 		go func() {
-			// The pipe takes the bytes only as far as they are read, which is
-			// what the test is about; closing the reader ends this goroutine.
+			// The pipe accepts bytes only as they are read, as the test requires. Closing the reader
+			// ends this goroutine.
 			io.WriteString(pw, "data: a"+end+end)
 		}()
 		e, err := sse.NewReader(pr, nil).Next()
@@ -113,7 +113,7 @@ func TestTooLarge(t *testing.T) {
 			}
 		}
 	}
-	// The limit is one of events, not of streams.
+	// The limit applies to events, not to streams.
 	got, err := readAll(strings.NewReader(strings.Repeat("data: 0123456789\n\n", 50)), o)
 	if err != nil || len(got) != 50 {
 		t.Errorf("got %d events, %v", len(got), err)
@@ -139,8 +139,7 @@ type zeroReader struct{}
 
 func (zeroReader) Read([]byte) (int, error) { return 0, nil }
 
-// FuzzReader checks that neither the way bytes are cut nor the kind of line
-// end changes what is read.
+// FuzzReader checks that neither the split of reads nor the line endings change the events.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("data: a\n\nevent: b\nid: 1\ndata: c\ndata: d\n\n: ping\n\ndata: [DONE]\n\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: a\r\n\r\ndata: b\r\rdata"))
@@ -171,8 +170,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzJSON compares values that are decoded one after the other with each decoded
-// alone.
+// FuzzJSON compares successive decoding with separate decoding.
 func FuzzJSON(f *testing.F) {
 	f.Add(`{"a":1}|{"b":[{}]}|[1,2] |"x"`)
 	f.Add(" {}\n|\t7 8|null")

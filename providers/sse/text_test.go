@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/providers/sse"
 )
 
-// FuzzText reads a string as encoding/json does, but for what is no UTF-8.
+// FuzzText compares Text with encoding/json for valid UTF-8.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{`""`, `"a\n\u00e4\ud83d\ude00"`, `"\ud83d"`, `"\ude00\ud83d\\ud83d"`, `"\"\\\/\b\f\n\r\t"`, `null`} {
 		f.Add([]byte(s))
