@@ -5,7 +5,6 @@ import (
 	"hash/crc32"
 )
 
-// Message is one message.
 type Message struct {
 	// Payload belongs to the Reader and is valid until the next call of Next.
 	Payload []byte
@@ -13,8 +12,7 @@ type Message struct {
 	headers []byte
 }
 
-// Text returns the value of a header that is a text; "" for one that is not there or has
-// another type.
+// Text returns the value of a text header; "" if it is absent or has another type.
 func (m Message) Text(name string) string {
 	for rest := m.headers; len(rest) > 0; {
 		h, n := header(rest)
@@ -29,11 +27,10 @@ func (m Message) Text(name string) string {
 	return ""
 }
 
-// Header is a header whose value is a text.
+// Header is a header with a text value.
 type Header struct{ Name, Value string }
 
-// AppendMessage appends a message to dst. A name has at most 255 bytes, a value at most
-// 65,535.
+// AppendMessage appends a message to dst. A name has at most 255 bytes, a value at most 65,535.
 func AppendMessage(dst []byte, headers []Header, payload []byte) []byte {
 	begin := len(dst)
 	dst = append(dst, make([]byte, preludeBytes)...)
@@ -51,23 +48,23 @@ func AppendMessage(dst []byte, headers []Header, payload []byte) []byte {
 	return binary.BigEndian.AppendUint32(dst, crc32.ChecksumIEEE(prelude))
 }
 
-// Types of the values of headers that have no fixed length.
+// Types of header values with variable length.
 const (
 	kindBytes = 6
 	kindText  = 7
 )
 
-// fixed are the lengths of values by type, -1 where 2 bytes before the value have it: true,
-// false, integers of 1, 2, 4 and 8 bytes, bytes, text, a time, and a UUID.
+// fixed contains the lengths of values by type, -1 for a 2-byte length prefix: true, false, integers
+// of 1, 2, 4 and 8 bytes, bytes, text, a time, and a UUID.
 var fixed = [...]int{0, 0, 1, 2, 4, 8, -1, -1, 8, 16}
 
-// field is a header as it stands in a message.
+// field is a raw header.
 type field struct {
 	name, value []byte
 	kind        byte
 }
 
-// header returns the header that b begins with and its length, 0 if b begins with none.
+// header returns the header at the beginning of b and its length, 0 if there is none.
 func header(b []byte) (f field, n int) {
 	at := 1 + int(b[0])
 	if at == 1 || at >= len(b) || int(b[at]) >= len(fixed) {
@@ -90,7 +87,7 @@ func header(b []byte) (f field, n int) {
 	return f, at + size
 }
 
-// whole reports whether headers follow one another to the end of b.
+// whole reports whether b consists of complete headers.
 func whole(b []byte) bool {
 	for len(b) > 0 {
 		_, n := header(b)

@@ -9,8 +9,7 @@ import (
 	"io"
 )
 
-// DefaultMaxMessageBytes is the limit of one message if Options names none, that of the
-// vendor's own library in C.
+// DefaultMaxMessageBytes is the default limit of one message, the same as in the vendor's C library.
 const DefaultMaxMessageBytes = 24 << 20
 
 const (
@@ -19,17 +18,15 @@ const (
 	readSize      = 4 << 10
 )
 
-// Options changes how a Reader reads. A nil *Options and every zero field work.
+// Options configures a Reader. A nil *Options and every zero field are valid.
 type Options struct {
-	// MaxMessageBytes limits one message, in bytes. 0 or less means
-	// DefaultMaxMessageBytes.
+	// MaxMessageBytes limits one message, in bytes. 0 or less means DefaultMaxMessageBytes.
 	MaxMessageBytes int
 }
 
-// FormatError reports bytes that are no message of the framing, or too large a one.
+// FormatError reports an invalid message or one over the limit.
 type FormatError struct{ Problem string }
 
-// Error says what is wrong.
 func (e *FormatError) Error() string { return "read event stream: " + e.Problem }
 
 // Reader reads messages from a byte stream. It is not safe for concurrent use.
@@ -37,10 +34,10 @@ type Reader struct {
 	src   *bufio.Reader
 	limit int64
 	buf   bytes.Buffer
-	err   error // Sticky: what the stream ended with.
+	err   error // Sticky error.
 }
 
-// NewReader returns a Reader of src. It reads nothing yet, and never closes src.
+// NewReader returns a Reader of src. It does not read yet, and never closes src.
 func NewReader(src io.Reader, o *Options) *Reader {
 	limit := DefaultMaxMessageBytes
 	if o != nil && o.MaxMessageBytes > 0 {
@@ -49,9 +46,8 @@ func NewReader(src io.Reader, o *Options) *Reader {
 	return &Reader{src: bufio.NewReaderSize(src, readSize), limit: int64(limit)}
 }
 
-// Next returns the next message. Its errors are io.EOF at the end of the last message,
-// io.ErrUnexpectedEOF within one, *FormatError, and whatever else the source ended with.
-// After an error Next repeats it.
+// Next returns the next message. Its errors are io.EOF after the last message, io.ErrUnexpectedEOF
+// within one, *FormatError, and errors of the source. Errors are sticky.
 func (r *Reader) Next() (m Message, err error) {
 	if r.err == nil {
 		m, r.err = r.read()

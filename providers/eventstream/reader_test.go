@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers/eventstream"
 )
 
-// read returns the messages of a stream and what it ended with.
+// read returns the messages of a stream and its final error.
 func read(src io.Reader, o *eventstream.Options) (payloads []string, texts []string, err error) {
 	r := eventstream.NewReader(src, o)
 	for {
@@ -40,7 +40,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// The messages with which the vendor's libraries are tested, and one of a model.
+// Test messages of the vendor's libraries, and one of a model.
 const (
 	emptyMessage = "000000100000000005c248eb7d98c8ff"
 	noHeaders    = "0000001d00000000fd528c5a7b27666f6f273a27626172277dc3653936"
@@ -85,7 +85,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestAppendMessage writes what the vendor does.
+// TestAppendMessage compares encodings with those of the vendor.
 func TestAppendMessage(t *testing.T) {
 	got := eventstream.AppendMessage([]byte("before"), []eventstream.Header{
 		{Name: ":event-type", Value: "messageStop"}, {Name: ":content-type", Value: "application/json"}, {Name: ":message-type", Value: "event"},
@@ -98,7 +98,7 @@ func TestAppendMessage(t *testing.T) {
 	}
 }
 
-// framed is a message with right checksums around what may be wrong.
+// framed returns a message with valid checksums and arbitrary content.
 func framed(headers, payload string, claimed int) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(headers)+len(payload)))
 	b = binary.BigEndian.AppendUint32(b, uint32(claimed))
@@ -107,7 +107,7 @@ func framed(headers, payload string, claimed int) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// TestWrongInside: the checksums are right, and what they are of is not.
+// TestWrongInside covers invalid content with valid checksums.
 func TestWrongInside(t *testing.T) {
 	for name, tt := range map[string]struct {
 		frame   []byte
@@ -137,7 +137,7 @@ func TestWrongInside(t *testing.T) {
 	}
 }
 
-// TestCut ends a stream after each byte.
+// TestCut truncates a stream at each byte.
 func TestCut(t *testing.T) {
 	stream := append(unhex(t, allTypes), unhex(t, messageStop)...)
 	border := len(unhex(t, allTypes))
@@ -160,7 +160,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestLengthIsNotBelieved: memory is taken for what has arrived, whatever was announced.
+// TestLengthIsNotBelieved: memory is allocated for received bytes, not for the declared length.
 func TestLengthIsNotBelieved(t *testing.T) {
 	announced := binary.BigEndian.AppendUint32(nil, eventstream.DefaultMaxMessageBytes)
 	announced = binary.BigEndian.AppendUint32(announced, 0)
@@ -174,7 +174,7 @@ func TestLengthIsNotBelieved(t *testing.T) {
 	}
 }
 
-// FuzzReader: whatever is read as messages is written as the same ones.
+// FuzzReader checks that messages are encoded to the same bytes again.
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{emptyMessage, noHeaders, oneText, oneInteger, allTypes, messageStop} {
 		f.Add(unhex(f, s))
