@@ -1,7 +1,7 @@
-// Package claude has what Claude's vendor asks for in each format that its models are called
-// in: how much they think, and what they refuse.
+// Package claude contains the rules of Anthropic's API that its wire formats share: thinking options
+// and rejected combinations.
 //
-// anthropicmessages and bedrockconverse call it; it calls providers. It has no state.
+// Packages anthropicmessages and bedrockconverse use it. It has no state.
 package claude
 
 import (
@@ -11,16 +11,15 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Thinking says how much a model is to think.
+// Thinking is the thinking option of a request.
 type Thinking struct {
 	Type         string `json:"type"`
 	BudgetTokens int    `json:"budget_tokens,omitempty"`
 	Display      string `json:"display,omitempty"`
-	// BlockBinding says what becomes of reasoning that was signed behind other messages.
+	// BlockBinding controls reasoning that was signed after other messages.
 	BlockBinding *BlockBinding `json:"block_binding,omitempty"`
 }
 
-// BlockBinding is a part of Thinking.
 type BlockBinding struct {
 	PrefixMismatchBehavior string `json:"prefix_mismatch_behavior"`
 }
@@ -32,18 +31,17 @@ const (
 	Adaptive = "adaptive"
 )
 
-// Tokens. The vendor refuses a smaller budget; every current model takes DefaultAnswer, which
-// is for one whose limit nobody knows.
+// Token limits. The vendor rejects a smaller budget. Every current model accepts DefaultAnswer, which
+// is used for models of unknown limit.
 const (
 	minBudget     = 1024
 	minAnswer     = 1024
 	DefaultAnswer = 8192
 )
 
-// Budget returns the limit of the output, and how much of it a model may think, 0 for not at
-// all. What is thought counts towards the limit: it is raised by that, as far as the model's
-// own goes. Where less than minAnswer would be left, the budget shrinks, and below minBudget
-// there is none.
+// Budget returns the output limit and the thinking budget, 0 for no thinking. The limit includes the
+// budget, so it is raised by the budget up to the model's own limit. If less than minAnswer remains
+// for the answer, the budget shrinks; below minBudget there is none.
 func Budget(m providers.Model, o providers.Options) (limit, budget int) {
 	limit, wanted := cmp.Or(o.MaxTokens, DefaultAnswer), o.ThinkingLevel.Budget()
 	raised := max(limit, minAnswer) + wanted
@@ -57,18 +55,18 @@ func Budget(m providers.Model, o providers.Options) (limit, budget int) {
 	return raised, granted
 }
 
-// Effort is the vendor's word for a level.
+// Effort returns the vendor's value for a level.
 func Effort(m providers.Model, level providers.ThinkingLevel) string {
 	word, _ := m.Thinking.Word(level)
 	if _, listed := m.Thinking[level]; !listed && level == providers.ThinkingMinimal {
-		return string(providers.ThinkingLow) // the least that the vendor has
+		return string(providers.ThinkingLow) // the lowest value of the vendor
 	}
 	return word
 }
 
-// AnswersOthers reports whether the latest messages are results of calls that were made
-// without reasoning that is sent back: by another model, or before it was switched on. The
-// vendor takes them only from a model that does not think about them within a budget either.
+// AnswersOthers reports whether the latest messages are results of calls that were made without
+// replayed reasoning: by another model, or before thinking was enabled. The vendor rejects such
+// results together with a thinking budget.
 func AnswersOthers(latest []providers.Message, sent func(providers.Reasoning) bool) bool {
 	n := len(latest)
 	if n < 2 || latest[n-1].Role != providers.RoleTool {

@@ -1,17 +1,17 @@
 package sides
 
-// Calls are those of a run of messages, with the ids that they are sent with.
+// Calls contains the calls of a run of messages and their ids in the request.
 type Calls struct {
-	// before are those of the messages before.
+	// before contains the calls of earlier messages.
 	before *Calls
 	id     func(id string, n int) string
-	// sent are the ids as they are sent, used the tools.
+	// sent contains the ids in the request, used the tools.
 	sent, used map[string]bool
-	// latest maps the ids of the latest reply to those sent.
+	// latest maps the ids of the latest reply to those in the request.
 	latest map[string]string
 }
 
-// Send returns the id that a call of the latest reply is sent with.
+// Send assigns an id in the request to a call of the latest reply.
 func (c *Calls) Send(id string) string {
 	n := 1
 	free := c.id(id, n)
@@ -24,10 +24,10 @@ func (c *Calls) Send(id string) string {
 	return free
 }
 
-// Sent returns the id that a call of the latest reply was sent with.
+// Sent returns the id in the request of a call of the latest reply.
 func (c *Calls) Sent(id string) string { return c.latest[id] }
 
-// Use notes that a tool was called.
+// Use records that a tool was called.
 func (c *Calls) Use(tool string) { put(&c.used, tool, true) }
 
 func (c *Calls) taken(id string) bool {
@@ -39,7 +39,7 @@ func (c *Calls) taken(id string) bool {
 	return false
 }
 
-// size is what the calls hold, in bytes.
+// size returns the memory of the calls, in bytes.
 func (c *Calls) size() (n int64) {
 	for _, set := range []map[string]bool{c.sent, c.used} {
 		for s := range set {

@@ -7,25 +7,25 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Format is what a wire format makes of parts. B is its block, and its own: it tells the
-// encodings of formats apart.
+// Format encodes parts for a wire format. B is the block type of the format; it distinguishes cached
+// encodings.
 type Format[B any] struct {
-	// Content, Reply and Results return the blocks of what a user says, of a reply, and of
-	// results of tools; none leaves the message out.
+	// Content, Reply and Results return the blocks of user content, of a reply, and of tool results;
+	// none omits the message.
 	Content func([]providers.Part, *providers.BodyEncoder) []B
 	Reply   func([]providers.Part, *Calls) []B
 	Results func([]providers.Part, *Calls, *providers.BodyEncoder) []B
-	// ID is the id that the n-th call of an id is sent with, from 1 on.
+	// ID returns the id in the request of the n-th call with an id, from 1 on.
 	ID func(id string, n int) string
-	// Mark marks the end of a message for the prompt cache; nil for no marks.
+	// Mark adds a cache marker to the end of a message; nil for no markers.
 	Mark func([]B) []B
-	// Variant is what encodings depend on beside the model.
+	// Variant is an input of the encoding in addition to the model.
 	Variant bool
 }
 
-// Encode returns the pieces of the messages' array, and the tools that were called. The last
-// message of the user's side is marked, so history that holds it is encoded with what comes
-// after it.
+// Encode returns the pieces of the messages array, and the called tools. The last message of the
+// user's side gets the marker, so a history block with that message is encoded together with the
+// following messages.
 func (f Format[B]) Encode(m providers.Model, req providers.Request) (pieces []*providers.Body, used map[string]bool, err error) {
 	tail := req.Messages
 	for n := len(req.History); ; n-- {
@@ -64,17 +64,15 @@ type message[B any] struct {
 	Content []B    `json:"content"`
 }
 
-// fragment is a run of encoded messages, all of a request or a part of it. It does
-// not change.
+// fragment is an immutable run of encoded messages.
 type fragment[B any] struct {
 	calls   *Calls
 	variant bool
-	// first and last are the sides of the first and the last message; empty if
-	// there are no messages.
+	// first and last are the sides of the first and the last message; empty if there are no messages.
 	first, last string
-	// asked tells that a message of the user's side is among them.
+	// asked is set if there is a message of the user's side.
 	asked bool
-	// text is the messages without what opens the first and closes the last.
+	// text is the messages without the opening of the first and the closing of the last.
 	text *providers.Body
 }
 
@@ -86,7 +84,7 @@ func (f Format[B]) block(before *Calls, messages []providers.Message) (*fragment
 	return out, out.text.TextBytes() + out.calls.size(), nil
 }
 
-// fragment encodes messages. The last one of the user's side is marked, unless mark is nil.
+// fragment encodes messages. The last one of the user's side gets the mark unless it is nil.
 func (f Format[B]) fragment(before *Calls, in []providers.Message, mark func([]B) []B) (*fragment[B], error) {
 	var e providers.BodyEncoder
 	out := &fragment[B]{calls: &Calls{before: before, id: f.ID}, variant: f.Variant, text: providers.NewBody("")}
@@ -106,7 +104,7 @@ func (f Format[B]) fragment(before *Calls, in []providers.Message, mark func([]B
 	return out, nil
 }
 
-// messages are those of the format, and the last one of the user's side, -1 for none.
+// messages returns the encoded messages and the index of the last one of the user's side, or -1.
 func (f Format[B]) messages(in []providers.Message, calls *Calls, e *providers.BodyEncoder) (out []message[B], lastAsked int) {
 	lastAsked = -1
 	for _, msg := range in {
@@ -141,7 +139,7 @@ const closing = `]}`
 
 func opening(side string) string { return `{"role":"` + side + `","content":[` }
 
-// join makes one array of fragments, and one set of their tools.
+// join concatenates fragments to one array, and merges their tools.
 func join[B any](fragments []*fragment[B]) (pieces []*providers.Body, used map[string]bool) {
 	pieces, used = make([]*providers.Body, 1, 2*len(fragments)+3), map[string]bool{}
 	pieces[0] = providers.NewBody("[")
