@@ -48,10 +48,10 @@ func thinks(seal func(string) string) script {
 	}
 }
 
-// TestPromptsGrowAtTheirEnd: what a model was shown stands at the front of what it is
+// TestRequestIsPrefixOfNext: what a model was shown stands at the front of what it is
 // shown next, byte for byte, so that its vendor finds it in its cache; tools, reasoning
 // and another activation included. A summary changes it once.
-func TestPromptsGrowAtTheirEnd(t *testing.T) {
+func TestRequestIsPrefixOfNext(t *testing.T) {
 	sealed := func(s string) string { return fmt.Sprintf(`{"encrypted_content":%q,"summary":[%d]}`, s, len("think1")) }
 	for name, tt := range map[string]struct {
 		codec providers.Codec

@@ -152,8 +152,8 @@ func TestReasoningRoundTrip(t *testing.T) {
 	}
 }
 
-// TestRoundTripKeepsTheOrder sends a response back block by block.
-func TestRoundTripKeepsTheOrder(t *testing.T) {
+// TestRoundTripOrder sends a response back block by block.
+func TestRoundTripOrder(t *testing.T) {
 	stop := func(i int) string { return fmt.Sprintf(`{"type":"content_block_stop","index":%d}`, i) }
 	events, failure := read(t, nil,
 		start(0, `{"type":"thinking","thinking":""}`), delta(0, "thinking_delta", "thinking", "one"), delta(0, "signature_delta", "signature", "a"), stop(0),
@@ -341,9 +341,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestErrorsInsideAStreamHaveTheirStatus: an error inside a stream has the status of its type, if
+// TestStreamErrorStatus: an error inside a stream has the status of its type, if
 // known.
-func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
+func TestStreamErrorStatus(t *testing.T) {
 	for event, want := range map[string]int{
 		vendorError("overloaded_error", "m"): 503, vendorError("invalid_request_error", "m"): 400,
 		`{"error":{"message":"upstream","code":502}}`: 502, vendorError("odd_error", "m"): 200,

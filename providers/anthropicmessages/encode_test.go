@@ -19,8 +19,8 @@ func encode(t *testing.T, m providers.Model, req providers.Request, o providers.
 	return providertest.Encoded(t, anthropicmessages.NewCodec(nil), m, req, o)
 }
 
-// TestCopilotIsTold checks the request headers of GitHub Copilot.
-func TestCopilotIsTold(t *testing.T) {
+// TestCopilotHeaders checks the request headers of GitHub Copilot.
+func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := anthropicmessages.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 func redacted(data string) string {
 	signature, err := json.Marshal([]block{{Type: blockRedacted, Data: data}})
 	if err != nil {
-		panic("anthropicmessages: a block has no JSON form: " + err.Error())
+		panic("anthropicmessages: encode block: " + err.Error())
 	}
 	return string(signature)
 }

@@ -124,7 +124,7 @@ func (c *credentials) token(ctx context.Context) (token, error) {
 		form.Set("client_secret", f.ClientSecret)
 		form.Set("refresh_token", f.RefreshToken)
 	default:
-		return token{}, fmt.Errorf("credentials in %s are of the type %q: %w", file, providers.VendorWord(f.Type), ErrCredentialType)
+		return token{}, fmt.Errorf("credentials in %s have type %q: %w", file, providers.VendorWord(f.Type), ErrCredentialType)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.TokenURI, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *credentials) exchange(r *http.Request) (token, error) {
 		Seconds int64  `json:"expires_in"`
 	}
 	if err := json.Unmarshal(body, &granted); err != nil || granted.Token == "" {
-		return token{}, &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Err: errors.New("get access token: the answer holds none")}
+		return token{}, &providers.Error{Kind: providers.KindAuth, Status: resp.StatusCode, Err: errors.New("get access token: response has no token")}
 	}
 	return token{value: granted.Token, expires: asked.Add(time.Duration(min(granted.Seconds, maxTokenSeconds)) * time.Second)}, nil
 }
@@ -216,7 +216,7 @@ func readCredentials(name string) (*credentialFile, error) {
 	}
 	f := &credentialFile{TokenURI: tokenURI}
 	if json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), f) != nil {
-		return nil, fmt.Errorf("read credentials: %s is no JSON object of credentials", name)
+		return nil, fmt.Errorf("read credentials: %s is not credentials JSON", name)
 	}
 	if f.TokenURI == "" {
 		f.TokenURI = tokenURI

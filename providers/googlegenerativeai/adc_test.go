@@ -214,8 +214,8 @@ func TestMetadataServer(t *testing.T) {
 	}
 }
 
-// TestCredentialsThatCannotBeUsed: errors describe the problem without any content of the credentials.
-func TestCredentialsThatCannotBeUsed(t *testing.T) {
+// TestUnusableCredentials: errors describe the problem without any content of the credentials.
+func TestUnusableCredentials(t *testing.T) {
 	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -246,18 +246,18 @@ func TestCredentialsThatCannotBeUsed(t *testing.T) {
 	}{
 		"external":         {write(t, map[string]string{"type": "external_account", "client_secret": "kept-secret"}), providers.KindAuth, `"external_account": only service_account and authorized_user`},
 		"impersonated":     {write(t, map[string]string{"type": "impersonated_service_account"}), providers.KindAuth, `"impersonated_service_account"`},
-		"no type":          {write(t, nil), providers.KindAuth, `of the type ""`},
-		"no JSON":          {garbage, providers.KindAuth, "is no JSON object of credentials"},
+		"no type":          {write(t, nil), providers.KindAuth, `type ""`},
+		"no JSON":          {garbage, providers.KindAuth, "is not credentials JSON"},
 		"no PEM":           {serviceFile(t, "http://x.example", "kept-secret"), providers.KindAuth, "is not in PEM"},
 		"no key":           {serviceFile(t, "http://x.example", inPEM(t, "PRIVATE KEY", []byte("kept-secret"), nil)), providers.KindAuth, "neither PKCS #8 nor PKCS #1"},
-		"another key":      {serviceFile(t, "http://x.example", elliptical), providers.KindAuth, "is no RSA key"},
+		"another key":      {serviceFile(t, "http://x.example", elliptical), providers.KindAuth, "is not an RSA key"},
 		"no endpoint":      {userFile(t, ":"), providers.KindAuth, "token_uri"},
 		"revoked":          {answers(400, `{"error":"invalid_grant","error_description":"of kept-refresh"}`), providers.KindAuth, "status 400"},
 		"not its client":   {answers(401, `{"error":"invalid_client"}`), providers.KindAuth, "status 401"},
 		"too often":        {answers(429, `{"error":"rate_limit"}`), providers.KindRateLimit, "status 429"},
 		"sends elsewhere":  {sends, providers.KindAuth, "status 307"},
 		"fails":            {answers(503, `kept-secret`), providers.KindOverloaded, "status 503"},
-		"no token":         {answers(200, `{}`), providers.KindAuth, "the answer holds none"},
+		"no token":         {answers(200, `{}`), providers.KindAuth, "response has no token"},
 		"cannot be called": {userFile(t, "http://127.0.0.1:1"), providers.KindNetwork, "get access token"},
 	} {
 		t.Run(name, func(t *testing.T) {

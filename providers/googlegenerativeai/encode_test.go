@@ -316,9 +316,9 @@ func TestEncodeSchemas(t *testing.T) {
 	}
 }
 
-// TestPromptsGrowAtTheirEnd: the request of a turn, without its final brackets, is a prefix of the
+// TestRequestIsPrefixOfNext: the request of a turn, without its final brackets, is a prefix of the
 // next one.
-func TestPromptsGrowAtTheirEnd(t *testing.T) {
+func TestRequestIsPrefixOfNext(t *testing.T) {
 	messages := []providers.Message{
 		user(providers.Text{Text: "q"}), said("q/m", called("c1", "")), results(result("c1", png)), said("p/gemini-3-pro", providers.Text{Text: "a"}),
 		user(providers.Text{Text: "q"}), said("p/gemini-3-pro", called("c2", "s")), results(result("c2")),

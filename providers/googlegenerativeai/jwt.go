@@ -47,7 +47,7 @@ func (f *credentialFile) assertion(now time.Time) (string, error) {
 func segment(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("googlegenerativeai: a segment has no JSON form: " + err.Error())
+		panic("googlegenerativeai: encode JWT segment: " + err.Error())
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
@@ -67,7 +67,7 @@ func privateKey(text string) (*rsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if !ok {
-		return nil, errors.New("private_key is no RSA key")
+		return nil, errors.New("private_key is not an RSA key")
 	}
 	return key, nil
 }

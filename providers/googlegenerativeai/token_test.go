@@ -87,9 +87,9 @@ func TestTokenIsRefreshedOnce(t *testing.T) {
 	})
 }
 
-// TestTokenOfAFailingEndpoint: calls use the last token while it is valid, then share one error. They
+// TestTokenEndpointFailure: calls use the last token while it is valid, then share one error. They
 // get a token once the endpoint recovers.
-func TestTokenOfAFailingEndpoint(t *testing.T) {
+func TestTokenEndpointFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &endpoint{}
 		tokens := googlegenerativeai.NewTokens(e.fetch)

@@ -143,7 +143,7 @@ func (v *vertex) missing(project, location bool) error {
 	case noLocation:
 		return ErrNoLocation
 	case location && !locations.MatchString(place):
-		return fmt.Errorf("%s=%q is no location", envLocation, place)
+		return fmt.Errorf("%s=%q is not a location", envLocation, place)
 	}
 	return nil
 }

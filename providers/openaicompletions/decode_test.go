@@ -196,8 +196,8 @@ func TestDecodeEventLimit(t *testing.T) {
 	}
 }
 
-// TestServersWithoutAReason: Compat must declare servers that end with the marker only.
-func TestServersWithoutAReason(t *testing.T) {
+// TestServersWithoutFinishReason: Compat must declare servers that end with the marker only.
+func TestServersWithoutFinishReason(t *testing.T) {
 	body := "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"
 	for _, tt := range []struct {
 		compat providers.Compat
@@ -234,9 +234,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestErrorsInsideAStreamHaveTheirStatus: an error inside a stream has the status of its code, if
+// TestStreamErrorStatus: an error inside a stream has the status of its code, if
 // known.
-func TestErrorsInsideAStreamHaveTheirStatus(t *testing.T) {
+func TestStreamErrorStatus(t *testing.T) {
 	for event, want := range map[string]int{
 		`{"error":{"message":"m","type":"server_error"}}`: 500, `{"choices":[{"error":{"message":"no","code":401}}]}`: 401,
 		`{"error":{"message":"m","code":"slow_down"}}`: 503, `{"error":"odd"}`: 200,

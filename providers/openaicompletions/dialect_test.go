@@ -212,9 +212,9 @@ func (q quirky) Encode(m providers.Model, req providers.Request, o providers.Opt
 	return q.Codec.Encode(m, req, o)
 }
 
-// TestQuirksOfHistory checks the messages for each requirement, and equal bytes with any part of the
+// TestHistoryRequirements checks the messages for each requirement, and equal bytes with any part of the
 // history encoded before.
-func TestQuirksOfHistory(t *testing.T) {
+func TestHistoryRequirements(t *testing.T) {
 	const call = `"tool_calls":[{"function":{"arguments":"{}","name":"f"},"id":"c","type":"function"}]`
 	const result, question = `{"content":"ok","role":"tool","tool_call_id":"c"}`, `{"content":"q","role":"user"}`
 	for name, tt := range map[string]struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/providers/providertest"
 )
 
-// TestCopilotIsTold checks the request headers of GitHub Copilot.
-func TestCopilotIsTold(t *testing.T) {
+// TestCopilotHeaders checks the request headers of GitHub Copilot.
+func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openaicompletions.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
 		if err != nil {

@@ -20,7 +20,7 @@ const (
 )
 
 // ErrNoAccount reports a token without an account id claim.
-var ErrNoAccount = errors.New("no account id in token: the key has to be a token of the subscription")
+var ErrNoAccount = errors.New("no account id in token: the key must be a subscription token")
 
 // NewCodex returns the protocol of APICodex over HTTP. The key of a call is a subscription token that
 // the application supplies. Its Close closes idle connections.

@@ -213,7 +213,7 @@ func (d *decoder) end(e *event, raw []byte) error {
 			d.startCall(i, "")
 		}
 		if i.kind == itemCall && !i.ended && !i.whole && reason == providers.StopStop {
-			return providers.EventError(providers.KindProtocol, raw, errors.New("a call was not done when the response was"))
+			return providers.EventError(providers.KindProtocol, raw, errors.New("response ended before a call was complete"))
 		}
 	}
 	d.done.StopReason, d.done.PriceFactor = reason, providers.TierFactor(d.out.Model(), r.Tier)
@@ -252,7 +252,7 @@ func (d *decoder) stop(eventType string, r *response, raw []byte) (providers.Sto
 	if sse.Given(r.Error) {
 		return "", providers.StreamError(0, r.Error, raw)
 	}
-	return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("the response ended as %q", status))
+	return "", providers.EventError(providers.KindProtocol, raw, fmt.Errorf("response ended with status %q", status))
 }
 
 // usage reads the token counts. input_tokens includes the whole prompt.

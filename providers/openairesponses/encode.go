@@ -107,7 +107,7 @@ func (c codec) Encode(m providers.Model, req providers.Request, o providers.Opti
 		return nil, err
 	}
 	if len(o.Stop) > 0 {
-		return nil, fmt.Errorf("models of %s have no stop sequences: leave them out", m.API)
+		return nil, fmt.Errorf("models of %s do not support stop sequences; remove them", m.API)
 	}
 	providers.SetCopilot(header, m, req)
 	b := &body{Model: m.ID, Stream: true}

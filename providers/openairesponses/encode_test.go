@@ -37,8 +37,8 @@ func results(parts ...providers.Part) providers.Message {
 	return providers.Message{Role: providers.RoleTool, Parts: parts}
 }
 
-// TestCopilotIsTold checks the request headers of GitHub Copilot.
-func TestCopilotIsTold(t *testing.T) {
+// TestCopilotHeaders checks the request headers of GitHub Copilot.
+func TestCopilotHeaders(t *testing.T) {
 	for provider, want := range map[string]string{"github-copilot": "user", "p": ""} {
 		call, err := openairesponses.NewCodec(nil).Encode(providers.Model{Provider: provider, ID: "m"}, providers.Request{}, providers.Options{})
 		if err != nil {

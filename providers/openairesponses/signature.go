@@ -26,7 +26,7 @@ type said struct {
 func signature(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("openairesponses: a signature has no JSON form: " + err.Error())
+		panic("openairesponses: encode signature: " + err.Error())
 	}
 	return string(b)
 }
