@@ -19,17 +19,15 @@
 //
 // Guarantees:
 //
-// 1. [Dump] and [Verify] change nothing. 2. Verify does not report a log as damaged because it grows
-// or is compacted during the
-//
-//		check: it reports only findings that a second check confirms.
-//	 3. Verify needs memory for the segment names, attachment digests, claims and findings of
-//	    the conversations in progress, and for a few batches, not for their logs.
-//	 4. Repair deletes or replaces nothing of a conversation that has damage, and never the
-//	    highest batch of a log or the first of a writer.
-//	 5. Repair and Cut reject a bucket that a node serves, as far as heartbeats show it. 6. Cut destroys
-//
-// nothing, and no earlier writer can store a batch after the truncation.
+//  1. [Dump] and [Verify] change nothing.
+//  2. Verify does not report a log as damaged because it grows or is compacted during the
+//     check: it reports only findings that a second check confirms.
+//  3. Verify needs memory for the segment names, attachment digests, claims and findings of
+//     the conversations in progress, and for a few batches, not for their logs.
+//  4. Repair deletes or replaces nothing of a conversation that has damage, and never the
+//     highest batch of a log or the first of a writer.
+//  5. Repair and Cut reject a bucket that a node serves, as far as heartbeats show it.
+//  6. Cut destroys nothing, and no earlier writer can store a batch after the truncation.
 //
 // All functions are safe for concurrent use. All goroutines have ended when a call returns. Calls of a
 // report function are sequential. An interrupted repair can be repeated.

@@ -17,10 +17,9 @@ type object struct {
 
 // engine is an ordered map from keys to objects. Its methods are safe for concurrent use.
 //
-// 1. put and remove return nil only when the change is durable. 2. get and scan never show a change
-// that is not durable yet. 3. An error of put or remove other than *FatalError means that nothing was
-//
-//	changed.
+//  1. put and remove return nil only when the change is durable.
+//  2. get and scan never show a change that is not durable yet.
+//  3. An error of put or remove other than *FatalError means that nothing was changed.
 type engine interface {
 	// get returns the object under key or errNoKey.
 	get(ctx context.Context, key string) (object, error)

@@ -26,11 +26,10 @@
 //
 // Guarantees:
 //
-// 1. A [Builder] accepts only batches that are consecutive by number and hash. 2. [Codec.Index] and
-// [Codec.Frame] return the input of a Builder, or an error: a frame
-//
-//	is checked against the index, including its writers and their claims. The claimed
-//	size of a frame is compared with a limit before memory is allocated.
+//  1. A [Builder] accepts only batches that are consecutive by number and hash.
+//  2. [Codec.Index] and [Codec.Frame] return the input of a Builder, or an error: a frame
+//     is checked against the index, including its writers and their claims. The claimed
+//     size of a frame is compared with a limit before memory is allocated.
 //
 // A Codec is safe for concurrent use.
 package segment
