@@ -89,7 +89,7 @@ func TestHooksDecorateAResponse(t *testing.T) {
 		parts = append(parts, p.Type+" "+string(p.Data))
 	}
 	if diff := cmp.Diff([]string{
-		"text ", "dynamic-tool ", `data-progress {"percent":50}`, `data-progress {"percent":100}`, "text ", `data-progress {"percent":101}`,
+		"text ", "dynamic-tool ", `data-progress {"percent":101}`, "text ",
 	}, parts); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)
 	}

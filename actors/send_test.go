@@ -104,7 +104,7 @@ func TestReadReturnsTheWholeReply(t *testing.T) {
 	message := n.response(chat("c"))
 	want := &conversation.Reply{
 		Submission: receipt.SubmissionID, Message: &message, Text: "Let me see.\n\nIt is sunny.",
-		Data:     map[string][]json.RawMessage{"progress": {json.RawMessage(`{"percent":50}`), json.RawMessage(`{"percent":100}`)}},
+		Data:     map[string][]json.RawMessage{"progress": {json.RawMessage(`{"percent":100}`)}},
 		Metadata: json.RawMessage(`{"n":1}`),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -73,10 +73,11 @@ func (w *DataWriter[T]) Name() string { return w.name }
 // JSONSchema implements [Data].
 func (w *DataWriter[T]) JSONSchema() json.RawMessage { return w.schema.JSON() }
 
-// Write adds a part with the data to the current response. It returns when the data has its place in
-// the conversation, before anything that its caller writes or returns later; clients see it as soon as
-// it is durable. Every write is a part of its own: a durable call that runs again writes again, except
-// within recorded steps.
+// Write sets the data part of the writer's name in the current response: the first write appends the
+// part, and a later one in the same response, also by another call, replaces its data in place. It
+// returns when the data has its place in the conversation, before anything that its caller writes or
+// returns later; clients see it as soon as it is durable. A durable call that runs again writes again,
+// except within recorded steps.
 //
 // The error is [ErrNoResponse], [ErrUndeclaredData], a [*SchemaError] or [*SchemaBoundError], the
 // reason why the data cannot be recorded, or that of ctx: then the data may have been recorded.

@@ -46,7 +46,8 @@ type WaitOptions struct {
 // again from its start, with its recorded steps, and Wait returns the same value in every later run.
 // Messages that arrive during the wait are answered as during a Sleep. Clients see the wait as a data
 // part of the response of type "data-wait-<call id>" with its name, its state ("waiting", "signal",
-// "timeout") and its end.
+// "timeout", or "ended" if the call has its outcome first, as after an abort) and its end. The part
+// shows the wait of the call that changed last, and an open one if there is any.
 //
 // The name is one of the names of the call's steps. The error is [ErrWaitTimeout]; ErrSuspended; or a
 // [*StepError]: [ErrNoSteps], [ErrSleepInStep], [ErrStepsFull], a name that is used twice, invalid

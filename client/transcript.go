@@ -228,7 +228,12 @@ func (m *message) change(c *conversation.Chunk) error {
 	case conversation.ChunkMetadata:
 		return m.merge(c.Metadata)
 	case conversation.ChunkDataPart:
-		m.parts = append(m.parts, &part{view: conversation.Part{Type: conversation.DataPrefix + c.Name, Data: c.Data}})
+		view := conversation.Part{Type: conversation.DataPrefix + c.Name, Data: c.Data}
+		if i := slices.IndexFunc(m.parts, func(p *part) bool { return p.view.Type == view.Type }); i >= 0 {
+			m.parts[i].view = view
+			return nil
+		}
+		m.parts = append(m.parts, &part{view: view})
 	case conversation.ChunkDelta:
 		if open := m.open(); open == nil || open.view.Type != string(c.Kind) {
 			m.closeLast()

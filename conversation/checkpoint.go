@@ -433,6 +433,10 @@ func (s *State) restoreMessage(f *messageForm) error {
 				}
 			}
 		}
+		if p.kind == DataPrefix { // earlier versions of the fold kept a part for each write
+			m.write(p.name, p.data)
+			continue
+		}
 		m.add(t, p)
 	}
 	s.byID[m.view.ID] = m

@@ -465,7 +465,7 @@ func (s *State) foldDecoration(r Record) error {
 		if err != nil {
 			return err
 		}
-		m.add(nil, &part{kind: DataPrefix, name: r.Name, data: r.Data})
+		m.write(r.Name, r.Data)
 	case *MetadataMerged:
 		m, err := s.response(r, r.Message)
 		if err != nil {
@@ -541,6 +541,16 @@ func (p *part) hidden() bool { return p.sealed && p.text.len() == 0 }
 
 // goesOn reports whether text of a kind belongs to the part.
 func (p *part) goesOn(kind string) bool { return p.streaming && !p.sealed && p.kind == kind }
+
+// write sets the data part of a name. The first write of the name decides where the part is.
+func (m *message) write(name string, data json.RawMessage) {
+	i := slices.IndexFunc(m.parts, func(p *part) bool { return p.kind == DataPrefix && p.name == name })
+	if i < 0 {
+		m.add(nil, &part{kind: DataPrefix, name: name, data: data})
+		return
+	}
+	m.parts[i].data = data
+}
 
 func (m *message) add(t *turn, p *part) {
 	p.turn = t

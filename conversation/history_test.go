@@ -319,6 +319,33 @@ func TestDecodeStateRefuses(t *testing.T) {
 	}
 }
 
+// TestDataOfAnEarlierFold: a state in which each write of data has a part is restored to what its records fold to now.
+func TestDataOfAnEarlierFold(t *testing.T) {
+	wrote := func(name, v string) conversation.Record {
+		return &conversation.DataWritten{Message: "res_1", Name: name, Data: json.RawMessage(v)}
+	}
+	const want = `[{"type":"data-plan","data":3},{"type":"data-cost","data":2}]`
+	earlier := running(t)
+	apply(t, earlier, wrote("plan", `1`), wrote("cost", `2`), wrote("plan again", `3`))
+	state, err := conversation.EncodeState(earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored, err := conversation.DecodeState(bytes.Replace(state, []byte("plan again"), []byte("plan"), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folded := running(t)
+	apply(t, folded, wrote("plan", `1`), wrote("cost", `2`), wrote("plan", `3`))
+	for name, s := range map[string]*conversation.State{"restored": restored, "folded": folded} {
+		shown := s.Snapshot().Messages
+		got, err := conversation.EncodeJSON(shown[len(shown)-1].Parts)
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
+		}
+	}
+}
+
 func FuzzDecodeState(f *testing.F) {
 	for seed := range uint64(4) {
 		s := conversation.NewState()

@@ -417,7 +417,7 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// DataWritten appends a data part to a response.
+	// DataWritten sets the data part of a name of a response. The first write of the name appends the part.
 	DataWritten struct {
 		Message MessageID       `json:"message"`
 		Name    string          `json:"name"`

@@ -33,6 +33,7 @@ func transitions() []transition {
 	data := func(v string) conversation.Record {
 		return &conversation.DataWritten{Message: "res_1", Name: "plan", Data: json.RawMessage(v)}
 	}
+	other := &conversation.DataWritten{Message: "res_1", Name: "cost", Data: json.RawMessage(`9`)}
 	again := started("res_1", "sub_1", "turn_2")
 	done := completed("res_1", "turn_1")
 	return []transition{
@@ -52,8 +53,9 @@ func transitions() []transition {
 			list("tool-input", "message-completed", "tool-output-error"), list("dynamic-tool/output-error no")},
 		{"a second start continues", records{text("a"), done, again, text("b")},
 			list("message-delta", "message-completed", "message-started", "message-delta"), list("text/done a", "text/streaming b")},
-		{"data is a part each time", records{data(`1`), text("a"), data(`2`)},
-			list("data-part", "message-delta", "data-part"), list("data-plan 1", "text/streaming a", "data-plan 2")},
+		{"data of a name is one part, where it was first", records{data(`1`), text("a"), data(`2`), other, text("b"), data(`3`)},
+			list("data-part", "message-delta", "data-part", "data-part", "message-delta", "data-part"),
+			list("data-plan 3", "text/streaming a", "data-cost 9", "text/streaming b")},
 	}
 }
 

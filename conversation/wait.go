@@ -95,6 +95,17 @@ func (s *State) Waits(call CallID) bool {
 	return slices.ContainsFunc(s.waits, func(w *Wait) bool { return w.Call == call && w.Ended == "" })
 }
 
+// OpenWaits returns the waits of a call that have not ended, oldest first.
+func (s *State) OpenWaits(call CallID) []*Wait {
+	var out []*Wait
+	for _, w := range s.waits {
+		if w.Call == call && w.Ended == "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
 // EndedWaits returns the waits of a call that have ended up to a batch, oldest first.
 func (s *State) EndedWaits(call CallID, by Offset) []*Wait {
 	var out []*Wait

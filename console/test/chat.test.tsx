@@ -123,7 +123,7 @@ describe('a reply in the making', () => {
     expect(of(call('input-available'))).toEqual({ s1: 'talking', s2: 'queued' });
     expect(of(call('output-available'))).toEqual({ s1: 'working', s2: 'queued' });
     expect(of(call('input-available'), wait('waiting'))).toEqual({ s1: 'waiting', s2: 'working' });
-    expect(of(call('input-available'), wait('waiting'), wait('signal'))).toEqual({ s1: 'talking', s2: 'queued' });
+    expect(of(call('input-available'), wait('signal'))).toEqual({ s1: 'talking', s2: 'queued' });
   });
   test('goes on in the middle of a sentence where it broke off', () => {
     const parts = [...said('The ans'), ...said('wer.\n\n'), call('output-available'), ...said('Next')];
@@ -167,15 +167,16 @@ test('snippets quote what was said', () => {
   expect(snippets(wants, { body: 'x' })[0]!.text).toContain(`-H 'x-it'\\''s: '"$X_IT_S"`);
 });
 
-test('a wait is told once, as it is now', () => {
-  const wait = (name: string, state: string) => ({ type: 'data-wait-call_1' as const, data: { name, state, until: '2026-01-01T00:00:00.000Z' } });
+test('a wait shows its state', () => {
+  const wait = (name: string, state: string) => ({ type: `data-wait-${name}` as const, data: { name, state, until: '2026-01-01T00:00:00.000Z' } });
   const message: Message = {
     id: 'm', role: 'assistant', purpose: 'assistant', display: 'visible',
-    parts: [wait('first', 'waiting'), { type: 'data-progress', data: 1 }, wait('first', 'signal'), wait('second', 'waiting'), { type: 'data-progress', data: 2 }],
+    parts: [wait('a', 'signal'), { type: 'data-progress', data: 1 }, wait('b', 'waiting'), wait('c', 'timeout'), wait('d', 'ended')],
   };
   const at = document.createElement('div');
   render(<MessageView message={message} url="http://localhost/agents/a/x" traced={false} begun={undefined} />, at);
-  expect([...at.querySelectorAll('.wait b')].map((e) => e.textContent)).toEqual(['first', 'second']);
-  expect([...at.querySelectorAll('.wait .state')].map((e) => e.textContent)).toEqual(['answered', 'waiting']);
-  expect(at.querySelectorAll('.data')).toHaveLength(2);
+  expect([...at.querySelectorAll('.wait b')].map((e) => e.textContent)).toEqual(['a', 'b', 'c', 'd']);
+  expect([...at.querySelectorAll('.wait .state')].map((e) => e.textContent)).toEqual(['answered', 'waiting', 'timeout', 'ended']);
+  expect([...at.querySelectorAll('.wait .failed')].map((e) => e.textContent)).toEqual(['timeout', 'ended']);
+  expect(at.querySelectorAll('.data')).toHaveLength(1);
 });

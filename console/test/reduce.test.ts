@@ -38,7 +38,6 @@ describe('reduce', () => {
       parts: [
         { type: 'reasoning', text: 'hm', state: 'done' },
         { type: 'text', text: 'one two', state: 'done' },
-        { type: 'data-progress', data: 1 },
         { type: 'data-progress', data: 2 },
         { type: 'dynamic-tool', toolName: 't', toolCallId: 'c', input: { q: 1 }, state: 'output-available', output: 'ok', durationMs: 5 },
         { type: 'text', text: 'three', state: 'done' },

@@ -4,8 +4,8 @@
 //
 // Guarantees:
 //
-//  1. What is returned folds to what was shown: messages in order with their parts, ids of
-//     messages, submissions, calls and attachments, and settlements in order. What cannot
+//  1. What is returned folds to what was shown: messages in order with their parts, one data
+//     part per name with its last value, ids of messages, submissions, calls and attachments, and settlements in order. What cannot
 //     be shown alike is refused, and nothing of it is returned.
 //  2. Records come in groups, each to be one batch: what is admitted in a group is settled
 //     in it, so that nobody ever finds half a submission and works on it again.

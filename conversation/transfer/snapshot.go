@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -73,6 +75,7 @@ func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 	if len(c.Messages) == 0 {
 		return nil, ErrEmpty
 	}
+	c = c.withOneData()
 	w := &writing{of: of, from: c, last: map[conversation.SubmissionID]int{}, owed: map[conversation.SubmissionID]*owed{}}
 	for i, m := range c.Messages {
 		w.last[m.SubmissionID] = i
@@ -98,6 +101,32 @@ func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 	}
 	w.cut(true)
 	return w.groups, c.compare(w.groups)
+}
+
+// withOneData returns the conversation with one data part per name in each message, as clients keep it. A server may show
+// a part for each write: the last value stands where the first part was.
+func (c *Conversation) withOneData() *Conversation {
+	out := *c
+	out.Messages = slices.Clone(c.Messages)
+	for i := range out.Messages {
+		m := &out.Messages[i]
+		at := map[string]int{}
+		parts := make([]conversation.Part, 0, len(m.Parts))
+		for _, p := range m.Parts {
+			first, again := at[p.Type]
+			switch {
+			case !strings.HasPrefix(p.Type, conversation.DataPrefix):
+			case again:
+				parts[first] = p
+				continue
+			default:
+				at[p.Type] = len(parts)
+			}
+			parts = append(parts, p)
+		}
+		m.Parts = parts
+	}
+	return &out
 }
 
 // owed is a submission without a settlement so far.
@@ -264,7 +293,7 @@ func (r *responding) part(p conversation.Part) error {
 		r.add(&conversation.Delta{Message: r.of.ID, Kind: kind, Text: *p.Text})
 	case p.Type == conversation.PartTypeTool:
 		r.call(p)
-	case len(p.Type) > len(conversation.DataPrefix) && p.Type[:len(conversation.DataPrefix)] == conversation.DataPrefix:
+	case len(p.Type) > len(conversation.DataPrefix) && strings.HasPrefix(p.Type, conversation.DataPrefix):
 		r.bytes += len(p.Data)
 		r.add(&conversation.DataWritten{Message: r.of.ID, Name: p.Type[len(conversation.DataPrefix):], Data: p.Data})
 	default:

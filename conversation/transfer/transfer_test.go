@@ -223,3 +223,33 @@ func FuzzTransfer(f *testing.F) {
 		}
 	})
 }
+
+// TestRepeatedDataComesOver: of a server that shows a part for each write of data, the last value stands where the first was.
+func TestRepeatedDataComesOver(t *testing.T) {
+	c, err := transfer.ParseSnapshot([]byte(`{"v":1,"conversationId":"conv_1","messages":[
+		{"id":"m1","role":"user","purpose":"user","display":"visible","submissionId":"s1","parts":[{"type":"text","text":"Hi","state":"done"}]},
+		{"id":"m2","role":"assistant","purpose":"assistant","display":"visible","submissionId":"s1","parts":[
+			{"type":"data-plan","data":1},{"type":"text","text":"a","state":"done"},{"type":"data-plan","data":2},{"type":"text","text":"b","state":"done"}]}],
+		"settlements":[{"submissionId":"s1","outcome":"completed"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, err := c.Records(life)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range groups {
+		for _, r := range g {
+			switch r := r.(type) {
+			case *conversation.DataWritten:
+				got = append(got, r.Name+" "+string(r.Data))
+			case *conversation.Delta:
+				got = append(got, r.Text)
+			}
+		}
+	}
+	if diff := cmp.Diff([]string{"plan 2", "a", "b"}, got); diff != "" {
+		t.Errorf("records (-want +got):\n%s", diff)
+	}
+}

@@ -261,8 +261,14 @@ func (p *Printer) answered(item *shownItem, call conversation.CallID, result str
 	p.End()
 }
 
+// data prints a write of data. The message keeps one item per name, as the snapshot has one part.
 func (p *Printer) data(m *shownMessage, name, value string) {
-	m.items = append(m.items, &shownItem{kind: conversation.DataPrefix, name: name, text: []byte(value)})
+	item := &shownItem{kind: conversation.DataPrefix, name: name, text: []byte(value)}
+	if i := slices.IndexFunc(m.items, func(old *shownItem) bool { return old.kind == item.kind && old.name == name }); i >= 0 {
+		m.items[i] = item
+	} else {
+		m.items = append(m.items, item)
+	}
 	if p.enc == nil {
 		p.line("data %s: %s", name, value)
 	}
@@ -392,7 +398,8 @@ func (p *Printer) item(s *shownMessage, old, item *shownItem) {
 	case conversation.DataPrefix:
 		if old != nil {
 			s.items = append(s.items, old)
-		} else {
+		}
+		if old == nil || !bytes.Equal(old.text, item.text) {
 			p.data(s, item.name, string(item.text))
 		}
 	default:
@@ -452,7 +459,7 @@ func begins(list, with []*shownItem) bool {
 	}
 	for i, w := range with {
 		l := list[i]
-		same := bytes.Equal(l.text, w.text) || i == len(with)-1 && bytes.HasPrefix(l.text, w.text)
+		same := bytes.Equal(l.text, w.text) || i == len(with)-1 && bytes.HasPrefix(l.text, w.text) || w.kind == conversation.DataPrefix
 		if l.kind != w.kind || l.call != w.call || l.name != w.name || !same {
 			return false
 		}

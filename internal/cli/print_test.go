@@ -72,18 +72,31 @@ func TestPrinterOfOneAnswer(t *testing.T) {
 		{Type: conversation.ChunkToolOutput, ToolCallID: "c", Output: json.RawMessage(`1`)},
 		{Type: conversation.ChunkToolOutput, ToolCallID: "of-another", Output: json.RawMessage(`2`)},
 	}
+	data := func(v string) conversation.Chunk {
+		return conversation.Chunk{Type: conversation.ChunkDataPart, MessageID: "m", Name: "plan", Data: json.RawMessage(v)}
+	}
+	plan := func(v string) conversation.Part {
+		return conversation.Part{Type: "data-plan", Data: json.RawMessage(v)}
+	}
 	end := []conversation.Chunk{{Type: conversation.ChunkSettled, SubmissionID: "mine", Outcome: conversation.OutcomeCompleted}}
 	const answered = "assistant: one two\ntool t called with {}\ntool answered 1\n"
 	for name, c := range map[string]struct {
 		then []conversation.Chunk
 		want string
 	}{
-		"no other's":          {called, answered + "[completed]\n"},
-		"it is all there":     {append(called, reset(text("one two"), tool)), answered + "[completed]\n"},
-		"in other pieces":     {[]conversation.Chunk{reset(text("one "), text("two"))}, "assistant: one two\n[completed]\n"},
-		"more came with it":   {[]conversation.Chunk{reset(text("one two three"), tool)}, "assistant: one two three\ntool t called with {}\ntool answered 1\n[completed]\n"},
-		"all was withdrawn":   {[]conversation.Chunk{reset(), delta("m", "anew")}, "assistant: one two\n[starting over]\nassistant: anew\n[completed]\n"},
-		"a step was":          {append(called, reset(text("one two")), delta("m", "!")), answered + "[starting over]\nassistant: !\n[completed]\n"},
+		"no other's":        {called, answered + "[completed]\n"},
+		"it is all there":   {append(called, reset(text("one two"), tool)), answered + "[completed]\n"},
+		"in other pieces":   {[]conversation.Chunk{reset(text("one "), text("two"))}, "assistant: one two\n[completed]\n"},
+		"more came with it": {[]conversation.Chunk{reset(text("one two three"), tool)}, "assistant: one two three\ntool t called with {}\ntool answered 1\n[completed]\n"},
+		"all was withdrawn": {[]conversation.Chunk{reset(), delta("m", "anew")}, "assistant: one two\n[starting over]\nassistant: anew\n[completed]\n"},
+		"a step was":        {append(called, reset(text("one two")), delta("m", "!")), answered + "[starting over]\nassistant: !\n[completed]\n"},
+		"data again": {
+			[]conversation.Chunk{data(`1`), data(`2`), reset(text("one two"), plan(`2`))}, "assistant: one two\ndata plan: 1\ndata plan: 2\n[completed]\n",
+		},
+		"newer data": {
+			[]conversation.Chunk{data(`1`), reset(text("one two"), plan(`2`), tool)},
+			"assistant: one two\ndata plan: 1\ndata plan: 2\ntool t called with {}\ntool answered 1\n[completed]\n",
+		},
 		"it is something new": {[]conversation.Chunk{reset(text("other words"))}, "assistant: one two\n[starting over]\nassistant: other words\n[completed]\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -143,7 +143,13 @@ func change(m, chunk Object) {
 		old, _ := m["metadata"].(Object)
 		m["metadata"] = deepMerge(old, chunk["metadata"].(Object))
 	case "data-part":
-		m["parts"] = append(parts, Object{"type": "data-" + chunk["name"].(string), "data": chunk["data"]})
+		part := Object{"type": "data-" + chunk["name"].(string), "data": chunk["data"]}
+		same := func(p any) bool { return p.(Object)["type"] == part["type"] }
+		if i := slices.IndexFunc(parts, same); i >= 0 {
+			parts[i] = part
+			return
+		}
+		m["parts"] = append(parts, part)
 	case "message-delta":
 		if open != nil && open["type"] == chunk["kind"] {
 			open["text"] = open["text"].(string) + chunk["delta"].(string)

@@ -40,9 +40,24 @@ type progress struct {
 	Percent int `json:"percent"`
 }
 
+// progressInput is what the tool progress shows: a percentage, and those after it.
+type progressInput struct {
+	Percent int   `json:"percent"`
+	Then    []int `json:"then,omitempty"`
+}
+
+type approveInput struct {
+	Names []string `json:"names"`
+	// Ms is how long the tool waits for each, 0 for as long.
+	Ms int `json:"ms,omitempty"`
+}
+
 type room struct {
 	Room string `json:"room"`
 }
+
+// libraryRun is a workflow that a tool starts. It waits for nobody.
+var libraryRun = agent.NewWorkflow("start", func(context.Context, struct{}) (string, error) { return "over", nil }, nil)
 
 // libraryAgents are agents as a program defines them.
 func libraryAgents(model string) []*agent.Agent {
@@ -54,9 +69,23 @@ func libraryAgents(model string) []*agent.Agent {
 		agent.NewTool("fail", "Fail.", func(_ context.Context, in failInput) (joinOutput, error) {
 			return joinOutput{}, errors.New(in.Why)
 		}, nil),
-		agent.NewTool("progress", "Show progress.", func(ctx context.Context, in progress) (string, error) {
-			return "shown", show.Write(ctx, in)
+		agent.NewTool("progress", "Show progress.", func(ctx context.Context, in progressInput) (string, error) {
+			for _, percent := range append([]int{in.Percent}, in.Then...) {
+				if err := show.Write(ctx, progress{percent}); err != nil {
+					return "", err
+				}
+			}
+			return "shown", nil
 		}, nil),
+		agent.NewTool("approve", "Wait for approvals.", func(ctx context.Context, in approveInput) (string, error) {
+			for _, name := range in.Names {
+				if _, err := agent.Wait[bool](ctx, name, &agent.WaitOptions{Timeout: time.Duration(in.Ms) * time.Millisecond}); err != nil {
+					return "", err
+				}
+			}
+			return "approved", nil
+		}, &agent.ToolOptions{Durable: true}),
+		libraryRun.Tool("Start a run.", nil),
 	}
 	hooks := agent.Hooks{
 		ResponseStarted: func(context.Context, *agent.Turn) (map[string]any, error) {
@@ -70,6 +99,7 @@ func libraryAgents(model string) []*agent.Agent {
 		{Name: "completions", Model: "first/m1", Tools: tools, Data: []agent.Data{show}, Hooks: hooks, ThinkingLevel: agent.ThinkingLow},
 		{Name: "messages", Model: "second/m2", Tools: tools, Data: []agent.Data{show}, ThinkingLevel: agent.ThinkingLow},
 		{Name: "strict", Model: "first/m1", InitialData: agent.SchemaFor[room]()},
+		libraryRun.Definition(),
 	}
 }
 
@@ -114,7 +144,7 @@ func startLibrary(t *testing.T, bucket storage.Bucket, model string) string {
 		t.Fatal(err)
 	}
 	var mounts []parleyhttp.Mount
-	for _, a := range agents {
+	for _, a := range agents[:len(agents)-1] { // but for the workflow
 		mounts = append(mounts, parleyhttp.Mount{Path: "/" + a.Name, Agent: a.Name})
 	}
 	handler, err := parleyhttp.New(runtime, runtime.Reader(), mounts, &parleyhttp.Options{Logger: logger})

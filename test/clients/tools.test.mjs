@@ -74,11 +74,6 @@ test('data and metadata come with the reply', async () => {
   });
 });
 
-test('every write of data is a part of its own', async () => {
-  const client = conversation(`${library}/messages`);
-  const reply = await ask(client, 'tool=progress {"percent":10} then tool=progress {"percent":90}');
-  assert.deepEqual(reply.data, { progress: [{ percent: 10 }, { percent: 90 }] });
-});
 
 test('initial data is checked once, at creation', async () => {
   const client = conversation(`${library}/strict`);

@@ -35,11 +35,13 @@ func (m *Machine) compose(size int) *composed {
 }
 
 // enqueue folds records and adds them to a batch being composed. Urgent records do not
-// wait for the pace, and neither does what stands with them or before them.
+// wait for the pace, and neither does what stands with them or before them. The outcome of a call that still waits is
+// preceded by the ended state of its waits.
 func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	if len(records) == 0 {
 		return
 	}
+	records = m.withEndedWaits(records)
 	size := stored(records)
 	b := m.compose(size)
 	b.endText()

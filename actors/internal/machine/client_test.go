@@ -3,6 +3,8 @@ package machine_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -51,6 +53,31 @@ func checkChunks(log []entry, k int) error {
 		}
 		if string(got) != string(want) {
 			return fmt.Errorf("from %d, batch %d: client holds\n%s\nsnapshot is\n%s", k, n, got, want)
+		}
+		if err := checkWaitParts(s, c.doc.Messages); err != nil {
+			return fmt.Errorf("batch %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
+// checkWaitParts holds what clients see of waits against the state: one part per call, open as long as a wait is.
+func checkWaitParts(s *conversation.State, messages []conversation.Message) error {
+	seen := map[string]bool{}
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			call, ok := strings.CutPrefix(p.Type, conversation.DataPrefix+"wait-")
+			if !ok {
+				continue
+			}
+			var shown struct{ State string }
+			if err := json.Unmarshal(p.Data, &shown); err != nil {
+				return err
+			}
+			if open := s.Waits(conversation.CallID(call)); seen[p.Type] || (shown.State == "waiting") != open {
+				return fmt.Errorf("part %s shows the state %q (again: %v), an open wait of the call: %v", p.Type, shown.State, seen[p.Type], open)
+			}
+			seen[p.Type] = true
 		}
 	}
 	return nil
@@ -130,7 +157,12 @@ func change(m *conversation.Message, chunk conversation.Chunk) error {
 	case conversation.ChunkCompleted:
 		closePart(last)
 	case conversation.ChunkDataPart:
-		m.Parts = append(m.Parts, conversation.Part{Type: conversation.DataPrefix + chunk.Name, Data: chunk.Data})
+		part := conversation.Part{Type: conversation.DataPrefix + chunk.Name, Data: chunk.Data}
+		if i := slices.IndexFunc(m.Parts, func(p conversation.Part) bool { return p.Type == part.Type }); i >= 0 {
+			m.Parts[i] = part
+			return nil
+		}
+		m.Parts = append(m.Parts, part)
 	case conversation.ChunkMetadata:
 		if len(m.Metadata) > 0 {
 			return fmt.Errorf("response %s has metadata already", m.ID)

@@ -28,6 +28,7 @@ func TestMutants(t *testing.T) {
 		{machine.RuleAbortFirst, "before the tree of|is answered before|without a look"},
 		{machine.RuleRefuseClosed, "that an abort has closed"},
 		{machine.RuleOwnChannel, "did not come from its channel"},
+		{machine.RuleShowEndedWait, "shows the state"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

@@ -29,4 +29,5 @@ func joinsFirst() bool             { return true }
 func asksTree() bool               { return true }
 func abortsFirst() bool            { return true }
 func refusesClosed() bool          { return true }
+func showsEndedWaits() bool        { return true }
 func repliesByChannel() bool       { return true }

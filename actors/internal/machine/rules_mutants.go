@@ -34,6 +34,7 @@ const (
 	RuleAskTree       = "ask tree"       // An attempt of a tree asks its root before it runs anything.
 	RuleAbortFirst    = "abort first"    // An abort of a tree is durable before its members are read.
 	RuleRefuseClosed  = "refuse closed"  // A tree that an abort covers takes no members.
+	RuleShowEndedWait = "show ended"     // Clients see that a wait is over in the batch of its call's outcome.
 	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets the notices of its deliveries alone.
 )
 
@@ -41,7 +42,7 @@ const (
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel atomic.Bool
+	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -57,6 +58,7 @@ func SetRule(name string, on bool) {
 		RuleSleepStored: &rules.sleepStored, RuleVouchPending: &rules.vouchPending, RuleEndDelivered: &rules.endDelivered,
 		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
 		RuleRefuseClosed: &rules.refuseClosed, RuleOwnChannel: &rules.ownChannel,
+		RuleShowEndedWait: &rules.showEndedWait,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -97,3 +99,5 @@ func abortsFirst() bool   { return !rules.abortFirst.Load() }
 func refusesClosed() bool { return !rules.refuseClosed.Load() }
 
 func repliesByChannel() bool { return !rules.ownChannel.Load() }
+
+func showsEndedWaits() bool { return !rules.showEndedWait.Load() }

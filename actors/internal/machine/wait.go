@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"cmp"
+	"slices"
 
 	"github.com/parleyrun/parley/conversation"
 )
@@ -203,17 +204,47 @@ type shownWait struct {
 	Until conversation.Time    `json:"until"`
 }
 
-// shownOpen is the state of a wait that has not ended.
-const shownOpen conversation.WaitEnd = "waiting"
+// States of a wait that are no reason in the log: one that has not ended, and one whose call has its outcome first.
+const (
+	shownOpen  conversation.WaitEnd = "waiting"
+	shownEnded conversation.WaitEnd = "ended"
+)
 
-// showWait shows clients how it is with a wait. A subagent has none of them.
+// showWait shows clients the state of a wait. A call has one data part, which shows a wait that is open if it has one.
 func (m *Machine) showWait(w *conversation.Wait) {
+	shown := m.shown(w, cmp.Or(w.Ended, shownOpen))
+	if open := m.state.OpenWaits(w.Call); w.Ended != "" && len(open) > 0 {
+		shown = append(shown, m.shown(open[len(open)-1], shownOpen)...)
+	}
+	m.enqueue(true, shown...)
+}
+
+// shown returns the record that shows clients a wait in a state, none for that of a subagent.
+func (m *Machine) shown(w *conversation.Wait, state conversation.WaitEnd) []conversation.Record {
 	message, ok := m.state.ResponseOf(w.Call)
 	if !ok {
-		return
+		return nil
 	}
-	data, _ := conversation.EncodeJSON(shownWait{w.Name, cmp.Or(w.Ended, shownOpen), w.Until}) // it has its JSON
-	m.enqueue(true, &conversation.DataWritten{Message: message, Name: "wait-" + string(w.Call), Data: data})
+	data, _ := conversation.EncodeJSON(shownWait{w.Name, state, w.Until}) // it has its JSON
+	return []conversation.Record{&conversation.DataWritten{Message: message, Name: "wait-" + string(w.Call), Data: data}}
+}
+
+// withEndedWaits puts the ended state of the waits that a call has open before its outcome.
+func (m *Machine) withEndedWaits(records []conversation.Record) []conversation.Record {
+	for i, r := range records {
+		settled, ok := r.(*conversation.ToolSettled)
+		if !ok {
+			continue
+		}
+		var ended []conversation.Record
+		for _, w := range m.state.OpenWaits(settled.Call) {
+			ended = append(ended, m.shown(w, shownEnded)...)
+		}
+		if len(ended) > 0 && showsEndedWaits() {
+			return slices.Concat(records[:i], ended, records[i:]) // a group has one outcome
+		}
+	}
+	return records
 }
 
 // answerWait tells a call what its wait has come to, once that is durable.

@@ -3,7 +3,7 @@ import type { Agent } from '../client/agents';
 import { Follower, type Pending, type View } from '../client/follow';
 import { api, type Listed, type Node, type Submission, type Timeline } from '../client/dev';
 import { getJSON } from '../client/http';
-import type { Attachment, DataPart, Delivery, Message, Settlement, ToolPart } from '../client/types';
+import type { Attachment, DataPart, Delivery, Message, Part, Settlement, ToolPart } from '../client/types';
 import { count, counted, dollars, madeAt, took } from '../format';
 import { begun, format, isFresh } from '../route';
 import { Composer } from './composer';
@@ -106,8 +106,8 @@ export function stages(view: View): Map<string, Stage> {
 }
 
 function stageOf(reply: Message): Stage {
-  const waits = new Map(reply.parts.filter((p) => p.type.startsWith('data-wait-')).map((p) => [p.type, ((p as DataPart).data as { state?: string } | null)?.state]));
-  if ([...waits.values()].includes('waiting')) return 'waiting';
+  const waits = (p: Part) => p.type.startsWith('data-wait-') && ((p as DataPart).data as { state?: string } | null)?.state === 'waiting';
+  if (reply.parts.some(waits)) return 'waiting';
   const last = reply.parts.at(-1);
   if (last && 'text' in last && last.type === 'text' && last.state === 'streaming') return 'talking';
   // A call that runs shows so itself.

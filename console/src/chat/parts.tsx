@@ -25,7 +25,7 @@ export const MessageView = memo(function MessageView({ message, url, traced, beg
         {queued && <span class="tag">queued</span>}
         <Actions message={message} url={url} traced={traced} begun={begun} />
       </header>
-      {parts.map((part, i) => !retold(parts, i) && <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
+      {parts.map((part, i) => <PartView key={i} part={part} url={url} plain={message.role === 'user'} />)}
       {message.metadata && Object.keys(message.metadata).length > 0 && (
         <details class="fold"><summary>Metadata</summary><Code text={json(message.metadata)} lang="json" /></details>
       )}
@@ -135,16 +135,10 @@ function waitOf(part: Part): Wait | undefined {
   return typeof data?.name === 'string' ? data : undefined;
 }
 
-/** Whether a part is a wait of which a later one tells how it went on. */
-function retold(parts: readonly Part[], at: number): boolean {
-  const wait = waitOf(parts[at]!);
-  return wait !== undefined && parts.slice(at + 1).some((p) => p.type === parts[at]!.type && waitOf(p)?.name === wait.name);
-}
-
 function Data({ part }: { part: DataPart }) {
   const wait = waitOf(part);
   if (wait) {
-    const state = wait.state === 'waiting' ? 'running' : wait.state === 'timeout' ? 'failed' : 'done';
+    const state = wait.state === 'waiting' ? 'running' : wait.state === 'signal' ? 'done' : 'failed';
     return (
       <p class="fold wait">
         <span class="tag">wait</span> <b>{wait.name}</b> <span class={`state ${state}`}>{wait.state === 'signal' ? 'answered' : wait.state}</span>

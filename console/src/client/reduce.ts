@@ -66,7 +66,7 @@ function apply(messages: Message[], chunk: Exclude<Chunk, { type: 'conversation-
       change(messages, chunk.messageId, (m) => ({ ...m, metadata: merge(m.metadata ?? {}, chunk.metadata) as Record<string, unknown> }));
       return;
     case 'data-part':
-      add(messages, chunk.messageId, { type: `data-${chunk.name}`, data: chunk.data });
+      change(messages, chunk.messageId, (m) => ({ ...m, parts: written(m.parts, { type: `data-${chunk.name}`, data: chunk.data }) }));
       return;
     case 'message-delta':
       change(messages, chunk.messageId, (m) => ({ ...m, parts: say(m.parts, chunk.kind, chunk.delta) }));
@@ -100,8 +100,10 @@ function change(messages: Message[], id: string, how: (m: Message) => Message) {
   if (at >= 0) messages[at] = how(messages[at]!);
 }
 
-function add(messages: Message[], id: string, part: Part) {
-  change(messages, id, (m) => ({ ...m, parts: [...m.parts, part] }));
+/** Parts with one data part per name, at the place of the first write. */
+function written(parts: Part[], part: Part): Part[] {
+  const at = parts.findIndex((p) => p.type === part.type);
+  return at < 0 ? [...parts, part] : parts.with(at, part);
 }
 
 function say(parts: Part[], kind: 'text' | 'reasoning', delta: string): Part[] {

@@ -130,6 +130,8 @@ func dataText(name string, data json.RawMessage) string {
 			return "waits for " + wait.Name
 		case "timeout":
 			return wait.Name + " has not come in time"
+		case "ended":
+			return "does not wait for " + wait.Name + " any more"
 		}
 		return wait.Name + " has come"
 	}
