@@ -81,43 +81,52 @@ func callsBig(calls int) script {
 // others begin once there is room.
 func TestCallsWaitForRoom(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		began, release := make(chan conversation.ConversationID, 3), make(chan struct{})
-		big := agent.NewTool("big", "Returns much.", func(ctx context.Context, _ struct{}) (string, error) {
-			call, _ := agent.CallFrom(ctx)
-			began <- conversation.ConversationID(call.Address.ID)
-			<-release
-			return strings.Repeat("x", 1<<20), nil
-		}, nil)
-		released := sync.OnceFunc(func() { close(release) })
-		defer released()
-		opts := agents(chatAgent(big))
-		opts.Memory = memory.New(16 << 20)
-		n := l.run(part{opts: opts, cast: alone(callsBig(1)), page: 1})
-		n.admit(chat("first"), "1", "go")
-		if got := <-began; got != "first" {
-			t.Fatalf("got a call of %q, want first", got)
-		}
-		n.admit(chat("aborted"), "1", "go")
-		n.admit(chat("next"), "1", "go")
-		time.Sleep(time.Second)
-		if len(began) > 0 {
-			t.Fatalf("got a call of %q, want none beside one that is not known to return little", <-began)
-		}
-		at := time.Now()
-		if any, err := n.rt.Abort(t.Context(), chat("aborted")); !any || err != nil {
-			t.Fatalf("abort: got %t, %v, want true", any, err)
-		}
-		if got := l.untilSettled(chat("aborted"), 1)[0]; got.Outcome != conversation.OutcomeAborted || time.Since(at) >= time.Second {
-			t.Errorf("aborted call settled as %s after %v, want %s at once", got.Outcome, time.Since(at), conversation.OutcomeAborted)
-		}
-		released()
-		for _, id := range []string{"first", "next"} {
-			if got := l.untilSettled(chat(id), 1)[0]; got.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("%s settled as %s with %+v, want %s", id, got.Outcome, got.Error, conversation.OutcomeCompleted)
-			}
-		}
-		if got := <-began; got != "next" || len(began) > 0 {
-			t.Errorf("got a call of %q and %d more, want one of next", got, len(began))
+		if got := waitForRoom(t, l); got != "" {
+			t.Error(got)
 		}
 	})
+}
+
+// waitForRoom calls a tool in three conversations of a node whose memory has room for one output, and aborts the second.
+// It returns what is wrong, "" if nothing is.
+func waitForRoom(t *testing.T, l *loop) (wrong string) {
+	began, release := make(chan conversation.ConversationID, 3), make(chan struct{})
+	big := agent.NewTool("big", "Returns much.", func(ctx context.Context, _ struct{}) (string, error) {
+		call, _ := agent.CallFrom(ctx)
+		began <- conversation.ConversationID(call.Address.ID)
+		<-release
+		return strings.Repeat("x", 1<<20), nil
+	}, nil)
+	released := sync.OnceFunc(func() { close(release) })
+	defer released()
+	opts := agents(chatAgent(big))
+	opts.Memory = memory.New(16 << 20)
+	n := l.run(part{opts: opts, cast: alone(callsBig(1)), page: 1})
+	n.admit(chat("first"), "1", "go")
+	if got := <-began; got != "first" {
+		return fmt.Sprintf("got a call of %q, want first", got)
+	}
+	n.admit(chat("aborted"), "1", "go")
+	n.admit(chat("next"), "1", "go")
+	time.Sleep(time.Second)
+	if len(began) > 0 {
+		return fmt.Sprintf("got a call of %q, want none beside one that is not known to return little", <-began)
+	}
+	at := time.Now()
+	if any, err := n.rt.Abort(t.Context(), chat("aborted")); !any || err != nil {
+		return fmt.Sprintf("abort: got %t, %v, want true", any, err)
+	}
+	if got := l.untilSettled(chat("aborted"), 1)[0]; got.Outcome != conversation.OutcomeAborted || time.Since(at) >= time.Second {
+		return fmt.Sprintf("aborted call settled as %s after %v, want %s at once", got.Outcome, time.Since(at), conversation.OutcomeAborted)
+	}
+	released()
+	for _, id := range []string{"first", "next"} {
+		if got := l.untilSettled(chat(id), 1)[0]; got.Outcome != conversation.OutcomeCompleted {
+			return fmt.Sprintf("%s settled as %s with %+v, want %s", id, got.Outcome, got.Error, conversation.OutcomeCompleted)
+		}
+	}
+	if got := <-began; got != "next" || len(began) > 0 {
+		return fmt.Sprintf("got a call of %q and %d more, want one of next", got, len(began))
+	}
+	return ""
 }

@@ -83,6 +83,9 @@ type outputRoom struct {
 // function may run ends, and the function is called. The error is that of ctx.
 func (o *toolOutputs) reserve(ctx context.Context, name toolName, most time.Duration) (*outputRoom, error) {
 	room := &outputRoom{outputs: o, name: name}
+	if !waitsForRoom() {
+		return room, ctx.Err()
+	}
 	size, known := o.estimate(name)
 	if !known {
 		size, most = unknownOutput, min(most, unknownWait)

@@ -1,0 +1,21 @@
+//go:build mutants
+
+package actors_test
+
+import (
+	"strings"
+	"testing"
+
+	runner "github.com/parleyrun/parley/actors/internal/work"
+)
+
+// TestMutantOfRoom switches off that calls wait for room for their outputs: a call that should wait then begins.
+func TestMutantOfRoom(t *testing.T) {
+	runner.SetWaitForRoom(false)
+	defer runner.SetWaitForRoom(true)
+	inLoop(t, func(t *testing.T, l *loop) {
+		if got, want := waitForRoom(t, l), "want none beside one"; !strings.Contains(got, want) {
+			t.Errorf("got %q, want it to contain %q", got, want)
+		}
+	})
+}
