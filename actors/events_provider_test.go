@@ -33,6 +33,7 @@ func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Req
 		if m.Provider == "google" {
 			return &providers.Error{Kind: providers.KindQuota, Err: errors.New("no credit")}
 		}
+		a.Text("done")
 		a.Finish(providers.Done{StopReason: providers.StopStop})
 		return nil
 	})

@@ -208,7 +208,7 @@ func checkLive(t *testing.T, list []observability.Event) {
 	want := []observability.Type{
 		observability.TypeMessageStart, observability.TypeTextDelta, observability.TypeMessageEnd,
 		observability.TypeMessageStart, observability.TypeMessageEnd, observability.TypeTurnMessages,
-		observability.TypeMessageStart, observability.TypeMessageEnd, observability.TypeTurnMessages,
+		observability.TypeMessageStart, observability.TypeTextDelta, observability.TypeMessageEnd, observability.TypeTurnMessages,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("live events (-want +got):\n%s", diff)

@@ -120,6 +120,7 @@ func TestFatMessagesWait(t *testing.T) {
 	var view string
 	n = w.start(setup{opts: agents(ag), model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
 		view = strings.Join(shown(req), "\n")
+		a.Text("done")
 		a.Finish(providers.Done{StopReason: providers.StopStop})
 		return nil
 	})})

@@ -485,6 +485,7 @@ type modelCall struct {
 	tb    testing.TB
 	req   providers.Request
 	moves chan move
+	spoke bool // there was a move before the end
 }
 
 type move struct {
@@ -531,6 +532,7 @@ func (s stage) next(tb testing.TB) *modelCall {
 
 func (c *modelCall) do(m move) {
 	c.tb.Helper()
+	c.spoke = true
 	select {
 	case c.moves <- m:
 	case <-time.After(patience):
@@ -548,13 +550,26 @@ func (c *modelCall) call(id, name, arguments string) {
 	c.do(move{act: func(a *providers.Assembler) { a.CallArguments(a.StartCall(id, name), arguments) }})
 }
 
+// finish ends the call, with a word if it has said nothing: an empty reply would be asked for again.
 func (c *modelCall) finish() {
 	c.tb.Helper()
-	c.do(finished())
+	if !c.spoke {
+		c.text("done")
+	}
+	c.do(ended())
 }
 
-func finished() move {
+// ended ends a reply.
+func ended() move {
 	return move{end: true, act: func(a *providers.Assembler) { a.Finish(providers.Done{StopReason: providers.StopStop}) }}
+}
+
+// finished is a short reply as a whole.
+func finished() move {
+	return move{end: true, act: func(a *providers.Assembler) {
+		a.Text("done")
+		a.Finish(providers.Done{StopReason: providers.StopStop})
+	}}
 }
 
 func (c *modelCall) fail(err error) {

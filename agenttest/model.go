@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// Answer is what a model answers to one call. The zero Answer is an empty text.
+// Answer is what a model answers to one call. The zero Answer is an empty reply, after which the model is asked once more.
 type Answer struct {
 	// Delay is how long the model takes before it says anything.
 	Delay time.Duration

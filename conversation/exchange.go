@@ -3,6 +3,7 @@ package conversation
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -112,6 +113,24 @@ func (p *part) turnPart() TurnPart {
 		}}
 	}
 	return TurnPart{Kind: PartText, Text: p.text.String(), Signature: p.signature}
+}
+
+// WroteData reports whether the response to sub has data parts.
+func (s *State) WroteData(sub *Submission) bool {
+	m := s.byID[sub.Message]
+	return m != nil && slices.ContainsFunc(m.parts, func(p *part) bool { return p.kind == DataPrefix })
+}
+
+// HasText reports whether a turn has text, reasoning and white space not counted.
+func (t Turn) HasText() bool {
+	return slices.ContainsFunc(t.Parts, func(p TurnPart) bool {
+		return p.Tool == nil && p.Kind == PartText && strings.TrimSpace(p.Text) != ""
+	})
+}
+
+// HasCalls reports whether a turn has tool calls.
+func (t Turn) HasCalls() bool {
+	return slices.ContainsFunc(t.Parts, func(p TurnPart) bool { return p.Tool != nil })
 }
 
 // PartBytes is what a part of a response counts beside its text, in [Submission.Said]:

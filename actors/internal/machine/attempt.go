@@ -289,7 +289,7 @@ func (m *Machine) resume() {
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
 	switch {
 	case answered(sub) && (tried || late):
-		m.settle(sub, conversation.OutcomeCompleted, nil)
+		m.complete(sub)
 	case tried:
 		m.giveUp(sub, exhausted)
 	case late:
@@ -428,6 +428,12 @@ func (m *Machine) advise(sub *conversation.Submission, err *conversation.Settlem
 	})
 }
 
+// complete settles a submission whose response has come to its end. If that has no answer, a diagnostic reports it.
+func (m *Machine) complete(sub *conversation.Submission) {
+	m.reportSilence(sub)
+	m.settle(sub, conversation.OutcomeCompleted, nil)
+}
+
 // settle records the one outcome of a submission and begins the next.
 func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	m.conclude(sub, outcome, err)
@@ -489,7 +495,7 @@ func (m *Machine) budgetSpent() {
 	}
 	if w.phase == phaseEnding || w.phase == phaseFinishResponse {
 		// The response is complete: its author's words about it do not fail it.
-		m.settle(sub, conversation.OutcomeCompleted, nil)
+		m.complete(sub)
 		return
 	}
 	m.closeWork(sub, toolTimeUp, toolTimeUp, false)

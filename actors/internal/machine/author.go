@@ -21,17 +21,21 @@ func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	m.proceed(w)
 }
 
-// finish shows the complete response to its author, if they want to see it.
+// finish ends a response. One without an answer goes on, once; a complete one is shown to its author, if they want to see it.
 func (m *Machine) finish(w *work) {
 	sub := m.sub(w)
 	switch {
 	case w.child != "" && w.reminder != "" && sub.Output() == nil && !reminded(sub, w.reminder):
 		m.addNote(sub, w.reminder)
 		m.callModel(w)
+	case m.asksAgain(sub):
+		m.addNote(sub, noteEmpty)
+		m.callModel(w)
 	case w.child != "":
+		m.reportSilence(sub)
 		m.endTask(w, conversation.OutcomeCompleted)
 	case !m.limits().ResponseFinishedHook:
-		m.settle(sub, conversation.OutcomeCompleted, nil)
+		m.complete(sub)
 	default:
 		w.phase = phaseFinishResponse
 		last, _ := sub.LastTurn()
@@ -65,7 +69,7 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 	case in.Err != nil:
 		m.giveUp(sub, in.Err)
 	case in.Again == "":
-		m.settle(sub, conversation.OutcomeCompleted, nil)
+		m.complete(sub)
 	case sub.Continued >= conversation.MaxContinued:
 		m.giveUp(sub, failure(conversation.CodeModelFailed, sayContinued, map[string]any{"reason": "continued", "times": sub.Continued}))
 	default:

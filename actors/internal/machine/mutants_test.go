@@ -29,6 +29,7 @@ func TestMutants(t *testing.T) {
 		{machine.RuleRefuseClosed, "that an abort has closed"},
 		{machine.RuleOwnChannel, "did not come from its channel"},
 		{machine.RuleShowEndedWait, "shows the state"},
+		{machine.RuleAskOnce, "is asked again twice"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestRandomSchedules(t *testing.T) {
 		"checkpoint", "page", "left to the log", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
-		"split", "left out", "model_output_too_long", "too many calls",
+		"split", "asked again", "no answer", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
 		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "reply by channel", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",

@@ -31,3 +31,4 @@ func abortsFirst() bool            { return true }
 func refusesClosed() bool          { return true }
 func showsEndedWaits() bool        { return true }
 func repliesByChannel() bool       { return true }
+func asksOnce() bool               { return true }

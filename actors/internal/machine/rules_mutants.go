@@ -36,13 +36,14 @@ const (
 	RuleRefuseClosed  = "refuse closed"  // A tree that an abort covers takes no members.
 	RuleShowEndedWait = "show ended"     // Clients see that a wait is over in the batch of its call's outcome.
 	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets the notices of its deliveries alone.
+	RuleAskOnce       = "ask once"       // A model whose reply was empty is asked once more.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait atomic.Bool
+	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait, askOnce atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -58,7 +59,7 @@ func SetRule(name string, on bool) {
 		RuleSleepStored: &rules.sleepStored, RuleVouchPending: &rules.vouchPending, RuleEndDelivered: &rules.endDelivered,
 		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
 		RuleRefuseClosed: &rules.refuseClosed, RuleOwnChannel: &rules.ownChannel,
-		RuleShowEndedWait: &rules.showEndedWait,
+		RuleShowEndedWait: &rules.showEndedWait, RuleAskOnce: &rules.askOnce,
 	}[name]
 	if rule == nil {
 		panic(fmt.Sprintf("machine: no rule %q", name))
@@ -101,3 +102,5 @@ func refusesClosed() bool { return !rules.refuseClosed.Load() }
 func repliesByChannel() bool { return !rules.ownChannel.Load() }
 
 func showsEndedWaits() bool { return !rules.showEndedWait.Load() }
+
+func asksOnce() bool { return !rules.askOnce.Load() }

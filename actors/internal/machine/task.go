@@ -65,7 +65,7 @@ func textOf(sub *conversation.Submission) []byte {
 	turns := sub.Turns()
 	for i, t := range slices.Backward(turns) {
 		last := i == len(turns)-1
-		if !last && t.Note == "" && (t.StopReason != conversation.ReasonInterrupted || calls(t)) {
+		if !last && t.Note == "" && (t.StopReason != conversation.ReasonInterrupted || t.HasCalls()) {
 			break
 		}
 		text = said(t) + text
@@ -83,8 +83,4 @@ func said(t conversation.Turn) string {
 		}
 	}
 	return strings.Join(texts, "\n\n")
-}
-
-func calls(t conversation.Turn) bool {
-	return slices.ContainsFunc(t.Parts, func(p conversation.TurnPart) bool { return p.Tool != nil })
 }

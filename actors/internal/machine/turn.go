@@ -13,6 +13,9 @@ const maxCutOff = 3
 // stopLength is the stop reason of a turn that ended at the model's limit.
 const stopLength = "length"
 
+// stopWithheld is the stop reason of a turn whose rest the vendor withheld.
+const stopWithheld = "content_filter"
+
 // stopError is the stop reason of a turn that broke off for good.
 const stopError = "error"
 

@@ -8,6 +8,8 @@ const (
 
 	noteCalls = "Your reply had more than %d tool calls, so it was cut off and none of them ran. Use at most %d in one reply, and go on with the rest when you have their results."
 
+	noteEmpty = "Your reply was empty: it had neither text nor a tool call. Reply now, or call a tool."
+
 	toolNotStarted = "This call did not run: the response was interrupted before it started. Call the tool again if it is still needed."
 	toolUnknown    = "The outcome of this call is unknown: the process ended while it ran. It may or may not have taken effect; check before repeating it."
 	toolTimeUp     = "This call was stopped: the time for the whole submission is used up."
@@ -46,6 +48,9 @@ const (
 	sayAskedAgain     = "%s It is asked again in %v, try %s."
 	sayInPlace        = "%s answers in place of %s. %s"
 	sayPassedOver     = "%s answers in place of %s, which failed a while ago. %s"
+	sayEmpty          = "%s ended its reply without an answer."
+	sayEmptyCutOff    = "%s reached its length limit before its answer began."
+	sayEmptyWithheld  = "The answer of %s was withheld by its vendor."
 	sayCutOff         = "The model reached its length limit again and again."
 	sayContinued      = "The reply was continued as often as allowed and never came to an end."
 	sayLimitReached   = "The submission took as much as it may."

@@ -360,11 +360,37 @@ func (w *world) landed() conversation.Offset {
 				w.logged[turn] = &spoken{}
 			}
 			w.logged[turn].add(r.Kind, r.Text)
+		case *conversation.Advisory:
+			w.seen[string(r.Type())]++
+			w.askedAgain(r)
 		default:
 			w.seen[string(r.Type())]++
 		}
 	}
 	return at
+}
+
+// askedAgain checks that a model is asked at most once more in a row because its reply was empty.
+func (w *world) askedAgain(r *conversation.Advisory) {
+	if r.Attributes["reason"] == "empty" {
+		w.seen["no answer"]++
+	}
+	sub := w.durable.Submission(r.Submission)
+	if sub == nil || !strings.HasPrefix(r.Text, "Your reply was empty") {
+		return
+	}
+	w.seen["asked again"]++
+	asked := false
+	for _, t := range sub.Turns() {
+		switch {
+		case t.HasCalls():
+			asked = false
+		case t.Note == r.Text && asked:
+			violate("the model of %s is asked again twice", sub.ID)
+		case t.Note == r.Text:
+			asked = true
+		}
+	}
 }
 
 func (w *world) list(e machine.List) {

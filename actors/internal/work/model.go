@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -222,7 +223,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 	}
 	c.request(req)
 	progress := newProgress(c.live)
-	said := false
+	said := c.said()
 	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
 			return end, watch.cause(ctx, err)
@@ -259,6 +260,11 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		return end, errors.New("stream ended without its end")
 	}
 	return end, nil
+}
+
+// said reports whether the response has text of earlier model calls: then this one may have nothing to add.
+func (c *modelCall) said() bool {
+	return slices.ContainsFunc(c.exchanges[len(c.exchanges)-1].Turns, conversation.Turn.HasText)
 }
 
 // affordable refuses a model without a price for an agent that calls models with a price only.

@@ -1,0 +1,63 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/parleyrun/parley/conversation"
+)
+
+// emptyReplies returns the stop reason of the newest model call of sub and how many model calls up to it, in a row, ended
+// with neither text nor a tool call. They are 0 if the response has text or data, or was ended by its tool calls: then it
+// may have nothing to add. The count is that of the log, so a crash between two calls does not change it.
+func (m *Machine) emptyReplies(sub *conversation.Submission) (stop string, n int) {
+	turns := sub.Turns()
+	if sub.Output() != nil || m.state.WroteData(sub) || slices.ContainsFunc(turns, conversation.Turn.HasText) {
+		return "", 0
+	}
+	for _, t := range slices.Backward(turns) {
+		switch {
+		case t.HasCalls() && ends(t):
+			return "", 0
+		case t.HasCalls():
+			return stop, n
+		case t.Note != "" || !t.Completed || t.StopReason == conversation.ReasonInterrupted:
+			continue
+		}
+		if n++; n == 1 {
+			stop = t.StopReason
+		}
+	}
+	return stop, n
+}
+
+// asksAgain reports whether the model is asked once more because its reply was empty. A reply that a limit or the vendor
+// cut off would be cut off again.
+func (m *Machine) asksAgain(sub *conversation.Submission) bool {
+	stop, n := m.emptyReplies(sub)
+	return (n == 1 || n > 1 && !asksOnce()) && stop != stopLength && stop != stopWithheld
+}
+
+// reportSilence adds a diagnostic to the transcript if a response, or that of a subagent, ends without an answer.
+func (m *Machine) reportSilence(sub *conversation.Submission) {
+	stop, n := m.emptyReplies(sub)
+	if n == 0 {
+		return
+	}
+	last, _ := sub.LastTurn()
+	reason, say := "empty", sayEmpty
+	switch stop {
+	case stopLength:
+		reason, say = stop, sayEmptyCutOff
+	case stopWithheld:
+		reason, say = stop, sayEmptyWithheld
+	}
+	client := sub.ID
+	if m.work != nil {
+		client = m.work.submission
+	}
+	m.enqueue(true, &conversation.Advisory{
+		Message: conversation.MessageID(m.ids.next("msg_")), Submission: client, Display: conversation.DisplayDiagnostic,
+		Text: fmt.Sprintf(say, last.Model), Attributes: map[string]string{"submissionId": string(client), "reason": reason},
+	})
+}
