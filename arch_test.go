@@ -49,6 +49,7 @@ func packages() []row {
 		{"conversation/feed", 1, ground, list("conversation"), nil},
 		{"conversation/transfer", 1, ground, list("conversation"), nil},
 		{"internal/contain", 0, ground, nil, nil},
+		{"internal/outage", 0, ground, nil, nil},
 		{"memory", 0, ground, nil, nil},
 		{"internal/reduce", 0, suite, nil, nil},
 		{"internal/schedule", 0, suite, nil, nil},
@@ -70,7 +71,7 @@ func packages() []row {
 		{"outbox/webhook", 3, vendor, list("outbox"), list("code.dny.dev/ssrf")},
 
 		{"actors", 2, runtime,
-			list("actors/follower", "actors/internal/pending", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "agent/agenthost", "conversation", "internal/contain", "memory", "observability", "outbox", "providers", "storage"),
+			list("actors/follower", "actors/internal/pending", "actors/internal/events", "actors/internal/export", "actors/internal/grain", "actors/internal/history", "actors/internal/machine", "actors/internal/membership", "actors/internal/prompt", "actors/internal/relay", "actors/internal/wire", "actors/internal/work", "agent", "agent/agenthost", "conversation", "internal/contain", "internal/outage", "memory", "observability", "outbox", "providers", "storage"),
 			list("github.com/oklog/ulid", "google.golang.org/protobuf")},
 		{"actors/follower", 2, runtime, list("conversation", "conversation/feed", "memory", "storage"), nil},
 		{"actors/internal/pending", 2, runtime, list("actors/internal/series", "actors/internal/wire", "conversation", "storage"), list("golang.org/x/sync", "google.golang.org/protobuf")},

@@ -2,6 +2,7 @@ package actors
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/asynkron/protoactor-go/actor"
 
+	"github.com/parleyrun/parley/actors/internal/grain"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/chaos"
 	"github.com/parleyrun/parley/storage"
@@ -22,6 +24,8 @@ type LocalFleet struct {
 
 	// Wall is the wall clock of the nodes that are made from then on, nil for the usual one.
 	Wall func() time.Time
+	// Members makes the nodes that are made from then on members of their bucket, which must be a shared one.
+	Members bool
 
 	mu    sync.Mutex
 	nodes int
@@ -72,5 +76,25 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	}
 	h := newSimHost(site, &simFleet{system: f.system, hosts: map[string]*simHost{}})
 	h.rt = rt
+	if f.Members {
+		return rt, h.kill, rt.attach(&joiningHost{h, rt.nodes.members})
+	}
 	return rt, h.kill, rt.attach(h)
+}
+
+// joiningHost is a simHost that keeps a row among the members of its bucket.
+type joiningHost struct {
+	*simHost
+	members *members
+}
+
+func (h *joiningHost) Start(ctx context.Context) error {
+	if err := h.members.Join(ctx, grain.Member{ID: h.MemberID(), Host: h.MemberID(), Port: 1}, func([]grain.Member) {}); err != nil {
+		return err
+	}
+	return h.simHost.Start(ctx)
+}
+
+func (h *joiningHost) Stop(ctx context.Context) error {
+	return errors.Join(h.simHost.Stop(ctx), h.members.Leave(ctx))
 }

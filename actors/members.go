@@ -183,6 +183,15 @@ func (m *members) Leave(ctx context.Context) error {
 	return m.table.Load().Leave(ctx)
 }
 
+// address is where other nodes dial this one, or where people find a node that serves its bucket alone. It is the address
+// under which the others log that they expel the node.
+func (m *members) address() string {
+	if m.opts.Cluster != nil {
+		return m.self.Address()
+	}
+	return m.opts.Address
+}
+
 // explain translates the errors of package membership.
 func (m *members) explain(err error) error {
 	var alive *membership.AliveError

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/internal/contain"
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/observability"
 	"github.com/parleyrun/parley/outbox"
@@ -201,7 +202,9 @@ func (o *Options) withDefaults(exclusive bool) (Options, error) {
 	if out.Logger == nil {
 		out.Logger = slog.New(slog.DiscardHandler)
 	}
-	out.Logger = contain.Logger(out.Logger)
+	if !outage.Filters(out.Logger) {
+		out.Logger = slog.New(outage.NewHandler(contain.Logger(out.Logger).Handler()))
+	}
 	if out.Providers == nil {
 		out.Providers = providers.NewRegistry(nil)
 	}

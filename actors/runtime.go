@@ -19,6 +19,7 @@ import (
 	"github.com/parleyrun/parley/actors/internal/work"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/memory"
 	"github.com/parleyrun/parley/storage"
 )
@@ -89,6 +90,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	bucket = watchBucket(bucket, o.Logger)
 	r := &Runtime{
 		opts: o, bucket: bucket, agents: map[string]*agent.Agent{}, tasks: newTasks(o.Logger),
 		accounts: newAccounts(o.Memory, o.IdleBytes/2, memory.Turns()),
@@ -234,7 +236,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 
 // expelled ends a node that the members lack. What it has is fenced by the others.
 func (r *Runtime) expelled(err error) {
-	r.opts.Logger.Error("not a member any more, stopping", "member", r.nodes.host.MemberID(), "err", err)
+	outage.Unfiltered(r.opts.Logger).Error("not a member any more, stopping", "member", r.nodes.host.MemberID(), "address", r.nodes.members.address(), "err", err)
 	r.edge.end(err)
 }
 

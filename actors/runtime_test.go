@@ -23,6 +23,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 	"github.com/parleyrun/parley/agent"
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/internal/s3front"
 	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/providers"
@@ -273,6 +274,7 @@ type node struct {
 	counts *storagetest.Counter
 	fault  *atomic.Int32 // a storagetest.Kind, for every request
 	log    *waiting.Log
+	logger *slog.Logger // Of log, as a server has it.
 	stop   func() error // as SIGTERM does; idempotent
 }
 
@@ -291,7 +293,8 @@ type setup struct {
 func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows map[string]int) *node {
 	w.tb.Helper()
 	n := &node{w: w, counts: storagetest.NewCounter(), fault: new(atomic.Int32), log: &waiting.Log{}}
-	opts.Logger = slog.New(slog.NewTextHandler(n.log, nil))
+	n.logger = slog.New(outage.NewHandler(slog.NewTextHandler(n.log, nil)))
+	opts.Logger = n.logger
 	w.tb.Cleanup(func() {
 		if w.tb.Failed() {
 			w.tb.Logf("log of a node:\n%s", n.log)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parleyrun/parley/internal/config"
 	"github.com/parleyrun/parley/internal/devlog"
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/providers"
 )
 
@@ -144,6 +145,9 @@ func (h *hiding) attr(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: h.secrets.hide(a.Key), Value: v}
 }
 
+// filtered returns a logger that suppresses the records of an outage of the bucket, as soon as a runtime watches one.
+func filtered(h slog.Handler) *slog.Logger { return slog.New(outage.NewHandler(h)) }
+
 // NewLogger returns the log of a server, which holds none of the secrets.
 func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: devlog.Seconds}
@@ -152,11 +156,11 @@ func NewLogger(out io.Writer, format string, quiet bool, hidden *Secrets) (*slog
 	}
 	switch format {
 	case "text":
-		return slog.New(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
+		return filtered(&hiding{hidden, slog.NewTextHandler(out, opts)}), nil
 	case "dev": // for who wrote the agents
-		return slog.New(&hiding{hidden, devlog.New(out, opts.Level)}), nil
+		return filtered(&hiding{hidden, devlog.New(out, opts.Level)}), nil
 	case "json":
-		return slog.New(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
+		return filtered(&hiding{hidden, slog.NewJSONHandler(out, opts)}), nil
 	}
 	return nil, Usage(fmt.Errorf("--log-format %q is not known; use text, json or dev", format))
 }

@@ -174,6 +174,7 @@ func (m *Membership) AwaitActive(ctx context.Context) error {
 // ctx does.
 func (m *Membership) sayPassive(ctx context.Context) {
 	var began time.Time // Zero: it is not passive, as far as was said.
+	var cause error
 	s := &m.standing
 	for {
 		s.Lock()
@@ -182,10 +183,10 @@ func (m *Membership) sayPassive(ctx context.Context) {
 		s.Unlock()
 		switch {
 		case left < 0 && began.IsZero() && lost == nil:
-			began = time.Now()
+			began, cause = time.Now(), err
 			m.log.Warn("cannot confirm that this node is a member, nothing new begins until it can", "member", m.row.ID, "epoch", epoch, "err", err)
 		case left >= 0 && !began.IsZero():
-			m.log.Info("this node is confirmed as a member again", "member", m.row.ID, "epoch", epoch, "after", time.Since(began))
+			m.log.Info("this node is confirmed as a member again", "member", m.row.ID, "epoch", epoch, "after", time.Since(began), "cause", cause)
 			began = time.Time{}
 		}
 		var timer <-chan time.Time
