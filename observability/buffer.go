@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parleyrun/parley/internal/contain"
+	"github.com/parleyrun/parley/internal/outage"
 )
 
 // BufferOptions bounds a [Buffer]. Every zero field works.
@@ -44,13 +45,12 @@ type Buffer struct {
 	sink  Sink
 	name  string
 	opts  BufferOptions
-	log   *slog.Logger
 	queue *Queue
 	// given is closed when a Write that does not heed its context is given up.
 	given chan struct{}
 
-	failing bool    // of Run's goroutine alone
-	spare   []Event // for the next Write; of that goroutine too
+	outage *outage.Outage
+	spare  []Event // for the next Write; of Run's goroutine alone
 
 	mu     sync.Mutex
 	counts BufferCounts // without Emitted, Waiting, and what the queue has dropped
@@ -104,8 +104,11 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	}
 	q := NewQueue(o.MaxEvents, o.MaxBytes)
 	q.enough = min(o.BatchEvents, q.maxEvents)
+	away := outage.New(log.With("sink", name), outage.Lines{
+		Began: "sink does not take events", Continues: "sink still takes no events", Ended: "sink takes events again",
+	}, 0)
 	return &Buffer{
-		sink: sink, name: name, opts: o, log: log.With("sink", name), queue: q, given: make(chan struct{}),
+		sink: sink, name: name, opts: o, outage: away, queue: q, given: make(chan struct{}),
 		counts: BufferCounts{DroppedBy: map[Type]int64{}},
 	}
 }
@@ -224,10 +227,7 @@ func (b *Buffer) written(ctx context.Context, events []Event) bool {
 			b.fail(failed)
 			continue
 		}
-		if b.failing {
-			b.failing = false
-			b.log.Info("sink takes events again", "dropped", b.Counts().Dropped)
-		}
+		b.outage.Succeeded("dropped", b.Counts().Dropped)
 		return over
 	}
 	b.mu.Lock()
@@ -243,10 +243,7 @@ func (b *Buffer) fail(err error) {
 	b.mu.Lock()
 	b.counts.Failures++
 	b.mu.Unlock()
-	if !b.failing { // a sink that stays away is told of once
-		b.failing = true
-		b.log.Warn("sink does not take events", "err", err)
-	}
+	b.outage.Report(err)
 }
 
 // giveUpAfter is how long a Write may go on after its context has ended, when there is

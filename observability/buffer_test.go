@@ -207,6 +207,35 @@ func TestBufferTriesAgainThenDrops(t *testing.T) {
 	})
 }
 
+// TestSinkOutageIsCounted: a sink that is away for three minutes has a line at the begin, one each minute, and one at the end.
+func TestSinkOutageIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		begun := time.Now()
+		sink := &scripted{write: func(context.Context, []observability.Event) error {
+			if time.Since(begun) < 3*time.Minute {
+				return errors.New("no connection")
+			}
+			return nil
+		}}
+		b := observability.NewBuffer(sink, &observability.BufferOptions{Attempts: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		stop := run(t, b)
+		for range 200 {
+			b.Put(deltas(1)...)
+			time.Sleep(time.Second)
+		}
+		stop()
+		for msg, want := range map[string]int{
+			`"sink does not take events" sink=scripted err="no connection"`: 1, `"sink still takes no events"`: 2, `suppressed=120`: 1,
+			`"sink takes events again" sink=scripted duration=3m0s suppressed=179 dropped=180`: 1, "level=": 4,
+		} {
+			if got := strings.Count(log.String(), msg); got != want {
+				t.Errorf("got %d lines with %s, want %d:\n%s", got, msg, want, &log)
+			}
+		}
+	})
+}
+
 func TestBufferContainsPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {

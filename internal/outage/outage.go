@@ -59,8 +59,8 @@ func (o *Outage) Failed(began time.Time) {
 	o.recovered = time.Time{}
 }
 
-// Succeeded notes a request that succeeded, and logs the end of an outage.
-func (o *Outage) Succeeded() {
+// Succeeded notes a request that succeeded, and logs the end of an outage, with more attributes.
+func (o *Outage) Succeeded(args ...any) {
 	o.mu.Lock()
 	o.failed = 0
 	if !o.on {
@@ -78,10 +78,10 @@ func (o *Outage) Succeeded() {
 	o.on = false
 	duration, count := o.recovered.Sub(o.began), o.count
 	o.mu.Unlock()
-	o.log.Info(o.lines.Ended, "duration", duration, "suppressed", count)
+	o.log.Info(o.lines.Ended, append([]any{"duration", duration, "suppressed", count}, args...)...)
 }
 
-// Report notes a failure that is logged: the first one begins the outage, later ones are counted.
+// Report notes a failure that is logged, with more attributes: the first one begins the outage, later ones are counted.
 func (o *Outage) Report(err error, args ...any) {
 	o.mu.Lock()
 	if !o.on && o.failed == 0 {

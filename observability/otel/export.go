@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -13,6 +12,8 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/parleyrun/parley/internal/outage"
 )
 
 const (
@@ -131,7 +132,7 @@ func (v verdicts) remedy(err error) string {
 // that a failed one had, except for the last.
 type metricExporter struct {
 	sdkmetric.Exporter
-	logger *slog.Logger
+	outage *outage.Outage
 	judge  verdicts
 
 	mu       sync.Mutex
@@ -150,11 +151,11 @@ func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetr
 	defer m.mu.Unlock()
 	switch m.last = err; {
 	case err == nil:
-		if m.logged {
-			m.logger.InfoContext(ctx, "collector takes metrics again")
-		}
+		m.outage.Succeeded()
 		m.unlogged, m.logged = nil, false
-	case !m.logged && m.unlogged == nil:
+	case m.logged:
+		m.outage.Report(err, "check", m.judge.remedy(err))
+	case m.unlogged == nil:
 		m.unlogged = err
 	}
 	return nil
@@ -162,11 +163,11 @@ func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetr
 
 // logFailure is called when the collector has taken spans, or none are sent: that it does not
 // take metrics has another reason then.
-func (m *metricExporter) logFailure(ctx context.Context) {
+func (m *metricExporter) logFailure() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.unlogged != nil {
-		m.logger.WarnContext(ctx, "collector does not take metrics", "check", m.judge.remedy(m.unlogged), "err", m.unlogged)
+		m.outage.Report(m.unlogged, "check", m.judge.remedy(m.unlogged))
 		m.unlogged, m.logged = nil, true
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -91,7 +92,9 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 		return nil, err
 	}
 	s.linger = linger
-	s.figures = &metricExporter{logger: o.Logger, judge: s.judge}
+	s.figures = &metricExporter{judge: s.judge, outage: outage.New(o.Logger, outage.Lines{
+		Began: "collector does not take metrics", Continues: "collector still takes no metrics", Ended: "collector takes metrics again",
+	}, 0)}
 	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
 		return nil, fmt.Errorf("make exporter of metrics: %w", err)
 	}
@@ -282,7 +285,7 @@ func (s *Sink) send(ctx context.Context, events []*observability.Event) error {
 		return s.ship(ctx, spans)
 	}
 	if s.figures != nil && s.counts.Spans+s.counts.Rejected == 0 {
-		s.figures.logFailure(ctx) // No span will show whether the collector is there.
+		s.figures.logFailure() // No span will show whether the collector is there.
 	}
 	return nil
 }
@@ -332,7 +335,7 @@ func (s *Sink) answered(ctx context.Context, first pending, taken bool) {
 	case wasAway || !taken:
 		s.figures.excuse()
 	default:
-		s.figures.logFailure(ctx)
+		s.figures.logFailure()
 	}
 }
 

@@ -3,12 +3,12 @@ package export
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/parleyrun/parley/internal/contain"
+	"github.com/parleyrun/parley/internal/outage"
 	"github.com/parleyrun/parley/observability"
 )
 
@@ -133,12 +133,12 @@ type outlet struct {
 	sink observability.Sink
 	name string
 	opts *Options
-	log  *slog.Logger
 	live *observability.Buffer
 	slot chan struct{} // held while the sink writes
 
 	mu     sync.Mutex
 	counts outletCounts
+	outage *outage.Outage
 }
 
 type outletCounts struct {
@@ -153,7 +153,10 @@ var _ observability.Sink = (*outlet)(nil)
 
 func newOutlet(s observability.Sink, opts *Options) *outlet {
 	name, _ := observability.NameOf(s) // it was asked before
-	o := &outlet{sink: s, name: name, opts: opts, log: opts.Logger.With("sink", name), slot: make(chan struct{}, 1)}
+	o := &outlet{sink: s, name: name, opts: opts, slot: make(chan struct{}, 1)}
+	o.outage = outage.New(opts.Logger.With("sink", name), outage.Lines{
+		Began: "sink does not take durable events; they wait in the logs", Continues: "sink still takes no durable events", Ended: "sink takes durable events again",
+	}, 0)
 	o.live = observability.NewBuffer(o, &observability.BufferOptions{
 		MaxEvents: opts.LiveEvents, MaxBytes: opts.LiveBytes, BatchEvents: min(liveEvents, opts.LiveEvents),
 		Linger: opts.FlushEvery, Backoff: opts.RetryPause, WriteTimeout: opts.WriteTimeout,
@@ -211,9 +214,7 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	stored, err := c.rejected.Take(err, len(events))
 	switch {
 	case err == nil:
-		if c.failing {
-			o.log.Info("sink takes durable events again")
-		}
+		o.outage.Succeeded()
 		c.stored += int64(stored)
 		c.failing = false
 		return true
@@ -222,9 +223,7 @@ func (o *outlet) try(ctx context.Context, events []observability.Event) bool {
 	}
 	c.failures++
 	c.last, c.lastAt = err.Error(), time.Now()
-	if !c.failing { // One that stays away is logged once.
-		c.failing = true
-		o.log.Warn("sink does not take durable events; they wait in the logs", "err", err)
-	}
+	c.failing = true
+	o.outage.Report(err)
 	return false
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/asynkron/protoactor-go/remote"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/parleyrun/parley/internal/outage"
 )
 
 // links stands between the library's endpoints and their streams, as gRPC's client interceptor. An
@@ -27,7 +29,7 @@ type links struct {
 
 	mu   sync.Mutex
 	open map[string]map[*link]struct{} // by address
-	lost map[string]bool               // addresses that did not answer the last time
+	lost map[string]*outage.Outage     // of addresses that did not answer the last time
 	shut bool
 	idle chan struct{} // closed when none is open, once shut
 }
@@ -35,7 +37,7 @@ type links struct {
 func newLinks(log *slog.Logger, c *calls, connects time.Duration) *links {
 	return &links{
 		log: log, calls: c, connects: connects, idle: make(chan struct{}),
-		open: make(map[string]map[*link]struct{}), lost: make(map[string]bool),
+		open: make(map[string]map[*link]struct{}), lost: make(map[string]*outage.Outage),
 	}
 }
 
@@ -112,25 +114,28 @@ func (ls *links) close() []string {
 	return addresses
 }
 
-// found and missed tell the log when an address begins and ceases to answer.
+// found and missed log when an address begins and ceases to answer.
 func (ls *links) found(address string) {
 	ls.mu.Lock()
 	was := ls.lost[address]
 	delete(ls.lost, address)
 	ls.mu.Unlock()
-	if was {
-		ls.log.Info("member is reached again", "address", address)
+	if was != nil {
+		was.Succeeded()
 	}
 }
 
 func (ls *links) missed(address string, err error) {
 	ls.mu.Lock()
-	was := ls.lost[address]
-	ls.lost[address] = true
-	ls.mu.Unlock()
-	if !was {
-		ls.log.Warn("cannot reach member", "address", address, "err", err)
+	is := ls.lost[address]
+	if is == nil {
+		is = outage.New(ls.log.With("address", address), outage.Lines{
+			Began: "cannot reach member", Continues: "still cannot reach member", Ended: "member is reached again",
+		}, 0)
+		ls.lost[address] = is
 	}
+	ls.mu.Unlock()
+	is.Report(err)
 }
 
 // link is the stream of one endpoint. As in gRPC, one goroutine sends and one receives.
