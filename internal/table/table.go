@@ -4,8 +4,8 @@
 //
 // Guarantees:
 //
-// 1. Columns are as wide as their widest cell in characters, and two characters apart. 2. No line ends
-// in a blank.
+//  1. Columns are as wide as their widest cell in characters, and two characters apart.
+//  2. No line ends in a blank.
 //
 // A Table belongs to one goroutine.
 package table

@@ -90,14 +90,12 @@ func newWorld(opts Options) *world {
 //
 //  1. No number is acknowledged twice, and every acknowledged batch is there, at its number
 //     and byte for byte, in every read that begins later, and at the end.
-//  2. A number never changes its batch, and no reader sees a gap or a broken chain. 3. No read reports
-//
-// damage without damage. 4. A writer that was fenced, or does not know an outcome, sends nothing any
-// more. 5. At the end every offset is readable, segments hold everything but the last batch,
-//
-//	and the only other objects are pins and that batch.
-//
-// 6. Appends and reads are linearizable; see [History.Check].
+//  2. A number never changes its batch, and no reader sees a gap or a broken chain.
+//  3. No read reports corruption without corruption.
+//  4. A writer that was fenced, or does not know an outcome, sends nothing any more.
+//  5. At the end every offset is readable, segments hold everything but the last batch,
+//     and the only other objects are pins and that batch.
+//  6. Appends and reads are linearizable; see [History.Check].
 func Run(ctx context.Context, opts Options) *Report {
 	w := newWorld(opts)
 	d := schedule.DiceOf(opts.Seed, 0, "character")
