@@ -7,15 +7,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// HeaderAbort is the header of an abort that names its extent: [AbortTree], or nothing for the conversation alone.
+// HeaderAbort is the header that sets the extent of an abort: [AbortTree], or absent for the
+// conversation only.
 const HeaderAbort = "Parley-Abort"
 
 // AbortTree is the value of [HeaderAbort] that extends an abort to the trees of dispatches that began in the conversation.
 const AbortTree = "tree"
 
-// abort ends what a conversation still owes a settlement. Its query, media type
-// and body mean nothing, and the body is not read: an abort must not wait for a
-// slow sender. The server takes a little of it and then closes the connection.
+// abort ends all unsettled work of a conversation. It ignores query, media type and body, and does not
+// read the body, because an abort must not wait for a slow sender. The server then closes the
+// connection.
 func (h *Handler) abort(w *response, r *http.Request, at conversation.Address) error {
 	var body []byte
 	switch extent := r.Header.Get(HeaderAbort); extent {
@@ -40,6 +41,6 @@ func (h *Handler) abort(w *response, r *http.Request, at conversation.Address) e
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write(body) // the intent is recorded, whether the client hears it or not
+	_, _ = w.Write(body) // the intent is durable; a lost response does not matter
 	return nil
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// HeaderNotify is the header of a POST that names a target which is told when the submission is
-// settled: one that the agent opens to callers, by its Notifiable. The runtime refuses any other, and the
-// refusal names none. It is no part of what an idempotency key stands for.
+// HeaderNotify is the header of a POST that names a target to notify when the submission is settled.
+// The agent's Notifiable must permit the target for callers. The runtime rejects any other, without
+// naming valid targets. An idempotency key does not cover the header.
 const HeaderNotify = "Parley-Notify"
 
-// precheckBytes is the body size from which an admission is decided before it is
-// sent, so that a refused one costs little.
+// precheckBytes is the body size from which an admission is decided before its attachments are stored,
+// so that a rejected one costs little.
 const precheckBytes = 256 << 10
 
 // admitted is the body of a 202.
@@ -29,11 +29,10 @@ type admitted struct {
 	Deduplicated bool                      `json:"deduplicated,omitempty"`
 }
 
-// copies is how many of a message are in memory until it is admitted: decoded, and encoded
-// for its conversation and for its log, each for a moment twice.
+// copies is the number of copies of a message in memory until it is admitted: decoded, and encoded for
+// its conversation and for its log, each temporarily twice.
 const copies = 4
 
-// post admits one message.
 func (h *Handler) post(w *response, r *http.Request, at conversation.Address) error {
 	if err := checkAdmissible(at.ID); err != nil {
 		return err
@@ -51,7 +50,7 @@ func (h *Handler) post(w *response, r *http.Request, at conversation.Address) er
 	return h.accept(w, r, receipt, keyed)
 }
 
-// take reads a body and admits what it says. keyed says that its sender gave it a key.
+// take reads a body and admits it. keyed is set if the sender provided a key.
 func (h *Handler) take(
 	w *response, r *http.Request, at conversation.Address, read func(*Options, *spool) (*prompt, error),
 ) (receipt conversation.Receipt, keyed bool, err error) {
@@ -65,7 +64,7 @@ func (h *Handler) take(
 		return receipt, false, err
 	}
 	defer leave()
-	text := min(body.size, 2*h.opts.MaxTextBytes) // at most what is decoded into memory
+	text := min(body.size, 2*h.opts.MaxTextBytes) // upper bound of decoded memory
 	if err := h.spools.memory.Take(text); err != nil {
 		return receipt, false, err
 	}
@@ -83,7 +82,7 @@ func (h *Handler) take(
 	}
 	a := conversation.Admission{
 		Address: at, Delivery: p.delivery, Condition: p.condition, InitialData: p.initialData,
-		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), Notify: strings.Join(r.Header.Values(HeaderNotify), ", "), // several name none
+		Key: p.key, Trace: conversation.TraceOf(r.Header.Values("Traceparent"), r.Header.Values("Tracestate")), Notify: strings.Join(r.Header.Values(HeaderNotify), ", "), // several headers count as none
 	}
 	if len(a.Notify) > conversation.MaxTarget {
 		return receipt, false, invalid("The header %s has more than %d bytes.", HeaderNotify, conversation.MaxTarget)
@@ -95,8 +94,8 @@ func (h *Handler) take(
 	return receipt, p.key != "", err
 }
 
-// readPrompt reads a body, at its turn if that is long. What has attachments takes none:
-// they are written to the disk on the way.
+// readPrompt reads a body. Long bodies wait at the gate, except those with attachments, which are
+// written to disk.
 func (h *Handler) readPrompt(body *spool, read func(*Options, *spool) (*prompt, error)) (*prompt, error) {
 	if body.size <= 2*h.opts.MaxTextBytes {
 		defer h.spools.memory.Turn(int(body.size))()
@@ -104,15 +103,15 @@ func (h *Handler) readPrompt(body *spool, read func(*Options, *spool) (*prompt, 
 	return read(&h.opts, body)
 }
 
-// discard closes what a request held. A failure costs disk space, not the request.
+// discard closes a resource of a request. A failure costs disk space but does not fail the request.
 func (h *Handler) discard(ctx context.Context, c io.Closer) {
 	if err := c.Close(); err != nil {
 		h.opts.Logger.WarnContext(ctx, "temporary file was not removed", "err", err)
 	}
 }
 
-// admit hands a checked delivery to the runtime. Large ones are decided first,
-// so that nothing is staged for a delivery that is refused or known already.
+// admit passes a validated delivery to the runtime. Large ones are decided first, so that nothing is
+// staged for a rejected or repeated delivery.
 func (h *Handler) admit(ctx context.Context, a conversation.Admission, files []*spool, size int64) (conversation.Receipt, error) {
 	if len(files) > 0 || size > precheckBytes {
 		known, err := h.dispatcher.Precheck(ctx, a)
@@ -138,7 +137,7 @@ func (h *Handler) admit(ctx context.Context, a conversation.Admission, files []*
 	return h.dispatcher.Admit(ctx, a)
 }
 
-// accept answers 202. A caller without a key cannot have repeated itself.
+// accept answers 202. A request without a key cannot be a repetition.
 func (h *Handler) accept(w *response, r *http.Request, receipt conversation.Receipt, keyed bool) error {
 	url := h.streamURL(r)
 	body, err := conversation.EncodeJSON(admitted{
@@ -153,6 +152,6 @@ func (h *Handler) accept(w *response, r *http.Request, receipt conversation.Rece
 	w.Header().Set("Location", url)
 	w.Header().Set(headerNextOffset, receipt.Offset.String())
 	w.WriteHeader(http.StatusAccepted)
-	_, _ = w.Write(body) // it is admitted, whether the client hears it or not
+	_, _ = w.Write(body) // the submission is durable; a lost response does not matter
 	return nil
 }

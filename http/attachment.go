@@ -18,17 +18,16 @@ import (
 const (
 	// maxAttachmentData limits the base64 text of one attachment, in characters.
 	maxAttachmentData = 14 << 20
-	// attachmentMemory is how much of a decoded attachment stays in memory.
+	// attachmentMemory is the part of a decoded attachment that stays in memory, in bytes.
 	attachmentMemory = 64 << 10
 	// maxMimeType limits a media type, in bytes.
 	maxMimeType = 255
-	// maxFilename limits a file's name, in bytes. It stays in memory while its message
-	// waits, and is longer than those of common file systems.
+	// maxFilename limits a file name, in bytes. It exceeds the limits of common file systems.
 	maxFilename = 1 << 10
 )
 
-// attachments decodes the attachments of a user message. Shapes are checked for
-// all of them before the first is decoded.
+// attachments decodes the attachments of a user message. All are validated before the first is
+// decoded.
 func (p *promptReader) attachments(v span) error {
 	parts, err := p.attachmentFields(v)
 	if err != nil {
@@ -49,7 +48,7 @@ func (p *promptReader) attachments(v span) error {
 	return nil
 }
 
-// attachmentFields finds the members of every attachment.
+// attachmentFields locates the members of every attachment.
 func (p *promptReader) attachmentFields(v span) ([]fields, error) {
 	s := newScanner(p.body, v)
 	if c, err := s.must(); err != nil {
@@ -81,7 +80,7 @@ func (p *promptReader) attachmentFields(v span) ([]fields, error) {
 	return out, err
 }
 
-// attachment checks everything of an attachment but its data.
+// attachment validates an attachment except its data.
 func (p *promptReader) attachment(i int, part fields) (conversation.Attachment, error) {
 	var a conversation.Attachment
 	name := func(member string) string { return fmt.Sprintf("%s[%d].%s", p.words.attachments, i, member) }
@@ -149,14 +148,14 @@ func (p *promptReader) decode(i int, data span) error {
 	return nil
 }
 
-// dataError says what is wrong with the caller's data.
+// dataError reports invalid client data.
 type dataError string
 
 // Error implements error.
 func (e dataError) Error() string { return string(e) }
 
-// decodeBase64 decodes r strictly: the standard alphabet, padded, no line breaks,
-// no bits left over. Flaws of the text are a dataError.
+// decodeBase64 decodes r strictly: the standard alphabet, padded, without line breaks or trailing
+// bits. Invalid text is a dataError.
 func decodeBase64(dst io.Writer, sum hash.Hash, r io.Reader) error {
 	const bad = dataError("is not base64 of the standard alphabet with padding")
 	enc := base64.StdEncoding.Strict()
@@ -189,7 +188,7 @@ func decodeBase64(dst io.Writer, sum hash.Hash, r io.Reader) error {
 			continue
 		}
 		if total == 0 {
-			return dataError("is empty") // there are no objects of no bytes
+			return dataError("is empty") // the store rejects empty objects
 		}
 		return nil
 	}

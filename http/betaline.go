@@ -13,31 +13,31 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Beta serves the conversations of agents to clients of the beta line as well, as event
-// streams, below a path of its own:
+// Beta serves the conversations of agents to clients of the beta line, as event streams, below its own
+// path:
 //
 //	GET, HEAD {Path}/agents/:name/:id        the stream
 //	POST      {Path}/agents/:name/:id        admission of {message, images}, or its result
 //	POST      {Path}/agents/:name/:id/abort
-//	GET, HEAD {Path}/runs/:id                the stream of a run; ?meta how it stands
+//	GET, HEAD {Path}/runs/:id                the stream of a run; ?meta returns its status
 //	POST      {Path}/workflows/:name         begin a run, or answer with its result
 type Beta struct {
 	// Path is like that of a [Mount]; "/" puts the routes at the root.
 	Path string
-	// Agents and Workflows are the names that may stand in the path, at least one of both. Runs of other workflows are not
-	// there.
+	// Agents and Workflows are the names that are served, at least one of both. Runs of other
+	// workflows are not found.
 	Agents, Workflows []string
 }
 
-// betaLine is the beta line of a handler.
+// betaLine serves the beta line of a handler.
 type betaLine struct {
 	eventLine
-	prefix string // of its routes, without a slash at the end
+	prefix string // of its routes, without a trailing slash
 	agents []string
 }
 
-// mountBeta adds the routes of the beta line. They must not overlap those of mounts: who
-// reads them would get answers of either line.
+// mountBeta adds the routes of the beta line. They must not overlap those of mounts, because a client
+// would get responses of either line.
 func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
 	events, ok := h.reader.(conversation.EventReader)
 	switch {
@@ -81,7 +81,7 @@ func (b *betaLine) paths() []string {
 	return []string{b.prefix + agent, b.prefix + agent + "/abort", b.prefix + "/runs/{id:[^/]*}", b.prefix + "/workflows/{name:[^/]*}"}
 }
 
-// mountPaths are the routes of a mount, as the router takes them.
+// mountPaths returns the routes of a mount in the syntax of the router.
 func mountPaths(m Mount) []string {
 	path := strings.TrimSuffix(m.Path, "/") + "/{id:[^/]*}"
 	return []string{path, path + "/abort", path + "/attachments/{attachment:[^/]+}"}
@@ -103,14 +103,14 @@ type segment struct {
 }
 
 func segments(path string) (out []segment) {
-	path = strings.ReplaceAll(path, "[^/]", "") // of the pattern of a variable
+	path = strings.ReplaceAll(path, "[^/]", "") // pattern of a variable
 	for s := range strings.SplitSeq(path, "/") {
 		out = append(out, segment{len(out), s, strings.HasPrefix(s, "{")})
 	}
 	return out
 }
 
-// route serves one route of the conversations of all agents of the line.
+// route serves one route for all agents of the line.
 func (b *betaLine) route(serve methods) http.Handler {
 	return b.allow(serve, func(w *response, r *http.Request, endpoint endpoint) error {
 		if r.Method == http.MethodPost {
@@ -142,7 +142,7 @@ func nameOf(segment, what string) (string, error) {
 	return name, nil
 }
 
-// waits reads the one query parameter of an admission: wait=result, or nothing.
+// waits parses the query of an admission: wait=result, or nothing.
 func waits(q url.Values) (bool, error) {
 	if !q.Has("wait") {
 		return false, nil

@@ -13,13 +13,13 @@ import (
 
 func parseRead(q url.Values) (beta.Read, error) { return beta.ParseRead(q) }
 
-// eventLine reads event streams.
+// eventLine serves event streams.
 type eventLine struct {
 	*Handler
 	events conversation.EventReader
 }
 
-// streamName names the event stream of a conversation or a run, in its ETags.
+// streamName returns the name of an event stream in its ETags.
 func streamName(at conversation.Address) string {
 	if _, run := conversation.WorkflowOf(at.Agent); run {
 		return "runs/" + at.ID
@@ -27,7 +27,7 @@ func streamName(at conversation.Address) string {
 	return "agents/" + at.Agent + "/" + at.ID
 }
 
-// get reads an event stream. What is wrong with the query is told before that there is none.
+// get reads an event stream. An invalid query takes precedence over a missing stream.
 func (b *eventLine) get(w *response, r *http.Request, at conversation.Address) error {
 	q, err := parseRead(parseQuery(r.URL.RawQuery))
 	if err != nil {
@@ -62,7 +62,7 @@ func (b *eventLine) get(w *response, r *http.Request, at conversation.Address) e
 	return b.answer(w, r, page)
 }
 
-// answer writes a page of events. Headers that belong to it alone are set before.
+// answer writes a page of events. The caller has set the page's own headers.
 func (b *eventLine) answer(w *response, r *http.Request, page conversation.EventPage) error {
 	if page.UpToDate && page.Closed {
 		w.Header().Set(beta.HeaderClosed, "true")
@@ -76,7 +76,7 @@ func (b *eventLine) answer(w *response, r *http.Request, page conversation.Event
 	return err
 }
 
-// head answers with where the stream ends. Its query means nothing.
+// head answers with the end of the stream. It ignores the query.
 func (b *eventLine) head(w *response, r *http.Request, at conversation.Address) error {
 	end, err := b.events.EventTail(r.Context(), at)
 	if err != nil {
@@ -91,8 +91,7 @@ func (b *eventLine) head(w *response, r *http.Request, at conversation.Address) 
 	return nil
 }
 
-// longPoll answers as soon as there is an event, and with nothing when the window or the
-// stream ends.
+// longPoll answers when there is an event, or with none at the end of the window or stream.
 func (b *eventLine) longPoll(w *response, r *http.Request, at conversation.Address, q beta.Read, from int64) error {
 	l := &betaStream{b: b, at: at}
 	if _, answered, err := b.held(w, r, l, conversation.Offset(from)); answered || err != nil {
@@ -110,7 +109,7 @@ func (b *eventLine) longPoll(w *response, r *http.Request, at conversation.Addre
 	return b.answer(w, r, page)
 }
 
-// noEvents answers a long-poll that found nothing.
+// noEvents answers a long-poll without events.
 func (b *eventLine) noEvents(w *response, page conversation.EventPage) {
 	if page.Closed {
 		w.Header().Set(beta.HeaderClosed, "true")
@@ -120,11 +119,11 @@ func (b *eventLine) noEvents(w *response, page conversation.EventPage) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// betaStream is an event stream as a [line]. What a batch shows to nobody ends no wait.
+// betaStream is an event stream as a [line]. A batch without visible events does not end a wait.
 type betaStream struct {
 	b    *eventLine
 	at   conversation.Address
-	last conversation.EventPage // what was read last
+	last conversation.EventPage // latest page
 	next *conversation.EventPage
 }
 

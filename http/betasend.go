@@ -13,11 +13,10 @@ import (
 	"github.com/parleyrun/parley/http/beta"
 )
 
-// betaWords is the vocabulary of the beta line.
 var betaWords = vocabulary{body: "message", attachments: "images"}
 
-// readBetaPrompt decodes and checks a spooled body of {message, images}. A body of white
-// space is one without members.
+// readBetaPrompt decodes and validates a body of {message, images}. A blank body counts as an empty
+// object.
 func readBetaPrompt(opts *Options, body *spool) (*prompt, error) {
 	has, err := locate(body, betaWords.body)
 	if err != nil && !errors.Is(err, errEmptyBody) {
@@ -32,7 +31,7 @@ func readBetaPrompt(opts *Options, body *spool) (*prompt, error) {
 	return p.finish(err)
 }
 
-// betaAdmitted is the body of a 202, and, with a result, of the 200 of who has waited.
+// betaAdmitted is the body of a 202, and of the 200 with a result.
 type betaAdmitted struct {
 	Result       json.RawMessage           `json:"result,omitempty"`
 	StreamURL    string                    `json:"streamUrl"`
@@ -40,8 +39,8 @@ type betaAdmitted struct {
 	SubmissionID conversation.SubmissionID `json:"submissionId"`
 }
 
-// post admits one prompt. The offset of its answer is from before the admission, so that
-// all events of the prompt come after it.
+// post admits one prompt. The returned offset precedes the admission, so that all events of the prompt
+// follow it.
 func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) error {
 	if err := checkAdmissible(at.ID); err != nil {
 		return err
@@ -85,8 +84,8 @@ func (b *betaLine) post(w *response, r *http.Request, at conversation.Address) e
 	return respond(w, status, a)
 }
 
-// checkBetaMedia accepts whatever names application/json. A request without a body needs no
-// media type: that it lacks a message is what is wrong with it.
+// checkBetaMedia accepts any header that contains application/json. A request without a body needs no
+// media type, because its error is the missing message.
 func checkBetaMedia(r *http.Request) error {
 	media := strings.ToLower(r.Header.Get("Content-Type"))
 	switch {
@@ -137,7 +136,7 @@ func (b *betaLine) settlement(
 	}
 }
 
-// settledIn looks for the end of a submission on a page of events.
+// settledIn finds the end of a submission in a page of events.
 func settledIn(page []byte, id conversation.SubmissionID) (*betaSettled, error) {
 	if !bytes.Contains(page, []byte(`"type":"submission_settled"`)) {
 		return nil, nil

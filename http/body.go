@@ -28,7 +28,7 @@ func checkMediaType(r *http.Request) error {
 		"The Content-Type %.100q is not supported. Send application/json.", value)
 }
 
-// checkCoding refuses a body that is compressed.
+// checkCoding rejects compressed bodies.
 func checkCoding(r *http.Request) error {
 	for _, value := range r.Header.Values("Content-Encoding") {
 		for coding := range strings.SplitSeq(value, ",") {
@@ -42,24 +42,24 @@ func checkCoding(r *http.Request) error {
 }
 
 const (
-	// senderBytes is how much of a body a client sends at least within one limit.
+	// senderBytes is the minimum progress of a body within one time limit.
 	senderBytes = 16 << 10
-	// leaveBytes and leaveWithin bound what is passed over of a body that is not read.
+	// leaveBytes and leaveWithin bound the discarded part of an unread body.
 	leaveBytes  = 256 << 10
 	leaveWithin = 500 * time.Millisecond
 )
 
-// LeaveBody says that the body of a request will not be read, before an answer that
-// middleware makes itself: the answer does not wait for the body, and the connection
-// ends after it. Without it a client that sends its body slowly holds the connection.
+// LeaveBody declares that the request body will not be read. Middleware calls it before its own
+// response, which then does not wait for the body and closes the connection. Otherwise a slow sender
+// holds the connection.
 func LeaveBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		leaveBody(http.NewResponseController(w), w.Header(), r.ProtoMajor)
 	}
 }
 
-// leaveBody bounds what the server takes of a body after the answer. It reports false
-// for a writer that cannot have limits, such as a recorder.
+// leaveBody bounds the discarding of a body after the response. It returns false for a writer without
+// deadlines, such as a recorder.
 func leaveBody(rc *http.ResponseController, h http.Header, proto int) bool {
 	if proto != 1 || rc.SetReadDeadline(time.Now().Add(leaveWithin)) != nil {
 		return false
@@ -68,15 +68,15 @@ func leaveBody(rc *http.ResponseController, h http.Header, proto int) bool {
 	return true
 }
 
-// requestBody is a body that has to make progress.
+// requestBody is a body with a minimum rate.
 type requestBody struct {
 	io.ReadCloser
 	request *http.Request
 	rc      *http.ResponseController
-	within  time.Duration // for senderBytes
+	within  time.Duration // limit for senderBytes
 
 	left int           // of senderBytes
-	rest time.Duration // of within; what the server itself needs does not count
+	rest time.Duration // of within, excluding the server's own time
 	err  error
 }
 
@@ -86,7 +86,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		b.left, b.rest = senderBytes, b.within
 	}
 	began := time.Now()
-	_ = b.rc.SetReadDeadline(began.Add(b.rest)) // who has none does not block
+	_ = b.rc.SetReadDeadline(began.Add(b.rest)) // a writer without deadlines does not block
 	n, err := b.ReadCloser.Read(p)
 	b.left -= n
 	b.rest -= time.Since(began)
@@ -96,8 +96,8 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// leave makes an end of a body before the answer to its request begins. A rest that is
-// there is passed over, so that the connection can be used again.
+// leave disposes of a body before the response begins. It discards a short rest, so that the
+// connection can be reused.
 func (b *requestBody) leave(h http.Header) {
 	if b == nil || errors.Is(b.err, io.EOF) {
 		return
@@ -124,7 +124,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	}
 	memory := h.opts.MemoryBytes
 	if r.ContentLength > int64(memory) {
-		memory = 0 // it goes to a file in any case
+		memory = 0 // it exceeds the memory bound in any case
 		if err := h.spools.room(r.ContentLength); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	return nil, fmt.Errorf("spool request body: %w", errors.Join(err, closeErr))
 }
 
-// source tells an error of the client's body from one of our disk.
+// source distinguishes errors of the client's body from errors of the local disk.
 type source struct {
 	r    io.Reader
 	err  error
@@ -172,12 +172,10 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// fields are the places of a request's members, by name. Of a repeated member the
-// last one counts.
+// fields are the positions of a request's members, by name. The last one of a repeated member counts.
 type fields map[string]span
 
-// isPromptField lists the members that mean something. Others are ignored. Images are those
-// of the beta line.
+// isPromptField reports whether a member is used. Others are ignored. Images belongs to the beta line.
 func isPromptField(name string) bool {
 	switch name {
 	case "kind", "body", "attachments", "type", "attributes", "tagName", "initialData", "uid", "idempotencyKey", "message", "images":
@@ -186,11 +184,11 @@ func isPromptField(name string) bool {
 	return false
 }
 
-// errEmptyBody is a body of white space, or of nothing.
+// errEmptyBody reports a blank body.
 var errEmptyBody = conversation.Errorf(conversation.CodeInvalidJSON, "The body is empty. Send a JSON object.")
 
-// locate checks that the whole body is one JSON text and finds the members of
-// its object, which wanted says what it has.
+// locate validates that the body is one JSON text and locates the members of its object. wanted
+// describes the object in errors.
 func locate(body *spool, wanted string) (fields, error) {
 	from, err := afterBOM(body)
 	if err != nil {
@@ -231,7 +229,7 @@ func locate(body *spool, wanted string) (fields, error) {
 	return found, nil
 }
 
-// afterBOM is where the text begins.
+// afterBOM returns the offset of the text after a byte order mark.
 func afterBOM(body *spool) (int64, error) {
 	const bom = "\xef\xbb\xbf"
 	var head [len(bom)]byte

@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// channelsPath is where listed channels are, beside the agents' mounts.
+// channelsPath is the path of listed channels, next to the mounts.
 const channelsPath = "/channels"
 
 // mountChannels serves every route of a listed channel at /channels/<name><path>.
@@ -50,7 +50,7 @@ func (h *Handler) mountChannels(mounts []Mount) error {
 
 func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 	var paths []string
-	declared := map[string][]string{} // methods of a path, as declared
+	declared := map[string][]string{} // declared methods by path
 	serve := map[string]channels.Handler{}
 	for _, rt := range routes {
 		if declared[rt.Path] == nil {
@@ -80,19 +80,19 @@ func (h *Handler) mountChannel(name, prefix string, routes []channels.Route) {
 // Webhook is a route of a listed channel.
 type Webhook struct{ Channel, Method, Path string }
 
-// Webhooks returns the routes of listed channels, by the names of the channels.
+// Webhooks returns the routes of listed channels, sorted by channel.
 func (h *Handler) Webhooks() []Webhook { return slices.Clone(h.listed) }
 
-// ChannelPath returns where a route of a listed channel is served.
+// ChannelPath returns the path of a route of a listed channel.
 func ChannelPath(channel string, rt channels.Route) string {
 	return channelsPath + "/" + channel + rt.Path
 }
 
-// IsWebhook reports whether a request is for a route of a listed channel, for middleware that
-// lets in who has proven to be somebody: there it is the delivery that is verified.
+// IsWebhook reports whether a request is for a route of a listed channel. Authenticating middleware
+// should let such requests pass, because the channel verifies the delivery.
 func (h *Handler) IsWebhook(r *http.Request) bool { return h.webhooks[r.URL.EscapedPath()] }
 
-// deliver hands a request to a channel. What is logged has nothing of its content.
+// deliver passes a request to a channel. It logs none of the content.
 func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string, handler channels.Handler) {
 	ctx, outcome := channels.Observe(r.Context())
 	body := &meteredBody{ReadCloser: r.Body, account: h.spools.memory}
@@ -106,7 +106,7 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 	h.deliveries.count(channel, outcome.Result)
 	level := slog.LevelDebug
 	if outcome.Result == channels.ResultConflict {
-		level = slog.LevelInfo // it came again with other content
+		level = slog.LevelInfo // repeated with different content
 	}
 	if outcome.Result == channels.ResultOmitted && h.deliveries.isNew(channel, outcome.Kind) {
 		h.opts.Logger.InfoContext(ctx, "webhooks of a kind are omitted", "channel", channel, "kind", outcome.Kind)
@@ -123,7 +123,7 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 	}
 }
 
-// meteredBody is a body that is held in memory until its request is over.
+// meteredBody accounts for a body in memory until its request ends.
 type meteredBody struct {
 	io.ReadCloser
 	account *memory.Account
@@ -142,17 +142,17 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 
 func (b *meteredBody) release() { b.account.Add(-b.held) }
 
-// deliveries counts what became of webhooks.
+// deliveries counts the results of webhooks.
 type deliveries struct {
 	mu      sync.Mutex
 	counts  map[Deliveries]int64
-	omitted map[[2]string]bool // channels and kinds that are logged
+	omitted map[[2]string]bool // channels and kinds already logged
 }
 
-// maxOmitted bounds how many kinds of omitted deliveries are logged.
+// maxOmitted bounds the kinds of omitted deliveries that are logged.
 const maxOmitted = 256
 
-// isNew reports whether no delivery of the kind was omitted before.
+// isNew reports whether the kind was not omitted before.
 func (d *deliveries) isNew(channel, kind string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +167,7 @@ func (d *deliveries) isNew(channel, kind string) bool {
 	return true
 }
 
-// Deliveries are those of a listed channel with one result, and how many there were.
+// Deliveries is the number of deliveries of a channel with one result.
 type Deliveries struct {
 	Channel string
 	Result  channels.Result
@@ -183,7 +183,7 @@ func (d *deliveries) count(channel string, r channels.Result) {
 	d.counts[Deliveries{Channel: channel, Result: r}]++
 }
 
-// Deliveries returns what became of the webhooks of listed channels, by channel and result.
+// Deliveries returns the delivery counts of listed channels, by channel and result.
 func (h *Handler) Deliveries() []Deliveries {
 	h.deliveries.mu.Lock()
 	defer h.deliveries.mu.Unlock()
@@ -198,8 +198,8 @@ func (h *Handler) Deliveries() []Deliveries {
 	return all
 }
 
-// failDelivery answers what a channel did not. What it refuses has a status and no more; an
-// error of an application's callback is answered like any other.
+// failDelivery answers a delivery that a channel did not answer. A rejected delivery gets a status
+// only. An error of an application's callback is rendered like any other.
 func (h *Handler) failDelivery(w http.ResponseWriter, r *http.Request, channel string, err error) {
 	var refusal *channels.Refusal
 	if !errors.As(err, &refusal) {

@@ -9,33 +9,31 @@ import (
 	"time"
 )
 
-// connectionsQuiet is the least between two warnings that all connections are in use.
+// connectionsQuiet is the minimum time between two warnings about exhausted connections.
 const connectionsQuiet = time.Minute
 
-// connections are what a server listens on and the clients it has accepted there, so
-// many at a time and no more: each holds a descriptor of the process, and models and
-// the bucket need some too. Who comes when all are in use takes the place of the
-// connection that has been idle for longest, or waits in the system's queue.
+// connections is a listener with a bounded number of connections, because each uses a file descriptor
+// of the process. When all are in use, a new connection replaces the one that has been idle for
+// longest, or waits in the accept queue of the system.
 type connections struct {
 	net.Listener
-	// most is the bound, the one that is waited for included; 0 is none.
+	// most is the bound, including the connection being accepted; 0 means none.
 	most int
 	log  *slog.Logger
 
 	mu   sync.Mutex
-	free sync.Cond // signalled when there may be a place, or never will be
-	// taken are the places, of which Accept holds one while it waits; open are the
-	// connections.
+	free sync.Cond // signalled when a slot may be free, or the listener is closed
+	// taken counts the used slots, including the one that Accept holds; open counts the connections.
 	taken, open int
 	warned      time.Time
-	// spare are the connections that have not sent a request yet. Clients open some in
-	// advance, and a server's Shutdown takes them for requests under way.
+	// spare are the connections without a request so far. Clients open some in advance, and Shutdown
+	// would wait for them.
 	spare map[net.Conn]bool
-	// idle are those between two requests, longest first; at says where.
+	// idle are the connections between requests, longest first; at is the index.
 	idle   list.List
 	at     map[net.Conn]*list.Element
-	ending bool // spare ones are closed
-	closed bool // none is accepted
+	ending bool // spare connections are closed
+	closed bool // no connection is accepted
 }
 
 func newConnections(l net.Listener, most int, log *slog.Logger) *connections {
@@ -44,7 +42,7 @@ func newConnections(l net.Listener, most int, log *slog.Logger) *connections {
 	return c
 }
 
-// count returns how many connections are open.
+// count returns the number of open connections.
 func (c *connections) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +65,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &accepted{Conn: conn, leave: sync.OnceFunc(c.leave)}, nil
 }
 
-// enter waits for a place.
+// enter waits for a slot.
 func (c *connections) enter() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +95,7 @@ func (c *connections) leave() {
 	c.free.Signal()
 }
 
-// drop closes an idle connection. The caller holds mu, which it gives up meanwhile.
+// drop closes an idle connection. The caller holds mu, which drop releases temporarily.
 func (c *connections) drop(conn net.Conn) {
 	c.forget(conn)
 	c.mu.Unlock()
@@ -105,7 +103,7 @@ func (c *connections) drop(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// forget notes that a connection is neither spare nor idle. The caller holds mu.
+// forget removes a connection from spare and idle. The caller holds mu.
 func (c *connections) forget(conn net.Conn) {
 	delete(c.spare, conn)
 	if e := c.at[conn]; e != nil {
@@ -114,7 +112,7 @@ func (c *connections) forget(conn net.Conn) {
 	}
 }
 
-// changed is a server's ConnState.
+// changed is the server's ConnState hook.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +129,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// endSpare closes the spare connections, and those that still come.
+// endSpare closes current and future spare connections.
 func (c *connections) endSpare() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +151,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// accepted is a connection which leaves its place when it is closed.
+// accepted is a connection that frees its slot on Close.
 type accepted struct {
 	net.Conn
 	leave func()

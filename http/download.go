@@ -16,12 +16,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// downloadPiece is how much of an attachment is read, and written under one
-// limit, at a time. A download holds two of them.
+// downloadPiece is the size of one read and write of an attachment. A download holds two pieces.
 const downloadPiece = pieceBytes
 
-// attachment answers with the bytes of an attachment. What is wrong before the
-// first of them becomes an envelope; after that only a broken connection tells.
+// attachment answers with the bytes of an attachment. Errors before the first byte become an envelope;
+// later errors break the connection.
 func (h *Handler) attachment(w *response, r *http.Request, at conversation.Address) error {
 	id, err := url.PathUnescape(mux.Vars(r)["attachment"])
 	if err != nil {
@@ -49,8 +48,8 @@ func (h *Handler) attachment(w *response, r *http.Request, at conversation.Addre
 	return nil
 }
 
-// attachmentHeaders lets a client keep the bytes for ever, since they are found
-// by their digest, and keeps a page made of them from acting as this origin.
+// attachmentHeaders allow permanent caching, since attachments are addressed by their digest. They
+// prevent a document from running scripts in this origin.
 func attachmentHeaders(h http.Header, a conversation.Attachment) {
 	secure(h)
 	h.Set("Content-Type", a.MimeType)
@@ -60,9 +59,9 @@ func attachmentHeaders(h http.Header, a conversation.Attachment) {
 	h.Set("Content-Security-Policy", "sandbox")
 }
 
-// disposition returns "inline" for the four kinds of image that no browser runs scripts
-// in, and "attachment" for any other type: an HTML or SVG document that opened under this
-// origin would look like one of its pages.
+// disposition returns "inline" for the four image types in which no browser runs scripts, and
+// "attachment" otherwise. An HTML or SVG document opened under this origin could impersonate its
+// pages.
 func disposition(mimeType string) string {
 	t, _, err := mime.ParseMediaType(mimeType)
 	if err == nil && slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, t) {
@@ -71,8 +70,7 @@ func disposition(mimeType string) string {
 	return "attachment"
 }
 
-// breakOff ends a response of which the client has a part: only a broken
-// connection tells it so.
+// breakOff aborts a partial response. Only a broken connection signals the error.
 func (h *Handler) breakOff(r *http.Request, err error) {
 	var unwritten *writeError
 	log, ctx := h.opts.Logger, r.Context()
@@ -87,21 +85,19 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 	panic(http.ErrAbortHandler)
 }
 
-// download sends content of a known size. It writes a piece only when the one
-// after it was read: a flaw that shows at the content's end, such as a wrong
-// digest, still finds the last piece unsent.
+// download sends content of a known size. It writes a piece only after reading the next one, so that
+// an error at the end, such as a wrong digest, leaves the last piece unsent.
 type download struct {
 	w       *response
 	content io.Reader
-	begin   func() // answers with the headers; nil once it is done
+	begin   func() // sends the headers; nil once done
 
 	next  []byte // read, not yet written
-	left  int64  // of the size, not yet read
+	left  int64  // bytes not yet read
 	ended bool   // Invariant: left is 0 once it is set.
 }
 
-// run reads and sends all of it. A [*writeError] says that the client did not
-// take it.
+// run reads and sends the content. A [*writeError] reports a client that does not read.
 func (d *download) run() error {
 	d.next = d.buffer()
 	if err := d.read(); err != nil {
@@ -125,11 +121,11 @@ func (d *download) run() error {
 	return d.write(d.next)
 }
 
-// buffer holds a piece, and one byte more than is left of a small one, so that
-// the read that fills it finds the end as well.
+// buffer returns a buffer for one piece. For a short rest it has one extra byte, so that the same read
+// finds the end.
 func (d *download) buffer() []byte { return make([]byte, 0, min(d.left+1, downloadPiece)) }
 
-// read fills next, and notices whether the content is as long as it should be.
+// read fills next, and checks the length of the content.
 func (d *download) read() error {
 	buf := d.next[:cap(d.next)]
 	n, err := 0, error(nil)
@@ -160,7 +156,7 @@ func (d *download) write(piece []byte) error {
 	if err == nil {
 		err = d.w.flush()
 	}
-	// A download is whole without a flush: the server flushes at its end.
+	// The server flushes at the end of a download.
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return &writeError{err}
 	}

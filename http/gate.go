@@ -10,13 +10,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// gateRetryAfter is what a request is asked to wait that had no time left to wait
-// at the gate.
+// gateRetryAfter is the Retry-After of a request whose context ended at the gate.
 const gateRetryAfter = 5 * time.Second
 
-// gate bounds the large bodies that are decoded, staged and admitted at a time.
-// What costs memory, handles and disk lies behind it; a client that sends slowly is
-// still before it, and what is done behind it is bounded by the runtime.
+// gate bounds the large bodies that are decoded, staged and admitted concurrently, which use memory,
+// handles and disk. Clients send their bodies before the gate. The runtime bounds the time behind it.
 type gate struct {
 	capacity int64 // bytes
 	free     *semaphore.Weighted
@@ -26,9 +24,8 @@ func newGate(capacity int64) *gate {
 	return &gate{capacity: capacity, free: semaphore.NewWeighted(capacity)}
 }
 
-// enter lets a body through that is in memory, and makes one that is in a file wait
-// for its turn: first come, first served. The caller calls leave. A body that is
-// larger than the gate passes alone.
+// enter admits a body in memory immediately and queues one in a file, first come, first served. The
+// caller calls leave. A body larger than the gate passes alone.
 func (g *gate) enter(ctx context.Context, body *spool) (leave func(), err error) {
 	if body.file == nil {
 		return func() {}, nil
@@ -37,7 +34,7 @@ func (g *gate) enter(ctx context.Context, body *spool) (leave func(), err error)
 	err = g.free.Acquire(ctx, weight)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		// Somebody before us limits the time of a request. The client still listens.
+		// A middleware timeout ended the context; the client is still connected.
 		return nil, conversation.Unavailable(gateRetryAfter, err)
 	case err != nil:
 		return nil, err

@@ -23,91 +23,84 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// Mount puts an agent's conversations under a path: {Path}/:id. Several mounts
-// may name one agent; their conversations are the same.
+// Mount serves an agent's conversations under a path: {Path}/:id. Several mounts may name one agent
+// and share its conversations.
 type Mount struct {
-	// Path is absolute, of one or more segments of letters, digits and "-._~", or
-	// "/" itself. It has no trailing slash.
+	// Path is absolute, of one or more segments of letters, digits and "-._~", or "/" itself. It has
+	// no trailing slash.
 	Path string
-	// Agent is the name the conversations are addressed by.
+	// Agent is the agent part of the conversation addresses.
 	Agent string
 }
 
-// Options configure a [Handler]. Nil and every zero field mean the default.
+// Options configures a [Handler]. Nil and every zero field mean the default.
 type Options struct {
-	// Logger receives errors and dropped readers. Nil discards them, but for errors of which
-	// a client is told a ref: these go to slog.Default(), as it was when the handler was made.
+	// Logger receives errors and disconnected readers. If it is nil, errors with a ref are logged to
+	// the slog.Default() at the time of New, and others are discarded.
 	Logger *slog.Logger
-	// PublicURL is the origin, and possibly a path prefix, under which clients
-	// reach the handler ("https://agents.example.com"). Empty means the scheme and
-	// host of each request.
+	// PublicURL is the origin, and an optional path prefix, under which clients reach the handler
+	// ("https://agents.example.com"). Empty means the scheme and host of each request.
 	PublicURL string
 	// TrustedProxies may set X-Forwarded-Proto and X-Forwarded-Host. Default none.
 	TrustedProxies []netip.Prefix
 
 	// MaxBodyBytes limits a request body. Default 256 MiB.
 	MaxBodyBytes int64
-	// MaxTextBytes limits the delivery's body in UTF-8, and once more everything
-	// else of a delivery that is not attachment data, initialData included.
-	// Default 4 MiB.
+	// MaxTextBytes limits the delivery's body in UTF-8, and separately all other parts except
+	// attachment data, including initialData. Default 4 MiB.
 	MaxTextBytes int64
 	// MaxAttachments limits the attachments of one delivery. Default 16.
 	MaxAttachments int
-	// MemoryBytes is how much of a request body is held in memory before the rest
-	// goes to a file. Default 1 MiB.
+	// MemoryBytes is the part of a request body held in memory; the rest is spooled to a file. Default
+	// 1 MiB.
 	MemoryBytes int
-	// InFlightBytes bounds the bodies beyond MemoryBytes that are decoded, staged
-	// and admitted at the same time, in bytes altogether. The rest waits in its
-	// files, in the order in which it arrived; a body longer than this passes alone.
-	// Default 64 MiB.
+	// InFlightBytes bounds the spooled bodies that are decoded, staged and admitted concurrently, in
+	// bytes. Others wait in order of arrival. A body larger than this passes alone. Default 64 MiB.
 	InFlightBytes int64
-	// TempDir is where temporary files are made. New returns an error if it cannot
-	// make one there. Default os.TempDir.
+	// TempDir is the directory of temporary files. New returns an error if it is not writable. Default
+	// os.TempDir.
 	TempDir string
-	// SpoolBytes bounds the temporary files of all bodies and attachments together. A
-	// body for which there is no room is refused as unavailable. Default 1 GiB.
+	// SpoolBytes bounds all temporary files of bodies and attachments. A body over it is rejected as
+	// unavailable. Default 1 GiB.
 	SpoolBytes int64
-	// SpoolAllowed, if not nil, is asked before n more bytes go to temporary files. Its
-	// error refuses the request as unavailable. It is called often and concurrently.
+	// SpoolAllowed, if not nil, is called before n more bytes are written to temporary files. Its
+	// error rejects the request as unavailable. It is called often and concurrently.
 	SpoolAllowed func(n int64) error
 
-	// Memory is the node's budget, of which "bodies" and "readers" take; nil is one
-	// without a bound of its own.
+	// Memory is the node's budget, with the accounts "bodies" and "readers"; nil means an unbounded
+	// one.
 	Memory *memory.Budget
-	// BodyBytes bounds what bodies hold in memory altogether, and ReaderBytes the pages
-	// that are being written to clients: one that many readers get counts once. Over
-	// the first a body is refused as unavailable. Over the second the slowest readers
-	// are disconnected, and then reads are refused. Default 128 MiB each.
+	// BodyBytes bounds the memory of all bodies, and ReaderBytes that of the pages being written to
+	// clients; a shared page counts once. Over BodyBytes a body is rejected as unavailable. Over
+	// ReaderBytes the slowest readers are disconnected, then reads are rejected. Default 128 MiB each.
 	BodyBytes, ReaderBytes int64
 
-	// Channels are ways in from platforms, by name: POST /channels/<name>/webhook, or whatever
-	// routes a channel declares below /channels/<name>. A name is one segment like those of a
-	// mount. No agent is mounted at or below /channels then.
+	// Channels are webhook channels by name: POST /channels/<name>/webhook, or the routes that a
+	// channel declares below /channels/<name>. A name is one segment like those of a mount. No agent
+	// may be mounted at or below /channels then.
 	Channels map[string]channels.Channel
-	// Runs, if not nil, serves workflows and their runs, beside the mounts.
+	// Runs, if not nil, serves workflows and their runs, in addition to the mounts.
 	Runs *Runs
-	// Beta, if not nil, serves clients of the beta line as well, beside the mounts.
+	// Beta, if not nil, serves clients of the beta line, in addition to the mounts.
 	Beta *Beta
 
-	// Dev adds causes to error envelopes. Never set it where clients are strangers.
+	// Dev adds causes to error envelopes. Do not set it for untrusted clients.
 	Dev bool
 
-	// Heartbeat is the time between two comment lines of an event stream.
-	// Default 15 s.
+	// Heartbeat is the time between two comment lines of an event stream. Default 15 s.
 	Heartbeat time.Duration
-	// ControlEvery bounds the time between two control frames of an idle event
-	// stream. Default 30 s.
+	// ControlEvery bounds the time between two control frames of an idle event stream. Default 30 s.
 	ControlEvery time.Duration
-	// LongPoll is how long a long-poll is held. Default 30 s.
+	// LongPoll is the maximum wait of a long-poll. Default 30 s.
 	LongPoll time.Duration
-	// SlowReader is how long a client may take for 64 KiB of an answer. Default 10 s.
+	// SlowReader is the time limit of a client for reading 64 KiB of a response. Default 10 s.
 	SlowReader time.Duration
-	// SlowSender is how long a client may take for 16 KiB of a body. Default 10 s.
+	// SlowSender is the time limit of a client for sending 16 KiB of a body. Default 10 s.
 	SlowSender time.Duration
 
-	// NewKey mints the key of an admission whose caller sent none. Default a ULID.
+	// NewKey generates the key of an admission without one. Default a ULID.
 	NewKey func() string
-	// NewRef mints the reference of a logged error. Default "err_" and a ULID.
+	// NewRef generates the reference of a logged error. Default "err_" and a ULID.
 	NewRef func() string
 }
 
@@ -142,7 +135,7 @@ func (o *Options) withDefaults() Options {
 	return v
 }
 
-// minting returns a function of the options, whose place another one takes where it is nil or fails.
+// minting returns own, or other if own is nil or fails.
 func minting(name string, own, other func() string) func() string {
 	if own == nil {
 		return other
@@ -185,28 +178,27 @@ type Handler struct {
 	gate       *gate
 	live       live
 	spools     spools
-	files      *memory.Budget // of the spools
+	files      *memory.Budget // account of the spools
 	pages      pages
 	deliveries deliveries
 	webhooks   map[string]bool // paths
 	listed     []Webhook
 }
 
-// endpoint serves one route. An error it returns becomes an envelope, so it must
-// not have written anything then.
+// endpoint serves one route. A returned error is rendered as an envelope, so it must not have written
+// anything.
 type endpoint func(w *response, r *http.Request, at conversation.Address) error
 
-// registry is what a Dispatcher may also be: one that knows its agents.
+// registry is an optional interface of a Dispatcher that lists its agents.
 type registry interface {
-	// Serves reports whether an agent is registered under the name.
+	// Serves reports whether an agent is registered.
 	Serves(agent string) bool
 }
 
-// New returns a handler for the mounts. It refuses mounts that cannot be told
-// apart from another or from a pattern, and options that make no sense. If d has a
-// method Serves(agent string) bool, it refuses mounts of agents d does not serve. If r has
-// a method Room(conversation.Address) error, event streams ask it before they begin. For
-// [Options.Beta] r has to be a conversation.EventReader, and for workflows a conversation.RunReader, too.
+// New returns a handler for the mounts. It returns an error for ambiguous mounts and invalid options.
+// If d has a method Serves(agent string) bool, it rejects mounts of unknown agents. If r has a method
+// Room(conversation.Address) error, it is called before an event stream begins. [Options.Beta]
+// requires that r is a conversation.EventReader, and workflows that it is a conversation.RunReader.
 func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts *Options) (*Handler, error) {
 	h := &Handler{dispatcher: d, reader: r, opts: opts.withDefaults()}
 	if err := h.opts.validate(); err != nil {
@@ -235,7 +227,7 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	if err := checkAgents(d, mounts); err != nil {
 		return nil, err
 	}
-	// The encoded path is matched as it came: an id may contain %2F or "..".
+	// Match the encoded path as received: an id may contain %2F or "..".
 	h.router = mux.NewRouter().UseEncodedPath().SkipClean(true)
 	h.router.NotFoundHandler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, conversation.Errorf(conversation.CodeRouteNotFound, "%s", h.noRoute(mounts)))
@@ -243,7 +235,7 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	if err := h.mountChannels(mounts); err != nil {
 		return nil, err
 	}
-	// The longer mount comes first, so that one below another is reached.
+	// Longer mounts first, so that nested mounts are reachable.
 	sorted := slices.SortedFunc(slices.Values(mounts), func(a, b Mount) int { return len(b.Path) - len(a.Path) })
 	for _, m := range sorted {
 		paths := mountPaths(m)
@@ -266,10 +258,10 @@ func New(d conversation.Dispatcher, r conversation.Reader, mounts []Mount, opts 
 	return h, nil
 }
 
-// maxNamed bounds the mounts that a developer is told.
+// maxNamed bounds the mounts in the error for developers.
 const maxNamed = 20
 
-// noRoute says that a path leads nowhere, and to a developer where agents are.
+// noRoute returns the error text of an unknown path; in Dev it lists the mounts.
 func (h *Handler) noRoute(mounts []Mount) string {
 	const said = "No route of this server matches the path."
 	if !h.opts.Dev || len(mounts) == 0 {
@@ -282,7 +274,7 @@ func (h *Handler) noRoute(mounts []Mount) string {
 	return said + " Agents are at " + strings.Join(paths, ", ") + "."
 }
 
-// Spooled returns what temporary files hold, and how often a body found no room there.
+// Spooled returns the usage of temporary files, and how often a body was rejected for lack of room.
 func (h *Handler) Spooled() memory.Usage { return h.files.Usage()[0] }
 
 func checkMounts(mounts []Mount) error {
@@ -305,7 +297,7 @@ func checkMounts(mounts []Mount) error {
 func checkAgents(d conversation.Dispatcher, mounts []Mount) error {
 	known, ok := d.(registry)
 	if !ok {
-		return nil // it says so at the first message
+		return nil // the logger reports it with the first message
 	}
 	for _, m := range mounts {
 		if !known.Serves(m.Agent) {
@@ -315,8 +307,8 @@ func checkAgents(d conversation.Dispatcher, mounts []Mount) error {
 	return nil
 }
 
-// checkMountPath admits only characters that have one spelling in a URL, so that
-// a mount can be compared with the encoded path.
+// checkMountPath accepts only characters with a single spelling in URLs, so that a mount can be
+// compared with the encoded path.
 func checkMountPath(p string) error {
 	if p == "/" {
 		return nil
@@ -342,9 +334,9 @@ func isUnreserved(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-._~", c)
 }
 
-// Drain ends every live response soon and refuses new ones with
-// runtime_unavailable, so that a server's Shutdown need not wait for readers.
-// Other requests are served as before. It returns at once and may be repeated.
+// Drain ends all live responses and rejects new ones with runtime_unavailable, so that a server's
+// Shutdown does not wait for readers. Other requests are served. It returns immediately and may be
+// repeated.
 func (h *Handler) Drain() { h.live.drain() }
 
 // ServeHTTP implements http.Handler.
@@ -361,7 +353,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		err := &panicError{value: v, stack: debug.Stack()}
 		if res.status != 0 {
-			// The client has half an answer: only a broken connection tells it so.
+			// The response is partial: only a broken connection signals the error.
 			h.opts.Logger.ErrorContext(r.Context(), "response broke off", logRequest(r, err)...)
 			panic(http.ErrAbortHandler)
 		}
@@ -370,10 +362,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.router.ServeHTTP(res, withEscapedPath(r))
 }
 
-// methods are what a route accepts.
+// methods maps the methods of a route to endpoints.
 type methods map[string]endpoint
 
-// route serves one route of the conversations of an agent.
+// route serves one route of an agent's conversations.
 func (h *Handler) route(agent string, serve methods) http.Handler {
 	return h.allow(serve, func(w *response, r *http.Request, endpoint endpoint) error {
 		id, err := conversationID(mux.Vars(r)["id"])
@@ -384,7 +376,7 @@ func (h *Handler) route(agent string, serve methods) http.Handler {
 	})
 }
 
-// allow refuses other methods than those of a route, and renders errors.
+// allow rejects other methods and renders errors.
 func (h *Handler) allow(serve methods, answer func(*response, *http.Request, endpoint) error) http.Handler {
 	allow := strings.Join(slices.Sorted(maps.Keys(serve)), ", ")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

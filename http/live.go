@@ -9,11 +9,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// errDraining is the cause of a live response's context that Drain ended.
+// errDraining is the cancellation cause of live responses ended by Drain.
 var errDraining = errors.New("the handler is draining")
 
-// live knows the live responses under way, so that Drain can end them. The zero
-// value is ready.
+// live tracks live responses so that Drain can end them. The zero value is ready to use.
 type live struct {
 	mu       sync.Mutex
 	draining bool
@@ -21,8 +20,8 @@ type live struct {
 	cancels  map[int]context.CancelCauseFunc
 }
 
-// enter registers a live response. Its context ends when the client leaves or
-// the handler drains; leave must be called when the response has ended.
+// enter registers a live response. Its context ends when the client disconnects or the handler drains.
+// The caller calls leave at the end of the response.
 func (l *live) enter(parent context.Context) (ctx context.Context, leave func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

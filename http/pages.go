@@ -10,31 +10,29 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// errEvicted ends an answer whose client was slow while others needed the memory.
+// errEvicted ends a response to a slow client when memory is needed.
 var errEvicted = errors.New("a slow reader made room for others")
 
-// smallPage is up to which size, in bytes, a page counts for nothing and is copied into
-// the frame it travels in.
+// smallPage is the size in bytes up to which a page is copied into its frame and not accounted.
 const smallPage = 4 << 10
 
-// pages counts the pages that are being written to clients. Readers of one conversation
-// share a page, so that it counts once, however many do not take it. When there is no
-// room for another, those nobody has taken a piece of for a while go first.
+// pages accounts for the pages being written to clients. A page shared by many readers counts once.
+// Over the bound, pages without progress are evicted first.
 type pages struct {
 	account  *memory.Account
-	patience time.Duration // a reader that takes nothing for so long is slow
+	patience time.Duration // a reader without progress for this time is slow
 
 	mu   sync.Mutex
 	held map[*byte]*heldPage
 }
 
-// heldPage is a page that somebody is writing. Its key is its first byte.
+// heldPage is a page being written, keyed by its first byte.
 type heldPage struct {
 	size    int64
 	writers map[*response]struct{}
 }
 
-// enter counts a page that is about to be written. The caller calls leave when it was.
+// enter accounts for a page before it is written. The caller calls leave afterwards.
 func (p *pages) enter(w *response, page []byte) (leave func(), err error) {
 	if len(page) <= smallPage {
 		return func() {}, nil
@@ -67,7 +65,7 @@ func (p *pages) enter(w *response, page []byte) (leave func(), err error) {
 	}, nil
 }
 
-// drop forgets a page, unless that was done. mu is held.
+// drop removes a page if present. The caller holds mu.
 func (p *pages) drop(key *byte, h *heldPage) {
 	if p.held[key] == h {
 		delete(p.held, key)
@@ -75,8 +73,8 @@ func (p *pages) drop(key *byte, h *heldPage) {
 	}
 }
 
-// evict ends the writing of slow pages, the slowest first, until n bytes are free. They
-// count no more from then on: a write whose deadline is over ends at once. mu is held.
+// evict ends the writes of slow pages, slowest first, until n bytes are free. Their bytes are released
+// immediately, since a write after its deadline ends at once. The caller holds mu.
 func (p *pages) evict(n int64) {
 	type slow struct {
 		key   *byte
