@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxKey is the longest idempotencyKey, in characters.
+// maxKey is the maximum length of an idempotencyKey, in characters.
 const maxKey = 256
 
 // shortText is the longest text that is decoded from one piece, in bytes as
@@ -29,7 +29,7 @@ type prompt struct {
 	files []*spool
 }
 
-// Close drops the decoded attachments.
+// Close releases the decoded attachments.
 func (p *prompt) Close() error {
 	var errs []error
 	for _, f := range p.files {
@@ -43,21 +43,21 @@ type promptReader struct {
 	opts *Options
 	body *spool
 	has  fields
-	// budget is how many bytes of text may still be taken into memory, apart from
-	// the delivery's body.
+	// budget is the number of bytes of text that may still be read into memory, apart from the
+	// delivery's body.
 	budget int64
 	out    prompt
 	words  vocabulary
 }
 
-// vocabulary is what a line of the protocol calls the members of a message.
+// vocabulary contains the member names of a message in one line of the protocol.
 type vocabulary struct{ body, attachments string }
 
 // current is the vocabulary of the current line.
 var current = vocabulary{body: "body", attachments: "attachments"}
 
-// readPrompt decodes and checks a spooled body. The caller closes the prompt; a
-// refused body leaves nothing open.
+// readPrompt decodes and validates a spooled body. The caller closes the prompt. A rejected body
+// leaves no open file.
 func readPrompt(opts *Options, body *spool) (*prompt, error) {
 	has, err := locate(body, "kind and body")
 	if err != nil {
@@ -67,7 +67,7 @@ func readPrompt(opts *Options, body *spool) (*prompt, error) {
 	return p.finish(p.read())
 }
 
-// finish returns the prompt, or closes it if it was refused.
+// finish returns the prompt, or closes it on error.
 func (p *promptReader) finish(err error) (*prompt, error) {
 	if err != nil {
 		return nil, errors.Join(err, p.out.Close())
@@ -75,8 +75,8 @@ func (p *promptReader) finish(err error) (*prompt, error) {
 	return &p.out, nil
 }
 
-// read takes the cheap members first, so that a body with a wrong one is refused
-// before attachments are decoded.
+// read validates the cheap members first, so that an invalid body is rejected before attachments are
+// decoded.
 func (p *promptReader) read() error {
 	kind, err := p.kind()
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *promptReader) read() error {
 			return err
 		}
 	}
-	// Last, because it is about a request whose members are all right by themselves.
+	// Last, because it concerns members that are valid by themselves.
 	if p.out.condition.Set && p.out.initialData != nil {
 		return invalid("A uid and initialData contradict each other: initialData is for a conversation that is to be created.")
 	}
@@ -148,8 +148,8 @@ func (p *promptReader) text() error {
 	return nil
 }
 
-// decoded returns the content of a scanned string. Of one longer than MaxTextBytes
-// it may be the beginning, up to the first byte too many.
+// decoded returns the content of a scanned string. Content longer than MaxTextBytes may be truncated
+// after the first byte over the limit.
 func (p *promptReader) decoded(v span) (string, error) {
 	if v.size() <= shortText {
 		raw, err := p.body.bytes(v)
@@ -164,7 +164,7 @@ func (p *promptReader) decoded(v span) (string, error) {
 	}
 	limit := p.opts.MaxTextBytes
 	var b strings.Builder
-	b.Grow(int(min(v.size(), limit+1))) // decoded it is rarely longer
+	b.Grow(int(min(v.size(), limit+1))) // decoded text is rarely longer
 	_, err = io.Copy(&b, io.LimitReader(r, limit+1))
 	return b.String(), err
 }
@@ -204,7 +204,7 @@ func (p *promptReader) attributes(v span) (map[string]string, error) {
 		return nil, err
 	}
 	const shape = "The member attributes must be an object whose values are strings"
-	// Values are decoded one by one: of a repeated name only the last is judged.
+	// Values are decoded one by one: only the last of a repeated name is validated.
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &values); err != nil || values == nil {
 		return nil, invalid(shape + ".")
@@ -220,7 +220,7 @@ func (p *promptReader) attributes(v span) (map[string]string, error) {
 	return out, nil
 }
 
-// siblings reads the members beside the delivery.
+// siblings reads the members next to the delivery.
 func (p *promptReader) siblings() error {
 	if v, ok := p.has["uid"]; ok {
 		raw, err := p.raw("uid", v)
@@ -259,7 +259,7 @@ func (p *promptReader) siblings() error {
 	return nil
 }
 
-// raw takes a value into memory. It may be a part of the body there.
+// raw reads a value into memory. The result may share memory with the body.
 func (p *promptReader) raw(name string, v span) ([]byte, error) {
 	if v.size() > p.budget {
 		return nil, invalid("The member %s is too long: beside body and attachment data, a request has at most %d bytes.",
@@ -291,7 +291,7 @@ func (p *promptReader) isString(v span) (bool, error) {
 	return c[0] == '"', nil
 }
 
-// invalidType is the error of a value of the wrong type, nil if it is the right one.
+// invalidType returns the error of a value of the wrong type, nil if right is set.
 func invalidType(right bool, name, want string) error {
 	if right {
 		return nil

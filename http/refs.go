@@ -5,8 +5,8 @@ import (
 	"log/slog"
 )
 
-// onlyRefs hands on what a client was told a ref of, and nothing else: without a log of
-// one's own a ref must still be found somewhere.
+// onlyRefs forwards only records with a ref that was sent to a client. Refs must be logged even
+// without a Logger.
 type onlyRefs struct{ next slog.Handler }
 
 var _ slog.Handler = onlyRefs{}

@@ -17,33 +17,32 @@ const (
 	headerNextOffset = "Stream-Next-Offset"
 	headerUpToDate   = "Stream-Up-To-Date"
 	headerErrorRef   = "Parley-Error-Ref"
-	// headerAccelBuffering makes nginx, and proxies that follow its convention, send each
-	// write of an event stream to the client at once.
+	// headerAccelBuffering makes nginx and compatible proxies forward each write of an event stream
+	// immediately.
 	headerAccelBuffering = "X-Accel-Buffering"
 )
 
-// statusClientGone answers a held long-poll whose client left; nobody receives it.
+// statusClientGone is the status of a long-poll whose client has disconnected, for middleware only.
 const statusClientGone = 499
 
-// pieceBytes is how much a client takes at least within one limit, so that a slow one
-// that does read is told from one that does not.
+// pieceBytes is the minimum progress of a client within one time limit. It distinguishes slow from
+// stalled clients.
 const pieceBytes = 64 << 10
 
-// response is the answer to one request. It remembers whether it has begun, gives every
-// piece of it its time, and makes an end of a body that was not read.
+// response is the response to one request. It records whether it has begun, sets a deadline for every
+// piece, and disposes of an unread body.
 type response struct {
 	http.ResponseWriter
 	limit  limit
 	body   *requestBody // nil for none
 	status int
-	// moved is when the client took the last piece, in nanoseconds, and evicted is set
-	// when somebody else needs the memory of what it does not take.
+	// moved is the time of the last completed write, in nanoseconds. evicted is set when the memory is
+	// needed by others.
 	moved   atomic.Int64
 	evicted atomic.Bool
 }
 
-// answer returns the response to a request, and the request with a body that has to
-// make progress.
+// answer returns the response to a request, and the request with a rate-limited body.
 func (o *Options) answer(w http.ResponseWriter, r *http.Request) (*response, *http.Request) {
 	rc := http.NewResponseController(w)
 	res := &response{ResponseWriter: w, limit: limit{rc: rc, slow: o.SlowReader, stays: r.ProtoMajor == 1}}
@@ -65,8 +64,8 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter. A client that takes a piece not in time fails
-// it; a writer without deadlines cannot block on a client either.
+// Write implements http.ResponseWriter. It fails if the client does not read a piece in time. A writer
+// without deadlines cannot block on a client.
 func (w *response) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -86,13 +85,13 @@ func (w *response) Write(b []byte) (int, error) {
 	}
 }
 
-// evict ends the answer. It may be called while it is written.
+// evict ends the response. It may be called concurrently with a write.
 func (w *response) evict() {
 	w.evicted.Store(true)
 	_ = w.limit.rc.SetWriteDeadline(time.Now())
 }
 
-// flush sends what was written, within the time of its last piece.
+// flush flushes within the deadline of the last piece.
 func (w *response) flush() error {
 	if err := w.limit.rc.Flush(); err != nil {
 		return err
@@ -103,28 +102,27 @@ func (w *response) flush() error {
 	return nil
 }
 
-// end gives what the server still has to send its time.
+// end sets the deadline for the data that the server still buffers.
 func (w *response) end() { w.limit.set() }
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// limit is the time that one piece of an answer may take.
+// limit is the time limit of one piece of a response.
 type limit struct {
 	rc   *http.ResponseController
 	slow time.Duration
-	// stays is set when a deadline may stay after a write, which spares a call per
-	// frame. HTTP/2 would end a response for one that only has nothing to say.
+	// stays is set if a deadline may remain after a write, which saves a call per frame. HTTP/2 would
+	// end an idle response at the deadline.
 	stays bool
 }
 
-// set gives the next write its time.
+// set sets the deadline of the next write.
 func (l *limit) set() { _ = l.rc.SetWriteDeadline(time.Now().Add(l.slow)) }
 
-// lift leaves no deadline.
+// lift removes the deadline.
 func (l *limit) lift() { _ = l.rc.SetWriteDeadline(noDeadline()) }
 
-// noDeadline is the deadline that never comes.
 func noDeadline() time.Time { return time.Time{} }
 
 // secure sets the headers of every read and error response.
@@ -133,7 +131,7 @@ func secure(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
 }
 
-// coordinate sets the headers that say where a read ended.
+// coordinate sets the headers with the end of a read.
 func coordinate(h http.Header, next conversation.Offset, upToDate bool) {
 	h.Set(headerNextOffset, next.String())
 	if upToDate {
@@ -141,8 +139,8 @@ func coordinate(h http.Header, next conversation.Offset, upToDate bool) {
 	}
 }
 
-// writePage answers a read with the page's bytes as they are. That the client may be gone
-// is no news to anybody: the server ends the connection of one that has only a part.
+// writePage sends a page unchanged. It ignores write errors: the server closes the connection of a
+// partial response.
 func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) error {
 	if p.Long != nil {
 		return h.writeLong(w, r, p)
@@ -160,9 +158,8 @@ func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) e
 	return nil
 }
 
-// writeLong answers a read with a page that is read while it is written. What fails before
-// the first piece is the caller's to render; after it only a broken connection tells the
-// client.
+// writeLong sends a page while it is read. The caller renders errors before the first piece; later
+// errors break the connection.
 func (h *Handler) writeLong(w *response, r *http.Request, p conversation.Page) error {
 	out := piecewise{w: w, pages: &h.pages, begin: func() error {
 		readHeaders(w.Header(), p.Next, p.UpToDate)
@@ -176,14 +173,14 @@ func (h *Handler) writeLong(w *response, r *http.Request, p conversation.Page) e
 	return err
 }
 
-// piecewise writes a long page in pieces. Each counts while it is written.
+// piecewise writes a long page in pieces. Each is accounted for while it is written.
 type piecewise struct {
 	w     *response
 	pages *pages
-	begin func() error // what comes before the first piece; nil once it is done
+	begin func() error // runs before the first piece; nil once done
 }
 
-// unbegunError says that nothing of a long page was written.
+// unbegunError reports that no part of a long page was written.
 type unbegunError struct{ err error }
 
 // Error implements error.
@@ -221,7 +218,7 @@ func (p *piecewise) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// isSlow reports whether a write ended because the client did not take it in time.
+// isSlow reports whether a write ended because the client did not read in time.
 func isSlow(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errEvicted)
 }

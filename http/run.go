@@ -18,11 +18,11 @@ import (
 	"github.com/parleyrun/parley/http/beta"
 )
 
-// HeaderKey is the header of a POST that begins a run with its idempotency key, 1 to 256 characters: the same key of the same
-// workflow is the same run.
+// HeaderKey is the header of a POST that begins a run with its idempotency key, 1 to 256 characters.
+// The same key of the same workflow identifies the same run.
 const HeaderKey = "Idempotency-Key"
 
-// runBegun is the body of a 202, and, with a result, of the 200 of who has waited.
+// runBegun is the body of a 202, and of the 200 with a result.
 type runBegun struct {
 	Result    json.RawMessage    `json:"result,omitempty"`
 	ID        conversation.RunID `json:"runId"`
@@ -30,7 +30,7 @@ type runBegun struct {
 	Offset    string             `json:"offset"`
 }
 
-// begin begins a run. The stream of a run begins with it, so that its offset is always from before it.
+// begin begins a run. The stream of a run begins with it, so that its offset always precedes it.
 func (l *runLine) begin(w *response, r *http.Request, at conversation.Address) error {
 	wait, err := waits(parseQuery(r.URL.RawQuery))
 	if err != nil {
@@ -69,7 +69,7 @@ func (l *runLine) begin(w *response, r *http.Request, at conversation.Address) e
 	return respond(w, http.StatusOK, begun)
 }
 
-// runFor is the id of the run of a key, or of one more run.
+// runFor returns the run id of a key, or a new id.
 func runFor(workflow string, keys []string) (conversation.RunID, error) {
 	if len(keys) == 0 {
 		return conversation.RunID("run_" + ulid.Make().String()), nil
@@ -80,12 +80,13 @@ func runFor(workflow string, keys []string) (conversation.RunID, error) {
 	return conversation.RunFor(workflow, keys[0]), nil
 }
 
-// bodied reports whether a request has a body, as far as its headers say. What has neither a length nor a media type has none.
+// bodied reports whether a request has a body according to its headers. Without length and media type
+// it has none.
 func bodied(r *http.Request) bool {
 	return r.ContentLength > 0 || r.ContentLength < 0 && r.Header.Get("Content-Type") != ""
 }
 
-// readInput reads the input of a run: any JSON, in its compact form. No text is an object without members.
+// readInput reads the input of a run: any JSON, compacted. A blank body counts as an empty object.
 func readInput(opts *Options, body *spool, id conversation.RunID) (*prompt, error) {
 	p := &prompt{key: string(id)}
 	p.delivery.Kind, p.delivery.Body = conversation.KindUser, "{}"
@@ -128,10 +129,10 @@ func inputTooLong(opts *Options) error {
 	return invalid("The input is longer than the limit of %d bytes.", opts.MaxTextBytes)
 }
 
-// runURL is where a run is that a request to its workflow begins.
+// runURL returns the URL of a run for a request to its workflow.
 func (h *Handler) runURL(r *http.Request, id conversation.RunID) string {
 	at := h.streamURL(r)
-	if i := strings.LastIndex(at, "/workflows/"); i >= 0 { // always, but for what middleware may do
+	if i := strings.LastIndex(at, "/workflows/"); i >= 0 { // always, unless middleware has changed the path
 		at = at[:i]
 	}
 	return at + "/runs/" + string(id)
@@ -152,7 +153,7 @@ func (l *runLine) ended(w *response, r *http.Request, id conversation.RunID) (*c
 	return run, err
 }
 
-// settledError is what the settlement of a submission says of a failure, for an envelope.
+// settledError returns the error of a settlement for an envelope.
 func settledError(e *conversation.SettlementError) envelopeError {
 	if e == nil {
 		return envelopeError{Type: conversation.CodeInternal}
@@ -160,14 +161,14 @@ func settledError(e *conversation.SettlementError) envelopeError {
 	return envelopeError{Type: e.Type, Message: e.Message, Details: e.Message, Meta: e.Meta}
 }
 
-// runRecord is how a run stands. Error is that of the event that ends it.
+// runRecord is the status of a run. Error is that of its last event.
 type runRecord struct {
 	ID         conversation.RunID `json:"runId"`
 	Workflow   string             `json:"workflowName"`
 	Status     string             `json:"status"`
 	StartedAt  conversation.Time  `json:"startedAt"`
 	Input      json.RawMessage    `json:"input"`
-	Payload    json.RawMessage    `json:"payload,omitempty"` // as the first clients of the beta line call it
+	Payload    json.RawMessage    `json:"payload,omitempty"` // name of the first beta clients
 	EndedAt    conversation.Time  `json:"endedAt,omitzero"`
 	IsError    *bool              `json:"isError,omitempty"`
 	DurationMs *int64             `json:"durationMs,omitempty"`
@@ -180,7 +181,7 @@ type runError struct {
 	Message string            `json:"message"`
 }
 
-// get reads the event stream of a run, or how it stands.
+// get reads the event stream of a run, or its status.
 func (l *runLine) get(w *response, r *http.Request, at conversation.Address) error {
 	if !parseQuery(r.URL.RawQuery).Has("meta") {
 		return l.eventLine.get(w, r, at)
@@ -221,7 +222,7 @@ type runSignalled struct {
 	Deduplicated bool                      `json:"deduplicated,omitempty"`
 }
 
-// signal tells a run what it waits for. What comes of it is after the offset of the answer.
+// signal delivers a signal to a run. Its effects follow the returned offset.
 func (l *runLine) signal(w *response, r *http.Request, at conversation.Address) error {
 	if parseQuery(r.URL.RawQuery).Has("wait") {
 		return invalid("The query parameter wait is not supported: a signal never waits for the run.")
@@ -245,7 +246,7 @@ func (l *runLine) signal(w *response, r *http.Request, at conversation.Address) 
 	return respond(w, http.StatusAccepted, out)
 }
 
-// readSignal is readPrompt of the one message that runs take.
+// readSignal reads the only kind of message that runs accept.
 func readSignal(opts *Options, body *spool) (*prompt, error) {
 	p, err := readPrompt(opts, body)
 	if err != nil {
@@ -259,7 +260,7 @@ func readSignal(opts *Options, body *spool) (*prompt, error) {
 	return p, nil
 }
 
-// respond answers with JSON. What it tells has happened, whether the client hears it or not.
+// respond sends JSON. It ignores write errors, because the reported change is durable.
 func respond(w *response, status int, v any) error {
 	body, err := conversation.EncodeJSON(v)
 	if err != nil {
@@ -273,7 +274,7 @@ func respond(w *response, status int, v any) error {
 	return nil
 }
 
-// orNull keeps a member that clients expect.
+// orNull returns v or JSON null.
 func orNull(v json.RawMessage) json.RawMessage {
 	if len(v) == 0 {
 		return json.RawMessage("null")
@@ -281,8 +282,8 @@ func orNull(v json.RawMessage) json.RawMessage {
 	return v
 }
 
-// unheard is the answer to who waits for a result and cannot have it here: what is admitted stands, so nothing may say that
-// it left nothing behind.
+// unheard returns the error for a caller that waits for a result and cannot get it. The admission
+// stands, so the error must not claim that nothing was stored.
 func (h *Handler) unheard(r *http.Request, err error, admitted string, meta map[string]any) error {
 	if r.Context().Err() != nil {
 		return err

@@ -15,26 +15,26 @@ import (
 // Runs serves workflows and their runs, below a path:
 //
 //	POST            {Path}/workflows/:name   begin a run, or answer with its result
-//	GET, HEAD       {Path}/runs/:id          the event stream; ?meta how it stands
+//	GET, HEAD       {Path}/runs/:id          the event stream; ?meta returns the status
 //	POST            {Path}/runs/:id          a signal
 //	POST            {Path}/runs/:id/abort
 type Runs struct {
 	// Path is like that of a [Mount]; "/" puts the routes at the root.
 	Path string
-	// Workflows are the names that may stand in the path, at least one. Runs of others are not there.
+	// Workflows are the served names, at least one. Runs of other workflows are not found.
 	Workflows []string
 }
 
 // runLine serves workflows and runs, for clients of Parley or of the beta line.
 type runLine struct {
 	eventLine
-	prefix    string // of its routes, without a slash at the end
+	prefix    string // of its routes, without a trailing slash
 	workflows []string
 	runs      conversation.RunReader // nil without workflows
-	beta      bool                   // for clients of the beta line, which has neither signals nor aborts of runs
+	beta      bool                   // beta line: without signals and aborts of runs
 }
 
-// newRunLine checks what there is to serve. Without workflows its routes are there, and know no run.
+// newRunLine validates the workflows. Without workflows the routes exist and know no run.
 func (h *Handler) newRunLine(path string, workflows []string) (*runLine, error) {
 	l := &runLine{eventLine: eventLine{Handler: h}, prefix: strings.TrimSuffix(path, "/"), workflows: workflows}
 	if err := checkMountPath(path); err != nil || len(workflows) == 0 {
@@ -83,7 +83,7 @@ func (h *Handler) mountRuns(o *Runs, mounts []Mount) error {
 	return nil
 }
 
-// offChannels refuses a path where channels are.
+// offChannels rejects a path at or below that of channels.
 func (h *Handler) offChannels(path string) error {
 	if len(h.opts.Channels) > 0 && (path == channelsPath || strings.HasPrefix(path, channelsPath+"/")) {
 		return errors.New("channels are served there")
@@ -91,7 +91,7 @@ func (h *Handler) offChannels(path string) error {
 	return nil
 }
 
-// apart refuses routes that overlap those of mounts: who reads them would get answers of either.
+// apart rejects routes that overlap those of mounts, because a client would get responses of either.
 func apart(paths []string, mounts []Mount) error {
 	for _, path := range paths {
 		for _, m := range mounts {
@@ -139,8 +139,8 @@ func (l *runLine) ofWorkflow() http.Handler {
 	})
 }
 
-// ofRun serves a route of runs. What is wrong with a query is told before that there is no run, and nothing tells a run of a
-// workflow that is not served from one that was never begun.
+// ofRun serves a route of runs. An invalid query takes precedence over an unknown run. Runs of
+// unserved workflows are indistinguishable from unknown runs.
 func (l *runLine) ofRun(serve methods) http.Handler {
 	return l.allow(serve, func(w *response, r *http.Request, endpoint endpoint) error {
 		segment, err := nameOf(mux.Vars(r)["id"], "run id")
@@ -155,13 +155,13 @@ func (l *runLine) ofRun(serve methods) http.Handler {
 			return err
 		}
 		if err = endpoint(w, r, conversation.RunAddress(id)); conversation.CodeOf(err) == conversation.CodeStreamNotFound {
-			return noRun(id) // It was deleted meanwhile.
+			return noRun(id) // deleted since
 		}
 		return err
 	})
 }
 
-// known returns a run of a workflow that is served here.
+// known returns a run of a served workflow.
 func (l *runLine) known(r *http.Request, id conversation.RunID) (workflow string, run *conversation.Run, err error) {
 	if l.runs == nil || !id.Valid() {
 		return "", nil, noRun(id)

@@ -10,17 +10,16 @@ import (
 // maxDepth is the deepest nesting of arrays and objects, as in encoding/json.
 const maxDepth = 10000
 
-// maxName is the longest member name that is told apart, in bytes as written.
-// Longer ones are none of ours.
+// maxName is the maximum length of a compared member name, in bytes as written. Longer names are never
+// used.
 const maxName = 256
 
-// span is the place of a JSON value in a spool, from its first byte to the one
-// after its last.
+// span is the range of a JSON value in a spool.
 type span struct{ from, to int64 }
 
 func (v span) size() int64 { return v.to - v.from }
 
-// syntaxError says why a text is not JSON. Offset counts bytes from its start.
+// syntaxError reports invalid JSON. Offset counts bytes from the start of the text.
 type syntaxError struct {
 	offset int64
 	reason string
@@ -29,14 +28,14 @@ type syntaxError struct {
 // Error implements error.
 func (e *syntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.offset, e.reason) }
 
-// scanner walks a JSON text without holding any value of it in memory. Errors
-// are *syntaxError or those of the reader.
+// scanner scans a JSON text without holding values in memory. Errors are *syntaxError or those of the
+// reader.
 type scanner struct {
 	r     *bufio.Reader
 	pos   int64
 	depth int
-	// raw is the string under way as written. Invariant: of what is not kept it has
-	// one byte at most.
+	// raw is the current string as written. Invariant: a string that is not kept has at most one byte
+	// here.
 	raw []byte
 }
 
@@ -76,7 +75,7 @@ func (s *scanner) next() (byte, error) {
 	}
 }
 
-// must is next where the text may not end.
+// must is next, with a syntax error at the end of the text.
 func (s *scanner) must() (byte, error) {
 	c, err := s.next()
 	if errors.Is(err, io.EOF) {
@@ -110,7 +109,7 @@ func (s *scanner) expect(want byte) error {
 	return err
 }
 
-// span consumes a value and returns where it stands.
+// span consumes a value and returns its range.
 func (s *scanner) span() (span, error) {
 	if _, err := s.must(); err != nil {
 		return span{}, err
@@ -239,12 +238,12 @@ func (s *scanner) string(keep int) (string, error) {
 	}
 }
 
-// take notes bytes of a string, as far as they are kept and one more.
+// take appends bytes of a string, up to one more than are kept.
 func (s *scanner) take(keep int, p ...byte) {
 	s.raw = append(s.raw, p[:min(len(p), keep+1-len(s.raw))]...)
 }
 
-// plain counts the bytes in the buffer up to the next one that needs a look.
+// plain counts the buffered bytes up to the next special one.
 func (s *scanner) plain() int {
 	buf, _ := s.r.Peek(s.r.Buffered())
 	for i, c := range buf {
@@ -298,7 +297,7 @@ func (s *scanner) literal(word string) error {
 	return nil
 }
 
-// number consumes a number; what follows it is the caller's to judge.
+// number consumes a number. The caller checks the following byte.
 func (s *scanner) number() error {
 	c, err := s.read()
 	if err != nil {

@@ -16,50 +16,47 @@ import (
 )
 
 const (
-	// closeTimeout bounds the wait for requests that are still open at the end.
+	// closeTimeout bounds the shutdown wait for open requests.
 	closeTimeout = 2 * time.Second
 	// headerTimeout and restTimeout bound a request's header, and the time between two.
 	headerTimeout = 10 * time.Second
 	restTimeout   = 2 * time.Minute
-	// writeTimeout bounds what handlers other than [Handler] write, which has its own limits.
+	// writeTimeout bounds the writes of handlers other than [Handler], which has its own limits.
 	writeTimeout = 30 * time.Second
 )
 
-// Runtime is what answers a handler's requests and lives as long as it is run; of package
-// actors, a Runtime is one.
+// Runtime processes a handler's requests. An actors.Runtime implements it.
 type Runtime interface {
 	// Run serves conversations until ctx ends or it fails.
 	Run(ctx context.Context) error
-	// Ready is closed when requests are answered.
+	// Ready is closed once requests are served.
 	Ready() <-chan struct{}
-	// HandOver lets others take over what they can, while requests are still answered. It
-	// bounds itself.
+	// HandOver transfers conversations to other nodes while requests are still served. It bounds its
+	// own time.
 	HandOver(ctx context.Context) error
 }
 
-// Serve runs a runtime and serves a handler over it on a listener, until ctx ends or one of
-// the three fails, and returns when both have ended. The order is that of [Server.Run], and
-// so are the limits.
+// Serve runs a runtime and serves a handler on a listener until ctx ends or one of the three fails. It
+// returns when both have ended. Order and limits are those of [Server.Run].
 func Serve(ctx context.Context, l net.Listener, h http.Handler, rt Runtime) error {
 	s := &Server{Handler: h}
 	return s.Run(ctx, l, rt, nil)
 }
 
-// Server serves HTTP as conversations need it: it bounds headers and idle time, has a bound
-// of connections, ends live responses of every [Handler], whatever middleware is before it,
-// and waits neither for clients that say nothing nor for those that do not read. A Server
-// serves once. Its fields do not change then.
+// Server serves HTTP for conversations. It bounds headers, idle time and connections, and ends live
+// responses of every [Handler], also behind middleware. It does not wait for stalled clients. A Server
+// serves once. Its fields must not change afterwards.
 type Server struct {
 	// Handler answers the requests.
 	Handler http.Handler
-	// Logger gets what operators need to know. Nil discards it.
+	// Logger receives operational messages. Nil discards them.
 	Logger *slog.Logger
-	// MaxConnections bounds the connections at a time, of which each holds a descriptor of
-	// the process. Who comes when all are in use takes the place of the one that has been
-	// idle for longest, or waits in the system's queue. Zero is no bound.
+	// MaxConnections bounds the open connections, of which each uses a file descriptor. When all are
+	// in use, a new one replaces the one that has been idle for longest, or waits in the accept queue.
+	// Zero means no bound.
 	MaxConnections int
-	// DrainDelay is for how long [Server.Run] serves requests as before once its context has
-	// ended: load balancers need a while to see that the node is not ready. Zero is no delay.
+	// DrainDelay is the time for which [Server.Run] still serves requests after its context has ended,
+	// so that load balancers notice the unready node. Zero means no delay.
 	DrainDelay time.Duration
 
 	clients  atomic.Pointer[connections]
@@ -67,13 +64,14 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// Run runs a runtime and serves over it. Requests are taken once it is ready: then ready is
-// called, unless it is nil. When ctx ends, [Server.Draining] reports true, and conversations
-// are handed over to others while requests are still taken, for DrainDelay at least; each
-// answer then closes its connection. Then no connection is accepted, live responses end,
-// spare and idle connections are closed, requests under way have two seconds, and the runtime
-// ends, which releases what is left. If the runtime fails, serving ends too, and the other way
-// round. What it returns is what has failed, nil if nothing has. The listener is closed.
+// Run runs a runtime and serves over it. It accepts requests once the runtime is ready, and then calls
+// ready unless it is nil.
+//
+// When ctx ends, [Server.Draining] reports true and conversations are handed over while requests are
+// still served, for at least DrainDelay; each response closes its connection. Then Run stops
+// accepting, ends live responses, closes spare and idle connections, gives open requests two seconds,
+// and ends the runtime. If the runtime fails, serving ends, and vice versa. Run returns the failure,
+// or nil. It closes the listener.
 func (s *Server) Run(ctx context.Context, l net.Listener, rt Runtime, ready func()) error {
 	defer l.Close()
 	g, failed := errgroup.WithContext(context.WithoutCancel(ctx))
@@ -110,9 +108,8 @@ func (s *Server) Run(ctx context.Context, l net.Listener, rt Runtime, ready func
 	return g.Wait()
 }
 
-// drain makes the node unready and returns once its conversations are handed over and
-// DrainDelay is over, or serving has ended. A runtime that was not ready yet was never sent a
-// request.
+// drain makes the node unready. It returns once conversations are handed over and DrainDelay is over,
+// or serving has ended. A runtime that was never ready has nothing to hand over.
 func (s *Server) drain(serving context.Context, rt Runtime) {
 	s.draining.Store(true)
 	delay := s.DrainDelay
@@ -132,12 +129,12 @@ func (s *Server) drain(serving context.Context, rt Runtime) {
 	}
 }
 
-// Draining reports whether the end of the context of [Server.Run] was seen: load balancers are
-// to send no more requests. It is safe for concurrent use.
+// Draining reports whether the context of [Server.Run] has ended: load balancers should send no more
+// requests. It is safe for concurrent use.
 func (s *Server) Draining() bool { return s.draining.Load() }
 
-// closing makes clients leave their connections while the server drains, so that none is
-// closed in the moment in which a request comes.
+// closing asks clients to close their connections during a drain, so that no connection is closed
+// while a request arrives.
 func (s *Server) closing(w http.ResponseWriter, r *http.Request) {
 	if s.draining.Load() && r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
@@ -145,9 +142,8 @@ func (s *Server) closing(w http.ResponseWriter, r *http.Request) {
 	s.Handler.ServeHTTP(w, r)
 }
 
-// Serve serves without a runtime of its own until ctx ends or the listener fails, as Run
-// does between ready and the end of the requests. One that takes longer than two seconds
-// to end is cut off, which is no error: a client must not decide how a server ends.
+// Serve serves without a runtime until ctx ends or the listener fails, with the shutdown of Run. A
+// request that takes longer than two seconds to end is aborted, which is not an error.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	log := s.logger()
 	clients := newConnections(l, s.MaxConnections, log)
@@ -186,7 +182,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return g.Wait()
 }
 
-// Connections returns how many connections are open. It is safe for concurrent use.
+// Connections returns the number of open connections. It is safe for concurrent use.
 func (s *Server) Connections() int {
 	if clients := s.clients.Load(); clients != nil {
 		return clients.count()
@@ -201,11 +197,11 @@ func (s *Server) logger() *slog.Logger {
 	return contain.Logger(s.Logger)
 }
 
-// liveKey is where the context of a request has the live responses of its [Server].
+// liveKey is the context key of the live responses of a [Server].
 type liveKey struct{}
 
-// enterLive registers a live response at the handler, and at its server if that is one of
-// this package. It is [live.enter] for both.
+// enterLive registers a live response at the handler and at its [Server], if there is one. See
+// [live.enter].
 func (h *Handler) enterLive(parent context.Context) (context.Context, func(), error) {
 	ctx, leave, err := h.live.enter(parent)
 	server, ok := parent.Value(liveKey{}).(*live)

@@ -36,7 +36,7 @@ func (h *Handler) snapshot(w *response, r *http.Request, at conversation.Address
 	return h.writePage(w, r, page)
 }
 
-// head answers with the durable head. Its query means nothing.
+// head answers with the durable head. It ignores the query.
 func (h *Handler) head(w *response, r *http.Request, at conversation.Address) error {
 	next, err := h.reader.Head(r.Context(), at)
 	if err != nil {

@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// spoolBytes is the most that a spool takes into memory before anything came.
+	// spoolBytes is the maximum initial allocation of a spool.
 	spoolBytes = 8 << 10
-	// fileBuffer and memoryBuffer are how much a reader of a spool takes at a time:
-	// a read of memory costs next to nothing.
+	// fileBuffer and memoryBuffer are the buffer sizes of a spool's readers. Reads from memory are
+	// cheap.
 	fileBuffer   = 16 << 10
 	memoryBuffer = 512
 )
 
-// spools is what the spools of a handler share: where their files are, and how much of
-// memory and disk they take altogether.
+// spools contains the shared settings of a handler's spools: their directory, and their memory and
+// disk limits.
 type spools struct {
 	dir          string
 	memory, disk *memory.Account
-	allowed      func(n int64) error // nil allows
+	allowed      func(n int64) error // nil means no limit
 }
 
-// room returns an error if n more bytes cannot go to a file, and takes nothing.
+// room returns an error if n more bytes do not fit into a file. It reserves nothing.
 func (s *spools) room(n int64) error {
 	err := s.take(n)
 	if err == nil {
@@ -38,7 +38,7 @@ func (s *spools) room(n int64) error {
 	return err
 }
 
-// take counts n bytes that go to a file.
+// take reserves n bytes of disk.
 func (s *spools) take(n int64) error {
 	if s.allowed != nil {
 		if err := s.allowed(n); err != nil {
@@ -58,13 +58,13 @@ func (s *spools) check() error {
 }
 
 const (
-	// spoolRetryAfter is the Retry-After of a request whose temporary file failed.
+	// spoolRetryAfter is the Retry-After after a failure of a temporary file.
 	spoolRetryAfter = 5 * time.Second
 	spoolPattern    = "parley-*.tmp"
 )
 
-// diskError returns runtime_unavailable for a failure of a temporary file: nothing was
-// admitted, and the request can be repeated.
+// diskError returns runtime_unavailable for a failure of a temporary file. Nothing was admitted, so
+// the request can be repeated.
 func diskError(verb string, err error) error {
 	return conversation.Unavailable(spoolRetryAfter, fmt.Errorf("%s temporary file: %w", verb, err))
 }
@@ -72,17 +72,17 @@ func diskError(verb string, err error) error {
 // open returns an empty spool that holds at most bound bytes in memory.
 func (s *spools) open(bound int) *spool { return &spool{in: s, bound: bound} }
 
-// spool holds bytes in memory up to a bound and all of them in a temporary file
-// beyond it. Writing comes first, then reading; reads may be concurrent.
+// spool holds bytes in memory up to a bound, beyond it in a temporary file. It is written first and
+// read later; reads may be concurrent.
 type spool struct {
 	in    *spools
 	bound int
 	mem   []byte
 	file  *os.File
-	// unlinked is set when the file has no name any more and ends with its handle.
+	// unlinked is set once the file is removed and exists only while open.
 	unlinked bool
 	size     int64
-	// memory and disk are what it has taken of the accounts.
+	// memory and disk are its reserved bytes.
 	memory, disk int64
 }
 
@@ -92,7 +92,7 @@ func (s *spool) reserve(n int) error {
 	if need <= cap(s.mem) {
 		return nil
 	}
-	// Doubled up to the bound exactly, which append would overshoot.
+	// Double up to exactly the bound; append would exceed it.
 	size := min(s.bound, max(need, 2*cap(s.mem)))
 	more := int64(size) - s.memory
 	if err := s.in.memory.Take(more); err != nil {
@@ -103,13 +103,13 @@ func (s *spool) reserve(n int) error {
 	return nil
 }
 
-// readAll writes all of r, which is said to have size bytes; -1 is unknown. What
-// stays in memory is read into its place.
+// readAll writes all of r. size is the declared length, or -1. Data that stays in memory is read in
+// place.
 func (s *spool) readAll(r io.Reader, size int64) error {
 	if size < 0 {
 		size = spoolBytes / 16
 	}
-	// One byte more than there are, so that the end is found without growth.
+	// One extra byte lets the last read find the end without growth.
 	if err := s.reserve(int(min(size+1, spoolBytes))); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// spill moves what is in memory to a file.
+// spill moves the memory to a file.
 func (s *spool) spill() error {
 	if err := s.grow(len(s.mem)); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (s *spool) spill() error {
 		return diskError("create", err)
 	}
 	s.file = f
-	// Unlinked at once, so that a crash leaves nothing behind. Some systems refuse
-	// that for an open file; Close removes it there.
+	// Unlink at once, so that a crash leaves no file. Some systems refuse it for an open file; Close
+	// removes it there.
 	s.unlinked = os.Remove(f.Name()) == nil
 	if _, err := f.Write(s.mem); err != nil {
 		return diskError("write", err)
@@ -177,7 +177,7 @@ func (s *spool) spill() error {
 	return nil
 }
 
-// grow counts n bytes more of the file.
+// grow reserves n more bytes of the file.
 func (s *spool) grow(n int) error {
 	if err := s.in.take(int64(n)); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (s *spool) grow(n int) error {
 	return nil
 }
 
-// forget gives the memory back.
+// forget releases the memory.
 func (s *spool) forget() {
 	s.in.memory.Add(-s.memory)
 	s.mem, s.memory = nil, 0
@@ -238,7 +238,7 @@ func (s *spool) bytes(v span) ([]byte, error) {
 	return b, nil
 }
 
-// Close drops the bytes.
+// Close releases the bytes.
 func (s *spool) Close() error {
 	s.forget()
 	s.in.disk.Add(-s.disk)

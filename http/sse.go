@@ -11,23 +11,22 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// waitingRoom is what a Reader may also be: one that has room for so many conversations
-// in which somebody waits.
+// waitingRoom is an optional interface of a Reader with a bounded number of waiting conversations.
 type waitingRoom interface {
-	// Room returns an error if nobody can wait for the next batch of a conversation.
+	// Room returns an error if no more readers can wait for the conversation.
 	Room(at conversation.Address) error
 }
 
-// line is what an event stream is read from: a conversation as one line of the protocol
-// shows it. It belongs to one stream.
+// line is the source of an event stream: a conversation in one line of the protocol. It belongs to one
+// stream.
 type line interface {
-	// read returns what there is after an offset.
+	// read returns the page after an offset.
 	read(ctx context.Context, after conversation.Offset) (conversation.Page, error)
-	// wait returns nil once read would return more than it did for an offset.
+	// wait returns nil once read would return more for an offset.
 	wait(ctx context.Context, after conversation.Offset) error
 	// control appends the JSON of the control frame after a page.
 	control(dst []byte, p *conversation.Page) []byte
-	// ended reports whether nothing follows a page.
+	// ended reports whether a page is the last one.
 	ended(p *conversation.Page) bool
 }
 
@@ -47,7 +46,7 @@ func (l updatesLine) wait(ctx context.Context, after conversation.Offset) error 
 
 func (l updatesLine) control(dst []byte, p *conversation.Page) []byte {
 	dst = append(dst, `{"streamNextOffset":"`...)
-	dst, _ = p.Next.AppendText(dst) // it cannot fail
+	dst, _ = p.Next.AppendText(dst) // never fails
 	dst = append(dst, '"')
 	if p.UpToDate {
 		dst = append(dst, `,"upToDate":true`...)
@@ -57,9 +56,8 @@ func (l updatesLine) control(dst []byte, p *conversation.Page) []byte {
 
 func (l updatesLine) ended(*conversation.Page) bool { return false }
 
-// stream answers with server-sent events until the client leaves, a read or a
-// write fails, the line ends or the handler drains. Errors before the first byte are the
-// caller's to render.
+// stream sends server-sent events until the client disconnects, a read or write fails, the line ends
+// or the handler drains. The caller renders errors before the first byte.
 func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, l line, after conversation.Offset) error {
 	ctx, leave, err := h.enterLive(r.Context())
 	if err != nil {
@@ -75,7 +73,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	if err != nil {
 		return err
 	}
-	// While there can be an answer that says so. The first cycle enters again, and leaves.
+	// Check the room while an error response is still possible. The first cycle enters again.
 	leavePage, err := h.pages.enter(w, page.JSON)
 	if err != nil {
 		return err
@@ -86,7 +84,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set(headerAccelBuffering, "no")
 	if r.ProtoMajor == 1 {
-		// The end of the stream is the end of the connection, whatever its deadlines.
+		// The connection ends with the stream, whatever its deadlines.
 		w.Header().Set("Connection", "close")
 	}
 
@@ -96,7 +94,7 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 	err = ev.cycle(ctx, page)
 	leavePage()
 	var unbegun *unbegunError
-	if errors.As(err, &unbegun) { // There still can be an answer that says so.
+	if errors.As(err, &unbegun) { // an error response is still possible
 		w.Header().Del("Connection")
 		w.Header().Del(headerAccelBuffering)
 		return err
@@ -108,17 +106,17 @@ func (h *Handler) stream(w *response, r *http.Request, at conversation.Address, 
 		err = h.follow(ctx, ev, page)
 	}
 	if err == nil {
-		return nil // the line has ended
+		return nil // end of the line
 	}
 	var unwritten *writeError
 	if cause := context.Cause(ctx); cause != nil && !errors.As(err, &unwritten) {
-		err = cause // why, not only that, it was cancelled
+		err = cause // return the reason of the cancellation
 	}
 	h.logEnd(r, at, err)
 	return nil
 }
 
-// follow writes all that comes after the first page. It returns nil at the end of the line.
+// follow writes all pages after the first. It returns nil at the end of the line.
 func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page) error {
 	every := h.opts.ControlEvery
 	idle := window{parent: ctx, length: every}
@@ -135,7 +133,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 			if err != nil && !quiet {
 				return err
 			}
-			// The frame precedes the read, because a slow store would delay it beyond its interval.
+			// Send the frame before the read, because a slow store would delay it beyond its interval.
 			if quiet || time.Since(framed) >= every-every/30 {
 				if err := ev.cycle(ctx, conversation.Page{Next: page.Next, UpToDate: quiet}); err != nil {
 					return err
@@ -154,7 +152,7 @@ func (h *Handler) follow(ctx context.Context, ev *events, page conversation.Page
 		case pause == 0:
 			return err
 		default:
-			page.UpToDate = false // What comes next is there.
+			page.UpToDate = false // More data follows.
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
@@ -170,8 +168,8 @@ func sameEnd(l line, page, next *conversation.Page) bool {
 	return next.UpToDate && next.Next == page.Next && !l.ended(next)
 }
 
-// untilRoom is when a long page is to be tried again for which there was no room, 0 if it
-// failed otherwise.
+// untilRoom returns the retry delay of a long page that was rejected for lack of room, 0 for other
+// errors.
 func untilRoom(err error) time.Duration {
 	var unbegun *unbegunError
 	var known *conversation.Error
@@ -181,9 +179,8 @@ func untilRoom(err error) time.Duration {
 	return max(known.RetryAfter, time.Second)
 }
 
-// window makes contexts that end after a length of time, one after the other. One
-// that has not ended is used again with all its time: most waits end early, and a
-// timer is set anew for a fraction of what a context costs.
+// window creates successive contexts with a timeout. It reuses an unexpired one with a reset timer,
+// since most waits end early and a reset is cheaper than a context.
 type window struct {
 	parent context.Context
 	length time.Duration
@@ -199,7 +196,7 @@ func (w *window) open() context.Context {
 	if w.timer != nil && w.timer.Reset(w.length) {
 		return w.ctx
 	}
-	w.close() // its time was over, or there is none yet
+	w.close() // expired, or the first call
 	w.ctx, w.cancel = context.WithCancel(w.parent)
 	w.timer = time.AfterFunc(w.length, w.cancel)
 	return w.ctx
@@ -213,7 +210,7 @@ func (w *window) close() {
 	}
 }
 
-// logEnd tells operators of the ends that are not everyday ones.
+// logEnd logs unusual ends of a stream.
 func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	log, ctx := h.opts.Logger.With("agent", at.Agent, "conversation", at.ID, "err", err), r.Context()
 	var unwritten *writeError
@@ -227,7 +224,7 @@ func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	}
 }
 
-// writeError says that the client did not take what was written, in time or at all.
+// writeError reports that the client did not read in time or at all.
 type writeError struct{ err error }
 
 // Error implements error.
@@ -236,9 +233,8 @@ func (e *writeError) Error() string { return "write response: " + e.err.Error() 
 // Unwrap returns the cause.
 func (e *writeError) Unwrap() error { return e.err }
 
-// events writes one event stream. Its heartbeat has a timer of its own, so the
-// methods may meet. What one call sends leaves with one flush, and in one write but for
-// a page that is not small, which is not copied.
+// events writes one event stream. The heartbeat runs concurrently on its own timer. Each call sends
+// one flush and one write, plus one for a large page, which is not copied.
 type events struct {
 	w     *response
 	pages *pages
@@ -248,8 +244,8 @@ type events struct {
 
 	mu    sync.Mutex
 	timer *time.Timer
-	ended bool   // Invariant: nothing is written once it is set.
-	buf   []byte // of a frame, without a page that is not small
+	ended bool   // Invariant: no writes once it is set.
+	buf   []byte // frame, without a large page
 }
 
 // start begins the heartbeat.
@@ -259,7 +255,7 @@ func (e *events) start() {
 	e.timer = time.AfterFunc(e.every, e.beat)
 }
 
-// stop ends the heartbeat. A beat under way is over when it returns.
+// stop ends the heartbeat and waits for a running one.
 func (e *events) stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -280,7 +276,7 @@ func (e *events) beat() {
 	}
 }
 
-// cycle writes what one read cycle found: its chunks, if any, and where it ended.
+// cycle writes the result of one read: its chunks, if any, and its end.
 func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -307,8 +303,7 @@ func (e *events) cycle(ctx context.Context, p conversation.Page) error {
 	return e.send(large)
 }
 
-// long writes a page that is read meanwhile, without the end of its frame. The caller
-// holds mu.
+// long writes a page while it is read, without the end of its frame. The caller holds mu.
 func (e *events) long(ctx context.Context, p conversation.Page) error {
 	out := piecewise{w: e.w, pages: e.pages, begin: func() error {
 		if _, err := io.WriteString(e.w, dataField); err != nil {
@@ -319,10 +314,10 @@ func (e *events) long(ctx context.Context, p conversation.Page) error {
 	return out.write(ctx, p)
 }
 
-// dataField is what stands before a page.
+// dataField precedes a page.
 const dataField = "event: data\ndata:"
 
-// send writes a large page, if there is one, and the buffer. The caller holds mu.
+// send writes a large page, if any, and the buffer. The caller holds mu.
 func (e *events) send(large []byte) error {
 	leave, err := e.pages.enter(e.w, large)
 	if err == nil {

@@ -11,9 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// stringReader decodes the content of a JSON string as it is read, so that a
-// long one is never in memory as a whole. What is not valid UTF-8, and half a
-// surrogate pair, is read as U+FFFD. The string was scanned before.
+// stringReader decodes a JSON string as it is read, so that a long one is never in memory as a whole.
+// Invalid UTF-8 and unpaired surrogates become U+FFFD. The string must have been scanned.
 type stringReader struct {
 	r    *bufio.Reader
 	rest []byte // decoded and not yet delivered
@@ -57,7 +56,7 @@ func (s *stringReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// ascii copies bytes that stand for themselves from the buffer.
+// ascii copies unescaped ASCII bytes from the buffer.
 func (s *stringReader) ascii(p []byte) int {
 	buf, _ := s.r.Peek(min(s.r.Buffered(), len(p)))
 	n := copy(p, buf[:plainASCII(buf)])
@@ -65,7 +64,7 @@ func (s *stringReader) ascii(p []byte) int {
 	return n
 }
 
-// plainASCII counts the bytes that stand for themselves, up to the first other one.
+// plainASCII counts unescaped ASCII bytes up to the first other one.
 func plainASCII(b []byte) int {
 	for i, c := range b {
 		if c >= utf8.RuneSelf || c == '"' || c == '\\' {

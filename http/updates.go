@@ -9,10 +9,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// pageBatches is how many batches one response or read cycle covers.
+// pageBatches is the number of batches in one response or read cycle.
 const pageBatches = 100
 
-// updates reads what was recorded after an offset.
+// updates reads the records after an offset.
 func (h *Handler) updates(w *response, r *http.Request, at conversation.Address, q url.Values) error {
 	if q.Has("tail") {
 		return invalid("The query parameter tail is not supported.")
@@ -41,8 +41,8 @@ func (h *Handler) updates(w *response, r *http.Request, at conversation.Address,
 	}
 }
 
-// longPoll answers as soon as there is a batch after the offset, whether it shows
-// anything or not, and with nothing when the window ends.
+// longPoll answers when there is a batch after the offset, visible or not, and with an empty page at
+// the end of the window.
 func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address, after conversation.Offset) error {
 	page, answered, err := h.held(w, r, updatesLine{h.reader, at}, after)
 	if answered || err != nil {
@@ -51,8 +51,8 @@ func (h *Handler) longPoll(w *response, r *http.Request, at conversation.Address
 	return h.writePage(w, r, page)
 }
 
-// held reads what a line has after an offset, and waits for it until the line or the window
-// ends. A client that left meanwhile is answered.
+// held reads a line after an offset, waiting until a batch arrives or the line or window ends. It
+// answers a client that has disconnected with statusClientGone.
 func (h *Handler) held(w *response, r *http.Request, l line, after conversation.Offset) (page conversation.Page, answered bool, err error) {
 	live, leave, err := h.enterLive(r.Context())
 	if err != nil {
@@ -65,7 +65,7 @@ func (h *Handler) held(w *response, r *http.Request, l line, after conversation.
 	ctx, tail := r.Context(), conversation.Tailing(r.Context())
 	wait := conversation.Tailing(window)
 	for held := false; ; {
-		// The read itself is not cut by the window: what it finds is an answer.
+		// The window does not interrupt the read: its result is a valid response.
 		page, err = l.read(ctx, after)
 		if err == nil && page.Next == after && !l.ended(&page) && window.Err() == nil {
 			held = true
@@ -74,7 +74,7 @@ func (h *Handler) held(w *response, r *http.Request, l line, after conversation.
 				continue
 			}
 			if window.Err() != nil {
-				err = nil // the window's end is not a failure
+				err = nil // the end of the window is not a failure
 			}
 		}
 		left := r.Context().Err()
@@ -89,8 +89,8 @@ func (h *Handler) held(w *response, r *http.Request, l line, after conversation.
 	}
 }
 
-// unlimited takes the server's time limits off a live response. Writers that
-// cannot have limits, such as recorders, need none taken off.
+// unlimited removes the server's deadlines from a live response. Writers without deadlines, such as
+// recorders, need no change.
 func (w *response) unlimited() {
 	_ = w.limit.rc.SetReadDeadline(noDeadline())
 	w.limit.lift()

@@ -30,8 +30,8 @@ func conversationID(segment string) (string, error) {
 	return id, nil
 }
 
-// checkAdmissible refuses an id at admission that URL libraries remove from the address of the
-// conversation, however it is escaped. A conversation that has such an id is still read.
+// checkAdmissible rejects ids at admission that URL libraries remove from a path, however escaped.
+// Existing conversations with such an id remain readable.
 func checkAdmissible(id string) error {
 	if id == "." || id == ".." {
 		return invalid("The conversation id must not be %q: URL libraries remove such a segment from an address. Choose another id.", id)
@@ -39,9 +39,8 @@ func checkAdmissible(id string) error {
 	return nil
 }
 
-// escapedPath is the path as it came, with escapes for the bytes that lack them.
-// URL.EscapedPath would write a path with such a byte anew, and then an escaped
-// slash separates segments.
+// escapedPath returns the path as received, with unescaped bytes escaped. URL.EscapedPath would
+// re-encode such a path and turn an escaped slash into a separator.
 func escapedPath(u *url.URL) string {
 	if path, err := url.PathUnescape(u.RawPath); u.RawPath == "" || err != nil || path != u.Path {
 		return u.EscapedPath()
@@ -57,7 +56,7 @@ func escapedPath(u *url.URL) string {
 	return b.String()
 }
 
-// withEscapedPath returns r with a path that the router takes as it came.
+// withEscapedPath returns r with a path that the router matches as received.
 func withEscapedPath(r *http.Request) *http.Request {
 	path := escapedPath(r.URL)
 	if path == r.URL.EscapedPath() {
@@ -70,12 +69,11 @@ func withEscapedPath(r *http.Request) *http.Request {
 	return r
 }
 
-// isBlank is Unicode white space, and the byte order mark, which JavaScript
-// clients trim as well.
+// isBlank reports Unicode white space and the byte order mark, which JavaScript clients trim too.
 func isBlank(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
 
-// parseQuery reads a query string the way browsers do: what is malformed is
-// taken literally, so that no parameter can hide behind a bad escape.
+// parseQuery parses a query like browsers: malformed escapes are taken literally, so that no parameter
+// is hidden by a bad escape.
 func parseQuery(raw string) url.Values {
 	q := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -106,10 +104,9 @@ func parsePublicURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// streamURL is the absolute URL the request was made to, without its query and
-// with the escaping it came with.
+// streamURL returns the absolute URL of the request, without its query and with its original escaping.
 func (h *Handler) streamURL(r *http.Request) string {
-	// The request line still has what a middleware may have stripped.
+	// The request line is unaffected by path-stripping middleware.
 	target := r.URL
 	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
 		target = u
@@ -150,7 +147,7 @@ func (h *Handler) fromTrustedProxy(r *http.Request) bool {
 	return false
 }
 
-// firstForwarded is the value the proxy nearest to the client set.
+// firstForwarded returns the value of the proxy nearest to the client.
 func firstForwarded(r *http.Request, name string) string {
 	v, _, _ := strings.Cut(r.Header.Get(name), ",")
 	return strings.TrimSpace(v)
@@ -162,8 +159,7 @@ func isHost(s string) bool {
 	return err == nil && s != "" && u.Host == s && u.Hostname() != ""
 }
 
-// localHost stands in for the host of a request that names none, which HTTP/1.0
-// allows.
+// localHost replaces the host of an HTTP/1.0 request without one.
 func localHost(r *http.Request) string {
 	if a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && isHost(a.String()) {
 		return a.String()

@@ -2,17 +2,17 @@ package http
 
 import "unicode/utf8"
 
-// utf8Checker finds the first byte of a text that is not valid UTF-8, in pieces as they come.
-// The zero value is a checker of a text that begins.
+// utf8Checker finds the first invalid UTF-8 byte of a text that arrives in pieces. The zero value is
+// ready to use.
 type utf8Checker struct {
 	seen int64  // bytes before rest
-	rest []byte // the begin of a character, at most 3 bytes
+	rest []byte // an incomplete character, at most 3 bytes
 	bad  bool   // Invariant: once set, seen is the place.
 }
 
-// add checks the next piece, which it does not keep.
+// add checks the next piece and does not retain it.
 func (c *utf8Checker) add(p []byte) {
-	for len(p) > 0 && len(c.rest) > 0 && !c.bad { // the character that was cut
+	for len(p) > 0 && len(c.rest) > 0 && !c.bad { // the split character
 		c.rest, p = append(c.rest, p[0]), p[1:]
 		if utf8.FullRune(c.rest) {
 			c.check(c.rest)
@@ -53,5 +53,5 @@ func (c *utf8Checker) check(p []byte) {
 	}
 }
 
-// end returns where the text is not valid, if it is not.
+// end returns the position of the first invalid byte, if any.
 func (c *utf8Checker) end() (at int64, bad bool) { return c.seen, c.bad || len(c.rest) > 0 }
