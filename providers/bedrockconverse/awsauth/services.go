@@ -54,7 +54,9 @@ type unreachableError struct {
 }
 
 // Error returns the host and the cause.
-func (e *unreachableError) Error() string { return fmt.Sprintf("request to %s failed: %v", e.host, e.err) }
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("request to %s failed: %v", e.host, e.err)
+}
 
 // Unwrap returns the cause.
 func (e *unreachableError) Unwrap() error { return e.err }
