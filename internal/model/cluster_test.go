@@ -6,33 +6,33 @@ import (
 	"github.com/parleyrun/parley/internal/model"
 )
 
-// The kit of the three models: one conversation whose log takes batches by conditional
-// creates, two nodes that may both believe to own it, and their pending-work journals. A batch lands,
-// is answered late or never, or comes to nothing; its writer dies, or steps down. Journals
-// are composed at one time and land at another. Sweeps ask about what is listed under writers
-// that are gone, and owners fence before they answer.
+// Common parts of the three models: one conversation whose log takes batches by conditional creates,
+// two nodes that may both believe to own it, and their pending-work journals. A batch lands, is
+// answered late or never, or is lost; its writer crashes, or steps down. Journals are composed at one
+// time and land at another. Sweeps probe conversations that are listed under crashed writers, and
+// owners fence before they answer.
 //
-// What is left out holds elsewhere: numbers of journals, compaction, membership.
+// Not modeled, but covered elsewhere: numbers of journals, compaction, membership.
 //
-// Positions are not needed. A writer is fresh as long as nobody else has written since it
-// read the log, and only a fresh writer's batch lands.
+// Positions are not needed. A writer is current as long as no other has written since it read the log,
+// and only a current writer's batch lands.
 
 const (
-	writers = 7 // at a time; slots are used again when nothing names one any more
-	lives   = 5 // of nodes whose journals are there
-	both    = 2 // the view in which both nodes own the conversation
+	writers      = 7 // concurrent; slots are reused when nothing refers to them
+	incarnations = 5 // incarnations of nodes with journals
+	both         = 2 // the view in which both nodes own the conversation
 )
 
 type (
 	set   uint8 // of writers
-	batch uint8 // what a batch says
+	batch uint8 // content of a batch
 )
 
 const (
 	nothing batch = iota
 	claim
 	attempt
-	// of waits; those of signals have their number added
+	// of waits; signals have their number appended
 	wait
 	waitTakes
 	suspend
@@ -61,7 +61,7 @@ const (
 
 func of(writer uint8) set { return 1 << writer }
 
-// facts are what a log folds to.
+// facts is the fold of a log.
 type facts struct {
 	waits
 	replies
@@ -69,50 +69,50 @@ type facts struct {
 	settled bool
 }
 
-// put is a batch under way. Once it has landed its writer does not know yet.
+// put is a batch in flight. After it has landed its writer does not know yet.
 type put struct {
 	what   batch
 	landed bool
 }
 
-// activation is a writer with its memory. Its facts are durable.
+// activation is a writer with its state in memory. Its facts are durable.
 type activation struct {
 	writer  uint8 // 0 for none
 	claimed bool
-	knows   set // whose fencing its facts show
-	probes  set // about whom it was asked
+	knows   set // writers whose fencing its facts show
+	probes  set // writers that a sweep probes
 	facts   facts
-	run     uint8 // what the author's function does
+	run     uint8 // state of the author's function
 	stored  bool  // the timer, by this activation
-	pending uint8 // what is to be written next, or was sent and not answered
+	pending uint8 // next to be written, or sent and not answered
 }
 
-// self is the writer of an activation, nobody's if there is none.
+// self returns the writer of an activation, empty if there is none.
 func (a *activation) self() set { return of(a.writer) &^ 1 }
 
-// node is a process: its journal's set, who is about to leave it, and what has landed.
+// node is a process: the set of its journal, the writers about to leave it, and the landed journals.
 type node struct {
 	up                   bool
-	life                 uint8
+	incarnation          uint8
 	act                  activation
 	set, leaving, landed set
 }
 
-// flight is a journal under way.
+// flight is a journal in flight.
 type flight struct {
 	on  bool
 	set set
 }
 
-// faults are what may still happen.
+// faults are the remaining faults.
 type faults struct {
 	crashes uint8
-	downs   uint8 // of writers whose batch is under way
+	downs   uint8 // step-downs of writers with a batch in flight
 	moves   uint8 // after which both nodes own the conversation for a while
-	asks    uint8 // of sweeps, meanwhile
+	asks    uint8 // probes of sweeps in that time
 	retries uint8 // of clients
-	extra   uint8 // of each model: a time runs out
-	// messages of users, of the first model
+	extra   uint8 // of each model: timeouts
+	// messages of users, in the first model
 	messages uint8
 }
 
@@ -121,76 +121,76 @@ type world struct {
 	fresh, answered set
 	puts            [writers + 1]put
 	nodes           [2]node
-	journals        [lives]set
-	flights         [lives]flight
+	journals        [incarnations]set
+	flights         [incarnations]flight
 	view            uint8
 	faults          faults
 	wrong           uint8
 
 	clients clients
-	asker   asker
+	sender  sender
 	target  target
 }
 
-// app is what one of the models adds to the kit.
+// app is the part of one model.
 type app interface {
 	log
 	memory
 	moves(w *world, yield func(move))
-	// owed says what must not stay as it is.
-	owed(w *world) string
+	// unfinished describes unfinished work, "" if there is none.
+	unfinished(w *world) string
 }
 
-// log is what the facts of a conversation mean.
+// log interprets the facts of a conversation.
 type log interface {
 	apply(facts, batch) facts
-	// owes reports whether who opens the log is listed, begins whether it begins an attempt.
-	owes(facts) bool
+	// hasWork reports whether the opener of the log must be listed; begins whether it begins an attempt.
+	hasWork(facts) bool
 	begins(facts) bool
 }
 
-// memory is what a node knows.
+// memory is the state of a node in memory.
 type memory interface {
-	// opened is called when a node has read the log, learned when it knows that a batch is
-	// durable, died when its activation ends.
+	// opened is called when a node has read the log, learned when it knows that a batch is durable,
+	// and ended when its activation ends.
 	opened(w *world, n uint8)
 	learned(w *world, n uint8, b batch)
-	died(w *world, n uint8)
-	// idle reports whether a writer may leave the journal, and memory; answersEarly whether
-	// it says so to who sweeps although it may not.
+	ended(w *world, n uint8)
+	// idle reports whether a writer may leave the journal and memory; answersEarly whether it answers
+	// a sweep before that.
 	idle(w *world, n uint8) bool
 	answersEarly(w *world, n uint8) bool
-	// quiet reports whether nobody waits for an answer of a node.
+	// quiet reports whether no caller waits for a node.
 	quiet(w *world, n uint8) bool
 }
 
 type move = model.Move[world]
 
-// cluster is a model, with rules switched off.
+// cluster is a model with disabled rules.
 type cluster struct {
 	app
 	start     world
 	off, also rule
 }
 
-// quietly is where nobody owes anything.
-func quietly() (w world) {
-	w.nodes = [2]node{{up: true}, {up: true, life: 1}}
+// idleWorld returns a world without pending work.
+func idleWorld() (w world) {
+	w.nodes = [2]node{{up: true}, {up: true, incarnation: 1}}
 	return w
 }
 
-// atWork is where node 0 works, and its journal says so.
+// atWork returns a world in which node 0 works and is listed in its journal.
 func atWork() world {
-	w := quietly()
+	w := idleWorld()
 	w.nodes[0].act = activation{writer: 1, claimed: true, run: runs}
 	w.nodes[0].set, w.nodes[0].landed = of(1), of(1)
 	w.journals[0], w.fresh = of(1), of(1)
 	return w
 }
 
-// leftBehind is where a node has died, and its journal lists a writer.
-func leftBehind() world {
-	w := quietly()
+// orphanedWorld returns a world in which a node has crashed and its journal lists a writer.
+func orphanedWorld() world {
+	w := idleWorld()
 	w.journals[2], w.fresh = of(1), of(1)
 	return w
 }
@@ -198,9 +198,9 @@ func leftBehind() world {
 func (c *cluster) holds(r rule) bool { return c.off != r && c.also != r }
 
 func (c *cluster) Start() world         { return c.start }
-func (c *cluster) Wrong(w world) string { return wrongs[w.wrong] }
+func (c *cluster) Wrong(w world) string { return violations[w.wrong] }
 
-func (c *cluster) Owed(w world) string {
+func (c *cluster) Unfinished(w world) string {
 	for _, n := range w.nodes {
 		if n.up && n.set != 0 {
 			return "a node's set is not empty"
@@ -208,10 +208,10 @@ func (c *cluster) Owed(w world) string {
 	}
 	for i := range w.journals {
 		if w.journals[i] != 0 || w.flights[i].on {
-			return "a journal lists somebody"
+			return "a journal lists a writer"
 		}
 	}
-	return c.owed(&w)
+	return c.unfinished(&w)
 }
 
 func (c *cluster) Moves(w world, yield func(move)) {
@@ -236,7 +236,7 @@ func (c *cluster) Moves(w world, yield func(move)) {
 	c.app.moves(&w, yield)
 }
 
-// do yields the move that changes a world.
+// do yields a move that changes a world.
 func (c *cluster) do(w *world, yield func(move), fair bool, what string, who, which uint8, change func(*world)) {
 	next := *w
 	change(&next)
@@ -244,7 +244,7 @@ func (c *cluster) do(w *world, yield func(move), fair bool, what string, who, wh
 	yield(move{What: what, Who: who, Which: which, Fair: fair, Next: next})
 }
 
-// named are the writers that something names.
+// named returns the writers that anything refers to.
 func (w *world) named() (named set) {
 	for v := uint8(1); v <= writers; v++ {
 		if w.puts[v].what != nothing {
@@ -261,7 +261,7 @@ func (w *world) named() (named set) {
 	return named
 }
 
-// forget drops what makes no difference any more.
+// forget drops state without further effect.
 func (w *world) forget() {
 	named := w.named()
 	w.fresh &= named
@@ -274,49 +274,49 @@ func (w *world) forget() {
 			w.clients.at[i] = 0
 		}
 	}
-	if !open(w.asker.state) {
-		w.asker.at = 0
+	if !open(w.sender.state) {
+		w.sender.at = 0
 	}
-	w.sortLives()
+	w.sortIncarnations()
 	w.sortWriters(named)
 }
 
-// sortLives names the lives of nodes that run after them, and the others in order: their
-// names make no difference.
-func (w *world) sortLives() {
+// sortIncarnations names the incarnations of running nodes after them, and orders the others, because names
+// make no difference.
+func (w *world) sortIncarnations() {
 	swap := func(a, b uint8) {
 		w.journals[a], w.journals[b] = w.journals[b], w.journals[a]
 		w.flights[a], w.flights[b] = w.flights[b], w.flights[a]
 		for n := range w.nodes {
 			switch here := &w.nodes[n]; {
-			case here.up && here.life == a:
-				here.life = b
-			case here.up && here.life == b:
-				here.life = a
+			case here.up && here.incarnation == a:
+				here.incarnation = b
+			case here.up && here.incarnation == b:
+				here.incarnation = a
 			}
 		}
 	}
 	first := uint8(0)
 	for n := range w.nodes {
 		if w.nodes[n].up {
-			if w.nodes[n].life != first {
-				swap(w.nodes[n].life, first)
+			if w.nodes[n].incarnation != first {
+				swap(w.nodes[n].incarnation, first)
 			}
 			first++
 		}
 	}
-	weight := func(life uint8) int {
-		f := w.flights[life]
-		return int(w.journals[life])<<8 | int(f.set)
+	weight := func(incarnation uint8) int {
+		f := w.flights[incarnation]
+		return int(w.journals[incarnation])<<8 | int(f.set)
 	}
-	for i := first + 1; i < lives; i++ {
+	for i := first + 1; i < incarnations; i++ {
 		for k := i; k > first && weight(k) > weight(k-1); k-- {
 			swap(k, k-1)
 		}
 	}
 }
 
-// sortWriters names the writers by where something names them.
+// sortWriters orders the writers by their references.
 func (w *world) sortWriters(named set) {
 	var place [writers + 1]uint64
 	for v := uint8(1); v <= writers && named>>v != 0; v++ {
@@ -358,17 +358,17 @@ func (w *world) sortWriters(named set) {
 	}
 }
 
-// sets are all that a world has.
-func (w *world) sets() [12 + 2*lives]*set {
+// sets returns all sets of a world.
+func (w *world) sets() [12 + 2*incarnations]*set {
 	a, b := &w.nodes[0], &w.nodes[1]
-	all := [12 + 2*lives]*set{&w.fresh, &w.answered, &a.set, &b.set, &a.leaving, &b.leaving, &a.landed, &b.landed, &a.act.knows, &b.act.knows, &a.act.probes, &b.act.probes}
+	all := [12 + 2*incarnations]*set{&w.fresh, &w.answered, &a.set, &b.set, &a.leaving, &b.leaving, &a.landed, &b.landed, &a.act.knows, &b.act.knows, &a.act.probes, &b.act.probes}
 	for i := range w.journals {
 		all[12+2*i], all[13+2*i] = &w.journals[i], &w.flights[i].set
 	}
 	return all
 }
 
-// open reads the log at a node unless it runs there.
+// open reads the log at a node unless it is open there.
 func (c *cluster) open(w *world, n uint8) {
 	a := &w.nodes[n].act
 	if a.writer != 0 {
@@ -377,7 +377,7 @@ func (c *cluster) open(w *world, n uint8) {
 	named := w.named()
 	v := uint8(bits.TrailingZeros8(uint8(^(named | 1))))
 	if v > writers {
-		panic("model: more writers at a time than there is room for")
+		panic("model: too many concurrent writers")
 	}
 	*a = activation{writer: v, knows: named &^ w.fresh, facts: w.log}
 	w.fresh |= of(v)
@@ -385,14 +385,14 @@ func (c *cluster) open(w *world, n uint8) {
 	c.takeOver(w, n)
 }
 
-// takeOver lists who has found something to run.
+// takeOver lists the writer that has found pending work.
 func (c *cluster) takeOver(w *world, n uint8) {
-	if c.owes(w.nodes[n].act.facts) {
+	if c.hasWork(w.nodes[n].act.facts) {
 		c.list(w, n)
 	}
 }
 
-// list puts a writer into the set of its node, and takes back that it was about to leave.
+// list adds a writer to the set of its node and cancels its pending removal.
 func (c *cluster) list(w *world, n uint8) {
 	v := of(w.nodes[n].act.writer)
 	w.nodes[n].set |= v
@@ -404,16 +404,16 @@ func (c *cluster) list(w *world, n uint8) {
 // listed reports whether the newest landed journal and the one in flight list a writer.
 func (c *cluster) listed(w *world, n uint8) bool {
 	here, v := &w.nodes[n], of(w.nodes[n].act.writer)
-	f := w.flights[here.life]
+	f := w.flights[here.incarnation]
 	return here.set&v != 0 && here.landed&v != 0 && (!f.on || f.set&v != 0 || !c.holds(wakeInFlight))
 }
 
-// send has a writer write.
+// send makes a writer send a batch.
 func (w *world) send(n uint8, b batch) { w.puts[w.nodes[n].act.writer] = put{what: b} }
 
 func (w *world) writing(n uint8) batch { return w.puts[w.nodes[n].act.writer].what }
 
-// kill ends an activation. What it has sent may land yet.
+// kill ends an activation. Its batch may still land.
 func (c *cluster) kill(w *world, n uint8) {
 	v := w.nodes[n].act.writer
 	if v == 0 {
@@ -422,7 +422,7 @@ func (c *cluster) kill(w *world, n uint8) {
 	if w.puts[v].landed {
 		w.puts[v] = put{}
 	}
-	c.died(w, n)
+	c.ended(w, n)
 	w.nodes[n].act = activation{}
 }
 
@@ -438,10 +438,10 @@ func (w *world) runs(v uint8) (uint8, bool) {
 
 func (w *world) owns(n uint8) bool { return w.nodes[n].up && (w.view == n || w.view == both) }
 
-// alive returns whether a life is that of a node which runs.
-func (w *world) alive(life uint8) bool {
+// alive returns whether an incarnation is running.
+func (w *world) alive(incarnation uint8) bool {
 	for _, n := range w.nodes {
-		if n.up && n.life == life {
+		if n.up && n.incarnation == incarnation {
 			return true
 		}
 	}
@@ -452,7 +452,7 @@ func (c *cluster) faultMoves(w *world, yield func(move)) {
 	for n := range uint8(2) {
 		here := &w.nodes[n]
 		if w.faults.crashes > 0 && here.up {
-			c.do(w, yield, false, "node %d dies", n, 0, func(w *world) {
+			c.do(w, yield, false, "node %d crashes", n, 0, func(w *world) {
 				w.faults.crashes--
 				c.kill(w, n)
 				w.nodes[n] = node{}
@@ -462,7 +462,7 @@ func (c *cluster) faultMoves(w *world, yield func(move)) {
 			c.do(w, yield, true, "node %d starts", n, 0, func(w *world) { c.boot(w, n) })
 		}
 		if w.faults.downs > 0 && here.act.writer != 0 && w.writing(n) != nothing {
-			c.do(w, yield, false, "the writer at node %d gives up, its batch under way", n, 0, func(w *world) {
+			c.do(w, yield, false, "the writer at node %d steps down with its batch in flight", n, 0, func(w *world) {
 				w.faults.downs--
 				c.kill(w, n)
 			})
@@ -470,15 +470,15 @@ func (c *cluster) faultMoves(w *world, yield func(move)) {
 	}
 }
 
-// boot starts a node under the first life that has left nothing.
+// boot starts a node under the first incarnation without traces.
 func (c *cluster) boot(w *world, n uint8) {
-	for life := range uint8(lives) {
-		if !w.alive(life) && w.journals[life] == 0 && !w.flights[life].on {
-			w.nodes[n] = node{up: true, life: life}
+	for incarnation := range uint8(incarnations) {
+		if !w.alive(incarnation) && w.journals[incarnation] == 0 && !w.flights[incarnation].on {
+			w.nodes[n] = node{up: true, incarnation: incarnation}
 			return
 		}
 	}
-	panic("model: more lives than there is room for")
+	panic("model: too many incarnations")
 }
 
 func (c *cluster) viewMoves(w *world, yield func(move)) {
@@ -492,7 +492,7 @@ func (c *cluster) viewMoves(w *world, yield func(move)) {
 	}
 }
 
-// putMoves are the fates of a batch.
+// putMoves are the outcomes of a batch.
 func (c *cluster) putMoves(w *world, v uint8, yield func(move)) {
 	p, fresh := w.puts[v], w.fresh&of(v) != 0
 	n, runs := w.runs(v)
@@ -505,7 +505,7 @@ func (c *cluster) putMoves(w *world, v uint8, yield func(move)) {
 			c.learned(w, n, p.what)
 		})
 	case fresh:
-		c.do(w, yield, true, "the batch of writer %d lands: "+says[p.what], v, 0, func(w *world) {
+		c.do(w, yield, true, "the batch of writer %d lands: "+batchNames[p.what], v, 0, func(w *world) {
 			w.log = c.apply(w.log, p.what)
 			w.fresh &= of(v)
 			w.puts[v] = put{}
@@ -515,10 +515,10 @@ func (c *cluster) putMoves(w *world, v uint8, yield func(move)) {
 			}
 		})
 		if !runs {
-			c.do(w, yield, true, "the batch of writer %d, who is gone, comes to nothing", v, 0, func(w *world) { w.puts[v] = put{} })
+			c.do(w, yield, true, "the batch of ended writer %d is lost", v, 0, func(w *world) { w.puts[v] = put{} })
 		}
 	default:
-		c.do(w, yield, true, "writer %d finds its key taken, and ends", v, 0, func(w *world) {
+		c.do(w, yield, true, "writer %d finds its key taken and ends", v, 0, func(w *world) {
 			w.puts[v] = put{}
 			if runs {
 				c.kill(w, n)
@@ -527,48 +527,48 @@ func (c *cluster) putMoves(w *world, v uint8, yield func(move)) {
 	}
 }
 
-// journalMoves are those of a node's own set.
+// journalMoves are the moves of a node's own set.
 func (c *cluster) journalMoves(w *world, n uint8, yield func(move)) {
 	here := &w.nodes[n]
-	if !w.flights[here.life].on && (here.leaving != 0 || here.set != here.landed) {
+	if !w.flights[here.incarnation].on && (here.leaving != 0 || here.set != here.landed) {
 		c.do(w, yield, true, "node %d composes its journal", n, 0, func(w *world) {
 			h := &w.nodes[n]
 			h.set &^= h.leaving
 			h.leaving = 0
-			w.flights[h.life] = flight{true, h.set}
+			w.flights[h.incarnation] = flight{true, h.set}
 		})
 	}
 }
 
-// landMoves are the fates of journals.
+// landMoves are the outcomes of journals.
 func (c *cluster) landMoves(w *world, yield func(move)) {
-	for life := range uint8(lives) {
-		if !w.flights[life].on {
+	for incarnation := range uint8(incarnations) {
+		if !w.flights[incarnation].on {
 			continue
 		}
-		c.do(w, yield, true, "the journal of life %d lands", life, 0, func(w *world) {
-			s := w.flights[life].set
-			w.journals[life], w.flights[life] = s, flight{}
+		c.do(w, yield, true, "the journal of incarnation %d lands", incarnation, 0, func(w *world) {
+			s := w.flights[incarnation].set
+			w.journals[incarnation], w.flights[incarnation] = s, flight{}
 			for n := range w.nodes {
-				if w.nodes[n].up && w.nodes[n].life == life {
+				if w.nodes[n].up && w.nodes[n].incarnation == incarnation {
 					w.nodes[n].landed = s
 				}
 			}
 		})
-		if !w.alive(life) {
-			c.do(w, yield, true, "the journal of life %d, which is over, comes to nothing", life, 0, func(w *world) { w.flights[life] = flight{} })
+		if !w.alive(incarnation) {
+			c.do(w, yield, true, "the journal of ended incarnation %d is lost", incarnation, 0, func(w *world) { w.flights[incarnation] = flight{} })
 		}
 	}
 }
 
-// swept reports whether a sweep takes the journal of a life for that of a dead node.
-func (w *world) swept(life uint8) bool { return !w.alive(life) || w.view == both }
+// swept reports whether a sweep takes the journal of an incarnation for that of a crashed node.
+func (w *world) swept(incarnation uint8) bool { return !w.alive(incarnation) || w.view == both }
 
 func (c *cluster) sweepMoves(w *world, yield func(move)) {
 	var ask set
-	for life := range uint8(lives) {
-		s := w.journals[life]
-		if s == 0 || !w.swept(life) {
+	for incarnation := range uint8(incarnations) {
+		s := w.journals[incarnation]
+		if s == 0 || !w.swept(incarnation) {
 			continue
 		}
 		ask |= s
@@ -583,7 +583,7 @@ func (c *cluster) sweepMoves(w *world, yield func(move)) {
 		a := &w.nodes[n].act
 		early := w.view == both
 		if ask := ask &^ a.probes &^ a.self(); ask != 0 && w.owns(n) && (!early || w.faults.asks > 0) {
-			c.do(w, yield, !early, "a sweep asks node %d about who is gone", n, 0, func(w *world) {
+			c.do(w, yield, !early, "a sweep probes node %d about ended writers", n, 0, func(w *world) {
 				if early {
 					w.faults.asks--
 				}
@@ -595,7 +595,7 @@ func (c *cluster) sweepMoves(w *world, yield func(move)) {
 	}
 }
 
-// activationMoves are what every writer does.
+// activationMoves are the common moves of a writer.
 func (c *cluster) activationMoves(w *world, n uint8, yield func(move)) {
 	here := &w.nodes[n]
 	a, v := &here.act, here.act.self()
@@ -621,26 +621,26 @@ func (c *cluster) activationMoves(w *world, n uint8, yield func(move)) {
 		shown = a.probes
 	}
 	if shown &= a.probes; shown != 0 && (idle || a.claimed && c.listed(w, n)) {
-		c.do(w, yield, true, "node %d answers about who is gone", n, 0, func(w *world) {
+		c.do(w, yield, true, "node %d answers about ended writers", n, 0, func(w *world) {
 			w.nodes[n].act.probes &^= shown
 			w.answered |= shown
 		})
 	}
 }
 
-// atOnce makes the moves that do no more harm later, and reports whether there is one:
-// whatever a journal lists any longer is found.
+// atOnce yields the moves that need not wait, and reports whether there is one: a journal that lists a
+// writer longer is found anyway.
 func (c *cluster) atOnce(w *world, yield func(move)) bool {
-	for life := range uint8(lives) {
-		if s := w.journals[life]; s != 0 && w.swept(life) && s&^w.answered == 0 {
-			c.do(w, yield, true, "a sweep deletes the journal of life %d", life, 0, func(w *world) { w.journals[life] = 0 })
+	for incarnation := range uint8(incarnations) {
+		if s := w.journals[incarnation]; s != 0 && w.swept(incarnation) && s&^w.answered == 0 {
+			c.do(w, yield, true, "a sweep deletes the journal of incarnation %d", incarnation, 0, func(w *world) { w.journals[incarnation] = 0 })
 			return true
 		}
 	}
 	for n := range uint8(2) {
 		here := &w.nodes[n]
 		if gone := here.set & w.answered &^ here.act.self(); gone != 0 {
-			c.do(w, yield, true, "node %d drops those about whom it was answered", n, 0, func(w *world) {
+			c.do(w, yield, true, "node %d drops the answered writers", n, 0, func(w *world) {
 				w.nodes[n].set &^= gone
 				w.nodes[n].leaving &^= gone
 			})

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// Move is one thing that may happen in a world.
+// Move is one possible event in a world.
 type Move[W comparable] struct {
-	// What says it, with up to two verbs %d for Who and Which.
+	// What describes it, with up to two verbs %d for Who and Which.
 	What       string
 	Who, Which uint8
-	// Fair moves happen sooner or later if they stay possible: faults end, and clients need
-	// not come again, but what is under way goes on.
+	// Fair moves happen eventually if they stay possible: faults end, and clients need not retry, but
+	// requests in flight complete.
 	Fair bool
 	Next W
 }
@@ -22,39 +22,39 @@ func (m Move[W]) String() string {
 	return fmt.Sprintf(m.What, []any{m.Who, m.Which}[:strings.Count(m.What, "%d")]...)
 }
 
-// Model is what may happen, and what must not.
+// Model defines the possible moves and the invalid worlds.
 type Model[W comparable] interface {
 	Start() W
-	// Moves calls yield with every move that is possible in a world.
+	// Moves calls yield with every possible move of a world.
 	Moves(w W, yield func(Move[W]))
-	// Wrong says what must never be so and is, empty if all is well.
+	// Wrong describes the violation of a safety property, empty if there is none.
 	Wrong(w W) string
-	// Owed says what must not stay as it is, empty if this may be the end.
-	Owed(w W) string
+	// Unfinished describes unfinished work, empty if the world may be final.
+	Unfinished(w W) string
 }
 
-// Result is what an exploration has found.
+// Result is the result of an exploration.
 type Result[W comparable] struct {
 	Worlds int
-	// Violation is empty if there is none; Path are the moves that lead to it, the fewest.
+	// Violation is empty if there is none. Path is the shortest sequence of moves to it.
 	Violation string
 	Path      []Move[W]
 }
 
-// frontier is what is known while worlds are explored, breadth first.
+// frontier is the state of a breadth-first exploration.
 type frontier[W comparable] struct {
 	model  Model[W]
 	index  map[W]int32
 	worlds []W
 	parent []int32
-	// before are the worlds from which a fair move leads to one, as a list in two arrays.
+	// before are the worlds from which a fair move leads to each, as a list in two arrays.
 	head       []int32
 	next, from []int32
 }
 
-// Explore visits every world that can be reached, up to a bound, beyond which it panics: a
-// model that is larger than its test says proves nothing. A violation is a world that is
-// Wrong, or one from which fair moves alone never lead to where nothing is owed.
+// Explore visits every reachable world. It panics above bound worlds, because a model larger than
+// expected verifies nothing. A violation is a world that is Wrong, or one from which fair moves alone
+// never reach a final world.
 func Explore[W comparable](m Model[W], bound int) Result[W] {
 	f := &frontier[W]{model: m, index: map[W]int32{}}
 	f.add(m.Start(), -1)
@@ -67,7 +67,7 @@ func Explore[W comparable](m Model[W], bound int) Result[W] {
 		}
 	}
 	if i := f.stuck(); i >= 0 {
-		return Result[W]{Worlds: len(f.worlds), Violation: "for ever: " + m.Owed(f.worlds[i]), Path: f.path(i)}
+		return Result[W]{Worlds: len(f.worlds), Violation: "for ever: " + m.Unfinished(f.worlds[i]), Path: f.path(i)}
 	}
 	return Result[W]{Worlds: len(f.worlds)}
 }
@@ -82,7 +82,7 @@ func (f *frontier[W]) add(w W, parent int32) int32 {
 	return i
 }
 
-// visit adds what follows a world, and returns what is wrong with it.
+// visit adds the successors of a world and returns its violation.
 func (f *frontier[W]) visit(i int32) string {
 	w := f.worlds[i]
 	if wrong := f.model.Wrong(w); wrong != "" {
@@ -101,12 +101,12 @@ func (f *frontier[W]) visit(i int32) string {
 		}
 	})
 	if ends {
-		return f.model.Owed(w)
+		return f.model.Unfinished(w)
 	}
 	return ""
 }
 
-// stuck returns the first world from which no fair moves lead to where nothing is owed, or -1.
+// stuck returns the first world from which no fair moves reach a final world, or -1.
 func (f *frontier[W]) stuck() int32 {
 	well := make([]bool, len(f.worlds))
 	var todo []int32
@@ -116,7 +116,7 @@ func (f *frontier[W]) stuck() int32 {
 		}
 	}
 	for i, w := range f.worlds {
-		if f.model.Owed(w) == "" {
+		if f.model.Unfinished(w) == "" {
 			reach(int32(i))
 		}
 	}

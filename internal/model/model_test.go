@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	paths = flag.Bool("paths", false, "print the shortest way to each violation, with -v")
-	deep  = flag.Bool("deep", false, "explore the models under more faults at a time, for minutes, in some GiB of memory")
+	paths = flag.Bool("paths", false, "print the shortest path to each violation, with -v")
+	deep  = flag.Bool("deep", false, "explore the models under more faults, for minutes, with some GiB of memory")
 )
 
-// bound is how many worlds an exploration may have.
+// bound is the maximum number of worlds of an exploration.
 const bound = 5_000_000
 
-// scene is where and under which faults a rule is missed.
+// scene is a start and faults under which the lack of a rule shows.
 type scene struct {
 	off    rule
 	also   rule
@@ -44,7 +44,8 @@ func (s scene) explore(t *testing.T, what func(*cluster) app) {
 	}
 }
 
-// family is one of the models: what it adds to the kit, where it holds, and what it misses.
+// family is one of the models: its part of the cluster, the scenes in which it holds, and those of
+// disabled rules.
 type family struct {
 	what                 func(*cluster) app
 	base, deeper, missed []scene
@@ -70,15 +71,15 @@ func TestWaits(t *testing.T)   { sample.Of(waitsFamily(), waitsFamily().few()).r
 func TestReplies(t *testing.T) { sample.Of(repliesFamily(), repliesFamily().few()).run(t) }
 func TestPosts(t *testing.T)   { sample.Of(postsFamily(), postsFamily().few()).run(t) }
 
-// few is a sample: one scene with all rules, and those of rules that are missed at once.
+// few returns a sample: one scene with all rules, and those of rules whose lack shows quickly.
 func (f family) few() family {
 	f.base = f.base[:1]
 	f.missed = slices.DeleteFunc(f.missed, func(s scene) bool { return s.faults != faults{} })
 	return f
 }
 
-// TestEveryRuleIsMissed holds the scenes against the rules: each has one that shows what
-// comes of its absence, apart from the one that the page calls spare.
+// TestEveryRuleIsMissed checks that each rule has a scene that shows the effect of its absence, except
+// the one that docs/waits.md calls redundant.
 func TestEveryRuleIsMissed(t *testing.T) {
 	missed := map[rule]bool{}
 	for _, s := range slices.Concat(waitsFamily().missed, repliesFamily().missed, postsFamily().missed) {

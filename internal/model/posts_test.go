@@ -1,44 +1,44 @@
 package model_test
 
-// The model of posts: a function enqueues two for one target and settles. An activation delivers
-// them, and records of each that it is done, or that the next attempt is made later. Then a timer is
-// stored, and the conversation is asleep as one that waits.
+// The model of posts: a function enqueues two posts for one target and settles. An activation delivers
+// them and records for each that it is done, or deferred. Then a timer is stored, and the conversation
+// is suspended as in a wait.
 //
-// Left out: several targets, and that a post is given up, which is recorded as its delivery is.
+// Not modeled: several targets, and failed posts, which are recorded like deliveries.
 
-// posts are the facts: how many were enqueued, how many of them are done, and the number of the
-// deferral that the next one waits for, 0 if it is due at once.
+// posts are the facts: the number of posts enqueued and done, and the number of the deferral that the
+// next one waits for, 0 if it is due now.
 type posts struct{ sent, done, deferral uint8 }
 
-// due reports whether the next post is to be sent.
+// due reports whether the next post must be sent.
 func (c poster) due(w *world, f posts) bool {
 	return f.sent > f.done && (f.deferral == 0 || f.deferral <= w.target.late)
 }
 
-// target is who gets the posts, what is on its way, and the timers.
+// target is the receiver of the posts, with the posts in flight and the timers.
 type target struct {
 	got    uint8
-	under  [2]uint8 // the post that a node sends
-	late   uint8    // the deferrals up to it are over
+	under  [2]uint8 // the post in flight from a node
+	late   uint8    // the deferrals up to it have elapsed
 	count  uint8    // of deferrals
-	timers set      // of deferrals, that are stored
-	asked  [2]set   // about these a node is asked
+	timers set      // stored, of deferrals
+	asked  [2]set   // timers about which a node is probed
 }
 
 type poster struct{ *cluster }
 
 func newPosts(c *cluster) app { return poster{c} }
 
-// undelivered is where the posts are owed, and the node has died that owed them.
+// undelivered returns a world with pending posts whose node has crashed.
 func undelivered() world {
-	w := leftBehind()
+	w := orphanedWorld()
 	w.log.sent, w.log.settled = 2, true
 	return w
 }
 
-// putOff is where the first post is deferred, and only the timer says so.
-func putOff() world {
-	w := quietly()
+// deferredWorld returns a world with a deferred post that only its timer records.
+func deferredWorld() world {
+	w := idleWorld()
 	w.log.sent, w.log.settled, w.log.deferral = 2, true, 1
 	w.target.count, w.target.timers = 1, of(1)
 	return w
@@ -58,12 +58,12 @@ func (c poster) apply(f facts, b batch) facts {
 	return f
 }
 
-func (c poster) owes(f facts) bool {
+func (c poster) hasWork(f facts) bool {
 	return !f.settled || f.sent > f.done && f.deferral == 0 && c.holds(postHolds)
 }
 func (c poster) begins(f facts) bool          { return !f.settled }
 func (c poster) quiet(w *world, n uint8) bool { return w.target.asked[n] == 0 }
-func (c poster) died(w *world, n uint8)       { w.target.asked[n] = 0 }
+func (c poster) ended(w *world, n uint8)      { w.target.asked[n] = 0 }
 
 func (c poster) opened(w *world, n uint8) {
 	if c.due(w, w.nodes[n].act.facts.posts) {
@@ -119,7 +119,7 @@ func (c poster) moves(w *world, yield func(move)) {
 	}
 }
 
-// workMoves are the function's.
+// workMoves are the moves of the function.
 func (c poster) workMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	switch {
@@ -131,13 +131,13 @@ func (c poster) workMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// What an activation knows of the post that it has sent.
+// Knowledge of an activation about its post in flight.
 const (
 	postGot = iota + 1
 	postLost
 )
 
-// postMoves send what is due, and record what has come of it.
+// postMoves send due posts and record the outcomes.
 func (c poster) postMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	f := a.facts.posts
@@ -166,7 +166,7 @@ func (c poster) postMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// deliverMoves are the fates of a post.
+// deliverMoves are the outcomes of a delivery.
 func (c poster) deliverMoves(w *world, n uint8, yield func(move)) {
 	post := w.target.under[n]
 	learn := func(w *world, what uint8) {
@@ -187,7 +187,7 @@ func (c poster) deliverMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// timerMoves store timers, ask about those that are due, and answer.
+// timerMoves store timers, probe due ones, and answer.
 func (c poster) timerMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	d := a.facts.deferral
@@ -221,7 +221,7 @@ func (c poster) timerMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-func (c poster) owed(w *world) string {
+func (c poster) unfinished(w *world) string {
 	switch {
 	case !w.log.settled:
 		return "the submission is not settled"

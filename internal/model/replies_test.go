@@ -1,27 +1,27 @@
 package model_test
 
-// The model of replies: the conversation is asked by another, whose log is one value here,
-// changed at once: what it has said is durable, and that whoever is waited for wakes it is
-// what the model of waits shows.
+// The model of replies: another conversation sends a submission to this one. The log of the sender is
+// one value here that changes atomically; its facts are durable. The model of waits covers that
+// whatever ends a wait resumes the waiter.
 //
-// Left out: that the asker's function is run again after a crash, under the same keys.
+// Not modeled: a rerun of the sender's function after a crash, under the same keys.
 
-// replies are the facts of the conversation that is asked. It settles.
+// replies are the facts of the receiving conversation. It settles.
 type replies struct{ asked, told bool }
 
-// asker is the other conversation, and the messages between the two.
-type asker struct {
+// sender is the sending conversation, and the messages between the two.
+type sender struct {
 	state, at uint8   // of its question
 	waiting   bool    // wait_started
 	kept      bool    // the notice, before the wait
 	ended     uint8   // by the notice, or timeout
-	facts     uint8   // how often the notice is one
-	sent      [2]bool // a notice by a node is under way
+	facts     uint8   // number of times the notice is recorded
+	sent      [2]bool // a notice from a node is in flight
 }
 
 const notice = 1
 
-// What an activation knows of its notice.
+// Knowledge of an activation about its notice.
 const (
 	noticeSent = iota + 1
 	noticeDone
@@ -31,11 +31,11 @@ type replier struct{ *cluster }
 
 func newReplies(c *cluster) app { return replier{c} }
 
-// silent is where the notice is owed, and the node has died that owed it.
-func silent() world {
-	w := leftBehind()
+// noticePending returns a world with a pending notice whose node has crashed.
+func noticePending() world {
+	w := orphanedWorld()
 	w.log.asked, w.log.settled = true, true
-	w.asker.state = accepted
+	w.sender.state = accepted
 	return w
 }
 
@@ -51,7 +51,7 @@ func (c replier) apply(f facts, b batch) facts {
 	return f
 }
 
-func (c replier) owes(f facts) bool {
+func (c replier) hasWork(f facts) bool {
 	return c.begins(f) || f.settled && !f.told && c.holds(noticeHolds)
 }
 func (c replier) begins(f facts) bool  { return f.asked && !f.settled }
@@ -59,7 +59,7 @@ func (c replier) opened(*world, uint8) {}
 
 func (c replier) idle(w *world, n uint8) bool {
 	a := w.nodes[n].act
-	return !c.owes(a.facts) || !c.holds(noticeRecorded) && a.pending == noticeDone
+	return !c.hasWork(a.facts) || !c.holds(noticeRecorded) && a.pending == noticeDone
 }
 
 func (c replier) answersEarly(w *world, n uint8) bool {
@@ -67,12 +67,12 @@ func (c replier) answersEarly(w *world, n uint8) bool {
 }
 
 func (c replier) quiet(w *world, n uint8) bool {
-	return w.asker.at != n || !open(w.asker.state)
+	return w.sender.at != n || !open(w.sender.state)
 }
 
-func (c replier) died(w *world, n uint8) {
+func (c replier) ended(w *world, n uint8) {
 	if !c.quiet(w, n) {
-		w.asker.state = unknown
+		w.sender.state = unknown
 	}
 }
 
@@ -85,7 +85,7 @@ func (c replier) learned(w *world, n uint8, b batch) {
 		a.run = rests
 		if !c.holds(noticeResent) {
 			a.pending = noticeSent
-			w.asker.sent[n] = true
+			w.sender.sent[n] = true
 		}
 	case delivered:
 		a.pending = 0
@@ -93,9 +93,9 @@ func (c replier) learned(w *world, n uint8, b batch) {
 }
 
 func (c replier) moves(w *world, yield func(move)) {
-	c.askMoves(w, yield)
+	c.sendMoves(w, yield)
 	for n := range uint8(2) {
-		if w.asker.sent[n] {
+		if w.sender.sent[n] {
 			c.noticeMoves(w, n, yield)
 		}
 		if w.nodes[n].up && w.nodes[n].act.writer != 0 {
@@ -107,9 +107,10 @@ func (c replier) moves(w *world, yield func(move)) {
 	}
 }
 
-// askMoves are the asker's: it asks until it has an answer, and waits before or after that.
-func (c replier) askMoves(w *world, yield func(move)) {
-	a := w.asker
+// sendMoves are the moves of the sender: it retries until it has an answer, and waits before or after
+// that.
+func (c replier) sendMoves(w *world, yield func(move)) {
+	a := w.sender
 	if a.ended != 0 {
 		return
 	}
@@ -117,26 +118,26 @@ func (c replier) askMoves(w *world, yield func(move)) {
 		if (a.state == unsent || a.state == unknown) && w.owns(n) {
 			c.do(w, yield, true, "node %d is asked", n, 0, func(w *world) {
 				c.open(w, n)
-				w.asker.state, w.asker.at = arrived, n
+				w.sender.state, w.sender.at = arrived, n
 			})
 		}
 	}
 	if !a.waiting {
 		c.do(w, yield, true, "the asker waits", 0, 0, func(w *world) {
-			w.asker.waiting = true
-			if w.asker.kept {
-				w.asker.kept, w.asker.ended = false, notice
+			w.sender.waiting = true
+			if w.sender.kept {
+				w.sender.kept, w.sender.ended = false, notice
 			}
 		})
 	} else if w.faults.extra > 0 {
-		c.do(w, yield, false, "the time of the asker runs out", 0, 0, func(w *world) { w.faults.extra--; w.asker.ended = timeout })
+		c.do(w, yield, false, "the time of the asker runs out", 0, 0, func(w *world) { w.faults.extra--; w.sender.ended = timeout })
 	}
 }
 
-// noticeMoves are the fates of a notice.
+// noticeMoves are the outcomes of a notice.
 func (c replier) noticeMoves(w *world, n uint8, yield func(move)) {
 	c.do(w, yield, true, "the notice of node %d arrives", n, 0, func(w *world) {
-		w.asker.sent[n] = false
+		w.sender.sent[n] = false
 		over := c.note(w)
 		if a := &w.nodes[n].act; a.pending == noticeSent {
 			a.pending = noticeDone
@@ -148,7 +149,7 @@ func (c replier) noticeMoves(w *world, n uint8, yield func(move)) {
 	if w.faults.retries > 0 {
 		c.do(w, yield, false, "the notice of node %d is lost", n, 0, func(w *world) {
 			w.faults.retries--
-			w.asker.sent[n] = false
+			w.sender.sent[n] = false
 			if a := &w.nodes[n].act; a.pending == noticeSent {
 				a.pending = 0
 			}
@@ -156,9 +157,9 @@ func (c replier) noticeMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// note is what the asker does with a notice. It reports whether its answer is 409.
+// note applies a notice at the sender. It reports whether the answer is 409.
 func (c replier) note(w *world) bool {
-	a := &w.asker
+	a := &w.sender
 	if a.facts > 0 && c.holds(noticeKey) {
 		return false
 	}
@@ -178,16 +179,16 @@ func (c replier) note(w *world) bool {
 	return false
 }
 
-// admitMoves decide on the question, and answer it.
+// admitMoves decide on the submission and answer it.
 func (c replier) admitMoves(w *world, n uint8, yield func(move)) {
-	if w.asker.at != n || w.writing(n) != nothing {
+	if w.sender.at != n || w.writing(n) != nothing {
 		return
 	}
 	f := w.nodes[n].act.facts
-	switch w.asker.state {
+	switch w.sender.state {
 	case arrived:
 		c.do(w, yield, true, "node %d decides on the question", n, 0, func(w *world) {
-			w.asker.state = admitted
+			w.sender.state = admitted
 			if !f.asked {
 				w.send(n, admit)
 				c.list(w, n)
@@ -195,37 +196,37 @@ func (c replier) admitMoves(w *world, n uint8, yield func(move)) {
 			c.takeOver(w, n)
 		})
 	case admitted:
-		late := !c.owes(f) || c.listed(w, n) || f.settled && !c.holds(noticeReplayed)
+		late := !c.hasWork(f) || c.listed(w, n) || f.settled && !c.holds(noticeReplayed)
 		if f.asked && late {
-			c.do(w, yield, true, "node %d answers 202 to the question", n, 0, func(w *world) { w.asker.state = accepted })
+			c.do(w, yield, true, "node %d answers 202 to the question", n, 0, func(w *world) { w.sender.state = accepted })
 		}
 	}
 }
 
-// workMoves are the conversation's: it settles, and says so.
+// workMoves are the moves of the receiver: it settles and sends a notice.
 func (c replier) workMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
-	owed := a.facts.settled && !a.facts.told
+	unfinished := a.facts.settled && !a.facts.told
 	switch {
 	case a.run == runs:
 		c.do(w, yield, true, "node %d settles", n, 0, func(w *world) { w.send(n, settle) })
-	case owed && a.pending == 0 && c.holds(noticeResent) && !w.asker.sent[n]:
+	case unfinished && a.pending == 0 && c.holds(noticeResent) && !w.sender.sent[n]:
 		c.do(w, yield, true, "node %d sends its notice", n, 0, func(w *world) {
 			w.nodes[n].act.pending = noticeSent
-			w.asker.sent[n] = true
+			w.sender.sent[n] = true
 		})
-	case owed && c.holds(noticeRecorded) && (a.pending == noticeDone || a.pending == noticeSent && !c.holds(noticeAnswered)):
+	case unfinished && c.holds(noticeRecorded) && (a.pending == noticeDone || a.pending == noticeSent && !c.holds(noticeAnswered)):
 		c.do(w, yield, true, "node %d records that its notice is delivered", n, 0, func(w *world) { w.send(n, delivered) })
 	}
 }
 
-func (c replier) owed(w *world) string {
+func (c replier) unfinished(w *world) string {
 	switch {
-	case w.asker.state == accepted && w.asker.ended == 0:
+	case w.sender.state == accepted && w.sender.ended == 0:
 		return "the asker waits"
-	case w.asker.state == accepted && !w.log.told:
+	case w.sender.state == accepted && !w.log.told:
 		return "a notice will be sent whenever the log is opened"
-	case w.asker.state != accepted && w.asker.ended == 0:
+	case w.sender.state != accepted && w.sender.ended == 0:
 		return "the asker asks"
 	}
 	return ""

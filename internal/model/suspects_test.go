@@ -8,13 +8,13 @@ import (
 	"github.com/parleyrun/parley/internal/model"
 )
 
-// The model of suspects and quarantine: one node that is started again after each crash, two
-// conversations with work, and kills at any moment. The first conversation may be a poison, whose
-// opening crashes the node until it is repaired.
+// The model of suspects and quarantine: one node that restarts after each crash, two conversations
+// with work, and kills at any moment. The first conversation may be a poison, whose opening crashes
+// the node until it is repaired.
 //
-// Left out: time, several nodes, reads, journals that land late.
+// Not modeled: time, several nodes, reads, journals that land late.
 
-// suspectRule is one sentence of the rules in docs/durability.md.
+// suspectRule is one rule of docs/durability.md.
 type suspectRule uint8
 
 const (
@@ -35,14 +35,14 @@ var suspectRules = []string{
 }
 
 const (
-	crashLimit = 2 // that count, until a conversation is quarantined
-	maxTries   = 2 // of a release that crash
-	// maxPoisoned bounds the crashes of a poison: the first beside others, the second beside work,
-	// and one more for each kill.
+	crashLimit = 2 // crashes that count, until a conversation is quarantined
+	maxTries   = 2 // crashes of a release
+	// maxPoisoned bounds the crashes of a poison: one with other openings, one with other work, and
+	// one more for each kill.
 	maxPoisoned = 2 + crashLimit + maxTries
 )
 
-// What the node does with a conversation.
+// State of a conversation at the node.
 const (
 	isClosed = iota
 	opensAmongOthers
@@ -51,18 +51,18 @@ const (
 	worksOn
 )
 
-// talk is a conversation. What the journals report of it is durable, phase is not.
-type talk struct {
+// conv is a conversation. The reports of the journals are durable, phase is not.
+type conv struct {
 	phase                   uint8
 	suspect                 bool
 	named, counted, paused  uint8
 	quarantined, done, sick bool
-	// luck counts kills over it alone that nothing has made up for since.
-	luck uint8
+	// kills counts kills during its lone openings that nothing has compensated since.
+	kills uint8
 }
 
 type suspectWorld struct {
-	talks                  [2]talk
+	talks                  [2]conv
 	down                   bool
 	kills, poisoned, tries uint8
 }
@@ -81,8 +81,8 @@ func (m suspectModel) Start() suspectWorld {
 	return w
 }
 
-// over reports whether the journals have enough against a conversation.
-func (m suspectModel) over(t talk) bool {
+// over reports whether the journals hold enough crashes to quarantine a conversation.
+func (m suspectModel) over(t conv) bool {
 	counted := t.counted
 	if m.has(pauseTakesBack) {
 		counted -= min(counted, t.paused)
@@ -90,7 +90,7 @@ func (m suspectModel) over(t talk) bool {
 	return counted >= crashLimit
 }
 
-// crash is what is left when the node ends.
+// crash returns the world after the end of the node.
 func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
 	before := w.talks
 	for i, t := range before {
@@ -108,7 +108,7 @@ func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
 			next.suspect = true
 			next.paused = min(next.paused+1, crashLimit)
 			if killed {
-				next.luck -= min(next.luck, 1)
+				next.kills -= min(next.kills, 1)
 			}
 		case opensAlone:
 			next.suspect = true
@@ -117,7 +117,7 @@ func (m suspectModel) crash(w suspectWorld, killed bool) suspectWorld {
 				next.counted = min(next.counted+1, crashLimit+2)
 			}
 			if alone && killed {
-				next.luck++
+				next.kills++
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])
 		next.down = false
 		for i, t := range w.talks {
 			if m.over(t) {
-				next.talks[i] = talk{quarantined: true, sick: t.sick, luck: t.luck}
+				next.talks[i] = conv{quarantined: true, sick: t.sick, kills: t.kills}
 			}
 		}
 		move("a node starts", 0, true, next)
@@ -155,25 +155,25 @@ func (m suspectModel) Moves(w suspectWorld, yield func(model.Move[suspectWorld])
 	}
 }
 
-// mayKill leaves out the kills that no rule can tell from a poison: over one conversation alone, as
-// often as it takes, with neither a kill in the pause nor a clean opening in between.
+// mayKill excludes kills that no rule can distinguish from a poison: repeated kills during the opening
+// of one conversation alone, with neither a kill in the pause nor a clean opening in between.
 func (m suspectModel) mayKill(w suspectWorld) bool {
 	for i, t := range w.talks {
-		if t.phase == opensAlone && w.talks[1-i].phase == isClosed && t.luck >= crashLimit-1 {
+		if t.phase == opensAlone && w.talks[1-i].phase == isClosed && t.kills >= crashLimit-1 {
 			return false
 		}
 	}
 	return true
 }
 
-func (m suspectModel) of(w suspectWorld, i int, t talk, move func(string, int, bool, suspectWorld)) {
+func (m suspectModel) of(w suspectWorld, i int, t conv, move func(string, int, bool, suspectWorld)) {
 	other := w.talks[1-i]
-	to := func(what string, fair bool, change func(*suspectWorld, *talk)) {
+	to := func(what string, fair bool, change func(*suspectWorld, *conv)) {
 		next := w
 		change(&next, &next.talks[i])
 		move(what, i, fair, next)
 	}
-	phase := func(what string, p uint8) { to(what, true, func(_ *suspectWorld, t *talk) { t.phase = p }) }
+	phase := func(what string, p uint8) { to(what, true, func(_ *suspectWorld, t *conv) { t.phase = p }) }
 	opening := other.phase == opensAmongOthers || other.phase == pausesBefore || other.phase == opensAlone
 	closedGate := other.phase == pausesBefore || other.phase == opensAlone
 	solo := t.suspect && m.has(suspectsAlone)
@@ -205,19 +205,19 @@ func (m suspectModel) of(w suspectWorld, i int, t talk, move func(string, int, b
 			}
 			next = m.crash(next, false)
 			if t.quarantined {
-				next.talks[i] = talk{quarantined: true, sick: true}
+				next.talks[i] = conv{quarantined: true, sick: true}
 			}
 			move("%d crashes the node", i, true, next)
 			return
 		}
-		to("%d is open", true, func(_ *suspectWorld, t *talk) {
-			t.phase, t.suspect, t.luck, t.quarantined = worksOn, false, 0, false
+		to("%d is open", true, func(_ *suspectWorld, t *conv) {
+			t.phase, t.suspect, t.kills, t.quarantined = worksOn, false, 0, false
 			if m.has(cleanDurable) {
 				t.named, t.counted, t.paused = 0, 0, 0
 			}
 		})
 	case worksOn:
-		to("%d settles", true, func(_ *suspectWorld, t *talk) { t.phase, t.done = isClosed, true })
+		to("%d settles", true, func(_ *suspectWorld, t *conv) { t.phase, t.done = isClosed, true })
 	}
 }
 
@@ -233,7 +233,7 @@ func (m suspectModel) Wrong(w suspectWorld) string {
 	return ""
 }
 
-func (m suspectModel) Owed(w suspectWorld) string {
+func (m suspectModel) Unfinished(w suspectWorld) string {
 	for i, t := range w.talks {
 		if !t.done && !(t.sick && t.quarantined) {
 			return fmt.Sprintf("%d is neither settled nor quarantined with its cause", i)
@@ -242,8 +242,8 @@ func (m suspectModel) Owed(w suspectWorld) string {
 	return ""
 }
 
-// TestSuspects: an innocent conversation is never quarantined, and a poison is after a bounded number of
-// crashes; what is repaired goes on by itself. Each rule is needed.
+// TestSuspects checks that an innocent conversation is never quarantined, that a poison is after a
+// bounded number of crashes, and that a repaired one continues by itself. Each rule is needed.
 func TestSuspects(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model suspectModel

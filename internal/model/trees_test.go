@@ -8,10 +8,11 @@ import (
 	"github.com/parleyrun/parley/internal/model"
 )
 
-// The model of trees of dispatches: the log of the root, whose batches land late or are lost with its node, two senders
-// whose dispatches may be on their way for any time, their members, and one abort of the tree.
+// The model of dispatch trees: the log of the root, whose batches land late or are lost with its node,
+// two senders whose dispatches may be in flight for any time, their members, and one abort of the
+// tree.
 //
-// Left out: costs, and the members' own logs, in which an abort covers whatever is unsettled.
+// Not modeled: costs, and the members' own logs, in which an abort covers all unsettled work.
 
 // treeRule is one of the rules in actors/internal/machine/tree.go.
 type treeRule uint8
@@ -53,7 +54,7 @@ type treeWorld struct {
 	phase           [treeMembers]uint8
 	joined, joining [treeMembers]bool // durably, and in flight
 	closed, closing bool              // likewise
-	late            bool              // one joined a closed tree
+	late            bool              // a member joined a closed tree
 	abort           uint8
 	listed          [treeMembers]bool // members that the abort has yet to reach
 	crashes         uint8
@@ -68,7 +69,7 @@ func (m treeModel) has(r treeRule) bool { return m.off != r }
 
 func (m treeModel) Start() treeWorld { return treeWorld{} }
 
-// used is how many members the root counts.
+// used returns the number of members that the root counts.
 func (w treeWorld) used() (n int) {
 	for i := range treeMembers {
 		if w.joined[i] || w.joining[i] {
@@ -95,11 +96,11 @@ func (m treeModel) Moves(w treeWorld, yield func(model.Move[treeWorld])) {
 		move("the root's node ends", 0, false, func(w *treeWorld) {
 			w.crashes++
 			w.joining, w.closing = [treeMembers]bool{}, false
-			if w.abort == abortsTree { // the caller repeats it
+			if w.abort == abortsTree { // the caller retries
 				w.abort = noAbort
 			}
 			for i, p := range w.phase {
-				if p == joins { // the sender repeats it
+				if p == joins { // the sender retries
 					w.phase[i] = isSent
 				}
 			}
@@ -121,7 +122,7 @@ func (m treeModel) Moves(w treeWorld, yield func(model.Move[treeWorld])) {
 	}
 }
 
-// land makes durable what is in flight, and answers the callers.
+// land makes the batch in flight durable and answers the callers.
 func (m treeModel) land(w *treeWorld) {
 	for i, p := range w.phase {
 		w.joined[i] = w.joined[i] || w.joining[i]
@@ -173,7 +174,7 @@ func (m treeModel) of(w treeWorld, i int, move func(string, int, bool, func(*tre
 	case isOnItsWay:
 		move("%d is admitted", i, true, func(w *treeWorld) { w.phase[i] = isAdmitted })
 	case isAdmitted:
-		switch { // The answer is confirmed: it is of the durable log.
+		switch { // The answer is confirmed, from the durable log.
 		case w.closed && m.has(askTree):
 			move("%d finds its tree aborted", i, true, func(w *treeWorld) { w.phase[i] = isAborted })
 		default:
@@ -201,7 +202,7 @@ func (m treeModel) Wrong(w treeWorld) string {
 	return ""
 }
 
-func (m treeModel) Owed(w treeWorld) string {
+func (m treeModel) Unfinished(w treeWorld) string {
 	if m.aborts && w.abort != abortIsDone {
 		return "the abort has no end"
 	}
@@ -213,8 +214,8 @@ func (m treeModel) Owed(w treeWorld) string {
 	return ""
 }
 
-// TestTrees: a tree never exceeds its budget, and nothing of it runs once its abort is answered, whatever lands late or
-// is lost. Each rule is needed.
+// TestTrees checks that a tree never exceeds its budget, and that no member runs after its abort is
+// answered, whatever lands late or is lost. Each rule is needed.
 func TestTrees(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model treeModel

@@ -1,22 +1,22 @@
 package model_test
 
-// The model of waits and signals: a call waits for one name, two signals of that name come,
-// and the time may run out. The timer is fired by nothing but that: it rescues no signal.
+// The model of waits and signals: a call waits for one name, two signals of that name arrive, and the
+// wait may time out. The timer fires only for the timeout: it rescues no signal.
 //
-// Left out: several calls at a time, aborts, the schema, the bounds of what is kept.
+// Not modeled: several concurrent calls, aborts, the schema, limits of kept signals.
 
 // waits are the facts about the one name.
 type waits struct {
 	waiting   bool  // wait_started
 	ended     uint8 // 1 or 2 by that signal, timeout
-	kept      uint8 // the signal that came before
-	keys      uint8 // the signals that are recorded, a bit each
-	queued    uint8 // those that stand in the queue
+	kept      uint8 // the signal that arrived first
+	keys      uint8 // recorded signals, one bit each
+	queued    uint8 // queued signals
 	suspended bool
-	message   uint8 // of a user, that came while it was parked
+	message   uint8 // of a user, that arrived while it was suspended
 }
 
-// What becomes of the user's message, which is answered before the parked call goes on.
+// State of the user's message, which is answered before the suspended call continues.
 const (
 	asked = iota + 1
 	answered
@@ -24,21 +24,21 @@ const (
 
 const timeout = 3
 
-// What the function of the call does.
+// State of the function of the call.
 const (
-	rests   = iota // no attempt is under way
-	runs           // up to its wait
-	waiting        // its run has ended, as it waits
-	given          // it has been given what its wait came to
+	rests   = iota // no attempt is running
+	runs           // until its wait
+	waiting        // its run has ended because it waits
+	given          // it has the result of its wait
 	answers        // nothing: the user's message is answered
 )
 
-// What a signal's sender knows.
+// Knowledge of a signal's sender.
 const (
 	unsent = iota
 	arrived
 	admitted
-	refused // and not said so yet
+	refused // but not answered yet
 	accepted
 	conflicted
 	unknown
@@ -51,21 +51,21 @@ func open(state uint8) bool { return state == arrived || state == admitted || st
 type clients struct {
 	state, at [2]uint8
 	timer     bool  // is stored
-	given     uint8 // what the function was given first
+	given     uint8 // first result given to the function
 }
 
 type waiter struct{ *cluster }
 
 func newWaits(c *cluster) app { return waiter{c} }
 
-// asleep is where all waits already, and no process remembers it.
+// allSuspended returns a world in which the call waits and no process has it in memory.
 func allSuspended() world {
-	w := quietly()
+	w := idleWorld()
 	w.log.waiting, w.log.suspended, w.clients.timer = true, true, true
 	return w
 }
 
-// alone is asleep where only the first signal is ever sent.
+// alone is allSuspended with only the first signal.
 func alone() world {
 	w := allSuspended()
 	w.clients.state[1] = conflicted
@@ -92,14 +92,14 @@ func (c waiter) apply(f facts, b batch) facts {
 			f.keys |= f.ended
 		}
 		if f.message != asked && c.holds(oneBatch) || !c.holds(recordOnly) {
-			f.suspended = false // attempt_started stands in the same batch
+			f.suspended = false // attempt_started is in the same batch
 		}
 	case message:
 		f.message = asked
 	case answer:
 		f.message = answered
 		if f.ended != 0 && c.holds(answerResumes) {
-			f.suspended = false // so it does here
+			f.suspended = false // as in the product
 		}
 	case keep1, keep2:
 		f.kept = uint8(b - keep1 + 1)
@@ -113,15 +113,15 @@ func (c waiter) apply(f facts, b batch) facts {
 	return f
 }
 
-func (c waiter) owes(f facts) bool { return !f.settled && (!f.suspended || f.message == asked) }
+func (c waiter) hasWork(f facts) bool { return !f.settled && (!f.suspended || f.message == asked) }
 
-func (c waiter) begins(f facts) bool             { return c.owes(f) }
+func (c waiter) begins(f facts) bool             { return c.hasWork(f) }
 func (c waiter) opened(*world, uint8)            {}
 func (c waiter) answersEarly(*world, uint8) bool { return false }
 
 func (c waiter) idle(w *world, n uint8) bool {
 	a := w.nodes[n].act
-	return a.facts.settled || !c.owes(a.facts) && a.run == rests && a.pending == 0 && (a.stored || !c.holds(timerStored))
+	return a.facts.settled || !c.hasWork(a.facts) && a.run == rests && a.pending == 0 && (a.stored || !c.holds(timerStored))
 }
 
 func (c waiter) quiet(w *world, n uint8) bool {
@@ -133,7 +133,7 @@ func (c waiter) quiet(w *world, n uint8) bool {
 	return true
 }
 
-func (c waiter) died(w *world, n uint8) {
+func (c waiter) ended(w *world, n uint8) {
 	for i, s := range w.clients.state {
 		if open(s) && w.clients.at[i] == n {
 			w.clients.state[i] = unknown
@@ -141,7 +141,7 @@ func (c waiter) died(w *world, n uint8) {
 	}
 }
 
-// give has the function see what its wait came to.
+// give passes the result of the wait to the function.
 func (c waiter) give(w *world, n, value uint8) {
 	w.nodes[n].act.run = given
 	if w.clients.given != 0 && w.clients.given != value {
@@ -181,7 +181,7 @@ func (c waiter) learned(w *world, n uint8, b batch) {
 	case endTimeout, end1, end2:
 		switch {
 		case a.run == answers:
-		case a.facts.suspended: // the attempt is a batch of its own
+		case a.facts.suspended: // the attempt is a separate batch
 			a.pending = a.facts.ended
 		case a.run == rests && c.holds(oneBatch):
 			a.run = runs
@@ -204,7 +204,7 @@ func (c waiter) moves(w *world, yield func(move)) {
 	}
 }
 
-// clientMoves send a signal, and send it again under the same key.
+// clientMoves send a signal, and retry it under the same key.
 func (c waiter) clientMoves(w *world, i uint8, yield func(move)) {
 	s := w.clients.state[i]
 	if s != unsent && (s != unknown || w.faults.retries == 0) {
@@ -224,7 +224,7 @@ func (c waiter) clientMoves(w *world, i uint8, yield func(move)) {
 	}
 }
 
-// answerMoves decide on signals, and answer their senders.
+// answerMoves decide on signals and answer their senders.
 func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
 	for i := range uint8(2) {
 		if w.clients.at[i] != n {
@@ -244,8 +244,8 @@ func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
 				c.do(w, yield, true, "node %d answers 409 to signal %d", n, i+1, func(w *world) { set(w, conflicted); c.check(w, i) })
 			}
 		case admitted:
-			owed := !c.idle(w, n)
-			late := c.listed(w, n) || !c.holds(wakeListed) || !owed
+			unfinished := !c.idle(w, n)
+			late := c.listed(w, n) || !c.holds(wakeListed) || !unfinished
 			if writing == nothing && late {
 				c.do(w, yield, true, "node %d answers 202 to signal %d", n, i+1, func(w *world) { set(w, accepted) })
 			}
@@ -253,7 +253,7 @@ func (c waiter) answerMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// check holds what a refusal says against the log.
+// check compares a refusal with the log.
 func (c waiter) check(w *world, i uint8) {
 	key := i + 1
 	switch {
@@ -266,7 +266,7 @@ func (c waiter) check(w *world, i uint8) {
 	}
 }
 
-// decide decides on a signal by the durable facts, and returns what becomes of it.
+// decide decides on a signal by the durable facts and returns the outcome.
 func (c waiter) decide(w *world, n, i uint8) uint8 {
 	f, key := w.nodes[n].act.facts, i+1
 	closed := f.ended != 0 || f.kept != 0
@@ -301,7 +301,7 @@ func (c waiter) decide(w *world, n, i uint8) uint8 {
 	return admitted
 }
 
-// workMoves are the call's function, and what the activation does for it.
+// workMoves are the moves of the call's function and of its activation.
 func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	f := a.facts
@@ -327,7 +327,7 @@ func (c waiter) workMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-// timerMoves store the timer, and let the time run out.
+// timerMoves store the timer and let it elapse.
 func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 	a := w.nodes[n].act
 	if !a.facts.suspended || a.run != rests || a.facts.message == asked {
@@ -360,7 +360,7 @@ func (c waiter) timerMoves(w *world, n uint8, yield func(move)) {
 	}
 }
 
-func (c waiter) owed(w *world) string {
+func (c waiter) unfinished(w *world) string {
 	woken := false
 	for i, s := range w.clients.state {
 		if s != accepted {
