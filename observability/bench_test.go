@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// BenchmarkProject makes the nine durable events of a resumed turn out of its two batches,
-// as the writer of a conversation does when they have landed.
+// BenchmarkProject projects the two batches of a resumed turn to their nine durable events, as a
+// writer does after they have landed.
 func BenchmarkProject(b *testing.B) {
 	src := observability.SourceOf(&conversation.ConversationCreated{Agent: "triage", ID: "42", ConversationID: "conv_1"})
 	origin := conversation.Origin{Root: "sub_1"}

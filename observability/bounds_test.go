@@ -11,19 +11,18 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// TestContentIsBounded: however much is said, no event has more than its bound, and what
-// it has is the beginning of what was said.
+// TestContentIsBounded checks that content never exceeds its limit, and is a prefix of the original.
 func TestContentIsBounded(t *testing.T) {
 	calls := sample.Of(100, 10)
 	huge := strings.Repeat("aü", 1<<19)
 	var records []conversation.Record
-	said := map[string]string{}
+	resultBytes := map[string]string{}
 	say := func(kind conversation.PartKind, text string) {
 		records = append(records, &conversation.Delta{Kind: kind, Text: text})
-		said[string(kind)] += text
+		resultBytes[string(kind)] += text
 	}
 	records = append(records, &conversation.ResponseStarted{Submission: "sub_1", Turn: "turn_1"})
-	for i := range 3000 { // The bound is within a character, and short pieces follow.
+	for i := range 3000 { // The limit falls within a character, and short pieces follow.
 		say(conversation.PartReasoning, fmt.Sprintf("%dü€", i))
 	}
 	say(conversation.PartReasoning, huge)
@@ -52,10 +51,10 @@ func TestContentIsBounded(t *testing.T) {
 		bound := 2 * observability.DefaultContentBytes
 		switch p := e.Payload.(type) {
 		case *observability.ThinkingEnd:
-			checkBeginning(t, said[string(conversation.PartReasoning)], p.Content)
+			checkBeginning(t, resultBytes[string(conversation.PartReasoning)], p.Content)
 		case *observability.MessageEnd:
 			if p.Message.Role == "assistant" {
-				checkBeginning(t, said[string(conversation.PartText)], p.Message.Text)
+				checkBeginning(t, resultBytes[string(conversation.PartText)], p.Message.Text)
 			}
 		case *observability.TurnMessages:
 			bound = 10*observability.DefaultContentBytes + calls*256
@@ -69,9 +68,9 @@ func TestContentIsBounded(t *testing.T) {
 	}
 }
 
-func checkBeginning(t *testing.T, said, shown string) {
+func checkBeginning(t *testing.T, resultBytes, shown string) {
 	t.Helper()
-	if len(shown) < observability.DefaultContentBytes-utf8.UTFMax || !strings.HasPrefix(said, shown) {
+	if len(shown) < observability.DefaultContentBytes-utf8.UTFMax || !strings.HasPrefix(resultBytes, shown) {
 		t.Errorf("%d bytes are shown, which are not the beginning of what was said", len(shown))
 	}
 }

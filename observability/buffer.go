@@ -13,67 +13,65 @@ import (
 	"github.com/parleyrun/parley/internal/outage"
 )
 
-// BufferOptions bounds a [Buffer]. Every zero field works.
+// BufferOptions configure a [Buffer]. Zero fields have defaults.
 type BufferOptions struct {
-	MaxEvents int // that wait; DefaultQueueEvents if 0
-	MaxBytes  int // of those, by Size; DefaultQueueBytes if 0
-	// BatchEvents is the most that one Write is given. 0 is what a [Batcher] says, or 1000.
+	MaxEvents int // maximum waiting; DefaultQueueEvents if 0
+	MaxBytes  int // their total Size; DefaultQueueBytes if 0
+	// BatchEvents is the maximum number of events per Write. 0 uses the value of a [Batcher], or 1000.
 	BatchEvents int
-	// Linger is how long the first event of a Write waits for more, unless BatchEvents
-	// are there. 0 is what a [Batcher] says, or not at all.
+	// Linger is how long the first event of a Write waits for more, up to BatchEvents. 0 uses the
+	// value of a [Batcher], or no wait.
 	Linger time.Duration
-	// Attempts is how often a Write is tried before its events are dropped, 3 if 0.
+	// Attempts is the number of attempts of a Write before its events are dropped; 0 is 3.
 	Attempts int
-	// Backoff is the pause before the second attempt, doubled before each later one;
-	// 200 ms if 0.
+	// Backoff is the delay before the second attempt. It doubles with each further one. 0 is 200 ms.
 	Backoff time.Duration
-	// WriteTimeout bounds one attempt, 10 s if 0.
+	// WriteTimeout bounds one attempt; 0 is 10 s.
 	WriteTimeout time.Duration
-	// DrainTimeout bounds the time from the end of Run's context to its return, 5 s if 0;
-	// a Write that does not heed its context is given up a second later.
+	// DrainTimeout bounds the time from the end of Run's context to its return; 0 is 5 s. A Write that
+	// does not heed its context is abandoned a second later.
 	DrainTimeout time.Duration
-	// Logger is told when the sink begins and ceases to fail. Nil discards.
+	// Logger logs when the sink starts and stops failing. Nil discards.
 	Logger *slog.Logger
 }
 
-// Buffer gives a sink events as best effort: Put never waits, and what the sink does not
-// take in time, or at all, is dropped and counted. Put and Counts are safe for
-// concurrent use.
+// Buffer delivers events to a sink with best effort. Put never blocks. Events that the sink does not
+// accept in time are dropped and counted. Put and Counts are safe for concurrent use.
 //
-// What waits is lost when the process dies; nothing of it is counted then.
+// A crash of the process loses waiting events and the counts.
 type Buffer struct {
 	sink  Sink
 	name  string
 	opts  BufferOptions
 	queue *Queue
-	// given is closed when a Write that does not heed its context is given up.
-	given chan struct{}
+	// abandoned is closed when a Write that does not heed its context is abandoned.
+	abandoned chan struct{}
 
 	outage *outage.Outage
 	spare  []Event // for the next Write; of Run's goroutine alone
 
 	mu     sync.Mutex
-	counts BufferCounts // without Emitted, Waiting, and what the queue has dropped
-	gone   int64        // rejected permanently
+	counts BufferCounts // without Emitted, Waiting, and the drops of the queue
+	gone   int64        // permanently rejected
 }
 
-// BufferCounts says what became of the events that a buffer was given.
-// Emitted = Stored + Dropped + Waiting, and those of Rejected that are not written again.
+// BufferCounts counts the outcomes of the events of a buffer. Emitted = Stored + Dropped + Waiting +
+// the permanently Rejected.
 type BufferCounts struct {
-	Emitted int64 // given to Put
-	Stored  int64 // in a Write that succeeded
-	// Dropped were refused because the buffer was full or its Run had ended, or were in
-	// Writes that failed to the last attempt; of those the sink may have some.
+	Emitted int64 // passed to Put
+	Stored  int64 // in successful Writes
+	// Dropped were put while the buffer was full or its Run had ended, or were in Writes whose last
+	// attempt failed; the sink may have stored some of those.
 	Dropped   int64
 	DroppedBy map[Type]int64
-	// Rejected were refused by the destination of the sink, by reason: permanently, or in a Write
-	// that is repeated.
+	// Rejected were rejected by the destination, by reason: permanently, or in a Write that is
+	// retried.
 	Rejected Rejections
-	Waiting  int64 // for a Write, or in one
-	Failures int64 // attempts of a Write that failed
+	Waiting  int64 // waiting for a Write, or in one
+	Failures int64 // failed attempts of Writes
 }
 
-// NewBuffer makes a buffer before a sink. Nothing is written until Run is called.
+// NewBuffer returns a buffer for a sink. It writes nothing until Run is called.
 func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	o := BufferOptions{}
 	if opts != nil {
@@ -105,28 +103,28 @@ func NewBuffer(sink Sink, opts *BufferOptions) *Buffer {
 	q := NewQueue(o.MaxEvents, o.MaxBytes)
 	q.enough = min(o.BatchEvents, q.maxEvents)
 	away := outage.New(log.With("sink", name), outage.Lines{
-		Began: "sink does not take events", Continues: "sink still takes no events", Ended: "sink takes events again",
+		Began: "sink write failed", Continues: "sink still failing", Ended: "sink recovered",
 	}, 0)
 	return &Buffer{
-		sink: sink, name: name, opts: o, outage: away, queue: q, given: make(chan struct{}),
+		sink: sink, name: name, opts: o, outage: away, queue: q, abandoned: make(chan struct{}),
 		counts: BufferCounts{DroppedBy: map[Type]int64{}},
 	}
 }
 
-// Name returns the name of the sink, "unnamed" for one whose Name does not return.
+// Name returns the name of the sink, or "unnamed" if its Name does not return.
 func (b *Buffer) Name() string { return b.name }
 
-// Put takes the events that fit and drops the others. It never waits.
+// Put queues the events that fit and drops the others. It never blocks.
 func (b *Buffer) Put(events ...Event) { b.queue.Put(events...) }
 
-// Counts returns the counts of this moment. The map is the caller's.
+// Counts returns the current counts. The caller owns the map.
 func (b *Buffer) Counts() BufferCounts {
 	b.mu.Lock()
 	c := b.counts
 	c.DroppedBy, c.Rejected = maps.Clone(c.DroppedBy), maps.Clone(c.Rejected)
 	gone := b.gone
 	b.mu.Unlock()
-	// Read afterwards, so that nothing is stored that was not emitted.
+	// Read last, so that Stored never exceeds Emitted.
 	q := b.queue.Counts()
 	c.Emitted = q.Emitted
 	c.Dropped += q.Dropped
@@ -137,12 +135,12 @@ func (b *Buffer) Counts() BufferCounts {
 	return c
 }
 
-// Run writes what is put until the context ends, then what still waits, for
-// DrainTimeout at most; the rest is dropped, as is all that is put later. It returns
-// nil when all is counted; only a Write that does not heed its context, such as one to a
-// pipe that nobody reads, may go on then. It is called once.
+// Run writes queued events until the context ends, then the remaining ones for at most DrainTimeout.
+// It drops the rest and all later events. It returns nil when all events are counted. Only a Write
+// that does not heed its context, such as one to a stalled pipe, may still be running then. Run is
+// called once.
 func (b *Buffer) Run(ctx context.Context) error {
-	// A Write that is on its way when the context ends may go on as long as the drain.
+	// A running Write may continue during the drain.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	over, end := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
@@ -152,8 +150,8 @@ func (b *Buffer) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			drained := !wait(work, b.opts.DrainTimeout)
 			cancel()
-			if !drained && wait(over, giveUpAfter) {
-				close(b.given)
+			if !drained && wait(over, abandonAfter) {
+				close(b.abandoned)
 			}
 		case <-work.Done():
 		}
@@ -174,7 +172,7 @@ func (b *Buffer) Run(ctx context.Context) error {
 	}
 }
 
-// linger waits until there are enough events for a Write, or it is time for one.
+// linger waits until there are enough events for a Write, or Linger has passed.
 func (b *Buffer) linger(ctx context.Context) {
 	if b.opts.Linger <= 0 {
 		return
@@ -183,7 +181,7 @@ func (b *Buffer) linger(ctx context.Context) {
 	defer t.Stop()
 	for !b.queue.filled() {
 		select {
-		case <-b.queue.full: // Maybe of those that were taken.
+		case <-b.queue.full: // It may be stale, of events already taken.
 		case <-t.C:
 			return
 		case <-ctx.Done():
@@ -194,8 +192,7 @@ func (b *Buffer) linger(ctx context.Context) {
 
 func (b *Buffer) take() []Event { return b.queue.take(b.spare, b.opts.BatchEvents) }
 
-// deliver writes the events or drops them. Their slice serves the next, unless a Write
-// may still go on.
+// deliver writes the events or drops them. Their slice is reused, unless a Write may still be running.
 func (b *Buffer) deliver(ctx context.Context, events []Event) {
 	if len(events) == 0 {
 		return
@@ -207,7 +204,7 @@ func (b *Buffer) deliver(ctx context.Context, events []Event) {
 	}
 }
 
-// written is deliver; it reports whether no Write goes on.
+// written implements deliver; it reports whether no Write is running.
 func (b *Buffer) written(ctx context.Context, events []Event) bool {
 	over, err := true, ctx.Err()
 	for attempt := 0; err == nil && attempt < b.opts.Attempts; attempt++ {
@@ -223,7 +220,7 @@ func (b *Buffer) written(ctx context.Context, events []Event) bool {
 		}
 		b.mu.Unlock()
 		if failed != nil {
-			over = over && !errors.Is(failed, errGivenUp)
+			over = over && !errors.Is(failed, errAbandoned)
 			b.fail(failed)
 			continue
 		}
@@ -246,23 +243,22 @@ func (b *Buffer) fail(err error) {
 	b.outage.Report(err)
 }
 
-// giveUpAfter is how long a Write may go on after its context has ended, when there is
-// nothing left but to end.
-const giveUpAfter = time.Second
+// abandonAfter is how long a Write may continue after its context has ended during shutdown.
+const abandonAfter = time.Second
 
-var errGivenUp = errors.New("write events: it went on after its time, and was given up")
+var errAbandoned = errors.New("write events: sink ignored its deadline")
 
-// write is one attempt. It is waited for, unless the process is to end and it does not.
+// write performs one attempt and waits for it, except for a hung one during shutdown.
 func (b *Buffer) write(ctx context.Context, events []Event) error {
 	select {
 	case err := <-Attempt(ctx, b.sink, events, b.opts.WriteTimeout):
 		return err
-	case <-b.given:
-		return errGivenUp
+	case <-b.abandoned:
+		return errAbandoned
 	}
 }
 
-// wait reports whether the time has passed before the context ended.
+// wait reports whether d has passed before the context ended.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

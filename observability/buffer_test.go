@@ -19,12 +19,12 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// scripted is a sink whose Write does what its function says; nil stores.
+// scripted is a sink whose Write calls a function; nil stores the events.
 type scripted struct {
 	write func(ctx context.Context, events []observability.Event) error
 
 	mu     sync.Mutex
-	writes [][]int // of stored events, their indexes
+	writes [][]int // indexes of the stored events
 }
 
 func (*scripted) Name() string { return "scripted" }
@@ -47,7 +47,7 @@ func (s *scripted) stored() []int {
 	return slices.Concat(s.writes...)
 }
 
-// run starts Run and returns what ends it and waits.
+// run starts Run and returns a function that ends it and waits.
 func run(t *testing.T, b *observability.Buffer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -84,8 +84,7 @@ func TestBufferWritesInOrderAndGroups(t *testing.T) {
 	})
 }
 
-// TestBufferKeepsOffWhatAStuckSinkHas: events that a Write was given stay as they were,
-// though it was given up.
+// TestBufferKeepsOffWhatAStuckSinkHas checks that the events of an abandoned Write stay unchanged.
 func TestBufferKeepsOffWhatAStuckSinkHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck, seen := make(chan struct{}), make(chan []observability.Event, 1)
@@ -108,8 +107,7 @@ func TestBufferKeepsOffWhatAStuckSinkHas(t *testing.T) {
 	})
 }
 
-// TestBufferLingersForMore: what fills a Write does not wait, nor does what would soon have
-// no room.
+// TestBufferLingersForMore checks that a full Write does not wait, nor one whose queue is nearly full.
 func TestBufferLingersForMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{}
@@ -140,11 +138,11 @@ func TestBufferLingersForMore(t *testing.T) {
 	})
 }
 
-// TestBufferRejections: a refusal that may end is counted at each attempt, and its events are stored or
-// dropped; a permanent one takes its events out of those that wait.
+// TestBufferRejections checks that a temporary rejection is counted at each attempt and its events are
+// stored or dropped, and that a permanent one removes its events from Waiting.
 func TestBufferRejections(t *testing.T) {
 	for name, tt := range map[string]struct {
-		refusals []bool // of the attempts in order: whether the events are to be written again
+		refusals []bool // of the attempts, in order: whether the events are to be written again
 		want     observability.BufferCounts
 	}{
 		"again, then stored":    {[]bool{true}, observability.BufferCounts{Emitted: 2, Stored: 2, Failures: 1, Rejected: observability.Rejections{"page": 1}}},
@@ -177,7 +175,7 @@ func TestBufferTriesAgainThenDrops(t *testing.T) {
 		var log bytes.Buffer
 		calls := 0
 		sink := &scripted{write: func(_ context.Context, events []observability.Event) error {
-			// The first group fails for good, the second once.
+			// The first group fails permanently, the second once.
 			if calls++; events[0].Index == 0 || calls == 4 {
 				return errors.New("no connection")
 			}
@@ -199,7 +197,7 @@ func TestBufferTriesAgainThenDrops(t *testing.T) {
 			t.Errorf("stored %v", got)
 		}
 		stop()
-		for _, msg := range []string{"sink does not take events", "sink takes events again"} {
+		for _, msg := range []string{"sink write failed", "sink recovered"} {
 			if n := strings.Count(log.String(), msg); n != 1 {
 				t.Errorf("%q is logged %d times, want once:\n%s", msg, n, log.String())
 			}
@@ -226,8 +224,8 @@ func TestSinkOutageIsCounted(t *testing.T) {
 		}
 		stop()
 		for msg, want := range map[string]int{
-			`"sink does not take events" sink=scripted err="no connection"`: 1, `"sink still takes no events"`: 2, `suppressed=120`: 1,
-			`"sink takes events again" sink=scripted duration=3m0s suppressed=179 dropped=180`: 1, "level=": 4,
+			`"sink write failed" sink=scripted err="no connection"`: 1, `"sink still failing"`: 2, `suppressed=120`: 1,
+			`"sink recovered" sink=scripted duration=3m0s suppressed=179 dropped=180`: 1, "level=": 4,
 		} {
 			if got := strings.Count(log.String(), msg); got != want {
 				t.Errorf("got %d lines with %s, want %d:\n%s", got, msg, want, &log)
@@ -280,7 +278,7 @@ func TestBufferDrainsAtTheEnd(t *testing.T) {
 	})
 }
 
-// TestBufferEndsWithADeadSink has a sink that holds every Write until its context ends.
+// TestBufferEndsWithADeadSink uses a sink that blocks every Write until its context ends.
 func TestBufferEndsWithADeadSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scripted{write: func(ctx context.Context, _ []observability.Event) error {
@@ -306,8 +304,7 @@ func TestBufferEndsWithADeadSink(t *testing.T) {
 	})
 }
 
-// TestBufferEndsWithoutADeafSink has a sink that heeds no context, as a pipe that nobody
-// reads.
+// TestBufferEndsWithoutADeafSink uses a sink that ignores its context, like a stalled pipe.
 func TestBufferEndsWithoutADeafSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := make(chan struct{})

@@ -9,10 +9,9 @@ import (
 	"github.com/parleyrun/parley/internal/contain"
 )
 
-// Callbacks is a sink of functions for users of the library, one for each type of event,
-// each of which may be nil. They are called one after the other, in order; the envelope
-// is theirs to keep, the payload is read-only. A function that panics or does not return is logged, and
-// the others are called nevertheless.
+// Callbacks is a sink of functions, one per type of event, each of which may be nil. They are called
+// sequentially, in order. They may keep the envelope; the payload is read-only. A function that panics
+// or does not return is logged, and the others are still called.
 type Callbacks struct {
 	// Any is called for every event, before the function of its type.
 	Any func(Event)
@@ -48,15 +47,15 @@ type Callbacks struct {
 	Compaction         func(*Envelope, *Compaction)
 	Log                func(*Envelope, *Log)
 
-	// Logger is told of panics. Nil discards.
+	// Logger logs panics. Nil discards.
 	Logger *slog.Logger
 }
 
 // Name implements [Sink].
 func (*Callbacks) Name() string { return "observer" }
 
-// Write implements [Sink]. It fails only if the context has ended before it begins:
-// functions cannot be interrupted, and are not called again for what they have seen.
+// Write implements [Sink]. It fails only if the context has ended before it starts: functions cannot
+// be interrupted, and must not see events twice.
 func (o *Callbacks) Write(ctx context.Context, events []Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("observe events: %w", err)
@@ -135,8 +134,7 @@ func (o *Callbacks) observe(e *Event) {
 	}
 }
 
-// call gives the function a copy of the envelope, because the slice of events is not
-// ours for longer than the Write.
+// call passes a copy of the envelope, because the slice of events is valid only during the Write.
 func call[P Payload](o *Callbacks, f func(*Envelope, P), e *Event, p P) {
 	if f == nil {
 		return

@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// TestObserverCallsTheFunctionOfTheType sets every function by reflection, so that one
-// that is missing for a type, or wired to another, shows.
+// TestObserverCallsTheFunctionOfTheType sets every function by reflection, to detect a missing or
+// swapped one.
 func TestObserverCallsTheFunctionOfTheType(t *testing.T) {
 	var o observability.Callbacks
 	var got []string
@@ -105,7 +105,7 @@ func TestObserverDoesNotBeginWhenTheContextHasEnded(t *testing.T) {
 	}
 }
 
-// TestObserverPassesTheSuite keeps what its functions see.
+// TestObserverPassesTheSuite runs the sink suite on the events that the functions receive.
 func TestObserverPassesTheSuite(t *testing.T) {
 	sinktest.Run(t, sinktest.Options{New: func(*testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
 		return newRecorder()

@@ -1,8 +1,8 @@
-// Package observability is the seam of events: what happens to conversations, in types,
-// for analysts and operators. Package actors makes events, sinks take them.
+// Package observability defines events: typed facts about conversations for analysts and operators.
+// Package actors emits events, and sinks store them.
 //
-// There are two kinds. Durable events are a pure function of one batch of the log, see
-// [Project]: made again after a crash they are the same to the byte, id included, so
-// that what is shipped twice is stored once. Live events (deltas, requests, messages,
-// logs) are best effort: they are dropped, and counted, when nobody takes them in time.
+// Durable events are a pure function of one batch of the log, see [Project]. After a crash they are
+// produced again, identical to the byte, id included, so that a sink can deduplicate them. Live events
+// (deltas, requests, messages, logs) are best effort: they are dropped and counted when no sink
+// accepts them in time.
 package observability

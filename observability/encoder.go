@@ -12,9 +12,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Encoder appends the JSON objects of payloads: what [AppendPayload] appends, several
-// times faster, because it knows the fields of every type beforehand. It is safe for
-// concurrent use.
+// Encoder encodes payloads as JSON objects, with the result of [AppendPayload] but several times
+// faster, because it prepares the fields of every type. It is safe for concurrent use.
 type Encoder struct{ objects map[Type]object }
 
 // NewEncoder returns an encoder of the payloads of this package.
@@ -26,8 +25,7 @@ func NewEncoder() *Encoder {
 	return e
 }
 
-// AppendPayload appends the JSON object of a payload to dst, which it returns unchanged
-// beside an error.
+// AppendPayload appends the JSON object of a payload to dst. After an error it returns dst unchanged.
 func (e *Encoder) AppendPayload(dst []byte, p Payload) ([]byte, error) {
 	o, ok := e.objects[p.EventType()]
 	if !ok {
@@ -40,7 +38,7 @@ func (e *Encoder) AppendPayload(dst []byte, p Payload) ([]byte, error) {
 	return out, nil
 }
 
-// object is how a struct is encoded: its members in order.
+// object is the encoding of a struct: its members in order.
 type object []member
 
 // member is a field of a struct.
@@ -48,11 +46,11 @@ type member struct {
 	index     int
 	name      string // with its quotes and the colon
 	omitEmpty bool
-	kind      reflect.Kind // reflect.Invalid is left to encoding/json
-	object    object       // of a struct, or of what is pointed to
+	kind      reflect.Kind // reflect.Invalid uses encoding/json
+	object    object       // of a struct or a pointer to one
 }
 
-// objectOf returns how a struct is encoded. All its fields are exported and tagged.
+// objectOf returns the encoding of a struct. All its fields are exported and tagged.
 func objectOf(t reflect.Type) object {
 	var o object
 	for i := range t.NumField() {
@@ -96,7 +94,7 @@ func (o object) append(dst []byte, v reflect.Value) ([]byte, error) {
 	return append(dst, '}'), nil
 }
 
-// isEmpty is what encoding/json takes for empty of what the payloads have.
+// isEmpty implements omitempty of encoding/json for the field types of payloads.
 func isEmpty(f reflect.Value) bool {
 	switch f.Kind() {
 	case reflect.Slice, reflect.Map, reflect.String:
@@ -114,7 +112,7 @@ func (m *member) append(dst []byte, f reflect.Value) ([]byte, error) {
 	case reflect.Int, reflect.Int64:
 		return strconv.AppendInt(dst, f.Int(), 10), nil
 	case reflect.Float64:
-		// Others are written with an exponent, or not at all.
+		// Others are written with an exponent, or are invalid.
 		if x := f.Float(); x == 0 || math.Abs(x) >= 1e-6 && math.Abs(x) < 1e21 {
 			return strconv.AppendFloat(dst, x, 'f', -1, 64), nil
 		}

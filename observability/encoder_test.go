@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// sameJSON checks that an encoder appends what encoding/json makes of a payload.
+// sameJSON checks that an encoder and encoding/json agree on a payload.
 func sameJSON(t *testing.T, enc *observability.Encoder, p observability.Payload) {
 	t.Helper()
 	const before = "before"
@@ -22,8 +22,8 @@ func sameJSON(t *testing.T, enc *observability.Encoder, p observability.Payload)
 	}
 }
 
-// TestEncoder compares with encoding/json: samples with all fields and with none, and
-// those filled at random with what is awkward.
+// TestEncoder compares with encoding/json: samples with all fields, with none, and with random edge
+// cases.
 func TestEncoder(t *testing.T) {
 	enc := observability.NewEncoder()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -37,7 +37,7 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
-// scramble sets a value and all within it, or leaves it out.
+// scramble fills a value and everything within it at random, or leaves it zero.
 func scramble(r *rand.Rand, v reflect.Value) {
 	v.SetZero()
 	if v.Kind() != reflect.Struct && r.IntN(3) == 0 {

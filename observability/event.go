@@ -11,13 +11,12 @@ import (
 // Version is the version of the event format, v in every event.
 const Version = 3
 
-// LiveSeq is the Seq of events that stand in no batch.
+// LiveSeq is the Seq of events that belong to no batch.
 const LiveSeq = -1
 
-// Type names a kind of event.
+// Type is the type of an event.
 type Type string
 
-// The 30 types.
 const (
 	TypeSubmissionQueued   Type = "submission_queued"
 	TypeSubmissionRunning  Type = "submission_running"
@@ -51,31 +50,30 @@ const (
 	TypeLog                Type = "log"
 )
 
-// Envelope is what every event has, whatever its type: an identity, a place in an
-// order, a moment, and the ids that tell what it belongs to. Ids that do not apply are
-// empty.
+// Envelope holds the fields common to all events: identity, order, time, and the ids of the objects
+// concerned. Ids that do not apply are empty.
 type Envelope struct {
 	// Version is always [Version].
 	Version int `json:"v"`
-	// ID is unique. That of a durable event is "conversation key/batch/index" and the
-	// same whenever and wherever the event is made again.
+	// ID is unique. That of a durable event is "conversation key/batch/index" and the same whenever
+	// the event is produced again.
 	ID string `json:"eventId"`
 	// Index orders the events of one batch, from 0, and the live events of one node.
 	Index int64 `json:"eventIndex"`
-	// Seq is the number of the batch that a durable event is made of, [LiveSeq] for a
-	// live event. Durable events of a conversation are in order of Seq and Index.
+	// Seq is the number of the batch of a durable event, [LiveSeq] for a live event. Durable events of
+	// a conversation are ordered by Seq and Index.
 	Seq int64 `json:"seq"`
-	// At is when it happened, in milliseconds.
+	// At is the time of the event, in milliseconds.
 	At   conversation.Time `json:"timestamp"`
 	Type Type              `json:"type"`
 
-	// Agent is the registered agent, Instance the id that its caller chose.
+	// Agent is the registered agent, Instance the id chosen by its caller.
 	Agent        string                      `json:"agentName,omitempty"`
 	Instance     string                      `json:"instanceId,omitempty"`
 	Submission   conversation.SubmissionID   `json:"submissionId,omitempty"`
 	Conversation conversation.ConversationID `json:"conversationId,omitempty"`
-	// Session is SessionDefault, or "task:<task id>" within a subagent's work, whose
-	// Task and ParentSession are set then.
+	// Session is SessionDefault, or "task:<task id>" within a subagent's work, for which Task and
+	// ParentSession are set.
 	Session       string              `json:"session,omitempty"`
 	ParentSession string              `json:"parentSession,omitempty"`
 	Task          string              `json:"taskId,omitempty"`
@@ -84,35 +82,32 @@ type Envelope struct {
 	Turn          conversation.TurnID `json:"turnId,omitempty"`
 }
 
-// SessionDefault is the session of a conversation itself, HarnessDefault the harness of
-// every event that has a session.
+// Session of a conversation itself, and harness of every event with a session.
 const (
 	SessionDefault = "default"
 	HarnessDefault = "default"
 )
 
-// Live reports whether the event is best effort and cannot be made again.
+// Live reports whether the event is best effort and cannot be produced again.
 func (e *Envelope) Live() bool { return e.Seq == LiveSeq }
 
-// Event is one observation: the envelope and what is particular to its type. Both are
-// read-only once it was given to anybody.
+// Event is an envelope and the payload of its type. Both are read-only once shared.
 type Event struct {
 	Envelope
 	Payload Payload
 }
 
-// Payload is what is particular to a type of event. The payloads of this package are
-// the only ones.
+// Payload holds the fields of one type of event. Only this package defines payloads.
 type Payload interface {
 	// EventType returns the type of the events that have it.
 	EventType() Type
 }
 
-// UnknownTypeError says that an event has a type that this version does not know.
+// UnknownTypeError reports an event of a type that this version does not know.
 type UnknownTypeError struct{ Type Type }
 
 // Error implements error.
-func (e *UnknownTypeError) Error() string { return fmt.Sprintf("event type %q is not known", e.Type) }
+func (e *UnknownTypeError) Error() string { return fmt.Sprintf("unknown event type %q", e.Type) }
 
 // MarshalJSON implements [json.Marshaler]: one flat object, the envelope first.
 func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
@@ -120,10 +115,10 @@ func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 // AppendJSON appends the JSON form of the event, on one line, to dst.
 func (e Event) AppendJSON(dst []byte) ([]byte, error) {
 	if e.Payload == nil {
-		return dst, fmt.Errorf("encode event %s: it has no payload", e.ID)
+		return dst, fmt.Errorf("encode event %s: missing payload", e.ID)
 	}
 	if own := e.Payload.EventType(); own != e.Type {
-		return dst, fmt.Errorf("encode event %s: type %q has the payload of %q", e.ID, e.Type, own)
+		return dst, fmt.Errorf("encode event %s: type %q with payload of %q", e.ID, e.Type, own)
 	}
 	line, err := conversation.AppendJSON(dst, &e.Envelope)
 	if err != nil {
@@ -136,13 +131,13 @@ func (e Event) AppendJSON(dst []byte) ([]byte, error) {
 	if len(line) == end+len("{}") {
 		return line[:end], nil
 	}
-	// One object of both: ...} {... becomes ..., ...
+	// Join both objects: ...} {... becomes ..., ...
 	line[end-1] = ','
 	return append(line[:end], line[end+1:]...), nil
 }
 
-// UnmarshalJSON implements [json.Unmarshaler]. Fields that it does not know are
-// ignored; another version is an error, another type an [*UnknownTypeError].
+// UnmarshalJSON implements [json.Unmarshaler]. It ignores unknown fields. Another version is an error,
+// another type an [*UnknownTypeError].
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var env Envelope
 	if err := json.Unmarshal(data, &env); err != nil {
@@ -159,8 +154,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// DecodePayload reads the payload of a type from its JSON object, which may have more
-// fields. The error is an [*UnknownTypeError] for a type that is not known.
+// DecodePayload decodes the payload of a type from its JSON object and ignores unknown fields. It
+// returns an [*UnknownTypeError] for an unknown type.
 func DecodePayload(t Type, data []byte) (Payload, error) {
 	known, ok := payloads()[t]
 	if !ok {
@@ -173,6 +168,6 @@ func DecodePayload(t Type, data []byte) (Payload, error) {
 	return p, nil
 }
 
-// AppendPayload appends the JSON object of a payload alone to dst, which it returns
-// unchanged beside an error.
+// AppendPayload appends the JSON object of a payload alone to dst. After an error it returns dst
+// unchanged.
 func AppendPayload(dst []byte, p Payload) ([]byte, error) { return conversation.AppendJSON(dst, p) }

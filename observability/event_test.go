@@ -18,7 +18,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files instead of comparing them")
 
-// golden compares with a file, or writes it.
+// golden compares with a file, or rewrites it.
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if *rewrite {
@@ -35,7 +35,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// bare returns the event with nothing optional.
+// bare returns the event without optional fields.
 func bare(t *testing.T, e observability.Event) observability.Event {
 	t.Helper()
 	p, err := observability.DecodePayload(e.Type, []byte("{}"))
@@ -48,8 +48,8 @@ func bare(t *testing.T, e observability.Event) observability.Event {
 	}
 }
 
-// TestGoldenEvents holds the JSON of every type, with and without its optional fields,
-// against files, and reads it back.
+// TestGoldenEvents compares the JSON of every type, with and without its optional fields, with files,
+// and decodes it.
 func TestGoldenEvents(t *testing.T) {
 	var names []string
 	for _, full := range sinktest.Sample() {
@@ -117,7 +117,7 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEvent reads anything: what decodes, encodes, and that decodes to the same.
+// FuzzEvent decodes any bytes and checks the round trip of those that decode.
 func FuzzEvent(f *testing.F) {
 	for _, e := range sinktest.Sample() {
 		line, err := e.AppendJSON(nil)
@@ -156,8 +156,8 @@ func FuzzEvent(f *testing.F) {
 		if !cmp.Equal(e.Envelope, back.Envelope) {
 			t.Errorf("envelope\n%+v, want\n%+v", back.Envelope, e.Envelope)
 		}
-		// Payloads are compared as they are encoded: an empty map and none are the same,
-		// and the JSON that a request holds has no spaces then.
+		// Compare encoded payloads: an empty map equals none, and the JSON of a request has no spaces
+		// then.
 		again, err := back.AppendJSON(nil)
 		if err != nil || !bytes.Equal(line, again) {
 			t.Errorf("encoded again (%v):\n%s, want\n%s", err, again, line)

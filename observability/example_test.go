@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Functions are a sink: of a runtime's Events.Observers, or of a program's Observers.
+// Functions as a sink, for a runtime's Events.Observers or a program's Observers.
 func ExampleCallbacks() {
 	alarm := &observability.Callbacks{
 		SubmissionSettled: func(e *observability.Envelope, s *observability.SubmissionSettled) {

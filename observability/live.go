@@ -4,20 +4,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Place says to which part of a conversation a live event belongs.
+// Place locates a live event within a conversation.
 type Place struct {
-	// Submission is a client's, also within a subagent's work.
+	// Submission is the client's submission, also within a subagent's work.
 	Submission conversation.SubmissionID
-	// Child is the subagent's conversation, and Parent that of who asked, if that is a
-	// subagent too.
+	// Child is the subagent's conversation. Parent is its caller's, if that is a subagent too.
 	Child, Parent conversation.ConversationID
 	Turn          conversation.TurnID
-	// Whole says that it concerns the submission as such, or the conversation.
+	// Whole is set for an event about the submission itself, or the conversation.
 	Whole bool
 }
 
-// Live returns a live event. It has no ID and no Index yet: those are given by the node
-// that emits it.
+// Live returns a live event without ID and Index, which the emitting node assigns.
 func (s Source) Live(at conversation.Time, in Place, payload Payload) Event {
 	env := Envelope{
 		Version: Version, Seq: LiveSeq, At: at, Type: payload.EventType(), Agent: s.Agent, Instance: s.ID, Submission: in.Submission,
@@ -29,41 +27,40 @@ func (s Source) Live(at conversation.Time, in Place, payload Payload) Event {
 	return Event{Envelope: env, Payload: payload}
 }
 
-// Stream makes the live events of the batches of one conversation: messages as they
-// show, text as it becomes durable. It needs the batches in order, from the beginning of
-// a turn on; what belongs to a turn that it has not seen begin is passed over. The zero
-// value with its fields set is ready. It is owned by one goroutine.
+// Stream derives the live events of the batches of one conversation: messages as they appear, text as
+// it becomes durable. It needs the batches in order, from the beginning of a turn on, and skips turns
+// whose beginning it has not seen. The zero value with its fields set is ready. It belongs to one
+// goroutine.
 type Stream struct {
 	Source  Source
 	Options ProjectOptions
 
 	turns map[conversation.ConversationID]*liveTurn
-	// Of the batch under way:
+	// Of the current batch:
 	out     []Event
 	records int
 	at      conversation.Time
 }
 
-// turnPieces is how many pieces of content turn_messages repeats of the results of tools,
-// of which a turn may have many.
+// turnPieces bounds the tool results in turn_messages, because a turn may have many.
 const turnPieces = 8
 
-// liveTurn is a turn under way, of the conversation or of a subagent.
+// liveTurn is a running turn, of the conversation or of a subagent.
 type liveTurn struct {
-	place    Place
-	message  Message
-	thinking bool
-	contents int // parts so far
-	bytes    int // of the part under way
-	part     string
-	cut      bool // the part is longer than what is kept of it
-	said     int  // bytes of results
-	calls    map[conversation.CallID]bool
-	complete bool
-	results  []Message
+	place       Place
+	message     Message
+	thinking    bool
+	contents    int // parts so far
+	bytes       int // of the current part
+	part        string
+	cut         bool // the part is longer than the kept text
+	resultBytes int  // bytes of results
+	calls       map[conversation.CallID]bool
+	complete    bool
+	results     []Message
 }
 
-// Batch returns the live events of the next batch, which is durable since a moment.
+// Batch returns the live events of the next batch, which became durable at a time.
 func (s *Stream) Batch(b conversation.Batch, at conversation.Time) []Event {
 	s.Source, s.at, s.out, s.records = s.Source.After(b), at, nil, len(b.Records)
 	for _, r := range b.Records {
@@ -102,7 +99,7 @@ func (s *Stream) record(r conversation.Record) {
 }
 
 func (s *Stream) add(in Place, payload Payload) {
-	if s.out == nil { // Most batches give none, or one for each record and another.
+	if s.out == nil { // Most batches give none, or one per record and another.
 		s.out = make([]Event, 0, s.records+1)
 	}
 	s.out = append(s.out, s.Source.Live(s.at, in, payload))
@@ -124,7 +121,7 @@ func (s *Stream) started(r *conversation.ResponseStarted) {
 	s.add(t.place, &MessageStart{Message: t.message})
 }
 
-// The roles of messages in events.
+// Roles of messages in events.
 const (
 	roleAssistant  = "assistant"
 	roleToolResult = "toolResult"
@@ -152,7 +149,7 @@ func (s *Stream) delta(t *liveTurn, r *conversation.Delta) {
 	s.add(t.place, &ThinkingDelta{ContentIndex: t.contents, Bytes: len(r.Text), Delta: text})
 }
 
-// shown is text where content is switched on, up to its bound.
+// shown returns text up to its limit, if content is enabled.
 func (s *Stream) shown(text string) string {
 	if !s.Options.Content {
 		return ""
@@ -169,7 +166,7 @@ func (s *Stream) endThinking(t *liveTurn) {
 	}
 }
 
-// completed ends the message of a turn. The turn goes on until its calls have outcomes.
+// completed ends the message of a turn. The turn continues until its calls have outcomes.
 func (s *Stream) completed(child conversation.ConversationID, failed bool) {
 	t := s.turns[child]
 	if t == nil || t.complete {
@@ -199,14 +196,14 @@ func (s *Stream) toolSettled(r *conversation.ToolSettled) {
 	start.Text, start.Truncated = "", false
 	s.add(t.place, &MessageStart{Message: start})
 	s.add(t.place, &MessageEnd{Message: m})
-	if t.said += len(m.Text); t.said > turnPieces*s.Options.Limit() {
+	if t.resultBytes += len(m.Text); t.resultBytes > turnPieces*s.Options.Limit() {
 		m.Text, m.Truncated = "", true
 	}
 	t.results = append(t.results, m)
 	s.settle(t)
 }
 
-// settle tells that a turn and all its tools are complete.
+// settle emits the end of a turn and all its tools.
 func (s *Stream) settle(t *liveTurn) {
 	if !t.complete || len(t.calls) > 0 {
 		return

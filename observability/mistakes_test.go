@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// defect is an error whose methods need a value, which a typed nil has not.
+// defect is an error whose methods panic for a typed nil.
 type defect struct{ text string }
 
 func (e *defect) Error() string { return e.text }
@@ -31,13 +31,13 @@ func mistakes() map[string]func() error {
 	}
 }
 
-// mistaken is a sink whose methods make a mistake.
+// mistaken is a sink whose methods misbehave.
 type mistaken struct{ act func() error }
 
 func (m mistaken) Name() string                                       { return m.act().Error() }
 func (m mistaken) Write(context.Context, []observability.Event) error { return m.act() }
 
-// TestMistakesOfASink: whatever a sink does wrong is one failed Write.
+// TestMistakesOfASink checks that any misbehavior of a sink is one failed Write.
 func TestMistakesOfASink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, act := range mistakes() {
@@ -60,7 +60,7 @@ func TestMistakesOfASink(t *testing.T) {
 	})
 }
 
-// TestMistakesOfACallback: the others are called nevertheless.
+// TestMistakesOfACallback checks that the other functions are still called.
 func TestMistakesOfACallback(t *testing.T) {
 	for what, act := range mistakes() {
 		var log bytes.Buffer
@@ -76,7 +76,7 @@ func TestMistakesOfACallback(t *testing.T) {
 	}
 }
 
-// badHandler is a handler of logs whose methods make a mistake.
+// badHandler is a log handler whose methods misbehave.
 type badHandler struct{ act func() error }
 
 func (h *badHandler) Enabled(context.Context, slog.Level) bool  { return h.act() == nil }

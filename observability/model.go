@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// RequestOf says which model was asked. A model is named "provider/model".
+// RequestOf returns the request for a model, which is named "provider/model".
 func RequestOf(spec string, f conversation.CallFacts) ModelRequest {
 	provider, model, ok := strings.Cut(spec, "/")
 	if !ok {
@@ -21,7 +21,7 @@ func RequestOf(spec string, f conversation.CallFacts) ModelRequest {
 	}
 }
 
-// usageOf returns nil for a call of which nothing was counted.
+// usageOf returns nil for a call without counted tokens.
 func usageOf(u conversation.Usage, price *conversation.Price) *Usage {
 	if u == (conversation.Usage{}) && price == nil {
 		return nil
@@ -35,12 +35,12 @@ func usageOf(u conversation.Usage, price *conversation.Price) *Usage {
 	return out
 }
 
-// text shows a piece of content, up to the bound, as the log has it.
+// text returns a piece of content, up to the limit, as in the log.
 func (p *projection) text(s string) *Content {
 	return p.opts.content(stored(s))
 }
 
-// stored is a string as the log has it: where it is no text it says so.
+// stored returns a string as in the log, where invalid text is replaced.
 func stored(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -48,7 +48,7 @@ func stored(s string) string {
 	return string([]rune(s))
 }
 
-// json is text of a JSON value. The log has no blanks in it.
+// json returns the text of a JSON value. The log removes blanks.
 func (p *projection) json(b []byte) *Content {
 	if blanks(b) {
 		var out bytes.Buffer
@@ -59,7 +59,7 @@ func (p *projection) json(b []byte) *Content {
 	return p.opts.content(string(b))
 }
 
-// blanks reports whether there are any between the tokens of a JSON value.
+// blanks reports whether there are blanks between the tokens of a JSON value.
 func blanks(b []byte) bool {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -77,7 +77,7 @@ func blanks(b []byte) bool {
 	return false
 }
 
-// content returns nil for nothing, and the length alone where content is switched off.
+// content returns nil for an empty string, and only the length if content is disabled.
 func (o ProjectOptions) content(s string) *Content {
 	if s == "" {
 		return nil
@@ -89,7 +89,7 @@ func (o ProjectOptions) content(s string) *Content {
 	return c
 }
 
-// cut shortens content to the bound, at the end of a character.
+// cut truncates content to the limit, at the end of a character.
 func (o ProjectOptions) cut(s string) (string, bool) {
 	limit := o.Limit()
 	if len(s) <= limit {
@@ -101,10 +101,10 @@ func (o ProjectOptions) cut(s string) (string, bool) {
 	return s[:limit], true
 }
 
-// Limit is the bound of a piece of content, in bytes.
+// Limit returns the limit of a piece of content, in bytes.
 func (o ProjectOptions) Limit() int { return cmp.Or(o.MaxContentBytes, DefaultContentBytes) }
 
-// Cut shortens content to the bound.
+// Cut truncates content to the limit.
 func (o ProjectOptions) Cut(s string) string {
 	s, _ = o.cut(s)
 	return s

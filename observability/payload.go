@@ -6,12 +6,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Types and values of payload fields. Durations are milliseconds, costs US dollars.
-// Fields that hold what people, models or tools have said are called content: they are
-// empty unless content is switched on for the agent, and bounded then; what was left
-// out is told by a count of bytes beside it.
+// Types and values of payload fields. Durations are milliseconds, costs US dollars. Content is text of
+// people, models or tools. It is empty unless content is enabled for the agent, and has a size limit;
+// a byte count next to it gives the original size.
 type (
-	// Error says what went wrong, without a stack and without words of a vendor.
+	// Error describes a failure, without a stack and without text of a vendor.
 	Error struct {
 		Type    string         `json:"type"`
 		Message string         `json:"message,omitempty"`
@@ -39,10 +38,9 @@ type (
 		Cost       Cost  `json:"cost"`
 	}
 
-	// ModelRequest says what was asked of which model. Provider and Name are those of
-	// the provider as configured and as OpenTelemetry calls it. Messages and Tools count
-	// what the model was shown, in turn_request only; Input is that, content, and
-	// InputTruncated says that it is not all of it.
+	// ModelRequest describes the request to a model. Provider and Name are the names in the
+	// configuration and in OpenTelemetry. Messages and Tools count the model's input, in turn_request
+	// only. Input is that input, as content; InputTruncated reports truncation.
 	ModelRequest struct {
 		Provider       string          `json:"providerId"`
 		ProviderName   string          `json:"providerName"`
@@ -59,7 +57,7 @@ type (
 		InputTruncated bool            `json:"inputTruncated,omitempty"`
 	}
 
-	// ModelResponse says how a model call ended. FinishReason is stop, length, toolUse,
+	// ModelResponse describes the end of a model call. FinishReason is stop, length, toolUse,
 	// content_filter, error, or one that is not the model's: see [Turn.CutOff].
 	ModelResponse struct {
 		ID           string `json:"responseId,omitempty"`
@@ -69,8 +67,8 @@ type (
 		Error        *Error `json:"error,omitempty"`
 	}
 
-	// Message is a message of the transcript. Role is user, assistant or toolResult.
-	// Text is content; Bytes is how long it is.
+	// Message is a message of the transcript. Role is user, assistant or toolResult. Text is content;
+	// Bytes is its original size.
 	Message struct {
 		ID         string `json:"id,omitempty"`
 		Role       string `json:"role"`
@@ -83,8 +81,7 @@ type (
 		Truncated  bool   `json:"truncated,omitempty"`
 	}
 
-	// Content is text or JSON that was said: its length, and, if content is switched on,
-	// what it is, up to a bound.
+	// Content is text or JSON: its size and, if content is enabled, its value up to a limit.
 	Content struct {
 		Bytes     int    `json:"bytes"`
 		Text      string `json:"text,omitempty"`
@@ -92,58 +89,59 @@ type (
 	}
 )
 
-// The values of Kind, of a submission: who sent it.
+// Values of Kind, of a submission: its sender.
 const (
 	KindDirect   = "direct"   // an HTTP request
 	KindDispatch = "dispatch" // code in the process
 )
 
-// The values of OperationKind.
+// Values of OperationKind.
 const (
 	OperationPrompt  = "prompt"
 	OperationTask    = "task"
 	OperationCompact = "compact"
 )
 
-// The values of Purpose, of a turn.
+// Values of Purpose, of a turn.
 const (
 	PurposeAgent      = "agent"
 	PurposeCompaction = "compaction"
 )
 
-// LogCallFailed is the message of the log that the runtime writes when a model call has
-// failed. Its attributes are "model" and "reason", and "cause", the words of the vendor, where
-// prompts are kept; a call that failed without a word and is repeated has no other end.
+// LogCallFailed is the message of the log of a failed model call. Its attributes are "model", "reason"
+// and, where prompts are kept, "cause", the text of the vendor. It is the only event of a call that
+// failed without output and is retried.
 const LogCallFailed = "model call failed"
 
-// LogTreeCounted is the message of the durable log that a tree of dispatches has a new member, or a new cost. It belongs
-// to the submission that began the tree. Its attributes are agent, id and key of the member, submissions and dollars, what
-// the tree has used in 24 hours, and maxSubmissions and maxDollars, its limits, absent for none.
+// LogTreeCounted is the message of the durable log of a new member or cost of a dispatch tree. It
+// belongs to the submission that began the tree. Its attributes are agent, id and key of the member,
+// submissions and dollars, the usage of the tree in 24 hours, and maxSubmissions and maxDollars, its
+// limits, absent if none.
 const LogTreeCounted = "tree counted"
 
-// The values of Reason, of agent_end: why a run of the agent loop ended.
+// Values of Reason, of agent_end: the end of a run of the agent loop.
 const (
 	EndSettled   = "settled"
 	EndReleased  = "released" // handed to another node
-	EndSuspended = "parked"   // it waits for a time
-	EndLost      = "lost"     // its process or its writer did not survive
+	EndSuspended = "parked"   // suspended until a time
+	EndLost      = "lost"     // its process crashed or its writer was fenced
 )
 
-// The values of Reason, of wait: what has ended it.
+// Values of Reason, of wait: the cause of its end.
 const (
 	WaitSignal    = string(conversation.EndedBySignal)
 	WaitTimeout   = string(conversation.EndedByTimeout)
-	WaitAbandoned = "abandoned" // its call has an outcome without it
+	WaitAbandoned = "abandoned" // the call has an outcome without it
 )
 
-// The values of Outcome, of post.
+// Values of Outcome, of post.
 const (
 	PostDelivered = string(conversation.PostDelivered)
-	PostDead      = string(conversation.PostDead) // given up
-	PostDeferred  = "deferred"                    // another attempt is made later
+	PostDead      = string(conversation.PostDead) // dead letter
+	PostDeferred  = "deferred"                    // retried later
 )
 
-// The values of Operation and Outcome, of submission_recovery.
+// Values of Operation and Outcome, of submission_recovery.
 const (
 	RecoveryReconcile  = "reconcile_submission"
 	RecoveryStart      = "start_submission"
@@ -156,8 +154,8 @@ const (
 )
 
 type (
-	// SubmissionQueued: a submission is admitted, durably. Trace is the W3C context of
-	// its request.
+	// SubmissionQueued reports that a submission is durably admitted. Trace is the W3C context of its
+	// request.
 	SubmissionQueued struct {
 		Kind        string   `json:"kind"`
 		MessageKind string   `json:"messageKind,omitempty"` // user or signal
@@ -166,8 +164,8 @@ type (
 		Tracestate  string   `json:"tracestate,omitempty"`
 		Body        *Content `json:"body,omitempty"`
 	}
-	// SubmissionRunning: an attempt begins. QueuedMs is the wall time since the admission,
-	// of the first attempt only; those after it are Resumed.
+	// SubmissionRunning reports the start of an attempt. QueuedMs is the wall time since the
+	// admission, for the first attempt only; later ones are Resumed.
 	SubmissionRunning struct {
 		Kind        string `json:"kind"`
 		Attempt     int    `json:"attemptCount"`
@@ -178,20 +176,19 @@ type (
 		Traceparent string `json:"traceparent,omitempty"`
 		Tracestate  string `json:"tracestate,omitempty"`
 	}
-	// SubmissionRecovery: work could not go on where it was, and what was done about it.
+	// SubmissionRecovery reports that work was interrupted, and the recovery chosen.
 	SubmissionRecovery struct {
 		Operation   string `json:"operation"`
 		Outcome     string `json:"outcome"`
 		Attempt     int    `json:"attemptCount,omitempty"`
 		MaxAttempts int    `json:"maxAttempts,omitempty"`
-		Fenced      bool   `json:"fenced,omitempty"` // another writer was faster
+		Fenced      bool   `json:"fenced,omitempty"` // another writer took the log
 		Error       *Error `json:"error,omitempty"`
 	}
-	// SubmissionSettled: the one outcome of a submission. WorkMs is the time of its
-	// attempts, TotalMs the wall time since its admission. AdmissionMs is how long its
-	// sender waited for the receipt, at the owner of the conversation, so far if the outcome
-	// came before it: 1 or more, and 0 if nobody knows, because the conversation was put away
-	// or taken over after the admission.
+	// SubmissionSettled reports the outcome of a submission. WorkMs is the time of its attempts,
+	// TotalMs the wall time since its admission. AdmissionMs is how long its sender waited for the
+	// receipt at the conversation's owner, so far if the outcome came first. It is at least 1, or 0 if
+	// unknown, because the conversation was passivated or taken over after the admission.
 	SubmissionSettled struct {
 		Kind        string `json:"kind"`
 		Outcome     string `json:"outcome"` // completed, failed or aborted
@@ -202,12 +199,11 @@ type (
 		Error       *Error `json:"error,omitempty"`
 	}
 
-	// OperationStart and Operation: the work on a submission, or on a task, from its first
-	// attempt to its end.
+	// OperationStart reports the start of the work on a submission or task, with its first attempt.
 	OperationStart struct {
 		Kind string `json:"operationKind"`
 	}
-	// Operation is described at [OperationStart].
+	// Operation reports the end of the work that [OperationStart] began.
 	Operation struct {
 		Kind       string `json:"operationKind"`
 		DurationMs int64  `json:"durationMs"`
@@ -216,33 +212,32 @@ type (
 		Usage      *Usage `json:"usage,omitempty"` // of a task
 	}
 
-	// AgentStart and AgentEnd: a run of the agent loop, one for every attempt.
+	// AgentStart reports the start of a run of the agent loop, one per attempt.
 	AgentStart struct {
 		Attempt int `json:"attemptCount,omitempty"`
 	}
-	// AgentEnd is described at [AgentStart]. DurationMs is 0 if nobody knows.
+	// AgentEnd reports the end of a run of the agent loop. DurationMs is 0 if unknown.
 	AgentEnd struct {
 		Reason     string `json:"reason"`
 		DurationMs int64  `json:"durationMs,omitempty"`
 	}
-	// Idle: an operation is over.
+	// Idle reports that an operation is over.
 	Idle struct{}
 
-	// TurnStart: a model has begun to answer.
+	// TurnStart reports that a model has begun to answer.
 	TurnStart struct {
 		Purpose string `json:"purpose"`
 		Model   string `json:"model,omitempty"` // provider/model
 	}
-	// TurnRequest: a model is about to be called. Live.
+	// TurnRequest reports that a model is about to be called. Live.
 	TurnRequest struct {
 		Purpose string       `json:"purpose"`
 		Request ModelRequest `json:"request"`
 	}
-	// Turn: a model call has ended. DurationMs is 0 if its process did not survive it, as
-	// nobody knows then. FirstTokenMs is the time to its first output. Dropped
-	// reports that the call is made again, and that its output, if any, was withdrawn; Retries
-	// counts the failed calls before it that it repeats. Every turn_request has its turn, which
-	// is live if the call ended without output and is made again, or its work ended first.
+	// Turn reports the end of a model call. DurationMs is 0 if its process crashed. FirstTokenMs is
+	// the time to its first output. Dropped reports that the call is retried and its output, if any,
+	// withdrawn; Retries counts the failed calls that it repeats. Every turn_request has its turn,
+	// which is live if the call ended without output and is retried, or its work ended first.
 	Turn struct {
 		Purpose      string        `json:"purpose"`
 		DurationMs   int64         `json:"durationMs"`
@@ -253,43 +248,43 @@ type (
 		Request      ModelRequest  `json:"request"`
 		Response     ModelResponse `json:"response"`
 	}
-	// TurnMessages: a turn and its tools are complete. Live.
+	// TurnMessages reports that a turn and its tools are complete. Live.
 	TurnMessages struct {
 		Purpose     string    `json:"purpose"`
 		Message     Message   `json:"message"`
 		ToolResults []Message `json:"toolResults,omitempty"`
 	}
-	// MessageStart and MessageEnd: a message begins to show, and is complete. Live.
+	// MessageStart reports that a message begins to appear. Live.
 	MessageStart struct {
 		Message Message `json:"message"`
 	}
-	// MessageEnd is described at [MessageStart].
+	// MessageEnd reports that the message of [MessageStart] is complete. Live.
 	MessageEnd struct {
 		Message Message `json:"message"`
 	}
-	// TextDelta: more text is durable. Live, as all deltas are.
+	// TextDelta reports more durable text. Live, as all deltas are.
 	TextDelta struct {
 		Bytes int    `json:"bytes"`
 		Text  string `json:"text,omitempty"`
 	}
-	// ThinkingStart, ThinkingDelta and ThinkingEnd: the same for reasoning.
+	// ThinkingStart reports the start of reasoning.
 	ThinkingStart struct {
 		ContentIndex int `json:"contentIndex"`
 	}
-	// ThinkingDelta is described at [ThinkingStart].
+	// ThinkingDelta reports more durable reasoning.
 	ThinkingDelta struct {
 		ContentIndex int    `json:"contentIndex"`
 		Bytes        int    `json:"bytes"`
 		Delta        string `json:"delta,omitempty"`
 	}
-	// ThinkingEnd is described at [ThinkingStart].
+	// ThinkingEnd reports the end of reasoning.
 	ThinkingEnd struct {
 		ContentIndex int    `json:"contentIndex"`
 		Bytes        int    `json:"bytes"`
 		Content      string `json:"content,omitempty"`
 	}
-	// ToolcallDelta: a model writes the arguments of a call. Live. ToolCallID is the
-	// vendor's: that of tool_start is given to a call once it is complete.
+	// ToolcallDelta reports more arguments of a call. Live. ToolCallID is the vendor's; the id in
+	// tool_start is assigned to a complete call.
 	ToolcallDelta struct {
 		ToolCallID string `json:"toolCallId"`
 		ToolName   string `json:"toolName"`
@@ -297,14 +292,14 @@ type (
 		Delta      string `json:"argumentTextDelta,omitempty"`
 	}
 
-	// ToolStart: the turn that made a call is over, and the call is about to run. Args are
-	// content; they are left out if an earlier batch holds them.
+	// ToolStart reports that a call is about to run, after the turn that made it. Args are content,
+	// omitted if an earlier batch holds them.
 	ToolStart struct {
 		ToolName   string              `json:"toolName"`
 		ToolCallID conversation.CallID `json:"toolCallId"`
 		Args       *Content            `json:"args,omitempty"`
 	}
-	// Tool: a call has its outcome. DurationMs is 0 if no handler ran to its end.
+	// Tool reports the outcome of a call. DurationMs is 0 if no handler ran to its end.
 	Tool struct {
 		ToolName   string              `json:"toolName"`
 		ToolCallID conversation.CallID `json:"toolCallId"`
@@ -313,16 +308,16 @@ type (
 		Result     *Content            `json:"result,omitempty"`
 	}
 
-	// WaitStart: a call waits for a signal, no longer than Until. Name is chosen by the tool and
-	// known to who signals, so it is no content.
+	// WaitStart reports that a call waits for a signal, at most until Until. Name is chosen by the
+	// tool and known to the sender of the signal, so it is not content.
 	WaitStart struct {
 		Name       string              `json:"name"`
 		ToolName   string              `json:"toolName"`
 		ToolCallID conversation.CallID `json:"toolCallId"`
 		Until      conversation.Time   `json:"until"`
 	}
-	// Wait: a wait has ended, DurationMs after its start. Signal is the submission of
-	// [WaitSignal], whose submission_queued has what it said.
+	// Wait reports the end of a wait, DurationMs after its start. Signal is the submission of
+	// [WaitSignal], whose submission_queued has the content.
 	Wait struct {
 		Name       string                    `json:"name"`
 		ToolName   string                    `json:"toolName"`
@@ -332,9 +327,9 @@ type (
 		DurationMs int64                     `json:"durationMs"`
 	}
 
-	// Post: an attempt to deliver a post has ended, which took DurationMs, by an Outcome:
-	// [PostDelivered], [PostDeferred] or [PostDead]. Attempts counts it. Target is a name, or of a
-	// URL the scheme and the host.
+	// Post reports an attempt to deliver a post, its duration DurationMs and its Outcome:
+	// [PostDelivered], [PostDeferred] or [PostDead]. Attempts counts it. Target is a name, or scheme
+	// and host of a URL.
 	Post struct {
 		PostID     conversation.PostID `json:"postId"`
 		Target     string              `json:"target"`
@@ -343,15 +338,15 @@ type (
 		DurationMs int64               `json:"durationMs"`
 	}
 
-	// TaskStart: a subagent begins. It has the operation and the turn of who asked, and
-	// the conversation and the session of the subagent.
+	// TaskStart reports the start of a subagent. It has the operation and the turn of the caller, and
+	// the conversation and session of the subagent.
 	TaskStart struct {
 		Agent      string              `json:"agent"`
 		ToolCallID conversation.CallID `json:"toolCallId,omitempty"`
 		Prompt     *Content            `json:"prompt,omitempty"`
 	}
-	// Task: a subagent has ended. Ids as [TaskStart]. Usage, as that of its [Operation],
-	// has no cost: its turns have.
+	// Task reports the end of a subagent, with the ids of [TaskStart]. Its Usage has no cost, like
+	// that of its [Operation], because its turns have.
 	Task struct {
 		Agent      string              `json:"agent"`
 		ToolCallID conversation.CallID `json:"toolCallId,omitempty"`
@@ -361,13 +356,13 @@ type (
 		Usage      *Usage              `json:"usage,omitempty"`
 	}
 
-	// CompactionStart and Compaction: a summary takes the place of the oldest part of what
-	// the model is shown. Messages count exchanges.
+	// CompactionStart reports that a summary is to replace the oldest part of the model's input.
+	// Messages count exchanges.
 	CompactionStart struct {
 		Reason          string `json:"reason"` // threshold, overflow or manual
 		EstimatedTokens int64  `json:"estimatedTokens,omitempty"`
 	}
-	// Compaction is described at [CompactionStart].
+	// Compaction reports the end of the compaction that [CompactionStart] began.
 	Compaction struct {
 		Reason         string `json:"reason,omitempty"`
 		MessagesBefore int    `json:"messagesBefore"`
@@ -378,8 +373,8 @@ type (
 		Usage          *Usage `json:"usage,omitempty"`
 	}
 
-	// Log: the runtime or an author tells people something. Level is info, warn or error.
-	// Live, except for [LogTreeCounted].
+	// Log is a message of the runtime or an author. Level is info, warn or error. Live, except for
+	// [LogTreeCounted].
 	Log struct {
 		Level      string         `json:"level"`
 		Message    string         `json:"message"`

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Source says whose batches are projected: what every event of a conversation has, and
-// no batch but the first says.
+// Source identifies the conversation of a batch: the common fields of its events, which only the first
+// batch contains.
 type Source struct {
 	Key          conversation.Key
 	Agent        string
@@ -17,12 +17,12 @@ type Source struct {
 	Conversation conversation.ConversationID
 }
 
-// SourceOf returns the source of a life of a conversation.
+// SourceOf returns the source of an incarnation of a conversation.
 func SourceOf(c *conversation.ConversationCreated) Source {
 	return Source{Key: c.Address().Key(), Agent: c.Agent, ID: c.ID, Conversation: c.ConversationID}
 }
 
-// After returns the source of what follows a batch, which may begin a life.
+// After returns the source for the batches after b, which may begin an incarnation.
 func (s Source) After(b conversation.Batch) Source {
 	for _, r := range b.Records {
 		if c, ok := r.(*conversation.ConversationCreated); ok {
@@ -32,26 +32,26 @@ func (s Source) After(b conversation.Batch) Source {
 	return s
 }
 
-// DefaultContentBytes bounds a piece of content, where content is switched on.
+// DefaultContentBytes is the default limit of a piece of content.
 const DefaultContentBytes = 8 << 10
 
-// ProjectOptions say how much of a batch is shown.
+// ProjectOptions select the detail of events.
 type ProjectOptions struct {
-	// Content shows what people, models and tools have said.
+	// Content includes text of people, models and tools.
 	Content bool
-	// MaxContentBytes bounds each piece of it. Zero is DefaultContentBytes.
+	// MaxContentBytes is the limit of each piece of content. Zero is DefaultContentBytes.
 	MaxContentBytes int
 }
 
-// Project returns the durable events of a batch, in order. It is a pure function: the
-// same batch gives the same events, whoever asks and how often. Records of versions
-// that said less give events that say less. Opts may be nil.
+// Project returns the durable events of a batch, in order. It is a pure function: the same batch
+// always gives the same events. Records of older versions give events with fewer fields. opts may be
+// nil.
 func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 	p := projection{src: src, seq: int64(b.Offset)}
 	if opts != nil {
 		p.opts = *opts
 	}
-	if n := usualEvents(b.Records); n > 0 { // Most batches are text and give none.
+	if n := usualEvents(b.Records); n > 0 { // Most batches are text and give no events.
 		p.out = make([]Event, 0, n)
 	}
 	p.lostAt = lostAt(b.Records)
@@ -66,8 +66,8 @@ func Project(src Source, b conversation.Batch, opts *ProjectOptions) []Event {
 	return p.out
 }
 
-// lostAt returns when the attempt was lost that the batch of records finds lost, 0 if there is none or if no record of
-// the batch knows.
+// lostAt returns the time at which the attempt was lost that this batch recovers, 0 if there is none
+// or it is unknown.
 func lostAt(records []conversation.Record) conversation.Time {
 	for _, r := range records {
 		switch r := r.(type) {
@@ -84,11 +84,11 @@ func lostAt(records []conversation.Record) conversation.Time {
 	return 0
 }
 
-// usualEvents is how many events records give as a rule.
+// usualEvents estimates the number of events of records.
 func usualEvents(records []conversation.Record) (n int) {
 	for _, r := range records {
 		switch r.(type) {
-		case *conversation.AttemptStarted: // And operation_start, of a first one.
+		case *conversation.AttemptStarted: // And operation_start, for a first attempt.
 			n += 3
 		case *conversation.SubmissionSettled:
 			n += 4
@@ -103,24 +103,24 @@ func usualEvents(records []conversation.Record) (n int) {
 	return n
 }
 
-// projection is the events of one batch in the making.
+// projection builds the events of one batch.
 type projection struct {
 	src      Source
 	opts     ProjectOptions
 	seq      int64
 	out      []Event
 	calls    []*conversation.ToolCalled
-	aborting bool              // what ends from here on was aborted
-	released bool              // the attempt before was released: what recovery closes, a drain has cut off
-	lostAt   conversation.Time // when the attempt was lost that recovery closes, up to the next attempt
+	aborting bool              // everything that ends from here on was aborted
+	released bool              // the attempt before was released: recovery closes work that a drain cut off
+	lostAt   conversation.Time // when the attempt was lost that recovery closes, until the next attempt
 	prefix   string
 }
 
-// scope is to which part of a conversation an event belongs.
+// scope is the part of a conversation that an event belongs to.
 type scope struct {
 	submission conversation.SubmissionID
 	child      conversation.ConversationID // of a subagent
-	parent     conversation.ConversationID // of a subagent's subagent: who asked
+	parent     conversation.ConversationID // of a subagent's subagent: its caller
 	operation  string
 	turn       conversation.TurnID
 }
@@ -173,7 +173,7 @@ func (p *projection) record(r conversation.Record) {
 	}
 }
 
-// treeCounted returns the log of a member of a tree of dispatches.
+// treeCounted returns the log event of a member of a dispatch tree.
 func treeCounted(r *conversation.TreeCounted) *Log {
 	attributes := map[string]any{"agent": r.Member.Agent, "id": r.Member.ID, "key": r.Key, "submissions": r.Submissions, "dollars": r.Dollars}
 	if r.MaxSubmissions > 0 {
@@ -199,8 +199,7 @@ func (p *projection) add(in scope, at conversation.Time, payload Payload) {
 	p.out = append(p.out, Event{Envelope: env, Payload: payload})
 }
 
-// fill names the place of an event within its conversation. Events about a submission
-// as a whole have none.
+// fill sets the ids of an event within its conversation. Events about a submission itself have none.
 func (in scope) fill(env *Envelope, root conversation.ConversationID) {
 	if in.operation == "" && in.child == "" && in.turn == "" {
 		return
@@ -213,7 +212,7 @@ func (in scope) fill(env *Envelope, root conversation.ConversationID) {
 	}
 }
 
-// sessionOf names the session of a subagent, or of the conversation itself.
+// sessionOf returns the session of a subagent, or of the conversation itself.
 func sessionOf(child conversation.ConversationID) string {
 	if child == "" {
 		return SessionDefault
@@ -221,7 +220,7 @@ func sessionOf(child conversation.ConversationID) string {
 	return "task:" + taskID(child)
 }
 
-// taskID and operationID are names made of the ids that the log has.
+// taskID derives a task id from the ids in the log.
 func taskID(child conversation.ConversationID) string {
 	return "task_" + strings.TrimPrefix(string(child), "conv_")
 }
@@ -230,33 +229,32 @@ func operationID(id conversation.SubmissionID) string {
 	return "op_" + strings.TrimPrefix(string(id), "sub_")
 }
 
-// whole is the scope of what concerns a submission as such.
+// whole returns the scope of a submission itself.
 func whole(id conversation.SubmissionID) scope { return scope{submission: id} }
 
-// root is the scope of a submission's own operation.
+// root returns the scope of a submission's own operation.
 func root(id conversation.SubmissionID) scope {
 	return scope{submission: id, operation: operationID(id)}
 }
 
-// work is the scope of a record that names its origin.
+// work returns the scope of a record that names its origin.
 func (p *projection) work(o conversation.Origin, child conversation.ConversationID, turn conversation.TurnID) scope {
 	in := scope{submission: o.Root, child: child, parent: o.Parent, turn: turn}
 	switch {
 	case child != "":
 		in.operation = taskOperation(child)
-	case o.Root != "": // older versions did not say
+	case o.Root != "": // not recorded by older versions
 		in.operation = operationID(o.Root)
 	}
 	return in
 }
 
-// taskOperation names the operation of a subagent.
+// taskOperation returns the operation of a subagent.
 func taskOperation(child conversation.ConversationID) string {
 	return "op_" + strings.TrimPrefix(string(child), "conv_")
 }
 
-// within is work of a record that names a submission, which is a subagent's own if it
-// has one.
+// within is work for a record that names a submission, which is a subagent's own if it has one.
 func (p *projection) within(o conversation.Origin, child conversation.ConversationID, id conversation.SubmissionID, turn conversation.TurnID) scope {
 	if child == "" {
 		o.Root = id
@@ -278,7 +276,7 @@ func (p *projection) admitted(r *conversation.SubmissionAdmitted) {
 	})
 }
 
-// attempt tells of an attempt, and of the end of one whose writer could not.
+// attempt emits the start of an attempt, and the end of a previous one whose writer could not.
 func (p *projection) attempt(r *conversation.AttemptStarted) {
 	own := root(r.Submission)
 	if r.After == conversation.AfterLoss {
@@ -292,7 +290,7 @@ func (p *projection) attempt(r *conversation.AttemptStarted) {
 		p.add(own, r.At, &OperationStart{Kind: OperationPrompt})
 	}
 	p.add(own, r.At, &AgentStart{Attempt: r.Attempt})
-	p.lostAt = 0 // What follows is of this attempt.
+	p.lostAt = 0 // Later records belong to this attempt.
 }
 
 func (p *projection) pause(id conversation.SubmissionID, reason string, elapsed int64, at conversation.Time) {
@@ -323,7 +321,7 @@ func (p *projection) completed(r *conversation.StepCompleted) {
 	}
 }
 
-// args are the arguments of a call, if it stands in the same batch.
+// args returns the arguments of a call, if they are in the same batch.
 func (p *projection) args(id conversation.CallID) *Content {
 	for _, c := range p.calls {
 		if c.Call == id {
@@ -333,17 +331,17 @@ func (p *projection) args(id conversation.CallID) *Content {
 	return nil
 }
 
-// The finish reasons that events have beside those of models.
+// Finish reasons of events in addition to those of models.
 const (
 	finishToolUse = "toolUse"
 	finishError   = "error"
 	finishAborted = "aborted"
 )
 
-// CutOff reports whether the turn ended before its model did, for a reason that is not the
-// model's. Its finish reason names it: aborted by a caller, handover by a drain of its node,
-// interrupted by the loss of its process or writer, or by the end of the submission's time.
-// Such a turn is no error, and its duration is not the model's.
+// CutOff reports whether the turn ended before its model did. The finish reason names the cause:
+// aborted by a caller, handover by a drain of its node, interrupted by the loss of its process or
+// writer, or by the end of the submission's time. Such a turn is not an error, and its duration is not
+// the model's.
 func (t *Turn) CutOff() bool {
 	switch t.Response.FinishReason {
 	case finishAborted, conversation.ReasonHandover, conversation.ReasonInterrupted:
@@ -352,7 +350,7 @@ func (t *Turn) CutOff() bool {
 	return false
 }
 
-// finish translates the stop reason of a turn.
+// finish maps the stop reason of a turn.
 func (p *projection) finish(stop string) string {
 	switch stop {
 	case "tool_use":
@@ -368,15 +366,15 @@ func (p *projection) finish(stop string) string {
 	return stop
 }
 
-// dropped tells of a model call whose words were withdrawn.
+// dropped emits a model call whose output was withdrawn.
 func (p *projection) dropped(r *conversation.StepDropped) {
 	t := FailedTurn(r.Model, r.Facts, r.Reason, r.DurationMs, r.Retries)
 	t.Dropped = true
 	p.add(p.work(r.Origin, r.Child, r.Turn), r.At, t)
 }
 
-// unheard tells of a model call that ended without a word.
-func (p *projection) unheard(in scope, c *conversation.FailedCall, at conversation.Time, err *Error) {
+// failedSilently emits a model call that ended without output.
+func (p *projection) failedSilently(in scope, c *conversation.FailedCall, at conversation.Time, err *Error) {
 	if c == nil {
 		return
 	}
@@ -387,8 +385,8 @@ func (p *projection) unheard(in scope, c *conversation.FailedCall, at conversati
 	p.add(in, at, t)
 }
 
-// FailedTurn returns the turn of a model call that has failed for a reason, which may be
-// empty. durationMs is its length, retries the number of failed calls that it repeats.
+// FailedTurn returns the turn of a failed model call. reason may be empty. durationMs is its duration,
+// retries the number of failed calls that it repeats.
 func FailedTurn(model string, facts conversation.CallFacts, reason string, durationMs int64, retries int) *Turn {
 	t := &Turn{
 		Purpose: PurposeAgent, DurationMs: durationMs, Retries: retries,
@@ -416,7 +414,7 @@ func (p *projection) toolSettled(r *conversation.ToolSettled) {
 		t.DurationMs = *r.DurationMs
 	}
 	at := r.At
-	if r.Failed && r.DurationMs == nil { // it ran when the attempt was lost
+	if r.Failed && r.DurationMs == nil { // it was running when the attempt was lost
 		at = cmp.Or(p.lostAt, at)
 	}
 	in := p.work(r.Origin, r.Child, r.Turn)
@@ -426,13 +424,13 @@ func (p *projection) toolSettled(r *conversation.ToolSettled) {
 	p.add(in, at, t)
 }
 
-// task is the scope of the event that a subagent begins or ends: who asked, and for what.
+// task returns the scope of the start or end of a subagent: its caller and purpose.
 func (p *projection) task(o conversation.Origin, child conversation.ConversationID, turn conversation.TurnID) scope {
 	in := scope{submission: o.Root, child: child, parent: o.Parent, turn: turn}
 	switch {
 	case o.Parent != "":
 		in.operation = taskOperation(o.Parent)
-	case o.Root != "": // older versions did not say
+	case o.Root != "": // not recorded by older versions
 		in.operation = operationID(o.Root)
 	}
 	return in
@@ -456,7 +454,7 @@ func (p *projection) taskSettled(r *conversation.ChildSettled) {
 	if r.Outcome == conversation.OutcomeAborted { // by recovery, if an attempt was lost
 		at = cmp.Or(p.lostAt, at)
 	}
-	p.unheard(own, r.Unheard, at, err)
+	p.failedSilently(own, r.Unheard, at, err)
 	p.add(own, at, &AgentEnd{Reason: EndSettled, DurationMs: r.DurationMs})
 	p.add(own, at, &Operation{Kind: OperationPrompt, DurationMs: r.DurationMs, IsError: failed, Error: err, Usage: usage})
 	p.add(p.task(r.Origin, r.Child, r.Turn), at, &Task{
@@ -464,8 +462,8 @@ func (p *projection) taskSettled(r *conversation.ChildSettled) {
 	})
 }
 
-// compacted tells of a compaction from its start: nothing is recorded of it before its
-// end. One that somebody asked for is an operation of its own.
+// compacted emits a compaction with its start, because nothing is recorded before its end. A requested
+// compaction is an operation of its own.
 func (p *projection) compacted(r *conversation.Compacted) {
 	in := p.work(r.Origin, r.Child, "")
 	began := r.At - conversation.Time(r.DurationMs)
@@ -496,7 +494,7 @@ func (p *projection) settled(r *conversation.SubmissionSettled) {
 	if r.Error != nil && (r.Error.Type == conversation.CodeRetryExhausted || r.Error.Type == conversation.CodeTimeout) {
 		p.terminated(r, err)
 	}
-	p.unheard(own, r.Unheard, r.At, err)
+	p.failedSilently(own, r.Unheard, r.At, err)
 	switch {
 	case r.Lost:
 		p.add(own, cmp.Or(r.LostAt, r.At), &AgentEnd{Reason: EndLost})
@@ -515,7 +513,7 @@ func (p *projection) settled(r *conversation.SubmissionSettled) {
 	})
 }
 
-// terminated tells that a submission is given up.
+// terminated emits the end of a submission that failed permanently.
 func (p *projection) terminated(r *conversation.SubmissionSettled, err *Error) {
 	operation := RecoveryDeadline
 	if r.Error.Type == conversation.CodeRetryExhausted {
@@ -524,7 +522,7 @@ func (p *projection) terminated(r *conversation.SubmissionSettled, err *Error) {
 	p.add(whole(r.Submission), r.At, &SubmissionRecovery{Operation: operation, Outcome: OutcomeTerminated, Attempt: r.Attempts, Error: err})
 }
 
-// shownTarget is a target without what may be a secret: the path of a URL, and what follows.
+// shownTarget returns a target without possible secrets: the path of a URL and the rest.
 func shownTarget(target string) string {
 	scheme, rest, isURL := strings.Cut(target, "://")
 	if !isURL {

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// TestProjectIsTheSameFromTheLog: a batch in memory gives the bytes that it gives once it
-// is stored and read again, whatever models and tools have put into it.
+// TestProjectIsTheSameFromTheLog checks that a batch in memory gives the same bytes as after it is
+// stored and read, whatever its content.
 func TestProjectIsTheSameFromTheLog(t *testing.T) {
 	const bad = "torn \xff\xfe\xe2\x82 end"
 	origin := conversation.Origin{Root: "sub_1"}
@@ -50,8 +50,8 @@ func TestProjectIsTheSameFromTheLog(t *testing.T) {
 	}
 }
 
-// TestCutOffTurnsAreNoErrors: a turn that ends for a reason that is not the model's has a
-// finish reason of its own, and neither isError nor an error.
+// TestCutOffTurnsAreNoErrors checks that a turn that did not end by its model has its own finish
+// reason, and neither isError nor an error.
 func TestCutOffTurnsAreNoErrors(t *testing.T) {
 	step := func(stop string) *conversation.StepCompleted {
 		return &conversation.StepCompleted{Origin: conversation.Origin{Root: "sub_1"}, Turn: "turn_1", StopReason: stop}
@@ -102,8 +102,7 @@ func described(t *observability.Turn) string {
 	return fmt.Sprint(t.Response.FinishReason, " ", t.IsError, " ", kind)
 }
 
-// TestProjectWithoutOrigin: records of the time before they said for whom work is done name
-// no operation that there is not.
+// TestProjectWithoutOrigin checks that records of versions without origins name no operation.
 func TestProjectWithoutOrigin(t *testing.T) {
 	b := conversation.Batch{Records: []conversation.Record{
 		&conversation.ChildStarted{Child: "conv_2", Agent: "reader"}, &conversation.ChildSettled{Child: "conv_2", Agent: "reader"},
@@ -128,7 +127,7 @@ func projected(t *testing.T, src observability.Source, b conversation.Batch, o *
 	return lines
 }
 
-// TestPostsAreShownWithoutSecrets: of a URL its host is shown alone.
+// TestPostsAreShownWithoutSecrets checks that only the host of a URL is shown.
 func TestPostsAreShownWithoutSecrets(t *testing.T) {
 	for target, want := range map[string]string{
 		"ledger": "ledger", "https://hooks.example.com/secret": "https://hooks.example.com", "https://a.example:8443?key=1": "https://a.example:8443",

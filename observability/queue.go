@@ -6,30 +6,30 @@ import (
 	"sync"
 )
 
-// Bounds of a [Queue] that was given none.
+// Default limits of a [Queue].
 const (
 	DefaultQueueEvents = 65_536
 	DefaultQueueBytes  = 32 << 20
 )
 
 const (
-	// blockEvents is how many events a queue makes room for at a time, so that growing
-	// never copies what waits.
+	// blockEvents is the number of events allocated at a time, so that growing never copies waiting
+	// events.
 	blockEvents = 256
-	// spareBlocks is how many empty blocks a queue keeps for what comes.
+	// spareBlocks is the number of empty blocks kept for reuse.
 	spareBlocks = 32
 )
 
-// Queue is a bounded FIFO of events between those who make them, who must never wait,
-// and one who takes them away. What does not fit is refused and counted; what waits is
-// never given up for something newer. It is safe for concurrent use.
+// Queue is a bounded FIFO of events from producers that must never block to one consumer. Events that
+// do not fit are dropped and counted; waiting events are never dropped for newer ones. It is safe for
+// concurrent use.
 //
-// Invariant: Emitted = Taken + Dropped + Waiting, at any moment.
+// Invariant: Emitted = Taken + Dropped + Waiting, at any time.
 type Queue struct {
 	maxEvents, maxBytes int
 	ready               chan struct{}
 	enough              int           // events, see many
-	full                chan struct{} // yields when there are many
+	full                chan struct{} // receives a value when there are many
 
 	mu     sync.Mutex
 	blocks []*block
@@ -46,20 +46,19 @@ type block struct {
 	sizes  []int
 }
 
-// QueueCounts says what became of the events that a queue was given.
+// QueueCounts counts the outcomes of the events of a queue.
 type QueueCounts struct {
-	Emitted int64 // given to Put
+	Emitted int64 // passed to Put
 	Taken   int64 // returned by Take
-	Dropped int64 // refused by Put
-	// DroppedBy has the types of which any were refused.
+	Dropped int64 // dropped by Put
+	// DroppedBy counts the dropped events by type.
 	DroppedBy map[Type]int64
 	Waiting   int // not taken yet
-	Bytes     int // the Size of those
+	Bytes     int // total Size of the waiting events
 }
 
-// NewQueue makes a queue that holds at most maxEvents events of at most maxBytes bytes
-// by [Size]. A bound that is not positive is [DefaultQueueEvents] or
-// [DefaultQueueBytes].
+// NewQueue returns a queue of at most maxEvents events and maxBytes bytes by [Size]. A limit that is
+// not positive is [DefaultQueueEvents] or [DefaultQueueBytes].
 func NewQueue(maxEvents, maxBytes int) *Queue {
 	if maxEvents <= 0 {
 		maxEvents = DefaultQueueEvents
@@ -73,7 +72,7 @@ func NewQueue(maxEvents, maxBytes int) *Queue {
 	}
 }
 
-// Put appends the events that fit and drops the others. It never waits for Take.
+// Put appends the events that fit and drops the others. It never blocks.
 func (q *Queue) Put(events ...Event) {
 	if len(events) == 0 {
 		return
@@ -92,7 +91,8 @@ func (q *Queue) Put(events ...Event) {
 	}
 }
 
-// many reports whether who lingers should take now: there is enough, or soon no room.
+// many reports whether a lingering consumer should take now: enough events wait, or the queue is
+// nearly full.
 func (q *Queue) many() bool { return q.counts.Waiting >= q.enough || q.bytes > q.maxBytes/2 }
 
 func (q *Queue) put(e *Event) {
@@ -112,7 +112,7 @@ func (q *Queue) put(e *Event) {
 	q.bytes += size
 }
 
-// newBlock returns an empty block. A queue that is taken from in time holds one small one.
+// newBlock returns an empty block. A queue with a fast consumer holds one small block.
 func (q *Queue) newBlock() *block {
 	if n := len(q.spare) - 1; n >= 0 {
 		b := q.spare[n]
@@ -123,11 +123,11 @@ func (q *Queue) newBlock() *block {
 	return &block{events: make([]Event, 0, room), sizes: make([]int, 0, room)}
 }
 
-// Take removes and returns the oldest events, at most limit of them, or all if limit is
-// not positive. It returns nil if none wait. The slice is the caller's.
+// Take removes and returns the oldest events, at most limit, or all if limit is not positive. It
+// returns nil if none wait. The caller owns the slice.
 func (q *Queue) Take(limit int) []Event { return q.take(nil, limit) }
 
-// take is Take into the memory of a slice.
+// take is Take with a reusable slice.
 func (q *Queue) take(into []Event, limit int) []Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -144,7 +144,7 @@ func (q *Queue) take(into []Event, limit int) []Event {
 		end := min(len(b.events), b.first+n-len(out))
 		out = append(out, b.events[b.first:end]...)
 		for i := b.first; i < end; i++ {
-			b.events[i] = Event{} // what was taken is no longer held here
+			b.events[i] = Event{} // release the memory of the event
 			q.bytes -= b.sizes[i]
 		}
 		b.first = end
@@ -160,7 +160,7 @@ func (q *Queue) take(into []Event, limit int) []Event {
 	return out
 }
 
-// drop takes out the first block, all of which was taken.
+// drop removes the first block, all of which was taken.
 func (q *Queue) drop() {
 	b := q.blocks[0]
 	b.first, b.events, b.sizes = 0, b.events[:0], b.sizes[:0]
@@ -170,11 +170,11 @@ func (q *Queue) drop() {
 	}
 }
 
-// Ready returns a channel that yields when events may be waiting. It is for one
-// receiver, who calls Take then, and waits again if that gives nothing.
+// Ready returns a channel that receives a value when events may be waiting. It is for one receiver,
+// which calls Take then, and waits again if that returns nothing.
 func (q *Queue) Ready() <-chan struct{} { return q.ready }
 
-// filled is many for those who do not hold the lock.
+// filled is many with the lock.
 func (q *Queue) filled() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,18 +184,18 @@ func (q *Queue) filled() bool {
 func nudge(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // the receiver will see what waits
+	default: // a value is pending already
 	}
 }
 
-// Close makes every later Put drop its events. What waits can still be taken.
+// Close makes every later Put drop its events. Waiting events can still be taken.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
 }
 
-// Counts returns the counts of this moment. The map is the caller's.
+// Counts returns the current counts. The caller owns the map.
 func (q *Queue) Counts() QueueCounts {
 	q.mu.Lock()
 	defer q.mu.Unlock()

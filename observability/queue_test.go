@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// delta is a small event with a number and a text.
+// delta returns a small event with a number and a text.
 func delta(n int, text string) observability.Event {
 	return observability.Event{
 		Envelope: observability.Envelope{
@@ -91,7 +91,7 @@ func TestQueueIsBoundedByBytes(t *testing.T) {
 	}
 }
 
-// TestQueueKeepsOrder puts and takes in groups that never meet the size of a block.
+// TestQueueKeepsOrder puts and takes in groups whose sizes do not divide a block.
 func TestQueueKeepsOrder(t *testing.T) {
 	q := observability.NewQueue(0, 0)
 	events := deltas(10_000)
@@ -139,7 +139,7 @@ func TestClosedQueueGivesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestPutNeverBlocks puts from many sides with nobody taking: it would hang otherwise.
+// TestPutNeverBlocks puts from several goroutines without a consumer; it would hang otherwise.
 func TestPutNeverBlocks(t *testing.T) {
 	const writers, each, room = 8, 5_000, 1_000
 	q := observability.NewQueue(room, 0)
@@ -157,7 +157,7 @@ func TestPutNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestQueueCountsAddUp looks at the counts while others put and take.
+// TestQueueCountsAddUp checks the counts during concurrent puts and takes.
 func TestQueueCountsAddUp(t *testing.T) {
 	q := observability.NewQueue(50, 0)
 	var wg sync.WaitGroup
@@ -181,8 +181,8 @@ func TestQueueCountsAddUp(t *testing.T) {
 	}
 }
 
-// TestSizeFollowsTheText holds Size against what encoding makes of each sample,
-// without the names of members, which take no memory.
+// TestSizeFollowsTheText compares Size with the encoding of each sample, without member names, which
+// take no memory.
 func TestSizeFollowsTheText(t *testing.T) {
 	for _, e := range sinktest.Sample() {
 		line, err := e.AppendJSON(nil)
@@ -219,7 +219,7 @@ func TestSizeFollowsTheText(t *testing.T) {
 	}
 }
 
-// BenchmarkQueuePut measures one event, with nobody taking and with a reader.
+// BenchmarkQueuePut measures one event, without and with a consumer.
 func BenchmarkQueuePut(b *testing.B) {
 	for _, taken := range []bool{false, true} {
 		b.Run(fmt.Sprintf("taken=%t", taken), func(b *testing.B) {
@@ -251,7 +251,7 @@ func BenchmarkQueuePut(b *testing.B) {
 	}
 }
 
-// BenchmarkQueuePutTail reports the slowest of a hundred Puts, with nobody taking.
+// BenchmarkQueuePutTail reports the slowest of a hundred Puts without a consumer.
 func BenchmarkQueuePutTail(b *testing.B) {
 	q := observability.NewQueue(0, 0)
 	e := sinktest.Sample()[11]

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// everyRecord has one of every record, in an order in which live events are made of them.
+// everyRecord returns one of every record, in an order that gives live events.
 func everyRecord() []conversation.Record {
 	return []conversation.Record{
 		&conversation.ConversationCreated{}, &conversation.SubmissionAdmitted{}, &conversation.AttemptStarted{},
@@ -29,7 +29,7 @@ func everyRecord() []conversation.Record {
 	}
 }
 
-// fill gives every field of a value something, and every text its own path.
+// fill sets every field of a value, and every text to its own path.
 func fill(v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -38,7 +38,7 @@ func fill(v reflect.Value, path string) {
 			v.SetString(string(conversation.PartReasoning))
 		}
 		if strings.HasSuffix(path, ".Child") || strings.HasSuffix(path, ".Call") {
-			v.SetString("x") // By these records belong together.
+			v.SetString("x") // Related records share this value.
 		}
 	case reflect.Int, reflect.Int64:
 		v.SetInt(1)
@@ -68,9 +68,8 @@ func fill(v reflect.Value, path string) {
 	}
 }
 
-// TestEventsShowNothingThatWasSaid fills every field of every record. Without content,
-// events have the texts of these fields and of no other: ids, names, and words of the
-// runtime.
+// TestEventsShowNothingThatWasSaid fills every field of every record. Without content, events contain
+// only the listed texts: ids, names, and texts of the runtime.
 func TestEventsShowNothingThatWasSaid(t *testing.T) {
 	want := []string{
 		"AttemptStarted.Trace.Parent", "AttemptStarted.Trace.State",
@@ -96,7 +95,7 @@ func TestEventsShowNothingThatWasSaid(t *testing.T) {
 		"ToolSettled.Name", "ToolSettled.Origin.Parent", "ToolSettled.Origin.Root", "ToolSettled.Turn", "ToolSettled.Waits.Name",
 		"WaitEnded.Name", "WaitEnded.Origin.Parent", "WaitEnded.Origin.Root", "WaitEnded.Reason", "WaitEnded.Signal", "WaitEnded.Tool", "WaitEnded.Turn",
 		"WaitStarted.Name", "WaitStarted.Origin.Parent", "WaitStarted.Origin.Root", "WaitStarted.Tool", "WaitStarted.Turn",
-		"AttemptReleased.Submission", "AttemptStarted.Submission", "Parked.Submission",
+		"AttemptReleased.Submission", "AttemptStarted.Submission", "Suspended.Submission",
 		"PostDeferred.Post", "PostDeferred.Submission", "PostDeferred.Target", "PostDone.End", "PostDone.Post", "PostDone.Submission", "PostDone.Target",
 	}
 	slices.Sort(want)
@@ -109,7 +108,7 @@ func TestEventsShowNothingThatWasSaid(t *testing.T) {
 			v := reflect.ValueOf(r).Elem()
 			fill(v, v.Type().Name())
 			b := conversation.Batch{Records: []conversation.Record{r}}
-			if c, ok := r.(*conversation.ToolCalled); ok { // Arguments are shown with what comes after.
+			if c, ok := r.(*conversation.ToolCalled); ok { // Arguments appear with the next record.
 				b.Records = append(b.Records, &conversation.StepCompleted{Calls: []conversation.CallName{{Call: c.Call}}})
 			}
 			for _, e := range append(observability.Project(observability.Source{}, b, &opts), stream.Batch(conversation.Batch{Records: []conversation.Record{r}}, 1)...) {

@@ -6,21 +6,20 @@ import (
 	"slices"
 )
 
-// schemaFiles holds schema/v3.json, which a test holds against the structs.
+// schemaFiles holds schema/v3.json, which a test compares with the structs.
 //
 //go:embed schema/v3.json
 var schemaFiles embed.FS
 
-// Schema returns the JSON Schema (draft 2020-12) of every event of [Version]. It allows
-// fields that it does not name, because later releases may add some. The bytes are the
-// caller's.
+// Schema returns the JSON Schema (draft 2020-12) of every event of [Version]. It allows additional
+// fields, because later releases may add some. The caller owns the bytes.
 func Schema() []byte {
 	b, err := schemaFiles.ReadFile("schema/v3.json")
 	if err != nil {
-		panic(err) // it is part of the program
+		panic(err) // embedded file
 	}
 	return b
 }
 
-// Types returns the types of events in alphabetical order. The slice is the caller's.
+// Types returns the types of events in alphabetical order. The caller owns the slice.
 func Types() []Type { return slices.Sorted(maps.Keys(payloads())) }

@@ -19,7 +19,7 @@ import (
 // object is a JSON object of the schema; encoding sorts its members.
 type object = map[string]any
 
-// describer makes a schema of Go types; structs other than payloads get a definition.
+// describer derives a schema from Go types; structs other than payloads get a definition.
 type describer struct{ defs object }
 
 func (d *describer) of(t *testing.T, typ reflect.Type) object {
@@ -111,7 +111,7 @@ func describe(t *testing.T) []byte {
 	return append(b, '\n')
 }
 
-// TestSchemaIsThatOfTheStructs writes the schema anew with -rewrite.
+// TestSchemaIsThatOfTheStructs rewrites the schema with -rewrite.
 func TestSchemaIsThatOfTheStructs(t *testing.T) {
 	want := describe(t)
 	golden(t, filepath.Join("schema", "v3.json"), want)
@@ -120,7 +120,7 @@ func TestSchemaIsThatOfTheStructs(t *testing.T) {
 	}
 }
 
-// compiled compiles what Schema is, also while that is written anew.
+// compiled compiles the schema file, even while it is rewritten.
 func compiled(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(describe(t)))

@@ -11,39 +11,37 @@ import (
 
 // Sink is a destination of events.
 //
-// To write one: implement Write so that it returns nil only once all events are where
-// they shall be, and run the suite of package sinktest. The exporter calls Write from
-// one goroutine at a time, in order, and never from a turn; it gives a context with a
-// deadline. After an error the same events come again, possibly in other groups and
-// after others: a sink tells them apart by their ids.
+// Implementations of Write return nil only once all events are stored, and must pass the suite of
+// package sinktest. The exporter calls Write from one goroutine, in order, never from a turn, with a
+// context that has a deadline. After an error the same events come again, possibly in other groups and
+// after others: sinks deduplicate them by id.
 type Sink interface {
-	// Name names the sink in logs and metrics: lower-case letters.
+	// Name returns the name in logs and metrics: lower-case letters.
 	Name() string
-	// Write stores all events or returns an error; some may be stored then. A
-	// [*RejectedError] counts events that can never be stored, while all others are. Events
-	// are read-only and the slice belongs to the caller afterwards.
+	// Write stores all events or returns an error; some may be stored then. A [*RejectedError] counts
+	// events that can never be stored; all others are stored. Events are read-only, and the caller
+	// owns the slice afterwards.
 	Write(ctx context.Context, events []Event) error
 }
 
-// Batcher is a [Sink] for which one large Write costs less than many small ones. A [Buffer]
-// collects events for it, unless its options say otherwise.
+// Batcher is a [Sink] for which one large Write is cheaper than many small ones. A [Buffer] collects
+// events for it, unless its options set other values.
 type Batcher interface {
 	Sink
-	// Batch returns the most events that one Write should have, and how long the first of
-	// them may wait for the others. It is asked once.
+	// Batch returns the maximum number of events per Write, and how long the first may wait for the
+	// others. It is called once.
 	Batch() (events int, linger time.Duration)
 }
 
-// RejectedError reports events that a destination refuses. The other events of the Write are
-// stored: unless Again is set, none of them is written again.
+// RejectedError reports events that a destination rejects. Unless Again is set, the other events of
+// the Write are stored, and none is written again.
 type RejectedError struct {
-	// Events counts the rejected ones by reason, a label of metrics: one of a few constant
-	// words in lower case, such as too_large.
+	// Events counts the rejected events by reason, a label of metrics: one of a few constant
+	// lower-case words, such as too_large.
 	Events map[string]int
-	// Again is true if nothing is stored, and the destination may take the events later: it
-	// asks for a login, for example.
+	// Again reports that nothing is stored and a retry may succeed, for example after a login.
 	Again bool
-	// Err is the first refusal.
+	// Err is the first rejection.
 	Err error
 }
 
@@ -52,7 +50,7 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("%d events rejected: %v", e.count(), e.Err)
 }
 
-// Unwrap returns the first refusal.
+// Unwrap returns the first rejection.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
 func (e *RejectedError) count() (n int) {
@@ -62,12 +60,11 @@ func (e *RejectedError) count() (n int) {
 	return n
 }
 
-// Rejections counts events that destinations have rejected, by reason. The zero value is
-// ready.
+// Rejections counts events that destinations have rejected, by reason. The zero value is ready.
 type Rejections map[string]int64
 
-// Take counts a [*RejectedError] that is the result of a Write, and returns how many of n
-// events were stored. The other error is not nil if they are to be written again.
+// Take counts a [*RejectedError] returned by a Write and returns how many of n events were stored.
+// other is not nil if the events must be written again.
 func (r *Rejections) Take(err error, n int) (stored int, other error) {
 	var rejected *RejectedError
 	if !errors.As(err, &rejected) {
@@ -85,9 +82,9 @@ func (r *Rejections) Take(err error, n int) (stored int, other error) {
 	return max(0, n-rejected.count()), nil
 }
 
-// Attempt starts one Write with a deadline, on a goroutine of its own, and returns where
-// its one outcome will be. A sink is an author's code and must not end the process of the
-// conversations: one that panics, or ends its goroutine, has failed.
+// Attempt starts one Write with a timeout on its own goroutine, and returns the channel of its result.
+// A sink is author code and must not end the process: one that panics or ends its goroutine has
+// failed.
 func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -98,13 +95,13 @@ func Attempt(ctx context.Context, s Sink, events []Event, timeout time.Duration)
 	return done
 }
 
-// batchOf returns what a sink says of its batches, zeros if it says nothing.
+// batchOf returns the values of a [Batcher], zeros for other sinks.
 func batchOf(s Sink) (events int, linger time.Duration) {
 	b, ok := s.(Batcher)
 	if !ok {
 		return 0, 0
 	}
-	err := contain.Run("batches of a sink", func() error {
+	err := contain.Run("sink batches", func() error {
 		events, linger = b.Batch()
 		return nil
 	})
@@ -114,7 +111,7 @@ func batchOf(s Sink) (events int, linger time.Duration) {
 	return events, linger
 }
 
-// NameOf returns the name of a sink. The error is that of a Name which does not return.
+// NameOf returns the sink name, or an error if its Name does not return.
 func NameOf(s Sink) (string, error) {
-	return contain.Do("name of a sink", func() (string, error) { return s.Name(), nil })
+	return contain.Do("sink name", func() (string, error) { return s.Name(), nil })
 }

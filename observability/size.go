@@ -1,16 +1,14 @@
 package observability
 
-// Parts of Size: what an event takes before its strings, and what one value of a map or
-// a list does.
+// Parts of Size: the structs of an event, and one value of a map or list.
 const (
 	sizeEvent   = 512
 	sizeValue   = 64
 	sizeMessage = 160
 )
 
-// Size estimates the memory of an event in bytes: a constant for the structs and the
-// lengths of its strings, including those that it shares with other events. It is
-// cheap, and meant to be rather too large than too small.
+// Size estimates the memory of an event in bytes: a constant for the structs plus the lengths of its
+// strings, including shared ones. It is cheap, and rather too large than too small.
 func Size(e Event) int {
 	env := &e.Envelope
 	n := sizeEvent + len(env.ID) + len(env.Agent) + len(env.Instance) + len(env.Submission) + len(env.Conversation) +
@@ -100,7 +98,7 @@ func sizeMap(m map[string]any) (n int) {
 	return n
 }
 
-// sizeAny follows what JSON can hold; anything else counts as one value.
+// sizeAny covers values of JSON; any other value counts once.
 func sizeAny(v any) (n int) {
 	switch v := v.(type) {
 	case string:

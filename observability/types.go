@@ -1,6 +1,6 @@
 package observability
 
-// payloads has one payload of every type.
+// payloads returns one payload of every type.
 func payloads() map[Type]Payload {
 	return map[Type]Payload{
 		TypeSubmissionQueued:   (*SubmissionQueued)(nil),
