@@ -10,42 +10,43 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// builder makes the tree of a submission of its events.
+// builder builds the tree of a submission from its events.
 type builder struct {
 	root  *Node
 	queue *Node
-	// open holds the nodes without an end so far, ends the others, and begun those whose start an event has, with its batch.
+	// open holds the nodes without an end, ends the others, and begun those with a start event, with
+	// its batch.
 	open  map[*Node]bool
 	begun map[*Node]int64
 	ends  map[*Node]ending
-	last  conversation.Time // the latest moment of any event
+	last  conversation.Time // time of the latest event
 
 	operations map[string]*Node
-	// runs and compactions hold the latest one of an operation: they have no ids.
+	// runs and compactions hold the latest of each operation, because they have no ids.
 	runs, compactions map[*Node]*Node
 	turns             map[conversation.TurnID]*Node
 	tools             map[toolKey]*Node
 	waits             map[waitKey]*Node
 	tasks             map[string]*Node
-	// loose holds the tasks that nothing has told the place of yet.
+	// loose holds the tasks whose place is still unknown.
 	loose     map[*Node]bool
 	recovered map[int]bool // by attempt
 }
 
-// ending is how a node ended: at a moment, by the event of a batch. took is how long the event says it was, 0 if it does not.
+// ending is the end of a node: its time and batch. took is the duration in the event, 0 if absent.
 type ending struct {
 	at   conversation.Time
 	seq  int64
 	took int64
 }
 
-// toolKey names a call: ids of calls are those of models, which may repeat them.
+// toolKey identifies a call, because models may repeat call ids.
 type toolKey struct {
 	turn conversation.TurnID
 	call conversation.CallID
 }
 
-// waitKey names a wait: a call waits for a name once.
+// waitKey identifies a wait: a call waits for a name once.
 type waitKey struct {
 	toolKey
 	name string
@@ -61,7 +62,7 @@ func newBuilder(id conversation.SubmissionID) *builder {
 	}
 }
 
-// begin makes a node, child one with a parent.
+// begin creates a node, child one with a parent.
 func (b *builder) begin(kind Kind, at conversation.Time) *Node {
 	n := &Node{Kind: kind, Start: at}
 	b.open[n] = true
@@ -74,14 +75,14 @@ func (b *builder) child(parent *Node, kind Kind, at conversation.Time) *Node {
 	return n
 }
 
-// starts notes that an event has the start of a node.
+// starts records that an event holds the start of a node.
 func (b *builder) starts(n *Node, e *observability.Event) *Node {
 	n.Start, b.begun[n] = e.At, e.Seq
 	return n
 }
 
-// end ends a node at the moment of an event, which may have its length. Without the event of its start, that is all that
-// is known of it.
+// end ends a node at the time of an event, which may have its duration. Without a start event, nothing
+// else is known of the node.
 func (b *builder) end(n *Node, e *observability.Event, state State, took int64) {
 	if _, ok := b.begun[n]; !ok {
 		n.Start = min(n.Start, begun(e, took))
@@ -98,7 +99,7 @@ func stateOf(isError bool) State {
 	return StateOK
 }
 
-// begun is when something that has ended began.
+// begun returns the start of something that has ended.
 func begun(e *observability.Event, took int64) conversation.Time {
 	return e.At - conversation.Time(took)
 }
@@ -122,7 +123,7 @@ func (b *builder) add(e *observability.Event) {
 		b.end(n, e, StateOK, 0)
 	case *observability.SubmissionSettled:
 		b.queued(begun(e, p.TotalMs))
-		if p.Attempt == 0 && b.open[b.queue] { // It never ran; one that was parked has no attempt, either.
+		if p.Attempt == 0 && b.open[b.queue] { // It never ran. A suspended submission has no attempt, either.
 			b.end(b.queue, e, StateOK, p.TotalMs)
 		}
 		b.root.Error, b.root.Attempt = p.Error, max(b.root.Attempt, p.Attempt)
@@ -166,7 +167,7 @@ func (b *builder) add(e *observability.Event) {
 	}
 }
 
-// aborted gives the nodes that an abort has ended its state: intent and outcomes are of one batch.
+// aborted sets the state of the nodes that an abort has ended: intent and outcomes are in one batch.
 func (b *builder) aborted(e *observability.Event) {
 	for n, end := range b.ends {
 		cut := n.Kind == KindTool && end.took == 0 || n.Kind == KindOperation || n.Kind == KindRun && n.State == StateOK
@@ -176,7 +177,7 @@ func (b *builder) aborted(e *observability.Event) {
 	}
 }
 
-// queued is told when the submission was admitted.
+// queued records the time of the admission.
 func (b *builder) queued(at conversation.Time) {
 	if b.queue == nil {
 		b.root.Start = at
@@ -197,8 +198,8 @@ func (b *builder) running(e *observability.Event, p *observability.SubmissionRun
 	b.recovered[p.Attempt] = p.Recovered
 }
 
-// operation returns the node of the operation of an event, which is the work of a task
-// if one is named.
+// operation returns the node of the operation of an event, which is the work of a task if one is
+// named.
 func (b *builder) operation(e *observability.Event, task string) *Node {
 	n := b.operations[e.Operation]
 	if n == nil {
@@ -216,9 +217,9 @@ func (b *builder) operation(e *observability.Event, task string) *Node {
 	return n
 }
 
-// loop returns what the turn or compaction of an event is in: the run of its operation
-// that has not ended, or else the operation. Live events come when all runs have been
-// told: they are in the latest that had begun.
+// loop returns the parent of the turn or compaction of an event: the run of its operation that has not
+// ended, or else the operation. Live events come after all runs: they belong to the latest that had
+// begun.
 func (b *builder) loop(operation *Node, e *observability.Event) *Node {
 	if e.Live() {
 		for _, n := range slices.Backward(operation.Children) {
@@ -233,7 +234,7 @@ func (b *builder) loop(operation *Node, e *observability.Event) *Node {
 	return operation
 }
 
-// within returns the smallest node that has begun of those that an event names.
+// within returns the innermost started node that an event names.
 func (b *builder) within(e *observability.Event) *Node {
 	n := b.turns[e.Turn]
 	if n != nil && (b.open[n] || e.At <= b.ends[n].at) {
@@ -274,7 +275,7 @@ func (b *builder) run(e *observability.Event) {
 	b.end(run, e, StateOK, took)
 }
 
-// lost ends a run whose process or writer was lost, and what recovery has closed of it.
+// lost ends a run whose process or writer was lost, with everything that recovery has closed.
 func (b *builder) lost(run *Node, e *observability.Event) {
 	b.end(run, e, StateLost, 0)
 	for _, c := range run.Children {
@@ -284,8 +285,8 @@ func (b *builder) lost(run *Node, e *observability.Event) {
 	}
 }
 
-// unknown forgets the end of a run that was found lost at the moment of its recovery, and what ended with it: no event
-// has the moment of the loss.
+// unknown removes the end of a run that was found lost at its recovery, and of its children: no event
+// has the time of the loss.
 func (b *builder) unknown(e *observability.Event) {
 	for n, end := range b.ends {
 		if n.State == StateLost && end.at == e.At {
@@ -333,7 +334,8 @@ func (b *builder) turn(e *observability.Event) {
 	}
 }
 
-// turnState is how a model call ended. Recovery closes a call that was lost, and does not know how long it was.
+// turnState returns the state of an ended model call. Recovery closes a lost call without its
+// duration.
 func turnState(t *observability.Turn) State {
 	switch reason := t.Response.FinishReason; {
 	case reason == string(conversation.OutcomeAborted):
@@ -348,7 +350,7 @@ func turnState(t *observability.Turn) State {
 	return failedAs(t.IsError, t.Response.Error)
 }
 
-// failedAs is the state of what ended with an error, if it did: an abort is none.
+// failedAs returns the state for an error, if any: an abort is not an error.
 func failedAs(isError bool, err *observability.Error) State {
 	if err != nil && err.Type == string(conversation.CodeAborted) {
 		return StateAborted
@@ -395,7 +397,7 @@ func (b *builder) tool(e *observability.Event) {
 	}
 }
 
-// call returns the node of the call of a tool.
+// call returns the node of a tool call.
 func (b *builder) call(e *observability.Event, tool string, call conversation.CallID, took int64) *Node {
 	key := toolKey{e.Turn, call}
 	n := b.tools[key]
@@ -407,7 +409,7 @@ func (b *builder) call(e *observability.Event, tool string, call conversation.Ca
 	return n
 }
 
-// wait returns the node of a wait, within the call of its tool.
+// wait returns the node of a wait within its tool call.
 func (b *builder) wait(e *observability.Event, tool string, key waitKey, took int64) *Node {
 	n := b.waits[key]
 	if n == nil {
@@ -418,8 +420,8 @@ func (b *builder) wait(e *observability.Event, tool string, key waitKey, took in
 	return n
 }
 
-// task adds a subagent. Its events have the operation and the turn of who asked, and
-// are otherwise of the subagent.
+// task adds a subagent. Its events have the operation and the turn of the caller; all other ids are
+// the subagent's.
 func (b *builder) task(e *observability.Event) {
 	var agent string
 	var call conversation.CallID
@@ -473,7 +475,7 @@ func (b *builder) compaction(e *observability.Event) {
 	b.end(n, e, stateOf(p.IsError), p.DurationMs)
 }
 
-// finish returns the tree once all events are in it.
+// finish returns the tree after all events.
 func (b *builder) finish() *Node {
 	if len(b.operations) > 0 && b.root.State == StateQueued {
 		b.root.State = StateRunning
@@ -489,7 +491,7 @@ func (b *builder) finish() *Node {
 	return b.root
 }
 
-// settle says what became of nodes whose end was not seen, and orders children.
+// settle sets the state of nodes without an end, and orders children.
 func (b *builder) settle(n *Node, over bool) {
 	if b.open[n] && n != b.root {
 		n.State = StateRunning
@@ -509,8 +511,8 @@ func (b *builder) settle(n *Node, over bool) {
 
 func byStart(a, b *Node) int { return cmp.Compare(a.Start, b.Start) }
 
-// sum gives every node but turns the usage of the turns below, and returns it together
-// with its own.
+// sum sets the usage of every node but turns to that of the turns below, and returns it including its
+// own.
 func sum(n *Node) *observability.Usage {
 	var total *observability.Usage
 	for _, c := range slices.Concat(n.Children, n.After) {
@@ -519,14 +521,14 @@ func sum(n *Node) *observability.Usage {
 	if n.Kind == KindTurn {
 		return plus(total, n.Usage)
 	}
-	// Without the turns, the node may have been told a sum.
+	// Without turns, keep a sum from an event.
 	if total != nil {
 		n.Usage = total
 	}
 	return n.Usage
 }
 
-// plus adds without changing what it is given.
+// plus adds without changing its arguments.
 func plus(a, b *observability.Usage) *observability.Usage {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)
@@ -541,7 +543,7 @@ func plus(a, b *observability.Usage) *observability.Usage {
 	}
 }
 
-// treeOf reads what a tree has used. Events that were stored have numbers of JSON.
+// treeOf parses the usage of a tree. Stored events have JSON numbers.
 func treeOf(attributes map[string]any) *Tree {
 	number := func(name string) float64 {
 		switch v := attributes[name].(type) {

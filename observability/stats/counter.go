@@ -102,7 +102,6 @@ func (c *counter) failed(t observability.Type, err *observability.Error) {
 	}
 }
 
-// ended counts a turn.
 func (c *counter) ended(e *observability.Event, t *observability.Turn) {
 	key := modelKey{e.Agent, t.Request.Provider, t.Request.Model}
 	row := c.models[key]
@@ -111,7 +110,7 @@ func (c *counter) ended(e *observability.Event, t *observability.Turn) {
 		c.models[key] = row
 	}
 	row.Turns++
-	if !t.Dropped { // The one that ends the call has those of all before it.
+	if !t.Dropped { // The last call includes the counts of all before it.
 		row.Retries += int64(t.Retries)
 	}
 	row.add(t.Response.Usage)
@@ -132,7 +131,6 @@ func (c *counter) ended(e *observability.Event, t *observability.Turn) {
 	c.failed(e.Type, t.Response.Error)
 }
 
-// called counts a call of a tool.
 func (c *counter) called(t *observability.Tool) {
 	n := c.tools[t.ToolName]
 	if n == nil {
@@ -147,7 +145,7 @@ func (c *counter) called(t *observability.Tool) {
 	}
 }
 
-// hour returns the row of a moment.
+// hour returns the row of a time.
 func (c *counter) hour(at conversation.Time) *HourRow {
 	const ms = conversation.Time(time.Hour / time.Millisecond)
 	start := at - at%ms
@@ -189,7 +187,7 @@ func (c *counter) summary() *Summary {
 	return s
 }
 
-// latency describes values, which it sorts.
+// latency summarizes values, which it sorts.
 func latency(ms []int64) Latency {
 	if len(ms) == 0 {
 		return Latency{}

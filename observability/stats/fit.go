@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// fit gives every node its length, once all nodes have their states: a node lies within its parent, whatever the clocks
-// of the processes that recorded them.
+// fit sets the duration of every node after all nodes have their states. A node lies within its
+// parent, whatever the clocks of the processes that recorded them.
 func (b *builder) fit() {
 	b.outlive(b.root)
 	b.exact(b.root)
@@ -20,8 +20,8 @@ func (b *builder) fit() {
 	}
 }
 
-// outlive moves what ended after the settlement out of the submission: attempts to deliver posts, and a compaction that
-// went on.
+// outlive moves work that ended after the settlement out of the submission: attempts to deliver posts,
+// and a compaction.
 func (b *builder) outlive(root *Node) {
 	settled, ok := b.ends[root]
 	if !ok {
@@ -37,7 +37,7 @@ func (b *builder) outlive(root *Node) {
 	})
 }
 
-// moveTools makes the calls that outlived the run they began in children of the operation, which has all of its runs.
+// moveTools moves calls that outlived their run to the operation, which has all of its runs.
 func (b *builder) moveTools(operation *Node) {
 	runs := slices.DeleteFunc(slices.Clone(operation.Children), func(n *Node) bool { return n.Kind != KindRun })
 	for i, run := range runs {
@@ -62,7 +62,8 @@ func (b *builder) moveTools(operation *Node) {
 	}
 }
 
-// exact sets the starts of calls to when their functions began: until then the call waited for its record to be durable.
+// exact sets the starts of calls to the start of their functions: before that, a call waited for its
+// record to be durable.
 func (b *builder) exact(n *Node) {
 	for _, c := range n.Children {
 		b.exact(c)
@@ -72,7 +73,7 @@ func (b *builder) exact(n *Node) {
 	}
 }
 
-// reach is the latest moment that is known of a node.
+// reach returns the latest known time of a node.
 func (b *builder) reach(n *Node) conversation.Time {
 	if end := b.ends[n]; end.at != 0 {
 		return max(end.at, n.Start)
@@ -87,14 +88,14 @@ func (b *builder) reach(n *Node) conversation.Time {
 	return at
 }
 
-// place puts a node between two moments, and what is below it within the node.
+// place clips a node to two times, and its children to the node.
 func (b *builder) place(n *Node, from, to conversation.Time) {
 	n.Start = min(max(n.Start, from), to)
 	end := min(max(b.reach(n), n.Start), to)
 	n.DurationMs = int64(end - n.Start)
 	for i, c := range n.Children {
 		until := end
-		if b.endless(n, c) { // It was under way until the next call of a model began, or the run was lost.
+		if b.endless(n, c) { // It ran until the next model call began, or the run was lost.
 			if next := slices.IndexFunc(n.Children[i+1:], isTurn); next >= 0 {
 				until = n.Children[i+1+next].Start
 			}
@@ -104,7 +105,7 @@ func (b *builder) place(n *Node, from, to conversation.Time) {
 	}
 }
 
-// endless reports whether no event says when c ended, which was lost with its parent.
+// endless reports whether no event has the end of c, which was lost with its parent.
 func (b *builder) endless(parent, c *Node) bool {
 	return parent.State == StateLost && c.State == StateLost && b.ends[c].at == 0
 }

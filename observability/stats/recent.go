@@ -9,32 +9,32 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// RecentCount is how many submissions a summary has one by one.
+// RecentCount is the number of single submissions in a summary.
 const RecentCount = 10
 
-// Recent is one submission, as far as the events of the time tell of it: those of its
-// admission, its attempts, its model calls and its settlement.
+// Recent describes one submission by its events of the period: its admission, attempts, model calls
+// and settlement.
 type Recent struct {
-	// Begun is when the first of them happened.
+	// Begun is the time of the first of them.
 	Begun      conversation.Time         `json:"begun"`
 	Submission conversation.SubmissionID `json:"submission"`
-	// Agent and Instance are its conversation, "" if none of its own events is there.
+	// Agent and Instance are its conversation, "" if none of its own events is present.
 	Agent    string `json:"agent,omitempty"`
 	Instance string `json:"instance,omitempty"`
-	// Outcome is "" for one that is not settled; of one that is, TotalMs is how long it took.
+	// Outcome is "" for an unsettled submission. TotalMs is the duration of a settled one.
 	Outcome string `json:"outcome,omitempty"`
 	TotalMs int64  `json:"totalMs"`
-	// Error is the type of what it failed with, Message its words.
+	// Error is the type of its error, Message its text.
 	Error   string `json:"error,omitempty"`
 	Message string `json:"message,omitempty"`
 	Turns   int64  `json:"turns"`
 	Tokens
 }
 
-// recents keeps the newest submissions.
+// recents holds the newest submissions.
 type recents map[conversation.SubmissionID]*Recent
 
-// maxRecents bounds those that are kept while events are read.
+// maxRecents bounds the submissions held while events are read.
 const maxRecents = 1 << 10
 
 func (r recents) count(e *observability.Event) {
@@ -57,7 +57,7 @@ func (r recents) count(e *observability.Event) {
 	}
 }
 
-// own is that of an event which names its conversation.
+// own returns the entry of an event that names its conversation.
 func (r recents) own(e *observability.Event) *Recent {
 	s := r.of(e)
 	s.Agent, s.Instance = e.Agent, e.Instance
@@ -79,7 +79,7 @@ func (r recents) of(e *observability.Event) *Recent {
 	return s
 }
 
-// newest are up to n, the newest first.
+// newest returns up to n submissions, newest first.
 func (r recents) newest(n int) []Recent {
 	all := make([]Recent, 0, len(r))
 	for _, s := range r {

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// script makes events by hand. Every event is of a batch of its own.
+// script builds events. Every event is in its own batch.
 type script struct {
 	env    observability.Envelope // of the next event
 	events []observability.Event
@@ -20,7 +20,7 @@ func newScript() *script {
 	return &script{env: observability.Envelope{Version: observability.Version, Agent: "desk", Instance: "c1", Submission: "sub_1"}}
 }
 
-// add appends an event at a moment, with ids that change is told to set.
+// add appends an event at a time; change sets its ids.
 func (s *script) add(at conversation.Time, p observability.Payload, change ...func(*observability.Envelope)) {
 	env := s.env
 	for _, c := range change {
@@ -61,7 +61,7 @@ func torn(events []observability.Event) iter.Seq2[observability.Event, error] {
 	}
 }
 
-// reversed returns events from the last to the first, each of them twice.
+// reversed returns events from the last to the first, each twice.
 func reversed(events []observability.Event) []observability.Event {
 	out := slices.Concat(events, events)
 	slices.Reverse(out)

@@ -12,8 +12,7 @@ import (
 type Filter struct {
 	// Agent is the registered agent, "" for all.
 	Agent string
-	// Since and Until bound the moments of events: Since is in, Until is not, 0 is no
-	// bound.
+	// Since and Until bound the times of events: Since is inclusive, Until exclusive, 0 is no bound.
 	Since, Until conversation.Time
 }
 
@@ -22,21 +21,21 @@ func (f Filter) Includes(e *observability.Envelope) bool {
 	return (f.Agent == "" || f.Agent == e.Agent) && (f.Since == 0 || e.At >= f.Since) && (f.Until == 0 || e.At < f.Until)
 }
 
-// Summary is what the events of a time say. Counted are durable events and
-// submission_recovery; other live events make no difference. Lists are in ascending
-// order of their keys: what stands before the figures of a row, in that order.
+// Summary aggregates the events of a period. It counts durable events and submission_recovery, and
+// ignores other live events. Lists are sorted by their keys, the fields before the values of a row, in
+// that order.
 type Summary struct {
-	// Events is how many counted, First and Last when the first and the last of them
-	// happened, 0 without one.
+	// Events is the number of counted events, First and Last the times of the first and the last, 0 if
+	// there are none.
 	Events int64             `json:"events"`
 	First  conversation.Time `json:"first,omitempty"`
 	Last   conversation.Time `json:"last,omitempty"`
-	// Conversations is how many addresses, agent and id, the events have.
+	// Conversations is the number of addresses, agent and id, in the events.
 	Conversations int64 `json:"conversations"`
 
 	Submissions Submissions `json:"submissions"`
-	// Recovered counts attempts whose predecessor was lost, Recoveries submission_recovery
-	// events, Fences those of them that say a writer was fenced.
+	// Recovered counts attempts whose predecessor was lost, Recoveries submission_recovery events,
+	// Fences those of a fenced writer.
 	Recovered  int64 `json:"recovered"`
 	Recoveries int64 `json:"recoveries"`
 	Fences     int64 `json:"fences"`
@@ -44,9 +43,9 @@ type Summary struct {
 	Compactions      int64 `json:"compactions"`
 	CompactionErrors int64 `json:"compactionErrors"`
 
-	// Admission is admissionMs of settlements that have it, Queue queuedMs of first
-	// attempts, FirstToken firstTokenMs of turns that have it, Turn durationMs of turns
-	// that are neither errors nor cut off, Settlement totalMs of all settlements.
+	// Admission is admissionMs of settlements that have it, Queue queuedMs of first attempts,
+	// FirstToken firstTokenMs of turns that have it. Turn is durationMs of turns that are neither
+	// errors nor cut off, Settlement totalMs of all settlements.
 	Admission  Latency `json:"admission"`
 	Queue      Latency `json:"queue"`
 	FirstToken Latency `json:"firstToken"`
@@ -57,11 +56,11 @@ type Summary struct {
 	Models []ModelRow `json:"models"`
 	Tools  []ToolRow  `json:"tools"`
 	Hours  []HourRow  `json:"hours"`
-	// Recent are the newest submissions, the newest first, at most RecentCount.
+	// Recent lists the newest submissions, newest first, at most RecentCount.
 	Recent []Recent `json:"recent"`
 }
 
-// Submissions counts submissions by what happened to them in the time.
+// Submissions counts submissions by their events of the period.
 type Submissions struct {
 	Queued    int64 `json:"queued"`
 	Completed int64 `json:"completed"`
@@ -69,12 +68,12 @@ type Submissions struct {
 	Aborted   int64 `json:"aborted"`
 }
 
-// Settled is how many have an outcome.
+// Settled returns the number of submissions with an outcome.
 func (s Submissions) Settled() int64 { return s.Completed + s.Failed + s.Aborted }
 
-// Latency describes durations in milliseconds. The quantile p of n values in ascending
-// order is the one at the index floor(p·n), from 0, with the product in float64: what
-// quantileExact of ClickHouse returns. All are 0 without a value.
+// Latency summarizes durations in milliseconds. The quantile p of n values in ascending order is the
+// one at the index floor(p·n), from 0, with the product in float64, as in quantileExact of ClickHouse.
+// All are 0 without values.
 type Latency struct {
 	Count int64 `json:"count"`
 	P50   int64 `json:"p50"`
@@ -91,8 +90,7 @@ type ErrorRow struct {
 	Count int64              `json:"count"`
 }
 
-// Tokens is what model calls used, as [observability.Usage] has it; Cost is its total
-// in US dollars.
+// Tokens is the usage of model calls, as in [observability.Usage]; Cost is its total in US dollars.
 type Tokens struct {
 	Input      int64   `json:"input"`
 	Output     int64   `json:"output"`
@@ -114,9 +112,10 @@ func (t *Tokens) add(u *observability.Usage) {
 	t.Cost += u.Cost.Total
 }
 
-// ModelRow is what an agent asked of a model: turns of all purposes. Provider and Model
-// are providerId and requestedModel of the requests. Errors counts turns with isError,
-// CutOff those that ended for a reason that is not the model's ([observability.Turn.CutOff]), Retries sums the failed calls that turns repeat, those that had said something included.
+// ModelRow counts the turns of an agent with a model, for all purposes. Provider and Model are
+// providerId and requestedModel of the requests. Errors counts turns with isError, CutOff those with
+// [observability.Turn.CutOff]. Retries sums the failed calls that turns repeat, including those with
+// output.
 type ModelRow struct {
 	Agent    string `json:"agent"`
 	Provider string `json:"provider"`
@@ -128,8 +127,8 @@ type ModelRow struct {
 	Tokens
 }
 
-// ToolRow is what happened with a tool. Errors counts calls with isError; Latency is
-// durationMs of the others.
+// ToolRow counts the calls of a tool. Errors counts calls with isError; Latency is durationMs of the
+// others.
 type ToolRow struct {
 	Name    string  `json:"name"`
 	Calls   int64   `json:"calls"`
@@ -137,7 +136,7 @@ type ToolRow struct {
 	Latency Latency `json:"latency"`
 }
 
-// HourRow is what happened within an hour, by UTC. Hours without any of it have none.
+// HourRow counts the events of an hour, in UTC. Hours without events have no row.
 type HourRow struct {
 	Hour conversation.Time `json:"hour"`
 	Submissions
@@ -145,8 +144,7 @@ type HourRow struct {
 	Tokens
 }
 
-// Summarize reads events to their end. An error of events ends it, and is returned as
-// it is.
+// Summarize reads events to their end. It returns an error of events unchanged.
 func Summarize(events iter.Seq2[observability.Event, error], f Filter) (*Summary, error) {
 	c := newCounter()
 	for e, err := range events {
@@ -160,7 +158,7 @@ func Summarize(events iter.Seq2[observability.Event, error], f Filter) (*Summary
 	return c.summary(), nil
 }
 
-// ids tells ids that were there from those which were not, in 16 bytes each.
+// ids is a set of ids, 16 bytes each.
 type ids map[[16]byte]struct{}
 
 func (s ids) first(id string) bool {

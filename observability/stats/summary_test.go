@@ -14,7 +14,7 @@ import (
 
 const hour = conversation.Time(3_600_000)
 
-// day is a script of three submissions in two hours, of two agents.
+// day returns the events of three submissions in two hours, of two agents.
 func day() []observability.Event {
 	s := newScript()
 	gpt := observability.ModelRequest{Provider: "openai", Model: "gpt"}
@@ -89,7 +89,7 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-// TestRecentIsBounded reads more submissions than are kept, and has the newest.
+// TestRecentIsBounded reads more submissions than are held, and checks that the newest remain.
 func TestRecentIsBounded(t *testing.T) {
 	s := newScript()
 	for i := range 3000 {
@@ -126,7 +126,7 @@ func TestSummarizeFilters(t *testing.T) {
 	}
 }
 
-// TestQuantiles holds the definition: the index floor(p·n) of the values in order.
+// TestQuantiles checks the definition: the index floor(p·n) of the sorted values.
 func TestQuantiles(t *testing.T) {
 	for n, want := range map[int]stats.Latency{
 		1:    {Count: 1, P50: 1, P90: 1, P99: 1, Max: 1},
@@ -137,7 +137,7 @@ func TestQuantiles(t *testing.T) {
 	} {
 		s := newScript()
 		for i := range n {
-			// 1 to n, not in order.
+			// 1 to n, unordered.
 			s.add(hour, &observability.SubmissionSettled{Outcome: "completed", TotalMs: int64((i*7)%n) + 1})
 		}
 		got, err := stats.Summarize(all(s.events), stats.Filter{})

@@ -14,8 +14,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// outline writes a tree, one node on a line: what it is, how it ended, when it began
-// and how long it took, what it used.
+// outline formats a tree, one node per line: kind, state, start, duration and usage.
 func outline(n *stats.Node, depth int) string {
 	line := fmt.Sprintf("%s%s %q %s @%d +%d", strings.Repeat("  ", depth), n.Kind, n.Name, n.State, n.Start, n.DurationMs)
 	if n.Attempt > 0 {
@@ -54,15 +53,14 @@ func turn(id string) func(*observability.Envelope) {
 	return func(e *observability.Envelope) { e.Operation, e.Turn = "op_1", conversation.TurnID(id) }
 }
 
-// task is an event of a subagent's work, or of its begin and end with the asker's ids.
+// task sets the ids of a subagent's event, or of its start and end with the caller's ids.
 func task(operation, turn string) func(*observability.Envelope) {
 	return func(e *observability.Envelope) {
 		e.Task, e.Operation, e.Turn = "task_1", operation, conversation.TurnID(turn)
 	}
 }
 
-// delegated is a submission with all that there is: a lost attempt, a task and a
-// compaction.
+// delegated is a submission with every kind of node: a lost attempt, a task and a compaction.
 func delegated() []observability.Event {
 	s := newScript()
 	gpt := observability.ModelRequest{Provider: "openai", Model: "gpt"}
@@ -135,8 +133,8 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// TestTraceOfALifeSoFar cuts the events after each one: what has not ended runs, and
-// what ended in between did not.
+// TestTraceOfALifeSoFar truncates the events after each one: nodes without an end are running, unless
+// their parent has ended.
 func TestTraceOfALifeSoFar(t *testing.T) {
 	events := delegated()
 	for n, want := range map[int]string{
@@ -170,8 +168,8 @@ func TestTraceOfALifeSoFar(t *testing.T) {
 	}
 }
 
-// TestTraceOfAnyPart leaves out each event, and all but each: there is a tree always,
-// and a node never stands in it twice.
+// TestTraceOfAnyPart omits each event, and all but each: the result is always a tree without duplicate
+// nodes.
 func TestTraceOfAnyPart(t *testing.T) {
 	events := delegated()
 	check := func(part []observability.Event) {
@@ -198,7 +196,7 @@ func TestTraceOfAnyPart(t *testing.T) {
 	}
 }
 
-// TestTraceOfPosts has attempts to deliver what was posted, also after the settlement.
+// TestTraceOfPosts covers attempts to deliver posts, also after the settlement.
 func TestTraceOfPosts(t *testing.T) {
 	s := newScript()
 	s.add(1000, &observability.SubmissionQueued{})
@@ -222,7 +220,7 @@ after   post "https://hooks.example.com" dead @6170 +30 attempt 1
 	}
 }
 
-// TestTraceOfWaits has waits that end in each way, over a pause, and one that still lasts.
+// TestTraceOfWaits covers waits that end in each way, over a pause, and one that still lasts.
 func TestTraceOfWaits(t *testing.T) {
 	s := newScript()
 	start := func(at conversation.Time, name string) {
@@ -283,7 +281,7 @@ func TestTraceOfWaits(t *testing.T) {
 	}
 }
 
-// TestTraceOfTheEndsAlone has no event of a start: ends say how long things took.
+// TestTraceOfTheEndsAlone has no start events: durations come from the ends.
 func TestTraceOfTheEndsAlone(t *testing.T) {
 	ends := slices.DeleteFunc(delegated(), func(e observability.Event) bool {
 		switch e.Type {
@@ -312,8 +310,8 @@ func TestTraceOfTheEndsAlone(t *testing.T) {
 	}
 }
 
-// TestTraceOfCallsWithoutAWord has calls of which live events alone tell: they stand in
-// their attempt, in its order, and end with the log of their failure.
+// TestTraceOfCallsWithoutAWord covers calls that only live events report: they are in their attempt,
+// in its order, and end with the log of their failure.
 func TestTraceOfCallsWithoutAWord(t *testing.T) {
 	s := newScript()
 	m1, m2 := observability.ModelRequest{Provider: "local", Model: "m1"}, observability.ModelRequest{Provider: "local", Model: "m2"}
