@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/observability/jsonl"
 )
 
-// What a program has written as lines, another one reads: here the failures, from a file
-// whose last line is torn.
+// Read decodes the lines of another program, here the failures, from a file whose last line is
+// truncated.
 func ExampleRead() {
 	var file bytes.Buffer
 	sink := jsonl.NewWriter("file", &file)

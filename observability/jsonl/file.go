@@ -13,21 +13,21 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// chunkBytes is about how much is given to the file at a time.
+// chunkBytes is the approximate size of one write.
 const chunkBytes = 1 << 20
 
-// Options says how a File is kept. Every zero field works.
+// Options configure a File. Zero fields have defaults.
 type Options struct {
-	// Name is that of the sink, "jsonl" if empty.
+	// Name is the name of the sink, "jsonl" if empty.
 	Name string
-	// SyncEvery says how long what is written may be lost to a power cut: not at all if
-	// 0, when every Write ends with a sync of the file; as long as the system likes if
-	// negative. A sync happens in a Write, so the last ones may wait for Close.
+	// SyncEvery bounds how long a power loss may lose written events. 0 syncs the file at the end of
+	// every Write; a negative value never syncs. A sync happens in a Write, so the last events may
+	// wait for Close.
 	SyncEvery time.Duration
-	// MaxBytes is the size from which a file is renamed to path.000001 and so on, and a
-	// new one begun. 0 is never.
+	// MaxBytes is the size from which a file is renamed to path.000001 and so on, and a new one
+	// created. 0 is never.
 	MaxBytes int64
-	// Keep is how many renamed files are kept, 5 if 0.
+	// Keep is the number of renamed files to keep; 0 is 5.
 	Keep int
 }
 
@@ -38,13 +38,13 @@ type File struct {
 
 	mu     sync.Mutex
 	file   *os.File // nil before the first Write and after a failure
-	torn   bool     // the last line was begun and not ended; a pipe cannot be asked
+	torn   bool     // the last line is truncated; a pipe cannot be inspected
 	synced time.Time
 	closed bool
 }
 
-// Open makes a sink over the file, which is created with the permissions 0600 if it is
-// not there; its folder must be. A pipe or a device is written to, and never synced.
+// Open returns a sink for the file, which it creates with the permissions 0600 if absent; its folder
+// must exist. A pipe or device is never synced.
 func Open(path string, opts *Options) (*File, error) {
 	o := Options{}
 	if opts != nil {
@@ -66,9 +66,8 @@ func Open(path string, opts *Options) (*File, error) {
 // Name implements [observability.Sink].
 func (f *File) Name() string { return f.opts.Name }
 
-// Write implements [observability.Sink]. If it fails, some of the events may be in the
-// file. The error is [fs.ErrClosed] after Close. A pipe that nobody reads is waited for
-// until ctx ends.
+// Write implements [observability.Sink]. If it fails, the file may hold some of the events. After
+// Close it returns [fs.ErrClosed]. A stalled pipe blocks it until ctx ends.
 func (f *File) Write(ctx context.Context, events []observability.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -88,7 +87,7 @@ func (f *File) Write(ctx context.Context, events []observability.Event) error {
 	return nil
 }
 
-// Close syncs the file, unless it never is, and closes it.
+// Close syncs the file, unless SyncEvery is negative, and closes it.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,7 +98,7 @@ func (f *File) Close() error {
 	return f.release()
 }
 
-// append writes whole lines with one call, so that they stay together.
+// append writes whole lines with one call, so that they stay contiguous.
 func (f *File) append(ctx context.Context, lines []byte) error {
 	size, err := f.current()
 	if err != nil {
@@ -119,7 +118,7 @@ func (f *File) append(ctx context.Context, lines []byte) error {
 		}
 		torn = last[0] != '\n'
 	}
-	if torn { // What was begun and not ended is ended here.
+	if torn { // Terminate a truncated line.
 		lines = append([]byte("\n"), lines...)
 	}
 	n, err := writeUntil(ctx, f.file, lines)
@@ -129,8 +128,8 @@ func (f *File) append(ctx context.Context, lines []byte) error {
 	return err
 }
 
-// writeUntil is file.Write that ends with ctx if the file is a pipe or a device that takes
-// nothing. Others have no deadlines, and need none.
+// writeUntil is file.Write that ends with ctx if the file is a stalled pipe or device. Other files
+// have no deadlines and need none.
 func writeUntil(ctx context.Context, file *os.File, lines []byte) (int, error) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -145,8 +144,8 @@ func writeUntil(ctx context.Context, file *os.File, lines []byte) (int, error) {
 	return n, err
 }
 
-// current makes file the one that has the path now, which another File may have
-// rotated, or somebody removed, and returns its size.
+// current makes file the one at the path, which another File may have rotated or a user removed, and
+// returns its size.
 func (f *File) current() (int64, error) {
 	if f.file != nil {
 		there, err := os.Stat(f.path)
@@ -188,15 +187,15 @@ func (f *File) open() error {
 
 func (f *File) sync() error {
 	if err := syncFile(f.file); err != nil {
-		// What the system could not store it may report only once: the file is opened
-		// again, and what was written comes again.
+		// The system may report a write error only once: reopen the file, and let the caller write
+		// again.
 		return errors.Join(err, f.release())
 	}
 	f.synced = time.Now()
 	return nil
 }
 
-// release gives the file up.
+// release closes the file.
 func (f *File) release() error {
 	file := f.file
 	f.file = nil
@@ -210,8 +209,8 @@ func (f *File) release() error {
 	return errors.Join(err, file.Close())
 }
 
-// syncFile makes what is in a file durable. A pipe or a device, such as /dev/stdout,
-// has taken it, and cannot do more.
+// syncFile makes the content of a file durable. A pipe or device, such as /dev/stdout, cannot be
+// synced.
 func syncFile(file *os.File) error {
 	err := file.Sync()
 	if err == nil {
@@ -223,7 +222,7 @@ func syncFile(file *os.File) error {
 	return err
 }
 
-// syncFolder makes the name of a file as durable as what is in it.
+// syncFolder makes the name of a file durable.
 func syncFolder(path string) error {
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
@@ -232,7 +231,7 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// encode gives write the lines of the events in pieces of about chunkBytes.
+// encode passes the lines of the events to write in pieces of about chunkBytes.
 func encode(ctx context.Context, events []observability.Event, write func([]byte) error) error {
 	var lines []byte
 	for i := range events {

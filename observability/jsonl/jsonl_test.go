@@ -41,7 +41,7 @@ func write(t *testing.T, s observability.Sink, events ...observability.Event) {
 	}
 }
 
-// distinct reads events whose lines are all good, each id once.
+// distinct reads events, checks that every line is valid, and returns each id once.
 func distinct(t *testing.T, lines iter.Seq2[observability.Event, error]) (events []observability.Event) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -64,10 +64,10 @@ func ids(events []observability.Event) (out []string) {
 	return out
 }
 
-// manyEvents are those of one Write.
+// manyEvents is the number of events in one Write.
 var manyEvents = sample.Of(10_000, 1_000)
 
-// TestFilePassesTheSuite has two Files on each path.
+// TestFilePassesTheSuite opens two Files on each path.
 func TestFilePassesTheSuite(t *testing.T) {
 	for name, opts := range map[string]*jsonl.Options{
 		"synced": nil, "rotated": {SyncEvery: time.Hour, MaxBytes: 20_000, Keep: 1_000_000},
@@ -100,7 +100,7 @@ func TestWriterPassesTheSuite(t *testing.T) {
 func TestRotationKeepsTheNewest(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	f := open(t, path, &jsonl.Options{MaxBytes: 1, Keep: 3})
-	// Names that are not of rotated files are left alone.
+	// Names of other files are not touched.
 	for _, name := range []string{".old", ".0007", ".-00001"} {
 		if err := os.WriteFile(path+name, []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
@@ -131,7 +131,7 @@ func TestRotationKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestOtherFileFollowsRotation has a File write to where another has begun anew.
+// TestOtherFileFollowsRotation checks that a File writes to the new file of another's rotation.
 func TestOtherFileFollowsRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	one, two := open(t, path, &jsonl.Options{MaxBytes: 1}), open(t, path, nil)
@@ -157,7 +157,7 @@ func TestOtherFileFollowsRotation(t *testing.T) {
 	}
 }
 
-// TestTornLines cuts a file at every length, as a crash does, and goes on writing.
+// TestTornLines truncates a file at every length, like a crash, and continues writing.
 func TestTornLines(t *testing.T) {
 	events := sinktest.Sample()[:3]
 	path := filepath.Join(t.TempDir(), "events.jsonl")
@@ -170,7 +170,7 @@ func TestTornLines(t *testing.T) {
 	for cut := range len(whole) + 1 {
 		want := 0
 		if cut >= first-1 {
-			want++ // the line break alone is missed by nobody
+			want++ // only the line break is missing
 		}
 		if cut >= len(whole)-1 {
 			want++
@@ -264,7 +264,7 @@ func TestReadStops(t *testing.T) {
 	}
 }
 
-// stutter takes part of what it is given, once.
+// stutter accepts a part of one write.
 type stutter struct {
 	strings.Builder
 	after int
@@ -312,7 +312,7 @@ func TestWriteAfterClose(t *testing.T) {
 	}
 }
 
-// TestWriteRecovers takes the file's place away and gives it back.
+// TestWriteRecovers removes the file's folder and restores it.
 func TestWriteRecovers(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -337,7 +337,7 @@ func TestWriteRecovers(t *testing.T) {
 	}
 }
 
-// FuzzRead reads anything: every event that comes out can be written and read again.
+// FuzzRead checks that every event read from any input can be written and read again.
 func FuzzRead(f *testing.F) {
 	line, err := sinktest.Sample()[0].MarshalJSON()
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// TestFileIsAPipe: what has been taken by something that cannot be synced, such as
-// /dev/stdout, is stored, and does not come again.
+// TestFileIsAPipe checks that events written to a file that cannot be synced, such as /dev/stdout,
+// count as stored.
 func TestFileIsAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := jsonl.Open(path, nil) // To read and to write, which does not wait for a reader.
+	f, err := jsonl.Open(path, nil) // Opening for both directions does not wait for a reader.
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,8 @@ func TestFileIsAPipe(t *testing.T) {
 	}
 }
 
-// TestFileIsAStuckPipe: a Write ends with its context, and when somebody reads again no
-// event is joined to the one that was cut off.
+// TestFileIsAStuckPipe checks that a Write ends with its context, and that a later event does not join
+// the truncated line.
 func TestFileIsAStuckPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -61,15 +61,15 @@ func TestFileIsAStuckPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	events := make([]observability.Event, 500) // more than a pipe takes
+	events := make([]observability.Event, 500) // more than a pipe buffers
 	for i := range events {
 		events[i] = sinktest.Sample()[0]
 		events[i].ID = strconv.Itoa(i)
 	}
-	for range 2 { // The second has no room from the start.
+	for range 2 { // The second write finds a full pipe.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := f.Write(ctx, events)
-		// On a busy machine the time may be over before anything is written.
+		// On a slow machine the deadline may pass before the first write.
 		if !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a Write to a pipe that nobody reads: %v", err)
 		}

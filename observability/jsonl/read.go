@@ -12,14 +12,14 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// MaxLineBytes is the longest line that is read.
+// MaxLineBytes is the maximum length of a line.
 const MaxLineBytes = 64 << 20
 
-// ErrLineTooLong says that a line has more than MaxLineBytes.
+// ErrLineTooLong reports a line above MaxLineBytes.
 var ErrLineTooLong = errors.New("line is too long")
 
-// LineError says that a line of a file is no event, or one of a type or a version that
-// this release does not know. Reading goes on after it.
+// LineError reports a line that is not an event, or has a type or version that this release does not
+// know. Reading continues after it.
 type LineError struct {
 	Line int // from 1
 	Err  error
@@ -28,13 +28,12 @@ type LineError struct {
 // Error implements error.
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what is wrong with the line.
+// Unwrap returns the cause.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Read returns the events of a stream of lines, in order, without looking at their ids.
-// Empty lines and a last line that is torn are passed over. Another line that cannot be
-// read is a [*LineError], after which the next line follows; any other error is the
-// stream's and the last.
+// Read returns the events of a stream of lines, in order, without deduplication. It skips empty lines
+// and a truncated last line. Any other invalid line is a [*LineError], after which the next line
+// follows. Any other error is the stream's and the last.
 func Read(r io.Reader) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		in := bufio.NewReaderSize(r, 64<<10)
@@ -65,8 +64,8 @@ func Read(r io.Reader) iter.Seq2[observability.Event, error] {
 	}
 }
 
-// readLine returns the next line, of which one that is too long is only counted, and
-// whether it was ended.
+// readLine returns the next line, without the content of one that is too long. ended reports whether
+// it had a line break.
 func readLine(in *bufio.Reader) (line []byte, ended bool, err error) {
 	tooLong := false
 	for {
@@ -87,8 +86,8 @@ func readLine(in *bufio.Reader) (line []byte, ended bool, err error) {
 	}
 }
 
-// ReadFiles returns the events of the [Files] of a path, as Read does; errors name the
-// file. A file that is renamed or removed meanwhile may be missed.
+// ReadFiles returns the events of the [Files] of a path, as [Read] does; errors name the file. It may
+// miss a file that is renamed or removed concurrently.
 func ReadFiles(path string) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		files, err := Files(path)
@@ -104,7 +103,7 @@ func ReadFiles(path string) iter.Seq2[observability.Event, error] {
 	}
 }
 
-// readFile reports whether more is wanted.
+// readFile returns false if the consumer has stopped.
 func readFile(name string, yield func(observability.Event, error) bool) bool {
 	f, err := os.Open(name)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// rotate renames the file to the next number, begins a new one and removes the oldest.
-// The new name is reserved first: two Files that rotate at once get two names, and the
-// worst that happens is a short file.
+// rotate renames the file to the next number, creates a new one and removes the oldest. It reserves
+// the new name first: two Files that rotate at once get two names, at worst with one short file.
 func (f *File) rotate() error {
 	numbers, err := rotated(f.path)
 	if err != nil {
@@ -37,7 +36,7 @@ func (f *File) rotate() error {
 		break
 	}
 	if err := f.moveTo(numbered(f.path, next)); err != nil {
-		// An empty file would take the place of one that is kept, at every attempt.
+		// At every attempt, an empty file would displace one of those to keep.
 		return errors.Join(err, os.Remove(numbered(f.path, next)))
 	}
 	if err := f.open(); err != nil {
@@ -52,7 +51,7 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// moveTo gives the file up and another name. Somebody may have removed it.
+// moveTo closes the file and renames it. It may have been removed.
 func (f *File) moveTo(name string) error {
 	if err := f.release(); err != nil {
 		return err
@@ -63,8 +62,7 @@ func (f *File) moveTo(name string) error {
 	return nil
 }
 
-// Files returns the files of a path that exist, oldest first: the renamed ones, and the
-// one that is written.
+// Files returns the existing files of a path, oldest first: the renamed ones, then the current one.
 func Files(path string) ([]string, error) {
 	numbers, err := rotated(path)
 	if err != nil {

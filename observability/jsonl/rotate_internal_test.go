@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// TestFailedRotationCostsNothing: what fails in mid-rotation, such as a sync, leaves no
-// empty files behind, which would take the places of those that are kept.
+// TestFailedRotationCostsNothing checks that a failed rotation leaves no empty files, which would
+// displace those to keep.
 func TestFailedRotationCostsNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	f, err := Open(path, &Options{MaxBytes: 1, Keep: 3})
@@ -28,7 +28,7 @@ func TestFailedRotationCostsNothing(t *testing.T) {
 		if _, err := f.current(); err != nil {
 			t.Fatal(err)
 		}
-		_ = f.file.Close() // Its sync is an error from now on.
+		_ = f.file.Close() // Its sync fails from now on.
 		if err := f.rotate(); err == nil {
 			t.Fatal("a file that cannot be synced was rotated")
 		}

@@ -9,18 +9,17 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Writer is a sink that writes to a stream, such as standard output. What the stream has
-// taken counts as stored.
+// Writer is a sink that writes to a stream, such as standard output. Written events count as stored.
 type Writer struct {
 	name string
 
 	mu   sync.Mutex
 	w    io.Writer
-	torn bool // the last line was begun and not ended
+	torn bool // the last line is truncated
 }
 
-// NewWriter makes a sink with that name over w, which it alone writes and does not
-// close. A w that blocks holds Write, whatever its context.
+// NewWriter returns a sink with a name over w. It must be the only writer to w, and does not close it.
+// A w that blocks also blocks Write, whatever its context.
 func NewWriter(name string, w io.Writer) *Writer { return &Writer{name: name, w: w} }
 
 // Name implements [observability.Sink].
