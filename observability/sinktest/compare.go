@@ -12,10 +12,10 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxDifferences is how many events are shown before it is enough.
+// maxDifferences is the number of events shown.
 const maxDifferences = 3
 
-// holds says how what the store has differs from the events, whatever the order.
+// holds returns how the store differs from the events, in any order.
 func (s *store) holds(want []observability.Event) error {
 	read := s.read()
 	got := make(map[string]*observability.Event, len(read))
@@ -45,11 +45,10 @@ func (s *store) holds(want []observability.Event) error {
 	return errors.Join(errs...)
 }
 
-// same compares what the events say in JSON, where a nil map is an empty one and
-// invalid UTF-8 is U+FFFD.
+// same compares events in JSON, where a nil map is an empty one and invalid UTF-8 is U+FFFD.
 func same(got, want *observability.Event) error {
 	if reflect.DeepEqual(got, want) {
-		return nil // As nearly all are, and it is found sooner so.
+		return nil // Fast path.
 	}
 	g, err := got.AppendJSON(nil)
 	if err != nil {
@@ -62,7 +61,7 @@ func same(got, want *observability.Event) error {
 	if bytes.Equal(g, w) {
 		return nil
 	}
-	// The members of what is any JSON may have another order.
+	// The members of arbitrary JSON may have another order.
 	var gotValue, wantValue any
 	if err := errors.Join(json.Unmarshal(g, &gotValue), json.Unmarshal(w, &wantValue)); err != nil {
 		return fmt.Errorf("stored event %s: %w", want.ID, err)

@@ -16,7 +16,7 @@ import (
 
 func checkName(_ context.Context, s *store) error {
 	if name := s.sink.Name(); !regexp.MustCompile(`^[a-z]+$`).MatchString(name) {
-		return fmt.Errorf("the name is %q, want lower-case letters alone", name)
+		return fmt.Errorf("name is %q, want only lower-case letters", name)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func checkAgain(ctx context.Context, s *store) error {
 			}
 		}
 	}
-	// Within one Write too, as after a failure halfway.
+	// Within one Write too, as after a partial failure.
 	if err := s.sink.Write(ctx, append(slices.Clone(events[:20]), events[:20]...)); err != nil {
 		return fmt.Errorf("events twice in one Write: %w", err)
 	}
@@ -84,10 +84,10 @@ func checkCancelled(ctx context.Context, s *store) error {
 		return errors.New("a Write whose context has ended returned nil")
 	}
 	if err := s.sink.Write(ctx, events[50:]); err != nil {
-		return fmt.Errorf("a Write after one that was cancelled: %w", err)
+		return fmt.Errorf("Write after a canceled one: %w", err)
 	}
 	if err := s.sink.Write(ctx, events[:50]); err != nil {
-		return fmt.Errorf("the same events with a context that goes on: %w", err)
+		return fmt.Errorf("same events with a valid context: %w", err)
 	}
 	return s.holds(events)
 }
@@ -152,7 +152,7 @@ func checkMany(ctx context.Context, s *store) error {
 	return s.holds(events)
 }
 
-// checkConcurrent lets each sink write what is its own and what both have.
+// checkConcurrent writes distinct and common events through each sink.
 func checkConcurrent(ctx context.Context, s *store) error {
 	events := generate(900)
 	sinks := []observability.Sink{s.sink, s.second()}
@@ -176,7 +176,7 @@ func setPayload(e *observability.Event, p observability.Payload) {
 	e.Payload, e.Type = p, p.EventType()
 }
 
-// minimal returns an event of every type with nothing optional.
+// minimal returns an event of every type without optional fields.
 func minimal() ([]observability.Event, error) {
 	var events []observability.Event
 	for i, t := range observability.Types() {
@@ -194,8 +194,8 @@ func minimal() ([]observability.Event, error) {
 	return events, nil
 }
 
-// generate returns n durable events of several conversations, always the same ones. No
-// id is one of Sample's.
+// generate returns n durable events of several conversations, always the same. No id is one of
+// Sample's.
 func generate(n int) []observability.Event {
 	const conversations, perBatch = 8, 5
 	var durable []observability.Event

@@ -8,23 +8,22 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// manyEvents are those of one Write, unless Options say another number.
+// manyEvents is the default of Options.Many.
 const manyEvents = 10_000
 
-// Options says how to make what is tested.
+// Options configure the suite.
 type Options struct {
-	// New makes a sink over a store that is empty. read returns the events of the store,
-	// each id once; the durable ones of a conversation in order of Seq and Index, by which
-	// a store that does not keep an order sorts.
+	// New returns a sink over an empty store. read returns the events of the store, each id once, and
+	// the durable ones of a conversation in order of Seq and Index; for an unordered store, it sorts.
 	New func(t *testing.T) (sink observability.Sink, read func(t *testing.T) []observability.Event)
-	// Second makes another sink over the store of one that New has made. Nil is for a
-	// store that only one sink may write: then two goroutines do so through one sink.
+	// Second returns another sink over the store of first. Nil is for a store with a single sink: then
+	// two goroutines share it.
 	Second func(t *testing.T, first observability.Sink) observability.Sink
-	// Many is how many events the rule many writes at once, 10,000 if it is 0.
+	// Many is the number of events in the rule many; 0 is 10,000.
 	Many int
 }
 
-// Run holds a sink against every rule, each with a store of its own.
+// Run checks a sink against every rule, each with its own store.
 func Run(t *testing.T, opts Options) {
 	for _, r := range rules() {
 		t.Run(r.name, func(t *testing.T) {
@@ -45,7 +44,7 @@ func Run(t *testing.T, opts Options) {
 	}
 }
 
-// store is what a rule is checked on.
+// store is the store under test.
 type store struct {
 	sink   observability.Sink
 	second func() observability.Sink
@@ -53,7 +52,7 @@ type store struct {
 	many   int
 }
 
-// rule is a named law; check says how it is broken.
+// rule is a named rule; check returns its violation.
 type rule struct {
 	name  string
 	check func(ctx context.Context, s *store) error

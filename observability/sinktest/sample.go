@@ -8,15 +8,15 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// sampleKey is the key of the conversation of Sample, and sampleAt the moment of its
-// first event: 2026-01-02T03:04:05.678Z.
+// sampleKey is the key of the conversation of Sample, and sampleAt the time of its first event:
+// 2026-01-02T03:04:05.678Z.
 const (
 	sampleKey = "00112233445566778899aabbccddeeff"
 	sampleAt  = conversation.Time(1767323045678)
 )
 
-// Sample returns one event of every type, in the order in which they could happen, with
-// every field set. They are made anew at each call.
+// Sample returns one event of every type, in a possible order, with every field set. Each call returns
+// new ones.
 func Sample() []observability.Event {
 	payloads := append(append(append(submissionSamples(), turnSamples()...), messageSamples()...), workSamples()...)
 	events := make([]observability.Event, len(payloads))

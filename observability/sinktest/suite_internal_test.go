@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// memory keeps events in memory, with one fault at most.
+// memory stores events in memory, with at most one fault.
 type memory struct {
 	name  string
 	fault string
@@ -122,7 +122,7 @@ func TestASinkWithoutFaultPasses(t *testing.T) {
 	})
 }
 
-// TestEveryRuleIsBrokenByItsFault shows that no rule lets everything pass.
+// TestEveryRuleIsBrokenByItsFault checks that every rule detects its fault.
 func TestEveryRuleIsBrokenByItsFault(t *testing.T) {
 	faults := map[string]string{ // by rule
 		"nothing": "fails on nothing", "everyType": "loses a field", "order": "turns round", "again": "refuses what it has",
@@ -149,7 +149,7 @@ func TestEveryRuleIsBrokenByItsFault(t *testing.T) {
 	}
 }
 
-// TestSampleIsComplete holds Sample against the types: all of them, every field set.
+// TestSampleIsComplete checks that Sample has all types and sets every field.
 func TestSampleIsComplete(t *testing.T) {
 	var types []observability.Type
 	ids := map[string]bool{}
@@ -174,7 +174,7 @@ func TestSampleIsComplete(t *testing.T) {
 	}
 }
 
-// unset returns the paths of fields and elements of v that have no value.
+// unset returns the paths of zero fields and elements of v.
 func unset(v reflect.Value, path string) (paths []string) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
