@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// defaultTimeout bounds an export, as the OTLP specification has it.
+// defaultTimeout is the export timeout of the OTLP specification.
 const defaultTimeout = 10 * time.Second
 
-// newClient returns the client that exports a signal, "TRACES" or "METRICS". An exporter
-// that is given one reads none of the variables for timeouts and certificates, so it does.
+// newClient returns the client that exports a signal, "TRACES" or "METRICS". An exporter with a custom
+// client ignores the variables for timeouts and certificates, so newClient reads them.
 func newClient(signal string, getenv func(string) string) (*http.Client, error) {
 	transport, ok := http.DefaultTransport.(*http.Transport)
 	if !ok {
@@ -46,14 +46,14 @@ func newClient(signal string, getenv func(string) string) (*http.Client, error) 
 	return &http.Client{Transport: &answerCheck{transport}, Timeout: timeout, CheckRedirect: checkRedirect}, nil
 }
 
-// defaultLinger is how long spans wait for others, as the OpenTelemetry specification has
-// it, and batchEvents how many events end the wait.
+// defaultLinger is the schedule delay of the OpenTelemetry specification, and batchEvents the number
+// of events that end it.
 const (
 	defaultLinger = 5 * time.Second
 	batchEvents   = 4_096
 )
 
-// lingerOf returns how long spans wait for others: OTEL_BSP_SCHEDULE_DELAY, or the default.
+// lingerOf returns OTEL_BSP_SCHEDULE_DELAY, or the default.
 func lingerOf(getenv func(string) string) (time.Duration, error) {
 	const variable = "OTEL_BSP_SCHEDULE_DELAY"
 	if value := strings.TrimSpace(getenv(variable)); value != "" {
@@ -70,7 +70,7 @@ func milliseconds(variable, value string) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// tlsOf returns the TLS configuration that variables name, nil if they name none.
+// tlsOf returns the TLS configuration of the variables, nil if there is none.
 func tlsOf(env func(string) (string, string)) (*tls.Config, error) {
 	caVariable, ca := env("CERTIFICATE")
 	certVariable, cert := env("CLIENT_CERTIFICATE")
@@ -99,8 +99,8 @@ func tlsOf(env func(string) (string, string)) (*tls.Config, error) {
 	return conf, nil
 }
 
-// checkRedirect follows redirects that send the export again. Others lead to a page, as that
-// of a login, and would lose what was sent.
+// checkRedirect follows redirects that resend the export. Others lead to a page, such as a login, and
+// would lose the export.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case r.Method != via[0].Method:
@@ -111,8 +111,7 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// answerCheck turns pages into errors: the exporter takes any answer of status 2xx for
-// success, whatever its body is.
+// answerCheck turns pages into errors, because the exporter takes any 2xx response for success.
 type answerCheck struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
@@ -123,12 +122,12 @@ func (c *answerCheck) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	begin, err := io.ReadAll(io.LimitReader(res.Body, 512))
 	if err != nil {
-		_ = res.Body.Close() // The connection is not used again.
-		return nil, fmt.Errorf("read answer of the collector: %w", err)
+		_ = res.Body.Close() // The connection is not reused.
+		return nil, fmt.Errorf("read response of the collector: %w", err)
 	}
 	text := bytes.TrimSpace(begin)
 	if len(text) > 0 && (strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || text[0] == '<') {
-		_ = res.Body.Close() // The connection is not used again.
+		_ = res.Body.Close() // The connection is not reused.
 		return nil, &pageError{Status: res.StatusCode, Begin: string(text)}
 	}
 	res.Body = struct {
@@ -138,10 +137,10 @@ func (c *answerCheck) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// pageError says that a page came in place of a collector's answer.
+// pageError reports a page in place of a collector's response.
 type pageError struct {
 	Status int
-	Begin  string // of the page, at most 512 bytes
+	Begin  string // start of the page, at most 512 bytes
 }
 
 // Error implements error.

@@ -30,14 +30,14 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// collector is a receiver of OTLP over HTTP that keeps what it takes.
+// collector is an OTLP receiver over HTTP that records its input.
 type collector struct {
 	*httptest.Server
-	answer func(w http.ResponseWriter, r *http.Request) bool // false: not taken, and answered; may be nil
+	answer func(w http.ResponseWriter, r *http.Request) bool // false: not recorded, and answered; may be nil
 
 	mu       sync.Mutex
-	spans    map[string]int // how often, by trace/span name
-	requests int            // of spans, taken or not
+	spans    map[string]int // count by trace/span name
+	requests int            // of spans, accepted or not
 	metrics  map[string]bool
 	services map[string]bool
 	headers  http.Header // of the last request
@@ -119,7 +119,6 @@ func (c *collector) takeMetrics(body []byte) error {
 	return nil
 }
 
-// sinkTo returns a sink that sends to the collector.
 func sinkTo(t *testing.T, c *collector) *otel.Sink {
 	t.Helper()
 	s, err := otel.New(t.Context(), &otel.Options{
@@ -176,8 +175,8 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// TestCollectorRefuses checks which refusals are an error, so that the events come
-// again, and which are final.
+// TestCollectorRefuses checks which rejections are errors, so that the events are retried, and which
+// are permanent.
 func TestCollectorRefuses(t *testing.T) {
 	status := func(code int) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return false }
@@ -249,7 +248,7 @@ func TestCollectorRefuses(t *testing.T) {
 	}
 }
 
-// TestTooLarge has a collector that takes requests of one size: what is larger comes in parts.
+// TestTooLarge checks that requests above the collector's limit are split.
 func TestTooLarge(t *testing.T) {
 	c := newCollector(t)
 	s := sinkTo(t, c)
@@ -272,7 +271,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestClientOfTheEnvironment: the variables of the OTLP exporter hold, and mistakes in them are errors.
+// TestClientOfTheEnvironment checks that the variables of the OTLP exporter apply, and that invalid
+// ones are errors.
 func TestClientOfTheEnvironment(t *testing.T) {
 	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer secure.Close()
@@ -311,8 +311,7 @@ func TestClientOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestCollectorHangs checks that a Write ends with its context, and one that waits for
-// it too.
+// TestCollectorHangs checks that a Write ends with its context, as does one that waits for it.
 func TestCollectorHangs(t *testing.T) {
 	arrived, release := make(chan struct{}, 1), make(chan struct{})
 	hang := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -344,7 +343,7 @@ func TestCollectorHangs(t *testing.T) {
 	}
 }
 
-// flaky refuses the requests whose numbers are in fails, from 1.
+// flaky rejects the requests whose numbers are in fails, from 1.
 type flaky struct {
 	*tracetest.InMemoryExporter
 	fails map[int]bool
@@ -361,8 +360,8 @@ func (f *flaky) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) 
 	return f.InMemoryExporter.ExportSpans(ctx, spans)
 }
 
-// TestFailsHalfway checks that nothing is lost and nothing counts twice when a Write
-// fails after a part of its spans.
+// TestFailsHalfway checks that no span is lost or counted twice when a Write fails after some of its
+// spans.
 func TestFailsHalfway(t *testing.T) {
 	down := &flaky{InMemoryExporter: tracetest.NewInMemoryExporter(), fails: map[int]bool{2: true, 3: true}}
 	f := newFixtureWith(t, nil, down, down.InMemoryExporter)
@@ -431,7 +430,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// exports counts the requests of spans.
+// exports counts span requests.
 type exports struct {
 	*tracetest.InMemoryExporter
 	requests, spans int
@@ -443,8 +442,8 @@ func (e *exports) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan
 	return e.InMemoryExporter.ExportSpans(ctx, spans)
 }
 
-// TestSpansAreBatched: behind a buffer, submissions that settle one after the other share
-// requests to the collector, and none waits longer than the schedule delay.
+// TestSpansAreBatched checks that, behind a buffer, successive submissions share requests to the
+// collector, and that none waits longer than the schedule delay.
 func TestSpansAreBatched(t *testing.T) {
 	const submissions, pause = 900, 100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -473,14 +472,14 @@ func TestSpansAreBatched(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		// One for each 5 s, and one at the end.
+		// One per 5 s, and one at the end.
 		if want := int(submissions*pause/(5*time.Second)) + 2; spans.requests > want || spans.spans != 2*(submissions+1) {
 			t.Errorf("%d submissions in %v: got %d requests with %d spans, want at most %d with %d", submissions, submissions*pause, spans.requests, spans.spans, want, 2*(submissions+1))
 		}
 	})
 }
 
-// TestScheduleDelay: the wait for more spans is that of the OpenTelemetry environment.
+// TestScheduleDelay checks that the delay comes from the OpenTelemetry environment.
 func TestScheduleDelay(t *testing.T) {
 	for _, test := range []struct {
 		value, problem string

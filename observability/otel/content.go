@@ -13,27 +13,27 @@ import (
 )
 
 const (
-	// contentBudget bounds the content of one span, in bytes as JSON has them.
+	// contentBudget bounds the content of one span, in bytes of JSON.
 	contentBudget = 57_344
-	// outputShare is the part of it that input never takes.
+	// outputShare is the part of it reserved for output.
 	outputShare = 16_384
-	// messageFrame is more than what stands around the text of one message.
+	// messageFrame is an upper bound of the JSON around the text of one message.
 	messageFrame = 256
-	// maxHeld bounds the exchanges that wait for the end of their span.
+	// maxHeld bounds the exchanges held until the end of their span.
 	maxHeld = 256
 )
 
-// said is content, cut if it is not whole.
+// said is content; cut reports truncation.
 type said struct {
 	text string
 	cut  bool
 }
 
-// exchange is what one span has of content: what was put in and what came out.
+// exchange is the content of one span: input and output.
 type exchange struct{ in, out said }
 
-// contents holds what events have said ahead of the one that ends the span.
-// Invariant: an exchange in it is within contentBudget.
+// contents holds the content of earlier events until the one that ends the span. Invariant: each
+// exchange is within contentBudget.
 type contents struct {
 	held *recent[string, exchange]
 }
@@ -47,7 +47,7 @@ func saidOf(c *observability.Content) said {
 	return said{c.Text, c.Truncated}
 }
 
-// hold keeps what an event says for the span that shows it.
+// hold stores the content of an event for its span.
 func (c *contents) hold(e *observability.Event) {
 	switch p := e.Payload.(type) {
 	case *observability.SubmissionQueued:
@@ -65,8 +65,8 @@ func (c *contents) hold(e *observability.Event) {
 	}
 }
 
-// answer keeps what the model said, for its turn and for what the turn belongs to: the
-// last answer is the one of the operation, or of the task.
+// answer stores the output of the model, for its turn and for the parent of the turn: the last answer
+// is the output of the operation or task.
 func (c *contents) answer(e *observability.Event, m *observability.Message) {
 	if m.Role != "assistant" {
 		return
@@ -80,7 +80,7 @@ func (c *contents) answer(e *observability.Event, m *observability.Message) {
 	c.add("work/"+workOf(e), out)
 }
 
-// add puts what is new in place of what was held.
+// add replaces the held exchange by the new parts.
 func (c *contents) add(key string, x exchange) {
 	if x.in.text == "" && x.out.text == "" {
 		return
@@ -95,7 +95,7 @@ func (c *contents) add(key string, x exchange) {
 	c.held.put(key, x.within())
 }
 
-// within cuts both sides so that they fit the budget of a span.
+// within truncates both sides to the budget of a span.
 func (x exchange) within() exchange {
 	const budget = contentBudget - 2*messageFrame
 	_, in := fit(x.in.text, budget-outputShare)
@@ -109,8 +109,8 @@ func (s said) fit(limit int) (said, int) {
 	return said{text, s.cut || len(text) < len(s.text)}, size
 }
 
-// fit returns the longest beginning of s that is a JSON string of at most limit bytes
-// without its quotes, and how long that is.
+// fit returns the longest prefix of s whose JSON string has at most limit bytes without quotes, and
+// that size.
 func fit(s string, limit int) (string, int) {
 	size := 0
 	for i, r := range s {
@@ -158,8 +158,8 @@ func (c *contents) attributes(e *observability.Event) []attribute.KeyValue {
 	return slices.DeleteFunc(attrs, func(a attribute.KeyValue) bool { return !a.Valid() })
 }
 
-// message returns text as a list of one message, as the conventions want it; without a
-// key if there is none.
+// message returns text as a list of one message, in the form of the conventions. Without text the key
+// is empty.
 func message(key, role string, s said, finish string) attribute.KeyValue {
 	type part struct {
 		Type    string `json:"type"`
@@ -175,7 +175,7 @@ func message(key, role string, s said, finish string) attribute.KeyValue {
 	}
 	b, err := conversation.EncodeJSON([]one{{role, []part{{"text", s.text}}, short(finish, 64)}})
 	if err != nil {
-		return attribute.KeyValue{} // strings alone always encode
+		return attribute.KeyValue{} // strings always encode
 	}
 	return attribute.String(key, string(b))
 }
@@ -187,8 +187,7 @@ func plain(key string, s said) attribute.KeyValue {
 	return attribute.String(key, strings.ToValidUTF8(s.text, "\ufffd"))
 }
 
-// object returns a JSON object under the key of the conventions, anything else under
-// our own.
+// object returns a JSON object under the key of the conventions, any other value under our own.
 func object(key, other string, s said) attribute.KeyValue {
 	if !strings.HasPrefix(strings.TrimLeft(s.text, " \t\r\n"), "{") || !json.Valid([]byte(s.text)) {
 		key = other

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/observability/otel"
 )
 
-// budget is what a span may have of content, in bytes.
+// budget is the limit of content per span, in bytes.
 const budget = 57_344
 
 func talk(args, result string) *script {
@@ -36,7 +36,7 @@ func content(text string) *observability.Content {
 	return &observability.Content{Bytes: len(text), Text: text}
 }
 
-// contentOf returns the attributes of a span that have content, or say that it was cut.
+// contentOf returns the content attributes of a span, and those that report truncation.
 func contentOf(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for k, v := range all {
@@ -127,7 +127,7 @@ func TestContentBudget(t *testing.T) {
 	}
 }
 
-// TestBounded writes of far more submissions than may be remembered, each with content.
+// TestBounded writes events of more submissions than the sink holds, each with content.
 func TestBounded(t *testing.T) {
 	const submissions, open = 6_000, 100
 	f := newFixture(t, &otel.Options{Content: true, MaxOpen: open})
@@ -155,8 +155,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatIsUsed checks that a submission under way is not forgotten for those that
-// come after it.
+// TestKeepsWhatIsUsed checks that a running submission is not evicted by later ones.
 func TestKeepsWhatIsUsed(t *testing.T) {
 	f := newFixture(t, &otel.Options{MaxOpen: 2})
 	s := begin(caller)
@@ -201,7 +200,7 @@ func FuzzFit(f *testing.F) {
 	})
 }
 
-// TestCutInput: a request of which the event does not have all says so on its span.
+// TestCutInput checks that the span of a truncated input reports the truncation.
 func TestCutInput(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		f := newFixture(t, &otel.Options{Content: true})

@@ -20,11 +20,11 @@ const (
 	// maxChunkSpans and maxChunkBytes bound one request to the collector.
 	maxChunkSpans = 512
 	maxChunkBytes = 4 << 20
-	// spanBytes is about what a span takes without content.
+	// spanBytes is the approximate size of a span without content.
 	spanBytes = 2 << 10
 )
 
-// collector takes the spans that end from the SDK. It is used by one Write at a time.
+// collector receives ended spans from the SDK. One Write uses it at a time.
 type collector struct{ ended []sdktrace.ReadOnlySpan }
 
 // OnStart implements the SDK's SpanProcessor.
@@ -39,18 +39,18 @@ func (*collector) Shutdown(context.Context) error { return nil }
 // ForceFlush implements the SDK's SpanProcessor.
 func (*collector) ForceFlush(context.Context) error { return nil }
 
-// pending is a span on its way to the collector.
+// pending is a span to be sent.
 type pending struct {
-	event string // the id of the event it is made of
+	event string // id of its event
 	span  sdktrace.ReadOnlySpan
-	bytes int // about
+	bytes int // approximate
 }
 
-// verdict is what an answer of the collector means for the spans of a request.
+// verdict is the meaning of a response of the collector for the spans of a request.
 type verdict struct {
-	rejected int    // of the spans, because they never will be taken
-	reason   string // of that, as [observability.RejectedError] has it
-	err      error  // not nil: nothing was taken, but may be later; the reason may be empty
+	rejected int    // permanently rejected spans
+	reason   string // why, as in [observability.RejectedError]
+	err      error  // not nil: nothing was accepted, but a retry may succeed; the reason may be empty
 }
 
 // Reasons of rejections.
@@ -62,7 +62,7 @@ const (
 	reasonLogin    = "unauthorized"
 )
 
-// verdicts reads the errors of the OTLP exporter, which has no types for them.
+// verdicts parses the errors of the OTLP exporter, which has no types for them.
 type verdicts struct{ status, busy, partial, warning *regexp.Regexp }
 
 func newVerdicts() verdicts {
@@ -74,7 +74,7 @@ func newVerdicts() verdicts {
 	}
 }
 
-// statusOf returns the status of an answer, "" if the error is about something else.
+// statusOf returns the status of a response, "" for other errors.
 func (v verdicts) statusOf(err error) string {
 	if m := v.status.FindStringSubmatch(err.Error()); m != nil {
 		return m[1]
@@ -82,7 +82,7 @@ func (v verdicts) statusOf(err error) string {
 	return ""
 }
 
-// of judges the answer to a request of n spans.
+// of returns the verdict for a request of n spans.
 func (v verdicts) of(err error, n int) verdict {
 	if err == nil {
 		return verdict{}
@@ -110,26 +110,25 @@ func (v verdicts) of(err error, n int) verdict {
 	return verdict{err: err}
 }
 
-// remedy says what to check after an error.
+// remedy returns the remedy for an error.
 func (v verdicts) remedy(err error) string {
 	var page *pageError
 	switch status := v.statusOf(err); {
 	case errors.As(err, &page), strings.HasPrefix(status, "3"):
-		return "a page came in place of a collector's answer: check the endpoint, and the headers if a login is in front of it"
+		return "the response is a page, not a collector's: check the endpoint, and the headers if a login is in front of it"
 	case status == "" && !v.busy.MatchString(err.Error()):
 		return "is the collector running, is this its port of OTLP over HTTP (4318; gRPC has 4317), and does a firewall let it through?"
 	case status == "401", status == "403":
-		return "check the headers, which have the key for the collector"
+		return "check the headers with the key for the collector"
 	case status == "404", status == "405":
 		return "check the endpoint, the base of /v1/traces and /v1/metrics, and that the collector takes both"
 	}
-	return "check the collector, and what it sends to"
+	return "check the collector and its exporters"
 }
 
-// metricExporter tells the logger when metrics begin to be refused and when they are taken
-// again, where the SDK would tell a global of every failure. Of a collector that is away
-// for spans too it is silent: whoever calls Write knows. The next export has everything
-// that a failed one had, except for the last.
+// metricExporter logs when the collector starts and stops rejecting metrics, where the SDK would
+// report every failure to a global. It does not log an outage that affects spans too, because
+// Write returns that. The next export includes everything of a failed one, except for the last.
 type metricExporter struct {
 	sdkmetric.Exporter
 	outage *outage.Outage
@@ -137,15 +136,15 @@ type metricExporter struct {
 
 	mu       sync.Mutex
 	last     error // of the last export
-	unlogged error // the first that failed and nothing explains; logged by logFailure
-	logged   bool  // that exports fail
+	unlogged error // first failure without an explanation; logged by logFailure
+	logged   bool  // whether the failure was logged
 }
 
 // Export implements the SDK's Exporter.
 func (m *metricExporter) Export(ctx context.Context, rm *metricdata.ResourceMetrics) error {
 	err := m.Exporter.Export(ctx, rm)
 	if err != nil && m.judge.warning.MatchString(err.Error()) {
-		err = nil // Everything was taken; of spans the same is logged.
+		err = nil // Everything was accepted; the same is logged for spans.
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,14 +171,14 @@ func (m *metricExporter) logFailure() {
 	}
 }
 
-// excuse is called when the collector is away, and when it is back.
+// excuse is called when the collector is unavailable, and when it has recovered.
 func (m *metricExporter) excuse() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.unlogged = nil
 }
 
-// lost returns why the last export failed, nil if it did not.
+// lost returns the error of the last export, nil if it succeeded.
 func (m *metricExporter) lost() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// NewWith returns a sink that hands its spans and metrics to what the test gives.
+// NewWith returns a sink that exports to the given exporters.
 func NewWith(opts *Options, spans sdktrace.SpanExporter, reader sdkmetric.Reader) (*Sink, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -21,7 +21,7 @@ func NewWith(opts *Options, spans sdktrace.SpanExporter, reader sdkmetric.Reader
 	return s, nil
 }
 
-// Remembered returns how much a sink holds: submissions, exchanges and events.
+// Remembered returns the numbers of submissions, exchanges and events that a sink holds.
 func (s *Sink) Remembered() (works, exchanges, events int) {
 	if s.contents != nil {
 		exchanges = len(s.contents.held.entries)
@@ -29,11 +29,11 @@ func (s *Sink) Remembered() (works, exchanges, events int) {
 	return len(s.lineage.works.entries), exchanges, len(s.recent.entries)
 }
 
-// Fit cuts content.
+// Fit truncates content.
 func Fit(s string, limit int) (string, int) { return fit(s, limit) }
 
 // ErrorLabel returns the label of an error type.
 func ErrorLabel(s string) string { return errorLabel(s) }
 
-// MaxRecent is how many events are remembered.
+// MaxRecent is the number of events held for deduplication.
 const MaxRecent = maxRecent

@@ -21,7 +21,7 @@ import (
 	"github.com/parleyrun/parley/observability/otel"
 )
 
-// epoch is the moment 0 of the tests.
+// epoch is time 0 of the tests.
 const epoch = conversation.Time(1_767_323_045_000)
 
 const (
@@ -30,12 +30,12 @@ const (
 	callerSpan  = "b7ad6b7169203331"
 )
 
-// script is the events of a conversation in the making.
+// script builds the events of a conversation.
 type script struct{ events []observability.Event }
 
 type env = observability.Envelope
 
-// add appends a durable event at a moment in milliseconds.
+// add appends a durable event at a time in milliseconds.
 func (s *script) add(ms int64, e env, p observability.Payload) {
 	n := int64(len(s.events))
 	e.Version, e.ID, e.Seq, e.At, e.Type = observability.Version, fmt.Sprintf("key/%d/0", n), n, epoch+conversation.Time(ms), p.EventType()
@@ -44,8 +44,8 @@ func (s *script) add(ms int64, e env, p observability.Payload) {
 	s.events = append(s.events, observability.Event{Envelope: e, Payload: p})
 }
 
-// root, within and task are the places of events: the operation of the submission, a
-// turn of it, and a subagent with the task that asked for it.
+// root, within and task are scopes of events: the operation of the submission, a turn of it, and a
+// subagent with its task.
 func root() env {
 	return env{Operation: "op_A", Conversation: "conv_A", Session: "default", Harness: "default"}
 }
@@ -89,7 +89,7 @@ func begin(traceparent string) *script {
 	return s
 }
 
-// end settles the submission after work of some milliseconds.
+// end settles the submission after some milliseconds of work.
 func (s *script) end(ms, work int64, outcome string, err *observability.Error) *script {
 	s.add(ms, root(), &observability.AgentEnd{Reason: "settled", DurationMs: work})
 	s.add(ms, root(), &observability.Operation{Kind: "prompt", DurationMs: work, IsError: err != nil, Error: err})
@@ -98,7 +98,7 @@ func (s *script) end(ms, work int64, outcome string, err *observability.Error) *
 	return s
 }
 
-// fixture is a sink over memory.
+// fixture is a sink with exporters in memory.
 type fixture struct {
 	*otel.Sink
 	spans  *tracetest.InMemoryExporter
@@ -111,7 +111,7 @@ func newFixture(t testing.TB, opts *otel.Options) fixture {
 	return newFixtureWith(t, opts, spans, spans)
 }
 
-// newFixtureWith gives the spans to an exporter that passes them on to kept.
+// newFixtureWith uses an exporter that forwards spans to kept.
 func newFixtureWith(t testing.TB, opts *otel.Options, spans sdktrace.SpanExporter, kept *tracetest.InMemoryExporter) fixture {
 	t.Helper()
 	reader := sdkmetric.NewManualReader()
@@ -134,8 +134,8 @@ func (f fixture) write(t testing.TB, events []observability.Event) {
 	}
 }
 
-// tree draws spans: name, kind, begin and end in milliseconds, and what went wrong. A
-// parent that is not among them stands above as its span id.
+// tree formats spans: name, kind, start and end in milliseconds, and error. A parent that is not among
+// them appears at the top as its span id.
 func tree(spans tracetest.SpanStubs) string {
 	known := map[trace.SpanID]bool{}
 	children := map[trace.SpanID][]tracetest.SpanStub{}
@@ -199,7 +199,7 @@ func find(t testing.TB, spans tracetest.SpanStubs, name string) tracetest.SpanSt
 	return tracetest.SpanStub{}
 }
 
-// metrics returns one line for every series: its labels, its count and its sum.
+// metrics returns one line per series: its labels, count and sum.
 func (f fixture) metrics(t testing.TB) []string {
 	t.Helper()
 	var rm metricdata.ResourceMetrics

@@ -12,33 +12,33 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxTraceState is the longest tracestate that is passed on, in bytes.
+// maxTraceState bounds a forwarded tracestate, in bytes.
 const maxTraceState = 512
 
-// taskSession is how the session of a subagent begins; its task id follows.
+// taskSession is the prefix of the session of a subagent, before its task id.
 const taskSession = "task:"
 
-// work is what is known of one submission, or of what runs without one.
+// work is the state of one submission, or of work without one.
 type work struct {
-	caller  trace.SpanContext // of the traceparent, invalid if there is none
-	root    trace.SpanContext // of the operation's span, invalid until it is needed
-	began   conversation.Time // the operation, 0 if that was not seen
-	attempt int               // the last that began, 0 if none was seen
+	caller  trace.SpanContext // from the traceparent, invalid if there is none
+	root    trace.SpanContext // of the operation's span, invalid until needed
+	began   conversation.Time // the operation, 0 if not seen
+	attempt int               // last attempt that began, 0 if none was seen
 }
 
-// lineage knows which trace and which parent a span has.
+// lineage determines the trace and parent of spans.
 type lineage struct {
 	tracer trace.Tracer
 	works  *recent[string, work]
-	// detached are the compactions that are operations of their own, by the operation. The
-	// events of one are of one batch.
+	// detached are the compactions that are operations of their own, by operation. The events of one
+	// are in one batch.
 	detached *recent[string, bool]
 }
 
-// maxDetached is how many of them are remembered.
+// maxDetached is the maximum number of them.
 const maxDetached = 256
 
-// workOf names what an event belongs to.
+// workOf returns the key of the work that an event belongs to.
 func workOf(e *observability.Event) string {
 	switch {
 	case e.Submission != "":
@@ -51,7 +51,7 @@ func workOf(e *observability.Event) string {
 	return e.ID
 }
 
-// learn takes what an event says about its submission. The first trace context holds.
+// learn records the trace context and state of a submission. The first trace context wins.
 func (l *lineage) learn(e *observability.Event) {
 	var parent, state string
 	var began conversation.Time
@@ -85,22 +85,22 @@ func (l *lineage) learn(e *observability.Event) {
 	l.works.put(key, w)
 }
 
-// of returns what is known of the work of an event, with the context of its operation.
+// of returns the state of the work of an event, with the context of its operation.
 func (l *lineage) of(e *observability.Event) work {
 	key := workOf(e)
 	w := l.works.at(key)
 	if w.root.IsValid() {
 		return w
 	}
-	// The sampler decides by the operation's span, which may be made last and on another
-	// node. So a span of the same ids is begun here, for its flags, and thrown away.
+	// The sampler decides by the operation's span, which may be created last and on another node. So
+	// start a span with the same ids here for its flags, and discard it.
 	_, span := l.tracer.Start(l.rootContext(key, w), spanAgent)
 	w.root = span.SpanContext()
 	l.works.put(key, w)
 	return w
 }
 
-// rootContext is the context in which the operation's span begins.
+// rootContext returns the context in which the operation's span starts.
 func (l *lineage) rootContext(key string, w work) context.Context {
 	ctx := withIDs(context.Background(), ids{trace: traceID(key), span: spanID("operation", key)})
 	if w.caller.IsValid() {
@@ -109,8 +109,8 @@ func (l *lineage) rootContext(key string, w work) context.Context {
 	return ctx
 }
 
-// parentOf is what the span of an event belongs to: the operation of the submission, the
-// task if it is not empty, or a compaction that is an operation of its own.
+// parentOf returns the parent of the span of an event: the operation of the submission, the task if it
+// is not empty, or a compaction that is an operation of its own.
 func (l *lineage) parentOf(e *observability.Event, task string, w work) trace.SpanContext {
 	_, whole := e.Payload.(*observability.Operation)
 	switch {
@@ -122,7 +122,7 @@ func (l *lineage) parentOf(e *observability.Event, task string, w work) trace.Sp
 	return w.root
 }
 
-// childContext is the context in which the span of an id begins below a parent.
+// childContext returns the context in which a span with an id starts below a parent.
 func childContext(parent trace.SpanContext, id trace.SpanID) context.Context {
 	ctx := withIDs(context.Background(), ids{trace: parent.TraceID(), span: id})
 	return trace.ContextWithSpanContext(ctx, parent)
@@ -131,8 +131,7 @@ func childContext(parent trace.SpanContext, id trace.SpanID) context.Context {
 // taskSpan returns the id of the span of a task.
 func taskSpan(key, task string) trace.SpanID { return spanID("task", key, task) }
 
-// requesterOf returns the task that has asked for the task of an event, "" if the
-// conversation itself did.
+// requesterOf returns the task that requested the task of an event, "" if the conversation did.
 func requesterOf(e *observability.Event) string {
 	task, ok := strings.CutPrefix(e.ParentSession, taskSession)
 	if !ok {
@@ -141,7 +140,7 @@ func requesterOf(e *observability.Event) string {
 	return task
 }
 
-// callerOf reads a W3C trace context. The result is invalid if the parent is.
+// callerOf parses a W3C trace context. The result is invalid if the parent is.
 func callerOf(parent, state string) trace.SpanContext {
 	if parent == "" {
 		return trace.SpanContext{}
@@ -154,7 +153,7 @@ func callerOf(parent, state string) trace.SpanContext {
 	return trace.SpanContextFromContext(ctx)
 }
 
-// ids are those that the next span gets.
+// ids are the ids of the next span.
 type ids struct {
 	trace trace.TraceID
 	span  trace.SpanID
@@ -164,7 +163,7 @@ type idsKey struct{}
 
 func withIDs(ctx context.Context, i ids) context.Context { return context.WithValue(ctx, idsKey{}, i) }
 
-// generator gives a span the ids that stand in the context of its start.
+// generator returns the ids in the context of a span's start.
 type generator struct{}
 
 // NewIDs implements the SDK's IDGenerator.

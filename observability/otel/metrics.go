@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxLabel bounds the value of a label, in bytes. The SDK bounds how many there are.
+// maxLabel bounds the value of a label, in bytes. The SDK bounds the number of labels.
 const maxLabel = 128
 
 // meters are the instruments.
@@ -22,8 +22,8 @@ type meters struct {
 	settled                             metric.Int64Counter
 }
 
-// The upper bounds of the buckets: those of the conventions for model calls and tokens,
-// and up to four hours for what agents and tools take.
+// Upper bounds of the buckets: those of the conventions for model calls and tokens, and up to four
+// hours for agents and tools.
 func chatBounds() []float64 {
 	return []float64{0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84}
 }
@@ -60,7 +60,7 @@ func newMeters(m metric.Meter) (*meters, error) {
 	}, errors.Join(errs...)
 }
 
-// record adds what an event tells to the metrics.
+// record adds an event to the metrics.
 func (m *meters) record(ctx context.Context, e *observability.Event) {
 	switch p := e.Payload.(type) {
 	case *observability.SubmissionRunning:
@@ -73,7 +73,7 @@ func (m *meters) record(ctx context.Context, e *observability.Event) {
 		}
 		m.settled.Add(ctx, 1, labels(e, attribute.String(keyOutcome, p.Outcome), attribute.String(keyAgent, e.Agent)))
 	case *observability.Operation:
-		if e.Task == "" && p.Kind != observability.OperationCompact { // that of a task is counted by task
+		if e.Task == "" && p.Kind != observability.OperationCompact { // usage of a task is counted by task
 			m.invoked(ctx, e, e.Agent, p.DurationMs)
 		}
 	case *observability.Task:
@@ -108,7 +108,7 @@ func (m *meters) called(ctx context.Context, e *observability.Event, p *observab
 	}
 }
 
-// labels returns the labels that are not empty, with the kind of failure of the event.
+// labels returns the labels that are not empty, with the error type of the event.
 func labels(e *observability.Event, attrs ...attribute.KeyValue) metric.MeasurementOption {
 	var kept []attribute.KeyValue
 	for _, a := range attrs {

@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 			if diff := cmp.Diff(tt.want, f.metrics(t)); diff != "" {
 				t.Errorf("metrics (-want +got):\n%s", diff)
 			}
-			// What comes again, in one Write or in several, is left out.
+			// Repeated events, in one Write or in several, are skipped.
 			before := f.Counts().Spans
 			f.write(t, append(tt.script.events, tt.script.events...))
 			if diff := cmp.Diff(tt.want, f.metrics(t)); diff != "" {

@@ -1,8 +1,8 @@
 package otel
 
-// Names of spans, attributes and metrics. Those of gen_ai are the semantic conventions
-// for generative AI; they stand here because the conventions still move and a change of
-// them must not come with an update of a dependency.
+// Names of spans, attributes and metrics. Those of gen_ai are the semantic conventions for generative
+// AI. They are copied here because the conventions still change, and a dependency update must not
+// rename them.
 const (
 	scopeName = "github.com/parleyrun/parley/observability/otel"
 
@@ -71,7 +71,7 @@ const (
 	keyTotalTokens    = "parley.usage.total_tokens"
 	keyCost           = "parley.usage.cost" // US dollars
 	keyEvent          = "parley.event.id"
-	keyPlainArguments = "parley.tool.call.arguments" // what is not a JSON object
+	keyPlainArguments = "parley.tool.call.arguments" // not a JSON object
 	keyPlainResult    = "parley.tool.call.result"
 	keyRequestInput   = "parley.request.input"
 	keyTruncated      = "parley.content.truncated"

@@ -13,32 +13,26 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// Options configure a [Sink]. The zero value works: it sends to where the OTEL_*
-// environment says.
+// Options configure a [Sink]. The zero value uses the OTEL_* environment.
 type Options struct {
-	// Endpoint is the base URL of the collector, such as http://127.0.0.1:4318, to which
-	// /v1/traces and /v1/metrics are added. Empty: OTEL_EXPORTER_OTLP_ENDPOINT and its
-	// kin.
+	// Endpoint is the base URL of the collector, such as http://127.0.0.1:4318, to which /v1/traces
+	// and /v1/metrics are added. If empty, OTEL_EXPORTER_OTLP_ENDPOINT and related variables apply.
 	Endpoint string
-	// Headers are sent with each export. Empty: OTEL_EXPORTER_OTLP_HEADERS.
+	// Headers are sent with each export. If empty, OTEL_EXPORTER_OTLP_HEADERS applies.
 	Headers map[string]string
-	// Content puts what people, models and tools have said on spans, where events have
-	// it. What is said ahead of the end of a span is held for the last 256 of them, at
-	// most 57,344 bytes each.
+	// Content adds the content of events to spans. Content that precedes the end of its span is held
+	// for the last 256 spans, at most 57,344 bytes each.
 	Content bool
-	// ServiceName and ServiceVersion name the service. An empty name is that of the OTEL_*
-	// environment, else parley.
+	// ServiceName and ServiceVersion name the service. An empty name uses the OTEL_* environment, else
+	// parley.
 	ServiceName    string
 	ServiceVersion string
-	// ServiceInstance tells processes apart, whose metrics are theirs alone. Default:
-	// random.
+	// ServiceInstance distinguishes processes, which have separate metrics. Default: random.
 	ServiceInstance string
-	// MaxOpen bounds the submissions of which the trace context is remembered, each
-	// below 1 KiB. Default 16,384.
+	// MaxOpen bounds the submissions whose trace context is held, each below 1 KiB. Default 16,384.
 	MaxOpen int
-	// Logger is told when a collector that takes spans begins and ceases to refuse metrics,
-	// and once of spans that it rejects. That it is away is for the caller of Write, who
-	// has the error, to tell. Nil discards.
+	// Logger logs when a collector that accepts spans starts and stops rejecting metrics, and once
+	// that it rejects spans. The caller of Write logs outages. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -47,7 +41,7 @@ const (
 	defaultMaxOpen = 16_384
 )
 
-// withDefaults returns the options with every field set, or what is wrong in them.
+// withDefaults returns the options with defaults applied, or an error for invalid ones.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {
@@ -59,7 +53,7 @@ func (o *Options) withDefaults() (Options, error) {
 			return out, fmt.Errorf("parse endpoint: %w", err)
 		}
 		if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-			return out, fmt.Errorf("endpoint %q is not a URL of http or https with host and path alone", u.Redacted())
+			return out, fmt.Errorf("endpoint %q: want an http or https URL with only host and path", u.Redacted())
 		}
 	}
 	if out.MaxOpen < 0 {
@@ -77,8 +71,7 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// resource describes the process. What is set in code wins over the environment, and
-// the environment over defaults.
+// resource describes the process. Options override the environment, which overrides defaults.
 func (o *Options) resource(ctx context.Context) (*resource.Resource, error) {
 	attrs := []attribute.KeyValue{attribute.String(keyServiceInstance, o.ServiceInstance)}
 	if o.ServiceName != "" {
@@ -98,8 +91,8 @@ func (o *Options) resource(ctx context.Context) (*resource.Resource, error) {
 	return r, nil
 }
 
-// traceOptions and metricOptions leave to the environment what is not set. Nothing is
-// sent twice by itself: whoever calls Write does that, and metrics are cumulative.
+// traceOptions leave unset options to the environment. The exporter does not retry: the caller of
+// Write does, and metrics are cumulative.
 func (o *Options) traceOptions() []otlptracehttp.Option {
 	opts := []otlptracehttp.Option{otlptracehttp.WithRetry(otlptracehttp.RetryConfig{})}
 	if o.Endpoint != "" {
@@ -122,7 +115,7 @@ func (o *Options) metricOptions() []otlpmetrichttp.Option {
 	return opts
 }
 
-// at returns the address of a signal. Invariant: the endpoint was checked.
+// at returns the URL of a signal. Precondition: the endpoint is valid.
 func (o *Options) at(signal string) string {
 	s, err := url.JoinPath(o.Endpoint, signal)
 	if err != nil {

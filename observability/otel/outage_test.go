@@ -21,12 +21,12 @@ import (
 	"github.com/parleyrun/parley/observability/otel"
 )
 
-// outage is a collector that is away for as long as a test says.
+// outage is a collector that a test makes unavailable.
 type outage struct {
 	*httptest.Server
-	traces, metrics atomic.Int64  // the status of answers
-	asked           chan struct{} // yields after an answer to metrics
-	log             bytes.Buffer  // of a sink; to be read after its Close
+	traces, metrics atomic.Int64  // status of responses
+	asked           chan struct{} // receives a value after each response to metrics
+	log             bytes.Buffer  // log of a sink; read after its Close
 }
 
 func newOutage(t *testing.T) *outage {
@@ -57,15 +57,15 @@ func (o *outage) sink(t *testing.T) *otel.Sink {
 	return s
 }
 
-// exports returns when one export of metrics at least has begun and ended.
+// exports waits until at least one export of metrics has begun and ended.
 func (o *outage) exports() {
-	for range 4 { // The first may be an old one, the second have begun before, the last is not over.
+	for range 4 { // The first may be old, the second may have begun before, and the last may be running.
 		<-o.asked
 	}
 }
 
-// told checks how often the log has each text.
-func (o *outage) told(t *testing.T, want map[string]int) {
+// checkLog checks the count of each text in the log.
+func (o *outage) checkLog(t *testing.T, want map[string]int) {
 	t.Helper()
 	for text, n := range want {
 		if got := strings.Count(o.log.String(), text); got != n {
@@ -74,7 +74,7 @@ func (o *outage) told(t *testing.T, want map[string]int) {
 	}
 }
 
-// turn and words are an event that ends a span and one that does not, with the id n.
+// turn and words return an event that ends a span and one that does not, with the id n.
 func turn(n int64) []observability.Event { return event(n, call("stop")) }
 
 func words(n int64) []observability.Event { return event(n, &observability.TextDelta{Bytes: 5}) }
@@ -86,8 +86,8 @@ func event(n int64, p observability.Payload) []observability.Event {
 	return s.events
 }
 
-// TestOutageIsToldOfOnce writes what ends spans and what does not to a collector that is
-// away for 18 requests.
+// TestOutageIsToldOfOnce writes events with and without spans to a collector that is unavailable for
+// 18 requests.
 func TestOutageIsToldOfOnce(t *testing.T) {
 	var log bytes.Buffer
 	c := newCollector(t)
@@ -106,7 +106,7 @@ func TestOutageIsToldOfOnce(t *testing.T) {
 		b.Put(words(2*i + 1)...)
 		b.Put(turn(2*i + 2)...)
 	}
-	b.Put(words(11)...) // The collector is back.
+	b.Put(words(11)...) // The collector recovers.
 	b.Put(words(12)...)
 	b.Put(turn(13)...)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -114,7 +114,7 @@ func TestOutageIsToldOfOnce(t *testing.T) {
 	if err := b.Run(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"sink does not take events", "sink takes events again", "check the collector, and what it sends to ("} {
+	for _, want := range []string{"sink write failed", "sink recovered", "check the collector and its exporters ("} {
 		if n := strings.Count(log.String(), want); n != 1 {
 			t.Errorf("%q is in the log %d times, want once:\n%s", want, n, log.String())
 		}
@@ -123,13 +123,13 @@ func TestOutageIsToldOfOnce(t *testing.T) {
 	if got.Failures != 18 || got.Dropped != 9 || got.Stored != 4 || c.requests != 20 {
 		t.Errorf("counts %+v after %d requests", got, c.requests)
 	}
-	// The span that asked is one of those that were given up.
+	// The probing span is one of those that were dropped.
 	if got := s.Counts(); got.Spans != 2 {
 		t.Errorf("counts %+v", got)
 	}
 }
 
-// TestNobodyAnswers checks what is said of a port without a server.
+// TestNobodyAnswers checks the error for a port without a server.
 func TestNobodyAnswers(t *testing.T) {
 	o := newOutage(t)
 	s := o.sink(t)
@@ -145,7 +145,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestMetricsAreToldOfOnce(t *testing.T) {
 	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
-	const away, back = "collector does not take metrics", "collector takes metrics again"
+	const away, back = "collector rejects metrics", "collector accepts metrics again"
 	write := func(t *testing.T, s *otel.Sink, events []observability.Event, taken bool) {
 		t.Helper()
 		if err := s.Write(t.Context(), events); (err == nil) != taken {
@@ -166,7 +166,7 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		o.told(t, map[string]int{away: 1, back: 1, "check the endpoint, the base of /v1/traces": 1})
+		o.checkLog(t, map[string]int{away: 1, back: 1, "check the endpoint, the base of /v1/traces": 1})
 	})
 	t.Run("with spans", func(t *testing.T) {
 		o := newOutage(t)
@@ -183,7 +183,7 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 		if err := s.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		o.told(t, map[string]int{"metrics": 0})
+		o.checkLog(t, map[string]int{"metrics": 0})
 	})
 	t.Run("without spans", func(t *testing.T) {
 		t.Setenv("OTEL_TRACES_SAMPLER", "always_off")
@@ -197,11 +197,11 @@ func TestMetricsAreToldOfOnce(t *testing.T) {
 		if err := s.Close(t.Context()); err == nil {
 			t.Error("metrics were lost, and Close says nothing")
 		}
-		o.told(t, map[string]int{away: 1, back: 0, "check the headers": 1})
+		o.checkLog(t, map[string]int{away: 1, back: 0, "check the headers": 1})
 	})
 }
 
-// TestRejectionsAreToldOfOnce has a collector that takes nothing of what it is sent.
+// TestRejectionsAreToldOfOnce uses a collector that rejects everything.
 func TestRejectionsAreToldOfOnce(t *testing.T) {
 	o := newOutage(t)
 	s := o.sink(t)
@@ -215,11 +215,10 @@ func TestRejectionsAreToldOfOnce(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	o.told(t, map[string]int{"collector rejects spans": 1, `msg="spans were rejected" spans=3`: 1})
+	o.checkLog(t, map[string]int{"collector rejects spans": 1, `msg="spans were rejected" spans=3`: 1})
 }
 
-// TestWarningsAreToldOfOnce has a collector that takes everything and has something to say
-// each time.
+// TestWarningsAreToldOfOnce uses a collector that accepts everything with a warning each time.
 func TestWarningsAreToldOfOnce(t *testing.T) {
 	t.Setenv("OTEL_METRIC_EXPORT_INTERVAL", "5")
 	o := newOutage(t)
@@ -258,5 +257,5 @@ func TestWarningsAreToldOfOnce(t *testing.T) {
 	if err := s.Close(t.Context()); err != nil {
 		t.Errorf("nothing was lost, and Close says: %v", err)
 	}
-	o.told(t, map[string]int{"your quota ends soon": 1, "rejects": 0, "does not take metrics": 0})
+	o.checkLog(t, map[string]int{"your quota ends soon": 1, "rejects": 0, "does not take metrics": 0})
 }

@@ -2,11 +2,11 @@ package otel
 
 import "container/list"
 
-// recent keeps the max values that were used last. It is not safe for concurrent use.
+// recent is an LRU cache of at most max values. It is not safe for concurrent use.
 type recent[K comparable, V any] struct {
 	max     int
 	entries map[K]*list.Element
-	order   *list.List // of entry[K, V], the last used first
+	order   *list.List // of entry[K, V], most recently used first
 	evicted func(V)    // may be nil
 }
 
@@ -19,7 +19,7 @@ func newRecent[K comparable, V any](limit int, evicted func(V)) *recent[K, V] {
 	return &recent[K, V]{max: limit, entries: map[K]*list.Element{}, order: list.New(), evicted: evicted}
 }
 
-// at returns the value of a key, the zero value if there is none.
+// at returns the value of a key, or the zero value.
 func (r *recent[K, V]) at(key K) V {
 	el, ok := r.entries[key]
 	if !ok {
@@ -30,7 +30,7 @@ func (r *recent[K, V]) at(key K) V {
 	return el.Value.(entry[K, V]).value
 }
 
-// put sets the value of a key and forgets what was used least recently.
+// put sets the value of a key and evicts the least recently used one.
 func (r *recent[K, V]) put(key K, value V) {
 	if el, ok := r.entries[key]; ok {
 		el.Value = entry[K, V]{key, value}

@@ -17,21 +17,21 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxRecent is how many events are remembered to tell those that come again.
+// maxRecent is the number of events held for deduplication.
 const maxRecent = 32_768
 
-// done says what has happened with an event already. Its zero value: nothing.
+// done records the processing of an event. The zero value is unprocessed.
 type done struct {
-	write   int64 // the last Write that had it, from 1
-	shipped bool  // its span was sent, if it has one
+	write   int64 // last Write that contained it, from 1
+	shipped bool  // its span, if any, was sent
 }
 
-// Counts say what a sink has done since it was made.
+// Counts are the totals of a sink.
 type Counts struct {
-	Spans    int64 // taken by the collector
-	Rejected int64 // refused by the collector for good
-	Repeated int64 // events that came again and were left out
-	Evicted  int64 // trace contexts of callers forgotten because of MaxOpen
+	Spans    int64 // accepted by the collector
+	Rejected int64 // permanently rejected by the collector
+	Repeated int64 // repeated events that were skipped
+	Evicted  int64 // trace contexts of callers evicted because of MaxOpen
 }
 
 // Sink implements [observability.Sink]. It is safe for concurrent use.
@@ -40,12 +40,12 @@ type Sink struct {
 	resource *resource.Resource
 	linger   time.Duration // see Batch
 	spans    sdktrace.SpanExporter
-	// reader makes what exports metrics, on the first Write: it has a goroutine.
-	reader  func() (sdkmetric.Reader, error)
-	figures *metricExporter // what the reader exports to, nil if a test gives another
-	judge   verdicts
+	// reader creates the exporter of metrics on the first Write, because it has a goroutine.
+	reader       func() (sdkmetric.Reader, error)
+	metricExport *metricExporter // exporter of the reader, nil if a test replaces it
+	judge        verdicts
 
-	// turn is held, by one value in it, by who uses what is below.
+	// turn is a semaphore: its holder, which has put a value into it, owns the fields below.
 	turn      chan struct{}
 	collector *collector
 	traces    *sdktrace.TracerProvider
@@ -56,16 +56,15 @@ type Sink struct {
 	recent    *recent[string, done]
 	counts    Counts
 	writes    int64
-	// owed is a span of the last request, if the collector did not take that.
-	owed *pending
-	// rejected counts the spans that were rejected since the last Write that succeeded.
+	// probe is a span of the last request if that failed.
+	probe *pending
+	// rejected counts the rejected spans since the last successful Write.
 	rejected *observability.RejectedError
-	warned   bool // that the collector warns of what it takes was logged
+	warned   bool // whether a warning of the collector was logged
 	closed   bool
 }
 
-// New returns a sink that sends to a collector. It connects to nothing: a collector that
-// is away shows in Write.
+// New returns a sink for a collector. It does not connect: an unavailable collector makes Write fail.
 func New(ctx context.Context, opts *Options) (*Sink, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -85,20 +84,20 @@ func New(ctx context.Context, opts *Options) (*Sink, error) {
 	}
 	spans, err := otlptracehttp.New(ctx, append(o.traceOptions(), otlptracehttp.WithHTTPClient(traces))...)
 	if err != nil {
-		return nil, fmt.Errorf("make exporter of traces: %w", err)
+		return nil, fmt.Errorf("create trace exporter: %w", err)
 	}
 	s, err := newSink(ctx, o, spans)
 	if err != nil {
 		return nil, err
 	}
 	s.linger = linger
-	s.figures = &metricExporter{judge: s.judge, outage: outage.New(o.Logger, outage.Lines{
-		Began: "collector does not take metrics", Continues: "collector still takes no metrics", Ended: "collector takes metrics again",
+	s.metricExport = &metricExporter{judge: s.judge, outage: outage.New(o.Logger, outage.Lines{
+		Began: "collector rejects metrics", Continues: "collector still rejects metrics", Ended: "collector accepts metrics again",
 	}, 0)}
-	if s.figures.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
+	if s.metricExport.Exporter, err = otlpmetrichttp.New(ctx, append(o.metricOptions(), otlpmetrichttp.WithHTTPClient(metrics))...); err != nil {
 		return nil, fmt.Errorf("make exporter of metrics: %w", err)
 	}
-	s.reader = func() (sdkmetric.Reader, error) { return sdkmetric.NewPeriodicReader(s.figures), nil }
+	s.reader = func() (sdkmetric.Reader, error) { return sdkmetric.NewPeriodicReader(s.metricExport), nil }
 	return s, nil
 }
 
@@ -129,23 +128,22 @@ func newSink(ctx context.Context, o Options, spans sdktrace.SpanExporter) (*Sink
 // Name implements [observability.Sink].
 func (*Sink) Name() string { return "otel" }
 
-// Batch implements [observability.Batcher]: one request to the collector has the spans of
-// many submissions.
+// Batch implements [observability.Batcher]: one request has the spans of many submissions.
 func (s *Sink) Batch() (events int, linger time.Duration) { return batchEvents, s.linger }
 
-// Counts returns what the sink has done. It waits for a Write in progress.
+// Counts returns the totals. It waits for a Write in progress.
 func (s *Sink) Counts() Counts {
 	s.turn <- struct{}{}
 	defer s.release()
 	return s.counts
 }
 
-// Write implements [observability.Sink]. It sends the spans that the events end and
-// waits for the collector's answer, until ctx ends or OTEL_EXPORTER_OTLP_TIMEOUT is
-// over, 10 s by default, for each 512 spans. A request that is too large for the collector is
-// halved; spans that it rejects make a [*observability.RejectedError]. After another error the
-// same events are to be given again: those whose span was taken are left out then, and none counts twice. A
-// Write that ends no span asks a collector that was away with a span of the last one.
+// Write implements [observability.Sink]. It sends the spans that the events end, at most 512 per
+// request. It waits for each response until ctx ends or OTEL_EXPORTER_OTLP_TIMEOUT, 10 s by default. A
+// request that is too large for the collector is halved; rejected spans result in a
+// [*observability.RejectedError]. After any other error the caller must write the same events again:
+// accepted spans are skipped then, and none counts twice. A Write without spans resends a failed span
+// of the last one.
 func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("write %d events: %w", len(events), err)
@@ -164,8 +162,7 @@ func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 			s.contents.hold(&events[i])
 		}
 	}
-	// Everything is counted before anything is sent: what is dropped because the
-	// collector is away is still in the metrics.
+	// Count everything before sending: metrics include events that are dropped in an outage.
 	var fresh []*observability.Event
 	for i := range events {
 		if s.count(ctx, &events[i]) {
@@ -182,8 +179,8 @@ func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	return nil
 }
 
-// Close sends the metrics that were not exported yet and ends the goroutine of the
-// sink, within ctx. Later writes are refused; it may be called again.
+// Close exports the remaining metrics and ends the goroutine of the sink, within ctx. Later writes
+// fail. It may be called again.
 func (s *Sink) Close(ctx context.Context) error {
 	if err := s.acquire(ctx); err != nil {
 		return fmt.Errorf("close sink: %w", err)
@@ -196,8 +193,8 @@ func (s *Sink) Close(ctx context.Context) error {
 	var errs []error
 	if s.metrics != nil {
 		errs = append(errs, s.metrics.Shutdown(ctx))
-		if s.figures != nil {
-			errs = append(errs, s.figures.lost())
+		if s.metricExport != nil {
+			errs = append(errs, s.metricExport.lost())
 		}
 	}
 	if n := s.counts.Rejected; n > 0 {
@@ -224,7 +221,7 @@ func (s *Sink) acquire(ctx context.Context) error {
 
 func (s *Sink) release() { <-s.turn }
 
-// start begins to export metrics, once.
+// start starts the export of metrics, once.
 func (s *Sink) start() error {
 	if s.metrics != nil {
 		return nil
@@ -235,13 +232,13 @@ func (s *Sink) start() error {
 	}
 	s.metrics = sdkmetric.NewMeterProvider(sdkmetric.WithResource(s.resource), sdkmetric.WithReader(reader))
 	if s.meters, err = newMeters(s.metrics.Meter(scopeName)); err != nil {
-		return fmt.Errorf("make instruments: %w", err)
+		return fmt.Errorf("create instruments: %w", err)
 	}
 	return nil
 }
 
-// count adds an event to the metrics, unless that was done, and reports whether its span
-// is to be sent, if it has one.
+// count adds an event to the metrics unless counted already, and reports whether its span, if any,
+// must be sent.
 func (s *Sink) count(ctx context.Context, e *observability.Event) bool {
 	if !shows(e) {
 		return false
@@ -258,8 +255,7 @@ func (s *Sink) count(ctx context.Context, e *observability.Event) bool {
 	return true
 }
 
-// send makes the spans that events end and sends them, in requests of a bounded size, up
-// to the first that fails.
+// send creates the spans that events end and sends them in bounded requests, up to the first failure.
 func (s *Sink) send(ctx context.Context, events []*observability.Event) error {
 	var spans []pending
 	bytes := 0
@@ -277,21 +273,20 @@ func (s *Sink) send(ctx context.Context, events []*observability.Event) error {
 		}
 		spans, bytes = append(spans, p), bytes+p.bytes
 	}
-	if len(spans) == 0 && s.owed != nil {
-		// Without it, an outage would end and begin again with every Write.
-		spans = append(spans, *s.owed)
+	if len(spans) == 0 && s.probe != nil {
+		// Without it, an outage would end and start again with every Write.
+		spans = append(spans, *s.probe)
 	}
 	if len(spans) > 0 {
 		return s.ship(ctx, spans)
 	}
-	if s.figures != nil && s.counts.Spans+s.counts.Rejected == 0 {
-		s.figures.logFailure() // No span will show whether the collector is there.
+	if s.metricExport != nil && s.counts.Spans+s.counts.Rejected == 0 {
+		s.metricExport.logFailure() // No span will show whether the collector is there.
 	}
 	return nil
 }
 
-// span returns the span that an event ends, false if there is none or the sampler has
-// left it out.
+// span returns the span that an event ends, false if there is none or the sampler dropped it.
 func (s *Sink) span(e *observability.Event) (pending, bool) {
 	d, ok := s.lineage.draftOf(e)
 	if !ok {
@@ -324,22 +319,22 @@ func shows(e *observability.Event) bool {
 	return false
 }
 
-// answered notes whether the collector took a request, of which first was a part.
+// answered records whether the collector accepted a request. first is one of its spans.
 func (s *Sink) answered(ctx context.Context, first pending, taken bool) {
-	wasAway := s.owed != nil
-	if s.owed = nil; !taken {
-		s.owed = &first
+	wasAway := s.probe != nil
+	if s.probe = nil; !taken {
+		s.probe = &first
 	}
 	switch {
-	case s.figures == nil:
+	case s.metricExport == nil:
 	case wasAway || !taken:
-		s.figures.excuse()
+		s.metricExport.excuse()
 	default:
-		s.figures.logFailure()
+		s.metricExport.logFailure()
 	}
 }
 
-// ship sends spans in one request, and in smaller ones what is too large for the collector.
+// ship sends spans in one request, and splits it if it is too large for the collector.
 func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	batch := make([]sdktrace.ReadOnlySpan, len(spans))
 	for i := range batch {
@@ -367,7 +362,7 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 		s.reject(ctx, v, err)
 	case err != nil && !s.warned:
 		s.warned = true
-		s.options.Logger.WarnContext(ctx, "collector takes spans with a warning, which is logged once", "err", err)
+		s.options.Logger.WarnContext(ctx, "collector accepted spans with a warning", "err", err)
 	}
 	s.counts.Spans += int64(len(spans) - v.rejected)
 	for _, p := range spans {
@@ -376,10 +371,10 @@ func (s *Sink) ship(ctx context.Context, spans []pending) error {
 	return nil
 }
 
-// reject counts spans that the collector refuses, for the end of the Write that succeeds.
+// reject counts rejected spans, to be reported by the next successful Write.
 func (s *Sink) reject(ctx context.Context, v verdict, err error) {
 	if s.counts.Rejected == 0 {
-		s.options.Logger.WarnContext(ctx, "collector rejects spans; more of them are only counted", "spans", v.rejected, "reason", v.reason, "err", err)
+		s.options.Logger.WarnContext(ctx, "collector rejects spans", "spans", v.rejected, "reason", v.reason, "err", err)
 	}
 	s.counts.Rejected += int64(v.rejected)
 	if s.rejected == nil {

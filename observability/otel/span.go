@@ -16,14 +16,14 @@ import (
 // maxText bounds a string attribute that is not content, in bytes.
 const maxText = 1_024
 
-// draft is a span before the SDK makes it.
+// draft describes a span to be created.
 type draft struct {
 	name  string
 	kind  trace.SpanKind
 	ctx   context.Context // has its ids and its parent
 	ms    int64
 	attrs []attribute.KeyValue
-	err   *observability.Error // nil if it went well
+	err   *observability.Error // nil for success
 }
 
 // draftOf returns the span that an event ends, false if there is none.
@@ -35,7 +35,7 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 	case *observability.Operation:
 		switch {
 		case e.Task != "" && p.Kind != observability.OperationCompact:
-			return d, false // the event task tells more, the agent's name above all
+			return d, false // the event task has more fields, above all the agent's name
 		case e.Task == "" && (p.Kind != observability.OperationCompact || e.Submission == ""):
 			return l.root(e, p), true
 		}
@@ -67,14 +67,14 @@ func (l *lineage) draftOf(e *observability.Event) (draft, bool) {
 	return d, true
 }
 
-// root returns the span of an operation that is the root of its trace, or the child of
-// the caller's.
+// root returns the span of an operation, which is the root of its trace or the child of the caller's
+// span.
 func (l *lineage) root(e *observability.Event, p *observability.Operation) draft {
 	d := draft{kind: trace.SpanKindInternal, err: failure(e)}
 	d.operation(e, p)
 	w := l.of(e)
 	if w.began != 0 && p.Kind != observability.OperationCompact {
-		// Its duration is the time of its attempts; a crash or a pause between two lasts too.
+		// Its duration is the time of its attempts; include crashes and pauses between them.
 		d.ms = max(d.ms, int64(e.At-w.began))
 	}
 	d.ctx = l.rootContext(workOf(e), w)
@@ -159,7 +159,7 @@ func (d *draft) compaction(p *observability.Compaction) {
 	d.usage(p.Usage)
 }
 
-// common adds what every span has.
+// common adds the attributes of every span.
 func (d *draft) common(e *observability.Event, w work) {
 	d.text(keySubmission, string(e.Submission))
 	d.number(keyAttempt, int64(w.attempt))
@@ -198,7 +198,7 @@ func (d *draft) number(key string, value int64) {
 	}
 }
 
-// end makes the span, whose end is the time of the event.
+// end creates the span, whose end is the time of the event.
 func (d *draft) end(t trace.Tracer, at conversation.Time) {
 	end := time.UnixMilli(int64(at))
 	start := end.Add(-time.Duration(max(d.ms, 0)) * time.Millisecond)
@@ -209,7 +209,7 @@ func (d *draft) end(t trace.Tracer, at conversation.Time) {
 	span.End(trace.WithTimestamp(end))
 }
 
-// modelAttributes returns which model was asked and which has answered.
+// modelAttributes returns the requested and the answering model.
 func modelAttributes(p *observability.Turn) []attribute.KeyValue {
 	provider := p.Request.ProviderName
 	if provider == "" {
@@ -227,19 +227,18 @@ func modelAttributes(p *observability.Turn) []attribute.KeyValue {
 	return d.attrs
 }
 
-// finishReason returns a reason in the words of the conventions.
+// finishReason maps a reason to the conventions.
 func finishReason(reason string) string {
 	switch reason {
 	case "toolUse":
 		return "tool_call"
 	case "aborted", conversation.ReasonInterrupted, conversation.ReasonHandover:
-		return "error" // The conventions have no other word for them.
+		return "error" // The conventions have no other value for them.
 	}
 	return reason
 }
 
-// failure says what went wrong with what an event ends, nil if nothing did. Its type is
-// never empty.
+// failure returns the error of an event, nil for success. Its type is never empty.
 func failure(e *observability.Event) *observability.Error {
 	switch p := e.Payload.(type) {
 	case *observability.Operation:
@@ -278,7 +277,7 @@ func failed(isError bool, err *observability.Error, kind string) *observability.
 	return err
 }
 
-// short returns valid text of at most limit bytes: an exporter refuses other text.
+// short returns valid UTF-8 of at most limit bytes, because exporters reject other text.
 func short(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]

@@ -191,8 +191,8 @@ parley.operation compact internal 800-900
 	}
 }
 
-// TestCrash gives the two parts of a submission to the sinks of two nodes. The caller is
-// known to both, because each attempt names it.
+// TestCrash splits a submission between the sinks of two nodes. Both know the caller, because each
+// attempt names it.
 func TestCrash(t *testing.T) {
 	for _, traceparent := range []string{"", caller} {
 		s := begin(traceparent)
@@ -207,7 +207,7 @@ func TestCrash(t *testing.T) {
 		first, second := newFixture(t, nil), newFixture(t, nil)
 		first.write(t, s.events[:crash])
 		second.write(t, s.events[crash:])
-		second.write(t, s.events[crash-1:crash]) // the cursor stood before it
+		second.write(t, s.events[crash-1:crash]) // the cursor was before it
 		spans := first.spans.GetSpans()
 		again := second.spans.GetSpans()
 		last := again[len(again)-1]
@@ -357,8 +357,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// TestCutOff: a model call that ends for a reason that is not the model's is no error, in
-// spans and in metrics, and has a word of its own.
+// TestCutOff checks that a model call that does not end by its model is not an error in spans and
+// metrics, and has its own finish reason.
 func TestCutOff(t *testing.T) {
 	for _, finish := range []string{"handover", "interrupted", "aborted"} {
 		f := newFixture(t, nil)
@@ -407,7 +407,7 @@ func TestEveryType(t *testing.T) {
 	}
 }
 
-// TestProjected holds the bridge against the events that a log really gives.
+// TestProjected runs the sink on the events of a real log.
 func TestProjected(t *testing.T) {
 	src := observability.Source{Key: "k", Agent: "support", ID: "42", Conversation: "conv_A"}
 	from := conversation.Origin{Root: "sub_A"}
@@ -461,8 +461,8 @@ func FuzzTraceContext(f *testing.F) {
 	})
 }
 
-// TestDetachedCompaction: a compaction that outlives the work it was made for is an operation
-// of its own within that work, and has its call and its summary.
+// TestDetachedCompaction checks that a compaction that outlives its work is an operation within that
+// work, with its call and summary.
 func TestDetachedCompaction(t *testing.T) {
 	src := observability.Source{Key: "k", Agent: "support", ID: "42", Conversation: "conv_A"}
 	from := conversation.Origin{Root: "sub_A"}
