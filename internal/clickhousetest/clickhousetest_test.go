@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// way is one of the ways to reach a server.
+// way is a way to connect to a server.
 type way struct {
 	protocol    clickhouse.Protocol
 	compression clickhouse.CompressionMethod
@@ -35,7 +35,7 @@ func ways() map[string]way {
 	}
 }
 
-// connect returns the driver, connected as a user in one of the ways.
+// connect returns a driver connection of a user, in one of the ways.
 func connect(t testing.TB, s *clickhousetest.Server, w way, user, database string) driver.Conn {
 	t.Helper()
 	o := &clickhouse.Options{
@@ -61,7 +61,7 @@ func run(t testing.TB, c driver.Conn, statement string, args ...any) {
 	}
 }
 
-// text returns the only column of the only row, which is a string.
+// text returns the single string of a result.
 func text(t testing.TB, c driver.Conn, statement string, args ...any) string {
 	t.Helper()
 	var s string
@@ -71,7 +71,7 @@ func text(t testing.TB, c driver.Conn, statement string, args ...any) string {
 	return s
 }
 
-// code returns that of the exception.
+// code returns the code of the exception.
 func code(err error) int32 {
 	var e *clickhouse.Exception
 	if errors.As(err, &e) {
@@ -80,7 +80,7 @@ func code(err error) int32 {
 	return 0
 }
 
-// onWays runs a test in every way, in a database of its own on one server.
+// onWays runs a test in every way, each in its own database on one server.
 func onWays(t *testing.T, test func(t *testing.T, s *clickhousetest.Server, w way, database string)) {
 	s := clickhousetest.Start(t)
 	for name, w := range ways() {
@@ -120,7 +120,7 @@ func TestServersAndDatabasesAreApart(t *testing.T) {
 	}
 }
 
-// TestTestsShareAServer: it ends with the process.
+// TestTestsShareAServer checks that the shared server ends with the process.
 func TestTestsShareAServer(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
 	var s *clickhousetest.Server
@@ -142,8 +142,8 @@ func TestDatabaseGoesWithItsTest(t *testing.T) {
 	}
 }
 
-// TestKilledServerKeepsRows acknowledges rows over a merge and several parts, kills
-// the server twice and looks for them.
+// TestKilledServerKeepsRows acknowledges rows across a merge and several parts, kills the server
+// twice, and checks that they remain.
 func TestKilledServerKeepsRows(t *testing.T) {
 	s := clickhousetest.StartOwn(t)
 	database, native, web := s.Database(t), s.Addr(), s.HTTPAddr()
@@ -171,8 +171,8 @@ func TestKilledServerKeepsRows(t *testing.T) {
 	}
 }
 
-// TestKillInMidInsertKeepsWholeBatches kills the server under four writers. What
-// they were told is there is there, and of no batch a part.
+// TestKillInMidInsertKeepsWholeBatches kills the server under four writers. Every acknowledged batch
+// remains, and no batch is partial.
 func TestKillInMidInsertKeepsWholeBatches(t *testing.T) {
 	s := clickhousetest.StartOwn(t)
 	database := s.Database(t)
@@ -227,19 +227,19 @@ func TestServerEndsWithItsProcess(t *testing.T) {
 	proc.EndsWithItsProcess(t, func() string { return clickhousetest.StartOwn(t).Addr() })
 }
 
-// failing is a test that is expected to fail.
+// failing is a testing.TB that is expected to fail.
 type failing struct {
 	testing.TB
 	message string
 }
 
-// Fatalf keeps the message and ends the goroutine, as testing.TB does.
+// Fatalf records the message and ends the goroutine, as testing.TB does.
 func (f *failing) Fatalf(format string, args ...any) {
 	f.message = fmt.Sprintf(format, args...)
 	runtime.Goexit()
 }
 
-// fails returns how a start fails.
+// fails returns the error of a failed start.
 func fails(t *testing.T, start func(testing.TB)) string {
 	f, done := &failing{TB: t}, make(chan struct{})
 	go func() {
@@ -274,8 +274,7 @@ func moduleWithoutEngine(t *testing.T) string {
 	return dir
 }
 
-// TestNamedServer names a server that is there, which stands for one of somebody
-// else.
+// TestNamedServer names a running server, in place of an external one.
 func TestNamedServer(t *testing.T) {
 	t.Setenv("PARLEY_TEST_CLICKHOUSE", "")
 	s := clickhousetest.Start(t)

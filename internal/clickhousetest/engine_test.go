@@ -14,8 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// The tests here say what the schemas of this project lean on: that the server does
-// as the manual of ClickHouse says.
+// The tests here verify the properties of ClickHouse on which the schemas of this project depend.
 
 const events = `CREATE TABLE events (k String, v Int64, at DateTime64(3), ver UInt64)
 	ENGINE = ReplacingMergeTree(ver) PARTITION BY toYYYYMM(at) ORDER BY k TTL toDateTime(at) + INTERVAL 30 DAY`

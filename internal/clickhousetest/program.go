@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// configuration is that of a server with two users and nothing else. Its values are a host,
-// two ports and a folder.
+// configuration is the configuration of a server with two users. Its values are a host, two ports and
+// a folder.
 const configuration = `<clickhouse>
   <logger><level>warning</level><console>1</console></logger>
   <listen_host>%[1]s</listen_host>
@@ -34,8 +34,8 @@ const configuration = `<clickhouse>
 </clickhouse>
 `
 
-// command is what runs a server of two addresses over a folder: the program of a distribution,
-// or the library in a process.
+// command returns the command line of a server with two addresses over a folder: the program of a
+// distribution, or the library in a process.
 func command(ctx context.Context, dir, native, web string) ([]string, error) {
 	if file, err := exec.LookPath("clickhouse"); err == nil {
 		host, port, _ := net.SplitHostPort(native)
@@ -56,7 +56,7 @@ func command(ctx context.Context, dir, native, web string) ([]string, error) {
 	if _, err := os.Stat(lib); err != nil {
 		return nil, fmt.Errorf("find the engine: %w: run make engine, put the program clickhouse in PATH, or let %s name a server", err, variable)
 	}
-	// It calls C, so the race detector is of no use in it.
+	// It calls C, so the race detector is useless in it.
 	file, err := proc.Build(ctx, "internal/clickhousetest/engine", false)
 	return []string{file, "-lib", lib, "-path", filepath.Join(dir, "data"), "-native", native, "-http", web}, err
 }

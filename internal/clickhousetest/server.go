@@ -20,13 +20,13 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// variable names a server that is there.
+// variable names a running server.
 const variable = "PARLEY_TEST_CLICKHOUSE"
 
 const (
-	startTimeout = 2 * time.Minute       // It only matters when the start fails.
-	startPause   = 20 * time.Millisecond // Between two looks whether it answers.
-	shownOutput  = 8 << 10               // Bytes of what the server printed that a failed test shows.
+	startTimeout = 2 * time.Minute       // Only matters when the start fails.
+	startPause   = 20 * time.Millisecond // Interval between polls for an answer.
+	shownOutput  = 8 << 10               // Bytes of the server's output that a failed test prints.
 )
 
 // Server is a ClickHouse server.
@@ -34,15 +34,15 @@ type Server struct {
 	native string // host:port
 	web    string // host:port
 	user   *url.Userinfo
-	query  url.Values // What else the DSN of somebody else's says.
-	ends   bool       // With the test that started it, and so do its databases.
+	query  url.Values // Other parameters of the DSN of an external server.
+	ends   bool       // It and its databases end with the test that started it.
 }
 
-// Own is a server of a test's own.
+// Own is a server owned by one test.
 type Own struct {
 	Server
-	dir     string   // Of the data and of what the server prints.
-	args    []string // The program that is run.
+	dir     string   // Folder of the data and the output.
+	args    []string // Command line.
 	reaper  *proc.Reaper
 	process *proc.Process // nil while it is stopped.
 }
@@ -53,8 +53,8 @@ var common struct {
 	server *Own
 }
 
-// Start returns the server that all tests of the process share: each keeps to databases of its
-// own. A test that gets no server fails.
+// Start returns the server that all tests of the process share; each uses its own databases. Without a
+// server it fails the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	if dsn := os.Getenv(variable); dsn != "" {
@@ -77,7 +77,7 @@ func Start(t testing.TB) *Server {
 	return &common.server.Server
 }
 
-// StartOwn returns a server of the test's own, which ends with it.
+// StartOwn returns a server owned by the test, which ends with it.
 func StartOwn(t testing.TB) *Own {
 	t.Helper()
 	s := start(t, proc.ReaperOf(t))
@@ -110,7 +110,7 @@ func start(t testing.TB, reaper *proc.Reaper) *Own {
 	return s
 }
 
-// showTo lets a test that failed show what the server has printed.
+// showTo prints the output of the server if the test failed.
 func (s *Own) showTo(t testing.TB) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -121,7 +121,7 @@ func (s *Own) showTo(t testing.TB) {
 
 func (s *Own) log() string { return filepath.Join(s.dir, "output") }
 
-// Stop kills the server, as a crash would, and returns when it is gone.
+// Stop kills the server like a crash and waits for its end.
 func (s *Own) Stop() {
 	if s.process != nil {
 		s.process.Kill()
@@ -129,8 +129,8 @@ func (s *Own) Stop() {
 	}
 }
 
-// Restart starts the server again at its addresses with its data, after a Stop if
-// it runs, and returns when it answers.
+// Restart starts the server again at its addresses with its data, after a Stop if it runs, and waits
+// until it answers.
 func (s *Own) Restart(ctx context.Context) error {
 	s.Stop()
 	p, err := s.reaper.Start(proc.Command{
@@ -174,10 +174,10 @@ func (s *Server) Addr() string { return s.native }
 // HTTPAddr returns the host:port of the HTTP protocol. It never changes.
 func (s *Server) HTTPAddr() string { return s.web }
 
-// DSN returns what the driver takes to connect to a database by the native protocol.
+// DSN returns the data source name of a database for the native protocol.
 func (s *Server) DSN(database string) string { return s.dsn("clickhouse", s.native, database) }
 
-// HTTPDSN returns what the driver takes to connect to a database by HTTP.
+// HTTPDSN returns the data source name of a database for HTTP.
 func (s *Server) HTTPDSN(database string) string { return s.dsn("http", s.web, database) }
 
 func (s *Server) dsn(scheme, host, database string) string {
@@ -185,7 +185,7 @@ func (s *Server) dsn(scheme, host, database string) string {
 	return u.String()
 }
 
-// Database makes an empty database, which goes with the test, and returns its name.
+// Database creates an empty database, which is dropped with the test, and returns its name.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
 	name := "parley_" + strings.ToLower(rand.Text())
@@ -203,7 +203,7 @@ func (s *Server) Database(t testing.TB) string {
 	return name
 }
 
-// Ask runs a statement and returns what the server answers.
+// Ask runs a statement and returns the response.
 func (s *Server) Ask(t testing.TB, statement string) string {
 	t.Helper()
 	answer, err := s.ask(t.Context(), statement)

@@ -251,7 +251,7 @@ func TestCancelledStatementEnds(t *testing.T) {
 	}
 }
 
-// TestBatchThatIsLeftInsertsNothing closes the connection of a batch in its middle.
+// TestBatchThatIsLeftInsertsNothing closes the connection in the middle of a batch.
 func TestBatchThatIsLeftInsertsNothing(t *testing.T) {
 	s := clickhousetest.Start(t)
 	database := s.Database(t)
@@ -281,7 +281,7 @@ func TestColumnsAreTakenInTheirOrder(t *testing.T) {
 	onWays(t, func(t *testing.T, s *clickhousetest.Server, w way, database string) {
 		c := connect(t, s, w, "default", database)
 		run(t, c, "CREATE TABLE `odd name` (a Int64, `b c` String, d String DEFAULT 'def') ENGINE = MergeTree ORDER BY a")
-		if w.protocol == clickhouse.Native { // Over HTTP the driver does not take such names.
+		if w.protocol == clickhouse.Native { // The driver rejects such names over HTTP.
 			insert(t, c, "INSERT INTO `odd name` (`b c`, a)", [][]any{{"x", int64(1)}})
 		} else {
 			run(t, c, "INSERT INTO `odd name` (`b c`, a) VALUES ('x', 1)")

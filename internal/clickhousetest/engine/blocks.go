@@ -13,11 +13,10 @@ import (
 	chproto "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-// revision is that of the native protocol as it is spoken here: what the driver
-// speaks.
+// revision is the revision of the native protocol: the driver's.
 const revision = chproto.DBMS_TCP_PROTOCOL_VERSION
 
-// engineRevision is that of blocks the engine takes and gives.
+// engineRevision is the revision of the engine's blocks.
 const engineRevision = 0
 
 func decodeBlock(r *proto.Reader, revision uint64) (*chproto.Block, error) {
@@ -26,8 +25,7 @@ func decodeBlock(r *proto.Reader, revision uint64) (*chproto.Block, error) {
 	return b, b.Decode(r, revision)
 }
 
-// blocksOf encodes what the engine gave for the driver, each block in a frame of its own if
-// they are to be compressed.
+// blocksOf encodes the engine's output for the driver, each block in its own frame if compressed.
 func blocksOf(data []byte, compressed bool) (blocks [][]byte, err error) {
 	r := proto.NewReader(bytes.NewReader(data))
 	for {
@@ -50,7 +48,7 @@ func blocksOf(data []byte, compressed bool) (blocks [][]byte, err error) {
 	}
 }
 
-// frame compresses what is to be compressed. The driver takes LZ4 whatever it asks for.
+// frame compresses a block if requested. The driver accepts LZ4 whatever it requests.
 func frame(data []byte, compressed bool) ([]byte, error) {
 	if !compressed {
 		return data, nil
@@ -60,7 +58,7 @@ func frame(data []byte, compressed bool) ([]byte, error) {
 	return w.Data, err
 }
 
-// decompress reads all frames there are.
+// decompress reads all frames.
 func decompress(r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(compress.NewReader(r))
 	if err != nil && !errors.Is(err, io.EOF) {

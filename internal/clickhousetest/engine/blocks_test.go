@@ -8,8 +8,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 )
 
-// TestHeaderIsRead checks that the driver reads a block without rows to its end,
-// whatever its columns.
+// TestHeaderIsRead checks that the driver reads a block without rows to its end, for any columns.
 func TestHeaderIsRead(t *testing.T) {
 	types := []string{"LowCardinality(String)", "Map(LowCardinality(String), String)", "Nullable(Int8)", "UInt8"}
 	rest := bytes.NewReader(headerOf([]string{"a", "b", "c", "d"}, types))

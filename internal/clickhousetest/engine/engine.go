@@ -10,7 +10,7 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 )
 
-// readonlyUser is the name of the user who may only read.
+// readonlyUser is the name of the read-only user.
 const readonlyUser = "readonly"
 
 // engine is the database of this process.
@@ -26,7 +26,7 @@ func openEngine(file, dir string) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	base, err := lib.open(dir) // It keeps the engine up while nobody is connected.
+	base, err := lib.open(dir) // It keeps the engine running without other connections.
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func openEngine(file, dir string) (*engine, error) {
 	return e, nil
 }
 
-// session opens a session for a user with a current database and what SET takes.
+// session opens a session for a user with a current database and settings.
 func (e *engine) session(user, database string, set []string) (*session, error) {
 	s, err := e.lib.open(e.dir)
 	if err != nil {
@@ -66,18 +66,18 @@ func (e *engine) session(user, database string, set []string) (*session, error) 
 	return s, nil
 }
 
-// kill ends the statement that a session runs. It may be called while one does.
+// kill ends the running statement of a session. It may be called concurrently.
 func (e *engine) kill(tag string) {
 	s, err := e.lib.open(e.dir)
 	if err != nil {
-		return // Then it runs to its end.
+		return // Otherwise it runs to its end.
 	}
 	defer s.close()
 	_, _ = s.query("KILL QUERY WHERE Settings['log_comment'] = "+quote(tag)+" ASYNC", "Null")
 }
 
-// header returns the columns of a result as a block without rows: Native has none of a result
-// that has none. The driver wants nothing behind the type of a column.
+// header returns the columns of a result as a block without rows, because Native omits them for an
+// empty result. The driver expects nothing after the type of a column.
 func (s *session) header(statement string) ([]byte, error) {
 	data, err := s.query(statement, "JSONCompactEachRowWithNamesAndTypes")
 	if err != nil {
@@ -99,7 +99,7 @@ func headerOf(names, types []string) []byte {
 	for i, name := range names {
 		buf.PutString(name)
 		buf.PutString(types[i])
-		buf.PutBool(false) // Its serialization is no other.
+		buf.PutBool(false) // No custom serialization.
 	}
 	return buf.Buf
 }

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// ServeHTTP serves the HTTP protocol. Every request is a session of its own.
+// ServeHTTP serves the HTTP protocol. Every request has its own session.
 func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	data, err := e.answer(r)
 	if x, ok := errors.AsType[*exception](err); ok {
@@ -20,11 +20,11 @@ func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	_, _ = w.Write(data) // The other side may be gone.
+	_, _ = w.Write(data) // The client may have left.
 }
 
-// answer runs the statement, which stands in the address, in the body, or begins in the one
-// and goes on in the other. What else the address says is settings and parameters.
+// answer runs the statement, which is in the query, in the body, or begins in the query and continues
+// in the body. Other query parameters are settings and parameters.
 func (e *engine) answer(r *http.Request) ([]byte, error) {
 	values := r.URL.Query()
 	take := func(name string) string {

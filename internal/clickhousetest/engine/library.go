@@ -9,8 +9,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// library is the C interface of libchdb. Handles of the engine are addresses of its
-// memory: they are never looked into here, but for the one of a connection.
+// library is the C interface of libchdb. Handles are addresses in the engine's memory; only the one of
+// a connection is dereferenced here.
 type library struct {
 	Connect       func(argc int32, argv []*byte) unsafe.Pointer                                    `c:"chdb_connect"`
 	CloseConn     func(conn unsafe.Pointer)                                                        `c:"chdb_close_conn"`
@@ -41,20 +41,20 @@ func loadLibrary(file string) (*library, error) {
 		}
 		purego.RegisterFunc(v.Addr().Interface(), symbol)
 	}
-	l.Signals(0) // They are the Go runtime's.
+	l.Signals(0) // Signals belong to the Go runtime.
 	return l, nil
 }
 
-// session is one connection to the engine, with its own current database and
-// settings. It runs one statement at a time.
+// session is one connection to the engine, with its own current database and settings. It runs one
+// statement at a time.
 type session struct {
 	lib    *library
 	handle unsafe.Pointer
-	tag    string // Marks its statements.
+	tag    string // Tag of its statements.
 }
 
-// open opens a session on the data in a folder, which every session of the process
-// names alike: they share one engine.
+// open opens a session on the data in a folder. Every session of the process must use the same name,
+// because they share one engine.
 func (l *library) open(dir string) (*session, error) {
 	program, path := []byte("clickhouse\x00"), []byte("--path="+dir+"\x00")
 	handle := l.Connect(2, []*byte{&program[0], &path[0]})
@@ -68,13 +68,13 @@ func (s *session) close() { s.lib.CloseConn(s.handle) }
 
 func (s *session) conn() uintptr { return *(*uintptr)(s.handle) }
 
-// query runs a statement and returns the whole result in the format, unless the
-// statement names another.
+// query runs a statement and returns the whole result in the format, unless the statement names
+// another.
 func (s *session) query(statement, format string) ([]byte, error) {
 	return s.lib.take(s.lib.Query(s.conn(), statement, uint64(len(statement)), format, uint64(len(format))))
 }
 
-// take copies a result out of the engine's memory and frees it.
+// take copies a result from the engine's memory and frees it.
 func (l *library) take(r uintptr) (data []byte, err error) {
 	if r == 0 {
 		return nil, parseException("The engine returns nothing.")
@@ -89,8 +89,8 @@ func (l *library) take(r uintptr) (data []byte, err error) {
 	return data, nil
 }
 
-// insert runs an INSERT of what next returns, in a format, up to nothing. When it returns no
-// error the rows are in the table. An error of next leaves none there.
+// insert runs an INSERT of the data from next, in a format, until next returns none. If it returns nil
+// the rows are in the table; an error of next inserts none.
 func (s *session) insert(statement, format string, next func() ([]byte, error)) error {
 	stream := s.lib.Insert(s.conn(), statement, uint64(len(statement)), format, uint64(len(format)))
 	if stream == 0 {

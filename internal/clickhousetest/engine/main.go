@@ -1,10 +1,8 @@
-// Command engine is a ClickHouse server for tests: the engine of the library
-// libchdb behind the native protocol and the HTTP protocol, as the Go driver speaks
-// them.
+// Command engine is a ClickHouse server for tests: the library libchdb behind the native protocol and
+// the HTTP protocol, as the Go driver uses them.
 //
-// Package clickhousetest builds it, runs it and kills it. It is a process of its
-// own, so that a test can end it as a crash would and so that the library is in no
-// test's memory.
+// Package clickhousetest builds, runs and kills it. It is a separate process so that a test can kill
+// it like a crash, and so that the library is not in the memory of tests.
 //
 //	engine -lib libchdb.so -path folder -native host:port -http host:port
 //
@@ -12,15 +10,14 @@
 //
 // Guarantees:
 //
-//  1. Every connection, and every request over HTTP, has its own current database
-//     and settings. Statements of several run at once, as in a server.
-//  2. Rows of an INSERT that was answered are there after the process was killed.
-//     They are not synced: the end of the machine may lose them.
-//  3. Any user and any password are let in. The user named readonly may not write:
-//     the engine refuses it with code 164.
+//  1. Every connection, and every request over HTTP, has its own current database and
+//     settings. Statements of different connections run concurrently.
+//  2. Rows of an acknowledged INSERT survive a kill of the process. They are not synced: a
+//     crash of the machine may lose them.
+//  3. Any user and password are accepted. The user readonly may not write: the engine
+//     rejects it with code 164.
 //
-// Not served: external tables, queries that go on in a session over HTTP, totals,
-// logs and events of the profile, and quotas.
+// Not supported: external tables, HTTP sessions, totals, profile logs and events, and quotas.
 package main
 
 import (

@@ -11,23 +11,23 @@ import (
 	chproto "github.com/ClickHouse/clickhouse-go/v2/lib/proto"
 )
 
-// readerSize is such that the protocol's reader takes a buffer as its own.
+// readerSize is large enough that the protocol's reader uses the buffer directly.
 const readerSize = 128 << 10
 
 // nativeConn is one connection of the native protocol.
 type nativeConn struct {
 	engine     *engine
 	conn       net.Conn
-	in         *bufio.Reader // The one under reader.
+	in         *bufio.Reader // Below reader.
 	reader     *proto.Reader
 	out        proto.Buffer
 	client     proto.ClientHello
 	session    *session
-	compressed bool // The data of the statement.
+	compressed bool // Whether data of the statement is compressed.
 }
 
-// serveNative serves a connection until it ends, and closes it. An error is of what
-// the other side sent.
+// serveNative serves a connection until it ends, and closes it. An error is caused by the client's
+// data.
 func (e *engine) serveNative(conn net.Conn) error {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, readerSize)
@@ -39,7 +39,7 @@ func (e *engine) serveNative(conn net.Conn) error {
 	for {
 		code, err := c.reader.UVarInt()
 		if err != nil {
-			return nil // The end of a connection is no fault.
+			return nil // The end of a connection is not an error.
 		}
 		switch proto.ClientCode(code) {
 		case proto.ClientCodePing:
@@ -49,7 +49,7 @@ func (e *engine) serveNative(conn net.Conn) error {
 				proto.ServerCodeEndOfStream.Encode(&c.out)
 			}
 			err = c.except(err)
-		case proto.ClientCodeCancel: // Of a statement that has ended.
+		case proto.ClientCodeCancel: // For a statement that has ended.
 		default:
 			err = fmt.Errorf("read packet: kind %d", code)
 		}
@@ -89,7 +89,7 @@ func (c *nativeConn) hello() error {
 	return err
 }
 
-// except answers with an exception. Any other error is one of the connection, and returned.
+// except sends an exception. Any other error is one of the connection, and returned.
 func (c *nativeConn) except(err error) error {
 	e, ok := errors.AsType[*exception](err)
 	if !ok {
@@ -116,7 +116,7 @@ func (c *nativeConn) statement() error {
 		set = append(set, s.Key+" = "+quote(s.Value))
 	}
 	for _, p := range q.Parameters {
-		set = append(set, "param_"+p.Key+" = "+p.Value) // Which is a literal.
+		set = append(set, "param_"+p.Key+" = "+p.Value) // The value is a literal.
 	}
 	s := c.session
 	if len(set) > 0 {
@@ -132,7 +132,7 @@ func (c *nativeConn) statement() error {
 	return c.run(s, q.Body)
 }
 
-// run runs a statement that comes without data.
+// run runs a statement without data.
 func (c *nativeConn) run(s *session, statement string) (err error) {
 	var blocks [][]byte
 	c.watched(s, func() {
@@ -150,7 +150,7 @@ func (c *nativeConn) run(s *session, statement string) (err error) {
 	return err
 }
 
-// header puts the columns of a result, which tells the driver what they are.
+// header sends the columns of a result, from which the driver gets their types.
 func (c *nativeConn) header(s *session, statement string) error {
 	header, err := s.header(statement)
 	if err == nil {
@@ -162,15 +162,15 @@ func (c *nativeConn) header(s *session, statement string) error {
 	return err
 }
 
-// put appends an encoded block to what is sent next.
+// put appends an encoded block to the output buffer.
 func (c *nativeConn) put(block []byte) {
 	proto.ServerCodeData.Encode(&c.out)
 	c.out.PutString("")
 	c.out.PutRaw(block)
 }
 
-// insert tells the other side the columns and feeds the engine what it sends, to the last
-// block, also those behind one that the engine refused.
+// insert sends the columns to the client and passes its data to the engine, up to the last block, even
+// after a block that the engine rejected.
 func (c *nativeConn) insert(s *session, i insertStatement) error {
 	unknown := c.header(s, i.target)
 	var asked, ended bool
@@ -219,8 +219,7 @@ func (c *nativeConn) readBlock() (*chproto.Block, error) {
 	return decodeBlock(c.reader, revision)
 }
 
-// watched runs a function and kills the statement in it if the other side cancels
-// it or goes away.
+// watched runs a function and kills its statement if the client cancels it or disconnects.
 func (c *nativeConn) watched(s *session, run func()) {
 	ended := make(chan struct{})
 	go func() {
@@ -234,7 +233,7 @@ func (c *nativeConn) watched(s *session, run func()) {
 		}
 	}()
 	run()
-	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // A connection that is closed ends the peek too.
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // Closing the connection ends the peek too.
 	<-ended
 	_ = c.conn.SetReadDeadline(time.Time{})
 }

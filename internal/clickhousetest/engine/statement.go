@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// codeUnknownException is that of an error whose code the engine does not tell.
+// codeUnknownException is the code of an error without one.
 const codeUnknownException = 1002
 
-// exceptionName is the kind of every exception.
+// exceptionName is the name of every exception.
 const exceptionName = "DB::Exception"
 
 // exception is an error of the engine.
 type exception struct {
 	code int32
-	text string // Without the code and the kind, which stand in front.
+	text string // Without the leading code and name.
 }
 
 func (e *exception) Error() string { return fmt.Sprintf("Code: %d. %s", e.code, e.message()) }
@@ -25,8 +25,7 @@ func (e *exception) message() string { return exceptionName + ": " + e.text }
 
 var exceptionPrefix = regexp.MustCompile(`^(?:Code: (\d+)\. |` + exceptionName + `: )*`)
 
-// parseException takes what the engine says, which may have the code and the kind
-// in front more than once.
+// parseException parses an error of the engine, which may repeat the leading code and name.
 func parseException(text string) *exception {
 	text = strings.TrimSpace(text)
 	m := exceptionPrefix.FindStringSubmatch(text)
@@ -37,8 +36,8 @@ func parseException(text string) *exception {
 	return e
 }
 
-// The statements that are looked into, behind comments. The other one names a table, as it is
-// written, columns and a format, and has no data.
+// Patterns of the parsed statements, after comments. The second has a table as written, columns and a
+// format, and no data.
 const (
 	comments = `(?is)^(?:\s+|--[^\n]*(?:\n|$)|/\*.*?\*/)*`
 	name     = "(?:`[^`]+`|\"[^\"]+\"|\\w+)"

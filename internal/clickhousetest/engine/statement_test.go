@@ -53,7 +53,7 @@ func TestParseException(t *testing.T) {
 	}
 }
 
-// FuzzParseInsert checks that what is left of an INSERT stands in it.
+// FuzzParseInsert checks that the parsed INSERT is part of the input.
 func FuzzParseInsert(f *testing.F) {
 	for _, s := range []string{"INSERT INTO t FORMAT Native", "INSERT INTO `a b`.c (x, `y z`) SETTINGS q = 1 FORMAT CSV;", "INSERT INTO t (", "-- \n/*"} {
 		f.Add(s)
