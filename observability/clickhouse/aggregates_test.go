@@ -15,7 +15,7 @@ import (
 
 const hourMs = 3_600_000
 
-// figures are rows of an aggregate: a key of words, and numbers.
+// figures are the rows of an aggregate: a text key and numbers.
 type figures map[string][]int64
 
 func (f figures) add(key string, values ...int64) {
@@ -27,7 +27,7 @@ func (f figures) add(key string, values ...int64) {
 	}
 }
 
-// recount computes every aggregate of the events.
+// recount computes every aggregate from the events.
 type recount struct {
 	usage, latency, outcomes, queue, recoveries, active figures
 
@@ -56,7 +56,7 @@ func newRecount(events []observability.Event) *recount {
 	return r
 }
 
-// first is 1 for what was not seen at a place.
+// first returns 1 for the first occurrence of an id at a place, else 0.
 func (r *recount) first(place, id string) int64 {
 	if r.seen[place+id] {
 		return 0
@@ -122,7 +122,7 @@ func (r *recount) work(place string, p observability.Payload) {
 	}
 }
 
-// TestAggregates holds every view against the events.
+// TestAggregates compares every view with the events.
 func TestAggregates(t *testing.T) {
 	s := clickhousetest.Start(t)
 	db, o, events := stored(t, s, 300)

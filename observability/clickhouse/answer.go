@@ -14,23 +14,23 @@ import (
 
 const (
 	exceptionCodeHeader = "X-ClickHouse-Exception-Code"
-	// beginBytes of a body suffice to tell an exception from a result, and answerBytes bounds
-	// how much of an exception is read.
+	// beginBytes of a body suffice to distinguish an exception from a result. answerBytes bounds the
+	// bytes read of an exception.
 	beginBytes, answerBytes = 64, 16 << 10
 )
 
-// exceptionText is how a server begins an exception that it writes into a body.
+// exceptionText matches an exception that a server writes into a body.
 var exceptionText = regexp.MustCompile(`(?s)^(?:__exception__\s+(?:\S+\s+)?)?Code: (\d+)[.,] (.*)`)
 
-// answers returns the transport of the HTTP protocol, which turns exceptions in answers of
-// status 200 into errors. The driver takes most of those for success: a server sends the
-// status before it has stored an insert, and a proxy sends pages of its own.
+// answers returns the HTTP transport that turns exceptions in 200 responses into errors. The driver
+// takes most of those for success: a server sends the status before it has stored an insert, and a
+// proxy sends its own pages.
 func answers(t *http.Transport) (http.RoundTripper, error) { return &answerCheck{t}, nil }
 
 type answerCheck struct{ next http.RoundTripper }
 
-// RoundTrip implements [http.RoundTripper]. An insert is answered with an empty body, and
-// everything else with the driver's own format or nothing.
+// RoundTrip implements [http.RoundTripper]. The response to an insert has an empty body; any other has
+// the driver's format or nothing.
 func (c *answerCheck) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := c.next.RoundTrip(r)
 	if err != nil || res.StatusCode != http.StatusOK {
@@ -48,26 +48,26 @@ func (c *answerCheck) RoundTrip(r *http.Request) (*http.Response, error) {
 		res.Body = restored{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
 		return res, nil
 	}
-	rest, _ := io.ReadAll(io.LimitReader(res.Body, answerBytes-int64(len(head)))) // It only explains more.
-	_ = res.Body.Close()                                                          // The connection is not used again.
+	rest, _ := io.ReadAll(io.LimitReader(res.Body, answerBytes-int64(len(head)))) // A read error only loses details.
+	_ = res.Body.Close()                                                          // The connection is not reused.
 	if err != nil {
 		return nil, fmt.Errorf("read answer of clickhouse: %w", err)
 	}
 	return nil, answerError(code, string(append(head, rest...)))
 }
 
-// restored is a body of which a part was read.
+// restored is a body of which a part was read already.
 type restored struct {
 	io.Reader
 	io.Closer
 }
 
-// isPage reports whether an answer is a page for people, such as that of a login.
+// isPage reports whether a response is an HTML page, such as a login.
 func isPage(h http.Header, head []byte) bool {
 	return strings.HasPrefix(h.Get("Content-Type"), "text/html") || bytes.HasPrefix(bytes.TrimSpace(head), []byte("<"))
 }
 
-// answerError returns the [*ch.Exception] of an answer, or an error with the begin of its text.
+// answerError returns the [*ch.Exception] of a response, or an error with the start of its text.
 func answerError(code, text string) error {
 	if m := exceptionText.FindStringSubmatch(text); m != nil {
 		code, text = m[1], m[2]

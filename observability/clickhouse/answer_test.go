@@ -17,11 +17,11 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// falseAnswer is an answer of status 200 that is none of success.
+// falseAnswer is a response of status 200 without success.
 type falseAnswer struct {
 	header http.Header
 	body   string
-	want   string // In the error.
+	want   string // Part of the error.
 	code   int32  // Of the exception; 0 is none.
 }
 
@@ -35,7 +35,7 @@ var falseAnswers = map[string]falseAnswer{
 	"page by its text": {nil, "\n<html><body>captive portal</body></html>", "captive portal", 0},
 }
 
-// falsifier passes requests on to a server, except for those that are to get a false answer.
+// falsifier forwards requests to a server, except those that get a false answer.
 type falsifier struct {
 	*httptest.Server
 	falsify func(query string) bool
@@ -62,7 +62,7 @@ func newFalsifier(t *testing.T, server string) *falsifier {
 			return
 		}
 		f.asked.Add(1)
-		_, _ = io.Copy(io.Discard, r.Body) // The client sends all of it.
+		_, _ = io.Copy(io.Discard, r.Body) // Read the whole request.
 		for name, values := range f.answer.header {
 			w.Header()[name] = values
 		}
@@ -72,8 +72,8 @@ func newFalsifier(t *testing.T, server string) *falsifier {
 	return f
 }
 
-// TestFalseAnswers: an insert that was answered with status 200 and an exception or a page has
-// failed, and so has a query. The same events are there once when they are written again.
+// TestFalseAnswers checks that an insert or query fails if the response has status 200 but an
+// exception or page. Events written again are stored once.
 func TestFalseAnswers(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)

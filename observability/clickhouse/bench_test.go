@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// BenchmarkIngest writes different events all the time. The server, its protocol and
-// the sink share the machine; the processor time is that of the sink and its driver alone.
+// BenchmarkIngest writes new events all the time. Server, protocol and sink share the machine; the CPU
+// time is that of the sink and its driver alone.
 func BenchmarkIngest(b *testing.B) {
 	s := clickhousetest.Start(b)
 	for _, protocol := range []string{"native", "http"} {
@@ -47,8 +47,7 @@ func BenchmarkIngest(b *testing.B) {
 	}
 }
 
-// renamed makes new events of the same ones: ids and submissions that were not there,
-// and moments that go on.
+// renamed makes events new: with unused ids and submissions, and later times.
 func renamed(events []observability.Event, n int) {
 	for i := range events {
 		e := &events[i]
@@ -57,7 +56,7 @@ func renamed(events []observability.Event, n int) {
 	}
 }
 
-// processorTime returns what this process has had of the processors.
+// processorTime returns the CPU time of this process.
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

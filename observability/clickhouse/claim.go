@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// claim is an object in the bucket that says who runs a migration. It saves work and
-// keeps logs clean: a migration that runs twice does no harm.
+// claim is an object in the bucket that names the node that runs a migration. It saves work and log
+// lines only: running a migration twice is harmless.
 type claim struct {
 	db     *Database
 	bucket storage.Bucket // Nil if there is nothing to release.
@@ -27,8 +27,8 @@ const (
 	claimRelease = 10 * time.Second
 )
 
-// claim returns once this node may run a version: it has the claim, nobody can have it,
-// or who has it did not finish within the wait. It may have been run by then.
+// claim waits until this node may run a version: it holds the claim, the claim is unavailable, or its
+// holder did not finish in time. The version may have been run by then.
 func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string, version int) (_ *claim, err error) {
 	c := &claim{db: d, key: storage.MigrationKey(d.identity(), version)}
 	if bucket == nil {
@@ -44,7 +44,7 @@ func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string
 	if err != nil {
 		return nil, err
 	}
-	// The wait may be longer than what a caller gives it, who then calls again.
+	// The wait may exceed the caller's deadline; the caller then retries.
 	since, _ := d.waiting.LoadOrStore(c.key, time.Now())
 	defer func() {
 		if err == nil {
@@ -63,7 +63,7 @@ func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string
 			return c, nil
 		case errors.Is(err, storage.ErrExists):
 			if held, err := bucket.Get(ctx, c.key); err == nil && strings.Contains(string(held), nonce) {
-				c.bucket = bucket // An attempt of ours whose answer was lost.
+				c.bucket = bucket // An attempt of this node whose answer was lost.
 				return c, nil
 			}
 			if have, err := d.schema(ctx); err == nil && have.version >= version {
@@ -85,8 +85,8 @@ func (d *Database) claim(ctx context.Context, bucket storage.Bucket, node string
 	}
 }
 
-// release removes the claim: from then on the table says that the version is there, or
-// the next node tries.
+// release deletes the claim. From then on the table shows that the version is done, or the next node
+// tries.
 func (c *claim) release(ctx context.Context) {
 	if c.bucket == nil {
 		return
@@ -98,7 +98,7 @@ func (c *claim) release(ctx context.Context) {
 	}
 }
 
-// identity tells databases apart, for claims.
+// identity returns the identity of the database for claims.
 func (d *Database) identity() string {
 	sum := sha256.Sum256([]byte(strings.Join(slices.Sorted(slices.Values(d.opts.Addresses)), "\x00") + "\x00" + d.opts.Database))
 	return hex.EncodeToString(sum[:16])

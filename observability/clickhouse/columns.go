@@ -10,12 +10,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// column is a column of events_raw and how it is filled: one of the functions is set.
+// column is a column of events_raw and its source: exactly one function is set.
 type column struct {
 	name string
 	// append adds the values of rows to a column of the driver.
 	append func(to drivercolumn.Interface, rows []row) error
-	// word returns the value of a row for a LowCardinality column.
+	// word returns the value of a row in a LowCardinality column.
 	word func(*row) string
 }
 
@@ -34,8 +34,7 @@ func col[T any](name string, value func(*row) T) column {
 
 func words(name string, word func(*row) string) column { return column{name: name, word: word} }
 
-// spares keeps the slices that columns are filled from for the next insert: the driver
-// copies what is in them.
+// spares pools the slices from which columns are filled; the driver copies their content.
 type spares[T any] struct{ pool sync.Pool }
 
 func (s *spares[T]) get(n int) *[]T {
@@ -48,12 +47,12 @@ func (s *spares[T]) get(n int) *[]T {
 }
 
 func (s *spares[T]) put(values *[]T) {
-	clear(*values) // It holds no event.
+	clear(*values) // Release the events.
 	s.pool.Put(values)
 }
 
-// briefColumns lists what an insert of brief events fills: those columns in which others
-// have something are the server's defaults then.
+// briefColumns returns the columns of an insert of brief events. All other columns get the server's
+// defaults.
 func briefColumns() []column {
 	return []column{
 		col("event_id", func(r *row) string { return r.ID }),
@@ -88,7 +87,7 @@ func briefColumns() []column {
 	}
 }
 
-// columns lists what an insert of any events fills.
+// columns returns the columns of an insert of any events.
 func columns() []column {
 	return slices.Concat(briefColumns(), workColumns(), modelColumns())
 }
@@ -147,7 +146,7 @@ func names(cs []column) string {
 	return strings.Join(list, ", ")
 }
 
-// moment is how a time of ours is written in a query; it takes one argument.
+// moment is the SQL of a time parameter; it takes one argument.
 const moment = "fromUnixTimestamp64Milli(toInt64(?), 'UTC')"
 
 // between returns the conditions of a time range, 0 being no bound, and its arguments.

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// pieceBytes is how much of what is sent has to be taken in time, at once.
+// pieceBytes is the number of bytes per deadline.
 const pieceBytes = 64 << 10
 
-// patientConn gives up a server that takes nothing for some time: the driver watches the
-// context while it waits for an answer, but not while it sends the parts of an insert.
+// patientConn disconnects from a server that stops reading. The driver heeds the context while it
+// waits for a response, but not while it sends an insert.
 type patientConn struct {
 	net.Conn
 	patience time.Duration
 
 	mu    sync.Mutex
-	until time.Time // the driver's deadline of what it sends; zero is none
+	until time.Time // write deadline of the driver; zero is none
 }
 
 // SetDeadline implements [net.Conn].
@@ -38,7 +38,7 @@ func (c *patientConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// Write implements [net.Conn]. A server that takes the bytes slowly takes them.
+// Write implements [net.Conn]. A slow server is not a failure.
 func (c *patientConn) Write(b []byte) (n int, err error) {
 	for n < len(b) && err == nil {
 		if err = c.bound(); err != nil {
@@ -51,7 +51,7 @@ func (c *patientConn) Write(b []byte) (n int, err error) {
 	if err != nil {
 		return n, err
 	}
-	// TLS writes too when it reads.
+	// TLS may write during reads.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return n, c.Conn.SetWriteDeadline(c.until)
@@ -68,8 +68,8 @@ func (c *patientConn) bound() error {
 	return c.Conn.SetWriteDeadline(at)
 }
 
-// SyscallConn implements [syscall.Conn], by which the driver finds that the server has
-// ended a connection that nobody used.
+// SyscallConn implements [syscall.Conn], with which the driver detects that the server has closed an
+// idle connection.
 func (c *patientConn) SyscallConn() (syscall.RawConn, error) {
 	conn := c.Conn
 	if t, ok := conn.(*tls.Conn); ok {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// TestPatientConn: a server that takes a piece at a time takes all, one that takes nothing
-// is given up, and an earlier deadline of the driver holds.
+// TestPatientConn checks that a slow server gets all bytes, that a stalled one is disconnected, and
+// that an earlier deadline of the driver applies.
 func TestPatientConn(t *testing.T) {
 	const patience, long = 5 * time.Second, 100 * pieceBytes
 	for name, c := range map[string]struct {
-		pieces int // that the server takes, one every four seconds
+		pieces int // read by the server, one every four seconds
 		until  time.Duration
 		want   error
 		after  time.Duration
@@ -57,7 +57,7 @@ func TestPatientConn(t *testing.T) {
 				if c.want != nil || c.until > 0 {
 					return
 				}
-				// What TLS writes when it reads has no deadline that is over.
+				// Writes of TLS during reads have no expired deadline.
 				time.Sleep(time.Hour)
 				server.Go(func() { _, _ = theirs.Read(make([]byte, 1)) })
 				if _, err := ours.Write([]byte("x")); err != nil {

@@ -17,35 +17,34 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// Options says which database it is. Addresses are required.
+// Options select a database. Addresses are required.
 type Options struct {
-	// Addresses are host:port of one server, or of several that have the same data. They
-	// are tried in order: the next one if one does not answer.
+	// Addresses are host:port of one server, or of several replicas. They are tried in order until one
+	// answers.
 	Addresses []string
-	// HTTP selects the HTTP protocol; the ports differ. Otherwise it is the native one.
+	// Use the HTTP protocol, which has other ports, in place of the native one.
 	HTTP     bool
-	Database string      // "" is parley. Created if it is not there and the user may, unless Existing.
+	Database string      // "" is parley. Created if absent and the user may, unless Existing.
 	Username string      // "" is default.
-	Password string      // "" with both HTTP and TLS is the certificate of TLS.
-	TLS      *tls.Config // Nil is without TLS.
-	// TTLDays is after how many days the server drops events, up to 15000; Migrate sets it.
+	Password string      // "" with both HTTP and TLS uses the TLS certificate.
+	TLS      *tls.Config // Nil disables TLS.
+	// TTLDays is the number of days after which the server drops events, up to 15000; Migrate sets it.
 	// 0 is never.
 	TTLDays int
-	// KeepExpiry makes TTLDays that of a new table only: for who does not own the database.
+	// KeepExpiry applies TTLDays to a new table only, for callers that do not own the database.
 	KeepExpiry bool
-	// Existing is for who only reads: a database that is not there is [ErrNoSchema].
+	// Existing makes an absent database [ErrNoSchema], for callers that only read.
 	Existing bool
-	// DialTimeout bounds a connection to one address, and how long a server may take
-	// nothing of what it is sent by the native protocol. 0 is 5 s.
+	// DialTimeout bounds a connection to one address, and how long a server may stop reading the
+	// native protocol. 0 is 5 s.
 	DialTimeout time.Duration
-	// ClaimWait is how long Migrate waits for a node that runs a migration, before it
-	// takes that node for dead. 0 is 30 s.
+	// ClaimWait is how long Migrate waits for a node that runs a migration before it counts as
+	// crashed. 0 is 30 s.
 	ClaimWait time.Duration
 	Logger    *slog.Logger // Nil discards.
 }
 
-// maxTTLDays keeps the expiry of every moment that is stored within the server's dates,
-// which end in 2149.
+// maxTTLDays keeps every expiry within the server's dates, which end in 2149.
 const maxTTLDays = 15_000
 
 func (o Options) filled() (Options, error) {
@@ -75,14 +74,12 @@ type Database struct {
 	conn     driver.Conn
 	version  string
 	readOnly bool
-	waiting  sync.Map // by key of a claim, when Migrate began to wait for it
+	waiting  sync.Map // by key of a claim: the time at which Migrate began to wait
 }
 
-// Open connects to a database, and creates it if it is not there, unless it shall exist
-// already. It makes no tables.
-// The error is a [*ConnectError] if no server answers or none lets the user in, and a
-// [*DeniedError] if the database is not there and the user may not create it. The
-// caller closes the Database.
+// Open connects to a database and creates it if it is absent, unless Options.Existing. It creates no
+// tables. It returns a [*ConnectError] if no server answers or all reject the user, and a
+// [*DeniedError] if the user may not create the absent database. The caller closes the Database.
 func Open(ctx context.Context, opts Options) (*Database, error) {
 	o, err := opts.filled()
 	if err != nil {
@@ -104,18 +101,17 @@ func Open(ctx context.Context, opts Options) (*Database, error) {
 	return d, nil
 }
 
-// Close ends all connections.
+// Close closes all connections.
 func (d *Database) Close() error { return d.conn.Close() }
 
-// ReadOnly reports whether the user may only read, as far as the server says: there is
-// no use in a sink then.
+// ReadOnly reports whether the server says that the user may only read, so that a sink is useless.
 func (d *Database) ReadOnly() bool { return d.readOnly }
 
 // Name returns the name of the database.
 func (d *Database) Name() string { return d.opts.Database }
 
-// connect makes the pool and asks the server who it is. The error has the code of an
-// unknown database if that is the reason.
+// connect creates the pool and checks the server and the user. Its error has the server's code for an
+// unknown database in that case.
 func (d *Database) connect(ctx context.Context) error {
 	conn, err := d.pool(d.opts.Database)
 	if err != nil {
@@ -130,7 +126,7 @@ func (d *Database) connect(ctx context.Context) error {
 	}
 	d.conn = conn
 	d.readOnly = readonly != 0
-	// Servers that cannot tell find it out at the first insert.
+	// Servers without this statement report it at the first insert.
 	err = conn.QueryRow(timeless{ctx}, "CHECK GRANT INSERT ON "+quoted(d.opts.Database)+".events_raw").Scan(&mayInsert)
 	if err == nil && mayInsert == 0 {
 		d.readOnly = true
@@ -138,7 +134,7 @@ func (d *Database) connect(ctx context.Context) error {
 	return nil
 }
 
-// create makes the database.
+// create creates the database.
 func (d *Database) create(ctx context.Context) error {
 	conn, err := d.pool("default")
 	if err != nil {
@@ -157,7 +153,7 @@ func (d *Database) create(ctx context.Context) error {
 	return nil
 }
 
-// unreachable says what to do about an error of the first statement.
+// unreachable adds the remedy to an error of the first statement.
 func (d *Database) unreachable(err error) error {
 	if hasCode(err, codeUnknownDatabase) {
 		return err
@@ -165,8 +161,8 @@ func (d *Database) unreachable(err error) error {
 	return &ConnectError{Addresses: d.opts.Addresses, User: d.opts.Username, Remedy: d.remedy(err), Err: err}
 }
 
-// What a server that speaks something else begins with, as the driver shows it: the H of
-// an answer of HTTP, and an alert of TLS.
+// First byte from a server of another protocol, as shown by the driver: the H of an HTTP response, and
+// a TLS alert.
 const (
 	saysHTTP = "unexpected packet [72]"
 	saysTLS  = "unexpected packet [21]"
@@ -193,7 +189,7 @@ func (d *Database) remedy(err error) string {
 	return "is it running, is this the port " + own + other + ", and does a firewall let it through?"
 }
 
-// explain makes errors of the server those of this package.
+// explain maps errors of the server to those of this package.
 func (d *Database) explain(statement string, err error) error {
 	switch {
 	case err == nil:
@@ -209,14 +205,14 @@ func (d *Database) explain(statement string, err error) error {
 func (d *Database) denied(statement string, err error) error {
 	line, _, _ := strings.Cut(strings.TrimSpace(statement), "\n")
 	rights := "SELECT, INSERT, ALTER, CREATE TABLE, CREATE VIEW, DROP TABLE, SYSTEM VIEWS"
-	if strings.HasPrefix(line, "SELECT ") { // Who only reads is not told to take more.
+	if strings.HasPrefix(line, "SELECT ") { // Readers do not need further grants.
 		rights = "SELECT"
 	}
 	return &DeniedError{User: d.opts.Username, Statement: line, Err: err,
 		Grant: fmt.Sprintf("GRANT %s ON %s.* TO %s", rights, quoted(d.opts.Database), quoted(d.opts.Username))}
 }
 
-// quoted is a name as statements have it.
+// quoted quotes a name for a statement.
 func quoted(name string) string {
 	return "`" + strings.NewReplacer(`\`, `\\`, "`", "\\`").Replace(name) + "`"
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// pool returns a pool of connections, none of which is open yet.
+// pool returns a pool without open connections.
 func (d *Database) pool(database string) (driver.Conn, error) {
 	o := &ch.Options{
 		Addr: d.opts.Addresses,
 		Auth: ch.Auth{Database: database, Username: d.opts.Username, Password: d.opts.Password},
 		TLS:  d.opts.TLS, Compression: &ch.Compression{Method: ch.CompressionLZ4},
-		// The driver's bound is for all addresses together, and is not to come before ours.
+		// The driver's timeout covers all addresses and must not precede ours.
 		DialTimeout:  d.opts.DialTimeout*time.Duration(len(d.opts.Addresses)) + time.Second,
 		DialContext:  d.dialOne,
 		DialStrategy: d.dialInOrder,
@@ -30,8 +30,8 @@ func (d *Database) pool(database string) (driver.Conn, error) {
 	return ch.Open(o)
 }
 
-// opening is a connection whose server has not answered yet. The driver does not end
-// its wait for that when a context ends.
+// opening is a connection whose server has not answered yet. The driver does not end that wait with
+// its context.
 type opening struct {
 	mu     sync.Mutex
 	conn   net.Conn
@@ -40,12 +40,12 @@ type opening struct {
 
 type openingKey struct{}
 
-// is tells which connection it is. One that comes too late is closed.
+// is sets the connection. A late one is closed.
 func (o *opening) is(conn net.Conn) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.conn = conn; o.closed {
-		_ = conn.Close() // The driver finds out.
+		_ = conn.Close() // The driver gets the error.
 	}
 }
 
@@ -53,7 +53,7 @@ func (o *opening) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed = true; o.conn != nil {
-		_ = o.conn.Close() // The driver finds out.
+		_ = o.conn.Close() // The driver gets the error.
 	}
 }
 
@@ -81,12 +81,12 @@ func (d *Database) greet(ctx context.Context, address string, opts *ch.Options, 
 	case !inTime:
 		return ch.DialResult{}, fmt.Errorf("no answer from %s within %v", address, d.opts.DialTimeout)
 	case err != nil:
-		o.close() // The driver forgets it.
+		o.close() // The driver does not close it.
 	}
 	return r, err
 }
 
-// dialOne opens a connection. HTTP brings its own TLS, and ends its waits itself.
+// dialOne opens a connection. HTTP has its own TLS and timeouts.
 func (d *Database) dialOne(ctx context.Context, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: d.opts.DialTimeout}
 	if d.opts.HTTP {
@@ -110,9 +110,8 @@ func (d *Database) dialOne(ctx context.Context, address string) (net.Conn, error
 	return &patientConn{Conn: conn, patience: d.opts.DialTimeout}, nil
 }
 
-// timeless hides the deadline of a context from the driver, which would make a setting
-// of it, and a user who may only read may have no settings. The end of the context
-// still ends the call.
+// timeless hides the deadline of a context from the driver, which would send it as a setting, and a
+// read-only user may not change settings. The end of the context still ends the call.
 type timeless struct{ context.Context }
 
 // Deadline implements [context.Context].

@@ -9,18 +9,17 @@ import (
 	drivercolumn "github.com/ClickHouse/clickhouse-go/v2/lib/column"
 )
 
-// dictionary makes a LowCardinality(String) column in the format of the native protocol,
-// in which the driver reads one: the values that occur, then for each row which of them
-// it has. What the driver appends it looks up twice, as an interface.
+// dictionary builds a LowCardinality(String) column in the native format: the distinct values, then
+// the index of each row. The driver's own append takes two lookups and an interface per value.
 type dictionary struct {
 	keys   []uint32
 	values []string          // by key; key 0 is the empty one
-	known  map[string]uint32 // all others
-	last   string            // the value before, which most repeat
+	known  map[string]uint32 // all other keys by value
+	last   string            // previous value, which often repeats
 	key    uint32            // of last
 }
 
-// wire is how bytes get into a column of the driver.
+// wire passes bytes to a column of the driver.
 type wire struct {
 	bytes  bytes.Buffer
 	reader *proto.Reader // of bytes
@@ -55,7 +54,7 @@ func (d *dictionary) keyOf(value string) uint32 {
 	return key
 }
 
-// The first number of a column: it brings its own dictionary, and how wide its keys are.
+// The first number of a column: flags for its own dictionary and the width of its keys.
 const (
 	ownDictionary = 1<<9 | 1<<10
 	keysOf1Byte   = 0
@@ -63,11 +62,10 @@ const (
 	keysOf4Bytes  = 2
 )
 
-// writeTo makes the rows those of a column, which must have none, and forgets them. After
-// an error neither d nor w can be used again.
+// writeTo moves the rows to an empty column. After an error neither d nor w is usable.
 func (d *dictionary) writeTo(to drivercolumn.Interface, w *wire) error {
 	defer d.reset()
-	if to.Type() != "LowCardinality(String)" { // Somebody has altered the table.
+	if to.Type() != "LowCardinality(String)" { // The table may have been altered.
 		_, err := to.Append(d.texts())
 		return err
 	}
@@ -101,7 +99,6 @@ func (d *dictionary) writeTo(to drivercolumn.Interface, w *wire) error {
 	return to.Decode(w.reader, len(d.keys))
 }
 
-// texts returns the values of the rows.
 func (d *dictionary) texts() []string {
 	list := make([]string, len(d.keys))
 	for i, k := range d.keys {
@@ -112,10 +109,10 @@ func (d *dictionary) texts() []string {
 	return list
 }
 
-// reset forgets the rows and keeps no text of theirs.
+// reset removes the rows and releases their texts.
 func (d *dictionary) reset() {
 	if len(d.values) > chunkRows || cap(d.keys) > maxSpare/4 {
-		*d = dictionary{} // It was an unusual one.
+		*d = dictionary{} // It has grown unusually large.
 		return
 	}
 	clear(d.known)

@@ -8,11 +8,10 @@ import (
 	ch "github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// ErrNoSchema says that the database does not have the tables of this package, or not
-// all: [Database.Migrate] makes them.
+// ErrNoSchema reports that the database lacks tables of this package; [Database.Migrate] creates them.
 var ErrNoSchema = errors.New("the database has no schema of this version: run its migrations")
 
-// ConnectError says that no server answered, or none let the user in.
+// ConnectError reports that no server answered, or that all rejected the user.
 type ConnectError struct {
 	Addresses []string
 	User      string
@@ -20,7 +19,7 @@ type ConnectError struct {
 	Err       error
 }
 
-// Error implements error. What to do comes before what the driver says.
+// Error implements error. The remedy precedes the driver's text.
 func (e *ConnectError) Error() string {
 	return fmt.Sprintf("connect to clickhouse at %s as %q: %s (%v)", strings.Join(e.Addresses, ", "), e.User, e.Remedy, e.Err)
 }
@@ -28,15 +27,15 @@ func (e *ConnectError) Error() string {
 // Unwrap returns the cause.
 func (e *ConnectError) Unwrap() error { return e.Err }
 
-// DeniedError says that the user may not run a statement.
+// DeniedError reports that the user may not run a statement.
 type DeniedError struct {
 	User      string
 	Statement string // Its first line.
-	Grant     string // What would permit it.
+	Grant     string // Grant that permits it.
 	Err       error
 }
 
-// Error implements error. What to do comes before what the server says.
+// Error implements error. The remedy precedes the server's text.
 func (e *DeniedError) Error() string {
 	return fmt.Sprintf("user %q may not run %q; run %s (%v)", e.User, e.Statement, e.Grant, e.Err)
 }
@@ -44,8 +43,8 @@ func (e *DeniedError) Error() string {
 // Unwrap returns the cause.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// NewerSchemaError says that the schema is of a newer version, and that programs which
-// do not know version Need must not use it.
+// NewerSchemaError reports a schema of a newer version, which requires programs that know version
+// Need.
 type NewerSchemaError struct {
 	Database             string
 	Version, Known, Need int
@@ -57,7 +56,7 @@ func (e *NewerSchemaError) Error() string {
 		e.Database, e.Version, e.Need, e.Known)
 }
 
-// ServerVersionError says that the server is too old for the aggregates.
+// ServerVersionError reports that the server is too old for the aggregates.
 type ServerVersionError struct{ Version, Least string }
 
 // Error implements error.
@@ -65,7 +64,7 @@ func (e *ServerVersionError) Error() string {
 	return fmt.Sprintf("clickhouse has version %s, refreshable views need at least %s", e.Version, e.Least)
 }
 
-// Codes of the server.
+// Error codes of the server.
 const (
 	codeNoSuchColumn    = 16
 	codeUnknownTable    = 60
@@ -78,7 +77,7 @@ const (
 	codeAuthentication  = 516
 )
 
-// hasCode reports whether the server answered with one of the codes.
+// hasCode reports whether the server returned one of the codes.
 func hasCode(err error, codes ...int32) bool {
 	var ex *ch.Exception
 	if !errors.As(err, &ex) {
@@ -94,7 +93,7 @@ func hasCode(err error, codes ...int32) bool {
 
 func isDenied(err error) bool { return hasCode(err, codeReadonly, codeProhibited, codeAccessDenied) }
 
-// lacksSchema reports whether the error says that a table or a column is not there.
+// lacksSchema reports whether the error is about a missing table or column.
 func lacksSchema(err error) bool {
 	return hasCode(err, codeUnknownTable, codeUnknownDatabase, codeNoSuchColumn)
 }

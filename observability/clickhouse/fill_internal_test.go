@@ -14,10 +14,10 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// TestDictionary reads columns back from the driver: of one value, of none, and of as
-// many as each width of keys can tell apart, and one more.
+// TestDictionary reads columns back from the driver: of one value, of none, and at and above the limit
+// of each key width.
 func TestDictionary(t *testing.T) {
-	var d dictionary // Its memory serves all.
+	var d dictionary // Reused for all cases.
 	w := newWire()
 	for _, n := range []int{1, 0, 255, 256, 65_535, 65_536, 3} {
 		to, err := drivercolumn.Type("LowCardinality(String)").Column("tool", &drivercolumn.ServerContext{})
@@ -66,7 +66,7 @@ func (f *flushes) Flush() error {
 	return nil
 }
 
-// TestFillEndsWithItsContext: the driver sends parts without asking.
+// TestFillEndsWithItsContext checks the context before each part, because the driver does not.
 func TestFillEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cs := briefColumns()[:1]
@@ -85,8 +85,8 @@ func TestFillEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestBrief: events of brief types have nothing in the columns that their inserts leave
-// out. Every field of the samples is set.
+// TestBrief checks that events of brief types are empty in the omitted columns. Every field of the
+// samples is set.
 func TestBrief(t *testing.T) {
 	inBrief := map[string]bool{}
 	for _, c := range briefColumns() {
@@ -110,7 +110,7 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-// isFilled reports whether a column has anything but its default.
+// isFilled reports whether a column has a value other than its default.
 func isFilled(t *testing.T, c column, rows []row) bool {
 	t.Helper()
 	if c.word != nil {
@@ -123,7 +123,7 @@ func isFilled(t *testing.T, c column, rows []row) bool {
 	return !to.value.IsZero()
 }
 
-// kept is a column of the driver that keeps the value it was given.
+// kept is a column of the driver that records its value.
 type kept struct {
 	drivercolumn.Interface
 	value reflect.Value

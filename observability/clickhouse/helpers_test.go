@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/observability/clickhouse"
 )
 
-// options connects to a database of a test server as the test's own user.
+// options returns the options for a database of a test server.
 func options(t testing.TB, s *clickhousetest.Server, name string) clickhouse.Options {
 	t.Helper()
 	dsn, err := ch.ParseDSN(s.DSN(name))
@@ -58,7 +58,7 @@ func migrated(t testing.TB, o clickhouse.Options) *clickhouse.Database {
 	return db
 }
 
-// direct connects with the driver, to look behind the package.
+// direct returns a driver connection that bypasses the package.
 func direct(t testing.TB, s *clickhousetest.Server, name string) driver.Conn {
 	t.Helper()
 	o, err := ch.ParseDSN(s.DSN(name))
@@ -73,7 +73,7 @@ func direct(t testing.TB, s *clickhousetest.Server, name string) driver.Conn {
 	return conn
 }
 
-// value runs a query with one number as its result.
+// value runs a query with a single number as its result.
 func value(t testing.TB, conn driver.Conn, query string) int64 {
 	t.Helper()
 	var n int64
@@ -111,7 +111,7 @@ func readWith(t testing.TB, ctx context.Context, db *clickhouse.Database, f clic
 	return events
 }
 
-// lines are events as JSON, in order of it.
+// lines returns events as sorted JSON.
 func lines(t testing.TB, events []observability.Event) []string {
 	t.Helper()
 	var list []string
@@ -129,7 +129,7 @@ func lines(t testing.TB, events []observability.Event) []string {
 // sameEvents compares events in any order.
 func sameEvents(t testing.TB, want, got []observability.Event) {
 	t.Helper()
-	if w, g := lines(t, want), lines(t, got); !slices.Equal(w, g) { // Which costs less than to look for a difference.
+	if w, g := lines(t, want), lines(t, got); !slices.Equal(w, g) { // Faster than a diff.
 		t.Errorf("events (-want +got):\n%s", cmp.Diff(w, g))
 	}
 }
@@ -137,8 +137,8 @@ func sameEvents(t testing.TB, want, got []observability.Event) {
 // dayStart is 2026-03-01T00:00:00Z.
 const dayStart conversation.Time = 1772323200000
 
-// traffic makes the events of n submissions, of several agents, conversations, hours and
-// outcomes. The same n and seed make the same.
+// traffic returns the events of n submissions, of several agents, conversations, hours and outcomes,
+// determined by n and seed.
 func traffic(n int, seed uint64) []observability.Event {
 	m := &maker{rand: rand.New(rand.NewPCG(seed, 1))}
 	for i := range n {

@@ -19,11 +19,11 @@ import (
 //go:embed migrations/*.sql sql/*.sql
 var files embed.FS
 
-// migration is one file: a version of the schema and the statements that make it of
-// the one before. Every statement may run again.
+// migration is one file: a version of the schema with the statements that upgrade the previous one.
+// Every statement may be repeated.
 type migration struct {
 	version    int
-	min        int // Programs that do not know this version must not use the schema.
+	min        int // Lowest version that programs must know to use the schema.
 	checksum   string
 	statements []string
 }
@@ -45,7 +45,7 @@ func versions() ([]migration, error) {
 		if !strings.HasPrefix(name, fmt.Sprintf("migrations/%04d_", m.version)) || least == nil {
 			return nil, fmt.Errorf("read %s: its number or its least version is missing", name)
 		}
-		m.min, _ = strconv.Atoi(string(least[1])) // They are digits.
+		m.min, _ = strconv.Atoi(string(least[1])) // The pattern matches digits only.
 		sum := sha256.Sum256(text)
 		m.checksum = hex.EncodeToString(sum[:])
 		for s := range strings.SplitSeq(string(text), ";\n") {
@@ -58,7 +58,7 @@ func versions() ([]migration, error) {
 	return list, nil
 }
 
-// uncommented drops the lines that are comments.
+// uncommented removes comment lines.
 func uncommented(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
@@ -69,8 +69,7 @@ func uncommented(s string) string {
 	return strings.TrimSpace(strings.Join(lines, ""))
 }
 
-// leastServer is the first version of the server whose refreshable views are no
-// experiment.
+// leastServer is the first version of the server with stable refreshable views.
 const leastServer = "24.10"
 
 const migrationsTable = `CREATE TABLE IF NOT EXISTS parley_migrations
@@ -78,15 +77,13 @@ const migrationsTable = `CREATE TABLE IF NOT EXISTS parley_migrations
 ENGINE = MergeTree ORDER BY version`
 
 // Migrate brings the schema to the version of this program, and the expiry of events to
-// Options.TTLDays, unless it shall keep what there is. Several nodes may do so at once:
-// each version is claimed by an object in the bucket, so that one of them runs its
-// statements and the others wait. A bucket that is nil, or does not answer, makes all of
-// them run them, which does no harm. Node says in the claim and in the table
-// parley_migrations who it was.
+// Options.TTLDays unless Options.KeepExpiry. Several nodes may call it at once. An object in the
+// bucket claims each version, so that one node runs its statements and the others wait. If claims is
+// nil or does not answer, all nodes run them, which is harmless. node is recorded in the claim and in
+// the table parley_migrations.
 //
-// A schema that is of this version already needs no rights but to read it. Errors: a
-// [*DeniedError] names the statement that the user may not run, [*NewerSchemaError] and
-// [*ServerVersionError] speak for themselves.
+// A current schema needs only read access. A [*DeniedError] names the statement that the user may not
+// run; other errors are [*NewerSchemaError] and [*ServerVersionError].
 func (d *Database) Migrate(ctx context.Context, claims storage.Bucket, node string) error {
 	list, err := versions()
 	if err != nil {
@@ -94,7 +91,7 @@ func (d *Database) Migrate(ctx context.Context, claims storage.Bucket, node stri
 	}
 	have, err := d.schema(ctx)
 	if hasCode(err, codeUnknownDatabase) && !d.opts.Existing {
-		// It was there at Open: somebody has emptied the server.
+		// It existed at Open and was dropped since.
 		if err = d.create(ctx); err == nil {
 			have, err = d.schema(ctx)
 		}
@@ -133,7 +130,7 @@ func (d *Database) Check(ctx context.Context) error {
 	return d.compatible(have, list)
 }
 
-// schema is what parley_migrations says. Version 0 is an empty database.
+// schema is the content of parley_migrations. Version 0 is an empty database.
 type schema struct {
 	version, need int
 	checksums     map[int]string
@@ -176,7 +173,7 @@ func (d *Database) compatible(have schema, list []migration) error {
 	return nil
 }
 
-// upgrade runs migrations, in order.
+// upgrade runs migrations in order.
 func (d *Database) upgrade(ctx context.Context, claims storage.Bucket, node string, list []migration) error {
 	if !atLeast(d.version, leastServer) {
 		return &ServerVersionError{Version: d.version, Least: leastServer}
@@ -222,8 +219,8 @@ func (d *Database) exec(ctx context.Context, statement string, args ...any) erro
 	return d.explain(statement, d.conn.Exec(timeless{ctx}, statement, args...))
 }
 
-// expire makes the server drop events after the days of the options. A user who may not
-// leaves it as it is.
+// expire sets the expiry of events to the days of the options. If the user may not, it stays
+// unchanged.
 func (d *Database) expire(ctx context.Context) error {
 	var engine string
 	const query = "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = 'events_raw'"
@@ -243,7 +240,7 @@ func (d *Database) expire(ctx context.Context) error {
 	}
 	err := d.exec(ctx, statement)
 	if err != nil && d.conn.QueryRow(timeless{ctx}, query).Scan(&engine) == nil && expiry(engine) == want {
-		return nil // Another node has just done so: it cannot be removed twice.
+		return nil // Another node has just removed it.
 	}
 	if isDenied(err) {
 		d.opts.Logger.Warn("expiry of events left as it is", "database", d.opts.Database, "err", err)
@@ -256,7 +253,7 @@ func (d *Database) expire(ctx context.Context) error {
 	return nil
 }
 
-// expiry cuts the TTL out of the description of a table, "" if it has none.
+// expiry extracts the TTL from the description of a table, "" if it has none.
 func expiry(engine string) string {
 	_, ttl, _ := strings.Cut(engine, " TTL ")
 	ttl, _, _ = strings.Cut(ttl, " SETTINGS ")
@@ -266,7 +263,7 @@ func expiry(engine string) string {
 // atLeast compares the first two numbers of versions.
 func atLeast(version, least string) bool {
 	number := func(s string) (major, minor int) {
-		_, _ = fmt.Sscanf(s, "%d.%d", &major, &minor) // What is no number stays 0.
+		_, _ = fmt.Sscanf(s, "%d.%d", &major, &minor) // Parts that are not numbers stay 0.
 		return major, minor
 	}
 	major, minor := number(version)

@@ -35,7 +35,7 @@ func bucket(t *testing.T) storage.Bucket {
 	return store
 }
 
-// keys lists what is in a bucket.
+// keys lists the keys of a bucket.
 func keys(t *testing.T, b storage.Bucket) []storage.ListedKey {
 	t.Helper()
 	page, err := b.List(t.Context(), storage.ListQuery{})
@@ -45,8 +45,7 @@ func keys(t *testing.T, b storage.Bucket) []storage.ListedKey {
 	return page.Keys
 }
 
-// TestMigrateFromEmpty: into a database that is not there, twice, with claims and
-// without.
+// TestMigrateFromEmpty migrates an absent database twice, with claims and without.
 func TestMigrateFromEmpty(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -84,8 +83,8 @@ func TestMigrateFromEmpty(t *testing.T) {
 	}
 }
 
-// TestMigrateFromVersion1: a database with events of version 1 gets the aggregates, of
-// those events too.
+// TestMigrateFromVersion1 checks that a database of version 1 gets the aggregates, including its
+// existing events.
 func TestMigrateFromVersion1(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
@@ -93,7 +92,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 	conn := direct(t, s, o.Database)
 	events := traffic(50, 1)
 	write(t, db, events)
-	// What version 2 added goes, so that version 1 is left.
+	// Remove the additions of version 2.
 	for _, statement := range []string{
 		"DROP TABLE usage_hourly", "DROP TABLE latency_hourly", "DROP TABLE outcomes_hourly", "DROP TABLE queue_hourly",
 		"DROP TABLE recoveries_hourly", "DROP TABLE active_hourly",
@@ -109,7 +108,7 @@ func TestMigrateFromVersion1(t *testing.T) {
 	if err := db.Check(t.Context()); !errors.Is(err, clickhouse.ErrNoSchema) {
 		t.Errorf("Check of version 1: %v, want %v", err, clickhouse.ErrNoSchema)
 	}
-	write(t, db, events[:9]) // A program of a newer version still writes into version 1.
+	write(t, db, events[:9]) // A program of a newer version still writes to version 1.
 	if err := db.Migrate(t.Context(), bucket(t), "n2"); err != nil {
 		t.Fatal(err)
 	}
@@ -122,8 +121,8 @@ func TestMigrateFromVersion1(t *testing.T) {
 	}
 }
 
-// TestMigrateAtOnce: nodes that start together run each version once, and without claims
-// come to the same schema.
+// TestMigrateAtOnce checks that concurrent nodes run each version once, and get the same schema
+// without claims.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	const nodes = 4
@@ -155,13 +154,13 @@ func TestMigrateAtOnce(t *testing.T) {
 	}
 }
 
-// TestDeadClaim: who claimed a version and died does not keep it for ever.
+// TestDeadClaim checks that the claim of a crashed node expires.
 func TestDeadClaim(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	claims := bucket(t)
-	// A first migration tells the keys of claims.
+	// Learn the keys of claims from a first migration.
 	var key string
 	spy := &spy{Bucket: claims, created: func(k string) {
 		if key == "" {
@@ -181,7 +180,7 @@ func TestDeadClaim(t *testing.T) {
 	if err := claims.Create(t.Context(), key, storage.Bytes([]byte(`{"node":"dead"}`))); err != nil {
 		t.Fatal(err)
 	}
-	// Whoever calls has less time than the wait, as the write of a sink, and calls again.
+	// The caller's deadline is shorter than the wait, like that of a sink; it retries.
 	o.ClaimWait = 6 * time.Second
 	db := open(t, o)
 	err, calls := context.DeadlineExceeded, 0
@@ -201,8 +200,8 @@ func TestDeadClaim(t *testing.T) {
 	}
 }
 
-// TestEmptiedServer: a database that goes while it is open is made again, unless it is
-// only to be read.
+// TestEmptiedServer checks that a database dropped while open is created again, unless it is only
+// read.
 func TestEmptiedServer(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -228,7 +227,7 @@ func TestEmptiedServer(t *testing.T) {
 	}
 }
 
-// TestDroppedTable: the error of a table that somebody has dropped says what mends it.
+// TestDroppedTable checks that the error of a dropped table has a remedy.
 func TestDroppedTable(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
@@ -253,7 +252,7 @@ func TestDroppedTable(t *testing.T) {
 	}
 }
 
-// spy tells what is created in a bucket.
+// spy records the objects created in a bucket.
 type spy struct {
 	storage.Bucket
 	created func(key string)
@@ -285,7 +284,7 @@ func TestReadOnlyUser(t *testing.T) {
 
 	events := traffic(9, 1)
 	write(t, migrated(t, o), events)
-	ro.TTLDays = 5 // Which is no reason to fail.
+	ro.TTLDays = 5 // This must not fail.
 	for _, ro := range []clickhouse.Options{ro, overHTTP(s, ro)} {
 		db := open(t, ro)
 		if err := db.Migrate(t.Context(), bucket(t), "n1"); err != nil {
@@ -329,7 +328,7 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// TestExpiry: the expiry follows the option, and the server drops what is older.
+// TestExpiry checks that the expiry follows the option, and that the server drops older events.
 func TestExpiry(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
@@ -359,7 +358,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// TestExpiryAtOnce: nodes that start together change the expiry once, and none fails.
+// TestExpiryAtOnce checks that concurrent nodes change the expiry once without errors.
 func TestExpiryAtOnce(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
@@ -380,8 +379,7 @@ func TestExpiryAtOnce(t *testing.T) {
 	}
 }
 
-// TestPublished: a migration that was released is never changed. A new file gets a line
-// here.
+// TestPublished checks that a released migration never changes. Add a line for each new file.
 func TestPublished(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))

@@ -54,7 +54,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOtherServer has servers that answer something else than what is expected there.
+// TestOtherServer connects to servers with unexpected responses.
 func TestOtherServer(t *testing.T) {
 	const badRequest, alert = "HTTP/1.1 400 Bad Request\r\n\r\n", "\x15\x03\x01\x00\x02\x02\x46"
 	for _, tt := range []struct {
@@ -80,8 +80,7 @@ func TestOtherServer(t *testing.T) {
 	}
 }
 
-// saying is the address of a server that says something to everybody, and ends once they
-// all have hung up.
+// saying returns the address of a server that sends the same bytes to every client.
 func saying(t *testing.T, words string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -109,7 +108,7 @@ func saying(t *testing.T, words string) string {
 	return l.Addr().String()
 }
 
-// TestOtherProtocol: an address of the other protocol is an error that names the ports.
+// TestOtherProtocol checks that an address of the other protocol gives an error with the ports.
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -128,7 +127,7 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// TestWrongPassword answers as a server does, because not every engine of tests knows
+// TestWrongPassword simulates the response of a server, because not every test engine checks
 // passwords.
 func TestWrongPassword(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -159,8 +158,8 @@ func TestOpenEnds(t *testing.T) {
 	}
 }
 
-// TestFailover: the first host that answers is used, by both protocols. One before it
-// takes connections and says nothing.
+// TestFailover checks that both protocols use the first host that answers. One before it accepts
+// connections but sends nothing.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -172,8 +171,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestTLS: both protocols through a relay that ends the encryption; a certificate that
-// nobody trusts is refused.
+// TestTLS connects by both protocols through a TLS proxy, and checks that an untrusted certificate is
+// rejected.
 func TestTLS(t *testing.T) {
 	s := clickhousetest.Start(t)
 	identity := httptest.NewTLSServer(http.NotFoundHandler())

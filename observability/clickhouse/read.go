@@ -10,14 +10,14 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Filter selects events. What is empty selects all.
+// Filter selects events. Empty fields select all.
 type Filter struct {
 	Submission conversation.SubmissionID
 	Agent      string
 	Instance   string
 	Types      []observability.Type
-	// Since and Until bound the moments of events: Since is in, Until is not, 0 is no
-	// bound. They make a query much cheaper.
+	// Since and Until bound the times of events: Since is inclusive, Until exclusive, 0 is no bound.
+	// They make a query much cheaper.
 	Since, Until conversation.Time
 }
 
@@ -48,10 +48,9 @@ func (f *Filter) where() (string, []any) {
 	return " WHERE " + strings.Join(conditions, " AND "), args
 }
 
-// Events reads events, each once, as they were written. They come conversation by
-// conversation: the durable ones by seq and index, then the live ones by moment and
-// index. The first error is the last thing; [ErrNoSchema] is one. A type that this
-// version does not know is an [*observability.UnknownTypeError].
+// Events reads events, each once, as they were written. They are grouped by conversation: the durable
+// ones by seq and index, then the live ones by time and index. It stops at the first error, such as
+// [ErrNoSchema]. A type that this version does not know is an [*observability.UnknownTypeError].
 func (d *Database) Events(ctx context.Context, f Filter) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		if err := d.each(ctx, f, func(e observability.Event) bool { return yield(e, nil) }); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// stored writes traffic, all of it twice, as a crash of the exporter would.
+// stored writes traffic twice, like an exporter after a crash.
 func stored(t *testing.T, s *clickhousetest.Server, n int) (*clickhouse.Database, clickhouse.Options, []observability.Event) {
 	t.Helper()
 	o := options(t, s, s.Database(t))
@@ -77,7 +77,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// inOrder is the order that Events promises.
+// inOrder implements the order of Events.
 func inOrder(a, b observability.Event) int {
 	live := func(e *observability.Event) int64 {
 		if e.Live() {
@@ -89,12 +89,11 @@ func inOrder(a, b observability.Event) int {
 		cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.Index, b.Index))
 }
 
-// TestEventsEnd: a reader who has seen enough, or whose context ends, leaves nothing
-// behind that the next one would notice.
+// TestEventsEnd checks that a reader that stops or whose context ends does not affect the next one.
 func TestEventsEnd(t *testing.T) {
 	s := clickhousetest.Start(t)
 	db, _, events := stored(t, s, 50)
-	for range 12 { // More than the driver has connections.
+	for range 12 { // More than the driver's connections.
 		for _, err := range db.Events(t.Context(), clickhouse.Filter{}) {
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +119,7 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-// TestReadEnds: a server that does not answer does not hold a reader beyond its context.
+// TestReadEnds checks that a read from a hung server ends with its context.
 func TestReadEnds(t *testing.T) {
 	s := clickhousetest.Start(t)
 	_, o, _ := stored(t, s, 5)
@@ -136,7 +135,7 @@ func TestReadEnds(t *testing.T) {
 	}
 }
 
-// TestSummary holds the SQL against the definitions, computed from the same events.
+// TestSummary compares the SQL with the definitions, computed from the same events.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)

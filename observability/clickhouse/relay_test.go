@@ -6,21 +6,20 @@ import (
 	"testing"
 )
 
-// relay passes bytes between clients and a server, and can keep back what the server
-// says.
+// relay forwards bytes between clients and a server, and can hold back the server's.
 type relay struct {
 	listener net.Listener
 	work     sync.WaitGroup
 
 	mu      sync.Mutex
 	conns   []net.Conn
-	silence chan struct{} // Not nil while it is silent; closed to end that.
-	left    int           // Bytes of clients until then.
-	asked   func()        // Called when something is kept back.
-	deaf    bool          // In a silence nothing of clients is taken either.
+	silence chan struct{} // Not nil while the server's bytes are held back; closed to end that.
+	left    int           // Client bytes until then.
+	asked   func()        // Called when bytes are held back.
+	deaf    bool          // Also stop reading from clients in that time.
 }
 
-// newRelay passes what comes to a listener on to a server.
+// newRelay forwards connections of a listener to a server.
 func newRelay(t *testing.T, l net.Listener, server string) *relay {
 	r := &relay{listener: l}
 	r.work.Go(func() {
@@ -56,22 +55,21 @@ func newRelay(t *testing.T, l net.Listener, server string) *relay {
 
 func (r *relay) address() string { return r.listener.Addr().String() }
 
-// hush keeps back what the server says once clients have sent so many bytes, and calls
-// asked when there is something.
+// hush holds back the server's bytes after so many client bytes, and calls asked when there are some.
 func (r *relay) hush(after int, asked func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.silence, r.left, r.asked = make(chan struct{}), after, asked
 }
 
-// deafen has silences keep back what clients say too.
+// deafen makes the relay stop reading from clients too.
 func (r *relay) deafen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.deaf = true
 }
 
-// speak ends a silence.
+// speak ends the hold.
 func (r *relay) speak() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,12 +9,11 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// row is an event as the table has it: what queries ask for in columns of their own,
-// and the payload as it is.
+// row is an event in the table: columns for queries, and the unchanged payload.
 type row struct {
 	*observability.Envelope
 	payload string
-	end     int // of the payload in those of all rows
+	end     int // end of the payload in those of all rows
 	traceID string
 
 	kind, messageKind, outcome, reason, purpose, recovery, level string
@@ -24,7 +23,7 @@ type row struct {
 	attempt, maxAttempts, retries int
 	recovered, fenced, dropped    bool
 
-	// Nil is unknown, or that events of the type have none.
+	// Nil if unknown, or if events of the type have none.
 	durationMs, workMs, totalMs, admissionMs, queuedMs, firstTokenMs *int64
 
 	provider, model, responseModel, api, finishReason string
@@ -36,8 +35,8 @@ type row struct {
 	bytes                         int
 }
 
-// fillRows makes rows of events, to which they keep pointers, and returns buf, whose memory
-// serves the next payloads.
+// fillRows converts events, to which rows keep pointers. It returns buf for reuse with the next
+// payloads.
 func fillRows(rows []row, events []observability.Event, enc *observability.Encoder, buf []byte) ([]byte, error) {
 	buf = buf[:0]
 	for i := range events {
@@ -50,12 +49,12 @@ func fillRows(rows []row, events []observability.Event, enc *observability.Encod
 			return buf, fmt.Errorf("store event %s: %w", e.ID, err)
 		}
 		*r = row{Envelope: &e.Envelope, end: len(buf)}
-		// A type that is not here has what it has in its payload alone.
+		// Events of other types have only their payload.
 		r.submission(e.Payload)
 		r.work(e.Payload)
 		r.message(e.Payload)
 	}
-	// One string for all payloads: most are short.
+	// One string for all payloads, because most are short.
 	text, begin := string(buf), 0
 	for i := range events {
 		rows[i].payload, begin = text[begin:rows[i].end], rows[i].end
@@ -63,8 +62,8 @@ func fillRows(rows []row, events []observability.Event, enc *observability.Encod
 	return buf, nil
 }
 
-// brief reports whether events of a type are told in full by the columns that are not
-// for the whole insert alone. Nearly all live events are of such types.
+// brief reports whether the columns of brief inserts hold events of a type completely. Nearly all live
+// events are of such types.
 func brief(t observability.Type) bool {
 	switch t {
 	case observability.TypeTurnRequest, observability.TypeTurnMessages, observability.TypeMessageStart, observability.TypeMessageEnd,
@@ -111,7 +110,7 @@ func (r *row) work(p observability.Payload) {
 		r.reason, r.durationMs = p.Reason, known(&p.DurationMs)
 	case *observability.TurnStart:
 		r.purpose = p.Purpose
-		// Model is "provider/model", and names of models may have slashes.
+		// Model is "provider/model", and model names may contain slashes.
 		r.provider, r.model, _ = strings.Cut(p.Model, "/")
 	case *observability.TurnRequest:
 		r.purpose, r.bytes = p.Purpose, p.Request.InputBytes
@@ -201,7 +200,7 @@ func (r *row) content(c *observability.Content) {
 	}
 }
 
-// known returns nil for a duration that is 0 if nobody knows it.
+// known returns nil for a duration of 0, which is unknown.
 func known(ms *int64) *int64 {
 	if *ms == 0 {
 		return nil
@@ -209,7 +208,7 @@ func known(ms *int64) *int64 {
 	return ms
 }
 
-// traceID returns the trace of a W3C traceparent, "" if that is none.
+// traceID returns the trace id of a W3C traceparent, "" if it is invalid.
 func traceID(traceparent string) string {
 	parts := strings.Split(traceparent, "-")
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -218,7 +217,7 @@ func traceID(traceparent string) string {
 	return parts[1]
 }
 
-// The moments that the server's hours can tell.
+// Range of the server's hours.
 const (
 	firstMoment conversation.Time = 0
 	lastMoment  conversation.Time = 4291747199999 // 2105-12-31T23:59:59.999Z
@@ -226,9 +225,9 @@ const (
 
 func stored(t conversation.Time) int64 { return int64(min(max(t, firstMoment), lastMoment)) }
 
-// day is the partition of a moment.
+// day returns the partition of a time.
 func day(t conversation.Time) int64 { return stored(t) / (24 * 60 * 60 * 1000) }
 
-// count32 and count64 hold a count within its column.
+// count32 clamps a count to its column.
 func count32(n int) uint32   { return uint32(min(max(n, 0), math.MaxUint32)) }
 func count64(n int64) uint64 { return uint64(max(n, 0)) }

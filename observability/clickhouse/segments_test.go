@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/storage/s3"
 )
 
-// history writes a conversation as the runtime would, and remembers what it says.
+// history writes a conversation like the runtime, and records its content.
 type history struct {
 	t      *testing.T
 	logs   *storage.Logs
@@ -54,7 +54,7 @@ func (h *history) append(records ...conversation.Record) storage.Batch {
 	return h.writer.Stored()
 }
 
-// exchange appends a message and an answer in three deltas, of batches of their own.
+// exchange appends a message and an answer of three deltas, one batch each.
 func (h *history) exchange(i int) {
 	asked, answer := conversation.MessageID(fmt.Sprint("msg_u", i)), conversation.MessageID(fmt.Sprint("msg_a", i))
 	question := fmt.Sprintf("Question %d\nwith \"two\" lines {and} äöü", i)
@@ -86,8 +86,7 @@ func (h *history) exchange(i int) {
 	}
 }
 
-// compact makes segments of all batches but the last, and removes what they replace if
-// it shall.
+// compact stores all batches but the last in segments, and deletes the replaced ones if remove is set.
 func (h *history) compact(remove bool) {
 	h.t.Helper()
 	last := h.writer.Stored()
@@ -100,8 +99,8 @@ func (h *history) compact(remove bool) {
 	}
 }
 
-// TestSegmentQueries reads a bucket of a real S3 server that the runtime's storage has
-// filled: batches of two writers, segments that are merged and that overlap.
+// TestSegmentQueries queries a bucket of a real S3 server with batches of two writers, merged segments
+// and overlapping ones.
 func TestSegmentQueries(t *testing.T) {
 	server := s3server.Versitygw(t)
 	name := server.Bucket(t)
@@ -118,7 +117,7 @@ func TestSegmentQueries(t *testing.T) {
 		for i := range 12 {
 			h.exchange(i)
 			if i%3 == 2 {
-				// What a segment replaces is left in one conversation: all of it is there twice.
+				// One conversation keeps the replaced batches, so that its data exists twice.
 				h.compact(h == first)
 			}
 		}
@@ -177,7 +176,7 @@ type segmentQuery struct {
 	parameters ch.Parameters
 }
 
-// totals runs the queries of all conversations, of which there are two.
+// totals runs the queries for both conversations.
 func (q *segmentQuery) totals() (types map[string]int64, tokens map[string][]int64) {
 	q.t.Helper()
 	types, tokens = map[string]int64{}, map[string][]int64{}
@@ -202,7 +201,6 @@ func (q *segmentQuery) totals() (types map[string]int64, tokens map[string][]int
 	return types, tokens
 }
 
-// run runs one of the queries with its parameters.
 func (q *segmentQuery) run(name string, visit func(driver.Rows) error) {
 	q.t.Helper()
 	query, ok := clickhouse.SegmentQueries()[name]

@@ -14,13 +14,12 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxDays is how many days one insert touches at most. The server refuses more than 100
-// partitions in one.
+// maxDays is the maximum number of days per insert. The server rejects more than 100 partitions in
+// one.
 const maxDays = 64
 
-// chunkRows is how many rows are held beside the columns that are built of them. By the
-// native protocol they are then sent, as a part of the same insert: the server puts the
-// parts together, and the memory of the columns serves the next.
+// chunkRows is the number of rows per chunk. The native protocol sends each chunk as a part of the
+// same insert: the server joins the parts, and the column buffers are reused.
 const chunkRows = 512
 
 // Sink writes events into a database. It implements [observability.Sink].
@@ -31,7 +30,7 @@ type Sink struct {
 	spare        sync.Pool // of *filling
 }
 
-// insert is a statement and what it fills.
+// insert is a statement and its columns.
 type insert struct {
 	statement string
 	columns   []column
@@ -41,9 +40,8 @@ func newInsert(cs []column) insert {
 	return insert{"INSERT INTO events_raw (" + names(cs) + ")", cs}
 }
 
-// NewSink returns a sink. The error is a [*DeniedError] if the user may only read. The
-// sink does not make tables, and the Database stays the caller's, who closes it after
-// the last Write.
+// NewSink returns a sink, or a [*DeniedError] if the user may only read. It creates no tables. The
+// caller owns the Database and closes it after the last Write.
 func NewSink(db *Database) (*Sink, error) {
 	if db.ReadOnly() {
 		return nil, db.denied("INSERT INTO events_raw", errors.New("the user may only read"))
@@ -54,9 +52,8 @@ func NewSink(db *Database) (*Sink, error) {
 // Name implements [observability.Sink].
 func (*Sink) Name() string { return "clickhouse" }
 
-// Write implements [observability.Sink]: one insert, which returns when the server has
-// the rows in its table. Events of more than 64 days take one for every 64. The error is
-// [ErrNoSchema] if tables are missing.
+// Write implements [observability.Sink] with one insert, which returns when the rows are in the table.
+// Events of more than 64 days take one insert per 64. It returns [ErrNoSchema] if tables are missing.
 func (s *Sink) Write(ctx context.Context, events []observability.Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store %d events: %w", len(events), err)
@@ -80,8 +77,8 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) error {
 		return err
 	}
 	defer func() {
-		if !batch.IsSent() { // Something has failed, or panics.
-			_ = batch.Abort() // The connection is given up, which says all.
+		if !batch.IsSent() { // After an error or a panic.
+			_ = batch.Abort() // The connection is closed in any case.
 		}
 	}()
 	f, ok := s.spare.Get().(*filling)
@@ -89,14 +86,14 @@ func (s *Sink) write(ctx context.Context, events []observability.Event) error {
 		f = &filling{encoder: s.encoder, wire: newWire()}
 	}
 	if err := f.fill(ctx, batch, in.columns, events, s.db.opts.HTTP); err != nil {
-		return err // What it holds half of is not used again.
+		return err // A partly filled buffer is not reused.
 	}
 	f.reset()
 	s.spare.Put(f)
 	return batch.Send()
 }
 
-// filling is the memory that an insert needs beside the driver's.
+// filling holds the buffers of an insert in addition to the driver's.
 type filling struct {
 	encoder      *observability.Encoder
 	rows         []row
@@ -105,13 +102,13 @@ type filling struct {
 	wire         *wire
 }
 
-// fill gives a batch all events, as a whole or in parts that it sends.
+// fill adds all events to a batch, as a whole or in parts that it sends.
 func (f *filling) fill(ctx context.Context, batch driver.Batch, columns []column, events []observability.Event, whole bool) error {
 	f.rows = slices.Grow(f.rows[:0], min(len(events), chunkRows))
 	f.dictionaries = slices.Grow(f.dictionaries[:0], len(columns))[:len(columns)]
 	to := batch.Columns()
 	for chunk := range slices.Chunk(events, chunkRows) {
-		err := ctx.Err() // The driver sends without asking.
+		err := ctx.Err() // The driver does not check the context before it sends.
 		if err != nil {
 			return err
 		}
@@ -143,7 +140,7 @@ func (f *filling) fill(ctx context.Context, batch driver.Batch, columns []column
 	return nil
 }
 
-// finish writes the dictionaries of the rows since the last time.
+// finish writes the dictionaries of the rows since the last call.
 func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
 	for i, c := range columns {
 		if c.word == nil {
@@ -156,11 +153,10 @@ func (f *filling) finish(to []drivercolumn.Interface, columns []column) error {
 	return nil
 }
 
-// maxSpare bounds the memory, in bytes, that each part of a filling keeps for the next
-// insert.
+// maxSpare bounds the buffers, in bytes, that each part of a filling keeps for reuse.
 const maxSpare = 1 << 20
 
-// reset forgets the events.
+// reset releases the events.
 func (f *filling) reset() {
 	clear(f.rows[:cap(f.rows)])
 	if cap(f.payloads) > maxSpare {
@@ -174,8 +170,7 @@ func (f *filling) reset() {
 	}
 }
 
-// byDays returns the events in groups of at most maxDays days each: nearly always all
-// of them as they are.
+// byDays splits events into groups of at most maxDays days, usually one.
 func byDays(events []observability.Event) [][]observability.Event {
 	if len(events) == 0 {
 		return nil

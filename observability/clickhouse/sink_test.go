@@ -19,8 +19,7 @@ import (
 	"github.com/parleyrun/parley/observability/sinktest"
 )
 
-// TestSink holds the sink to the suite by one protocol under the race detector, and by the
-// other without it.
+// TestSink runs the suite by one protocol under the race detector, and by the other without it.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -37,7 +36,7 @@ func TestSink(t *testing.T) {
 				}
 				return sink
 			}
-			db := migrated(t, o) // Which takes longer than most rules.
+			db := migrated(t, o) // Slower than most rules.
 			sinktest.Run(t, sinktest.Options{
 				New: func(t *testing.T) (observability.Sink, func(*testing.T) []observability.Event) {
 					s.Ask(t, "TRUNCATE TABLE "+o.Database+".events_raw SYNC")
@@ -49,13 +48,13 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestRestart: what was acknowledged survives a crash of the server, and the next Write
-// finds the new one.
+// TestRestart checks that acknowledged events survive a crash of the server, and that the next Write
+// reconnects.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.StartOwn(t)
 	o := options(t, &s.Server, s.Database(t))
-	// The first address is one where nobody listens.
+	// The first address has no listener.
 	o.Addresses = []string{noderun.Refusing(t), s.Addr()}
 	db := migrated(t, o)
 	sink, err := clickhouse.NewSink(db)
@@ -86,9 +85,8 @@ func TestRestart(t *testing.T) {
 	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 }
 
-// TestLostAnswer: a server that takes everything and then answers nothing does not hold a
-// Write beyond its context. It may have stored the events; they are there once when they
-// are written again.
+// TestLostAnswer checks that a Write to a server that never responds ends with its context. The server
+// may have stored the events; written again, they are stored once.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -117,21 +115,21 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// TestDeafServer: one that takes nothing any more in the middle of an insert does not hold
-// a Write, whose context goes on.
+// TestDeafServer checks that a server that stops reading during an insert does not block a Write
+// beyond the timeout.
 func TestDeafServer(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
 	relay := newRelay(t, listen(t), o.Addresses[0])
-	o.Addresses, o.DialTimeout = []string{relay.address()}, 10*time.Second // A busy server greets in less.
+	o.Addresses, o.DialTimeout = []string{relay.address()}, 10*time.Second // A slow server still greets in less.
 	sink, err := clickhouse.NewSink(migrated(t, o))
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := traffic(300, 1)[:2000]
 	r, noise := rand.NewChaCha8([32]byte{}), make([]byte, 15_000)
-	for i := range events { // More than buffers of the system hold.
+	for i := range events { // More than the system buffers.
 		_, _ = r.Read(noise) // It never fails.
 		text := base64.StdEncoding.EncodeToString(noise)
 		events[i].Type, events[i].Payload = observability.TypeLog, &observability.Log{Level: "info", Message: text}
@@ -148,7 +146,7 @@ func TestDeafServer(t *testing.T) {
 	}
 }
 
-// TestManyDays: a replay of years is more partitions than one insert may have.
+// TestManyDays checks a replay of years, which spans more partitions than one insert may have.
 func TestManyDays(t *testing.T) {
 	t.Parallel()
 	s := clickhousetest.Start(t)
@@ -162,7 +160,7 @@ func TestManyDays(t *testing.T) {
 	sameEvents(t, events, read(t, db, clickhouse.Filter{}))
 }
 
-// TestMoments: events of the bounds of time are stored, and those beyond as the nearest.
+// TestMoments checks that events at the bounds of time are stored, and those beyond are clamped.
 func TestMoments(t *testing.T) {
 	const last = conversation.Time(4291747199999)
 	s := clickhousetest.Start(t)
@@ -196,7 +194,7 @@ func TestSinkErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad := traffic(200, 1)[:700]
-	bad[600].Payload = nil // In the second part.
+	bad[600].Payload = nil // In the second chunk.
 	if err := sink.Write(t.Context(), bad); err == nil {
 		t.Error("an event without a payload was stored")
 	}
@@ -210,7 +208,7 @@ func TestSinkErrors(t *testing.T) {
 	}
 }
 
-// TestPanicsCostNoConnection: who calls a sink contains its panics, and goes on.
+// TestPanicsCostNoConnection checks that a contained panic of Write leaks no connection.
 func TestPanicsCostNoConnection(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))
@@ -235,7 +233,7 @@ func TestPanicsCostNoConnection(t *testing.T) {
 	}
 }
 
-// TestAlteredColumns: somebody has made a dictionary a plain column, or one that may be null.
+// TestAlteredColumns alters a dictionary column to a plain or a nullable one.
 func TestAlteredColumns(t *testing.T) {
 	s := clickhousetest.Start(t)
 	o := options(t, s, s.Database(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// Summary computes what [stats.Summarize] does, in the server and of the events that it
-// has. Figures of events that arrive meanwhile may be in a part of it and not in another.
+// Summary computes [stats.Summarize] on the server. Events that arrive during the queries may be
+// counted in some parts only.
 func (d *Database) Summary(ctx context.Context, f stats.Filter) (*stats.Summary, error) {
 	q := &question{db: d, ctx: timeless{ctx}}
 	conditions, args := between(f.Since, f.Until)
@@ -30,7 +30,7 @@ func (d *Database) Summary(ctx context.Context, f stats.Filter) (*stats.Summary,
 	return s, nil
 }
 
-// question is what the parts of a summary have in common.
+// question holds the common parts of the queries of a summary.
 type question struct {
 	db    *Database
 	ctx   context.Context
@@ -38,8 +38,7 @@ type question struct {
 	args  []any
 }
 
-// rows runs a query with the condition in the place of the word WHERE, and visits its
-// rows.
+// rows runs a query, with the conditions in place of the word WHERE, and visits its rows.
 func (q *question) rows(query string, visit func(driver.Rows) error) error {
 	rows, err := q.db.conn.Query(q.ctx, strings.Replace(query, "WHERE", "WHERE "+q.where, 1), q.args...)
 	if err != nil {
@@ -56,11 +55,11 @@ func (q *question) rows(query string, visit func(driver.Rows) error) error {
 
 const settled = "toInt64(countIf(type = 'submission_settled' AND outcome = "
 
-// outcomes are the figures of stats.Submissions.
+// outcomes are the columns of stats.Submissions.
 const outcomes = `toInt64(countIf(type = 'submission_queued')),
 	` + settled + `'completed')), ` + settled + `'failed')), ` + settled + `'aborted'))`
 
-// tokens are the figures of stats.Tokens.
+// tokens are the columns of stats.Tokens.
 const tokens = `toInt64(sumIf(input_tokens, type = 'turn')), toInt64(sumIf(output_tokens, type = 'turn')),
 	toInt64(sumIf(cache_read_tokens, type = 'turn')), toInt64(sumIf(cache_write_tokens, type = 'turn')),
 	toInt64(sumIf(reasoning_tokens, type = 'turn')), sumIf(cost, type = 'turn')`
@@ -87,14 +86,14 @@ func totals(q *question, s *stats.Summary) error {
 	})
 }
 
-// latencyOf computes count, quantiles and maximum of a column where it counts, as an
+// latencyOf returns the SQL for count, quantiles and maximum of a column where counts holds, as an
 // array.
 func latencyOf(column, counts string) string {
 	ms := "ifNull(" + column + ", 0)"
 	return "arrayConcat([toInt64(countIf(" + counts + "))], quantilesExactIf(0.5, 0.9, 0.99)(" + ms + ", " + counts + "), [maxIf(" + ms + ", " + counts + ")])"
 }
 
-// latency reads what latencyOf computes.
+// latency decodes the array of latencyOf.
 func latency(values []int64) stats.Latency {
 	if len(values) != 5 || values[0] == 0 {
 		return stats.Latency{}
@@ -133,7 +132,7 @@ func failures(q *question, s *stats.Summary) error {
 	})
 }
 
-// cutOff is observability.Turn.CutOff as a condition.
+// cutOff is [observability.Turn.CutOff] as a condition.
 const cutOff = "finish_reason IN ('aborted', 'handover', 'interrupted')"
 
 func models(q *question, s *stats.Summary) error {
@@ -192,7 +191,7 @@ func recent(q *question, s *stats.Summary) error {
 	})
 }
 
-// Newest returns the id of the submission that events were told of last, "" without any.
+// Newest returns the id of the submission with the latest event, "" if there is none.
 func (d *Database) Newest(ctx context.Context) (id conversation.SubmissionID, err error) {
 	q := &question{db: d, ctx: timeless{ctx}, where: "type = 'submission_queued' AND NOT live"}
 	err = q.rows("SELECT submission_id FROM events WHERE ORDER BY ts DESC, submission_id DESC LIMIT 1", func(r driver.Rows) error {
@@ -204,13 +203,13 @@ func (d *Database) Newest(ctx context.Context) (id conversation.SubmissionID, er
 	return id, err
 }
 
-// aggregates are the views of figures by hour.
+// aggregates returns the names of the hourly views.
 func aggregates() []string {
 	return []string{"usage_hourly", "latency_hourly", "outcomes_hourly", "queue_hourly", "recoveries_hourly", "active_hourly"}
 }
 
-// Refresh brings the figures by hour up to date, and returns when they are: for use
-// after many events came at once. The server does it by itself every ten minutes.
+// Refresh updates the hourly aggregates and waits for that, for use after a bulk import. The server
+// refreshes them every ten minutes.
 func (d *Database) Refresh(ctx context.Context) error {
 	for _, view := range aggregates() {
 		for _, statement := range []string{"SYSTEM REFRESH VIEW " + view, "SYSTEM WAIT VIEW " + view} {
