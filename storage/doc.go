@@ -17,14 +17,12 @@
 //     after a 412 it reads the object back, and only its own batch is a success (R2).
 //  3. The first batch of a writer is acknowledged only after a LIST has returned nothing
 //     above it (R4).
-//  4. A writer that is fenced or has an unknown outcome never writes again. 5. The batches from
-//
-// [Logs.Batches] and [Logs.Range] are contiguous and continue the
-//
-//		hash chain of [Batch], wherever they are stored; anything else is a [*GapError] or a
-//		[*CorruptError] (R6).
-//	 6. A [Compactor] reports only batches that a segment holds as garbage, and never the
-//	    first of a writer (R3) or the highest of a log (R5).
+//  4. A writer that is fenced or has an unknown outcome never writes again.
+//  5. The batches from [Logs.Batches] and [Logs.Range] are contiguous and continue the hash
+//     chain of [Batch], wherever they are stored; anything else is a [*GapError] or a
+//     [*CorruptError] (R6).
+//  6. A [Compactor] reports only batches that a segment holds as garbage, and never the
+//     first of a writer (R3) or the highest of a log (R5).
 //
 // Logs and the functions of this package are safe for concurrent use. A Writer or a JournalWriter
 // belongs to one goroutine at a time. No goroutine outlives the call that started it.

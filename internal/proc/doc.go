@@ -11,13 +11,11 @@
 //     [Reaper.TempDir] is removed. The same holds if the owner ends in any other way.
 //  2. The id of a process is the program's own, not that of an intermediate process, for
 //     /proc and for signals.
-//  3. Signals go only to processes started here, and to none after it was waited for. 4. [Process.Flaw]
-//
-// is empty only for a requested end: by SIGKILL, or with exit 0 after
-//
-//		SIGTERM, whatever else was sent.
-//	 5. Programs are built one at a time into the folder bin/built of the module. An
-//	    up-to-date file is not replaced, so that it may be running.
+//  3. Signals go only to processes started here, and to none after it was waited for.
+//  4. [Process.Flaw] is empty only for a requested end: by SIGKILL, or with exit 0 after
+//     SIGTERM, whatever else was sent.
+//  5. Programs are built one at a time into the folder bin/built of the module. An
+//     up-to-date file is not replaced, so that it may be running.
 //
 // All types are safe for concurrent use. One goroutine waits for each process; the reaper waits for
 // those.

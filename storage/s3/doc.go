@@ -14,11 +14,9 @@
 //     Multipart uploads, which drop the condition, are never used.
 //  3. Errors are classified by status and code in one table, see [Bucket.Create].
 //     A write without a response, or with a 5xx, is ErrUncertain.
-//  4. After a write returns, its body is not read any more. 5. With [NewTransport], an early rejection
-//
-// by a server that closes the connection before
-//
-//	it has read a large body is reported as such, not as an unknown outcome.
+//  4. After a write returns, its body is not read any more.
+//  5. With [NewTransport], an early rejection by a server that closes the connection before it
+//     has read a large body is reported as such, not as an unknown outcome.
 //
 // A Bucket is safe for concurrent use and starts no goroutine. The package keeps no state that a crash
 // could lose.
