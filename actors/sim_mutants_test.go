@@ -58,6 +58,11 @@ func mutants() []mutant {
 		{"a post does not wait for the one before", ownerRule(machine.RulePostInOrder), nil, simOfPosts(), []uint64{1, 7, 9, 16, 18}},
 		{"who has put a post off stores no timer", ownerRule(machine.RuleTimePosts), nil, simOfPosts(), []uint64{0, 1, 5, 7, 9}},
 
+		{"a dispatch joins its tree late", ownerRule(machine.RuleJoinFirst), nil, simOfTrees(), []uint64{1, 3, 8, 9, 11}},
+		{"who starts does not ask its tree", ownerRule(machine.RuleAskTree), nil, simOfTrees(), []uint64{119, 319, 320, 321, 322}},
+		{"an abort of a tree is read before it is durable", ownerRule(machine.RuleAbortFirst), nil, simOfTrees(), []uint64{32, 90, 117, 157, 165}},
+		{"a closed tree takes members", ownerRule(machine.RuleRefuseClosed), nil, simOfTrees(), []uint64{0, 187, 198, 222, 232}},
+
 		{"202 before the journal", pendingRule(pending.RuleWaitForJournal), diesUnlisted, journals, []uint64{545, 680, 2, 26, 77, 121, 128}},
 		{"own set is not swept", pendingRule(pending.RuleSweepOwnSet), isFencedAlone, journals, []uint64{60, 92, 0, 1, 3, 4, 5}},
 		{"who steps down leaves the set", ownerRule(machine.RuleStayListed), isFencedAlone, journals, []uint64{370, 509, 571, 599}},

@@ -77,9 +77,11 @@ func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
 // a process now and then that has fewer than before, so that nothing changes under it.
 func onCores(n int) (before int) { return runtime.GOMAXPROCS(sample.Of(n, 0)) }
 
-// sameSchedule is every fourth time one about the pending-work journals, and one of crowded nodes.
+// sameSchedule is every fourth time one about the pending-work journals, one of crowded nodes, and one about trees.
 func sameSchedule(i int) simSchedule {
 	switch i % 4 {
+	case 1:
+		return simSchedule{simOfTrees(), uint64(i)}
 	case 2:
 		return simSchedule{simOfCrowds(), uint64(i)}
 	case 3:

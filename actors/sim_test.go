@@ -41,8 +41,9 @@ var (
 	simWaits     = flag.Bool("waits", false, "run schedules about waits and signals alone")
 	simPosts     = flag.Bool("posts", false, "run schedules about posts alone")
 	simRuns      = flag.Bool("runs", false, "run schedules about runs of workflows alone")
+	simTrees     = flag.Bool("trees", false, "run schedules about trees of dispatches alone")
 	simCrowded   = flag.Bool("crowded", false, "run the seed of -seed with nodes that keep few idle conversations")
-	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the pending-work journals, one about waits, posts or runs, and one crowded")
+	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the pending-work journals, one about waits, posts, runs or trees, and one crowded")
 )
 
 // simProfile is what the schedules of a profile run on.
@@ -82,6 +83,13 @@ func simOfRuns() simProfile {
 	return p
 }
 
+// simOfTrees is about trees of dispatches.
+func simOfTrees() simProfile {
+	p := simEverything()
+	p.Profile = chaos.Trees
+	return p
+}
+
 // simOfCrowds is everything, on nodes that keep few idle conversations.
 func simOfCrowds() simProfile {
 	p := simEverything()
@@ -103,6 +111,8 @@ func (s simSchedule) String() string {
 		return fmt.Sprintf("posts %d", s.seed)
 	case s.profile.Profile == chaos.Runs:
 		return fmt.Sprintf("runs %d", s.seed)
+	case s.profile.Profile == chaos.Trees:
+		return fmt.Sprintf("trees %d", s.seed)
 	case s.profile.Profile == chaos.Waits:
 		return fmt.Sprintf("waits %d", s.seed)
 	case s.profile.idleBytes > 0:
@@ -191,6 +201,9 @@ func TestSimulation(t *testing.T) {
 		if *simRuns {
 			s.profile = simOfRuns()
 		}
+		if *simTrees {
+			s.profile = simOfTrees()
+		}
 		report := runSchedule(t, newSimSystem(t), s)
 		t.Logf("%s\n%v", strings.Join(report.Trace(), "\n"), report.Shown)
 		if report.Violation != "" {
@@ -206,6 +219,8 @@ func TestSimulation(t *testing.T) {
 		switch {
 		case *simJournals || i%4 == 3:
 			s = simSchedule{simOfJournals(), uint64(counts[chaos.Journals])}
+		case *simTrees || !*simPosts && !*simWaits && !*simRuns && i%16 == 6:
+			s = simSchedule{simOfTrees(), uint64(counts[chaos.Trees])}
 		case *simRuns || !*simPosts && !*simWaits && i%16 == 9:
 			s = simSchedule{simOfRuns(), uint64(counts[chaos.Runs])}
 		case *simPosts || !*simWaits && i%8 == 5:
@@ -239,7 +254,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 	const shards = 20
 	system := newSimSystem(t)
 	var mu sync.Mutex
-	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}, chaos.Runs: {}}
+	totals := map[chaos.Profile]schedule.Shown{chaos.Everything: {}, chaos.Journals: {}, chaos.Waits: {}, chaos.Posts: {}, chaos.Runs: {}, chaos.Trees: {}}
 	t.Run("shard", func(t *testing.T) {
 		for shard := range shards {
 			t.Run(fmt.Sprint(shard), func(t *testing.T) {
@@ -269,7 +284,7 @@ func keptSchedules(t *testing.T) []simSchedule {
 		s := simSchedule{profile: simEverything()}
 		number := line
 		for name, profile := range map[string]simProfile{
-			"journals ": simOfJournals(), "waits ": simOfWaits(), "posts ": simOfPosts(), "runs ": simOfRuns(), "crowded ": simOfCrowds(),
+			"journals ": simOfJournals(), "waits ": simOfWaits(), "posts ": simOfPosts(), "runs ": simOfRuns(), "trees ": simOfTrees(), "crowded ": simOfCrowds(),
 		} {
 			if rest, ok := strings.CutPrefix(line, name); ok {
 				number, s.profile = rest, profile

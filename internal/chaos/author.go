@@ -89,8 +89,12 @@ func newAuthor(w *world) *author {
 		Data:            []agent.Data{a.data},
 		Hooks:           agent.Hooks{ResponseStarted: a.started, ResponseFinished: a.finished},
 	}
-	if w.Profile == Posts {
+	switch w.Profile {
+	case Posts:
 		worker.Notify = []string{officeName}
+	case Trees:
+		worker.Tools = append(worker.Tools, agent.NewTool(sendTool, "Dispatch.", a.send, &agent.ToolOptions{Durable: true}))
+		worker.Limits.TreeSubmissions, worker.Limits.TreeDollars = treeSubmissions, treeDollars
 	}
 	a.agents = []*agent.Agent{worker, a.flow.Definition()}
 	return a
@@ -155,7 +159,7 @@ func hookModes() []string { return []string{decorates, silent, fails, panics, da
 
 // mode is what a hook does for the submission with a body.
 func (w *world) mode(hook, body string) string {
-	if isBrief(body) || waits(body) {
+	if isBrief(body) || waits(body) || spreads(body) {
 		return silent
 	}
 	if d := schedule.Draw(w.Seed, "hook", hook, body); d%2 == 0 {

@@ -200,6 +200,9 @@ func (w *world) check(ctx context.Context) {
 	}
 	w.checkAsks(ctx)
 	w.checkRuns(ctx)
+	if w.Profile == Trees {
+		w.checkTrees()
+	}
 }
 
 func (w *world) checkLog(log *knownLog) {
@@ -254,11 +257,26 @@ func (w *world) checkAck(a ack, log *knownLog) {
 	}
 }
 
+// closes reports whether an abort ends submissions of trees that were closed before.
+func (w *world) closes(log *knownLog, off int64, r *conversation.AbortRequested) bool {
+	for _, id := range r.Submissions {
+		sub := log.state.Submission(id)
+		if sub == nil || sub.Tree == nil || w.known[sub.Tree.Root] == nil {
+			return false
+		}
+		at := w.closed(w.known[sub.Tree.Root], sub.Tree.Submission)
+		if at == 0 || at >= w.ledger.landedAt(log.at.Key(), off) {
+			return false
+		}
+	}
+	return len(r.Submissions) > 0 && !r.Trees
+}
+
 // checkSettled checks that nothing settles twice, that an abort ends what it covers, and nothing else is aborted.
 func (w *world) checkSettled(log *knownLog) {
 	covered := map[conversation.SubmissionID]bool{}
 	for off, r := range each[*conversation.AbortRequested](log) {
-		w.trace.ViolateIf(!w.ledger.asked(log.at.Key(), off), log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
+		w.trace.ViolateIf(!w.ledger.asked(log.at.Key(), off, r.Trees) && !w.closes(log, off, r), log.at.ID, "batch %d aborts %v and nobody asked for it", off, r.Submissions)
 		for _, id := range r.Submissions {
 			covered[id] = true
 			if s := log.settled[id]; s.Outcome != conversation.OutcomeAborted || s.at != off {

@@ -175,7 +175,7 @@ func (f *forged) fail(code conversation.Code) {
 
 // TestShownLacks tells what is missing, and nothing else.
 func TestShownLacks(t *testing.T) {
-	for p, what := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed"} {
+	for p, what := range map[Profile]schedule.Event{Everything: "abort", Journals: "journal swept", Waits: "signal kept", Posts: "posted", Runs: "run failed", Trees: "tree member aborted"} {
 		s := schedule.Shown{}
 		for what, n := range p.wanted() {
 			s[what] = n

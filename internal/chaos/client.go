@@ -52,7 +52,7 @@ func (w *world) newPost(rng *rand.Rand, at conversation.Address, key, body strin
 		Address: at, Key: key, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: body},
 	}}
 	switch n := rng.IntN(12); {
-	case isBrief(body), waits(body):
+	case isBrief(body), waits(body), spreads(body):
 	case n < 2:
 		p.Delivery.Kind, p.Delivery.Type, p.Delivery.TagName = conversation.KindSignal, "tick", "clock"
 		p.Delivery.Attributes = map[string]string{"hand": fmt.Sprint(rng.IntN(60))}
@@ -84,13 +84,13 @@ func (p *post) hash() string {
 }
 
 // client delivers a few messages to one conversation: short ones; such that its calls wait, and signals
-// for them before, meanwhile and afterwards, some twice; or any, now and then twice at once, or with
-// another one under the same key.
+// for them before, meanwhile and afterwards, some twice; such that begin trees of dispatches; or any, now and
+// then twice at once, or with another one under the same key.
 func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conversation.Address) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	most, longest := 3, 5*time.Second
-	if w.Profile != Everything && w.Profile != Journals {
+	if w.Profile != Everything && w.Profile != Journals && w.Profile != Trees {
 		most, longest = 2, 8*time.Second
 	}
 	for i := range 1 + rng.IntN(most) {
@@ -118,6 +118,8 @@ func (w *world) client(ctx context.Context, rng *rand.Rand, name string, at conv
 				})
 			}
 			w.deliver(ctx, rng, p, tries)
+		case Trees:
+			w.deliver(ctx, rng, w.newPost(rng, at, key, spreading+key), 1+rng.IntN(8))
 		default:
 			for n := range rng.IntN(3) {
 				caller := fmt.Sprint(key, " signal ", n)
@@ -273,7 +275,11 @@ func (w *world) readBack(ctx context.Context, m *member, at conversation.Address
 }
 
 func (w *world) aborter(ctx context.Context, rng *rand.Rand, at conversation.Address) {
-	for range rng.IntN(6) / 3 {
+	aborts := rng.IntN(6) / 3
+	if w.Profile == Trees {
+		aborts = rng.IntN(4)
+	}
+	for range aborts {
 		if schedule.Sleep(ctx, schedule.Between(rng.Uint64(), time.Second, w.pendingTime)) != nil {
 			return
 		}
@@ -291,12 +297,21 @@ func refusal(err error) bool {
 }
 
 // abort asks a node for an abort. When it is granted, nothing is owed any more of
-// what was when it was asked for.
+// what was when it was asked for. Most aborts of schedules of trees are of trees.
 func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
+	if w.Profile == Trees && schedule.Draw(w.Seed, "abort", at.ID, w.aborts.Next(at.ID))%4 != 0 {
+		w.abortTree(ctx, m, at)
+		return
+	}
 	ctx, cancel := m.call(ctx, time.Hour)
 	defer cancel()
 	asked := w.ledger.abort(at.Key())
 	granted, err := m.node.Abort(ctx, at)
+	w.abortEnds(ctx, m, at, asked, granted, err)
+}
+
+// abortEnds checks the answer to an abort.
+func (w *world) abortEnds(ctx context.Context, m *member, at conversation.Address, asked *abortCall, granted bool, err error) {
 	var left []conversation.SubmissionID
 	free := false
 	if err == nil {
@@ -308,7 +323,7 @@ func (w *world) abort(ctx context.Context, m *member, at conversation.Address) {
 	case m.life.Err() != nil || ctx.Err() != nil, refusal(err), conversation.CodeOf(err) == conversation.CodeAbortUnknown:
 	case err != nil:
 		w.trace.Violate(m.id, "an abort ends with %v", err)
-	case len(left) > 0 && granted:
+	case len(left) > 0 && (granted || asked.trees):
 		w.trace.Violate(m.id, "an abort was granted and has not ended %v", left)
 	case granted:
 		w.trace.Did("abort")

@@ -43,6 +43,9 @@
 //     and no second one is for the same name; one that was refused as late was late.
 //  10. A conversation whose opening crashes every process is quarantined after some crashes, and no
 //     other is; repaired and put back, it settles like them.
+//  11. A dispatched submission has joined its tree before it is admitted, and settles once. A tree counts no more
+//     submissions than it may, and what their model calls cost, but for a last one that a crash leaves out. One that an
+//     abort has closed takes no members; once that is answered, what it owed has ended, and no model is called for it.
 //
 // What never happens proves nothing: a [schedule.Shown] says what did, and
 // [Profile.Lacking] what is lacking. A [Profile] decides what a schedule is about.

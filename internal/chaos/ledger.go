@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/internal/schedule"
@@ -30,9 +31,27 @@ type ledger struct {
 	attempts map[attemptID]startedAttempt
 	calls    map[conversation.CallID]bool // whose records have landed
 	failures map[conversation.SubmissionID]failed
+
+	trees   map[conversation.TreeRef]*landedTree
+	members map[conversation.SubmissionID]*treeMember
+}
+
+// landedTree is what has landed of a tree of dispatches in the log of its root.
+type landedTree struct {
+	closed  bool
+	counted conversation.TreeCounted // the largest totals
+}
+
+// treeMember is a submission that has landed, of the tree that it began or belongs to.
+type treeMember struct {
+	tree    conversation.TreeRef
+	settled bool
+	calls   int           // of models
+	ran     time.Duration // when a model was last called for it by a writer that no other had replaced
 }
 
 type landedLog struct {
+	at      conversation.Address
 	batches map[int64]landing
 	settled map[conversation.SubmissionID]bool // by what was admitted
 	aborts  []*abortCall
@@ -47,7 +66,9 @@ type failed struct {
 // abortCall is a request to abort, from when it was made until it was answered.
 type abortCall struct {
 	log      *landedLog
-	owed     []conversation.SubmissionID // when it was made
+	trees    bool                        // it is of the trees that began in the conversation
+	owed     []conversation.SubmissionID // when it was made, that of the trees included
+	answered time.Duration               // 0 before
 	from, to int
 	free     bool // the log has owed nothing at some time in between
 }
@@ -82,6 +103,7 @@ func newLedger(t *schedule.Trace) *ledger {
 	return &ledger{
 		trace: t, logs: map[conversation.Key]*landedLog{}, claims: map[storage.Nonce]*claim{}, attempts: map[attemptID]startedAttempt{},
 		calls: map[conversation.CallID]bool{}, failures: map[conversation.SubmissionID]failed{},
+		trees: map[conversation.TreeRef]*landedTree{}, members: map[conversation.SubmissionID]*treeMember{},
 	}
 }
 
@@ -133,6 +155,7 @@ func (l *ledger) landed(key string, b *storage.Batch) {
 	var names []string
 	for _, r := range records {
 		names = append(names, string(r.Type()))
+		l.landedOfTree(log, r)
 		switch r := r.(type) {
 		case *conversation.AttemptStarted:
 			l.attempts[attemptID{r.Submission, r.Attempt}] = startedAttempt{storage.Nonce(r.Writer), b.Seq}
@@ -183,10 +206,17 @@ func (l *ledger) model(member string, id attemptID) error {
 	if batches[c.seq].nonce != nonce || batches[start.seq].nonce != nonce {
 		return fmt.Errorf("model call by %s, whose claim %d or attempt %d is not in the log of %.6s", nonce, c.seq, start.seq, c.conv)
 	}
+	replaced := false
 	for seq, b := range batches {
+		replaced = replaced || seq > c.seq && b.nonce != nonce
 		if seq > c.seq && b.nonce != nonce && b.at <= c.answered {
 			return fmt.Errorf("model call by %s: its claim %d of %.6s was acknowledged after %s had stored %d",
 				nonce, c.seq, c.conv, b.nonce, seq)
+		}
+	}
+	if m := l.members[id.submission]; m != nil {
+		if m.calls++; !replaced {
+			m.ran = l.trace.Now()
 		}
 	}
 	return nil
@@ -229,15 +259,120 @@ func (l *ledger) abort(conv conversation.Key) *abortCall {
 func (l *ledger) ended(c *abortCall) (left []conversation.SubmissionID, free bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.to = l.now
-	return slices.DeleteFunc(slices.Clone(c.owed), func(id conversation.SubmissionID) bool { return c.log.settled[id] }), c.free
+	c.to, c.answered = l.now, l.trace.Now()
+	return slices.DeleteFunc(slices.Clone(c.owed), func(id conversation.SubmissionID) bool {
+		return c.log.settled[id] || l.members[id] != nil && l.members[id].settled
+	}), c.free
 }
 
-// asked reports whether somebody wanted an abort when a batch landed.
-func (l *ledger) asked(conv conversation.Key, seq int64) bool {
+// asked reports whether somebody wanted an abort, or one of trees, when a batch landed.
+func (l *ledger) asked(conv conversation.Key, seq int64, trees bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	log := l.log(conv)
 	at := log.batches[seq].at
-	return slices.ContainsFunc(log.aborts, func(c *abortCall) bool { return c.from < at && at <= c.to })
+	return slices.ContainsFunc(log.aborts, func(c *abortCall) bool { return c.from < at && at <= c.to && (c.trees || !trees) })
+}
+
+// landedOfTree notes what a record means for trees of dispatches; l.mu is held.
+func (l *ledger) landedOfTree(log *landedLog, r conversation.Record) {
+	switch r := r.(type) {
+	case *conversation.ConversationCreated:
+		log.at = conversation.Address{Agent: r.Agent, ID: r.ID}
+	case *conversation.SubmissionAdmitted:
+		m := &treeMember{tree: conversation.TreeRef{Root: log.at, Submission: r.Submission}}
+		if r.Tree != nil {
+			m.tree = *r.Tree
+		}
+		l.members[r.Submission] = m
+	case *conversation.SubmissionSettled:
+		if m := l.members[r.Submission]; m != nil {
+			m.settled = true
+		}
+	case *conversation.TreeCounted:
+		t := l.tree(conversation.TreeRef{Root: log.at, Submission: r.Submission})
+		t.counted.Submissions = max(t.counted.Submissions, r.Submissions)
+		t.counted.Dollars = max(t.counted.Dollars, r.Dollars)
+	case *conversation.AbortRequested:
+		if !r.Trees {
+			break
+		}
+		for ref, t := range l.trees {
+			t.closed = t.closed || ref.Root == log.at
+		}
+		for _, id := range r.Submissions {
+			l.tree(conversation.TreeRef{Root: log.at, Submission: id}).closed = true
+		}
+	}
+}
+
+// tree returns what has landed of a tree; l.mu is held.
+func (l *ledger) tree(ref conversation.TreeRef) *landedTree {
+	if l.trees[ref] == nil {
+		l.trees[ref] = &landedTree{}
+	}
+	return l.trees[ref]
+}
+
+// treeOf returns whether the tree of a submission is closed, and what it has used.
+func (l *ledger) treeOf(id conversation.SubmissionID) (closed bool, used conversation.TreeCounted) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.members[id]
+	if m == nil {
+		return false, used
+	}
+	t := l.tree(m.tree)
+	return t.closed, t.counted
+}
+
+// overspent reports whether the tree of a submission has used up its budget.
+func (l *ledger) overspent(id conversation.SubmissionID) bool {
+	_, used := l.treeOf(id)
+	return used.Submissions >= treeSubmissions || used.Dollars >= treeDollars
+}
+
+// abortTree notes an abort of the trees that began in a conversation.
+func (l *ledger) abortTree(at conversation.Address) *abortCall {
+	c := l.abort(at.Key())
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.trees = true
+	for id, m := range l.members {
+		if m.tree.Root == at && !m.settled && !slices.Contains(c.owed, id) {
+			c.owed = append(c.owed, id)
+		}
+	}
+	slices.Sort(c.owed)
+	return c
+}
+
+// runsAfter returns when a model was last called for a submission whose tree was closed at a landing, and whether an
+// abort of the tree had been answered by then.
+func (l *ledger) runsAfter(id conversation.SubmissionID, root conversation.Key, closed int) (ran time.Duration, after bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.members[id]; m != nil {
+		ran = m.ran
+	}
+	return ran, slices.ContainsFunc(l.log(root).aborts, func(c *abortCall) bool {
+		return c.trees && c.to >= closed && c.answered > 0 && c.answered < ran
+	})
+}
+
+// callsFor returns how often a model was called for a submission.
+func (l *ledger) callsFor(id conversation.SubmissionID) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.members[id]; m != nil {
+		return m.calls
+	}
+	return 0
+}
+
+// landedAt returns the landing of a batch.
+func (l *ledger) landedAt(conv conversation.Key, seq int64) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.log(conv).batches[seq].at
 }

@@ -30,7 +30,7 @@ type model struct {
 func newProviders(w *world, l *link) (*providers.Registry, error) {
 	reg := providers.NewRegistry(nil)
 	reg.RegisterProtocol(modelAPI, &model{world: w, link: l})
-	r := providers.Registration{API: modelAPI, BaseURL: "scripted:", Input: []string{providers.InputText, providers.InputImage}}
+	r := providers.Registration{API: modelAPI, BaseURL: "scripted:", Input: []string{providers.InputText, providers.InputImage}, Cost: w.rates()}
 	return reg, reg.RegisterProvider("scripted", r)
 }
 
@@ -51,7 +51,7 @@ func passing() []string { return []string{overloaded, breaks, ends, mute, falls}
 // trouble decides what goes wrong with the n-th call for a step.
 func (m *model) trouble(body string, step, n int) string {
 	d := schedule.Draw(m.Seed, "trouble", body, step)
-	if isBrief(body) {
+	if isBrief(body) || spreads(body) {
 		return fine
 	}
 	if d%25 == 0 {
@@ -107,8 +107,11 @@ func (m *model) reply(ctx context.Context, out *providers.Assembler, req provide
 		m.ledger.failed(conversation.SubmissionID(sub), n, true)
 		return err
 	}
-	if waits(body) {
-		return m.answerWaiting(ctx, out, req, body)
+	switch {
+	case waits(body):
+		return m.answerByCall(ctx, out, req, body, waitTool, fmt.Sprintf(`{"name":%q}`, body))
+	case spreads(body) && !isLeaf(body):
+		return m.answerByCall(ctx, out, req, body, sendTool, fmt.Sprintf(`{"body":%q}`, body))
 	}
 	bad := m.trouble(body, step, n)
 	if bad != fine {
@@ -239,9 +242,9 @@ func (m *model) call(body string, step int, i uint64) (name, args string) {
 // lastStep is the step after which the model has nothing to ask.
 func lastStep(seed uint64, body string) int {
 	switch {
-	case isBrief(body):
+	case isBrief(body), isLeaf(body):
 		return 1
-	case waits(body):
+	case waits(body), spreads(body):
 		return 2
 	}
 	return []int{1, 1, 1, 2, 2, 3}[schedule.Draw(seed, "steps", body)%6]
@@ -251,7 +254,7 @@ func lastStep(seed uint64, body string) int {
 func words(seed uint64, body string, step int) []string {
 	var out []string
 	pieces := 1 + schedule.Draw(seed, "words", body, step)%3
-	if isBrief(body) || waits(body) {
+	if isBrief(body) || waits(body) || spreads(body) {
 		pieces = 1
 	}
 	for i := range pieces {
@@ -265,8 +268,9 @@ func said(seed uint64, body string, step int) string {
 	return strings.Join(words(seed, body, step), "")
 }
 
-func (m *model) answerWaiting(ctx context.Context, out *providers.Assembler, req providers.Request, body string) error {
-	step, asked := 1, [][3]string{{body, waitTool, fmt.Sprintf(`{"name":%q}`, body)}}
+// answerByCall asks for one call, and ends in the step after it.
+func (m *model) answerByCall(ctx context.Context, out *providers.Assembler, req providers.Request, body, tool, arguments string) error {
+	step, asked := 1, [][3]string{{body, tool, arguments}}
 	for _, msg := range req.Messages {
 		for _, p := range msg.Parts {
 			if c, ok := p.(providers.ToolCall); ok && c.ID == body {

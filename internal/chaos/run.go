@@ -102,6 +102,7 @@ type world struct {
 	readers []*reader
 
 	addresses   []conversation.Address
+	callers     int           // how many of them have callers: the first ones
 	pendingTime time.Duration // how long clients and faults last
 	strikes     []moment      // that disturbances wait for
 
@@ -115,7 +116,7 @@ type world struct {
 	uids    map[conversation.Address]conversation.UID
 	posts   []outbox.Post // as they came to the office, which outlives nodes
 
-	moments, messages, entropies, incarnations schedule.Counter[string]
+	moments, messages, entropies, incarnations, aborts schedule.Counter[string]
 
 	deadly atomic.Bool    // the first conversation ends who opens it
 	dying  sync.WaitGroup // who ends an incarnation over it
@@ -130,6 +131,10 @@ func newWorld(opts Options) *world {
 	conversations := 3
 	if w.Profile == Journals {
 		conversations, w.pendingTime, w.strikes = 6, 12*time.Second, append(w.strikes, receiptSeen, sweepReads)
+	}
+	w.callers = conversations
+	if w.Profile == Trees {
+		w.callers, conversations = treeRoots, treeRoots+3
 	}
 	for c := range conversations {
 		w.addresses = append(w.addresses, address(c))
@@ -186,7 +191,7 @@ func (w *world) busy(ctx context.Context) error {
 			do(ctx, rng)
 		})
 	}
-	for c, at := range w.addresses {
+	for c, at := range w.addresses[:w.callers] {
 		client := fmt.Sprint("client-", c)
 		goAs(client, func(ctx context.Context, rng *rand.Rand) { w.client(ctx, rng, client, at) })
 		if w.Profile != Journals {
@@ -229,6 +234,8 @@ const (
 	Posts
 	// Runs is Waits where most calls start a run of a workflow and wait for it, which may start others.
 	Runs
+	// Trees has tools that dispatch to a few conversations, whose tools do so again, and aborts of these trees.
+	Trees
 )
 
 // rate is the share of requests that something happens to.
@@ -290,6 +297,13 @@ func (p Profile) wanted() (out schedule.Shown) {
 		wantEach(out, 100, "journal PUT ", schedule.Faults())
 		wantEach(out, 50, "journal DELETE ", schedule.Faults())
 		wantEach(out, 100, "struck when ", []moment{claimLands, batchLands, journalLands, receiptSeen, sweepReads})
+	case Trees:
+		out = schedule.Shown{
+			"acknowledged": 3000, "batch": 20000, "claim": 2500, "model call": 4000, "crash": 500, "drain": 200, "outage": 300, "landed late": 500,
+			"settled completed": 2000, "settled failed": 100, "settled aborted": 500, "tree member": 2000, "tree member aborted": 200,
+			"abort": 200, "abort without effect": 100, "abort reached members": 50, "dispatch refused by an abort": 10,
+			"dispatch refused by a budget": 100, "tree cost compared": 2000, "last cost lost": 5,
+		}
 	default:
 		out = schedule.Shown{
 			"acknowledged": 3000, "batch": 10000, "claim": 2000, "model call": 2000, "crash": 500, "drain": 100, "outage": 100, "landed late": 500,

@@ -80,7 +80,7 @@ func (w *world) checkOutcome(
 		w.trace.Did("tool failed")
 	}
 	var in workInput
-	if called == nil || called.Name == waitTool || r.DurationMs == nil || json.Unmarshal(called.Input, &in) != nil {
+	if called == nil || called.Name == waitTool || called.Name == sendTool || r.DurationMs == nil || json.Unmarshal(called.Input, &in) != nil {
 		return
 	}
 	id, started, wrote := string(r.Call), w.ledger.started.Count(r.Call), w.ledger.writes.Count(string(r.Call))
@@ -184,6 +184,7 @@ func (w *world) checkFailure(conv conversation.Key, sub *conversation.Submission
 	case err == nil:
 		w.trace.Violate(sub.Delivery.Body, "failed without an error")
 	case err.Type == conversation.CodeModelFailed && (f.good || f.row+unread/pageReads > maxRetries):
+	case err.Type == conversation.CodeLimitReached && w.Profile == Trees && w.ledger.overspent(sub.ID):
 	case err.Type == conversation.CodeRetryExhausted && sub.Attempts >= maxAttempts:
 	default:
 		w.trace.Violate(sub.Delivery.Body, "failed with %+v after %d attempts, its model calls: %+v, lost reads of history: %d",
