@@ -31,7 +31,8 @@
 //
 // Over a bucket a proxy may stand before the store, which replaces 30 % of the answers, and
 // for 10 s all of them, while a server runs: by errors and pages with a status of success,
-// halves, other bytes, and answers that lack a header. Then also no conversation is
+// halves, other bytes, and answers that lack a header. Every second server starts under these
+// answers; a start that gives up with an error is repeated. Then also no conversation is
 // quarantined in the end, and 503 is the only refusal.
 //
 // A seed decides what is sent, when it is due and at which event the server is

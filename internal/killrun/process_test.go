@@ -15,8 +15,12 @@ import (
 // server is one process.
 type server struct {
 	*proc.Process
-	over bool // It was killed and looked at.
+	over    bool // It was killed and looked at.
+	excused bool // It starts over a store that answers badly, and may give up.
 }
+
+// gaveUp reports whether a server that may give up its start has done so with an error.
+func (s *server) gaveUp() bool { return s.excused && s.HasEnded() && !s.Served() && s.ExitCode() == 1 }
 
 // startServer starts a process and returns at once.
 func startServer(reaper *proc.Reaper, cfg serverConfig, log string) (*server, error) {
@@ -34,7 +38,7 @@ const maxOutput = 64 << 10
 // flaws says what the process did beside its work. It has ended.
 func (s *server) flaws() []string {
 	flaws := s.Flaws()
-	if f := s.Flaw(); f != "" {
+	if f := s.Flaw(); f != "" && !s.gaveUp() {
 		flaws = append(flaws, f)
 	}
 	if len(flaws) > 0 {

@@ -3,6 +3,7 @@ package noderun
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/parleyrun/parley/internal/s3server"
 	"github.com/parleyrun/parley/storage"
@@ -35,6 +36,22 @@ func (p Place) Open() (storage.Bucket, func() error, error) {
 		return nil, nil, err
 	}
 	return store, store.Close, nil
+}
+
+// Probe has a bucket pass its probe under the endpoint that nodes see, so that no start has to under replaced answers.
+func (p Place) Probe(t testing.TB) {
+	t.Helper()
+	bucket, closeBucket, err := p.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeBucket()
+	if err := storage.EnsureFormat(t.Context(), bucket); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storage.EnsureProbed(t.Context(), bucket, p.Endpoint, time.Now(), nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Names of the variables of [Place.Env].
