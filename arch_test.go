@@ -131,6 +131,7 @@ func harnesses() []row {
 		{"internal/folder", 4, command, nil, nil},
 		{"internal/model", 0, suite, nil, nil},
 		{"internal/proc", 2, tool, list("internal/sample"), list("github.com/prometheus/procfs")},
+		{"internal/readsocket", 3, vendor, list("storage"), nil},
 		{"internal/s3front", 3, vendor, list("storage"), nil},
 		{"internal/s3server", 3, suite, list("internal/proc", "internal/waiting"), list("github.com/minio/minio-go")},
 		{"internal/sample", 1, tool, nil, nil},

@@ -9,7 +9,7 @@ import (
 // whether the bucket is exclusive, where it is and what its clock shows.
 func TestDecoratorsUnwrap(t *testing.T) {
 	buckets := bucketsOf(t)
-	for _, store := range list("storage/local.Store", "storage/s3.Bucket") {
+	for _, store := range list("internal/readsocket.Bucket", "storage/local.Store", "storage/s3.Bucket") {
 		if _, ok := buckets[store]; !ok {
 			t.Errorf("did not find %s", store)
 		}

@@ -1,18 +1,25 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/parleyrun/parley/conversation"
+	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/cli/clitest"
+	"github.com/parleyrun/parley/internal/waiting"
 	"github.com/parleyrun/parley/storage"
 )
 
@@ -157,6 +164,88 @@ func TestCommandsThatReadChangeNoByte(t *testing.T) {
 		}
 		if after := snapshot(t, damaged); !maps.Equal(before, after) {
 			t.Errorf("%s changed the folder: got %v, want %v", serves, after, before)
+		}
+	}
+}
+
+// TestCommandsThatReadNextToAServer runs each command that reads next to a node under load, after
+// kills of the node, and next to one that was started over what a kill has left. No command is
+// refused, and none finds corruption in work under way. Those that write are refused.
+func TestCommandsThatReadNextToAServer(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	address := filepath.Join(data, "read.address")
+	conv := conversation.Address{Agent: "assistant", ID: "c0"}.Key()
+	for range 2 {
+		n := program.StartDev(t, data)
+		if code, out, errOut := program.Output(t, "send", n.Base+"/c0", "hello"); code != 0 {
+			t.Fatalf("send: exit %d, %q, %q", code, out, errOut)
+		}
+		stop := load(t, n.Base)
+		waiting.Until(t, "the first events", func() bool {
+			code, _, _ := program.Output(t, "trace", "--data", data)
+			return code == 0
+		})
+		for range 2 {
+			for name, runs := range folderReaders("format.json", string(conv)) {
+				for _, args := range runs {
+					args = append(append(strings.Fields(name), args...), "--data", data)
+					code, out, errOut := program.Output(t, args...)
+					absent := slices.Contains(args, "no/such/key")
+					if (code == 0) == absent || strings.Contains(errOut, "in use") {
+						t.Errorf("%q next to a node: got exit %d, %q, %q; want what a folder at rest gives", args, code, out, errOut)
+					}
+				}
+			}
+		}
+		stop()
+		refuseWriters(t, data)
+		n.Kill()
+		if _, err := os.Stat(address); err != nil {
+			t.Errorf("after a kill: %v, want the address of the socket to be left", err)
+		}
+		if code, out, errOut := program.Output(t, "log", "verify", "--data", data); code != 0 {
+			t.Errorf("log verify after a kill: got exit %d, %q, %q; want 0", code, out, errOut)
+		}
+	}
+	n := program.StartDev(t, data)
+	if err := n.End(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(address); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("stat %s after SIGTERM: got %v, want that it is gone", address, err)
+	}
+}
+
+// load sends messages to conversations at once until it is stopped.
+func load(t *testing.T, base string) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var senders sync.WaitGroup
+	for i := range 4 {
+		senders.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("c%d-%d", i, n/8) // Some conversations are short, and new ones begin.
+				if code := program.Run(ctx, []string{"send", base + "/" + id, "hello"}, io.Discard, io.Discard); code != 0 && ctx.Err() == nil {
+					t.Errorf("send to %s: exit %d", id, code)
+				}
+			}
+		})
+	}
+	stop = sync.OnceFunc(func() { cancel(); senders.Wait() })
+	t.Cleanup(stop)
+	return stop
+}
+
+// refuseWriters runs commands that write to a folder that is served.
+func refuseWriters(t *testing.T, data string) {
+	t.Helper()
+	for _, args := range [][]string{
+		{"log", "repair", "--write"}, {"log", "quarantine", "--set", "--agent", "assistant", "--id", "c0"},
+		{"outbox", "drop", "--all"}, {"bucket", "check"}, {"dev", "--listen", "127.0.0.1:0"},
+	} {
+		args = append(args, "--data", data)
+		code, out, errOut := program.Output(t, args...)
+		if code != cli.ExitRefused || !strings.Contains(errOut, "stop that process") || !strings.Contains(errOut, "over HTTP") {
+			t.Errorf("%q next to a node: got exit %d, %q, %q; want %d and the remedies", args, code, out, errOut, cli.ExitRefused)
 		}
 	}
 }

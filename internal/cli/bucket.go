@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/readsocket"
 	"github.com/parleyrun/parley/storage"
 	"github.com/parleyrun/parley/storage/local"
 )
@@ -31,9 +32,20 @@ func OpenExisting(at config.Bucket) (storage.Bucket, func() error, error) {
 }
 
 // OpenForReading opens a bucket that conversations were kept in and changes no byte of a
-// folder.
+// folder. A folder that a process serves is read through its socket.
 func OpenForReading(at config.Bucket) (storage.Bucket, func() error, error) {
-	return openBucket(at, local.OpenReadOnly)
+	var served error
+	if at.Endpoint == "" {
+		var b *readsocket.Bucket
+		if b, served = readsocket.Open(at.Dir); served == nil {
+			return b, b.Close, nil
+		}
+	}
+	bucket, closeBucket, err := openBucket(at, local.OpenReadOnly)
+	if exit, ok := errors.AsType[*ExitError](err); ok {
+		err = &ExitError{Code: exit.Code, Err: fmt.Errorf("%w; reading next to it failed: %w", exit.Err, served)}
+	}
+	return bucket, closeBucket, err
 }
 
 func openBucket(at config.Bucket, open func(string, *local.Options) (*local.Store, error)) (storage.Bucket, func() error, error) {
@@ -64,7 +76,7 @@ func FolderError(dir string, err error) error {
 	case errors.As(err, &damaged):
 		return fmt.Errorf("open the data folder: %w", err)
 	case errors.As(err, &locked):
-		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w)", dir, locked.Err)
+		err = fmt.Errorf("open the data folder: %s is in use by another process: stop that process, such as parley dev or serve, and try again, or name another folder with --data (%w); commands that use its server over HTTP, such as parley send, need no folder", dir, locked.Err)
 		return &ExitError{Code: ExitRefused, Err: err}
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("open the data folder: %w; let this user read and write all of it, or name another folder with --data", err)

@@ -116,9 +116,9 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 			return nil, err
 		}
 		if file == nil {
-			return &objectReader{ctx: ctx, key: key, left: o.size, src: bytes.NewReader(o.inline)}, nil
+			return &objectReader{ctx: ctx, key: key, size: o.size, left: o.size, src: bytes.NewReader(o.inline)}, nil
 		}
-		return &objectReader{ctx: ctx, key: key, left: o.size, src: io.NewSectionReader(file, 0, o.size), file: file}, nil
+		return &objectReader{ctx: ctx, key: key, size: o.size, left: o.size, src: io.NewSectionReader(file, 0, o.size), file: file}, nil
 	}, func(r *objectReader) { _ = r.Close() })
 	if err != nil {
 		return nil, 0, err
@@ -130,8 +130,9 @@ func (s *Store) Open(ctx context.Context, key string) (io.ReadCloser, int64, err
 type objectReader struct {
 	ctx  context.Context
 	key  string
+	size int64
 	left int64
-	src  io.Reader
+	src  io.ReadSeeker
 	file vfs.File // Nil for an inline object.
 }
 
@@ -148,6 +149,15 @@ func (r *objectReader) Read(p []byte) (n int, err error) {
 		err = io.ErrUnexpectedEOF
 	}
 	return n, &storage.Error{Op: storage.OpOpen, Key: r.key, Kind: storage.ErrUnavailable, Err: err}
+}
+
+// Seek implements io.Seeker.
+func (r *objectReader) Seek(offset int64, whence int) (int64, error) {
+	at, err := r.src.Seek(offset, whence)
+	if err == nil {
+		r.left = r.size - at
+	}
+	return at, err
 }
 
 // Close implements io.Closer.

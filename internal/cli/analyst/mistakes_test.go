@@ -24,6 +24,9 @@ func TestReplayMistakesSayWhatToDo(t *testing.T) {
 	}
 	clitest.Write(t, "other/file", "")
 	n := program.StartDev(t, "held")
+	if err := os.Remove("held/read.address"); err != nil { // As if it offered no socket.
+		t.Fatal(err)
+	}
 	fresh := program.StartDev(t, "fresh")
 	if err := fresh.End(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -52,10 +52,9 @@ func replayCommand(p *cli.Program) *cobra.Command {
 			"is stored once all the same, so that replay may be interrupted and run again.\n\n" +
 			"Live events (deltas, requests, messages, logs) are in no log and do not come again. Whether\n" +
 			"events show what was said is what the configuration says of each agent now.\n\n" +
-			"Over an endpoint it may run beside servers; a folder is locked by its server. It reads every\n" +
-			"log, --since leaves out events and not logs.\n\n" +
+			"It may run next to servers. It reads every log, --since leaves out events and not logs.\n\n" +
 			"Exit code: 0 all was stored, 3 some logs could not be read and the rest was stored, 75 a\n" +
-			"server has the folder, 1 anything else.",
+			"server has the folder and offers no socket to read it, 1 anything else.",
 		Example: "  parley events replay --since 30d\n  parley events replay --config /etc/parley.yaml --since 2026-11-01 --agent assistant\n" +
 			"  parley events replay --data ./.parley --to stdout | jq .type",
 		Args: cli.NoArgs,

@@ -65,7 +65,7 @@ func logDumpCommand(p *cli.Program) *cobra.Command {
 			"With --agent and --id, or --conversation, it prints the log of that conversation instead, wherever\n" +
 			"its batches lie: for each a line about the batch, then its records.\n\n" +
 			"Of an object or a log that is damaged it prints what can be read, before and behind the damage,\n" +
-			"and ends with exit code 1. Nothing is changed. Over an endpoint it may run beside servers.",
+			"and ends with exit code 1. Nothing is changed. It may run next to servers.",
 		Example: "  parley log dump format.json\n  parley log dump --agent assistant --id hello | jq 'select(.type==\"delta\").text'\n" +
 			"  parley log dump --config parley.yaml --agent assistant --id hello --from 100 --to 110",
 		Args: cli.AtMostOne,
@@ -90,11 +90,11 @@ func logVerifyCommand(p *cli.Program) *cobra.Command {
 			"  damage      something is lost, or will be; it says what and where\n" +
 			"  repairable  nothing is lost, and \"parley log repair\" mends it\n" +
 			"  note        worth knowing; leftovers, which cost space and nothing else, are counted in one line\n\n" +
-			"Nothing is changed. Over an endpoint it may run beside servers: what changes meanwhile is\n" +
+			"Nothing is changed. It may run next to servers: what changes meanwhile is\n" +
 			"looked at again. A server keeps merged segments for its readers for some minutes: such\n" +
 			"leftovers go by themselves.\n\n" +
 			"Exit code: 0 nothing but notes, 1 something repairable, 2 damage, 3 it could not be found\n" +
-			"out, 75 a server has the folder.",
+			"out, 75 a server has the folder and offers no socket to read it.",
 		Example: "  parley log verify\n  parley log verify --config /etc/parley.yaml --json\n  parley log verify --agent assistant --id hello",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -126,7 +126,7 @@ func logRepairCommand(p *cli.Program) *cobra.Command {
 			"the objects from a copy instead if you have one.\n\n" +
 			"With --write no server may use the bucket. A folder is locked by its server; over an\n" +
 			"endpoint repair refuses while it sees a heartbeat, but a server that hangs shows none:\n" +
-			"stop them all. Without --write it may run beside them.\n\n" +
+			"stop them all. Without --write it may run next to them.\n\n" +
 			"Exit code: 0 nothing is left to do, 1 something would be mended with --write, 2 damage is\n" +
 			"left, 3 it was not finished, 75 a server uses the bucket.",
 		Example: "  parley log repair\n  parley log repair --write\n  parley log repair --config parley.yaml --agent assistant --id hello --write\n" +

@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -161,10 +163,13 @@ func repairFolder(t *testing.T, data string, conv conversation.Key) {
 func TestLogMistakesSayWhatToDo(t *testing.T) {
 	data := t.TempDir()
 	n := program.StartDev(t, data)
+	if err := os.Remove(filepath.Join(data, "read.address")); err != nil { // As if it offered no socket.
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{{"log", "verify"}, {"log", "repair"}, {"log", "dump", "format.json"}} {
 		code, _, errOut := program.Output(t, append(args, "--data", data)...)
-		if code != cli.ExitRefused || !strings.Contains(errOut, "stop that process") {
-			t.Errorf("%v beside a server: exit %d, %q", args, code, errOut)
+		if code != cli.ExitRefused || !strings.Contains(errOut, "stop that process") || !strings.Contains(errOut, "no process serves the data folder to readers") {
+			t.Errorf("%v next to a server without a socket: got exit %d, %q; want %d and the reason", args, code, errOut, cli.ExitRefused)
 		}
 	}
 	if err := n.End(syscall.SIGTERM); err != nil {

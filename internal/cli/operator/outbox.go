@@ -45,7 +45,7 @@ func outboxListCommand(p *cli.Program) *cobra.Command {
 		Short: "List the dead letters: what was posted and given up",
 		Long: "list prints the posts whose target has taken nothing for a day, or wants no more: to whom,\n" +
 			"of which conversation, since when, after how many attempts, and why.\n\n" +
-			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+			"It may run next to servers.",
 		Example: "  parley outbox list --config parley.yaml\n  parley outbox list --agent billing --id c42 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

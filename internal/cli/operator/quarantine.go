@@ -38,7 +38,7 @@ func logQuarantineCommand(p *cli.Program) *cobra.Command {
 			"its pending work. Repair the cause first, such as a corrupt log, a bug, or too little memory:\n" +
 			"otherwise it is quarantined again. With --set, one is quarantined by hand until it is put back;\n" +
 			"a node that has it in memory goes on with it.\n\n" +
-			"Over an endpoint it may run beside servers. A folder is locked by its server: stop it first.",
+			"It may run next to servers. With --release or --set, a folder is locked by its server: stop it first.",
 		Example: "  parley log quarantine --config parley.yaml\n  parley log quarantine --config parley.yaml --release --agent assistant --id hello\n" +
 			"  parley log quarantine --release --conversation 0123456789abcdef0123456789abcdef",
 		Args: cli.NoArgs,

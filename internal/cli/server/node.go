@@ -17,6 +17,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 	"github.com/parleyrun/parley/internal/cli"
 	"github.com/parleyrun/parley/internal/config"
+	"github.com/parleyrun/parley/internal/readsocket"
 	"github.com/parleyrun/parley/outbox"
 	"github.com/parleyrun/parley/providers"
 	"github.com/parleyrun/parley/storage"
@@ -69,6 +70,7 @@ type backend struct {
 	log     *slog.Logger
 	store   *local.Store // nil over an endpoint
 	bucket  storage.Bucket
+	readers *readsocket.Server // nil without a folder, or a socket
 	events  *destinations
 	runtime *actors.Runtime
 	handler *parleyhttp.Handler
@@ -108,13 +110,7 @@ func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 	case isFile(cfg.bucket.Dir):
 		err = fmt.Errorf("open the data folder: %s is a file; name a folder with --data, or in the configuration file", cfg.bucket.Dir)
 	default:
-		// A server has refused to start with fewer files than it needs.
-		own, _ := divide(descriptorLimit())
-		if b.store, err = local.Open(cfg.bucket.Dir, &local.Options{Logger: cfg.log, OpenTables: own.tables}); err != nil {
-			err = cli.FolderError(cfg.bucket.Dir, err)
-			break
-		}
-		b.bucket = b.store
+		err = b.openFolder(cfg.bucket.Dir)
 	}
 	if err != nil {
 		return nil, err
@@ -154,6 +150,21 @@ func newBackend(ctx context.Context, cfg nodeConfig) (_ *backend, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// openFolder opens a data folder, and offers it to commands that read.
+func (b *backend) openFolder(dir string) error {
+	// A server has refused to start with fewer files than it needs.
+	own, _ := divide(descriptorLimit())
+	var err error
+	if b.store, err = local.Open(dir, &local.Options{Logger: b.log, OpenTables: own.tables}); err != nil {
+		return cli.FolderError(dir, err)
+	}
+	b.bucket = b.store
+	if b.readers, err = readsocket.Serve(dir, b.store, b.log); err != nil {
+		b.log.Warn("read socket unavailable", "folder", dir, "err", err, "remedy", "commands that read this folder need the server stopped; set TMPDIR to a short path that can be written")
+	}
+	return nil
 }
 
 // checkStamp reads the format stamp of a bucket, before any function of the author's
@@ -201,6 +212,9 @@ func (b *backend) close() error {
 	defer b.forget()
 	defer b.endPosts()
 	err := b.events.close()
+	if b.readers != nil {
+		err = errors.Join(err, b.readers.Close())
+	}
 	if b.store == nil {
 		return err
 	}
