@@ -72,7 +72,7 @@ func (m *ownAdmission) ProtoReflect() protoreflect.Message {
 func survivesJSON(a *conversation.Admission) bool {
 	d := &a.Delivery
 	texts := []string{
-		a.Address.Agent, a.Address.ID, a.Key, a.Trace.Parent, a.Trace.State, string(a.Condition.UID), a.Notify, a.Channel,
+		a.Address.Agent, a.Address.ID, a.Key, a.Trace.Parent, a.Trace.State, string(a.Condition.UID), a.Notify, a.Channel, a.ReplyAddress,
 		string(d.Kind), d.Body, d.Type, d.TagName,
 	}
 	for name, value := range d.Attributes {

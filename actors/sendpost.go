@@ -17,7 +17,7 @@ import (
 func (a *activation) sendPost(e machine.SendPost) {
 	created, p := a.machine.State().Created(), e.Post
 	out := outbox.Post{
-		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission, Channel: p.Channel,
+		ID: p.ID, Target: p.Target, Body: p.Body, From: created.Address(), UID: created.UID, Submission: p.Submission, Channel: p.Channel, ReplyAddress: p.ReplyAddress,
 		Enqueued: time.UnixMilli(int64(p.At)), Attempt: p.Attempts + 1,
 	}
 	quiet := a.work.LastWord(p)

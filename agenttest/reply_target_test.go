@@ -35,7 +35,7 @@ func (w *wall) target(name string) outbox.Target {
 			w.err = nil
 			return err
 		}
-		w.posted = append(w.posted, name+" "+r.InstanceID)
+		w.posted = append(w.posted, name+" "+r.Address)
 		return nil
 	})
 }
@@ -51,7 +51,7 @@ func (w *wall) all() []string {
 func (w *wall) Post(_ context.Context, r channels.Reply, text string) (string, string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.posted = append(w.posted, "live "+r.InstanceID)
+	w.posted = append(w.posted, "live "+r.Address)
 	return "m", text, nil
 }
 

@@ -47,6 +47,10 @@ type Delivery struct {
 	// Notify is the target of the outbox that brings the reply back, such as one of [Replies]. Empty is
 	// none but those of the agent.
 	Notify string
+	// ReplyAddress is where the reply goes, of 1 to 1024 bytes of UTF-8: what InstanceID of the platform's package makes
+	// of the message. Empty is the place that InstanceID names, so a conversation of another name, or of several chats,
+	// needs it. A message that the agent dispatches to its conversation while it works on the delivery has the same.
+	ReplyAddress string
 	// InitialData is what the agent is handed if the delivery begins the conversation: any value
 	// with JSON. Nil is none.
 	InitialData any
@@ -145,6 +149,8 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 		return invalid("The instance id of a delivery has 1 to 512 bytes of UTF-8.")
 	case isDots(d.InstanceID):
 		return invalid("The instance id of a delivery must not be \".\" or \"..\": URL libraries remove such a segment from an address. Use FitID.")
+	case len(d.ReplyAddress) > conversation.MaxTarget || !utf8.ValidString(d.ReplyAddress):
+		return invalid("The reply address of a delivery has 1 to 1024 bytes of UTF-8.")
 	case d.SignalType == "" && (len(d.Attributes) > 0 || d.TagName != ""):
 		return invalid("Attributes and the name of a tag belong to signals: give the delivery a signal type.")
 	case d.TagName != "" && !conversation.ValidTagName(d.TagName):
@@ -152,7 +158,7 @@ func (d *Delivery) admission() (conversation.Admission, error) {
 	}
 	a := conversation.Admission{
 		Address: conversation.Address{Agent: d.Agent, ID: d.InstanceID}, Key: d.Key(), KeepKey: KeepDeliveries, Dispatched: true,
-		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text}, Notify: d.Notify, Channel: d.Channel,
+		Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: d.Text}, Notify: d.Notify, Channel: d.Channel, ReplyAddress: d.ReplyAddress,
 	}
 	if d.SignalType != "" {
 		a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, d.SignalType

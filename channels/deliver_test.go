@@ -56,8 +56,8 @@ func TestDeliver(t *testing.T) {
 			func(a *conversation.Admission) { a.InitialData = []byte(`{"n":1}`) },
 		},
 		"reply": {
-			func(d *channels.Delivery) { d.Notify = "notes" },
-			func(a *conversation.Admission) { a.Notify = "notes" },
+			func(d *channels.Delivery) { d.Notify, d.ReplyAddress = "notes", "there" },
+			func(a *conversation.Admission) { a.Notify, a.ReplyAddress = "notes", "there" },
 		},
 		"long id": {
 			func(d *channels.Delivery) { d.DeliveryID = strings.Repeat("é", 256) },
@@ -100,6 +100,7 @@ func TestDeliverRefuses(t *testing.T) {
 	for name, change := range map[string]func(*channels.Delivery){
 		"no channel": func(d *channels.Delivery) { d.Channel = "" }, "no id": func(d *channels.Delivery) { d.DeliveryID = "" },
 		"long channel": func(d *channels.Delivery) { d.Channel = strings.Repeat("x", 1025) }, "channel that is no text": func(d *channels.Delivery) { d.Channel = "\xff" },
+		"long address": func(d *channels.Delivery) { d.ReplyAddress = strings.Repeat("x", 1025) }, "address that is no text": func(d *channels.Delivery) { d.ReplyAddress = "\xff" },
 		"no agent": func(d *channels.Delivery) { d.Agent = "" }, "no instance": func(d *channels.Delivery) { d.InstanceID = "" },
 		"long instance":     func(d *channels.Delivery) { d.InstanceID = strings.Repeat("x", 513) },
 		"instance of a dot": func(d *channels.Delivery) { d.InstanceID = "." }, "instance of dots": func(d *channels.Delivery) { d.InstanceID = ".." },

@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -16,9 +17,11 @@ type Reply struct {
 	// ID is the same each time that the reply is handed over. A platform that takes an id of a
 	// message gets it, or [Reply.UUID], so that it shows the message once.
 	ID string
-	// Agent and InstanceID are those of the delivery: the instance id says where the reply goes.
+	// Agent and InstanceID are those of the delivery.
 	Agent, InstanceID string
-	Submission        conversation.SubmissionID
+	// Address is where the reply goes: the ReplyAddress of the delivery, or its InstanceID if it has none.
+	Address    string
+	Submission conversation.SubmissionID
 	// Outcome is completed, failed or aborted, and "" of a draft, which goes on. Text is what the agent said,
 	// which may be nothing, up to 24 KiB; Cut says that there is more, which stands in the conversation.
 	Outcome conversation.Outcome
@@ -78,7 +81,7 @@ func replyOf(p outbox.Post) (Reply, error) {
 		return Reply{}, &outbox.GoneError{Err: errors.New("it is not a notice of a settlement, and a channel replies with nothing else")}
 	}
 	return Reply{
-		ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Submission: n.Data.Submission,
+		ID: string(p.ID), Agent: n.Data.Agent, InstanceID: n.Data.ID, Address: cmp.Or(p.ReplyAddress, n.Data.ID), Submission: n.Data.Submission,
 		Outcome: n.Data.Outcome, Text: n.Data.Text, Cut: n.Data.Cut,
 	}, nil
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/parleyrun/parley/channels"
+	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/outbox"
 )
 
@@ -17,9 +19,9 @@ func TestReplies(t *testing.T) {
 		`"submissionId":"sub_1","outcome":"completed","text":"Done.","cut":true,"later":1}}`
 	away := errors.New("away")
 	for body, want := range map[string]channels.Reply{
-		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Cut: true},
+		notice: {ID: "post_1", Agent: "desk", InstanceID: "slack:v1:T:C:1", Address: "slack:v1:T:C:1", Submission: "sub_1", Outcome: "completed", Text: "Done.", Cut: true},
 		`{"type":"submission.settled","data":{"agent":"desk","id":"i","submissionId":"sub_2","outcome":"failed","error":{"type":"x","message":"secret"}}}`: {
-			ID: "post_1", Agent: "desk", InstanceID: "i", Submission: "sub_2", Outcome: "failed",
+			ID: "post_1", Agent: "desk", InstanceID: "i", Address: "i", Submission: "sub_2", Outcome: "failed",
 		},
 	} {
 		var got channels.Reply
@@ -37,6 +39,41 @@ func TestReplies(t *testing.T) {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
+}
+
+// TestReplyToAddress: the address of a delivery is preferred to the id of its conversation, by drafts too.
+func TestReplyToAddress(t *testing.T) {
+	var got []string
+	target := channels.StreamedReplies(addresses{&got}, 100).(outbox.Live)
+	body := []byte(`{"type":"submission.settled","data":{"agent":"desk","id":"i","submissionId":"sub_1","outcome":"completed","text":"Done."}}`)
+	for _, address := range []string{"", "there"} {
+		id := conversation.SubmissionID("sub_" + address)
+		d := outbox.Draft{Channel: "bot", ReplyAddress: address, From: conversation.Address{ID: "i"}, Submission: id, Text: "Do"}
+		if err := target.Show(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if err := target.Deliver(t.Context(), outbox.Post{Channel: "bot", ReplyAddress: address, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := []string{"i", "i", "there", "there"}; !slices.Equal(got, want) {
+		t.Errorf("got addresses %q, want %q", got, want)
+	}
+}
+
+// addresses notes where messages are posted, or edited.
+type addresses struct{ got *[]string }
+
+// Post implements channels.Messages.
+func (a addresses) Post(_ context.Context, r channels.Reply, text string) (string, string, error) {
+	*a.got = append(*a.got, r.Address)
+	return "m", text, nil
+}
+
+// Edit implements channels.Messages.
+func (a addresses) Edit(_ context.Context, r channels.Reply, _, _ string) error {
+	*a.got = append(*a.got, r.Address)
+	return nil
 }
 
 func TestReplyUUID(t *testing.T) {

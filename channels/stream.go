@@ -1,6 +1,7 @@
 package channels
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -105,7 +106,8 @@ func (s *streamed) Show(ctx context.Context, d outbox.Draft) error {
 		return err
 	}
 	r := Reply{
-		ID: string(d.Submission), Agent: d.From.Agent, InstanceID: d.From.ID, Submission: d.Submission, Text: d.Text, Cut: d.Cut,
+		ID: string(d.Submission), Agent: d.From.Agent, InstanceID: d.From.ID, Address: cmp.Or(d.ReplyAddress, d.From.ID),
+		Submission: d.Submission, Text: d.Text, Cut: d.Cut,
 	}
 	return s.show(ctx, r, r.begin(s.most, s.size))
 }

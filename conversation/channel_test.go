@@ -46,7 +46,7 @@ func TestReplyChannel(t *testing.T) {
 			}
 			apply(t, s, admission(2, c.last))
 			for range 2 {
-				if got := s.ReplyChannel(s.Submission("sub_2"), c.target); got != c.want {
+				if got, _ := s.ReplyChannel(s.Submission("sub_2"), c.target); got != c.want {
 					t.Errorf("%s is replied to for %q, want %q", c.target, got, c.want)
 				}
 				s = again(t, s)
@@ -67,8 +67,60 @@ func TestReplyChannel(t *testing.T) {
 			t.Errorf("replies to c2 %v, to c3 %v, want the newest %d", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
 		}
 		// Pending submissions are replied to, however many came after them.
-		if got := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
+		if got, _ := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
 			t.Errorf("the first is replied to for %q, want c0", got)
 		}
 	})
+}
+
+// TestReplyAddress: a reply goes to the address of its delivery. What the program dispatched has the one address of all
+// deliveries of the channel, and no channel if there are several. A checkpoint keeps both.
+func TestReplyAddress(t *testing.T) {
+	type delivery struct{ channel, address string } // without a channel it is the program's
+	for name, c := range map[string]struct {
+		deliveries []delivery
+		want       string // the channel and the address of the reply to the last
+	}{
+		"its own":                       {[]delivery{{"bot", "a"}}, "bot a"},
+		"none":                          {[]delivery{{"bot", ""}}, "bot "},
+		"two senders":                   {[]delivery{{"bot", "a"}, {"bot", "b"}}, "bot b"},
+		"the first again":               {[]delivery{{"bot", "a"}, {"bot", "b"}, {"bot", "a"}}, "bot a"},
+		"none after another":            {[]delivery{{"bot", "a"}, {"bot", ""}}, "bot "},
+		"the program, one address":      {[]delivery{{"bot", "a"}, {"bot", "a"}, {"", ""}}, "bot a"},
+		"the program, no address":       {[]delivery{{"bot", ""}, {"bot", ""}, {"", ""}}, "bot "},
+		"the program, several":          {[]delivery{{"bot", "a"}, {"bot", "b"}, {"", ""}}, " "},
+		"the program, several at first": {[]delivery{{"bot", "a"}, {"bot", "b"}, {"bot", "b"}, {"", ""}}, " "},
+		"the program, one and none":     {[]delivery{{"bot", "a"}, {"bot", ""}, {"", ""}}, " "},
+		"the program, none and one":     {[]delivery{{"bot", ""}, {"bot", "a"}, {"", ""}}, " "},
+		"the program, of another":       {[]delivery{{"other", "b"}, {"bot", "a"}, {"other", "c"}, {"", ""}}, "bot a"},
+	} {
+		s := conversation.NewState()
+		apply(t, s, created())
+		var last conversation.SubmissionID
+		for i, d := range c.deliveries {
+			r := admitted(i + 1).(*conversation.SubmissionAdmitted)
+			r.Channel, r.Dispatched = d.channel, true
+			batch := records{r}
+			if d.address != "" {
+				batch = append(batch, &conversation.ReplyAddressed{Must: true, Submission: r.Submission, Channel: d.channel, Address: d.address})
+			}
+			apply(t, s, batch...)
+			last, s = r.Submission, again(t, s)
+		}
+		channel, address := s.ReplyChannel(s.Submission(last), "channels.bot")
+		if got := channel + " " + address; got != c.want {
+			t.Errorf("%s: got channel and address %q, want %q", name, got, c.want)
+		}
+		b, err := conversation.EncodeState(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 18
+		if c.want[len(c.want)-1] != ' ' || len(c.deliveries) > 1 && c.deliveries[0].address+c.deliveries[1].address != "" {
+			want = 20
+		}
+		if got, err := conversation.ReducerOf(b); err != nil || got != want {
+			t.Errorf("%s: got reducer %d, %v, want %d", name, got, err, want)
+		}
+	}
 }

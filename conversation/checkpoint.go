@@ -13,7 +13,7 @@ import (
 // Reducer is the version of the fold. It is raised whenever the same records fold
 // to another state, so that a state that an older version wrote is not taken for
 // one of this version.
-const Reducer = 19
+const Reducer = 20
 
 // What a state means that needs one of these has not changed since, so versions that know
 // no newer one go on with it: wholeReducer is of one that has all that the log says,
@@ -24,7 +24,8 @@ const Reducer = 19
 // overtookReducer is of one in which a submission has passed those before it, replyReducer of one that
 // owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
 // posts, or with a submission that ends with one, runReducer of a run, channelReducer of one to which a channel has
-// delivered, and the newest of one with a tree of dispatches, or with a submission of one.
+// delivered, treeReducer of one with a tree of dispatches, or with a submission of one, and the newest of one with the
+// address of a reply.
 const (
 	wholeReducer    = 5
 	leftReducer     = 6
@@ -40,6 +41,7 @@ const (
 	postReducer     = 16
 	runReducer      = 17
 	channelReducer  = 18
+	treeReducer     = 19
 )
 
 // ErrReducer says that a checkpoint was written by another version of the fold. It
@@ -213,12 +215,26 @@ func (s *State) reducer() int {
 		version = max(version, channelReducer)
 	}
 	if len(s.trees) > 0 || slices.ContainsFunc(s.unsettled, func(sub *Submission) bool { return sub.Tree != nil }) {
+		version = max(version, treeReducer)
+	}
+	if s.addressed() {
 		version = Reducer
 	}
 	if s.longer.count > 0 || bytes.Contains(s.kept.lines, []byte(`,"until":`)) {
 		version = max(version, keyReducer)
 	}
 	return version
+}
+
+// addressed reports whether the state has the address of a reply.
+func (s *State) addressed() bool {
+	for _, sub := range s.bySub {
+		if sub.ReplyAddress != (ReplyAddress{}) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.paths, func(p ReplyPath) bool { return p.Address != "" || p.Several }) ||
+		slices.ContainsFunc(s.posts, func(p *Post) bool { return p.ReplyAddress != "" })
 }
 
 // signed reports whether [PartSigned] has said something of the part.

@@ -76,6 +76,7 @@ func recordTable() []recordKind {
 		{TypePostDone, true, func() Record { return new(PostDone) }},
 		{TypeRunStarted, true, func() Record { return new(RunStarted) }},
 		{TypeTreeCounted, true, func() Record { return new(TreeCounted) }},
+		{TypeReplyAddressed, true, func() Record { return new(ReplyAddressed) }},
 	}, nextRecords()...)
 }
 

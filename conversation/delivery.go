@@ -85,6 +85,9 @@ type Admission struct {
 	Notify string `json:"notify,omitempty"`
 	// Channel is the channel of webhooks that verified the delivery, empty for none. Package channels alone sets it.
 	Channel string `json:"channel,omitempty"`
+	// ReplyAddress is where the channel replies to it; empty for the place that the id of the conversation names. It
+	// counts only with a Channel.
+	ReplyAddress string `json:"replyAddress,omitempty"`
 	// Tree is the tree of dispatches that it belongs to, nil for none. The runtime alone sets it.
 	Tree *TreeRef `json:"tree,omitempty"`
 }

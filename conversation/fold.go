@@ -108,6 +108,8 @@ func (s *State) foldRest(r Record) error {
 		return s.foldReplyPending(r)
 	case *KeyKept:
 		return s.foldKeyKept(r)
+	case *ReplyAddressed:
+		return s.foldReplyAddressed(r)
 	case *RunStarted:
 		return s.foldRunStarted(r)
 	case *ReplySent:
@@ -148,7 +150,10 @@ func (s *State) foldAdmitted(r *SubmissionAdmitted) error {
 		ID: r.Submission, Key: r.Key, PayloadHash: r.PayloadHash, Delivery: r.Delivery, Trace: r.Trace, Dispatched: r.Dispatched,
 		DispatchDepth: r.DispatchDepth, Sender: r.Sender, Channel: r.Channel, Tree: r.Tree, Offset: s.head, AdmittedAt: r.At, delivered: r.Message,
 	}
-	s.openPath(ReplyPath{Channel: r.Channel})
+	s.pathsBefore = s.paths
+	if r.Channel != "" {
+		s.deliveredBy(r.Channel, "") // reply_addressed has the address
+	}
 	if s.leaves(&sub.Delivery) {
 		s.leave(sub, m)
 	}

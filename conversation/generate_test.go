@@ -460,6 +460,9 @@ func (g *generator) pass() {
 		g.push(&conversation.ReplyPending{Must: true, Submission: w.sub, To: sampleReplyTo()})
 	}
 	notify := g.chance(80)
+	if g.chance(50) {
+		g.push(&conversation.ReplyAddressed{Must: true, Submission: w.sub, Channel: "slack", Address: g.text()})
+	}
 	if notify {
 		g.push(&conversation.NoticeAsked{Must: true, Submission: w.sub, Target: "ledger"})
 	}

@@ -37,6 +37,8 @@ type Post struct {
 	Until    Time   `json:"until,omitempty"`
 	// Channel is the channel that is replied to, see [State.ReplyChannel]; empty for none.
 	Channel string `json:"channel,omitempty"`
+	// ReplyAddress is the address of the reply for the channel; empty for the place that the id of the conversation names.
+	ReplyAddress string `json:"replyAddress,omitempty"`
 }
 
 // Posts returns those that are not delivered yet, in the order in which they were enqueued. The
@@ -55,7 +57,7 @@ func (s *State) Post(id PostID) *Post {
 // PostBytes is about what is kept of the posts.
 func (s *State) PostBytes() (n int) {
 	for _, p := range s.posts {
-		n += PartBytes + len(p.Target) + len(p.Body) + len(p.Reason)
+		n += PartBytes + len(p.Target) + len(p.Body) + len(p.Reason) + len(p.ReplyAddress)
 	}
 	return n
 }
@@ -88,12 +90,12 @@ func (s *State) foldNoticeAsked(r *NoticeAsked) error {
 		return err
 	}
 	sub.Notify = append(slices.Clone(sub.Notify), r.Target)
-	s.openPath(ReplyPath{sub.Channel, r.Target})
+	s.openPath(ReplyPath{Channel: sub.Channel, Target: r.Target})
 	return nil
 }
 
 func (s *State) foldPostEnqueued(r *PostEnqueued) error {
-	p := &Post{ID: r.Post, Submission: r.Submission, Target: r.Target, Body: r.Body, At: r.At, Offset: s.head, Channel: r.Channel}
+	p := &Post{ID: r.Post, Submission: r.Submission, Target: r.Target, Body: r.Body, At: r.At, Offset: s.head, Channel: r.Channel, ReplyAddress: r.ReplyAddress}
 	if i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == r.Post }); i >= 0 {
 		s.posts = slices.Clone(s.posts)
 		s.posts[i] = p

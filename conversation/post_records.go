@@ -21,19 +21,28 @@ type (
 		Target     string       `json:"target"`
 	}
 
+	// ReplyAddressed has the address of the reply to a submission that is admitted in the same batch, see [ReplyAddress].
+	ReplyAddressed struct {
+		Must       bool         `json:"must"`
+		Submission SubmissionID `json:"submission"`
+		Channel    string       `json:"channel"`
+		Address    string       `json:"address"`
+	}
+
 	// PostEnqueued says that a body is to be delivered to a target: a notice of the settlement
 	// of Submission, or what work on it posts. Of a post that is there already it says that it is
 	// to be delivered as a new one. Channel is the channel whose delivery the notice replies to,
-	// see [State.ReplyChannel].
+	// and ReplyAddress its address, see [State.ReplyChannel].
 	PostEnqueued struct {
-		Must       bool            `json:"must"`
-		Post       PostID          `json:"post"`
-		Submission SubmissionID    `json:"submission"`
-		Call       CallID          `json:"call,omitempty"` // that posts it, none of a notice
-		Target     string          `json:"target"`
-		Body       json.RawMessage `json:"body"`
-		Channel    string          `json:"channel,omitempty"`
-		At         Time            `json:"at"`
+		Must         bool            `json:"must"`
+		Post         PostID          `json:"post"`
+		Submission   SubmissionID    `json:"submission"`
+		Call         CallID          `json:"call,omitempty"` // that posts it, none of a notice
+		Target       string          `json:"target"`
+		Body         json.RawMessage `json:"body"`
+		Channel      string          `json:"channel,omitempty"`
+		ReplyAddress string          `json:"replyAddress,omitempty"`
+		At           Time            `json:"at"`
 	}
 
 	// PostDeferred says that the attempts so far to deliver a post have failed, and that the next
@@ -66,6 +75,9 @@ type (
 
 // Type implements [Record].
 func (*NoticeAsked) Type() RecordType { return TypeNoticeAsked }
+
+// Type implements [Record].
+func (*ReplyAddressed) Type() RecordType { return TypeReplyAddressed }
 
 // Type implements [Record].
 func (*PostEnqueued) Type() RecordType { return TypePostEnqueued }

@@ -49,6 +49,7 @@ const (
 	TypePostEnqueued        RecordType = "post_enqueued"
 	TypePostDeferred        RecordType = "post_deferred"
 	TypePostDone            RecordType = "post_done"
+	TypeReplyAddressed      RecordType = "reply_addressed"
 )
 
 // Record is one immutable fact of a conversation.

@@ -148,7 +148,7 @@ func endSamples() []conversation.Record {
 		&conversation.ReplySent{Must: true, Submission: "sub_2", At: at},
 		&conversation.KeyKept{Must: true, Submission: "sub_2", Until: at},
 		&conversation.NoticeAsked{Must: true, Submission: "sub_2", Target: "ledger"},
-		&conversation.PostEnqueued{Must: true, Post: "post_1", Submission: "sub_2", Call: "call_1", Target: "ledger", Body: json.RawMessage(`{"paid":true}`), Channel: "slack", At: at},
+		&conversation.PostEnqueued{Must: true, Post: "post_1", Submission: "sub_2", Call: "call_1", Target: "ledger", Body: json.RawMessage(`{"paid":true}`), Channel: "slack", ReplyAddress: "slack:v1:T:C:1.2", At: at},
 		&conversation.PostDeferred{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", Attempts: 2, Reason: "answered 503", Until: at, DurationMs: 12, At: at},
 		&conversation.PostDone{Must: true, Post: "post_1", Submission: "sub_2", Target: "ledger", End: conversation.PostDead, Attempts: 3, Reason: "answered 410", DurationMs: 12, At: at},
 		&conversation.RunStarted{Must: true, Submission: "sub_2", At: at},
@@ -156,6 +156,7 @@ func endSamples() []conversation.Record {
 			Must: true, Submission: "sub_2", Member: conversation.Address{Agent: "desk", ID: "7"}, Key: "key_7", Joined: true, Cost: 0.5,
 			Submissions: 3, Dollars: 1.25, MaxSubmissions: 100, MaxDollars: 20, At: at,
 		},
+		&conversation.ReplyAddressed{Must: true, Submission: "sub_2", Channel: "slack", Address: "slack:v1:T:C:1.2"},
 	}
 }
 

@@ -61,6 +61,7 @@ type State struct {
 	posts       []*Post         // likewise, of the newest time that each was enqueued
 	postsAt     Offset          // of the batch that said last when they are due
 	paths       []ReplyPath     // oldest first; changed in copies
+	pathsBefore []ReplyPath     // as of before the newest admission
 	waiting     waiting         // of all of them but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
@@ -203,6 +204,8 @@ type Submission struct {
 	Sender        *Sender `json:"sender,omitempty"`
 	// Channel is the channel of webhooks that delivered it, empty for none.
 	Channel string `json:"channel,omitempty"`
+	// ReplyAddress is where its reply goes, zero if the id of the conversation names the place.
+	ReplyAddress ReplyAddress `json:"replyAddress,omitzero"`
 	// Tree is the tree of dispatches that it belongs to, nil of one that may begin a tree.
 	Tree *TreeRef `json:"tree,omitempty"`
 	// Message is the response, empty before its first turn.

@@ -17,8 +17,8 @@ const (
 // Draft is the text so far of a future notice of a settlement.
 type Draft struct {
 	Target string
-	// Channel is that of [Post].
-	Channel string
+	// Channel and ReplyAddress are those of [Post].
+	Channel, ReplyAddress string
 	// From is the conversation, UID its incarnation, and Submission the submission in progress.
 	From       conversation.Address
 	UID        conversation.UID

@@ -34,6 +34,9 @@ type Post struct {
 	// Channel is the channel whose delivery the post replies to, as in the log; empty for any other
 	// post.
 	Channel string
+	// ReplyAddress is the address of the channel's reply, from its delivery; empty for the place in the
+	// id of the conversation.
+	ReplyAddress string
 	// Enqueued is the time of posting. Attempt counts from 1.
 	Enqueued time.Time
 	Attempt  int

@@ -104,7 +104,7 @@ func (m *messages) Edit(ctx context.Context, r channels.Reply, message, text str
 
 // call calls a method for the chat of a reply, and a second time if that has moved.
 func (m *messages) call(ctx context.Context, method string, r channels.Reply, out outgoing) (p posted, err error) {
-	to, err := ParseInstanceID(r.InstanceID)
+	to, err := ParseInstanceID(r.Address)
 	if err != nil {
 		return p, &outbox.GoneError{Err: err}
 	}

@@ -91,7 +91,7 @@ func (m *messages) Edit(ctx context.Context, r channels.Reply, message, text str
 }
 
 func (m *messages) call(ctx context.Context, method string, r channels.Reply, out outgoing) (p posted, err error) {
-	to, err := ParseInstanceID(r.InstanceID)
+	to, err := ParseInstanceID(r.Address)
 	if err != nil {
 		return p, &outbox.GoneError{Err: err}
 	}

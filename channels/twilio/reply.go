@@ -39,7 +39,7 @@ func Replies(api channels.API) outbox.Target {
 	api.URL = cmp.Or(api.URL, "https://api.twilio.com/2010-04-01")
 	api.Refusals = refusals
 	return channels.PartReplies(maxText, channels.UTF16, func(ctx context.Context, r channels.Reply, text string) error {
-		to, err := ParseInstanceID(r.InstanceID)
+		to, err := ParseInstanceID(r.Address)
 		if err != nil {
 			return &outbox.GoneError{Err: err}
 		}

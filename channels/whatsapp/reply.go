@@ -17,7 +17,7 @@ const maxText = 4096
 const transient = "transient"
 
 // refusals is how the platform words errors: by a number, with a status that is 400 for limits and 500 for missing
-// permissions, too. The numbers are from the platform's table of error codes: Retry has throttling (4, 80007, 80008,
+// permissions, too. The numbers are from excerpts of the table of error codes as partners of the platform publish it: Retry has throttling (4, 80007, 80008,
 // 130429, 131048, 131056), downtime (1, 2, 131000, 131016, 133004) and maintenance (131057); Permanent has 3, a missing
 // permission.
 var refusals = channels.Refusals{
@@ -55,7 +55,7 @@ type outgoing struct {
 func Replies(api channels.API) outbox.Target {
 	api.Refusals = refusals
 	return channels.PartReplies(maxText, channels.UTF16, func(ctx context.Context, r channels.Reply, text string) error {
-		to, err := ParseInstanceID(r.InstanceID)
+		to, err := ParseInstanceID(r.Address)
 		if err != nil {
 			return &outbox.GoneError{Err: err}
 		}

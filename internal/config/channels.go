@@ -144,8 +144,8 @@ func (r *reader) channelReply(v value, c *Channel) {
 	case !slices.Contains([]string{KindMessenger, KindSlack, KindTwilio, KindWhatsApp}, c.Kind):
 		r.blameKey(v, fault{"is not for a channel of the kind " + quote(c.Kind), "remove it: only messenger, slack, twilio and whatsapp take replies"})
 		return
-	case !c.Instance.Zero() || c.Signal != "":
-		r.blameKey(v, fault{"stands beside instance or signal, but a reply goes where the channel's own ids lead, and a signal has none", "remove one of them"})
+	case c.Signal != "":
+		r.blameKey(v, fault{"cannot stand next to signal, since a signal has no reply", "remove one of them"})
 	case url && env:
 		other, _ := r.given(v, "urlEnv")
 		r.blameKey(other, fault{"stands beside url, but an API has one", "keep url, or urlEnv for one that is a secret"})

@@ -53,7 +53,7 @@ func TestChannelMistakes(t *testing.T) {
 		"reply without a URL":      {"channels: {b: {kind: messenger, agent: echo, secretEnv: S, reply: {tokenEnv: S}}}", "channels.b.reply.url: is missing"},
 		"reply with two URLs":      {"channels: {b: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: S, url: \"https://e.com/api\", urlEnv: S}}}", "keep url, or urlEnv"},
 		"reply to a bad URL":       {"channels: {b: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: S, url: \"e.com/api/\"}}}", "must be an http or https URL"},
-		"reply of an instance":     {"channels: {b: {kind: slack, agent: echo, secretEnv: S, instance: x, reply: {tokenEnv: S}}}", "remove one of them"},
+		"reply to a signal":        {"channels: {b: {kind: slack, agent: echo, secretEnv: S, signal: x, reply: {tokenEnv: S}}}", "remove one of them"},
 		"reply with a token unset": {"channels: {b: {kind: slack, agent: echo, secretEnv: S, reply: {tokenEnv: NOT_SET}}}", "NOT_SET"},
 		"unknown kind":             {"channels: {bot: {kind: slak, agent: echo, secretEnv: S}}", "did you mean slack?"},
 		"no kind":                  {"channels: {bot: {agent: echo, secretEnv: S}}", "channels.bot.kind: is missing"},

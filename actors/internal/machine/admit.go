@@ -136,8 +136,8 @@ func (m *Machine) check(in Admit) *conversation.Error {
 		err.Meta = map[string]any{"uid": uid}
 		return err
 	}
-	if a.Notify != "" && a.Channel == "" && m.replies(a.Notify) && !m.state.Replies(a.Notify) {
-		return conversation.Errorf(conversation.CodeInvalidRequest, sayNoChannel)
+	if err := m.checkNotify(&a); err != nil {
+		return err
 	}
 	if exists {
 		return nil
@@ -164,6 +164,11 @@ func (m *Machine) accept(in Admit, hash string) {
 			return &conversation.ReplyPending{Must: true, Submission: r.Submission, To: *to}
 		})
 	}
+	if at := m.replyAddress(&in.Admission); at.Address != "" {
+		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
+			return &conversation.ReplyAddressed{Must: true, Submission: r.Submission, Channel: at.Channel, Address: at.Address}
+		})
+	}
 	if in.Admission.Notify != "" {
 		with = append(with, func(r *conversation.SubmissionAdmitted) conversation.Record {
 			return &conversation.NoticeAsked{Must: true, Submission: r.Submission, Target: in.Admission.Notify}
@@ -174,6 +179,36 @@ func (m *Machine) accept(in Admit, hash string) {
 	m.startNext()
 	m.receipts[admitted.Submission] = &receipt{came: in.came}
 	m.reply(in.To, m.receiptOf(admitted), true)
+}
+
+// checkNotify returns why the target of an admission by no channel cannot reply for one, or nil.
+func (m *Machine) checkNotify(a *conversation.Admission) *conversation.Error {
+	if a.Notify == "" || a.Channel != "" || !m.replies(a.Notify) {
+		return nil
+	}
+	if !m.state.Replies(a.Notify) {
+		return conversation.Errorf(conversation.CodeInvalidRequest, sayNoChannel)
+	}
+	sent := &conversation.Submission{Dispatched: true, ReplyAddress: m.replyAddress(a)}
+	if channel, _ := m.state.ReplyChannel(sent, a.Notify); channel == "" {
+		return conversation.Errorf(conversation.CodeInvalidRequest, saySeveralAddresses)
+	}
+	return nil
+}
+
+// replyAddress returns where the reply to an admission goes: the address of its delivery, or of the delivery whose work in
+// this conversation dispatches it. No other caller has one.
+func (m *Machine) replyAddress(a *conversation.Admission) conversation.ReplyAddress {
+	switch {
+	case a.Channel != "":
+		return conversation.ReplyAddress{Channel: a.Channel, Address: a.ReplyAddress}
+	case a.Sender == nil || !m.state.Exists() || a.Sender.Address != a.Address.Reach():
+		return conversation.ReplyAddress{}
+	}
+	if by := m.state.Submission(a.Sender.Submission); by != nil {
+		return by.ReplyAddress
+	}
+	return conversation.ReplyAddress{}
 }
 
 // record records the admission, and what belongs to its batch.

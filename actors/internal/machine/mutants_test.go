@@ -30,6 +30,7 @@ func TestMutants(t *testing.T) {
 		{machine.RuleOwnChannel, "did not come from its channel"},
 		{machine.RuleShowEndedWait, "shows the state"},
 		{machine.RuleAskOnce, "is asked again twice"},
+		{machine.RuleOwnAddress, "goes to the address"},
 		{machine.RuleEndDelivered, "said to be delivered, and is not"},
 	} {
 		t.Run(m.rule, func(t *testing.T) {

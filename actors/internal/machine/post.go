@@ -67,9 +67,9 @@ func (m *Machine) post(in Post) {
 	}
 }
 
-// Told is a target that gets the notice of a settlement. Channel is the channel on whose behalf, see
-// [conversation.State.ReplyChannel]; empty for none.
-type Told struct{ Target, Channel string }
+// Told is a target that gets the notice of a settlement. Channel is the channel on whose behalf, empty for none, and
+// Address the address of the reply, see [conversation.State.ReplyChannel].
+type Told struct{ Target, Channel, Address string }
 
 // Told returns the targets that get the notice of a submission's settlement, each once: those of its agent, and the one
 // that its sender named. A target that replies for a channel is included only for submissions of that channel.
@@ -77,9 +77,12 @@ func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 	targets := slices.Concat(sub.Notify, m.limits().Notify)
 	slices.Sort(targets)
 	for _, target := range slices.Compact(targets) {
-		channel := m.state.ReplyChannel(sub, target)
+		channel, address := m.state.ReplyChannel(sub, target)
+		if !repliesByAddress() {
+			address = ""
+		}
 		if channel != "" || !m.replies(target) || !repliesByChannel() {
-			told = append(told, Told{target, channel})
+			told = append(told, Told{target, channel, address})
 		}
 	}
 	return told
@@ -97,7 +100,7 @@ func (m *Machine) notices(sub *conversation.Submission, r *conversation.Submissi
 	}
 	for _, to := range told {
 		posts = append(posts, &conversation.PostEnqueued{
-			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: to.Target, Body: body, Channel: to.Channel, At: r.At,
+			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: to.Target, Body: body, Channel: to.Channel, ReplyAddress: to.Address, At: r.At,
 		})
 	}
 	return posts
@@ -243,7 +246,7 @@ func (m *Machine) postAgain(in Admit, hash string) {
 		return
 	}
 	admitted := m.record(in, hash, m.settledAtOnce(in), func(*conversation.SubmissionAdmitted) conversation.Record {
-		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, Channel: p.Channel, At: m.env.Wall}
+		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, Channel: p.Channel, ReplyAddress: p.ReplyAddress, At: m.env.Wall}
 	})
 	receipt := m.receiptOf(admitted)
 	m.ensureListed()

@@ -336,8 +336,10 @@ func waitText(r conversation.Record) string {
 		return string(r.Submission)
 	case *conversation.NoticeAsked:
 		return fmt.Sprintf("%s to %s", r.Submission, r.Target)
+	case *conversation.ReplyAddressed:
+		return fmt.Sprintf("%s %s %s", r.Submission, r.Channel, r.Address)
 	case *conversation.PostEnqueued:
-		return fmt.Sprintf("%s %s to %s %s", r.Post, r.Submission, r.Target, r.Body)
+		return fmt.Sprintf("%s %s to %s %s%s", r.Post, r.Submission, r.Target, r.Body, suffix(" at ", r.ReplyAddress))
 	case *conversation.PostDeferred:
 		return fmt.Sprintf("%s attempts=%d until=%s %q", r.Post, r.Attempts, r.Until, r.Reason)
 	case *conversation.PostDone:

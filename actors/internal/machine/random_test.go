@@ -39,7 +39,7 @@ func TestRandomSchedules(t *testing.T) {
 		"summarize threshold", "summarize overflow", "summarize manual",
 		"split", "asked again", "no answer", "left out", "model_output_too_long", "too many calls",
 		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "reply by channel", "post dead", "letter", "judged", "already_decided",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "reply by channel", "reply_addressed", "post dead", "letter", "judged", "already_decided",
 		"retry_scheduled", "asked later", "submission_limit_reached",
 		"timeline lost", "timeline lost turn", "timeline aborted turn", "timeline aborted tool", "timeline aborted operation", "timeline after", "timeline loss known", "timeline tool over attempts",
 		"timeline exact completed", "timeline exact aborted", "timeline exact lost",
@@ -377,6 +377,7 @@ func (w *world) admit() {
 		a.Notify = "desk"
 	} else if !signal && w.office.shop && w.chance(25) {
 		a.Notify, a.Channel = shop, []string{"", shop}[w.r.IntN(2)]
+		a.ReplyAddress = addressOf(a.Key) // which counts only with the channel
 	}
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(20) {
 		a.Tree = &treeRoot

@@ -32,3 +32,4 @@ func refusesClosed() bool          { return true }
 func showsEndedWaits() bool        { return true }
 func repliesByChannel() bool       { return true }
 func asksOnce() bool               { return true }
+func repliesByAddress() bool       { return true }

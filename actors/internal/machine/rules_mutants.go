@@ -37,13 +37,14 @@ const (
 	RuleShowEndedWait = "show ended"     // Clients see that a wait is over in the batch of its call's outcome.
 	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets the notices of its deliveries alone.
 	RuleAskOnce       = "ask once"       // A model whose reply was empty is asked once more.
+	RuleOwnAddress    = "own address"    // A reply goes to the address of its own delivery.
 )
 
 // rules are switched off when true. They hold for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
-	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait, askOnce atomic.Bool
+	sleepStored, vouchPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait, askOnce, ownAddress atomic.Bool
 }
 
 // SetRule switches a rule on or off for the whole process. It exists only in builds
@@ -58,7 +59,7 @@ func SetRule(name string, on bool) {
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 		RuleSleepStored: &rules.sleepStored, RuleVouchPending: &rules.vouchPending, RuleEndDelivered: &rules.endDelivered,
 		RuleOneRun: &rules.oneRun, RuleJoinFirst: &rules.joinFirst, RuleAskTree: &rules.askTree, RuleAbortFirst: &rules.abortFirst,
-		RuleRefuseClosed: &rules.refuseClosed, RuleOwnChannel: &rules.ownChannel,
+		RuleRefuseClosed: &rules.refuseClosed, RuleOwnChannel: &rules.ownChannel, RuleOwnAddress: &rules.ownAddress,
 		RuleShowEndedWait: &rules.showEndedWait, RuleAskOnce: &rules.askOnce,
 	}[name]
 	if rule == nil {
@@ -104,3 +105,5 @@ func repliesByChannel() bool { return !rules.ownChannel.Load() }
 func showsEndedWaits() bool { return !rules.showEndedWait.Load() }
 
 func asksOnce() bool { return !rules.askOnce.Load() }
+
+func repliesByAddress() bool { return !rules.ownAddress.Load() }

@@ -235,6 +235,11 @@ func (s *script) configure() {
 	if s.d.HasArg("notify") {
 		s.limits.Notify = []string{s.arg("notify")}
 	}
+	s.cfg.Replies = nil
+	if s.d.HasArg("replies") {
+		target := s.arg("replies")
+		s.cfg.Replies = func(to string) bool { return to == target }
+	}
 	s.quiet = s.d.HasArg("quiet")
 	s.crash()
 }
@@ -545,6 +550,10 @@ func (s *script) admit() machine.Input {
 		a.KeepKey = keep
 	}
 	a.Notify, a.Tree = s.arg("notify"), s.treeOf("tree")
+	a.Channel, a.ReplyAddress, a.Dispatched = s.arg("channel"), s.arg("reply-address"), s.d.HasArg("dispatched")
+	if s.d.HasArg("sender") {
+		a.Sender = &conversation.Sender{Address: a.Address.Reach(), Submission: conversation.SubmissionID(s.arg("sender"))}
+	}
 	a.Condition = conversation.Condition{
 		Absent: s.d.HasArg("absent"), Set: s.d.HasArg("uid"), UID: conversation.UID(s.arg("uid")),
 	}

@@ -22,6 +22,11 @@ type office struct {
 	shop    bool // has a conversation that a channel delivers to
 }
 
+// addressOf returns the reply address of the delivery with a key.
+func addressOf(key string) string {
+	return []string{"", "here", "there"}[int(key[len(key)-1])%3]
+}
+
 // postTo asks to post for a running call.
 func (w *world) postTo(c *runningTool) {
 	name := fmt.Sprintf("post%d", w.r.IntN(3))
@@ -120,11 +125,18 @@ func (w *world) checkPosts(b conversation.Batch) {
 		case *conversation.Suspended:
 			parks = true
 			continue
+		case *conversation.ReplyAddressed:
+			if !admits(b, r.Submission) {
+				violate("the address of the reply to %s is in a batch of its own", r.Submission)
+			}
 		case *conversation.NoticeAsked:
 		case *conversation.PostEnqueued:
 			if sub := w.ahead.Submission(r.Submission); r.Call == "" && r.Target == shop {
 				if sub == nil || sub.Channel != shop {
 					violate("the reply to %s goes to a channel, and the submission did not come from its channel", r.Submission)
+				}
+				if sub != nil && r.ReplyAddress != addressOf(sub.Key) {
+					violate("the reply to %s goes to the address %q, want %q", r.Submission, r.ReplyAddress, addressOf(sub.Key))
 				}
 				w.seen["reply by channel"]++
 			}

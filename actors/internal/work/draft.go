@@ -26,7 +26,7 @@ type drafter struct {
 	submission conversation.SubmissionID
 	of         outbox.Draft // without text
 	targets    map[string]outbox.Live
-	channels   map[string]string // that the targets reply for
+	replies    map[string]machine.Told // the channel and the address that each target replies for
 	end        context.CancelFunc
 	text       chan outbox.Draft // has room for the one that is asked for
 
@@ -72,10 +72,10 @@ func (r *Runner) Landed(m *machine.Machine, durable conversation.Offset) {
 func (r *Runner) beginDraft(sub *conversation.Submission) {
 	d := &r.drafts
 	targets, sees := map[string]outbox.Live{}, map[string]bool{}
-	channels := map[string]string{}
+	replies := map[string]machine.Told{}
 	for _, to := range d.machine.Told(sub) {
 		if l := r.node.live[to.Target]; l != nil {
-			targets[to.Target], sees[to.Target], channels[to.Target] = l, true, to.Channel
+			targets[to.Target], sees[to.Target], replies[to.Target] = l, true, to
 		}
 	}
 	if len(targets) == 0 {
@@ -83,7 +83,7 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	}
 	created := d.machine.State().Created()
 	of := &drafter{
-		submission: sub.ID, targets: targets, channels: channels, sees: sees, text: make(chan outbox.Draft, 1),
+		submission: sub.ID, targets: targets, replies: replies, sees: sees, text: make(chan outbox.Draft, 1),
 		of: outbox.Draft{From: created.Address(), UID: created.UID, Submission: sub.ID},
 	}
 	var ctx context.Context
@@ -190,7 +190,7 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 			if ctx.Err() != nil {
 				break
 			}
-			draft.Target, draft.Channel = name, d.channels[name]
+			draft.Target, draft.Channel, draft.ReplyAddress = name, d.replies[name].Channel, d.replies[name].Address
 			var gone *outbox.GoneError
 			var later *outbox.LaterError
 			switch err := show(name, to, draft); {

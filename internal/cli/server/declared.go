@@ -80,6 +80,7 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	if !d.Instance.Zero() {
 		to.InstanceID, whole = d.Instance.Render(s.payload)
 		to.InstanceID = channels.FitID(to.InstanceID)
+		to.ReplyAddress = s.instance
 	}
 	if !d.Message.Zero() {
 		to.Text, _ = d.Message.Render(s.payload)
@@ -87,6 +88,8 @@ func (d *declaration) deliver(ctx context.Context, s said) (any, error) {
 	switch {
 	case !whole || to.InstanceID == "":
 		return d.omit(ctx, "no conversation")
+	case d.Reply != nil && s.instance == "":
+		return d.omit(ctx, "no place for a reply")
 	case to.Text == "":
 		return d.omit(ctx, "no text")
 	}
@@ -116,6 +119,9 @@ func (d *declaration) spoken(name, id, text string) string {
 	}
 	return strings.Join(strings.Fields(name), " ") + " (" + id + "): " + text
 }
+
+// shared reports whether a conversation may have several chats, and so several speakers: the configuration names it.
+func (d *declaration) shared() bool { return !d.Instance.Zero() }
 
 // native delivers a JSON object.
 func (d *declaration) native(ctx context.Context, object []byte, s said) (any, error) {
@@ -219,7 +225,7 @@ func (d *declaration) messenger(ctx context.Context, in messenger.Incoming) (any
 			return d.omit(ctx, kind)
 		}
 		s.text = m.Text
-		if strings.HasSuffix(m.Chat.Type, "group") {
+		if d.shared() || strings.HasSuffix(m.Chat.Type, "group") {
 			name, id := m.Speaker()
 			s.text = d.spoken(name, id, m.Text)
 		}
@@ -251,7 +257,7 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 	}
 	for _, m := range all {
 		s := said{id: m.ID, kinds: []string{m.Type}, text: m.Text.Body}
-		if m.GroupID != "" {
+		if d.shared() || m.GroupID != "" {
 			s.text = d.spoken(m.Name, m.From, m.Text.Body)
 		}
 		s.instance, _ = whatsapp.InstanceID(m.Ref()) // without one it is for no conversation
@@ -264,6 +270,9 @@ func (d *declaration) whatsapp(ctx context.Context, in whatsapp.Incoming) (any, 
 
 func (d *declaration) twilio(ctx context.Context, in twilio.Incoming) (any, error) {
 	s := said{id: in.MessageSID, kinds: []string{"message"}, text: in.Body, payload: formObject(in.Native)}
+	if d.shared() {
+		s.text = d.spoken("", in.From, in.Body)
+	}
 	s.instance, _ = twilio.InstanceID(in.Ref()) // without one it is for no conversation
 	switch {
 	case in.MessageSID == "" && in.Native.Has("CallSid"):
