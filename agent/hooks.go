@@ -66,8 +66,10 @@ type Response struct {
 	Output json.RawMessage
 	// StopReason is the model's reason to end, such as "stop" or "length".
 	StopReason string
-	// Usage is the sum over the turns of the response, in tokens.
-	Usage conversation.Usage
+	// Usage is the sum over the turns of the response and of its subagents, in tokens, and Dollars
+	// their price. Models without a known price count as 0.
+	Usage   conversation.Usage
+	Dollars float64
 	// Continuations is the number of times that WouldStop has continued this submission, over all
 	// attempts.
 	Continuations int
@@ -91,8 +93,10 @@ type Settlement struct {
 	// joined by blank lines.
 	Message conversation.MessageID
 	Text    string
-	// Usage is the sum over the turns of the response, in tokens.
-	Usage conversation.Usage
+	// Usage is the sum over the turns of the response and of its subagents, in tokens, and Dollars
+	// their price. Models without a known price count as 0.
+	Usage   conversation.Usage
+	Dollars float64
 	// InitialData is the initial data of the conversation; nil if there is none.
 	InitialData json.RawMessage
 }

@@ -157,7 +157,8 @@ type Spent struct {
 	// Turns are the model calls that have ended, and ToolCalls what they asked for, be it that
 	// the call never ran.
 	Turns, ToolCalls int
-	// Tokens are those of these model calls, by [Usage].Total, and Dollars their price.
+	// Usage counts the tokens of these model calls, Tokens is its Total, and Dollars is their price.
+	Usage   Usage
 	Tokens  int64
 	Dollars float64
 }
@@ -167,6 +168,7 @@ func (s *Spent) add(sub *Submission) {
 		if t.completed {
 			s.Turns++
 		}
+		s.Usage.Add(t.usage)
 		s.Tokens += t.usage.Total
 		s.Dollars += t.dollars
 		for _, p := range t.parts {

@@ -140,6 +140,10 @@ type NoticeData struct {
 	ID    string `json:"id"`
 	UID   UID    `json:"uid"`
 	*SentReply
+	// Usage and Dollars are those of the submission's model calls and of its subagents'. They are
+	// absent if no model was called, or without a known price.
+	Usage   Usage   `json:"usage,omitzero"`
+	Dollars float64 `json:"dollars,omitempty"`
 }
 
 // NoticeSettled is the type of a notice of a settlement.
@@ -151,8 +155,9 @@ func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	if sub == nil || s.created == nil {
 		return nil, fmt.Errorf("notice of %s: unknown submission", r.Submission)
 	}
+	spent := s.Spent(sub.ID)
 	return EncodeJSON(Notice{
 		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
-		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, SentReply: s.toldOf(sub, r)},
+		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, SentReply: s.toldOf(sub, r), Usage: spent.Usage, Dollars: spent.Dollars},
 	})
 }

@@ -86,7 +86,10 @@ func TestPostErrors(t *testing.T) {
 func TestNotice(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), &conversation.NoticeAsked{Must: true, Submission: "sub_1", Target: "ledger"}, attempt("sub_1", 1),
-		started("res_1", "sub_1", "turn_1"), &conversation.Delta{Message: "res_1", Kind: conversation.PartText, Text: "<yes>"}, completed("res_1", "turn_1"))
+		started("res_1", "sub_1", "turn_1"), &conversation.Delta{Message: "res_1", Kind: conversation.PartText, Text: "<yes>"},
+		&conversation.StepCompleted{
+			Message: "res_1", Turn: "turn_1", StopReason: "stop", Usage: conversation.Usage{Input: 3, Total: 5}, Facts: conversation.CallFacts{Price: &conversation.Price{Total: 0.25}},
+		})
 	s = again(t, s)
 	if got := s.Submission("sub_1").Notify; !cmp.Equal(got, []string{"ledger"}) {
 		t.Errorf("%q are to be told", got)
@@ -96,7 +99,7 @@ func TestNotice(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := s.Created()
-	want := fmt.Sprintf(`{"type":"submission.settled","timestamp":"2026-01-02T03:04:05.678Z","data":{"agent":%q,"id":%q,"uid":%q,"submissionId":"sub_1","outcome":"completed","text":"<yes>"}}`, of.Agent, of.ID, of.UID)
+	want := fmt.Sprintf(`{"type":"submission.settled","timestamp":"2026-01-02T03:04:05.678Z","data":{"agent":%q,"id":%q,"uid":%q,"submissionId":"sub_1","outcome":"completed","text":"<yes>","usage":{"input":3,"total":5},"dollars":0.25}}`, of.Agent, of.ID, of.UID)
 	if string(got) != want {
 		t.Errorf("the notice is\n%s, want\n%s", got, want)
 	}

@@ -448,6 +448,7 @@ type settlement struct {
 
 // conclude records the one outcome of a submission.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
+	spent := m.state.Spent(sub.ID) // the state forgets subagents with the settlement
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
 	m.reportCost(sub)
 	settled := &conversation.SubmissionSettled{
@@ -468,7 +469,7 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 	m.enqueue(true, append([]conversation.Record{settled}, m.notices(sub, settled)...)...)
 	delete(m.receipts, sub.ID)
 	if m.limits().SettledHook {
-		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err}, m.nextOffset()})
+		m.settled = append(m.settled, settlement{ShowSettlement{sub, outcome, err, spent}, m.nextOffset()})
 	}
 }
 

@@ -134,6 +134,7 @@ type (
 		Submission *conversation.Submission
 		Outcome    conversation.Outcome
 		Err        *conversation.SettlementError
+		Spent      conversation.Spent // by its model calls and those of its subagents
 	}
 	// Summarize asks for a summary of what the model sees while it works on a
 	// submission, "" for what it would see next; [Summarized] answers.

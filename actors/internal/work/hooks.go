@@ -141,7 +141,7 @@ func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.R
 	life := r.node.o.Life
 	settled := &agent.Settlement{
 		Address: v.created.Address(), UID: v.created.UID, Submission: v.id, Attempts: v.attempts,
-		Delivery: v.delivery, Outcome: e.Outcome, Error: e.Err, Message: v.message, Text: resp.Text, Usage: resp.Usage, InitialData: v.created.InitialData,
+		Delivery: v.delivery, Outcome: e.Outcome, Error: e.Err, Message: v.message, Text: resp.Text, Usage: resp.Usage, Dollars: resp.Dollars, InitialData: v.created.InitialData,
 	}
 	u := r.agentOnly(v)
 	log := r.o.Logger.With("submission", string(v.id), "hook", "Settled")

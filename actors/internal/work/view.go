@@ -91,9 +91,9 @@ func (v *view) place(turn conversation.TurnID) observability.Place {
 	return observability.Place{Submission: v.origin.Root, Parent: v.origin.Parent, Turn: turn, Child: v.child}
 }
 
-// responseOf is what a response says and what it cost.
-func responseOf(sub *conversation.Submission) *agent.Response {
-	resp := &agent.Response{Message: sub.Message, Usage: sub.Usage(), Output: sub.Output()}
+// responseOf returns what a response has and what was spent on it.
+func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.Response {
+	resp := &agent.Response{Message: sub.Message, Usage: spent.Usage, Dollars: spent.Dollars, Output: sub.Output()}
 	var texts []string
 	for _, t := range sub.Turns() {
 		if t.Note != "" {
@@ -132,9 +132,9 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	case machine.StartDelivery:
 		r.startDelivery(e, look(s, e.Submission))
 	case machine.FinishResponse:
-		r.finishResponse(e, look(s, e.Submission), responseOf(s.Submission(e.Submission)))
+		r.finishResponse(e, look(s, e.Submission), responseOf(s.Submission(e.Submission), s.Spent(e.Submission)))
 	case machine.ShowSettlement:
-		r.showSettlement(e, lookAt(s, e.Submission), responseOf(e.Submission))
+		r.showSettlement(e, lookAt(s, e.Submission), responseOf(e.Submission, e.Spent))
 	case machine.Summarize:
 		r.summarize(e, look(s, e.Submission).seen(s))
 	case machine.Cancel:
