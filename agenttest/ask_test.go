@@ -165,7 +165,7 @@ func TestAskRefuses(t *testing.T) {
 		want string
 	}{
 		"a signal for a wait": {expert, signal, nil, "has no reply"},
-		"too long":            {expert, agent.Text("?"), &agent.AskOptions{Timeout: 31 * 24 * time.Hour}, "at most 30 days"},
+		"too long":            {expert, agent.Text("?"), &agent.AskOptions{Timeout: 31 * 24 * time.Hour}, "the maximum is 30 days"},
 		"nobody":              {conversation.Address{Agent: "nobody", ID: "e"}, agent.Text("?"), nil, "route_not_found"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

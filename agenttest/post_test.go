@@ -236,7 +236,7 @@ func TestPostErrors(t *testing.T) {
 		"no target":      {agent.Outgoing{}, "a target is 1 to"},
 		"a URL":          {agent.Outgoing{Target: "https://example.com/x"}, "no host is allowed"},
 		"no JSON":        {agent.Outgoing{Target: "ledger", Body: func() {}}, "no JSON form"},
-		"too much":       {agent.Outgoing{Target: "ledger", Body: strings.Repeat("x", 256<<10)}, "it may have 262144"},
+		"too much":       {agent.Outgoing{Target: "ledger", Body: strings.Repeat("x", 256<<10)}, "the maximum is 262144"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var got error
