@@ -275,6 +275,6 @@ func TestToolThatIgnoresItsParking(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
-		wants(t, "what the model sees", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: there is nothing to record steps in")
+		wants(t, "what the model sees", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: steps cannot be recorded")
 	})
 }

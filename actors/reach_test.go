@@ -54,7 +54,7 @@ func TestSharedBucketIsProbed(t *testing.T) {
 	}
 	var unusable *BucketError
 	var unfit *storage.ProbeError
-	if err := run(t, replacing{local.NewMemory()}); !errors.As(err, &unusable) || !errors.As(err, &unfit) || !strings.Contains(err.Error(), "use another store") {
+	if err := run(t, replacing{local.NewMemory()}); !errors.As(err, &unusable) || !errors.As(err, &unfit) || !strings.Contains(err.Error(), "use a store of docs/buckets.md") {
 		t.Errorf("got %v, want the probe's error", err)
 	}
 	if err := run(t, storagetest.Exclusive(replacing{local.NewMemory()})); err != nil {

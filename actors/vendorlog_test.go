@@ -27,7 +27,7 @@ func TestVendorsWordsAreContent(t *testing.T) {
 			})
 			w.untilSettled(chat("c"), 1)
 			log := n.log.String()
-			wants(t, "the log", log, "model call failed", "status 400", "req_1", "bad_prompt", "6030 bytes of text")
+			wants(t, "the log", log, "model call failed", "status 400", "req_1", "bad_prompt", "vendor message of 6030 bytes")
 			if strings.Contains(log, words) != content {
 				t.Errorf("content is %v, and the log is %s", content, log)
 			}

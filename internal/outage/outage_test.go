@@ -59,7 +59,7 @@ func loggedBy(t *testing.T, do func(*rig), want string) {
 
 const began = "level=WARN msg=began operation=a err=\"put x: no answer\"\n"
 
-var away = fmt.Errorf("put x: %w", errAway)
+var errUnavailable = fmt.Errorf("put x: %w", errAway)
 
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -71,19 +71,19 @@ func TestOutage(t *testing.T) {
 			time.Sleep(time.Second)
 			r.fail(1)
 			for range 50 {
-				r.log.With("conversation", "c").Error("a", "err", away)
+				r.log.With("conversation", "c").Error("a", "err", errUnavailable)
 			}
 			time.Sleep(28 * time.Second)
 			r.Succeeded()
 			time.Sleep(time.Second)
-			r.log.Warn("b", "err", away) // Of a request that waited.
+			r.log.Warn("b", "err", errUnavailable) // Of a request that waited.
 			time.Sleep(2 * time.Second)
 			r.Succeeded()
 		}, "level=ERROR msg=began conversation=c operation=a err=\"put x: no answer\"\nlevel=INFO msg=ended duration=29s suppressed=50\n"},
 		"a line each minute": {func(r *rig) {
 			r.fail(2)
 			for range 130 {
-				r.log.Warn("a", "err", away)
+				r.log.Warn("a", "err", errUnavailable)
 				time.Sleep(time.Second)
 			}
 		}, began + "level=WARN msg=continues duration=1m0s suppressed=60 err=\"put x: no answer\" operation=a\n" +
@@ -91,7 +91,7 @@ func TestOutage(t *testing.T) {
 		"requests that fail now and then": {func(r *rig) {
 			for range 4 {
 				r.fail(2)
-				r.log.Warn("a", "err", away)
+				r.log.Warn("a", "err", errUnavailable)
 				time.Sleep(time.Second)
 				r.Succeeded()
 			}
@@ -103,7 +103,7 @@ func TestOutage(t *testing.T) {
 		"a request of the outage that fails late": {func(r *rig) {
 			sent := time.Now()
 			r.fail(2)
-			r.log.Warn("a", "err", away)
+			r.log.Warn("a", "err", errUnavailable)
 			time.Sleep(time.Second)
 			r.Succeeded()
 			time.Sleep(2 * time.Second)
@@ -113,11 +113,11 @@ func TestOutage(t *testing.T) {
 		}, began + "level=INFO msg=ended duration=1s suppressed=0\n"},
 		"one request that fails": {func(r *rig) {
 			r.fail(1)
-			r.log.Warn("a", "err", away)
+			r.log.Warn("a", "err", errUnavailable)
 			r.Succeeded()
 		}, "level=WARN msg=a err=\"put x: no answer\"\n"},
 		"no request that fails": {func(r *rig) {
-			r.log.Warn("a", "err", away)
+			r.log.Warn("a", "err", errUnavailable)
 		}, "level=WARN msg=a err=\"put x: no answer\"\n"},
 	} {
 		t.Run(name, func(t *testing.T) { loggedBy(t, c.do, c.want) })
@@ -132,13 +132,13 @@ func TestLinesOfAnOutage(t *testing.T) {
 	}{
 		"records of other errors, of a ref, and of the end of the process": {func(r *rig) {
 			r.fail(2)
-			r.log.Warn("a", "err", away)
+			r.log.Warn("a", "err", errUnavailable)
 			r.log.Warn("b", "err", errOther)
-			r.log.Warn("c", "cause", away)
-			r.log.Warn("d", "ref", "err_1", "err", away)
-			r.log.Warn("e", "err", away, "ref", "err_2")
+			r.log.Warn("c", "cause", errUnavailable)
+			r.log.Warn("d", "ref", "err_1", "err", errUnavailable)
+			r.log.Warn("e", "err", errUnavailable, "ref", "err_2")
 			r.log.Info("f")
-			outage.Unfiltered(r.log.With("k", 1)).Error("g", "err", away)
+			outage.Unfiltered(r.log.With("k", 1)).Error("g", "err", errUnavailable)
 		}, began + "level=WARN msg=b err=\"request refused\"\nlevel=WARN msg=d ref=err_1 err=\"put x: no answer\"\n" +
 			"level=WARN msg=e err=\"put x: no answer\" ref=err_2\nlevel=INFO msg=f\nlevel=ERROR msg=g k=1 err=\"put x: no answer\"\n"},
 		"failures that are reported": {func(r *rig) {

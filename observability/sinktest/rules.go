@@ -84,7 +84,7 @@ func checkCancelled(ctx context.Context, s *store) error {
 		return errors.New("a Write whose context has ended returned nil")
 	}
 	if err := s.sink.Write(ctx, events[50:]); err != nil {
-		return fmt.Errorf("Write after a canceled one: %w", err)
+		return fmt.Errorf("write after a canceled one: %w", err)
 	}
 	if err := s.sink.Write(ctx, events[:50]); err != nil {
 		return fmt.Errorf("same events with a valid context: %w", err)
