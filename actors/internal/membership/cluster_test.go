@@ -607,3 +607,23 @@ func TestJoinIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestLeaveWithoutTheDeletes: a node has left when its row is gone. Objects that the bucket does not delete are
+// leftovers and no error.
+func TestLeaveWithoutTheDeletes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.peer("a", storagetest.Plan{}).join()
+		b := w.peer("b", storagetest.Plan{
+			Match: func(op storagetest.Op) bool { return op.Method == "DELETE" },
+			Rates: map[storagetest.Kind]float64{storagetest.ErrorBefore: 1},
+		}).join()
+		if err := b.Leave(t.Context()); err != nil {
+			t.Errorf("leave while no object is deleted: got %v, want nil", err)
+		}
+		epoch, _, err := storage.NewestEpoch(t.Context(), w.bucket, 0)
+		if err != nil || len(epoch.Members) != 1 {
+			t.Errorf("got members %v, %v, want a alone", epoch.Members, err)
+		}
+	})
+}

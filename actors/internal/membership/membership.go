@@ -198,13 +198,11 @@ func (m *Membership) Leave(ctx context.Context) error {
 		rows, changed := without(e.Members, m.row.ID)
 		return rows, changed, nil
 	})
-	if err == nil {
-		err = storage.DeleteEpochs(ctx, m.bucket, done.epoch.N, done.replaced)
-	}
-	// The row goes first: as long as it stands, silence means a crash.
-	if err = errors.Join(err, storage.DeleteHeartbeat(ctx, m.bucket, m.row.ID)); err != nil {
+	if err != nil {
 		return fmt.Errorf("leave members: %w", err)
 	}
+	// The row goes first: as long as it stands, silence means a crash.
+	m.tidy(ctx, done, []string{m.row.ID})
 	return nil
 }
 
