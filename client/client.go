@@ -13,11 +13,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Live names a way to follow a conversation.
+// Live is a way to follow a conversation.
 type Live string
 
-// The two ways. An event stream says things at once and over one connection; a
-// long-poll passes everything that passes HTTP.
+// Ways to follow a conversation. An event stream delivers at once over one connection; long-polls work
+// through every HTTP proxy.
 const (
 	LiveSSE      Live = "sse"
 	LiveLongPoll Live = "long-poll"
@@ -28,42 +28,38 @@ type Options struct {
 	// HTTPClient sends the requests; nil is http.DefaultClient. A Timeout of it
 	// cuts live reads, which then go on over a new connection.
 	HTTPClient *http.Client
-	// Token goes with every request as a bearer token; empty sends none.
+	// Token is sent as a bearer token with every request, unless it is empty.
 	Token string
-	// Header returns what goes with a request. It is called for each of them, so
-	// credentials may change while a conversation is followed; an error of it ends
-	// the call. Authorization of it replaces Token. It is called concurrently.
+	// Header returns further headers of a request. It is called for each request, so credentials may
+	// change while a conversation is followed; its error ends the call. Its Authorization replaces
+	// Token. It is called concurrently.
 	Header func(context.Context) (http.Header, error)
-	// Live is how conversations are followed. Default LiveSSE, which falls back to
-	// LiveLongPoll where it has to; LiveLongPoll is never left.
+	// Live selects how conversations are followed. Default LiveSSE, which falls back to LiveLongPoll;
+	// LiveLongPoll never changes.
 	Live Live
-	// Retrying is told why something has to be tried again, before the pause. A live
-	// read that had got something does not tell. It is called on the goroutine of
-	// the call that tries.
+	// Retrying is called with the reason of a retry, before the pause, on the goroutine of the call. A
+	// live read that received something is not reported.
 	Retrying func(error)
-	// Logger gets what a developer may want to know of connections. Nil discards it.
+	// Logger logs connections for developers. Nil discards the lines.
 	Logger *slog.Logger
 
-	// Tries bounds how often a message or a read is sent, and how often in a row a
-	// live read takes an answer that no working server gives. Default 8.
+	// Tries bounds the attempts of a message or a read, and the consecutive invalid responses of a
+	// live read. Default 8.
 	Tries int
-	// FirstPause is the pause after a first failure; it doubles with each up to
-	// LastPause. Each is shortened at random by up to a half, and prolonged to what
-	// a server asks for, up to a minute. Default 200 ms and 5 s.
+	// FirstPause is the backoff after a first failure; it doubles up to LastPause. Each pause is
+	// shortened at random by up to a half, and extended to the server's Retry-After, up to a minute.
+	// Default 200 ms and 5 s.
 	FirstPause, LastPause time.Duration
-	// Quiet is how long a live connection may say nothing. An event stream has to
-	// begin within half of it. Default 40 s; servers say something every 15 s, and
-	// hold a long-poll for 30 s.
+	// Quiet is the idle timeout of a live connection. An event stream must begin within half of it.
+	// Default 40 s; servers send a heartbeat every 15 s, and hold a long-poll for 30 s.
 	Quiet time.Duration
-	// AnswerWithin is how long any other request may stand still: take nothing of
-	// a message, or give nothing of an answer. Default 2 min.
+	// AnswerWithin is the idle timeout of any other request, in either direction. Default 2 min.
 	AnswerWithin time.Duration
-	// SSEAgain is how long long-polls replace event streams before one is tried
-	// again. It doubles with each time in one call, up to an hour. Default 5 min.
+	// SSEAgain is the time after which event streams are tried again after a fallback to long-polls.
+	// It doubles with each fallback of a call, up to an hour. Default 5 min.
 	SSEAgain time.Duration
-	// MaxAnswerBytes bounds one answer, and one event of a stream. A read covers up to
-	// 100 batches and an event a whole conversation, so it is generous. Default
-	// 256 MiB.
+	// MaxAnswerBytes bounds one response, and one event of a stream. A read covers up to 100 batches,
+	// and an event may hold a whole conversation. Default 256 MiB.
 	MaxAnswerBytes int
 }
 
@@ -124,9 +120,8 @@ type Conversation struct {
 	opts Options
 }
 
-// New returns the conversation at a URL: where an agent is mounted and, as one
-// more segment, the conversation's id, escaped as [JoinID] does. Nothing is
-// requested yet.
+// New returns the conversation at a URL: the mount of an agent and one more segment, the
+// conversation's id, escaped as by [JoinID]. It sends no request.
 func New(rawURL string, o *Options) (*Conversation, error) {
 	at, err := parse(rawURL, "conversation")
 	if err == nil && at.Path == "" {
@@ -142,13 +137,13 @@ func New(rawURL string, o *Options) (*Conversation, error) {
 	return &Conversation{at: at, opts: opts}, nil
 }
 
-// parse keeps the escaping of the path: %2F within an id is not a slash.
+// parse keeps the escaping of the path, because %2F within an id is not a slash.
 func parse(raw, what string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		var flaw *url.Error
 		if errors.As(err, &flaw) {
-			err = flaw.Err // the whole may have a password in it
+			err = flaw.Err // the URL may contain a password
 		}
 		return nil, fmt.Errorf("parse %s url: %w", what, err)
 	}
@@ -167,27 +162,26 @@ func parse(raw, what string) (*url.URL, error) {
 func withPath(u *url.URL, escaped string) *url.URL {
 	v := *u
 	v.RawPath = escaped
-	// It comes from a path that was parsed, or is escaped here, so it unescapes.
+	// The path was parsed or escaped here, so it unescapes.
 	v.Path, _ = url.PathUnescape(escaped)
 	return &v
 }
 
-// JoinID returns the URL of a conversation under the URL an agent is mounted at.
-// The id is escaped to one segment, whatever it contains.
+// JoinID returns the URL of a conversation below an agent's mount URL. The id is escaped to one
+// segment.
 func JoinID(mountURL, id string) string {
 	segment := url.PathEscape(id)
 	if id == "." || id == ".." {
-		// What is on the way takes these for places in the path.
+		// Proxies would resolve "." and "..".
 		segment = strings.ReplaceAll(id, ".", "%2E")
 	}
 	return strings.TrimRight(mountURL, "/") + "/" + segment
 }
 
-// URL returns the conversation's URL, escaped as it was given.
+// URL returns the conversation's URL with its original escaping.
 func (c *Conversation) URL() string { return c.at.String() }
 
-// AttachmentURL returns where the bytes of an attachment are. It asks nobody
-// whether there is one.
+// AttachmentURL returns the URL of an attachment's bytes. It sends no request.
 func (c *Conversation) AttachmentURL(id conversation.AttachmentID) string {
 	return c.below("/attachments/" + url.PathEscape(string(id)))
 }
@@ -204,10 +198,10 @@ func (c *Conversation) view(q url.Values) string {
 	return u.String()
 }
 
-// name is how errors call the conversation.
+// name returns the conversation's name for errors.
 func (c *Conversation) name() string { return c.at.Redacted() }
 
-// retrying tells why something is tried again.
+// retrying reports the reason of a retry.
 func (c *Conversation) retrying(err error) {
 	c.opts.Logger.Debug("request is tried again", "conversation", c.name(), "err", err)
 	if c.opts.Retrying != nil {

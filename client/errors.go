@@ -23,23 +23,22 @@ var (
 // SettledError is [conversation.SettledError]: a submission was settled otherwise than completed.
 type SettledError = conversation.SettledError
 
-// Error is an answer that is not a success.
+// Error is an unsuccessful response of the server.
 type Error struct {
 	// Status is the HTTP status.
 	Status int
-	// Type is what to branch on. It is empty if the answer has no envelope: that of
-	// a HEAD, or of something that stands before the server.
+	// Type is the error's code. It is empty if the response has no envelope, such as that of a HEAD
+	// request or of a proxy.
 	Type conversation.Code
-	// Message and Details are for people. Without an envelope, Message is the
-	// beginning of the body.
+	// Message and Details are for people. Without an envelope, Message is the beginning of the body.
 	Message, Details string
-	// Ref is on a line of the server's log, if it logged one.
+	// Ref identifies the line of the server's log, if there is one.
 	Ref string
-	// Dev is the cause, from servers of developers alone.
+	// Dev is the cause; only development servers send it.
 	Dev string
-	// Meta has facts for programs; which depends on Type.
+	// Meta has facts for programs, depending on Type.
 	Meta map[string]any
-	// RetryAfter is how long the server asks to wait; 0 if it does not.
+	// RetryAfter is the server's Retry-After; 0 if there is none.
 	RetryAfter time.Duration
 }
 
@@ -62,7 +61,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// temporary reports whether the same request may be answered otherwise later.
+// temporary reports whether a retry of the same request may succeed.
 func (e *Error) temporary() bool {
 	switch e.Type {
 	case conversation.CodeStreamStoreFailure, conversation.CodeSchemaVersion,
@@ -78,18 +77,18 @@ func (e *Error) temporary() bool {
 	return e.Status >= http.StatusInternalServerError
 }
 
-// missing reports whether nobody has sent a message to the conversation yet.
+// missing reports whether the conversation has no message yet.
 func missing(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == conversation.CodeStreamNotFound
 }
 
-// UncertainError says that a message, or a run, may have been admitted or not: no
-// answer came that tells. Sent again under its key it is admitted once.
+// UncertainError is returned for a message or a run that may have been admitted, because no conclusive
+// response arrived. Sent again under its key it is admitted once.
 type UncertainError struct {
 	// Key is the idempotency key it was sent under.
 	Key string
-	// Err is what the last attempt, or the context, ended with.
+	// Err is the error of the last attempt, or of the context.
 	Err error
 }
 
@@ -101,8 +100,8 @@ func (e *UncertainError) Error() string {
 // Unwrap returns the cause.
 func (e *UncertainError) Unwrap() error { return e.Err }
 
-// UnsentError says that no connection to the server came about, so that nothing of the
-// request has left.
+// UnsentError is returned if no connection to the server was established, so that nothing of the
+// request was sent.
 type UnsentError struct{ Err error }
 
 // Error implements error.
@@ -117,8 +116,7 @@ func unsent(err error) bool {
 	return errors.As(err, &e)
 }
 
-// dialed makes an [*UnsentError] of what failed before there was a connection, with TLS if the
-// URL says so.
+// dialed wraps an error before the connection, including TLS, was established into an [*UnsentError].
 func dialed(err error) error {
 	var op *net.OpError
 	var stranger *tls.CertificateVerificationError
@@ -128,8 +126,7 @@ func dialed(err error) error {
 	return err
 }
 
-// answerError is an answer no working server gives: not what was asked for, or
-// not of the protocol. Another attempt may reach the server itself.
+// answerError is an invalid response, such as one of a proxy. Another attempt may reach the server.
 type answerError struct{ err error }
 
 func (e *answerError) Error() string { return "answer is not of the protocol: " + e.err.Error() }
@@ -139,26 +136,25 @@ func badAnswer(format string, args ...any) error {
 	return &answerError{fmt.Errorf(format, args...)}
 }
 
-// callerError is a failure of what the caller gave, such as an attachment that
-// cannot be read.
+// callerError is a failure of the caller's input, such as an attachment that cannot be read.
 type callerError struct{ err error }
 
 func (e *callerError) Error() string { return e.err.Error() }
 func (e *callerError) Unwrap() error { return e.err }
 
-// tooLargeError is an answer beyond Options.MaxAnswerBytes.
+// tooLargeError is a response beyond Options.MaxAnswerBytes.
 type tooLargeError struct{ limit int }
 
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("answer is larger than %d bytes", e.limit)
 }
 
-// silenceError ends a connection that stood still.
+// silenceError is the idle timeout of a connection.
 type silenceError struct{ after time.Duration }
 
 func (e *silenceError) Error() string { return fmt.Sprintf("nothing was heard for %v", e.after) }
 
-// temporary reports whether what failed may succeed when it is repeated.
+// temporary reports whether a retry may succeed.
 func temporary(err error) bool {
 	var (
 		answered *Error
@@ -176,15 +172,15 @@ func temporary(err error) bool {
 	return true
 }
 
-// odd reports whether a server or what stands before it is there, but not well.
-// Unlike one that is away, it need not get better.
+// odd reports whether the server or a proxy responds, but incorrectly. Unlike an unreachable server it
+// need not recover.
 func odd(err error) bool {
 	var answered *Error
 	var bad *answerError
 	return errors.As(err, &answered) && answered.Status == http.StatusInternalServerError || errors.As(err, &bad)
 }
 
-// refusal makes an error of an answer that is no success and of what was read of it.
+// refusal returns the error of an unsuccessful response and the read part of its body.
 func refusal(resp *http.Response, body []byte) *Error {
 	e := &Error{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
 	var env struct {

@@ -7,15 +7,14 @@ import (
 	"io"
 )
 
-// keptBytes is the largest buffer an idle stream keeps.
+// keptBytes is the largest buffer that an idle stream keeps.
 const keptBytes = 1 << 20
 
-// events reads the event stream of a conversation. It is stricter than readers
-// of what strangers send: an event ends with its blank line or not at all, and a
-// CR stands nowhere but before an LF.
+// events parses the event stream of a conversation. It is stricter than the standard requires: an
+// event ends with its blank line, and a CR is allowed only before an LF.
 type events struct {
 	src   *bufio.Reader
-	limit int // bytes of an event, its line under way included
+	limit int // bytes of an event, including its incomplete line
 
 	name string
 	data []byte
@@ -55,7 +54,7 @@ func (e *events) next() (name string, data []byte, err error) {
 	}
 }
 
-// field takes a line of an event and reports whether it was data.
+// field parses a line of an event and reports whether it was data.
 func (e *events) field(line []byte, more bool) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -72,8 +71,7 @@ func (e *events) field(line []byte, more bool) bool {
 	return false
 }
 
-// readLine returns the next line without its end. With an error it is what there
-// was of one.
+// readLine returns the next line without its end. With an error it returns the incomplete line.
 func (e *events) readLine() ([]byte, error) {
 	e.line = e.line[:0]
 	for {

@@ -10,23 +10,23 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// flow is what there is to follow, in items that have a place in an order.
+// flow is a sequence of items that can be followed.
 type flow[T any] struct {
-	query   url.Values // of a read, beside where it begins
-	awaited bool       // it need not be there yet
+	query   url.Values // of a read, in addition to its offset
+	awaited bool       // it may not exist yet
 	decode  func(list []T, b []byte) ([]T, error)
 	at      func(T) conversation.Position
 }
 
-// found is what one read found.
+// found is the result of one read.
 type found[T any] struct {
 	items    []T
 	next     conversation.Offset
 	upToDate bool
-	closed   bool // nothing follows, ever
+	closed   bool // nothing follows
 }
 
-// follow is where one range over a flow stands.
+// follow is the state of one range over a flow.
 type follow[T any] struct {
 	c     *Conversation
 	flow  flow[T]
@@ -37,19 +37,19 @@ type follow[T any] struct {
 	upToDate bool
 
 	pauses pauses
-	moved  bool // the connection under way got something
-	odd    int  // attempts in a row that an ill server answered
+	moved  bool // the current connection received something
+	odd    int  // consecutive invalid responses
 
-	short     int           // event streams in a row that ended at once
+	short     int           // consecutive event streams that ended at once
 	pollUntil time.Time     // long-polls replace event streams until then
-	again     time.Duration // the next such time
+	again     time.Duration // the next such period
 }
 
 func newFollow[T any](c *Conversation, of flow[T], after conversation.Offset, yield func(found[T]) bool) *follow[T] {
 	return &follow[T]{c: c, flow: of, next: after, last: endOf(after), yield: yield, pauses: c.pauses(), again: c.opts.SSEAgain}
 }
 
-// run connects until there is a reason to end.
+// run connects until the call ends.
 func (f *follow[T]) run(ctx context.Context) error {
 	for {
 		f.moved = false
@@ -91,8 +91,8 @@ func (f *follow[T]) run(ctx context.Context) error {
 	}
 }
 
-// connect reads over one connection, by an event stream if that works here. It
-// reports whether a pause has to follow.
+// connect reads over one connection, by an event stream if possible. It reports whether a pause must
+// follow.
 func (f *follow[T]) connect(ctx context.Context) (pause bool, err error) {
 	if f.c.opts.Live == LiveLongPoll || time.Now().Before(f.pollUntil) {
 		return f.poll(ctx)
@@ -112,16 +112,15 @@ func (f *follow[T]) connect(ctx context.Context) (pause bool, err error) {
 	return true, err
 }
 
-// shortStreams is how many event streams in a row have to end within shortTime to
-// be taken for the work of something on the way.
+// shortStreams is the number of consecutive event streams that end within shortTime before a proxy is
+// assumed to break them.
 const (
 	shortStreams = 3
 	shortTime    = time.Second
 )
 
-// broken reports whether an event stream ended as they do where something on the
-// way does not let them through: it is not one, nothing of it came, or it is
-// always cut at once.
+// broken reports whether an event stream ended as behind a proxy that does not support streams:
+// another media type, no bytes, or always cut at once.
 func (f *follow[T]) broken(opened bool, took time.Duration, err error) bool {
 	var silent *silenceError
 	switch {
@@ -137,7 +136,7 @@ func (f *follow[T]) broken(opened bool, took time.Duration, err error) bool {
 	return f.short >= shortStreams
 }
 
-// take yields what a read found.
+// take yields the result of a read.
 func (f *follow[T]) take(u found[T]) error {
 	if u.next < f.next {
 		return badAnswer("it ends at %v, before the offset %v", u.next, f.next)

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// errNoStream is an answer to live=sse that is no event stream.
+// errNoStream is a response to live=sse that is not an event stream.
 var errNoStream = errors.New("the answer is not an event stream")
 
 // live is the request of a live read.
@@ -24,8 +24,8 @@ func (f *follow[T]) live(mode Live) request {
 	return request{method: http.MethodGet, url: f.c.view(q), accept: "application/json", silence: f.c.opts.Quiet}
 }
 
-// stream reads one event stream to its end, and reports whether it was one. What
-// comes before a control event is held back until it: they are one read.
+// stream reads one event stream to its end and reports whether it was one. Items before a control
+// event are held until it arrives: they are one read.
 func (f *follow[T]) stream(ctx context.Context) (opened bool, err error) {
 	r := f.live(LiveSSE)
 	r.accept = "text/event-stream"
@@ -78,7 +78,7 @@ func (f *follow[T]) stream(ctx context.Context) (opened bool, err error) {
 	}
 }
 
-// poll reads once, and reports whether asking again at once would be no use.
+// poll reads once and reports whether an immediate repetition would be useless.
 func (f *follow[T]) poll(ctx context.Context) (pause bool, err error) {
 	began, before := time.Now(), f.next
 	a, err := f.c.do(ctx, f.live(LiveLongPoll))
@@ -101,6 +101,6 @@ func (f *follow[T]) poll(ctx context.Context) (pause bool, err error) {
 	if err := f.take(got); err != nil {
 		return true, err
 	}
-	// A poll that is not held tells of a server about to go, or of a cache.
+	// A poll that returns at once indicates a stopping server or a cache.
 	return next == before && time.Since(began) < shortTime, nil
 }

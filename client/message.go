@@ -14,74 +14,70 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Message is what is sent: a user's message, or a signal of a system. The zero
-// value is an empty message of a user.
+// Message is a user's message, or a signal of a system. The zero value is an empty user's message.
 type Message struct {
 	// Body is the text, in UTF-8.
 	Body string
-	// Attachments go with messages of users alone.
+	// Attachments are allowed in users' messages only.
 	Attachments []Attachment
-	// Signal makes the message one of a system.
+	// Signal makes the message a signal.
 	Signal *Signal
 
-	// IfAbsent demands that the conversation does not exist yet. IfUID, unless it is
-	// empty, demands that it is this incarnation. At most one of them is set.
+	// IfAbsent requires that the conversation does not exist yet. IfUID, unless it is empty, requires
+	// this incarnation. At most one of them is set.
 	IfAbsent bool
 	IfUID    conversation.UID
-	// InitialData is handed to the agent if this message creates the conversation.
-	// It is encoded as JSON; nil sends none, json.RawMessage("null") sends null.
+	// InitialData is the initial data of a conversation that this message creates. It is encoded as
+	// JSON; nil sends none, json.RawMessage("null") sends null.
 	InitialData any
 
-	// Notify is the target that gets a notice of the settlement: a name or a URL that the agent opens to its callers.
-	// Empty is none.
+	// Notify is the target that receives the settlement: a name or a URL that the agent allows its
+	// callers. Empty is none.
 	Notify string
 
-	// Key makes the message safe to send again, 1 to 256 characters. Empty means a
-	// fresh one.
+	// Key is the idempotency key, 1 to 256 characters. Empty means a new one.
 	Key string
 }
 
-// Signal is what a signal has beside its body.
+// Signal has the properties of a signal other than its body.
 type Signal struct {
-	// Type says what happened; it is not empty.
+	// Type is the kind of event; it must not be empty.
 	Type string
 	// Attributes and TagName shape what the model sees. Both may be empty.
 	Attributes map[string]string
 	TagName    string
 }
 
-// SignalFor is the message that says a value to a tool which waits for a name: a text as it is,
+// SignalFor returns the message that resolves a tool's wait of a name with a value: a string as it is,
 // anything else as JSON.
 func SignalFor(name string, value any) (Message, error) {
 	d, err := conversation.SignalFor(name, value)
 	return Message{Body: d.Body, Signal: &Signal{Type: d.Type, Attributes: d.Attributes}}, err
 }
 
-// PostAgain is a message that has a post delivered again which was given up, as its dead letter names
-// it: the post, and the batch of the log that has its body. It is refused with invalid_request if that
-// batch has no such post.
+// PostAgain returns a message that resends a post from its dead letter: the post, and the batch of the
+// log with its body. It is refused with invalid_request if that batch has no such post.
 func PostAgain(post conversation.PostID, batch int64) Message {
 	return Message{Signal: &Signal{
 		Type: conversation.SignalOutbox, Attributes: map[string]string{"post": string(post), "batch": strconv.FormatInt(batch, 10)},
 	}}
 }
 
-// Attachment is an image that goes with a message.
+// Attachment is an image of a message.
 type Attachment struct {
 	// MimeType is the media type, such as image/png.
 	MimeType string
 	// Filename is for people; empty sends none.
 	Filename string
-	// Data is the content, unless Open is set. It is not changed until Send returns,
-	// and not copied.
+	// Data is the content, unless Open is set. It must not change until Send returns, and is not
+	// copied.
 	Data []byte
-	// Open returns the content from its start. It is called for every attempt and
-	// always gives the same bytes; what it returns is closed. Send does not return
-	// while a Read of it is under way.
+	// Open returns the content from its start. It is called for every attempt and must return the same
+	// bytes; its result is closed. Send does not return during a Read of it.
 	Open func() (io.ReadCloser, error)
 }
 
-// prompt is the flat object of the wire, without attachments.
+// prompt is the flat object on the wire, without attachments.
 type prompt struct {
 	Kind        conversation.Kind `json:"kind"`
 	Type        string            `json:"type,omitempty"`
@@ -93,15 +89,15 @@ type prompt struct {
 	Body        string            `json:"body"`
 }
 
-// payload is the encoded message, but for the content of its attachments.
+// payload is the encoded message without the content of its attachments.
 type payload struct {
-	// pieces has one more element than contents, which stand between them.
+	// pieces has one element more than contents; contents go between them.
 	pieces   [][]byte
 	contents []Attachment
-	length   int64 // in bytes; -1 if a content's is not known
+	length   int64 // in bytes; -1 if the length of a content is unknown
 }
 
-// encode checks what the server could not tell the caller, and encodes the rest.
+// encode validates the parts that the server cannot report well, and encodes the rest.
 func (m *Message) encode(key string) (*payload, error) {
 	switch {
 	case m.Signal != nil && len(m.Attachments) > 0:
@@ -175,20 +171,20 @@ func compose(head []byte, attachments []Attachment) (*payload, error) {
 	return p, nil
 }
 
-// upload is the payload on its way, once.
+// upload is one transmission of the payload.
 type upload struct {
 	payload *payload
 	dog     *watchdog
 
 	mu      sync.Mutex
-	stopped bool // Invariant: nothing of the payload is read once it is set.
+	stopped bool // Invariant: the payload is not read after it is set.
 	failed  error
 	open    []io.Closer
 }
 
 var errStopped = errors.New("the exchange is over")
 
-// stop ends the upload. No read of the payload is under way when it returns.
+// stop ends the upload. No read of the payload is in progress when it returns.
 func (u *upload) stop() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -199,7 +195,7 @@ func (u *upload) stop() {
 	u.open = nil
 }
 
-// failure is what went wrong with the caller's content, if anything did.
+// failure returns the error of the caller's content, if there was one.
 func (u *upload) failure() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -209,7 +205,7 @@ func (u *upload) failure() error {
 	return &callerError{u.failed}
 }
 
-// reader returns the payload from its start. A redirection takes a second one.
+// reader returns the payload from its start. A redirect needs a second one.
 func (u *upload) reader() io.ReadCloser {
 	var list []io.Reader
 	for i, piece := range u.payload.pieces {
@@ -241,8 +237,7 @@ func (r *uploadReader) Read(p []byte) (int, error) {
 // Close implements io.Closer.
 func (r *uploadReader) Close() error { return nil }
 
-// encoder is the content of an attachment in base64. The mutex of its upload is
-// held while it is read.
+// encoder is the content of an attachment in base64. The mutex of its upload is held during reads.
 type encoder struct {
 	up    *upload
 	index int
@@ -264,7 +259,7 @@ func (e *encoder) Read(p []byte) (int, error) {
 		if e.ended {
 			return 0, io.EOF
 		}
-		// Only whole groups of three bytes have a base64 of their own.
+		// Only groups of three bytes encode independently.
 		n, err := io.ReadFull(e.src, e.raw[:])
 		if e.ended = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); err != nil && !e.ended {
 			return 0, e.fail("read", err)

@@ -11,35 +11,32 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// ObserveOptions change one call of [Conversation.Observe]. Nil means the default.
+// ObserveOptions are the options of [Conversation.Observe]. Nil means the defaults.
 type ObserveOptions struct {
-	// AwaitCreation waits for the first message of a conversation that does not
-	// exist. Otherwise that is an [*Error] of conversation.CodeStreamNotFound.
+	// AwaitCreation waits for the first message of a conversation that does not exist. Without it that
+	// is an [*Error] of conversation.CodeStreamNotFound.
 	AwaitCreation bool
 }
 
-// Update is what one read found.
+// Update is the result of one read.
 type Update struct {
-	// Chunks are new, in order of position, and may be none. They are not shared.
+	// Chunks are the new chunks in order of position; there may be none. They are not shared.
 	Chunks []conversation.Chunk
-	// Next is where the read ended: whoever goes on from it gets what follows
-	// Chunks, and nothing twice.
+	// Next is the offset at which the read ended. A read that continues there gets the chunks after
+	// Chunks, without repetition.
 	Next conversation.Offset
 	// UpToDate is set if the read reached the head.
 	UpToDate bool
 }
 
-// Observe yields what was and is recorded after an offset, for as long as ctx
-// lives: every chunk once and in order. It yields when there is something new, and
-// when the head is reached for the first time since. Chunks that are to be
-// applied to a snapshot are those after the snapshot's offset.
+// Observe yields the chunks recorded after an offset, past and future, until ctx ends: every chunk
+// once and in order. It yields when there is something new, and when the head is reached for the first
+// time since. The chunks that follow a snapshot are those after the snapshot's offset.
 //
-// The sequence ends when the caller stops ranging, or with one error: the context's,
-// or what trying again cannot help, such as an [*Error] of
-// conversation.CodeStreamStoreFailure for an offset beyond the head. Everything
-// else is tried again for as long as ctx lives; Options.Retrying is told. Between
-// two iterations a caller may take its time: what it misses is read afterwards.
-// Each range over the sequence begins anew.
+// The sequence ends when the caller stops ranging, or with one error: the context's, or a permanent
+// one, such as an [*Error] of conversation.CodeStreamStoreFailure for an offset beyond the head. Other
+// errors are retried until ctx ends and reported to Options.Retrying. A caller may be slow between
+// iterations: missed chunks are read afterwards. Each range over the sequence begins anew.
 func (c *Conversation) Observe(ctx context.Context, after conversation.Offset, o *ObserveOptions) iter.Seq2[Update, error] {
 	chunks := flow[conversation.Chunk]{
 		query: url.Values{"view": {"updates"}}, awaited: o != nil && o.AwaitCreation,
@@ -54,17 +51,18 @@ func (c *Conversation) Observe(ctx context.Context, after conversation.Offset, o
 }
 
 var (
-	// errEnough ends a follow whose caller has enough, errClosed one of a stream that has ended for good.
+	// errEnough ends a follow whose caller stops, errClosed one of a stream that has ended
+	// permanently.
 	errEnough = errors.New("enough")
 	errClosed = errors.New("the stream is closed")
 	errEnded  = errors.New("the event stream ended")
 )
 
-// over reports whether nothing more is to be read.
+// over reports whether reading is finished.
 func over(err error) bool { return errors.Is(err, errEnough) || errors.Is(err, errClosed) }
 
-// decodeChunks appends the chunks of a JSON array. What has no position is not of
-// the order, and is left out.
+// decodeChunks appends the chunks of a JSON array. Chunks without a position are not ordered and are
+// omitted.
 func decodeChunks(list []conversation.Chunk, b []byte) ([]conversation.Chunk, error) {
 	var chunks []struct {
 		conversation.Chunk

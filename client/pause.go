@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// longestAsked bounds the pause a server may ask for.
+// longestAsked bounds the pause that a server may request.
 const longestAsked = time.Minute
 
-// pauses are what lies between attempts.
+// pauses is the backoff between attempts.
 type pauses struct{ first, last, next time.Duration }
 
 func (c *Conversation) pauses() pauses {
 	return pauses{c.opts.FirstPause, c.opts.LastPause, c.opts.FirstPause}
 }
 
-// reset begins again with the first pause.
+// reset restarts at the first pause.
 func (p *pauses) reset() { p.next = p.first }
 
-// wait lets the next pause pass; cause is why there is one. Readers that lost a
-// server at the same moment must not come back at the same moment.
+// wait waits for the next pause; cause is its reason. Pauses are randomized, so that clients that lost
+// a server at the same moment do not return together.
 func (p *pauses) wait(ctx context.Context, cause error) error {
 	d := p.next/2 + rand.N(p.next/2+1)
 	p.next = min(2*p.next, p.last)
@@ -43,7 +43,7 @@ func (p *pauses) wait(ctx context.Context, cause error) error {
 	}
 }
 
-// repeat tries until it works, cannot work, or was tried often enough.
+// repeat retries until success, a permanent error, or the limit of attempts.
 func (c *Conversation) repeat(ctx context.Context, try func() error) error {
 	p := c.pauses()
 	for n := 1; ; n++ {

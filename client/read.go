@@ -44,8 +44,8 @@ func (c *Conversation) History(ctx context.Context) (*conversation.Snapshot, err
 	return snap, nil
 }
 
-// Head returns the offset of the conversation's head. Refusals have a status and
-// no type: 404 is what a conversation without messages answers.
+// Head returns the offset of the conversation's head. Errors have a status and no type: 404 means a
+// conversation without messages.
 func (c *Conversation) Head(ctx context.Context) (conversation.Offset, error) {
 	var head conversation.Offset
 	err := c.repeat(ctx, func() error {
@@ -63,7 +63,7 @@ func (c *Conversation) Head(ctx context.Context) (conversation.Offset, error) {
 	return head, nil
 }
 
-// next returns the offset the answer ends at.
+// next returns the offset at which the response ends.
 func (a *answer) next() (conversation.Offset, error) {
 	next, err := conversation.ParseOffset(a.Header.Get(headerNextOffset))
 	if err != nil {
@@ -72,8 +72,8 @@ func (a *answer) next() (conversation.Offset, error) {
 	return next, nil
 }
 
-// AbortTree is Abort, and aborts what the conversation has dispatched to others, what these have dispatched, and so on.
-// It may be repeated: what it has aborted is over, and new messages begin trees of their own.
+// AbortTree aborts like Abort, and also aborts all messages that the conversation dispatched, directly
+// or indirectly. It may be repeated: new messages begin trees of their own.
 func (c *Conversation) AbortTree(ctx context.Context) (conversation.TreeAborted, error) {
 	var done conversation.TreeAborted
 	answered := struct {
@@ -90,7 +90,7 @@ func (c *Conversation) AbortTree(ctx context.Context) (conversation.TreeAborted,
 	return done, nil
 }
 
-// abort posts an abort, and decodes the answer.
+// abort posts an abort and decodes the response.
 func (c *Conversation) abort(ctx context.Context, extent string, answered any) error {
 	a, err := c.do(ctx, request{
 		method: http.MethodPost, url: c.below("/abort"), abort: extent, accept: "application/json", silence: c.opts.AnswerWithin,
@@ -104,10 +104,9 @@ func (c *Conversation) abort(ctx context.Context, extent string, answered any) e
 	return nil
 }
 
-// Abort ends what is owed an outcome, and reports whether there was anything. The
-// settlements follow. It is posted once: repeated after a lost answer, it could
-// end a message that was sent in between. After an error other than a refusal it
-// is not known whether it was taken.
+// Abort aborts all unsettled submissions and reports whether there were any. The settlements follow.
+// It is posted once, because a repetition after a lost response could abort a later message. After an
+// error other than a refusal the abort may have happened.
 func (c *Conversation) Abort(ctx context.Context) (bool, error) {
 	var answered struct{ Aborted *bool }
 	if err := c.abort(ctx, "", &answered); err != nil {
@@ -119,17 +118,15 @@ func (c *Conversation) Abort(ctx context.Context) (bool, error) {
 	return *answered.Aborted, nil
 }
 
-// Content is the bytes of an attachment. Its Read ends in io.EOF only when all of
-// them were read.
+// Content is the bytes of an attachment. Read returns io.EOF only after all of them.
 type Content struct {
 	io.ReadCloser
 	MimeType string
-	// Size is in bytes; -1 if something on the way has hidden it.
+	// Size is in bytes; -1 if a proxy removed it.
 	Size int64
 }
 
-// Attachment returns an attachment of a message. The caller closes it; ctx covers
-// the reading, too.
+// Attachment returns an attachment of a message. The caller closes it; ctx also covers reading.
 func (c *Conversation) Attachment(ctx context.Context, id conversation.AttachmentID) (*Content, error) {
 	var a *answer
 	err := c.repeat(ctx, func() (err error) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// maxRefusalBytes is how much of an unsuccessful answer is read.
+// maxRefusalBytes bounds the read part of an unsuccessful response.
 const maxRefusalBytes = 64 << 10
 
 // Headers of admissions; headerNotify is HeaderNotify of package http.
@@ -22,30 +22,29 @@ const (
 	headerAbort  = "Parley-Abort" // HeaderAbort of package http
 )
 
-// request is what is asked.
+// request is one HTTP request.
 type request struct {
 	method, url string
 	accept      string   // a media type
 	body        *payload // nil for none
-	notify      string   // who is told of the settlement
+	notify      string   // target of the settlement
 	abort       string   // the extent of an abort
 	key         string   // the idempotency key of a body that has none
-	// silence is how long nothing may happen; then takes its place once the answer
-	// has begun to give its body, if it is not 0.
+	// silence is the idle timeout; then replaces it after the response body has begun, if it is not 0.
 	silence, then time.Duration
 }
 
-// answer is a success. Its owner closes it.
+// answer is a successful response. Its owner closes it.
 type answer struct {
 	*http.Response
-	parent  context.Context // of the call, to tell its end from the watchdog's
+	parent  context.Context // of the call, to distinguish its end from the watchdog's
 	ctx     context.Context
 	dog     *watchdog
 	then    time.Duration
 	release func()
 }
 
-// do sends a request once. What is not a success is an [*Error].
+// do sends a request once. An unsuccessful response is an [*Error].
 func (c *Conversation) do(parent context.Context, r request) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	dog := watch(r.silence, cancel)
@@ -71,7 +70,7 @@ func (c *Conversation) do(parent context.Context, r request) (*answer, error) {
 		return a, nil
 	}
 	defer a.Close()
-	body, _ := io.ReadAll(io.LimitReader(a, maxRefusalBytes)) // a part of it tells enough
+	body, _ := io.ReadAll(io.LimitReader(a, maxRefusalBytes)) // a part is enough
 	if parent.Err() != nil {
 		return nil, parent.Err()
 	}
@@ -110,8 +109,7 @@ func (c *Conversation) build(ctx context.Context, r request, dog *watchdog) (*ht
 	return req, up, nil
 }
 
-// ended says why an exchange ended: the caller wanted it, the watchdog did, or
-// err says.
+// ended returns the reason for the end of an exchange: the caller's context, the watchdog, or err.
 func ended(parent, ctx context.Context, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()
@@ -123,8 +121,8 @@ func ended(parent, ctx context.Context, err error) error {
 	return err
 }
 
-// Read implements io.Reader. The watchdog is awake only while something is
-// awaited, so that a caller may take its time between two reads.
+// Read implements io.Reader. The watchdog runs only during reads, so that a caller may be slow between
+// them.
 func (a *answer) Read(p []byte) (int, error) {
 	a.dog.wake()
 	n, err := a.Body.Read(p)
@@ -139,7 +137,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer. What was not read closes the connection.
+// Close implements io.Closer. Unread bytes close the connection.
 func (a *answer) Close() error {
 	a.release()
 	return a.Body.Close()
@@ -176,7 +174,7 @@ func (a *answer) decode(v any, limit int) error {
 	return nil
 }
 
-// watchdog cancels an exchange that stands still while it is awake.
+// watchdog cancels an idle exchange while it is armed.
 type watchdog struct {
 	mu    sync.Mutex
 	limit time.Duration
@@ -184,7 +182,7 @@ type watchdog struct {
 	awake bool
 }
 
-// watch returns a watchdog that is awake.
+// watch returns an armed watchdog.
 func watch(limit time.Duration, cancel context.CancelCauseFunc) *watchdog {
 	d := &watchdog{limit: limit, awake: true}
 	d.timer = time.AfterFunc(limit, func() {
@@ -197,7 +195,7 @@ func watch(limit time.Duration, cancel context.CancelCauseFunc) *watchdog {
 	return d
 }
 
-// touch says that something happened.
+// touch restarts the idle time.
 func (d *watchdog) touch() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,7 +218,7 @@ func (d *watchdog) sleep() {
 	d.timer.Stop()
 }
 
-// expect changes how long it lets pass, from the next wake on.
+// expect changes the idle timeout from the next arming on.
 func (d *watchdog) expect(limit time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

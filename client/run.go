@@ -14,11 +14,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Runs are the workflows of a server, and their runs. It is safe for concurrent use.
+// Runs gives access to the workflows of a server and their runs. It is safe for concurrent use.
 type Runs struct{ c *Conversation }
 
-// NewRuns returns the workflows at a URL below which "/workflows/<name>" and "/runs/<id>" are: that of the server, or of
-// its beta line. Nothing is requested yet.
+// NewRuns returns the workflows at the base URL of "/workflows/<name>" and "/runs/<id>": that of the
+// server, or of its beta line. It sends no request.
 func NewRuns(rawURL string, o *Options) (*Runs, error) {
 	at, err := parse(rawURL, "server")
 	if err != nil {
@@ -31,28 +31,31 @@ func NewRuns(rawURL string, o *Options) (*Runs, error) {
 	return &Runs{&Conversation{at: at, opts: opts}}, nil
 }
 
-// BeginOptions are the optional facts of a run that begins. Nil means the defaults.
+// BeginOptions are the options of [Runs.Begin]. Nil means the defaults.
 type BeginOptions struct {
-	// Key makes the run safe to begin again: the same key of a workflow is the same run, for as long as its log is there. It
-	// is 1 to 256 characters of printable ASCII, without a space at either end. Empty means a fresh one.
+	// Key is the idempotency key: the same key of a workflow is the same run, for as long as its log
+	// exists. It is 1 to 256 characters of printable ASCII, without a space at either end. Empty means
+	// a new one.
 	Key string
 }
 
-// Begun says that a run has begun, now or before.
+// Begun is the receipt of a run that has begun, now or before.
 type Begun struct {
 	RunID conversation.RunID `json:"runId"`
-	// StreamURL is where the server says the events of the run are, and Offset where they begin.
+	// StreamURL is the URL of the run's events, and Offset their beginning.
 	StreamURL string              `json:"streamUrl"`
 	Offset    conversation.Offset `json:"offset"`
 	// Key is the idempotency key that the run began under. The server does not repeat it, so it is not part of the JSON form.
 	Key string `json:"-"`
 }
 
-// Begin begins a run of a workflow with an input, which is encoded as JSON: when it returns without an error, the run is
-// durable and will end once. It is asked for again, under the same key, while its outcome is in doubt.
+// Begin begins a run of a workflow with an input, which is encoded as JSON. When it returns without an
+// error, the run is durable and will end once. The request is repeated under the same key while its
+// outcome is uncertain.
 //
-// Errors are those of [Conversation.Send]: an [*Error] says workflow_not_found, invalid_request for an input that does not
-// fit, or submission_conflict for a key that began a run with another one.
+// Errors are those of [Conversation.Send]: the type of an [*Error] is workflow_not_found,
+// invalid_request for an invalid input, or submission_conflict for a key that began a run with another
+// input.
 func (r *Runs) Begin(ctx context.Context, workflow string, input any, o *BeginOptions) (Begun, error) {
 	begun := Begun{Key: rand.Text()}
 	if o != nil && o.Key != "" {
@@ -83,7 +86,7 @@ func (r *Runs) Begin(ctx context.Context, workflow string, input any, o *BeginOp
 	return begun, nil
 }
 
-// invocation is what begins a run.
+// invocation returns the request that begins a run.
 func (r *Runs) invocation(workflow, key string, input any) (at string, body *payload, err error) {
 	printable := !strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' })
 	if len(key) > 256 || !printable || strings.TrimSpace(key) != key {
@@ -100,7 +103,7 @@ func (r *Runs) invocation(workflow, key string, input any) (at string, body *pay
 	return JoinID(r.c.below("/workflows"), workflow), body, err
 }
 
-// Run returns a run by its id. Nothing is requested yet.
+// Run returns a run by its id. It sends no request.
 func (r *Runs) Run(id conversation.RunID) *Run {
 	at := withPath(r.c.at, r.c.at.EscapedPath()+"/runs/"+url.PathEscape(string(id)))
 	return &Run{id: id, c: &Conversation{at: at, opts: r.c.opts}}
@@ -115,13 +118,13 @@ type Run struct {
 // ID returns the id of the run.
 func (r *Run) ID() conversation.RunID { return r.id }
 
-// URL returns where the run is.
+// URL returns the run's URL.
 func (r *Run) URL() string { return r.c.URL() }
 
-// RunState is how a run stands.
+// RunState is the state of a run.
 type RunState string
 
-// The states of a run. The last three are for good.
+// States of a run. The last three are final.
 const (
 	RunActive    RunState = "active"
 	RunCompleted RunState = "completed"
@@ -129,19 +132,20 @@ const (
 	RunAborted   RunState = "aborted"
 )
 
-// RunStatus is what a server says of a run.
+// RunStatus is the server's status of a run.
 type RunStatus struct {
 	ID       conversation.RunID `json:"runId"`
 	Workflow string             `json:"workflowName"`
 	State    RunState           `json:"status"`
-	// Input is that of the run, and Result what its function has returned, nil unless it is completed.
+	// Input is the input of the run, and Result the result of its function, nil unless it is
+	// completed.
 	Input     json.RawMessage   `json:"input,omitempty"`
 	Result    json.RawMessage   `json:"result,omitempty"`
 	StartedAt conversation.Time `json:"startedAt"`
-	// EndedAt and DurationMs are 0 as long as the run goes on.
+	// EndedAt and DurationMs are 0 while the run is active.
 	EndedAt    conversation.Time `json:"endedAt,omitempty"`
 	DurationMs int64             `json:"durationMs,omitempty"`
-	// IsError says that it has ended otherwise than completed, Error why.
+	// IsError is set if the run failed or was aborted; Error is the reason.
 	IsError bool      `json:"isError,omitempty"`
 	Error   *RunError `json:"error,omitempty"`
 }
@@ -149,7 +153,7 @@ type RunStatus struct {
 // Ended reports whether the run has ended.
 func (s *RunStatus) Ended() bool { return s.State != RunActive }
 
-// Err is a [*RunError] for a run that has ended otherwise than completed, else nil.
+// Err returns a [*RunError] for a run that failed or was aborted, else nil.
 func (s *RunStatus) Err() error {
 	outcome := conversation.OutcomeFailed
 	switch s.State {
@@ -165,11 +169,12 @@ func (s *RunStatus) Err() error {
 	return &e
 }
 
-// RunError says that a run has ended otherwise than completed. errors.Is finds [ErrFailed] or [ErrAborted] in it.
+// RunError is the failure or abort of a run. errors.Is matches [ErrFailed] or [ErrAborted].
 type RunError struct {
 	Run     conversation.RunID   `json:"-"`
 	Outcome conversation.Outcome `json:"-"`
-	// Type is why, such as conversation.CodeRunFailed, and Message what its function has said.
+	// Type is the reason, such as conversation.CodeRunFailed, and Message the text of the function's
+	// error.
 	Type    conversation.Code `json:"name"`
 	Message string            `json:"message"`
 }
@@ -186,12 +191,13 @@ func (e *RunError) Error() string {
 	return s
 }
 
-// Is implements the errors.Is of ErrFailed and ErrAborted.
+// Is matches ErrFailed and ErrAborted.
 func (e *RunError) Is(target error) bool {
 	return (&SettledError{Outcome: e.Outcome}).Is(target)
 }
 
-// Status returns how the run stands. A run that was never begun is an [*Error] of conversation.CodeRunNotFound.
+// Status returns the status of the run. A run that was never begun is an [*Error] of
+// conversation.CodeRunNotFound.
 func (r *Run) Status(ctx context.Context) (*RunStatus, error) {
 	var status RunStatus
 	err := r.c.repeat(ctx, func() error {
@@ -217,9 +223,9 @@ func (r *Run) Status(ctx context.Context) (*RunStatus, error) {
 	return &status, nil
 }
 
-// Await returns the run once it has ended, for as long as ctx lives, whatever connections break and servers die meanwhile.
-// The result is decoded from JSON into the value that result points to, unless it is nil. A run that failed or was aborted
-// is a [*RunError], beside its status.
+// Await returns the status of the run after it has ended; it retries until ctx ends, also over
+// restarts of the server. The result is decoded from JSON into result, unless that is nil. For a run
+// that failed or was aborted the error is a [*RunError], and the status is returned too.
 func (r *Run) Await(ctx context.Context, result any) (*RunStatus, error) {
 	fail := func(err error) error { return fmt.Errorf("await run %s: %w", r.id, err) }
 	status, err := r.Status(ctx)
@@ -242,7 +248,7 @@ func (r *Run) Await(ctx context.Context, result any) (*RunStatus, error) {
 	return status, nil
 }
 
-// end returns when the run has ended. It reads the events from now on.
+// end returns when the run has ended. It follows the events from now on.
 func (r *Run) end(ctx context.Context) error {
 	head, err := r.c.Head(ctx)
 	if err != nil {
@@ -256,7 +262,7 @@ func (r *Run) end(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// RunEvent is an event of a run. Which members it has beside these depends on its type.
+// RunEvent is an event of a run. Its further members depend on its type.
 type RunEvent struct {
 	Type      string            `json:"type"`
 	Index     int64             `json:"eventIndex"`
@@ -265,12 +271,12 @@ type RunEvent struct {
 	JSON json.RawMessage `json:"-"`
 }
 
-// Offset is where to go on after the event, also in another process.
+// Offset returns the offset after the event, to continue from, also in another process.
 func (e RunEvent) Offset() conversation.Offset { return conversation.Offset(e.Index) }
 
-// Events yields the events of the run after an offset, which is conversation.Start or that of an event: each once and in
-// order, and ends after the last one of a run that has ended. Else it ends as [Conversation.Observe] does, for whose
-// pauses and reconnections it has the same rules.
+// Events yields the events of the run after an offset, conversation.Start or that of an event: each
+// once and in order. It ends after the last event of an ended run, or like [Conversation.Observe],
+// whose rules for retries apply.
 func (r *Run) Events(ctx context.Context, after conversation.Offset) iter.Seq2[RunEvent, error] {
 	events := flow[RunEvent]{decode: decodeEvents, at: func(e RunEvent) conversation.Position { return conversation.Position{Batch: e.Offset()} }}
 	return func(yield func(RunEvent, error) bool) {
@@ -304,18 +310,20 @@ func decodeEvents(list []RunEvent, b []byte) ([]RunEvent, error) {
 	return list, nil
 }
 
-// Signal says a value to the run, which waits for a name, or will; see [Conversation.Signal].
+// Signal resolves a present or future wait of the run with a value; see [Conversation.Signal].
 func (r *Run) Signal(ctx context.Context, name string, value any) (Receipt, error) {
 	return r.c.Signal(ctx, name, value)
 }
 
-// Send sends the run a signal, such as one of [SignalFor] with a key of the caller's; see [Conversation.Send].
+// Send sends a signal to the run, such as one of [SignalFor] with a key of the caller; see
+// [Conversation.Send].
 func (r *Run) Send(ctx context.Context, m Message) (Receipt, error) { return r.c.Send(ctx, m) }
 
-// Abort ends the run, and reports whether it was under way. It is not repeated, as [Conversation.Abort] is not.
+// Abort aborts the run and reports whether it was active. Like [Conversation.Abort] it is not
+// repeated.
 func (r *Run) Abort(ctx context.Context) (bool, error) { return r.c.Abort(ctx) }
 
-// AbortTree is Abort, and aborts what the run has dispatched; see [Conversation.AbortTree].
+// AbortTree aborts the run and all that it dispatched; see [Conversation.AbortTree].
 func (r *Run) AbortTree(ctx context.Context) (conversation.TreeAborted, error) {
 	return r.c.AbortTree(ctx)
 }

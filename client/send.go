@@ -10,25 +10,24 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Receipt says that a message was admitted.
+// Receipt is the receipt of an admitted message.
 type Receipt struct {
-	// StreamURL is where the server says the conversation is.
+	// StreamURL is the server's URL of the conversation.
 	StreamURL string `json:"streamUrl"`
 	conversation.Receipt
-	// Key is the idempotency key the message was sent under. The server does not
-	// repeat it, so it is not part of the JSON form.
+	// Key is the idempotency key of the message. The server does not repeat it, so it is not part of
+	// the JSON form.
 	Key string `json:"-"`
 }
 
-// Send admits a message: when it returns without an error, the message is durable
-// and its submission will be settled once. The message is posted again, under the
-// same key, while its outcome is in doubt; Receipt.Deduplicated tells that an
-// earlier attempt, or an earlier Send under the key, was the one admitted.
+// Send admits a message: when it returns without an error, the message is durable and its submission
+// will be settled once. The message is posted again, under the same key, while its outcome is
+// uncertain; Receipt.Deduplicated is set if an earlier attempt, or an earlier Send under the key, was
+// admitted.
 //
-// A refusal is an [*Error]. If an attempt may have been the one that was admitted,
-// and none that followed got an answer that tells, the error is an
-// [*UncertainError] with the key. An answer of admission_unknown is such an attempt; one
-// without a connection, an [*UnsentError], is none.
+// A refusal is an [*Error]. If an attempt may have been admitted and no later one got a conclusive
+// response, the error is an [*UncertainError] with the key. A response admission_unknown is such an
+// attempt; one without a connection, an [*UnsentError], is not.
 func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	key := m.Key
 	if key == "" {
@@ -49,12 +48,13 @@ func (c *Conversation) Send(ctx context.Context, m Message) (Receipt, error) {
 	return receipt, nil
 }
 
-// deliver posts under a key until there is an answer that tells. Without one the error is an [*UncertainError].
+// deliver posts under a key until a conclusive response. Without one the error is an
+// [*UncertainError].
 func (c *Conversation) deliver(ctx context.Context, key string, post func() error) error {
 	doubt := false
 	err := c.repeat(ctx, func() error {
 		err := post()
-		doubt = doubt || err != nil && temporary(err) && !unsent(err) // the end of ctx is temporary, too
+		doubt = doubt || err != nil && temporary(err) && !unsent(err) // the end of ctx is temporary too
 		return err
 	})
 	if err != nil && doubt && !refused(err) {
@@ -63,11 +63,11 @@ func (c *Conversation) deliver(ctx context.Context, key string, post func() erro
 	return err
 }
 
-// Signal says a value to a tool of the conversation which waits for a name, or will: see
-// agent.Wait. When it returns, the signal is taken, or kept for the wait. An [*Error] says
-// invalid_request for a value that is not what is waited for, already_decided for one that comes
-// after another, too late or for a wait that was given up, and too_many_signals where nobody waits
-// for those before. It is otherwise as [Conversation.Send] of [SignalFor].
+// Signal resolves a present or future wait of a tool of the conversation with a value, see agent.Wait.
+// When it returns, the signal was used or is stored for the wait. The type of an [*Error] is
+// invalid_request for a value that does not fit, already_decided for one that follows another or comes
+// after the wait, and too_many_signals if the conversation holds the maximum of stored signals.
+// Otherwise it is [Conversation.Send] of [SignalFor].
 func (c *Conversation) Signal(ctx context.Context, name string, value any) (Receipt, error) {
 	m, err := SignalFor(name, value)
 	if err != nil {
@@ -76,8 +76,8 @@ func (c *Conversation) Signal(ctx context.Context, name string, value any) (Rece
 	return c.Send(ctx, m)
 }
 
-// refused reports whether the server itself will not have a message. It would have
-// known the key of one that it had admitted before.
+// refused reports whether the server itself refused a message. It would have recognized the key of an
+// admitted one.
 func refused(err error) bool {
 	var answered *Error
 	return errors.As(err, &answered) && answered.Type != "" && !answered.temporary()

@@ -10,11 +10,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Transcript is a conversation as a client keeps it: a snapshot, to which chunks
-// are applied. One goroutine owns it.
+// Transcript is a client's copy of a conversation: a snapshot, to which chunks are applied. One
+// goroutine owns it.
 //
-// Invariant: if it began with a snapshot, or at the start, and got every update
-// since, it is the snapshot of its offset.
+// Invariant: if it began with a snapshot, or at the start, and got every update since, it equals the
+// snapshot of its offset.
 type Transcript struct {
 	id          conversation.ConversationID
 	offset      conversation.Offset
@@ -29,20 +29,18 @@ type message struct {
 	view  conversation.Message // Parts and Metadata are unused
 	parts []*part
 	meta  map[string]any  // nil if there is none
-	raw   json.RawMessage // meta encoded; nil if it has to be
+	raw   json.RawMessage // encoded meta; nil if outdated
 }
 
-// part grows without being copied.
+// part is a part whose text grows without copying.
 type part struct {
 	view conversation.Part // Text is unused
-	text *strings.Builder  // of text and reasoning alone
+	text *strings.Builder  // of text and reasoning only
 }
 
-// NewTranscript returns a transcript of a snapshot, which stays the caller's. Nil is
-// the empty one before everything; a transcript that begins there and gets the
-// updates from another offset than conversation.Start is a partial one: it ignores
-// what is about messages it does not have, and has of a response that was under
-// way at most the later steps.
+// NewTranscript returns a transcript of a snapshot, which the caller still owns. Nil is the empty
+// snapshot at conversation.Start. An empty transcript with the updates from a later offset is partial:
+// it ignores chunks about unknown messages, and has at most the later steps of a response in progress.
 func NewTranscript(s *conversation.Snapshot) (*Transcript, error) {
 	t := &Transcript{offset: conversation.Start, last: endOf(conversation.Start)}
 	if s == nil {
@@ -56,12 +54,11 @@ func NewTranscript(s *conversation.Snapshot) (*Transcript, error) {
 	return t, nil
 }
 
-// Offset returns where the transcript stands.
+// Offset returns the transcript's offset.
 func (t *Transcript) Offset() conversation.Offset { return t.offset }
 
-// Apply takes an update. Chunks it has are left out, so an update may overlap
-// with what came before. After an error, which only a chunk that is not of the
-// protocol causes, the transcript must not be used any more.
+// Apply applies an update. Known chunks are skipped, so updates may overlap. After an error, which
+// only a chunk outside the protocol causes, the transcript must not be used any more.
 func (t *Transcript) Apply(u Update) error {
 	for i := range u.Chunks {
 		c := &u.Chunks[i]
@@ -77,9 +74,8 @@ func (t *Transcript) Apply(u Update) error {
 	return nil
 }
 
-// Snapshot returns the conversation as it stands. Later updates do not change it,
-// and what it shares with others is not to be changed. Its cost grows with the
-// number of messages, not with their length.
+// Snapshot returns the current conversation. Later updates do not change it, and shared parts must not
+// be changed. Its cost grows with the number of messages, not with their length.
 func (t *Transcript) Snapshot() *conversation.Snapshot {
 	s := &conversation.Snapshot{
 		V: conversation.SnapshotVersion, ConversationID: t.id, Offset: t.offset,
@@ -104,7 +100,7 @@ func (m *message) snapshot() conversation.Message {
 		v.Parts = append(v.Parts, pv)
 	}
 	if m.meta != nil && m.raw == nil {
-		// Encoding what was decoded from JSON cannot fail.
+		// Values decoded from JSON always encode.
 		m.raw, _ = conversation.EncodeJSON(m.meta)
 	}
 	v.Metadata = m.raw
@@ -167,7 +163,7 @@ func (t *Transcript) apply(c *conversation.Chunk) error {
 	return fmt.Errorf("the type is unknown")
 }
 
-// replace takes a snapshot for everything but the offset.
+// replace replaces everything but the offset by a snapshot.
 func (t *Transcript) replace(s *conversation.Snapshot) error {
 	t.id = s.ConversationID
 	t.messages, t.byID = nil, make(map[conversation.MessageID]*message, len(s.Messages))
@@ -204,7 +200,7 @@ func (t *Transcript) add(v *conversation.Message) error {
 	return nil
 }
 
-// output finishes a call, the last one of its id.
+// output completes a call, the last one of its id.
 func (t *Transcript) output(c *conversation.Chunk) {
 	for _, m := range slices.Backward(t.messages) {
 		for _, p := range m.parts {
@@ -291,8 +287,8 @@ func (m *message) merge(raw json.RawMessage) error {
 	return nil
 }
 
-// mergeObjects merges src deeply onto dst and returns dst. Keys that mean something
-// to JavaScript's objects are dropped, as all clients do.
+// mergeObjects merges src deeply onto dst and returns dst. Keys with a meaning to JavaScript's objects
+// are dropped, as all clients do.
 func mergeObjects(dst, src map[string]any) map[string]any {
 	if dst == nil {
 		dst = map[string]any{}

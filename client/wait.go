@@ -7,15 +7,15 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Reply is [conversation.Reply]: what an agent answered to a message.
+// Reply is [conversation.Reply], an agent's answer to a message.
 type Reply = conversation.Reply
 
-// Wait returns the reply to a message once its submission is settled. It follows
-// the conversation from the receipt's offset as [Conversation.Observe] does, for as
-// long as ctx lives, and Submission, Offset of a stored receipt are all it needs.
+// Wait returns the reply to a message after its submission is settled. It follows the conversation
+// from the receipt's offset like [Conversation.Observe], until ctx ends. Of a stored receipt it needs
+// only Submission and Offset.
 //
-// A submission that failed or was aborted is a [*SettledError], beside the reply as
-// far as it got.
+// For a submission that failed or was aborted the error is a [*SettledError], and the partial reply is
+// returned too.
 func (c *Conversation) Wait(ctx context.Context, r Receipt) (*Reply, error) {
 	t, err := NewTranscript(nil)
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Conversation) Wait(ctx context.Context, r Receipt) (*Reply, error) {
 	return nil, ctx.Err() // not reached: the sequence ends with an error
 }
 
-// Reply returns the agent's answer to a submission as far as the transcript has it.
+// Reply returns the agent's answer to a submission, as far as the transcript has it.
 func (t *Transcript) Reply(id conversation.SubmissionID) *Reply {
 	m := t.response(id)
 	if m == nil {
