@@ -216,13 +216,16 @@ func TestCommandsThatReadNextToAServer(t *testing.T) {
 	}
 }
 
-// load sends messages to conversations at once until it is stopped.
+// maxLoad bounds the messages of each sender of load, so that commands which read everything end on a slow machine.
+const maxLoad = 60
+
+// load sends messages to conversations concurrently until it is stopped.
 func load(t *testing.T, base string) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var senders sync.WaitGroup
 	for i := range 4 {
 		senders.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
+			for n := 0; n < maxLoad && ctx.Err() == nil; n++ {
 				id := fmt.Sprintf("c%d-%d", i, n/8) // Some conversations are short, and new ones begin.
 				if code := program.Run(ctx, []string{"send", base + "/" + id, "hello"}, io.Discard, io.Discard); code != 0 && ctx.Err() == nil {
 					t.Errorf("send to %s: exit %d", id, code)

@@ -94,7 +94,7 @@ func label(labels, name string) string {
 
 func TestParseMetrics(t *testing.T) {
 	const text = "# HELP parley_pending Conversations.\n" +
-		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_busy 3\n" +
+		"parley_info{address=\"127.0.0.1:1\",member=\"m1\",version=\"v\"} 1\nparley_pending 3\n" +
 		"parley_events_shipped_total 1.5e+06\nparley_events_waiting 4\nparley_events_behind 5\nparley_events_lost_total 0\n" +
 		"parley_events_stored_total{sink=\"clickhouse\"} 1.500009e+06\nparley_events_stored_total{sink=\"agents\"} 70\nparley_events_failures_total{sink=\"clickhouse\"} 7\n" +
 		"parley_events_failing{sink=\"clickhouse\"} 1\nparley_events_emitted_total{sink=\"clickhouse\"} 16\n" +

@@ -55,7 +55,7 @@ agents:
 		if shown := strings.Contains(log, word) || strings.Contains(log, "recipe"); shown != (agent == "shown") {
 			t.Errorf("whether the log of %s repeats the request is %v: %s", agent, shown, log)
 		}
-		for _, want := range []string{"model call failed", "status 400", "bad_prompt", "bytes of text"} {
+		for _, want := range []string{"model call failed", "status 400", "bad_prompt", "vendor message of"} {
 			if !strings.Contains(log, want) {
 				t.Errorf("the log of %s is %s, want %q in it", agent, log, want)
 			}
