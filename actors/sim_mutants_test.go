@@ -18,7 +18,10 @@ import (
 // change of the product's timing may bring about.
 const searched = 1000
 
-var simSearch = flag.Uint64("search", 0, "for every rule tell which of so many schedules notice that it is off")
+var (
+	simSearch = flag.Uint64("search", 0, "for every rule print the seeds among so many that notice that it is off")
+	simFrom   = flag.Uint64("from", 0, "first seed of -search")
+)
 
 // mutant is a rule switched off.
 type mutant struct {
@@ -70,15 +73,14 @@ func mutants() []mutant {
 		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, nil},
 		{"a journal goes before its entries are answered", pendingRule(pending.RuleAwaitAnswers), cannotTakeOver, journals, []uint64{247, 319, 22, 25, 75, 95, 99}},
 		{"who takes over is not listed", ownerRule(machine.RuleListTakeover), takesOverUnlisted, journals, []uint64{3, 6, 21, 22, 28}},
-		{"held before the journal", ownerRule(machine.RuleHoldListed), nil, journals, []uint64{209}},
-		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{1, 170, 338, 860, 962, 1301}},
+		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{54, 1, 170, 338, 860, 962, 1301}},
 		{"a journal is swept once", pendingRule(pending.RuleSweepAgain), listsAfterTheSweep, journals, []uint64{32, 91, 62, 92, 99, 103, 123}},
-		{"a journal goes when the next is sent", pendingRule(pending.RuleDeleteLanded), dropsTheNext, journals, []uint64{329, 997, 128, 146, 406, 545}},
+		{"a journal goes when the next is sent", pendingRule(pending.RuleDeleteLanded), dropsTheNext, journals, []uint64{40, 82, 172, 325, 388, 413}},
 		{"a number is used for other bytes", pendingRule(pending.RuleKeepBytes), answersSlowly, journals, []uint64{77, 148, 209, 212}},
 		{"a sweep deletes what it has not read", pendingRule(pending.RuleDeleteRead), landsDuringTheSweep, journals, []uint64{789, 983, 343, 414, 417, 693, 723}},
 		{"an entry is of any writer", pendingRule(pending.RuleListWriters), opensAnew, journals, []uint64{480, 801, 21, 69, 108, 117}},
 		{"the journal in flight does not count", pendingRule(pending.RuleListInFlight), comesBackListed, journals, nil},
-		{"an entry of one's own answers for another's", pendingRule(pending.RuleAskOwners), coversLeaving, journals, []uint64{244, 354, 439, 606, 661}},
+		{"an entry of one's own answers for another's", pendingRule(pending.RuleAskOwners), coversLeaving, journals, []uint64{504, 244, 354, 439, 606, 661}},
 		{"one of one's own that is farther on does", pendingRule(pending.RuleAskClaimed), coversUnclaimed, journals, nil},
 		{"nobody says what is about to be opened", pendingRule(pending.RuleAnnounceOpening), endsItsNodes, journals, nil},
 		{"nobody says what is being read", pendingRule(pending.RuleAnnounceReading), readingEndsItsNodes, journals, nil},
@@ -104,7 +106,7 @@ func TestMutants(t *testing.T) {
 				t.Error("the script has noticed nothing")
 			}
 			for seed := range *simSearch {
-				m.noticed(t, system, seed)
+				m.noticed(t, system, *simFrom+seed)
 			}
 			for _, seed := range m.seeds {
 				if !m.noticed(t, system, seed) {
