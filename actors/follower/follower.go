@@ -75,7 +75,7 @@ type follower struct {
 	pages      map[span]*flight
 	shelf      []span        // of the pages whose flight has ended, the oldest first
 	shelved    int           // bytes of them
-	more       chan struct{} // nil while nobody waits
+	more       chan struct{} // nil without waiters
 
 	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
 

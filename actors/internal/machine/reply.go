@@ -33,7 +33,7 @@ func (m *Machine) sendReplies() {
 	}
 }
 
-// replySent records that nobody waits for a reply any more.
+// replySent records that no sender waits for a reply any more.
 func (m *Machine) replySent(in ReplySent) {
 	if !m.sending[in.Submission] || m.draining {
 		return
