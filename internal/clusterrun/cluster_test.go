@@ -39,9 +39,11 @@ type cluster struct {
 	nodes   []*node
 	between [][]*valve // What one node says to another, by their numbers.
 	proxies []*proxy
-	bucket  storage.Bucket // Not through a proxy.
+	bucket  storage.Bucket    // Not through a proxy.
+	answers *s3server.Answers // The proxy in front of the bucket; nil for none.
 	model   *fakemodel.Model
 	ca      *authority
+	passed  atomic.Bool                      // The proxy replaces no more answers.
 	logf    func(format string, args ...any) // Notes for a person. Set before anything is broken.
 }
 
@@ -62,6 +64,7 @@ type clusterOptions struct {
 	strict  bool
 	sound   bool          // No node is broken, so that a busy machine must not make one look dead.
 	drain   time.Duration // drain.delay of each node.
+	answers uint64        // The seed of a proxy that replaces answers of the bucket; 0 for none.
 	program func(number int) string
 }
 
@@ -76,6 +79,10 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 	var err error
 	if c.bucket, _, err = place.Open(); err != nil {
 		t.Fatal(err)
+	}
+	if o.answers != 0 {
+		c.answers = s3server.NewAnswers(t, place.Endpoint, o.answers)
+		place.Endpoint = c.answers.Endpoint
 	}
 	vendor := httptest.NewServer(c.model)
 	t.Cleanup(vendor.Close)
@@ -98,6 +105,9 @@ func newCluster(t *testing.T, o clusterOptions) *cluster {
 		n := c.add(t, i, place.Endpoint, own)
 		proxied := place
 		proxied.Endpoint = c.proxies[len(c.proxies)-1].address()
+		if o.answers != 0 {
+			proxied.Probe(t)
+		}
 		c.write(t, n, proxied, vendor.URL, keys, o)
 	}
 	t.Cleanup(c.close)
@@ -114,7 +124,7 @@ func (c *cluster) add(t *testing.T, i int, endpoint string, o noderun.NodeOption
 		t.Fatal(err)
 	}
 	n := &node{peers: ports[1], bucket: newPath(newValve(), newValve())}
-	o.Number, o.HTTP, o.Excused = i, ports[0], n.excused
+	o.Number, o.HTTP, o.Excused = i, ports[0], func(p *proc.Process) bool { return n.excused(p) || c.gaveUp(p) }
 	if !o.Stays {
 		o.Admin = ports[2]
 	}
@@ -175,6 +185,11 @@ func (n *node) excused(p *proc.Process) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return p.ExitCode() == 1 && !p.Served() && n.starved.After(p.Began)
+}
+
+// gaveUp reports whether a process exited with an error at its start while answers of the bucket were replaced.
+func (c *cluster) gaveUp(p *proc.Process) bool {
+	return c.answers != nil && p.ExitCode() == 1 && !p.Served() && !c.passed.Load()
 }
 
 // starve breaks the node's way to the bucket, in the direction of the answers alone or

@@ -23,6 +23,8 @@ type plan struct {
 	total  time.Duration // Of the faults.
 	think  time.Duration // Between two messages of a conversation, about.
 	strict bool
+	// answers replaces answers of the bucket from the first fault to the end of the last one.
+	answers bool
 }
 
 // shortRun is how long faults go on in a run of the list.
@@ -93,7 +95,11 @@ type run struct {
 func newRun(t *testing.T, p plan) *run {
 	t.Helper()
 	file := program(t)
-	c := newCluster(t, clusterOptions{nodes: p.nodes, strict: p.strict, program: func(int) string { return file }})
+	o := clusterOptions{nodes: p.nodes, strict: p.strict, program: func(int) string { return file }}
+	if p.answers {
+		o.answers = p.seed
+	}
+	c := newCluster(t, o)
 	r := &run{
 		cluster: c, t: t, plan: p, client: &client{c}, watcher: &watcher{bucket: c.bucket}, faults: newFaults(p.seed, p.nodes, p.total),
 		sights: map[string][]noderun.Sight{}, counts: schedule.Shown{}, began: time.Now(),
@@ -181,6 +187,7 @@ func (r *run) trouble(ctx context.Context) {
 		r.heads = r.load.glimpses(over, r.bucket, r.plan.seed)
 	}()
 	_ = noderun.Pause(over, r.plan.think) // Conversations have begun.
+	r.answers.Replace(0)
 	for _, f := range r.faults {
 		if _ = noderun.Pause(over, f.Before); r.Any() {
 			break
@@ -189,6 +196,8 @@ func (r *run) trouble(ctx context.Context) {
 		r.inject(ctx, f)
 		r.logf("mended")
 	}
+	r.answers.Pass()
+	r.passed.Store(true)
 	r.Await(ctx)
 	end()
 	late := time.AfterFunc(liveness, func() { giveUp(errors.New("the nodes do not answer, though nothing is broken")) })
