@@ -73,6 +73,7 @@ func mutants() []mutant {
 		{"idle is declared from memory", ownerRule(machine.RuleFenceKnown), wroteSinceIdle, journals, nil},
 		{"a journal goes before its entries are answered", pendingRule(pending.RuleAwaitAnswers), cannotTakeOver, journals, []uint64{247, 319, 22, 25, 75, 95, 99}},
 		{"who takes over is not listed", ownerRule(machine.RuleListTakeover), takesOverUnlisted, journals, []uint64{3, 6, 21, 22, 28}},
+		{"held before the journal", ownerRule(machine.RuleHoldListed), holdsUnlisted, journals, nil},
 		{"a settlement under way ends the listing", ownerRule(machine.RuleUnlistLate), settlesInVain, journals, []uint64{54, 1, 170, 338, 860, 962, 1301}},
 		{"a journal is swept once", pendingRule(pending.RuleSweepAgain), listsAfterTheSweep, journals, []uint64{32, 91, 62, 92, 99, 103, 123}},
 		{"a journal goes when the next is sent", pendingRule(pending.RuleDeleteLanded), dropsTheNext, journals, []uint64{40, 82, 172, 325, 388, 413}},

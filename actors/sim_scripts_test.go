@@ -31,6 +31,7 @@ func stageScripts() []stageScript {
 		{"another wrote since the owner was idle", wroteSinceIdle},
 		{"the owner cannot write", cannotTakeOver},
 		{"the owner dies before its journal lands", takesOverUnlisted},
+		{"the owner answers before its journal lands", holdsUnlisted},
 		{"a settlement never lands", settlesInVain},
 		{"a journal comes again after it was swept", listsAfterTheSweep},
 		{"the next journal never lands", dropsTheNext},
@@ -146,6 +147,25 @@ func takesOverUnlisted(s *stage) {
 	s.sweep("b")
 	s.pass(time.Second)
 	s.kill("b")
+}
+
+// holdsUnlisted has b claim x for a client, not for a sweep, so that no journal of b announces the opening. C sweeps the
+// journal of a, and b crashes before its own journal lands.
+func holdsUnlisted(s *stage) {
+	held(s, "a", "b", "c")
+	s.believe("b", "b")
+	s.believe("c", "b")
+	claim := s.hold("b", batches("x", 1))
+	s.hold("b", journals("b", 0))
+	s.admit("b", "x", "k1")
+	claim.await()
+	s.kill("a")
+	s.sweep("c")
+	s.hold("b", batches("x", 2))
+	claim.release(true)
+	s.pass(time.Second)
+	s.kill("b")
+	s.believe("c", "c")
 }
 
 func settlesInVain(s *stage) {
