@@ -21,6 +21,7 @@ type accounts struct {
 	calls         *memory.Account // what models are being shown, in a vendor's encoding
 	outputs       *memory.Account // what tools have returned that is not recorded yet
 	events        *memory.Account // durable events that wait for sinks
+	writes        *memory.Account // encoded batches and checkpoints that are being stored
 
 	idle *memory.Idle  // also of the followers, and of the writers at rest
 	rest *memory.Shelf // conversations with nothing to do
@@ -33,7 +34,7 @@ func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
 	idle := b.Idle(idleBytes)
 	return accounts{
 		conversations: b.Account("conversations", 0), calls: b.Account("model calls", 0),
-		outputs: b.Account("tool outputs", b.Limit()/outputsShare), events: b.Account("events", 0),
+		outputs: b.Account("tool outputs", b.Limit()/outputsShare), events: b.Account("events", 0), writes: b.Account("writes", 0),
 		idle: idle, rest: idle.Shelf("conversations"),
 		checks: make(chan struct{}, checks), unchecked: new(atomic.Int64),
 	}

@@ -256,6 +256,9 @@ func (a *activation) append(b conversation.Batch) {
 			a.self.Send(appendDone{batch: b, err: err})
 			return
 		}
+		held := int64(len(lines))
+		a.rt.accounts.writes.Add(held)
+		defer a.rt.accounts.writes.Add(-held)
 		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
 		_, err = w.Append(withPending(ctx, lines), lines, at)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -312,6 +313,42 @@ func TestFatQueueRefuses(t *testing.T) {
 	go func() { (<-model).moves <- finished() }()
 	n.admit(chat("c"), "2", "y")
 	w.untilSettled(chat("c"), 3)
+}
+
+// TestMemoryOfWrites checks that a batch and a checkpoint are charged to the budget while the bucket stores them.
+func TestMemoryOfWrites(t *testing.T) {
+	const size = 100_000
+	w := newWorld(t)
+	opts := agents(chatAgent())
+	opts.Memory, opts.CheckpointBatches = memory.New(1<<30), 1
+	var batch, checkpoint atomic.Int64
+	n := w.start(setup{opts: opts, model: says(1), hold: func(op storagetest.Op) {
+		seen := &batch
+		switch {
+		case strings.Contains(op.Key, "/ckpt/"):
+			seen = &checkpoint
+		case !strings.Contains(op.Key, "/log/"):
+			return
+		}
+		for _, u := range opts.Memory.Usage() {
+			if u.Account == "writes" {
+				seen.Store(max(seen.Load(), u.Used))
+			}
+		}
+	}})
+	n.admit(chat("c"), "0", strings.Repeat("x", size))
+	w.untilSettled(chat("c"), 1)
+	if err := n.stop(); err != nil {
+		t.Error(err)
+	}
+	if batch.Load() < size || checkpoint.Load() < size {
+		t.Errorf("got %d bytes of writes during a batch, %d during a checkpoint, want at least %d each", batch.Load(), checkpoint.Load(), size)
+	}
+	for _, u := range opts.Memory.Usage() {
+		if u.Used != 0 {
+			t.Errorf("got %d bytes of %s after the end, want 0", u.Used, u.Account)
+		}
+	}
 }
 
 // TestNoMemoryForNewMessages: while a node's budget is used up it takes no new message,

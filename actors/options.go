@@ -71,9 +71,8 @@ type Options struct {
 	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
 	// in bytes of text and attributes. Zero is 64 MiB.
 	MaxWaitingBytes int
-	// Memory is the node's budget, of which "conversations", "followers", "rereads", "model calls" and "events" take. While
-	// it is used up new messages are refused; what was admitted goes on. Nil bounds
-	// nothing.
+	// Memory is the node's budget. Its accounts are "conversations", "followers", "rereads", "model calls", "tool outputs",
+	// "writes" and "events". While it is used up, new messages are refused and admitted work continues. Nil means no limit.
 	Memory *memory.Budget
 	// QuarantineAfter is after how many failures to open a conversation it is quarantined: failures of
 	// this node for a reason that stays, or crashes of nodes that did nothing else. Zero is 3.

@@ -138,7 +138,7 @@ func (r *Runtime) furnish(source follower.Source) {
 	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
-		Logs: r.logs, Source: source, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, ReadTimeout: openTimeout,
+		Logs: r.logs, Source: source, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, Writes: r.accounts.writes, ReadTimeout: openTimeout,
 		SegmentBatches: o.SegmentBatches, SegmentGrace: o.SegmentGrace, MarkEvents: o.EventStreams, Save: r.tasks.save, Ending: r.active.draining.Load,
 	})
 	r.work = work.NewNode(work.NodeOptions{

@@ -39,6 +39,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Turns has long work wait for its turn.
 	Turns *memory.Account
+	// Writes is charged with the bytes of checkpoints that are due or being stored.
+	Writes *memory.Account
 	// ReadTimeout bounds each wait for the bucket while a log is read.
 	ReadTimeout time.Duration
 	// SegmentBatches is how many batches wait until they are put into a segment together,
@@ -143,6 +145,7 @@ type Due struct {
 
 	pages int // how many full ones belong to it
 	tail  *conversation.HistoryPage
+	held  int64 // bytes charged to Options.Writes
 }
 
 // Archive returns that of a conversation, of what was restored, nil if nothing was.
@@ -279,11 +282,21 @@ func (a *Archive) Checkpoint(due *Due) {
 		a.keep(p)
 	}
 	due.Closed, due.pages = nil, len(a.pages)
-	a.due = due
+	a.discharge(a.due)
+	a.due, due.held = due, int64(len(due.State))
+	a.store.o.Writes.Add(due.held)
 	if a.tail != nil {
 		a.due.tail = a.tail.cut
 	}
 	a.saveInBackground()
+}
+
+// discharge gives back the memory of a checkpoint that is stored, has failed or is replaced by a newer one.
+func (a *Archive) discharge(due *Due) {
+	if due != nil {
+		a.store.o.Writes.Add(-due.held)
+		due.held = 0
+	}
 }
 
 // saveInBackground stores what is due, one thing after the other. The caller holds mu.
@@ -310,6 +323,7 @@ func (a *Archive) next(saving context.Context) bool {
 	if due == nil {
 		return entry != nil
 	}
+	defer a.discharge(due)
 	ctx, cancel := context.WithTimeout(saving, checkpointTimeout)
 	defer cancel()
 	if err := a.save(ctx, due); err != nil {
