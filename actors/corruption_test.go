@@ -55,6 +55,11 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 		if err := n.writes(at, "late"); !refused(err) {
 			t.Errorf("a message to a log that nobody can read: %v", err)
 		}
+		for line := range strings.Lines(n.log.String()) {
+			if strings.Contains(line, " conversation=") && !strings.Contains(line, " agent=chat id=c") {
+				t.Errorf("got log line %q, want agent and id in it", line)
+			}
+		}
 	}
 	t.Run("a reader finds it, the writer is in memory", func(t *testing.T) {
 		w := newWorld(t)

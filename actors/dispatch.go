@@ -213,7 +213,7 @@ func (r *Runtime) callOwner(
 	if err := r.awaitActive(ctx); err != nil {
 		return nil, false, conversation.Unavailable(retryAfter, err)
 	}
-	if err := r.sweeper.Quarantine.Refused(at.Key()); err != nil {
+	if err := r.sweeper.Quarantine.Refused(r.edge.known.Put(at)); err != nil {
 		return nil, false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -5,11 +5,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/parleyrun/parley/actors/internal/events"
 )
 
 // edge is where requests come in, and how far the node is with its life. It is safe for
 // concurrent use.
 type edge struct {
+	known   *events.Addresses
 	ready   chan struct{}
 	serving atomic.Bool
 	leaving atomic.Bool // HandOver was called

@@ -139,7 +139,7 @@ func TestLogNamesConversation(t *testing.T) {
 			n.admit(chat(id), "1", "go")
 			l.completes(chat(id), 1)
 			for line := range strings.Lines(n.log.String()) {
-				if strings.Contains(line, `msg="tool failed"`) && (!strings.Contains(line, "agent=chat") || !strings.Contains(line, "id=c ") && !strings.Contains(line, "id=d ")) {
+				if strings.Contains(line, `msg="tool failed"`) && (!strings.Contains(line, "agent=chat") || !strings.Contains(line, " id=c") && !strings.Contains(line, " id=d")) {
 					t.Errorf("got %s, want agent and id", line)
 				}
 			}

@@ -174,7 +174,7 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.chooseWriter(m)
 	if m.state.Exists() {
-		a.log = a.log.With("agent", m.state.Created().Agent, "id", m.state.Created().ID)
+		a.rt.edge.known.Put(m.state.Created().Address())
 	}
 	a.archive = m.archive
 	a.archive.Begin(day, a.log)
@@ -184,7 +184,7 @@ func (a *activation) opened(m openedLog) {
 	}
 	a.tap.Opened(m.state.Created(), min(shipped, m.tail.Seq), m.tail.Seq, carried)
 	a.work = a.rt.work.Runner(work.Options{
-		Key: a.key, Logger: a.log, Named: m.state.Exists(), Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
+		Key: a.key, Logger: a.log, Archive: a.archive, Tap: a.tap, Life: a.self.ctx, Now: a.clock.Now,
 		Emit:  func(in machine.Input) { a.self.Send(in) },
 		Ready: func(gen int) { a.self.Send(modelReady{gen}) },
 		Run:   func(f func()) { a.self.Send(workRuns(f)) },

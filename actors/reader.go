@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/parleyrun/parley/actors/follower"
+	"github.com/parleyrun/parley/actors/internal/events"
 	"github.com/parleyrun/parley/actors/internal/pending"
 	"github.com/parleyrun/parley/conversation"
 	"github.com/parleyrun/parley/storage"
@@ -18,7 +19,11 @@ type reader struct {
 	*follower.Set
 	bucket storage.Bucket
 	aside  *pending.Quarantine
+	known  *events.Addresses
 }
+
+// check returns an error if a conversation is quarantined.
+func (r reader) check(at conversation.Address) error { return r.aside.Refused(r.known.Put(at)) }
 
 var (
 	_ conversation.Reader      = reader{}
@@ -28,7 +33,7 @@ var (
 
 // Head implements [conversation.Reader].
 func (r reader) Head(ctx context.Context, at conversation.Address) (conversation.Offset, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.Start, err
 	}
 	return r.Set.Head(ctx, at)
@@ -36,7 +41,7 @@ func (r reader) Head(ctx context.Context, at conversation.Address) (conversation
 
 // Snapshot implements [conversation.Reader].
 func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversation.Page, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.Page{}, err
 	}
 	return r.Set.Snapshot(ctx, at)
@@ -44,7 +49,7 @@ func (r reader) Snapshot(ctx context.Context, at conversation.Address) (conversa
 
 // ReadRun implements [conversation.RunReader].
 func (r reader) ReadRun(ctx context.Context, id conversation.RunID) (string, *conversation.Run, error) {
-	if err := r.aside.Refused(conversation.RunAddress(id).Key()); err != nil {
+	if err := r.check(conversation.RunAddress(id)); err != nil {
 		return "", nil, err
 	}
 	return r.Set.ReadRun(ctx, id)
@@ -52,7 +57,7 @@ func (r reader) ReadRun(ctx context.Context, id conversation.RunID) (string, *co
 
 // Updates implements [conversation.Reader].
 func (r reader) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (conversation.Page, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.Page{}, err
 	}
 	return r.Set.Updates(ctx, at, after, limit)
@@ -60,7 +65,7 @@ func (r reader) Updates(ctx context.Context, at conversation.Address, after conv
 
 // EventTail implements [conversation.EventReader].
 func (r reader) EventTail(ctx context.Context, at conversation.Address) (conversation.EventPage, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.EventPage{}, err
 	}
 	return r.Set.EventTail(ctx, at)
@@ -68,7 +73,7 @@ func (r reader) EventTail(ctx context.Context, at conversation.Address) (convers
 
 // Events implements [conversation.EventReader].
 func (r reader) Events(ctx context.Context, at conversation.Address, after int64, limit int) (conversation.EventPage, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.EventPage{}, err
 	}
 	return r.Set.Events(ctx, at, after, limit)
@@ -77,7 +82,7 @@ func (r reader) Events(ctx context.Context, at conversation.Address, after int64
 // Wait implements [conversation.Reader]. Who waits already when the conversation is set
 // aside goes on to wait.
 func (r reader) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return err
 	}
 	return r.Set.Wait(ctx, at, after)
@@ -85,7 +90,7 @@ func (r reader) Wait(ctx context.Context, at conversation.Address, after convers
 
 // Attachment implements [conversation.Reader].
 func (r reader) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, io.ReadCloser, error) {
-	if err := r.aside.Refused(at.Key()); err != nil {
+	if err := r.check(at); err != nil {
 		return conversation.Attachment{}, nil, err
 	}
 	meta, err := r.Set.Attachment(ctx, at, id)

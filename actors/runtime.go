@@ -90,6 +90,8 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	known := events.NewAddresses()
+	o.Logger = withNames(o.Logger, known)
 	bucket = watchBucket(bucket, o.Logger)
 	r := &Runtime{
 		opts: o, bucket: bucket, agents: map[string]*agent.Agent{}, tasks: newTasks(o.Logger),
@@ -123,7 +125,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	}
 	r.nodes = &nodes{members: m, exclusive: exclusive, active: r.active}
 	m.reached = r.nodes.reached
-	r.edge = &edge{ready: make(chan struct{}), ended: r.active.draining.Load}
+	r.edge = &edge{known: known, ready: make(chan struct{}), ended: r.active.draining.Load}
 	source := follower.Doubting(r.logs, o.Logger)
 	r.furnish(source)
 	if r.followers, err = follower.New(source, r.followerOptions()); err != nil {
@@ -135,7 +137,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 // furnish makes the rooms that a runtime needs before it has a host.
 func (r *Runtime) furnish(source follower.Source) {
 	o := &r.opts
-	r.events = events.New(events.Options{Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
+	r.events = events.New(events.Options{Addresses: r.edge.known, Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
 	r.history = history.New(history.Options{
 		Logs: r.logs, Source: source, Prompt: shown, Logger: o.Logger, Turns: r.accounts.conversations, Writes: r.accounts.writes, ReadTimeout: openTimeout,
@@ -183,7 +185,9 @@ func (r *Runtime) attach(h host) error {
 // Reader returns the read seam of this node.
 func (r *Runtime) Reader() conversation.Reader { return r.reader() }
 
-func (r *Runtime) reader() reader { return reader{r.followers, r.bucket, r.sweeper.Quarantine} }
+func (r *Runtime) reader() reader {
+	return reader{r.followers, r.bucket, r.sweeper.Quarantine, r.edge.known}
+}
 
 // runResult returns the result of a run that is completed.
 func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
@@ -199,7 +203,7 @@ func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.Ra
 
 // pending reports whether a submission is unsettled, and what it was sent by.
 func (r *Runtime) pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
-	if err := r.sweeper.Quarantine.Refused(of.Address.Key()); err != nil {
+	if err := r.sweeper.Quarantine.Refused(r.edge.known.Put(of.Address)); err != nil {
 		return nil, false, err
 	}
 	return r.followers.Pending(ctx, of)

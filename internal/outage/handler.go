@@ -28,6 +28,14 @@ func Filters(l *slog.Logger) bool {
 	return ok
 }
 
+// Wrap returns a logger whose records go through a further handler, which is placed behind the Handler of l if l has one.
+func Wrap(l *slog.Logger, wrap func(slog.Handler) slog.Handler) *slog.Logger {
+	if h, ok := l.Handler().(*Handler); ok {
+		return slog.New(&Handler{wrap(h.next), h.watch})
+	}
+	return slog.New(wrap(l.Handler()))
+}
+
 // Unfiltered returns a logger without its Handler, for records that must not be suppressed, such as one of an error that
 // ends the process.
 func Unfiltered(l *slog.Logger) *slog.Logger {

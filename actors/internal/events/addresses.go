@@ -6,29 +6,43 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxAddresses bounds the addresses that a node remembers.
+// maxAddresses is the number of addresses in each of the two generations of [Addresses]: about 1 MB with usual ids.
 const maxAddresses = 4096
 
-// addresses are those of conversations that were active on this node lately, for events of conversations whose logs
-// cannot be read: a sweep knows only the key. Its zero value is ready and safe for concurrent use.
-type addresses struct {
-	mu   sync.Mutex
-	list map[conversation.Key]conversation.Address
+// Addresses holds the addresses of conversations that this node used recently, for events and log records where only the
+// key is known. Use NewAddresses. It is safe for concurrent use.
+type Addresses struct {
+	mu           sync.Mutex
+	newer, older map[conversation.Key]conversation.Address
 }
 
-// put remembers an address. One that does not fit replaces all.
-func (a *addresses) put(key conversation.Key, at conversation.Address) {
+// NewAddresses returns an empty set.
+func NewAddresses() *Addresses {
+	return &Addresses{newer: map[conversation.Key]conversation.Address{}}
+}
+
+// Put adds an address and returns its key. A full generation replaces the one before it.
+func (a *Addresses) Put(at conversation.Address) conversation.Key {
+	key := at.Key()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, known := a.list[key]; a.list == nil || !known && len(a.list) >= maxAddresses {
-		a.list = map[conversation.Key]conversation.Address{}
+	if _, known := a.newer[key]; known {
+		return key
 	}
-	a.list[key] = at
+	if len(a.newer) == maxAddresses {
+		a.newer, a.older = make(map[conversation.Key]conversation.Address, maxAddresses), a.newer
+	}
+	a.newer[key] = at
+	return key
 }
 
-// get returns the address of a conversation, or the zero one.
-func (a *addresses) get(key conversation.Key) conversation.Address {
+// Get returns the address of a conversation, and false if it is not known.
+func (a *Addresses) Get(key conversation.Key) (conversation.Address, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.list[key]
+	at, ok := a.newer[key]
+	if !ok {
+		at, ok = a.older[key]
+	}
+	return at, ok
 }

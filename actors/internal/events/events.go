@@ -29,6 +29,8 @@ type Options struct {
 	DurableOnly bool
 	// Prompts shows what models are sent, whatever Content reports.
 	Prompts bool
+	// Addresses are those that this node knows. Required.
+	Addresses *Addresses
 	// Content reports whether events of an agent show what people and models say. Required.
 	Content func(agent string) bool
 }
@@ -40,7 +42,6 @@ type Fanout struct {
 	spool     *export.Exporter // nil without sinks
 	observers []*observability.Buffer
 	next      atomic.Int64
-	addresses addresses
 }
 
 // New returns a fanout to observers alone, of a node that Export names.

@@ -41,9 +41,7 @@ func (t *Tap) know(src observability.Source) {
 
 // Asked takes the address of the conversation from an admission, which may come before the log can be read.
 func (t *Tap) Asked(at conversation.Address) {
-	if t.fanout.wantsLive() {
-		t.fanout.addresses.put(t.key, at)
-	}
+	t.fanout.o.Addresses.Put(at)
 }
 
 // Landed tells of a batch that is durable. Its durable events are made once for all who want
@@ -109,7 +107,7 @@ func (t *Tap) Closed() {
 func (t *Tap) Recovery(id conversation.SubmissionID, r *observability.SubmissionRecovery) {
 	at, src := conversation.TimeOf(time.Now()), t.stream.Source
 	if src.Agent == "" {
-		known := t.fanout.addresses.get(t.key)
+		known, _ := t.fanout.o.Addresses.Get(t.key)
 		src.Agent, src.ID = known.Agent, known.ID
 	}
 	t.fanout.emit(t.key, src.Live(at, observability.Place{Submission: id, Whole: true}, r))

@@ -96,7 +96,6 @@ func (n *Node) SummaryTime() time.Duration { return 2*n.o.WholeCall + time.Minut
 type Options struct {
 	Key     conversation.Key
 	Logger  *slog.Logger
-	Named   bool // Logger has the agent and the id of the conversation
 	Archive *history.Archive
 	Tap     *events.Tap
 	// Life ends with the activation.
@@ -131,13 +130,6 @@ type Runner struct {
 // Runner returns the runner of an activation.
 func (n *Node) Runner(o Options) *Runner {
 	return &Runner{node: n, o: o, summaries: map[int]context.CancelFunc{}}
-}
-
-// name has log lines name the agent and the id of a conversation that was created after it was opened.
-func (r *Runner) name(s *conversation.State) {
-	if !r.o.Named && s.Exists() {
-		r.o.Named, r.o.Logger = true, r.o.Logger.With("agent", s.Created().Agent, "id", s.Created().ID)
-	}
 }
 
 func (r *Runner) spawn(work func()) { r.node.o.Spawn(work) }

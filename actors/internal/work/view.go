@@ -113,7 +113,6 @@ func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.R
 // Do begins what an effect asks for, and reports whether it was one of this room. It copies
 // what it needs of the state before it returns.
 func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
-	r.name(s)
 	switch e := e.(type) {
 	case machine.CallModel:
 		r.callModel(e, look(s, e.Submission).seen(s))
