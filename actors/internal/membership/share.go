@@ -106,6 +106,7 @@ type share struct {
 	lost  bool            // It has given its share up.
 	good  int             // Looks in a row at which it could take it.
 	cut   int             // Looks in a row at which it was cut off.
+	late  int             // Looks since it joined at which it could not take its first share.
 	beats map[string]mark // Of those that did not answer, when they were read last.
 }
 
@@ -124,6 +125,8 @@ func (m *Membership) keepShare(ctx context.Context) {
 		case members[i].Weight == 0:
 			if s.takes(a.mayTake(members), m.opts.looks()) {
 				m.setShare(ctx, m.row.Weight)
+			} else if !s.lost {
+				m.reportUnreached(&s, members, a)
 			}
 		case s.looksAround(a.cutOff(members), m.opts.looks()) && s.outvoted(m.glimpse(ctx, members, a), m.row.ID, len(a)):
 			m.setShare(ctx, 0)
@@ -142,6 +145,22 @@ func (s *share) takes(may bool, enough int) bool {
 	}
 	s.good++
 	return !s.lost || s.good > enough
+}
+
+// reportUnreached logs once, after the time of suspicion, that a new member has no share because most owners do not answer.
+func (m *Membership) reportUnreached(s *share, members []storage.Member, a answers) {
+	if s.late++; s.late != m.opts.looks() {
+		return
+	}
+	var unreached []string
+	for _, other := range members {
+		if !a[other.ID] {
+			unreached = append(unreached, other.Node)
+		}
+	}
+	m.log.Warn("members do not answer this node", "member", m.row.ID, "node", m.row.Node, "unreached", unreached,
+		"consequence", "it owns no conversations until most members answer",
+		"remedy", "check the network, its certificate and the address at which others dial it")
 }
 
 // looksAround reports whether a node that is cut off is to ask what the others reach:

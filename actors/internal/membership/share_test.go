@@ -93,20 +93,30 @@ func TestShareOfUnreachedNodes(t *testing.T) {
 		start []string
 		cut   func(a, b string) bool
 		want  string
+		warns string // Nodes that log that others do not answer.
 	}{
-		"the second":                 {[]string{"a", "b"}, apart("a", "b"), "A b"},
-		"the fourth":                 {[]string{"a", "b", "c", "x"}, apart("abc", "x"), "A B C x"},
-		"more than those with one":   {[]string{"a", "b", "x", "y", "z"}, apart("ab", "x", "y", "z"), "A B x y z"},
-		"reached by one of two":      {[]string{"a", "b", "x"}, apart("ab", "bx"), "A B x"},
-		"reached by two of three":    {[]string{"a", "b", "c", "x"}, apart("abc", "bcx"), "A B C X"},
-		"the first, by one of two":   {[]string{"x", "a", "b"}, apart("ab", "ax"), "A b X"},
-		"the first, which nobody is": {[]string{"x", "a", "b"}, apart("ab", "x"), "A B x"},
+		"the second":                 {[]string{"a", "b"}, apart("a", "b"), "A b", "b"},
+		"the fourth":                 {[]string{"a", "b", "c", "x"}, apart("abc", "x"), "A B C x", "x"},
+		"more than those with one":   {[]string{"a", "b", "x", "y", "z"}, apart("ab", "x", "y", "z"), "A B x y z", "x y z"},
+		"reached by one of two":      {[]string{"a", "b", "x"}, apart("ab", "bx"), "A B x", "x"},
+		"reached by two of three":    {[]string{"a", "b", "c", "x"}, apart("abc", "bcx"), "A B C X", ""},
+		"the first, by one of two":   {[]string{"x", "a", "b"}, apart("ab", "ax"), "A b X", "b"},
+		"the first, which nobody is": {[]string{"x", "a", "b"}, apart("ab", "x"), "A B x", "a b"},
 	} {
 		networked(t, func(t *testing.T, w *world) {
 			w.net.breaks(tt.cut)
 			nodes := w.startAll(tt.start...)
 			time.Sleep(long)
 			w.wantShares(name, tt.want)
+			for id, n := range nodes {
+				want := 0
+				if slices.Contains(strings.Fields(tt.warns), id) {
+					want = 1
+				}
+				if got := strings.Count(n.logs.String(), `msg="members do not answer this node"`); got != want {
+					t.Errorf("%s: got %d warnings of %s, want %d, in\n%s", name, got, id, want, n.logs)
+				}
+			}
 			e := w.newest()
 			for _, n := range nodes {
 				n.requests()
