@@ -47,6 +47,16 @@ func declaredLength(r *http.Request) (int64, error) {
 	return n, nil
 }
 
+// isCompressed reports whether a Content-Encoding is declared: the signatures of platforms cover the plain body.
+func isCompressed(h http.Header) bool {
+	for coding := range strings.SplitSeq(Header(h, "Content-Encoding"), ",") {
+		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+			return true
+		}
+	}
+	return false
+}
+
 func tooLong() error { return Refuse(http.StatusRequestEntityTooLarge, "too long") }
 
 // readBody reads a body of at most limit bytes, within bodyWithin.

@@ -120,6 +120,9 @@ func (e *Endpoint) checkHeaders(r *http.Request) error {
 	if len(e.MediaTypes) > 0 && !mediaType(r.Header, e.MediaTypes) {
 		return Refuse(http.StatusUnsupportedMediaType, "media type")
 	}
+	if isCompressed(r.Header) {
+		return Refuse(http.StatusUnsupportedMediaType, "content encoding")
+	}
 	length, err := declaredLength(r)
 	if err != nil {
 		return Refuse(e.MalformedLength, "malformed length")

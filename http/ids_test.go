@@ -134,3 +134,34 @@ func TestIDsWithUnescapedCharacters(t *testing.T) {
 		wantStatus(t, h.serve(httptest.NewRequest("GET", url, nil)), 200)
 	}
 }
+
+// TestDotsAreNotServed checks that a segment of dots in place of a run, a workflow or an attachment is an error of that
+// route, in each spelling, and never a redirect.
+func TestDotsAreNotServed(t *testing.T) {
+	for _, segment := range []string{".", "..", "%2e", "%2E%2e", ".%2E"} {
+		h := newRuns(t, nil)
+		for _, tt := range []struct {
+			method, path string
+			code         conversation.Code
+		}{
+			{"GET", "/runs/" + segment, conversation.CodeRunNotFound},
+			{"GET", "/runs/" + segment + "?meta", conversation.CodeRunNotFound},
+			{"POST", "/runs/" + segment + "/abort", conversation.CodeRunNotFound},
+			{"GET", "/beta/runs/" + segment, conversation.CodeRunNotFound},
+			{"POST", "/workflows/" + segment, conversation.CodeWorkflowNotFound},
+			{"POST", "/beta/workflows/" + segment, conversation.CodeWorkflowNotFound},
+			{"GET", "/agents/assistant/c1/attachments/" + segment, conversation.CodeStreamNotFound},
+			{"PUT", "/agents/assistant/" + segment, conversation.CodeMethodNotAllowed},
+			{"GET", "/agents/" + segment + "/c1", conversation.CodeRouteNotFound},
+		} {
+			var body string
+			if tt.method == "POST" {
+				body = "{}"
+			}
+			res := h.beta(tt.method, tt.path, body)
+			if e := decode[struct{ Error struct{ Type conversation.Code } }](t, res); e.Error.Type != tt.code || res.StatusCode < 400 || h.rt.admissions != nil {
+				t.Errorf("%s %s: got %d, %q, admitted %v, want %q", tt.method, tt.path, res.StatusCode, e.Error.Type, h.rt.admissions, tt.code)
+			}
+		}
+	}
+}

@@ -57,6 +57,19 @@ func (s Subject) mediaTypes(t *testing.T) {
 		{s.MediaType + "; charset=utf-8", "text/plain"}} {
 		s.refused(t, http.StatusUnsupportedMediaType, with(refused...))
 	}
+	encoded := func(values ...string) func() *request {
+		return func() *request {
+			r := s.request(s.Body)
+			r.header["Content-Encoding"] = values
+			return r
+		}
+	}
+	for _, accepted := range [][]string{{""}, {"identity"}, {"Identity", ""}} {
+		s.taken(t, encoded(accepted...))
+	}
+	for _, refused := range [][]string{{"gzip"}, {"GZIP"}, {"identity, br"}, {"identity", "deflate"}} {
+		s.refused(t, http.StatusUnsupportedMediaType, encoded(refused...))
+	}
 }
 
 func (s Subject) limits(t *testing.T) {

@@ -84,7 +84,7 @@ func (o origins) middleware(next http.Handler) http.Handler {
 		}
 		h.Set("Access-Control-Expose-Headers", strings.Join(slices.Concat(readHeaders, o.exposed), ", "))
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+			h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE") // The last three are for routes of the program.
 			h.Set("Access-Control-Allow-Headers", strings.Join(slices.Concat(sentHeaders, o.headers), ", "))
 			h.Set("Access-Control-Max-Age", "600")
 			parleyhttp.LeaveBody(w, r)
