@@ -159,7 +159,9 @@ func TestDotsAreNotServed(t *testing.T) {
 				body = "{}"
 			}
 			res := h.beta(tt.method, tt.path, body)
-			if e := decode[struct{ Error struct{ Type conversation.Code } }](t, res); e.Error.Type != tt.code || res.StatusCode < 400 || h.rt.admissions != nil {
+			if e := decode[struct {
+				Error struct{ Type conversation.Code }
+			}](t, res); e.Error.Type != tt.code || res.StatusCode < 400 || h.rt.admissions != nil {
 				t.Errorf("%s %s: got %d, %q, admitted %v, want %q", tt.method, tt.path, res.StatusCode, e.Error.Type, h.rt.admissions, tt.code)
 			}
 		}
