@@ -2,47 +2,48 @@ package conversation
 
 import "slices"
 
-// MaxReplyPaths bounds how many [ReplyPath] of a conversation are known, the newest.
+// MaxReplyPaths bounds the [ReplyPath] values that a conversation keeps; the newest stay.
 const MaxReplyPaths = 16
 
-// ReplyTargetPrefix begins the names of the targets that reply for channels of a configuration.
+// ReplyTargetPrefix is the prefix of reply targets that belong to configured channels.
 const ReplyTargetPrefix = "channels."
 
-// ReplyPath is a channel that has delivered to a conversation. Target is the target that the delivery named for its
-// reply, empty for none.
+// ReplyPath is a channel that has delivered to a conversation. Target is the reply target named by the
+// delivery; empty for none.
 type ReplyPath struct {
 	Channel string `json:"channel"`
 	Target  string `json:"target,omitempty"`
-	// Address is the reply address of all deliveries of the channel, and Several is set if they differ. Both are kept in
-	// the path without a target.
+	// Address is the reply address shared by all deliveries of the channel. Several is set if they
+	// differ. Both are kept in the path without a target.
 	Address string `json:"address,omitempty"`
 	Several bool   `json:"several,omitempty"`
 }
 
-// ReplyAddress is the place on the platform of a channel where a submission is replied to: an address that package
-// channels interprets. The zero value is the place that the id of the conversation names.
+// ReplyAddress is the address on the platform of a channel to which the reply to a submission goes.
+// Package channels interprets it. The zero value stands for the address given by the conversation's
+// id.
 type ReplyAddress struct {
 	Channel string `json:"channel,omitempty"`
 	Address string `json:"address,omitempty"`
 }
 
-// serves reports whether a target replies for the channel: a delivery named it, or it has the name of the channel.
 func (p ReplyPath) serves(target string) bool {
 	return target == p.Target || target == p.Channel || target == ReplyTargetPrefix+p.Channel
 }
 
-// ReplyChannel returns the channel on whose behalf a target gets the reply to a submission, empty for none, and the
-// address of the reply, empty for the place that the id of the conversation names.
+// ReplyChannel returns the channel on whose behalf a target gets the reply to a submission, and the
+// reply address. An empty channel means none. An empty address stands for the one given by the
+// conversation's id.
 //
-// The fact is the channel of an admission, which package channels alone sets, and neither the id of the conversation
-// nor the idempotency key, which callers choose. Of a delivery it is the channel that delivered it. What the program
-// dispatched is replied to by channels that have delivered to the conversation before. What any other caller sent has
-// no channel, also in a conversation that a channel began: people on the platform never read an answer to a caller
-// whom the platform does not know.
+// Only the channel recorded at admission counts, and only package channels sets it. The conversation's
+// id and the idempotency key do not count, because callers choose them. A delivery has the channel
+// that delivered it. A dispatch by the program is answered by the channels that have delivered to the
+// conversation before. A submission of any other caller has no channel, even in a conversation that a
+// channel began. So people on the platform never read an answer to a caller unknown to the platform.
 //
-// The address is that of the delivery, or of the delivery whose work dispatched the submission. A submission that the
-// program dispatched otherwise has the address of all deliveries of the channel. If these differ it has no channel: the
-// reply would reach one of several people by chance.
+// The address is that of the delivery, or of the delivery whose work dispatched the submission. Any
+// other submission dispatched by the program has the address shared by all deliveries of the channel.
+// If the addresses differ, there is no channel, because the reply could reach the wrong person.
 func (s *State) ReplyChannel(sub *Submission, target string) (channel, address string) {
 	paths := s.paths
 	switch {
@@ -69,17 +70,16 @@ func (s *State) ReplyChannel(sub *Submission, target string) (channel, address s
 	}
 }
 
-// pathOf returns the index of the path of a channel without a target, -1 if there is none.
+// pathOf returns the index of a channel's path without a target, -1 if there is none.
 func (s *State) pathOf(channel string) int {
 	return slices.IndexFunc(s.paths, func(p ReplyPath) bool { return p.Channel == channel && p.Target == "" })
 }
 
-// Replies reports whether a channel that has delivered to the conversation is replied to by a target.
+// Replies reports whether a target replies for a channel that has delivered to the conversation.
 func (s *State) Replies(target string) bool {
 	return slices.ContainsFunc(s.paths, func(p ReplyPath) bool { return p.serves(target) })
 }
 
-// pathsOf returns the paths that a delivery of a channel opens.
 func pathsOf(sub *Submission) []ReplyPath {
 	paths := []ReplyPath{{Channel: sub.Channel}}
 	for _, target := range sub.Notify {
@@ -88,7 +88,7 @@ func pathsOf(sub *Submission) []ReplyPath {
 	return paths
 }
 
-// deliveredBy notes the channel of a delivery, and its reply address.
+// deliveredBy records the channel of a delivery and its reply address.
 func (s *State) deliveredBy(channel, address string) {
 	i := s.pathOf(channel)
 	if i < 0 {
@@ -114,7 +114,6 @@ func (s *State) foldReplyAddressed(r *ReplyAddressed) error {
 	return nil
 }
 
-// openPath notes the newest path of a delivery.
 func (s *State) openPath(p ReplyPath) {
 	if p.Channel == "" || slices.Contains(s.paths, p) {
 		return

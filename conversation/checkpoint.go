@@ -10,22 +10,29 @@ import (
 	"strconv"
 )
 
-// Reducer is the version of the fold. It is raised whenever the same records fold
-// to another state, so that a state that an older version wrote is not taken for
-// one of this version.
+// Reducer is the version of the fold. It is incremented whenever the same records fold to a different
+// state, so that this version never loads a state of another fold.
 const Reducer = 20
 
-// What a state means that needs one of these has not changed since, so versions that know
-// no newer one go on with it: wholeReducer is of one that has all that the log says,
-// leftReducer of one that has not, signedReducer of one with signatures, retryReducer of one
-// in which a model call is to be repeated later, refusedReducer of one in which an image
-// was refused, storedReducer of one with a stored output, and spentReducer of one that has what
-// an unsettled submission has cost, and waitReducer of one that knows of waits and their signals.
-// overtookReducer is of one in which a submission has passed those before it, replyReducer of one that
-// owes a reply, keyReducer of one that keeps a key for longer than others, postReducer of one with
-// posts, or with a submission that ends with one, runReducer of a run, channelReducer of one to which a channel has
-// delivered, treeReducer of one with a tree of dispatches, or with a submission of one, and the newest of one with the
-// address of a reply.
+// Oldest fold versions that understand a state with the named feature. A version that knows no newer
+// feature can load the state.
+//
+// - wholeReducer: every delivery is inline.
+// - leftReducer: a delivery is in the log only.
+// - signedReducer: a part is signed.
+// - retryReducer: a model call is scheduled for a retry.
+// - refusedReducer: an image was refused.
+// - storedReducer: an output is stored outside the log.
+// - spentReducer: an unsettled submission has recorded cost.
+// - waitReducer: there are waits or signals.
+// - overtookReducer: a submission has overtaken earlier ones.
+// - replyReducer: a reply is pending.
+// - keyReducer: an idempotency key has a longer retention.
+// - postReducer: there are posts, or a submission that ends with one.
+// - runReducer: the log belongs to a run.
+// - channelReducer: a channel has delivered.
+// - treeReducer: there is a dispatch tree, or a submission of one.
+// - the newest: there is a reply address.
 const (
 	wholeReducer    = 5
 	leftReducer     = 6
@@ -44,11 +51,11 @@ const (
 	treeReducer     = 19
 )
 
-// ErrReducer says that a checkpoint was written by another version of the fold. It
-// is not damaged: fold the log instead.
+// ErrReducer means that a checkpoint was written by another version of the fold. The checkpoint is not
+// corrupt; fold the log instead.
 var ErrReducer = errors.New("state of another reducer version")
 
-// The forms of a checkpoint. They hold what [State] holds, by value.
+// The encoded forms of a checkpoint.
 type (
 	stateForm struct {
 		Reducer     int                        `json:"reducer"`
@@ -58,9 +65,9 @@ type (
 		History     HistoryCounts              `json:"history"`
 		Messages    []messageForm              `json:"messages"`
 		Submissions []submissionForm           `json:"submissions"`
-		Keys        []SubmissionID             `json:"keys"`             // whose keys are kept beside those that follow
+		Keys        []SubmissionID             `json:"keys"`             // keys kept in addition to the lines that follow
 		Kept        int                        `json:"kept,omitempty"`   // lines of keys that follow
-		Longer      int                        `json:"longer,omitempty"` // and, after them, of those kept for longer
+		Longer      int                        `json:"longer,omitempty"` // number of lines after those: keys with a longer retention
 		Settlements []Settlement               `json:"settlements"`
 		Author      map[string]json.RawMessage `json:"author,omitempty"`
 		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
@@ -77,7 +84,7 @@ type (
 		Trees       []*Tree                    `json:"trees,omitempty"`
 		Children    []childForm                `json:"children,omitempty"`
 	}
-	// childForm is a subagent's work and its response, if it has begun.
+	// childForm is a subagent's work and its response, if that has begun.
 	childForm struct {
 		submissionForm
 		Response  *messageForm `json:"response,omitempty"`
@@ -88,7 +95,7 @@ type (
 		Left     *Left           `json:"left,omitempty"`
 		Parts    []partForm      `json:"parts,omitempty"`
 		Meta     json.RawMessage `json:"meta,omitempty"`
-		Response bool            `json:"response,omitempty"` // of the submission it names
+		Response bool            `json:"response,omitempty"` // for the submission it names
 	}
 	partForm struct {
 		Kind         string          `json:"kind"`
@@ -111,19 +118,19 @@ type (
 		Terminate    bool            `json:"terminate,omitempty"`
 		ErrorText    string          `json:"errorText,omitempty"`
 		DurationMs   *int64          `json:"durationMs,omitempty"`
-		Lost         int             `json:"lost,omitempty"` // an older reader counts less
+		Lost         int             `json:"lost,omitempty"` // an older reader counts fewer
 		File         *Attachment     `json:"file,omitempty"`
 	}
 	submissionForm struct {
 		Submission
 		Delivered MessageID `json:"delivered"`
-		Turns     []Turn    `json:"steps,omitempty"` // without their parts, which messages have
+		Turns     []Turn    `json:"steps,omitempty"` // without their parts, which are in messages
 		Elapsed   [2]int64  `json:"elapsed"`
 	}
 )
 
-// EncodeState returns the state as lines of JSON, the last without its newline: one of
-// the state, without attached history, and one for each key of a submission that was cut.
+// EncodeState returns the state as lines of JSON, the last without its newline. The first line is the
+// state without attached history. Each further line is one key of a submission that was cut.
 func EncodeState(s *State) ([]byte, error) {
 	b, err := appendSpliced(nil, func(long *splice) any { return s.form(long) })
 	if err != nil {
@@ -135,7 +142,7 @@ func EncodeState(s *State) ([]byte, error) {
 	return b, nil
 }
 
-// form returns the first line of the state, with marks for long values.
+// form returns the first line of the state, with marks in place of long values.
 func (s *State) form(long *splice) *stateForm {
 	f := &stateForm{
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
@@ -162,7 +169,7 @@ func (s *State) form(long *splice) *stateForm {
 	return f
 }
 
-// reducer is the version that has to understand the state.
+// reducer returns the oldest fold version that understands the state.
 func (s *State) reducer() int {
 	version := wholeReducer
 	if s.history.Left > 0 {
@@ -171,7 +178,7 @@ func (s *State) reducer() int {
 	if len(s.refused) > 0 {
 		version = refusedReducer
 	}
-	for _, m := range s.byID { // those of subagents too
+	for _, m := range s.byID { // includes those of subagents
 		if m.left != nil || m.said > MaxResponseText {
 			version = max(version, leftReducer)
 		}
@@ -182,7 +189,7 @@ func (s *State) reducer() int {
 			version = max(version, storedReducer)
 		}
 	}
-	for _, sub := range s.bySub { // likewise
+	for _, sub := range s.bySub {
 		if sub.Retry != nil {
 			version = max(version, retryReducer)
 		}
@@ -226,7 +233,6 @@ func (s *State) reducer() int {
 	return version
 }
 
-// addressed reports whether the state has the address of a reply.
 func (s *State) addressed() bool {
 	for _, sub := range s.bySub {
 		if sub.ReplyAddress != (ReplyAddress{}) {
@@ -237,7 +243,7 @@ func (s *State) addressed() bool {
 		slices.ContainsFunc(s.posts, func(p *Post) bool { return p.ReplyAddress != "" })
 }
 
-// signed reports whether [PartSigned] has said something of the part.
+// signed reports whether a [PartSigned] has changed the part.
 func (p *part) signed() bool {
 	return p.sealed || p.more || p.signature != "" && p.kind != PartTypeReasoning
 }
@@ -274,8 +280,8 @@ func (s *State) messageForm(m *message, long *splice) messageForm {
 	return f
 }
 
-// DecodeState reads what [EncodeState] wrote. An error that is not [ErrReducer]
-// says that the bytes are damaged; in both cases the log has to be folded.
+// DecodeState decodes the output of [EncodeState]. Any error other than [ErrReducer] means that the
+// bytes are corrupt. In both cases the caller has to fold the log.
 func DecodeState(b []byte) (*State, error) {
 	version, err := ReducerOf(b)
 	if err == nil && (version < wholeReducer || version > Reducer) {
@@ -330,8 +336,8 @@ func DecodeState(b []byte) (*State, error) {
 	return s, s.checkRestored()
 }
 
-// ReducerOf returns the version that an encoded state needs. It reads the first member
-// alone: the rest may be of any shape.
+// ReducerOf returns the fold version that an encoded state needs. It reads only the first member; the
+// rest may have any shape.
 func ReducerOf(b []byte) (version int, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(`{"reducer":`))
 	if !ok {
@@ -353,7 +359,7 @@ func (s *State) restoreSubmission(f *submissionForm) {
 	}
 }
 
-// restoreChild comes after what its parent is.
+// restoreChild requires that its parent is restored already.
 func (s *State) restoreChild(f *childForm) error {
 	sub := f.submission()
 	sub.compacted = f.Compacted
@@ -373,7 +379,7 @@ func (s *State) restoreChild(f *childForm) error {
 }
 
 func (f *submissionForm) submission() *Submission {
-	sub := new(Submission) // not a part of f, which would be kept
+	sub := new(Submission) // a copy: a pointer into f would retain all of f
 	*sub = f.Submission
 	sub.delivered, sub.elapsed = f.Delivered, f.Elapsed
 	for _, t := range f.Turns {
@@ -449,7 +455,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 				}
 			}
 		}
-		if p.kind == DataPrefix { // earlier versions of the fold kept a part for each write
+		if p.kind == DataPrefix { // earlier fold versions kept one part per write
 			m.write(p.name, p.data)
 			continue
 		}
@@ -460,8 +466,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 	return nil
 }
 
-// checkRestored holds a state against its invariants, as far as a fold relies on
-// them.
+// checkRestored checks the invariants of a restored state that the fold relies on.
 func (s *State) checkRestored() error {
 	if s.created == nil && (len(s.messages) > 0 || len(s.submissions) > 0) {
 		return errors.New("decode state: messages of no conversation")
@@ -485,7 +490,7 @@ func (s *State) checkRestored() error {
 	return nil
 }
 
-// decodeNumbers decodes one value and keeps numbers as they are written.
+// decodeNumbers decodes one value and preserves the spelling of numbers.
 func decodeNumbers(b []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()

@@ -2,26 +2,23 @@ package conversation
 
 import "slices"
 
-// TaskTool is the name of the tool by which a model hands a task to a subagent.
+// TaskTool is the name of the tool by which a model delegates a task to a subagent.
 const TaskTool = "task"
 
-// FinishTool is the name of the tool by which a model gives the output that its agent asks for.
+// FinishTool is the name of the tool by which a model returns its agent's structured output.
 const FinishTool = "finish"
 
-// ReadOutputTool is the name of the tool by which a model reads on in an output of which it
-// is shown a part.
+// ReadOutputTool is the name of the tool by which a model reads further parts of a truncated output.
 const ReadOutputTool = "read_output"
 
-// MaxContinued bounds how often an author may send the model on after it wanted to
-// stop.
+// MaxContinued bounds how often an author may continue a response after the model wanted to stop.
 const MaxContinued = 32
 
-// MaxDepth bounds how deep subagents may hand tasks on: a task of the agent itself
-// has depth 1.
+// MaxDepth bounds the nesting of subagents. A task of the agent itself has depth 1.
 const MaxDepth = 4
 
-// childOf returns the subagent conversation a record belongs to, "" if it belongs to
-// the conversation itself.
+// childOf returns the subagent conversation of a record, "" if the record belongs to the conversation
+// itself.
 func childOf(r Record) ConversationID {
 	switch r := r.(type) {
 	case *ResponseStarted:
@@ -56,8 +53,8 @@ func childOf(r Record) ConversationID {
 	return ""
 }
 
-// Children returns the subagent conversations that work, or have worked, for a
-// submission that is not settled, oldest first; those of subagents included.
+// Children returns the subagent conversations of an unsettled submission, finished or not, oldest
+// first. Nested subagents are included.
 func (s *State) Children(id SubmissionID) []*Submission {
 	var out []*Submission
 	for _, c := range s.children {
@@ -68,7 +65,7 @@ func (s *State) Children(id SubmissionID) []*Submission {
 	return out
 }
 
-// ChildOf returns the subagent conversation that a call has asked for, or nil.
+// ChildOf returns the subagent conversation started by a call, or nil.
 func (s *State) ChildOf(call CallID) *Submission {
 	i := slices.IndexFunc(s.children, func(c *Submission) bool { return c.Call == call })
 	if i < 0 {
@@ -77,8 +74,8 @@ func (s *State) ChildOf(call CallID) *Submission {
 	return s.children[i]
 }
 
-// Depth is how many subagents stand between a submission and the conversation
-// itself, 0 for one of the conversation's own.
+// Depth returns the number of subagents between a submission and the conversation itself. It is 0 for
+// a submission of the conversation.
 func (s *State) Depth(id SubmissionID) int {
 	n := 0
 	for sub := s.bySub[id]; sub != nil && sub.Child != ""; sub = s.bySub[sub.Parent] {
@@ -87,13 +84,13 @@ func (s *State) Depth(id SubmissionID) int {
 	return n
 }
 
-// Recorded returns the steps that a durable tool's call has finished, in order. The
-// slice is shared and read-only.
+// Recorded returns the steps finished by a call of a durable tool, in order. The slice is shared and
+// read-only.
 func (s *State) Recorded(call CallID) []StepRecorded { return s.recorded[call] }
 
-// Compacted returns the newest compaction of what the model sees while it works on
-// id: of this life, or of the subagent; nil if there is none. It is read-only. Where it keeps
-// only what came after id, because others have passed it, the view goes on with id.
+// Compacted returns the newest compaction of the model's view for id, in this incarnation or in the
+// subagent, or nil. The result is read-only. If the compaction keeps only exchanges after id, because
+// others have overtaken it, the view continues with id.
 func (s *State) Compacted(id SubmissionID) *Compacted {
 	sub := s.bySub[id]
 	if sub != nil && sub.Child != "" {
@@ -107,8 +104,8 @@ func (s *State) Compacted(id SubmissionID) *Compacted {
 	return s.compacted
 }
 
-// root returns the submission of the conversation that a subagent works for; others
-// are their own.
+// root returns the client's submission that a subagent works for. Any other submission is its own
+// root.
 func (s *State) root(sub *Submission) *Submission {
 	for sub.Child != "" {
 		sub = s.bySub[sub.Parent]
@@ -116,8 +113,8 @@ func (s *State) root(sub *Submission) *Submission {
 	return sub
 }
 
-// belongs checks that a record of a submission's work names its subagent, or none:
-// by that alone clients are spared it.
+// belongs checks that a record of a submission's work names its subagent, or none. Projection relies
+// on that name to hide the records of subagents from clients.
 func (s *State) belongs(r Record, sub *Submission) error {
 	if child := childOf(r); child != sub.Child {
 		return s.bad(r, "submission %s belongs to %q, not to %q", sub.ID, sub.Child, child)
@@ -191,8 +188,8 @@ func (s *State) foldCompacted(r *Compacted) error {
 	return nil
 }
 
-// dropChildren forgets the subagents of a submission that settles: their outcomes
-// are those of its calls.
+// dropChildren removes the subagents of a settling submission. Their outcomes are recorded with its
+// calls.
 func (s *State) dropChildren(sub *Submission) {
 	gone := func(c *Submission) bool { return s.root(c) == sub }
 	var ids []*Submission

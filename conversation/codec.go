@@ -8,31 +8,31 @@ import (
 	"strconv"
 )
 
-// Batch is a list of records appended all-or-nothing under one offset. A batch
-// without records is a claim: it moves the offset and shows nothing.
+// Batch is a list of records that is appended atomically under one offset. A batch without records is
+// a claim: it advances the offset and has no chunks.
 type Batch struct {
 	Offset  Offset
 	Records []Record
 }
 
-// recordKind is one row of the record table.
+// recordKind is a row of the record table.
 type recordKind struct {
 	name RecordType
-	// must: a node that does not know the type may not skip it, because state or
-	// transcript would come out wrong.
+	// must is set if a node that does not know the type may not skip it, because state or transcript
+	// would be wrong.
 	must bool
 	make func() Record
 }
 
-// maxTypeName is more than the name of any type is long, in bytes.
+// maxTypeName exceeds the length of every type name, in bytes.
 const maxTypeName = 64
 
-// recordTable lists every type once. What stands before TypePartSigned is known to every
-// node of schema version 8, so its lines carry no flag. A type that is added later has
-// a member "must" in its struct, true where older nodes have to refuse its lines.
+// recordTable lists every type once. Every node of schema version 8 knows the types before
+// TypePartSigned, so their lines carry no flag. The struct of a later type has a member "must", which
+// is true if older nodes have to reject its lines.
 //
-// The first release freezes the list: until then types are added and written freely. From
-// then on a type with "must" is written only when every member of the cluster reads it.
+// The first release freezes the list; until then types are added and written freely. From then on a
+// type with "must" is written only if every member of the cluster reads it.
 func recordTable() []recordKind {
 	return append([]recordKind{
 		{TypeConversationCreated, true, func() Record { return new(ConversationCreated) }},
@@ -80,7 +80,7 @@ func recordTable() []recordKind {
 	}, nextRecords()...)
 }
 
-// Types returns every record type of this version in the order of the table.
+// Types returns every record type of this version, in table order.
 func Types() []RecordType {
 	var out []RecordType
 	for _, k := range recordTable() {
@@ -89,15 +89,15 @@ func Types() []RecordType {
 	return out
 }
 
-// Must reports whether a node that does not know the type has to refuse the
-// conversation. It is false for types this version does not know.
+// Must reports whether a node that does not know the type has to reject the conversation. It is false
+// for types unknown to this version.
 func Must(t RecordType) bool {
 	i := slices.IndexFunc(recordTable(), func(k recordKind) bool { return k.name == t })
 	return i >= 0 && recordTable()[i].must
 }
 
-// UnknownRecordError is returned for a line of an unknown type that may not be
-// skipped: a newer node wrote this conversation.
+// UnknownRecordError is returned for a line of an unknown type that may not be skipped. A newer node
+// wrote the conversation.
 type UnknownRecordError struct{ Name RecordType }
 
 // Error implements error.
@@ -105,10 +105,10 @@ func (e *UnknownRecordError) Error() string {
 	return fmt.Sprintf("record type %q is unknown and must not be skipped: a newer version wrote it; upgrade this node", string(e.Name))
 }
 
-// newRecord returns an empty record of the type, or nil if it is unknown.
+// newRecord returns an empty record of the type, nil if the type is unknown.
 func newRecord(t RecordType) Record {
 	switch t {
-	case TypeDelta: // the common case, ahead of the table
+	case TypeDelta: // the common case, before the table lookup
 		return new(Delta)
 	default:
 		for _, k := range recordTable() {
@@ -120,10 +120,10 @@ func newRecord(t RecordType) Record {
 	}
 }
 
-// EncodeRecords appends the records to dst as JSON lines, each one object whose
-// first member is "type", each ending in a newline.
+// EncodeRecords appends the records to dst as JSON lines. Each line is one object whose first member
+// is "type", and ends with a newline.
 func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
-	const line = 256 // about what a record without long text needs, in bytes
+	const line = 256 // estimated size of a record without long text, in bytes
 	out := &appender{slices.Grow(dst, line*len(records))}
 	enc := out.encoder()
 	for i, r := range records {
@@ -135,7 +135,7 @@ func EncodeRecords(dst []byte, records []Record) ([]byte, error) {
 	return out.b, nil
 }
 
-// encodeRecord appends the line of a record to out, where enc writes.
+// encodeRecord appends the line of a record to out, the destination of enc.
 func encodeRecord(out *appender, enc *json.Encoder, r Record) error {
 	var s splice
 	if short := s.withoutText(r); len(s.long) > 0 {
@@ -172,8 +172,8 @@ func encodeLine(out *appender, enc *json.Encoder, r Record) error {
 	return checkNesting(r, out.b[start:])
 }
 
-// checkNesting refuses a line that a decoder could not read back: the encoder checks a raw value by itself, which
-// within the line may be nested deeper than a decoder takes.
+// checkNesting rejects a line that a decoder could not read back. The encoder checks a raw value by
+// itself; within the line it may be nested deeper than a decoder accepts.
 func checkNesting(r Record, line []byte) error {
 	if mayNest(line) && !json.Valid(line) {
 		return fmt.Errorf("%s: the line could not be read back", r.Type())
@@ -181,16 +181,15 @@ func checkNesting(r Record, line []byte) error {
 	return nil
 }
 
-// mayNest reports whether a line has brackets enough to be nested deeper than a decoder
-// takes, which is cheaper to tell than whether it is.
+// mayNest reports whether a line has enough brackets to exceed the nesting limit of a decoder.
+// Counting them is cheaper than an exact check.
 func mayNest(line []byte) bool {
-	const most = 10_000 // see encoding/json
+	const most = 10_000 // the limit of encoding/json
 	return bytes.Count(line, []byte("{"))+bytes.Count(line, []byte("[")) > most
 }
 
-// DecodeRecords reads JSON lines written by [EncodeRecords]. Unknown members of a
-// known record are ignored; an unknown type is [Unknown], or an
-// [*UnknownRecordError] if its line says "must".
+// DecodeRecords decodes JSON lines written by [EncodeRecords]. It ignores unknown members of a known
+// record. A line of an unknown type becomes [Unknown], or an [*UnknownRecordError] if it has "must".
 func DecodeRecords(lines []byte) ([]Record, error) {
 	var out []Record
 	for n := 0; len(lines) > 0; n++ {
@@ -227,8 +226,8 @@ func decodeRecord(line []byte) (Record, error) {
 	return r, nil
 }
 
-// writtenType is the type of a line that begins as [EncodeRecords] begins it, "" of any
-// other: a long line need not be read twice.
+// writtenType returns the type of a line that begins as [EncodeRecords] writes it, otherwise "". It
+// avoids decoding a long line twice.
 func writtenType(line []byte) RecordType {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"type":"`))
 	name, _, closed := bytes.Cut(rest[:min(len(rest), maxTypeName)], []byte(`"`))
@@ -238,8 +237,8 @@ func writtenType(line []byte) RecordType {
 	return RecordType(name)
 }
 
-// readType reads the type of any line, and whether a node that does not know it must
-// refuse it.
+// readType returns the type of any line, and whether a node that does not know the type must reject
+// it.
 func readType(line []byte) (name RecordType, must bool, err error) {
 	var head struct {
 		Type RecordType `json:"type"`

@@ -1,8 +1,7 @@
 package conversation
 
-// Complete fills those fields of a record, about to be folded, that repeat what earlier
-// records say. Nothing is decided on them and no fold reads them: they make events a
-// pure function of one batch.
+// Complete fills the fields of a record, about to be folded, that repeat facts of earlier records. No
+// decision and no fold reads them. They make events a pure function of one batch.
 func (s *State) Complete(r Record) {
 	switch r := r.(type) {
 	case *AttemptStarted:
@@ -75,7 +74,7 @@ func (s *State) completeChild(r *ChildSettled) {
 	}
 }
 
-// openWaits are the waits of a call that nothing has ended until then.
+// openWaits returns the waits of a call that have not ended.
 func (s *State) openWaits(call CallID, at Time) (out []OpenWait) {
 	for _, w := range s.waits {
 		if w.Call == call && w.Ended == "" {
@@ -85,7 +84,7 @@ func (s *State) openWaits(call CallID, at Time) (out []OpenWait) {
 	return out
 }
 
-// after says what the next attempt follows.
+// after returns how the previous attempt ended.
 func (s *Submission) after() Started {
 	switch {
 	case s.Running:
@@ -96,10 +95,10 @@ func (s *Submission) after() Started {
 	return AfterNothing
 }
 
-// Origin says for whom the work of a submission is done, which may be a subagent's.
+// Origin returns the submission on whose behalf a submission is worked on. The latter may belong to a
+// subagent.
 func (s *State) Origin(id SubmissionID) Origin { return s.origin(s.bySub[id]) }
 
-// origin is Origin of a submission that was looked up.
 func (s *State) origin(sub *Submission) Origin {
 	if sub == nil || sub.Child == "" {
 		return s.asked(sub)
@@ -107,7 +106,7 @@ func (s *State) origin(sub *Submission) Origin {
 	return s.asked(s.bySub[sub.Parent])
 }
 
-// asked is the origin of what a submission asks of a subagent.
+// asked returns the origin of tasks that a submission delegates to a subagent.
 func (s *State) asked(sub *Submission) Origin {
 	if sub == nil {
 		return Origin{}
@@ -115,7 +114,7 @@ func (s *State) asked(sub *Submission) Origin {
 	return Origin{Root: s.root(sub).ID, Parent: sub.Child}
 }
 
-// turnFacts are the origin and the model of the turn under way in a response.
+// turnFacts returns the origin and the model of a response's open turn.
 func (s *State) turnFacts(id MessageID) (Origin, string) {
 	m := s.byID[id]
 	if m == nil || m.sub == nil {
@@ -128,7 +127,7 @@ func (s *State) turnFacts(id MessageID) (Origin, string) {
 	return s.origin(m.sub), model
 }
 
-// callNames are the calls of the turn under way in a response.
+// callNames returns the calls of a response's open turn.
 func (s *State) callNames(id MessageID) (out []CallName) {
 	m := s.byID[id]
 	if m == nil || m.sub == nil {

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// Kind tells the two variants of a delivery apart.
+// Kind is the variant of a delivery.
 type Kind string
 
-// The two kinds of a delivery.
+// The kinds of a delivery.
 const (
 	KindUser   Kind = "user"
 	KindSignal Kind = "signal"
 )
 
-// Delivery is what a caller sends to a conversation: a chat message of a user or
-// a signal of a system. Type, Attributes and TagName belong to signals,
-// Attachments to users.
+// Delivery is the content that a caller sends to a conversation: a chat message of a user or a signal
+// of a system. Type, Attributes and TagName belong to signals, Attachments to users.
 type Delivery struct {
 	Kind        Kind              `json:"kind"`
 	Body        string            `json:"body"`
@@ -40,55 +39,54 @@ type Attachment struct {
 	Filename string       `json:"filename,omitempty"`
 }
 
-// Trace is the W3C trace context of the admitting request; both empty if none.
+// Trace is the W3C trace context of the admitting request. Both fields are empty if there is none.
 type Trace struct {
 	Parent string `json:"traceparent,omitempty"`
 	State  string `json:"tracestate,omitempty"`
 }
 
-// Condition restricts an admission to an incarnation. The zero value delivers
-// unconditionally.
+// Condition restricts an admission to an incarnation. The zero value is unconditional.
 type Condition struct {
-	// Absent demands that no incarnation exists (uid: null).
+	// Absent requires that no incarnation exists (uid: null).
 	Absent bool `json:"absent,omitempty"`
-	// Set demands that the incarnation UID exists; UID may be empty, which never matches.
+	// Set requires that the incarnation UID exists. An empty UID never matches.
 	Set bool `json:"set,omitempty"`
 	UID UID  `json:"uid,omitempty"`
 }
 
-// Admission asks a conversation to accept one delivery. Attachments are staged
-// before it is made.
+// Admission is a request that a conversation accepts one delivery. Its attachments are staged before.
 type Admission struct {
 	Address   Address   `json:"address"`
 	Delivery  Delivery  `json:"delivery"`
 	Condition Condition `json:"condition"`
-	// InitialData is consulted only when this admission creates the conversation;
-	// nil means absent, JSON null is present.
+	// InitialData is used only if this admission creates the conversation. nil means absent; JSON null
+	// is present.
 	InitialData json.RawMessage `json:"initialData,omitempty"`
-	// Key makes a retry safe: the same key and payload replay the first admission.
-	// It is never empty; an edge mints one when its caller sent none.
+	// Key is the idempotency key: the same key and payload replay the first admission. It is never
+	// empty; an edge generates one if its caller sent none.
 	Key   string `json:"key"`
 	Trace Trace  `json:"trace,omitzero"`
-	// KeepKey asks to know the key for so long, at most [MaxKeepKey], where the retention of all
-	// keys ends sooner: about five thousand such keys of a conversation, the newest.
+	// KeepKey requests a longer retention of the key, at most [MaxKeepKey]. A conversation keeps about
+	// five thousand such keys, the newest.
 	KeepKey time.Duration `json:"keepKey,omitempty"`
-	// Dispatched says that code in the process sends it, and not a request.
+	// Dispatched is set if code in the process sends the delivery, not a request.
 	Dispatched bool `json:"dispatched,omitempty"`
-	// DispatchDepth is the length of the chain of dispatches by agents that led to it: 0 for what comes
-	// from outside, and at least the number of its senders that were unsettled, one above the other.
+	// DispatchDepth is the length of the chain of agent dispatches that led to the delivery. It is 0
+	// for a delivery from outside, and at least the number of nested unsettled senders.
 	DispatchDepth int `json:"dispatchDepth,omitempty"`
-	// Sender is the submission whose work dispatches it; nil for what comes from outside.
+	// Sender is the submission whose work dispatches the delivery; nil for one from outside.
 	Sender *Sender `json:"sender,omitempty"`
-	// ReplyTo is who is told when the submission is settled; nil for nobody.
+	// ReplyTo is the recipient of the reply once the submission is settled; nil for none.
 	ReplyTo *ReplyTo `json:"replyTo,omitempty"`
-	// Notify is the target that is told when the submission is settled; empty for none.
+	// Notify is the target that is notified of the settlement; empty for none.
 	Notify string `json:"notify,omitempty"`
-	// Channel is the channel of webhooks that verified the delivery, empty for none. Package channels alone sets it.
+	// Channel is the webhook channel that verified the delivery; empty for none. Only package channels
+	// sets it.
 	Channel string `json:"channel,omitempty"`
-	// ReplyAddress is where the channel replies to it; empty for the place that the id of the conversation names. It
-	// counts only with a Channel.
+	// ReplyAddress is the address of the channel's reply; empty for the one given by the
+	// conversation's id. It requires a Channel.
 	ReplyAddress string `json:"replyAddress,omitempty"`
-	// Tree is the tree of dispatches that it belongs to, nil for none. The runtime alone sets it.
+	// Tree is the dispatch tree of the delivery; nil for none. Only the runtime sets it.
 	Tree *TreeRef `json:"tree,omitempty"`
 }
 
@@ -98,14 +96,13 @@ type Sender struct {
 	Submission SubmissionID `json:"submission"`
 }
 
-// OfProgram reports whether code in the process sends it: a channel, a tool, a hook. Anything else comes from a caller,
-// and a caller may name only the targets that are open to it.
+// OfProgram reports whether code in the process sends the delivery: a channel, a tool, or a hook. All
+// others come from callers, which may name only targets open to them.
 func (a *Admission) OfProgram() bool { return a.Dispatched || a.DispatchDepth > 0 }
 
-// PayloadHash identifies what the admission delivers, so that a reused key with
-// another payload is told from a retry: delivery (attachments by digest, type and
-// name) and initial data, independent of JSON key order. Address, condition and
-// trace are not part of it.
+// PayloadHash identifies the payload, to distinguish a retry from a reused key with another payload.
+// It covers the delivery (attachments by digest, type and name) and the initial data, independent of
+// JSON key order. It does not cover address, condition and trace.
 func (a *Admission) PayloadHash() (string, error) {
 	d := a.Delivery
 	d.Attachments = make([]Attachment, len(a.Delivery.Attachments))
@@ -133,7 +130,7 @@ func (a *Admission) PayloadHash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)[:16]), nil
 }
 
-// unended passes on what an encoder writes, in one piece, without the newline at its end.
+// unended writes through to its writer without the final newline of an encoder's single write.
 type unended struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -144,26 +141,26 @@ func (w unended) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Receipt answers an admission. Offset is the offset of the admitting batch: an
-// updates read from it sees everything after the message, without the message.
+// Receipt is the result of an admission. Offset is the offset of the admitting batch: a read of
+// updates from it returns everything after the message, without the message.
 type Receipt struct {
 	SubmissionID SubmissionID `json:"submissionId"`
 	UID          UID          `json:"uid"`
 	Offset       Offset       `json:"offset"`
-	// Deduplicated is set when the key was known and nothing new was admitted.
+	// Deduplicated is set if the key was known and nothing new was admitted.
 	Deduplicated bool `json:"deduplicated,omitempty"`
 }
 
-// Blob is content to stage: Content is read from its start, Size bytes, whose
-// SHA-256 is Digest in lower-case hexadecimal.
+// Blob is content to stage. Content is read from its start and has Size bytes. Digest is their SHA-256
+// in lower-case hexadecimal.
 type Blob struct {
 	Content io.ReadSeeker
 	Size    int64
 	Digest  string
 }
 
-// ValidTagName reports whether a signal's element may have this name: it is
-// rendered unescaped, so it must match ^[A-Za-z_][A-Za-z0-9_.-]*$.
+// ValidTagName reports whether a name is valid for a signal's element. It is rendered unescaped, so it
+// must match ^[A-Za-z_][A-Za-z0-9_.-]*$.
 func ValidTagName(s string) bool {
 	for i, c := range []byte(s) {
 		switch {

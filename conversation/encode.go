@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// appender collects what an encoder writes.
+// appender collects the output of an encoder.
 type appender struct{ b []byte }
 
 // Write implements io.Writer.
@@ -17,18 +17,17 @@ func (a *appender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// encoder returns an encoder that appends values as the wire and the log have them.
+// encoder returns an encoder that appends values in the encoding of wire and log.
 func (a *appender) encoder() *json.Encoder {
 	enc := json.NewEncoder(a)
 	enc.SetEscapeHTML(false)
 	return enc
 }
 
-// EncodeJSON encodes a value of the wire on one line, without escaping HTML.
+// EncodeJSON encodes a value on one line, without escaping HTML.
 func EncodeJSON(v any) ([]byte, error) { return appendJSON(nil, v) }
 
-// AppendJSON appends what EncodeJSON returns to dst, which it returns unchanged beside
-// an error.
+// AppendJSON appends the result of EncodeJSON to dst. On an error it returns dst unchanged.
 func AppendJSON(dst []byte, v any) ([]byte, error) { return appendJSON(dst, v) }
 
 func appendJSON(dst []byte, v any) ([]byte, error) {
@@ -39,8 +38,8 @@ func appendJSON(dst []byte, v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.b, []byte("\n")), nil
 }
 
-// AppendChunks appends the chunks' JSON forms to dst, separated by commas and
-// without the array's brackets, so that encoded batches can be joined.
+// AppendChunks appends the chunks' JSON forms to dst. They are separated by commas, without the
+// array's brackets, so that encoded batches can be joined.
 func AppendChunks(dst []byte, chunks []Chunk) ([]byte, error) {
 	for i := range chunks {
 		if i > 0 {
@@ -54,9 +53,8 @@ func AppendChunks(dst []byte, chunks []Chunk) ([]byte, error) {
 	return dst, nil
 }
 
-// appendChunk appends what EncodeJSON makes of the chunk. It is written out
-// because it runs for everything that is shown, and reflection costs several times
-// what comes out.
+// appendChunk appends the EncodeJSON form of the chunk. It is written by hand because it runs for
+// every chunk, and reflection is several times slower.
 func appendChunk(dst []byte, c *Chunk) ([]byte, error) {
 	w := chunkWriter{b: append(dst, `{"type":`...)}
 	w.b = appendString(w.b, string(c.Type))
@@ -103,8 +101,7 @@ func appendChunk(dst []byte, c *Chunk) ([]byte, error) {
 	return w.b, nil
 }
 
-// chunkWriter appends the members of an object that has one already. The first
-// error counts.
+// chunkWriter appends members to an object that has at least one. It keeps the first error.
 type chunkWriter struct {
 	b   []byte
 	err error
@@ -114,7 +111,7 @@ func (w *chunkWriter) name(name string) {
 	w.b = append(append(append(w.b, `,"`...), name...), `":`...)
 }
 
-// text appends a string that is left out when it is empty.
+// text appends a string, omitted if empty.
 func (w *chunkWriter) text(name, v string) {
 	if v != "" {
 		w.name(name)
@@ -122,8 +119,7 @@ func (w *chunkWriter) text(name, v string) {
 	}
 }
 
-// raw appends a JSON text, without its white space, that is left out when it is
-// empty.
+// raw appends a compacted JSON text, omitted if empty.
 func (w *chunkWriter) raw(name string, v json.RawMessage) {
 	if len(v) == 0 {
 		return
@@ -134,7 +130,7 @@ func (w *chunkWriter) raw(name string, v json.RawMessage) {
 	w.b = buf.Bytes()
 }
 
-// value appends what is rare enough for reflection.
+// value appends a rare value by reflection.
 func (w *chunkWriter) value(name string, v any) {
 	w.name(name)
 	b, err := appendJSON(w.b, v)
@@ -151,13 +147,12 @@ func (w *chunkWriter) fail(err error) {
 // AppendString appends s in quotes to dst, as AppendJSON does and several times faster.
 func AppendString(dst []byte, s string) []byte { return appendString(dst, s) }
 
-// appendString appends s in quotes. What has to be escaped, and how, is what
-// package encoding/json does without escaping HTML: what is not valid UTF-8 is
-// U+FFFD, and U+2028 and U+2029 are escaped for the sake of JavaScript.
+// appendString appends s in quotes, escaped as encoding/json does without HTML escaping. Invalid UTF-8
+// becomes U+FFFD. U+2028 and U+2029 are escaped because JavaScript requires it.
 func appendString(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
-	from := 0 // what is before it has been appended
+	from := 0 // everything before it has been appended
 	for i := 0; i < len(s); {
 		c := s[i]
 		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {

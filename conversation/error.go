@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Code is the stable, machine-readable category of an error. The list is closed;
-// a code crosses the wire and never changes its meaning.
+// Code is the stable, machine-readable category of an error. The list is closed: codes are part of the
+// protocol and never change their meaning.
 type Code string
 
 // Codes of request errors.
@@ -35,7 +35,7 @@ const (
 	CodeInternal             Code = "internal_error"
 )
 
-// Codes that only clients of the beta line get.
+// Codes sent only to clients of the beta protocol.
 const (
 	CodeAgentNotFound    Code = "agent_not_found"
 	CodeRunNotFound      Code = "run_not_found"
@@ -51,17 +51,17 @@ const (
 	CodeLimitReached   Code = "submission_limit_reached"
 	CodeOutputMissing  Code = "submission_output_missing"
 	CodeAborted        Code = "submission_aborted"
-	CodeRunFailed      Code = "run_failed" // by the error of its function
+	CodeRunFailed      Code = "run_failed" // from the error of its function
 )
 
-// Error is what a caller may be told. Details is one sentence for a person (never
-// shown for CodeInternal), Meta machine-readable facts that must encode as JSON;
-// Err is the cause and never leaves the process.
+// Error is an error that is safe to return to a caller. Details is one sentence for a person, never
+// sent for CodeInternal. Meta has machine-readable facts that must encode as JSON. Err is the cause
+// and never leaves the process.
 type Error struct {
 	Code    Code
 	Details string
 	Meta    map[string]any
-	// RetryAfter suggests when to try again; 0 if that would not help.
+	// RetryAfter suggests a retry delay; 0 if a retry would not help.
 	RetryAfter time.Duration
 	Err        error
 }
@@ -71,8 +71,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Details: fmt.Sprintf(format, args...)}
 }
 
-// Unavailable says that the request left nothing behind and can be repeated after a
-// pause.
+// Unavailable returns an error of a request that had no effect and can be retried after a delay.
 func Unavailable(after time.Duration, cause error) *Error {
 	return &Error{
 		Code:       CodeUnavailable,
@@ -82,8 +81,8 @@ func Unavailable(after time.Duration, cause error) *Error {
 	}
 }
 
-// InDoubt says that a request was handed over and no answer came that tells its outcome:
-// it may have been done, or may be yet. It is repeated to find out.
+// InDoubt returns an error of a forwarded request whose outcome is unknown: it may have been executed,
+// or may still be. The caller retries it to learn the outcome.
 func InDoubt(code Code, after time.Duration, cause error) *Error {
 	return &Error{Code: code, RetryAfter: after, Err: cause}
 }
@@ -103,8 +102,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// CodeOf returns the code of the first [*Error] in err's chain, otherwise
-// CodeInternal.
+// CodeOf returns the code of the first [*Error] in err's chain, otherwise CodeInternal.
 func CodeOf(err error) Code {
 	var e *Error
 	if errors.As(err, &e) {

@@ -2,30 +2,29 @@ package conversation
 
 import "context"
 
-// EventPage is one encoded answer to a read of an event stream.
+// EventPage is one encoded response to a read of an event stream.
 type EventPage struct {
-	// JSON is an array of events, on one line. It is shared between readers and must not be
-	// changed.
+	// JSON is an array of events, on one line. It is shared between readers and must not be changed.
 	JSON []byte
-	// Next is the number of the last event that was read, -1 if none was: what to read after
-	// next. Numbers are written as offsets are.
+	// Next is the number of the last event read, -1 if there was none; the next read is after it.
+	// Numbers are encoded as offsets are.
 	Next int64
-	// UpToDate is set when the read reached the end of the stream as it is now, and Closed
-	// when nothing follows there any more.
+	// UpToDate is set if the read reached the current end of the stream. Closed is set if no more
+	// events will follow.
 	UpToDate, Closed bool
-	// Through is how far the conversation was read: who is up to date waits for what comes
-	// after it.
+	// Through is the offset up to which the conversation was read. A reader that is up to date waits
+	// for the next one.
 	Through Offset
 }
 
-// EventReader is what a [Reader] may also be: one that shows a conversation as the beta
-// line does, as a stream of events, see package feed. A read never activates a
-// conversation, and one that was never created answers CodeStreamNotFound.
-// Implementations are safe for concurrent use.
+// EventReader is an optional interface of a [Reader]. It presents a conversation as a stream of
+// events, as the beta protocol does; see package feed. A read never activates a conversation. A
+// conversation that was never created returns CodeStreamNotFound. Implementations are safe for
+// concurrent use.
 type EventReader interface {
 	// EventTail returns a page without events at the end of the stream.
 	EventTail(ctx context.Context, at Address) (EventPage, error)
-	// Events returns at most limit events after a number. One that is beyond the end is no
-	// error: there is nothing after it yet.
+	// Events returns at most limit events after a number. A number beyond the end is not an error; the
+	// page is empty.
 	Events(ctx context.Context, at Address, after int64, limit int) (EventPage, error)
 }

@@ -7,23 +7,24 @@ import (
 	"time"
 )
 
-// Turn is one model round trip of a submission, or, when Note is set, a note of
-// the runtime to the model between two of them.
+// Turn is one model round trip of a submission. If Note is set, it is a note of the runtime to the
+// model between two turns.
 type Turn struct {
 	ID         TurnID     `json:"turn,omitempty"`
 	Model      string     `json:"model,omitempty"`
 	Completed  bool       `json:"completed,omitempty"`
 	StopReason string     `json:"stopReason,omitempty"`
 	Usage      Usage      `json:"usage,omitzero"`
-	Dollars    float64    `json:"dollars,omitempty"` // what it has cost
+	Dollars    float64    `json:"dollars,omitempty"` // cost of the turn
 	Note       string     `json:"note,omitempty"`
 	Parts      []TurnPart `json:"parts,omitempty"`
 }
 
-// TurnPart is one part of a turn as the model sees it. Exactly one of Text and
-// Tool is meaningful: Tool is nil for text and reasoning.
+// TurnPart is one part of a turn as the model sees it. Exactly one of Text and Tool is meaningful:
+// Tool is nil for text and reasoning.
 //
-// Signature is what the vendor wants back with the part, which may be all there is of it.
+// Signature is opaque data that the vendor requires back with the part. A part may consist of its
+// signature only.
 type TurnPart struct {
 	Kind      PartKind  `json:"kind,omitempty"`
 	Text      string    `json:"text,omitempty"`
@@ -41,17 +42,17 @@ type ToolCall struct {
 	Settled      bool            `json:"settled,omitempty"`
 	Failed       bool            `json:"failed,omitempty"`
 	Output       json.RawMessage `json:"output,omitempty"`
-	Stored       *StoredOutput   `json:"stored,omitempty"` // all of Output, if that is a part of it
+	Stored       *StoredOutput   `json:"stored,omitempty"` // the whole output, if Output is a part of it
 	Images       []Attachment    `json:"images,omitempty"`
 	Terminate    bool            `json:"terminate,omitempty"`
 	ErrorText    string          `json:"errorText,omitempty"`
-	// Lost counts the attempts that ended without a record while the call had no outcome and waited for nothing, and
-	// that another attempt followed.
+	// Lost counts the attempts that were lost while the call had no outcome and no wait, and that
+	// another attempt followed.
 	Lost int `json:"-"`
 }
 
-// Turns returns the model's view of what was done for the submission, oldest
-// first. The values are copies, but share JSON bytes and stored outputs with the state.
+// Turns returns the turns of the submission as the model sees them, oldest first. The values are
+// copies, but share JSON bytes and stored outputs with the state.
 func (s *Submission) Turns() []Turn {
 	out := make([]Turn, 0, len(s.turns))
 	for _, t := range s.turns {
@@ -60,7 +61,7 @@ func (s *Submission) Turns() []Turn {
 	return out
 }
 
-// LastTurn returns the newest turn, or note, as Turns does, and whether there is one.
+// LastTurn returns the newest turn or note, as Turns does, and whether there is one.
 func (s *Submission) LastTurn() (Turn, bool) {
 	if len(s.turns) == 0 {
 		return Turn{}, false
@@ -68,7 +69,7 @@ func (s *Submission) LastTurn() (Turn, bool) {
 	return s.turns[len(s.turns)-1].view(), true
 }
 
-// Output is what the model gave by [FinishTool] last, nil if nothing.
+// Output returns the newest output given by [FinishTool], nil if there is none.
 func (s *Submission) Output() json.RawMessage {
 	for _, t := range slices.Backward(s.turns) {
 		for _, p := range slices.Backward(t.parts) {
@@ -80,7 +81,7 @@ func (s *Submission) Output() json.RawMessage {
 	return nil
 }
 
-// Usage is what all turns have used.
+// Usage returns the tokens used by all turns.
 func (s *Submission) Usage() Usage {
 	var sum Usage
 	for _, t := range s.turns {
@@ -97,7 +98,7 @@ func (t *turn) view() Turn {
 	return v
 }
 
-// facts is a turn without its parts.
+// facts returns a turn without its parts.
 func (t *turn) facts() Turn {
 	return Turn{ID: t.id, Model: t.model, Completed: t.completed, StopReason: t.stop, Usage: t.usage, Dollars: t.dollars, Note: t.note}
 }
@@ -121,7 +122,7 @@ func (s *State) WroteData(sub *Submission) bool {
 	return m != nil && slices.ContainsFunc(m.parts, func(p *part) bool { return p.kind == DataPrefix })
 }
 
-// HasText reports whether a turn has text, reasoning and white space not counted.
+// HasText reports whether a turn has text other than white space. Reasoning does not count.
 func (t Turn) HasText() bool {
 	return slices.ContainsFunc(t.Parts, func(p TurnPart) bool {
 		return p.Tool == nil && p.Kind == PartText && strings.TrimSpace(p.Text) != ""
@@ -133,12 +134,12 @@ func (t Turn) HasCalls() bool {
 	return slices.ContainsFunc(t.Parts, func(p TurnPart) bool { return p.Tool != nil })
 }
 
-// PartBytes is what a part of a response counts beside its text, in [Submission.Said]:
-// that is about what it takes to keep it, however short it is.
+// PartBytes is the fixed size counted for each part of a response in [Submission.Said]. It
+// approximates the overhead of keeping a part.
 const PartBytes = 256
 
-// Said is how much models have said in the response: the bytes of text, reasoning and
-// signatures, and [PartBytes] for each part that is text or reasoning.
+// Said returns the size of the response's model output: the bytes of text, reasoning and signatures,
+// and [PartBytes] for each part of text or reasoning.
 func (s *Submission) Said() int {
 	sum := 0
 	for _, t := range s.turns {
@@ -151,13 +152,12 @@ func (s *Submission) Said() int {
 	return sum
 }
 
-// Spent is what the work on a submission of a client has taken so far, that of its subagents
-// included.
+// Spent is the resource use of a client's submission so far, including its subagents.
 type Spent struct {
-	// Turns are the model calls that have ended, and ToolCalls what they asked for, be it that
-	// the call never ran.
+	// Turns counts the model calls that have ended. ToolCalls counts the calls they requested,
+	// including those that never ran.
 	Turns, ToolCalls int
-	// Usage counts the tokens of these model calls, Tokens is its Total, and Dollars is their price.
+	// Usage counts the tokens of these model calls. Tokens is its Total, and Dollars is the price.
 	Usage   Usage
 	Tokens  int64
 	Dollars float64
@@ -179,15 +179,15 @@ func (s *Spent) add(sub *Submission) {
 	}
 }
 
-// Spent returns what was spent on the submission of a client to which a submission belongs.
+// Spent returns the resource use of the client's submission to which a submission belongs.
 func (s *State) Spent(id SubmissionID) Spent {
 	var sum Spent
 	s.eachOf(id, sum.add)
 	return sum
 }
 
-// eachOf calls visit for the submission of a client to which a submission belongs, and for those of
-// its subagents.
+// eachOf calls visit for the client's submission to which a submission belongs, and for those of its
+// subagents.
 func (s *State) eachOf(id SubmissionID, visit func(*Submission)) {
 	sub := s.bySub[id]
 	if sub == nil {
@@ -202,16 +202,15 @@ func (s *State) eachOf(id SubmissionID, visit func(*Submission)) {
 	}
 }
 
-// Brought is how much the calls of a response have brought, those of its subagents
-// included: the bytes of arguments, outputs, error texts and recorded steps, and
-// [PartBytes] for each.
+// Brought returns the size of the calls of a response, including its subagents: the bytes of
+// arguments, outputs, error texts and recorded steps, and [PartBytes] for each.
 func (s *State) Brought(id SubmissionID) int {
 	sum := 0
 	s.eachOf(id, func(sub *Submission) { sum += sub.brought })
 	return sum
 }
 
-// brought is what the part of a call counts.
+// brought returns the counted size of a call's part.
 func (p *part) brought() int {
 	if p.kind != PartTypeTool {
 		return 0
@@ -219,10 +218,10 @@ func (p *part) brought() int {
 	return PartBytes + len(p.data) + len(p.output) + len(p.errorText) + p.stored.Bytes()
 }
 
-// pieceBytes is about what a [StoredPiece] takes.
+// pieceBytes is the estimated size of a [StoredPiece].
 const pieceBytes = 128
 
-// Bytes is about what is kept of the output, 0 of nil.
+// Bytes returns the estimated memory of the output, 0 for nil.
 func (o *StoredOutput) Bytes() int {
 	if o == nil {
 		return 0
@@ -232,7 +231,7 @@ func (o *StoredOutput) Bytes() int {
 
 func (r *StepRecorded) brought() int { return PartBytes + len(r.Output) }
 
-// OpenTurn returns the id of the turn under way, or "".
+// OpenTurn returns the id of the open turn, or "".
 func (s *Submission) OpenTurn() TurnID {
 	if t := s.lastTurn(); t != nil && !t.completed {
 		return t.id
@@ -240,8 +239,7 @@ func (s *Submission) OpenTurn() TurnID {
 	return ""
 }
 
-// OpenCalls returns the calls of the submission that have no outcome, in call
-// order.
+// OpenCalls returns the calls of the submission without an outcome, in call order.
 func (s *Submission) OpenCalls() []ToolCall {
 	var out []ToolCall
 	for _, t := range s.turns {
@@ -254,12 +252,11 @@ func (s *Submission) OpenCalls() []ToolCall {
 	return out
 }
 
-// Exchanges returns the submissions the model sees while it works on id: all
-// that were admitted before it and did not stay without an attempt, and id
-// itself. A message admitted later is not part of it, wherever it stands in the
-// log. What [State.Cut] took out comes before them.
+// Exchanges returns the submissions that the model sees while it works on id: id itself, and all
+// submissions admitted before it that had an attempt. A message admitted later is excluded, wherever
+// it is in the log. Exchanges removed by [State.Cut] come before them.
 func (s *State) Exchanges(id SubmissionID) []*Submission {
-	if sub := s.bySub[id]; sub != nil && sub.Child != "" { // a subagent knows its task alone
+	if sub := s.bySub[id]; sub != nil && sub.Child != "" { // a subagent sees only its task
 		return []*Submission{sub}
 	}
 	var out []*Submission
@@ -274,11 +271,10 @@ func (s *State) Exchanges(id SubmissionID) []*Submission {
 	return out
 }
 
-// tried reports whether there was an attempt; a released one leaves its turns.
+// tried reports whether there was an attempt. A released attempt leaves its turns.
 func (s *Submission) tried() bool { return s.Attempts > 0 || len(s.turns) > 0 }
 
-// ElapsedNow is the part of [Submission.Elapsed] that belongs to the attempt
-// under way.
+// ElapsedNow returns the part of [Submission.Elapsed] that belongs to the current attempt.
 func (s *Submission) ElapsedNow() time.Duration {
 	return time.Duration(s.elapsed[1]) * time.Millisecond
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// fold applies one record. It is the only place where records become state.
+// fold applies one record. It is the only function that turns records into state.
 func (s *State) fold(r Record) error {
 	if s.created == nil {
 		switch r.(type) {
@@ -52,7 +52,7 @@ func (s *State) fold(r Record) error {
 	}
 }
 
-// foldRest applies the records that change nothing a client sees.
+// foldRest applies the records that change nothing visible to clients.
 func (s *State) foldRest(r Record) error {
 	switch r := r.(type) {
 	case *AbortRequested:
@@ -177,7 +177,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	if other := s.UnderWay(); other != nil && other != sub {
 		return s.bad(r, "submission %s is under way", other.ID)
 	}
-	if sub.Running { // the attempt before was neither released nor parked
+	if sub.Running { // the previous attempt was neither released nor suspended
 		s.lose(sub)
 	}
 	sub.Running, sub.Writer, sub.Suspended, sub.SuspendedAt, sub.Due = true, r.Writer, nil, 0, false
@@ -186,7 +186,7 @@ func (s *State) foldAttempt(r *AttemptStarted) error {
 	return nil
 }
 
-// lose counts an attempt that ended without a record with the calls that were running.
+// lose counts a lost attempt for the calls that were running.
 func (s *State) lose(sub *Submission) {
 	for _, t := range sub.turns {
 		for _, p := range t.parts {
@@ -197,7 +197,7 @@ func (s *State) lose(sub *Submission) {
 	}
 }
 
-// foldOvertook lets a submission pass those before it.
+// foldOvertook lets a submission overtake those before it.
 func (s *State) foldOvertook(r *Overtook) error {
 	sub, err := s.open(r, r.Submission)
 	if err != nil {
@@ -222,8 +222,8 @@ func (s *State) foldReleased(r *AttemptReleased) error {
 	return nil
 }
 
-// foldSuspended puts a submission to rest. Like a release it does not count the attempt;
-// the time that the attempt took counts.
+// foldSuspended suspends a submission. As with a release, the attempt does not count; its elapsed time
+// does.
 func (s *State) foldSuspended(r *Suspended) error {
 	sub, err := s.open(r, r.Submission)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *State) foldSuspended(r *Suspended) error {
 	return nil
 }
 
-// foldRetry has the model call of a submission wait for a time.
+// foldRetry schedules a retry of a submission's model call.
 func (s *State) foldRetry(r *RetryScheduled) error {
 	sub, err := s.open(r, r.Submission)
 	if err == nil {
@@ -288,7 +288,7 @@ func (s *State) foldStarted(r *ResponseStarted) error {
 		if err := s.addMessage(r, m); err != nil {
 			return err
 		}
-		if r.Child != "" { // nobody sees it
+		if r.Child != "" { // not visible to clients
 			s.messages = s.messages[:len(s.messages)-1]
 		}
 		sub.Message = r.Message
@@ -305,7 +305,7 @@ func (s *State) foldDelta(r *Delta) error {
 		return err
 	}
 	text := m.room(r.Text)
-	if text == "" { // shows nothing, so it neither opens nor closes a part
+	if text == "" { // no chunk, so it neither opens nor closes a part
 		return nil
 	}
 	m.said += len(text)
@@ -326,11 +326,11 @@ func (s *State) foldDelta(r *Delta) error {
 	return nil
 }
 
-// room returns what is kept of further text of a response.
+// room returns the prefix of further text that a response keeps.
 func (m *message) room(text string) string {
 	room := MaxResponseText - m.said
 	switch {
-	case room < 0: // sayRest is there
+	case room < 0: // sayRest is appended already
 		return ""
 	case len(text) <= room:
 		return text
@@ -531,7 +531,7 @@ func (m *message) last() *part {
 	return m.parts[len(m.parts)-1]
 }
 
-// lastSeen is the last part of those that clients see.
+// lastSeen returns the last part visible to clients.
 func (m *message) lastSeen() *part {
 	for _, p := range slices.Backward(m.parts) {
 		if !p.hidden() {
@@ -541,13 +541,13 @@ func (m *message) lastSeen() *part {
 	return nil
 }
 
-// hidden reports whether nobody but the model sees the part.
+// hidden reports whether only the model sees the part.
 func (p *part) hidden() bool { return p.sealed && p.text.len() == 0 }
 
-// goesOn reports whether text of a kind belongs to the part.
+// goesOn reports whether text of a kind continues the part.
 func (p *part) goesOn(kind string) bool { return p.streaming && !p.sealed && p.kind == kind }
 
-// write sets the data part of a name. The first write of the name decides where the part is.
+// write sets the named data part. The first write of a name decides the part's position.
 func (m *message) write(name string, data json.RawMessage) {
 	i := slices.IndexFunc(m.parts, func(p *part) bool { return p.kind == DataPrefix && p.name == name })
 	if i < 0 {
@@ -565,12 +565,12 @@ func (m *message) add(t *turn, p *part) {
 	}
 }
 
-// isNull reports whether v is JSON null. A nil value is null too, because that is
-// what it is once it has been encoded and read back.
+// isNull reports whether v is JSON null. A nil value is null too, because it becomes null when it is
+// encoded and decoded.
 func isNull(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 
-// mergeMetadata merges the object src deeply onto dst and returns dst. Keys that
-// would reach a JavaScript prototype are dropped, as the public clients do.
+// mergeMetadata merges the object src deeply into dst and returns dst. It drops keys that would reach
+// a JavaScript prototype, as the public clients do.
 func mergeMetadata(dst map[string]any, src json.RawMessage) (map[string]any, error) {
 	if isNull(src) {
 		return dst, nil

@@ -14,7 +14,7 @@ type HistoryCounts struct {
 	Messages    int `json:"messages"`
 	Settlements int `json:"settlements"`
 	Exchanges   int `json:"exchanges"`
-	Left        int `json:"left,omitempty"` // of the messages: those that the log alone has
+	Left        int `json:"left,omitempty"` // messages that are in the log only
 }
 
 func (c *HistoryCounts) add(d HistoryCounts) {
@@ -24,33 +24,31 @@ func (c *HistoryCounts) add(d HistoryCounts) {
 	c.Left += d.Left
 }
 
-// Exchange is one submission as the model sees it afterwards.
+// Exchange is one submission as later model calls see it.
 type Exchange struct {
 	Submission SubmissionID `json:"submission"`
 	Delivery   Delivery     `json:"delivery"`
-	// Left says where Delivery stands if that has no more than its kind and attachments.
+	// Left locates the delivery in the log if Delivery has only its kind and attachments.
 	Left  *Left  `json:"left,omitempty"`
 	Turns []Turn `json:"steps,omitempty"`
 }
 
-// HistoryPage is a run of closed history: messages, settlements and exchanges that
-// no later record can change, in the forms in which they are needed. It is cut out
-// of a state by [State.Cut] and given back to one by [State.Attach]. Its bytes are
-// shared and must not be changed.
+// HistoryPage is a run of closed history: messages, settlements and exchanges that no later record can
+// change, in encoded form. [State.Cut] removes it from a state and [State.Attach] adds it back. Its
+// bytes are shared and must not be changed.
 type HistoryPage struct {
-	// Counts is what the page holds.
 	Counts HistoryCounts
-	// Messages and Settlements are public JSON forms, joined by commas. A message that
-	// only the log has is named in its place; see [HistoryPage.Pieces].
+	// Messages and Settlements are public JSON forms, joined by commas. A message that is in the log
+	// only is replaced by a reference; see [HistoryPage.Pieces].
 	Messages    []byte
 	Settlements []byte
 
-	attachments []byte // a JSON array of Attachment, of the messages
+	attachments []byte // a JSON array of the messages' Attachment values
 	exchanges   []byte // a JSON array of Exchange
 	stub        bool   // without messages and exchanges
 }
 
-// Exchanges decodes what the model sees of the page, oldest first.
+// Exchanges decodes the page's exchanges, oldest first.
 func (p *HistoryPage) Exchanges() ([]Exchange, error) {
 	var out []Exchange
 	if err := json.Unmarshal(p.exchanges, &out); err != nil {
@@ -71,13 +69,13 @@ func (p *HistoryPage) Attachments() ([]Attachment, error) {
 	return out, nil
 }
 
-// Size is the size of the public forms, in bytes.
+// Size returns the size of the public forms, in bytes.
 func (p *HistoryPage) Size() int { return len(p.Messages) + len(p.Settlements) }
 
-// Bytes is the size of all that the page has in memory.
+// Bytes returns the memory of the page, in bytes.
 func (p *HistoryPage) Bytes() int { return p.Size() + len(p.attachments) + len(p.exchanges) }
 
-// Join returns a page that holds what p and, after it, next hold.
+// Join returns a page with the content of p followed by that of next.
 func (p *HistoryPage) Join(next *HistoryPage) *HistoryPage {
 	counts := p.Counts
 	counts.add(next.Counts)
@@ -95,8 +93,8 @@ func joinArrays(a, b []byte) []byte {
 	return append(out, ']')
 }
 
-// EncodeHistory returns the page as five lines of JSON: its counts, and one array
-// for each of messages, settlements, attachments and exchanges.
+// EncodeHistory returns the page as five lines of JSON: its counts, and one array each of messages,
+// settlements, attachments and exchanges.
 func EncodeHistory(p *HistoryPage) ([]byte, error) {
 	head, err := EncodeJSON(p.Counts)
 	if err != nil {
@@ -110,9 +108,8 @@ func EncodeHistory(p *HistoryPage) ([]byte, error) {
 	return append(append(out, p.exchanges...), '\n'), nil
 }
 
-// DecodeHistory reads what [EncodeHistory] wrote. It finds the lines and decodes
-// only the first: the others are decoded, or sent to clients, when they are needed.
-// The page keeps data.
+// DecodeHistory decodes the output of [EncodeHistory]. It splits the lines and decodes only the first;
+// the others are decoded, or sent to clients, on demand. The page retains data.
 func DecodeHistory(data []byte) (*HistoryPage, error) {
 	lines := bytes.Split(data, []byte("\n"))
 	if len(lines) != 6 || len(lines[5]) > 0 {
@@ -141,18 +138,17 @@ func DecodeHistory(data []byte) (*HistoryPage, error) {
 	return p, nil
 }
 
-// cutBytes bounds what one page is cut to: no message begins beyond it.
+// cutBytes bounds the size of one cut page: no message begins beyond it.
 const cutBytes = 1 << 20
 
-// Cut takes the oldest closed history that nothing open stands before out of the state,
-// or returns nil if there is none. Where there is much of it, more is left for another
-// call. What was cut is missing in [State.Snapshot],
-// [State.Exchanges] and [State.Attachment] until it is attached to a state; keys of
-// admissions stay.
+// Cut removes the oldest closed history that nothing open precedes and returns it, or nil if there is
+// none. A long history needs several calls. The removed part is missing from [State.Snapshot],
+// [State.Exchanges] and [State.Attachment] until it is attached to a state. Idempotency keys stay.
 func (s *State) Cut() (*HistoryPage, error) { return s.CutUpTo(math.MaxInt) }
 
-// CutUpTo is Cut of at most so many messages. What of two states of one log is cut after
-// as many messages holds the same messages and exchanges, however often each was cut.
+// CutUpTo is Cut of at most the given number of messages. If two states of one log are cut after the
+// same number of messages, the pages hold the same messages and exchanges, however many cuts were
+// made.
 func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	page := &HistoryPage{}
 	gone := map[MessageID]bool{}
@@ -217,12 +213,12 @@ func (s *State) CutUpTo(messages int) (*HistoryPage, error) {
 	return page, s.drop(n, over, settled)
 }
 
-// cutOff reports whether a settled submission is cut, by this cut or one before.
+// cutOff reports whether a settled submission is removed by this cut or an earlier one.
 func (s *State) cutOff(id SubmissionID, going map[SubmissionID]bool) bool {
 	return going[id] || s.bySub[id] == nil
 }
 
-// addMessage adds the public form of a message, or what stands for it.
+// addMessage adds the public form of a message, or a reference to the log.
 func (p *HistoryPage) addMessage(m *message) (err error) {
 	if len(p.Messages) > 0 {
 		p.Messages = append(p.Messages, ',')
@@ -242,7 +238,6 @@ func appendJoined(dst, b []byte) []byte {
 	return append(dst, b...)
 }
 
-// closed reports whether no later record can change a message.
 func (s *State) closed(m *message) bool {
 	if m.sub != nil {
 		return m.sub.Settled
@@ -251,8 +246,7 @@ func (s *State) closed(m *message) bool {
 	return sub == nil || sub.Settled
 }
 
-// over counts the oldest submissions of which nothing is left but messages that
-// go.
+// over counts the oldest submissions that have no messages other than those being removed.
 func (s *State) over(gone map[MessageID]bool) int {
 	n := 0
 	for n < len(s.submissions) {
@@ -266,8 +260,8 @@ func (s *State) over(gone map[MessageID]bool) int {
 	return n
 }
 
-// drop forgets the oldest messages, submissions and settlements. Slices are made
-// anew, so that what is dropped is freed.
+// drop removes the oldest messages, submissions and settlements. It reallocates slices so that dropped
+// elements are freed.
 func (s *State) drop(messages, submissions, settlements int) error {
 	for _, m := range s.messages[:messages] {
 		delete(s.byID, m.view.ID)
@@ -279,7 +273,7 @@ func (s *State) drop(messages, submissions, settlements int) error {
 	for _, sub := range s.submissions[:submissions] {
 		delete(s.bySub, sub.ID)
 		if len(s.keys) == 0 || s.keys[0] != sub {
-			continue // its key is forgotten
+			continue // its key has expired
 		}
 		s.keys = s.keys[1:]
 		if s.byKey[sub.Key] == sub {
@@ -296,10 +290,10 @@ func (s *State) drop(messages, submissions, settlements int) error {
 	return nil
 }
 
-// History returns how much was cut out of this life of the conversation.
+// History returns the counts of what was cut from this incarnation.
 func (s *State) History() HistoryCounts { return s.history }
 
-// Attach gives back what was cut, oldest first and all of it.
+// Attach adds cut pages back. The caller passes all of them, oldest first.
 func (s *State) Attach(pages []*HistoryPage) error {
 	var have HistoryCounts
 	for _, p := range pages {
@@ -312,19 +306,18 @@ func (s *State) Attach(pages []*HistoryPage) error {
 	return nil
 }
 
-// whole panics if history was cut and not attached: what is asked for would be
-// wrong without a sign of it.
+// whole panics if history was cut and not attached, because a result would be incomplete without any
+// sign of it.
 func (s *State) whole() {
 	if len(s.pages) == 0 && s.history != (HistoryCounts{}) {
 		panic("conversation: the state's history is not attached")
 	}
 }
 
-// attachmentIDBytes is about what an id takes: 30 bytes and where they are.
+// attachmentIDBytes is the estimated size of an id and its reference; an id has 30 bytes.
 const attachmentIDBytes = 48
 
-// Bytes is about what the state has in memory, without history that was cut. It looks at
-// each of its parts.
+// Bytes returns the estimated memory of the state, without cut history. It visits every part.
 func (s *State) Bytes() int {
 	n := len(s.kept.lines) + len(s.longer.lines)
 	for _, sub := range s.submissions {

@@ -9,7 +9,7 @@ import (
 
 // Identifiers are opaque to clients: a prefix and a ULID ("sub_01J…").
 type (
-	// ConversationID names one life of a conversation on the wire ("conv_…").
+	// ConversationID names one incarnation of a conversation on the wire ("conv_…").
 	ConversationID string
 	// UID names the incarnation of a reusable conversation address ("inst_…").
 	UID string
@@ -23,22 +23,22 @@ type (
 	CallID string
 	// AttachmentID names one attachment ("att_…").
 	AttachmentID string
-	// PostID names one post to a target, the same each time that it is delivered ("post_…").
+	// PostID names one post to a target ("post_…"). Redeliveries have the same id.
 	PostID string
 )
 
-// Address is where callers reach a conversation: the agent that serves it and
-// the id the caller chose. The pair is unique; ids of different agents never meet.
+// Address names a conversation for callers: its agent and the id that the caller chose. The pair is
+// unique; ids of different agents are independent.
 type Address struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`
 }
 
-// Key is the storage and placement name of an address: the first 32 hexadecimal
-// digits of SHA-256(agent, NUL, id). The agent of a run is "@".
+// Key is the storage and placement name of an address: the first 32 hexadecimal digits of
+// SHA-256(agent, NUL, id). The agent of a run is "@".
 type Key string
 
-// Key derives the storage and placement name of the address.
+// Key returns the storage and placement name of the address.
 func (a Address) Key() Key {
 	h := sha256.New()
 	h.Write([]byte(a.Reach().Agent))
@@ -47,14 +47,13 @@ func (a Address) Key() Key {
 	return Key(hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// Time is a moment in milliseconds since the Unix epoch. Its JSON form is
-// RFC 3339 in UTC with milliseconds and "Z". It is informative: no decision in
-// this module compares two of them except retention.
+// Time is a moment in milliseconds since the Unix epoch. Its JSON form is RFC 3339 in UTC with
+// milliseconds and "Z". It is informative: only key retention compares times.
 type Time int64
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// TimeOf converts a wall-clock time, dropping what is below a millisecond.
+// TimeOf converts a wall-clock time, truncated to milliseconds.
 func TimeOf(t time.Time) Time { return Time(t.UnixMilli()) }
 
 // String returns the RFC 3339 form.
@@ -67,8 +66,8 @@ func (t Time) appendTo(dst []byte) []byte {
 // MarshalText implements encoding.TextMarshaler.
 func (t Time) MarshalText() ([]byte, error) { return t.appendTo(make([]byte, 0, len(timeLayout))), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler. It refuses what String could
-// not write: a moment outside the years 0 to 9999 of UTC.
+// UnmarshalText implements encoding.TextUnmarshaler. It rejects times that String cannot represent:
+// those outside the years 0 to 9999 of UTC.
 func (t *Time) UnmarshalText(b []byte) error {
 	v, err := time.Parse(time.RFC3339, string(b))
 	if err != nil {

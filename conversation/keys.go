@@ -7,15 +7,14 @@ import (
 	"fmt"
 )
 
-// keptLines are the keys of settled submissions that were cut out of a state, as they
-// stand in a checkpoint: a line of JSON each, the oldest first. There may be a thousand
-// of them, and an admission needs at most one: so they are not decoded but searched.
+// keptLines are the keys of settled submissions that were cut out of a state, as JSON lines of a
+// checkpoint, oldest first. There may be a thousand, and an admission needs at most one. So the lines
+// are searched instead of decoded.
 type keptLines struct {
 	lines []byte
 	count int
 }
 
-// keptKey is one line.
 type keptKey struct {
 	ID          SubmissionID `json:"id"`
 	Key         string       `json:"key"`
@@ -33,7 +32,6 @@ func (k *keptKey) submission() *Submission {
 	}
 }
 
-// add keeps the key of a settled submission.
 func (l *keptLines) add(sub *Submission) error {
 	line, err := EncodeJSON(&keptKey{sub.ID, sub.Key, sub.PayloadHash, sub.Offset, sub.KeyUntil, sub.AdmittedAt, sub.Outcome})
 	if err != nil {
@@ -44,7 +42,7 @@ func (l *keptLines) add(sub *Submission) error {
 	return nil
 }
 
-// find returns the newest submission of a key, nil if it is not kept.
+// find returns the newest submission of a key, nil if the key is not kept.
 func (l *keptLines) find(key string) *Submission {
 	if l.count == 0 {
 		return nil
@@ -53,7 +51,7 @@ func (l *keptLines) find(key string) *Submission {
 	if err != nil {
 		return nil // no admission has such a key
 	}
-	// Within a JSON string a quote is escaped, so that this stands in no other place.
+	// A quote is escaped within a JSON string, so this sequence is unique.
 	member := append(append([]byte(`","key":`), quoted...), `,"payloadHash":`...)
 	at := bytes.LastIndex(l.lines, member)
 	if at < 0 {
@@ -62,10 +60,10 @@ func (l *keptLines) find(key string) *Submission {
 	return decodeKept(l.lines[bytes.LastIndexByte(l.lines[:at], '\n')+1:]).submission()
 }
 
-// oldest returns the key that was kept first; there must be one.
+// oldest returns the oldest key; there must be one.
 func (l *keptLines) oldest() *keptKey { return decodeKept(l.lines) }
 
-// decodeKept decodes the first of some lines.
+// decodeKept decodes the first line.
 func decodeKept(lines []byte) *keptKey {
 	line, _, _ := bytes.Cut(lines, []byte{'\n'})
 	var k keptKey
@@ -75,13 +73,12 @@ func decodeKept(lines []byte) *keptKey {
 	return &k
 }
 
-// forget drops the oldest key.
 func (l *keptLines) forget() {
 	_, l.lines, _ = bytes.Cut(l.lines, []byte{'\n'})
 	l.count--
 }
 
-// restoreKept takes the next lines of a checkpoint over, and returns what follows them.
+// restoreKept takes the next count lines of a checkpoint and returns the rest.
 func restoreKept(lines []byte, count int) (l keptLines, rest []byte, err error) {
 	rest = lines
 	for range count {

@@ -8,19 +8,18 @@ import (
 	"slices"
 )
 
-// InlineBytes is how much of the deliveries that wait for their turn a [State] holds
-// itself, in bytes as [Delivery.Size] counts them. What does not fit is left to the log:
-// a state grows with what is done, not with what waits.
+// InlineBytes bounds the waiting deliveries that a [State] holds in memory, in bytes as
+// [Delivery.Size] counts them. Further deliveries stay in the log only. So a state grows with finished
+// work, not with its queue.
 const InlineBytes = 1 << 20
 
-// Left names a delivery that stands in the log alone, in the batch At.
+// Left locates a delivery that is in the log only, in the batch At.
 type Left struct {
 	At         Offset       `json:"at"`
 	Submission SubmissionID `json:"submission"`
 }
 
-// Of returns the record of a delivery that was left to the log, nil if it is not among
-// the records of the batch.
+// Of returns the record of the delivery, nil if it is not among the records of the batch.
 func (l *Left) Of(records []Record) *SubmissionAdmitted {
 	for _, r := range records {
 		if adm, ok := r.(*SubmissionAdmitted); ok && adm.Submission == l.Submission {
@@ -30,12 +29,12 @@ func (l *Left) Of(records []Record) *SubmissionAdmitted {
 	return nil
 }
 
-// EncodeMessage returns the public form of the message of an admission.
+// EncodeMessage returns the public form of the admission's message.
 func (r *SubmissionAdmitted) EncodeMessage() ([]byte, error) {
 	return appendMessage(nil, deliveredMessage(r).snapshot())
 }
 
-// Size is about what a delivery occupies, in bytes, without its attachments' content.
+// Size returns the estimated size of a delivery in bytes, without its attachments' content.
 func (d *Delivery) Size() int {
 	n := len(d.Body) + len(d.Type) + len(d.TagName)
 	for k, v := range d.Attributes {
@@ -47,14 +46,14 @@ func (d *Delivery) Size() int {
 	return n
 }
 
-// leaves reports whether the next delivery is left to the log. That of the submission
-// whose turn it is never is.
+// leaves reports whether the next delivery stays in the log only. The delivery of the current
+// submission never does.
 func (s *State) leaves(d *Delivery) bool {
 	return len(s.unsettled) > 0 && s.waiting.held+d.Size() > s.inline
 }
 
-// waiting is how much deliveries have that wait for their turn, in bytes: those that the
-// state holds, and what is left to the log of them.
+// waiting counts the bytes of deliveries that wait for their turn: those in memory, and those in the
+// log only.
 type waiting struct{ held, left int }
 
 func (w *waiting) add(sub *Submission, times int) {
@@ -62,7 +61,7 @@ func (w *waiting) add(sub *Submission, times int) {
 	w.left += times * sub.Left
 }
 
-// await puts a submission behind those that are owed a settlement.
+// await appends a submission to the unsettled ones.
 func (s *State) await(sub *Submission) {
 	if len(s.unsettled) > 0 {
 		s.waiting.add(sub, 1)
@@ -70,12 +69,11 @@ func (s *State) await(sub *Submission) {
 	s.unsettled = append(s.unsettled, sub)
 }
 
-// WaitingBytes is the size of the deliveries that wait for their turn, wherever they
-// are.
+// WaitingBytes returns the size of the waiting deliveries, in memory or in the log only.
 func (s *State) WaitingBytes() int { return s.waiting.held + s.waiting.left }
 
-// leave makes a submission and its message those of a delivery that is left to the log.
-// What finds its attachments stays.
+// leave removes the delivery from a submission and its message, except for the facts that locate its
+// attachments.
 func (s *State) leave(sub *Submission, m *message) {
 	sub.Left = sub.Delivery.Size()
 	sub.Delivery = Delivery{Kind: sub.Delivery.Kind, Attachments: sub.Delivery.Attachments}
@@ -85,7 +83,8 @@ func (s *State) leave(sub *Submission, m *message) {
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.kind != PartTypeFile })
 }
 
-// LeftOf returns where the delivery of a submission stands, nil if the submission has it.
+// LeftOf returns the location of a submission's delivery in the log, nil if the submission has it in
+// memory.
 func (s *Submission) LeftOf() *Left {
 	if s.Left == 0 {
 		return nil
@@ -93,21 +92,20 @@ func (s *Submission) LeftOf() *Left {
 	return &Left{At: s.Offset, Submission: s.ID}
 }
 
-// ErrLeft says that some of what is to be encoded is not in memory: its pieces are to be
-// encoded instead.
+// ErrLeft means that a part of the value to encode is not in memory. Encode its pieces instead.
 var ErrLeft = errors.New("some of it is not in memory")
 
 // Piece is a part of an encoded value. Exactly one member is set.
 type Piece struct {
 	// Bytes are shared and must not be changed.
 	Bytes []byte
-	// Left is the public form of a message that is made of the log.
+	// Left is a message whose public form is read from the log.
 	Left *Left
-	// Page is a page whose messages are not in memory: its own pieces stand here.
+	// Page is a page whose messages are not in memory; its own pieces belong here.
 	Page *HistoryPage
 }
 
-// pieces joins what is encoded one after the other.
+// pieces concatenates encoded values.
 type pieces struct {
 	list []Piece
 	open []byte // the last piece, being written
@@ -116,13 +114,12 @@ type pieces struct {
 
 func (p *pieces) text(s string) { p.open = append(p.open, s...) }
 
-// value adds the JSON form of a value.
 func (p *pieces) value(v any) {
 	b, err := appendJSON(p.open, v)
 	p.took(b, err)
 }
 
-// took goes on with what an encoder has made of the last piece.
+// took replaces the last piece by the output of an encoder.
 func (p *pieces) took(b []byte, err error) {
 	p.open = b
 	if p.err == nil {
@@ -130,7 +127,7 @@ func (p *pieces) took(b []byte, err error) {
 	}
 }
 
-// shared adds bytes that are not copied.
+// shared adds bytes without a copy.
 func (p *pieces) shared(b []byte) {
 	p.end()
 	if len(b) > 0 {
@@ -143,7 +140,7 @@ func (p *pieces) other(x Piece) {
 	p.list = append(p.list, x)
 }
 
-// end closes the piece being written.
+// end closes the open piece.
 func (p *pieces) end() {
 	if len(p.open) > 0 {
 		p.list = append(p.list, Piece{Bytes: p.open})
@@ -151,7 +148,6 @@ func (p *pieces) end() {
 	}
 }
 
-// message adds the public form of one.
 func (p *pieces) message(m *Message) {
 	if m.Left != nil {
 		p.other(Piece{Left: m.Left})
@@ -161,7 +157,7 @@ func (p *pieces) message(m *Message) {
 	p.took(b, err)
 }
 
-// Pieces returns the JSON form of a snapshot, of which some may have to be read first.
+// Pieces returns the JSON form of a snapshot. Some pieces may have to be read first.
 func (s *Snapshot) Pieces() ([]Piece, error) {
 	p := &pieces{}
 	s.pieces(p)
@@ -214,7 +210,7 @@ func (s *Snapshot) pieces(p *pieces) {
 	p.text(`]}`)
 }
 
-// ResetPieces returns an array with the one chunk that resets a reader to a snapshot, as
+// ResetPieces returns an array with the single chunk that resets a reader to a snapshot, as
 // [AppendProjection] would at its offset.
 func ResetPieces(s *Snapshot) ([]Piece, error) {
 	p := &pieces{}
@@ -229,11 +225,11 @@ func ResetPieces(s *Snapshot) ([]Piece, error) {
 	return p.list, p.err
 }
 
-// leftMark begins what stands in a page for a message that was left to the log. It is
-// white space that no encoder writes, so that it marks nothing else.
+// leftMark begins the reference to a message that is in the log only. It is white space that no
+// encoder writes, so it is unambiguous.
 const leftMark = '\t'
 
-// leftForm is what follows it.
+// leftForm is the encoded reference after the mark.
 type leftForm struct {
 	Left *Left `json:"left"`
 }
@@ -253,7 +249,7 @@ func (p *HistoryPage) Pieces() []Piece {
 		var form leftForm
 		dec := json.NewDecoder(bytes.NewReader(rest[i:]))
 		if dec.Decode(&form) != nil || form.Left == nil {
-			break // checked when it was decoded
+			break // checked when the page was decoded
 		}
 		out = append(out, Piece{Left: form.Left})
 		rest = rest[i+int(dec.InputOffset()):]
@@ -264,12 +260,12 @@ func (p *HistoryPage) Pieces() []Piece {
 	return out
 }
 
-// appendLeft adds what stands for a message that was left to the log.
+// appendLeft adds the reference to a message that is in the log only.
 func appendLeft(dst []byte, l *Left) ([]byte, error) {
 	return appendJSON(append(dst, leftMark), leftForm{l})
 }
 
-// checkLeft holds what stands for messages in a page against its counts.
+// checkLeft compares the references of a page with its counts.
 func (p *HistoryPage) checkLeft() error {
 	left, rest := 0, p.Messages
 	for i := bytes.IndexByte(rest, leftMark); i >= 0; i = bytes.IndexByte(rest, leftMark) {
@@ -287,9 +283,9 @@ func (p *HistoryPage) checkLeft() error {
 	return nil
 }
 
-// Stub returns the page without its messages and exchanges: a state it is attached to
-// answers everything, and its snapshot has pieces that are read when they are needed. It
-// shares nothing with the page, of which any part would keep all in memory.
+// Stub returns the page without its messages and exchanges. A state to which it is attached answers
+// everything; its snapshot has pieces that are read on demand. The stub shares no memory with the
+// page, because any shared part would retain the whole.
 func (p *HistoryPage) Stub() *HistoryPage {
 	return &HistoryPage{Counts: p.Counts, Settlements: bytes.Clone(p.Settlements), attachments: bytes.Clone(p.attachments), stub: true}
 }

@@ -2,6 +2,6 @@
 
 package conversation
 
-// nextRecords are the types that a version after this one adds. A build with the tag
-// nextversion has one, so that two versions can be run side by side.
+// nextRecords returns the types added by the next version. Builds with the tag nextversion have one,
+// so that two versions can run side by side.
 func nextRecords() []recordKind { return nil }

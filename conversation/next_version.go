@@ -2,12 +2,10 @@
 
 package conversation
 
-// TypeNextNoted is a type of the version after this one, of builds with the tag
-// nextversion alone.
+// TypeNextNoted is a type of the next version, in builds with the tag nextversion only.
 const TypeNextNoted RecordType = "next_noted"
 
-// NextNoted stands for a fact that nodes of this version must not pass over. It changes
-// nothing.
+// NextNoted is a fact that nodes of this version must not skip. It changes nothing.
 type NextNoted struct {
 	Must       bool         `json:"must"`
 	Submission SubmissionID `json:"submission"`

@@ -5,22 +5,21 @@ import (
 	"strconv"
 )
 
-// Offset is the position of a batch in its conversation: batch n has offset n,
-// which is also chunk position.batch and the key of the batch in the log. Reads
-// are after an offset.
+// Offset is the position of a batch in its conversation. Batch n has offset n, which is also the
+// chunk's position.batch and the batch's key in the log. A read at an offset returns what follows it.
 type Offset int64
 
 // Start is before the first batch.
 const Start Offset = -1
 
-// offsetPrefix is the first of the two components on the wire; it is always zero.
+// offsetPrefix is the first component on the wire; it is always zero.
 const offsetPrefix = "0000000000000000_"
 
-// offsetDigits is the length of the second.
+// offsetDigits is the length of the second component.
 const offsetDigits = 16
 
-// String returns the wire form: "-1" for [Start], otherwise two zero-padded
-// 16-digit integers joined by "_", the first of which is 0.
+// String returns the wire form: "-1" for [Start], otherwise two zero-padded 16-digit integers joined
+// by "_". The first one is 0.
 func (o Offset) String() string {
 	b, _ := o.AppendText(make([]byte, 0, len(offsetPrefix)+offsetDigits)) // it cannot fail
 	return string(b)
@@ -51,8 +50,8 @@ func (o *Offset) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ParseOffset reads the wire form strictly: "-1", or "0000000000000000_"
-// followed by exactly 16 decimal digits. Anything else is an error.
+// ParseOffset parses the wire form strictly: "-1", or "0000000000000000_" followed by exactly 16
+// decimal digits.
 func ParseOffset(s string) (Offset, error) {
 	if s == "-1" {
 		return Start, nil

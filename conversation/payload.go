@@ -6,30 +6,29 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a JSON value that the log takes from outside: a tool's input and
-// output, initial data. They are far below what decoders accept (encoding/json
-// stops at a nesting of 10,000) because a value is nested deeper on the wire.
+// Bounds of an untrusted JSON value in the log: a tool's input and output, and initial data. They are
+// far below the limit of decoders (encoding/json accepts a nesting of 10,000), because a value is
+// nested deeper on the wire.
 const (
 	MaxPayloadBytes   = 4 << 20
 	MaxPayloadNesting = 1000
 )
 
-// MaxOutputBytes bounds an output of a tool of which a part is recorded: as much as the
-// calls of a response may bring together.
+// MaxOutputBytes bounds a tool's output of which a part is recorded. It equals the bound for all calls
+// of a response.
 const MaxOutputBytes = 32 << 20
 
-// PayloadError says why a value is not taken.
+// PayloadError is the reason for which a value is rejected.
 type PayloadError struct{ Reason string }
 
-// Error implements error; it continues a sentence that names the value.
+// Error implements error. The text continues a sentence that names the value.
 func (e *PayloadError) Error() string { return e.Reason }
 
-// CheckPayload reports whether a value from outside may be recorded: it must be
-// JSON of at most MaxPayloadBytes, nested at most MaxPayloadNesting deep. The
-// error is a [*PayloadError].
+// CheckPayload checks that an untrusted value may be recorded. It must be JSON of at most
+// MaxPayloadBytes, nested at most MaxPayloadNesting deep. The error is a [*PayloadError].
 func CheckPayload(raw json.RawMessage) error { return checkPayload(raw, MaxPayloadBytes) }
 
-// CheckOutput is CheckPayload of an output that may have MaxOutputBytes.
+// CheckOutput is CheckPayload for an output of at most MaxOutputBytes.
 func CheckOutput(raw json.RawMessage) error { return checkPayload(raw, MaxOutputBytes) }
 
 func checkPayload(raw json.RawMessage, most int) error {
@@ -45,7 +44,7 @@ func checkPayload(raw json.RawMessage, most int) error {
 	return nil
 }
 
-// TextBytes is how many bytes a text takes as JSON, without the quotes around it.
+// TextBytes returns the size of a text as JSON, without the quotes.
 func TextBytes(s string) int {
 	n := 0
 	for i, r := range s {
@@ -54,7 +53,7 @@ func TextBytes(s string) int {
 	return n
 }
 
-// runeBytes is how many bytes the first rune of s takes in JSON.
+// runeBytes returns the size of the first rune of s in JSON.
 func runeBytes(s string, r rune) int {
 	switch {
 	case r == '"' || r == '\\' || r == '\n' || r == '\r' || r == '\t' || r == '\b' || r == '\f':
@@ -69,10 +68,10 @@ func runeBytes(s string, r rune) int {
 	return utf8.RuneLen(r)
 }
 
-// CutText returns a text that takes at most limit bytes as JSON: s, or its beginning
-// and a note how much of it is missing. The limit is at least 100.
+// CutText returns s if it has at most limit bytes as JSON. Otherwise it returns a prefix and a note of
+// the omitted size. The limit is at least 100.
 func CutText(s string, limit int) string {
-	if len(s) <= limit && TextBytes(s) <= limit { // which is never less
+	if len(s) <= limit && TextBytes(s) <= limit { // len(s) is a lower bound
 		return s
 	}
 	const noteBytes = 80
@@ -85,7 +84,7 @@ func CutText(s string, limit int) string {
 	return s
 }
 
-// nesting returns how deep brackets are nested outside strings.
+// nesting returns the deepest nesting of brackets outside strings.
 func nesting(raw []byte) (deepest int) {
 	depth, inString, escaped := 0, false, false
 	for _, c := range raw {

@@ -6,39 +6,39 @@ import (
 	"strings"
 )
 
-// Bounds of the replies that conversations owe each other.
+// Bounds of the replies that are pending between conversations.
 const (
-	// MaxPendingReplies bounds the replies that a conversation owes, those to unsettled submissions
-	// included.
+	// MaxPendingReplies bounds the pending replies of a conversation, including those to unsettled
+	// submissions.
 	MaxPendingReplies = 256
-	// MaxReplyBytes bounds the text, and the output, of a reply that is told.
+	// MaxReplyBytes bounds the text, and the output, of a sent reply.
 	MaxReplyBytes = 24 << 10
-	// maxToldError bounds the message of an error that is told, so that all of a reply fits a signal.
+	// maxToldError bounds the error message in a reply, so that the reply fits into a signal.
 	maxToldError = 12 << 10
 )
 
-// ReplyTo is a call in another conversation that waits for a reply: the incarnation, and the
-// name of its wait, by which a signal reaches it.
+// ReplyTo is a call in another conversation that waits for a reply. It names the incarnation, and the
+// wait to which the signal is sent.
 type ReplyTo struct {
 	Address Address `json:"address"`
 	UID     UID     `json:"uid"`
 	Name    string  `json:"name"`
 }
 
-// SentReply is what the signal says that tells of a reply.
+// SentReply is the body of the signal that delivers a reply.
 type SentReply struct {
 	Submission SubmissionID     `json:"submissionId"`
 	Outcome    Outcome          `json:"outcome"`
 	Error      *SettlementError `json:"error,omitempty"`
-	// Text is what the agent said, and Output what its model gave in the form that the agent asks
-	// for. Cut says that they are longer: the beginning of the text is there, and no output.
+	// Text is the agent's text, and Output the agent's structured output. If they are too long, Cut is
+	// set, Text is truncated and Output is omitted.
 	Text   string          `json:"text,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Cut    bool            `json:"cut,omitempty"`
 }
 
-// Signal returns the signal that tells of the reply who waits for a name. Of the message of an error up to 12 KiB
-// are told.
+// Signal returns the signal that delivers the reply to the wait of a name. An error message is
+// truncated to 12 KiB.
 func (r SentReply) Signal(name string) (Delivery, error) {
 	if r.Error != nil {
 		e := *r.Error
@@ -48,20 +48,20 @@ func (r SentReply) Signal(name string) (Delivery, error) {
 	return SignalFor(name, r)
 }
 
-// PendingReply is a reply for which somebody waits. Values returned by [State] methods are read-only.
+// PendingReply is a reply that another conversation waits for. Values returned by [State] methods are
+// read-only.
 type PendingReply struct {
 	Submission SubmissionID `json:"submission"`
 	To         ReplyTo      `json:"to"`
-	// Reply is nil until the submission is settled, which At says.
+	// Reply is nil until the submission is settled. At is the offset of the settlement.
 	Reply *SentReply `json:"reply,omitempty"`
 	At    Offset     `json:"at,omitempty"`
 }
 
-// PendingReplies returns the replies that somebody waits for, oldest first. The slice is shared and
-// read-only.
+// PendingReplies returns the pending replies, oldest first. The slice is shared and read-only.
 func (s *State) PendingReplies() []*PendingReply { return s.owed }
 
-// ReplyIsPending returns the reply to a submission that is still owed, nil if none is.
+// ReplyIsPending returns the pending reply to a submission, or nil.
 func (s *State) ReplyIsPending(id SubmissionID) *PendingReply {
 	i := slices.IndexFunc(s.owed, func(o *PendingReply) bool { return o.Submission == id })
 	if i < 0 {
@@ -90,7 +90,7 @@ func (s *State) foldReplySent(r *ReplySent) error {
 	return nil
 }
 
-// replied notes what is to be told of a submission that settles.
+// replied sets the reply of a submission that settles.
 func (s *State) replied(sub *Submission, r *SubmissionSettled) {
 	if o := s.ReplyIsPending(sub.ID); o != nil {
 		done := *o
@@ -110,7 +110,8 @@ func (s *State) toldOf(sub *Submission, r *SubmissionSettled) *SentReply {
 	return told
 }
 
-// Draft is the text of the reply so far, up to [MaxReplyBytes]; cut says that there is more.
+// Draft returns the text of the reply so far, truncated to [MaxReplyBytes]. cut reports whether it was
+// truncated.
 func (s *Submission) Draft() (text string, cut bool) {
 	var texts []string
 	for _, t := range s.turns {
@@ -125,7 +126,7 @@ func (s *Submission) Draft() (text string, cut bool) {
 	return text, len(text) < len(whole)
 }
 
-// bytes is about what is kept of the reply.
+// bytes returns the estimated memory of the reply.
 func (o *PendingReply) bytes() int {
 	n := PartBytes + len(o.To.Name) + len(o.To.Address.ID)
 	if o.Reply != nil {

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// SignalOutbox is the type of signals that have a post delivered which was given up. The attributes
-// "post" and "batch" name it, and the batch of the log that has it: those of its dead letter.
+// SignalOutbox is the type of signals that redeliver a dead post. Their attributes "post" and "batch"
+// name the post and the batch of the log that has it. Both come from its dead letter.
 const SignalOutbox = "parley.outbox"
 
-// Bounds of the posts of a conversation that are not delivered yet.
+// Bounds of the undelivered posts of a conversation.
 const (
-	// MaxPosts bounds how many there are, and MaxPostsBytes their bodies together.
+	// MaxPosts bounds their number, and MaxPostsBytes the sum of their bodies.
 	MaxPosts      = 256
 	MaxPostsBytes = 4 << 20
-	// MaxPostBytes bounds the body of one.
+	// MaxPostBytes bounds the body of one post.
 	MaxPostBytes = 256 << 10
 	// MaxTarget bounds the name of a target, or its URL, in bytes.
 	MaxTarget = 1024
 )
 
-// Post is a body on its way to a target. Values returned by [State] methods are read-only.
+// Post is an undelivered body for a target. Values returned by [State] methods are read-only.
 type Post struct {
 	ID         PostID          `json:"id"`
 	Submission SubmissionID    `json:"submission"`
@@ -30,22 +30,22 @@ type Post struct {
 	Body       json.RawMessage `json:"body"`
 	At         Time            `json:"at"`
 	Offset     Offset          `json:"offset"` // of the batch with the body
-	// Attempts are those that have failed, Reason is why the last has, and Until when the next
-	// is made; 0 is at once.
+	// Attempts counts the failed attempts. Reason is the last failure. The next attempt is due at
+	// Until; 0 is at once.
 	Attempts int    `json:"attempts,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	Until    Time   `json:"until,omitempty"`
-	// Channel is the channel that is replied to, see [State.ReplyChannel]; empty for none.
+	// Channel is the channel that the post replies to, see [State.ReplyChannel]; empty for none.
 	Channel string `json:"channel,omitempty"`
-	// ReplyAddress is the address of the reply for the channel; empty for the place that the id of the conversation names.
+	// ReplyAddress is the channel's reply address; empty for the one given by the conversation's id.
 	ReplyAddress string `json:"replyAddress,omitempty"`
 }
 
-// Posts returns those that are not delivered yet, in the order in which they were enqueued. The
-// slice is shared and read-only.
+// Posts returns the undelivered posts in the order of their enqueueing. The slice is shared and
+// read-only.
 func (s *State) Posts() []*Post { return s.posts }
 
-// Post returns one that is not delivered yet, nil if there is none.
+// Post returns an undelivered post, or nil.
 func (s *State) Post(id PostID) *Post {
 	i := slices.IndexFunc(s.posts, func(p *Post) bool { return p.ID == id })
 	if i < 0 {
@@ -54,7 +54,7 @@ func (s *State) Post(id PostID) *Post {
 	return s.posts[i]
 }
 
-// PostBytes is about what is kept of the posts.
+// PostBytes returns the estimated memory of the posts.
 func (s *State) PostBytes() (n int) {
 	for _, p := range s.posts {
 		n += PartBytes + len(p.Target) + len(p.Body) + len(p.Reason) + len(p.ReplyAddress)
@@ -62,7 +62,7 @@ func (s *State) PostBytes() (n int) {
 	return n
 }
 
-// NextPosts returns of each target the post that is next, oldest first.
+// NextPosts returns the next post of each target, oldest first.
 func (s *State) NextPosts() []*Post {
 	var out []*Post
 	for _, p := range s.posts {
@@ -73,8 +73,8 @@ func (s *State) NextPosts() []*Post {
 	return out
 }
 
-// PostsDue returns when the first of the next posts is due, and the offset of the batch that says
-// so. It is not ok if there are none.
+// PostsDue returns the time at which the first of the next posts is due, and the offset of the batch
+// that set it. It is not ok if there are none.
 func (s *State) PostsDue() (until Time, at Offset, ok bool) {
 	for _, p := range s.NextPosts() {
 		if !ok || p.Until < until {
@@ -127,21 +127,21 @@ func (s *State) foldPostDone(r *PostDone) error {
 	return nil
 }
 
-// Notice is the body of a post that tells of a settlement.
+// Notice is the body of a post that reports a settlement.
 type Notice struct {
 	Type      string     `json:"type"`      // [NoticeSettled]
-	Timestamp string     `json:"timestamp"` // of RFC 3339
+	Timestamp string     `json:"timestamp"` // RFC 3339
 	Data      NoticeData `json:"data"`
 }
 
-// NoticeData is what it tells, of which conversation.
+// NoticeData is the content of a notice.
 type NoticeData struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`
 	UID   UID    `json:"uid"`
 	*SentReply
-	// Usage and Dollars are those of the submission's model calls and of its subagents'. They are
-	// absent if no model was called, or without a known price.
+	// Usage and Dollars sum the model calls of the submission and its subagents. They are absent if no
+	// model was called, or without a known price.
 	Usage   Usage   `json:"usage,omitzero"`
 	Dollars float64 `json:"dollars,omitempty"`
 }
@@ -149,7 +149,7 @@ type NoticeData struct {
 // NoticeSettled is the type of a notice of a settlement.
 const NoticeSettled = "submission.settled"
 
-// Notice returns the body of the post that tells of a settlement which the state does not have yet.
+// Notice returns the body of the post that reports a settlement, before the settlement is folded.
 func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	sub := s.bySub[r.Submission]
 	if sub == nil || s.created == nil {

@@ -2,18 +2,18 @@ package conversation
 
 import "encoding/json"
 
-// PostEnd says what has become of a post.
+// PostEnd is the outcome of a post.
 type PostEnd string
 
-// The two ends of a post.
+// The outcomes of a post.
 const (
 	PostDelivered PostEnd = "delivered"
-	PostDead      PostEnd = "dead" // given up; a dead letter refers to it
+	PostDead      PostEnd = "dead" // undeliverable; a dead letter refers to it
 )
 
-// The records of posts, which have come together.
+// The records of posts.
 type (
-	// NoticeAsked says which target is to be told of the settlement of a submission that is
+	// NoticeAsked names the target to notify of the settlement of a submission. The submission is
 	// admitted in the same batch.
 	NoticeAsked struct {
 		Must       bool         `json:"must"`
@@ -21,7 +21,8 @@ type (
 		Target     string       `json:"target"`
 	}
 
-	// ReplyAddressed has the address of the reply to a submission that is admitted in the same batch, see [ReplyAddress].
+	// ReplyAddressed is the reply address of a submission admitted in the same batch; see
+	// [ReplyAddress].
 	ReplyAddressed struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
@@ -29,15 +30,15 @@ type (
 		Address    string       `json:"address"`
 	}
 
-	// PostEnqueued says that a body is to be delivered to a target: a notice of the settlement
-	// of Submission, or what work on it posts. Of a post that is there already it says that it is
-	// to be delivered as a new one. Channel is the channel whose delivery the notice replies to,
-	// and ReplyAddress its address, see [State.ReplyChannel].
+	// PostEnqueued enqueues a body for a target: a notice of the settlement of Submission, or a post
+	// by its work. If the post exists already, it is enqueued again as a new one. Channel is the
+	// channel whose delivery the notice replies to, and ReplyAddress its address; see
+	// [State.ReplyChannel].
 	PostEnqueued struct {
 		Must         bool            `json:"must"`
 		Post         PostID          `json:"post"`
 		Submission   SubmissionID    `json:"submission"`
-		Call         CallID          `json:"call,omitempty"` // that posts it, none of a notice
+		Call         CallID          `json:"call,omitempty"` // that enqueued it; empty for a notice
 		Target       string          `json:"target"`
 		Body         json.RawMessage `json:"body"`
 		Channel      string          `json:"channel,omitempty"`
@@ -45,8 +46,7 @@ type (
 		At           Time            `json:"at"`
 	}
 
-	// PostDeferred says that the attempts so far to deliver a post have failed, and that the next
-	// is made at a time.
+	// PostDeferred schedules the next attempt of a post whose attempts so far have failed.
 	PostDeferred struct {
 		Must       bool         `json:"must"`
 		Post       PostID       `json:"post"`
@@ -59,7 +59,7 @@ type (
 		At         Time         `json:"at"`
 	}
 
-	// PostDone says that a post is not tried any more, and why. Reason is that of the last failure.
+	// PostDone ends the attempts to deliver a post. Reason is the last failure.
 	PostDone struct {
 		Must       bool         `json:"must"`
 		Post       PostID       `json:"post"`

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// deliveredMessage is the transcript message of an admission. It is used by the
-// fold and by the projection alike, so both show the same.
+// deliveredMessage returns the transcript message of an admission. Fold and projection both use it, so
+// they agree.
 func deliveredMessage(r *SubmissionAdmitted) *message {
 	m := &message{view: Message{ID: r.Message, SubmissionID: r.Submission}}
 	d := r.Delivery
@@ -36,8 +36,8 @@ func advisoryMessage(r *Advisory) *message {
 	return m
 }
 
-// Snapshot materializes the state. It shares nothing with the state that a later
-// Apply changes. History that was cut must be attached.
+// Snapshot returns the materialized state. It shares nothing that a later Apply changes. History that
+// was cut must be attached.
 func (s *State) Snapshot() *Snapshot {
 	s.whole()
 	out := &Snapshot{
@@ -71,7 +71,7 @@ func (m *message) snapshot() Message {
 		}
 	}
 	if m.meta != nil {
-		// Marshalling what was decoded from JSON cannot fail.
+		// encoding a value decoded from JSON cannot fail
 		v.Metadata, _ = EncodeJSON(m.meta)
 	}
 	if v.Signal != nil {
@@ -105,11 +105,10 @@ func (p *part) snapshot() Part {
 	return out
 }
 
-// Project returns the chunks of a batch of the conversation id. A batch with a
-// structural boundary is one conversation-reset: at creation its snapshot follows
-// from the batch alone; for a compaction or a withdrawn turn, at is called for
-// the state's snapshot at this batch. at may be nil for batches known to have
-// neither; needing it then is an error.
+// Project returns the chunks of a batch of the conversation id. A batch with a structural boundary has
+// one conversation-reset chunk. At creation its snapshot follows from the batch alone. For a
+// compaction or a withdrawn turn, at is called for the state's snapshot at this batch. at may be nil
+// for batches without either; otherwise Project fails.
 func Project(id ConversationID, b Batch, at func() (*Snapshot, error)) ([]Chunk, error) {
 	var out []Chunk
 	err := chunksOf(id, b, at, func(c Chunk) error {
@@ -119,8 +118,8 @@ func Project(id ConversationID, b Batch, at func() (*Snapshot, error)) ([]Chunk,
 	return out, err
 }
 
-// AppendProjection appends the chunks of [Project] to dst as [AppendChunks] does.
-// It allocates little beyond that.
+// AppendProjection appends the chunks of [Project] to dst as [AppendChunks] does, with few
+// allocations.
 func AppendProjection(dst []byte, id ConversationID, b Batch, at func() (*Snapshot, error)) ([]byte, error) {
 	first := true
 	err := chunksOf(id, b, at, func(c Chunk) (err error) {
@@ -136,7 +135,7 @@ func AppendProjection(dst []byte, id ConversationID, b Batch, at func() (*Snapsh
 	return dst, err
 }
 
-// roomFor is about what the chunks of a batch need, in bytes.
+// roomFor returns the estimated size of a batch's chunks, in bytes.
 func roomFor(records []Record) int {
 	const fixed = 256 // names, ids, a position
 	n := 0
@@ -153,7 +152,7 @@ func roomFor(records []Record) int {
 	return n
 }
 
-// chunksOf calls yield for every chunk of a batch, until it fails.
+// chunksOf calls yield for every chunk of a batch until yield fails.
 func chunksOf(id ConversationID, b Batch, at func() (*Snapshot, error), yield func(Chunk) error) error {
 	snap, err := boundary(b, at)
 	if err != nil {
@@ -182,12 +181,12 @@ func chunksOf(id ConversationID, b Batch, at func() (*Snapshot, error), yield fu
 	return nil
 }
 
-// boundary returns the snapshot a structural batch resets to, nil for others.
+// boundary returns the snapshot to which a structural batch resets, nil for other batches.
 func boundary(b Batch, at func() (*Snapshot, error)) (*Snapshot, error) {
 	for i, r := range b.Records {
 		switch r.(type) {
 		case *ConversationCreated:
-			// What stands before it in the batch belongs to an earlier life.
+			// Earlier records of the batch belong to a previous incarnation.
 			s := newStateAt(b.Offset - 1)
 			if err := s.Apply(Batch{Offset: b.Offset, Records: b.Records[i:]}); err != nil {
 				return nil, err
@@ -250,7 +249,7 @@ func project(r Record) (Chunk, bool) {
 	return Chunk{}, false
 }
 
-// orNull keeps a member that the wire requires in its object.
+// orNull keeps a member that the protocol requires.
 func orNull(v json.RawMessage) json.RawMessage {
 	if len(v) == 0 {
 		return json.RawMessage("null")

@@ -2,11 +2,10 @@ package conversation
 
 import "encoding/json"
 
-// RecordType names a record on the durable log. Names are never reused.
+// RecordType is the name of a record type in the durable log. Names are never reused.
 type RecordType string
 
-// The record table. "Must" is the answer to: may a node that does not know this
-// type skip it? See [Must].
+// The record types. "Must" means that a node that does not know the type may not skip it; see [Must].
 const (
 	TypeConversationCreated RecordType = "conversation_created"
 	TypeSubmissionAdmitted  RecordType = "submission_admitted"
@@ -61,7 +60,7 @@ type Record interface {
 // PartKind is the kind of streamed text.
 type PartKind string
 
-// The two kinds of streamed text.
+// The kinds of streamed text.
 const (
 	PartText      PartKind = "text"
 	PartReasoning PartKind = "reasoning"
@@ -70,7 +69,7 @@ const (
 // Outcome is how a submission ended.
 type Outcome string
 
-// The three outcomes.
+// The outcomes of a submission.
 const (
 	OutcomeCompleted Outcome = "completed"
 	OutcomeFailed    Outcome = "failed"
@@ -80,50 +79,50 @@ const (
 // Display is a visibility hint for a message.
 type Display string
 
-// The three displays: primary chat, plumbing, activity-panel material.
+// The displays: primary chat, internals, activity panel.
 const (
 	DisplayVisible    Display = "visible"
 	DisplayHidden     Display = "hidden"
 	DisplayDiagnostic Display = "diagnostic"
 )
 
-// Hook names a hook of an author whose end is recorded.
+// Hook names an author's hook whose end is recorded.
 type Hook string
 
 // The hooks of [HookDone].
 const (
-	// HookDeliveryStarted is shown a delivery before the first model call for it.
+	// HookDeliveryStarted runs for a delivery before its first model call.
 	HookDeliveryStarted Hook = "delivery_started"
-	// HookContinued has asked for more after the model wanted to stop.
+	// HookContinued continues a response after the model wanted to stop.
 	HookContinued Hook = "continued"
 )
 
-// ReasonTimer is the reason of a [Suspended] submission that waits for a time alone.
+// ReasonTimer is the reason of a [Suspended] submission that waits only for a time.
 const ReasonTimer = "timer"
 
-// ReasonInterrupted is the stop reason of a turn that was closed by recovery.
+// ReasonInterrupted is the stop reason of a turn closed by recovery.
 const ReasonInterrupted = "interrupted"
 
-// ReasonHandover is the reason of a turn that ended because its node drained. Events have
-// it; the record of such a turn has [ReasonInterrupted], and an AttemptStarted after a pause
-// follows in its batch.
+// ReasonHandover is the reason of a turn that ended because its node drained. It appears in events.
+// The record of such a turn has [ReasonInterrupted], followed in its batch by an AttemptStarted after
+// a pause.
 const ReasonHandover = "handover"
 
-// CompactionReason says why a history was compacted.
+// CompactionReason is the reason for a compaction.
 type CompactionReason string
 
-// The three reasons: the context came near the model's window, the model refused it
-// as too long, or somebody asked for it.
+// The reasons for a compaction: the context came near the model's window, the model rejected it as too
+// long, or it was requested.
 const (
 	CompactionThreshold CompactionReason = "threshold"
 	CompactionOverflow  CompactionReason = "overflow"
 	CompactionManual    CompactionReason = "manual"
 )
 
-// WaitEnd says what has ended a wait for a signal.
+// WaitEnd is how a wait for a signal ended.
 type WaitEnd string
 
-// The two ends of a wait.
+// The ends of a wait.
 const (
 	EndedBySignal  WaitEnd = "signal"
 	EndedByTimeout WaitEnd = "timeout"
@@ -149,7 +148,7 @@ func (u *Usage) Add(v Usage) {
 	u.Total += v.Total
 }
 
-// Price is what model calls have cost, in US dollars.
+// Price is the cost of model calls, in US dollars.
 type Price struct {
 	Input      float64 `json:"input,omitempty"`
 	Output     float64 `json:"output,omitempty"`
@@ -158,24 +157,23 @@ type Price struct {
 	Total      float64 `json:"total,omitempty"`
 }
 
-// Origin says for whom a record's work is done: Root is the submission of a client,
-// and Parent, of a subagent of a subagent, the conversation of who asked. Like other
-// facts that stand in earlier records too, it makes events a function of one batch; see
+// Origin names the submission on whose behalf a record's work is done. Root is the submission of a
+// client. Parent is set for a nested subagent: the conversation of the subagent that delegated the
+// task. Like other facts repeated from earlier records, it makes events a function of one batch; see
 // [State.Complete].
 type Origin struct {
 	Root   SubmissionID   `json:"root,omitempty"`
 	Parent ConversationID `json:"parent,omitempty"`
 }
 
-// OpenWait is a wait that nothing has ended, after WaitedMs.
+// OpenWait is a wait that is still open after WaitedMs.
 type OpenWait struct {
 	Name     string `json:"name"`
 	WaitedMs int64  `json:"waitedMs,omitempty"`
 }
 
-// StoredOutput is an output that is too long for a record: a text of Size bytes, or JSON,
-// which begins with Head and ends with Tail. Pieces stand one after the other and are all of
-// it. It is not changed.
+// StoredOutput is an output that is too long for a record: a text of Size bytes, or JSON, which begins
+// with Head and ends with Tail. The concatenated Pieces are the whole output. The value is immutable.
 type StoredOutput struct {
 	Size   int64         `json:"size"`
 	Head   string        `json:"head"`
@@ -183,16 +181,15 @@ type StoredOutput struct {
 	Pieces []StoredPiece `json:"pieces"`
 }
 
-// StoredPiece is a part of a value, of Size bytes, that is stored under its digest.
+// StoredPiece is a part of a value, of Size bytes, stored under its digest.
 type StoredPiece struct {
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"`
 }
 
-// CallFacts are what is known of a model call beyond its outcome. All are optional.
-// Server has no scheme.
+// CallFacts are facts of a model call beyond its outcome. All are optional. Server has no scheme.
 type CallFacts struct {
-	Provider      string `json:"provider,omitempty"` // as telemetry names it, if not as the model does
+	Provider      string `json:"provider,omitempty"` // the name in telemetry, if it differs from the model's
 	API           string `json:"api,omitempty"`
 	Server        string `json:"server,omitempty"`
 	Port          int    `json:"port,omitempty"`
@@ -208,7 +205,7 @@ type CallName struct {
 	Name string `json:"name"`
 }
 
-// FailedCall is a model call that ended without a word: nothing else records it.
+// FailedCall is a model call that failed before its first output. No other record has it.
 type FailedCall struct {
 	Turn       TurnID    `json:"turn"`
 	Model      string    `json:"model,omitempty"`
@@ -217,19 +214,19 @@ type FailedCall struct {
 	Retries    int       `json:"retries,omitempty"`
 }
 
-// Started says what an attempt follows.
+// Started is how the previous attempt ended.
 type Started string
 
-// The values of [AttemptStarted].After: nothing, an attempt that was put away in an
-// orderly way, or one whose writer did not end it.
+// The values of [AttemptStarted].After: there was no attempt before, it ended in an orderly way, or
+// its writer was lost.
 const (
 	AfterNothing Started = ""
 	AfterPause   Started = "pause"
 	AfterLoss    Started = "loss"
 )
 
-// SettlementError is the caller-safe error of a failed or aborted submission, in
-// our own words: text of a model vendor never stands here.
+// SettlementError is the caller-safe error of a failed or aborted submission. The text is ours and
+// never that of a model vendor.
 type SettlementError struct {
 	Type    Code           `json:"type"`
 	Message string         `json:"message"`
@@ -237,9 +234,9 @@ type SettlementError struct {
 }
 
 type (
-	// ConversationCreated begins a life of the conversation. InitialData is nil
-	// when the creating delivery had none. Stream is the version of its event stream, 0 for
-	// the first, the only one that this version writes.
+	// ConversationCreated begins an incarnation of the conversation. InitialData is nil if the
+	// creating delivery had none. Stream is the version of its event stream. This version writes only
+	// 0, the first.
 	ConversationCreated struct {
 		Agent          string          `json:"agent"`
 		ID             string          `json:"id"`
@@ -250,10 +247,9 @@ type (
 		At             Time            `json:"at"`
 	}
 
-	// SubmissionAdmitted is the durable acceptance of a delivery, and the message
-	// it shows in the transcript. Dispatched says that code in the process has sent it,
-	// DispatchDepth and Sender are those of its [Admission]. Channel is the channel that
-	// delivered it.
+	// SubmissionAdmitted is the durable acceptance of a delivery, and its message in the transcript.
+	// Dispatched is set if code in the process sent it. DispatchDepth and Sender are those of its
+	// [Admission]. Channel is the channel that delivered it.
 	SubmissionAdmitted struct {
 		Submission  SubmissionID `json:"submission"`
 		Message     MessageID    `json:"message"`
@@ -266,15 +262,15 @@ type (
 		DispatchDepth int     `json:"dispatchDepth,omitempty"`
 		Sender        *Sender `json:"sender,omitempty"`
 		Channel       string  `json:"channel,omitempty"`
-		// Tree is the tree of dispatches that it belongs to, nil for none.
+		// Tree is the dispatch tree of the submission, nil for none.
 		Tree *TreeRef `json:"tree,omitempty"`
 		At   Time     `json:"at"`
 	}
 
-	// AttemptStarted counts one try at a submission. Nothing of an author or a
-	// model runs before it is durable. QueuedMs is the wall time since the admission, of the
-	// first attempt only. LostAt, after a loss, is when the lost writer built its last batch
-	// with records, 0 if the activation did not read that batch.
+	// AttemptStarted counts one attempt at a submission. No author code and no model runs before it is
+	// durable. QueuedMs is the wall time since the admission, only for the first attempt. LostAt,
+	// after a loss, is when the lost writer built its last batch with records. It is 0 if the
+	// activation did not read that batch.
 	AttemptStarted struct {
 		Submission  SubmissionID `json:"submission"`
 		Attempt     int          `json:"attempt"`
@@ -288,8 +284,8 @@ type (
 		At          Time         `json:"at"`
 	}
 
-	// AttemptReleased ends an attempt without counting it. ElapsedMs is the monotonic
-	// time since it started.
+	// AttemptReleased ends an attempt without counting it. ElapsedMs is the monotonic time since its
+	// start.
 	AttemptReleased struct {
 		Submission SubmissionID `json:"submission"`
 		Attempt    int          `json:"attempt"`
@@ -298,10 +294,10 @@ type (
 		At         Time         `json:"at,omitempty"`
 	}
 
-	// ResponseStarted opens a turn of the response. Every turn of a submission has
-	// the same message and its own turn. Child, here and in other records, is the
-	// subagent conversation it belongs to: then no client sees it. WaitMs is the time
-	// from the model call to its first word.
+	// ResponseStarted opens a turn of the response. All turns of a submission have the same message;
+	// each has its own turn id. Child, here and in other records, is the subagent conversation of the
+	// record, which is then hidden from clients. WaitMs is the time from the model call to its first
+	// output.
 	ResponseStarted struct {
 		Origin
 		Message    MessageID       `json:"message"`
@@ -314,8 +310,7 @@ type (
 		At         Time            `json:"at"`
 	}
 
-	// Delta is streamed text, coalesced within its batch. Text is stored here and
-	// nowhere else.
+	// Delta is streamed text, coalesced within its batch. No other record stores the text.
 	Delta struct {
 		Message MessageID      `json:"message"`
 		Child   ConversationID `json:"child,omitempty"`
@@ -323,17 +318,17 @@ type (
 		Text    string         `json:"text"`
 	}
 
-	// PartDone signs the last reasoning part of a turn, again if it was signed before, and
-	// leaves it open. Nothing writes it any more: [PartSigned] replaced it.
+	// PartDone signs the last reasoning part of a turn and leaves it open. A second one replaces the
+	// signature. It is no longer written: [PartSigned] replaced it.
 	PartDone struct {
 		Message   MessageID      `json:"message"`
 		Child     ConversationID `json:"child,omitempty"`
 		Signature string         `json:"signature"`
 	}
 
-	// PartSigned closes the part under way of a kind and signs it, or stands for a part
-	// without text if there is none: what its vendor wants back where the part stood. Of a
-	// call, which Call names, it is the signature alone. Nobody but the model sees it.
+	// PartSigned closes and signs the open part of a kind. Without an open part it stands for a part
+	// without text. The signature is data that the vendor requires back at this position. If Call is
+	// set, it is the signature of that call only. Only the model sees it.
 	PartSigned struct {
 		Must      bool           `json:"must"`
 		Message   MessageID      `json:"message"`
@@ -343,8 +338,8 @@ type (
 		Signature string         `json:"signature"`
 	}
 
-	// ImagesRefused says that a model's vendor refused a request and took it without these
-	// attachments. No model is shown them any more, and everybody else sees them as before.
+	// ImagesRefused records that a model's vendor rejected a request and accepted it without these
+	// attachments. Later model calls omit them; clients still see them.
 	ImagesRefused struct {
 		Must        bool           `json:"must"`
 		Attachments []AttachmentID `json:"attachments"`
@@ -352,8 +347,8 @@ type (
 		At          Time           `json:"at"`
 	}
 
-	// OutputStored says that the outcome of a call, which stands in the same batch, is a part
-	// of its output, and where all of it is. Clients see the outcome alone.
+	// OutputStored locates the whole output of a call whose outcome, in the same batch, has only a
+	// part. Clients see only the outcome.
 	OutputStored struct {
 		Must  bool           `json:"must"`
 		Call  CallID         `json:"call"`
@@ -361,8 +356,8 @@ type (
 		StoredOutput
 	}
 
-	// ToolCalled is a complete call of the model. ProviderCall is the vendor's own
-	// id of it. Durable says that the call may be run again, with what it recorded.
+	// ToolCalled is a complete call of the model. ProviderCall is the vendor's id of the call. Durable
+	// is set if the call may be run again with its recorded steps.
 	ToolCalled struct {
 		Origin
 		Message      MessageID       `json:"message"`
@@ -376,10 +371,10 @@ type (
 		At           Time            `json:"at"`
 	}
 
-	// ToolSettled is the single outcome of a call: Output, or ErrorText when
-	// Failed. DurationMs is the handler's time; nil if it did not run to an end.
-	// Attachments are images that belong to the output. Terminate asks to end the
-	// response if all calls of the turn do. Waits are those that it ends with the call.
+	// ToolSettled is the single outcome of a call: Output, or ErrorText if Failed. DurationMs is the
+	// handler's time, nil if the handler did not finish. Attachments are images of the output.
+	// Terminate requests the end of the response if all calls of the turn do. Waits are those that end
+	// with the call.
 	ToolSettled struct {
 		Origin
 		Call        CallID          `json:"call"`
@@ -397,10 +392,9 @@ type (
 		At          Time            `json:"at"`
 	}
 
-	// StepCompleted closes a turn. ElapsedMs is the monotonic time since its
-	// attempt started, DurationMs that of its model call, of which WaitMs went by before
-	// the first word. Retries counts the failed calls that it repeats, and Calls are the
-	// turn's, which run now.
+	// StepCompleted closes a turn. ElapsedMs is the monotonic time since the start of its attempt.
+	// DurationMs is that of its model call, and WaitMs the time before its first output. Retries
+	// counts the failed calls that it repeats. Calls are the turn's calls, which run next.
 	StepCompleted struct {
 		Origin
 		Message    MessageID      `json:"message"`
@@ -418,20 +412,20 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// DataWritten sets the data part of a name of a response. The first write of the name appends the part.
+	// DataWritten sets the named data part of a response. The first write of a name appends the part.
 	DataWritten struct {
 		Message MessageID       `json:"message"`
 		Name    string          `json:"name"`
 		Data    json.RawMessage `json:"data"`
 	}
 
-	// MetadataMerged merges an object deeply onto a response's metadata.
+	// MetadataMerged merges an object deeply into a response's metadata.
 	MetadataMerged struct {
 		Message  MessageID       `json:"message"`
 		Metadata json.RawMessage `json:"metadata"`
 	}
 
-	// Advisory is a message of the runtime itself.
+	// Advisory is a message of the runtime.
 	Advisory struct {
 		Message    MessageID         `json:"message"`
 		Child      ConversationID    `json:"child,omitempty"`
@@ -442,20 +436,20 @@ type (
 		Display    Display           `json:"display"`
 	}
 
-	// AbortRequested is the durable intent to abort what it covers. Trees says that it closes the trees of dispatches
-	// that began in the conversation, and those that its submissions could begin.
+	// AbortRequested is the durable intent to abort the covered submissions. Trees closes the dispatch
+	// trees that began in the conversation, and those that its submissions could begin.
 	AbortRequested struct {
 		Submissions []SubmissionID `json:"submissions"`
 		Trees       bool           `json:"trees,omitempty"`
 		At          Time           `json:"at"`
 	}
 
-	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs
-	// is the sum of its attempts, AttemptMs that of the one under way, TotalMs the wall
-	// time since the admission. AdmissionMs is how long its sender waited for the receipt,
-	// so far if it still waits, at least 1, and 0 if another writer admitted it. Began says
-	// that there was an attempt, Open that one is under way, Lost that the writer of that one
-	// was lost, at LostAt as in [AttemptStarted].
+	// SubmissionSettled is the single terminal outcome of a submission. ElapsedMs is the sum of its
+	// attempts, AttemptMs that of the current one, TotalMs the wall time since the admission.
+	// AdmissionMs is how long the sender waited for the receipt, at least 1. If it still waits, it is
+	// the time so far; 0 means that another writer admitted it. Began is set if there was an attempt,
+	// and Open if one is running. Lost is set if the writer of that one was lost, at LostAt as in
+	// [AttemptStarted].
 	SubmissionSettled struct {
 		Submission  SubmissionID     `json:"submission"`
 		Outcome     Outcome          `json:"outcome"`
@@ -474,7 +468,7 @@ type (
 		At          Time             `json:"at"`
 	}
 
-	// StepDropped withdraws a turn from the transcript. Reason is the kind of failure.
+	// StepDropped withdraws a turn from the transcript. Reason is the failure class.
 	StepDropped struct {
 		Origin
 		Message    MessageID      `json:"message"`
@@ -488,11 +482,11 @@ type (
 		At         Time           `json:"at,omitempty"`
 	}
 
-	// Compacted replaces the model's view of everything before FirstKept by a
-	// summary. Before counts the exchanges it stands for. Of FirstKept itself, turns
-	// before FirstTurn are part of the summary; empty keeps all of them. The transcript
-	// stays. After counts the exchanges that are left as they are, Tokens what the model
-	// was shown before, about; Detached says that the work it was made for was over by then.
+	// Compacted replaces the model's view of everything before FirstKept by a summary. Before counts
+	// the summarized exchanges. Turns of FirstKept before FirstTurn are part of the summary; an empty
+	// FirstTurn keeps all of them. The transcript is unchanged. After counts the exchanges that are
+	// kept. Tokens estimates the model's input before. Detached is set if the work for which it was
+	// made had ended.
 	Compacted struct {
 		Origin
 		Child      ConversationID   `json:"child,omitempty"`
@@ -518,15 +512,15 @@ type (
 		Value json.RawMessage `json:"value"`
 	}
 
-	// StepRecorded is the result of one named step of a durable tool.
+	// StepRecorded is the result of a named step of a durable tool.
 	StepRecorded struct {
 		Call   CallID          `json:"call"`
 		Name   string          `json:"name"`
 		Output json.RawMessage `json:"output"`
 	}
 
-	// Parked ends an attempt without counting it: the submission waits until a time,
-	// and nothing of it runs. ElapsedMs is the monotonic time since its attempt started.
+	// Suspended ends an attempt without counting it. The submission waits until a time, and nothing of
+	// it runs. ElapsedMs is the monotonic time since the start of its attempt.
 	Suspended struct {
 		Submission SubmissionID `json:"submission"`
 		Until      Time         `json:"until,omitempty"`
@@ -535,14 +529,14 @@ type (
 		At         Time         `json:"at,omitempty"`
 	}
 
-	// HookDone says that a hook has come to its end for a submission.
+	// HookDone records that a hook has finished for a submission.
 	HookDone struct {
 		Submission SubmissionID `json:"submission"`
 		Hook       Hook         `json:"hook"`
 	}
 
-	// ChildStarted opens a subagent conversation on behalf of a call. Its work is the
-	// hidden submission named, which is never settled by itself.
+	// ChildStarted opens a subagent conversation on behalf of a call. Its work is the named hidden
+	// submission, which is never settled by itself.
 	ChildStarted struct {
 		Origin
 		Child      ConversationID `json:"child"`
@@ -554,7 +548,7 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// ChildSettled ends a subagent conversation; its usage is that of all its turns.
+	// ChildSettled ends a subagent conversation. Its usage sums all its turns.
 	ChildSettled struct {
 		Origin
 		Child      ConversationID `json:"child"`
@@ -569,10 +563,10 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// RetryScheduled says that the model call of a submission, or of a subagent's, is not
-	// made again before a time. Until then nothing of it runs; see [Suspended]. Rounds counts
-	// how often all its models have failed, Blind those of them in which no vendor said
-	// when to come back, and WaitedMs what was waited because of those who did.
+	// RetryScheduled defers the model call of a submission, or of its subagent, until a time. Until
+	// then nothing of it runs; see [Suspended]. Rounds counts how often all its models have failed.
+	// Blind counts the rounds without a retry delay from a vendor. WaitedMs sums the delays that
+	// vendors requested.
 	RetryScheduled struct {
 		Must       bool           `json:"must"`
 		Submission SubmissionID   `json:"submission"`
@@ -586,9 +580,8 @@ type (
 		At         Time           `json:"at"`
 	}
 
-	// WaitStarted says that a call of a durable tool waits for a signal of a name, no longer
-	// than until a time. A value that it gets fits Schema. Dropped is the signal kept for the
-	// name which does not.
+	// WaitStarted begins a wait of a durable tool's call for a named signal, with a deadline. The
+	// received value conforms to Schema. Dropped is a signal kept for the name that does not.
 	WaitStarted struct {
 		Must bool `json:"must"`
 		Origin
@@ -603,8 +596,8 @@ type (
 		At      Time            `json:"at"`
 	}
 
-	// WaitEnded says what a wait has come to: [EndedBySignal] has the value of a signal, which was
-	// kept or stands in the same batch. WaitedMs is the time since its start.
+	// WaitEnded ends a wait. [EndedBySignal] has the value of a signal, which was kept or is in the
+	// same batch. WaitedMs is the time since the start of the wait.
 	WaitEnded struct {
 		Must bool `json:"must"`
 		Origin
@@ -620,45 +613,45 @@ type (
 		At       Time            `json:"at"`
 	}
 
-	// Overtook says that a submission is worked on although others came before it and are not
-	// settled: all of them are parked. Its first attempt begins in the same batch.
+	// Overtook lets a submission run before earlier ones that are not settled; all of those are
+	// suspended. Its first attempt begins in the same batch.
 	Overtook struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 	}
 
-	// ReplyPending says who waits for the reply to a submission that is admitted in the same batch.
+	// ReplyPending names the recipient of the reply to a submission admitted in the same batch.
 	ReplyPending struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		To         ReplyTo      `json:"to"`
 	}
 
-	// RunStarted says that a submission, which is admitted in the same batch, is a run: a function works on it, and its
-	// delivery is the function's input.
+	// RunStarted marks a submission, admitted in the same batch, as a run: a function executes it, and
+	// its delivery is the function's input.
 	RunStarted struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		At         Time         `json:"at"`
 	}
 
-	// KeyKept says that the key of a submission, which is admitted in the same batch, is known
-	// for longer than others: at least until then, as far as there is room.
+	// KeyKept extends the retention of the idempotency key of a submission admitted in the same batch.
+	// The key is kept at least until the given time, if space permits.
 	KeyKept struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		Until      Time         `json:"until"`
 	}
 
-	// ReplySent says that who waits for a reply has it, or is over.
+	// ReplySent ends a pending reply: its recipient has it, or has ended.
 	ReplySent struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
 		At         Time         `json:"at"`
 	}
 
-	// SignalKept says that nobody waits yet for the name of a signal, whose admission and
-	// settlement stand in the same batch.
+	// SignalKept keeps a signal for a name without a wait. The signal's admission and settlement are
+	// in the same batch.
 	SignalKept struct {
 		Must       bool         `json:"must"`
 		Submission SubmissionID `json:"submission"`
@@ -667,20 +660,20 @@ type (
 		At         Time         `json:"at"`
 	}
 
-	// ConversationDeleted ends a life. A new one continues at the next offset.
+	// ConversationDeleted ends an incarnation. A new one continues at the next offset.
 	ConversationDeleted struct {
 		At Time `json:"at"`
 	}
 
-	// Unknown is a record of a type this version does not know and may skip. Line
-	// is its JSON object as read.
+	// Unknown is a record of a type that this version does not know and may skip. Line is the JSON
+	// object as read.
 	Unknown struct {
 		Name RecordType
 		Line json.RawMessage
 	}
 )
 
-// Address is where the conversation is reached.
+// Address returns the address of the conversation.
 func (r *ConversationCreated) Address() Address { return Address{Agent: r.Agent, ID: r.ID} }
 
 // Type implements [Record].

@@ -12,9 +12,9 @@ type NamedData struct {
 	Data json.RawMessage `json:"data"`
 }
 
-// Reply returns what the agent answered to a submission and how that ended: nil if
-// the agent said nothing, and nil while the submission is not settled. Both are the
-// snapshot's own. Attached history is not looked at; a decoded snapshot has none.
+// Reply returns the agent's message for a submission and its settlement. Both are nil while the
+// submission is not settled; the message is nil if the agent produced none. Both point into the
+// snapshot. Attached history is not searched; a decoded snapshot has none.
 func (s *Snapshot) Reply(id SubmissionID) (*Message, *Settlement) {
 	var reply *Message
 	for i := range s.Messages {
@@ -30,8 +30,7 @@ func (s *Snapshot) Reply(id SubmissionID) (*Message, *Settlement) {
 	return reply, nil
 }
 
-// Text returns what a message says: its text parts joined by blank lines, without
-// reasoning.
+// Text returns the text parts of a message, joined by blank lines, without reasoning.
 func (m *Message) Text() string {
 	var texts []string
 	for _, p := range m.Parts {
@@ -42,7 +41,8 @@ func (m *Message) Text() string {
 	return strings.Join(texts, "\n\n")
 }
 
-// Output returns what the model gave by [FinishTool] last, nil if nothing. It is the message's own.
+// Output returns the newest output given by [FinishTool], nil if there is none. It shares memory with
+// the message.
 func (m *Message) Output() json.RawMessage {
 	for _, p := range slices.Backward(m.Parts) {
 		if p.Type == PartTypeTool && p.ToolName == FinishTool && p.ErrorText == nil && p.Output != nil {
@@ -52,8 +52,7 @@ func (m *Message) Output() json.RawMessage {
 	return nil
 }
 
-// Data returns the values of the data parts in their order. The values are the
-// message's own.
+// Data returns the values of the data parts in order. The values share memory with the message.
 func (m *Message) Data() []NamedData {
 	var out []NamedData
 	for _, p := range m.Parts {

@@ -10,14 +10,14 @@ import (
 // RunID names a run of a workflow: "run_" and a ULID.
 type RunID string
 
-// workflowMark begins the name of a workflow where that of an agent stands. No agent has such a name.
+// workflowMark is the prefix of a workflow's name in place of an agent's. No agent has such a name.
 const workflowMark = "@"
 
-// WorkflowAgent is the name of a workflow where that of an agent stands: in the log of a run, in events, and where
-// runtimes register it.
+// WorkflowAgent returns the name of a workflow in place of an agent's. The log of a run, events, and
+// runtimes use it.
 func WorkflowAgent(workflow string) string { return workflowMark + workflow }
 
-// WorkflowOf returns the workflow that such a name is of. It is not ok for an agent.
+// WorkflowOf returns the workflow of such a name. It is not ok for an agent.
 func WorkflowOf(agent string) (workflow string, ok bool) {
 	if workflow, ok = strings.CutPrefix(agent, workflowMark); !ok {
 		return "", false
@@ -25,11 +25,12 @@ func WorkflowOf(agent string) (workflow string, ok bool) {
 	return workflow, true
 }
 
-// RunAddress is where a run is reached. Its log says which workflow it is of; [Address.Key] is the same with and without.
+// RunAddress returns the address of a run. Its log names the workflow; [Address.Key] is the same with
+// and without it.
 func RunAddress(id RunID) Address { return Address{Agent: workflowMark, ID: string(id)} }
 
-// Reach returns the address that any node finds a conversation by. Of a run it is without the workflow, because
-// versions that know no runs make the key of all that is in it.
+// Reach returns the address by which any node finds a conversation. For a run it omits the workflow,
+// because versions without runs derive the key from the whole name.
 func (a Address) Reach() Address {
 	if strings.HasPrefix(a.Agent, workflowMark) {
 		a.Agent = workflowMark
@@ -37,13 +38,13 @@ func (a Address) Reach() Address {
 	return a
 }
 
-// RunFor returns the id of the run that a key begins: the same for the same workflow and key, at any time. What it says of
-// a time means nothing.
+// RunFor returns the id of the run that a key begins. It depends only on workflow and key. The time in
+// the id has no meaning.
 func RunFor(workflow, key string) RunID {
 	const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 	sum := sha256.Sum256([]byte(workflow + "\x00" + key))
 	out := make([]byte, 0, runDigits)
-	buffer, bits := 0, 2 // 26 digits of 5 bits have two more than 16 bytes: the first digit has three
+	buffer, bits := 0, 2 // 26 digits of 5 bits have two bits more than 16 bytes: the first digit has three
 	for _, b := range sum[:16] {
 		buffer, bits = buffer<<8|int(b), bits+8
 		for bits >= 5 {
@@ -55,7 +56,7 @@ func RunFor(workflow, key string) RunID {
 	return RunID(runPrefix + string(out))
 }
 
-// RunOf asks for a run of a workflow, with an input that is JSON.
+// RunOf returns the admission of a workflow's run. The input is JSON.
 func RunOf(workflow string, id RunID, input json.RawMessage) Admission {
 	return Admission{
 		Address: Address{Agent: WorkflowAgent(workflow), ID: string(id)}, Key: string(id),
@@ -68,7 +69,7 @@ const (
 	runDigits = 26
 )
 
-// Valid reports whether the id is one of a run, in its only spelling.
+// Valid reports whether the id is a run id in canonical form.
 func (id RunID) Valid() bool {
 	rest, ok := strings.CutPrefix(string(id), runPrefix)
 	if !ok || len(rest) != runDigits || rest[0] > '7' {
@@ -79,21 +80,21 @@ func (id RunID) Valid() bool {
 	})
 }
 
-// Run is what is known of a run of a workflow. Values returned by [State.Run] are read-only.
+// Run is the state of a run of a workflow. Values returned by [State.Run] are read-only.
 type Run struct {
 	Submission SubmissionID    `json:"submission"`
-	Hash       string          `json:"hash"` // of what it was started with
+	Hash       string          `json:"hash"` // of its input
 	Offset     Offset          `json:"offset"`
 	Input      json.RawMessage `json:"input"`
 	StartedAt  Time            `json:"startedAt"`
-	// Outcome is empty while it goes on. Output is that of a run that is completed.
+	// Outcome is empty while the run is active. Output is that of a completed run.
 	Outcome Outcome          `json:"outcome,omitempty"`
 	Error   *SettlementError `json:"error,omitempty"`
 	Output  json.RawMessage  `json:"output,omitempty"`
 	EndedAt Time             `json:"endedAt,omitempty"`
 }
 
-// Run returns the run that the log is of, nil if it is of a conversation.
+// Run returns the run of the log, nil for a conversation.
 func (s *State) Run() *Run { return s.run }
 
 func (s *State) foldRunStarted(r *RunStarted) error {
@@ -109,7 +110,7 @@ func (s *State) foldRunStarted(r *RunStarted) error {
 	return nil
 }
 
-// ranOut notes what the function of the run has returned.
+// ranOut records the result of the run's function.
 func (s *State) ranOut(p *part) {
 	if s.run != nil && p.sub.ID == s.run.Submission && !p.failed {
 		done := *s.run
@@ -118,7 +119,7 @@ func (s *State) ranOut(p *part) {
 	}
 }
 
-// ended notes how the run has ended.
+// ended records the settlement of the run.
 func (s *State) ended(r *SubmissionSettled) {
 	if s.run != nil && r.Submission == s.run.Submission {
 		done := *s.run
@@ -127,7 +128,7 @@ func (s *State) ended(r *SubmissionSettled) {
 	}
 }
 
-// outputOf is what a submission has come to, in the form that was asked for.
+// outputOf returns the structured output of a submission.
 func (s *State) outputOf(sub *Submission) json.RawMessage {
 	if s.run != nil && sub.ID == s.run.Submission {
 		return s.run.Output
@@ -135,7 +136,7 @@ func (s *State) outputOf(sub *Submission) json.RawMessage {
 	return sub.Output()
 }
 
-// weight is about how many bytes are kept of the run.
+// weight returns the estimated memory of the run, in bytes.
 func (r *Run) weight() int {
 	if r == nil {
 		return 0
@@ -143,18 +144,18 @@ func (r *Run) weight() int {
 	return len(r.Input) + len(r.Output)
 }
 
-// RunReader is the read seam of runs. Implementations are safe for concurrent use.
+// RunReader is the read interface of runs. Implementations are safe for concurrent use.
 type RunReader interface {
 	Reader
-	// ReadRun returns what is known of a run, which is read-only, and the workflow that it is of. It activates nothing. A
-	// run that was never begun answers CodeRunNotFound.
+	// ReadRun returns the state of a run, which is read-only, and its workflow. It activates nothing.
+	// A run that was never begun returns CodeRunNotFound.
 	ReadRun(ctx context.Context, id RunID) (workflow string, run *Run, err error)
 }
 
-// AwaitRun returns a run when it has ended. The error is the reader's, or that of ctx.
+// AwaitRun waits until a run has ended and returns it. The error is the reader's, or that of ctx.
 func AwaitRun(ctx context.Context, r RunReader, id RunID) (workflow string, run *Run, err error) {
 	for reading := ctx; ; reading = Tailing(ctx) {
-		// What ends it comes later than this, so that nothing is missed in between.
+		// Read the head first, so that an end recorded after it is not missed.
 		head, err := r.Head(reading, RunAddress(id))
 		if CodeOf(err) == CodeStreamNotFound {
 			err = Errorf(CodeRunNotFound, "No run %.80q is known.", string(id))
@@ -171,7 +172,7 @@ func AwaitRun(ctx context.Context, r RunReader, id RunID) (workflow string, run 
 	}
 }
 
-// Err is nil for a run that goes on or is completed, else a [*SettledError].
+// Err returns nil for an active or completed run, otherwise a [*SettledError].
 func (r *Run) Err() error {
 	if r.Outcome == "" {
 		return nil

@@ -6,27 +6,25 @@ import (
 	"fmt"
 )
 
-// Reply is what an agent answered to a message. What it has of the message is shared with it, and
-// not to be changed.
+// Reply is an agent's reply to a message. It shares memory with the message and must not be changed.
 type Reply struct {
 	Submission SubmissionID
-	// Text is what it said, its text parts joined by blank lines, without reasoning.
+	// Text is the text parts of the reply, joined by blank lines, without reasoning.
 	Text string
-	// Output is what the agent's model gave in the form that the agent asks for, as JSON; nil of
-	// an agent that answers with text.
+	// Output is the agent's structured output as JSON; nil for an agent that replies with text.
 	Output json.RawMessage
-	// Data has the values of its data parts by name, in the order they were written.
+	// Data has the values of the data parts by name, in write order.
 	Data map[string][]json.RawMessage
-	// Metadata is what the agent's author put onto the message; nil if nothing.
+	// Metadata is set by the agent's author; nil for none.
 	Metadata json.RawMessage
-	// Message is the whole of it; nil if the agent said nothing, and of a reply to a question of
-	// another conversation, which has its text and output alone.
+	// Message is the whole message. It is nil if the agent produced none, and for a reply to another
+	// conversation, which has only text and output.
 	Message *Message
-	// Cut says of such a reply that it is longer: Text is its beginning, and there is no Output.
+	// Cut is set if such a reply was too long: Text is truncated and Output is nil.
 	Cut bool
 }
 
-// ReplyOf returns the reply to a submission that is in a message, nil for none.
+// ReplyOf returns the reply to a submission from a message, nil for none.
 func ReplyOf(id SubmissionID, m *Message) *Reply {
 	r := &Reply{Submission: id, Data: map[string][]json.RawMessage{}}
 	if m == nil {
@@ -39,14 +37,14 @@ func ReplyOf(id SubmissionID, m *Message) *Reply {
 	return r
 }
 
-// Outcomes of a settlement that are not a reply; see [SettledError].
+// Outcomes of a settlement without a reply; see [SettledError].
 var (
 	ErrFailed  = errors.New("the submission failed")
 	ErrAborted = errors.New("the submission was aborted")
 )
 
-// SettledError says that a submission was settled otherwise than completed. errors.Is finds
-// [ErrFailed] or [ErrAborted] in it.
+// SettledError is returned for a submission whose outcome is not completed. It matches [ErrFailed] or
+// [ErrAborted] in errors.Is.
 type SettledError struct {
 	Submission SubmissionID
 	Outcome    Outcome
@@ -54,7 +52,7 @@ type SettledError struct {
 	Err *SettlementError
 }
 
-// AsError returns what was not completed as a *SettledError, and nil if it was.
+// AsError returns nil for a completed settlement, otherwise a *SettledError.
 func (s *Settlement) AsError() error {
 	if s.Outcome == OutcomeCompleted {
 		return nil
@@ -66,7 +64,7 @@ func (s *Settlement) AsError() error {
 	return e
 }
 
-// Error implements error. Its text may be shown to callers.
+// Error implements error. The text is caller-safe.
 func (e *SettledError) Error() string {
 	s := fmt.Sprintf("submission %s: %s", e.Submission, e.Outcome)
 	if e.Err.Type != "" {
@@ -78,7 +76,7 @@ func (e *SettledError) Error() string {
 	return s
 }
 
-// Is implements the errors.Is of ErrFailed and ErrAborted.
+// Is reports whether the error matches ErrFailed or ErrAborted.
 func (e *SettledError) Is(target error) bool {
 	switch e.Outcome {
 	case OutcomeFailed:

@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// longText is from when on, in bytes, a text is spliced into what was encoded without it.
+	// longText is the size in bytes from which a text is spliced into encoded output.
 	longText = 64 << 10
-	// textMark and a number stand for a long text until then. Where others say it too, what
-	// they say is encoded whole.
+	// textMark and a number replace a long text until then. If other text contains a mark, the value
+	// is encoded whole.
 	textMark = "long text "
 )
 
-// splice keeps long texts and long JSON from an encoder, which makes several copies of its input,
-// and puts them into what it has made. Its zero value is ready, and nil marks nothing.
+// splice replaces long texts and long JSON by marks, because an encoder makes several copies of its
+// input. It inserts them into the encoded output afterwards. The zero value is ready; nil marks
+// nothing.
 type splice struct{ long []longValue }
 
-// longValue is a text, or JSON.
 type longValue struct {
 	text string
 	json json.RawMessage
 }
 
-// mark returns a text, or what stands for it.
+// mark returns a text, or its mark if it is long.
 func (s *splice) mark(text string) string {
 	if s == nil || len(text) < longText {
 		return text
@@ -34,7 +34,7 @@ func (s *splice) mark(text string) string {
 	return textMark + strconv.Itoa(len(s.long)-1)
 }
 
-// markJSON returns JSON, or what stands for it.
+// markJSON returns JSON, or its mark if it is long.
 func (s *splice) markJSON(raw json.RawMessage) json.RawMessage {
 	if s == nil || len(raw) < longText {
 		return raw
@@ -43,8 +43,8 @@ func (s *splice) markJSON(raw json.RawMessage) json.RawMessage {
 	return appendString(nil, textMark+strconv.Itoa(len(s.long)-1))
 }
 
-// append appends what was encoded with marks to dst, with the long values in their place. It reports false, and
-// appends nothing, where the marks cannot be told from words of others, and for JSON that is not valid.
+// append appends the encoded output to dst, with the long values in place of marks. It reports false
+// and appends nothing if the marks are ambiguous, or for invalid JSON.
 func (s *splice) append(dst, encoded []byte) ([]byte, bool) {
 	const open = `"` + textMark
 	if bytes.Count(encoded, []byte(textMark)) != len(s.long) {
@@ -70,7 +70,7 @@ func (s *splice) append(dst, encoded []byte) ([]byte, bool) {
 	return append(out, encoded...), true
 }
 
-// appendTo appends the JSON form of the value, without white space.
+// appendTo appends the compact JSON form of the value.
 func (v longValue) appendTo(dst []byte) ([]byte, error) {
 	if v.json == nil {
 		return appendString(dst, v.text), nil
@@ -80,8 +80,8 @@ func (v longValue) appendTo(dst []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// appendSpliced appends the JSON form of what form returns, which marks its long values. Form is called with nil
-// where the marks cannot be used.
+// appendSpliced appends the JSON form of form's result. form marks its long values, and gets nil if
+// marks cannot be used.
 func appendSpliced(dst []byte, form func(*splice) any) ([]byte, error) {
 	var s splice
 	v := form(&s)
@@ -98,7 +98,6 @@ func appendSpliced(dst []byte, form func(*splice) any) ([]byte, error) {
 	return appendJSON(dst, form(nil))
 }
 
-// appendMessage appends the JSON form of a message.
 func appendMessage(dst []byte, m Message) ([]byte, error) {
 	return appendSpliced(dst, func(s *splice) any {
 		short := m
@@ -128,7 +127,7 @@ func (s *splice) markTurns(turns []Turn) []Turn {
 	return turns
 }
 
-// withoutText returns a record with a mark in the place of its long text or output, if it has one.
+// withoutText returns a copy of the record with a mark in place of a long text or output.
 func (s *splice) withoutText(r Record) Record {
 	switch r := r.(type) {
 	case *Delta:

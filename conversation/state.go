@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Keys of idempotent admissions are kept for the last keptKeys admissions and at
-// least keptFor, whichever is longer.
+// Idempotency keys are kept for the last keptKeys admissions and at least keptFor, whichever is
+// longer.
 const (
 	keptKeys = 1000
 	keptFor  = Time(24 * time.Hour / time.Millisecond)
-	// longerBytes bounds the keys that are kept for longer: about five thousand.
+	// longerBytes bounds the keys with a longer retention: about five thousand.
 	longerBytes = 1 << 20
 )
 
-// MaxKeepKey is the longest that an admission may have its key kept for.
+// MaxKeepKey is the longest retention that an admission may request for its key.
 const MaxKeepKey = 30 * 24 * time.Hour
 
-// MaxResponseText is how many bytes of text and reasoning the fold keeps of one response.
-// What is longer can be read in the updates, batch by batch. It bounds what a log of any
-// length folds to, so no response may be allowed to become longer.
+// MaxResponseText bounds the bytes of text and reasoning that the fold keeps of one response. Updates
+// have the rest, batch by batch. It bounds the state of a log of any length, so every limit on a
+// response has to be lower.
 const MaxResponseText = 20 << 20
 
-// sayRest ends a response of which the fold does not keep all.
+// sayRest ends a response that the fold truncates.
 const sayRest = "\n\n[This response is too long to be shown as a whole.]"
 
-// InvariantError says that a record cannot follow from the state: the log is
-// damaged or was written by a faulty version. The conversation is refused.
+// InvariantError means that a record cannot follow from the state: the log is corrupt or was written
+// by a faulty version. The conversation is rejected.
 type InvariantError struct {
 	Offset Offset
 	Type   RecordType
@@ -43,12 +43,11 @@ func (e *InvariantError) Error() string {
 	return fmt.Sprintf("fold batch %d: %s: %s", int64(e.Offset), e.Type, e.Reason)
 }
 
-// State is the fold of a log through Head. The zero value is not usable; see
-// [NewState]. A State is owned by one goroutine.
+// State is the fold of a log through Head. The zero value is not usable; see [NewState]. A State is
+// owned by one goroutine.
 //
-// Invariant: at most one submission has begun and is neither settled nor parked, and what came
-// before it is settled or parked.
-// Invariant: every message, submission and call id is unique.
+// Invariants: at most one submission has begun and is neither settled nor suspended, and all earlier
+// ones are settled or suspended. Every id of a message, submission or call is unique.
 type State struct {
 	head        Offset
 	created     *ConversationCreated
@@ -57,20 +56,20 @@ type State struct {
 	settlements []Settlement
 	submissions []*Submission
 	unsettled   []*Submission   // admission order
-	owed        []*PendingReply // oldest first; changed in copies
-	posts       []*Post         // likewise, of the newest time that each was enqueued
-	postsAt     Offset          // of the batch that said last when they are due
-	paths       []ReplyPath     // oldest first; changed in copies
+	owed        []*PendingReply // pending replies, oldest first; copied on write
+	posts       []*Post         // in the order of their last enqueueing; copied on write
+	postsAt     Offset          // offset of the batch that last set their due times
+	paths       []ReplyPath     // oldest first; copied on write
 	pathsBefore []ReplyPath     // as of before the newest admission
-	waiting     waiting         // of all of them but the first
+	waiting     waiting         // of all unsettled but the first
 	bySub       map[SubmissionID]*Submission
 	byKey       map[string]*Submission
 	kept        keptLines     // the oldest keys
-	longer      keptLines     // still older ones, of which records say so
-	keys        []*Submission // whose keys are kept beside them, oldest first
-	history     HistoryCounts // what was cut out of this life
+	longer      keptLines     // even older ones, with a longer retention
+	keys        []*Submission // whose keys are kept in addition, oldest first
+	history     HistoryCounts // counts of what was cut from this incarnation
 	pages       []*HistoryPage
-	born        Offset // of the batch that created this life
+	born        Offset // offset of the batch that created this incarnation
 	calls       map[CallID]*part
 	author      map[string]json.RawMessage
 	inline      int // see InlineBytes
@@ -79,11 +78,11 @@ type State struct {
 	refused     []AttachmentID // see [State.Refused]
 	waits       []*Wait        // of calls without an outcome, oldest first
 	signals     []*KeptSignal  // oldest first
-	trees       []*Tree        // by their last change; changed in copies
-	run         *Run           // nil in a conversation; changed in copies
-	decided     []DecidedName  // likewise
-	// children are the subagent conversations of unsettled submissions, oldest first;
-	// they are in bySub too, and their responses in byID, but in no list.
+	trees       []*Tree        // by their last change; copied on write
+	run         *Run           // nil in a conversation; copied on write
+	decided     []DecidedName  // copied on write
+	// children are the subagent conversations of unsettled submissions, oldest first. They are in
+	// bySub too, and their responses in byID, but in no list.
 	children []*Submission
 }
 
@@ -92,7 +91,7 @@ func NewState() *State {
 	return newStateAt(Start)
 }
 
-// NewStateHolding is NewState with another bound than [InlineBytes].
+// NewStateHolding is NewState with a bound other than [InlineBytes].
 func NewStateHolding(inline int) *State {
 	s := NewState()
 	s.inline = inline
@@ -115,23 +114,23 @@ func newStateAt(head Offset) *State {
 // message is one message of the transcript under construction.
 type message struct {
 	view  Message // Parts and Metadata are unused; see parts and metadata
-	left  *Left   // the message is in the log alone, but for its files; else nil
+	left  *Left   // set if the message is in the log only, except for its files
 	parts []*part
 	meta  map[string]any
-	said  int         // bytes of text of the parts of a response
+	said  int         // bytes of text in the parts of a response
 	sub   *Submission // of a response
 }
 
-// part is what the public view and the model's view share of one part.
+// part holds the data shared by the public view and the model's view of one part.
 type part struct {
 	kind      string // a PartType; DataPrefix for data
 	turn      *turn  // nil outside a response
 	text      words
-	streaming bool // of text, as clients see it: no other part has begun since
+	streaming bool // of text visible to clients: no other part has begun since
 	signature string
-	// sealed says that the model's part has ended, whatever clients see, and more that
-	// they see its text at the end of the part before. A sealed part without text they
-	// do not see.
+	// sealed is set if the model's part has ended, independent of the clients' view. more is set if
+	// clients see its text at the end of the previous part. Clients do not see a sealed part without
+	// text.
 	sealed, more bool
 
 	name         string // data or tool
@@ -142,100 +141,98 @@ type part struct {
 	settled      bool
 	failed       bool
 	output       json.RawMessage
-	stored       *StoredOutput // all of the output, if that is a part of it
+	stored       *StoredOutput // the whole output, if output is a part of it
 	images       []Attachment
 	terminate    bool
 	errorText    string
 	durationMs   *int64
 	durable      bool
-	lost         int // attempts that were lost while the call ran, or was about to
+	lost         int // attempts lost while the call ran or was about to
 
 	file Attachment
 }
 
-// end says that the model has gone on to something else.
+// end ends streaming, because the model has begun another part.
 func (p *part) end() {
 	p.streaming = false
 	p.text.end()
 }
 
-// turn is one model round trip of a response, or a note of the runtime to the
-// model between two of them.
+// turn is one model round trip of a response, or a note of the runtime to the model between two turns.
 type turn struct {
 	id        TurnID
 	model     string
 	completed bool
 	stop      string
 	usage     Usage
-	dollars   float64 // that it has cost
+	dollars   float64 // cost in US dollars
 	note      string
 	parts     []*part
 }
 
-// Submission is one admitted delivery and what became of it. Values returned by
-// [State] methods are read-only and valid until the next Apply.
+// Submission is one admitted delivery and its state. Values returned by [State] methods are read-only
+// and valid until the next Apply.
 type Submission struct {
 	ID          SubmissionID `json:"id"`
 	Key         string       `json:"key"`
 	PayloadHash string       `json:"payloadHash"`
 	Delivery    Delivery     `json:"delivery"`
-	// Left is how many bytes of Delivery are left to the log: only its kind and its
-	// attachments are here, see [Submission.LeftOf].
+	// Left is the number of bytes of Delivery that are in the log only. Delivery then has only its
+	// kind and attachments; see [Submission.LeftOf].
 	Left       int    `json:"left,omitempty"`
 	Trace      Trace  `json:"trace,omitzero"`
 	Offset     Offset `json:"offset"` // of the admitting batch
 	AdmittedAt Time   `json:"admittedAt"`
-	// KeyUntil is until when the key is known at least, beyond what holds for all; 0 if a
-	// record says nothing.
+	// KeyUntil is an extended retention of the key; 0 if no record sets one.
 	KeyUntil Time `json:"keyUntil,omitempty"`
 
-	// Attempts counts the attempts started and not released.
+	// Attempts counts the attempts that were started and not released.
 	Attempts int `json:"attempts,omitempty"`
-	// Running is set while an attempt is started and the submission is neither
-	// settled nor released. Writer is that attempt's writer.
+	// Running is set while an attempt is started and the submission is neither settled nor released.
+	// Writer is that attempt's writer.
 	Running bool   `json:"running,omitempty"`
 	Writer  string `json:"writer,omitempty"`
-	// Began is set by the first attempt, whatever becomes of it.
+	// Began is set by the first attempt and stays set.
 	Began bool `json:"began,omitempty"`
-	// Dispatched says that code in the process has sent it.
+	// Dispatched is set if code in the process sent it.
 	Dispatched bool `json:"dispatched,omitempty"`
 	// DispatchDepth and Sender are those of its [Admission].
 	DispatchDepth int     `json:"dispatchDepth,omitempty"`
 	Sender        *Sender `json:"sender,omitempty"`
-	// Channel is the channel of webhooks that delivered it, empty for none.
+	// Channel is the webhook channel that delivered it; empty for none.
 	Channel string `json:"channel,omitempty"`
-	// ReplyAddress is where its reply goes, zero if the id of the conversation names the place.
+	// ReplyAddress is the address of its reply; zero if the conversation's id gives it.
 	ReplyAddress ReplyAddress `json:"replyAddress,omitzero"`
-	// Tree is the tree of dispatches that it belongs to, nil of one that may begin a tree.
+	// Tree is the dispatch tree of the submission; nil for one that may begin a tree.
 	Tree *TreeRef `json:"tree,omitempty"`
 	// Message is the response, empty before its first turn.
 	Message MessageID `json:"message,omitempty"`
-	Aborted bool      `json:"aborted,omitempty"` // an abort covers it
-	// Parked is what the submission waits for, nil if it does not, and SuspendedAt the
-	// offset of the batch that says so.
+	Aborted bool      `json:"aborted,omitempty"` // covered by an abort
+	// Suspended is set while the submission is suspended. SuspendedAt is the offset of the batch that
+	// suspended it.
 	Suspended   *Suspended `json:"parked,omitempty"`
 	SuspendedAt Offset     `json:"suspendedAt,omitempty"`
-	// WorkedBefore is the part of Elapsed until the last suspension of a run, in milliseconds. An older node does not
-	// know it, and counts more until the next suspension.
+	// WorkedBefore is the part of Elapsed until the last suspension of a run, in milliseconds. An
+	// older node ignores it and counts more until the next suspension.
 	WorkedBefore int64 `json:"workedBefore,omitempty"`
-	// Ahead says that it may be worked on while those before it are parked.
+	// Ahead is set if it may run while earlier ones are suspended.
 	Ahead bool `json:"ahead,omitempty"`
-	// Due says that a wait has ended since: it may go on before the time.
+	// Due is set if a wait has ended since: it may resume before the time.
 	Due bool `json:"due,omitempty"`
-	// Retry is what its next model call waits for, nil if it has failed for nothing that
-	// takes long to pass.
+	// Retry is the scheduled retry of its model call, nil if there was no failure that needs a long
+	// delay.
 	Retry   *RetryScheduled `json:"retry,omitempty"`
 	Settled bool            `json:"settled,omitempty"`
 	Outcome Outcome         `json:"outcome,omitempty"`
-	// Notify are the targets that its sender wants to be told of the settlement.
+	// Notify are the targets to notify of the settlement.
 	Notify []string `json:"notify,omitempty"`
-	// DeliveryStarted is set once the hook at the start of a delivery has ended; Continued
-	// counts how often the model was sent on.
+	// DeliveryStarted is set once the hook at the start of a delivery has ended. Continued counts how
+	// often the model was continued.
 	DeliveryStarted bool `json:"prepared,omitempty"`
 	Continued       int  `json:"continued,omitempty"`
 
-	// Of the hidden submission of a subagent: its conversation, the agent's name, the
-	// call that asked for it, and the submission that call belongs to.
+	// Fields of a subagent's hidden submission: its conversation, the agent's name, the call that
+	// delegated the task, and the submission of that call.
 	Child  ConversationID `json:"child,omitempty"`
 	Agent  string         `json:"agent,omitempty"`
 	Call   CallID         `json:"call,omitempty"`
@@ -248,13 +245,13 @@ type Submission struct {
 	compacted *Compacted // of a subagent
 }
 
-// Elapsed is the monotonic time recorded over all attempts.
+// Elapsed returns the monotonic time recorded over all attempts.
 func (s *Submission) Elapsed() time.Duration {
 	return time.Duration(s.elapsed[0]+s.elapsed[1]) * time.Millisecond
 }
 
-// Worked is the time that counts against the timeout of the submission: Elapsed, or for a run that was suspended the part
-// since then, because a run may go on for a year in small steps.
+// Worked returns the time that counts against the submission's timeout. It is Elapsed, or for a
+// suspended run the part since the last suspension, because a run may last a year in small steps.
 func (s *Submission) Worked() time.Duration {
 	return s.Elapsed() - time.Duration(s.WorkedBefore)*time.Millisecond
 }
@@ -265,11 +262,10 @@ func (s *State) Head() Offset { return s.head }
 // Exists reports whether the conversation was created and not deleted.
 func (s *State) Exists() bool { return s.created != nil }
 
-// Created returns the record that began this life, nil if none did. It is
-// read-only.
+// Created returns the record that began this incarnation, or nil. It is read-only.
 func (s *State) Created() *ConversationCreated { return s.created }
 
-// Lookup returns the submission admitted under a key that is still kept, or nil.
+// Lookup returns the submission admitted under a retained key, or nil.
 func (s *State) Lookup(key string) *Submission {
 	if sub := s.byKey[key]; sub != nil {
 		return sub
@@ -287,7 +283,7 @@ func (s *State) Lookup(key string) *Submission {
 // Submission returns a submission by id, or nil.
 func (s *State) Submission(id SubmissionID) *Submission { return s.bySub[id] }
 
-// Attachment returns an attachment of a message by its id, and whether there is one.
+// Attachment returns a message's attachment by its id, and whether it exists.
 func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 	for _, m := range s.messages {
 		for _, p := range m.parts {
@@ -301,7 +297,7 @@ func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 	}
 	s.whole()
 	for _, page := range s.pages {
-		// A page that does not decode has no attachments to show.
+		// A page that does not decode has no attachments.
 		all, _ := page.Attachments()
 		if i := slices.IndexFunc(all, func(a Attachment) bool { return a.ID == id }); i >= 0 {
 			return all[i], true
@@ -310,14 +306,15 @@ func (s *State) Attachment(id AttachmentID) (Attachment, bool) {
 	return Attachment{}, false
 }
 
-// MaxRefused bounds what [State.Refused] keeps: more than any vendor takes in a request.
+// MaxRefused bounds [State.Refused]. It exceeds the number of images that any vendor accepts in a
+// request.
 const MaxRefused = 4096
 
-// Refused are the attachments that no model is shown any more, the newest [MaxRefused] of
-// them in the order in which they were refused. The slice is shared and read-only.
+// Refused returns the attachments that models no longer get: the newest [MaxRefused], in order of
+// rejection. The slice is shared and read-only.
 func (s *State) Refused() []AttachmentID { return s.refused }
 
-// foldRefused never changes what Refused has returned.
+// foldRefused copies the slice, because Refused has returned it.
 func (s *State) foldRefused(r *ImagesRefused) {
 	for _, id := range r.Attachments {
 		if !slices.Contains(s.refused, id) {
@@ -327,15 +324,15 @@ func (s *State) foldRefused(r *ImagesRefused) {
 	s.refused = s.refused[max(0, len(s.refused)-MaxRefused):]
 }
 
-// Born returns the offset of the batch that created this life.
+// Born returns the offset of the batch that created this incarnation.
 func (s *State) Born() Offset { return s.born }
 
-// Unsettled returns the submissions that are owed a settlement, in admission
-// order. The slice is shared and read-only.
+// Unsettled returns the submissions without a settlement, in admission order. The slice is shared and
+// read-only.
 func (s *State) Unsettled() []*Submission { return s.unsettled }
 
-// UnderWay returns the submission of which an attempt has begun, be it that the attempt was
-// released or its writer is gone, and that is not parked; nil if there is none.
+// UnderWay returns the submission that has begun and is not suspended, or nil. Its attempt may be
+// released, or its writer lost.
 func (s *State) UnderWay() *Submission {
 	i := slices.IndexFunc(s.unsettled, func(sub *Submission) bool { return (sub.Began || sub.Running) && sub.Suspended == nil })
 	if i < 0 {
@@ -344,11 +341,10 @@ func (s *State) UnderWay() *Submission {
 	return s.unsettled[i]
 }
 
-// AuthorState returns the author's persistent state. The map is shared and
-// read-only.
+// AuthorState returns the author's persistent state. The map is shared and read-only.
 func (s *State) AuthorState() map[string]json.RawMessage { return s.author }
 
-// Apply folds the next batch. On an error the state must not be used any more.
+// Apply folds the next batch. After an error the state must not be used.
 func (s *State) Apply(b Batch) error {
 	if b.Offset != s.head+1 {
 		return &InvariantError{Offset: b.Offset, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
@@ -356,9 +352,8 @@ func (s *State) Apply(b Batch) error {
 	return s.Extend(b.Offset, b.Records...)
 }
 
-// Extend folds records of the batch at an offset that is still being composed:
-// the head or the one after it. A writer decides on the state so extended and
-// throws it away if the batch is lost.
+// Extend folds records of a batch under composition, at the head or the next offset. A writer decides
+// on the extended state and discards it if the batch is lost.
 func (s *State) Extend(at Offset, records ...Record) error {
 	if at != s.head && at != s.head+1 {
 		return &InvariantError{Offset: at, Reason: fmt.Sprintf("batch does not follow head %d", int64(s.head))}
@@ -396,7 +391,7 @@ func (s *State) response(r Record, id MessageID) (*message, error) {
 	return m, s.belongs(r, m.sub)
 }
 
-// openTurn returns the response and its turn under way.
+// openTurn returns the response and its open turn.
 func (s *State) openTurn(r Record, id MessageID) (*message, *turn, error) {
 	m, err := s.response(r, id)
 	if err != nil {
@@ -428,7 +423,7 @@ func (s *State) addMessage(r Record, m *message) error {
 	return nil
 }
 
-// forget drops keys that are out of the retention rule.
+// forget drops keys past their retention.
 func (s *State) forget(now Time) {
 	for s.kept.count > 0 && s.kept.count+len(s.keys) > keptKeys && s.kept.oldest().AdmittedAt <= now-keptFor {
 		s.keepLonger(s.kept.oldest().submission())
@@ -447,7 +442,7 @@ func (s *State) forget(now Time) {
 	}
 }
 
-// keepLonger keeps the key of a submission that is out of the retention rule, if a record says so.
+// keepLonger keeps the key of a submission with a longer retention.
 func (s *State) keepLonger(sub *Submission) {
 	if sub.KeyUntil == 0 {
 		return
@@ -490,7 +485,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Suspended, sub.SuspendedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)
-	if next := max(i, 1); next < len(s.unsettled) { // the one that does not wait any more
+	if next := max(i, 1); next < len(s.unsettled) { // the one that no longer waits
 		s.waiting.add(s.unsettled[next], -1)
 	}
 	s.unsettled = slices.Delete(s.unsettled, i, i+1)

@@ -4,9 +4,8 @@ import "context"
 
 type tailingKey struct{}
 
-// Tailing marks the reads of a live response after its first: a [Reader] may answer
-// them from what was pushed to it, without making sure once more where the log ends.
-// Any other read is answered as of a moment after it began.
+// Tailing marks the reads of a live response after its first. A [Reader] may answer them from pushed
+// batches without another check of the log's end. Any other read reflects a moment after its start.
 func Tailing(ctx context.Context) context.Context {
 	return context.WithValue(ctx, tailingKey{}, true)
 }

@@ -2,11 +2,11 @@ package conversation
 
 import "strings"
 
-// maxTraceState is the longest tracestate that is kept, in characters.
+// maxTraceState is the maximum length of a kept tracestate, in characters.
 const maxTraceState = 512
 
-// TraceOf takes the W3C trace context of a request, by the values of its headers traceparent
-// and tracestate. What is not valid is left out: a trace never refuses a message.
+// TraceOf returns the W3C trace context of a request from its traceparent and tracestate headers.
+// Invalid values are omitted: a trace never fails a message.
 func TraceOf(parents, states []string) Trace {
 	if len(parents) != 1 {
 		return Trace{}
@@ -21,9 +21,9 @@ func TraceOf(parents, states []string) Trace {
 	return t
 }
 
-// traceparent returns s as version 00, "" if it is not valid. Version 00 is
-// 00-<32 hex>-<16 hex>-<2 hex>, lower case, neither id zero. Later versions begin
-// like it, and of their flags only the sampled one is known. There is no ff.
+// traceparent returns s as version 00, "" if it is invalid. Version 00 is 00-<32 hex>-<16 hex>-<2
+// hex>, lower case, neither id zero. Later versions have the same prefix, and only their sampled flag
+// is known. Version ff is invalid.
 func traceparent(s string) string {
 	const size = 55
 	if len(s) < size || s[2] != '-' || s[35] != '-' || s[52] != '-' {

@@ -6,57 +6,58 @@ import (
 )
 
 const (
-	// MaxTrees bounds how many trees a conversation remembers that began in it: those that changed last.
+	// MaxTrees bounds the trees kept in the conversation that began them. The last changed ones stay.
 	MaxTrees = 64
-	// MaxTreeMembers bounds how many members a conversation remembers of all of its trees, those of the trees that changed
-	// last, and of one tree those that joined last.
+	// MaxTreeMembers bounds the members kept of all trees of a conversation. Members of the last
+	// changed trees stay, and of one tree those that joined last.
 	MaxTreeMembers = 10_000
-	// treeHours is how long a member, and a cost, count against the budget of a tree.
+	// treeHours is how long members and costs count against a tree's budget.
 	treeHours = 24
 	// hour is the resolution of that time.
 	hour = Time(3600_000)
 )
 
-// TreeRef names a tree of dispatches: the submission that began it, and its conversation by [Address.Reach]. The submissions that the work
-// on it dispatches belong to the tree, and so do those that they dispatch.
+// TreeRef names a dispatch tree: the submission that began it, and its conversation by
+// [Address.Reach]. Submissions dispatched by work on the tree belong to it, and so do those that they
+// dispatch.
 type TreeRef struct {
 	Root       Address      `json:"root"`
 	Submission SubmissionID `json:"submission"`
 }
 
-// TreeMember is a submission of a tree: the conversation that it was dispatched to, and its idempotency key there.
+// TreeMember is a submission of a tree: the conversation that it was dispatched to, and its
+// idempotency key there.
 type TreeMember struct {
 	Address Address `json:"address"`
 	Key     string  `json:"key"`
-	// Dollars is the cost that the member has reported.
+	// Dollars is the reported cost.
 	Dollars float64 `json:"dollars,omitempty"`
 }
 
-// is reports whether m is the member under a key of a conversation.
 func (m *TreeMember) is(at Address, key string) bool { return m.Key == key && m.Address == at }
 
-// TreeHour is the part of a tree's budget that was used in an hour.
+// TreeHour is the budget use of a tree in one hour.
 type TreeHour struct {
 	From        Time    `json:"from"`
 	Submissions int     `json:"submissions,omitempty"`
 	Dollars     float64 `json:"dollars,omitempty"`
 }
 
-// Tree is the state of a tree of dispatches in the conversation that began it. It is read-only.
+// Tree is the state of a dispatch tree in the conversation that began it. It is read-only.
 type Tree struct {
 	Submission SubmissionID `json:"submission"`
-	// Closed reports that an abort covers the tree. It takes no more members.
+	// Closed is set if an abort covers the tree. It takes no more members.
 	Closed bool `json:"closed,omitempty"`
-	// Members are in the order in which they joined. The one that began the tree is among them once it has reported a
-	// cost.
+	// Members are in join order. The submission that began the tree is among them once it has reported
+	// a cost.
 	Members []TreeMember `json:"members,omitempty"`
 	Hours   []TreeHour   `json:"hours,omitempty"`
 }
 
-// TreeCounted counts a submission of a tree of dispatches, in the conversation that began it: Joined says that it is
-// about to be dispatched to Member under Key, and Cost is what it has cost in US dollars. Submission began the tree.
-// Submissions and Dollars are what the tree has used in 24 hours, with this, and MaxSubmissions and MaxDollars its
-// budget, 0 for no bound.
+// TreeCounted counts a submission of a dispatch tree, in the conversation that began it. Submission
+// began the tree. Joined is set if a submission is about to be dispatched to Member under Key. Cost is
+// its reported cost in US dollars. Submissions and Dollars are the tree's use in 24 hours, including
+// this. MaxSubmissions and MaxDollars are its budget, 0 for no bound.
 type TreeCounted struct {
 	Must           bool         `json:"must"`
 	Submission     SubmissionID `json:"submission"`
@@ -74,7 +75,7 @@ type TreeCounted struct {
 // Type implements [Record].
 func (*TreeCounted) Type() RecordType { return TypeTreeCounted }
 
-// bytes is about what the tree has in memory.
+// bytes returns the estimated memory of the tree.
 func (t *Tree) bytes() int {
 	n := PartBytes + PartBytes*len(t.Hours)
 	for _, m := range t.Members {
@@ -95,8 +96,8 @@ func (t *Tree) Member(at Address, key string) *TreeMember {
 	return &t.Members[i]
 }
 
-// Used returns how many submissions have joined in the 24 hours before a time, and the cost that was reported in them,
-// both to the hour.
+// Used returns the submissions that joined and the cost reported in the 24 hours before now, both at
+// hourly resolution.
 func (t *Tree) Used(now Time) (submissions int, dollars float64) {
 	if t == nil {
 		return 0, 0
@@ -109,7 +110,7 @@ func (t *Tree) Used(now Time) (submissions int, dollars float64) {
 	return submissions, dollars
 }
 
-// Tree returns the tree that a submission began, nil if it began none that is remembered.
+// Tree returns the tree that a submission began, nil if there is none or it was dropped.
 func (s *State) Tree(id SubmissionID) *Tree {
 	i := slices.IndexFunc(s.trees, func(t *Tree) bool { return t.Submission == id })
 	if i < 0 {
@@ -118,10 +119,10 @@ func (s *State) Tree(id SubmissionID) *Tree {
 	return s.trees[i]
 }
 
-// Trees returns the trees that began here, the one that changed last at the end. The slice is shared and read-only.
+// Trees returns the trees that began here, ordered by last change. The slice is shared and read-only.
 func (s *State) Trees() []*Tree { return s.trees }
 
-// TreeMembers returns how many members are remembered of all trees.
+// TreeMembers returns the number of members kept of all trees.
 func (s *State) TreeMembers() int {
 	n := 0
 	for _, t := range s.trees {
@@ -130,7 +131,6 @@ func (s *State) TreeMembers() int {
 	return n
 }
 
-// foldTree counts a member of a tree, or its cost.
 func (s *State) foldTree(r *TreeCounted) error {
 	if !(r.Cost >= 0) || math.IsInf(r.Cost, 1) {
 		return s.bad(r, "the cost is %v", r.Cost)
@@ -138,7 +138,7 @@ func (s *State) foldTree(r *TreeCounted) error {
 	t := s.touchTree(r.Submission)
 	m := t.Member(r.Member, r.Key)
 	switch {
-	case m == nil: // Appending changes no tree that was returned before.
+	case m == nil: // Appending does not change trees returned before.
 		t.Members = append(t.Members[max(0, len(t.Members)-MaxTreeMembers+1):], TreeMember{Address: r.Member, Key: r.Key})
 		m = &t.Members[len(t.Members)-1]
 	case r.Joined:
@@ -162,8 +162,8 @@ func (s *State) foldTree(r *TreeCounted) error {
 	return nil
 }
 
-// touchTree returns the tree of a submission as the one that changed last. It begins it if there is none, and forgets
-// the one that has not changed for the longest time if there are too many.
+// touchTree moves the tree of a submission to the end and returns it. It creates a missing tree, and
+// drops the least recently changed one if there are too many.
 func (s *State) touchTree(id SubmissionID) *Tree {
 	t, trees := &Tree{Submission: id}, slices.Clone(s.trees)
 	if i := slices.IndexFunc(s.trees, func(t *Tree) bool { return t.Submission == id }); i >= 0 {
@@ -178,7 +178,8 @@ func (s *State) touchTree(id SubmissionID) *Tree {
 	return t
 }
 
-// closeTrees closes the trees that began here, and those that the aborted submissions could begin yet.
+// closeTrees closes the trees that began here, and those that the aborted submissions could still
+// begin.
 func (s *State) closeTrees(aborted []SubmissionID) {
 	s.trees = slices.Clone(s.trees)
 	for _, id := range aborted {

@@ -17,14 +17,13 @@ type Snapshot struct {
 	Messages       []Message      `json:"messages"`
 	Settlements    []Settlement   `json:"settlements"`
 
-	// History is what stands before Messages and Settlements, in encoded form, in a
-	// snapshot of a state with attached history. It is never read back: a decoded
-	// snapshot has everything in the other two.
+	// History is the encoded history before Messages and Settlements, in a snapshot of a state with
+	// attached history. It is never decoded: a decoded snapshot has everything in the other two.
 	History []*HistoryPage `json:"-"`
 }
 
-// MarshalJSON writes the whole, attached history first. It fails if a part of it has to
-// be read first; see [Snapshot.Pieces].
+// MarshalJSON writes the whole snapshot, attached history first. It fails if a part has to be read
+// first; see [Snapshot.Pieces].
 func (s *Snapshot) MarshalJSON() ([]byte, error) {
 	list, err := s.Pieces()
 	if err != nil {
@@ -44,7 +43,7 @@ func (s *Snapshot) MarshalJSON() ([]byte, error) {
 	return out, nil
 }
 
-// appendList joins lists that are joined by commas themselves; some are empty.
+// appendList joins lists whose elements are joined by commas. Lists may be empty.
 func appendList(dst []byte, lists [][]byte) []byte {
 	first := true
 	for _, l := range lists {
@@ -66,20 +65,20 @@ type Settlement struct {
 	Error        *SettlementError `json:"error,omitempty"`
 }
 
-// Role is the coarse render lane of a message.
+// Role is the render lane of a message.
 type Role string
 
-// The three roles.
+// The roles.
 const (
 	RoleUser      Role = "user"
 	RoleAssistant Role = "assistant"
 	RoleSystem    Role = "system"
 )
 
-// Purpose is what a message means.
+// Purpose is the meaning of a message.
 type Purpose string
 
-// The four purposes. Dispatch is a delivered signal, advisory the runtime's own.
+// The purposes. Dispatch is a delivered signal, advisory a message of the runtime.
 const (
 	PurposeUser      Purpose = "user"
 	PurposeAssistant Purpose = "assistant"
@@ -87,14 +86,14 @@ const (
 	PurposeAdvisory  Purpose = "advisory"
 )
 
-// Signal is what a client sees of a signal's envelope.
+// Signal is the public part of a signal's envelope.
 type Signal struct {
 	TagName    string            `json:"tagName,omitempty"`
 	Attributes map[string]string `json:"attributes,omitempty"`
 }
 
-// Message is one message of the transcript. An assistant message is one whole
-// response, all turns of its submission.
+// Message is one message of the transcript. An assistant message is one whole response, with all turns
+// of its submission.
 type Message struct {
 	ID           MessageID       `json:"id"`
 	Role         Role            `json:"role"`
@@ -106,11 +105,11 @@ type Message struct {
 	Parts        []Part          `json:"parts"`
 	Metadata     json.RawMessage `json:"metadata,omitempty"`
 
-	// Left is set in a snapshot for a message that only the log has; Parts are unused then.
+	// Left is set in a snapshot for a message that is in the log only. Parts is unused then.
 	Left *Left `json:"-"`
 }
 
-// Part types and states on the wire. A data part's type is DataPrefix and its name.
+// Part types and states on the wire. The type of a data part is DataPrefix followed by its name.
 const (
 	PartTypeText      = "text"
 	PartTypeReasoning = "reasoning"
@@ -125,8 +124,8 @@ const (
 	StateOutputError     = "output-error"
 )
 
-// Part is one part of a message; which fields are present follows from Type and
-// State. Absent fields are left out of the JSON form.
+// Part is one part of a message. Type and State determine the fields present. Absent fields are
+// omitted from the JSON form.
 type Part struct {
 	Type string `json:"type"`
 
@@ -196,8 +195,8 @@ func (p Position) Compare(q Position) int {
 	return 0
 }
 
-// ChunkType names a wire-visible change. The list is closed: public clients
-// reject types they do not know.
+// ChunkType is the kind of a wire-visible change. The list is closed: public clients reject unknown
+// types.
 type ChunkType string
 
 // The chunk types.
@@ -215,7 +214,7 @@ const (
 	ChunkSettled         ChunkType = "submission-settled"
 )
 
-// Chunk is one wire-visible change; which fields are present follows from Type.
+// Chunk is one wire-visible change. Type determines the fields present.
 type Chunk struct {
 	Type           ChunkType        `json:"type"`
 	ConversationID ConversationID   `json:"conversationId"`

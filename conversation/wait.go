@@ -6,28 +6,27 @@ import (
 	"time"
 )
 
-// SignalWait is the type of signals for waits. Their name is the attribute "name".
+// SignalWait is the type of signals for waits. The attribute "name" has their name.
 const SignalWait = "parley.wait"
 
-// Bounds of what is kept of signals for waits.
+// Bounds of kept signals.
 const (
-	// MaxKeptSignals bounds the signals that are kept for names nobody waits for yet.
+	// MaxKeptSignals bounds the signals kept for names without a wait.
 	MaxKeptSignals = 64
 	// MaxSignalBytes bounds the body of a signal for a wait.
 	MaxSignalBytes = 64 << 10
 	// MaxSignalName bounds the name of a wait, in bytes, as that of a step.
 	MaxSignalName = 128
-	// MaxWait is how long a wait may be.
+	// MaxWait bounds the duration of a wait.
 	MaxWait = 30 * 24 * time.Hour
 
-	// maxDecided bounds the names that are known to be decided.
+	// maxDecided bounds the kept names of ended waits.
 	maxDecided = 256
-	// signalsFor is how long a signal is kept, and a name known to be decided.
+	// signalsFor is the retention of kept signals and of names of ended waits.
 	signalsFor = Time(7 * 24 * time.Hour / time.Millisecond)
 )
 
-// Awaited returns the name that a delivery is a signal for. It is not ok for any other
-// delivery.
+// Awaited returns the wait name of a signal. It is not ok for any other delivery.
 func (d *Delivery) Awaited() (name string, ok bool) {
 	if d.Kind != KindSignal || d.Type != SignalWait {
 		return "", false
@@ -35,8 +34,8 @@ func (d *Delivery) Awaited() (name string, ok bool) {
 	return d.Attributes["name"], true
 }
 
-// SignalFor returns the signal that says a value to who waits for a name. A text is said as it
-// is, and anything else as JSON.
+// SignalFor returns the signal that delivers a value to the wait of a name. A string is sent as text,
+// any other value as JSON.
 func SignalFor(name string, value any) (Delivery, error) {
 	body, ok := value.(string)
 	if !ok {
@@ -49,24 +48,24 @@ func SignalFor(name string, value any) (Delivery, error) {
 	return Delivery{Kind: KindSignal, Type: SignalWait, Body: body, Attributes: map[string]string{"name": name}}, nil
 }
 
-// Wait is what a call without an outcome waits for, or has waited for. Values returned by
-// [State] methods are read-only.
+// Wait is a wait of a call without an outcome; it may have ended. Values returned by [State] methods
+// are read-only.
 type Wait struct {
 	Call   CallID          `json:"call"`
 	Name   string          `json:"name"`
 	Schema json.RawMessage `json:"schema"`
 	Until  Time            `json:"until"`
-	Since  Time            `json:"since,omitempty"` // when it began
-	// Ended is empty as long as the call waits. Signal and Value are those of EndedBySignal.
+	Since  Time            `json:"since,omitempty"` // start of the wait
+	// Ended is empty while the call waits. Signal and Value are those of EndedBySignal.
 	Ended  WaitEnd         `json:"ended,omitempty"`
-	At     Offset          `json:"at,omitempty"` // of the batch that says so
+	At     Offset          `json:"at,omitempty"` // offset of the batch that ended it
 	Signal SubmissionID    `json:"signal,omitempty"`
 	Value  json.RawMessage `json:"value,omitempty"`
 }
 
 func (w *Wait) brought() int { return PartBytes + len(w.Schema) + len(w.Value) }
 
-// KeptSignal is a signal for a name that nobody has waited for yet.
+// KeptSignal is a signal for a name without a wait.
 type KeptSignal struct {
 	Submission SubmissionID `json:"submission"`
 	Name       string       `json:"name"`
@@ -74,14 +73,14 @@ type KeptSignal struct {
 	At         Time         `json:"at"`
 }
 
-// DecidedName is a name of which a wait is over.
+// DecidedName is the name of an ended wait.
 type DecidedName struct {
 	Name   string       `json:"name"`
-	Signal SubmissionID `json:"signal,omitempty"` // empty if none has ended it
+	Signal SubmissionID `json:"signal,omitempty"` // empty if no signal ended it
 	At     Time         `json:"at"`
 }
 
-// Awaiting returns the oldest wait for a name that has not ended, nil if there is none.
+// Awaiting returns the oldest open wait for a name, nil if there is none.
 func (s *State) Awaiting(name string) *Wait {
 	i := slices.IndexFunc(s.waits, func(w *Wait) bool { return w.Name == name && w.Ended == "" })
 	if i < 0 {
@@ -90,12 +89,12 @@ func (s *State) Awaiting(name string) *Wait {
 	return s.waits[i]
 }
 
-// Waits reports whether a call waits for a signal that has not come.
+// Waits reports whether a call has an open wait.
 func (s *State) Waits(call CallID) bool {
 	return slices.ContainsFunc(s.waits, func(w *Wait) bool { return w.Call == call && w.Ended == "" })
 }
 
-// OpenWaits returns the waits of a call that have not ended, oldest first.
+// OpenWaits returns the open waits of a call, oldest first.
 func (s *State) OpenWaits(call CallID) []*Wait {
 	var out []*Wait
 	for _, w := range s.waits {
@@ -117,7 +116,7 @@ func (s *State) EndedWaits(call CallID, by Offset) []*Wait {
 	return out
 }
 
-// WaitOf returns a wait of a call, nil if it has none of that name.
+// WaitOf returns a call's wait for a name, nil if there is none.
 func (s *State) WaitOf(call CallID, name string) *Wait {
 	i := slices.IndexFunc(s.waits, func(w *Wait) bool { return w.Call == call && w.Name == name })
 	if i < 0 {
@@ -126,7 +125,7 @@ func (s *State) WaitOf(call CallID, name string) *Wait {
 	return s.waits[i]
 }
 
-// Kept returns the signal that is kept for a name at a time, nil if there is none.
+// Kept returns the signal kept for a name at a time, nil if there is none.
 func (s *State) Kept(name string, now Time) *KeptSignal {
 	i := slices.IndexFunc(s.signals, func(k *KeptSignal) bool { return k.Name == name && k.At > now-signalsFor })
 	if i < 0 {
@@ -135,7 +134,7 @@ func (s *State) Kept(name string, now Time) *KeptSignal {
 	return s.signals[i]
 }
 
-// KeptSignals counts the signals that are kept at a time.
+// KeptSignals returns the number of signals kept at a time.
 func (s *State) KeptSignals(now Time) int {
 	n := 0
 	for _, k := range s.signals {
@@ -146,7 +145,7 @@ func (s *State) KeptSignals(now Time) int {
 	return n
 }
 
-// Decided returns what is known at a time of a name of which a wait is over.
+// Decided returns the ended wait of a name, if it is retained at a time.
 func (s *State) Decided(name string, now Time) (d DecidedName, ok bool) {
 	i := slices.IndexFunc(s.decided, func(d DecidedName) bool { return d.Name == name && d.At > now-signalsFor })
 	if i < 0 {
@@ -205,8 +204,7 @@ func (s *State) foldKept(r *SignalKept) error {
 	return nil
 }
 
-// endWaits forgets the waits of a call that has its outcome. Who signals a name that it
-// still waited for is late.
+// endWaits removes the waits of a call that has its outcome. A signal for a name still open is late.
 func (s *State) endWaits(call CallID, at Time) {
 	s.waits = slices.DeleteFunc(s.waits, func(w *Wait) bool {
 		if w.Call != call {
@@ -234,14 +232,14 @@ func (s *State) takeKept(id SubmissionID) {
 	s.signals = slices.DeleteFunc(s.signals, func(k *KeptSignal) bool { return k.Submission == id })
 }
 
-// forgetSignals drops what is older than it is kept for.
+// forgetSignals drops kept signals past their retention.
 func (s *State) forgetSignals(now Time) {
 	s.signals = slices.DeleteFunc(s.signals, func(k *KeptSignal) bool { return k.At <= now-signalsFor })
 	s.decided = slices.DeleteFunc(s.decided, func(d DecidedName) bool { return d.At <= now-signalsFor })
 	s.decided = s.decided[max(0, len(s.decided)-maxDecided):]
 }
 
-// CallChild returns the subagent conversation that an open call belongs to, "" for none.
+// CallChild returns the subagent conversation of an open call, "" for none.
 func (s *State) CallChild(call CallID) ConversationID {
 	if p := s.calls[call]; p != nil {
 		return p.sub.Child
@@ -249,8 +247,8 @@ func (s *State) CallChild(call CallID) ConversationID {
 	return ""
 }
 
-// ResponseOf returns the response that an open call belongs to. It is not ok for one of a
-// subagent, which no client sees.
+// ResponseOf returns the response of an open call. It is not ok for a subagent's call, which is hidden
+// from clients.
 func (s *State) ResponseOf(call CallID) (id MessageID, ok bool) {
 	p := s.calls[call]
 	if p == nil || p.sub.Child != "" {

@@ -1,15 +1,14 @@
 package conversation
 
-// words is the text of a part. As long as it grows it is kept in bytes, and as a string
-// from then on: text that comes whole is never copied.
+// words is the text of a part. It is held as bytes while it grows, and as a string afterwards, so
+// complete text is never copied.
 type words struct {
 	whole string
-	grown []byte // in place of whole, while text is added
+	grown []byte // replaces whole while text is added
 }
 
 func (w *words) len() int { return len(w.whole) + len(w.grown) }
 
-// add adds text.
 func (w *words) add(text string) {
 	if w.whole != "" {
 		w.grown, w.whole = append(make([]byte, 0, w.len()+len(text)), w.whole...), ""
@@ -17,10 +16,10 @@ func (w *words) add(text string) {
 	w.grown = append(w.grown, text...)
 }
 
-// end says that nothing will be added soon.
+// end marks the text as complete for now.
 func (w *words) end() { w.whole, w.grown = w.String(), nil }
 
-// String returns the text. It changes nothing, so that several may ask.
+// String returns the text. It changes nothing, so concurrent calls are safe.
 func (w *words) String() string {
 	if w.grown != nil {
 		return string(w.grown)
