@@ -11,7 +11,7 @@ func suspended(sub conversation.SubmissionID) *conversation.Suspended {
 	return &conversation.Suspended{Submission: sub, Until: at + 1000, Reason: conversation.ReasonTimer, At: at}
 }
 
-// passed is a conversation in which sub_1 is parked and sub_2 is answered.
+// overtaken returns a conversation in which sub_1 is suspended and sub_2 is answered.
 func passed(t *testing.T) *conversation.State {
 	t.Helper()
 	s := conversation.NewState()
@@ -22,7 +22,6 @@ func passed(t *testing.T) *conversation.State {
 	return s
 }
 
-// TestWentAhead: one that comes while those before it are parked may pass them, one at a time.
 func TestWentAhead(t *testing.T) {
 	s := passed(t)
 	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_2" {
@@ -55,8 +54,6 @@ func TestWentAhead(t *testing.T) {
 	}
 }
 
-// TestViewOfWhoWasPassed: a compaction that keeps only what came after a submission leaves its
-// view to begin with itself.
 func TestViewOfWhoWasPassed(t *testing.T) {
 	s := passed(t)
 	apply(t, s, &conversation.Compacted{Summary: "so far", FirstKept: "sub_2", FirstTurn: "turn_9"})

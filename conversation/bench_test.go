@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// shortTurn is what a short turn appends, batch by batch.
+// shortTurn returns the batches of a short turn.
 func shortTurn() []conversation.Batch {
 	const (
 		sub  = "sub_01K0ZQ3J8V5N6M7P8Q9R0S1T2V"
@@ -34,8 +34,8 @@ func shortTurn() []conversation.Batch {
 	}
 }
 
-// BenchmarkProjection encodes what readers get of a short turn, and of its batch of
-// 20 coalesced tokens alone.
+// BenchmarkProjection encodes the chunks of a short turn, and of its batch of 20 coalesced tokens
+// alone.
 func BenchmarkProjection(b *testing.B) {
 	all := shortTurn()
 	for name, batches := range map[string][]conversation.Batch{"turn": all, "tokens": {{Offset: 2, Records: all[1].Records[1:]}}} {
@@ -57,7 +57,6 @@ func BenchmarkProjection(b *testing.B) {
 	}
 }
 
-// BenchmarkEncodeRecords encodes what a short turn stores.
 func BenchmarkEncodeRecords(b *testing.B) {
 	batches := shortTurn()
 	b.ReportAllocs()

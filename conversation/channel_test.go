@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestReplyChannel: the channel of a reply is a fact of admissions, which a checkpoint keeps and a deletion ends.
 func TestReplyChannel(t *testing.T) {
 	admission := func(n int, change func(*conversation.SubmissionAdmitted)) *conversation.SubmissionAdmitted {
 		r := admitted(n).(*conversation.SubmissionAdmitted)
@@ -66,20 +65,18 @@ func TestReplyChannel(t *testing.T) {
 		if s.Replies("c2") || !s.Replies("c3") {
 			t.Errorf("replies to c2 %v, to c3 %v, want the newest %d", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
 		}
-		// Pending submissions are replied to, however many came after them.
+		// Pending submissions keep their channel, however many come after them.
 		if got, _ := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
 			t.Errorf("the first is replied to for %q, want c0", got)
 		}
 	})
 }
 
-// TestReplyAddress: a reply goes to the address of its delivery. What the program dispatched has the one address of all
-// deliveries of the channel, and no channel if there are several. A checkpoint keeps both.
 func TestReplyAddress(t *testing.T) {
-	type delivery struct{ channel, address string } // without a channel it is the program's
+	type delivery struct{ channel, address string } // dispatched by the program if channel is empty
 	for name, c := range map[string]struct {
 		deliveries []delivery
-		want       string // the channel and the address of the reply to the last
+		want       string // channel and address of the reply to the last
 	}{
 		"its own":                       {[]delivery{{"bot", "a"}}, "bot a"},
 		"none":                          {[]delivery{{"bot", ""}}, "bot "},

@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestSubagentIsHidden: the work of a subagent is in the state, for the model and
-// for recovery, and in nothing a client can read; it ends with its submission.
+// TestSubagentIsHidden checks that a subagent's work is in the state, but invisible to clients, and
+// ends with its submission.
 func TestSubagentIsHidden(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"))
@@ -64,7 +64,6 @@ func TestSubagentIsHidden(t *testing.T) {
 	}
 }
 
-// TestSubagentsHaveADepth: one more than MaxDepth is not folded.
 func TestSubagentsHaveADepth(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_0"))
@@ -86,8 +85,6 @@ func TestSubagentsHaveADepth(t *testing.T) {
 	}
 }
 
-// TestImagesOfTools: an image of a tool's output is an attachment of the
-// conversation, also once its message was cut.
 func TestImagesOfTools(t *testing.T) {
 	s := running(t)
 	image := conversation.Attachment{ID: "att_1", SHA256: "cd", MimeType: "image/png", Size: 4}
@@ -114,7 +111,6 @@ func TestImagesOfTools(t *testing.T) {
 	}
 }
 
-// TestHooksAreRecorded: what a hook has done is known to the next attempt.
 func TestHooksAreRecorded(t *testing.T) {
 	s := running(t)
 	apply(t, s, &conversation.HookDone{Submission: "sub_1", Hook: conversation.HookDeliveryStarted})

@@ -82,8 +82,6 @@ func TestRecordsRoundTrip(t *testing.T) {
 	golden(t, "records.jsonl", string(lines))
 }
 
-// TestMinimalRecords fixes which members are left out and which are always
-// there.
 func TestMinimalRecords(t *testing.T) {
 	var records []conversation.Record
 	for _, r := range samples() {
@@ -165,11 +163,10 @@ func TestEncodeRefusesBrokenJSON(t *testing.T) {
 	}
 }
 
-// released are the types of the first release in the order of the table. The commit that is
-// tagged fills it with [conversation.Types]; later commits leave it unchanged.
+// released lists the types of the first release in table order. The release commit fills it with
+// [conversation.Types]; later commits leave it unchanged.
 var released []conversation.RecordType
 
-// TestReleasedTypes compares the beginning of the table with the released types.
 func TestReleasedTypes(t *testing.T) {
 	types := conversation.Types()
 	if got := types[:min(len(released), len(types))]; !slices.Equal(got, released) {

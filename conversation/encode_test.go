@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// checkChunks holds AppendChunks against package encoding/json.
+// checkChunks compares AppendChunks with encoding/json.
 func checkChunks(t *testing.T, chunks []conversation.Chunk) {
 	t.Helper()
 	want, wantErr := []byte("before"), error(nil)
@@ -34,7 +34,6 @@ func checkChunks(t *testing.T, chunks []conversation.Chunk) {
 	}
 }
 
-// TestAppendChunksKnowsEveryField sets the fields one by one and all together.
 func TestAppendChunksKnowsEveryField(t *testing.T) {
 	var all conversation.Chunk
 	for i := range reflect.TypeFor[conversation.Chunk]().NumField() {
@@ -69,8 +68,7 @@ func TestAppendChunksKnowsEveryField(t *testing.T) {
 	checkChunks(t, []conversation.Chunk{all, all})
 }
 
-// TestAppendProjection holds it against Project and AppendChunks, over random
-// histories.
+// TestAppendProjection compares AppendProjection with Project and AppendChunks over random histories.
 func TestAppendProjection(t *testing.T) {
 	for seed := range sample.Of[uint64](100, 20) {
 		s := conversation.NewState()
@@ -95,8 +93,7 @@ func TestAppendProjection(t *testing.T) {
 	}
 }
 
-// FuzzAppendChunks: chunks are what package encoding/json makes of them, whatever
-// their strings and values are.
+// FuzzAppendChunks compares chunks of any strings and values with encoding/json.
 func FuzzAppendChunks(f *testing.F) {
 	f.Add("plain", "", []byte(`{"a": [1, "<&>"]}`), int64(0))
 	f.Add("\x00\x1f \x7f\"\\/\b\f\n\r\t<>&", "é€😀\u2028\u2029\ufffd", []byte("\"\u2028\xff\""), int64(1767323045678))

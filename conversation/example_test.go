@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// What GET answers is a snapshot: a front end finds the reply to a message in it by the
-// submission id that its POST was answered with.
+// GET returns a snapshot. A front end finds the reply to a message in it by the submission id from the
+// POST response.
 func ExampleSnapshot_Reply() {
 	answer := `{"v":1,"conversationId":"conv_01","offset":"0000000000000000_0000000000000003",
 		"messages":[
@@ -31,8 +31,7 @@ func ExampleSnapshot_Reply() {
 	// <nil>
 }
 
-// An offset is where a reader stands: what it has read up to. Whoever stores one goes on
-// there, after any pause.
+// An offset is a read position. A reader that stores it can resume there after any pause.
 func ExampleParseOffset() {
 	stored := conversation.Offset(41).String()
 	after, err := conversation.ParseOffset(stored)

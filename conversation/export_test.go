@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Hold bounds what a restored state holds of waiting deliveries, in place of InlineBytes.
+// Hold replaces InlineBytes in a restored state.
 func (s *State) Hold(inline int) { s.inline = inline }
 
-// CheckSums holds the sums that a state keeps against what they are of.
+// CheckSums recomputes the sums kept in a state and compares.
 func (s *State) CheckSums() error {
 	var queue waiting
 	for _, sub := range s.unsettled[min(1, len(s.unsettled)):] {

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// eventsOf projects batches, and returns how many events there were before each.
+// eventsOf projects batches, and returns the events and the number of events before each batch.
 func eventsOf(t testing.TB, p *feed.Projector, batches []conversation.Batch) (out []string, before []int64) {
 	t.Helper()
 	for _, b := range batches {
@@ -32,9 +32,8 @@ func eventsOf(t testing.TB, p *feed.Projector, batches []conversation.Batch) (ou
 	return out, before
 }
 
-// TestEventsOfRandomHistories: numbers are dense, a projector that goes on from a mark, or
-// that has only counted before, makes the same events, and of each submission eventIndex
-// counts from 0 without a gap.
+// TestEventsOfRandomHistories checks three properties: numbers are dense; a projector resumed from a
+// mark makes the same events; the eventIndex of each submission counts from 0 without a gap.
 func TestEventsOfRandomHistories(t *testing.T) {
 	seeds := sample.Of(300, 50)
 	total, runs := 0, 0
@@ -79,7 +78,7 @@ func TestEventsOfRandomHistories(t *testing.T) {
 	}
 }
 
-// rooted has outcomes of calls say whose they are, as the runtime does.
+// rooted sets the origin of call outcomes, as the runtime does.
 func rooted(batches []conversation.Batch) []conversation.Batch {
 	responses, calls := map[conversation.MessageID]conversation.SubmissionID{}, map[conversation.CallID]conversation.SubmissionID{}
 	for _, b := range batches {
@@ -97,7 +96,8 @@ func rooted(batches []conversation.Batch) []conversation.Batch {
 	return batches
 }
 
-// runsEnd holds the events of runs against the state of their logs, and returns how many have ended.
+// runsEnd compares the events of runs with the state of their logs, and returns the number of ended
+// runs.
 func runsEnd(t *testing.T, seed uint64, batches []conversation.Batch, events []string, before []int64) (runs int) {
 	t.Helper()
 	s, over := conversation.NewState(), false
@@ -188,8 +188,8 @@ func indexed(t testing.TB, seed uint64, events []string) {
 	}
 }
 
-// TestEventsDoNotDependOnBatches: records that leave in other batches are the same stream.
-// Only the outcome "aborted" of a turn rests on what stands in one batch with it.
+// TestEventsDoNotDependOnBatches splits records into other batches. Only the outcome "aborted" of a
+// turn depends on its batch.
 func TestEventsDoNotDependOnBatches(t *testing.T) {
 	for seed := range uint64(60) {
 		var single []conversation.Batch
@@ -213,8 +213,8 @@ func TestEventsDoNotDependOnBatches(t *testing.T) {
 	}
 }
 
-// TestMarksOfAStream: from the marks that are kept any event is reached, near its mark,
-// and there are few of them however long the stream is.
+// TestMarksOfAStream checks that every event is reachable from a mark nearby, and that the number of
+// marks is bounded.
 func TestMarksOfAStream(t *testing.T) {
 	var marks feed.Marks
 	var batches [][]conversation.Record
@@ -285,14 +285,13 @@ func TestMarksOfAStream(t *testing.T) {
 	if worst > p.Next()/20 {
 		t.Errorf("a reader makes %d of %d events to get to one", worst, p.Next())
 	}
-	// A new life has marks of its own, from its start.
+	// A new incarnation has its own marks.
 	apply(&conversation.ConversationDeleted{})
 	if last, ok := marks.Last(); len(marks.List) != 1 || !ok || last.Next != p.Born() {
 		t.Errorf("after a deletion: %d marks, the last at %d of %d", len(marks.List), last.Next, p.Born())
 	}
 }
 
-// TestMarksThatCannotBeUsed are refused, and those of another version are none.
 func TestMarksThatCannotBeUsed(t *testing.T) {
 	for _, tt := range []struct {
 		name, json string
@@ -314,7 +313,6 @@ func TestMarksThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestStreamOfANewerVersion is not made by this one: no offset may come to mean another event.
 func TestStreamOfANewerVersion(t *testing.T) {
 	newer := &conversation.ConversationCreated{Agent: "a", ID: "1", Stream: feed.Version + 1}
 	if err := new(feed.Projector).Apply([]conversation.Record{newer}, nil); err == nil {

@@ -59,12 +59,12 @@ func taskDone(n int) conversation.Record {
 	return &conversation.ChildSettled{Child: conversation.ConversationID(fmt.Sprint("child_", n)), Outcome: conversation.OutcomeCompleted, At: at}
 }
 
-// hidden is started for child_1.
+// hidden opens a turn of child_1.
 func hidden(message conversation.MessageID, sub conversation.SubmissionID, turn conversation.TurnID) conversation.Record {
 	return &conversation.ResponseStarted{Message: message, Submission: sub, Child: "child_1", Turn: turn, At: at}
 }
 
-// running returns a state in which sub_1 has a turn under way and sub_2 waits.
+// running returns a state in which sub_1 has an open turn and sub_2 waits.
 func running(t *testing.T) *conversation.State {
 	t.Helper()
 	s := conversation.NewState()
@@ -158,7 +158,7 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 	}
 }
 
-// wrongEnd is a list of records of which the last one cannot stand.
+// wrongEnd is a list of records whose last one is invalid.
 type wrongEnd struct {
 	list records
 	want string
@@ -236,7 +236,7 @@ func TestBatchesFollowEachOther(t *testing.T) {
 	}
 }
 
-// keyed admits n submissions at a moment and settles them at once.
+// keyed admits n submissions and settles them at once.
 func keyed(t *testing.T, s *conversation.State, from, n int, now conversation.Time) {
 	t.Helper()
 	for i := from; i < from+n; i++ {
@@ -246,8 +246,6 @@ func keyed(t *testing.T, s *conversation.State, from, n int, now conversation.Ti
 	}
 }
 
-// TestKeysAreKeptLonger: a key of which a record says so is known until then, over checkpoints
-// and cut history, as long as there is room.
 func TestKeysAreKeptLonger(t *testing.T) {
 	const day = conversation.Time(24 * time.Hour / time.Millisecond)
 	deliver := func(s *conversation.State, from, n int, now conversation.Time) {
@@ -347,7 +345,7 @@ func TestKeysAreKept(t *testing.T) {
 	if known(999) || !known(1000) {
 		t.Errorf("the last 1000 of 2000 are not what is kept: 999 %t, 1000 %t", known(999), known(1000))
 	}
-	// A clock that goes back forgets nothing that was not forgotten before.
+	// A clock that goes back drops no further keys.
 	keyed(t, s, 2000, 1, at)
 	if !known(1001) || !known(2000) {
 		t.Error("keys are forgotten by a clock that goes back")
@@ -501,8 +499,6 @@ func TestModelView(t *testing.T) {
 	}
 }
 
-// TestRefusedImages: each is kept once, in the order in which they were refused, the
-// newest of very many, over checkpoints and not over the end of the life.
 func TestRefusedImages(t *testing.T) {
 	s := running(t)
 	refuse := func(ids ...conversation.AttachmentID) {
@@ -547,8 +543,6 @@ func TestRefusedImages(t *testing.T) {
 	}
 }
 
-// TestStoredOutputs: what is kept of one goes with its call, over checkpoints and into
-// history, and counts; clients see the outcome alone.
 func TestStoredOutputs(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), called("call_2"))
@@ -600,8 +594,7 @@ func TestStoredOutputs(t *testing.T) {
 	}
 }
 
-// TestSignedParts holds the model's view of signed parts against that of clients, who see
-// nothing of them, also after a checkpoint.
+// TestSignedParts compares the model's view of signed parts with that of clients, which omits them.
 func TestSignedParts(t *testing.T) {
 	s := running(t)
 	delta := func(kind conversation.PartKind, text string) conversation.Record {
@@ -668,8 +661,8 @@ func TestExchanges(t *testing.T) {
 	}
 }
 
-// TestTextOfAResponseIsBounded: the fold of a response of any length keeps the beginning
-// of it, says so once, and does not depend on checkpoints.
+// TestTextOfAResponseIsBounded checks that the fold keeps a prefix of a long response and one note,
+// with and without checkpoints.
 func TestTextOfAResponseIsBounded(t *testing.T) {
 	s, restored := conversation.NewState(), conversation.NewState()
 	apply := func(records ...conversation.Record) {
@@ -712,7 +705,7 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 			t.Errorf("%s: state of %d bytes, %v", name, len(b), err)
 		}
 	}
-	// A turn that is withdrawn makes room again.
+	// A withdrawn turn frees its text.
 	apply(&conversation.StepDropped{Message: "out", Turn: "t1"}, &conversation.ResponseStarted{Message: "out", Submission: "s", Turn: "t2"})
 	say(conversation.PartText, half)
 	messages := s.Snapshot().Messages

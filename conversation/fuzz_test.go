@@ -35,8 +35,8 @@ func FuzzParseOffset(f *testing.F) {
 	})
 }
 
-// FuzzDecodeRecords reads lines, writes what it read, and reads that again; then
-// folds and projects it, each batch one record, which may fail but not panic.
+// FuzzDecodeRecords checks that decoding and encoding round-trip, and that folding and projecting
+// single-record batches does not panic.
 func FuzzDecodeRecords(f *testing.F) {
 	for _, name := range []string{"testdata/records.jsonl", "testdata/records_empty.jsonl"} {
 		b, err := os.ReadFile(name)
@@ -86,8 +86,7 @@ func mustEncode(t *testing.T, list []conversation.Record) []byte {
 	return b
 }
 
-// fold applies the records until one cannot follow; what follows a creation is
-// tried as well when there is none.
+// fold applies the records until one is invalid. Records after a creation are also tried without one.
 func fold(t *testing.T, list []conversation.Record) {
 	t.Helper()
 	for _, list := range [][]conversation.Record{list, append([]conversation.Record{created(), admitted(1), attempt("sub_1", 1)}, list...)} {

@@ -11,23 +11,23 @@ import (
 
 // generator makes random histories that the runtime can produce. Its rules:
 //
-//   - A life begins with one batch: creation, first message, first attempt.
-//     Claims (batches without records) may stand before and between.
-//   - Nothing of a response shares a batch with the attempt it belongs to, since
-//     an attempt has to be durable before anything runs.
-//   - Submissions run in admission order, one at a time, but for one that goes ahead
-//     of a parked one; others may be admitted at any moment.
+//   - An incarnation begins with one batch: creation, first message, first attempt.
+//     Claims (batches without records) may come before and between.
+//   - No record of a response is in the batch of its attempt, because an attempt
+//     has to be durable before anything runs.
+//   - Submissions run in admission order, one at a time, except for one that overtakes
+//     a suspended one. Others may be admitted at any moment.
 //   - A turn is closed, and its calls have outcomes, before the next turn opens
 //     and before the submission settles. A recovery or an abort does the same.
 //   - Data parts and metadata are written only while no text part is streaming.
-//   - Metadata stands at most on the first turn's response_started.
-//   - Only the turn under way is withdrawn, and none of its calls has an outcome.
-//   - A subagent works for a call without an outcome, and has ended before that call
-//     has one; so have the calls of its turns.
-//   - The signal that ends a wait, or is kept, is admitted and settled in its batch.
-//   - A deletion waits until nothing is owed, and ends its batch.
+//   - Only the first turn's response_started has metadata.
+//   - Only the open turn is withdrawn, and none of its calls has an outcome.
+//   - A subagent works for a call without an outcome. It ends, and its calls are
+//     settled, before that call has an outcome.
+//   - A signal that ends a wait, or is kept, is admitted and settled in its batch.
+//   - A deletion waits until all submissions are settled, and ends its batch.
 //
-// Every prefix of such a history is one too, so histories end anywhere.
+// Every prefix of such a history is valid too, so histories end anywhere.
 type generator struct {
 	r      *rand.Rand
 	serial int
@@ -94,10 +94,10 @@ func (g *generator) object() json.RawMessage {
 
 func pick[T any](r *rand.Rand, options ...T) T { return options[r.IntN(len(options))] }
 
-// push records without a chance of anything else happening.
+// push adds a record that the next one follows in the same batch.
 func (g *generator) push(r conversation.Record) { g.cur = append(g.cur, r) }
 
-// add records; the batch may end here and something unrelated may come next.
+// add adds a record. The batch may end after it, and an unrelated record may follow.
 func (g *generator) add(r conversation.Record) {
 	g.push(r)
 	if g.chance(35) {
@@ -146,7 +146,7 @@ func (g *generator) noise() {
 	}
 }
 
-// note is a hidden advisory to the model about the running submission.
+// note adds a hidden advisory to the model about the running submission.
 func (g *generator) note() {
 	if len(g.queue) == 0 {
 		return
@@ -235,7 +235,7 @@ func (g *generator) attempt(w *work) {
 	g.cut()
 }
 
-// run takes a submission to its settlement.
+// run executes a submission until its settlement.
 func (g *generator) run(w *work) {
 	for steps := g.r.IntN(5); steps > 0 && !w.over && !g.full(); steps-- {
 		if g.chance(10) {
@@ -357,7 +357,7 @@ func (g *generator) closeTurn(w *work, reason string) {
 	})
 }
 
-// settleCalls gives every call its outcome, in any order and any batch.
+// settleCalls gives every call an outcome, in any order and any batch.
 func (g *generator) settleCalls(w *work) {
 	g.r.Shuffle(len(w.calls), func(i, j int) { w.calls[i], w.calls[j] = w.calls[j], w.calls[i] })
 	for len(w.calls) > 0 {
@@ -415,7 +415,7 @@ func (g *generator) settleCalls(w *work) {
 	}
 }
 
-// wait has a call wait for a signal, parked or not, and perhaps get one.
+// wait lets a call wait for a signal, suspended or not, and may deliver one.
 func (g *generator) wait(w *work, id conversation.CallID) {
 	name := g.next("name")
 	kept := g.chance(20)
@@ -446,7 +446,7 @@ func (g *generator) wait(w *work, id conversation.CallID) {
 	g.add(end)
 }
 
-// pass answers a message while the one before it is parked.
+// pass answers a message while the one before it is suspended.
 func (g *generator) pass() {
 	w := &work{sub: conversation.SubmissionID(g.next("sub")), message: conversation.MessageID(g.next("msg"))}
 	g.push(&conversation.SubmissionAdmitted{
@@ -483,7 +483,7 @@ func (g *generator) pass() {
 	}
 }
 
-// post is a notice of a settlement, which is delivered or given up, sometimes at once.
+// post enqueues a notice of a settlement, which is delivered or dead, possibly at once.
 func (g *generator) post(w *work) {
 	id := conversation.PostID(g.next("post"))
 	g.push(&conversation.PostEnqueued{Must: true, Post: id, Submission: w.sub, Target: "ledger", Body: json.RawMessage(`{"n":1}`), At: g.now()})
@@ -496,7 +496,7 @@ func (g *generator) post(w *work) {
 	g.push(&conversation.PostDone{Must: true, Post: id, End: conversation.PostDelivered, Attempts: attempts + 1, At: g.now()})
 }
 
-// signal is one for a wait, which is settled at once.
+// signal adds a signal for a wait, settled at once.
 func (g *generator) signal(name string) conversation.SubmissionID {
 	id := conversation.SubmissionID(g.next("sub"))
 	g.push(&conversation.SubmissionAdmitted{
@@ -513,7 +513,7 @@ func (g *generator) keepSignal(name string) {
 	g.push(&conversation.SignalKept{Must: true, Submission: g.signal(name), Name: name, Body: "later", At: g.now()})
 }
 
-// asked reports whether a call has its subagent, which it has only once.
+// asked reports whether a call has a subagent already.
 func (w *work) asked(id conversation.CallID) bool {
 	if slices.Contains(w.tasks, id) {
 		return true
@@ -522,8 +522,7 @@ func (w *work) asked(id conversation.CallID) bool {
 	return false
 }
 
-// subagent works for a call, perhaps with subagents of its own, from its start to
-// its end.
+// subagent runs a subagent for a call, possibly with nested ones, from start to end.
 func (g *generator) subagent(w *work, call conversation.CallID) {
 	if w.depth == conversation.MaxDepth {
 		return
@@ -570,7 +569,7 @@ func (g *generator) subagent(w *work, call conversation.CallID) {
 	g.add(&conversation.ChildSettled{Child: c.child, Outcome: conversation.OutcomeCompleted, At: g.now()})
 }
 
-// closeAll ends what a lost or aborted attempt left open.
+// closeAll ends the open work of a lost or aborted attempt.
 func (g *generator) closeAll(w *work, reason, text string) {
 	g.closeTurn(w, reason)
 	for _, id := range w.calls {
@@ -579,7 +578,7 @@ func (g *generator) closeAll(w *work, reason, text string) {
 	w.calls = nil
 }
 
-// count counts a member of a submission's tree, or what one has cost.
+// count adds a member of a submission's tree, or a cost.
 func (g *generator) count(w *work) {
 	g.add(&conversation.TreeCounted{
 		Must: true, Submission: w.sub, Member: conversation.Address{Agent: "desk", ID: g.next("m")}, Key: g.next("k"),
@@ -606,7 +605,7 @@ func (g *generator) crash(w *work) {
 	}
 }
 
-// abort covers everything queued; what is admitted later goes on.
+// abort covers everything queued; later admissions continue.
 func (g *generator) abort(w *work) {
 	covered := append([]*work{}, g.queue...)
 	r := &conversation.AbortRequested{At: g.now(), Trees: g.chance(50)}

@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// keeper folds a log as an owner does that writes checkpoints: it cuts closed
-// history out of its state, and now and then it goes on from the encoded state.
+// keeper folds a log as an owner with checkpoints does: it cuts closed history out of its state, and
+// sometimes restores the state from its encoded form.
 type keeper struct {
 	r      *rand.Rand
 	state  *conversation.State
@@ -34,7 +34,7 @@ func (k *keeper) apply(b conversation.Batch) error {
 		return err
 	}
 	if k.state.History() == (conversation.HistoryCounts{}) {
-		k.pages = nil // nothing was cut, or a new life has begun
+		k.pages = nil // nothing was cut, or a new incarnation has begun
 	}
 	if k.r.IntN(3) == 0 {
 		most := math.MaxInt
@@ -55,7 +55,7 @@ func (k *keeper) apply(b conversation.Batch) error {
 	return nil
 }
 
-// keep takes a page, or joins it to the last.
+// keep adds a page, or joins it to the last.
 func (k *keeper) keep(page *conversation.HistoryPage) error {
 	k.cuts++
 	if n := len(k.pages); n > 0 && k.r.IntN(2) == 0 {
@@ -67,7 +67,7 @@ func (k *keeper) keep(page *conversation.HistoryPage) error {
 	return err
 }
 
-// restore replaces the state by what its encoded form says.
+// restore replaces the state by its decoded form.
 func (k *keeper) restore() error {
 	b, err := conversation.EncodeState(k.state)
 	if err != nil {
@@ -97,7 +97,7 @@ func readBack(p *conversation.HistoryPage) (*conversation.HistoryPage, error) {
 	return conversation.DecodeHistory(b)
 }
 
-// seen is what anybody is told of a conversation.
+// seen is everything that can be read of a conversation.
 type seen struct {
 	Snapshot  string
 	Exchanges []conversation.Exchange
@@ -108,8 +108,7 @@ type seen struct {
 	Refused   []conversation.AttachmentID
 }
 
-// look asks a state, with attached history, everything. The ids are those of the
-// log.
+// look reads everything from a state with attached history. The ids are those of the log.
 func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage, log []conversation.Batch) seen {
 	t.Helper()
 	w := &written{t: t, log: log}
@@ -150,8 +149,8 @@ func look(t *testing.T, s *conversation.State, pages []*conversation.HistoryPage
 	return out
 }
 
-// TestCutHistoryChangesNothing: a state from which history was cut, and which was
-// encoded and decoded on the way, answers as the whole one does.
+// TestCutHistoryChangesNothing compares a state that was cut, encoded and decoded with the whole
+// state.
 func TestCutHistoryChangesNothing(t *testing.T) {
 	cuts := 0
 	for seed := range sample.Of[uint64](150, 15) {
@@ -180,7 +179,7 @@ func TestCutHistoryChangesNothing(t *testing.T) {
 	}
 }
 
-// tidy compares values by their JSON form, where absent and empty are one.
+// tidy returns the JSON form, in which absent and empty values are equal.
 func tidy(t *testing.T, v any) any {
 	t.Helper()
 	b, err := json.Marshal(v)
@@ -250,7 +249,7 @@ func snapshotJSON(t *testing.T, page *conversation.HistoryPage, s *conversation.
 	return string(b)
 }
 
-// stateWithout returns the state as it is read back, without its history.
+// stateWithout returns the state as decoded, without its history.
 func stateWithout(t *testing.T, s *conversation.State) *conversation.State {
 	t.Helper()
 	b, err := conversation.EncodeState(s)
@@ -319,7 +318,8 @@ func TestDecodeStateRefuses(t *testing.T) {
 	}
 }
 
-// TestDataOfAnEarlierFold: a state in which each write of data has a part is restored to what its records fold to now.
+// TestDataOfAnEarlierFold restores a state of an earlier fold version, with one part per write of
+// data.
 func TestDataOfAnEarlierFold(t *testing.T) {
 	wrote := func(name, v string) conversation.Record {
 		return &conversation.DataWritten{Message: "res_1", Name: name, Data: json.RawMessage(v)}
@@ -398,8 +398,8 @@ func FuzzDecodeHistory(f *testing.F) {
 	})
 }
 
-// TestCutTakesSettlementsAlong: one whose submission was cut earlier, when another stood
-// before it, does not stay for good.
+// TestCutTakesSettlementsAlong covers a settlement whose submission was cut earlier, because another
+// preceded it.
 func TestCutTakesSettlementsAlong(t *testing.T) {
 	s := conversation.NewState()
 	user := conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}

@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// written is a log that what was left to it is read from.
+// written is a log from which deliveries are read that the state does not hold.
 type written struct {
 	t   *testing.T
 	log []conversation.Batch
@@ -32,7 +32,7 @@ func (w *written) admission(l *conversation.Left) *conversation.SubmissionAdmitt
 	return r
 }
 
-// join returns what pieces make together.
+// join returns the concatenated pieces.
 func (w *written) join(list []conversation.Piece, err error) string {
 	w.t.Helper()
 	if err != nil {
@@ -56,7 +56,7 @@ func (w *written) join(list []conversation.Piece, err error) string {
 	return out.String()
 }
 
-// whole gives exchanges their deliveries back.
+// whole restores the deliveries of exchanges.
 func (w *written) whole(list []conversation.Exchange) []conversation.Exchange {
 	for i, x := range list {
 		if x.Left != nil {
@@ -66,9 +66,8 @@ func (w *written) whole(list []conversation.Exchange) []conversation.Exchange {
 	return list
 }
 
-// TestLeftDeliveriesChangeNothing: whatever of the deliveries that wait is left to the
-// log, everybody is told the same, also after history was cut and states restored, and by
-// pages that are read only when they are needed.
+// TestLeftDeliveriesChangeNothing checks that readers see the same, whichever waiting deliveries are
+// in the log only. It covers cut history, restored states, and pages read on demand.
 func TestLeftDeliveriesChangeNothing(t *testing.T) {
 	read, stubs := 0, 0
 	for seed := range sample.Of[uint64](150, 30) {
@@ -122,7 +121,7 @@ func TestLeftDeliveriesChangeNothing(t *testing.T) {
 	}
 }
 
-// checkReset holds the chunk of a reset against that of a batch.
+// checkReset compares the chunk of a reset with that of a batch.
 func checkReset(t *testing.T, w *written, whole, left *conversation.Snapshot) {
 	t.Helper()
 	want, err := conversation.AppendChunks([]byte{'['}, []conversation.Chunk{{
@@ -180,9 +179,8 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 	}
 }
 
-// TestOlderVersionsReadWholeStates: a state says that it needs a newer version only if
-// something was left to the log, or has a signature, a retry, an image refused or an output
-// stored, that an older one would lose.
+// TestOlderVersionsReadWholeStates checks that a state requires a newer fold version only if an older
+// one would lose data.
 func TestOlderVersionsReadWholeStates(t *testing.T) {
 	reducer := func(inline int, more ...conversation.Record) int {
 		s := conversation.NewStateHolding(inline)
@@ -258,8 +256,8 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 	}
 }
 
-// TestOlderVersionsReadNoPartOfAResponse: they would go on with what they do not bound,
-// also in the work of a subagent.
+// TestOlderVersionsReadNoPartOfAResponse checks that older versions, which have no bound, reject a
+// truncated response, including a subagent's.
 func TestOlderVersionsReadNoPartOfAResponse(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"), task(1, "call_1"), hidden("work", "task_1", "turn_2"))
@@ -295,8 +293,7 @@ func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
 	}
 }
 
-// TestStubHoldsNothingElse: a page is decoded in place, so that a part of it would keep all
-// of it in memory.
+// TestStubHoldsNothingElse: a page is decoded in place, so a shared part would retain all of it.
 func TestStubHoldsNothingElse(t *testing.T) {
 	long := `{"id":"` + strings.Repeat("x", 8<<20) + `"}`
 	data := []byte(`{"messages":1,"settlements":1,"exchanges":0}` + "\n[" + long + "]\n[{}]\n[]\n[]\n")

@@ -6,8 +6,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestLostAttemptsCountWithTheirCalls: an attempt that another follows without a release was lost, and counts with the
-// calls that ran, also in a state that was restored. Calls that wait for a signal do not run.
+// TestLostAttemptsCountWithTheirCalls covers an attempt that is followed by another without a release.
+// It counts for running calls, not for calls that wait for a signal.
 func TestLostAttemptsCountWithTheirCalls(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), called("call_2"), completed("res_1", "turn_1"), waits("call_2", "a"))

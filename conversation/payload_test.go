@@ -12,10 +12,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// nested returns n arrays, one within the other.
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// sized returns a JSON string of n bytes.
 func sized(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
 
 func TestCheckPayload(t *testing.T) {
@@ -63,7 +61,7 @@ func TestCheckPayload(t *testing.T) {
 	}
 }
 
-// withPayload returns the records that carry a value from outside.
+// withPayload returns the records that have an untrusted value.
 func withPayload(raw string) []conversation.Record {
 	v := json.RawMessage(raw)
 	return []conversation.Record{
@@ -73,8 +71,8 @@ func withPayload(raw string) []conversation.Record {
 	}
 }
 
-// TestWhatIsEncodedCanBeDecoded goes to the nesting where a line stops being
-// readable, which is one less than where its value does.
+// TestEncodedRecordsDecode tries the deepest nesting at which a line can be decoded, one less than for
+// its value.
 func TestWhatIsEncodedCanBeDecoded(t *testing.T) {
 	accepted, refused := 0, 0
 	for _, n := range []int{1, conversation.MaxPayloadNesting, 9_998, 9_999, 10_000, 10_001} {
@@ -107,8 +105,7 @@ func TestWhatIsEncodedCanBeDecoded(t *testing.T) {
 	}
 }
 
-// FuzzCheckPayload holds the check against the decoder: what it takes is JSON and
-// survives a log.
+// FuzzCheckPayload compares the check with the decoder: accepted values are JSON and survive a log.
 func FuzzCheckPayload(f *testing.F) {
 	for _, s := range []string{``, `7`, `"\"["`, `{"a":[1,"\\",{}]}`, `\"[`, nested(1000), nested(1001), `"` + strings.Repeat("[", 2000) + `"`} {
 		f.Add([]byte(s))
@@ -130,8 +127,7 @@ func FuzzCheckPayload(f *testing.F) {
 	})
 }
 
-// FuzzCutText holds the size of a text against its encoding: what is cut is within the
-// limit, begins as the whole does and says how much is missing.
+// FuzzCutText checks that a cut text is within the limit, is a prefix and states the omitted size.
 func FuzzCutText(f *testing.F) {
 	for _, s := range []string{"", "plain", "\x00\x1f\n\t\"\\", "Grüße 😀 \u2028", "\xff\xfe", "\ufffd", "\x7f<&>"} {
 		f.Add(s, 3)
@@ -157,7 +153,7 @@ func FuzzCutText(f *testing.F) {
 	})
 }
 
-// jsonBytes is how long a text is as JSON, without its quotes.
+// jsonBytes returns the size of a text as JSON, without its quotes.
 func jsonBytes(t *testing.T, s string) int {
 	t.Helper()
 	raw, err := conversation.EncodeJSON(s)

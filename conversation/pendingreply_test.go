@@ -11,8 +11,8 @@ func owed(sub conversation.SubmissionID) *conversation.ReplyPending {
 	return &conversation.ReplyPending{Must: true, Submission: sub, To: sampleReplyTo()}
 }
 
-// TestOwedReply: what is told of a submission stands in the state from its settlement until it is told,
-// also when its history is cut, and in a checkpoint.
+// TestPendingReply checks that a reply stays in the state from the settlement until it is sent, in cut
+// history and checkpoints too.
 func TestOwedReply(t *testing.T) {
 	for name, said := range map[string]string{"short": "yes", "long": strings.Repeat("yes ", conversation.MaxReplyBytes)} {
 		s := conversation.NewState()

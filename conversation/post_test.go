@@ -23,12 +23,12 @@ func postDone(id conversation.PostID) *conversation.PostDone {
 	return &conversation.PostDone{Must: true, Post: id, End: conversation.PostDelivered, Attempts: 1, At: at}
 }
 
-// TestPosts shows of each target which post is next, when, and which batch has said so last, also
-// after the state was stored and read.
+// TestPosts checks the next post of each target, its due time, and the batch that set it, before and
+// after a checkpoint.
 func TestPosts(t *testing.T) {
 	for name, c := range map[string]struct {
 		then []records // a batch each
-		want string    // the next ones with their times after at, when the first is due, and which batch says so
+		want string    // the next posts with their times after at, the first due time, and the batch that set it
 	}{
 		"none":                         {nil, "none"},
 		"one":                          {[]records{{enqueued("a", "x")}}, "a@0 due 0 batch 0"},
@@ -82,7 +82,6 @@ func TestPostErrors(t *testing.T) {
 	}
 }
 
-// TestNotice: what is told of a settlement, to those whom the sender has named.
 func TestNotice(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), &conversation.NoticeAsked{Must: true, Submission: "sub_1", Target: "ledger"}, attempt("sub_1", 1),

@@ -31,7 +31,7 @@ func chunksJSON(t *testing.T, b conversation.Batch, snap func() (*conversation.S
 	return out
 }
 
-// variants adds the samples whose chunks depend on more than their type.
+// variants adds samples whose chunks depend on more than their type.
 func variants() []conversation.Record {
 	return append(public(),
 		&conversation.SubmissionAdmitted{
@@ -65,7 +65,7 @@ func variants() []conversation.Record {
 	)
 }
 
-// TestChunksOfRecords shows the chunk of every record next to its line.
+// TestChunksOfRecords writes the chunk of every record next to its line.
 func TestChunksOfRecords(t *testing.T) {
 	snap := func() (*conversation.Snapshot, error) {
 		return &conversation.Snapshot{V: 1, ConversationID: "conv_1", Offset: 7, Messages: []conversation.Message{}, Settlements: []conversation.Settlement{}}, nil
@@ -96,12 +96,10 @@ func TestChunksOfRecords(t *testing.T) {
 	golden(t, "chunks.txt", out.String())
 }
 
-// TestSignalOfAMessage: a delivered signal shows what it has of tagName and
-// attributes, whichever there is; other messages show no signal.
 func TestSignalOfAMessage(t *testing.T) {
 	for _, tt := range []struct {
 		delivery conversation.Delivery
-		want     string // JSON, "null" for no such member
+		want     string // JSON, "null" if absent
 	}{
 		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t"}, `null`},
 		{conversation.Delivery{Kind: conversation.KindSignal, Type: "t", TagName: "ci"}, `{"tagName":"ci"}`},
@@ -166,7 +164,7 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 	if len(internal) != len(conversation.Types())-len(shown) {
 		t.Fatalf("%d internal records", len(internal))
 	}
-	var hidden records // what a subagent does
+	var hidden records // records of a subagent
 	for i, r := range samples() {
 		if !cmp.Equal(r, public()[i]) {
 			hidden = append(hidden, r)
@@ -226,7 +224,7 @@ func TestResetNeedsTheState(t *testing.T) {
 	}
 }
 
-// TestSnapshotShapes shows every variant of messages and parts.
+// TestSnapshotShapes covers every variant of messages and parts.
 func TestSnapshotShapes(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(),
@@ -260,12 +258,11 @@ func TestSnapshotShapes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One message, part or settlement a line, so that a difference can be read.
+	// One message, part or settlement per line, for readable diffs.
 	pretty := strings.NewReplacer(`{"id":"`, "\n{\"id\":\"", `{"type":"`, "\n\t{\"type\":\"", `{"submissionId":"`, "\n{\"submissionId\":\"").Replace(string(b))
 	golden(t, "snapshot.txt", pretty+"\n")
 }
 
-// TestSnapshotIsACopy takes a snapshot and goes on.
 func TestSnapshotIsACopy(t *testing.T) {
 	for seed := range uint64(20) {
 		s := conversation.NewState()

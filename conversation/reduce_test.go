@@ -26,15 +26,15 @@ func decodeJSON[T any](t *testing.T, b []byte) T {
 	return v
 }
 
-// history is everything the wire shows of a list of batches.
+// history is the client-visible form of a list of batches.
 type history struct {
 	snapshots [][]byte // by batch; nil while no conversation exists
 	chunks    [][]byte // JSON arrays by batch
 	docs      []object // the snapshots decoded, never changed
 }
 
-// play folds the batches and encodes what clients see of each. The snapshot
-// handed to a boundary is the one of its own batch.
+// play folds the batches and encodes their snapshots and chunks. A boundary gets the snapshot of its
+// own batch.
 func play(t *testing.T, batches []conversation.Batch) history {
 	t.Helper()
 	var h history
@@ -70,7 +70,7 @@ func play(t *testing.T, batches []conversation.Batch) history {
 	return h
 }
 
-// reread encodes the batches and decodes them again, as a reader of the log does.
+// reread encodes and decodes the batches, as a reader of the log does.
 func reread(t *testing.T, batches []conversation.Batch) []conversation.Batch {
 	t.Helper()
 	var out []conversation.Batch
@@ -88,8 +88,8 @@ func reread(t *testing.T, batches []conversation.Batch) []conversation.Batch {
 	return out
 }
 
-// checkFrom reduces what follows batch k and compares with the snapshot at every
-// later batch, at most as far as the limit.
+// checkFrom reduces the chunks after batch k and compares with the snapshot at every later batch, up
+// to the limit.
 func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 	t.Helper()
 	c := reduce.New(nil)
@@ -104,7 +104,7 @@ func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 			continue
 		}
 		limit--
-		// The diff is for people and costs much more than the comparison.
+		// The diff costs much more than the comparison.
 		if !reflect.DeepEqual(h.docs[n], c.Root) {
 			t.Fatalf("seed %d: snapshot at %d and chunks through %d differ from the snapshot (-) at %d:\n%s",
 				seed, k, n, n, cmp.Diff(h.docs[n], c.Root))
@@ -112,9 +112,8 @@ func checkFrom(t *testing.T, h history, seed uint64, k, limit int) {
 	}
 }
 
-// What a client holds is the document alone, so a reduction that meets the next
-// snapshot from every k meets every later one too. A few histories are reduced to
-// their end from every k all the same.
+// A client's state is the document alone. So if a reduction from every k meets the next snapshot, it
+// meets every later one. A few histories are reduced to their end from every k anyway.
 func TestSnapshotPlusChunksIsLaterSnapshot(t *testing.T) {
 	histories := sample.Of(300, 8)
 	records, chunkTypes := map[conversation.RecordType]int{}, map[string]int{}
@@ -164,8 +163,8 @@ func toStrings(list [][]byte) []string {
 	return out
 }
 
-// TestMissedChunksAreSeen makes sure that the property above can fail: a client
-// that misses a batch of deltas or calls does not hold the next snapshot.
+// TestMissedChunksAreSeen checks that the property above can fail: a client that misses a batch of
+// deltas or calls differs from the next snapshot.
 func TestMissedChunksAreSeen(t *testing.T) {
 	missed := 0
 	for seed := range uint64(20) {

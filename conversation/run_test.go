@@ -24,7 +24,6 @@ func startedRun() records {
 	}
 }
 
-// TestRun: what is known of a run, and that it stays known when all of it was cut out of the state.
 func TestRun(t *testing.T) {
 	failed := &conversation.SettlementError{Type: conversation.CodeRunFailed, Message: "no report"}
 	for name, c := range map[string]struct {
@@ -79,7 +78,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestRunsAreRunsOnly: a log of an agent has none, and that of a workflow one, which is its first delivery.
+// TestRunsAreRunsOnly: an agent's log has no run, and a workflow's log has one, its first delivery.
 func TestRunsAreRunsOnly(t *testing.T) {
 	again := &conversation.RunStarted{Must: true, Submission: "sub_1", At: at}
 	ofAgent := startedRun()
@@ -103,7 +102,6 @@ func TestRunsAreRunsOnly(t *testing.T) {
 	}
 }
 
-// TestRunIDs: ids are ULIDs in form, the same for the same workflow and key, and reached at one key of the bucket.
 func TestRunIDs(t *testing.T) {
 	form := regexp.MustCompile(`^run_[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 	seen := map[conversation.RunID]string{}
@@ -123,7 +121,7 @@ func TestRunIDs(t *testing.T) {
 			}
 		}
 	}
-	if got, want := conversation.RunFor("report", "nightly"), conversation.RunID("run_0VMF1FY0DHA878AYPBFS3YXD4J"); got != want { // it stands in logs
+	if got, want := conversation.RunFor("report", "nightly"), conversation.RunID("run_0VMF1FY0DHA878AYPBFS3YXD4J"); got != want { // a stored value
 		t.Errorf("%s, want %s", got, want)
 	}
 	for _, bad := range []conversation.RunID{"", "run_", "run_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "run_7ZZZZZZZZZZZZZZZZZZZZZZZZ", "run_7ZZZZZZZZZZZZZZZZZZZZZZZZI", "run_7zzzzzzzzzzzzzzzzzzzzzzzzz", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"} {

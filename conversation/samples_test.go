@@ -23,7 +23,7 @@ func ptr[T any](v T) *T { return &v }
 // samples returns one record of every type with every field set.
 func samples() []conversation.Record { return append(workSamples(), endSamples()...) }
 
-// The values that several samples have.
+// Values used by several samples.
 func sampleOrigin() conversation.Origin { return conversation.Origin{Root: "sub_0", Parent: "conv_3"} }
 
 func sampleFacts() conversation.CallFacts {
@@ -37,7 +37,7 @@ func sampleUsage() conversation.Usage {
 	return conversation.Usage{Input: 1, Output: 2, CacheRead: 3, CacheWrite: 4, Reasoning: 5, Total: 6}
 }
 
-// workSamples are the records of work under way.
+// workSamples returns the records of work in progress.
 func workSamples() []conversation.Record {
 	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
 	return []conversation.Record{
@@ -93,7 +93,7 @@ func workSamples() []conversation.Record {
 	}
 }
 
-// endSamples are the records of what ends, and of subagents.
+// endSamples returns the records of endings, and of subagents.
 func endSamples() []conversation.Record {
 	origin, facts, usage := sampleOrigin(), sampleFacts(), sampleUsage()
 	failed := &conversation.FailedCall{Turn: "turn_2", Model: "anthropic/x", Facts: facts, DurationMs: 37, Retries: 3}
@@ -168,7 +168,7 @@ func sampleOutput() conversation.StoredOutput {
 	return conversation.StoredOutput{Size: 9, Head: "a\"b", Tail: "<c>", Pieces: []conversation.StoredPiece{{SHA256: "ef", Size: 5}, {SHA256: "01", Size: 4}}}
 }
 
-// public returns the samples as the conversation itself has them, not a subagent.
+// public returns the samples as records of the conversation itself, not of a subagent.
 func public() []conversation.Record {
 	out := samples()
 	for _, r := range out {
@@ -206,7 +206,7 @@ func public() []conversation.Record {
 	return out
 }
 
-// golden compares with a file in testdata, or writes it if told to.
+// golden compares with a file in testdata, or rewrites it.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// TestLongOutputsAreCopiedOnce bounds what records, states and closed history allocate for a long output: the result
-// and little more. The result is the one of package encoding/json, and the output is read back as it was.
+// TestLongOutputsAreCopiedOnce bounds the allocations of records, states and closed history for a long
+// output. It compares the result with encoding/json and decodes it.
 func TestLongOutputsAreCopiedOnce(t *testing.T) {
 	long := strings.Repeat("x", 2<<20)
 	for name, output := range map[string]json.RawMessage{
@@ -44,7 +44,7 @@ func TestLongOutputsAreCopiedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var page *conversation.HistoryPage
-		within(t, name+" history", 2*most*float64(len(output)), func() (_ []byte, err error) { // as a message, and as a model is shown it
+		within(t, name+" history", 2*most*float64(len(output)), func() (_ []byte, err error) { // as a message, and as model input
 			page, err = restored.Cut()
 			return nil, err
 		})
@@ -61,12 +61,12 @@ func TestLongOutputsAreCopiedOnce(t *testing.T) {
 	}
 }
 
-// within runs encode and reports if it allocates more than so many bytes.
+// within runs encode and fails if it allocates more than the given bytes.
 func within(t *testing.T, name string, most float64, encode func() ([]byte, error)) []byte {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.GC()
-	runtime.GC() // Twice, so that package encoding/json has no buffers left from before.
+	runtime.GC() // Twice, so that encoding/json keeps no old buffers.
 	runtime.ReadMemStats(&before)
 	out, err := encode()
 	runtime.ReadMemStats(&after)

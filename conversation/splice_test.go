@@ -10,8 +10,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestLongTextsAreEncoded holds what is made of long texts against what package
-// encoding/json makes of the same, and against what is read back.
+// TestLongTextsAreEncoded compares encoded long texts with encoding/json, and with their decoded form.
 func TestLongTextsAreEncoded(t *testing.T) {
 	plain := strings.Repeat("words and more words, ", 10_000)
 	for name, text := range map[string]string{
@@ -53,7 +52,7 @@ func TestLongTextsAreEncoded(t *testing.T) {
 	}
 }
 
-// shown holds the message of an admission against its JSON form.
+// shown compares the message of an admission with its JSON form.
 func shown(t *testing.T, adm *conversation.SubmissionAdmitted) {
 	t.Helper()
 	got, err := adm.EncodeMessage()
@@ -71,7 +70,7 @@ func shown(t *testing.T, adm *conversation.SubmissionAdmitted) {
 	if *m.Parts[0].Text != text {
 		t.Error("the message has another text")
 	}
-	m.Parts[0].Text = &adm.Delivery.Body // as it was before what is not UTF-8 was replaced
+	m.Parts[0].Text = &adm.Delivery.Body // as before the replacement of invalid UTF-8
 	if m.Signal != nil {
 		m.Signal.Attributes = adm.Delivery.Attributes
 	}
@@ -80,7 +79,6 @@ func shown(t *testing.T, adm *conversation.SubmissionAdmitted) {
 	}
 }
 
-// jsonOf is the JSON form of a value without escaping HTML, and a newline.
 func jsonOf(t *testing.T, v any) string {
 	t.Helper()
 	var b strings.Builder

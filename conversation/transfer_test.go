@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// restful returns the longest beginning of a history at whose end nothing is owed, and what a
-// server shows then; none if there is none.
+// restful returns the longest prefix of a history that ends without unsettled submissions, and its
+// snapshot.
 func restful(t testing.TB, seed uint64) (batches []conversation.Batch, shown []byte) {
 	t.Helper()
 	state := conversation.NewStateHolding(math.MaxInt)
@@ -39,7 +39,7 @@ func restful(t testing.TB, seed uint64) (batches []conversation.Batch, shown []b
 	return batches, shown
 }
 
-// lifeOf is where tests bring conversations to.
+// lifeOf returns the target incarnation of a transfer.
 func lifeOf(c *transfer.Conversation) transfer.Life {
 	life := transfer.Life{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1", Files: map[conversation.AttachmentID]conversation.Attachment{}}
 	for _, p := range c.Attachments() {
@@ -48,13 +48,12 @@ func lifeOf(c *transfer.Conversation) transfer.Life {
 	return life
 }
 
-// overlapped is the one thing that does not come over: a message that was answered while
-// those before it were parked.
+// overlapped is the only accepted failure: a message was answered while those before it were
+// suspended.
 const overlapped = "is not the first in the queue"
 
-// TestRandomHistoriesComeOver: what a server shows of a conversation is brought over and
-// shown alike, in groups that each settle what they admit, and that stay when the
-// conversation goes on.
+// TestTransferOfRandomHistories checks that a transferred conversation has the same snapshot. Each
+// group settles what it admits, and earlier groups stay the same when the conversation continues.
 func TestRandomHistoriesComeOver(t *testing.T) {
 	over, not := 0, 0
 	for seed := range uint64(300) {
@@ -83,7 +82,7 @@ func TestRandomHistoriesComeOver(t *testing.T) {
 	}
 }
 
-// rests: at the end of every group nothing is owed.
+// rests checks that every group ends without unsettled submissions.
 func rests(t testing.TB, seed uint64, groups [][]conversation.Record) {
 	t.Helper()
 	state := conversation.NewState()
@@ -97,8 +96,8 @@ func rests(t testing.TB, seed uint64, groups [][]conversation.Record) {
 	}
 }
 
-// TestRandomStreamsComeOver: what the beta line shows of a conversation has the texts of
-// its users and the outcomes of its submissions, in order.
+// TestTransferOfRandomStreams checks that a beta event stream yields the users' texts and the
+// outcomes, in order.
 func TestRandomStreamsComeOver(t *testing.T) {
 	over, seeds := 0, sample.Of(300, 50)
 	for seed := range uint64(seeds) {
@@ -115,7 +114,7 @@ func TestRandomStreamsComeOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if p.Born() != born { // a reader gets the present life alone
+			if p.Born() != born { // a reader gets only the current incarnation
 				events, run = transfer.Events{}, false
 				for len(page) > 0 && numbers[0] < p.Born() {
 					page, numbers = page[1:], numbers[1:]
@@ -158,7 +157,7 @@ func TestRandomStreamsComeOver(t *testing.T) {
 	}
 }
 
-// ends are the outcomes of a conversation, of submissions that another has as well.
+// ends returns the outcomes of submissions that both conversations have.
 func ends(c, other *transfer.Conversation) (out []string) {
 	for _, s := range c.Settlements {
 		if slices.ContainsFunc(other.Settlements, func(o conversation.Settlement) bool { return o.SubmissionID == s.SubmissionID }) {

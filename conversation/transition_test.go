@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/internal/reduce"
 )
 
-// transition is one row of the protocol's table of states: what happens after a
-// response was opened, and what clients then have of it.
+// transition is one row of the protocol's state table: records after the start of a response, and the
+// chunks and parts that clients get.
 type transition struct {
 	name   string
 	then   records
@@ -59,8 +59,8 @@ func transitions() []transition {
 	}
 }
 
-// TestTransitions shows each transition twice: folded by the server, and reduced
-// from its chunks by a client that held the snapshot before.
+// TestTransitions checks each transition twice: folded by the server, and reduced from its chunks by a
+// client with the previous snapshot.
 func TestTransitions(t *testing.T) {
 	for _, tt := range transitions() {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,7 +109,6 @@ func encoded(t *testing.T, snap *conversation.Snapshot) object {
 	return decodeJSON[object](t, b)
 }
 
-// partsOf writes each part on one line.
 func partsOf(m conversation.Message) []string {
 	var out []string
 	for _, p := range m.Parts {
@@ -133,8 +132,7 @@ func partsOf(m conversation.Message) []string {
 	return out
 }
 
-// TestMetadataIsTheAuthors: a response has the metadata its agent wrote, from its
-// start on and merged later, and nothing else; other messages have none.
+// TestMetadataIsTheAuthors checks that a response has exactly the metadata written by its agent.
 func TestMetadataIsTheAuthors(t *testing.T) {
 	merge := func(v string) conversation.Record {
 		return &conversation.MetadataMerged{Message: "res_1", Metadata: json.RawMessage(v)}
@@ -176,8 +174,7 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 	}
 }
 
-// TestChunkTimes: chunks at the boundaries of something tell when, in UTC with
-// milliseconds; the others do not.
+// TestChunkTimes checks that only chunks at boundaries have a timestamp, in UTC with milliseconds.
 func TestChunkTimes(t *testing.T) {
 	timed := list("message-started", "tool-input", "tool-output", "tool-output-error", "message-completed", "submission-settled")
 	seen := map[string]bool{}

@@ -22,7 +22,6 @@ func cost(sub conversation.SubmissionID, n int, dollars float64, at conversation
 	return &conversation.TreeCounted{Must: true, Submission: sub, Member: member(n), Key: fmt.Sprint("k", n), Cost: dollars, At: at}
 }
 
-// TestTree: members and costs count for a day, a cost is a total, and a checkpoint keeps all of it.
 func TestTree(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), admitted(2))
@@ -57,7 +56,6 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestTreeCloses: an abort with trees closes those that began, and those that its submissions could begin; later ones are open.
 func TestTreeCloses(t *testing.T) {
 	s := conversation.NewState()
 	of := admitted(3).(*conversation.SubmissionAdmitted)
@@ -78,7 +76,6 @@ func TestTreeCloses(t *testing.T) {
 	}
 }
 
-// TestTreeBounds: the trees and members that changed last are remembered.
 func TestTreeBounds(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created())
@@ -104,7 +101,6 @@ func TestTreeBounds(t *testing.T) {
 	}
 }
 
-// TestTreeIsShared: values that were returned do not change.
 func TestTreeIsShared(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), joined("sub_1", 1, at))

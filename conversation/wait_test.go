@@ -13,7 +13,7 @@ func waits(call conversation.CallID, name string) *conversation.WaitStarted {
 	return &conversation.WaitStarted{Must: true, Call: call, Name: name, Schema: json.RawMessage(`true`), Until: at + 1000, At: at}
 }
 
-// waitOver ends a wait by a signal, or by its time if that is empty.
+// waitOver ends a wait by a signal, or by its timeout if by is empty.
 func waitOver(call conversation.CallID, name string, by conversation.SubmissionID) *conversation.WaitEnded {
 	r := &conversation.WaitEnded{Must: true, Call: call, Name: name, Reason: conversation.EndedByTimeout, Signal: by, At: at}
 	if by != "" {
@@ -26,7 +26,6 @@ func kept(n int, name string) *conversation.SignalKept {
 	return &conversation.SignalKept{Must: true, Submission: conversation.SubmissionID(fmt.Sprintf("sub_%d", n)), Name: name, Body: "1", At: at}
 }
 
-// TestWaits shows what is known of a name as its signals and waits come and go.
 func TestWaits(t *testing.T) {
 	const week = conversation.Time(7 * 24 * time.Hour / time.Millisecond)
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
@@ -69,7 +68,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// knownOf is what a state knows of a name.
+// knownOf formats the facts that a state has of a name.
 func knownOf(s *conversation.State, name string, now conversation.Time) string {
 	call, signal, decided := "-", "-", "-"
 	if w := s.Awaiting(name); w != nil {
@@ -86,7 +85,7 @@ func knownOf(s *conversation.State, name string, now conversation.Time) string {
 	return call + " " + signal + " " + decided
 }
 
-// again is a state that was stored and read.
+// again returns the state after encoding and decoding.
 func again(t *testing.T, s *conversation.State) *conversation.State {
 	t.Helper()
 	b, err := conversation.EncodeState(s)
@@ -99,7 +98,6 @@ func again(t *testing.T, s *conversation.State) *conversation.State {
 	return s
 }
 
-// TestWoken shows when a parked submission may go on before its time.
 func TestWoken(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"), waits("call_1", "a"))
@@ -124,7 +122,6 @@ func TestWoken(t *testing.T) {
 	}
 }
 
-// TestDecidedNamesAreBounded: they do not grow with the log.
 func TestDecidedNamesAreBounded(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"))

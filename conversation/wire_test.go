@@ -211,7 +211,7 @@ func TestPayloadHash(t *testing.T) {
 		}
 		seen[got] = name
 	}
-	if stored := "a8f3d3ae72f3cae14444128f98ac6118"; base != stored { // it stands in logs
+	if stored := "a8f3d3ae72f3cae14444128f98ac6118"; base != stored { // a stored value
 		t.Errorf("hash is %q, was %q", base, stored)
 	}
 }

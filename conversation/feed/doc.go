@@ -1,32 +1,29 @@
-// Package feed is the event stream of a conversation as clients of the beta line know it: a
-// projection of its own from the log, in v3 event shapes, with all that was said whole,
-// whatever is kept elsewhere of observability events.
+// Package feed projects a conversation's log into the event stream of the beta protocol, in v3 event
+// shapes. It is independent of observability events and always includes full texts.
 //
-// A [Projector] folds batches in order and emits events. Their numbers are dense over the
-// log, from 0, and go on over the lives of an address. They are offsets that clients keep,
-// so a number never comes to mean another event: what a version of the projection makes of
-// a log is fixed. A conversation has one version from its creation on, which
-// [conversation.ConversationCreated] names; [Version] is the only one so far, and a
-// projector refuses any other.
+// A [Projector] folds batches in order and emits events. Their numbers are dense over the log, from 0,
+// and continue over the incarnations of an address. Clients keep them as offsets, so a number must
+// never refer to another event. Therefore the output of a version of the projection is fixed. A
+// conversation has one version from its creation on, in [conversation.ConversationCreated]. [Version]
+// is the only one so far; a projector rejects any other.
 //
 // Guarantees:
 //
-//  1. Events are a function of the log alone: no clock, no options. Where a record has no
-//     time an event has that of the record before it.
-//  2. A projector that goes on from a [Mark] emits what one emits that began with the log.
-//  3. Of one submission the first event has eventIndex 0, the next 1, whatever comes between.
-//     Compactions that somebody asked for count for themselves.
+//  1. Events are a function of the log alone: no clock, no options. An event of a record
+//     without a time has the time of the previous record.
+//  2. A projector resumed from a [Mark] emits the same events as one that read the whole log.
+//  3. The eventIndex of a submission's events counts from 0 without gaps, even if events of
+//     others are interleaved. Requested compactions have an index of their own.
 //
-// Order of a prompt: operation_start, agent_start, turn_start, the user's message, the
-// assistant's message with its deltas, tool_start and tool with the message of its result,
-// turn_messages, turn, agent_end, operation, idle, submission_settled. Whole text stands in
-// message_end; deltas are there for those who watch. A withdrawn reply ends with an empty
-// message_end.
+// Order of a prompt: operation_start, agent_start, turn_start, the user's message, the assistant's
+// message with its deltas, tool_start and tool with the message of its result, turn_messages, turn,
+// agent_end, operation, idle, submission_settled. message_end has the whole text; deltas are for live
+// display. A withdrawn reply ends with an empty message_end.
 //
-// The log of a run of a workflow is a stream of its own kind: run_start with the input, run_resume
-// where an attempt begins after a loss, a log event for each recorded step, the data that the
-// function or its waits show, and run_end, after which nothing comes, whatever the log still gets.
-// Its eventIndex is the number of the event.
+// The log of a workflow run has its own kind of stream. It begins with run_start, which has the input.
+// An attempt after a loss adds run_resume, and each recorded step adds a log event. Data shown by the
+// function or its waits follows. run_end closes the stream, whatever records follow. Its eventIndex is
+// the number of the event.
 //
-// A Projector belongs to one goroutine at a time. It does no I/O.
+// A Projector is not safe for concurrent use. It does no I/O.
 package feed

@@ -7,16 +7,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// EventVersion is v of every event.
+// EventVersion is the field v of every event.
 const EventVersion = 3
 
-// ImageOmitted stands in events where the data of an image would: clients compare with it.
+// ImageOmitted replaces the data of an image in events. Clients compare with it.
 const ImageOmitted = "[image data omitted from event]"
 
 // TypeSettled is the type of the event that ends a submission.
 const TypeSettled = "submission_settled"
 
-// envelope is what every event has. Members that do not apply are left out.
+// envelope has the common members of all events. Members that do not apply are omitted.
 type envelope struct {
 	Type         string                      `json:"type"`
 	Version      int                         `json:"v"`
@@ -53,7 +53,7 @@ func encode(env *envelope, payload any) ([]byte, error) {
 	return append(out[:end], out[end+1:]...), nil
 }
 
-// Payloads. Usage and cost are always whole, as clients expect them.
+// Payloads. Usage and cost are always complete, as clients expect.
 type (
 	purposed struct {
 		Purpose string `json:"purpose"`
@@ -167,7 +167,7 @@ type (
 	}
 )
 
-// errorOf is the caller-safe error of a settlement, or the kind of a failure.
+// errorOf is the caller-safe error of a settlement, or a failure class.
 type errorOf struct {
 	Type    string         `json:"type"`
 	Message string         `json:"message,omitempty"`
@@ -175,8 +175,8 @@ type errorOf struct {
 	Meta    map[string]any `json:"meta,omitempty"`
 }
 
-// Response is the result of a prompt that was completed: what the assistant said last, and
-// what all its model calls took.
+// Response is the result of a completed prompt: the assistant's last text, and the usage of all its
+// model calls.
 type Response struct {
 	Text  string `json:"text"`
 	Usage usage  `json:"usage"`
@@ -227,7 +227,7 @@ func (u *usage) add(v *usage) {
 	u.Cost.Total += v.Cost.Total
 }
 
-// message is one of a model's conversation. Content is a text or a list of blocks.
+// message is a message of the model's view. Content is a text or a list of blocks.
 type message struct {
 	Role    string              `json:"role"`
 	Call    conversation.CallID `json:"toolCallId,omitempty"`
@@ -236,7 +236,7 @@ type message struct {
 	IsError *bool               `json:"isError,omitempty"`
 }
 
-// block is a part of a message; which members are there follows from Type.
+// block is a part of a message. Type determines its members.
 type block struct {
 	Type      string              `json:"type"`
 	Text      *words              `json:"text,omitempty"`
@@ -250,7 +250,7 @@ type block struct {
 
 func textBlock(s string) block { return block{Type: "text", Text: new(words(s))} }
 
-// newPart is an empty block for streamed text.
+// newPart returns an empty block for streamed text.
 func newPart(kind conversation.PartKind) block {
 	if kind == conversation.PartReasoning {
 		return block{Type: "thinking", Thinking: new(words)}
@@ -258,7 +258,7 @@ func newPart(kind conversation.PartKind) block {
 	return textBlock("")
 }
 
-// words are a text that grows.
+// textBuffer is a growing text.
 type words []byte
 
 // MarshalText implements encoding.TextMarshaler.
@@ -277,8 +277,7 @@ func images(list []conversation.Attachment) (out []block) {
 	return out
 }
 
-// toolText is the output of a tool as a model is shown it: a text as it is, other JSON as
-// JSON.
+// toolText returns a tool's output as the model sees it: a string as text, other values as JSON.
 func toolText(output json.RawMessage) string {
 	var s string
 	if len(bytes.TrimSpace(output)) == 0 {

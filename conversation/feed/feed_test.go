@@ -67,7 +67,7 @@ func settled(n string, outcome conversation.Outcome) *conversation.SubmissionSet
 	return s
 }
 
-// scripts are the histories whose events stand in testdata.
+// scripts are the histories whose events are in testdata.
 func scripts() map[string][]records {
 	look := conversation.CallName{Call: "call_1", Name: "look"}
 	task := conversation.CallName{Call: "call_2", Name: "task"}
@@ -114,8 +114,8 @@ func scripts() map[string][]records {
 	}
 }
 
-// TestStreams holds events against those in testdata, which clients keep offsets of: what
-// stands there never changes for a version of the projection.
+// TestStreams compares events with testdata. Those files never change for a version of the projection,
+// because clients keep offsets.
 func TestStreams(t *testing.T) {
 	all := scripts()
 	maps.Copy(all, runScripts())
@@ -147,7 +147,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// FuzzParseMarks: marks are refused, or each resumes where it says or not at all.
+// FuzzParseMarks checks that marks are rejected, or that each resumes at its position or not at all.
 func FuzzParseMarks(f *testing.F) {
 	f.Add([]byte(`{"v":1,"gap":64,"marks":[{"seq":5,"next":70,"state":{"next":70}},{"seq":9,"next":140,"state":{"next":140,"owed":{"sub_1":{"index":3,"turn":{"id":"t"}}}}}]}`))
 	f.Add([]byte(`{"v":1,"gap":-1,"marks":null}`))

@@ -9,39 +9,39 @@ import (
 )
 
 const (
-	// maxMarks bounds the marks of a stream. When there are more, every other goes.
+	// maxMarks bounds the marks of a stream. Above it, every second one is dropped.
 	maxMarks = 128
-	// firstGap is how many events there are between two marks at first, about.
+	// firstGap is the initial distance between marks, in events.
 	firstGap = 64
-	// maxMarkState bounds what a mark carries. While more is under way none is made.
+	// maxMarkState bounds the state in a mark. No mark is made while the state is larger.
 	maxMarkState = 512
 )
 
-// Mark is a place in a stream that a projector can go on from.
+// Mark is a position in a stream from which a projector can resume.
 type Mark struct {
-	// Seq is the number of the batch after which it is.
+	// Seq is the number of the batch before the position.
 	Seq int64 `json:"seq"`
-	// Next is the number of the next event, Born that of the first of the life.
+	// Next is the number of the next event, Born that of the incarnation's first event.
 	Next int64 `json:"next"`
 	Born int64 `json:"born,omitempty"`
-	// State is what a projector carries there.
+	// State is the encoded state of the projector.
 	State json.RawMessage `json:"state"`
 }
 
-// Marks are places in the present life of a stream, in order and about evenly far from each other, so that a
-// reader of any event begins near it. They are a shortcut: without them a stream is made of
-// the log from its start. The zero value has none.
+// Marks are positions in the current incarnation of a stream, in order and about evenly spaced. A
+// reader of any event starts near it. They are an optimization: without them the log is read from its
+// start. The zero value has none.
 //
 // Invariant: there are at most maxMarks.
 type Marks struct {
-	// Version is that of the projection.
+	// Version is the version of the projection.
 	Version int `json:"v"`
-	// Gap is how many events are between two marks, at least.
+	// Gap is the minimum distance between marks, in events.
 	Gap  int64  `json:"gap"`
 	List []Mark `json:"marks"`
 }
 
-// Mark returns where the projector is, after batch seq, however much that carries.
+// Mark returns the projector's position after batch seq, whatever the size of its state.
 func (p *Projector) Mark(seq int64) (Mark, error) {
 	state, err := conversation.EncodeJSON(&p.s)
 	if err != nil {
@@ -50,8 +50,8 @@ func (p *Projector) Mark(seq int64) (Mark, error) {
 	return Mark{Seq: seq, Next: p.s.Next, Born: p.s.Born, State: state}, nil
 }
 
-// Resume returns a projector that goes on from a mark in the life that created began, nil if
-// its events are only counted.
+// Resume returns a projector that continues from a mark. created is the record that began the
+// incarnation; nil means that events are only counted.
 func (m Mark) Resume(created *conversation.ConversationCreated) (*Projector, error) {
 	p := &Projector{}
 	if created != nil {
@@ -78,7 +78,7 @@ func (m Mark) Resume(created *conversation.ConversationCreated) (*Projector, err
 	return p, nil
 }
 
-// ParseMarks reads what [Marks.Encode] wrote. Marks of another version are none.
+// ParseMarks decodes the output of [Marks.Encode]. Marks of another version are discarded.
 func ParseMarks(b []byte) (Marks, error) {
 	var m Marks
 	if len(b) == 0 {
@@ -107,7 +107,7 @@ func (m Marks) Encode() ([]byte, error) {
 	return conversation.EncodeJSON(m)
 }
 
-// Last returns the newest mark; ok is false if there is none.
+// Last returns the newest mark, not ok if there is none.
 func (m *Marks) Last() (k Mark, ok bool) {
 	if len(m.List) == 0 {
 		return Mark{}, false
@@ -115,8 +115,8 @@ func (m *Marks) Last() (k Mark, ok bool) {
 	return m.List[len(m.List)-1], true
 }
 
-// Before returns the newest mark from which event n is reached; ok is false if the log has
-// to be read from its start.
+// Before returns the newest mark before event n. It is not ok if the log has to be read from its
+// start.
 func (m *Marks) Before(n int64) (k Mark, ok bool) {
 	i, _ := slices.BinarySearchFunc(m.List, n, func(k Mark, n int64) int {
 		if k.Next <= n {
@@ -130,11 +130,10 @@ func (m *Marks) Before(n int64) (k Mark, ok bool) {
 	return m.List[i-1], true
 }
 
-// Note marks where a projector is, after batch seq, if that is far enough from the mark
-// before and there is little to carry.
+// Note adds a mark after batch seq if the previous one is far enough away and the state is small.
 func (m *Marks) Note(seq int64, p *Projector) {
 	m.Gap = max(m.Gap, firstGap)
-	if last, ok := m.Last(); ok && last.Born != p.s.Born { // of a life that was deleted
+	if last, ok := m.Last(); ok && last.Born != p.s.Born { // of a deleted incarnation
 		m.List = nil
 	}
 	last, ok := m.Last()
@@ -159,7 +158,7 @@ func (m *Marks) Note(seq int64, p *Projector) {
 	m.List, m.Gap = kept, 2*m.Gap
 }
 
-// Weight is about how many bytes the projector holds.
+// Weight returns the estimated memory of the projector, in bytes.
 func (p *Projector) Weight() int64 {
 	n := 256
 	for _, s := range p.s.Owed {
@@ -201,7 +200,7 @@ func weightOf(content []block) (n int) {
 	return n
 }
 
-// Weight is about how many bytes the marks hold.
+// Weight returns the estimated memory of the marks, in bytes.
 func (m *Marks) Weight() (n int64) {
 	for _, k := range m.List {
 		n += 48 + int64(len(k.State))

@@ -8,42 +8,41 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Version is the version of the projection: that of a conversation whose creation names
-// none.
+// Version is the version of the projection for a conversation whose creation has none.
 const Version = 1
 
-// ErrVersion says that a conversation has another version of the projection.
+// ErrVersion means that a conversation has another version of the projection.
 var ErrVersion = errors.New("event stream of another version")
 
-// Event is one event. Number is its place in the stream, from 0.
+// Event is one event. Number is its position in the stream, from 0.
 type Event struct {
 	Number int64
 	JSON   []byte // one line
 }
 
-// Projector makes events of batches. The zero value begins with the log; see
-// [Mark.Resume] for one that does not.
+// Projector projects batches into events. The zero value starts with the log; see [Mark.Resume] for
+// later positions.
 type Projector struct {
 	s       state
 	emit    func(Event) // nil while events are only counted
 	failed  error
-	loose   int64 // eventIndex of what belongs to no submission
-	aborted bool  // what ends from here on in the batch was aborted
+	loose   int64 // eventIndex of events without a submission
+	aborted bool  // later endings in the batch are aborted
 }
 
-// state is what a projector carries from batch to batch.
+// state is the projector's state between batches.
 type state struct {
 	Next  int64                                 `json:"next"`            // number of the next event
-	Born  int64                                 `json:"born,omitempty"`  // of the first event of the present life
-	At    conversation.Time                     `json:"at,omitzero"`     // of the record before
+	Born  int64                                 `json:"born,omitempty"`  // of the first event of the current incarnation
+	At    conversation.Time                     `json:"at,omitzero"`     // of the previous record
 	Owed  map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
-	Tasks map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // subagents under way
+	Tasks map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
 	Run   *run                                  `json:"run,omitempty"`   // of a run's log
 
-	life *conversation.ConversationCreated // that began the present life, nil while events are only counted
+	life *conversation.ConversationCreated // began the current incarnation; nil while events are only counted
 }
 
-// prompt is a submission that is not settled.
+// prompt is an unsettled submission.
 type prompt struct {
 	lane
 	Index      int64  `json:"index,omitempty"` // eventIndex of its next event
@@ -52,35 +51,35 @@ type prompt struct {
 	Usage      usage  `json:"usage,omitzero"`
 }
 
-// lane is work in order: that on a submission, or that of a subagent.
+// lane is sequential work: that of a submission, or of a subagent.
 type lane struct {
 	Root    conversation.SubmissionID   `json:"root,omitempty"`
 	Child   conversation.ConversationID `json:"child,omitempty"`
-	Parent  conversation.ConversationID `json:"parent,omitempty"` // who asked, of a subagent's subagent
-	Asked   *message                    `json:"asked,omitempty"`  // until the first turn shows it
+	Parent  conversation.ConversationID `json:"parent,omitempty"` // the delegating subagent, for a nested one
+	Asked   *message                    `json:"asked,omitempty"`  // until the first turn has it
 	Message conversation.MessageID      `json:"message,omitempty"`
 	Turn    *turn                       `json:"turn,omitempty"`
 	Text    string                      `json:"text,omitempty"` // of the last complete turn
 }
 
-// turn is a model call under way, or one whose tools run.
+// turn is an active model call, or one whose tools run.
 type turn struct {
 	ID      conversation.TurnID   `json:"id"`
-	Open    conversation.PartKind `json:"open,omitempty"` // the part under way
+	Open    conversation.PartKind `json:"open,omitempty"` // the open part
 	Content []block               `json:"content,omitempty"`
 	Waiting []conversation.CallID `json:"waiting,omitempty"` // calls without an outcome
 	Results []message             `json:"results,omitempty"`
-	Done    *turnDone             `json:"done,omitempty"` // once the model has ended
+	Done    *turnDone             `json:"done,omitempty"` // set when the model has finished
 }
 
-// Next is the number of the next event, Born that of the first event of the present life.
+// Next returns the number of the next event.
 func (p *Projector) Next() int64 { return p.s.Next }
 
-// Born is described at [Projector.Next].
+// Born returns the number of the first event of the current incarnation.
 func (p *Projector) Born() int64 { return p.s.Born }
 
-// Apply makes the events of the next batch and gives them to emit, which may be nil. An
-// error leaves the projector unusable: [ErrVersion], or what cannot be encoded.
+// Apply passes the events of the next batch to emit, which may be nil. After an error the projector
+// must not be used. The error is [ErrVersion] or an encoding failure.
 func (p *Projector) Apply(records []conversation.Record, emit func(Event)) error {
 	p.emit, p.aborted = emit, false
 	for _, r := range records {
@@ -109,7 +108,7 @@ func (p *Projector) record(r conversation.Record) {
 	}
 }
 
-// common is record of what logs of conversations have.
+// common handles the records of conversation logs.
 func (p *Projector) common(r conversation.Record) {
 	switch r := r.(type) {
 	case *conversation.SubmissionAdmitted:
@@ -152,7 +151,7 @@ func (p *Projector) common(r conversation.Record) {
 	}
 }
 
-// rare is record of what most batches do not have.
+// rare handles the less frequent records.
 func (p *Projector) rare(r conversation.Record) {
 	switch r := r.(type) {
 	case *conversation.DataWritten:
@@ -174,7 +173,7 @@ func (p *Projector) rare(r conversation.Record) {
 	}
 }
 
-// at takes the time of a record; older versions had none in some.
+// at sets the time of a record; older versions omitted some.
 func (p *Projector) at(t conversation.Time) {
 	if t != 0 {
 		p.s.At = t
@@ -192,7 +191,7 @@ func (p *Projector) created(r *conversation.ConversationCreated) {
 	}
 }
 
-// owed is an unsettled submission, also one whose admission is not known.
+// prompt returns an unsettled submission, even if its admission is unknown.
 func (p *Projector) owed(id conversation.SubmissionID) *prompt {
 	if p.s.Owed == nil {
 		p.s.Owed = map[conversation.SubmissionID]*prompt{}
@@ -203,8 +202,8 @@ func (p *Projector) owed(id conversation.SubmissionID) *prompt {
 	return p.s.Owed[id]
 }
 
-// lane finds the work that a record belongs to: a subagent's, that of a response, or that of a
-// submission. What is not known is nobody's.
+// lane returns the work that a record belongs to: of a subagent, a response, or a submission. It is
+// nil if unknown.
 func (p *Projector) lane(child conversation.ConversationID, root conversation.SubmissionID, response conversation.MessageID) *lane {
 	if child != "" {
 		if l := p.s.Tasks[child]; l != nil {
@@ -225,17 +224,16 @@ func (p *Projector) lane(child conversation.ConversationID, root conversation.Su
 	return &lane{Root: root}
 }
 
-// add emits an event of a lane.
 func (p *Projector) add(l *lane, kind string, payload any) { p.emitOf(l, kind, p.envelope(l), payload) }
 
-// outer emits an event about a subagent, for who asked it.
+// outer emits an event about a subagent in the lane that started it.
 func (p *Projector) outer(l *lane, kind string, payload any) {
 	env := p.envelope(l)
 	env.Operation = operationOf(l.Root, l.Parent)
 	p.emitOf(l, kind, env, payload)
 }
 
-// whole emits an event about a submission as such.
+// whole emits an event about a whole submission.
 func (p *Projector) whole(l *lane, kind string, payload any) {
 	env := p.envelope(l)
 	env.Session, env.Harness, env.Operation, env.Turn = "", "", "", ""
@@ -253,7 +251,7 @@ func (p *Projector) emitOf(l *lane, kind string, env envelope, payload any) {
 	p.give(env, payload)
 }
 
-// give emits the event before the next number.
+// give emits the event and advances the number.
 func (p *Projector) give(env envelope, payload any) {
 	if p.emit == nil || p.failed != nil {
 		return
@@ -267,7 +265,7 @@ func (p *Projector) give(env envelope, payload any) {
 	p.emit(Event{Number: p.s.Next - 1, JSON: line})
 }
 
-// envelope is that of a lane's events, without type and index.
+// envelope returns the envelope of a lane's events, without type and index.
 func (p *Projector) envelope(l *lane) envelope {
 	env := envelope{
 		At: p.s.At, Submission: l.Root,
@@ -288,7 +286,7 @@ func (p *Projector) envelope(l *lane) envelope {
 	return env
 }
 
-// The names that are made of ids of the log are those of observability events.
+// Names derived from ids of the log are the same as in observability events.
 
 func operationOf(root conversation.SubmissionID, child conversation.ConversationID) string {
 	switch {

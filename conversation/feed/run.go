@@ -10,11 +10,11 @@ import (
 // TypeRunEnd is the type of the event that ends the stream of a run.
 const TypeRunEnd = "run_end"
 
-// run is what a projector carries of a run.
+// run is the projector's state of a run.
 type run struct {
 	Submission conversation.SubmissionID `json:"submission,omitempty"` // empty until it has begun
 	StartedAt  conversation.Time         `json:"startedAt,omitzero"`
-	Result     json.RawMessage           `json:"result,omitempty"` // until the event that ends it has it
+	Result     json.RawMessage           `json:"result,omitempty"` // until the final event has it
 	Ended      bool                      `json:"ended,omitempty"`
 
 	input json.RawMessage // until it begins, in the batch of its admission
@@ -35,13 +35,13 @@ type (
 	}
 )
 
-// RunError is why a run has no result. Name is the code of its settlement.
+// RunError is the error of a run without a result. Name is the code of its settlement.
 type RunError struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
 }
 
-// ErrorOf is the error of a run that ended without a result, nil for another.
+// ErrorOf returns the error of a run that ended without a result, otherwise nil.
 func ErrorOf(e *conversation.SettlementError) *RunError {
 	if e == nil {
 		return nil
@@ -49,10 +49,10 @@ func ErrorOf(e *conversation.SettlementError) *RunError {
 	return &RunError{Name: string(e.Type), Message: e.Message}
 }
 
-// Closed reports whether nothing follows in the stream: it is of a run that has ended.
+// Closed reports whether the stream has ended: it belongs to a run that has ended.
 func (p *Projector) Closed() bool { return p.s.Run != nil && p.s.Run.Ended }
 
-// ofRun makes the events of a record in the log of a run.
+// ofRun handles a record of a run's log.
 func (p *Projector) ofRun(r conversation.Record) {
 	u := p.s.Run
 	switch r := r.(type) {
@@ -93,7 +93,7 @@ func (p *Projector) ofRun(r conversation.Record) {
 	}
 }
 
-// runStart says which run it is, and from when.
+// runStart returns the payload of run_start.
 func (p *Projector) runStart(input json.RawMessage) *runStart {
 	out := &runStart{StartedAt: p.s.Run.StartedAt, Input: input}
 	if p.s.life != nil {
@@ -102,7 +102,6 @@ func (p *Projector) runStart(input json.RawMessage) *runStart {
 	return out
 }
 
-// runEnd ends the stream.
 func (p *Projector) runEnd(r *conversation.SubmissionSettled) {
 	u := p.s.Run
 	end := &runEnd{Result: orNull(nil), DurationMs: max(int64(p.s.At-u.StartedAt), 0)}
@@ -115,7 +114,7 @@ func (p *Projector) runEnd(r *conversation.SubmissionSettled) {
 	u.Result, u.Ended = nil, true
 }
 
-// addOfRun emits an event of a run, whose eventIndex is its number.
+// addOfRun emits an event of a run. Its eventIndex is its number.
 func (p *Projector) addOfRun(kind string, payload any) {
 	env := envelope{Type: kind, Index: p.s.Next, At: p.s.At}
 	if p.s.life != nil {

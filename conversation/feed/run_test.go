@@ -9,7 +9,6 @@ import (
 	"github.com/parleyrun/parley/conversation/feed"
 )
 
-// begun is the first batch of a run.
 func begun() records {
 	return records{
 		&conversation.ConversationCreated{Agent: conversation.WorkflowAgent("report"), ID: "run_1", UID: "inst_1", ConversationID: "conv_1", At: 1000},
@@ -27,12 +26,10 @@ func called() records {
 	}
 }
 
-// showsWait is how a wait is shown.
 func showsWait(state string) *conversation.DataWritten {
 	return &conversation.DataWritten{Message: "msg_1", Name: "wait-call_1", Data: json.RawMessage(fmt.Sprintf(`{"name":"approval","state":%q}`, state))}
 }
 
-// signalled is a signal that comes to a run.
 func signalled() records {
 	s := admitted("2", "true")
 	s.Delivery.Kind, s.Delivery.Type, s.At = conversation.KindSignal, conversation.SignalWait, 3000
@@ -50,7 +47,7 @@ func ran(output string) records {
 	}
 }
 
-// runScripts are the histories of runs whose events stand in testdata.
+// runScripts are the histories of runs whose events are in testdata.
 func runScripts() map[string][]records {
 	lost := attempt("1")
 	lost.Attempt, lost.After, lost.At = 2, conversation.AfterLoss, 2000
@@ -72,7 +69,7 @@ func runScripts() map[string][]records {
 			append(signalled(), woken, showsWait("signal"), paused),
 			{&conversation.StepRecorded{Call: "call_1", Name: "close", Output: json.RawMessage(`{"n":2}`)}},
 			ran(`{"lines": "<3>"}`),
-			signalled(), // which comes too late
+			signalled(), // too late
 			{&conversation.DataWritten{Message: "msg_1", Name: "late", Data: json.RawMessage(`1`)}},
 			{&conversation.ConversationDeleted{At: 5000}},
 			begun(), // again, under the same id
@@ -93,7 +90,7 @@ func runScripts() map[string][]records {
 	}
 }
 
-// TestStreamOfARunCloses with the event that ends the run, whatever comes after it, and is open again in a new life.
+// TestStreamOfARunCloses checks that run_end closes the stream, and that a new incarnation reopens it.
 func TestStreamOfARunCloses(t *testing.T) {
 	p := new(feed.Projector)
 	closed := func(want bool, b records) {

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// purposeAgent and purposeCompaction are what turns are for.
+// Purposes of turns.
 const (
 	purposeAgent      = "agent"
 	purposeCompaction = "compaction"
@@ -43,7 +43,7 @@ func (p *Projector) agentEnd(l *lane) {
 	p.add(l, "agent_end", end)
 }
 
-// started begins a turn. The first also shows what was asked.
+// started begins a turn. The first one also emits the request.
 func (p *Projector) started(r *conversation.ResponseStarted) {
 	l := p.lane(r.Child, r.Submission, r.Message)
 	p.closeTurn(l)
@@ -88,7 +88,6 @@ func (p *Projector) delta(l *lane, r *conversation.Delta) {
 	p.add(l, "text_delta", &text{r.Text})
 }
 
-// closePart ends the part under way.
 func (p *Projector) closePart(l *lane) {
 	t := l.Turn
 	if t.Open == conversation.PartReasoning {
@@ -107,7 +106,7 @@ func (p *Projector) called(l *lane, r *conversation.ToolCalled) {
 	l.Turn.Waiting = append(l.Turn.Waiting, r.Call)
 }
 
-// completed ends what the model says in a turn. Its tools run now.
+// completed ends the model's output in a turn. Its tools run next.
 func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 	spent := usageOf(r.Usage, r.Facts.Price)
 	if s := p.s.Owed[l.Root]; s != nil {
@@ -138,7 +137,6 @@ func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 	}
 }
 
-// textOf is the text of a message.
 func textOf(content []block) string {
 	var out strings.Builder
 	for _, b := range content {
@@ -158,7 +156,7 @@ func argsOf(content []block, id conversation.CallID) json.RawMessage {
 	return nil
 }
 
-// finish is the finish reason of a stop reason, as events have it.
+// finish maps a stop reason to the finish reason of events.
 func (p *Projector) finish(stop string) string {
 	switch {
 	case stop == "tool_use":
@@ -169,7 +167,7 @@ func (p *Projector) finish(stop string) string {
 	return stop
 }
 
-// brokenBy is the kind of failure that a stop reason stands for, "" for a good end.
+// brokenBy maps a stop reason to a failure class, "" for a normal end.
 func (p *Projector) brokenBy(stop string) string {
 	switch p.finish(stop) {
 	case "error":
@@ -199,7 +197,7 @@ func modelOf(spec string) Model {
 	return Model{Provider: provider, ID: id}
 }
 
-// closeTurn ends a turn whose tools have all come to an end, or never will.
+// closeTurn ends a turn whose tools have finished, or never will.
 func (p *Projector) closeTurn(l *lane) {
 	t := l.Turn
 	if t == nil {
@@ -218,7 +216,7 @@ func (p *Projector) closeTurn(l *lane) {
 	l.Turn = nil
 }
 
-// dropped withdraws what a turn has said.
+// dropped withdraws a turn's output.
 func (p *Projector) dropped(l *lane, r *conversation.StepDropped) {
 	if l.Turn == nil {
 		return
@@ -236,7 +234,7 @@ func failedTurn(model string, facts conversation.CallFacts, ms int64, err *error
 	}
 }
 
-// unheard tells of a model call that ended without a word.
+// failedCall emits the events of a model call without output.
 func (p *Projector) unheard(l *lane, c *conversation.FailedCall, err *errorOf) {
 	if c == nil {
 		return
@@ -254,7 +252,7 @@ func (p *Projector) toolSettled(r *conversation.ToolSettled) {
 	said := toolText(r.Output)
 	if r.Failed {
 		said = r.ErrorText
-		t.Result, _ = conversation.EncodeJSON(said) // a string always encodes
+		t.Result, _ = conversation.EncodeJSON(said) // encoding a string cannot fail
 	}
 	if r.DurationMs != nil {
 		t.DurationMs = *r.DurationMs
@@ -275,7 +273,7 @@ func (p *Projector) toolSettled(r *conversation.ToolSettled) {
 	}
 }
 
-// laneOfCall is the work that a call belongs to; older versions did not say.
+// laneOfCall returns the lane of a call; older versions did not record it.
 func (p *Projector) laneOfCall(r *conversation.ToolSettled) *lane {
 	if r.Child == "" && r.Root == "" {
 		for _, s := range p.s.Owed {
@@ -332,7 +330,7 @@ func (p *Projector) taskSettled(r *conversation.ChildSettled) {
 
 func (p *Projector) compacted(r *conversation.Compacted) {
 	in := p.lane(r.Child, r.Root, "")
-	l := &lane{Root: in.Root, Child: in.Child, Parent: in.Parent} // without the turn under way
+	l := &lane{Root: in.Root, Child: in.Child, Parent: in.Parent} // without the open turn
 	if r.Detached {
 		l.Root = ""
 		p.add(l, "operation_start", &operationStart{Kind: kindCompact})

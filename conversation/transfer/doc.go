@@ -1,17 +1,15 @@
-// Package transfer makes records of a conversation that another server has shown: from a
-// snapshot of the current line, or from the events of the beta line. It does no I/O; who
-// brings conversations over fetches what it reads and stores what it returns.
+// Package transfer converts a conversation of another server into records, from a snapshot of the
+// current protocol or from the events of the beta protocol. It does no I/O: the caller fetches the
+// input and stores the result.
 //
 // Guarantees:
 //
-//  1. What is returned folds to what was shown: messages in order with their parts, one data
-//     part per name with its last value, ids of messages, submissions, calls and attachments, and settlements in order. What cannot
-//     be shown alike is refused, and nothing of it is returned.
-//  2. Records come in groups, each to be one batch: what is admitted in a group is settled
-//     in it, so that nobody ever finds half a submission and works on it again.
-//  3. The same conversation makes the same records, and one that has gone on makes more:
-//     those of before come first.
+//  1. The records fold to the source: messages in order with their parts, ids of messages, submissions, calls and
+//     attachments, and settlements in order. Of a data part with several writes the last value stays. If an exact
+//     conversion is impossible, it fails and returns no records.
+//  2. Records come in groups, each to be one batch. A submission is admitted and settled in the same group, so that no
+//     node finds an unsettled submission and resumes it.
+//  3. The same conversation makes the same records. One that has continued has further records after the same prefix.
 //
-// What is not shown anywhere does not come over: usage, times, the state of authors,
-// summaries, the uid.
+// Facts that a server does not publish are lost: usage, times, author state, summaries, and the uid.
 package transfer

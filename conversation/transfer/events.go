@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// event is what is read of an event of the beta line, of any version of it.
+// event has the members read from an event of any version of the beta protocol.
 type event struct {
 	Type         string                      `json:"type"`
 	RunID        string                      `json:"runId"`
@@ -21,7 +21,7 @@ type event struct {
 	Operation    string                      `json:"operationId"`
 	Kind         string                      `json:"operationKind"`
 	Task         string                      `json:"taskId"`
-	Message      json.RawMessage             `json:"message"` // a text in logs
+	Message      json.RawMessage             `json:"message"` // a string in log events
 	Call         conversation.CallID         `json:"toolCallId"`
 	IsError      bool                        `json:"isError"`
 	Result       json.RawMessage             `json:"result"`
@@ -32,7 +32,7 @@ type event struct {
 	Error        json.RawMessage             `json:"error"`
 }
 
-// message is one of a model's conversation.
+// message is a message of the model's view.
 type message struct {
 	Role    string              `json:"role"`
 	Call    conversation.CallID `json:"toolCallId"`
@@ -51,26 +51,25 @@ type block struct {
 	Arguments json.RawMessage     `json:"arguments"`
 }
 
-// Events gathers a conversation from the event stream of an agent of the beta line, page by
-// page from its start. What subagents did is not part of it. The zero value is ready.
+// Events collects a conversation from the event stream of a beta agent, page by page from its start.
+// Work of subagents is excluded. The zero value is ready.
 type Events struct {
 	out     Conversation
-	at      map[string]*prompted // by the id that ties the events of a prompt
+	at      map[string]*prompted // by the id shared by the events of a prompt
 	ended   []*prompted          // in the order of their ends
 	current *prompted
 	count   int
 }
 
-// prompted is one prompt.
 type prompted struct {
 	id        conversation.SubmissionID
 	user      bool
-	response  int // index of its response and 1, 0 before
+	response  int // index of its response plus 1, 0 before
 	end       *conversation.Settlement
 	confirmed bool // by submission_settled
 }
 
-// Page takes one page, a JSON array, and returns how many events it had.
+// Page adds one page, a JSON array, and returns its number of events.
 func (e *Events) Page(b []byte) (int, error) {
 	var list []event
 	if err := json.Unmarshal(b, &list); err != nil {
@@ -85,7 +84,7 @@ func (e *Events) Page(b []byte) (int, error) {
 	return len(list), nil
 }
 
-// Conversation returns what the pages have shown.
+// Conversation returns the conversation of all pages.
 func (e *Events) Conversation() (*Conversation, error) {
 	if len(e.out.Messages) == 0 {
 		return nil, ErrEmpty
@@ -138,8 +137,8 @@ func outcomeOf(failed bool) conversation.Outcome {
 	return conversation.OutcomeCompleted
 }
 
-// prompt is the prompt an event belongs to. Events name it by their submission, by a
-// dispatch, or, in the first versions, by their operation alone.
+// prompt returns the prompt of an event. Events identify it by submission, by dispatch, or, in the
+// first versions, only by operation.
 func (e *Events) prompt(ev *event) *prompted {
 	key := cmp.Or(ev.Submission, ev.Dispatch, ev.Operation)
 	if key == "" && e.current != nil {
@@ -172,7 +171,7 @@ func (e *Events) message(ev *event) error {
 	}
 	switch p := e.prompt(ev); m.Role {
 	case "user":
-		if !p.user { // an attempt that was repeated shows it again
+		if !p.user { // a repeated attempt sends it again
 			p.user = true
 			e.add(p, conversation.RoleUser, conversation.PurposeUser, conversation.Part{Type: conversation.PartTypeText, Text: new(textAndNotes(blocks)), State: conversation.StateDone})
 		}
@@ -186,7 +185,7 @@ func (e *Events) message(ev *event) error {
 	return nil
 }
 
-// blocksOf reads content, which is a text or a list.
+// blocksOf decodes content, which is a text or a list.
 func blocksOf(content json.RawMessage) (out []block, err error) {
 	if len(content) > 0 && content[0] == '"' {
 		var text string
@@ -196,7 +195,7 @@ func blocksOf(content json.RawMessage) (out []block, err error) {
 	return out, json.Unmarshal(content, &out)
 }
 
-// textAndNotes is the text of a message. Images are not in events: a note stands for each.
+// textAndNotes returns the text of a message. Events omit images; a note replaces each.
 func textAndNotes(blocks []block) string {
 	var texts []string
 	for _, b := range blocks {
@@ -211,11 +210,11 @@ func textAndNotes(blocks []block) string {
 }
 
 func jsonOf(text string) json.RawMessage {
-	b, _ := conversation.EncodeJSON(text) // a string always encodes
+	b, _ := conversation.EncodeJSON(text) // encoding a string cannot fail
 	return b
 }
 
-// said appends what an assistant has said to the response of its prompt.
+// answer appends a block of the assistant to the response of its prompt.
 func (e *Events) said(p *prompted, b block) {
 	switch {
 	case b.Type == "text" && b.Text != "":
@@ -245,7 +244,7 @@ func (e *Events) add(p *prompted, role conversation.Role, purpose conversation.P
 	})
 }
 
-// settled is the outcome of a call. The first that is told counts.
+// settled sets the outcome of a call. The first one counts.
 func (e *Events) settled(id conversation.CallID, failed bool, result json.RawMessage, ms *int64) {
 	for i := range slices.Backward(e.out.Messages) {
 		for j := range e.out.Messages[i].Parts {
@@ -256,7 +255,7 @@ func (e *Events) settled(id conversation.CallID, failed bool, result json.RawMes
 			p.State, p.Output, p.DurationMs = conversation.StateOutputAvailable, orNull(result), ms
 			if failed {
 				text := string(result)
-				_ = json.Unmarshal(result, &text) // what is no text is shown as JSON
+				_ = json.Unmarshal(result, &text) // other values stay JSON
 				p.State, p.Output, p.ErrorText = conversation.StateOutputError, nil, &text
 			}
 			return
@@ -264,7 +263,7 @@ func (e *Events) settled(id conversation.CallID, failed bool, result json.RawMes
 	}
 }
 
-// end notes the end of a prompt: an operation's, until its settlement is told.
+// end records the end of a prompt. The end of an operation is provisional until the settlement.
 func (e *Events) end(ev *event, outcome conversation.Outcome, settled bool) error {
 	p := e.prompt(ev)
 	if p.end != nil && (p.confirmed || !settled) {
@@ -285,7 +284,7 @@ func (e *Events) end(ev *event, outcome conversation.Outcome, settled bool) erro
 	return nil
 }
 
-// errorOf reads an error, which is a text, or an object with a message.
+// errorOf decodes an error, which is a text or an object with a message.
 func errorOf(b json.RawMessage, outcome conversation.Outcome) *conversation.SettlementError {
 	out := &conversation.SettlementError{Type: conversation.CodeInternal, Message: "The submission failed."}
 	if outcome == conversation.OutcomeAborted {

@@ -14,24 +14,24 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Conversation is what another server has shown.
+// Conversation is the published form of a conversation on another server.
 type Conversation struct {
 	ID          conversation.ConversationID
 	Messages    []conversation.Message
 	Settlements []conversation.Settlement
 }
 
-// Life is what a conversation gets where it is brought to.
+// Life is the incarnation to which a conversation is transferred.
 type Life struct {
 	Address conversation.Address
 	UID     conversation.UID
-	// At is the time of all records: none is shown.
+	// At is the time of all records, because the source has none.
 	At conversation.Time
-	// Files are the attachments of the conversation as they are stored, by their id.
+	// Files are the stored attachments of the conversation, by id.
 	Files map[conversation.AttachmentID]conversation.Attachment
 }
 
-// AtWorkError says that a submission is not settled yet.
+// AtWorkError means that a submission is not settled yet.
 type AtWorkError struct{ Submission conversation.SubmissionID }
 
 // Error implements error.
@@ -39,10 +39,10 @@ func (e *AtWorkError) Error() string {
 	return fmt.Sprintf("submission %s is not settled: wait for its end, or abort it, and bring the conversation over then", e.Submission)
 }
 
-// ErrEmpty says that there is no message.
+// ErrEmpty means that there is no message.
 var ErrEmpty = errors.New("the conversation has no message")
 
-// ParseSnapshot reads a snapshot of the current line.
+// ParseSnapshot decodes a snapshot of the current protocol.
 func ParseSnapshot(b []byte) (*Conversation, error) {
 	var s conversation.Snapshot
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -54,7 +54,7 @@ func ParseSnapshot(b []byte) (*Conversation, error) {
 	return &Conversation{ID: s.ConversationID, Messages: s.Messages, Settlements: s.Settlements}, nil
 }
 
-// Attachments are the parts that are files, in order.
+// Attachments returns the file parts, in order.
 func (c *Conversation) Attachments() (out []conversation.Part) {
 	for _, m := range c.Messages {
 		for _, p := range m.Parts {
@@ -66,11 +66,11 @@ func (c *Conversation) Attachments() (out []conversation.Part) {
 	return out
 }
 
-// groupBytes is about how much text a group has.
+// groupBytes is the text size from which a group may end.
 const groupBytes = 256 << 10
 
-// Records makes the groups of a conversation. An [*AtWorkError] or [ErrEmpty] says why there
-// are none; so does any other error, of what cannot be shown alike.
+// Records returns the groups of a conversation. The error is an [*AtWorkError], [ErrEmpty], or
+// describes a part without an exact conversion.
 func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 	if len(c.Messages) == 0 {
 		return nil, ErrEmpty
@@ -103,8 +103,8 @@ func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 	return w.groups, c.compare(w.groups)
 }
 
-// withOneData returns the conversation with one data part per name in each message, as clients keep it. A server may show
-// a part for each write: the last value stands where the first part was.
+// withOneData returns the conversation with one data part per name in each message, as clients keep
+// it. A server may send one part per write: the last value replaces the first part.
 func (c *Conversation) withOneData() *Conversation {
 	out := *c
 	out.Messages = slices.Clone(c.Messages)
@@ -129,19 +129,19 @@ func (c *Conversation) withOneData() *Conversation {
 	return &out
 }
 
-// owed is a submission without a settlement so far.
+// pending is an unsettled submission.
 type owed struct {
 	began bool // there is an attempt
-	ready bool // its last message is there
+	ready bool // its last message is written
 }
 
-// writing is records in the making.
+// writing builds the groups.
 type writing struct {
 	of      Life
 	from    *Conversation
-	last    map[conversation.SubmissionID]int // its last message
+	last    map[conversation.SubmissionID]int // index of its last message
 	owed    map[conversation.SubmissionID]*owed
-	settled int // of from.Settlements
+	settled int // count of from.Settlements
 	turns   int
 	groups  [][]conversation.Record
 	group   []conversation.Record
@@ -150,7 +150,7 @@ type writing struct {
 
 func (w *writing) add(records ...conversation.Record) { w.group = append(w.group, records...) }
 
-// cut ends a group that is long enough, or has to end, unless something is owed.
+// cut ends a group that is long enough or must end, unless a submission is unsettled.
 func (w *writing) cut(must bool) {
 	if len(w.owed) > 0 || len(w.group) == 0 || !must && w.bytes < groupBytes {
 		return
@@ -219,8 +219,8 @@ func (w *writing) advisory(m conversation.Message) error {
 	return nil
 }
 
-// response writes what an agent has said. A turn ends where tools have run, and between two
-// texts that stand beside each other.
+// response writes an agent's message. A turn ends after tools have run, and between two adjacent
+// texts.
 func (w *writing) response(m conversation.Message) error {
 	o := w.owed[m.SubmissionID]
 	if o == nil {
@@ -241,12 +241,12 @@ func (w *writing) response(m conversation.Message) error {
 	return nil
 }
 
-// responding is a response in the making.
+// responding builds a response.
 type responding struct {
 	*writing
 	of    conversation.Message
 	turn  conversation.TurnID
-	kind  string                      // of the part before in the turn
+	kind  string                      // of the previous part in the turn
 	calls []*conversation.ToolSettled // of the turn
 	names []conversation.CallName
 	begun bool
@@ -316,7 +316,7 @@ func (r *responding) call(p conversation.Part) {
 	r.calls = append(r.calls, done)
 }
 
-// settle writes the settlements that are due, in their order.
+// settle writes the settlements that are due, in order.
 func (w *writing) settle() error {
 	for w.settled < len(w.from.Settlements) {
 		s := w.from.Settlements[w.settled]
@@ -334,7 +334,7 @@ func (w *writing) settle() error {
 	return nil
 }
 
-// compare folds groups and holds what they show against what was shown.
+// compare folds groups and compares the snapshot with the source.
 func (c *Conversation) compare(groups [][]conversation.Record) error {
 	state := conversation.NewStateHolding(math.MaxInt)
 	for n, g := range groups {
@@ -360,8 +360,7 @@ func (c *Conversation) compare(groups [][]conversation.Record) error {
 	return nil
 }
 
-// plain is a message without what differs between servers: ids of turns, and how JSON is
-// written.
+// plain returns a message without differences between servers: turn ids and JSON formatting.
 func plain(m conversation.Message) []byte {
 	m.TurnID = ""
 	b, err := conversation.EncodeJSON(m)

@@ -13,7 +13,7 @@ import (
 
 var life = transfer.Life{Address: conversation.Address{Agent: "a", ID: "1"}, UID: "inst_1"}
 
-// gathered reads events in one page and says what they show, a line for each part and end.
+// gathered reads events in one page and formats them, one line per part and end.
 func gathered(t testing.TB, page string) string {
 	t.Helper()
 	var e transfer.Events
@@ -105,8 +105,6 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestGrownConversationBeginsAlike: what was brought over of a conversation is the beginning of
-// what there is of it later.
 func TestGrownConversationBeginsAlike(t *testing.T) {
 	const one = `{"type":"message_end","submissionId":"sub_N","message":{"role":"user","content":"Hi"}},{"type":"operation","operationKind":"prompt","submissionId":"sub_N"}`
 	lines := func(n int) string {
@@ -137,8 +135,6 @@ func TestGrownConversationBeginsAlike(t *testing.T) {
 	}
 }
 
-// TestLongGroupsSettleWhatTheyAdmit: a group ends where nothing is owed, however long it is by
-// then.
 func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 	text, yes := strings.Repeat("word ", 100_000), "Yes."
 	message := func(id, sub string, role conversation.Role, purpose conversation.Purpose, text *string) conversation.Message {
@@ -148,7 +144,7 @@ func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 		}
 	}
 	c := &transfer.Conversation{ID: "conv_1"}
-	for _, n := range []string{"1", "3", "5"} { // the second of two comes while the first is answered
+	for _, n := range []string{"1", "3", "5"} { // the second of two arrives while the first is answered
 		next := n + "b"
 		c.Messages = append(c.Messages,
 			message("msg_u"+n, "sub_"+n, conversation.RoleUser, conversation.PurposeUser, &text),
@@ -199,8 +195,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// FuzzTransfer: whatever an old server sends, it is refused, or comes over as records that
-// fold.
+// FuzzTransfer checks that any input is rejected, or yields records that fold.
 func FuzzTransfer(f *testing.F) {
 	f.Add([]byte(`{"v":1,"conversationId":"conv_1","messages":[{"id":"m","role":"user","purpose":"user","display":"visible","submissionId":"s","parts":[{"type":"text","text":"x"}]}],"settlements":[]}`))
 	f.Add([]byte(`[{"type":"message_end","submissionId":"s","message":{"role":"user","content":"x"}},{"type":"operation","operationKind":"prompt","submissionId":"s"}]`))
@@ -224,7 +219,6 @@ func FuzzTransfer(f *testing.F) {
 	})
 }
 
-// TestRepeatedDataComesOver: of a server that shows a part for each write of data, the last value stands where the first was.
 func TestRepeatedDataComesOver(t *testing.T) {
 	c, err := transfer.ParseSnapshot([]byte(`{"v":1,"conversationId":"conv_1","messages":[
 		{"id":"m1","role":"user","purpose":"user","display":"visible","submissionId":"s1","parts":[{"type":"text","text":"Hi","state":"done"}]},
