@@ -12,7 +12,7 @@ func suspended(sub conversation.SubmissionID) *conversation.Suspended {
 }
 
 // overtaken returns a conversation in which sub_1 is suspended and sub_2 is answered.
-func passed(t *testing.T) *conversation.State {
+func overtaken(t *testing.T) *conversation.State {
 	t.Helper()
 	s := conversation.NewState()
 	apply(t, s, created(), admitted(1), attempt("sub_1", 1), started("res_1", "sub_1", "turn_1"), called("call_1"),
@@ -22,30 +22,30 @@ func passed(t *testing.T) *conversation.State {
 	return s
 }
 
-func TestWentAhead(t *testing.T) {
-	s := passed(t)
+func TestOvertake(t *testing.T) {
+	s := overtaken(t)
 	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_2" {
-		t.Errorf("%+v is under way", sub)
+		t.Errorf("got the active submission %+v", sub)
 	}
 	kept := again(t, s)
 	if sub := kept.UnderWay(); sub == nil || sub.ID != "sub_2" || !sub.Ahead || kept.Unsettled()[0].Suspended == nil {
-		t.Errorf("a checkpoint has %+v under way", sub)
+		t.Errorf("got the active submission %+v after a checkpoint", sub)
 	}
 	apply(t, s, settled("sub_2"), attempt("sub_1", 1))
 	if sub := s.UnderWay(); sub == nil || sub.ID != "sub_1" || s.Submission("sub_2").Ahead {
-		t.Errorf("%+v is under way", sub)
+		t.Errorf("got the active submission %+v", sub)
 	}
 	for name, c := range map[string]struct {
 		records []conversation.Record
 		want    string
 	}{
-		"of one that runs":    {[]conversation.Record{admitted(3), &conversation.Overtook{Submission: "sub_3"}}, "sub_1, which comes first, is not parked"},
-		"without the record":  {[]conversation.Record{suspended("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
-		"of a settled one":    {[]conversation.Record{suspended("sub_1"), &conversation.Overtook{Submission: "sub_2"}}, "sub_2 is settled"},
-		"beside another":      {[]conversation.Record{suspended("sub_1"), admitted(3), &conversation.Overtook{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
-		"of two that are not": {[]conversation.Record{suspended("sub_1"), admitted(3), admitted(4), &conversation.Overtook{Submission: "sub_4"}}, "sub_3, which comes first, is not parked"},
+		"of a running one":   {[]conversation.Record{admitted(3), &conversation.Overtook{Submission: "sub_3"}}, "sub_1, which comes first, is not suspended"},
+		"without the record": {[]conversation.Record{suspended("sub_1"), admitted(3), attempt("sub_3", 1)}, "not the first in the queue"},
+		"of a settled one":   {[]conversation.Record{suspended("sub_1"), &conversation.Overtook{Submission: "sub_2"}}, "sub_2 is settled"},
+		"next to another":    {[]conversation.Record{suspended("sub_1"), admitted(3), &conversation.Overtook{Submission: "sub_3"}, attempt("sub_3", 1), attempt("sub_1", 1)}, "sub_3 is under way"},
+		"of two unsuspended": {[]conversation.Record{suspended("sub_1"), admitted(3), admitted(4), &conversation.Overtook{Submission: "sub_4"}}, "sub_3, which comes first, is not suspended"},
 	} {
-		s := passed(t)
+		s := overtaken(t)
 		apply(t, s, settled("sub_2"), attempt("sub_1", 1))
 		err := s.Extend(s.Head()+1, c.records...)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -54,13 +54,13 @@ func TestWentAhead(t *testing.T) {
 	}
 }
 
-func TestViewOfWhoWasPassed(t *testing.T) {
-	s := passed(t)
+func TestViewOfOvertaken(t *testing.T) {
+	s := overtaken(t)
 	apply(t, s, &conversation.Compacted{Summary: "so far", FirstKept: "sub_2", FirstTurn: "turn_9"})
 	if c := s.Compacted("sub_2"); c == nil || c.FirstKept != "sub_2" || c.FirstTurn != "turn_9" {
-		t.Errorf("who passed sees %+v", c)
+		t.Errorf("the overtaking submission sees %+v", c)
 	}
 	if c := s.Compacted("sub_1"); c == nil || c.FirstKept != "sub_1" || c.FirstTurn != "" || c.Summary != "so far" {
-		t.Errorf("who was passed sees %+v", c)
+		t.Errorf("the overtaken submission sees %+v", c)
 	}
 }

@@ -46,13 +46,13 @@ func TestReplyChannel(t *testing.T) {
 			apply(t, s, admission(2, c.last))
 			for range 2 {
 				if got, _ := s.ReplyChannel(s.Submission("sub_2"), c.target); got != c.want {
-					t.Errorf("%s is replied to for %q, want %q", c.target, got, c.want)
+					t.Errorf("%s: got reply channel %q, want %q", c.target, got, c.want)
 				}
 				s = again(t, s)
 			}
 			apply(t, s, &conversation.ConversationDeleted{At: at})
 			if s.Replies(c.target) {
-				t.Error("a new incarnation knows the channels of the one before")
+				t.Error("channels survived a deletion")
 			}
 		})
 	}
@@ -63,11 +63,11 @@ func TestReplyChannel(t *testing.T) {
 			apply(t, s, admission(n+1, of(fmt.Sprintf("c%d", n))))
 		}
 		if s.Replies("c2") || !s.Replies("c3") {
-			t.Errorf("replies to c2 %v, to c3 %v, want the newest %d", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
+			t.Errorf("got replies %v for c2, %v for c3, want the newest %d paths", s.Replies("c2"), s.Replies("c3"), conversation.MaxReplyPaths)
 		}
 		// Pending submissions keep their channel, however many come after them.
 		if got, _ := s.ReplyChannel(s.Submission("sub_1"), "c0"); got != "c0" {
-			t.Errorf("the first is replied to for %q, want c0", got)
+			t.Errorf("got reply channel %q for sub_1, want c0", got)
 		}
 	})
 }

@@ -58,31 +58,31 @@ var ErrReducer = errors.New("state of another reducer version")
 // The encoded forms of a checkpoint.
 type (
 	stateForm struct {
-		Reducer     int                        `json:"reducer"`
-		Head        Offset                     `json:"head"`
-		Born        Offset                     `json:"born"`
-		Created     *ConversationCreated       `json:"created"`
-		History     HistoryCounts              `json:"history"`
-		Messages    []messageForm              `json:"messages"`
-		Submissions []submissionForm           `json:"submissions"`
-		Keys        []SubmissionID             `json:"keys"`             // keys kept in addition to the lines that follow
-		Kept        int                        `json:"kept,omitempty"`   // lines of keys that follow
-		Longer      int                        `json:"longer,omitempty"` // number of lines after those: keys with a longer retention
-		Settlements []Settlement               `json:"settlements"`
-		Author      map[string]json.RawMessage `json:"author,omitempty"`
-		Recorded    map[CallID][]StepRecorded  `json:"recorded,omitempty"`
-		Compacted   *Compacted                 `json:"compacted,omitempty"`
-		Refused     []AttachmentID             `json:"refused,omitempty"`
-		Waits       []*Wait                    `json:"waits,omitempty"`
-		Signals     []*KeptSignal              `json:"signals,omitempty"`
-		Decided     []DecidedName              `json:"decided,omitempty"`
-		Owed        []*PendingReply            `json:"owed,omitempty"`
-		Posts       []*Post                    `json:"posts,omitempty"`
-		PostsAt     Offset                     `json:"postsAt,omitempty"`
-		Run         *Run                       `json:"run,omitempty"`
-		Paths       []ReplyPath                `json:"paths,omitempty"`
-		Trees       []*Tree                    `json:"trees,omitempty"`
-		Children    []childForm                `json:"children,omitempty"`
+		Reducer        int                        `json:"reducer"`
+		Head           Offset                     `json:"head"`
+		Born           Offset                     `json:"born"`
+		Created        *ConversationCreated       `json:"created"`
+		History        HistoryCounts              `json:"history"`
+		Messages       []messageForm              `json:"messages"`
+		Submissions    []submissionForm           `json:"submissions"`
+		Keys           []SubmissionID             `json:"keys"`             // keys kept in addition to the lines that follow
+		Kept           int                        `json:"kept,omitempty"`   // lines of keys that follow
+		Longer         int                        `json:"longer,omitempty"` // number of lines after those: keys with a longer retention
+		Settlements    []Settlement               `json:"settlements"`
+		Author         map[string]json.RawMessage `json:"author,omitempty"`
+		Recorded       map[CallID][]StepRecorded  `json:"recorded,omitempty"`
+		Compacted      *Compacted                 `json:"compacted,omitempty"`
+		Refused        []AttachmentID             `json:"refused,omitempty"`
+		Waits          []*Wait                    `json:"waits,omitempty"`
+		Signals        []*KeptSignal              `json:"signals,omitempty"`
+		Decided        []DecidedName              `json:"decided,omitempty"`
+		PendingReplies []*PendingReply            `json:"owed,omitempty"`
+		Posts          []*Post                    `json:"posts,omitempty"`
+		PostsAt        Offset                     `json:"postsAt,omitempty"`
+		Run            *Run                       `json:"run,omitempty"`
+		Paths          []ReplyPath                `json:"paths,omitempty"`
+		Trees          []*Tree                    `json:"trees,omitempty"`
+		Children       []childForm                `json:"children,omitempty"`
 	}
 	// childForm is a subagent's work and its response, if that has begun.
 	childForm struct {
@@ -148,7 +148,7 @@ func (s *State) form(long *splice) *stateForm {
 		Reducer: s.reducer(), Head: s.head, Born: s.born, Created: s.created, History: s.history, Settlements: s.settlements,
 		Kept: s.kept.count, Longer: s.longer.count,
 		Author: s.author, Recorded: s.recorded, Compacted: s.compacted, Refused: s.refused,
-		Waits: s.waits, Signals: s.signals, Decided: s.decided, Owed: s.owed, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths, Trees: s.trees,
+		Waits: s.waits, Signals: s.signals, Decided: s.decided, PendingReplies: s.pendingReplies, Posts: s.posts, PostsAt: s.postsAt, Run: s.run, Paths: s.paths, Trees: s.trees,
 	}
 	for _, sub := range s.submissions {
 		f.Submissions = append(f.Submissions, formOf(sub))
@@ -179,7 +179,7 @@ func (s *State) reducer() int {
 		version = refusedReducer
 	}
 	for _, m := range s.byID { // includes those of subagents
-		if m.left != nil || m.said > MaxResponseText {
+		if m.left != nil || m.textBytes > MaxResponseText {
 			version = max(version, leftReducer)
 		}
 		if slices.ContainsFunc(m.parts, (*part).signed) {
@@ -209,7 +209,7 @@ func (s *State) reducer() int {
 	if len(s.waits) > 0 || len(s.signals) > 0 || len(s.decided) > 0 {
 		version = max(version, waitReducer)
 	}
-	if len(s.owed) > 0 {
+	if len(s.pendingReplies) > 0 {
 		version = max(version, replyReducer)
 	}
 	if len(s.posts) > 0 {
@@ -300,7 +300,7 @@ func DecodeState(b []byte) (*State, error) {
 	}
 	s := newStateAt(f.Head)
 	s.born, s.created, s.history, s.compacted, s.refused = f.Born, f.Created, f.History, f.Compacted, f.Refused
-	s.settlements, s.waits, s.signals, s.decided, s.owed = f.Settlements, f.Waits, f.Signals, f.Decided, f.Owed
+	s.settlements, s.waits, s.signals, s.decided, s.pendingReplies = f.Settlements, f.Waits, f.Signals, f.Decided, f.PendingReplies
 	s.posts, s.postsAt, s.run, s.paths, s.trees = f.Posts, f.PostsAt, f.Run, f.Paths, f.Trees
 	for k, v := range f.Author {
 		s.author[k] = v
@@ -315,7 +315,7 @@ func DecodeState(b []byte) (*State, error) {
 		s.longer, kept, err = restoreKept(kept, f.Longer)
 	}
 	if err == nil && len(kept) > 0 {
-		err = errors.New("there are more keys than it says")
+		err = errors.New("the counts exceed the keys")
 	}
 	if err == nil {
 		err = s.restoreKeys(f.Keys)
@@ -341,11 +341,11 @@ func DecodeState(b []byte) (*State, error) {
 func ReducerOf(b []byte) (version int, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(`{"reducer":`))
 	if !ok {
-		return 0, errors.New("does not begin with the reducer")
+		return 0, errors.New("no leading reducer version")
 	}
 	end := bytes.IndexAny(rest, ",}")
 	if end < 0 {
-		return 0, errors.New("is cut off")
+		return 0, errors.New("truncated")
 	}
 	return strconv.Atoi(string(rest[:end]))
 }
@@ -364,7 +364,7 @@ func (s *State) restoreChild(f *childForm) error {
 	sub := f.submission()
 	sub.compacted = f.Compacted
 	if sub.Child == "" || s.bySub[sub.ID] != nil || s.calls[sub.Call] == nil || s.bySub[sub.Parent] == nil {
-		return errors.New("fits nothing")
+		return errors.New("no open parent or call")
 	}
 	s.children = append(s.children, sub)
 	s.bySub[sub.ID] = sub
@@ -411,7 +411,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 	}
 	m.view.Parts, m.view.Metadata = nil, nil
 	if s.byID[m.view.ID] != nil {
-		return errors.New("stands twice")
+		return errors.New("is a duplicate")
 	}
 	if f.Response {
 		if m.sub = s.bySub[m.view.SubmissionID]; m.sub == nil || m.sub.Message != m.view.ID {
@@ -420,7 +420,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 	}
 	for _, pf := range f.Parts {
 		p := &part{
-			kind: pf.Kind, text: words{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, sealed: pf.Sealed, more: pf.More,
+			kind: pf.Kind, text: textBuffer{whole: pf.Text}, streaming: pf.Streaming, signature: pf.Signature, sealed: pf.Sealed, more: pf.More,
 			name: pf.Name, data: pf.Data, call: pf.Call, providerCall: pf.ProviderCall, durable: pf.Durable, settled: pf.Settled, failed: pf.Failed, output: pf.Output,
 			stored: pf.Stored, images: pf.Images, terminate: pf.Terminate, errorText: pf.ErrorText, durationMs: pf.DurationMs, lost: pf.Lost,
 		}
@@ -428,7 +428,7 @@ func (s *State) restoreMessage(f *messageForm) error {
 			return fmt.Errorf("part %s ends as text does", p.kind)
 		}
 		if f.Response {
-			m.said += p.text.len()
+			m.textBytes += p.text.len()
 		}
 		if pf.File != nil {
 			p.file = *pf.File
@@ -469,11 +469,11 @@ func (s *State) restoreMessage(f *messageForm) error {
 // checkRestored checks the invariants of a restored state that the fold relies on.
 func (s *State) checkRestored() error {
 	if s.created == nil && (len(s.messages) > 0 || len(s.submissions) > 0) {
-		return errors.New("decode state: messages of no conversation")
+		return errors.New("decode state: messages without a conversation")
 	}
 	for _, w := range s.waits {
 		if p := s.calls[w.Call]; p == nil || p.settled {
-			return fmt.Errorf("decode state: nothing waits for %q", w.Name)
+			return fmt.Errorf("decode state: no open call for the wait %q", w.Name)
 		}
 	}
 	for i, sub := range s.submissions {
@@ -498,7 +498,7 @@ func decodeNumbers(b []byte, v any) error {
 		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the value")
+		return errors.New("data after the value")
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (s *State) foldChildStarted(r *ChildStarted) error {
 	case s.ChildOf(r.Call) != nil:
 		return s.bad(r, "call %s has its subagent", r.Call)
 	case s.Depth(call.sub.ID) >= MaxDepth:
-		return s.bad(r, "it stands too deep")
+		return s.bad(r, "subagents are nested too deep")
 	}
 	sub := &Submission{
 		ID: r.Submission, Delivery: Delivery{Kind: KindUser, Body: r.Prompt}, Offset: s.head,

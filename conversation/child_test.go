@@ -36,7 +36,7 @@ func TestSubagentIsHidden(t *testing.T) {
 	}
 	after, err := conversation.EncodeJSON(s.Snapshot().Messages)
 	if err != nil || string(after) != string(before) {
-		t.Errorf("a client sees %s, %v, and before %s", after, err, before)
+		t.Errorf("got client view %s, %v; want %s", after, err, before)
 	}
 	child := s.ChildOf("call_1")
 	var got []string
@@ -44,23 +44,23 @@ func TestSubagentIsHidden(t *testing.T) {
 		got = append(got, fmt.Sprint(st.ID, st.Note, len(st.Parts)))
 	}
 	if diff := cmp.Diff([]string{"turn_22", "Go on.0"}, got); diff != "" || child.Agent != "helper" || child.Delivery.Body != "Look it up." {
-		t.Errorf("the subagent %+v has done (-want +got):\n%s", child, diff)
+		t.Errorf("turns of subagent %+v (-want +got):\n%s", child, diff)
 	}
 	if x := s.Exchanges("task_1"); len(x) != 1 || x[0] != child {
-		t.Errorf("it knows %v", x)
+		t.Errorf("got exchanges %v of the subagent", x)
 	}
 	if a, b := s.Depth("task_1"), s.Depth("task_2"); a != 1 || b != 2 || s.Depth("sub_1") != 0 {
-		t.Errorf("depths %d and %d", a, b)
+		t.Errorf("got depths %d and %d", a, b)
 	}
 	if n := len(s.Children("sub_1")); n != 2 || len(s.Children("sub_2")) != 0 {
-		t.Errorf("%d subagents", n)
+		t.Errorf("got %d subagents", n)
 	}
 	if ms := s.Submission("sub_1").Elapsed().Milliseconds(); ms != 160 {
-		t.Errorf("the submission took %d ms", ms)
+		t.Errorf("got %d ms elapsed", ms)
 	}
 	apply(t, s, taskDone(1), &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`"found it"`), At: at}, settled("sub_1"))
 	if s.ChildOf("call_1") != nil || s.Submission("task_1") != nil || len(s.Children("sub_1")) != 0 {
-		t.Error("a subagent outlives its submission")
+		t.Error("subagent remains after its submission settled")
 	}
 }
 
@@ -71,7 +71,7 @@ func TestSubagentsHaveADepth(t *testing.T) {
 		err := s.Extend(s.Head(), task(n, conversation.CallID(fmt.Sprint("call_", n-1))))
 		if n > conversation.MaxDepth {
 			if err == nil {
-				t.Errorf("depth %d is folded", n)
+				t.Errorf("depth %d: got no error", n)
 			}
 			return
 		}
@@ -93,21 +93,21 @@ func TestImagesOfTools(t *testing.T) {
 	}, settled("sub_1"))
 	call := s.Submission("sub_1").Turns()[0].Parts[0].Tool
 	if !call.Terminate || cmp.Diff([]conversation.Attachment{image}, call.Images) != "" {
-		t.Errorf("the model's view is %+v", call)
+		t.Errorf("got call %+v in the model's view", call)
 	}
 	if got, ok := s.Attachment("att_1"); !ok || got != image {
-		t.Errorf("found %+v, %t", got, ok)
+		t.Errorf("got attachment %+v, %t", got, ok)
 	}
 	apply(t, s, attempt("sub_2", 1))
 	page, err := s.Cut()
 	if err != nil || page == nil {
-		t.Fatalf("cut %v, %v", page, err)
+		t.Fatalf("got cut %v, %v", page, err)
 	}
 	if err := s.Attach([]*conversation.HistoryPage{page}); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := s.Attachment("att_1"); !ok || got != image {
-		t.Errorf("after the cut, found %+v, %t", got, ok)
+		t.Errorf("after the cut: got attachment %+v, %t", got, ok)
 	}
 }
 

@@ -134,7 +134,7 @@ func TestUnknownRecords(t *testing.T) {
 		t.Fatalf("error is %v, want an UnknownRecordError of later", err)
 	}
 	if !strings.Contains(err.Error(), "upgrade") || !strings.Contains(err.Error(), "record 1") {
-		t.Errorf("error %q names neither the line nor the way out", err)
+		t.Errorf("got error %q, want the line number and \"upgrade\"", err)
 	}
 }
 
@@ -144,12 +144,12 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"type":"delta","text":5}`, `{"type":"conversation_deleted","at":"yesterday"}`, `{"type":"delta"} x`,
 	} {
 		if got, err := conversation.DecodeRecords([]byte(line)); err == nil {
-			t.Errorf("%s was read as %+v", line, got)
+			t.Errorf("decoded %s as %+v", line, got)
 		}
 	}
 	for _, blank := range []string{"", "\n", "\n \n"} {
 		if got, err := conversation.DecodeRecords([]byte(blank)); err != nil || got != nil {
-			t.Errorf("%q was read as %+v, %v", blank, got, err)
+			t.Errorf("decoded %q as %+v, %v", blank, got, err)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestReleasedTypes(t *testing.T) {
 func TestMust(t *testing.T) {
 	skippable := map[conversation.RecordType]bool{conversation.TypePartDone: true}
 	if n := len(conversation.Types()); n != 42 {
-		t.Errorf("%d types; state below whether a new one may be skipped", n)
+		t.Errorf("got %d types; add new ones to this test", n)
 	}
 	for _, name := range conversation.Types() {
 		if got := conversation.Must(name); got == skippable[name] {
@@ -185,6 +185,6 @@ func TestMust(t *testing.T) {
 		}
 	}
 	if conversation.Must("later") {
-		t.Error("an unknown type must not be skipped")
+		t.Error("Must of an unknown type is true")
 	}
 }

@@ -15,7 +15,7 @@ func (s *State) CheckSums() error {
 		queue.add(sub, 1)
 	}
 	if s.waiting != queue {
-		return fmt.Errorf("%+v is said to wait, %+v does", s.waiting, queue)
+		return fmt.Errorf("waiting is %+v, want %+v", s.waiting, queue)
 	}
 	for _, sub := range slices.Concat(s.submissions, s.children) {
 		n := 0
@@ -33,7 +33,7 @@ func (s *State) CheckSums() error {
 			}
 		}
 		if m := s.byID[sub.Message]; m != nil && sub.brought != n {
-			return fmt.Errorf("the calls of %s are said to have brought %d, they have %d", sub.ID, sub.brought, n)
+			return fmt.Errorf("call bytes of %s are %d, want %d", sub.ID, sub.brought, n)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func runsEnd(t *testing.T, seed uint64, batches []conversation.Batch, events []s
 		ended := run != nil && run.Outcome != ""
 		switch {
 		case over && ended && len(made) > 0:
-			t.Fatalf("seed %d: batch %d has events of a run that has ended: %s", seed, i, made)
+			t.Fatalf("seed %d: batch %d emits events after run_end: %s", seed, i, made)
 		case !over && ended:
 			runs++
 			wantEnd(t, seed, run, made[len(made)-1])
@@ -237,7 +237,7 @@ func TestMarksOfAStream(t *testing.T) {
 		apply(&conversation.StepCompleted{Message: msg, Turn: "turn_1", StopReason: "stop"}, &conversation.SubmissionSettled{Submission: sub, Began: true})
 	}
 	if n := len(marks.List); n < 32 || n > 128 {
-		t.Fatalf("%d marks of %d events", n, p.Next())
+		t.Fatalf("got %d marks for %d events", n, p.Next())
 	}
 	least, most := p.Next(), int64(0)
 	for i, k := range marks.List[1:] {
@@ -245,14 +245,14 @@ func TestMarksOfAStream(t *testing.T) {
 		least, most = min(least, gap), max(most, gap)
 	}
 	if most > 3*least {
-		t.Errorf("marks are %d to %d events from each other", least, most)
+		t.Errorf("got gaps of %d to %d events between marks", least, most)
 	}
 	encoded, err := marks.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(encoded) > 16<<10 {
-		t.Errorf("the marks take %d bytes", len(encoded))
+		t.Errorf("got marks of %d bytes", len(encoded))
 	}
 	read, err := feed.ParseMarks(encoded)
 	if err != nil {
@@ -271,7 +271,7 @@ func TestMarksOfAStream(t *testing.T) {
 	for _, n := range []int64{1000, 7777, p.Next() / 2, p.Next() - 100, p.Next() - 1} {
 		mark, ok := read.Before(n)
 		if !ok || mark.Next > n {
-			t.Fatalf("event %d is reached from %+v, %t", n, mark, ok)
+			t.Fatalf("event %d: got mark %+v, %t", n, mark, ok)
 		}
 		worst = max(worst, n-mark.Next)
 		resumed, err := mark.Resume(life)
@@ -283,7 +283,7 @@ func TestMarksOfAStream(t *testing.T) {
 		}
 	}
 	if worst > p.Next()/20 {
-		t.Errorf("a reader makes %d of %d events to get to one", worst, p.Next())
+		t.Errorf("a reader projects up to %d of %d events for one", worst, p.Next())
 	}
 	// A new incarnation has its own marks.
 	apply(&conversation.ConversationDeleted{})
@@ -309,16 +309,16 @@ func TestMarksThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	if _, err := (feed.Mark{Seq: 1, Next: 5, State: json.RawMessage(`{"next":4}`)}).Resume(nil); err == nil {
-		t.Error("a mark with the state of another resumes")
+		t.Error("mark with a foreign state resumed")
 	}
 }
 
 func TestStreamOfANewerVersion(t *testing.T) {
 	newer := &conversation.ConversationCreated{Agent: "a", ID: "1", Stream: feed.Version + 1}
 	if err := new(feed.Projector).Apply([]conversation.Record{newer}, nil); err == nil {
-		t.Error("it is made")
+		t.Error("newer stream version was projected")
 	}
 	if err := new(feed.Projector).Apply([]conversation.Record{&conversation.ConversationCreated{}}, nil); err != nil {
-		t.Errorf("the first version: %v", err)
+		t.Errorf("first version: got error %v", err)
 	}
 }

@@ -205,7 +205,7 @@ func (s *State) foldOvertook(r *Overtook) error {
 	}
 	for _, before := range s.unsettled[:slices.Index(s.unsettled, sub)] {
 		if before.Suspended == nil {
-			return s.bad(r, "submission %s, which comes first, is not parked", before.ID)
+			return s.bad(r, "submission %s, which comes first, is not suspended", before.ID)
 		}
 	}
 	sub.Ahead = true
@@ -308,7 +308,7 @@ func (s *State) foldDelta(r *Delta) error {
 	if text == "" { // no chunk, so it neither opens nor closes a part
 		return nil
 	}
-	m.said += len(text)
+	m.textBytes += len(text)
 	kind := PartTypeText
 	if r.Kind == PartReasoning {
 		kind = PartTypeReasoning
@@ -322,15 +322,15 @@ func (s *State) foldDelta(r *Delta) error {
 	if seen != nil && !more {
 		seen.end()
 	}
-	m.add(t, &part{kind: kind, text: words{grown: []byte(text)}, streaming: true, more: more})
+	m.add(t, &part{kind: kind, text: textBuffer{grown: []byte(text)}, streaming: true, more: more})
 	return nil
 }
 
 // room returns the prefix of further text that a response keeps.
 func (m *message) room(text string) string {
-	room := MaxResponseText - m.said
+	room := MaxResponseText - m.textBytes
 	switch {
-	case room < 0: // sayRest is appended already
+	case room < 0: // truncationNote is appended already
 		return ""
 	case len(text) <= room:
 		return text
@@ -338,7 +338,7 @@ func (m *message) room(text string) string {
 	for room > 0 && !utf8.RuneStart(text[room]) {
 		room--
 	}
-	return text[:room] + sayRest
+	return text[:room] + truncationNote
 }
 
 func (s *State) foldPartDone(r *PartDone) error {
@@ -417,7 +417,7 @@ func (s *State) foldToolSettled(r *ToolSettled) error {
 	p.settled, p.failed, p.output, p.errorText, p.durationMs = true, r.Failed, r.Output, r.ErrorText, r.DurationMs
 	p.sub.brought += len(p.output) + len(p.errorText)
 	p.images, p.terminate = r.Attachments, r.Terminate
-	s.ranOut(p)
+	s.setOutput(p)
 	s.endWaits(r.Call, r.At)
 	if r.ElapsedMs > 0 {
 		s.root(p.sub).elapsed[1] = r.ElapsedMs
@@ -519,7 +519,7 @@ func (s *State) foldDropped(r *StepDropped) error {
 	m.sub.turns = slices.Delete(m.sub.turns, i, i+1)
 	m.parts = slices.DeleteFunc(m.parts, func(p *part) bool { return p.turn == dropped })
 	for _, p := range dropped.parts {
-		m.said -= p.text.len()
+		m.textBytes -= p.text.len()
 	}
 	return nil
 }

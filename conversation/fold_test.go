@@ -80,7 +80,7 @@ func apply(t *testing.T, s *conversation.State, list ...conversation.Record) {
 	}
 }
 
-func TestRecordsThatCannotFollow(t *testing.T) {
+func TestInvalidRecords(t *testing.T) {
 	text := func(m conversation.MessageID) conversation.Record {
 		return &conversation.Delta{Message: m, Kind: conversation.PartText, Text: "a"}
 	}
@@ -145,9 +145,9 @@ func TestRecordsThatCannotFollow(t *testing.T) {
 		"withdrawal of nothing":  {records{&conversation.StepDropped{Message: "res_9"}}, "unknown response res_9"},
 		"withdrawal of no turn":  {records{&conversation.StepDropped{Message: "res_1", Turn: "turn_9"}}, "unknown turn turn_9"},
 		"durable step of no one": {records{&conversation.StepRecorded{Call: "call_9"}}, "unknown call call_9"},
-		"parking of nothing":     {records{&conversation.Suspended{Submission: "sub_9"}}, "unknown submission sub_9"},
-		"parking in a turn":      {records{&conversation.Suspended{Submission: "sub_1"}}, "turn turn_1 is under way"},
-		"parking in the queue":   {records{&conversation.Suspended{Submission: "sub_2"}}, "submission sub_2 is not running"},
+		"suspension of no one":   {records{&conversation.Suspended{Submission: "sub_9"}}, "unknown submission sub_9"},
+		"suspended in a turn":    {records{&conversation.Suspended{Submission: "sub_1"}}, "turn turn_1 is under way"},
+		"suspended in a queue":   {records{&conversation.Suspended{Submission: "sub_2"}}, "submission sub_2 is not running"},
 		"retry of nothing":       {records{&conversation.RetryScheduled{Submission: "sub_9"}}, "unknown submission sub_9"},
 		"retry in a turn":        {records{&conversation.RetryScheduled{Submission: "sub_1"}}, "turn turn_1 is under way"},
 		"retry of another's":     {records{&conversation.RetryScheduled{Submission: "sub_2", Child: "child_1"}}, `submission sub_2 belongs to "", not to "child_1"`},
@@ -169,7 +169,7 @@ func cannotFollow(t *testing.T, c wrongEnd) {
 	s := running(t)
 	last := len(c.list) - 1
 	if err := s.Apply(conversation.Batch{Offset: 2, Records: c.list[:last]}); err != nil {
-		t.Fatalf("the record before is refused: %v", err)
+		t.Fatalf("the preceding record failed: %v", err)
 	}
 	err := s.Extend(2, c.list[last])
 	var bad *conversation.InvariantError
@@ -181,7 +181,7 @@ func cannotFollow(t *testing.T, c wrongEnd) {
 	}
 }
 
-func TestTasksThatCannotFollow(t *testing.T) {
+func TestInvalidTasks(t *testing.T) {
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), At: at}
 	for name, c := range map[string]wrongEnd{
 		"hook of nothing":       {records{&conversation.HookDone{Submission: "sub_9"}}, "unknown submission sub_9"},
@@ -276,7 +276,7 @@ func TestKeysAreKeptLonger(t *testing.T) {
 			s = between(s)
 			for n := range 20 {
 				if got, want := known(n), n < 10; got != want {
-					t.Errorf("after three days and 1000 others, key %d is known: %t", n, got)
+					t.Errorf("after three days and 1000 admissions: key %d known: %t", n, got)
 				}
 			}
 			if sub := s.Lookup("key_3"); sub.ID != "sub_3" || sub.PayloadHash != admitted(3).(*conversation.SubmissionAdmitted).PayloadHash {
@@ -284,11 +284,11 @@ func TestKeysAreKeptLonger(t *testing.T) {
 			}
 			keyed(t, s, 1020, 1, at+8*day-1)
 			if s = between(s); !known(9) {
-				t.Error("a key is forgotten before its time")
+				t.Error("key expired early")
 			}
 			keyed(t, s, 1021, 1, at+8*day)
 			if s = between(s); known(0) || known(9) {
-				t.Error("a key is known after its time")
+				t.Error("key did not expire")
 			}
 		})
 	}
@@ -302,17 +302,17 @@ func TestKeysAreKeptLonger(t *testing.T) {
 			t.Fatal(err)
 		}
 		if s.Lookup("key_0") != nil || s.Lookup("key_4000") == nil || s.Lookup("key_7999") == nil {
-			t.Error("the newest are not what is kept")
+			t.Error("kept keys are not the newest")
 		}
 		if lines := len(b) - bytes.IndexByte(b, '\n'); lines > 1<<20+200<<10 {
-			t.Errorf("keys take %d bytes", lines)
+			t.Errorf("got keys of %d bytes", lines)
 		}
 	})
 	t.Run("another batch", func(t *testing.T) {
 		s := conversation.NewState()
 		apply(t, s, created(), admitted(1))
 		if err := s.Apply(conversation.Batch{Offset: s.Head() + 1, Records: records{&conversation.KeyKept{Submission: "sub_1"}}}); err == nil {
-			t.Error("a key is kept in a batch that does not admit it")
+			t.Error("key_kept of an earlier admission was folded")
 		}
 	})
 }
@@ -332,30 +332,30 @@ func TestKeysAreKept(t *testing.T) {
 	keyed(t, s, 1500, 1, at+day-1)
 	for n := range 1501 {
 		if !known(n) {
-			t.Fatalf("key %d is forgotten within 24 h", n)
+			t.Fatalf("key %d expired within 24 h", n)
 		}
 	}
 	keyed(t, s, 1501, 1, at+day)
 	for n := range 1502 {
 		if want := n >= 502; known(n) != want {
-			t.Fatalf("with 1502 admissions, key %d known: %t, want %t", n, !want, want)
+			t.Fatalf("after 1502 admissions: key %d known: %t, want %t", n, !want, want)
 		}
 	}
 	keyed(t, s, 1502, 498, at+100*day)
 	if known(999) || !known(1000) {
-		t.Errorf("the last 1000 of 2000 are not what is kept: 999 %t, 1000 %t", known(999), known(1000))
+		t.Errorf("kept keys are not the last 1000 of 2000: 999 %t, 1000 %t", known(999), known(1000))
 	}
 	// A clock that goes back drops no further keys.
 	keyed(t, s, 2000, 1, at)
 	if !known(1001) || !known(2000) {
-		t.Error("keys are forgotten by a clock that goes back")
+		t.Error("keys expired because the clock went back")
 	}
 	if s.Submission("sub_0") == nil {
-		t.Error("the submission went with its key")
+		t.Error("submission expired with its key")
 	}
 }
 
-func TestForgottenKeyCanBeUsedAgain(t *testing.T) {
+func TestExpiredKeyCanBeReused(t *testing.T) {
 	s := conversation.NewState()
 	apply(t, s, created())
 	keyed(t, s, 0, 1001, at)
@@ -368,12 +368,12 @@ func TestForgottenKeyCanBeUsedAgain(t *testing.T) {
 	}
 }
 
-func TestLives(t *testing.T) {
+func TestIncarnations(t *testing.T) {
 	s := running(t)
 	apply(t, s, completed("res_1", "turn_1"), &conversation.StateWritten{Key: "k", Value: json.RawMessage(`1`)})
 	apply(t, s, &conversation.ConversationDeleted{At: at})
 	if s.Exists() || s.Created() != nil || s.Lookup("key_1") != nil || len(s.Unsettled()) > 0 || len(s.AuthorState()) > 0 {
-		t.Error("a deleted conversation is not empty")
+		t.Error("deleted conversation is not empty")
 	}
 	if s.Head() != 3 {
 		t.Errorf("head is %d, want 3", s.Head())
@@ -381,7 +381,7 @@ func TestLives(t *testing.T) {
 	apply(t, s)
 	apply(t, s, &conversation.ConversationCreated{UID: "inst_2", ConversationID: "conv_2"}, admitted(1), attempt("sub_1", 1))
 	if got := s.Snapshot(); got.ConversationID != "conv_2" || got.Offset != 5 || len(got.Messages) != 1 {
-		t.Errorf("snapshot of the new life is %+v", got)
+		t.Errorf("got snapshot %+v of the new incarnation", got)
 	}
 }
 
@@ -399,26 +399,26 @@ func TestQueue(t *testing.T) {
 	}
 	apply(t, s, &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_2"}}, admitted(3))
 	if sub.Aborted || !s.Submission("sub_2").Aborted || s.Submission("sub_3").Aborted {
-		t.Error("the abort covers what it does not name")
+		t.Error("abort covers an unnamed submission")
 	}
 	apply(t, s, completed("res_1", "turn_1"), &conversation.Suspended{Submission: "sub_1", Until: at, Reason: conversation.ReasonTimer, ElapsedMs: 150})
 	if sub.Suspended == nil || sub.SuspendedAt != s.Head() || sub.Running || sub.Attempts != 0 || sub.Elapsed() != 150*time.Millisecond {
-		t.Errorf("parked %v at %d after %v, running: %t, %d attempts", sub.Suspended, int64(sub.SuspendedAt), sub.Elapsed(), sub.Running, sub.Attempts)
+		t.Errorf("got suspended %v at %d after %v, running %t, %d attempts", sub.Suspended, int64(sub.SuspendedAt), sub.Elapsed(), sub.Running, sub.Attempts)
 	}
 	apply(t, s, attempt("sub_1", 2), started("res_1", "sub_1", "turn_2"), completed("res_1", "turn_2"))
 	if now := sub.ElapsedNow(); now != 100*time.Millisecond {
-		t.Errorf("the second attempt took %v", now)
+		t.Errorf("got %v elapsed in the second attempt", now)
 	}
 	if sub.Suspended != nil || sub.SuspendedAt != 0 || sub.Elapsed() != 250*time.Millisecond || sub.Attempts != 2 {
-		t.Errorf("second attempt: parked %v after %v, %d attempts", sub.Suspended, sub.Elapsed(), sub.Attempts)
+		t.Errorf("second attempt: got suspended %v after %v, %d attempts", sub.Suspended, sub.Elapsed(), sub.Attempts)
 	}
 	apply(t, s, &conversation.RetryScheduled{Submission: "sub_1", Until: at})
 	if sub.Retry == nil || sub.Retry.Until != at {
-		t.Errorf("the model is asked later: %+v", sub.Retry)
+		t.Errorf("got retry %+v, want none", sub.Retry)
 	}
 	apply(t, s, started("res_1", "sub_1", "turn_3"), completed("res_1", "turn_3"))
 	if sub.Retry != nil {
-		t.Errorf("the model has answered, and is asked later: %+v", sub.Retry)
+		t.Errorf("got retry %+v after an answer, want none", sub.Retry)
 	}
 	apply(t, s, &conversation.AttemptReleased{Submission: "sub_1", Attempt: 2, Reason: "drain"})
 	if sub.Running || sub.Attempts != 1 {
@@ -535,7 +535,7 @@ func TestRefusedImages(t *testing.T) {
 	refuse(many[len(many)-1])
 	check("one more", many)
 	if diff := cmp.Diff([]conversation.AttachmentID{"att_2", "att_1"}, early); diff != "" {
-		t.Errorf("what was returned before has changed:\n%s", diff)
+		t.Errorf("a returned slice changed:\n%s", diff)
 	}
 	apply(t, s, &conversation.ConversationDeleted{})
 	if len(s.Refused()) != 0 {
@@ -551,7 +551,7 @@ func TestStoredOutputs(t *testing.T) {
 	apply(t, s, &conversation.OutputStored{Must: true, Call: "call_1", StoredOutput: out},
 		&conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`"a part"`), At: at})
 	if got, want := s.Brought("sub_1")-before, len(`"a part"`)+len(out.Head)+len(out.Tail)+2*128; got != want {
-		t.Errorf("it counts %d bytes, want %d", got, want)
+		t.Errorf("got %d bytes, want %d", got, want)
 	}
 	calls := func(x []conversation.Turn) (list []*conversation.StoredOutput) {
 		for _, p := range x[0].Parts {
@@ -573,11 +573,11 @@ func TestStoredOutputs(t *testing.T) {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}
 		if shown := s.Snapshot().Messages[2].Parts[0]; string(shown.Output) != `"a part"` || shown.State != conversation.StateOutputAvailable {
-			t.Errorf("clients see %+v", shown)
+			t.Errorf("got client view %+v", shown)
 		}
 	}
 	if was, is := s.Brought("sub_1"), restored.Brought("sub_1"); was != is {
-		t.Errorf("after a checkpoint it counts %d bytes, want %d", is, was)
+		t.Errorf("after a checkpoint: got %d bytes, want %d", is, was)
 	}
 	apply(t, s, completed("res_1", "turn_1"), &conversation.ToolSettled{Call: "call_2", At: at}, settled("sub_1"),
 		attempt("sub_2", 1), settled("sub_2"))
@@ -617,7 +617,7 @@ func TestSignedParts(t *testing.T) {
 		t.Helper()
 		last, _ := s.Submission("sub_1").LastTurn()
 		if diff := cmp.Diff(want, last.Parts); diff != "" {
-			t.Errorf("%s, what the model sees (-want +got):\n%s", when, diff)
+			t.Errorf("%s: model's view (-want +got):\n%s", when, diff)
 		}
 		shown := s.Snapshot().Messages
 		var parts []string
@@ -627,7 +627,7 @@ func TestSignedParts(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]string{"reasoning ab done", "text cde done"}, parts); diff != "" {
-			t.Errorf("%s, what clients see (-want +got):\n%s", when, diff)
+			t.Errorf("%s: clients' view (-want +got):\n%s", when, diff)
 		}
 	}
 	check("as folded", s)
@@ -636,7 +636,7 @@ func TestSignedParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if version, err := conversation.ReducerOf(encoded); err != nil || version != 7 {
-		t.Errorf("the state needs version %d, %v, want 7", version, err)
+		t.Errorf("got reducer %d, %v, want 7", version, err)
 	}
 	restored, err := conversation.DecodeState(encoded)
 	if err != nil {
@@ -698,7 +698,7 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 		messages := s.Snapshot().Messages
 		text := messages[len(messages)-1].Text()
 		if kept, ok := strings.CutPrefix(text, half[1:]); !ok || !strings.Contains(kept, "too long") || strings.Contains(kept, "more") || len(kept) > 100 {
-			t.Errorf("%s: %d bytes of text end with %q", name, len(text), kept[:min(len(kept), 200)])
+			t.Errorf("%s: got %d bytes of text ending with %q", name, len(text), kept[:min(len(kept), 200)])
 		}
 		b, err := conversation.EncodeState(s)
 		if err != nil || len(b) > conversation.MaxResponseText+4<<10 {
@@ -710,6 +710,6 @@ func TestTextOfAResponseIsBounded(t *testing.T) {
 	say(conversation.PartText, half)
 	messages := s.Snapshot().Messages
 	if text := messages[len(messages)-1].Text(); text != half {
-		t.Errorf("after a turn was withdrawn there are %d bytes, want %d", len(text), len(half))
+		t.Errorf("after a withdrawn turn: got %d bytes, want %d", len(text), len(half))
 	}
 }

@@ -22,12 +22,12 @@ func FuzzParseOffset(f *testing.F) {
 		o, err := conversation.ParseOffset(s)
 		if err != nil {
 			if len(err.Error()) > 500 {
-				t.Errorf("the error of %d bytes has %d", len(s), len(err.Error()))
+				t.Errorf("input of %d bytes: got an error of %d", len(s), len(err.Error()))
 			}
 			return
 		}
 		if o.String() != s {
-			t.Errorf("%q is %d, which is written %q", s, int64(o), o)
+			t.Errorf("parsed %q as %d, which encodes as %q", s, int64(o), o)
 		}
 		if o < conversation.Start {
 			t.Errorf("%q is %d", s, int64(o))
@@ -68,7 +68,7 @@ func FuzzDecodeRecords(f *testing.F) {
 		once := mustEncode(t, first)
 		second, err := conversation.DecodeRecords(once)
 		if err != nil {
-			t.Fatalf("what was written cannot be read: %v\n%s", err, once)
+			t.Fatalf("decode encoded records: %v\n%s", err, once)
 		}
 		if twice := mustEncode(t, second); !bytes.Equal(once, twice) {
 			t.Fatalf("second encoding differs:\n%s", cmp.Diff(string(once), string(twice)))
@@ -81,7 +81,7 @@ func mustEncode(t *testing.T, list []conversation.Record) []byte {
 	t.Helper()
 	b, err := conversation.EncodeRecords(nil, list)
 	if err != nil {
-		t.Fatalf("what was read cannot be written: %v", err)
+		t.Fatalf("encode decoded records: %v", err)
 	}
 	return b
 }
@@ -102,10 +102,10 @@ func fold(t *testing.T, list []conversation.Record) {
 			}
 			chunks, err := conversation.Project("conv_1", b, func() (*conversation.Snapshot, error) { return s.Snapshot(), nil })
 			if err != nil {
-				t.Fatalf("what was folded cannot be projected: %v", err)
+				t.Fatalf("project folded records: %v", err)
 			}
 			if _, err := conversation.AppendChunks(nil, chunks); err != nil {
-				t.Fatalf("what was projected cannot be written: %v", err)
+				t.Fatalf("encode projected chunks: %v", err)
 			}
 		}
 		for _, sub := range s.Unsettled() {
@@ -114,7 +114,7 @@ func fold(t *testing.T, list []conversation.Record) {
 			s.Exchanges(sub.ID)
 		}
 		if _, err := conversation.EncodeJSON(s.Snapshot()); err != nil {
-			t.Fatalf("snapshot cannot be written: %v", err)
+			t.Fatalf("encode snapshot: %v", err)
 		}
 	}
 }

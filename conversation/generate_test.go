@@ -455,8 +455,8 @@ func (g *generator) pass() {
 	if g.chance(50) {
 		g.push(&conversation.KeyKept{Must: true, Submission: w.sub, Until: g.now() + conversation.Time(g.r.IntN(1000))})
 	}
-	owed := g.chance(80)
-	if owed {
+	withReply := g.chance(80)
+	if withReply {
 		g.push(&conversation.ReplyPending{Must: true, Submission: w.sub, To: sampleReplyTo()})
 	}
 	notify := g.chance(80)
@@ -477,7 +477,7 @@ func (g *generator) pass() {
 	if notify {
 		g.post(w)
 	}
-	if owed {
+	if withReply {
 		g.cut()
 		g.push(&conversation.ReplySent{Must: true, Submission: w.sub, At: g.now()})
 	}

@@ -117,7 +117,7 @@ func DecodeHistory(data []byte) (*HistoryPage, error) {
 	}
 	for _, l := range lines[1:5] {
 		if len(l) < 2 || l[0] != '[' || l[len(l)-1] != ']' {
-			return nil, errors.New("decode history: a line is no array")
+			return nil, errors.New("decode history: line is not an array")
 		}
 	}
 	p := &HistoryPage{
@@ -130,7 +130,7 @@ func DecodeHistory(data []byte) (*HistoryPage, error) {
 	c := p.Counts
 	if c.Messages < 0 || c.Settlements < 0 || c.Exchanges < 0 || (c.Messages == 0) != (len(p.Messages) == 0) ||
 		(c.Settlements == 0) != (len(p.Settlements) == 0) {
-		return nil, errors.New("decode history: the counts do not fit the lines")
+		return nil, errors.New("decode history: counts do not match the lines")
 	}
 	if err := p.checkLeft(); err != nil {
 		return nil, fmt.Errorf("decode history: %w", err)
@@ -344,7 +344,7 @@ func (s *State) Bytes() int {
 		n += PartBytes + len(k.Body)
 	}
 	n += PartBytes * len(s.decided)
-	for _, o := range s.owed {
+	for _, o := range s.pendingReplies {
 		n += o.bytes()
 	}
 	for _, t := range s.trees {

@@ -82,7 +82,7 @@ func (k *keeper) restore() error {
 		return err
 	}
 	if !bytes.Equal(b, again) {
-		return fmt.Errorf("state is restored as another:\n%s\n%s", b, again)
+		return fmt.Errorf("restored state differs:\n%s\n%s", b, again)
 	}
 	k.state = restored
 	k.state.Hold(k.inline)
@@ -175,7 +175,7 @@ func TestCutHistoryChangesNothing(t *testing.T) {
 		}
 	}
 	if cuts < sample.Of(150, 15) {
-		t.Errorf("only %d cuts", cuts)
+		t.Errorf("got only %d cuts", cuts)
 	}
 }
 
@@ -193,7 +193,7 @@ func tidy(t *testing.T, v any) any {
 	return out
 }
 
-func TestCutTakesOnlyWhatIsClosed(t *testing.T) {
+func TestCutTakesOnlyClosedHistory(t *testing.T) {
 	log := generate(7)
 	s := conversation.NewState()
 	for _, b := range log {
@@ -207,25 +207,25 @@ func TestCutTakesOnlyWhatIsClosed(t *testing.T) {
 	}
 	for _, sub := range s.Unsettled() {
 		if !strings.Contains(snapshotJSON(t, page, s), string(sub.ID)) || bytes.Contains(page.Messages, []byte(sub.ID)) {
-			t.Errorf("messages of %s, which is open, were cut", sub.ID)
+			t.Errorf("messages of the open submission %s were cut", sub.ID)
 		}
 	}
 	if again, err := s.Cut(); again != nil || err != nil {
 		t.Errorf("cut again: %+v, %v", again, err)
 	}
 	if err := s.Attach(nil); err == nil {
-		t.Error("the page is not missed")
+		t.Error("attach of a missing page succeeded")
 	}
 	s = stateWithout(t, s)
 	for _, bad := range [][]*conversation.HistoryPage{nil, {page, page}} {
 		if err := s.Attach(bad); err == nil {
-			t.Errorf("%d pages were attached where one was cut", len(bad))
+			t.Errorf("attached %d pages, want an error because 1 was cut", len(bad))
 		}
 	}
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("a snapshot without the history was made")
+				t.Error("snapshot without attached history succeeded")
 			}
 		}()
 		s.Snapshot()
@@ -272,7 +272,7 @@ func TestDecodeHistoryRefuses(t *testing.T) {
 		strings.Replace(good, `"messages":1`, `"messages":-1`, 1), strings.Replace(good, `"settlements":0`, `"settlements":2`, 1),
 	} {
 		if _, err := conversation.DecodeHistory([]byte(bad)); err == nil {
-			t.Errorf("%q was decoded", bad)
+			t.Errorf("decoded invalid input %q", bad)
 		}
 	}
 	p, err := conversation.DecodeHistory([]byte(strings.Replace(good, `"exchanges":0`, `"exchanges":1`, 1)))
@@ -280,7 +280,7 @@ func TestDecodeHistoryRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := p.Exchanges(); err == nil {
-		t.Error("a missing exchange was not noticed")
+		t.Error("missing exchange was not detected")
 	}
 }
 
@@ -367,10 +367,10 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		again, err := conversation.EncodeState(s)
 		if err != nil {
-			t.Fatalf("decoded, and cannot be encoded: %v", err)
+			t.Fatalf("encode decoded history: %v", err)
 		}
 		if _, err := conversation.DecodeState(again); err != nil {
-			t.Fatalf("cannot be decoded again: %v\n%s", err, again)
+			t.Fatalf("decode encoded history: %v\n%s", err, again)
 		}
 		s.Exchanges("")
 		if s.History() == (conversation.HistoryCounts{}) {

@@ -84,7 +84,7 @@ func restoreKept(lines []byte, count int) (l keptLines, rest []byte, err error) 
 	for range count {
 		line, more, whole := bytes.Cut(rest, []byte{'\n'})
 		if !whole || !bytes.HasPrefix(line, []byte(`{"id":"`)) || !bytes.HasSuffix(line, []byte(`"}`)) {
-			return l, nil, errors.New("keys are damaged")
+			return l, nil, errors.New("keys are corrupt")
 		}
 		rest = more
 	}

@@ -93,7 +93,7 @@ func (s *Submission) LeftOf() *Left {
 }
 
 // ErrLeft means that a part of the value to encode is not in memory. Encode its pieces instead.
-var ErrLeft = errors.New("some of it is not in memory")
+var ErrLeft = errors.New("value is not completely in memory")
 
 // Piece is a part of an encoded value. Exactly one member is set.
 type Piece struct {
@@ -272,13 +272,13 @@ func (p *HistoryPage) checkLeft() error {
 		var form leftForm
 		dec := json.NewDecoder(bytes.NewReader(rest[i:]))
 		if err := dec.Decode(&form); err != nil || form.Left == nil {
-			return fmt.Errorf("message %d that was left to the log is named wrongly", left)
+			return fmt.Errorf("invalid log reference of message %d", left)
 		}
 		rest = rest[i+int(dec.InputOffset()):]
 		left++
 	}
 	if left != p.Counts.Left {
-		return fmt.Errorf("%d messages were left to the log, want %d", left, p.Counts.Left)
+		return fmt.Errorf("got %d log references, want %d", left, p.Counts.Left)
 	}
 	return nil
 }

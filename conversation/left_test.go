@@ -117,7 +117,7 @@ func TestLeftDeliveriesChangeNothing(t *testing.T) {
 		read += w.n
 	}
 	if read < sample.Of(150, 15) || stubs < sample.Of(50, 10) {
-		t.Errorf("only %d messages were left to the log, %d pages to the bucket", read, stubs)
+		t.Errorf("got only %d messages read from the log, %d pages from the bucket", read, stubs)
 	}
 }
 
@@ -136,7 +136,7 @@ func checkReset(t *testing.T, w *written, whole, left *conversation.Snapshot) {
 	}
 }
 
-func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
+func TestWaitingDeliveriesStayInTheLog(t *testing.T) {
 	s := conversation.NewState()
 	body := strings.Repeat("x", conversation.InlineBytes/4)
 	admit := func(n int, records ...conversation.Record) {
@@ -162,10 +162,10 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 		inline += len(sub.Delivery.Body)
 	}
 	if most := 5 * conversation.InlineBytes / 4; inline > most || inline < most/2 {
-		t.Errorf("holds %d bytes, want at most %d", inline, most)
+		t.Errorf("got %d inline bytes, want at most %d", inline, most)
 	}
 	if got, want := s.WaitingBytes(), 40*(len(body)+1); got != want {
-		t.Errorf("%d bytes wait, want %d", got, want)
+		t.Errorf("got %d waiting bytes, want %d", got, want)
 	}
 	if a, ok := s.Attachment("att_40"); !ok || a.Filename != "f" {
 		t.Errorf("attachment of a message in the log: %v, %v", a, ok)
@@ -175,7 +175,7 @@ func TestWhatWaitsIsLeftToTheLog(t *testing.T) {
 		t.Errorf("state of %d bytes, %v", len(b), err)
 	}
 	if _, err := s.Snapshot().MarshalJSON(); err == nil {
-		t.Error("a snapshot was encoded without the log")
+		t.Error("snapshot was encoded without the log")
 	}
 }
 
@@ -199,7 +199,7 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		return version
 	}
 	if whole, left := reducer(conversation.InlineBytes), reducer(0); whole != 5 || left != 6 {
-		t.Errorf("whole: %d, with messages left to the log: %d", whole, left)
+		t.Errorf("got reducer %d, and %d with messages in the log only", whole, left)
 	}
 	for name, r := range map[string]*conversation.PartSigned{
 		"text":      {Message: "res_1", Kind: conversation.PartText, Signature: "sig"},
@@ -211,18 +211,18 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		}
 	}
 	if got := reducer(0, &conversation.RetryScheduled{Submission: "sub_2"}); got != 8 {
-		t.Errorf("a retry: %d", got)
+		t.Errorf("retry: got reducer %d", got)
 	}
 	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}); got != 9 {
-		t.Errorf("an image refused: %d", got)
+		t.Errorf("refused image: got reducer %d", got)
 	}
 	stored := &conversation.OutputStored{Call: "call_1", StoredOutput: conversation.StoredOutput{Size: 1}}
 	if got := reducer(0, &conversation.ImagesRefused{Attachments: []conversation.AttachmentID{"att_1"}}, stored); got != 10 {
-		t.Errorf("an output stored: %d", got)
+		t.Errorf("stored output: got reducer %d", got)
 	}
 	paid := &conversation.StepCompleted{Message: "res_1", Turn: "turn_1", Facts: conversation.CallFacts{Price: &conversation.Price{Total: 0.5}}}
 	if got := reducer(0, paid); got != 11 {
-		t.Errorf("a call that has a price: %d", got)
+		t.Errorf("cost: got reducer %d", got)
 	}
 	for name, r := range map[string]conversation.Record{
 		"a wait":        &conversation.WaitStarted{Call: "call_1", Name: "approval", At: at},
@@ -237,14 +237,14 @@ func TestOlderVersionsReadWholeStates(t *testing.T) {
 		&conversation.Overtook{Submission: "sub_2"},
 	}
 	if got := reducer(0, suspended...); got != 13 {
-		t.Errorf("one that went ahead: %d", got)
+		t.Errorf("overtook: got reducer %d", got)
 	}
 	if got := reducer(0, paid, &conversation.ReplyPending{Submission: "sub_2"}); got != 14 {
-		t.Errorf("a reply that is owed: %d", got)
+		t.Errorf("pending reply: got reducer %d", got)
 	}
 	kept := []conversation.Record{admitted(3), &conversation.KeyKept{Submission: "sub_3", Until: at}}
 	if got := reducer(0, append([]conversation.Record{paid}, kept...)...); got != 15 {
-		t.Errorf("a key that is kept for longer: %d", got)
+		t.Errorf("key_kept: got reducer %d", got)
 	}
 	for name, r := range map[string]conversation.Record{
 		"a post":                  &conversation.PostEnqueued{Post: "post_1", Target: "ledger", At: at},
@@ -269,11 +269,11 @@ func TestOlderVersionsReadNoPartOfAResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if version, err := conversation.ReducerOf(b); err != nil || version != 6 {
-		t.Errorf("the state needs version %d, %v, want 6", version, err)
+		t.Errorf("got reducer %d, %v, want 6", version, err)
 	}
 }
 
-func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
+func TestDecodeHistoryChecksReferences(t *testing.T) {
 	const good = `{"messages":2,"settlements":0,"exchanges":0,"left":1}` + "\n[{},\t" + `{"left":{"at":"0000000000000000_0000000000000003","submission":"sub_1"}}` + "]\n[]\n[]\n[]\n"
 	p, err := conversation.DecodeHistory([]byte(good))
 	if err != nil {
@@ -288,7 +288,7 @@ func TestDecodeHistoryChecksWhatIsLeft(t *testing.T) {
 		strings.Replace(good, `{"left":{`, `{"lost":{`, 1), strings.Replace(good, `}}]`, `}]`, 1),
 	} {
 		if _, err := conversation.DecodeHistory([]byte(bad)); err == nil {
-			t.Errorf("%q was decoded", bad)
+			t.Errorf("decoded invalid input %q", bad)
 		}
 	}
 }
@@ -317,6 +317,6 @@ func TestStubHoldsNothingElse(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
-	t.Error("a stub of a page keeps the whole of it in memory")
+	t.Error("stub retains the memory of its page")
 	runtime.KeepAlive(stub)
 }

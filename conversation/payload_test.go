@@ -49,7 +49,7 @@ func TestCheckPayload(t *testing.T) {
 			err := conversation.CheckPayload(json.RawMessage(tc.raw))
 			if tc.want == taken {
 				if err != nil {
-					t.Errorf("refused: it %v", err)
+					t.Errorf("got error %v, want none", err)
 				}
 				return
 			}
@@ -73,7 +73,7 @@ func withPayload(raw string) []conversation.Record {
 
 // TestEncodedRecordsDecode tries the deepest nesting at which a line can be decoded, one less than for
 // its value.
-func TestWhatIsEncodedCanBeDecoded(t *testing.T) {
+func TestEncodedRecordsDecode(t *testing.T) {
 	accepted, refused := 0, 0
 	for _, n := range []int{1, conversation.MaxPayloadNesting, 9_998, 9_999, 10_000, 10_001} {
 		for _, r := range withPayload(nested(n)) {
@@ -89,18 +89,18 @@ func TestWhatIsEncodedCanBeDecoded(t *testing.T) {
 			accepted++
 			got, err := conversation.DecodeRecords(lines[len("head\n"):])
 			if err != nil {
-				t.Errorf("%s nested %d deep was written and cannot be read back: %v", r.Type(), n, err)
+				t.Errorf("%s nested %d deep was encoded but does not decode: %v", r.Type(), n, err)
 			} else if !cmp.Equal(records, got) {
 				t.Errorf("%s nested %d deep changed", r.Type(), n)
 			}
 		}
 	}
 	if accepted < 9 || refused < 6 {
-		t.Errorf("%d accepted and %d refused: the edge was not met", accepted, refused)
+		t.Errorf("%d accepted and %d refused: limit was not reached", accepted, refused)
 	}
 	for _, r := range withPayload(nested(10_000)) {
 		if _, err := conversation.EncodeRecords(nil, []conversation.Record{r}); err == nil {
-			t.Errorf("%s nested 10,000 deep was written", r.Type())
+			t.Errorf("%s nested 10,000 deep was encoded", r.Type())
 		}
 	}
 }
@@ -115,7 +115,7 @@ func FuzzCheckPayload(f *testing.F) {
 			return
 		}
 		if !json.Valid(raw) {
-			t.Fatalf("%q was taken", raw)
+			t.Fatalf("accepted %q", raw)
 		}
 		lines, err := conversation.EncodeRecords(nil, withPayload(string(raw)))
 		if err != nil {

@@ -13,8 +13,8 @@ const (
 	MaxPendingReplies = 256
 	// MaxReplyBytes bounds the text, and the output, of a sent reply.
 	MaxReplyBytes = 24 << 10
-	// maxToldError bounds the error message in a reply, so that the reply fits into a signal.
-	maxToldError = 12 << 10
+	// maxReplyError bounds the error message in a reply, so that the reply fits into a signal.
+	maxReplyError = 12 << 10
 )
 
 // ReplyTo is a call in another conversation that waits for a reply. It names the incarnation, and the
@@ -42,7 +42,7 @@ type SentReply struct {
 func (r SentReply) Signal(name string) (Delivery, error) {
 	if r.Error != nil {
 		e := *r.Error
-		e.Message = CutText(e.Message, maxToldError)
+		e.Message = CutText(e.Message, maxReplyError)
 		r.Error = &e
 	}
 	return SignalFor(name, r)
@@ -59,15 +59,15 @@ type PendingReply struct {
 }
 
 // PendingReplies returns the pending replies, oldest first. The slice is shared and read-only.
-func (s *State) PendingReplies() []*PendingReply { return s.owed }
+func (s *State) PendingReplies() []*PendingReply { return s.pendingReplies }
 
 // ReplyIsPending returns the pending reply to a submission, or nil.
 func (s *State) ReplyIsPending(id SubmissionID) *PendingReply {
-	i := slices.IndexFunc(s.owed, func(o *PendingReply) bool { return o.Submission == id })
+	i := slices.IndexFunc(s.pendingReplies, func(o *PendingReply) bool { return o.Submission == id })
 	if i < 0 {
 		return nil
 	}
-	return s.owed[i]
+	return s.pendingReplies[i]
 }
 
 func (s *State) foldReplyPending(r *ReplyPending) error {
@@ -75,18 +75,18 @@ func (s *State) foldReplyPending(r *ReplyPending) error {
 		return err
 	}
 	if s.ReplyIsPending(r.Submission) != nil {
-		return s.bad(r, "the reply to %s is owed already", r.Submission)
+		return s.bad(r, "the reply to %s is pending already", r.Submission)
 	}
-	s.owed = append(s.owed, &PendingReply{Submission: r.Submission, To: r.To})
+	s.pendingReplies = append(s.pendingReplies, &PendingReply{Submission: r.Submission, To: r.To})
 	return nil
 }
 
 func (s *State) foldReplySent(r *ReplySent) error {
 	o := s.ReplyIsPending(r.Submission)
 	if o == nil || o.Reply == nil {
-		return s.bad(r, "no reply to %s is to be told", r.Submission)
+		return s.bad(r, "no reply to %s is pending", r.Submission)
 	}
-	s.owed = slices.DeleteFunc(slices.Clone(s.owed), func(other *PendingReply) bool { return other == o })
+	s.pendingReplies = slices.DeleteFunc(slices.Clone(s.pendingReplies), func(other *PendingReply) bool { return other == o })
 	return nil
 }
 
@@ -94,20 +94,20 @@ func (s *State) foldReplySent(r *ReplySent) error {
 func (s *State) replied(sub *Submission, r *SubmissionSettled) {
 	if o := s.ReplyIsPending(sub.ID); o != nil {
 		done := *o
-		done.Reply, done.At = s.toldOf(sub, r), s.head
-		s.owed = slices.Clone(s.owed)
-		s.owed[slices.Index(s.owed, o)] = &done
+		done.Reply, done.At = s.sentReply(sub, r), s.head
+		s.pendingReplies = slices.Clone(s.pendingReplies)
+		s.pendingReplies[slices.Index(s.pendingReplies, o)] = &done
 	}
 }
 
-func (s *State) toldOf(sub *Submission, r *SubmissionSettled) *SentReply {
-	told, output := &SentReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}, s.outputOf(sub)
-	told.Text, told.Cut = sub.Draft()
+func (s *State) sentReply(sub *Submission, r *SubmissionSettled) *SentReply {
+	sent, output := &SentReply{Submission: sub.ID, Outcome: r.Outcome, Error: r.Error}, s.outputOf(sub)
+	sent.Text, sent.Cut = sub.Draft()
 	if len(output) <= MaxReplyBytes {
-		told.Output = output
+		sent.Output = output
 	}
-	told.Cut = told.Cut || len(told.Output) < len(output)
-	return told
+	sent.Cut = sent.Cut || len(sent.Output) < len(output)
+	return sent
 }
 
 // Draft returns the text of the reply so far, truncated to [MaxReplyBytes]. cut reports whether it was

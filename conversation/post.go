@@ -158,6 +158,6 @@ func (s *State) Notice(r *SubmissionSettled) (json.RawMessage, error) {
 	spent := s.Spent(sub.ID)
 	return EncodeJSON(Notice{
 		Type: NoticeSettled, Timestamp: time.UnixMilli(int64(r.At)).UTC().Format(time.RFC3339Nano),
-		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, SentReply: s.toldOf(sub, r), Usage: spent.Usage, Dollars: spent.Dollars},
+		Data: NoticeData{Agent: s.created.Agent, ID: s.created.ID, UID: s.created.UID, SentReply: s.sentReply(sub, r), Usage: spent.Usage, Dollars: spent.Dollars},
 	})
 }

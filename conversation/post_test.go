@@ -38,9 +38,9 @@ func TestPosts(t *testing.T) {
 		"the first of two":             {[]records{{enqueued("a", "x"), enqueued("b", "y")}, {deferred("a", at+9)}, {deferred("b", at+5)}}, "a@9 b@5 due 5 batch 2"},
 		"delivered":                    {[]records{{enqueued("a", "x"), enqueued("b", "x")}, {postDone("a")}}, "b@0 due 0 batch 1"},
 		"the last":                     {[]records{{enqueued("a", "x")}, {postDone("a")}}, "none"},
-		"what is left is due later":    {[]records{{enqueued("a", "x"), enqueued("b", "y")}, {deferred("b", at+5)}, {postDone("a")}}, "b@5 due 5 batch 2"},
+		"the rest is due later":        {[]records{{enqueued("a", "x"), enqueued("b", "y")}, {deferred("b", at+5)}, {postDone("a")}}, "b@5 due 5 batch 2"},
 		"again, at its place":          {[]records{{enqueued("a", "x"), enqueued("b", "x")}, {deferred("a", at+9)}, {enqueued("a", "x")}}, "a@0 due 0 batch 2"},
-		"again, after it was given up": {[]records{{enqueued("a", "x"), enqueued("b", "x")}, {postDone("a")}, {enqueued("a", "x")}}, "b@0 due 0 batch 2"},
+		"again, after its dead letter": {[]records{{enqueued("a", "x"), enqueued("b", "x")}, {postDone("a")}, {enqueued("a", "x")}}, "b@0 due 0 batch 2"},
 	} {
 		s := running(t)
 		first := s.Head() + 1
@@ -68,12 +68,12 @@ func TestPostErrors(t *testing.T) {
 		records records
 		want    string
 	}{
-		"deferred, and unknown":       {records{deferred("a", at)}, "there is no post a"},
-		"deferred after it was done":  {records{enqueued("a", "x"), postDone("a"), deferred("a", at)}, "there is no post a"},
-		"done, and unknown":           {records{postDone("a")}, "there is no post a"},
-		"done a second time":          {records{enqueued("a", "x"), postDone("a"), postDone("a")}, "there is no post a"},
-		"a notice of an unknown one":  {records{&conversation.NoticeAsked{Submission: "sub_9"}}, "unknown submission"},
-		"a notice of what is settled": {records{completed("res_1", "turn_1"), settled("sub_1"), &conversation.NoticeAsked{Submission: "sub_1"}}, "is settled"},
+		"deferred, and unknown":      {records{deferred("a", at)}, "there is no post a"},
+		"deferred after it was done": {records{enqueued("a", "x"), postDone("a"), deferred("a", at)}, "there is no post a"},
+		"done, and unknown":          {records{postDone("a")}, "there is no post a"},
+		"done a second time":         {records{enqueued("a", "x"), postDone("a"), postDone("a")}, "there is no post a"},
+		"a notice of an unknown one": {records{&conversation.NoticeAsked{Submission: "sub_9"}}, "unknown submission"},
+		"a notice of a settled one":  {records{completed("res_1", "turn_1"), settled("sub_1"), &conversation.NoticeAsked{Submission: "sub_1"}}, "is settled"},
 	} {
 		s := running(t)
 		if err := s.Extend(s.Head()+1, c.records...); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -91,7 +91,7 @@ func TestNotice(t *testing.T) {
 		})
 	s = again(t, s)
 	if got := s.Submission("sub_1").Notify; !cmp.Equal(got, []string{"ledger"}) {
-		t.Errorf("%q are to be told", got)
+		t.Errorf("got targets %q", got)
 	}
 	got, err := s.Notice(settled("sub_1").(*conversation.SubmissionSettled))
 	if err != nil {
@@ -100,9 +100,9 @@ func TestNotice(t *testing.T) {
 	of := s.Created()
 	want := fmt.Sprintf(`{"type":"submission.settled","timestamp":"2026-01-02T03:04:05.678Z","data":{"agent":%q,"id":%q,"uid":%q,"submissionId":"sub_1","outcome":"completed","text":"<yes>","usage":{"input":3,"total":5},"dollars":0.25}}`, of.Agent, of.ID, of.UID)
 	if string(got) != want {
-		t.Errorf("the notice is\n%s, want\n%s", got, want)
+		t.Errorf("got notice\n%s, want\n%s", got, want)
 	}
 	if _, err := s.Notice(settled("sub_9").(*conversation.SubmissionSettled)); err == nil {
-		t.Error("a notice of what was never admitted")
+		t.Error("notice of an unknown submission")
 	}
 }

@@ -21,7 +21,7 @@ func deliveredMessage(r *SubmissionAdmitted) *message {
 	default:
 		m.view.Role, m.view.Purpose, m.view.Display = RoleUser, PurposeUser, DisplayVisible
 	}
-	m.add(nil, &part{kind: PartTypeText, text: words{whole: d.Body}})
+	m.add(nil, &part{kind: PartTypeText, text: textBuffer{whole: d.Body}})
 	for _, a := range d.Attachments {
 		m.add(nil, &part{kind: PartTypeFile, file: a})
 	}
@@ -32,7 +32,7 @@ func advisoryMessage(r *Advisory) *message {
 	m := &message{view: Message{
 		ID: r.Message, Role: RoleSystem, Purpose: PurposeAdvisory, Display: r.Display, SubmissionID: r.Submission,
 	}}
-	m.add(nil, &part{kind: PartTypeText, text: words{whole: r.Text}})
+	m.add(nil, &part{kind: PartTypeText, text: textBuffer{whole: r.Text}})
 	return m
 }
 

@@ -113,13 +113,13 @@ func TestSignalOfAMessage(t *testing.T) {
 		apply(t, s, created(), r)
 		got, err := conversation.EncodeJSON(s.Snapshot().Messages[0].Signal)
 		if err != nil || string(got) != tt.want {
-			t.Errorf("%+v shows the signal %s, %v; want %s", tt.delivery, got, err, tt.want)
+			t.Errorf("%+v: got signal %s, %v; want %s", tt.delivery, got, err, tt.want)
 		}
 		chunk := decodeJSON[struct {
 			Message struct{ Signal json.RawMessage }
 		}](t, []byte(chunksJSON(t, conversation.Batch{Offset: 1, Records: records{r}}, nil)[0]))
 		if got := string(chunk.Message.Signal); got != strings.TrimPrefix(tt.want, "null") {
-			t.Errorf("%+v: the chunk's signal is %s, want %s", tt.delivery, got, tt.want)
+			t.Errorf("%+v: got chunk signal %s, want %s", tt.delivery, got, tt.want)
 		}
 	}
 }
@@ -175,11 +175,11 @@ func TestInternalBatchShowsNothing(t *testing.T) {
 	}
 	for _, list := range []records{nil, internal, hidden} {
 		if got := chunksJSON(t, conversation.Batch{Offset: 3, Records: list}, nil); len(got) > 0 {
-			t.Errorf("%d internal records show %v", len(list), got)
+			t.Errorf("%d internal records: got chunks %v", len(list), got)
 		}
 	}
 	if b, err := conversation.AppendChunks(nil, nil); err != nil || len(b) != 0 {
-		t.Errorf("no chunks are %q, %v", b, err)
+		t.Errorf("no chunks: got %q, %v", b, err)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestResetAtCreation(t *testing.T) {
 	_, err := conversation.Project("conv_1", conversation.Batch{Offset: 5, Records: records{created(), settled("sub_1")}}, nil)
 	var bad *conversation.InvariantError
 	if !errors.As(err, &bad) {
-		t.Errorf("a creation that cannot be folded: %v", err)
+		t.Errorf("invalid creation: got error: %v", err)
 	}
 }
 
@@ -208,10 +208,10 @@ func TestResetNeedsTheState(t *testing.T) {
 	for _, r := range []conversation.Record{&conversation.Compacted{}, &conversation.StepDropped{}} {
 		b := conversation.Batch{Offset: 9, Records: records{admitted(1), r}}
 		if _, err := conversation.Project("conv_1", b, nil); err == nil || !strings.Contains(err.Error(), "project batch 9: "+string(r.Type())) {
-			t.Errorf("without a state: %v", err)
+			t.Errorf("without a state: got error %v", err)
 		}
 		if _, err := conversation.Project("conv_1", b, func() (*conversation.Snapshot, error) { return nil, cause }); !errors.Is(err, cause) {
-			t.Errorf("with a state that cannot be had: %v", err)
+			t.Errorf("with a failing state: got error %v", err)
 		}
 		snap := &conversation.Snapshot{ConversationID: "conv_1"}
 		got, err := conversation.Project("conv_1", b, func() (*conversation.Snapshot, error) { return snap, nil })

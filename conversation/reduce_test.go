@@ -145,12 +145,12 @@ func TestSnapshotPlusChunksIsLaterSnapshot(t *testing.T) {
 	}
 	for _, want := range conversation.Types() {
 		if records[want] < histories/20 {
-			t.Errorf("the histories hold %s only %d times", want, records[want])
+			t.Errorf("got record %s only %d times", want, records[want])
 		}
 	}
 	for want := range reduce.Members {
 		if chunkTypes[want] < histories/20 {
-			t.Errorf("the histories show %s only %d times", want, chunkTypes[want])
+			t.Errorf("got chunk %s only %d times", want, chunkTypes[want])
 		}
 	}
 }
@@ -179,11 +179,11 @@ func TestMissedChunksAreSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if reflect.DeepEqual(h.docs[n], c.Root) {
-				t.Errorf("seed %d: missing the chunks of %d makes no difference: %s", seed, n, h.chunks[n])
+				t.Errorf("seed %d: chunks of batch %d make no difference: %s", seed, n, h.chunks[n])
 			}
 		}
 	}
 	if missed < 50 {
-		t.Errorf("only %d batches were missed", missed)
+		t.Errorf("got only %d missed batches", missed)
 	}
 }

@@ -40,15 +40,15 @@ func TestReplyOfASubmission(t *testing.T) {
 	} {
 		m, end := s.Reply(id)
 		if (m == nil) != (want.message == "") || m != nil && m.ID != want.message {
-			t.Errorf("%s: the reply is %+v, want %q", id, m, want.message)
+			t.Errorf("%s: got reply %+v, want %q", id, m, want.message)
 		}
 		if (end == nil) != (want.outcome == "") || end != nil && (end.Outcome != want.outcome || end.SubmissionID != id) {
-			t.Errorf("%s: it ended %+v, want %q", id, end, want.outcome)
+			t.Errorf("%s: got settlement %+v, want %q", id, end, want.outcome)
 		}
 	}
 	m, _ := s.Reply("s1")
 	if got := m.Text(); got != "one\n\ntwo" {
-		t.Errorf("the text is %q", got)
+		t.Errorf("got text %q", got)
 	}
 	var got []string
 	for _, d := range m.Data() {
@@ -58,6 +58,6 @@ func TestReplyOfASubmission(t *testing.T) {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 	if empty := (&conversation.Message{}); empty.Text() != "" || empty.Data() != nil {
-		t.Errorf("an empty message has %q and %v", empty.Text(), empty.Data())
+		t.Errorf("empty message: got text %q and data %v", empty.Text(), empty.Data())
 	}
 }

@@ -110,8 +110,8 @@ func (s *State) foldRunStarted(r *RunStarted) error {
 	return nil
 }
 
-// ranOut records the result of the run's function.
-func (s *State) ranOut(p *part) {
+// setOutput records the result of the run's function.
+func (s *State) setOutput(p *part) {
 	if s.run != nil && p.sub.ID == s.run.Submission && !p.failed {
 		done := *s.run
 		done.Output = p.output
@@ -119,8 +119,8 @@ func (s *State) ranOut(p *part) {
 	}
 }
 
-// ended records the settlement of the run.
-func (s *State) ended(r *SubmissionSettled) {
+// setOutcome records the settlement of the run.
+func (s *State) setOutcome(r *SubmissionSettled) {
 	if s.run != nil && r.Submission == s.run.Submission {
 		done := *s.run
 		done.Outcome, done.Error, done.EndedAt = r.Outcome, r.Error, r.At

@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := conversation.ReducerOf(b); err != nil || got != 17 {
-				t.Errorf("a run needs version %d, %v", got, err)
+				t.Errorf("got reducer %d, %v", got, err)
 			}
 			again, err := conversation.DecodeState(b)
 			if err != nil {
@@ -97,7 +97,7 @@ func TestRunsAreRunsOnly(t *testing.T) {
 			}
 		}
 		if err == nil {
-			t.Errorf("%s: it was folded", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 }
@@ -109,15 +109,15 @@ func TestRunIDs(t *testing.T) {
 		for _, workflow := range []string{"report", "repor", "t"} {
 			id, of := conversation.RunFor(workflow, fmt.Sprint("t", i)), fmt.Sprint(workflow, " t", i)
 			if !form.MatchString(string(id)) || !id.Valid() {
-				t.Fatalf("%s has the id %q", of, id)
+				t.Fatalf("%s: got id %q", of, id)
 			}
 			if seen[id] != "" {
-				t.Fatalf("%s and %s have one id", of, seen[id])
+				t.Fatalf("%s and %s have the same id", of, seen[id])
 			}
 			seen[id] = of
 			at := conversation.Address{Agent: conversation.WorkflowAgent(workflow), ID: string(id)}
 			if at.Key() != conversation.RunAddress(id).Key() || at.Reach() != conversation.RunAddress(id) {
-				t.Fatalf("%s is reached at two places", of)
+				t.Fatalf("%s has two keys", of)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func TestRunIDs(t *testing.T) {
 	}
 	for _, bad := range []conversation.RunID{"", "run_", "run_8ZZZZZZZZZZZZZZZZZZZZZZZZZ", "run_7ZZZZZZZZZZZZZZZZZZZZZZZZ", "run_7ZZZZZZZZZZZZZZZZZZZZZZZZI", "run_7zzzzzzzzzzzzzzzzzzzzzzzzz", "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"} {
 		if bad.Valid() {
-			t.Errorf("%q is valid", bad)
+			t.Errorf("invalid id %q is valid", bad)
 		}
 	}
 }

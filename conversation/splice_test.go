@@ -68,7 +68,7 @@ func shown(t *testing.T, adm *conversation.SubmissionAdmitted) {
 		t.Fatal(err)
 	}
 	if *m.Parts[0].Text != text {
-		t.Error("the message has another text")
+		t.Error("message has another text")
 	}
 	m.Parts[0].Text = &adm.Delivery.Body // as before the replacement of invalid UTF-8
 	if m.Signal != nil {

@@ -24,8 +24,8 @@ const MaxKeepKey = 30 * 24 * time.Hour
 // response has to be lower.
 const MaxResponseText = 20 << 20
 
-// sayRest ends a response that the fold truncates.
-const sayRest = "\n\n[This response is too long to be shown as a whole.]"
+// truncationNote ends a response that the fold truncates.
+const truncationNote = "\n\n[This response is too long to be shown as a whole.]"
 
 // InvariantError means that a record cannot follow from the state: the log is corrupt or was written
 // by a faulty version. The conversation is rejected.
@@ -49,38 +49,38 @@ func (e *InvariantError) Error() string {
 // Invariants: at most one submission has begun and is neither settled nor suspended, and all earlier
 // ones are settled or suspended. Every id of a message, submission or call is unique.
 type State struct {
-	head        Offset
-	created     *ConversationCreated
-	messages    []*message
-	byID        map[MessageID]*message
-	settlements []Settlement
-	submissions []*Submission
-	unsettled   []*Submission   // admission order
-	owed        []*PendingReply // pending replies, oldest first; copied on write
-	posts       []*Post         // in the order of their last enqueueing; copied on write
-	postsAt     Offset          // offset of the batch that last set their due times
-	paths       []ReplyPath     // oldest first; copied on write
-	pathsBefore []ReplyPath     // as of before the newest admission
-	waiting     waiting         // of all unsettled but the first
-	bySub       map[SubmissionID]*Submission
-	byKey       map[string]*Submission
-	kept        keptLines     // the oldest keys
-	longer      keptLines     // even older ones, with a longer retention
-	keys        []*Submission // whose keys are kept in addition, oldest first
-	history     HistoryCounts // counts of what was cut from this incarnation
-	pages       []*HistoryPage
-	born        Offset // offset of the batch that created this incarnation
-	calls       map[CallID]*part
-	author      map[string]json.RawMessage
-	inline      int // see InlineBytes
-	recorded    map[CallID][]StepRecorded
-	compacted   *Compacted
-	refused     []AttachmentID // see [State.Refused]
-	waits       []*Wait        // of calls without an outcome, oldest first
-	signals     []*KeptSignal  // oldest first
-	trees       []*Tree        // by their last change; copied on write
-	run         *Run           // nil in a conversation; copied on write
-	decided     []DecidedName  // copied on write
+	head           Offset
+	created        *ConversationCreated
+	messages       []*message
+	byID           map[MessageID]*message
+	settlements    []Settlement
+	submissions    []*Submission
+	unsettled      []*Submission   // admission order
+	pendingReplies []*PendingReply // pending replies, oldest first; copied on write
+	posts          []*Post         // in the order of their last enqueueing; copied on write
+	postsAt        Offset          // offset of the batch that last set their due times
+	paths          []ReplyPath     // oldest first; copied on write
+	pathsBefore    []ReplyPath     // as of before the newest admission
+	waiting        waiting         // of all unsettled but the first
+	bySub          map[SubmissionID]*Submission
+	byKey          map[string]*Submission
+	kept           keptLines     // the oldest keys
+	longer         keptLines     // even older ones, with a longer retention
+	keys           []*Submission // whose keys are kept in addition, oldest first
+	history        HistoryCounts // counts of what was cut from this incarnation
+	pages          []*HistoryPage
+	born           Offset // offset of the batch that created this incarnation
+	calls          map[CallID]*part
+	author         map[string]json.RawMessage
+	inline         int // see InlineBytes
+	recorded       map[CallID][]StepRecorded
+	compacted      *Compacted
+	refused        []AttachmentID // see [State.Refused]
+	waits          []*Wait        // of calls without an outcome, oldest first
+	signals        []*KeptSignal  // oldest first
+	trees          []*Tree        // by their last change; copied on write
+	run            *Run           // nil in a conversation; copied on write
+	decided        []DecidedName  // copied on write
 	// children are the subagent conversations of unsettled submissions, oldest first. They are in
 	// bySub too, and their responses in byID, but in no list.
 	children []*Submission
@@ -113,19 +113,19 @@ func newStateAt(head Offset) *State {
 
 // message is one message of the transcript under construction.
 type message struct {
-	view  Message // Parts and Metadata are unused; see parts and metadata
-	left  *Left   // set if the message is in the log only, except for its files
-	parts []*part
-	meta  map[string]any
-	said  int         // bytes of text in the parts of a response
-	sub   *Submission // of a response
+	view      Message // Parts and Metadata are unused; see parts and metadata
+	left      *Left   // set if the message is in the log only, except for its files
+	parts     []*part
+	meta      map[string]any
+	textBytes int         // bytes of text in the parts of a response
+	sub       *Submission // of a response
 }
 
 // part holds the data shared by the public view and the model's view of one part.
 type part struct {
 	kind      string // a PartType; DataPrefix for data
 	turn      *turn  // nil outside a response
-	text      words
+	text      textBuffer
 	streaming bool // of text visible to clients: no other part has begun since
 	signature string
 	// sealed is set if the model's part has ended, independent of the clients' view. more is set if
@@ -481,7 +481,7 @@ func (s *State) settle(r *SubmissionSettled) error {
 	}
 	s.dropChildren(sub)
 	s.replied(sub, r)
-	s.ended(r)
+	s.setOutcome(r)
 	sub.Settled, sub.Running, sub.Outcome = true, false, r.Outcome
 	sub.Suspended, sub.SuspendedAt, sub.Due, sub.Ahead, sub.Retry = nil, 0, false, false, nil
 	i := slices.Index(s.unsettled, sub)

@@ -9,11 +9,11 @@ import (
 
 func TestTailing(t *testing.T) {
 	if conversation.IsTailing(t.Context()) {
-		t.Error("a plain context tails")
+		t.Error("IsTailing is true for a plain context")
 	}
 	tail, cancel := context.WithCancel(conversation.Tailing(t.Context()))
 	defer cancel()
 	if !conversation.IsTailing(tail) {
-		t.Error("what comes from Tailing does not tail")
+		t.Error("IsTailing is false for a Tailing context")
 	}
 }

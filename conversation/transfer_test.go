@@ -54,7 +54,7 @@ const overlapped = "is not the first in the queue"
 
 // TestTransferOfRandomHistories checks that a transferred conversation has the same snapshot. Each
 // group settles what it admits, and earlier groups stay the same when the conversation continues.
-func TestRandomHistoriesComeOver(t *testing.T) {
+func TestTransferOfRandomHistories(t *testing.T) {
 	over, not := 0, 0
 	for seed := range uint64(300) {
 		_, shown := restful(t, seed)
@@ -78,7 +78,7 @@ func TestRandomHistoriesComeOver(t *testing.T) {
 		}
 	}
 	if over < 200 || not > over/10 {
-		t.Errorf("%d came over, %d did not", over, not)
+		t.Errorf("got %d transferred, %d rejected", over, not)
 	}
 }
 
@@ -91,14 +91,14 @@ func rests(t testing.TB, seed uint64, groups [][]conversation.Record) {
 			t.Fatal(err)
 		}
 		if len(state.Unsettled()) > 0 {
-			t.Fatalf("seed %d: group %d leaves something owed", seed, n)
+			t.Fatalf("seed %d: group %d ends with unsettled submissions", seed, n)
 		}
 	}
 }
 
 // TestTransferOfRandomStreams checks that a beta event stream yields the users' texts and the
 // outcomes, in order.
-func TestRandomStreamsComeOver(t *testing.T) {
+func TestTransferOfRandomStreams(t *testing.T) {
 	over, seeds := 0, sample.Of(300, 50)
 	for seed := range uint64(seeds) {
 		batches, shown := restful(t, seed)
@@ -153,7 +153,7 @@ func TestRandomStreamsComeOver(t *testing.T) {
 		}
 	}
 	if over < seeds/2 {
-		t.Errorf("%d of %d came over", over, seeds)
+		t.Errorf("got %d of %d transferred", over, seeds)
 	}
 }
 

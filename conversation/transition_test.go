@@ -23,11 +23,11 @@ type transition struct {
 }
 
 func transitions() []transition {
-	said := func(kind conversation.PartKind, text string) conversation.Record {
+	delta := func(kind conversation.PartKind, text string) conversation.Record {
 		return &conversation.Delta{Message: "res_1", Kind: kind, Text: text}
 	}
-	text := func(s string) conversation.Record { return said(conversation.PartText, s) }
-	thought := func(s string) conversation.Record { return said(conversation.PartReasoning, s) }
+	text := func(s string) conversation.Record { return delta(conversation.PartText, s) }
+	thought := func(s string) conversation.Record { return delta(conversation.PartReasoning, s) }
 	ok := &conversation.ToolSettled{Call: "call_1", Output: json.RawMessage(`1`), DurationMs: ptr[int64](7), At: at}
 	bad := &conversation.ToolSettled{Call: "call_1", Failed: true, ErrorText: "no", At: at}
 	data := func(v string) conversation.Record {
@@ -92,7 +92,7 @@ func TestTransitions(t *testing.T) {
 				t.Errorf("%d messages, the response %+v", len(snap.Messages), m)
 			}
 			if d := cmp.Diff(encoded(t, snap), client.Root); d != "" {
-				t.Errorf("a client has something else (-snapshot +client):\n%s", d)
+				t.Errorf("client differs (-snapshot +client):\n%s", d)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestMetadataIsTheAuthors(t *testing.T) {
 				t.Errorf("metadata %s, want %s", got, tt.want)
 			}
 			if d := cmp.Diff(encoded(t, snap), client.Root); d != "" {
-				t.Errorf("a client has something else (-snapshot +client):\n%s", d)
+				t.Errorf("client differs (-snapshot +client):\n%s", d)
 			}
 		})
 	}

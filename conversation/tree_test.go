@@ -36,7 +36,7 @@ func TestTree(t *testing.T) {
 	} {
 		for range 2 {
 			if n, dollars := s.Tree("sub_1").Used(at + c.after); n != c.submissions || dollars != c.dollars {
-				t.Errorf("after %d h the tree has used %d and $%v, want %d and $%v", c.after/treeHour, n, dollars, c.submissions, c.dollars)
+				t.Errorf("after %d h: got use of %d and $%v, want %d and $%v", c.after/treeHour, n, dollars, c.submissions, c.dollars)
 			}
 			s = again(t, s)
 		}
@@ -52,7 +52,7 @@ func TestTree(t *testing.T) {
 	}
 	apply(t, s, &conversation.ConversationDeleted{At: at})
 	if got := s.Trees(); len(got) != 0 {
-		t.Errorf("a new incarnation has the trees %v, want none", got)
+		t.Errorf("got trees %v in a new incarnation, want none", got)
 	}
 }
 
@@ -63,7 +63,7 @@ func TestTreeCloses(t *testing.T) {
 	apply(t, s, created(), admitted(1), admitted(2), of, joined("sub_1", 1, at))
 	apply(t, s, &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_2"}, At: at})
 	if s.Tree("sub_1").Closed {
-		t.Error("an abort without trees closed one")
+		t.Error("abort without trees closed one")
 	}
 	apply(t, s, &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_2", "sub_3"}, Trees: true, At: at})
 	for range 2 {
@@ -107,7 +107,7 @@ func TestTreeIsShared(t *testing.T) {
 	before := s.Tree("sub_1")
 	apply(t, s, cost("sub_1", 1, 1, at), joined("sub_1", 2, at), &conversation.AbortRequested{Submissions: []conversation.SubmissionID{"sub_1"}, Trees: true, At: at})
 	if n, dollars := before.Used(at); len(before.Members) != 1 || before.Closed || before.Members[0].Dollars != 0 || n != 1 || dollars != 0 {
-		t.Errorf("a tree that was returned has changed to %+v", before)
+		t.Errorf("returned tree changed to %+v", before)
 	}
 }
 

@@ -48,11 +48,11 @@ func TestWaits(t *testing.T) {
 		"then the other":          {records{waits("call_1", "a"), other, waitOver("call_1", "a", "sub_4")}, at, "call_2 - sub_4"},
 		"decided":                 {records{waits("call_1", "a"), waitOver("call_1", "a", "sub_4")}, at, "- - sub_4"},
 		"decided for a week":      {records{waits("call_1", "a"), waitOver("call_1", "a", "sub_4")}, at + week, "- - -"},
-		"by its time":             {records{waits("call_1", "a"), waitOver("call_1", "a", "")}, at, "- - nobody"},
+		"by its time":             {records{waits("call_1", "a"), waitOver("call_1", "a", "")}, at, "- - none"},
 		"by the kept signal":      {records{kept(3, "a"), waits("call_1", "a"), waitOver("call_1", "a", "sub_3")}, at, "- - sub_3"},
 		"the kept signal is none": {records{kept(3, "a"), dropping}, at, "call_1 - -"},
-		"the call has an outcome": {records{done, waits("call_1", "a"), ok}, at, "- - nobody"},
-		"the submission is over":  {records{done, waits("call_1", "a"), settled("sub_1")}, at, "- - nobody"},
+		"the call has an outcome": {records{done, waits("call_1", "a"), ok}, at, "- - none"},
+		"the submission is over":  {records{done, waits("call_1", "a"), settled("sub_1")}, at, "- - none"},
 		"a second round":          {records{waits("call_1", "a"), waitOver("call_1", "a", "sub_4"), other}, at, "call_2 - -"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func knownOf(s *conversation.State, name string, now conversation.Time) string {
 	}
 	if d, ok := s.Decided(name, now); ok {
 		if decided = string(d.Signal); decided == "" {
-			decided = "nobody"
+			decided = "none"
 		}
 	}
 	return call + " " + signal + " " + decided
@@ -98,7 +98,7 @@ func again(t *testing.T, s *conversation.State) *conversation.State {
 	return s
 }
 
-func TestWoken(t *testing.T) {
+func TestWaitEndResumes(t *testing.T) {
 	s := running(t)
 	apply(t, s, called("call_1"), completed("res_1", "turn_1"), waits("call_1", "a"))
 	sub := s.Submission("sub_1")
@@ -106,19 +106,19 @@ func TestWoken(t *testing.T) {
 	apply(t, s, suspend)
 	apply(t, s, kept(3, "b"))
 	if sub.Due {
-		t.Error("woken by a signal for nobody")
+		t.Error("due after an unrelated signal")
 	}
 	apply(t, s, waitOver("call_1", "a", "sub_4"))
 	if !sub.Due || !again(t, s).Submission("sub_1").Due {
-		t.Error("not woken by what it waits for")
+		t.Error("not due after its signal")
 	}
 	if w := s.EndedWaits("call_1", s.Head()); len(w) != 1 || len(s.EndedWaits("call_1", s.Head()-1)) != 0 || string(w[0].Value) != "1" {
-		t.Errorf("the waits that have ended are %+v", w)
+		t.Errorf("got ended waits %+v", w)
 	}
 	apply(t, s, attempt("sub_1", 1))
 	apply(t, s, waits("call_1", "c"), suspend)
 	if sub.Due {
-		t.Error("a wait that was over before wakes it")
+		t.Error("due after a wait that had ended before")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestDecidedNamesAreBounded(t *testing.T) {
 		apply(t, s, waits("call_1", name), waitOver("call_1", name, ""))
 	}
 	first, last := knownOf(s, "0", at), knownOf(s, "299", at)
-	if first != "- - -" || last != "- - nobody" {
-		t.Errorf("the oldest is %s, the newest %s", first, last)
+	if first != "- - -" || last != "- - none" {
+		t.Errorf("got oldest %s, newest %s", first, last)
 	}
 }

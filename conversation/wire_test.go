@@ -26,7 +26,7 @@ func TestParseOffset(t *testing.T) {
 			t.Errorf("ParseOffset(%q) = %d, %v; want %d", s, int64(got), err, int64(want))
 		}
 		if got.String() != s {
-			t.Errorf("%d is written %q, want %q", int64(want), got, s)
+			t.Errorf("%d encodes as %q, want %q", int64(want), got, s)
 		}
 	}
 	for _, s := range []string{
@@ -65,12 +65,12 @@ func TestOffsetOrderAndJSON(t *testing.T) {
 		}
 		var back conversation.Offset
 		if err := json.Unmarshal(b, &back); err != nil || back != o {
-			t.Errorf("%s was read as %d, %v", b, int64(back), err)
+			t.Errorf("decoded %s as %d, %v", b, int64(back), err)
 		}
 	}
 	var o conversation.Offset
 	if err := json.Unmarshal([]byte(`"7"`), &o); err == nil {
-		t.Errorf("read as %d", int64(o))
+		t.Errorf("decoded as %d", int64(o))
 	}
 }
 
@@ -88,20 +88,20 @@ func TestTime(t *testing.T) {
 		v := conversation.TimeOf(c.in)
 		b, err := json.Marshal(v)
 		if err != nil || string(b) != `"`+c.want+`"` {
-			t.Errorf("%v is written %s, %v; want %s", c.in, b, err, c.want)
+			t.Errorf("%v encodes as %s, %v; want %s", c.in, b, err, c.want)
 		}
 		var back conversation.Time
 		if err := json.Unmarshal(b, &back); err != nil || back != v {
-			t.Errorf("%s was read as %s, %v", b, back, err)
+			t.Errorf("decoded %s as %s, %v", b, back, err)
 		}
 	}
 	var v conversation.Time
 	if err := v.UnmarshalText([]byte("2026-01-02T05:04:05.678+02:00")); err != nil || v != at {
-		t.Errorf("read as %s, %v", v, err)
+		t.Errorf("decoded as %s, %v", v, err)
 	}
 	for _, s := range []string{"", "2026-01-02", "2026-01-02T03:04:05", "1767323045678", "9999-12-31T23:59:59-23:59"} {
 		if err := v.UnmarshalText([]byte(s)); err == nil {
-			t.Errorf("%q was read as %s", s, v)
+			t.Errorf("decoded %q as %s", s, v)
 		}
 	}
 }
@@ -136,11 +136,11 @@ func TestPosition(t *testing.T) {
 		}
 		var back conversation.Position
 		if err := json.Unmarshal(b, &back); err != nil || back != p {
-			t.Errorf("%s was read as %v, %v", b, back, err)
+			t.Errorf("decoded %s as %v, %v", b, back, err)
 		}
 	}
 	if err := json.Unmarshal([]byte(`{"batch":"1"}`), &conversation.Position{}); err == nil {
-		t.Error("a string was read as a batch")
+		t.Error("decoded a string as a position")
 	}
 }
 
@@ -216,7 +216,7 @@ func TestPayloadHash(t *testing.T) {
 	}
 }
 
-func TestPayloadHashLeavesTheAdmissionAlone(t *testing.T) {
+func TestPayloadHashKeepsTheAdmission(t *testing.T) {
 	a := conversation.Admission{Delivery: conversation.Delivery{Attachments: []conversation.Attachment{{ID: "att_1"}}}}
 	if _, err := a.PayloadHash(); err != nil || a.Delivery.Attachments[0].ID != "att_1" {
 		t.Errorf("attachments are %v, %v", a.Delivery.Attachments, err)

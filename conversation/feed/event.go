@@ -239,8 +239,8 @@ type message struct {
 // block is a part of a message. Type determines its members.
 type block struct {
 	Type      string              `json:"type"`
-	Text      *words              `json:"text,omitempty"`
-	Thinking  *words              `json:"thinking,omitempty"`
+	Text      *textBuffer         `json:"text,omitempty"`
+	Thinking  *textBuffer         `json:"thinking,omitempty"`
 	Data      string              `json:"data,omitempty"`
 	MimeType  string              `json:"mimeType,omitempty"`
 	ID        conversation.CallID `json:"id,omitempty"`
@@ -248,25 +248,25 @@ type block struct {
 	Arguments json.RawMessage     `json:"arguments,omitempty"`
 }
 
-func textBlock(s string) block { return block{Type: "text", Text: new(words(s))} }
+func textBlock(s string) block { return block{Type: "text", Text: new(textBuffer(s))} }
 
 // newPart returns an empty block for streamed text.
 func newPart(kind conversation.PartKind) block {
 	if kind == conversation.PartReasoning {
-		return block{Type: "thinking", Thinking: new(words)}
+		return block{Type: "thinking", Thinking: new(textBuffer)}
 	}
 	return textBlock("")
 }
 
 // textBuffer is a growing text.
-type words []byte
+type textBuffer []byte
 
 // MarshalText implements encoding.TextMarshaler.
-func (w words) MarshalText() ([]byte, error) { return w, nil }
+func (w textBuffer) MarshalText() ([]byte, error) { return w, nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (w *words) UnmarshalText(b []byte) error {
-	*w = append(words{}, b...)
+func (w *textBuffer) UnmarshalText(b []byte) error {
+	*w = append(textBuffer{}, b...)
 	return nil
 }
 

@@ -41,8 +41,8 @@ func started(n, turn string) *conversation.ResponseStarted {
 	}
 }
 
-func said(n, text string) *conversation.Delta {
-	return &conversation.Delta{Message: conversation.MessageID("msg_" + n), Kind: conversation.PartText, Text: text}
+func text(n, s string) *conversation.Delta {
+	return &conversation.Delta{Message: conversation.MessageID("msg_" + n), Kind: conversation.PartText, Text: s}
 }
 
 func thought(n, text string) *conversation.Delta {
@@ -77,18 +77,18 @@ func scripts() map[string][]records {
 		"prompt": {
 			{created(), admitted("1", "What is <this>?", conversation.Attachment{ID: "att_1", MimeType: "image/png", Size: 9}), attempt("1")},
 			{started("1", "1"), thought("1", "Let me "), thought("1", "look.")},
-			{said("1", "I look")},
-			{said("1", " it up."), &conversation.ToolCalled{Origin: root, Message: "msg_1", Call: "call_1", Name: "look", Input: json.RawMessage(`{"q":"<this>"}`)}, completed("1", "1", "tool_use", look)},
+			{text("1", "I look")},
+			{text("1", " it up."), &conversation.ToolCalled{Origin: root, Message: "msg_1", Call: "call_1", Name: "look", Input: json.RawMessage(`{"q":"<this>"}`)}, completed("1", "1", "tool_use", look)},
 			{&conversation.ToolSettled{Origin: root, Call: "call_1", Name: "look", Turn: "turn_1", Output: json.RawMessage(`"a tag"`), DurationMs: &ms, At: 1005}},
-			{started("1", "2"), said("1", "It is a tag."), &conversation.DataWritten{Message: "msg_1", Name: "source", Data: json.RawMessage(`{"n":1}`)}},
+			{started("1", "2"), text("1", "It is a tag."), &conversation.DataWritten{Message: "msg_1", Name: "source", Data: json.RawMessage(`{"n":1}`)}},
 			{completed("1", "2", "stop"), settled("1", conversation.OutcomeCompleted)},
 		},
 		"queued and failed": {
 			{created(), admitted("1", "first"), attempt("1")},
-			{started("1", "1"), said("1", "Hel")},
+			{started("1", "1"), text("1", "Hel")},
 			{admitted("2", "second")},
 			{&conversation.StepDropped{Origin: root, Message: "msg_1", Turn: "turn_1", Model: "demo/m1", Reason: "overloaded", DurationMs: 4, At: 1005}},
-			{started("1", "2"), said("1", "Hello"), completed("1", "2", "stop"), settled("1", conversation.OutcomeCompleted), attempt("2")},
+			{started("1", "2"), text("1", "Hello"), completed("1", "2", "stop"), settled("1", conversation.OutcomeCompleted), attempt("2")},
 			{func() conversation.Record {
 				s := settled("2", conversation.OutcomeFailed)
 				s.Unheard = &conversation.FailedCall{Turn: "turn_3", Model: "demo/m1", DurationMs: 2}

@@ -62,14 +62,14 @@ func (m Mark) Resume(created *conversation.ConversationCreated) (*Projector, err
 	if err := json.Unmarshal(m.State, &p.s); err != nil {
 		return nil, fmt.Errorf("resume event stream: %w", err)
 	}
-	for id, s := range p.s.Owed {
+	for id, s := range p.s.Unsettled {
 		if s == nil {
-			return nil, fmt.Errorf("resume event stream: nothing is known of %s", id)
+			return nil, fmt.Errorf("resume event stream: missing state of %s", id)
 		}
 	}
 	for id, l := range p.s.Tasks {
 		if l == nil {
-			return nil, fmt.Errorf("resume event stream: nothing is known of %s", id)
+			return nil, fmt.Errorf("resume event stream: missing state of %s", id)
 		}
 	}
 	if p.s.Next != m.Next || p.s.Born != m.Born {
@@ -161,7 +161,7 @@ func (m *Marks) Note(seq int64, p *Projector) {
 // Weight returns the estimated memory of the projector, in bytes.
 func (p *Projector) Weight() int64 {
 	n := 256
-	for _, s := range p.s.Owed {
+	for _, s := range p.s.Unsettled {
 		n += s.weight()
 	}
 	for _, l := range p.s.Tasks {

@@ -32,14 +32,14 @@ type Projector struct {
 
 // state is the projector's state between batches.
 type state struct {
-	Next  int64                                 `json:"next"`            // number of the next event
-	Born  int64                                 `json:"born,omitempty"`  // of the first event of the current incarnation
-	At    conversation.Time                     `json:"at,omitzero"`     // of the previous record
-	Owed  map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
-	Tasks map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
-	Run   *run                                  `json:"run,omitempty"`   // of a run's log
+	Next      int64                                 `json:"next"`            // number of the next event
+	Born      int64                                 `json:"born,omitempty"`  // of the first event of the current incarnation
+	At        conversation.Time                     `json:"at,omitzero"`     // of the previous record
+	Unsettled map[conversation.SubmissionID]*prompt `json:"owed,omitempty"`  // not settled
+	Tasks     map[conversation.ConversationID]*lane `json:"tasks,omitempty"` // active subagents
+	Run       *run                                  `json:"run,omitempty"`   // of a run's log
 
-	life *conversation.ConversationCreated // began the current incarnation; nil while events are only counted
+	incarnation *conversation.ConversationCreated // began the current incarnation; nil while events are only counted
 }
 
 // prompt is an unsettled submission.
@@ -185,21 +185,21 @@ func (p *Projector) created(r *conversation.ConversationCreated) {
 		p.failed = fmt.Errorf("%w: %d, this one is %d", ErrVersion, r.Stream, Version)
 		return
 	}
-	p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At, life: r}
+	p.s = state{Next: p.s.Next, Born: p.s.Next, At: r.At, incarnation: r}
 	if _, ok := conversation.WorkflowOf(r.Agent); ok {
 		p.s.Run = &run{}
 	}
 }
 
 // prompt returns an unsettled submission, even if its admission is unknown.
-func (p *Projector) owed(id conversation.SubmissionID) *prompt {
-	if p.s.Owed == nil {
-		p.s.Owed = map[conversation.SubmissionID]*prompt{}
+func (p *Projector) pendingReply(id conversation.SubmissionID) *prompt {
+	if p.s.Unsettled == nil {
+		p.s.Unsettled = map[conversation.SubmissionID]*prompt{}
 	}
-	if p.s.Owed[id] == nil {
-		p.s.Owed[id] = &prompt{lane: lane{Root: id}}
+	if p.s.Unsettled[id] == nil {
+		p.s.Unsettled[id] = &prompt{lane: lane{Root: id}}
 	}
-	return p.s.Owed[id]
+	return p.s.Unsettled[id]
 }
 
 // lane returns the work that a record belongs to: of a subagent, a response, or a submission. It is
@@ -212,13 +212,13 @@ func (p *Projector) lane(child conversation.ConversationID, root conversation.Su
 		return &lane{Child: child, Root: root}
 	}
 	if response != "" {
-		for _, s := range p.s.Owed {
+		for _, s := range p.s.Unsettled {
 			if s.Message == response {
 				return &s.lane
 			}
 		}
 	}
-	if s := p.s.Owed[root]; s != nil {
+	if s := p.s.Unsettled[root]; s != nil {
 		return &s.lane
 	}
 	return &lane{Root: root}
@@ -242,17 +242,17 @@ func (p *Projector) whole(l *lane, kind string, payload any) {
 
 func (p *Projector) emitOf(l *lane, kind string, env envelope, payload any) {
 	index := &p.loose
-	if s := p.s.Owed[l.Root]; s != nil {
+	if s := p.s.Unsettled[l.Root]; s != nil {
 		index = &s.Index
 	}
 	env.Type, env.Index = kind, *index
 	p.s.Next++
 	*index++
-	p.give(env, payload)
+	p.send(env, payload)
 }
 
-// give emits the event and advances the number.
-func (p *Projector) give(env envelope, payload any) {
+// send emits the event and advances the number.
+func (p *Projector) send(env envelope, payload any) {
 	if p.emit == nil || p.failed != nil {
 		return
 	}
@@ -271,10 +271,10 @@ func (p *Projector) envelope(l *lane) envelope {
 		At: p.s.At, Submission: l.Root,
 		Session: "default", Harness: "default", Operation: operationOf(l.Root, l.Child),
 	}
-	if life := p.s.life; life != nil {
-		env.Agent, env.Instance, env.Conversation = life.Agent, life.ID, life.ConversationID
+	if incarnation := p.s.incarnation; incarnation != nil {
+		env.Agent, env.Instance, env.Conversation = incarnation.Agent, incarnation.ID, incarnation.ConversationID
 	}
-	if s := p.s.Owed[l.Root]; s != nil && s.Dispatched {
+	if s := p.s.Unsettled[l.Root]; s != nil && s.Dispatched {
 		env.Dispatch = l.Root
 	}
 	if l.Turn != nil {

@@ -96,8 +96,8 @@ func (p *Projector) ofRun(r conversation.Record) {
 // runStart returns the payload of run_start.
 func (p *Projector) runStart(input json.RawMessage) *runStart {
 	out := &runStart{StartedAt: p.s.Run.StartedAt, Input: input}
-	if p.s.life != nil {
-		out.Workflow, _ = conversation.WorkflowOf(p.s.life.Agent)
+	if p.s.incarnation != nil {
+		out.Workflow, _ = conversation.WorkflowOf(p.s.incarnation.Agent)
 	}
 	return out
 }
@@ -117,9 +117,9 @@ func (p *Projector) runEnd(r *conversation.SubmissionSettled) {
 // addOfRun emits an event of a run. Its eventIndex is its number.
 func (p *Projector) addOfRun(kind string, payload any) {
 	env := envelope{Type: kind, Index: p.s.Next, At: p.s.At}
-	if p.s.life != nil {
-		env.Run = conversation.RunID(p.s.life.ID)
+	if p.s.incarnation != nil {
+		env.Run = conversation.RunID(p.s.incarnation.ID)
 	}
 	p.s.Next++
-	p.give(env, payload)
+	p.send(env, payload)
 }

@@ -115,7 +115,7 @@ func TestStreamOfARunCloses(t *testing.T) {
 	closed(false, records{&conversation.ConversationDeleted{At: 5000}})
 	closed(false, begun())
 	if p.Born() != end || p.Next() != end+1 {
-		t.Errorf("a new life begins at %d and goes on at %d, after %d", p.Born(), p.Next(), end)
+		t.Errorf("new incarnation: got first event %d and next %d, want both after %d", p.Born(), p.Next(), end)
 	}
 	p = new(feed.Projector)
 	closed(false, records{created(), admitted("1", "hi"), settled("1", conversation.OutcomeCompleted)})

@@ -17,13 +17,13 @@ const (
 )
 
 func (p *Projector) admitted(r *conversation.SubmissionAdmitted) {
-	s := p.owed(r.Submission)
+	s := p.pendingReply(r.Submission)
 	s.Dispatched = r.Dispatched
 	s.Asked = &message{Role: "user", Content: append([]block{textBlock(r.Delivery.Body)}, images(r.Delivery.Attachments)...)}
 }
 
 func (p *Projector) attempt(r *conversation.AttemptStarted) {
-	s := p.owed(r.Submission)
+	s := p.pendingReply(r.Submission)
 	switch r.After {
 	case conversation.AfterNothing:
 		p.add(&s.lane, "operation_start", &operationStart{Kind: kindPrompt})
@@ -33,7 +33,7 @@ func (p *Projector) attempt(r *conversation.AttemptStarted) {
 	p.add(&s.lane, "agent_start", nil)
 }
 
-func (p *Projector) pause(id conversation.SubmissionID) { p.agentEnd(&p.owed(id).lane) }
+func (p *Projector) pause(id conversation.SubmissionID) { p.agentEnd(&p.pendingReply(id).lane) }
 
 func (p *Projector) agentEnd(l *lane) {
 	end := &agentEnd{Messages: []message{}}
@@ -49,7 +49,7 @@ func (p *Projector) started(r *conversation.ResponseStarted) {
 	p.closeTurn(l)
 	l.Message, l.Turn = r.Message, &turn{ID: r.Turn}
 	if r.Child == "" {
-		p.owed(r.Submission).Model = r.Model
+		p.pendingReply(r.Submission).Model = r.Model
 	}
 	p.add(l, "turn_start", &purposed{purposeAgent})
 	p.showAsked(l)
@@ -109,7 +109,7 @@ func (p *Projector) called(l *lane, r *conversation.ToolCalled) {
 // completed ends the model's output in a turn. Its tools run next.
 func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 	spent := usageOf(r.Usage, r.Facts.Price)
-	if s := p.s.Owed[l.Root]; s != nil {
+	if s := p.s.Unsettled[l.Root]; s != nil {
 		s.Usage.add(spent)
 	}
 	t := l.Turn
@@ -117,8 +117,8 @@ func (p *Projector) completed(l *lane, r *conversation.StepCompleted) {
 		return
 	}
 	p.closePart(l)
-	said := message{Role: "assistant", Content: t.Content}
-	p.add(l, "message_end", &messageOf{said})
+	content := message{Role: "assistant", Content: t.Content}
+	p.add(l, "message_end", &messageOf{content})
 	broken := p.brokenBy(r.StopReason)
 	t.Done = &turnDone{
 		Purpose: purposeAgent, DurationMs: r.DurationMs, Request: requestOf(r.Model, r.Facts), IsError: broken != "",
@@ -204,13 +204,13 @@ func (p *Projector) closeTurn(l *lane) {
 		return
 	}
 	if t.Done != nil {
-		said := message{Role: "assistant", Content: t.Content}
+		content := message{Role: "assistant", Content: t.Content}
 		results := t.Results
 		if results == nil {
 			results = []message{}
 		}
-		p.add(l, "turn_messages", &turnMessages{Purpose: purposeAgent, Message: said, Results: results})
-		t.Done.Response.Output = &said
+		p.add(l, "turn_messages", &turnMessages{Purpose: purposeAgent, Message: content, Results: results})
+		t.Done.Response.Output = &content
 		p.add(l, "turn", t.Done)
 	}
 	l.Turn = nil
@@ -235,7 +235,7 @@ func failedTurn(model string, facts conversation.CallFacts, ms int64, err *error
 }
 
 // failedCall emits the events of a model call without output.
-func (p *Projector) unheard(l *lane, c *conversation.FailedCall, err *errorOf) {
+func (p *Projector) failedCall(l *lane, c *conversation.FailedCall, err *errorOf) {
 	if c == nil {
 		return
 	}
@@ -249,17 +249,17 @@ func (p *Projector) unheard(l *lane, c *conversation.FailedCall, err *errorOf) {
 func (p *Projector) toolSettled(r *conversation.ToolSettled) {
 	l := p.laneOfCall(r)
 	t := &tool{Name: r.Name, Call: r.Call, IsError: r.Failed, Result: r.Output}
-	said := toolText(r.Output)
+	content := toolText(r.Output)
 	if r.Failed {
-		said = r.ErrorText
-		t.Result, _ = conversation.EncodeJSON(said) // encoding a string cannot fail
+		content = r.ErrorText
+		t.Result, _ = conversation.EncodeJSON(content) // encoding a string cannot fail
 	}
 	if r.DurationMs != nil {
 		t.DurationMs = *r.DurationMs
 	}
 	p.add(l, "tool", t)
 	result := message{
-		Role: "toolResult", Call: r.Call, Tool: r.Name, IsError: &r.Failed, Content: append([]block{textBlock(said)}, images(r.Attachments)...),
+		Role: "toolResult", Call: r.Call, Tool: r.Name, IsError: &r.Failed, Content: append([]block{textBlock(content)}, images(r.Attachments)...),
 	}
 	p.add(l, "message_start", &messageOf{result})
 	p.add(l, "message_end", &messageOf{result})
@@ -276,7 +276,7 @@ func (p *Projector) toolSettled(r *conversation.ToolSettled) {
 // laneOfCall returns the lane of a call; older versions did not record it.
 func (p *Projector) laneOfCall(r *conversation.ToolSettled) *lane {
 	if r.Child == "" && r.Root == "" {
-		for _, s := range p.s.Owed {
+		for _, s := range p.s.Unsettled {
 			if s.Turn != nil && slices.Contains(s.Turn.Waiting, r.Call) {
 				return &s.lane
 			}
@@ -316,7 +316,7 @@ func (p *Projector) taskSettled(r *conversation.ChildSettled) {
 		err = &errorOf{Type: "task_" + string(r.Outcome)}
 	}
 	p.closeTurn(l)
-	p.unheard(l, r.Unheard, err)
+	p.failedCall(l, r.Unheard, err)
 	p.showAsked(l)
 	p.agentEnd(l)
 	p.add(l, "operation", &operation{Kind: kindPrompt, DurationMs: r.DurationMs, IsError: failed, Error: err, Usage: usageOf(r.Usage, nil)})
@@ -351,7 +351,7 @@ func (p *Projector) compacted(r *conversation.Compacted) {
 }
 
 func (p *Projector) settled(r *conversation.SubmissionSettled) {
-	s := p.owed(r.Submission)
+	s := p.pendingReply(r.Submission)
 	l, done := &s.lane, &settled{Outcome: r.Outcome}
 	if r.Error != nil {
 		done.Error = &errorOf{Type: string(r.Error.Type), Message: r.Error.Message, Details: r.Error.Message, Meta: r.Error.Meta}
@@ -360,7 +360,7 @@ func (p *Projector) settled(r *conversation.SubmissionSettled) {
 		done.Result = &Response{Text: l.Text, Usage: s.Usage, Model: modelOf(s.Model)}
 	}
 	p.closeTurn(l)
-	p.unheard(l, r.Unheard, done.Error)
+	p.failedCall(l, r.Unheard, done.Error)
 	if r.Began {
 		p.showAsked(l)
 	}
@@ -374,7 +374,7 @@ func (p *Projector) settled(r *conversation.SubmissionSettled) {
 		p.add(l, "idle", nil)
 	}
 	p.whole(l, TypeSettled, done)
-	delete(p.s.Owed, r.Submission)
+	delete(p.s.Unsettled, r.Submission)
 }
 
 // orNull keeps a member that clients expect.

@@ -107,7 +107,7 @@ func (e *Events) Conversation() (*Conversation, error) {
 
 func (e *Events) event(ev *event) error {
 	if ev.RunID != "" {
-		return errors.New("it is of a workflow run, which is no conversation")
+		return errors.New("a workflow run is not a conversation")
 	}
 	if ev.Task != "" {
 		return nil
@@ -177,7 +177,7 @@ func (e *Events) message(ev *event) error {
 		}
 	case "assistant":
 		for _, b := range blocks {
-			e.said(p, b)
+			e.answer(p, b)
 		}
 	case "toolResult":
 		e.settled(m.Call, m.IsError, jsonOf(textAndNotes(blocks)), nil)
@@ -215,7 +215,7 @@ func jsonOf(text string) json.RawMessage {
 }
 
 // answer appends a block of the assistant to the response of its prompt.
-func (e *Events) said(p *prompted, b block) {
+func (e *Events) answer(p *prompted, b block) {
 	switch {
 	case b.Type == "text" && b.Text != "":
 		e.append(p, conversation.Part{Type: conversation.PartTypeText, Text: &b.Text, State: conversation.StateDone})
@@ -275,7 +275,7 @@ func (e *Events) end(ev *event, outcome conversation.Outcome, settled bool) erro
 	case conversation.OutcomeFailed, conversation.OutcomeAborted:
 		s.Error = errorOf(ev.Error, outcome)
 	default:
-		return fmt.Errorf("a submission has the outcome %q", outcome)
+		return fmt.Errorf("unknown outcome %q of a submission", outcome)
 	}
 	if p.end == nil {
 		e.ended = append(e.ended, p)

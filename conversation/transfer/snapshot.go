@@ -36,7 +36,7 @@ type AtWorkError struct{ Submission conversation.SubmissionID }
 
 // Error implements error.
 func (e *AtWorkError) Error() string {
-	return fmt.Sprintf("submission %s is not settled: wait for its end, or abort it, and bring the conversation over then", e.Submission)
+	return fmt.Sprintf("submission %s is not settled: wait for its end or abort it, then transfer the conversation", e.Submission)
 }
 
 // ErrEmpty means that there is no message.
@@ -49,7 +49,7 @@ func ParseSnapshot(b []byte) (*Conversation, error) {
 		return nil, fmt.Errorf("read snapshot: %w", err)
 	}
 	if s.V != conversation.SnapshotVersion {
-		return nil, fmt.Errorf("read snapshot: it has version %d, this program reads %d", s.V, conversation.SnapshotVersion)
+		return nil, fmt.Errorf("read snapshot: version %d, want %d", s.V, conversation.SnapshotVersion)
 	}
 	return &Conversation{ID: s.ConversationID, Messages: s.Messages, Settlements: s.Settlements}, nil
 }
@@ -76,7 +76,7 @@ func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 		return nil, ErrEmpty
 	}
 	c = c.withOneData()
-	w := &writing{of: of, from: c, last: map[conversation.SubmissionID]int{}, owed: map[conversation.SubmissionID]*owed{}}
+	w := &writing{of: of, from: c, last: map[conversation.SubmissionID]int{}, pending: map[conversation.SubmissionID]*pending{}}
 	for i, m := range c.Messages {
 		w.last[m.SubmissionID] = i
 	}
@@ -92,7 +92,7 @@ func (c *Conversation) Records(of Life) ([][]conversation.Record, error) {
 		}
 	}
 	for _, m := range c.Messages {
-		if w.owed[m.SubmissionID] != nil {
+		if w.pending[m.SubmissionID] != nil {
 			return nil, &AtWorkError{m.SubmissionID}
 		}
 	}
@@ -130,7 +130,7 @@ func (c *Conversation) withOneData() *Conversation {
 }
 
 // pending is an unsettled submission.
-type owed struct {
+type pending struct {
 	began bool // there is an attempt
 	ready bool // its last message is written
 }
@@ -140,7 +140,7 @@ type writing struct {
 	of      Life
 	from    *Conversation
 	last    map[conversation.SubmissionID]int // index of its last message
-	owed    map[conversation.SubmissionID]*owed
+	pending map[conversation.SubmissionID]*pending
 	settled int // count of from.Settlements
 	turns   int
 	groups  [][]conversation.Record
@@ -152,7 +152,7 @@ func (w *writing) add(records ...conversation.Record) { w.group = append(w.group
 
 // cut ends a group that is long enough or must end, unless a submission is unsettled.
 func (w *writing) cut(must bool) {
-	if len(w.owed) > 0 || len(w.group) == 0 || !must && w.bytes < groupBytes {
+	if len(w.pending) > 0 || len(w.group) == 0 || !must && w.bytes < groupBytes {
 		return
 	}
 	w.groups, w.group, w.bytes = append(w.groups, w.group), nil, 0
@@ -163,13 +163,13 @@ func (w *writing) message(i int, m conversation.Message) (err error) {
 	case m.Purpose == conversation.PurposeAdvisory:
 		err = w.advisory(m)
 	case m.SubmissionID == "":
-		err = errors.New("it names no submission")
+		err = errors.New("no submission id")
 	case m.Role == conversation.RoleAssistant:
 		err = w.response(m)
 	default:
 		err = w.admission(m)
 	}
-	if o := w.owed[m.SubmissionID]; o != nil && w.last[m.SubmissionID] == i {
+	if o := w.pending[m.SubmissionID]; o != nil && w.last[m.SubmissionID] == i {
 		o.ready = true
 	}
 	return err
@@ -191,11 +191,11 @@ func (w *writing) admission(m conversation.Message) error {
 		case p.Type == conversation.PartTypeFile:
 			file, ok := w.of.Files[p.ID]
 			if !ok {
-				return fmt.Errorf("attachment %s is not there", p.ID)
+				return fmt.Errorf("missing attachment %s", p.ID)
 			}
 			d.Attachments = append(d.Attachments, file)
 		default:
-			return fmt.Errorf("part %d is %q, which no message of a user has there", n, p.Type)
+			return fmt.Errorf("unexpected part %d of type %q in a user's message", n, p.Type)
 		}
 	}
 	a := conversation.Admission{Address: w.of.Address, Delivery: d}
@@ -204,7 +204,7 @@ func (w *writing) admission(m conversation.Message) error {
 		return err
 	}
 	w.bytes += len(d.Body)
-	w.owed[m.SubmissionID] = &owed{}
+	w.pending[m.SubmissionID] = &pending{}
 	w.add(&conversation.SubmissionAdmitted{
 		Submission: m.SubmissionID, Message: m.ID, Key: "import:" + string(m.SubmissionID), PayloadHash: hash, Delivery: d, At: w.of.At,
 	})
@@ -213,7 +213,7 @@ func (w *writing) admission(m conversation.Message) error {
 
 func (w *writing) advisory(m conversation.Message) error {
 	if len(m.Parts) != 1 || m.Parts[0].Type != conversation.PartTypeText || m.Parts[0].Text == nil {
-		return errors.New("it is no text")
+		return errors.New("not a text")
 	}
 	w.add(&conversation.Advisory{Message: m.ID, Submission: m.SubmissionID, Text: *m.Parts[0].Text, Display: m.Display})
 	return nil
@@ -222,9 +222,9 @@ func (w *writing) advisory(m conversation.Message) error {
 // response writes an agent's message. A turn ends after tools have run, and between two adjacent
 // texts.
 func (w *writing) response(m conversation.Message) error {
-	o := w.owed[m.SubmissionID]
+	o := w.pending[m.SubmissionID]
 	if o == nil {
-		return fmt.Errorf("it answers %s, which is not open there", m.SubmissionID)
+		return fmt.Errorf("submission %s is not open", m.SubmissionID)
 	}
 	if !o.began {
 		o.began = true
@@ -283,7 +283,7 @@ func (r *responding) part(p conversation.Part) error {
 	switch {
 	case text:
 		if p.Text == nil || *p.Text == "" {
-			return errors.New("a text is empty")
+			return errors.New("empty text")
 		}
 		kind := conversation.PartText
 		if p.Type == conversation.PartTypeReasoning {
@@ -297,7 +297,7 @@ func (r *responding) part(p conversation.Part) error {
 		r.bytes += len(p.Data)
 		r.add(&conversation.DataWritten{Message: r.of.ID, Name: p.Type[len(conversation.DataPrefix):], Data: p.Data})
 	default:
-		return fmt.Errorf("%q is none that an agent writes", p.Type)
+		return fmt.Errorf("unexpected part type %q of an agent", p.Type)
 	}
 	return nil
 }
@@ -320,14 +320,14 @@ func (r *responding) call(p conversation.Part) {
 func (w *writing) settle() error {
 	for w.settled < len(w.from.Settlements) {
 		s := w.from.Settlements[w.settled]
-		o := w.owed[s.SubmissionID]
+		o := w.pending[s.SubmissionID]
 		if o == nil || !o.ready {
 			break
 		}
 		w.add(&conversation.SubmissionSettled{
 			Submission: s.SubmissionID, Outcome: s.Outcome, Error: s.Error, Attempts: 1, Began: o.began, Open: o.began, At: w.of.At,
 		})
-		delete(w.owed, s.SubmissionID)
+		delete(w.pending, s.SubmissionID)
 		w.settled++
 	}
 	w.cut(false)
@@ -339,22 +339,22 @@ func (c *Conversation) compare(groups [][]conversation.Record) error {
 	state := conversation.NewStateHolding(math.MaxInt)
 	for n, g := range groups {
 		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(n), Records: g}); err != nil {
-			return fmt.Errorf("its messages do not follow each other: %w", err)
+			return fmt.Errorf("messages are out of order: %w", err)
 		}
 	}
 	got := state.Snapshot()
 	if len(got.Messages) != len(c.Messages) {
-		return fmt.Errorf("it would have %d messages, and has %d", len(got.Messages), len(c.Messages))
+		return fmt.Errorf("converted to %d messages, want %d", len(got.Messages), len(c.Messages))
 	}
 	for i := range c.Messages {
 		want, have := plain(c.Messages[i]), plain(got.Messages[i])
 		if !bytes.Equal(want, have) {
-			return fmt.Errorf("message %d (%s) would be another: %.300s, and is %.300s", i, c.Messages[i].ID, have, want)
+			return fmt.Errorf("message %d (%s) converted to %.300s, want %.300s", i, c.Messages[i].ID, have, want)
 		}
 	}
 	for i := range c.Settlements {
 		if !reflect.DeepEqual(c.Settlements[i], got.Settlements[i]) {
-			return fmt.Errorf("settlement %d would be another", i)
+			return fmt.Errorf("settlement %d differs after conversion", i)
 		}
 	}
 	return nil

@@ -91,11 +91,11 @@ func TestEvents(t *testing.T) {
 		},
 		"dispatches":     {`{"type":"message_end","dispatchId":"dsp_1","message":{"role":"user","content":"Hi"}},{"type":"operation","operationKind":"prompt","dispatchId":"dsp_1"}`, user + "dsp_1 completed\n"},
 		"nothing":        {``, "error: the conversation has no message"},
-		"at_work":        {strings.TrimSuffix(asked, ","), "error: submission sub_1 is not settled: wait for its end, or abort it, and bring the conversation over then"},
-		"of_a_run":       {`{"type":"run_start","runId":"run_1"}`, "error: read event 0: it is of a workflow run, which is no conversation"},
-		"an_odd_outcome": {asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"lost"}`, `error: read event 1: a submission has the outcome "lost"`},
-		"a_reply_to_nobody": {`{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":"Yes."}},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
-			"error: message 0 (msg_import_0): it answers sub_1, which is not open there"},
+		"at_work":        {strings.TrimSuffix(asked, ","), "error: submission sub_1 is not settled: wait for its end or abort it, then transfer the conversation"},
+		"of_a_run":       {`{"type":"run_start","runId":"run_1"}`, "error: read event 0: a workflow run is not a conversation"},
+		"an_odd_outcome": {asked + `{"type":"submission_settled","submissionId":"sub_1","outcome":"lost"}`, `error: read event 1: unknown outcome "lost" of a submission`},
+		"a_reply_without_a_submission": {`{"type":"message_end","submissionId":"sub_1","message":{"role":"assistant","content":"Yes."}},{"type":"operation","operationKind":"prompt","submissionId":"sub_1"}`,
+			"error: message 0 (msg_import_0): submission sub_1 is not open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, gathered(t, tt.page)); diff != "" {
@@ -131,7 +131,7 @@ func TestGrownConversationBeginsAlike(t *testing.T) {
 		return string(out)
 	}
 	if !strings.HasPrefix(lines(7), lines(3)) {
-		t.Error("it begins with something else")
+		t.Error("later records do not begin with the earlier ones")
 	}
 }
 
@@ -165,8 +165,8 @@ func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 		if err := state.Apply(conversation.Batch{Offset: conversation.Offset(n), Records: g}); err != nil {
 			t.Fatal(err)
 		}
-		if owed := len(state.Unsettled()); owed > 0 {
-			t.Errorf("after group %d, %d are owed", n, owed)
+		if unsettled := len(state.Unsettled()); unsettled > 0 {
+			t.Errorf("after group %d: got %d unsettled submissions", n, unsettled)
 		}
 	}
 }
@@ -174,14 +174,14 @@ func TestLongGroupsSettleWhatTheyAdmit(t *testing.T) {
 func TestSnapshots(t *testing.T) {
 	const user = `{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}`
 	for name, tt := range map[string]struct{ json, want string }{
-		"no_json":                 {`{`, "read snapshot"},
-		"another_version":         {`{"v":2}`, "it has version 2"},
-		"nobody_is_answered":      {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_2","outcome":"completed"}]}`, "not settled"},
-		"a_settlement_of_nothing": {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_1","outcome":"completed"},{"submissionId":"sub_2","outcome":"completed"}]}`, "settlement of sub_2 has no message"},
-		"an_attachment_that_is_not_there": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":""},{"type":"file","id":"att_1"}]}]}`,
-			"attachment att_1 is not there"},
-		"a_message_of_nothing_known": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"hidden","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}],"settlements":[{"submissionId":"sub_1","outcome":"completed"}]}`,
-			"would be another"},
+		"no_json":                        {`{`, "read snapshot"},
+		"another_version":                {`{"v":2}`, "version 2, want 1"},
+		"a_missing_reply":                {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_2","outcome":"completed"}]}`, "not settled"},
+		"a_settlement_without_a_message": {`{"v":1,"messages":[` + user + `],"settlements":[{"submissionId":"sub_1","outcome":"completed"},{"submissionId":"sub_2","outcome":"completed"}]}`, "settlement of sub_2 has no message"},
+		"a_missing_attachment": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"visible","submissionId":"sub_1","parts":[{"type":"text","text":""},{"type":"file","id":"att_1"}]}]}`,
+			"missing attachment att_1"},
+		"an_unknown_kind_of_message": {`{"v":1,"messages":[{"id":"msg_1","role":"user","purpose":"user","display":"hidden","submissionId":"sub_1","parts":[{"type":"text","text":"Hi","state":"done"}]}],"settlements":[{"submissionId":"sub_1","outcome":"completed"}]}`,
+			"converted to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := transfer.ParseSnapshot([]byte(tt.json))
@@ -219,7 +219,7 @@ func FuzzTransfer(f *testing.F) {
 	})
 }
 
-func TestRepeatedDataComesOver(t *testing.T) {
+func TestTransferOfRepeatedData(t *testing.T) {
 	c, err := transfer.ParseSnapshot([]byte(`{"v":1,"conversationId":"conv_1","messages":[
 		{"id":"m1","role":"user","purpose":"user","display":"visible","submissionId":"s1","parts":[{"type":"text","text":"Hi","state":"done"}]},
 		{"id":"m2","role":"assistant","purpose":"assistant","display":"visible","submissionId":"s1","parts":[

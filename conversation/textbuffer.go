@@ -1,15 +1,15 @@
 package conversation
 
-// words is the text of a part. It is held as bytes while it grows, and as a string afterwards, so
+// textBuffer is the text of a part. It is held as bytes while it grows, and as a string afterwards, so
 // complete text is never copied.
-type words struct {
+type textBuffer struct {
 	whole string
 	grown []byte // replaces whole while text is added
 }
 
-func (w *words) len() int { return len(w.whole) + len(w.grown) }
+func (w *textBuffer) len() int { return len(w.whole) + len(w.grown) }
 
-func (w *words) add(text string) {
+func (w *textBuffer) add(text string) {
 	if w.whole != "" {
 		w.grown, w.whole = append(make([]byte, 0, w.len()+len(text)), w.whole...), ""
 	}
@@ -17,10 +17,10 @@ func (w *words) add(text string) {
 }
 
 // end marks the text as complete for now.
-func (w *words) end() { w.whole, w.grown = w.String(), nil }
+func (w *textBuffer) end() { w.whole, w.grown = w.String(), nil }
 
 // String returns the text. It changes nothing, so concurrent calls are safe.
-func (w *words) String() string {
+func (w *textBuffer) String() string {
 	if w.grown != nil {
 		return string(w.grown)
 	}
