@@ -22,7 +22,7 @@ const (
 	noneAborted = `{"aborted":false}`
 )
 
-// wantAbort checks an answer to an abort as a whole.
+// wantAbort checks a whole abort response.
 func wantAbort(t testing.TB, res *http.Response, body string) {
 	t.Helper()
 	wantStatus(t, res, http.StatusOK)
@@ -89,7 +89,7 @@ func TestAbort(t *testing.T) {
 	})
 }
 
-// TestAbortTakesWhatComes: query, media type and body mean nothing.
+// TestAbortIgnoresTheRequest sends various queries, media types and bodies.
 func TestAbortTakesWhatComes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		query, media string
@@ -113,8 +113,8 @@ func TestAbortTakesWhatComes(t *testing.T) {
 	}
 }
 
-// TestAbortTakesLittleOfABody sends bodies that never end, with a length and
-// without one. The answer comes, and the connection ends.
+// TestAbortReadsLittleOfABody sends endless bodies, with and without a length. The server responds and
+// closes the connection.
 func TestAbortTakesLittleOfABody(t *testing.T) {
 	h := newHarness(t, nil)
 	srv := httptest.NewServer(h.h)
@@ -148,7 +148,7 @@ func TestAbortTakesLittleOfABody(t *testing.T) {
 	}
 }
 
-// TestAbortKeepsTheConnection has a body that is small enough to be skipped.
+// TestAbortKeepsTheConnection sends a body small enough to be discarded.
 func TestAbortKeepsTheConnection(t *testing.T) {
 	srv := httptest.NewServer(newHarness(t, nil).h)
 	defer srv.Close()
@@ -195,7 +195,6 @@ func TestAbortRefused(t *testing.T) {
 	}
 }
 
-// TestAbortTree: the header extends an abort to trees of dispatches, and another value is refused before anything ends.
 func TestAbortTree(t *testing.T) {
 	h := newHarness(t, nil)
 	h.create()

@@ -15,13 +15,12 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// instant is a runtime that costs nothing: it admits without a trace, and has a
-// batch of the same page after every offset until its last.
+// instant is a runtime without cost: it admits without storing, and has the same page at every offset.
 type instant struct {
 	*fakeRuntime
 	page []byte
 	last conversation.Offset
-	end  context.CancelFunc // of the only reader, after the last
+	end  context.CancelFunc // of the only reader, after the last batch
 }
 
 func (i *instant) Admit(context.Context, conversation.Admission) (conversation.Receipt, error) {
@@ -43,7 +42,7 @@ func (i *instant) Wait(ctx context.Context, _ conversation.Address, after conver
 	return ctx.Err()
 }
 
-// sink is a client that takes everything at once.
+// sink is a client that reads everything at once.
 type sink struct {
 	header http.Header
 	status int
@@ -67,8 +66,8 @@ func newInstant(b *testing.B, rt *instant) *parleyhttp.Handler {
 	return h
 }
 
-// BenchmarkPost admits a small message. The request is made once, so that what is
-// counted is this package, the router included.
+// BenchmarkPost admits a small message. The request is reused, so only this package and the router are
+// measured.
 func BenchmarkPost(b *testing.B) {
 	for _, size := range []int{20, 1000, 4000} {
 		for name, word := range map[string]string{"plain": "word ", "escaped": `é\n\u00e9. `} {
@@ -91,7 +90,7 @@ func BenchmarkPost(b *testing.B) {
 	}
 }
 
-// BenchmarkFrame passes batches on to an event stream: an operation is a frame.
+// BenchmarkFrame sends batches to an event stream, one frame per operation.
 func BenchmarkFrame(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation/feed"
 )
 
-// stream returns the events of a conversation, and whether that is all; f.mu is held.
+// stream returns the events of a conversation, and whether the stream is closed. f.mu is held.
 func (c *fakeConversation) stream() (out [][]byte, closed bool, err error) {
 	p := new(feed.Projector)
 	for _, b := range c.batches {

@@ -33,7 +33,7 @@ func newBeta(t testing.TB, change func(*parleyhttp.Options)) *harness {
 	})
 }
 
-// beta answers a request to the beta line.
+// beta sends a request to the beta protocol.
 func (h *harness) beta(method, path, body string, header ...string) *http.Response {
 	var r *http.Request
 	if body == "" {
@@ -48,7 +48,7 @@ func (h *harness) beta(method, path, body string, header ...string) *http.Respon
 	return h.serve(r)
 }
 
-// said returns a harness whose c1 was asked and has answered so often.
+// withTurns returns a harness whose c1 has the given number of turns.
 func said(t testing.TB, times int) *harness {
 	h := newBeta(t, nil)
 	for range times {
@@ -58,7 +58,6 @@ func said(t testing.TB, times int) *harness {
 	return h
 }
 
-// eventsPerTurn is how many events a turn of the harness makes.
 const eventsPerTurn = 11
 
 func kinds(t testing.TB, body string) (out []string) {
@@ -179,7 +178,7 @@ func TestBetaHead(t *testing.T) {
 	}
 }
 
-// TestBetaRefusals: what is refused, in the order in which it is.
+// TestBetaRefusals lists the rejected requests in the order of the checks.
 func TestBetaRefusals(t *testing.T) {
 	h := said(t, 1)
 	for _, tt := range []struct {
@@ -238,7 +237,7 @@ func TestBetaRefusals(t *testing.T) {
 	})
 }
 
-// TestBetaAdmission: the offset is from before, so that the prompt's own events come after it.
+// TestBetaAdmission checks that the returned offset precedes the prompt's own events.
 func TestBetaAdmission(t *testing.T) {
 	h := newBeta(t, nil)
 	before := "-1"
@@ -280,13 +279,13 @@ func TestBetaAdmission(t *testing.T) {
 	if last.Attachments = nil; !cmp.Equal(want, last) {
 		t.Errorf("delivery %+v", last)
 	}
-	// The current line has the same conversation.
+	// The current protocol has the same conversation.
 	if got := readAll(t, h.do("GET", "/c1")); !strings.Contains(got, `"text":"look"`) {
 		t.Errorf("the current line shows %s", got)
 	}
 }
 
-// answering lets the agent answer, or fail, while a request waits.
+// answering runs act while a request waits.
 func (h *harness) answering(path, body string, act func()) *http.Response {
 	done := make(chan *http.Response)
 	go func() { done <- h.beta("POST", path, body) }()
@@ -306,13 +305,13 @@ func TestBetaWaitForResult(t *testing.T) {
 		if got["offset"] != "-1" || got["streamUrl"] == "" || got["submissionId"] == "" || result["text"] != "hi <b>" || result["usage"] == nil || result["model"] == nil {
 			t.Errorf("answer %v", got)
 		}
-		// One that was aborted is an error of its type.
+		// An aborted submission returns an error of its type.
 		res = h.answering(betaC1+"?wait=result", `{"message":"again"}`, func() { wantStatus(t, h.beta("POST", betaC1+"/abort", ""), http.StatusOK) })
 		wantStatus(t, res, http.StatusInternalServerError)
 		if e := decode[struct{ Error apiError }](t, res).Error; e.Type != string(conversation.CodeAborted) {
 			t.Errorf("error %+v", e)
 		}
-		// The end of what was admitted before it is another's.
+		// The end of an earlier submission does not count.
 		wantStatus(t, h.beta("POST", betaC1, `{"message":"before"}`), http.StatusAccepted)
 		res = h.answering(betaC1+"?wait=result", `{"message":"behind"}`, func() {
 			h.turn(c1)
@@ -320,7 +319,7 @@ func TestBetaWaitForResult(t *testing.T) {
 			wantStatus(t, h.beta("POST", betaC1+"/abort", ""), http.StatusOK)
 		})
 		wantError(t, res, http.StatusInternalServerError, conversation.CodeAborted)
-		// A server that ends says that the message is admitted.
+		// A draining server reports that the message is admitted.
 		res = h.answering(betaC1+"?wait=result", `{"message":"last"}`, h.h.Drain)
 		wantStatus(t, res, http.StatusServiceUnavailable)
 		if e := decode[struct{ Error apiError }](t, res).Error; e.Type != string(conversation.CodeAdmissionUnknown) || e.Meta["submissionId"] == nil || e.Meta["offset"] == nil {
@@ -344,7 +343,6 @@ func TestBetaAbort(t *testing.T) {
 	}
 }
 
-// TestBetaLongPoll is over virtual time.
 func TestBetaLongPoll(t *testing.T) {
 	poll := func(t *testing.T, act func(*harness), query string, check func(h *harness, res *http.Response, took time.Duration)) {
 		synctest.Test(t, func(t *testing.T) {
@@ -388,7 +386,7 @@ func TestBetaLongPoll(t *testing.T) {
 	})
 	t.Run("an_event_wakes_now_without_a_validator", func(t *testing.T) {
 		poll(t, func(h *harness) {
-			h.claims(c1, 3) // show nothing and wake nobody
+			h.claims(c1, 3) // they have no events and resume no reader
 			wantStatus(t, h.beta("POST", betaC1, `{"message":"x"}`), http.StatusAccepted)
 			h.turn(c1)
 		}, "offset=now", func(_ *harness, res *http.Response, took time.Duration) {
@@ -429,7 +427,7 @@ func leaveBetaPoll(t *testing.T) {
 	})
 }
 
-// TestBetaClosed: history is still there, and says that it is all.
+// TestBetaClosed checks that the history of a closed stream is readable and marked as complete.
 func TestBetaClosed(t *testing.T) {
 	h := said(t, 1)
 	h.rt.closed = true
@@ -452,7 +450,7 @@ func TestBetaClosed(t *testing.T) {
 	}
 }
 
-// TestBetaClosedInPages: a page that more follows does not say that the stream is closed, though it is.
+// TestBetaClosedInPages checks that only the last page of a closed stream is marked as closed.
 func TestBetaClosedInPages(t *testing.T) {
 	h := said(t, 10) // 110 events
 	h.rt.closed = true
@@ -475,10 +473,10 @@ func TestBetaClosedInPages(t *testing.T) {
 	}
 }
 
-// pages are data frames, or what of them stands in one write.
+// pages matches data frames, or the part of them in one write.
 var pages = regexp.MustCompile(`(?s)\[\{.*\}\]`)
 
-// tape notes what is written to an event stream, and when.
+// tape records the writes to an event stream and their times.
 type tape struct {
 	mu     sync.Mutex
 	header http.Header
@@ -514,7 +512,7 @@ func (w *tape) take() string {
 	return w.out.String()
 }
 
-// TestBetaEventStream has the frames of a live stream over virtual time.
+// TestBetaEventStream checks the frames of a live stream over virtual time.
 func TestBetaEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := said(t, 10) // 110 events
@@ -562,7 +560,7 @@ func TestBetaEventStream(t *testing.T) {
 	})
 }
 
-// TestBetaMounts: a line that cannot be told from the other is refused.
+// TestBetaMounts rejects ambiguous mounts of the two protocols.
 func TestBetaMounts(t *testing.T) {
 	mount := func(path string) []parleyhttp.Mount { return []parleyhttp.Mount{{Path: path, Agent: "assistant"}} }
 	for _, tt := range []struct {
@@ -601,7 +599,7 @@ func TestBetaMounts(t *testing.T) {
 	})
 }
 
-// TestBetaStoreFails: before the first byte it is an answer, after it the connection breaks off.
+// TestBetaStoreFails: a failure is a response before the first byte, and a broken connection after it.
 func TestBetaStoreFails(t *testing.T) {
 	h := said(t, 1)
 	h.rt.fail = func(method string) error {

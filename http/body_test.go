@@ -16,7 +16,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// letters yields n times the letter A and allocates nothing.
+// letters yields n times the letter A without allocating.
 type letters struct{ n int64 }
 
 func (l *letters) Read(p []byte) (int, error) {
@@ -31,8 +31,8 @@ func (l *letters) Read(p []byte) (int, error) {
 	return int(k), nil
 }
 
-// TestLargeAttachmentIsNeverInMemory admits 10 MiB of image, 14 MB on the wire,
-// and counts everything that was allocated meanwhile.
+// TestLargeAttachmentIsNeverInMemory admits 10 MiB of image, 14 MB on the wire, and bounds all
+// allocations.
 func TestLargeAttachmentIsNeverInMemory(t *testing.T) {
 	const size = 10 << 20 / 3 * 3
 	h := newHarness(t, nil)
@@ -68,7 +68,6 @@ func TestLargeAttachmentIsNeverInMemory(t *testing.T) {
 	}
 }
 
-// TestSpoolSizes sends the same delivery through memory and through files.
 func TestSpoolSizes(t *testing.T) {
 	body := withAttachments(`,"initialData":{"a":[1,"\u00e9"]}`, pngJSON)
 	for _, memory := range []int{1, 2, 63, len(body) - 1, len(body), len(body) + 1} {
@@ -86,7 +85,6 @@ func TestSpoolSizes(t *testing.T) {
 	}
 }
 
-// TestManyAttachmentsInFiles has every attachment large enough for a file.
 func TestManyAttachmentsInFiles(t *testing.T) {
 	h := newHarness(t, nil)
 	var parts []string
@@ -98,7 +96,7 @@ func TestManyAttachmentsInFiles(t *testing.T) {
 	if len(h.rt.blobs) != 16 {
 		t.Errorf("%d blobs", len(h.rt.blobs))
 	}
-	// The last attachment is refused when fifteen are decoded already.
+	// The last attachment is rejected after fifteen are decoded.
 	parts[15] = strings.Replace(parts[15], `P"}`, `*"}`, 1)
 	h.rt.calls = nil
 	wantError(t, h.post("/c1", withAttachments("", parts...)), 400, conversation.CodeInvalidRequest)
@@ -107,8 +105,8 @@ func TestManyAttachmentsInFiles(t *testing.T) {
 	}
 }
 
-// TestInvalidUTF8IsRefused: a body with a byte that is no text is refused with its place, wherever
-// the byte stands; nothing is admitted.
+// TestInvalidUTF8IsRefused places an invalid byte in each position of a body. The error has its
+// offset, and nothing is admitted.
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	for _, tt := range []struct{ path, body, place string }{
 		{"/agents/assistant/c1", "{\"kind\":\"user\",\"body\":\"a\xff\"}", "byte 24"},
@@ -128,7 +126,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 	}
 }
 
-// TestContentEncoding: a compressed body is 415 on each route that takes one, and says so.
+// TestContentEncoding checks that a compressed body is 415 on each route with a body.
 func TestContentEncoding(t *testing.T) {
 	for coding, want := range map[string]string{"gzip": "gzip", "GZIP": "GZIP", "br": "br", "identity, deflate": "deflate", "identity": "", "Identity": "", "": ""} {
 		for path, body := range map[string]string{
@@ -147,7 +145,6 @@ func TestContentEncoding(t *testing.T) {
 	}
 }
 
-// TestTempDir: New refuses a folder in which no temporary file can be made.
 func TestTempDir(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -178,7 +175,7 @@ func TestTempDir(t *testing.T) {
 	}
 }
 
-// TestTempDirGoes: a folder that goes while the server runs is a fault that passes.
+// TestTempDirGoes checks that a missing folder is a transient failure.
 func TestTempDirGoes(t *testing.T) {
 	large := withAttachments("", fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":"%s"}`, strings.Repeat("AAAA", 100<<10)))
 	for name, bound := range map[string]int{"body": 1, "attachment": 1 << 20} {

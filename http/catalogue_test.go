@@ -15,18 +15,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// provocation is a request that ends in an error, at a conversation c1 with the
-// attachment att_1 whose first message had the key k.
+// provocation is a request that fails, at a conversation c1 with the attachment att_1 whose first
+// message had the key k.
 type provocation struct {
 	code                      conversation.Code
 	method, path, media, body string
-	fail                      error // what the runtime answers, nil if it decides itself
+	fail                      error // error of the runtime; nil if it decides itself
 	status                    int
-	header                    map[string]string // beside those of every error
+	header                    map[string]string // in addition to the headers of every error
 	meta                      map[string]any
 }
 
-// provocations has every type of the catalogue.
+// provocations covers every type of the catalogue.
 func provocations() []provocation {
 	const jsonType = "application/json"
 	keyed := `{"kind":"user","body":"other","idempotencyKey":"k"}`
@@ -66,8 +66,8 @@ func provocations() []provocation {
 	}
 }
 
-// TestErrorCatalogue provokes every type by a request and compares the answer as a
-// whole: status, every header, the envelope's members.
+// TestErrorCatalogue compares the whole response of every error type: status, headers, and the
+// envelope's members.
 func TestErrorCatalogue(t *testing.T) {
 	for _, p := range provocations() {
 		t.Run(string(p.code)+"_"+p.method, func(t *testing.T) {
@@ -134,7 +134,6 @@ func anyMap(v any) map[string]any {
 	return m
 }
 
-// TestErrorsWithoutABody: HEAD has the status and the headers of its error.
 func TestErrorsWithoutABody(t *testing.T) {
 	for path, status := range map[string]int{"/none": 404, "/%20": 400, "/c1/abort": 405, "/c1/attachments/x": 405, "/c1/none": 404} {
 		res := newHarness(t, nil).do("HEAD", path)

@@ -17,19 +17,18 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// edge is a server without limits of its own in virtual time. A connection to it holds
-// no bytes: what a client does not read, the server cannot write.
+// edge is a server without limits of its own, in virtual time. Its connections have no buffer: the
+// server can write only while the client reads.
 type edge struct {
 	*harness
 	l      *pipeListener
-	closed chan time.Time // when the server ended a connection
+	closed chan time.Time // time when the server closed a connection
 }
 
 func newEdge(t *testing.T, change func(*parleyhttp.Options)) *edge {
 	return serveEdge(t, newHarness(t, change))
 }
 
-// serveEdge serves a handler.
 func serveEdge(t *testing.T, h *harness) *edge {
 	e := &edge{harness: h, l: newPipeListener(), closed: make(chan time.Time, 100)}
 	srv := &http.Server{Handler: e.h, ConnState: func(_ net.Conn, s http.ConnState) {
@@ -57,14 +56,13 @@ func (e *edge) send(method, path, rest string) net.Conn {
 	return conn
 }
 
-// endless is a body that never ends, and of which nothing comes after a byte.
+// endless is a body without an end that stalls after a byte.
 const endless = "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
 
-// stalled is a body that is announced as short, and of which nothing comes.
+// stalled is a short body of which nothing arrives.
 const stalled = "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 
-// TestNeverRead: on every route, a client that does not read its answer loses its
-// connection.
+// TestNeverRead checks on every route that a client that does not read loses its connection.
 func TestNeverRead(t *testing.T) {
 	message := func(body string) string {
 		return fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
@@ -98,8 +96,8 @@ func TestNeverRead(t *testing.T) {
 	}
 }
 
-// TestBodyThatStalls: a client that does not send its body gets an answer, at once where
-// the body does not matter, and loses its connection.
+// TestBodyThatStalls checks that a client that does not send its body gets a response and loses its
+// connection. The response is immediate where the body is ignored.
 func TestBodyThatStalls(t *testing.T) {
 	const wait = 10 * time.Second
 	for name, tt := range map[string]struct {
@@ -136,7 +134,7 @@ func TestBodyThatStalls(t *testing.T) {
 					t.Errorf("status %d after %v, want %d after at most %v", res.StatusCode, took, tt.status, tt.answered+time.Second)
 				}
 				if name == "sse" {
-					e.h.Drain() // it goes on for as long as it is read
+					e.h.Drain() // it continues while the client reads
 				}
 				answered := time.Now()
 				_, _ = io.Copy(io.Discard, conn)
@@ -148,8 +146,8 @@ func TestBodyThatStalls(t *testing.T) {
 	}
 }
 
-// TestBodyThatTrickles: what counts is progress. A client that is slow and steady has
-// its time, and one that sends a byte now and then has not.
+// TestBodyThatTrickles checks that progress counts: a slow steady client succeeds, and one that rarely
+// sends a byte fails.
 func TestBodyThatTrickles(t *testing.T) {
 	const size = 200 << 10
 	body := `{"kind":"user","body":"` + strings.Repeat("x", size-25) + `"}`
@@ -187,7 +185,7 @@ func TestBodyThatTrickles(t *testing.T) {
 	}
 }
 
-// TestSlowDiskIsNotTheClient: the time that the server needs for a body does not count.
+// TestSlowDiskIsNotTheClient checks that the server's own processing time does not count.
 func TestSlowDiskIsNotTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEdge(t, func(o *parleyhttp.Options) {
@@ -204,8 +202,8 @@ func TestSlowDiskIsNotTheClient(t *testing.T) {
 	})
 }
 
-// TestNoRoomForABody: bodies in memory and in files have a bound, whose error names it,
-// and what was taken is given back.
+// TestNoRoomForABody fills the budgets of bodies in memory and in files, and checks the error and the
+// release.
 func TestNoRoomForABody(t *testing.T) {
 	full := errors.New("the volume is nearly full")
 	budget := memory.New(20 << 10)
@@ -249,7 +247,7 @@ func TestNoRoomForABody(t *testing.T) {
 				if used := budget.Usage(); len(used) > 0 && used[0].Used != 0 {
 					t.Errorf("still taken: %+v", used)
 				}
-				wantStatus(t, h.post("/c1", hello), http.StatusAccepted) // there is room for others
+				wantStatus(t, h.post("/c1", hello), http.StatusAccepted) // other requests have room
 			})
 		}
 	}

@@ -23,21 +23,21 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// bytesOf returns n bytes that no two places have alike.
+// bytesOf returns n random bytes, the same on each call.
 func bytesOf(n int) []byte {
 	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // it never fails
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }
 
-// attach makes the conversation c1 with the attachment att_1.
+// attach creates the conversation c1 with the attachment att_1.
 func (h *harness) attach(content []byte, mime string) {
 	h.t.Helper()
 	part := `{"type":"image","mimeType":` + strconv.Quote(mime) + `,"data":"` + base64.StdEncoding.EncodeToString(content) + `"}`
 	wantStatus(h.t, h.post("/c1", withAttachments("", part)), http.StatusAccepted)
 }
 
-// closed fails if a content was left open.
+// closed fails if a content was not closed.
 func (h *harness) closed() {
 	h.t.Helper()
 	h.rt.mu.Lock()
@@ -55,7 +55,7 @@ func TestAttachmentHeaders(t *testing.T) {
 	} {
 		h := newHarness(t, nil)
 		h.attach([]byte(png), mime)
-		// The query means nothing, and there are neither ranges nor conditions.
+		// The query is ignored, and there are neither ranges nor conditions.
 		r := httptest.NewRequest("GET", "/agents/assistant/c1/attachments/att_1?view=bogus", nil)
 		r.Header.Set("Range", "bytes=0-1")
 		r.Header.Set("If-None-Match", "*")
@@ -76,8 +76,8 @@ func TestAttachmentHeaders(t *testing.T) {
 	}
 }
 
-// TestAttachmentSizes has sizes around those of a piece, from readers that give
-// much, little, and the end with the last bytes.
+// TestAttachmentSizes covers sizes around the piece size, from readers that return much, little, or
+// EOF with the last bytes.
 func TestAttachmentSizes(t *testing.T) {
 	const piece = 64 << 10
 	for _, size := range []int{1, 8, piece - 1, piece, piece + 1, 2*piece - 1, 2 * piece, 2*piece + 1, 5*piece + 7} {
@@ -137,11 +137,11 @@ func TestAttachmentMethods(t *testing.T) {
 	}
 }
 
-// flaws are contents that are not what is stored. Each shows after a size.
+// flaws are corrupt contents. Each is detected after a certain size.
 func flaws() map[string]func(io.Reader) io.Reader {
 	digest := iotest.ErrReader(errors.New("secret digest"))
 	return map[string]func(io.Reader) io.Reader{
-		// All the bytes are there: only the end tells that they are not the right ones.
+		// All bytes are present; only the digest at the end shows the corruption.
 		"wrong_digest": func(r io.Reader) io.Reader { return io.MultiReader(r, digest) },
 		"wrong_digest_with_the_last_bytes": func(r io.Reader) io.Reader {
 			return iotest.DataErrReader(io.MultiReader(r, digest))
@@ -158,8 +158,8 @@ func flaws() map[string]func(io.Reader) io.Reader {
 	}
 }
 
-// TestAttachmentFlawBeforeTheFirstByte has contents of one piece and of two: the
-// flaw is an answer of its own.
+// TestAttachmentFlawBeforeTheFirstByte has contents of one and two pieces: the failure is an error
+// response.
 func TestAttachmentFlawBeforeTheFirstByte(t *testing.T) {
 	for name, flaw := range flaws() {
 		for _, size := range []int{8, 100 << 10} {
@@ -187,12 +187,12 @@ func TestAttachmentFlawBeforeTheFirstByte(t *testing.T) {
 	}
 }
 
-// TestAttachmentFlawInMidStream: the client has a status and a part, never the
-// last byte, and a broken connection.
+// TestAttachmentFlawInMidStream: the client gets a status and a part, never the last byte, and a
+// broken connection.
 func TestAttachmentFlawInMidStream(t *testing.T) {
 	const piece = 64 << 10
 	for name, flaw := range flaws() {
-		// At three pieces, the flaw comes where a piece ends.
+		// At three pieces, the flaw is at the end of a piece.
 		for _, size := range []int{3 * piece, 3*piece + 1, 4*piece - 1} {
 			t.Run(name, func(t *testing.T) {
 				var log bytes.Buffer
@@ -223,7 +223,7 @@ func TestAttachmentFlawInMidStream(t *testing.T) {
 	}
 }
 
-// TestAttachmentReadPanic: a panic in mid-stream breaks the connection as well.
+// TestAttachmentReadPanic checks that a panic in mid-stream breaks the connection.
 func TestAttachmentReadPanic(t *testing.T) {
 	h := newHarness(t, nil)
 	h.attach(bytesOf(200<<10), "image/png")
@@ -243,7 +243,7 @@ type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic("broken") }
 
-// counted tells how much was read of it.
+// counted counts the bytes read.
 type counted struct {
 	io.Reader
 	n *int
@@ -275,8 +275,8 @@ func (h *harness) pipe(t *testing.T, client func(net.Conn)) {
 	synctest.Wait()
 }
 
-// TestAttachmentSlowClient: one that reads is served, whatever the server's own
-// limits are, and the runtime is asked for no more than two pieces at a time.
+// TestAttachmentSlowClient checks that a slow reader is served despite the server's limits, with at
+// most two pieces read ahead.
 func TestAttachmentSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size, piece = 640 << 10, 64 << 10
@@ -308,7 +308,7 @@ func TestAttachmentSlowClient(t *testing.T) {
 	})
 }
 
-// TestAttachmentDropsAReaderThatStops frees what a download holds.
+// TestAttachmentDropsAReaderThatStops checks that a stalled download releases its content.
 func TestAttachmentDropsAReaderThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -333,7 +333,7 @@ func TestAttachmentDropsAReaderThatStops(t *testing.T) {
 	})
 }
 
-// TestAttachmentClientLeaves is no news to anybody.
+// TestAttachmentClientLeaves checks that nothing is logged.
 func TestAttachmentClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -351,8 +351,8 @@ func TestAttachmentClientLeaves(t *testing.T) {
 	})
 }
 
-// TestAttachmentLeavesTheConnectionUsable reads the conversation over the
-// connection of a download, after a pause that is longer than any limit of that.
+// TestAttachmentLeavesTheConnectionUsable reads the conversation over the connection of a download,
+// after a pause longer than any of its limits.
 func TestAttachmentLeavesTheConnectionUsable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := newHarness(t, nil), newPipeListener()
@@ -389,9 +389,8 @@ func TestAttachmentLeavesTheConnectionUsable(t *testing.T) {
 	})
 }
 
-// TestHTTP2OutlivesSilence: on HTTP/2, a deadline that passes ends a response even
-// if nothing is being written. One whose content is late, a held long-poll,
-// and a stream without news, go on.
+// TestHTTP2OutlivesSilence: on HTTP/2 an expired deadline ends a response even if nothing is being
+// written. A late content, a held long-poll, and an idle stream must continue.
 func TestHTTP2OutlivesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := newHarness(t, nil), newPipeListener()
@@ -415,7 +414,7 @@ func TestHTTP2OutlivesSilence(t *testing.T) {
 			if n, err := io.CopyN(io.Discard, res.Body, enough); err != nil || res.ProtoMajor != 2 {
 				t.Errorf("%s: HTTP/%d, %d bytes, %v", path, res.ProtoMajor, n, err)
 			}
-			_ = res.Body.Close() // a stream is cut
+			_ = res.Body.Close() // a stream has no end
 		}
 		transport.CloseIdleConnections()
 		if err := srv.Close(); err != nil {
@@ -425,7 +424,7 @@ func TestHTTP2OutlivesSilence(t *testing.T) {
 	})
 }
 
-// late has no bytes, and takes its time to say so.
+// late is an empty content that returns EOF after a delay.
 type late struct{}
 
 func (late) Read([]byte) (int, error) {
@@ -433,7 +432,7 @@ func (late) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestAttachmentWithoutFlush is behind a middleware that hides what it wraps.
+// TestAttachmentWithoutFlush runs behind a middleware that hides the wrapped writer.
 func TestAttachmentWithoutFlush(t *testing.T) {
 	h := newHarness(t, nil)
 	want := bytesOf(200 << 10)
@@ -445,12 +444,12 @@ func TestAttachmentWithoutFlush(t *testing.T) {
 	}
 }
 
-// readFunc is an io.Reader.
+// readFunc implements io.Reader.
 type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestAttachmentClientLeavesDuringARead ends the read: that is not its failure.
+// TestAttachmentClientLeavesDuringARead checks that the cancelled read is not logged as a failure.
 func TestAttachmentClientLeavesDuringARead(t *testing.T) {
 	var log bytes.Buffer
 	h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&log) })

@@ -19,14 +19,13 @@ import (
 type class struct {
 	status  int
 	message string
-	details string // used when the error has none of its own
+	details string // default details
 }
 
-// unclear is the details of a class whose errors have their own.
+// unclear is the default details of a class whose errors have specific ones.
 const unclear = "Check the request and send it again."
 
-// classOf is the one table from code to status. Codes that are not in it never
-// answer a request.
+// classOf maps a code to its status and texts. Codes outside of this table never answer a request.
 func classOf(c conversation.Code) (class, bool) {
 	switch c {
 	case conversation.CodeInvalidRequest:
@@ -95,7 +94,6 @@ func classOf(c conversation.Code) (class, bool) {
 		"The failure was logged. Give its ref when you report it."}, false
 }
 
-// envelope is the JSON form of every error.
 type envelope struct {
 	Error envelopeError `json:"error"`
 }
@@ -109,12 +107,12 @@ type envelopeError struct {
 	Ref     string            `json:"ref,omitempty"`
 }
 
-// fail answers a request with an error. The caller has written nothing but
-// headers that belong to the error. A client that left gets no answer.
+// fail responds with an error. The caller has written only headers that belong to the error. A client
+// that left gets no response.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		h.opts.Logger.DebugContext(r.Context(), "client left", "method", r.Method, "path", r.URL.Path)
-		// To return would be an empty 200 to whoever still listens.
+		// A return would send an empty 200 to a proxy that still listens.
 		panic(http.ErrAbortHandler)
 	}
 	known := &conversation.Error{}
@@ -123,7 +121,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 		cl, listed = classOf(known.Code)
 	}
 	if !listed {
-		// Whatever such an error says was not written for clients.
+		// The text of an unlisted error was not written for clients.
 		cl, _ = classOf(conversation.CodeInternal)
 		known = &conversation.Error{Code: conversation.CodeInternal, Err: err}
 	}
@@ -131,7 +129,7 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e.Details == "" {
 		e.Details = cl.details
 	} else if cl.details == unclear {
-		// Clients show the message alone: it is the sentence on this very request.
+		// Some clients show only the message, so it has the specific sentence.
 		e.Message = firstSentence(e.Details)
 	}
 	if h.opts.Dev && known.Err != nil {
@@ -157,8 +155,8 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h.writeEnvelope(w, r, cl.status, e)
 }
 
-// firstSentence cuts a text after its first sentence. A full stop within a number or a name
-// ends none.
+// firstSentence returns the first sentence of a text. A full stop within a number or a name does not
+// end it.
 func firstSentence(text string) string {
 	for i := range text {
 		if (text[i] == '.' || text[i] == '!' || text[i] == '?') && i+2 < len(text) && text[i+1] == ' ' && 'A' <= text[i+2] && text[i+2] <= 'Z' {
@@ -168,8 +166,7 @@ func firstSentence(text string) string {
 	return text
 }
 
-// crowded makes an error of what has no room left in memory or on disk one that says to
-// come back.
+// crowded maps errors of exhausted memory or disk to CodeUnavailable with a retry delay.
 func crowded(err error) error {
 	var full *memory.FullError
 	var known *conversation.Error
@@ -185,7 +182,7 @@ func crowded(err error) error {
 	return err
 }
 
-// fullRetryAfter is what a request is asked to wait for which there is no room.
+// fullRetryAfter is the retry delay when memory is exhausted.
 const fullRetryAfter = 2 * time.Second
 
 func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status int, e envelopeError) {
@@ -193,7 +190,7 @@ func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status i
 	if err != nil {
 		h.opts.Logger.ErrorContext(r.Context(), "error meta cannot be encoded", logRequest(r, err)...)
 		e.Meta = nil
-		body, _ = conversation.EncodeJSON(envelope{e}) // strings alone always encode
+		body, _ = conversation.EncodeJSON(envelope{e}) // encoding strings cannot fail
 	}
 	secure(w.Header())
 	w.Header().Set("Content-Type", "application/json")
@@ -207,8 +204,8 @@ func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status i
 	_, _ = w.Write(body)
 }
 
-// clientGone ends a long-poll whose client left while it was held. The status is
-// for whoever stands between, such as a middleware that counts.
+// clientGone ends a held long-poll whose client left. The status is for middleware that counts
+// responses.
 func (h *Handler) clientGone(w http.ResponseWriter, r *http.Request) {
 	h.opts.Logger.DebugContext(r.Context(), "client left", "method", r.Method, "path", r.URL.Path, "status", statusClientGone)
 	secure(w.Header())
@@ -233,8 +230,7 @@ type panicError struct {
 // Error implements error.
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
-// retryAfter is the header's value in whole seconds, "" for none. Whoever is to come back
-// is always told when.
+// retryAfter returns the header's value in whole seconds, "" for none. A 503 always has one.
 func retryAfter(e *conversation.Error, status int) string {
 	if e.RetryAfter <= 0 && status != http.StatusServiceUnavailable {
 		return ""
@@ -242,7 +238,7 @@ func retryAfter(e *conversation.Error, status int) string {
 	return strconv.Itoa(max(1, int(math.Ceil(float64(e.RetryAfter)/float64(time.Second)))))
 }
 
-// invalid is an invalid_request whose details the caller reads.
+// invalid returns an invalid_request error with details for the caller.
 func invalid(format string, args ...any) error {
 	return conversation.Errorf(conversation.CodeInvalidRequest, format, args...)
 }

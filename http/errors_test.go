@@ -19,7 +19,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// TestMessageIsTheReason: clients that show the message alone show what is wrong with the request.
+// TestMessageIsTheReason: clients that show only the message show the reason.
 func TestMessageIsTheReason(t *testing.T) {
 	h := newHarness(t, nil)
 	for _, tt := range []struct {
@@ -40,7 +40,7 @@ func TestMessageIsTheReason(t *testing.T) {
 	}
 }
 
-// TestErrorTable renders every code of a request, and those that are not for one.
+// TestErrorTable renders every request code, and the codes that never answer a request.
 func TestErrorTable(t *testing.T) {
 	for code, status := range map[conversation.Code]int{
 		conversation.CodeInvalidRequest: 400, conversation.CodeInvalidJSON: 400, conversation.CodeUnsupportedMediaType: 415,
@@ -104,7 +104,7 @@ func TestUnknownErrors(t *testing.T) {
 	for name, fail := range map[string]func(string) error{
 		"error":  func(string) error { return errors.New("secret") },
 		"panic":  func(string) error { panic("secret") },
-		"cancel": func(string) error { return context.Canceled }, // not the client's
+		"cancel": func(string) error { return context.Canceled }, // not the client's cancellation
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
@@ -165,7 +165,7 @@ func TestPanicAfterTheAnswerBegan(t *testing.T) {
 	h.h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/agents/assistant/c1", nil))
 }
 
-// silent is a client's side that must receive nothing.
+// silent is a response writer that must receive nothing.
 type silent struct{ t *testing.T }
 
 func (silent) Header() http.Header      { return http.Header{} }
@@ -175,7 +175,7 @@ func (s silent) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestClientThatLeft has every request but a held long-poll end without a word.
+// TestClientThatLeft checks that every request except a held long-poll ends without a response.
 func TestClientThatLeft(t *testing.T) {
 	const updates = "/agents/assistant/c1?view=updates&offset="
 	for name, r := range map[string]*http.Request{
@@ -213,7 +213,7 @@ func TestClientThatLeft(t *testing.T) {
 	}
 }
 
-// TestHeldClientThatLeft is the one use of 499.
+// TestHeldClientThatLeft covers the only use of 499.
 func TestHeldClientThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -222,7 +222,7 @@ func TestHeldClientThatLeft(t *testing.T) {
 		r, cancel := withCancel(httptest.NewRequest("GET", "/agents/assistant/c1?view=updates&live=long-poll&offset="+offset(0), nil))
 		answered := make(chan *http.Response, 1)
 		go func() { answered <- h.serve(r) }()
-		synctest.Wait() // it is held
+		synctest.Wait() // the long-poll is held
 		cancel()
 		res := <-answered
 		want := http.Header{"X-Content-Type-Options": {"nosniff"}, "Cross-Origin-Resource-Policy": {"cross-origin"}}
@@ -235,7 +235,7 @@ func TestHeldClientThatLeft(t *testing.T) {
 	})
 }
 
-// TestOffsetBeyondTheHeadIsAWarning: a caller can provoke it, so it wakes nobody.
+// TestOffsetBeyondTheHeadIsAWarning: callers can provoke it, so it must not raise an alert.
 func TestOffsetBeyondTheHeadIsAWarning(t *testing.T) {
 	var log bytes.Buffer
 	h := newHarness(t, func(o *parleyhttp.Options) { o.Logger = newLog(&log) })
@@ -250,8 +250,8 @@ func TestOffsetBeyondTheHeadIsAWarning(t *testing.T) {
 	}
 }
 
-// TestRefsAreLoggedSomewhere: without a log, what a client was told a ref of is in the
-// default one, and nothing else is.
+// TestRefsAreLoggedSomewhere checks that without a configured log, failures with a ref go to the
+// default log, and nothing else does.
 func TestRefsAreLoggedSomewhere(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()

@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// A server of one's own, without package parley: Serve runs the runtime, serves the handler
-// when it is ready, and ends both in the right order.
+// A custom server, without package parley. Serve runs the runtime, serves the handler once the runtime
+// is ready, and stops both in the right order.
 func ExampleServe() {
 	store := local.NewMemory() // local.Open keeps the conversations in a folder, package s3 in a bucket
 	defer store.Close()
@@ -62,8 +62,8 @@ func ExampleServe() {
 	// <nil>
 }
 
-// Middleware lets a user have the conversations whose id begins with the user's name. Who is
-// refused has sent a body that nobody reads: LeaveBody says so.
+// Middleware gives a user access to the conversations whose id begins with the user's name. The body
+// of a rejected request is not read: LeaveBody tells the server.
 func ExampleLeaveBody() {
 	users := map[string]string{"Bearer sesame": "ada"}
 	guard := func(next http.Handler) http.Handler {

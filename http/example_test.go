@@ -8,7 +8,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// The runtime is what actors.New returns; a stand-in in memory serves here.
+// A program passes the result of actors.New; this example uses a stand-in in memory.
 func ExampleNew() {
 	runtime := newRuntime()
 	handler, err := parleyhttp.New(runtime, runtime, []parleyhttp.Mount{

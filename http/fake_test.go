@@ -14,28 +14,28 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// fakeRuntime is an honest runtime in memory: a log per conversation, folded and
-// projected by package conversation, without an agent.
+// fakeRuntime is a complete runtime in memory without an agent. It has a log per conversation, folded
+// and projected by package conversation.
 type fakeRuntime struct {
 	mu     sync.Mutex
 	convs  map[conversation.Address]*fakeConversation
 	blobs  map[string][]byte
 	minted int
 
-	// calls are the methods called and what they were given, in order.
+	// calls are the called methods and their arguments, in order.
 	calls      []string
 	admissions []conversation.Admission
-	// schema judges initialData of a creating admission; nil accepts all.
+	// schema validates initialData of a creating admission; nil accepts all.
 	schema func(json.RawMessage) error
-	// fail, if not nil, is asked before every method by its name.
+	// fail, if not nil, is called before every method with its name.
 	fail func(method string) error
-	// onStage, if not nil, sees every staged blob.
+	// onStage, if not nil, gets every staged blob.
 	onStage func(conversation.Blob)
-	// content, if not nil, stands between an attachment and its reader.
+	// content, if not nil, wraps the content of attachments.
 	content func(io.Reader) io.Reader
 	// long, if not nil, answers snapshots and updates.
 	long func() conversation.Page
-	// closed says that nothing follows the events there are.
+	// closed marks event streams as closed.
 	closed bool
 	// unclosed counts the contents that are not closed.
 	unclosed int
@@ -51,7 +51,7 @@ func newRuntime() *fakeRuntime {
 	return &fakeRuntime{convs: map[conversation.Address]*fakeConversation{}, blobs: map[string][]byte{}}
 }
 
-// called notes a call and returns the error it is to have.
+// called records a call and returns its injected error.
 func (f *fakeRuntime) called(ctx context.Context, method string) error {
 	f.mu.Lock()
 	f.calls = append(f.calls, method)
@@ -195,7 +195,7 @@ func (f *fakeRuntime) AbortTree(ctx context.Context, at conversation.Address) (c
 	return conversation.TreeAborted{Aborted: aborted, Conversations: 2, PartOf: []conversation.TreeRef{{Root: conversation.Address{Agent: "desk", ID: "1"}, Submission: "sub_9"}}}, err
 }
 
-// Abort implements conversation.Dispatcher. Settlements do not wait for anything.
+// Abort implements conversation.Dispatcher. It settles at once.
 func (f *fakeRuntime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
 	if err := f.called(ctx, "Abort"); err != nil {
 		return false, err
@@ -282,7 +282,7 @@ func (f *fakeRuntime) Snapshot(ctx context.Context, at conversation.Address) (co
 		return f.long(), nil
 	}
 	b, err := conversation.EncodeJSON(c.state.Snapshot())
-	// That it is up to date goes without saying.
+	// UpToDate is implied.
 	return conversation.Page{JSON: b, Next: c.state.Head()}, err
 }
 
@@ -334,7 +334,7 @@ func (f *fakeRuntime) Wait(ctx context.Context, at conversation.Address, after c
 	}
 }
 
-// Attachment implements conversation.Reader with what was staged.
+// Attachment implements conversation.Reader with staged blobs.
 func (f *fakeRuntime) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (conversation.Attachment, io.ReadCloser, error) {
 	c, err := f.open(ctx, "Attachment", at)
 	if err != nil {
@@ -354,8 +354,8 @@ func (f *fakeRuntime) Attachment(ctx context.Context, at conversation.Address, i
 	return a, &fakeContent{ctx, content, f}, nil
 }
 
-// fakeContent is an attachment's content as from a bucket: its reads end with the
-// request. Its Close is counted.
+// fakeContent is an attachment's content as from a bucket: its reads end with the request. It counts
+// Close.
 type fakeContent struct {
 	ctx     context.Context
 	content io.Reader
@@ -378,7 +378,7 @@ func (c *fakeContent) Close() error {
 	return nil
 }
 
-// wrote returns the calls that may leave something behind.
+// wrote returns the calls that may have a lasting effect.
 func (f *fakeRuntime) wrote() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

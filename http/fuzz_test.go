@@ -17,8 +17,8 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// FuzzPromptBody holds the streaming decoder against encoding/json: the same
-// texts are JSON, and what is admitted says what encoding/json reads.
+// FuzzPromptBody compares the streaming decoder with encoding/json: both accept the same texts and
+// decode the same values.
 func FuzzPromptBody(f *testing.F) {
 	for _, tt := range refusals() {
 		f.Add([]byte(tt.body))
@@ -89,13 +89,13 @@ func FuzzConversationIDRouting(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, segment string) {
 		if strings.ContainsAny(segment, "?") {
-			return // a query
+			return
 		}
 		raw := "POST /agents/assistant/" + segment + " HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n" +
 			"Content-Length: 30\r\n\r\n" + hello + " "
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 		if err != nil || r.URL.Path == "" {
-			return // refused by net/http
+			return // rejected by net/http
 		}
 		h := newHarness(t, nil)
 		res := h.serve(r)

@@ -18,19 +18,18 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// large is a body that goes to a file in these tests, and through Precheck.
+// large is a body that is spooled to a file in these tests, and calls Precheck.
 var large = withAttachments("", pngJSON)
 
-// queue is a harness whose runtime decides nothing large before it is told to.
+// queue is a harness whose runtime holds large bodies until next is called.
 type queue struct {
 	*harness
-	asked  chan struct{} // a large body is through the gate
+	asked  chan struct{} // a large body has passed the gate
 	decide chan error
 	logs   lines
 	done   chan answered
 }
 
-// lines is a log.
 type lines struct {
 	mu  sync.Mutex
 	all []string
@@ -50,13 +49,13 @@ func (l *lines) written() []string {
 	return slices.Clone(l.all)
 }
 
-// answered is a request that is over; res is nil if its connection was aborted.
+// answered is a finished request; res is nil if its connection was aborted.
 type answered struct {
 	id  string
 	res *http.Response
 }
 
-// newQueue makes one whose gate has room for so many bytes.
+// newQueue returns a queue whose gate admits room bytes.
 func newQueue(t *testing.T, room int) *queue {
 	q := &queue{asked: make(chan struct{}, 16), decide: make(chan error), done: make(chan answered)}
 	q.harness = newHarness(t, func(o *parleyhttp.Options) {
@@ -73,8 +72,7 @@ func newQueue(t *testing.T, room int) *queue {
 	return q
 }
 
-// start posts a body to the conversation id and returns once the request waits for
-// something.
+// start posts a body to the conversation id and returns once the request waits.
 func (q *queue) start(ctx context.Context, id string, body io.Reader) {
 	r := newPost("/"+id, body).WithContext(ctx)
 	go func() {
@@ -88,13 +86,13 @@ func (q *queue) start(ctx context.Context, id string, body io.Reader) {
 	synctest.Wait()
 }
 
-// next lets the runtime decide one large body and returns the request that is over.
+// next releases one large body and returns the finished request.
 func (q *queue) next(verdict error) answered {
 	q.decide <- verdict
 	return <-q.done
 }
 
-// behind is how many large bodies got through the gate so far.
+// behind counts the large bodies that have passed the gate.
 func (q *queue) behind() int {
 	synctest.Wait()
 	return len(q.asked)
@@ -151,7 +149,7 @@ func TestGateKeepsTheOrder(t *testing.T) {
 	})
 }
 
-// TestGateIsForLargeBodies: what is small, and what reads, passes a full gate.
+// TestGateIsForLargeBodies checks that small bodies and reads pass a full gate.
 func TestGateIsForLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, len(large))
@@ -165,7 +163,7 @@ func TestGateIsForLargeBodies(t *testing.T) {
 	})
 }
 
-// TestGateIsBehindTheUpload: who sends slowly does not keep others waiting.
+// TestGateIsBehindTheUpload checks that a slow upload does not block others.
 func TestGateIsBehindTheUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, len(large))
@@ -186,7 +184,7 @@ func TestGateIsBehindTheUpload(t *testing.T) {
 	})
 }
 
-// TestGateIsLeft however a request ends.
+// TestGateIsLeft checks the release after each end of a request.
 func TestGateIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, len(large))
@@ -210,8 +208,8 @@ func TestGateIsLeft(t *testing.T) {
 	})
 }
 
-// TestGateIsGivenUp by a client that leaves, or whose time is up: it has staged
-// nothing, and whoever is behind it moves up.
+// TestGateTimeout covers a client that leaves or times out in the queue: it has staged nothing, and
+// the next one moves up.
 func TestGateIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, len(large))
@@ -230,7 +228,7 @@ func TestGateIsGivenUp(t *testing.T) {
 		if got := q.logs.written(); got != nil {
 			t.Errorf("a client that left is logged: %q", got)
 		}
-		a := <-q.done // after a minute
+		a := <-q.done
 		if a.id != "hurried" {
 			t.Fatalf("%s is over, want hurried", a.id)
 		}
@@ -252,8 +250,8 @@ func TestGateIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestClientLeavesTheGate over a real connection, whose end the server has to
-// notice while the request waits.
+// TestClientLeavesTheGate uses a real connection, whose end the server has to detect while the request
+// waits.
 func TestClientLeavesTheGate(t *testing.T) {
 	q := newQueue(t, len(large))
 	arrived, over := make(chan struct{}, 2), make(chan bool, 2)
@@ -309,7 +307,7 @@ func TestClientLeavesTheGate(t *testing.T) {
 	}
 }
 
-// announced is a body that tells when it was read to its end.
+// announced is a body that signals when it was read to its end.
 type announced struct {
 	io.ReadCloser
 	end chan<- struct{}

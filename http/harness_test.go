@@ -16,7 +16,6 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// c1 is where most tests talk.
 var c1 = conversation.Address{Agent: "assistant", ID: "c1"}
 
 const hello = `{"kind":"user","body":"hello"}`
@@ -50,14 +49,14 @@ func newHarness(t testing.TB, change func(*parleyhttp.Options)) *harness {
 	return &harness{t: t, rt: rt, h: h, temp: temp}
 }
 
-// serve answers a request in memory.
+// serve handles a request in memory.
 func (h *harness) serve(r *http.Request) *http.Response {
 	rec := httptest.NewRecorder()
 	h.h.ServeHTTP(rec, r)
 	return rec.Result()
 }
 
-// do answers a request without a body to a path below the first mount.
+// do sends a request without a body to a path below the first mount.
 func (h *harness) do(method, path string) *http.Response {
 	return h.serve(httptest.NewRequest(method, "/agents/assistant"+path, nil))
 }
@@ -73,14 +72,14 @@ func newPost(path string, body io.Reader) *http.Request {
 	return r
 }
 
-// create makes the conversation c1.
+// create creates the conversation c1.
 func (h *harness) create() {
 	h.t.Helper()
 	wantStatus(h.t, h.post("/c1", hello), http.StatusAccepted)
 }
 
-// leftovers returns what is in the temporary folder, and open handles of files
-// that were in it where the system tells.
+// leftovers returns the content of the temporary folder and, where the system lists them, open handles
+// of its files.
 func (h *harness) leftovers() []string {
 	h.t.Helper()
 	out, err := filepath.Glob(filepath.Join(h.temp, "*"))
@@ -144,7 +143,7 @@ type apiError struct {
 	Ref     string         `json:"ref"`
 }
 
-// wantError checks an error response as a whole and returns its content.
+// wantError checks a whole error response and returns its content.
 func wantError(t testing.TB, res *http.Response, status int, code conversation.Code) apiError {
 	t.Helper()
 	wantStatus(t, res, status)
@@ -163,7 +162,7 @@ func wantError(t testing.TB, res *http.Response, status int, code conversation.C
 	return e
 }
 
-// turn is the agent's answer "hi" to the first unsettled submission, a batch each.
+// turn answers "hi" to the first unsettled submission, one record per batch.
 func (h *harness) turn(at conversation.Address) {
 	h.t.Helper()
 	h.rt.mu.Lock()
@@ -180,7 +179,7 @@ func (h *harness) turn(at conversation.Address) {
 		})
 }
 
-// claims appends n batches that show nothing.
+// claims appends n batches without records.
 func (h *harness) claims(at conversation.Address, n int) {
 	h.t.Helper()
 	h.rt.record(h.t, at, make([][]conversation.Record, n)...)

@@ -20,8 +20,8 @@ func unmarshal[T any](t testing.TB, text string) T {
 	return v
 }
 
-// exchange is a request to c1, which has 101 batches and the attachment att_1, and
-// the coordination headers of its answer.
+// exchange is a request to c1, which has 101 batches and the attachment att_1, and the expected
+// coordination headers.
 type exchange struct {
 	name, method, path string
 	status             int
@@ -66,8 +66,8 @@ func exchanges() []exchange {
 	}
 }
 
-// TestHeadersOfEveryResponse asks each route for each kind of answer, as a browser
-// of another origin with credentials and a cache would.
+// TestHeadersOfEveryResponse sends requests for each response kind to each route, as a browser of
+// another origin with credentials and a cache would.
 func TestHeadersOfEveryResponse(t *testing.T) {
 	for _, x := range exchanges() {
 		t.Run(x.name, func(t *testing.T) {
@@ -93,14 +93,14 @@ func TestHeadersOfEveryResponse(t *testing.T) {
 	}
 }
 
-// until answers a request; a response that would not end is cut.
+// until handles a request; an endless response is cut.
 func (h *harness) until(r *http.Request) *http.Response {
 	r, cancel := withCancel(r)
 	defer cancel()
 	answered := make(chan *http.Response, 1)
 	go func() { answered <- h.serve(r) }()
 	if strings.Contains(r.URL.RawQuery, "live=sse") {
-		synctest.Wait() // it is idle or over
+		synctest.Wait() // it is idle or finished
 		cancel()
 	}
 	return <-answered
@@ -137,8 +137,8 @@ func checkHeaders(t *testing.T, x exchange, res *http.Response) {
 	}
 }
 
-// TestUpToDateIsTrueOrAbsent reads 250 batches to the head: the header appears
-// with the last page, and nothing is lost or repeated on the way.
+// TestUpToDateIsTrueOrAbsent reads 250 batches to the head. Only the last page has the header, and no
+// batch is lost or repeated.
 func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 	for _, live := range []string{"", "&live=long-poll"} {
 		h := newHarness(t, nil)
@@ -175,8 +175,7 @@ func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 	}
 }
 
-// TestOffsetsOfEveryResponse: whatever named an offset, a read from it is answered
-// with what came later.
+// TestOffsetsOfEveryResponse reads from each returned offset and expects only later batches.
 func TestOffsetsOfEveryResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -214,8 +213,8 @@ func TestOffsetsOfEveryResponse(t *testing.T) {
 	})
 }
 
-// TestReadsOfTheAbsent: until a message is admitted, every read says that there is
-// no conversation, also after one was refused; from then on none does.
+// TestReadsOfTheAbsent: until a message is admitted every read returns "no conversation", even after a
+// rejected message.
 func TestReadsOfTheAbsent(t *testing.T) {
 	h := newHarness(t, nil)
 	reads := []string{
@@ -238,7 +237,7 @@ func TestReadsOfTheAbsent(t *testing.T) {
 	wantStatus(t, h.post("/c1", withAttachments("", pngJSON)), http.StatusAccepted)
 	for _, read := range reads {
 		if read == "?view=updates&offset="+offset(0) {
-			continue // it has nothing to show yet
+			continue // it has no content yet
 		}
 		wantStatus(t, h.do("GET", "/c1"+read), 200)
 	}

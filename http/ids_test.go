@@ -9,13 +9,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// oddIDs are segments and the ids they are: decoded once, and nothing else.
+// oddIDs maps path segments to ids, which are decoded exactly once.
 func oddIDs() map[string]string {
 	return map[string]string{
 		"a%2Fb": "a/b", "a%2fb": "a/b", "%2F": "/", "%2Fabort": "/abort", "a%2Fattachments%2Fb": "a/attachments/b",
 		"a%20b": "a b", "%20a%20": " a ", "a+b": "a+b", "a%2Bb": "a+b", "a%09b": "a\tb",
 		"..%2F..%2Fetc": "../../etc", "...": "...",
-		"%C3%A9": "\u00e9", "e%CC%81": "e\u0301", // composed and not: two ids
+		"%C3%A9": "\u00e9", "e%CC%81": "e\u0301", // composed and decomposed: two ids
 		"%E6%9D%B1%E4%BA%AC": "東京", "%F0%9F%98%80": "😀", "%E2%80%8B": "\u200b",
 		"a%3Fb": "a?b", "a%23b": "a#b", "a%25b": "a%b", "%252F": "%2F", "a;b=c": "a;b=c", "a&b": "a&b", "*": "*",
 		"C1": "C1", "abort": "abort", "attachments": "attachments", "null": "null", "-1": "-1", "%00": "\x00", "a%0D%0Ab": "a\r\nb",
@@ -26,8 +26,8 @@ func oddIDs() map[string]string {
 	}
 }
 
-// TestIDsOnEveryRoute: a segment names the same conversation to every route, and
-// streamUrl and Location have it as it came.
+// TestIDsOnEveryRoute checks that a segment names the same conversation on every route. streamUrl and
+// Location repeat it unchanged.
 func TestIDsOnEveryRoute(t *testing.T) {
 	for segment, id := range oddIDs() {
 		h := newHarness(t, nil)
@@ -45,12 +45,11 @@ func TestIDsOnEveryRoute(t *testing.T) {
 		wantStatus(t, h.do("HEAD", "/"+segment), 200)
 		wantStatus(t, h.do("GET", "/"+segment+"/attachments/att_1"), 200)
 		wantAbort(t, h.do("POST", "/"+segment+"/abort"), someAborted)
-		// The URL that was answered leads back.
+		// The returned URL leads back.
 		wantStatus(t, h.serve(httptest.NewRequest("GET", url, nil)), 200)
 	}
 }
 
-// TestIDsAreNotNormalized: ids that look alike are different conversations.
 func TestIDsAreNotNormalized(t *testing.T) {
 	h := newHarness(t, nil)
 	segments := []string{"%C3%A9", "e%CC%81", "c1", "C1", "%20c1", "c1%20", "c1.", "c1%2F", "%2Fc1", "..%2Fc1", ".%2Fc1", "%EF%BD%83%EF%BC%91", "c1%00"}
@@ -62,7 +61,7 @@ func TestIDsAreNotNormalized(t *testing.T) {
 	}
 }
 
-// TestIDsRefused: blank, too long and not text, on every route that has an id.
+// TestIDsRefused sends blank, too long and invalid ids to every route with an id.
 func TestIDsRefused(t *testing.T) {
 	for segment, details := range map[string]string{
 		"": "blank", "%20": "blank", "%09%0A%0D": "blank", "%C2%A0": "blank", "%E2%80%A8": "blank", "%E3%80%80": "blank", "%EF%BB%BF": "blank",
@@ -86,8 +85,8 @@ func TestIDsRefused(t *testing.T) {
 	}
 }
 
-// TestDotsAreNotAdmitted: URL libraries remove the segments "." and ".." from an address, in each
-// spelling. Neither line admits to one; what is there already is read.
+// TestDotsAreNotAdmitted: URL libraries remove the segments "." and ".." in each spelling. Both
+// protocols reject admissions to such ids, but reads of existing ones work.
 func TestDotsAreNotAdmitted(t *testing.T) {
 	for segment, id := range map[string]string{".": ".", "..": "..", "%2e": ".", "%2E%2e": "..", ".%2E": ".."} {
 		h := newRuns(t, nil)
@@ -107,8 +106,8 @@ func TestDotsAreNotAdmitted(t *testing.T) {
 	}
 }
 
-// TestIDsWithUnescapedCharacters: a byte that should have been escaped, which curl
-// sends as it is, changes nothing for the escapes beside it.
+// TestIDsWithUnescapedCharacters covers bytes that should have been escaped, which curl sends as they
+// are. They do not affect the escapes next to them.
 func TestIDsWithUnescapedCharacters(t *testing.T) {
 	for segment, want := range map[string]struct{ id, escaped string }{
 		"\u00e9": {"\u00e9", "%C3%A9"}, "\u00e9%2Fabort": {"\u00e9/abort", "%C3%A9%2Fabort"}, "|%2fabort": {"|/abort", "%7C%2fabort"},

@@ -12,14 +12,13 @@ import (
 // maxData is the longest data of an attachment, in characters: 14 × 1024 × 1024.
 const maxData = 14_680_064
 
-// imageOf is a message with an image whose data is before, and letters after it.
+// imageOf is a message with an image. Its data is the text before, followed by n letters.
 func imageOf(before string, n int64) io.Reader {
 	return io.MultiReader(strings.NewReader(`{"kind":"user","body":"x","attachments":[{"type":"image","mimeType":"image/png","data":"`+before),
 		&letters{n}, strings.NewReader(`"}]}`))
 }
 
-// TestAttachmentDataLimit goes to the limit and past it with real bytes. An escape
-// counts as the one character it stands for.
+// TestAttachmentDataLimit sends data at and above the limit. An escape counts as one character.
 func TestAttachmentDataLimit(t *testing.T) {
 	all := []struct {
 		name   string
@@ -59,7 +58,7 @@ func TestAttachmentDataLimit(t *testing.T) {
 	}
 }
 
-// TestInitialDataOfAnyKind: it is any JSON value, and arrives as it was written.
+// TestInitialDataOfAnyKind checks that any JSON value arrives unchanged.
 func TestInitialDataOfAnyKind(t *testing.T) {
 	for _, data := range []string{
 		`null`, `true`, `0`, `-1.5e300`, `12345678901234567890`, `""`, `"é \u00e9"`, `[]`, `[1,{"a":null}]`, `{}`, `{"b":1,"a":{"b":2}}`,

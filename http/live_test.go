@@ -23,8 +23,7 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// pipeListener hands out connections in memory, so that a real server runs in
-// virtual time.
+// pipeListener provides connections in memory, so that a real server runs in virtual time.
 type pipeListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -57,15 +56,14 @@ func (l *pipeListener) dial() net.Conn {
 	return client
 }
 
-// wire is a client that notes every byte it receives and when.
+// wire is a client that records every byte it receives and its time.
 type wire struct {
 	conn    net.Conn
 	start   time.Time
-	stalled chan struct{} // closed: the read under way is the last
+	stalled chan struct{} // closed: the current read is the last
 	notes   waiting.Log
 }
 
-// dialWire connects and begins to read.
 func dialWire(l *pipeListener) *wire {
 	w := &wire{conn: l.dial(), start: time.Now(), stalled: make(chan struct{})}
 	go w.read()
@@ -125,8 +123,7 @@ type script struct {
 	log  waiting.Log
 }
 
-// run executes a command and returns what the client received until everything
-// has come to rest.
+// run executes a command and returns the output that the client received until everything is idle.
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "create":
@@ -182,7 +179,7 @@ func (s *script) failAt(failing string) {
 	}
 }
 
-// newLog writes log lines as transcripts have them, without times.
+// newLog writes log lines without times, for transcripts.
 func newLog(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
 		Level: slog.LevelDebug,
@@ -195,13 +192,13 @@ func newLog(w io.Writer) *slog.Logger {
 	}))
 }
 
-// TestLive replays testdata/live over a server whose own limits are shorter than
-// any live response, in virtual time.
+// TestLive replays testdata/live in virtual time, over a server whose own limits are shorter than any
+// live response.
 func TestLive(t *testing.T) {
 	datadriven.Walk(t, "testdata/live", func(t *testing.T, path string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &script{l: newPipeListener()}
-			// A heartbeat of the default would coincide with a control frame.
+			// The default heartbeat would coincide with a control frame.
 			s.harness = newHarness(t, func(o *parleyhttp.Options) { o.Logger, o.Heartbeat = newLog(&s.log), 16*time.Second })
 			srv := &http.Server{Handler: s.h, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
 			served := make(chan error, 1)
@@ -219,8 +216,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// TestLongPollLeavesTheConnectionUsable polls twice over one connection, with a
-// pause in between that is longer than any limit of the first.
+// TestLongPollLeavesTheConnectionUsable polls twice over one connection, with a pause longer than any
+// limit of the first.
 func TestLongPollLeavesTheConnectionUsable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, l := newHarness(t, nil), newPipeListener()
@@ -274,8 +271,8 @@ func (w *writes) Write(b []byte) (int, error) {
 }
 func (w *writes) Flush() { w.flushed++; w.cancel() }
 
-// TestCycleIsOneFlush has a small cycle, which is one write, and one with a page that is
-// written in pieces between what stands around it.
+// TestCycleIsOneFlush covers a small cycle, which is one write, and one whose page is written in
+// pieces.
 func TestCycleIsOneFlush(t *testing.T) {
 	for _, tt := range []struct{ text, writes int }{{10, 1}, {600 << 10, 12}} {
 		h := newHarness(t, nil)

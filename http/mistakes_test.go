@@ -15,7 +15,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// lostLog is a handler of logs that makes a mistake with every line.
+// lostLog is a log handler that misbehaves on every line.
 type lostLog struct{ act func() string }
 
 func (l lostLog) Enabled(context.Context, slog.Level) bool  { return l.act() == "" }
@@ -23,7 +23,8 @@ func (l lostLog) Handle(context.Context, slog.Record) error { return errors.New(
 func (l lostLog) WithAttrs([]slog.Attr) slog.Handler        { _ = l.act(); return l }
 func (l lostLog) WithGroup(string) slog.Handler             { _ = l.act(); return l }
 
-// TestMistakesOfOptions: functions of the options that panic or do not return fail no request that can do without them.
+// TestMistakesOfOptions checks that panicking or blocking option functions fail only requests that
+// depend on them.
 func TestMistakesOfOptions(t *testing.T) {
 	for name, act := range map[string]func() string{"panics": func() string { panic("a defect") }, "exits": func() string { runtime.Goexit(); return "" }} {
 		h := newHarness(t, func(o *parleyhttp.Options) {
@@ -46,7 +47,7 @@ func TestMistakesOfOptions(t *testing.T) {
 	}
 }
 
-// customChannel is a channel with a handler of its own, which is no [channels.Endpoint].
+// customChannel is a channel with its own handler, not a [channels.Endpoint].
 type customChannel struct{ serve channels.Handler }
 
 // Routes implements [channels.Channel].
@@ -54,8 +55,8 @@ func (c customChannel) Routes() []channels.Route {
 	return []channels.Route{{Method: http.MethodPost, Path: "/webhook", Handler: c.serve}}
 }
 
-// TestMistakesOfChannelHandlers: a handler of a listed channel that panics or does not return fails its request alone, by
-// an error envelope if nothing was sent, and counts as failed.
+// TestMistakesOfChannelHandlers checks that a panicking or blocking channel handler fails only its
+// request. The response is an error envelope if nothing was sent, and the delivery counts as failed.
 func TestMistakesOfChannelHandlers(t *testing.T) {
 	half := func(w http.ResponseWriter, then func()) error { _, _ = w.Write([]byte("half")); then(); return nil }
 	for name, tt := range map[string]struct {

@@ -16,12 +16,11 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// nginxWithin bounds what nginx and a stream behind it may take; it only matters when
-// something hangs.
+// nginxWithin bounds the time of nginx and a stream behind it.
 const nginxWithin = 20 * time.Second
 
-// bareProxy is a configuration of nginx that changes none of its defaults for proxies. The
-// verbs are a folder, an address and the server.
+// bareProxy is a configuration of nginx with default proxy settings. The verbs are a folder, an
+// address and the server.
 const bareProxy = `daemon off;
 master_process off;
 pid %[1]s/nginx.pid;
@@ -40,11 +39,11 @@ http {
 }
 `
 
-// nginx starts nginx before a server, and returns its URL. It ends with the test.
+// nginx starts nginx in front of a server and returns its URL. It stops with the test.
 func nginx(t *testing.T, server string) string {
 	t.Helper()
 	program, err := exec.LookPath("nginx")
-	if err != nil { // Debian puts it where only root looks.
+	if err != nil { // on Debian it is only in root's PATH
 		program = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(program); err != nil {
@@ -83,8 +82,8 @@ func nginx(t *testing.T, server string) string {
 	}
 }
 
-// TestEventStreamsBehindNginx reads each kind of event stream through nginx as it is when it is
-// installed, which collects what a server answers unless that asks for the opposite.
+// TestEventStreamsBehindNginx reads each kind of event stream through nginx with default settings. By
+// default nginx buffers responses unless a header disables it.
 func TestEventStreamsBehindNginx(t *testing.T) {
 	h := newRuns(t, nil)
 	h.create()
@@ -103,7 +102,7 @@ func TestEventStreamsBehindNginx(t *testing.T) {
 	h.called(run)
 	for _, tt := range []struct {
 		name, path, first string
-		happens           func() // once the stream has shown all there was
+		happens           func() // run once the client has read everything so far
 		next              string
 	}{
 		{"conversation", "/agents/assistant/c1?view=updates&offset=-1&live=sse", `"conversation-reset"`, said, `"delta":"hi `},

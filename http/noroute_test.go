@@ -9,7 +9,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// TestNoRoute tells a developer where agents are, and strangers nothing.
+// TestNoRoute checks that a developer gets the agents' paths, and other callers do not.
 func TestNoRoute(t *testing.T) {
 	for _, dev := range []bool{true, false} {
 		h, err := parleyhttp.New(nil, nil, []parleyhttp.Mount{{Path: "/agents/echo", Agent: "echo"}, {Path: "/desk", Agent: "desk"}}, &parleyhttp.Options{Dev: dev})

@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// shelf is a reader with one page per conversation, which all who read it share.
+// shelf is a reader with one page per conversation, shared by all readers.
 type shelf struct {
 	*fakeRuntime
 	pages map[string][]byte // by the id
@@ -39,7 +39,7 @@ func (s *shelf) Wait(ctx context.Context, _ conversation.Address, _ conversation
 	return ctx.Err()
 }
 
-// newShelf is an edge before a shelf with pages of a size.
+// newShelf returns an edge with pages of the given size.
 func newShelf(t *testing.T, size int, budget *memory.Budget, readerBytes int64) *edge {
 	s := &shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{}}
 	for _, id := range []string{"c1", "c2", "c3"} {
@@ -53,7 +53,7 @@ func newShelf(t *testing.T, size int, budget *memory.Budget, readerBytes int64) 
 	return serveEdge(t, &harness{t: t, rt: s.fakeRuntime, h: h})
 }
 
-// status reads the beginning of an answer.
+// status reads the beginning of a response.
 func status(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
@@ -63,8 +63,8 @@ func status(t *testing.T, conn net.Conn) int {
 	return res.StatusCode
 }
 
-// TestReadersShareAPage: however many do not read a page, whichever way they asked for
-// it, it is in memory and in the budget once.
+// TestReadersShareAPage checks that a page is in memory and in the budget once, for any number of
+// stalled readers on any route.
 func TestReadersShareAPage(t *testing.T) {
 	const size, readers = 4 << 20, 60
 	for name, path := range map[string]string{
@@ -73,7 +73,7 @@ func TestReadersShareAPage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				budget := memory.New(size / 2 * 3) // Of a large page, three quarters count.
+				budget := memory.New(size / 2 * 3) // A large page counts by three quarters.
 				e := newShelf(t, size, budget, 0)
 				before := heap()
 				for range readers {
@@ -109,8 +109,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestSlowReadersMakeRoom: when there is no room for another page, who takes nothing of
-// theirs goes first, and then reads are refused.
+// TestSlowReadersMakeRoom: without room for another page, stalled readers are dropped first, then
+// reads are rejected.
 func TestSlowReadersMakeRoom(t *testing.T) {
 	const size = 600 << 10
 	for name, path := range map[string]string{"snapshot": "", "sse": "?view=updates&offset=-1&live=sse"} {
@@ -122,7 +122,7 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 				if got := status(t, slow); got != http.StatusOK {
 					t.Fatalf("status %d", got)
 				}
-				time.Sleep(2 * time.Second) // it may still read on
+				time.Sleep(2 * time.Second) // the client may still continue
 				other := e.send("GET", "/c2"+path, "\r\n")
 				if got := status(t, other); got != http.StatusServiceUnavailable {
 					t.Errorf("status %d with no room", got)
@@ -156,18 +156,18 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 	}
 }
 
-// pieceBytes is what a reader has to take in one go.
+// pieceBytes is the amount that a reader has to accept at once.
 const pieceBytes = 64 << 10
 
-// crowded is a shelf beside which nobody can wait.
+// crowded is a shelf without room for waiting readers.
 type crowded struct{ *shelf }
 
 func (crowded) Room(conversation.Address) error {
 	return conversation.Unavailable(time.Second, memory.ErrFull)
 }
 
-// TestNoRoomToWait: an event stream for which there is no room is refused before it
-// begins, and the conversation can be read.
+// TestNoRoomToWait checks that without room an event stream is rejected before it begins, and other
+// reads work.
 func TestNoRoomToWait(t *testing.T) {
 	s := crowded{&shelf{fakeRuntime: newRuntime(), pages: map[string][]byte{"c1": []byte(`["x"]`)}}}
 	handler, err := parleyhttp.New(s, s, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)

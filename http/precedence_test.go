@@ -10,24 +10,23 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// flaw is something wrong with a request, and how the answer shows that it was
-// what decided.
+// flaw is a defect of a request, and how the response shows that it was decisive.
 type flaw struct {
 	name    string
 	spoil   func(*flawed)
 	status  int
 	code    conversation.Code
-	details string // a word that only this refusal's details have
+	details string // a word that only this error's details have
 }
 
-// flawed is a request in the making. All of it is right until a flaw spoils it.
+// flawed is a request under construction. It is valid until a flaw is applied.
 type flawed struct {
 	method, segment string
 	query           []string
 	media           string
 	members         map[string]string // of the body, by name, as JSON
 	cut             bool              // the body lacks its end
-	exists          bool              // the conversation does
+	exists          bool              // the conversation exists
 }
 
 func (f *flawed) request() *http.Request {
@@ -50,8 +49,8 @@ func (f *flawed) request() *http.Request {
 	return r
 }
 
-// postFlaws are the checks of an admission in their order. The uid condition is
-// there twice, because one of its refusals needs a conversation and one needs none.
+// postFlaws are the checks of an admission in their order. The uid condition is there twice: one
+// rejection needs a conversation, the other none.
 func postFlaws() []flaw {
 	const invalid = conversation.CodeInvalidRequest
 	member := func(name, value string) func(*flawed) { return func(f *flawed) { f.members[name] = value } }
@@ -74,20 +73,20 @@ func postFlaws() []flaw {
 	}
 }
 
-// together reports whether a request can have both flaws without a third one.
+// together reports whether a request can have exactly these two flaws.
 func together(a, b string) bool {
 	switch a + "+" + b {
 	case "uid_of_an_existing_one+uid_of_an_absent_one", // one conversation
 		"uid_of_an_absent_one+schema",                // a string uid and initialData are uid_and_initialData
 		"uid_and_initialData+uid_of_an_existing_one", // one uid
-		"key+schema", "uid_of_an_existing_one+schema": // the schema is for a conversation that does not exist
+		"key+schema", "uid_of_an_existing_one+schema": // the schema applies only if the conversation does not exist
 		return false
 	}
 	return true
 }
 
-// TestPostPrecedence holds every two flaws of an admission against each other: the
-// earlier one is what the caller is told, and nothing is written.
+// TestPostPrecedence combines every two flaws of an admission: the earlier check decides the response,
+// and nothing is written.
 func TestPostPrecedence(t *testing.T) {
 	flaws := postFlaws()
 	for i, first := range flaws {
@@ -122,8 +121,7 @@ func TestPostPrecedence(t *testing.T) {
 	}
 }
 
-// TestSchemaIsCheckedLast: a condition that fails is told before initialData that
-// is missing, which a request can have both.
+// TestSchemaIsCheckedLast: a failing condition precedes missing initialData. A request can have both.
 func TestSchemaIsCheckedLast(t *testing.T) {
 	h := newHarness(t, nil)
 	h.rt.schema = func(json.RawMessage) error {
@@ -134,7 +132,7 @@ func TestSchemaIsCheckedLast(t *testing.T) {
 	wantError(t, h.post("/c1", hello), 400, conversation.CodeInvalidRequest)
 }
 
-// TestGetPrecedence does the same for reads: of the snapshot, then of updates.
+// TestGetPrecedence combines the flaws of reads: of the snapshot, then of updates.
 func TestGetPrecedence(t *testing.T) {
 	const invalid = conversation.CodeInvalidRequest
 	query := func(s ...string) func(*flawed) { return func(f *flawed) { f.query = append(f.query, s...) } }
@@ -185,8 +183,8 @@ func TestGetPrecedence(t *testing.T) {
 	}
 }
 
-// getPrecedence holds every two flaws of a read against each other. A read of
-// updates has an offset unless a flaw is about it.
+// getPrecedence combines every two flaws of a read. A read of updates has an offset unless a flaw
+// concerns it.
 func getPrecedence(t *testing.T, flaws []flaw) {
 	for i, first := range flaws {
 		for _, second := range flaws[i:] {

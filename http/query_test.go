@@ -8,8 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestQueryRefused has what a lenient reader might take for something else. The
-// runtime hears of none of it.
+// TestQueryRefused has queries that a lenient parser might accept. They never reach the runtime.
 func TestQueryRefused(t *testing.T) {
 	good := offset(0)
 	for _, tt := range []struct{ name, query, details string }{
@@ -77,8 +76,7 @@ func TestQueryRefused(t *testing.T) {
 	}
 }
 
-// TestQueryAccepted has what looks odd and is none of a server's business, and
-// which reader method answers it.
+// TestQueryAccepted has unusual but valid queries, and the reader method for each.
 func TestQueryAccepted(t *testing.T) {
 	for _, tt := range []struct{ name, query, call string }{
 		{"empty", "", "Snapshot"},

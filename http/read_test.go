@@ -65,8 +65,7 @@ func TestSnapshot(t *testing.T) {
 
 func offset(n int) string { return conversation.Offset(n).String() }
 
-// TestQuery has every query that is refused, and the reason before which no
-// reader is asked.
+// TestQuery has every rejected query. None of them reaches the reader.
 func TestQuery(t *testing.T) {
 	good := offset(0)
 	for _, query := range []string{
@@ -111,7 +110,7 @@ func TestUpdates(t *testing.T) {
 		if got := readAll(t, res); got != "[]" {
 			t.Error(got)
 		}
-		// It did not wait for anything.
+		// It did not wait.
 		if d := cmp.Diff([]string{"Updates"}, h.rt.calls); d != "" {
 			t.Error(d)
 		}
@@ -230,7 +229,7 @@ func TestSnapshotResumes(t *testing.T) {
 	}
 }
 
-// get asks a server for a path below the first mount.
+// get sends a request to a server for a path below the first mount.
 func (h *harness) get(t *testing.T, path string) *http.Response {
 	t.Helper()
 	srv := httptest.NewServer(h.h)
@@ -244,8 +243,8 @@ func (h *harness) get(t *testing.T, path string) *http.Response {
 	return res
 }
 
-// TestLongPage: a page that is read while it is written is what it would be whole, and a
-// client that gets a part of it sees that it does.
+// TestLongPage checks that a page written in pieces equals the whole, and that a client detects a
+// truncated one.
 func TestLongPage(t *testing.T) {
 	pieces := []string{`{"v":1,`, `"messages":[`, strings.Repeat(" ", 100_000), `]}`}
 	long := func(fail error) conversation.Page {
@@ -309,8 +308,8 @@ func TestLongPage(t *testing.T) {
 	}
 }
 
-// TestStreamWaitsForRoom: an event stream under way does not end because there is no room
-// for a long page: it goes on with that when there is.
+// TestStreamWaitsForRoom checks that a running event stream waits for room for a long page instead of
+// ending.
 func TestStreamWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)

@@ -14,7 +14,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// refusals are bodies that are invalid_request and a word their details have.
+// refusals are bodies that return invalid_request, and a word of the details.
 func refusals() []struct{ name, body, details string } {
 	image := func(old, new string) string { return withAttachments("", strings.Replace(pngJSON, old, new, 1)) }
 	return []struct{ name, body, details string }{
@@ -130,7 +130,7 @@ func TestAdmissionInvalidJSON(t *testing.T) {
 		"escape_cut":        `"\`,
 		"unicode_cut":       `"\u12`,
 		"two_marks":         "\ufeff\ufeff" + hello,
-		// The syntax of the whole body is judged before its shape.
+		// The syntax of the whole body is checked before its shape.
 		"after_shape_error": `{"kind":"nonsense"`,
 		"too_deep":          strings.Repeat("[", 10001) + strings.Repeat("]", 10001),
 	} {
@@ -175,7 +175,7 @@ func TestAdmissionMediaType(t *testing.T) {
 	}
 }
 
-// TestAdmissionOrder sends requests with everything wrong from one check on.
+// TestAdmissionOrder sends requests that fail every check from a certain one on.
 func TestAdmissionOrder(t *testing.T) {
 	const contradiction = `{"kind":"user","body":"x","uid":"u","initialData":1,"idempotencyKey":"k"}`
 	for _, tt := range []struct {

@@ -14,7 +14,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// frames notes what is written to an event stream, and when.
+// frames records the frames of an event stream and their times.
 type frames struct {
 	header http.Header
 	start  time.Time
@@ -40,7 +40,7 @@ func (f *frames) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// watch follows c1 for a time in which batches come after each of the pauses.
+// watch follows c1 for a time, with a batch after each of the pauses.
 func (h *harness) watch(t *testing.T, last time.Duration, pauses ...time.Duration) *frames {
 	t.Helper()
 	return h.watchAt(t, "/agents/assistant/c1?view=updates&live=sse&offset="+offset(0), last, pauses...)
@@ -64,7 +64,7 @@ func (h *harness) watchAt(t *testing.T, stream string, last time.Duration, pause
 	return f
 }
 
-// TestEventStreamBeats: a heartbeat every 15 seconds, whatever else is written.
+// TestEventStreamBeats checks for a heartbeat every 15 seconds, independent of other frames.
 func TestEventStreamBeats(t *testing.T) {
 	for name, pauses := range map[string][]time.Duration{
 		"idle": nil,
@@ -90,9 +90,8 @@ func TestEventStreamBeats(t *testing.T) {
 	}
 }
 
-// TestEventStreamControls: a control frame at the beginning, with every batch at
-// once, and never 30 seconds without one; a store that needs a second to answer is
-// no excuse.
+// TestEventStreamControls checks for a control frame at the beginning, with every batch at once, and
+// at least every 30 seconds, even if a store needs a second for a read.
 func TestEventStreamControls(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"fast_store": 0, "slow_store": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +119,7 @@ func TestEventStreamControls(t *testing.T) {
 				batch := time.Duration(0)
 				for _, pause := range pauses {
 					batch += pause
-					// A read under way when the batch comes is finished first.
+					// A read in progress when the batch arrives is finished first.
 					if !slices.ContainsFunc(f.marks, func(at time.Duration) bool { return at >= batch && at <= batch+2*slow }) {
 						t.Errorf("no control frame for the batch at %v: %v", batch, f.marks)
 					}
@@ -133,8 +132,8 @@ func TestEventStreamControls(t *testing.T) {
 	}
 }
 
-// TestIdleControls: an idle stream of either line sends a control frame after each wait of
-// 30 seconds, however long the read after it takes.
+// TestIdleControls checks that an idle stream of either protocol sends a control frame after each wait
+// of 30 seconds, however long the following read takes.
 func TestIdleControls(t *testing.T) {
 	for _, stream := range []string{"/agents/assistant/c1?view=updates&live=sse&offset=" + offset(0), betaC1 + "?live=sse&offset=now"} {
 		for _, slow := range []time.Duration{0, time.Second} {
@@ -162,7 +161,7 @@ func TestIdleControls(t *testing.T) {
 	}
 }
 
-// TestLongPollWindow: it is 30 seconds by default, and a batch ends it at once.
+// TestLongPollWindow checks the default of 30 seconds, and that a batch ends it at once.
 func TestLongPollWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -191,7 +190,7 @@ func TestLongPollWindow(t *testing.T) {
 	})
 }
 
-// TestLiveDefaults: nobody has to set the times of the protocol.
+// TestLiveDefaults checks the default times of the protocol.
 func TestLiveDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime()

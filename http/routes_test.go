@@ -78,7 +78,7 @@ func TestNewChecksAgents(t *testing.T) {
 	}
 }
 
-// TestRoutes is the whole matrix of methods and routes.
+// TestRoutes covers the whole matrix of methods and routes.
 func TestRoutes(t *testing.T) {
 	const notFound = 404
 	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}

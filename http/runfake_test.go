@@ -9,7 +9,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// runBegan is when every run of the fake begins, and runOver when it ends.
+// runBegan and runOver are the start and the end of every fake run.
 const runBegan, runOver = conversation.Time(1000), conversation.Time(4500)
 
 // ReadRun implements conversation.RunReader.
@@ -27,7 +27,7 @@ func (f *fakeRuntime) ReadRun(ctx context.Context, id conversation.RunID) (strin
 	return workflow, c.state.Run(), nil
 }
 
-// newRuns is a harness with the workflows report and other, of which other is not served.
+// newRuns returns a harness with the workflows report and other; other is not served.
 func newRuns(t testing.TB, change func(*parleyhttp.Options)) *harness {
 	return newHarness(t, func(o *parleyhttp.Options) {
 		o.Runs = &parleyhttp.Runs{Path: "/", Workflows: []string{"report"}}
@@ -38,7 +38,7 @@ func newRuns(t testing.TB, change func(*parleyhttp.Options)) *harness {
 	})
 }
 
-// begin begins a run, also of a workflow that is not served.
+// begin starts a run, including one of a workflow that is not served.
 func (h *harness) begin(workflow, key, input string) conversation.RunID {
 	h.t.Helper()
 	id := conversation.RunFor(workflow, key)
@@ -48,7 +48,7 @@ func (h *harness) begin(workflow, key, input string) conversation.RunID {
 	return id
 }
 
-// called is the batch in which the function of a run is called.
+// called appends the batch in which the function of a run is called.
 func (h *harness) called(id conversation.RunID) {
 	h.t.Helper()
 	sub := h.submissionOf(id)
@@ -59,7 +59,7 @@ func (h *harness) called(id conversation.RunID) {
 	})
 }
 
-// took is a recorded step of a run.
+// took records a step of a run.
 func (h *harness) took(id conversation.RunID, name string) {
 	h.t.Helper()
 	h.rt.record(h.t, conversation.RunAddress(id), []conversation.Record{&conversation.StepRecorded{Call: "call_1", Name: name, Output: json.RawMessage(`1`)}})
@@ -84,7 +84,7 @@ func (h *harness) submissionOf(id conversation.RunID) conversation.SubmissionID 
 	return h.rt.convs[conversation.RunAddress(id)].state.Run().Submission
 }
 
-// ran is a run from its start to its end, of four events.
+// ran executes a run with four events.
 func (h *harness) ran(key string) conversation.RunID {
 	h.t.Helper()
 	id := h.begin("report", key, `{"day":1}`)

@@ -33,7 +33,7 @@ type begun struct {
 	Result    any
 }
 
-// TestRunBegins: 202 with an id, and where its events are, also again under its key.
+// TestRunBegins checks the 202 with the id and the stream's URL, also for a repeated key.
 func TestRunBegins(t *testing.T) {
 	form := regexp.MustCompile(`^run_[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 	for _, line := range bothLines {
@@ -75,7 +75,7 @@ func TestRunBegins(t *testing.T) {
 	}
 }
 
-// TestRunInputs: any JSON is an input, and no text one without members.
+// TestRunInputs: any JSON is an input; an empty body is an empty object.
 func TestRunInputs(t *testing.T) {
 	for name, c := range map[string]struct{ body, want string }{
 		"nothing": {"", "{}"}, "white_space": {" \n", "{}"}, "null": {"null", "null"}, "text": {`"<a>"`, `"<a>"`}, "number": {"1.50", "1.50"},
@@ -101,7 +101,7 @@ func TestRunInputs(t *testing.T) {
 	})
 }
 
-// TestRunRefusals: what is refused, in the order in which it is, and nothing is left of it.
+// TestRunRefusals lists the rejected requests in the order of the checks. They have no effect.
 func TestRunRefusals(t *testing.T) {
 	h := newRuns(t, func(o *parleyhttp.Options) { o.MaxTextBytes = 100 })
 	run, hidden, none := "/runs/"+string(h.ran("a")), "/runs/"+string(h.begin("other", "a", `{}`)), "/runs/"+string(conversation.RunFor("report", "none"))
@@ -171,7 +171,6 @@ func TestRunRefusals(t *testing.T) {
 	})
 }
 
-// TestRunHeaders: the media type is JSON, and an idempotency key one text that is not too long.
 func TestRunHeaders(t *testing.T) {
 	h := newRuns(t, nil)
 	run := "/runs/" + string(h.ran("a"))
@@ -192,7 +191,7 @@ func TestRunHeaders(t *testing.T) {
 	})
 }
 
-// TestRunRefusedByTheRuntime: what a runtime says of a run that it does not take reaches who asked.
+// TestRunRefusedByTheRuntime checks that the runtime's errors reach the caller.
 func TestRunRefusedByTheRuntime(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
@@ -221,7 +220,7 @@ func TestRunRefusedByTheRuntime(t *testing.T) {
 	}
 }
 
-// whileWaiting answers a request that waits for a run, and acts on that once it has begun.
+// whileWaiting sends a request that waits for a run, and calls act once the run has begun.
 func (h *harness) whileWaiting(path, key string, act func(id conversation.RunID)) *http.Response {
 	done := make(chan *http.Response)
 	go func() { done <- h.beta("POST", path, `{"day":1}`, parleyhttp.HeaderKey, key) }()
@@ -248,7 +247,7 @@ func TestRunWaitForResult(t *testing.T) {
 			if got := readAll(t, res); got != want {
 				t.Errorf("answer %s, want %s", got, want)
 			}
-			// Who asks again has the same at once.
+			// A repeated request gets the same result at once.
 			if got := readAll(t, h.beta("POST", line+"/workflows/report?wait=result", `{"day":1}`, parleyhttp.HeaderKey, "a")); got != want {
 				t.Errorf("again %s, want %s", got, want)
 			}
@@ -264,7 +263,7 @@ func TestRunWaitForResult(t *testing.T) {
 				wantStatus(t, h.beta("POST", "/runs/"+string(id)+"/abort", ""), http.StatusOK)
 			})
 			wantError(t, res, http.StatusInternalServerError, conversation.CodeAborted)
-			// A server that ends says that the run has begun.
+			// A draining server reports that the run has begun.
 			res = h.whileWaiting(line+"/workflows/report?wait=result", "e", func(conversation.RunID) { h.h.Drain() })
 			got = wantError(t, res, http.StatusServiceUnavailable, conversation.CodeAdmissionUnknown)
 			if got.Meta["runId"] != string(conversation.RunFor("report", "e")) || got.Meta["offset"] != "-1" || got.Meta["streamUrl"] == nil {
@@ -274,7 +273,7 @@ func TestRunWaitForResult(t *testing.T) {
 	}
 }
 
-// TestRunStream: the events of a run are a stream like that of an agent, and closed at its end.
+// TestRunStream checks that the events of a run are a stream like an agent's, closed at its end.
 func TestRunStream(t *testing.T) {
 	h := newRuns(t, nil)
 	id := h.ran("a")
@@ -317,7 +316,7 @@ func TestRunStream(t *testing.T) {
 		}
 	}
 	h.rt.fail = func(method string) error {
-		if method == "Events" { // as of a run that is deleted after it was looked up
+		if method == "Events" { // as for a run that is deleted after it was looked up
 			return &conversation.Error{Code: conversation.CodeStreamNotFound}
 		}
 		return nil
@@ -325,7 +324,7 @@ func TestRunStream(t *testing.T) {
 	wantError(t, h.beta("GET", "/runs/"+string(id), ""), http.StatusNotFound, conversation.CodeRunNotFound)
 }
 
-// TestRunStreamLive: a reader that waits gets each event as it comes, and the end of the stream with the end of the run.
+// TestRunStreamLive checks that a live reader gets each event, and the end of the stream.
 func TestRunStreamLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newRuns(t, nil)
@@ -339,7 +338,7 @@ func TestRunStreamLive(t *testing.T) {
 			return <-done
 		}
 		res := poll("?offset="+beta.Offset(0)+"&live=long-poll", func() {
-			h.called(id) // shows nothing and wakes nobody
+			h.called(id) // it has no events and resumes no reader
 			h.took(id, "open")
 		})
 		wantStatus(t, res, http.StatusOK)
@@ -355,7 +354,6 @@ func TestRunStreamLive(t *testing.T) {
 	})
 }
 
-// TestRunRecord has how a run stands.
 func TestRunRecord(t *testing.T) {
 	h := newRuns(t, nil)
 	active := h.begin("report", "active", `{"day":1}`)
@@ -406,7 +404,7 @@ func TestRunRecord(t *testing.T) {
 	}
 }
 
-// TestRunSignal: a run takes signals as conversations do; what comes of one is after the offset that it is answered with.
+// TestRunSignal checks that a run takes signals, and that their effects follow the returned offset.
 func TestRunSignal(t *testing.T) {
 	h := newRuns(t, nil)
 	id := h.begin("report", "a", `{}`)
@@ -441,7 +439,7 @@ func TestRunSignal(t *testing.T) {
 	}
 }
 
-// TestRunMounts: routes that cannot be told from others are refused.
+// TestRunMounts rejects ambiguous routes.
 func TestRunMounts(t *testing.T) {
 	report, agents := []string{"report"}, []string{"assistant"}
 	for _, tt := range []struct {
@@ -509,11 +507,10 @@ func TestRunMounts(t *testing.T) {
 	})
 }
 
-// knowing serves one name.
 type knowing struct {
 	*fakeRuntime
 	name string
 }
 
-// Serves reports whether it is that name.
+// Serves reports whether name is the served one.
 func (k knowing) Serves(name string) bool { return name == k.name }

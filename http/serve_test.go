@@ -22,10 +22,10 @@ import (
 	"github.com/parleyrun/parley/internal/waiting"
 )
 
-// closeTimeout is how long requests under way have at the end.
+// closeTimeout bounds open requests at shutdown.
 const closeTimeout = 2 * time.Second
 
-// pipes is a listener of connections within the process: those a bubble can wait for.
+// pipes is a listener of in-process connections, which a synctest bubble can wait for.
 type pipes chan net.Conn
 
 // Accept implements net.Listener.
@@ -46,7 +46,7 @@ func (p pipes) Close() error {
 // Addr implements net.Listener.
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dial connects a client that the test's end closes.
+// dial connects a client that is closed with the test.
 func (p pipes) dial(t *testing.T) net.Conn {
 	here, there := net.Pipe()
 	t.Cleanup(func() { _ = here.Close() })
@@ -54,10 +54,9 @@ func (p pipes) dial(t *testing.T) net.Conn {
 	return here
 }
 
-// logger writes a log.
 func logger(l *waiting.Log) *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// steps notes what happens in which order.
+// steps records the order of events.
 type steps struct {
 	mu  sync.Mutex
 	all []string
@@ -69,7 +68,7 @@ func (s *steps) note(what string) {
 	s.all = append(s.all, what)
 }
 
-// lived is a runtime that is only run.
+// lived is a runtime without requests.
 type lived struct {
 	steps
 	ready    chan struct{}
@@ -86,7 +85,7 @@ func (l *lived) Run(ctx context.Context) error {
 	defer l.note("the runtime ends")
 	select {
 	case <-ctx.Done():
-		synctest.Wait() // What has ended has been noted.
+		synctest.Wait() // Earlier ends have been recorded.
 		return nil
 	case err := <-l.fails:
 		return err
@@ -102,8 +101,7 @@ func (l *lived) HandOver(ctx context.Context) error {
 	return l.handOver(ctx)
 }
 
-// get sends a request on a connection of its own, and returns the answer with its body
-// still to be read.
+// get sends a request on its own connection and returns the response with an unread body.
 func get(t *testing.T, c net.Conn, path string) *http.Response {
 	t.Helper()
 	if _, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -116,9 +114,9 @@ func get(t *testing.T, c net.Conn, path string) *http.Response {
 	return resp
 }
 
-// TestServeEndsInOrder: requests are taken once the runtime is ready and while it hands
-// over; live responses end then, behind any middleware, and the runtime last. Clients that
-// say nothing hold up nobody.
+// TestServeEndsInOrder checks the order of start and shutdown. Requests are accepted once the runtime
+// is ready and during the handover. Then live responses end, behind any middleware, and the runtime
+// last. Idle clients do not delay it.
 func TestServeEndsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, nil)
@@ -136,10 +134,10 @@ func TestServeEndsInOrder(t *testing.T) {
 		}
 		close(rt.ready)
 		for range 10 {
-			l.dial(t) // and says nothing
+			l.dial(t) // idle
 		}
 		const path = "/agents/assistant/c1"
-		rest := get(t, l.dial(t), path) // and keeps the connection
+		rest := get(t, l.dial(t), path) // keeps its connection
 		_, _ = io.Copy(io.Discard, rest.Body)
 		var live []*http.Response
 		for range 3 {
@@ -183,9 +181,8 @@ func TestServeEndsInOrder(t *testing.T) {
 	})
 }
 
-// TestDrainDelay stops a server that has a delay: it is unready at once, serves messages, reads
-// and live reads for the whole delay, takes each connection from its client meanwhile, and ends
-// then.
+// TestDrainDelay stops a server with a drain delay. It is unready at once, serves messages, reads and
+// live reads for the whole delay, closes each connection after its response, and then ends.
 func TestDrainDelay(t *testing.T) {
 	const delay, path = 5 * time.Second, "/agents/assistant/c1"
 	synctest.Test(t, func(t *testing.T) {
@@ -227,8 +224,7 @@ func TestDrainDelay(t *testing.T) {
 	})
 }
 
-// TestDrainDelayIsCut: neither a start that is stopped nor a runtime that fails waits for the
-// end of the delay.
+// TestDrainDelayIsCut checks that a stopped start and a failed runtime skip the delay.
 func TestDrainDelayIsCut(t *testing.T) {
 	for name, ready := range map[string]bool{"not_ready": false, "fails": true} {
 		t.Run(name, func(t *testing.T) {
@@ -255,8 +251,8 @@ func TestDrainDelayIsCut(t *testing.T) {
 	}
 }
 
-// TestServeEndsWithItsParts: whichever fails ends the other, before requests are taken and
-// after.
+// TestServeEndsWithItsParts checks that a failure of either part ends the other, before and after
+// readiness.
 func TestServeEndsWithItsParts(t *testing.T) {
 	broken := errors.New("broken")
 	for name, fail := range map[string]func(*lived, pipes){
@@ -281,7 +277,7 @@ func TestServeEndsWithItsParts(t *testing.T) {
 	}
 }
 
-// TestServeEndsBeforeItIsReady ends a start, whose listener nobody else closes.
+// TestServeEndsBeforeItIsReady stops a start and checks that the listener is closed.
 func TestServeEndsBeforeItIsReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -298,7 +294,7 @@ func TestServeEndsBeforeItIsReady(t *testing.T) {
 	})
 }
 
-// TestOpenRequestDoesNotFailTheEnd ends a server while a client is still sending.
+// TestOpenRequestDoesNotFailTheEnd stops a server while a client is still sending.
 func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -321,8 +317,8 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 	})
 }
 
-// TestConnectionsHaveABound takes two connections in a bubble, with room for no more. A
-// third client waits while both are busy, and takes the place of one that gets idle.
+// TestConnectionsHaveABound allows two connections. A third client waits while both are busy, and
+// replaces one that becomes idle.
 func TestConnectionsHaveABound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -360,7 +356,7 @@ func TestConnectionsHaveABound(t *testing.T) {
 			t.Errorf("%d, answers %d %d %d", n, answers[0].Load(), answers[1].Load(), answers[2].Load())
 		}
 		close(release["/second"])
-		// The one that was idle has lost its place.
+		// The idle connection was closed.
 		if _, err := conns[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("read of the first one: %v", err)
 		}
@@ -375,7 +371,7 @@ func TestConnectionsHaveABound(t *testing.T) {
 	})
 }
 
-// TestFullServerEnds ends a server while a client waits for a place.
+// TestFullServerEnds stops a server while a client waits for a connection slot.
 func TestFullServerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-// FuzzString: both decoders of a scanned string read what encoding/json reads.
+// FuzzString compares both decoders of a scanned string with encoding/json.
 func FuzzString(f *testing.F) {
 	for _, s := range []string{
 		``, `plain`, `a\"\\\/\b\f\n\r\tz`, `\u0041\u00e9\u20AC`, `\ud83d\ude00`, `\ud83d`, `\ud83dx`, `\ud83d\n`, `\ude00\ud83d`,
@@ -20,7 +20,7 @@ func FuzzString(f *testing.F) {
 		quoted := append(append([]byte{'"'}, content...), '"')
 		var want string
 		if json.Unmarshal(quoted, &want) != nil {
-			return // it would not have been scanned
+			return // the scanner rejects it
 		}
 		if got, err := unquote(content); err != nil || got != want {
 			t.Errorf("unquote(%q) = %q, %v; want %q", content, got, err, want)
@@ -39,8 +39,8 @@ func FuzzString(f *testing.F) {
 	})
 }
 
-// TestStringThatEndsEarly: what was cut off after it was scanned, such as a damaged
-// temporary file, is an error and not another string.
+// TestStringThatEndsEarly: a string truncated after the scan, as in a corrupt temporary file, is an
+// error.
 func TestStringThatEndsEarly(t *testing.T) {
 	for _, s := range []string{`"`, `"a`, `"\`, `"\u`, `"\u00e`, `"\ud83d\ude0`} {
 		spool := (&spools{dir: t.TempDir()}).open(64)

@@ -14,7 +14,7 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// marking notes which reads of updates go on with a live response.
+// marking records which reads of updates are marked as tailing.
 type marking struct {
 	*fakeRuntime
 	mu    sync.Mutex
@@ -50,11 +50,11 @@ func (m *marking) Wait(ctx context.Context, at conversation.Address, after conve
 	return m.fakeRuntime.Wait(ctx, at, after)
 }
 
-// TestOnlyLaterReadsTail: the first read of every response is as of the request.
+// TestOnlyLaterReadsTail checks that the first read of every response is not marked.
 func TestOnlyLaterReadsTail(t *testing.T) {
 	for _, tt := range []struct {
 		name, method, query string
-		claims              int // batches that there are beside the first
+		claims              int // batches in addition to the first
 		want                []string
 	}{
 		{"head", "HEAD", "", 0, []string{"Head"}},

@@ -16,11 +16,11 @@ import (
 	parleyhttp "github.com/parleyrun/parley/http"
 )
 
-// TestTranscripts replays testdata/http: whole requests and the whole answers.
+// TestTranscripts replays testdata/http: whole requests and responses.
 //
 //	request    the input is a request; its body is one line
 //	turn       the agent answers in c1
-//	fail       every call fails as the input says: unknown, unavailable
+//	fail       every call fails as the input names: unknown, unavailable
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/http", func(t *testing.T, path string) {
 		h := newHarness(t, func(o *parleyhttp.Options) { o.Dev = strings.HasSuffix(path, "_dev") })

@@ -5,8 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestUTF8Checker cuts texts at each place and into single bytes: what is found does not
-// depend on it.
+// TestUTF8Checker splits texts at each position and into single bytes, with equal results.
 func TestUTF8Checker(t *testing.T) {
 	for _, text := range []string{
 		"", "a", "é", "日本", "😀", "a😀b", "\xff", "a\xff", "\xc3", "aé\xc3", "\xe6\x97", "\xf0\x9f\x98", "\xf0\x9f\x98x", "\xed\xa0\x80", "\xc0\xaf", "é\x80é", "\xf4\x90\x80\x80",
