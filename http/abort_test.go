@@ -90,7 +90,7 @@ func TestAbort(t *testing.T) {
 }
 
 // TestAbortIgnoresTheRequest sends various queries, media types and bodies.
-func TestAbortTakesWhatComes(t *testing.T) {
+func TestAbortIgnoresTheRequest(t *testing.T) {
 	for name, tt := range map[string]struct {
 		query, media string
 		body         io.Reader
@@ -115,7 +115,7 @@ func TestAbortTakesWhatComes(t *testing.T) {
 
 // TestAbortReadsLittleOfABody sends endless bodies, with and without a length. The server responds and
 // closes the connection.
-func TestAbortTakesLittleOfABody(t *testing.T) {
+func TestAbortReadsLittleOfABody(t *testing.T) {
 	h := newHarness(t, nil)
 	srv := httptest.NewServer(h.h)
 	defer srv.Close()
@@ -167,7 +167,7 @@ func TestAbortKeepsTheConnection(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := readAll(t, res); got != noneAborted || res.Close {
-			t.Errorf("%s, and the connection ends: %t", got, res.Close)
+			t.Errorf("got body %s, connection closed %t", got, res.Close)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestAbortRefused(t *testing.T) {
 		h := newHarness(t, nil)
 		wantError(t, h.do("POST", "/"+id+"/abort"), 400, conversation.CodeInvalidRequest)
 		if h.rt.calls != nil {
-			t.Errorf("id %q: the runtime heard of it: %v", id, h.rt.calls)
+			t.Errorf("id %q: got runtime calls %v, want none", id, h.rt.calls)
 		}
 	}
 	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {

@@ -39,14 +39,14 @@ func TestAdmission(t *testing.T) {
 			}
 		}
 		if res.Header.Get("Stream-Up-To-Date") != "" {
-			t.Error("an admission claims to be up to date")
+			t.Error("got Stream-Up-To-Date on an admission")
 		}
 	})
 	t.Run("offset_is_after_the_message", func(t *testing.T) {
 		h := newHarness(t, nil)
 		offset := decode[receipt](t, h.post("/c1", hello)).Offset
 		if got := readAll(t, h.do("GET", "/c1?view=updates&offset="+offset)); got != "[]" {
-			t.Errorf("updates from the admission's offset: %s", got)
+			t.Errorf("got updates %s from the admission's offset", got)
 		}
 	})
 	t.Run("second_message_continues", func(t *testing.T) {
@@ -198,11 +198,11 @@ func TestAdmissionIdempotency(t *testing.T) {
 		h := newHarness(t, nil)
 		first := decode[receipt](t, h.post("/c1", keyed))
 		if first.Deduplicated != nil {
-			t.Error("the first admission is called deduplicated")
+			t.Error("got deduplicated for the first admission")
 		}
 		second := decode[receipt](t, h.post("/c1", `{"idempotencyKey":"k","body":"x","kind":"user"}`))
 		if second.Deduplicated == nil || !*second.Deduplicated {
-			t.Error("the replay is not called deduplicated")
+			t.Error("got no deduplicated for the replay")
 		}
 		second.Deduplicated = nil
 		if d := cmp.Diff(first, second); d != "" {
@@ -230,7 +230,7 @@ func TestAdmissionIdempotency(t *testing.T) {
 		h := newHarness(t, func(o *parleyhttp.Options) { o.NewKey = func() string { return "same" } })
 		h.create()
 		if got := decode[receipt](t, h.post("/c1", hello)); got.Deduplicated != nil {
-			t.Error("deduplicated without a key of the caller")
+			t.Error("got deduplicated without a caller's key")
 		}
 	})
 	t.Run("without_a_key_one_is_minted", func(t *testing.T) {
@@ -283,7 +283,7 @@ func TestAdmissionAttachments(t *testing.T) {
 		plain := `{"mimeType":"image/svg+xml; charset=utf-8","data":"eA==","type":"image","filename":""}`
 		wantStatus(t, h.post("/c1", withAttachments("", pngJSON, plain, pngJSON)), http.StatusAccepted)
 		if d := cmp.Diff([]string{"Precheck", "Stage", "Stage", "Admit"}, h.rt.calls); d != "" {
-			t.Errorf("one content is staged once: %s", d)
+			t.Errorf("staging of one content (-want +got):\n%s", d)
 		}
 		digest := "4c4b6a3be1314ab86138bef4314dde022e600960d8689a2c8f8631802d20dab6"
 		if got := string(h.rt.blobs[digest]); got != png {
@@ -327,7 +327,7 @@ func TestAdmissionAttachments(t *testing.T) {
 			t.Error(d)
 		}
 		if got := h.leftovers(); got != nil {
-			t.Errorf("left %v", got)
+			t.Errorf("got leftovers %v", got)
 		}
 	})
 	t.Run("every_length_round_trips", func(t *testing.T) {
@@ -364,7 +364,7 @@ func (f *forgetful) Admit(ctx context.Context, a conversation.Admission) (conver
 
 // TestUnknownAdmissionRetry sends a message without a key, loses the result, and retries with the key
 // from the error. The message is admitted once.
-func TestUnknownAdmissionIsRepeated(t *testing.T) {
+func TestUnknownAdmissionRetry(t *testing.T) {
 	rt := &forgetful{fakeRuntime: newRuntime()}
 	handler, err := parleyhttp.New(rt, rt, []parleyhttp.Mount{{Path: "/agents/assistant", Agent: "assistant"}}, nil)
 	if err != nil {
@@ -382,6 +382,6 @@ func TestUnknownAdmissionIsRepeated(t *testing.T) {
 		t.Errorf("receipt %+v", r)
 	}
 	if n := len(rt.convs[c1].batches); n != 1 {
-		t.Errorf("%d batches, want the one of the message", n)
+		t.Errorf("got %d batches, want 1", n)
 	}
 }

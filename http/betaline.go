@@ -134,10 +134,10 @@ func (b *betaLine) route(serve methods) http.Handler {
 }
 
 // nameOf decodes the path segment of a name, once.
-func nameOf(segment, what string) (string, error) {
+func nameOf(segment, kind string) (string, error) {
 	name, err := url.PathUnescape(segment)
 	if err != nil || strings.TrimFunc(name, isBlank) == "" {
-		return "", invalid("The %s in the path must not be empty or blank, nor have an invalid escape.", what)
+		return "", invalid("The %s in the path must not be empty or blank, nor have an invalid escape.", kind)
 	}
 	return name, nil
 }

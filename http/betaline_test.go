@@ -49,7 +49,7 @@ func (h *harness) beta(method, path, body string, header ...string) *http.Respon
 }
 
 // withTurns returns a harness whose c1 has the given number of turns.
-func said(t testing.TB, times int) *harness {
+func withTurns(t testing.TB, times int) *harness {
 	h := newBeta(t, nil)
 	for range times {
 		wantStatus(t, h.beta("POST", betaC1, `{"message":"hello"}`), http.StatusAccepted)
@@ -84,7 +84,7 @@ func wantHeader(t testing.TB, res *http.Response, want map[string]string) {
 var secured = map[string]string{"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "cross-origin"}
 
 func TestBetaCatchUp(t *testing.T) {
-	h := said(t, 10) // 110 events
+	h := withTurns(t, 10) // 110 events
 	last := int64(10*eventsPerTurn - 1)
 	tag := func(from, next int64) string { return beta.ETag("agents/assistant/c1", from, next, false) }
 	for _, tt := range []struct {
@@ -134,14 +134,14 @@ func TestBetaCatchUp(t *testing.T) {
 }
 
 func TestBetaConditional(t *testing.T) {
-	h := said(t, 1)
+	h := withTurns(t, 1)
 	tag := h.beta("GET", betaC1, "").Header.Get("ETag")
 	res := h.beta("GET", betaC1, "", "If-None-Match", tag)
 	wantStatus(t, res, http.StatusNotModified)
 	wantHeader(t, res, secured)
 	wantHeader(t, res, map[string]string{"ETag": tag})
 	if body := readAll(t, res); body != "" {
-		t.Errorf("304 has the body %q", body)
+		t.Errorf("got body %q for a 304, want none", body)
 	}
 	for name, other := range map[string]string{"weak": "W/" + tag, "list": tag + ", " + tag, "any": "*", "another": `"x"`} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestBetaConditional(t *testing.T) {
 }
 
 func TestBetaHead(t *testing.T) {
-	h := said(t, 2)
+	h := withTurns(t, 2)
 	last := beta.Offset(2*eventsPerTurn - 1)
 	res := h.beta("HEAD", betaC1+"?offset=banana&tail=0", "")
 	wantStatus(t, res, http.StatusOK)
@@ -169,18 +169,18 @@ func TestBetaHead(t *testing.T) {
 		"ETag": beta.ETag("agents/assistant/c1", -1, 2*eventsPerTurn-1, false), "Stream-Closed": "",
 	})
 	if body := readAll(t, res); body != "" {
-		t.Errorf("HEAD has the body %q", body)
+		t.Errorf("got body %q for HEAD, want none", body)
 	}
 	res = h.beta("HEAD", "/beta/agents/assistant/none", "")
 	wantStatus(t, res, http.StatusNotFound)
 	if body := readAll(t, res); body != "" {
-		t.Errorf("HEAD of nothing has the body %q", body)
+		t.Errorf("got body %q for HEAD of an absent stream", body)
 	}
 }
 
 // TestBetaRefusals lists the rejected requests in the order of the checks.
 func TestBetaRefusals(t *testing.T) {
-	h := said(t, 1)
+	h := withTurns(t, 1)
 	for _, tt := range []struct {
 		name, method, path, body, allow string
 		status                          int
@@ -221,10 +221,10 @@ func TestBetaRefusals(t *testing.T) {
 			res := h.beta(tt.method, tt.path, tt.body)
 			wantHeader(t, res, map[string]string{"Allow": tt.allow})
 			if got := wantError(t, res, tt.status, tt.code); got.Ref != "" {
-				t.Errorf("it has a ref: %+v", got)
+				t.Errorf("got a ref in %+v, want none", got)
 			}
 			if len(h.rt.wrote()) != before {
-				t.Error("the runtime has heard of it")
+				t.Error("rejected request reached the runtime")
 			}
 		})
 	}
@@ -281,7 +281,7 @@ func TestBetaAdmission(t *testing.T) {
 	}
 	// The current protocol has the same conversation.
 	if got := readAll(t, h.do("GET", "/c1")); !strings.Contains(got, `"text":"look"`) {
-		t.Errorf("the current line shows %s", got)
+		t.Errorf("got %s from the current protocol", got)
 	}
 }
 
@@ -339,14 +339,14 @@ func TestBetaAbort(t *testing.T) {
 		}
 	}
 	if got := readAll(t, h.beta("GET", betaC1+"?tail=1", "")); !strings.Contains(got, `"outcome":"aborted"`) {
-		t.Errorf("the last event is %s", got)
+		t.Errorf("got last event %s", got)
 	}
 }
 
 func TestBetaLongPoll(t *testing.T) {
 	poll := func(t *testing.T, act func(*harness), query string, check func(h *harness, res *http.Response, took time.Duration)) {
 		synctest.Test(t, func(t *testing.T) {
-			h := said(t, 1)
+			h := withTurns(t, 1)
 			done, start := make(chan *http.Response), time.Now()
 			go func() { done <- h.beta("GET", betaC1+"?live=long-poll&"+query, "") }()
 			synctest.Wait()
@@ -365,10 +365,10 @@ func TestBetaLongPoll(t *testing.T) {
 				"ETag": beta.ETag("agents/assistant/c1", end-2, end, false),
 			})
 			if c := res.Header.Get("Stream-Cursor"); len(c) != len("1000000000") && c <= "999999999" {
-				t.Errorf("the cursor %s does not advance", c)
+				t.Errorf("cursor %s did not advance", c)
 			}
 			if n := len(kinds(t, readAll(t, res))); n != 2 || took != 0 {
-				t.Errorf("%d events after %v", n, took)
+				t.Errorf("got %d events after %v", n, took)
 			}
 		})
 	})
@@ -404,7 +404,7 @@ func TestBetaLongPoll(t *testing.T) {
 		})
 	})
 	t.Run("closed_is_204_at_once", func(t *testing.T) {
-		h := said(t, 1)
+		h := withTurns(t, 1)
 		h.rt.closed = true
 		res := h.beta("GET", betaC1+"?live=long-poll&offset=now", "")
 		wantStatus(t, res, http.StatusNoContent)
@@ -415,7 +415,7 @@ func TestBetaLongPoll(t *testing.T) {
 
 func leaveBetaPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := said(t, 1)
+		h := withTurns(t, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan *http.Response)
 		go func() {
@@ -429,7 +429,7 @@ func leaveBetaPoll(t *testing.T) {
 
 // TestBetaClosed checks that the history of a closed stream is readable and marked as complete.
 func TestBetaClosed(t *testing.T) {
-	h := said(t, 1)
+	h := withTurns(t, 1)
 	h.rt.closed = true
 	end := int64(eventsPerTurn - 1)
 	res := h.beta("GET", betaC1, "")
@@ -446,13 +446,13 @@ func TestBetaClosed(t *testing.T) {
 		t.Fatalf("frames %.200s", body)
 	}
 	if want := `data:{"streamNextOffset":"` + beta.Offset(end) + `","streamClosed":true}` + "\n\n"; control != want {
-		t.Errorf("the last frame is %q, want %q and the end", control, want)
+		t.Errorf("got last frame %q, want %q", control, want)
 	}
 }
 
 // TestBetaClosedInPages checks that only the last page of a closed stream is marked as closed.
 func TestBetaClosedInPages(t *testing.T) {
-	h := said(t, 10) // 110 events
+	h := withTurns(t, 10) // 110 events
 	h.rt.closed = true
 	for _, live := range []string{"", "&live=long-poll"} {
 		for after, want := range map[int64]struct {
@@ -515,7 +515,7 @@ func (w *tape) take() string {
 // TestBetaEventStream checks the frames of a live stream over virtual time.
 func TestBetaEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := said(t, 10) // 110 events
+		h := withTurns(t, 10) // 110 events
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &tape{header: http.Header{}, start: time.Now()}
 		ended := make(chan struct{})
@@ -542,18 +542,18 @@ func TestBetaEventStream(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		idle := w.take()
 		if strings.Count(idle, ": heartbeat") != 2 || strings.Count(idle, "event: control") != 1 || strings.Contains(idle, "events") {
-			t.Errorf("idle for 31 s:\n%s", idle)
+			t.Errorf("got frames of 31 idle seconds:\n%s", idle)
 		}
 		h.claims(c1, 1)
 		synctest.Wait()
 		if got := w.take(); got != "" {
-			t.Errorf("a batch that shows nothing: %s", got)
+			t.Errorf("batch without events: got frames %s", got)
 		}
 		wantStatus(t, h.beta("POST", betaC1, `{"message":"x"}`), http.StatusAccepted)
 		h.turn(c1)
 		synctest.Wait()
 		if got := w.take(); !strings.Contains(got, "11 events\n") || !strings.Contains(got, last(120)+"\"streamCursor\"…upToDate") {
-			t.Errorf("a turn: %s", got)
+			t.Errorf("turn: got frames %s", got)
 		}
 		cancel()
 		<-ended
@@ -567,8 +567,8 @@ func TestBetaMounts(t *testing.T) {
 		name, beta, mount, want string
 		agents                  []string
 	}{
-		{"beside_each_other", "/beta", "/agents/assistant", "", nil},
-		{"at_the_root_beside_a_deeper_one", "/", "/v2/agents/assistant", "", nil},
+		{"next_to_each_other", "/beta", "/agents/assistant", "", nil},
+		{"at_the_root_next_to_a_deeper_one", "/", "/v2/agents/assistant", "", nil},
 		{"same_routes", "/", "/agents/assistant", "overlap", nil},
 		{"of_an_agent_it_does_not_serve", "/", "/agents/other", "overlap", nil},
 		{"a_mount_of_all", "/", "/agents", "overlap", nil},
@@ -601,7 +601,7 @@ func TestBetaMounts(t *testing.T) {
 
 // TestBetaStoreFails: a failure is a response before the first byte, and a broken connection after it.
 func TestBetaStoreFails(t *testing.T) {
-	h := said(t, 1)
+	h := withTurns(t, 1)
 	h.rt.fail = func(method string) error {
 		if method == "Events" {
 			return conversation.Unavailable(time.Second, errors.New("no bucket"))

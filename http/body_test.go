@@ -61,10 +61,10 @@ func TestLargeAttachmentIsNeverInMemory(t *testing.T) {
 		t.Errorf("allocated %d bytes", got)
 	}
 	if got := h.leftovers(); got != nil {
-		t.Errorf("left %v", got)
+		t.Errorf("got leftovers %v", got)
 	}
 	if runtime.GOOS == "linux" && during != nil {
-		t.Errorf("files have names while in use: %v", during)
+		t.Errorf("got named files %v during the request", during)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestSpoolSizes(t *testing.T) {
 				t.Errorf("admission %+v", a)
 			}
 			if got := h.leftovers(); got != nil {
-				t.Errorf("left %v", got)
+				t.Errorf("got leftovers %v", got)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestManyAttachmentsInFiles(t *testing.T) {
 	h.rt.calls = nil
 	wantError(t, h.post("/c1", withAttachments("", parts...)), 400, conversation.CodeInvalidRequest)
 	if got := h.leftovers(); got != nil || h.rt.calls != nil {
-		t.Errorf("left %v, called %v", got, h.rt.calls)
+		t.Errorf("got leftovers %v, runtime calls %v", got, h.rt.calls)
 	}
 }
 

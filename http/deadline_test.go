@@ -89,7 +89,7 @@ func TestNeverRead(t *testing.T) {
 				began := time.Now()
 				defer e.send(tt.method, tt.path, tt.rest).Close()
 				if took := (<-e.closed).Sub(began); took < 10*time.Second || took > 12*time.Second {
-					t.Errorf("the connection is open for %v", took)
+					t.Errorf("connection was open for %v", took)
 				}
 			})
 		})
@@ -139,7 +139,7 @@ func TestBodyThatStalls(t *testing.T) {
 				answered := time.Now()
 				_, _ = io.Copy(io.Discard, conn)
 				if took := (<-e.closed).Sub(answered); took > 2*time.Second {
-					t.Errorf("the connection is open for %v after the answer", took)
+					t.Errorf("connection was open for %v after the response", took)
 				}
 			})
 		})
@@ -205,7 +205,7 @@ func TestSlowDiskIsNotTheClient(t *testing.T) {
 // TestNoRoomForABody fills the budgets of bodies in memory and in files, and checks the error and the
 // release.
 func TestNoRoomForABody(t *testing.T) {
-	full := errors.New("the volume is nearly full")
+	full := errors.New("volume is nearly full")
 	budget := memory.New(20 << 10)
 	large := withAttachments("", fmt.Sprintf(`{"type":"image","mimeType":"image/png","data":"%s"}`, strings.Repeat("AAAA", 100<<10)))
 	for name, tt := range map[string]struct {
@@ -239,13 +239,13 @@ func TestNoRoomForABody(t *testing.T) {
 					t.Errorf("details %q, want %q in them", e.Details, tt.details)
 				}
 				if got := h.rt.wrote(); got != nil || h.leftovers() != nil {
-					t.Errorf("wrote %v, left %v", got, h.leftovers())
+					t.Errorf("got writes %v, leftovers %v", got, h.leftovers())
 				}
 				if got := h.h.Spooled(); got.Used != 0 || (got.Refused > 0) != strings.Contains(tt.details, "temporary files") {
-					t.Errorf("temporary files: %+v", got)
+					t.Errorf("got file usage %+v", got)
 				}
 				if used := budget.Usage(); len(used) > 0 && used[0].Used != 0 {
-					t.Errorf("still taken: %+v", used)
+					t.Errorf("got memory usage %+v after the request", used)
 				}
 				wantStatus(t, h.post("/c1", hello), http.StatusAccepted) // other requests have room
 			})

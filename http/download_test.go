@@ -43,7 +43,7 @@ func (h *harness) closed() {
 	h.rt.mu.Lock()
 	defer h.rt.mu.Unlock()
 	if h.rt.unclosed != 0 {
-		h.t.Errorf("%d contents are not closed", h.rt.unclosed)
+		h.t.Errorf("got %d open contents", h.rt.unclosed)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestAttachmentSizes(t *testing.T) {
 			res := h.do("GET", "/c1/attachments/att_1")
 			wantStatus(t, res, http.StatusOK)
 			if got := readAll(t, res); got != string(want) || res.ContentLength != int64(size) {
-				t.Errorf("%s: %d bytes are not the %d that were stored", name, len(got), size)
+				t.Errorf("%s: got %d bytes that differ from the stored %d", name, len(got), size)
 			}
 			h.closed()
 		}
@@ -128,7 +128,7 @@ func TestAttachmentMethods(t *testing.T) {
 			if method != "HEAD" {
 				wantError(t, res, 405, conversation.CodeMethodNotAllowed)
 			} else if got := readAll(t, res); got != "" {
-				t.Errorf("HEAD has the body %q", got)
+				t.Errorf("got body %q for HEAD, want none", got)
 			}
 		}
 		if len(h.rt.calls) != before {
@@ -172,7 +172,7 @@ func TestAttachmentFlawBeforeTheFirstByte(t *testing.T) {
 				e := wantError(t, res, 500, conversation.CodeInternal)
 				for _, header := range []string{"Content-Disposition", "Content-Security-Policy"} {
 					if got := res.Header.Get(header); got != "" {
-						t.Errorf("an error has %s: %s", header, got)
+						t.Errorf("error response has %s: %s", header, got)
 					}
 				}
 				if res.Header.Get("Cache-Control") != "no-store" {
@@ -231,7 +231,7 @@ func TestAttachmentReadPanic(t *testing.T) {
 	func() {
 		defer func() {
 			if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				t.Error("the connection is not aborted")
+				t.Error("connection was not aborted")
 			}
 		}()
 		h.do("GET", "/c1/attachments/att_1")
@@ -295,13 +295,13 @@ func TestAttachmentSlowClient(t *testing.T) {
 				got = append(got, buf[:n]...)
 				synctest.Wait()
 				if ahead := read - len(got); ahead > 2*piece+piece/2 {
-					t.Fatalf("%d bytes are held for a client that took %d", ahead, len(got))
+					t.Fatalf("got %d bytes read ahead for a client that took %d", ahead, len(got))
 				}
 				time.Sleep(9 * time.Second)
 			}
 			rest, _ := io.ReadAll(iotest.TimeoutReader(io.LimitReader(conn, int64(bytes.Index(got, []byte("\r\n\r\n"))+4))))
 			if got = append(got, rest...); !bytes.HasSuffix(got, want) {
-				t.Errorf("%d bytes do not end with the attachment", len(got))
+				t.Errorf("response of %d bytes does not end with the attachment", len(got))
 			}
 		})
 		h.closed()
@@ -462,7 +462,7 @@ func TestAttachmentClientLeavesDuringARead(t *testing.T) {
 	func() {
 		defer func() {
 			if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				t.Error("the connection is not aborted")
+				t.Error("connection was not aborted")
 			}
 		}()
 		h.serve(r)

@@ -46,7 +46,7 @@ func classOf(c conversation.Code) (class, bool) {
 		return class{http.StatusNotFound, "There is no such workflow.", "Check the name in the path."}, true
 	case conversation.CodeInstanceNotFound:
 		return class{http.StatusNotFound, "There is no such agent instance.",
-			"The conversation does not exist, or its uid is another."}, true
+			"The conversation does not exist or has another uid."}, true
 	case conversation.CodeStreamNotFound:
 		return class{http.StatusNotFound, "There is no such conversation.",
 			"A conversation exists from its first admitted message on."}, true
@@ -55,25 +55,25 @@ func classOf(c conversation.Code) (class, bool) {
 			"The attachment id is wrong or belongs to another conversation."}, true
 	case conversation.CodeAttachmentConflict:
 		return class{http.StatusInternalServerError, "An attachment could not be stored.",
-			"Other bytes are stored in its place. The failure was logged. Give its ref when you report it."}, true
+			"Different bytes are stored under its digest. The failure was logged. Give its ref when you report it."}, true
 	case conversation.CodeAttachmentIntegrity:
 		return class{http.StatusInternalServerError, "The attachment could not be read.",
-			"Its stored bytes are not those that were sent. The failure was logged. Give its ref when you report it."}, true
+			"Its stored bytes differ from those that were sent. The failure was logged. Give its ref when you report it."}, true
 	case conversation.CodeInstanceExists:
 		return class{http.StatusConflict, "The agent instance exists already.",
-			"Leave uid out to continue the conversation."}, true
+			"Omit uid to continue the conversation."}, true
 	case conversation.CodeSubmissionConflict:
 		return class{http.StatusConflict, "The message conflicts with an earlier one.",
 			"Its idempotency key was used with another payload. Repeat the first payload or use a new key."}, true
 	case conversation.CodeAlreadyDecided:
-		return class{http.StatusConflict, "The signal comes too late.",
-			"What it is for is decided, or will be by an earlier signal."}, true
+		return class{http.StatusConflict, "The wait is already resolved.",
+			"A signal or a timeout has ended it, or an earlier signal will."}, true
 	case conversation.CodeTooManySignals:
-		return class{http.StatusTooManyRequests, "Too many signals are kept.",
-			"Nobody has waited for them yet. Signal again when somebody does."}, true
+		return class{http.StatusTooManyRequests, "Too many signals are pending.",
+			"No call waits for them yet. Signal again once one does."}, true
 	case conversation.CodeStreamStoreFailure:
 		return class{http.StatusInternalServerError, "The conversation's record stream could not be read there.",
-			"The offset is beyond the end of the conversation. Read the snapshot and go on from its offset."}, true
+			"The offset is beyond the end of the conversation. Read the snapshot and continue from its offset."}, true
 	case conversation.CodeSchemaVersion:
 		return class{http.StatusInternalServerError, "The stored data has a version this server does not support.",
 			"Run a server of the version that wrote it."}, true
@@ -82,13 +82,13 @@ func classOf(c conversation.Code) (class, bool) {
 			"The runtime is not available right now. Retry after the time given."}, true
 	case conversation.CodeQuarantined:
 		return class{http.StatusLocked, "The conversation is quarantined.",
-			"Opening it failed several times, or an operator quarantined it, so it is quarantined. Nothing of it is lost. The server tries it again by itself; repair the cause to have it released."}, true
+			"Opening it failed several times, or an operator quarantined it. No data is lost. The server retries by itself; repair the cause to release it."}, true
 	case conversation.CodeAdmissionUnknown:
-		return class{http.StatusServiceUnavailable, "It is not known whether the message was admitted.",
-			"Repeat it after the time given with meta.idempotencyKey as its idempotencyKey: it is admitted once."}, true
+		return class{http.StatusServiceUnavailable, "Whether the message was admitted is unknown.",
+			"Retry after the time given with meta.idempotencyKey as idempotencyKey: the message is admitted once."}, true
 	case conversation.CodeAbortUnknown:
-		return class{http.StatusServiceUnavailable, "It is not known whether the conversation was aborted.",
-			"Repeat it after the time given: what an abort has ended stays ended."}, true
+		return class{http.StatusServiceUnavailable, "Whether the conversation was aborted is unknown.",
+			"Retry after the time given: a repeated abort is safe."}, true
 	}
 	return class{http.StatusInternalServerError, "The server failed to answer the request.",
 		"The failure was logged. Give its ref when you report it."}, false
@@ -137,9 +137,9 @@ func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	switch {
 	case known.Code == conversation.CodeAdmissionUnknown, known.Code == conversation.CodeAbortUnknown:
-		h.opts.Logger.WarnContext(r.Context(), "outcome of a request is not known", logRequest(r, err)...)
+		h.opts.Logger.WarnContext(r.Context(), "request outcome unknown", logRequest(r, err)...)
 	case cl.status == http.StatusServiceUnavailable:
-		h.opts.Logger.WarnContext(r.Context(), "request refused as unavailable", logRequest(r, err)...)
+		h.opts.Logger.WarnContext(r.Context(), "request rejected as unavailable", logRequest(r, err)...)
 	case cl.status >= http.StatusInternalServerError:
 		e.Ref = h.opts.NewRef()
 		w.Header().Set(headerErrorRef, e.Ref)
@@ -174,7 +174,7 @@ func crowded(err error) error {
 	case errors.As(err, &known):
 	case errors.As(err, &full):
 		e := conversation.Unavailable(fullRetryAfter, err)
-		e.Details = fmt.Sprintf("There is no room right now: %v. Retry after the time given.", full)
+		e.Details = fmt.Sprintf("Not enough memory right now: %v. Retry after the time given.", full)
 		return e
 	case errors.Is(err, syscall.ENOSPC):
 		return conversation.Unavailable(spoolRetryAfter, err)
@@ -188,7 +188,7 @@ const fullRetryAfter = 2 * time.Second
 func (h *Handler) writeEnvelope(w http.ResponseWriter, r *http.Request, status int, e envelopeError) {
 	body, err := conversation.EncodeJSON(envelope{e})
 	if err != nil {
-		h.opts.Logger.ErrorContext(r.Context(), "error meta cannot be encoded", logRequest(r, err)...)
+		h.opts.Logger.ErrorContext(r.Context(), "encode error meta failed", logRequest(r, err)...)
 		e.Meta = nil
 		body, _ = conversation.EncodeJSON(envelope{e}) // encoding strings cannot fail
 	}

@@ -76,7 +76,7 @@ func TestErrorTable(t *testing.T) {
 			h := newHarness(t, nil)
 			h.rt.fail = func(string) error { return conversation.Errorf(code, "secret") }
 			if e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal); strings.Contains(fmt.Sprint(e), "secret") {
-				t.Errorf("%+v tells the secret", e)
+				t.Errorf("%+v leaks the cause", e)
 			}
 		})
 	}
@@ -112,16 +112,16 @@ func TestUnknownErrors(t *testing.T) {
 			h.rt.fail = fail
 			e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)
 			if strings.Contains(fmt.Sprint(e), "secret") {
-				t.Errorf("%+v tells the secret", e)
+				t.Errorf("%+v leaks the cause", e)
 			}
 			if e.Ref != "err_1" || strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ref=err_1") {
 				t.Errorf("ref %q, log %s", e.Ref, &log)
 			}
 			if name != "cancel" && !strings.Contains(log.String(), "secret") {
-				t.Errorf("log %s lacks the cause", &log)
+				t.Errorf("log %s has no cause", &log)
 			}
 			if name == "panic" && !strings.Contains(log.String(), "stack=") {
-				t.Errorf("log %s lacks the stack", &log)
+				t.Errorf("log %s has no stack", &log)
 			}
 		})
 	}
@@ -159,7 +159,7 @@ func TestPanicAfterTheAnswerBegan(t *testing.T) {
 	h.create()
 	defer func() {
 		if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-			t.Error("the connection is not aborted")
+			t.Error("connection was not aborted")
 		}
 	}()
 	h.h.ServeHTTP(brokenWriter{httptest.NewRecorder()}, httptest.NewRequest("GET", "/agents/assistant/c1", nil))
@@ -169,9 +169,9 @@ func TestPanicAfterTheAnswerBegan(t *testing.T) {
 type silent struct{ t *testing.T }
 
 func (silent) Header() http.Header      { return http.Header{} }
-func (s silent) WriteHeader(status int) { s.t.Errorf("status %d is written", status) }
+func (s silent) WriteHeader(status int) { s.t.Errorf("got status %d, want no response", status) }
 func (s silent) Write(b []byte) (int, error) {
-	s.t.Errorf("%q is written", b)
+	s.t.Errorf("got body %q, want no response", b)
 	return len(b), nil
 }
 
@@ -198,7 +198,7 @@ func TestClientThatLeft(t *testing.T) {
 			func() {
 				defer func() {
 					if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-						t.Error("the connection is not aborted")
+						t.Error("connection was not aborted")
 					}
 				}()
 				h.h.ServeHTTP(silent{t}, r)
@@ -207,7 +207,7 @@ func TestClientThatLeft(t *testing.T) {
 				t.Errorf("log %q, want %q", &log, want)
 			}
 			if got := h.leftovers(); got != nil {
-				t.Errorf("left %v", got)
+				t.Errorf("got leftovers %v", got)
 			}
 		})
 	}
@@ -261,7 +261,7 @@ func TestRefsAreLoggedSomewhere(t *testing.T) {
 	h.rt.fail = func(string) error { return conversation.Unavailable(time.Second, errors.New("busy")) }
 	wantError(t, h.do("GET", "/c1"), 503, conversation.CodeUnavailable)
 	if log.Len() > 0 {
-		t.Errorf("logged %s", &log)
+		t.Errorf("got log %s", &log)
 	}
 	h.rt.fail = func(string) error { return errors.New("broken") }
 	e := wantError(t, h.do("GET", "/c1"), 500, conversation.CodeInternal)

@@ -136,7 +136,7 @@ func (f *fakeRuntime) Stage(ctx context.Context, _ conversation.Address, b conve
 		return err
 	}
 	if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != b.Digest || int64(len(content)) != b.Size {
-		return fmt.Errorf("blob %s of %d bytes does not fit its content", b.Digest, b.Size)
+		return fmt.Errorf("blob %s of %d bytes does not match its content", b.Digest, b.Size)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -43,7 +43,7 @@ func FuzzPromptBody(f *testing.F) {
 			wantError(t, res, 400, conversation.CodeInvalidRequest)
 		}
 		if res.StatusCode == http.StatusBadRequest && h.rt.calls != nil {
-			t.Errorf("the runtime heard of a refused request: %v", h.rt.calls)
+			t.Errorf("rejected request: got runtime calls %v", h.rt.calls)
 		}
 	})
 }
@@ -52,7 +52,7 @@ func checkAdmitted(t *testing.T, a conversation.Admission, text []byte) {
 	t.Helper()
 	var has map[string]json.RawMessage
 	if err := json.Unmarshal(text, &has); err != nil {
-		t.Fatalf("admitted what is not an object: %v", err)
+		t.Fatalf("admitted a body that is not an object: %v", err)
 	}
 	read := func(name string, v any) {
 		if raw, ok := has[name]; ok {
@@ -121,10 +121,10 @@ func FuzzConversationIDRouting(f *testing.F) {
 		default:
 			wantStatus(t, res, http.StatusAccepted)
 			if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {
-				t.Errorf("segment %q is %+v", segment, got)
+				t.Errorf("segment %q: got id %+v", segment, got)
 			}
 			if u, err := url.Parse(res.Header.Get("Location")); err != nil || u.EscapedPath() != "/agents/assistant/"+path {
-				t.Errorf("segment %q is in Location %q", segment, res.Header.Get("Location"))
+				t.Errorf("segment %q: got Location %q", segment, res.Header.Get("Location"))
 			}
 		}
 	})

@@ -118,12 +118,12 @@ func TestGateBoundsLargeBodies(t *testing.T) {
 				}
 				for i := range requests {
 					if got, want := q.behind(), min(tt.want+i, requests); got != want {
-						t.Errorf("%d large bodies are through when %d are over, want %d", got, i, want)
+						t.Errorf("got %d large bodies past the gate after %d requests, want %d", got, i, want)
 					}
 					wantStatus(t, q.next(nil).res, 202)
 				}
 				if got := q.leftovers(); got != nil {
-					t.Errorf("left %v", got)
+					t.Errorf("got leftovers %v", got)
 				}
 			})
 		})
@@ -174,7 +174,7 @@ func TestGateIsBehindTheUpload(t *testing.T) {
 		}
 		q.start(t.Context(), "quick", strings.NewReader(large))
 		if a := q.next(nil); a.id != "quick" || a.res.StatusCode != 202 {
-			t.Errorf("%s is over with %v", a.id, a.res)
+			t.Errorf("%s: finished with %v", a.id, a.res)
 		}
 		if _, err := io.WriteString(slow, large[100:]); err != nil {
 			t.Fatal(err)
@@ -210,7 +210,7 @@ func TestGateIsLeft(t *testing.T) {
 
 // TestGateTimeout covers a client that leaves or times out in the queue: it has staged nothing, and
 // the next one moves up.
-func TestGateIsGivenUp(t *testing.T) {
+func TestGateTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, len(large))
 		q.start(t.Context(), "first", strings.NewReader(large))
@@ -223,29 +223,29 @@ func TestGateIsGivenUp(t *testing.T) {
 
 		leave()
 		if a := <-q.done; a.id != "leaving" || a.res != nil {
-			t.Errorf("%s is over with %v, want the connection of leaving aborted", a.id, a.res)
+			t.Errorf("%s: finished with %v, want leaving aborted", a.id, a.res)
 		}
 		if got := q.logs.written(); got != nil {
-			t.Errorf("a client that left is logged: %q", got)
+			t.Errorf("got log %q for a client that left", got)
 		}
 		a := <-q.done
 		if a.id != "hurried" {
-			t.Fatalf("%s is over, want hurried", a.id)
+			t.Fatalf("got %s finished, want hurried", a.id)
 		}
 		wantError(t, a.res, 503, conversation.CodeUnavailable)
 		if after := a.res.Header.Get("Retry-After"); after != "5" {
 			t.Errorf("Retry-After is %q", after)
 		}
 		if got, n := q.rt.wrote(), q.behind(); got != nil || n != 1 {
-			t.Errorf("wrote %v, %d are through", got, n)
+			t.Errorf("got writes %v, %d bodies past the gate", got, n)
 		}
 		for _, id := range []string{"first", "last"} {
 			if a := q.next(nil); a.id != id || a.res.StatusCode != 202 {
-				t.Errorf("%s is over with %v, want %s", a.id, a.res, id)
+				t.Errorf("%s: finished with %v, want %s", a.id, a.res, id)
 			}
 		}
 		if got := q.leftovers(); got != nil {
-			t.Errorf("left %v", got)
+			t.Errorf("got leftovers %v", got)
 		}
 	})
 }
@@ -292,10 +292,10 @@ func TestClientLeavesTheGate(t *testing.T) {
 	<-arrived
 	leave()
 	if err := <-leaving; err == nil {
-		t.Error("the second request was answered")
+		t.Error("second request got a response")
 	}
 	if aborted := <-over; !aborted {
-		t.Error("the connection was not aborted")
+		t.Error("connection was not aborted")
 	}
 	close(q.decide)
 	if err := <-first; err != nil {
@@ -303,7 +303,7 @@ func TestClientLeavesTheGate(t *testing.T) {
 	}
 	<-over
 	if got, want := q.rt.wrote(), []string{"Stage", "Admit"}; !slices.Equal(got, want) {
-		t.Errorf("wrote %v, want %v of the first alone", got, want)
+		t.Errorf("got writes %v, want %v", got, want)
 	}
 }
 

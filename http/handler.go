@@ -263,15 +263,15 @@ const maxNamed = 20
 
 // noRoute returns the error text of an unknown path; in Dev it lists the mounts.
 func (h *Handler) noRoute(mounts []Mount) string {
-	const said = "No route of this server matches the path."
+	const text = "No route of this server matches the path."
 	if !h.opts.Dev || len(mounts) == 0 {
-		return said
+		return text
 	}
 	var paths []string
 	for _, m := range mounts[:min(len(mounts), maxNamed)] {
 		paths = append(paths, m.Path+"/<id>")
 	}
-	return said + " Agents are at " + strings.Join(paths, ", ") + "."
+	return text + " Agents are at " + strings.Join(paths, ", ") + "."
 }
 
 // Spooled returns the usage of temporary files, and how often a body was rejected for lack of room.

@@ -132,7 +132,7 @@ func checkHeaders(t *testing.T, x exchange, res *http.Response) {
 	}
 	for name := range res.Header {
 		if strings.HasPrefix(name, "Access-Control-") {
-			t.Errorf("the protocol sets %s", name)
+			t.Errorf("response sets %s", name)
 		}
 	}
 }
@@ -162,11 +162,11 @@ func TestUpToDateIsTrueOrAbsent(t *testing.T) {
 			}
 		}
 		if len(pages) != 3 || pages[0] != offset(99) || pages[1] != offset(199) || pages[2] != offset(249) {
-			t.Errorf("pages end at %v", pages)
+			t.Errorf("got page ends %v", pages)
 		}
 		for i, p := range positions[1:] {
 			if p.Compare(positions[i]) <= 0 {
-				t.Errorf("%v comes after %v", p, positions[i])
+				t.Errorf("position %v follows %v", p, positions[i])
 			}
 		}
 		if len(positions) != 5 {
@@ -207,7 +207,7 @@ func TestOffsetsOfEveryResponse(t *testing.T) {
 			res := h.do("GET", "/c1?view=updates&offset="+from)
 			wantHeaders(t, res, jsonHeaders(offset(0), true))
 			if got := readAll(t, res); got != "[]" {
-				t.Errorf("%s: a read from it shows %s", name, got)
+				t.Errorf("%s: got %s from a read at it", name, got)
 			}
 		}
 	})

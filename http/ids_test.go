@@ -38,7 +38,7 @@ func TestIDsOnEveryRoute(t *testing.T) {
 			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
 		}
 		if got := h.rt.admissions[0].Address; got != (conversation.Address{Agent: "assistant", ID: id}) {
-			t.Errorf("segment %q is %+v, want %q", segment, got, id)
+			t.Errorf("segment %q: got id %+v, want %q", segment, got, id)
 		}
 		wantStatus(t, h.do("GET", "/"+segment), 200)
 		wantStatus(t, h.do("GET", "/"+segment+"?view=updates&offset=-1"), 200)
@@ -56,7 +56,7 @@ func TestIDsAreNotNormalized(t *testing.T) {
 	for i, segment := range segments {
 		wantStatus(t, h.post("/"+segment, `{"kind":"user","body":"x","uid":null}`), http.StatusAccepted)
 		if len(h.rt.convs) != i+1 {
-			t.Errorf("%q is the id of another", segment)
+			t.Errorf("segment %q names an existing conversation", segment)
 		}
 	}
 }
@@ -75,12 +75,12 @@ func TestIDsRefused(t *testing.T) {
 			h.do("POST", "/"+segment+"/abort"), h.do("GET", "/"+segment+"/attachments/att_1"),
 		} {
 			if e := wantError(t, res, 400, conversation.CodeInvalidRequest); !strings.Contains(e.Details, details) {
-				t.Errorf("segment %.20q: details %q, want some with %s", segment, e.Details, details)
+				t.Errorf("segment %.20q: got details %q, want %s", segment, e.Details, details)
 			}
 		}
 		wantStatus(t, h.do("HEAD", "/"+segment), 400)
 		if h.rt.calls != nil {
-			t.Errorf("segment %.20q: the runtime heard of it: %v", segment, h.rt.calls)
+			t.Errorf("segment %.20q: got runtime calls %v", segment, h.rt.calls)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestDotsAreNotAdmitted(t *testing.T) {
 		for path, body := range map[string]string{"/agents/assistant/": hello, "/beta/agents/assistant/": `{"message":"x"}`} {
 			e := wantError(t, h.beta("POST", path+segment, body), 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, "must not be") || h.rt.calls != nil {
-				t.Errorf("POST %s%s: details %q; the runtime was called: %v", path, segment, e.Details, h.rt.calls)
+				t.Errorf("POST %s%s: got details %q, runtime calls %v", path, segment, e.Details, h.rt.calls)
 			}
 		}
 		if _, err := h.rt.Admit(t.Context(), conversation.Admission{
@@ -122,7 +122,7 @@ func TestIDsWithUnescapedCharacters(t *testing.T) {
 			t.Errorf("streamUrl %q, Location %q, want %q", got, res.Header.Get("Location"), url)
 		}
 		if got := h.rt.admissions[0].Address.ID; got != want.id {
-			t.Errorf("segment %q is %q, want %q", segment, got, want.id)
+			t.Errorf("segment %q: got id %q, want %q", segment, got, want.id)
 		}
 		wantStatus(t, h.do("HEAD", "/"+segment), 200)
 		wantStatus(t, h.do("GET", "/"+segment+"/attachments/att%5F1"), 200)

@@ -49,10 +49,10 @@ func TestAttachmentDataLimit(t *testing.T) {
 			}
 			e := wantError(t, res, 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, "14680064") || !strings.Contains(e.Details, "attachments[0].data") {
-				t.Errorf("details %q name neither limit nor place", e.Details)
+				t.Errorf("got details %q, want limit and member", e.Details)
 			}
 			if got, left := h.rt.wrote(), h.leftovers(); got != nil || left != nil {
-				t.Errorf("wrote %v, left %v", got, left)
+				t.Errorf("got writes %v, leftovers %v", got, left)
 			}
 		})
 	}
@@ -66,12 +66,12 @@ func TestInitialDataOfAnyKind(t *testing.T) {
 		h := newHarness(t, nil)
 		wantStatus(t, h.post("/c1", `{"kind":"user","body":"x","initialData":`+data+`}`), 202)
 		if got := string(h.rt.admissions[0].InitialData); got != data {
-			t.Errorf("%s became %s", data, got)
+			t.Errorf("initialData %s became %s", data, got)
 		}
 	}
 	h := newHarness(t, nil)
 	h.create()
 	if got := h.rt.admissions[0].InitialData; got != nil {
-		t.Errorf("absent became %s", got)
+		t.Errorf("absent initialData became %s", got)
 	}
 }

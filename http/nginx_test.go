@@ -47,7 +47,7 @@ func nginx(t *testing.T, server string) string {
 		program = "/usr/sbin/nginx"
 	}
 	if _, err := os.Stat(program); err != nil {
-		t.Fatalf("there is no nginx: apt-get install nginx-light (%v)", err)
+		t.Fatalf("nginx not found: apt-get install nginx-light (%v)", err)
 	}
 	reaper, dir := proc.ReaperOf(t), t.TempDir()
 	addresses, err := proc.FreeAddresses(proc.Host(), 1)
@@ -76,7 +76,7 @@ func nginx(t *testing.T, server string) string {
 			return url
 		}
 		if p.HasEnded() || ctx.Err() != nil {
-			t.Fatalf("nginx does not answer: %v\n%s%s", err, proc.Tail(log, 4<<10), p.Printed())
+			t.Fatalf("nginx did not start: %v\n%s%s", err, proc.Tail(log, 4<<10), p.Printed())
 		}
 		time.Sleep(5 * time.Millisecond) // until it listens
 	}
@@ -94,7 +94,7 @@ func TestEventStreamsBehindNginx(t *testing.T) {
 		server.Close()
 	})
 	proxy := nginx(t, server.URL)
-	said := func() {
+	records := func() {
 		h.turn(c1)
 		wantStatus(t, h.post("/c1", hello), http.StatusAccepted)
 	}
@@ -105,8 +105,8 @@ func TestEventStreamsBehindNginx(t *testing.T) {
 		happens           func() // run once the client has read everything so far
 		next              string
 	}{
-		{"conversation", "/agents/assistant/c1?view=updates&offset=-1&live=sse", `"conversation-reset"`, said, `"delta":"hi `},
-		{"beta_conversation", "/beta/agents/assistant/c1?offset=-1&live=sse", `"message_end"`, said, `hi `},
+		{"conversation", "/agents/assistant/c1?view=updates&offset=-1&live=sse", `"conversation-reset"`, records, `"delta":"hi `},
+		{"beta_conversation", "/beta/agents/assistant/c1?offset=-1&live=sse", `"message_end"`, records, `hi `},
 		{"run", "/runs/" + string(run) + "?offset=-1&live=sse", `"run_start"`, took, `"open"`},
 		{"beta_run", "/beta/runs/" + string(run) + "?offset=now&live=sse", `"streamNextOffset"`, took, `"open"`},
 	} {

@@ -85,16 +85,16 @@ func TestReadersShareAPage(t *testing.T) {
 				}
 				synctest.Wait()
 				if grown := heap() - before; grown > size {
-					t.Errorf("%d readers who do not read took %d KiB", readers, grown>>10)
+					t.Errorf("%d stalled readers took %d KiB", readers, grown>>10)
 				}
 				if got := budget.Usage()[1]; got.Account != "readers" || got.Used != size {
-					t.Errorf("they count as %+v", got)
+					t.Errorf("got usage %+v", got)
 				}
 				for range readers {
 					<-e.closed
 				}
 				if got := budget.Usage()[1].Used; got != 0 {
-					t.Errorf("%d bytes are left when all are gone", got)
+					t.Errorf("got %d bytes in use after the last reader", got)
 				}
 			})
 		})
@@ -125,7 +125,7 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 				time.Sleep(2 * time.Second) // the client may still continue
 				other := e.send("GET", "/c2"+path, "\r\n")
 				if got := status(t, other); got != http.StatusServiceUnavailable {
-					t.Errorf("status %d with no room", got)
+					t.Errorf("without room: got status %d", got)
 				}
 				_ = other.Close()
 				<-e.closed
@@ -133,11 +133,11 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 				steady := e.send("GET", "/c2"+path, "\r\n")
 				defer steady.Close()
 				if got := status(t, steady); got != http.StatusOK {
-					t.Errorf("status %d beside a slow reader", got)
+					t.Errorf("next to a slow reader: got status %d", got)
 				}
 				began := time.Now()
 				if took := (<-e.closed).Sub(began); took > 0 {
-					t.Errorf("the slow reader went after %v more", took)
+					t.Errorf("slow reader was dropped %v later", took)
 				}
 				for range 6 {
 					time.Sleep(time.Second)
@@ -146,7 +146,7 @@ func TestSlowReadersMakeRoom(t *testing.T) {
 					}
 					third := e.send("GET", "/c3"+path, "\r\n")
 					if got := status(t, third); got != http.StatusServiceUnavailable {
-						t.Errorf("status %d beside a reader that reads", got)
+						t.Errorf("next to an active reader: got status %d", got)
 					}
 					_ = third.Close()
 					<-e.closed

@@ -111,10 +111,10 @@ func TestPostPrecedence(t *testing.T) {
 				before := len(h.rt.blobs) + len(h.rt.convs)
 				e := wantError(t, h.serve(f.request()), first.status, first.code)
 				if !strings.Contains(e.Details, first.details) {
-					t.Errorf("details %q do not speak of %s", e.Details, first.name)
+					t.Errorf("got details %q, want those of %s", e.Details, first.name)
 				}
 				if after := len(h.rt.blobs) + len(h.rt.convs); after != before {
-					t.Errorf("the refusal left something: %d things, then %d", before, after)
+					t.Errorf("rejected request wrote: %d objects before, %d after", before, after)
 				}
 			})
 		}
@@ -204,7 +204,7 @@ func getPrecedence(t *testing.T, flaws []flaw) {
 				}
 				e := wantError(t, h.serve(f.request()), first.status, first.code)
 				if !strings.Contains(e.Details, first.details) {
-					t.Errorf("%v: details %q do not speak of %s", f.query, e.Details, first.name)
+					t.Errorf("%v: got details %q, want those of %s", f.query, e.Details, first.name)
 				}
 			})
 		}

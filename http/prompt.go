@@ -112,7 +112,7 @@ func (p *promptReader) kind() (conversation.Kind, error) {
 	if !ok {
 		if _, nested := p.has["message"]; nested {
 			return "", invalid("The message must not be nested in a message member. %s, with uid, initialData and "+
-				"idempotencyKey beside them.", shape)
+				"idempotencyKey at the same level.", shape)
 		}
 		return "", invalid("The member kind is missing. %s.", shape)
 	}
@@ -262,7 +262,7 @@ func (p *promptReader) siblings() error {
 // raw reads a value into memory. The result may share memory with the body.
 func (p *promptReader) raw(name string, v span) ([]byte, error) {
 	if v.size() > p.budget {
-		return nil, invalid("The member %s is too long: beside body and attachment data, a request has at most %d bytes.",
+		return nil, invalid("The member %s is too long: without body and attachment data, a request has at most %d bytes.",
 			name, p.opts.MaxTextBytes)
 	}
 	p.budget -= v.size()

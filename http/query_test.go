@@ -67,10 +67,10 @@ func TestQueryRefused(t *testing.T) {
 			r.Method, r.URL.RawQuery = http.MethodGet, tt.query
 			e := wantError(t, h.serve(r), 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, tt.details) || len(e.Details) > 300 {
-				t.Errorf("details %q, want some with %q", e.Details, tt.details)
+				t.Errorf("got details %q, want %q", e.Details, tt.details)
 			}
 			if h.rt.calls != nil {
-				t.Errorf("called %v", h.rt.calls)
+				t.Errorf("got runtime calls %v", h.rt.calls)
 			}
 		})
 	}
@@ -108,7 +108,7 @@ func TestQueryAccepted(t *testing.T) {
 			r.Method, r.URL.RawQuery = http.MethodGet, tt.query
 			wantStatus(t, h.serve(r), http.StatusOK)
 			if len(h.rt.calls) != 1 || h.rt.calls[0] != tt.call {
-				t.Errorf("called %v, want %s", h.rt.calls, tt.call)
+				t.Errorf("got runtime calls %v, want %s", h.rt.calls, tt.call)
 			}
 		})
 	}

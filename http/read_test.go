@@ -83,7 +83,7 @@ func TestQuery(t *testing.T) {
 			h := newHarness(t, nil)
 			wantError(t, h.do("GET", "/c1?"+query), 400, conversation.CodeInvalidRequest)
 			if h.rt.calls != nil {
-				t.Errorf("called %v", h.rt.calls)
+				t.Errorf("got runtime calls %v", h.rt.calls)
 			}
 		})
 	}
@@ -271,7 +271,7 @@ func TestLongPage(t *testing.T) {
 			h.rt.long = func() conversation.Page { return long(nil) }
 			res := h.get(t, "/c1"+c.query)
 			if res.ContentLength >= 0 {
-				t.Errorf("it says that it has %d bytes", res.ContentLength)
+				t.Errorf("got Content-Length %d", res.ContentLength)
 			}
 			got := make([]byte, len(c.body))
 			if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != c.body {
@@ -292,7 +292,7 @@ func TestLongPage(t *testing.T) {
 				t.Errorf("%d, %v: %s, %v", res.StatusCode, res.Header, body, err)
 			}
 			if res.Header.Get("Content-Type") != "application/json" || res.Header.Get("Stream-Next-Offset") != "" {
-				t.Errorf("a refusal with the headers of an answer: %v", res.Header)
+				t.Errorf("error has the headers of a page: %v", res.Header)
 			}
 		})
 		t.Run(c.name+"_breaks_off", func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestLongPage(t *testing.T) {
 			res := h.get(t, "/c1"+c.query)
 			got, err := io.ReadAll(res.Body)
 			if bytes.Contains(got, []byte("control")) || err == nil && c.name != "sse" {
-				t.Errorf("the end of what broke off is %v after %d bytes", err, len(got))
+				t.Errorf("got error %v after %d bytes of a truncated page", err, len(got))
 			}
 		})
 	}
@@ -346,7 +346,7 @@ func TestStreamWaitsForRoom(t *testing.T) {
 		<-done
 		got := w.Body.String()
 		if n := strings.Count(got, `data:["long"]`); w.Code != 200 || n != 1 || refusals != 21 || strings.Count(got, "heartbeat") < 2 {
-			t.Errorf("%d, the page %d times, after %d refusals: %s", w.Code, n, refusals, got)
+			t.Errorf("got status %d, the page %d times, after %d rejected reads: %s", w.Code, n, refusals, got)
 		}
 	})
 }

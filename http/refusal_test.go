@@ -88,13 +88,13 @@ func TestAdmissionRefused(t *testing.T) {
 			h := newHarness(t, nil)
 			e := wantError(t, h.post("/c1", tt.body), 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, tt.details) {
-				t.Errorf("details %q do not speak of %q", e.Details, tt.details)
+				t.Errorf("got details %q, want %q", e.Details, tt.details)
 			}
 			if h.rt.calls != nil {
-				t.Errorf("the runtime heard of it: %v", h.rt.calls)
+				t.Errorf("got runtime calls %v, want none", h.rt.calls)
 			}
 			if got := h.leftovers(); got != nil {
-				t.Errorf("left %v", got)
+				t.Errorf("got leftovers %v", got)
 			}
 		})
 	}
@@ -138,7 +138,7 @@ func TestAdmissionInvalidJSON(t *testing.T) {
 			h := newHarness(t, nil)
 			wantError(t, h.post("/c1", body), 400, conversation.CodeInvalidJSON)
 			if h.rt.calls != nil {
-				t.Errorf("the runtime heard of it: %v", h.rt.calls)
+				t.Errorf("got runtime calls %v, want none", h.rt.calls)
 			}
 		})
 	}
@@ -250,10 +250,10 @@ func TestAdmissionLimits(t *testing.T) {
 			h.rt.calls = nil
 			e := wantError(t, h.post("/c1", tt.out), 400, conversation.CodeInvalidRequest)
 			if !strings.Contains(e.Details, tt.limit) {
-				t.Errorf("details %q do not name the limit %s", e.Details, tt.limit)
+				t.Errorf("got details %q, want the limit %s", e.Details, tt.limit)
 			}
 			if got, left := h.rt.wrote(), h.leftovers(); got != nil || left != nil {
-				t.Errorf("wrote %v, left %v", got, left)
+				t.Errorf("got writes %v, leftovers %v", got, left)
 			}
 		})
 	}
@@ -275,7 +275,7 @@ func TestAdmissionBodyBreaksOff(t *testing.T) {
 			t.Errorf("details %q", e.Details)
 		}
 		if got := h.leftovers(); got != nil || h.rt.calls != nil {
-			t.Errorf("left %v, called %v", got, h.rt.calls)
+			t.Errorf("got leftovers %v, runtime calls %v", got, h.rt.calls)
 		}
 	})
 }

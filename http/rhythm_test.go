@@ -114,7 +114,7 @@ func TestEventStreamControls(t *testing.T) {
 					last = at
 				}
 				if f.marks[0] != slow {
-					t.Errorf("the first control frame came after %v", f.marks[0])
+					t.Errorf("got first control frame after %v", f.marks[0])
 				}
 				batch := time.Duration(0)
 				for _, pause := range pauses {
@@ -184,7 +184,7 @@ func TestLongPollWindow(t *testing.T) {
 			res := <-answered
 			wantHeaders(t, res, jsonHeaders((head+1).String(), true))
 			if took := time.Since(start); took != pause {
-				t.Errorf("a batch after %v was answered after %v", pause, took)
+				t.Errorf("batch after %v: got response after %v", pause, took)
 			}
 		}
 	})

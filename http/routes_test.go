@@ -37,7 +37,7 @@ func TestNewChecksMounts(t *testing.T) {
 		"no_agent":  {{Path: "/a"}},
 	} {
 		if _, err := parleyhttp.New(newRuntime(), newRuntime(), mounts, nil); err == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("invalid %s was accepted", name)
 		}
 	}
 	for name, opts := range map[string]*parleyhttp.Options{
@@ -45,7 +45,7 @@ func TestNewChecksMounts(t *testing.T) {
 		"public_url_scheme": {PublicURL: "ftp://h"}, "negative_limit": {MaxBodyBytes: -1}, "negative_time": {Heartbeat: -1},
 	} {
 		if _, err := parleyhttp.New(newRuntime(), newRuntime(), nil, opts); err == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("invalid %s was accepted", name)
 		}
 	}
 }
@@ -62,14 +62,14 @@ func TestNewChecksAgents(t *testing.T) {
 	mounts := []parleyhttp.Mount{{Path: "/a", Agent: "assistant"}, {Path: "/b/c", Agent: "stranger"}}
 	rt := newRuntime()
 	if _, err := parleyhttp.New(rt, rt, mounts, nil); err != nil {
-		t.Errorf("a dispatcher that does not know its agents: %v", err)
+		t.Errorf("dispatcher without an agent list: got error %v", err)
 	}
 	if _, err := parleyhttp.New(roster{rt, []string{"assistant", "stranger", "unmounted"}}, rt, mounts, nil); err != nil {
-		t.Errorf("all agents are registered: %v", err)
+		t.Errorf("all agents registered: got error %v", err)
 	}
 	_, err := parleyhttp.New(roster{rt, []string{"assistant"}}, rt, mounts, nil)
 	if err == nil {
-		t.Fatal("a mount of an unregistered agent is accepted")
+		t.Fatal("mount of an unregistered agent was accepted")
 	}
 	for _, want := range []string{`"/b/c"`, `"stranger"`, "register it"} {
 		if !strings.Contains(err.Error(), want) {
@@ -135,7 +135,7 @@ func TestRoutes(t *testing.T) {
 					wantError(t, res, 404, conversation.CodeRouteNotFound)
 				}
 				if body := readAll(t, res); method == "HEAD" && body != "" {
-					t.Errorf("HEAD has the body %q", body)
+					t.Errorf("got body %q for HEAD, want none", body)
 				}
 			})
 		}
@@ -177,10 +177,10 @@ func TestConversationID(t *testing.T) {
 		res := h.post("/"+segment, hello)
 		wantStatus(t, res, http.StatusAccepted)
 		if got := h.rt.admissions[0].Address.ID; got != want {
-			t.Errorf("segment %q is the id %q, want %q", segment, got, want)
+			t.Errorf("segment %q: got id %q, want %q", segment, got, want)
 		}
 		if got := res.Header.Get("Location"); got != "http://example.com/agents/assistant/"+segment {
-			t.Errorf("segment %q is in Location %q", segment, got)
+			t.Errorf("segment %q: got Location %q", segment, got)
 		}
 	}
 	for _, segment := range []string{

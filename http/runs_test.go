@@ -58,16 +58,16 @@ func TestRunBegins(t *testing.T) {
 				seen[begin(`{"day":1}`).RunID] = true
 			}
 			if len(seen) != 3 {
-				t.Errorf("three runs have the ids %v", seen)
+				t.Errorf("got ids %v, want 3", seen)
 			}
 			keyed := begin(` { "day": 2 } `, parleyhttp.HeaderKey, "monday")
 			for _, again := range []string{`{"day":2}`, "{\n\"day\":2}"} {
 				if got := begin(again, parleyhttp.HeaderKey, "monday"); got != keyed {
-					t.Errorf("again it is %+v, before %+v", got, keyed)
+					t.Errorf("repeated: got %+v, want %+v", got, keyed)
 				}
 			}
 			if keyed.RunID != conversation.RunFor("report", "monday") {
-				t.Errorf("the run of the key is %s", keyed.RunID)
+				t.Errorf("got run %s for the key", keyed.RunID)
 			}
 			res := h.beta("POST", line+"/workflows/report", `{"day":3}`, parleyhttp.HeaderKey, "monday")
 			wantError(t, res, http.StatusConflict, conversation.CodeSubmissionConflict)
@@ -156,17 +156,17 @@ func TestRunRefusals(t *testing.T) {
 			res := h.beta(tt.method, tt.path, tt.body)
 			wantHeader(t, res, map[string]string{"Allow": tt.allow})
 			if got := wantError(t, res, tt.status, tt.code); got.Ref != "" {
-				t.Errorf("it has a ref: %+v", got)
+				t.Errorf("got a ref in %+v, want none", got)
 			}
 			if len(h.rt.wrote()) != before {
-				t.Error("the runtime has heard of it")
+				t.Error("rejected request reached the runtime")
 			}
 		})
 	}
 	t.Run("hidden_is_told_as_none", func(t *testing.T) {
 		one, other := readAll(t, h.beta("GET", hidden, "")), readAll(t, h.beta("GET", none, ""))
 		if strings.ReplaceAll(one, hidden[6:], none[6:]) != other {
-			t.Errorf("%s is told from %s", one, other)
+			t.Errorf("error of %s differs from that of %s", one, other)
 		}
 	})
 }
@@ -249,10 +249,10 @@ func TestRunWaitForResult(t *testing.T) {
 			}
 			// A repeated request gets the same result at once.
 			if got := readAll(t, h.beta("POST", line+"/workflows/report?wait=result", `{"day":1}`, parleyhttp.HeaderKey, "a")); got != want {
-				t.Errorf("again %s, want %s", got, want)
+				t.Errorf("repeated: got %s, want %s", got, want)
 			}
 			if got := readAll(t, ends("b", "", "")); !strings.HasPrefix(got, `{"result":null,`) {
-				t.Errorf("of nothing %s", got)
+				t.Errorf("absent: got %s", got)
 			}
 			got := wantError(t, ends("c", "", "out of paper"), http.StatusInternalServerError, conversation.CodeRunFailed)
 			if got.Details != "out of paper" {
@@ -421,7 +421,7 @@ func TestRunSignal(t *testing.T) {
 	}
 	again := decode[receipt](t, h.beta("POST", at, body))
 	if again.SubmissionID != got.SubmissionID || again.Deduplicated == nil {
-		t.Errorf("again %+v", again)
+		t.Errorf("repeated: got %+v", again)
 	}
 	a := h.rt.admissions[1]
 	want := conversation.Delivery{Kind: conversation.KindSignal, Type: conversation.SignalWait, Attributes: map[string]string{"name": "approval"}, Body: "true"}
@@ -448,7 +448,7 @@ func TestRunMounts(t *testing.T) {
 		beta              *parleyhttp.Beta
 	}{
 		{"at_the_root", "/agents/assistant", "", &parleyhttp.Runs{Path: "/", Workflows: report}, nil},
-		{"beside_the_beta_line", "/agents/assistant", "", &parleyhttp.Runs{Path: "/", Workflows: report}, &parleyhttp.Beta{Path: "/beta", Agents: agents, Workflows: report}},
+		{"next_to_the_beta_line", "/agents/assistant", "", &parleyhttp.Runs{Path: "/", Workflows: report}, &parleyhttp.Beta{Path: "/beta", Agents: agents, Workflows: report}},
 		{"a_beta_line_of_workflows", "/agents/assistant", "", nil, &parleyhttp.Beta{Path: "/beta", Workflows: report}},
 		{"no_workflow", "/agents/assistant", `runs at "/": names no workflow`, &parleyhttp.Runs{Path: "/"}, nil},
 		{"path_relative", "/agents/assistant", "not an absolute path", &parleyhttp.Runs{Path: "x", Workflows: report}, nil},

@@ -62,10 +62,10 @@ type steps struct {
 	all []string
 }
 
-func (s *steps) note(what string) {
+func (s *steps) note(event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = append(s.all, what)
+	s.all = append(s.all, event)
 }
 
 // lived is a runtime without requests.
@@ -130,7 +130,7 @@ func TestServeEndsInOrder(t *testing.T) {
 		go func() { ended <- s.Run(ctx, l, rt, func() { rt.note("ready") }) }()
 		synctest.Wait()
 		if len(rt.all) != 0 {
-			t.Errorf("before the runtime is ready: %q", rt.all)
+			t.Errorf("got events %q before the runtime is ready", rt.all)
 		}
 		close(rt.ready)
 		for range 10 {
@@ -149,15 +149,15 @@ func TestServeEndsInOrder(t *testing.T) {
 		}
 		rt.handOver = func(context.Context) error {
 			if resp := get(t, l.dial(t), path); resp.StatusCode != http.StatusOK {
-				t.Errorf("a request while it hands over is answered %d", resp.StatusCode)
+				t.Errorf("got status %d during the handover", resp.StatusCode)
 			}
-			return errors.New("nobody is there")
+			return errors.New("no other node")
 		}
 		var readers sync.WaitGroup
 		for _, resp := range live {
 			readers.Go(func() {
 				if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-					t.Errorf("a live response ends with %v", err)
+					t.Errorf("live response ended with %v", err)
 				}
 				rt.note("a live response ends")
 			})
@@ -165,18 +165,18 @@ func TestServeEndsInOrder(t *testing.T) {
 		begun := time.Now()
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("ends with %v", err)
+			t.Errorf("got error %v", err)
 		}
 		readers.Wait()
 		if took := time.Since(begun); took > 100*time.Millisecond {
-			t.Errorf("ends after %v", took)
+			t.Errorf("ended after %v", took)
 		}
 		want := []string{"ready", "handing over", "a live response ends", "a live response ends", "a live response ends", "the runtime ends"}
 		if d := cmp.Diff(want, rt.all); d != "" {
 			t.Errorf("order (-want +got):\n%s", d)
 		}
 		if !strings.Contains(logs.String(), "not everything was handed over") || s.Connections() != 0 {
-			t.Errorf("%d connections, logged %s", s.Connections(), logs)
+			t.Errorf("got %d connections, log %s", s.Connections(), logs)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestDrainDelay(t *testing.T) {
 		stop()
 		synctest.Wait()
 		if !s.Draining() {
-			t.Error("the server does not drain once its context has ended")
+			t.Error("server is not draining after its context ended")
 		}
 		time.Sleep(delay - time.Millisecond)
 		for name, conn := range map[string]net.Conn{"kept": kept, "new": l.dial(t)} {
@@ -219,7 +219,7 @@ func TestDrainDelay(t *testing.T) {
 		}
 		go func() { _, _ = io.Copy(io.Discard, live.Body) }()
 		if err := <-ended; err != nil || time.Since(begun) < delay || time.Since(begun) > delay+time.Second { // net/http polls
-			t.Errorf("ends with %v after %v, want %v", err, time.Since(begun), delay)
+			t.Errorf("ended with %v after %v, want %v", err, time.Since(begun), delay)
 		}
 	})
 }
@@ -244,7 +244,7 @@ func TestDrainDelayIsCut(t *testing.T) {
 					rt.fails <- errors.New("broken")
 				}
 				if err := <-ended; (err != nil) != ready || time.Since(begun) >= time.Second {
-					t.Errorf("ends with %v after %v", err, time.Since(begun))
+					t.Errorf("ended with %v after %v", err, time.Since(begun))
 				}
 			})
 		})
@@ -267,10 +267,10 @@ func TestServeEndsWithItsParts(t *testing.T) {
 				synctest.Wait()
 				fail(rt, l)
 				if err := <-ended; !errors.Is(err, broken) && !errors.Is(err, net.ErrClosed) {
-					t.Errorf("ends with %v", err)
+					t.Errorf("got error %v", err)
 				}
 				if _, open := <-l; open || rt.all[len(rt.all)-1] != "the runtime ends" {
-					t.Errorf("listener open: %v, %q", open, rt.all)
+					t.Errorf("got listener open %v, events %q", open, rt.all)
 				}
 			})
 		})
@@ -286,10 +286,10 @@ func TestServeEndsBeforeItIsReady(t *testing.T) {
 		synctest.Wait()
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("ends with %v", err)
+			t.Errorf("got error %v", err)
 		}
 		if _, open := <-l; open {
-			t.Error("the listener is open")
+			t.Error("listener is still open")
 		}
 	})
 }
@@ -309,10 +309,10 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 		stop()
 		begun := time.Now()
 		if err := <-ended; err != nil {
-			t.Errorf("ends with %v", err)
+			t.Errorf("got error %v", err)
 		}
 		if took := time.Since(begun); took != closeTimeout || !strings.Contains(logs.String(), "requests are still open") {
-			t.Errorf("ends after %v, logged %s", took, logs)
+			t.Errorf("ended after %v, log %s", took, logs)
 		}
 	})
 }
@@ -344,10 +344,10 @@ func TestConnectionsHaveABound(t *testing.T) {
 			synctest.Wait()
 		}
 		if n := s.Connections(); n != 2 || answers[2].Load() != 0 {
-			t.Errorf("%d, and a third was answered %d", n, answers[2].Load())
+			t.Errorf("got %d connections, third client got %d", n, answers[2].Load())
 		}
 		if !strings.Contains(logs.String(), "all connections are in use") {
-			t.Errorf("logged %s", logs)
+			t.Errorf("got log %s", logs)
 		}
 		close(release["/third"])
 		close(release["/first"])
@@ -362,11 +362,11 @@ func TestConnectionsHaveABound(t *testing.T) {
 		}
 		stop()
 		if err := <-ended; err != nil {
-			t.Errorf("ends with %v", err)
+			t.Errorf("got error %v", err)
 		}
 		synctest.Wait()
 		if n := s.Connections(); n != 0 {
-			t.Errorf("%d at the end", n)
+			t.Errorf("got %d connections at the end", n)
 		}
 	})
 }
@@ -383,7 +383,7 @@ func TestFullServerEnds(t *testing.T) {
 		stop()
 		begun := time.Now()
 		if err := <-ended; err != nil || time.Since(begun) >= closeTimeout {
-			t.Errorf("ends with %v after %v", err, time.Since(begun))
+			t.Errorf("ended with %v after %v", err, time.Since(begun))
 		}
 	})
 }

@@ -34,7 +34,7 @@ func FuzzString(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(r); err != nil || string(got) != want {
-			t.Errorf("%q is read as %q, %v; want %q", content, got, err, want)
+			t.Errorf("decoded %q as %q, %v; want %q", content, got, err, want)
 		}
 	})
 }
@@ -52,7 +52,7 @@ func TestStringThatEndsEarly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(r); err == nil {
-			t.Errorf("%s is read as %q", s, got)
+			t.Errorf("decoded %s as %q", s, got)
 		}
 	}
 }

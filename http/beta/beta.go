@@ -1,10 +1,9 @@
-// Package beta is the wire of the event streams of the beta line, without a connection: what
-// a read asks for, in which order that is checked, and what an answer says beside its
-// events. Package http serves it.
+// Package beta encodes the event streams of the beta protocol without a connection: the parameters of
+// a read, the order of their checks, and the metadata of a response. Package http serves it.
 //
-// A stream is named by a path of its own, "agents/<name>/<id>" or "runs/<id>". An offset is
-// the number of an event, written as "0000000000000000_" and 16 digits, or -1 before the
-// first; reads are after it. Everything here is pure.
+// A stream has its own path, "agents/<name>/<id>" or "runs/<id>". An offset is the number of an event,
+// written as "0000000000000000_" and 16 digits, or -1 before the first. A read returns the events
+// after it. All functions are pure.
 package beta
 
 import (
@@ -18,16 +17,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Headers of a stream, beside those of the current line.
+// Headers of a stream, in addition to those of the current protocol.
 const (
 	HeaderClosed = "Stream-Closed"
 	HeaderCursor = "Stream-Cursor"
 )
 
-// PageEvents is how many events one answer, or one cycle of a live one, has at most.
+// PageEvents bounds the events of one response, or of one cycle of a live one.
 const PageEvents = 100
 
-// Live is how a read goes on once it has reached the end.
+// Live is the mode of a read after it has reached the end.
 type Live string
 
 // The live modes. The zero value is a catch-up read.
@@ -37,20 +36,20 @@ const (
 	SSE      Live = "sse"
 )
 
-// Read is what a query asks for.
+// Read is a parsed query.
 type Read struct {
-	// After is the number of the event to read after, -1 for the start. Now asks for the end
-	// instead, and Tail, unless 0, for the last so many events; both leave After -1.
+	// After is the number of the event to read after, -1 for the start. Now selects the end instead,
+	// and Tail, unless 0, the last Tail events; both leave After -1.
 	After int64
 	Now   bool
 	Tail  int64
 	Live  Live
-	// Cursor is what a client sent as its cursor, "" if it sent none.
+	// Cursor is the client's cursor, "" for none.
 	Cursor string
 }
 
-// ParseRead checks a query, in the order of the protocol: a repeated offset, a repeated
-// tail, its value, live without an offset, the value of live, that of the offset.
+// ParseRead parses a query. It checks in the order of the protocol: a repeated offset, a repeated
+// tail, its value, live without an offset, the value of live, the value of the offset.
 func ParseRead(q url.Values) (Read, error) {
 	r := Read{After: -1, Cursor: q.Get("cursor")}
 	offsets, tails := q["offset"], q["tail"]
@@ -91,7 +90,7 @@ func ParseRead(q url.Values) (Read, error) {
 	return r, nil
 }
 
-// From is the number to read after in a stream whose last event is end.
+// From returns the number to read after in a stream whose last event is end.
 func (r Read) From(end int64) int64 {
 	switch {
 	case r.Now:
@@ -102,7 +101,7 @@ func (r Read) From(end int64) int64 {
 	return r.After
 }
 
-// parseTail reads [1-9][0-9]*. What is too large to be a number is more than any stream has.
+// parseTail parses [1-9][0-9]*. An overflowing number exceeds the length of any stream.
 func parseTail(s string) (int64, bool) {
 	if !digits(s) || s[0] == '0' {
 		return 0, false
@@ -118,11 +117,11 @@ func digits(s string) bool {
 	return s != "" && strings.TrimLeft(s, "0123456789") == ""
 }
 
-// Offset writes the number of an event.
+// Offset encodes the number of an event.
 func Offset(n int64) string { return conversation.Offset(n).String() }
 
-// ETag names what a read after start through next has found in a stream. done says that the
-// stream is closed and nothing follows.
+// ETag identifies the result of a read of a stream from start through next. done is set if the stream
+// is closed and no events follow.
 func ETag(stream string, start, next int64, done bool) string {
 	tag := base64.StdEncoding.EncodeToString([]byte(stream)) + ":" + Offset(start) + ":" + Offset(next)
 	if done {
@@ -131,16 +130,16 @@ func ETag(stream string, start, next int64, done bool) string {
 	return `"` + tag + `"`
 }
 
-// Cursors count intervals of 20 s since an epoch, so that caches between clients and server
-// tell one moment's answers from those of the next.
+// Cursors count intervals of 20 s since an epoch. Caches between clients and server use them to
+// separate responses of different times.
 const (
 	cursorEpoch    = 1_728_432_000_000 // ms
 	cursorInterval = 20_000            // ms
 	maxCursorJump  = 180
 )
 
-// Cursor is the cursor of an answer. That of a client which is not behind the clock is
-// advanced by jump, 1 to 180, so that it never gets the same again.
+// Cursor returns the cursor of a response. If the client's cursor is not behind the clock, it is
+// advanced by jump, 1 to 180, so that the client never gets the same one again.
 func Cursor(now time.Time, asked string, jump int64) string {
 	current := (now.UnixMilli() - cursorEpoch) / cursorInterval
 	if n, ok := leading(asked); ok && n >= current {
@@ -149,7 +148,7 @@ func Cursor(now time.Time, asked string, jump int64) string {
 	return strconv.FormatInt(current, 10)
 }
 
-// leading is the number that a text begins with.
+// leading parses the number at the beginning of a text.
 func leading(s string) (int64, bool) {
 	s = strings.TrimLeft(s, " \t\n")
 	end := len(s) - len(strings.TrimLeft(s, "0123456789"))
@@ -157,10 +156,10 @@ func leading(s string) (int64, bool) {
 	return n, err == nil && n < math.MaxInt64-maxCursorJump
 }
 
-// AppendControl appends the JSON of a control frame: where a cycle has ended.
+// AppendControl appends the JSON of a control frame, which marks the end of a cycle.
 func AppendControl(dst []byte, next int64, upToDate, closed bool, cursor string) []byte {
 	dst = append(dst, `{"streamNextOffset":"`...)
-	dst, _ = conversation.Offset(next).AppendText(dst) // it cannot fail
+	dst, _ = conversation.Offset(next).AppendText(dst)
 	dst = append(dst, '"')
 	switch {
 	case upToDate && closed:

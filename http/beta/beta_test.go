@@ -52,8 +52,7 @@ func TestParseRead(t *testing.T) {
 	}
 }
 
-// TestParseReadRefused has a row for each step of the order; what comes later in it is
-// wrong as well.
+// TestParseReadRefused has a row for each check; all later checks would fail too.
 func TestParseReadRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ query, details string }{
 		"offset_twice_first":     {"offset=-1&offset=x&tail=0&tail=0&live=x", "offset must be there once"},
@@ -112,7 +111,7 @@ func TestFrom(t *testing.T) {
 		{beta.Read{After: -1, Tail: 3}, -1, -1},
 	} {
 		if got := tt.read.From(tt.end); got != tt.want {
-			t.Errorf("%+v of a stream that ends at %d begins after %d, want %d", tt.read, tt.end, got, tt.want)
+			t.Errorf("%+v with end %d: got %d, want %d", tt.read, tt.end, got, tt.want)
 		}
 	}
 }
@@ -135,7 +134,7 @@ func TestCursor(t *testing.T) {
 		}
 	}
 	if got := beta.Cursor(now, "3", 1000); got != "183" {
-		t.Errorf("a large jump leads to %s", got)
+		t.Errorf("large jump: got %s", got)
 	}
 }
 
@@ -172,11 +171,11 @@ func FuzzParseRead(f *testing.F) {
 			return
 		}
 		if r.After < -1 || r.After >= 1e16 || r.Tail < 0 || r.Now && (r.Tail > 0 || r.After != -1) {
-			t.Fatalf("%q is %+v", query, r)
+			t.Fatalf("parsed %q as %+v", query, r)
 		}
 		again, err := beta.ParseRead(url.Values{"offset": {beta.Offset(r.After)}})
 		if err != nil || again.After != r.After {
-			t.Fatalf("%q: offset %s is read as %+v, %v", query, beta.Offset(r.After), again, err)
+			t.Fatalf("%q: parsed offset %s as %+v, %v", query, beta.Offset(r.After), again, err)
 		}
 		beta.Cursor(time.Unix(0, 0), r.Cursor, 1)
 	})
