@@ -32,7 +32,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// counted is a status with another number in every field.
+// counted returns a status with a different number in every field.
 func counted() actors.Status {
 	events := &actors.EventStatus{Shipped: 23, Waiting: 24, Behind: 25, Lag: 3500 * time.Millisecond, Lost: 26, Listed: 34}
 	events.Sinks = slices.Grow(events.Sinks, 1)[:1]
@@ -54,7 +54,7 @@ func counted() actors.Status {
 	}
 }
 
-// newServer returns a server over a status and a folder's bucket behind its meter.
+// newServer returns a server over a status and a metered bucket.
 func newServer(t *testing.T, status func() actors.Status) (*admin.Server, storage.Bucket) {
 	t.Helper()
 	meter := admin.NewMeter()
@@ -89,7 +89,7 @@ func newBucket(t *testing.T) storage.Bucket {
 	return store
 }
 
-// ask returns what the server answers.
+// ask returns the server's response.
 func ask(s http.Handler, method, path string) (int, string) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -105,17 +105,17 @@ func TestHealth(t *testing.T) {
 		"ready":     {actors.Status{Ready: true, Reason: "not shown"}, 200, "ready\n"},
 		"starting":  {actors.Status{Reason: "starting"}, 503, "not ready: starting\n"},
 		"one line":  {actors.Status{Reason: "passive:\nthe bucket\t is not reachable\n"}, 503, "not ready: passive: the bucket is not reachable\n"},
-		"no reason": {actors.Status{}, 503, "not ready: no reason given\n"},
+		"no reason": {actors.Status{}, 503, "not ready: unknown reason\n"},
 	} {
 		s, _ := newServer(t, func() actors.Status { return tt.status })
 		if code, text := ask(s, "GET", "/readyz"); code != tt.code || text != tt.text {
-			t.Errorf("%s: /readyz answers %d %q, want %d %q", name, code, text, tt.code, tt.text)
+			t.Errorf("%s: GET /readyz: got %d %q, want %d %q", name, code, text, tt.code, tt.text)
 		}
 		if code, text := ask(s, "GET", "/healthz"); code != 200 || text != "ok\n" {
-			t.Errorf("%s: /healthz answers %d %q", name, code, text)
+			t.Errorf("%s: GET /healthz: got %d %q", name, code, text)
 		}
 		if code, text := ask(s, "HEAD", "/readyz"); code != tt.code {
-			t.Errorf("%s: HEAD /readyz answers %d %q", name, code, text)
+			t.Errorf("%s: HEAD /readyz: got %d %q", name, code, text)
 		}
 	}
 	s, _ := newServer(t, counted)
@@ -124,18 +124,17 @@ func TestHealth(t *testing.T) {
 		code         int
 	}{{"GET", "/", 200}, {"GET", "/debug/pprof/", 404}, {"GET", "/readyz/x", 404}, {"POST", "/readyz", 405}, {"DELETE", "/metrics", 405}} {
 		if code, text := ask(s, tt.method, tt.path); code != tt.code {
-			t.Errorf("%s %s answers %d %q, want %d", tt.method, tt.path, code, text, tt.code)
+			t.Errorf("%s %s: got %d %q, want %d", tt.method, tt.path, code, text, tt.code)
 		}
 	}
 }
 
-// samples reads the text format: every line that is no comment, by what stands
-// before its value.
+// samples parses the text format: the values by metric and labels.
 func samples(t *testing.T, s http.Handler) map[string]string {
 	t.Helper()
 	code, text := ask(s, "GET", "/metrics")
 	if code != 200 {
-		t.Fatalf("/metrics answers %d %s", code, text)
+		t.Fatalf("GET /metrics: got %d %s", code, text)
 	}
 	all := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -176,13 +175,12 @@ func TestMetricsOfTheStatus(t *testing.T) {
 	}
 	for _, name := range []string{"go_goroutines", "process_start_time_seconds"} {
 		if got[name] == "" {
-			t.Errorf("%s is not there", name)
+			t.Errorf("metric %s is missing", name)
 		}
 	}
 }
 
-// TestMeterMeasuresRequests makes every kind of request, and each outcome that a
-// healthy bucket has.
+// TestMeterMeasuresRequests makes every kind of request, with each outcome of a healthy bucket.
 func TestMeterMeasuresRequests(t *testing.T) {
 	s, b := newServer(t, counted)
 	ctx, word := t.Context(), storage.Bytes([]byte("word"))
@@ -223,7 +221,7 @@ func TestMeterMeasuresRequests(t *testing.T) {
 	ended, cancel := context.WithCancel(ctx)
 	cancel()
 	if _, err := b.Get(ended, "format.json"); err == nil {
-		t.Fatal("read although the context has ended")
+		t.Fatal("read succeeded after its context ended")
 	}
 	got := samples(t, s)
 	for _, labels := range []string{
@@ -241,12 +239,11 @@ func TestMeterMeasuresRequests(t *testing.T) {
 	}
 }
 
-// TestMeteredBucketIsABucket holds the decorator to the rules of what it decorates.
 func TestMeteredBucketIsABucket(t *testing.T) {
 	storagetest.RunBucket(t, func(t *testing.T) storage.Bucket { return admin.NewMeter().Bucket(newBucket(t)) })
 }
 
-// slowBucket answers a Get when it is told to.
+// slowBucket blocks each Get until it is released.
 type slowBucket struct {
 	storage.Bucket
 	asked, answer chan struct{}
@@ -283,8 +280,7 @@ func TestMeterCountsWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestDocsListTheMetrics compares the table of the page with what a scrape has:
-// names and types.
+// TestDocsListTheMetrics compares names and types of a scrape with the table of the page.
 func TestDocsListTheMetrics(t *testing.T) {
 	s, b := newServer(t, counted)
 	if _, err := b.Get(t.Context(), "format.json"); !errors.Is(err, storage.ErrNotFound) {
@@ -317,15 +313,16 @@ func TestDocsListTheMetrics(t *testing.T) {
 	}
 	listed := "`class` is the kind of object: " + strings.Join(classes, ", ") + " or other."
 	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), listed) {
-		t.Errorf("docs/metrics.md does not say: %s", listed)
+		t.Errorf("docs/metrics.md lacks: %s", listed)
 	}
 }
 
-// TestServe asks over a connection, and ends while a client holds another one open.
+// TestServe sends requests over a connection, and stops the server while a client holds another
+// connection open.
 func TestServe(t *testing.T) {
 	var ready atomic.Bool
 	s, _ := newServer(t, func() actors.Status { return actors.Status{Ready: ready.Load(), Reason: "starting"} })
-	l, err := net.Listen("tcp", net.JoinHostPort(proc.Host(), "0")) // Where nobody else listens afterwards.
+	l, err := net.Listen("tcp", net.JoinHostPort(proc.Host(), "0")) // an address that no other process uses afterwards
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,10 +355,10 @@ func TestServe(t *testing.T) {
 	defer idle.Close()
 	cancel()
 	if err := <-done; err != nil {
-		t.Errorf("ends with %v", err)
+		t.Errorf("got error %v", err)
 	}
 	if _, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		t.Error("the listener is open still")
+		t.Error("listener is still open")
 	}
 }
 
@@ -373,11 +370,12 @@ func TestServeSaysThatItsListenerFailed(t *testing.T) {
 	}
 	l.Close()
 	if err := s.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "serve admin") {
-		t.Errorf("ends with %v", err)
+		t.Errorf("got error %v", err)
 	}
 }
 
-// TestCertificatesExpire: the metric counts down for each certificate, and below zero.
+// TestCertificatesExpire checks that the metric counts down for each certificate, and becomes
+// negative.
 func TestCertificatesExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		certs := []actors.Certificate{{Name: "node", Expires: time.Now().Add(time.Hour)}, {Name: "ca", Expires: time.Now().Add(48 * time.Hour)}}
@@ -394,7 +392,7 @@ func TestCertificatesExpire(t *testing.T) {
 			s.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 			for name, left := range map[string]string{"node": tt.node, "ca": tt.ca} {
 				if want := fmt.Sprintf("parley_certificate_expires_in_seconds{certificate=%q} %s\n", name, left); !strings.Contains(w.Body.String(), want) {
-					t.Errorf("after %v: the metrics lack %q", tt.after, want)
+					t.Errorf("after %v: metrics lack %q", tt.after, want)
 				}
 			}
 		}

@@ -13,17 +13,16 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// maxValues bounds the values of a label that are told apart; what comes later is "other".
+// maxValues bounds the distinct values of a label; further ones are "other".
 const maxValues = 100
 
-// otherValue is the value of a label in the place of those that are not told apart.
+// otherValue replaces label values above the bound.
 const otherValue = "other"
 
-// Agents measures what agents do, by the durable events of a node, of which it is a sink, and
-// what clients ask of it, of which it is a middleware. Its labels are names that authors and
-// operators give, at most 100 of each.
+// Agents measures agents and clients. It is a sink of the node's durable events, and a middleware of
+// the requests to it. Its labels are names given by authors and operators, at most 100 of each.
 type Agents struct {
-	tools []string // that the agents have; a model may call any other
+	tools []string // of all agents; a model may call any other
 
 	mu     sync.Mutex
 	values map[string]map[string]bool // by label
@@ -38,12 +37,12 @@ type Agents struct {
 
 var _ observability.Sink = (*Agents)(nil)
 
-// NewAgents returns one that has measured nothing. tools are the names that agents have given.
+// NewAgents returns an empty set of measurements. tools are the names given by agents.
 func NewAgents(tools []string) *Agents {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	// From a model that is cached to one that thinks for a long time.
+	// From a cached model to one with long reasoning.
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: name, Help: help, Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
@@ -52,15 +51,15 @@ func NewAgents(tools []string) *Agents {
 	own := []string{conversation.TaskTool, conversation.FinishTool, conversation.ReadOutputTool}
 	return &Agents{
 		tools: append(own, tools...), values: map[string]map[string]bool{},
-		admitted:   counter("parley_submissions_admitted_total", "Submissions that were admitted, by agent and by who sent them.", "agent", "kind"),
+		admitted:   counter("parley_submissions_admitted_total", "Submissions that were admitted, by agent and kind of sender.", "agent", "kind"),
 		settled:    counter("parley_submissions_settled_total", "Submissions that were settled, by agent and outcome.", "agent", "outcome"),
 		failures:   counter("parley_submission_failures_total", "Submissions that failed, by agent and type of error.", "agent", "error"),
 		total:      histogram("parley_submission_seconds", "Time from the admission of a submission to its settlement.", "agent"),
 		queued:     histogram("parley_submission_queue_seconds", "Time from the admission of a submission to its first attempt.", "agent"),
 		calls:      histogram("parley_model_call_seconds", "Time of calls of models, by provider and outcome.", "provider", "outcome"),
 		firstToken: histogram("parley_model_first_token_seconds", "Time of calls of models until their first output.", "provider"),
-		retries:    counter("parley_model_retries_total", "Calls of models that failed and were repeated.", "provider"),
-		tokens:     counter("parley_model_tokens_total", "Tokens of calls of models, by agent, provider and what they were.", "agent", "provider", "kind"),
+		retries:    counter("parley_model_retries_total", "Calls of models that failed and were retried.", "provider"),
+		tokens:     counter("parley_model_tokens_total", "Tokens of calls of models, by agent, provider and kind.", "agent", "provider", "kind"),
 		cost:       counter("parley_model_cost_dollars_total", "Cost of calls of models in US dollars, as far as prices are known.", "agent", "provider"),
 		toolCalls:  histogram("parley_tool_call_seconds", "Time of calls of tools, by tool and outcome.", "tool", "outcome"),
 		requests:   counter("parley_http_requests_total", "HTTP requests of clients, by method and status.", "method", "code"),
@@ -68,7 +67,7 @@ func NewAgents(tools []string) *Agents {
 			Name: "parley_http_request_seconds", Help: "Time of HTTP requests of clients that are not live reads.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"method"}),
-		readers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_live_readers", Help: "Live reads of conversations that are open, by how they read."}, []string{"mode"}),
+		readers: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "parley_live_readers", Help: "Open live reads of conversations, by mode."}, []string{"mode"}),
 	}
 }
 
@@ -90,7 +89,7 @@ func (a *Agents) Write(_ context.Context, events []observability.Event) error {
 	return nil
 }
 
-// label is the value of a label as it is shown.
+// label returns the bounded value of a label.
 func (a *Agents) label(name, value string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,7 +137,7 @@ func (a *Agents) turn(agent string, t *observability.Turn) {
 	if t.FirstTokenMs > 0 {
 		a.firstToken.WithLabelValues(provider).Observe(seconds(t.FirstTokenMs))
 	}
-	if !t.Dropped { // The one that ends the call has those of all before it.
+	if !t.Dropped { // The event that ends the call has the failures of all attempts.
 		a.retries.WithLabelValues(provider).Add(float64(t.Retries))
 	}
 	u := t.Response.Usage
@@ -153,7 +152,7 @@ func (a *Agents) turn(agent string, t *observability.Turn) {
 
 func seconds(ms int64) float64 { return float64(ms) / 1000 }
 
-// callOutcome is ok, error, or why a call was cut off: its finish reason then.
+// callOutcome returns ok, error, or the finish reason of a truncated call.
 func callOutcome(t *observability.Turn) string {
 	if t.CutOff() {
 		return t.Response.FinishReason
@@ -168,7 +167,7 @@ func outcome(isError bool) string {
 	return "ok"
 }
 
-// Middleware measures the requests that next answers.
+// Middleware measures the requests handled by next.
 func (a *Agents) Middleware(next http.Handler) http.Handler {
 	counted := promhttp.InstrumentHandlerCounter(a.requests, next)
 	timed := promhttp.InstrumentHandlerDuration(a.seconds, counted)

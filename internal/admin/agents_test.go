@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// done are events of every kind that is measured.
+// done returns events of every measured kind.
 func done() []observability.Event {
 	var events []observability.Event
 	add := func(agent string, p observability.Payload) {
@@ -90,14 +90,14 @@ func TestMetricsOfAgents(t *testing.T) {
 	close(leave)
 	<-ended
 	if n := samples(t, s)[`parley_live_readers{mode="sse"}`]; n != "0" {
-		t.Errorf("live readers in the end: %q", n)
+		t.Errorf("got %q live readers at the end", n)
 	}
 	if _, text := ask(s, "GET", "/metrics"); strings.Contains(text, "secret") || strings.Contains(text, "made-up") {
-		t.Error("a label tells of a conversation")
+		t.Error("a label has data of a conversation")
 	}
 }
 
-// TestLabelsAreBounded: more agents than are told apart are one.
+// TestLabelsAreBounded checks that agents above the bound share one label value.
 func TestLabelsAreBounded(t *testing.T) {
 	agents := admin.NewAgents(nil)
 	for i := range 150 {
@@ -111,6 +111,6 @@ func TestLabelsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all := samples(t, s); all[`parley_submissions_admitted_total{agent="other",kind="direct"}`] != "50" || all[`parley_submissions_admitted_total{agent="a99",kind="direct"}`] != "1" {
-		t.Errorf("others: %q", all[`parley_submissions_admitted_total{agent="other",kind="direct"}`])
+		t.Errorf("got %q for other agents", all[`parley_submissions_admitted_total{agent="other",kind="direct"}`])
 	}
 }

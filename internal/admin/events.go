@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// eventReadings are the metrics of the events that go to sinks.
+// eventReadings are the metrics of events sent to sinks.
 func eventReadings() []reading {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	of := func(value func(actors.EventStatus) float64) func(actors.Status) float64 {
@@ -25,14 +25,14 @@ func eventReadings() []reading {
 	return []reading{
 		{"parley_events_shipped_total", "Durable events that all sinks have stored.", counter, of(func(s status) float64 { return float64(s.Shipped) })},
 		{"parley_events_waiting", "Durable events in memory that a sink has not stored yet.", gauge, of(func(s status) float64 { return float64(s.Waiting) })},
-		{"parley_events_behind", "Conversations whose events are to be made of their logs, because they did not fit in memory.", gauge, of(func(s status) float64 { return float64(s.Behind) })},
+		{"parley_events_behind", "Conversations whose events are rebuilt from their logs because memory was full.", gauge, of(func(s status) float64 { return float64(s.Behind) })},
 		{"parley_events_listed", "Conversations in this node's export journals.", gauge, of(func(s status) float64 { return float64(s.Listed) })},
 		{"parley_events_lag_seconds", "How long the oldest durable event has waited for a sink.", gauge, of(func(s status) float64 { return s.Lag.Seconds() })},
 		{"parley_events_lost_total", "Logs that could not be read, so that their events are missing.", counter, of(func(s status) float64 { return float64(s.Lost) })},
 	}
 }
 
-// sinkMetrics describe the metrics that there are of every sink.
+// sinkMetrics describes the metrics of a sink.
 type sinkMetrics struct {
 	stored, rejected, failures, failing, emitted, dropped *prometheus.Desc
 }
@@ -40,11 +40,11 @@ type sinkMetrics struct {
 func newSinkMetrics() sinkMetrics {
 	return sinkMetrics{
 		stored:   prometheus.NewDesc("parley_events_stored_total", "Events that a sink has stored, durable and live.", []string{"sink"}, nil),
-		rejected: prometheus.NewDesc("parley_events_rejected_total", "Events that a sink's destination refused, by reason.", []string{"sink", "reason"}, nil),
+		rejected: prometheus.NewDesc("parley_events_rejected_total", "Events that a sink's destination rejected, by reason.", []string{"sink", "reason"}, nil),
 		failures: prometheus.NewDesc("parley_events_failures_total", "Writes of a sink that failed.", []string{"sink"}, nil),
-		failing:  prometheus.NewDesc("parley_events_failing", "1 if a sink did not take the last durable events that it was given.", []string{"sink"}, nil),
-		emitted:  prometheus.NewDesc("parley_events_emitted_total", "Best-effort events that a sink was to get: stored, dropped or waiting.", []string{"sink"}, nil),
-		dropped:  prometheus.NewDesc("parley_events_dropped_total", "Best-effort events that a sink did not take in time, by type.", []string{"sink", "type"}, nil),
+		failing:  prometheus.NewDesc("parley_events_failing", "1 if the last write of durable events to a sink failed.", []string{"sink"}, nil),
+		emitted:  prometheus.NewDesc("parley_events_emitted_total", "Best-effort events emitted to a sink: stored, dropped or waiting.", []string{"sink"}, nil),
+		dropped:  prometheus.NewDesc("parley_events_dropped_total", "Best-effort events dropped because a sink was too slow, by type.", []string{"sink", "type"}, nil),
 	}
 }
 

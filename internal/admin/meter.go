@@ -17,22 +17,22 @@ type Meter struct {
 	inFlight prometheus.Gauge
 }
 
-// NewMeter returns a meter that has measured nothing yet.
+// NewMeter returns an empty meter.
 func NewMeter() *Meter {
 	return &Meter{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "parley_bucket_request_seconds",
-			Help: "Time from sending a request to the bucket until it was answered, by operation, class of object and outcome.",
+			Help: "Time of requests to the bucket, by operation, class of object and outcome.",
 			// From a folder on a fast disk to an endpoint that hangs.
 			Buckets: []float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 		}, []string{"op", "class", "outcome"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "parley_bucket_requests_in_flight", Help: "Requests to the bucket that are not answered yet.",
+			Name: "parley_bucket_requests_in_flight", Help: "Requests to the bucket in flight.",
 		}),
 	}
 }
 
-// Bucket returns b with its requests measured.
+// Bucket returns b with measured requests.
 func (m *Meter) Bucket(b storage.Bucket) storage.Bucket { return &metered{next: b, meter: m} }
 
 // metered implements storage.Bucket.
@@ -41,7 +41,7 @@ type metered struct {
 	meter *Meter
 }
 
-// Unwrap returns what is measured.
+// Unwrap returns the wrapped bucket.
 func (b *metered) Unwrap() storage.Bucket { return b.next }
 
 // measure runs one request.
@@ -94,7 +94,7 @@ func (b *metered) Delete(ctx context.Context, key string) error {
 	return b.meter.measure("delete", key, func() error { return b.next.Delete(ctx, key) })
 }
 
-// classOf names the kind of what is stored under a key or below a prefix.
+// classOf returns the object kind of a key or prefix.
 func classOf(key string) string {
 	if kind := storage.KindOf(key); kind != "" {
 		return string(kind)
@@ -102,7 +102,7 @@ func classOf(key string) string {
 	return "other"
 }
 
-// outcomeOf names what a request ended with.
+// outcomeOf returns the outcome label of a request.
 func outcomeOf(err error) string {
 	for _, o := range []struct {
 		kind error

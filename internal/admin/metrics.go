@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/actors"
 )
 
-// reading is one metric and where a status has it.
+// reading is one metric and its source in a status.
 type reading struct {
 	name, help string
 	kind       prometheus.ValueType
@@ -20,43 +20,43 @@ func readings() []reading {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	type status = actors.Status
 	return []reading{
-		{"parley_ready", "1 if the node should get requests, as /readyz says.", gauge, func(s status) float64 { return truth(s.Ready) }},
+		{"parley_ready", "1 if the node should get requests, as /readyz reports.", gauge, func(s status) float64 { return truth(s.Ready) }},
 		{"parley_passive", "1 if the node cannot confirm its row in the bucket and starts no work.", gauge, func(s status) float64 { return truth(s.Passive) }},
-		{"parley_leaving", "1 if the node is ending in order.", gauge, func(s status) float64 { return truth(s.Leaving) }},
+		{"parley_leaving", "1 if the node is shutting down in order.", gauge, func(s status) float64 { return truth(s.Leaving) }},
 		{"parley_members", "Members of the newest epoch that the node knows, itself included.", gauge, func(s status) float64 { return float64(s.Members) }},
-		{"parley_members_draining", "Members that own nothing any more and hand over what they have.", gauge, func(s status) float64 { return float64(s.Draining) }},
-		{"parley_members_unreached", "Members that own nothing until most of the others answer them.", gauge, func(s status) float64 { return float64(s.Unreached) }},
+		{"parley_members_draining", "Members that own nothing and hand over their conversations.", gauge, func(s status) float64 { return float64(s.Draining) }},
+		{"parley_members_unreached", "Members that own nothing until most of the others respond to them.", gauge, func(s status) float64 { return float64(s.Unreached) }},
 		{"parley_members_others", "Members that the node should reach.", gauge, func(s status) float64 { return float64(s.Others) }},
 		{"parley_members_reachable", "Members that the node reaches, of parley_members_others.", gauge, func(s status) float64 { return float64(s.Reachable) }},
 		{"parley_members_epoch", "Number of the newest epoch that the node knows.", gauge, func(s status) float64 { return float64(s.Epoch) }},
 		{"parley_activations", "Conversations in memory.", gauge, func(s status) float64 { return float64(s.Active) }},
-		{"parley_resting", "Conversations out of memory whose writer is kept.", gauge, func(s status) float64 { return float64(s.Resting) }},
-		{"parley_suspended", "Conversations that wait for a time, whose clocks the node keeps.", gauge, func(s status) float64 { return float64(s.Suspended) }},
+		{"parley_resting", "Passivated conversations whose writer is kept.", gauge, func(s status) float64 { return float64(s.Resting) }},
+		{"parley_suspended", "Suspended conversations whose timers are on the node.", gauge, func(s status) float64 { return float64(s.Suspended) }},
 		{"parley_pending", "Conversations with unsettled work.", gauge, func(s status) float64 { return float64(s.Busy) }},
 		{"parley_followers", "Conversations that the node follows for readers.", gauge, func(s status) float64 { return float64(s.Followers) }},
-		{"parley_queued_callers", "Callers that wait for the answer of a conversation's owner.", gauge, func(s status) float64 { return float64(s.QueuedCallers) }},
+		{"parley_queued_callers", "Callers waiting for the response of a conversation's owner.", gauge, func(s status) float64 { return float64(s.QueuedCallers) }},
 		{"parley_queued_submissions", "Submissions in memory that are not settled, the running ones included.", gauge, func(s status) float64 { return float64(s.QueuedSubmissions) }},
 		{"parley_queued_dispatches", "Messages of tools and hooks that wait for their turn to be dispatched.", gauge, func(s status) float64 { return float64(s.QueuedDispatches) }},
-		{"parley_refused_dispatches_total", "Messages of tools and hooks that were too many to wait.", counter, func(s status) float64 { return float64(s.RefusedDispatches) }},
-		{"parley_posts_waiting", "Attempts to deliver posts that are under way, or wait for their turn.", gauge, func(s status) float64 { return float64(s.Posts.Waiting) }},
-		{"parley_posts_delivered_total", "Posts that their targets have taken.", counter, func(s status) float64 { return float64(s.Posts.Delivered) }},
+		{"parley_refused_dispatches_total", "Messages of tools and hooks rejected because too many waited.", counter, func(s status) float64 { return float64(s.RefusedDispatches) }},
+		{"parley_posts_waiting", "Attempts to deliver posts that are running or waiting.", gauge, func(s status) float64 { return float64(s.Posts.Waiting) }},
+		{"parley_posts_delivered_total", "Posts that were delivered to their targets.", counter, func(s status) float64 { return float64(s.Posts.Delivered) }},
 		{"parley_posts_failed_total", "Attempts to deliver posts that have failed.", counter, func(s status) float64 { return float64(s.Posts.Failed) }},
-		{"parley_posts_given_up_total", "Posts that were given up: dead letters.", counter, func(s status) float64 { return float64(s.Posts.GivenUp) }},
-		{"parley_follower_lag_seconds", "How long the worst followed conversation has had no owner that pushes its batches.", gauge, func(s status) float64 { return s.FollowerLag.Seconds() }},
-		{"parley_fences_total", "Writers of the node that found another one in their place.", counter, func(s status) float64 { return float64(s.Fences) }},
+		{"parley_posts_given_up_total", "Posts that became dead letters.", counter, func(s status) float64 { return float64(s.Posts.GivenUp) }},
+		{"parley_follower_lag_seconds", "Longest time that a followed conversation has had no owner pushing its batches.", gauge, func(s status) float64 { return s.FollowerLag.Seconds() }},
+		{"parley_fences_total", "Writers of the node that were fenced by another one.", counter, func(s status) float64 { return float64(s.Fences) }},
 		{"parley_sweeps_total", "Sweeps of the pending-work journals.", counter, func(s status) float64 { return float64(s.Sweeps) }},
 		{"parley_probes_total", "Conversations that a sweep asked their owner about.", counter, func(s status) float64 { return float64(s.Probes) }},
-		{"parley_taken_over_total", "Entries of the journals of nodes that are gone, taken over.", counter, func(s status) float64 { return float64(s.TakenOver) }},
-		{"parley_handed_over_total", "Activations that the node gave up to another.", counter, func(s status) float64 { return float64(s.HandedOver) }},
+		{"parley_taken_over_total", "Journal entries of lost nodes that were taken over.", counter, func(s status) float64 { return float64(s.TakenOver) }},
+		{"parley_handed_over_total", "Activations handed over to another node.", counter, func(s status) float64 { return float64(s.HandedOver) }},
 		{"parley_conversations_quarantined", "Conversations of the bucket that are quarantined.", gauge, func(s status) float64 { return float64(s.Quarantined) }},
-		{"parley_unchecked_data_total", "Initial data refused because checking them goes beyond a bound.", counter, func(s status) float64 { return float64(s.Unchecked) }},
+		{"parley_unchecked_data_total", "Initial data rejected because its check exceeded a bound.", counter, func(s status) float64 { return float64(s.Unchecked) }},
 		{"parley_refused_requests_total", "Requests that found no owner of their conversation in time.", counter, func(s status) float64 { return float64(s.Refused) }},
 		{"parley_relayed_batches_total", "Batches sent to readers on other nodes.", counter, func(s status) float64 { return float64(s.Relayed) }},
-		{"parley_follower_gaps_total", "Times that batches were found missing here, so that the bucket was read.", counter, func(s status) float64 { return float64(s.Follower.Gaps) }},
+		{"parley_follower_gaps_total", "Gaps in pushed batches that required a read of the bucket.", counter, func(s status) float64 { return float64(s.Follower.Gaps) }},
 		{"parley_follower_loads_total", "Reads of a log up to its newest batch, for readers.", counter, func(s status) float64 { return float64(s.Follower.Loads) }},
-		{"parley_memory_limit_bytes", "What the node may hold for others, 0 if that is not bounded.", gauge, func(s status) float64 { return float64(s.MemoryLimit) }},
+		{"parley_memory_limit_bytes", "Memory budget of the node, 0 for no bound.", gauge, func(s status) float64 { return float64(s.MemoryLimit) }},
 		{"parley_large_work_waiting", "Pieces of work on large messages that wait for their turn.", gauge, func(s status) float64 { return float64(s.LargeWork) }},
-		{"parley_relay_gaps_total", "Batches that could not be sent there, so that the bucket is read.", counter, func(s status) float64 { return float64(s.RelayGaps) }},
+		{"parley_relay_gaps_total", "Batches that could not be relayed, so that readers read the bucket.", counter, func(s status) float64 { return float64(s.RelayGaps) }},
 	}
 }
 

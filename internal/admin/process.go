@@ -2,21 +2,20 @@ package admin
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Process is what the process of a node uses of what its machine has.
+// Process is the resource use of a node's process.
 type Process struct {
-	// Connections are open connections of clients, ConnectionsMost is how many there may
-	// be; 0 is no limit.
+	// Connections is the number of open client connections, ConnectionsMost its limit; 0 is no limit.
 	Connections, ConnectionsMost int
-	// SpoolBytes are in temporary files of large bodies, and SpoolRefused counts those that
-	// found no room there.
+	// SpoolBytes is the size of temporary files of large bodies. SpoolRefused counts the bodies
+	// rejected for lack of room.
 	SpoolBytes, SpoolRefused int64
 	// Deliveries are the webhooks of channels, by channel and result.
 	Deliveries []Deliveries
-	// Volumes are those that the node writes to, one for each folder.
+	// Volumes has one entry for each folder that the node writes to.
 	Volumes []Volume
 }
 
-// Deliveries are webhooks of a channel that had one result.
+// Deliveries counts the webhooks of a channel with one result.
 type Deliveries struct {
 	Channel, Result string
 	Count           int64
@@ -26,14 +25,14 @@ type Deliveries struct {
 type Volume struct {
 	// Folder is "data" or "spool".
 	Folder string
-	// FreeBytes are free and ReserveBytes are kept for work under way; both are 0 if the
-	// system does not tell.
+	// FreeBytes is the free space, and ReserveBytes the part kept for work in progress. Both are 0 if
+	// the system does not report it.
 	FreeBytes, ReserveBytes int64
-	// Refused counts what was not begun for lack of room.
+	// Refused counts the work rejected for lack of room.
 	Refused int64
 }
 
-// processCollector reads it once per scrape.
+// processCollector calls Process once per scrape.
 type processCollector struct {
 	read                                                               func() Process
 	connections, most, spooled, refused, free, kept, short, deliveries *prometheus.Desc
@@ -44,13 +43,13 @@ func newProcessCollector(read func() Process) *processCollector {
 	return &processCollector{
 		read:        read,
 		connections: prometheus.NewDesc("parley_connections", "Open connections of clients.", nil, nil),
-		most:        prometheus.NewDesc("parley_connections_limit", "How many connections of clients may be open, 0 for no limit.", nil, nil),
+		most:        prometheus.NewDesc("parley_connections_limit", "Limit of open client connections, 0 for no limit.", nil, nil),
 		spooled:     prometheus.NewDesc("parley_spool_bytes", "Bytes in temporary files of large bodies and their attachments.", nil, nil),
-		refused:     prometheus.NewDesc("parley_spool_refused_total", "Bodies that were refused since the temporary files have as much as they may.", nil, nil),
-		deliveries:  prometheus.NewDesc("parley_channel_deliveries_total", "Webhooks of channels, by what became of them.", []string{"channel", "result"}, nil),
+		refused:     prometheus.NewDesc("parley_spool_refused_total", "Bodies rejected because the limit of temporary files was reached.", nil, nil),
+		deliveries:  prometheus.NewDesc("parley_channel_deliveries_total", "Webhooks of channels, by result.", []string{"channel", "result"}, nil),
 		free:        prometheus.NewDesc("parley_volume_free_bytes", "Bytes that are free on the volume of a folder.", folder, nil),
-		kept:        prometheus.NewDesc("parley_volume_reserve_bytes", "Bytes of it that are kept for work under way.", folder, nil),
-		short:       prometheus.NewDesc("parley_volume_refusals_total", "Requests that were refused since no more than the reserve was free.", folder, nil),
+		kept:        prometheus.NewDesc("parley_volume_reserve_bytes", "Bytes of the volume reserved for work in progress.", folder, nil),
+		short:       prometheus.NewDesc("parley_volume_refusals_total", "Requests rejected because only the reserve was free.", folder, nil),
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/internal/admin"
 )
 
-// profiled serves profiles, with deadlines, and tells of the connections that it takes.
+// profiled serves profiles with deadlines, and returns the accepted connections.
 func profiled(t *testing.T) (*httptest.Server, taken) {
 	t.Helper()
 	s, err := admin.New(counted, &admin.Options{Profiles: true})
@@ -32,7 +32,7 @@ func profiled(t *testing.T) (*httptest.Server, taken) {
 	return server, l
 }
 
-// taken is a listener that tells of its connections.
+// taken is a listener that reports its connections.
 type taken struct {
 	net.Listener
 	conns chan *timed
@@ -49,7 +49,7 @@ func (l taken) Accept() (net.Conn, error) {
 	return t, nil
 }
 
-// timed is a connection that knows its deadlines.
+// timed is a connection that records its deadlines.
 type timed struct {
 	net.Conn
 	read, write atomic.Pointer[time.Time]
@@ -81,11 +81,11 @@ func get(t *testing.T, url string) (int, []byte) {
 	return resp.StatusCode, body
 }
 
-// isProfile reports whether it is compressed, as all that go tool pprof reads.
+// isProfile reports whether b is gzip, the format of go tool pprof.
 func isProfile(b []byte) bool { return bytes.HasPrefix(b, []byte{0x1f, 0x8b}) }
 
-// TestProfileEndsWithTheHalfOfItsClient has a profile for as long as its client wants,
-// whatever the deadlines of the server are, while nobody else has one.
+// TestProfileEndsWithTheHalfOfItsClient checks that a client ends its profile by closing its half,
+// independent of the server's deadlines. A concurrent request for a profile fails.
 func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
 	server, l := profiled(t)
 	conn, err := net.Dial("tcp", server.Listener.Addr().String())
@@ -99,10 +99,10 @@ func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
 		t.Fatalf("begin: %v, %v", resp, err)
 	}
 	if c := <-l.conns; !c.read.Load().IsZero() || !c.write.Load().IsZero() {
-		t.Errorf("it may take until %v to read, until %v to write", c.read.Load(), c.write.Load())
+		t.Errorf("got read deadline %v, write deadline %v", c.read.Load(), c.write.Load())
 	}
-	if code, body := get(t, server.URL+"/debug/pprof/profile"); code != http.StatusConflict || !strings.Contains(string(body), "under way") {
-		t.Errorf("another one: %d %s", code, body)
+	if code, body := get(t, server.URL+"/debug/pprof/profile"); code != http.StatusConflict || !strings.Contains(string(body), "is running") {
+		t.Errorf("second profile: got %d %s", code, body)
 	}
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestProfileEndsWithTheHalfOfItsClient(t *testing.T) {
 func TestProfiles(t *testing.T) {
 	server, _ := profiled(t)
 	if code, body := get(t, server.URL+"/debug/pprof/allocs"); code != 200 || !isProfile(body) {
-		t.Errorf("allocations: %d %.20q", code, body)
+		t.Errorf("allocations: got %d %.20q", code, body)
 	}
 	begun := time.Now()
 	if code, body := get(t, server.URL+"/debug/pprof/profile?seconds=1"); code != 200 || !isProfile(body) || time.Since(begun) < time.Second {
@@ -125,12 +125,12 @@ func TestProfiles(t *testing.T) {
 		"/": "/debug/pprof/", "/debug/pprof/": "goroutine", "/debug/pprof/heap?gc=1&debug=1": "\n# HeapReleased = ",
 	} {
 		if code, body := get(t, server.URL+path); code != 200 || !strings.Contains(string(body), want) {
-			t.Errorf("%s answers %d without %q", path, code, want)
+			t.Errorf("%s: got %d without %q", path, code, want)
 		}
 	}
 	for _, seconds := range []string{"0", "-1", "x", "3601", "1.5", "9999999999999999999"} {
 		if code, body := get(t, server.URL+"/debug/pprof/profile?seconds="+seconds); code != 400 || !strings.Contains(string(body), "from 1 to 3600") {
-			t.Errorf("seconds=%s answers %d %s", seconds, code, body)
+			t.Errorf("seconds=%s: got %d %s", seconds, code, body)
 		}
 	}
 }

@@ -19,34 +19,34 @@ import (
 	"github.com/parleyrun/parley/actors"
 )
 
-// closeTimeout bounds the wait for requests that are open at the end.
+// closeTimeout bounds the wait for open requests at shutdown.
 const closeTimeout = 2 * time.Second
 
-// Options are the optional parts of a [Server]. Nil and every zero field work.
+// Options are the optional parts of a [Server]. Nil and every zero field are valid.
 type Options struct {
-	// Logger gets what goes wrong with requests. Nil discards it.
+	// Logger gets failures of requests. Nil discards them.
 	Logger *slog.Logger
-	// Version of the program, for parley_info.
+	// Version is the program's version, for parley_info.
 	Version string
-	// Meter's measurements are shown. Nil shows none.
+	// Meter adds bucket metrics. Nil adds none.
 	Meter *Meter
-	// Agents' measurements are shown. Nil shows none.
+	// Agents adds metrics of agents and requests. Nil adds none.
 	Agents *Agents
-	// Process is read for each scrape, and must be safe for concurrent use. Nil shows
-	// nothing of it.
+	// Process is called for each scrape, and must be safe for concurrent use. Nil adds no process
+	// metrics.
 	Process func() Process
-	// Profiles serves Go's profiles of the process, too.
+	// Profiles also serves Go's profiles of the process.
 	Profiles bool
 }
 
-// Server answers on the admin listener. It is safe for concurrent use.
+// Server serves the admin listener. It is safe for concurrent use.
 type Server struct {
 	log     *slog.Logger
 	handler http.Handler
 }
 
-// New returns a server that reads a node's status. status must be safe for
-// concurrent use, at any time of the node's life, and must not block.
+// New returns a server for a node's status. status must be safe for concurrent use, at any time from
+// start to end, and must not block.
 func New(status func() actors.Status, opts *Options) (*Server, error) {
 	var o Options
 	if opts != nil {
@@ -80,11 +80,11 @@ func New(status func() actors.Status, opts *Options) (*Server, error) {
 		pages += "\n/debug/pprof/  for go tool pprof"
 		addProfiles(mux)
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, pages) })
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, pages) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { respond(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		code, text := readiness(status())
-		say(w, code, text)
+		respond(w, code, text)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn), MaxRequestsInFlight: 4,
@@ -92,31 +92,31 @@ func New(status func() actors.Status, opts *Options) (*Server, error) {
 	return &Server{log: o.Logger, handler: mux}, nil
 }
 
-// readiness is the answer of /readyz.
+// readiness returns the response of /readyz.
 func readiness(s actors.Status) (code int, text string) {
 	if s.Ready {
 		return http.StatusOK, "ready"
 	}
 	reason := strings.Join(strings.Fields(s.Reason), " ")
 	if reason == "" {
-		reason = "no reason given"
+		reason = "unknown reason"
 	}
 	return http.StatusServiceUnavailable, "not ready: " + reason
 }
 
-// say answers with lines of text.
-func say(w http.ResponseWriter, code int, text string) {
+// respond writes lines of text.
+func respond(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n") // Who hung up does not need it.
+	_, _ = io.WriteString(w, text+"\n") // a failed write means that the client left
 }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve answers on l until ctx ends or the listener fails, and closes l. Requests
-// that are open at the end have two seconds.
+// Serve serves l until ctx ends or the listener fails, and closes l. Open requests get two seconds at
+// shutdown.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
@@ -128,7 +128,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if err := server.Shutdown(shut); err != nil {
-			return server.Close() // Who is still reading must not hold up the end.
+			return server.Close() // A slow reader must not delay the shutdown.
 		}
 		return nil
 	})

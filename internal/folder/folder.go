@@ -1,12 +1,12 @@
-// Package folder tells the console of "parley dev" what there is: the conversations of its bucket, the timelines of
-// their submissions, their records, and the figures of all of them.
+// Package folder provides the data for the console of "parley dev": the conversations of its bucket,
+// the timelines of their submissions, their records, and statistics.
 //
-// Nothing is kept beside what a node keeps anyway. The logs of the bucket say what happened, and events made of them
-// are counted by package stats, as "parley stats" and "parley trace" do; where events go adds what stands in no log,
-// above all what models were sent. Figures are of the source that "parley stats" reads: the database, the file, or
-// the logs where there is neither. Reading never activates a conversation.
+// It stores nothing of its own. The logs of the bucket are projected into events, which package stats
+// aggregates as for "parley stats" and "parley trace". The event destination adds data that no log
+// has, above all the model requests. Statistics come from the source that "parley stats" reads: the
+// database, the file, or otherwise the logs. Reading never activates a conversation.
 //
-// A [Folder] remembers how far it has read each log, so that a look at many conversations costs what is new of them.
+// A [Folder] remembers its position in each log, so the cost of a listing depends only on new records.
 package folder
 
 import (
@@ -28,13 +28,13 @@ import (
 )
 
 const (
-	// maxRows bounds the conversations that are remembered, and maxSubmissions the newest submissions of each:
-	// about 300 bytes for one.
+	// maxRows bounds the conversations kept, and maxSubmissions the newest submissions of each. A
+	// submission takes about 300 bytes.
 	maxRows        = 5_000
 	maxSubmissions = 50
 )
 
-// Folder is what a node has. It is safe for concurrent use.
+// Folder reads the data of a node. It is safe for concurrent use.
 type Folder struct {
 	bucket storage.Bucket
 	logs   *storage.Logs
@@ -44,20 +44,20 @@ type Folder struct {
 	rows map[conversation.Key]*row
 }
 
-// Events are where the events of a node go, as far as they can be read again. The zero value is nowhere.
+// Events is the readable event destination of a node. The zero value is none.
 type Events struct {
-	// Database opens a ClickHouse, or returns the one that is open; nil without one. Its owner closes it.
+	// Database opens a ClickHouse, or returns the open one; nil without one. Its owner closes it.
 	Database func(context.Context) (*clickhouse.Database, error)
-	// File is a file of them, "" without one. A database comes before it.
+	// File is an event file, "" without one. A database takes precedence.
 	File string
 }
 
-// New returns the folder of a bucket, whose events go there.
+// New returns the folder of a bucket and its event destination.
 func New(bucket storage.Bucket, events Events) *Folder {
 	return &Folder{bucket: bucket, logs: storage.NewLogs(bucket, nil), events: events, rows: map[conversation.Key]*row{}}
 }
 
-// Endpoints are what the console asks for, by their names.
+// Endpoints returns the console's endpoints by name.
 func (f *Folder) Endpoints() map[string]console.Endpoint {
 	return map[string]console.Endpoint{
 		"conversations": f.conversations,
@@ -68,7 +68,7 @@ func (f *Folder) Endpoints() map[string]console.Endpoint {
 	}
 }
 
-// refresh reads what is new of every log. The caller holds mu.
+// refresh reads new records of every log. The caller holds mu.
 func (f *Folder) refresh(ctx context.Context) error {
 	return cli.EachConversation(ctx, f.bucket, func(key conversation.Key) error {
 		r := f.rows[key]
@@ -81,20 +81,20 @@ func (f *Folder) refresh(ctx context.Context) error {
 		}
 		err := f.read(ctx, key, r)
 		if storage.IsCorrupt(err) {
-			r.damaged = err.Error()
+			r.corrupt = err.Error()
 			return nil
 		}
 		return err
 	})
 }
 
-// read reads what is new of a log.
+// read reads new records of a log.
 func (f *Folder) read(ctx context.Context, key conversation.Key, r *row) error {
 	for batch, err := range f.logs.Batches(ctx, key, r.at) {
 		if err != nil {
 			return err
 		}
-		at := reading{Source: r.source} // A row shows no inputs.
+		at := reading{Source: r.source} // A row has no inputs.
 		events, err := at.project(key, batch)
 		if err != nil {
 			return err
@@ -107,14 +107,15 @@ func (f *Folder) read(ctx context.Context, key conversation.Key, r *row) error {
 	return nil
 }
 
-// reading is how far a log is read: whose it is, and the calls of turns that are not over.
+// reading is the position in a log: its source, and the calls of open turns.
 type reading struct {
 	observability.Source
 	calls []conversation.Record
 }
 
-// project makes the events of the next batch, with what was said. Events show the input of a call where it stands in the
-// batch that starts it, a timeline wherever it stands: a slow model's calls are stored before their turn is over.
+// project returns the events of the next batch, including texts. Events have a call's input only if it
+// is in the batch that starts the call. A timeline needs it in any case: the calls of a slow model are
+// stored before their turn ends.
 func (r *reading) project(key conversation.Key, batch storage.Batch) ([]observability.Event, error) {
 	records, err := conversation.DecodeRecords(batch.Lines)
 	if err != nil {
@@ -127,7 +128,7 @@ func (r *reading) project(key conversation.Key, batch storage.Batch) ([]observab
 	for _, record := range records {
 		switch record := record.(type) {
 		case *conversation.ToolCalled:
-			if record.Turn != "" { // An earlier version names none.
+			if record.Turn != "" { // An earlier version omits it.
 				r.calls = append(r.calls, record)
 			}
 		case *conversation.StepCompleted:
@@ -165,8 +166,8 @@ func (f *Folder) logged(ctx context.Context, key conversation.Key) iter.Seq2[obs
 	}
 }
 
-// sent yields the events of a submission, and possibly others, as they were sent where events go. If they go
-// nowhere, there are none.
+// sent yields the events of a submission, and possibly others, from the event destination. Without one
+// there are none.
 func (f *Folder) sent(ctx context.Context, id conversation.SubmissionID) iter.Seq2[observability.Event, error] {
 	if f.events.Database == nil {
 		return f.filed(ctx)
@@ -181,7 +182,7 @@ func (f *Folder) sent(ctx context.Context, id conversation.SubmissionID) iter.Se
 	}
 }
 
-// filed yields the events of the file, but for lines that are none. Without a file there are none.
+// filed yields the events of the file and skips invalid lines. Without a file there are none.
 func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		if f.events.File == "" {
@@ -202,8 +203,8 @@ func (f *Folder) filed(ctx context.Context) iter.Seq2[observability.Event, error
 	}
 }
 
-// everything yields the events that figures are made of: those of the file, as "parley stats" reads it, or those of
-// all logs.
+// everything yields the events for statistics: those of the file, as "parley stats" reads it, or those
+// of all logs.
 func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, error] {
 	if f.events.File != "" {
 		return f.filed(ctx)
@@ -230,8 +231,8 @@ func (f *Folder) everything(ctx context.Context) iter.Seq2[observability.Event, 
 	}
 }
 
-// both yields the events of a log, and those sent that stand in none. Whoever cannot read the latter is told of
-// that by lost, and has the log.
+// both yields the events of a log, and the sent events that no log has. If the latter cannot be read,
+// it calls lost and yields the log only.
 func both(logged, sent iter.Seq2[observability.Event, error], lost func(error)) iter.Seq2[observability.Event, error] {
 	return func(yield func(observability.Event, error) bool) {
 		for e, err := range logged {
@@ -251,17 +252,17 @@ func both(logged, sent iter.Seq2[observability.Event, error], lost func(error)) 
 	}
 }
 
-// notThere says that there is no such thing, and what to do.
+// notThere returns a not-found error with a remedy.
 func notThere(message, details string) error {
 	return &console.Error{Status: 404, Type: "not_there", Message: message, Details: details}
 }
 
-// malformed says what is wrong with a parameter.
+// malformed returns an error for an invalid parameter.
 func malformed(name, want string) error {
 	return &console.Error{Status: 400, Type: "invalid_request", Message: "The request is malformed.", Details: fmt.Sprintf("The parameter %s must be %s.", name, want)}
 }
 
-// figuresOf are the figures that "parley stats" prints.
+// figuresOf returns the statistics that "parley stats" prints.
 func (f *Folder) figuresOf(ctx context.Context, filter stats.Filter) (*stats.Summary, error) {
 	if f.events.Database == nil {
 		return stats.Summarize(f.everything(ctx), filter)
@@ -273,5 +274,5 @@ func (f *Folder) figuresOf(ctx context.Context, filter stats.Filter) (*stats.Sum
 			return s, nil
 		}
 	}
-	return nil, &console.Error{Status: 503, Type: "events_unavailable", Message: "The database of events does not answer.", Details: err.Error()}
+	return nil, &console.Error{Status: 503, Type: "events_unavailable", Message: "The event database is unavailable.", Details: err.Error()}
 }

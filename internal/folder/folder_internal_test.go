@@ -9,7 +9,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestInputOfAnEarlierBatch: a call that was stored before its turn was over has its input where it starts, once.
+// TestInputOfAnEarlierBatch covers a call stored before its turn ended: its input appears once, where
+// the call starts.
 func TestInputOfAnEarlierBatch(t *testing.T) {
 	called := func(turn conversation.TurnID, call conversation.CallID, input string) *conversation.ToolCalled {
 		return &conversation.ToolCalled{Message: "m", Turn: turn, Call: call, Name: "look_up", Input: json.RawMessage(input), At: 1}
@@ -39,10 +40,10 @@ func TestInputOfAnEarlierBatch(t *testing.T) {
 			}
 		}
 		if kept := []int{2, 3, 1, 0}[seq]; len(at.calls) != kept {
-			t.Errorf("behind batch %d %d calls are kept, want %d", seq, len(at.calls), kept)
+			t.Errorf("after batch %d: got %d open calls, want %d", seq, len(at.calls), kept)
 		}
 	}
 	if len(started) != 2 || started["call_1"] != `{"a":1}` || started["call_4"] != `{"a":4}` {
-		t.Errorf("inputs where calls start: %v", started)
+		t.Errorf("got inputs %v where calls start", started)
 	}
 }

@@ -36,7 +36,7 @@ type world struct {
 	bucket  storage.Bucket
 	events  string
 	runtime *actors.Runtime
-	stop    func() // ends the node, once
+	stop    func() // stops the node, once
 }
 
 func newWorld(t *testing.T) *world {
@@ -77,8 +77,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// say sends a message and waits for its outcome.
-func (w *world) say(agentName, id, body string) conversation.SubmissionID {
+// send sends a message and waits for its outcome.
+func (w *world) send(agentName, id, body string) conversation.SubmissionID {
 	w.Helper()
 	at := conversation.Address{Agent: agentName, ID: id}
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -93,7 +93,7 @@ func (w *world) say(agentName, id, body string) conversation.SubmissionID {
 	return receipt.SubmissionID
 }
 
-// ask asks an endpoint and decodes its answer into v, unless that is nil.
+// ask calls an endpoint and decodes its response into v, unless v is nil.
 func (w *world) ask(f *folder.Folder, name string, query url.Values, v any) error {
 	w.Helper()
 	answer, err := f.Endpoints()[name](httptest.NewRequest(http.MethodGet, "/?"+query.Encode(), nil).WithContext(w.Context()))
@@ -112,54 +112,54 @@ type listed struct {
 	Found, All    int
 }
 
-// TestConversations: the newest first, with what is said of them, found by their words, and live.
+// TestConversations checks order, search and updates of the list.
 func TestConversations(t *testing.T) {
 	w := newWorld(t)
 	f := folder.New(w.bucket, folder.Events{})
-	first := w.say("echo", "one", "hello  there")
-	w.say("other", "two", "a question")
-	second := w.say("echo", "one", "more")
+	first := w.send("echo", "one", "hello  there")
+	w.send("other", "two", "a question")
+	second := w.send("echo", "one", "more")
 	var all listed
 	if err := w.ask(f, "conversations", nil, &all); err != nil {
 		t.Fatal(err)
 	}
 	if all.All != 2 || all.Found != 2 || all.Conversations[0].ID != "one" || all.Conversations[1].ID != "two" {
-		t.Fatalf("listed %+v", all)
+		t.Fatalf("got list %+v", all)
 	}
 	one := all.Conversations[0]
 	if one.Agent != "echo" || one.Title != "hello there" || one.Admitted != 2 || one.Output == 0 || one.Begun == 0 || one.Active < one.Begun {
-		t.Errorf("told %+v", one)
+		t.Errorf("got conversation %+v", one)
 	}
 	if s := one.Submissions; len(s) != 2 || s[0].ID != second || s[1].ID != first || s[0].State != "completed" || s[0].Title != "more" || s[0].Output+s[1].Output != one.Output {
-		t.Errorf("submissions %+v", s)
+		t.Errorf("got submissions %+v", s)
 	}
-	// Moments are milliseconds: the next message is in another one.
+	// Times have milliseconds: the next message needs a later one.
 	w.eventually(func() bool { return conversation.TimeOf(time.Now()) > one.Active })
-	w.say("other", "two", "newest")
+	w.send("other", "two", "newest")
 	for words, want := range map[string]int{"": 2, "HELLO": 1, "other": 1, "newest": 1, string(first): 1, "nothing": 0} {
 		var found listed
 		if err := w.ask(f, "conversations", url.Values{"q": {words}}, &found); err != nil || found.Found != want || found.All != 2 {
-			t.Errorf("%q finds %+v, %v; want %d", words, found, err, want)
+			t.Errorf("query %q: got %+v, %v; want %d", words, found, err, want)
 		}
 	}
 	for _, tt := range []struct {
 		query url.Values
 		want  int
 	}{
-		{url.Values{"agent": {"echo"}}, 1}, {url.Values{"agent": {"nobody"}}, 0}, {url.Values{"outcome": {"completed"}}, 2}, {url.Values{"outcome": {"failed"}}, 0},
+		{url.Values{"agent": {"echo"}}, 1}, {url.Values{"agent": {"unknown"}}, 0}, {url.Values{"outcome": {"completed"}}, 2}, {url.Values{"outcome": {"failed"}}, 0},
 		{url.Values{"since": {fmt.Sprint(int64(one.Active) + 1)}}, 1}, {url.Values{"since": {"1"}, "agent": {"other"}, "outcome": {"completed"}, "q": {"newest"}}, 1},
 	} {
 		var found listed
 		if err := w.ask(f, "conversations", tt.query, &found); err != nil || found.Found != tt.want || found.All != 2 {
-			t.Errorf("%v finds %+v, %v; want %d", tt.query, found, err, tt.want)
+			t.Errorf("query %v: got %+v, %v; want %d", tt.query, found, err, tt.want)
 		}
 	}
 	var now listed
 	if err := w.ask(f, "conversations", nil, &now); err != nil || now.Conversations[0].ID != "two" {
-		t.Errorf("now the newest is %+v, %v", now, err)
+		t.Errorf("got newest %+v, %v", now, err)
 	}
-	// One of them by its address: in a folder that has read nothing, and in one that has not read its newest message.
-	third := w.say("echo", "one", "the last")
+	// Read one by its address: in a new folder, and in one that has not read the newest message.
+	third := w.send("echo", "one", "the last")
 	for name, f := range map[string]*folder.Folder{"new": folder.New(w.bucket, folder.Events{}), "behind": f} {
 		var got folder.Conversation
 		if err := w.ask(f, "conversation", url.Values{"agent": {"echo"}, "id": {"one"}}, &got); err != nil {
@@ -173,22 +173,22 @@ func TestConversations(t *testing.T) {
 	if err := w.ask(f, "conversations", nil, &now); err != nil {
 		t.Fatal(err)
 	}
-	// Another one that reads everything anew says the same.
+	// A new folder reads the same.
 	var anew listed
 	if err := w.ask(folder.New(w.bucket, folder.Events{}), "conversations", nil, &anew); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(now, anew); d != "" {
-		t.Errorf("read bit by bit and at once (-bit +once):\n%s", d)
+		t.Errorf("incremental and full read differ (-incremental +full):\n%s", d)
 	}
 }
 
-// TestManySubmissions: the oldest are forgotten, and counted all the same.
+// TestManySubmissions checks that dropped submissions still count.
 func TestManySubmissions(t *testing.T) {
 	w := newWorld(t)
-	first := w.say("echo", "long", "first")
+	first := w.send("echo", "long", "first")
 	for i := range 55 {
-		w.say("echo", "long", fmt.Sprint("message ", i))
+		w.send("echo", "long", fmt.Sprint("message ", i))
 	}
 	f := folder.New(w.bucket, folder.Events{})
 	var all listed
@@ -196,19 +196,20 @@ func TestManySubmissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := all.Conversations[0]; c.Admitted != 56 || len(c.Submissions) != 50 || c.Title != "first" || c.Submissions[0].Title != "message 54" {
-		t.Errorf("told %d, %d, %q, %q", c.Admitted, len(c.Submissions), c.Title, c.Submissions[0].Title)
+		t.Errorf("got %d admitted, %d listed, titles %q and %q", c.Admitted, len(c.Submissions), c.Title, c.Submissions[0].Title)
 	}
-	var refused *console.Error
-	if err := w.ask(f, "submission", url.Values{"id": {string(first)}}, nil); !errors.As(err, &refused) || refused.Status != http.StatusNotFound {
-		t.Errorf("the oldest: %v", err)
+	var rejected *console.Error
+	if err := w.ask(f, "submission", url.Values{"id": {string(first)}}, nil); !errors.As(err, &rejected) || rejected.Status != http.StatusNotFound {
+		t.Errorf("oldest submission: got error %v", err)
 	}
 }
 
-// TestTimeline: the tree is that of all events of the file, and with a log alone it lacks prompts only.
+// TestTimeline compares the tree with that of the file's events. From a log alone only prompts are
+// missing.
 func TestTimeline(t *testing.T) {
 	w := newWorld(t)
-	w.say("echo", "one", "before")
-	id := w.say("echo", "one", "think")
+	w.send("echo", "one", "before")
+	id := w.send("echo", "one", "think")
 	var whole, alone folder.Timeline
 	query := url.Values{"id": {string(id)}}
 	f := folder.New(w.bucket, folder.Events{File: w.events})
@@ -220,7 +221,7 @@ func TestTimeline(t *testing.T) {
 		if want == nil || want.State != stats.StateCompleted {
 			return false
 		}
-		// What is live comes when it comes.
+		// Live events arrive later.
 		whole = folder.Timeline{}
 		if err := w.ask(f, "submission", query, &whole); err != nil {
 			t.Fatal(err)
@@ -232,35 +233,35 @@ func TestTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, whole.Trace); d != "" {
-		t.Errorf("the tree (-parley trace +here):\n%s", d)
+		t.Errorf("tree (-parley trace +timeline):\n%s", d)
 	}
 	if r := whole.Requests[0]; !strings.Contains(string(r.Input), "think") || r.Turn == "" || whole.Body == nil || whole.Body.Text != "think" || whole.First <= 0 || whole.Last < whole.First {
-		t.Errorf("the timeline is %+v", whole)
+		t.Errorf("got timeline %+v", whole)
 	}
 	if err := w.ask(folder.New(w.bucket, folder.Events{}), "submission", query, &alone); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(whole.Trace, alone.Trace); d != "" || len(alone.Requests) != 0 {
-		t.Errorf("of the log alone: %d prompts, (-with the file +without):\n%s", len(alone.Requests), d)
+		t.Errorf("log only: got %d prompts (-with file +without):\n%s", len(alone.Requests), d)
 	}
 }
 
-// eventually waits for what is written beside.
+// eventually waits for an asynchronous write.
 func (w *world) eventually(done func() bool) {
 	w.Helper()
 	for end := time.Now().Add(time.Minute); !done(); {
 		if time.Now().After(end) {
-			w.Fatal("it never happens")
+			w.Fatal("condition was not met in time")
 		}
 	}
 }
 
-// TestFigures are those of "parley stats", whether of a file or of the logs.
+// TestFigures compares with "parley stats", from a file and from the logs.
 func TestFigures(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"help", "think", "long 5"} {
-		w.say("echo", "one", body)
-		w.say("other", "two", body)
+		w.send("echo", "one", body)
+		w.send("other", "two", body)
 	}
 	for filter, said := range map[stats.Filter]int64{{}: 6, {Agent: "echo"}: 3, {Since: conversation.TimeOf(time.Now().Add(time.Hour))}: 0} {
 		query := url.Values{"agent": {filter.Agent}}
@@ -281,16 +282,15 @@ func TestFigures(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(*want, got); d != "" {
-				t.Errorf("%+v of the file %q (-parley stats +here):\n%s", filter, events, d)
+				t.Errorf("%+v of the file %q (-parley stats +folder):\n%s", filter, events, d)
 			}
 		}
 	}
 }
 
-// TestRecords: batches as they are stored, from a number on.
 func TestRecords(t *testing.T) {
 	w := newWorld(t)
-	w.say("echo", "one", "hello")
+	w.send("echo", "one", "hello")
 	f := folder.New(w.bucket, folder.Events{})
 	var got struct {
 		Batches []struct {
@@ -309,11 +309,11 @@ func TestRecords(t *testing.T) {
 	}
 	query.Set("from", fmt.Sprint(got.Last+1))
 	if err := w.ask(f, "records", query, &got); err != nil || len(got.Batches) != 0 {
-		t.Errorf("behind the end: %+v, %v", got, err)
+		t.Errorf("after the end: got %+v, %v", got, err)
 	}
 }
 
-// TestMistakes: what cannot be is refused in words.
+// TestMistakes checks the errors of invalid requests.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t)
 	for _, tt := range []struct {
@@ -331,22 +331,22 @@ func TestMistakes(t *testing.T) {
 		{"conversations", url.Values{"since": {"-1"}}, 400, "since must be"},
 		{"conversation", url.Values{"agent": {"echo"}, "id": {"none"}}, 404, "no such conversation"},
 	} {
-		var refused *console.Error
-		if err := w.ask(folder.New(w.bucket, folder.Events{File: w.events}), tt.name, tt.query, nil); !errors.As(err, &refused) || refused.Status != tt.status || !strings.Contains(refused.Error(), tt.want) {
+		var rejected *console.Error
+		if err := w.ask(folder.New(w.bucket, folder.Events{File: w.events}), tt.name, tt.query, nil); !errors.As(err, &rejected) || rejected.Status != tt.status || !strings.Contains(rejected.Error(), tt.want) {
 			t.Errorf("%s %v: %v", tt.name, tt.query, err)
 		}
 	}
 }
 
-// TestManyRecords come in answers of a bounded size, one after the other.
+// TestManyRecords checks that responses have a bounded size.
 func TestManyRecords(t *testing.T) {
 	w := newWorld(t)
 	f := folder.New(w.bucket, folder.Events{})
 	for i := range 30 {
-		w.say("echo", "many", fmt.Sprint("message ", i))
+		w.send("echo", "many", fmt.Sprint("message ", i))
 	}
 	for i := range 4 {
-		w.say("echo", "large", fmt.Sprint(i, strings.Repeat("x", 600_000)))
+		w.send("echo", "large", fmt.Sprint(i, strings.Repeat("x", 600_000)))
 	}
 	for _, id := range []string{"many", "large"} {
 		next, last := int64(0), int64(0)
@@ -373,21 +373,21 @@ func TestManyRecords(t *testing.T) {
 				}
 			}
 			if n := len(got.Batches); n == 0 || n > 50 || before > 1<<20 {
-				t.Errorf("%s: an answer has %d batches, %d bytes before the last of them", id, n, before)
+				t.Errorf("%s: got a response of %d batches, %d bytes before the last one", id, n, before)
 			}
 			if last = got.Last; int64(len(got.Batches)) > last {
-				t.Errorf("%s: one answer has all of it", id)
+				t.Errorf("%s: got all batches in one response", id)
 			}
 		}
 	}
 }
 
-// TestDamagedLog: what cannot be read is told, and the others are there.
-func TestDamagedLog(t *testing.T) {
+// TestCorruptLog checks that a corrupt log is reported, and the others are listed.
+func TestCorruptLog(t *testing.T) {
 	w := newWorld(t)
-	w.say("echo", "good", "hello")
-	w.say("echo", "bad", "hello")
-	w.stop() // It puts batches into a segment a while after they were answered.
+	w.send("echo", "good", "hello")
+	w.send("echo", "bad", "hello")
+	w.stop() // Batches are moved into a segment some time after their responses.
 	key := conversation.Address{Agent: "echo", ID: "bad"}.Key()
 	page, err := w.bucket.List(t.Context(), storage.ListQuery{})
 	if err != nil || page.More {
@@ -404,11 +404,11 @@ func TestDamagedLog(t *testing.T) {
 	if err := w.ask(folder.New(w.bucket, folder.Events{}), "conversations", nil, &all); err != nil {
 		t.Fatal(err)
 	}
-	told := map[string]bool{}
+	corrupt := map[string]bool{}
 	for _, c := range all.Conversations {
-		told[c.ID] = c.Corrupt != ""
+		corrupt[c.ID] = c.Corrupt != ""
 	}
-	if d := cmp.Diff(map[string]bool{"good": false, "": true}, told); d != "" {
-		t.Errorf("damaged (-want +got):\n%s", d)
+	if d := cmp.Diff(map[string]bool{"good": false, "": true}, corrupt); d != "" {
+		t.Errorf("corrupt (-want +got):\n%s", d)
 	}
 }

@@ -14,46 +14,47 @@ import (
 )
 
 const (
-	// titleRunes is how much of a message names a conversation.
+	// titleRunes bounds the title taken from a message.
 	titleRunes = 120
-	// shownRows is how many conversations one answer has.
+	// shownRows bounds the conversations of one response.
 	shownRows = 500
-	// stateQueued and stateRunning are what a submission is before it has an outcome.
+	// stateQueued and stateRunning are the states of a submission before its outcome.
 	stateQueued, stateRunning = "queued", "running"
 )
 
-// Conversation is what a list says of a conversation. Times are moments in RFC 3339.
+// Conversation is a list entry. Times are in RFC 3339.
 type Conversation struct {
 	Agent  string            `json:"agent"`
 	ID     string            `json:"id"`
 	Title  string            `json:"title,omitempty"`
 	Begun  conversation.Time `json:"begun"`
 	Active conversation.Time `json:"active"`
-	// Admitted counts its submissions, of which Submissions are the newest, the newest first.
+	// Admitted counts its submissions. Submissions has the newest ones, newest first.
 	Admitted    int          `json:"admitted"`
 	Submissions []Submission `json:"submissions"`
 	Tokens
-	// Damaged says why its log cannot be read to the end.
+	// Corrupt is the reason why its log cannot be read to the end.
 	Corrupt string `json:"damaged,omitempty"`
 }
 
-// Submission is what a list says of a submission.
+// Submission is a submission in a list entry.
 type Submission struct {
 	ID    conversation.SubmissionID `json:"id"`
 	Title string                    `json:"title,omitempty"`
 	At    conversation.Time         `json:"at"`
-	// State is queued, running, or the outcome; TotalMs is the time to that.
+	// State is queued, running, or the outcome; TotalMs is the time until then.
 	State   string `json:"state"`
 	Error   string `json:"error,omitempty"`
 	TotalMs int64  `json:"totalMs,omitempty"`
-	// Model is that of the newest model call, as provider/model. FirstTokenMs is the time from the admission to the
-	// first token of any.
+	// Model is that of the newest model call, as provider/model. FirstTokenMs is the time from the
+	// admission to the first token of any call.
 	Model        string `json:"model,omitempty"`
 	FirstTokenMs int64  `json:"firstTokenMs,omitempty"`
 	Tokens
 }
 
-// Tokens is what models used: Input with what was read from and written to the prompt cache, Cost in US dollars.
+// Tokens is the model usage. Input includes reads from and writes to the prompt cache. Cost is in US
+// dollars.
 type Tokens struct {
 	Input  int64   `json:"input"`
 	Output int64   `json:"output"`
@@ -66,15 +67,15 @@ func (t *Tokens) add(u *observability.Usage) {
 	t.Cost += u.Cost.Total
 }
 
-// row is a conversation as far as its log was read.
+// row is a conversation up to the read position of its log.
 type row struct {
 	at      storage.Position
 	source  observability.Source
-	damaged string
+	corrupt string
 	Conversation
 }
 
-// add counts an event.
+// add applies an event.
 func (r *row) add(e *observability.Event) {
 	r.Agent, r.ID, r.Active = e.Agent, e.Instance, e.At
 	if r.Begun == 0 {
@@ -86,7 +87,7 @@ func (r *row) add(e *observability.Event) {
 	}
 	at := slices.IndexFunc(r.Submissions, func(s Submission) bool { return s.ID == e.Submission })
 	var s *Submission
-	if s = new(Submission); at >= 0 { // One that is forgotten counts all the same.
+	if s = new(Submission); at >= 0 { // A dropped submission counts too.
 		s = &r.Submissions[at]
 	}
 	switch p := e.Payload.(type) {
@@ -111,7 +112,7 @@ func (r *row) add(e *observability.Event) {
 	}
 }
 
-// admit begins a submission; the oldest one is forgotten if there are too many.
+// admit begins a submission, and drops the oldest one if there are too many.
 func (r *row) admit(e *observability.Event, p *observability.SubmissionQueued) {
 	s := Submission{ID: e.Submission, At: e.At, State: stateQueued}
 	if p.Body != nil {
@@ -127,7 +128,7 @@ func (r *row) admit(e *observability.Event, p *observability.SubmissionQueued) {
 	r.Submissions = append(r.Submissions, s)
 }
 
-// has reports whether a search finds the conversation.
+// has reports whether a text search matches the conversation.
 func (r *row) has(words string) bool {
 	for _, text := range []string{r.ID, r.Agent, r.Title} {
 		if strings.Contains(strings.ToLower(text), words) {
@@ -139,14 +140,14 @@ func (r *row) has(words string) bool {
 	})
 }
 
-// list is what the endpoint conversations answers: the newest of those that were found, and how many there are.
+// list is the response of the endpoint conversations: the newest matches, and their total number.
 type list struct {
 	Conversations []Conversation `json:"conversations"`
 	Found         int            `json:"found"`
 	All           int            `json:"all"`
 }
 
-// conversation answers with the conversation agent and id.
+// conversation returns the conversation agent and id.
 func (f *Folder) conversation(r *http.Request) (any, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -158,7 +159,7 @@ func (f *Folder) conversation(r *http.Request) (any, error) {
 			return nil, err
 		}
 		if row = f.rows[key]; row == nil {
-			return nil, notThere("There is no such conversation.", "No log of this folder is of this agent and id.")
+			return nil, notThere("There is no such conversation.", "No log in this folder has this agent and id.")
 		}
 	} else if err := f.read(r.Context(), key, row); err != nil && !storage.IsCorrupt(err) {
 		return nil, err
@@ -166,15 +167,15 @@ func (f *Folder) conversation(r *http.Request) (any, error) {
 	return row.shown(), nil
 }
 
-// shown is what a list has of the conversation.
+// shown returns the list entry.
 func (r *row) shown() Conversation {
 	c := r.Conversation
-	c.Corrupt, c.Submissions = r.damaged, slices.Clone(r.Submissions)
+	c.Corrupt, c.Submissions = r.corrupt, slices.Clone(r.Submissions)
 	slices.Reverse(c.Submissions)
 	return c
 }
 
-// sought is what the parameters of a search leave of the conversations.
+// sought are the search parameters.
 type sought struct {
 	words, agent, outcome string
 	since                 conversation.Time
@@ -186,10 +187,11 @@ func soughtBy(q url.Values) (s sought, err error) {
 	return s, err
 }
 
-// finds reports whether a search finds the conversation. The outcome is that of any of its newest submissions.
+// finds reports whether a search matches the conversation. The outcome may be that of any of its
+// newest submissions.
 func (s sought) finds(r *row) bool {
 	switch {
-	case r.Agent == "" && r.damaged == "":
+	case r.Agent == "" && r.corrupt == "":
 		return false
 	case s.agent != "" && r.Agent != s.agent, r.Active < s.since, !r.has(s.words):
 		return false
@@ -197,7 +199,7 @@ func (s sought) finds(r *row) bool {
 	return s.outcome == "" || slices.ContainsFunc(r.Submissions, func(sub Submission) bool { return sub.State == s.outcome })
 }
 
-// conversations answers with those that the parameters q, agent, outcome and since find, the newest first.
+// conversations returns the matches of the parameters q, agent, outcome and since, newest first.
 func (f *Folder) conversations(r *http.Request) (any, error) {
 	search, err := soughtBy(r.URL.Query())
 	if err != nil {

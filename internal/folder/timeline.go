@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// shownBatches and shownBytes bound the batches of one answer.
+	// shownBatches and shownBytes bound the batches of one response.
 	shownBatches = 50
 	shownBytes   = 1 << 20
-	// shownRequests bounds the model calls whose prompts are shown.
+	// shownRequests bounds the model calls with prompts.
 	shownRequests = 500
 )
 
-// Timeline is what happened with a submission.
+// Timeline is the execution of a submission.
 type Timeline struct {
 	Agent string `json:"agent"`
 	ID    string `json:"id"`
@@ -31,14 +31,14 @@ type Timeline struct {
 	Trace *stats.Node `json:"trace"`
 	// Body is the message.
 	Body *observability.Content `json:"body,omitempty"`
-	// Requests are what models were sent, in order.
+	// Requests are the model requests, in order.
 	Requests []Request `json:"requests"`
-	// Calls are what tools were given and have answered, by the ids of their calls.
+	// Calls are the tools' inputs and outputs by call id.
 	Calls map[conversation.CallID]*Call `json:"calls"`
-	// First and Last are the batches that have something of it.
+	// First and Last are the first and the last batch of the submission.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
-	// Missing is why what stands in no log is not here, "" if it is.
+	// Missing is the reason why data of the event destination is missing, "" if it is complete.
 	Missing string `json:"missing,omitempty"`
 }
 
@@ -46,18 +46,18 @@ type Timeline struct {
 type Request struct {
 	Turn conversation.TurnID `json:"turn"`
 	At   conversation.Time   `json:"at"`
-	// Purpose is why a model was called.
+	// Purpose is the purpose of the model call.
 	Purpose string `json:"purpose"`
 	observability.ModelRequest
 }
 
-// Call is a call of a tool.
+// Call is a tool call.
 type Call struct {
 	Args   *observability.Content `json:"args,omitempty"`
 	Result *observability.Content `json:"result,omitempty"`
 }
 
-// submission answers with the timeline of the submission id.
+// submission returns the timeline of the submission id.
 func (f *Folder) submission(r *http.Request) (any, error) {
 	id := conversation.SubmissionID(r.URL.Query().Get("id"))
 	if id == "" {
@@ -71,7 +71,7 @@ func (f *Folder) submission(r *http.Request) (any, error) {
 	events := both(f.logged(r.Context(), key), f.sent(r.Context(), id), func(err error) { missing = err.Error() })
 	t, err := timeline(events, id)
 	if errors.Is(err, stats.ErrNoEvents) {
-		return nil, notThere("There is no such submission.", "No log has one by this id, which begins with sub_.")
+		return nil, notThere("There is no such submission.", "No log has this id. Submission ids begin with sub_.")
 	}
 	t.Missing = missing
 	return t, err
@@ -91,10 +91,10 @@ func (f *Folder) keyOf(ctx context.Context, id conversation.SubmissionID) (conve
 			}
 		}
 	}
-	return "", notThere("There is no such submission.", "It is none of the newest "+strconv.Itoa(maxSubmissions)+" of any conversation of this folder.")
+	return "", notThere("There is no such submission.", "It is not among the newest "+strconv.Itoa(maxSubmissions)+" of any conversation of this folder.")
 }
 
-// timeline makes the timeline of a submission of events.
+// timeline builds the timeline of a submission from events.
 func timeline(events iter.Seq2[observability.Event, error], id conversation.SubmissionID) (*Timeline, error) {
 	t := &Timeline{Requests: []Request{}, Calls: map[conversation.CallID]*Call{}, First: -1, Last: -1}
 	seen := func(yield func(observability.Event, error) bool) {
@@ -143,14 +143,14 @@ func (t *Timeline) call(id conversation.CallID) *Call {
 	return t.Calls[id]
 }
 
-// batch is a batch as it is stored.
+// batch is a stored batch.
 type batch struct {
 	Seq     int64             `json:"seq"`
 	Offset  string            `json:"offset"`
 	Records []json.RawMessage `json:"records"`
 }
 
-// records answers with the batches of the conversation agent and id from the number from on.
+// records returns the batches of the conversation agent and id from the number from on.
 func (f *Folder) records(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	from, err := strconv.ParseInt(q.Get("from"), 10, 64)
@@ -187,7 +187,7 @@ func (f *Folder) records(r *http.Request) (any, error) {
 	return answer, nil
 }
 
-// figures answers with the figures of the agent agent since the moment since, both of which may be left out.
+// figures returns the statistics of the agent agent since the moment since; both are optional.
 func (f *Folder) figures(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	since, err := moment(q.Get("since"))
@@ -197,14 +197,14 @@ func (f *Folder) figures(r *http.Request) (any, error) {
 	return f.figuresOf(r.Context(), stats.Filter{Agent: q.Get("agent"), Since: since})
 }
 
-// moment reads the parameter since; "" is 0.
+// moment parses the parameter since; "" is 0.
 func moment(since string) (conversation.Time, error) {
 	if since == "" {
 		return 0, nil
 	}
 	ms, err := strconv.ParseInt(since, 10, 64)
 	if err != nil || ms < 0 {
-		return 0, malformed("since", "a moment in milliseconds since 1970")
+		return 0, malformed("since", "a time in milliseconds since 1970")
 	}
 	return conversation.Time(ms), nil
 }
