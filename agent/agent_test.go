@@ -40,7 +40,7 @@ func TestValidateAccepts(t *testing.T) {
 	}
 }
 
-// mistake is a definition with one mistake, and what is said of it.
+// mistake is a definition with one mistake, and the expected error.
 type mistake struct {
 	name  string
 	spoil func(a *agent.Agent)
@@ -206,7 +206,6 @@ func TestCheckInitialData(t *testing.T) {
 	}
 }
 
-// rawOrNil maps the empty string to an absent value.
 func rawOrNil(s string) json.RawMessage {
 	if s == "" {
 		return nil

@@ -13,21 +13,20 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// branching is a schema that tries twice as many branches with each level of a value.
+// branching is a schema whose branches double with each level of a value.
 const branching = `{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"array","items":{"$ref":"#"},"minItems":1}]}`
 
-// brackets is a value of a depth that nothing fits which wants arrays alone.
+// brackets is a nested value that no schema of arrays only accepts.
 func brackets(depth int) string {
 	return strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth)
 }
 
-// listOf is an array of about that many bytes.
+// listOf is an array of about the given size.
 func listOf(item string, bytes int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", bytes/(len(item)+1)), ",") + "]"
 }
 
-// unhurried runs a check where no time passes meanwhile, so that it ends by another bound
-// however slow the machine is.
+// unhurried runs a check in virtual time, so that it ends by another bound on a slow machine too.
 func unhurried(t *testing.T, check func(context.Context)) {
 	synctest.Test(t, func(t *testing.T) { check(t.Context()) })
 }
@@ -74,8 +73,8 @@ func TestSchemaBounds(t *testing.T) {
 	}
 }
 
-// TestSchemaEndsWithContext checks in a context that has ended what would take all steps,
-// and what is over at once: whoever is late learns that from what comes after the check.
+// TestSchemaEndsWithContext checks values in a context that has ended: one that needs all steps, and
+// one that is done at once.
 func TestSchemaEndsWithContext(t *testing.T) {
 	s, err := agent.NewSchema(json.RawMessage(branching))
 	if err != nil {
@@ -95,8 +94,7 @@ func TestSchemaEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestCheckContainsItsOwnPanic uses a schema that was not made, as a flaw in the check
-// would end.
+// TestCheckContainsItsOwnPanic uses the zero Schema to provoke a panic in the check.
 func TestCheckContainsItsOwnPanic(t *testing.T) {
 	var crash *agent.PanicError
 	if err := new(agent.Schema).Validate(t.Context(), json.RawMessage(`{}`)); !errors.As(err, &crash) {

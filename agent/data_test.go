@@ -17,7 +17,7 @@ type rating struct {
 	Stars int `json:"stars"`
 }
 
-// written collects what data writers hand over.
+// written collects the output of data writers.
 type written []string
 
 func (w *written) context(ctx context.Context) context.Context {

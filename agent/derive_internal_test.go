@@ -26,7 +26,7 @@ var (
 	typeCount = flag.Int("types", sample.Of(1500, 200), "how many types TestRandomTypes draws")
 )
 
-// Types that random structs embed, or use as they are.
+// Types that random structs embed or contain.
 type (
 	Base struct {
 		A int
@@ -94,10 +94,10 @@ func (d *Day) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// draw makes random types and values of them.
+// draw generates random types and values of them.
 type draw struct{ *rand.Rand }
 
-// leaves are types that are drawn as they are.
+// leaves are types without random components.
 func leaves() []reflect.Type {
 	return []reflect.Type{
 		reflect.TypeFor[bool](), reflect.TypeFor[int](), reflect.TypeFor[int8](), reflect.TypeFor[int64](), reflect.TypeFor[uint16](),
@@ -165,7 +165,6 @@ func (r draw) structure(depth int) reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// set sets a value at random.
 func (r draw) set(v reflect.Value, depth int) {
 	at := time.Date(r.IntN(9999), 3, 4, r.IntN(24), 5, 6, r.IntN(2)*1000, time.FixedZone("", (r.IntN(24)-12)*3600))
 	switch v.Interface().(type) {
@@ -243,7 +242,7 @@ func (r draw) setKind(v reflect.Value, depth int) {
 	}
 }
 
-// mutated changes a value of JSON at random.
+// mutated changes a JSON value at random.
 func (r draw) mutated(v any) any {
 	if r.IntN(3) == 0 {
 		values := []any{nil, true, json.Number("0"), json.Number("300"), json.Number("1.5"), "", "x", "7", []any{}, map[string]any{}, []any{json.Number("1")}}
@@ -274,14 +273,14 @@ func (r draw) mutated(v any) any {
 	return v
 }
 
-// covers reports whether all that a value says is said by another, too. What is empty may be left out.
+// covers reports whether out has all data of in. Empty values may be omitted.
 func covers(in, out any) bool {
 	switch in := in.(type) {
 	case map[string]any:
 		o, ok := out.(map[string]any)
 		for name, v := range in {
 			other, has := o[name]
-			for again := range o { // Of an id or address that is written twice, in different case, the last counts.
+			for again := range o { // If a name occurs twice in different case, the last one counts.
 				if !has && (len(name) == 36 || strings.Contains(name, ":")) && strings.EqualFold(again, name) {
 					other, has = o[again], true
 				}
@@ -315,14 +314,14 @@ func empty(v any) bool {
 	return v == nil || v == false
 }
 
-// alike reports whether two JSON texts say the same.
+// alike reports whether two JSON texts have the same value.
 func alike(a, b []byte) bool {
 	var x, y any
 	return contain.Decode("value", a, &x) == nil && contain.Decode("value", b, &y) == nil && covers(x, y) && covers(y, x)
 }
 
-// TestRandomTypes holds the schemas of random types against package encoding/json: what it writes
-// fits and is read as what it was, and what fits is read without loss.
+// TestRandomTypes compares the schemas of random types with encoding/json. Encoded values conform and
+// decode to the same value; conforming values decode without loss.
 func TestRandomTypes(t *testing.T) {
 	accepted := 0
 	for seed := *typeSeed; seed < *typeSeed+uint64(*typeCount); seed++ {
@@ -346,7 +345,7 @@ func TestRandomTypes(t *testing.T) {
 	}
 }
 
-// roundTrip checks one value and changes of it, and returns how many of those fit.
+// roundTrip checks one value and mutations of it, and returns the number of mutations that conform.
 func (r draw) roundTrip(t *testing.T, seed uint64, s *Schema, typ reflect.Type) (accepted int) {
 	t.Helper()
 	value := reflect.New(typ)
@@ -391,7 +390,7 @@ func (r draw) roundTrip(t *testing.T, seed uint64, s *Schema, typ reflect.Type) 
 	return accepted
 }
 
-// FuzzTypes: whatever fits the schema of a type is read without loss.
+// FuzzTypes checks that values that conform to a type's schema decode without loss.
 func FuzzTypes(f *testing.F) {
 	type all struct {
 		Other

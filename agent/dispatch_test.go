@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// office is a Dispatcher that keeps what it admits.
+// office is a Dispatcher that records its admissions.
 type office struct {
 	mu     sync.Mutex
 	got    []conversation.Admission
@@ -30,7 +30,7 @@ func (o *office) Admit(_ context.Context, a conversation.Admission) (conversatio
 	return conversation.Receipt{SubmissionID: conversation.SubmissionID(fmt.Sprint("sub_", len(o.got)))}, o.refuse
 }
 
-// keys are the idempotency keys of what was admitted, in order, after their place.
+// keys are the idempotency keys of the admissions, in order.
 func (o *office) keys() []string {
 	var keys []string
 	for _, a := range o.got {
@@ -123,8 +123,8 @@ func TestDispatchRefuses(t *testing.T) {
 	}
 }
 
-// TestDispatchKeysAreStable checks that a call that runs again sends under the keys
-// it sent under before, whether the steps between run or not.
+// TestDispatchKeysAreStable checks that a call that runs again sends under the same keys, whether its
+// steps are recorded or not.
 func TestDispatchKeysAreStable(t *testing.T) {
 	send := func(ctx context.Context, id string) {
 		if _, err := agent.Dispatch(ctx, desk(id), agent.Text("x")); err != nil {

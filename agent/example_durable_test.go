@@ -11,8 +11,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// memory keeps state, steps and messages for the tests of an agent that runs one
-// thing at a time.
+// memory keeps state, steps and messages, for tests of an agent without concurrency.
 type memory map[string]json.RawMessage
 
 func (m memory) Get(name string) (json.RawMessage, bool, error) {
@@ -83,8 +82,7 @@ func ExampleStep() {
 	// "refunded 1250 cents" <nil>
 }
 
-// State is kept by the conversation; what a tool writes is durable with the outcome
-// of its call.
+// The conversation keeps the state. A tool's writes become durable with the outcome of its call.
 func ExampleState() {
 	type input struct {
 		Item string `json:"item"`
@@ -116,7 +114,7 @@ func ExampleState() {
 	// Sell. There are 2 items in the cart. <nil>
 }
 
-// A tool can end the run, and show images.
+// A tool can end the run, and return images.
 func ExampleResult() {
 	finish := agent.NewTool("publish", "Publish the report.", func(ctx context.Context, _ struct{}) (agent.Result, error) {
 		chart := agent.Image{MimeType: "image/png", Data: []byte("\x89PNG…"), Filename: "chart.png"}
@@ -128,7 +126,7 @@ func ExampleResult() {
 	// "published" true chart.png <nil>
 }
 
-// desks takes the messages that tools and hooks send.
+// desks receives the messages of tools and hooks.
 type desks struct{}
 
 func (desks) Admit(_ context.Context, a conversation.Admission) (conversation.Receipt, error) {

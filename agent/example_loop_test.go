@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Prepare switches the model by what the caller sent, and takes a tool away.
+// Prepare selects the model by the caller's message, and removes a tool.
 func ExampleNewSetup() {
 	erase := agent.NewTool("erase", "Erase the account.", func(ctx context.Context, _ struct{}) (string, error) { return "erased", nil }, nil)
 	a := &agent.Agent{
@@ -20,7 +20,7 @@ func ExampleNewSetup() {
 		Tools:        []agent.Tool{erase},
 		Prepare: func(ctx context.Context, t *agent.Turn, s *agent.Setup) error {
 			if t.Delivery.Kind == conversation.KindSignal {
-				s.Tools = nil // what no person asked for erases nothing
+				s.Tools = nil // a signal must not erase anything
 			}
 			if len(t.Delivery.Body) > 40 {
 				s.Model, s.ThinkingLevel = "openai/gpt-5", agent.ThinkingHigh
@@ -41,7 +41,7 @@ func ExampleNewSetup() {
 	// openai/gpt-5 [anthropic/claude-haiku-4-5] 0 <nil> <nil>
 }
 
-// Hooks load what the agent works with, decorate the response, and tell others.
+// Hooks load the agent's data, decorate the response, and notify other systems.
 func ExampleHooks() {
 	customer := agent.NewState("customer", "")
 	a := &agent.Agent{
@@ -74,7 +74,7 @@ func ExampleHooks() {
 	// <nil>
 }
 
-// WouldStop looks at what the model is about to leave behind, and may send it back.
+// WouldStop checks the result before the response ends, and may send the model back.
 func ExampleHooks_wouldStop() {
 	runTests := func(ctx context.Context, attempt int) error {
 		if attempt == 0 {
@@ -102,7 +102,7 @@ func ExampleHooks_wouldStop() {
 	// "" <nil>
 }
 
-// The model hands tasks to subagents by what their descriptions say.
+// The model delegates tasks to subagents by their descriptions.
 func ExampleAgent_subagents() {
 	fetch := agent.NewTool("fetch", "Fetch a page.", func(ctx context.Context, _ struct{}) (string, error) { return "…", nil }, nil)
 	research := &agent.Agent{
@@ -115,7 +115,7 @@ func ExampleAgent_subagents() {
 	}
 	fmt.Println(research.Validate())
 
-	// The runtime sets a task up after the model call that asked for it.
+	// The runtime sets a task up after the model call that requested it.
 	s, _ := agenthost.SetupFor(context.Background(), research, &agent.Turn{})
 	for _, sub := range s.Subagents {
 		sub = agenthost.Inherit(sub, s)

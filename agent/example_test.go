@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// This is the agent of the README.
+// The agent of the README.
 func Example() {
 	type input struct {
 		City string `json:"city" jsonschema:"name of the city"`
@@ -51,7 +51,7 @@ func ExampleNewTool() {
 	out, err := tool.Call(context.Background(), json.RawMessage(`{"issue": 7, "labels": ["bug", "ui"]}`))
 	fmt.Println(string(out), err)
 
-	// What does not fit never reaches the function; the model reads why.
+	// Invalid input never reaches the function; the model gets the reason.
 	_, err = tool.Call(context.Background(), json.RawMessage(`{"issue": "7"}`))
 	fmt.Println(err)
 	// Output:
@@ -116,7 +116,7 @@ func ExampleDataWriter() {
 	}
 	fmt.Println(librarian.Validate())
 
-	// A test of a tool collects what it writes.
+	// A test of a tool collects its data.
 	ctx := agenthost.WithData(context.Background(), func(ctx context.Context, name string, data json.RawMessage) error {
 		fmt.Println(name, string(data))
 		return nil
@@ -136,7 +136,7 @@ func ExampleNewInitialData() {
 	begin := agent.NewInitialData[guest](nil)
 	a := &agent.Agent{
 		Name: "concierge", Model: "openai/gpt-5",
-		InitialData: begin.Schema(), // what the first message has to bring along
+		InitialData: begin.Schema(), // required in the first message
 		InstructionsFunc: func(ctx context.Context, t *agent.Turn) (string, error) {
 			g, err := begin.Get(ctx)
 			return "You are talking to " + g.Name + ".", err
@@ -144,7 +144,7 @@ func ExampleNewInitialData() {
 	}
 	fmt.Println(a.Validate())
 
-	// The runtime asks so before it takes the first message, and before a model call.
+	// The runtime calls this before it accepts the first message, and before a model call.
 	ctx, turn := context.Background(), &agent.Turn{InitialData: json.RawMessage(`{"name":"Ada"}`)}
 	fmt.Println(agenthost.CheckInitialData(ctx, a, nil))
 	fmt.Println(agenthost.CheckInitialData(ctx, a, turn.InitialData))

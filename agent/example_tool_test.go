@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// A test calls a tool like a function. Input that does not fit never reaches the function:
-// the model reads what is wrong.
+// A test calls a tool like a function. Invalid input never reaches the function; the model gets the
+// reason.
 func ExampleTool_Run() {
 	type order struct {
 		Number int `json:"number"`
@@ -35,7 +35,7 @@ func ExampleTool_Run() {
 	// /number: got string, want integer
 }
 
-// A schema from elsewhere checks values as those from Go types do.
+// A schema from another source checks values like one derived from a Go type.
 func ExampleNewSchema() {
 	schema, err := agent.NewSchema(json.RawMessage(`{"type":"object","properties":{"stars":{"type":"integer","minimum":1,"maximum":5}}}`))
 	if err != nil {
@@ -49,8 +49,7 @@ func ExampleNewSchema() {
 	// /stars: must be at most 5
 }
 
-// An agent that answers in a Go type, writes carefully, may fall back to another model, hands
-// work on, and costs at most so much.
+// An agent with structured output, a low temperature, a fallback model, a subagent and a cost limit.
 func ExampleAgent() {
 	type verdict struct {
 		Spam   bool   `json:"spam"`

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// A run that dies goes on where its recorded steps end.
+// A crashed run continues after its last recorded step.
 func ExampleNewWorkflow() {
 	type order struct {
 		Item string `json:"item"`
@@ -30,7 +30,7 @@ func ExampleNewWorkflow() {
 		return "ordered as " + number, nil
 	}, nil)
 
-	// A runtime calls the function; here it is called as one would.
+	// A runtime calls the function; the example does it directly.
 	ctx := agenthost.WithSteps(context.Background(), memory{})
 	for range 2 {
 		out, err := orders.Definition().Tools[0].Call(ctx, json.RawMessage(`{"item":"kettle"}`))

@@ -50,7 +50,7 @@ func TestInitialDataGet(t *testing.T) {
 	}
 }
 
-// pointed reads what may be absent.
+// pointed dereferences optional data.
 func pointed(get func(ctx context.Context) (*plan, error)) func(ctx context.Context) (plan, error) {
 	return func(ctx context.Context) (plan, error) {
 		p, err := get(ctx)
@@ -61,7 +61,7 @@ func pointed(get func(ctx context.Context) (*plan, error)) func(ctx context.Cont
 	}
 }
 
-// TestInitialDataIsThere reads the data wherever an author's code is called.
+// TestInitialDataIsThere reads the data in every function of an author.
 func TestInitialDataIsThere(t *testing.T) {
 	begin := agent.NewInitialData[plan](nil)
 	seen := 0

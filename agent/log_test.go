@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// logged returns what a runtime is told.
+// logged returns the message and attributes passed to the runtime.
 func logged(t *testing.T, message string, args ...any) (string, map[string]any) {
 	t.Helper()
 	var said string
@@ -79,7 +79,7 @@ func TestLogTakesAnyValue(t *testing.T) {
 	}
 }
 
-// TestLogCopies: what an author changes afterwards is not what was told.
+// TestLogCopies checks that later changes of a value do not affect the logged one.
 func TestLogCopies(t *testing.T) {
 	state := map[string]int{"n": 1}
 	_, got := logged(t, "m", "state", state)

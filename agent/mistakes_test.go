@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// defect is an error whose methods need a value, which a typed nil has not.
+// defect is an error whose methods need a value, which a typed nil does not have.
 type defect struct{ text string }
 
 func (e *defect) Error() string   { return e.text }
@@ -24,17 +24,16 @@ func (e *defect) Unwrap() error   { return errors.New(e.text) }
 func (e *defect) Timeout() bool   { return e.text == "" }
 func (e *defect) Temporary() bool { return e.text == "" }
 
-// partly is an error of which only the text can be taken.
+// partly is an error whose text alone is available.
 type partly struct{ defect }
 
 func (e *partly) Is(error) bool { panic("a defect of Is") }
 func (e *partly) As(any) bool   { runtime.Goexit(); return false }
 func (e *partly) Unwrap() error { panic("a defect of Unwrap") }
 
-// noMap returns a nil map.
 func noMap() map[string]int { return nil }
 
-// mistakes are what functions of authors do wrong. Each returns the error that the function returns, if it does.
+// mistakes are misbehaving functions of authors. Each returns the function's error, if it returns.
 func mistakes() map[string]func() error {
 	return map[string]func() error{
 		"panics":                        func() error { panic("a defect") },
@@ -48,21 +47,21 @@ func mistakes() map[string]func() error {
 	}
 }
 
-// broken is a value none of whose methods return.
+// unwritable is a value whose methods never return.
 type unwritable struct{ act func() error }
 
 func (v unwritable) MarshalJSON() ([]byte, error) { return nil, v.act() }
 func (v unwritable) LogValue() slog.Value         { return slog.StringValue(v.act().Error()) }
 func (v unwritable) String() string               { return v.act().Error() }
 
-// unreadable is a value that cannot be read.
+// unreadable is a value that cannot be decoded.
 type unreadable map[string]any
 
 var unreadAct func() error
 
 func (v *unreadable) UnmarshalJSON([]byte) error { return unreadAct() }
 
-// failing holds that a call has failed, and that its error can be looked at.
+// failing checks that a call has failed, and that its error can be inspected.
 func failing(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil {
@@ -75,7 +74,7 @@ func failing(t *testing.T, what string, err error) {
 	}
 }
 
-// functionsOf are the names of the fields of a struct that hold a function.
+// functionsOf returns the names of a struct's fields that hold a function.
 func functionsOf(of any) (names []string) {
 	for f := range reflect.TypeOf(of).Fields() {
 		if f.IsExported() && f.Type.Kind() == reflect.Func {
@@ -85,7 +84,7 @@ func functionsOf(of any) (names []string) {
 	return names
 }
 
-// set makes a field a function that makes a mistake: it returns zero values and the error.
+// set assigns a misbehaving function to a field: it returns zero values and the error.
 func set(field reflect.Value, mistake func() error) {
 	field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) (out []reflect.Value) {
 		for i := range field.Type().NumOut() - 1 {
@@ -99,8 +98,8 @@ func set(field reflect.Value, mistake func() error) {
 	}))
 }
 
-// TestEveryFunctionOfAnAgentIsContained calls each function that an agent can have as a host does. A new one has to be
-// called here.
+// TestEveryFunctionOfAnAgentIsContained calls each function of an agent as a host does. New functions
+// must be added here.
 func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
 	ctx, turn, resp := t.Context(), &agent.Turn{}, &agent.Response{}
 	calls := map[string]func(a *agent.Agent) error{
@@ -132,7 +131,7 @@ func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
 	}
 }
 
-// TestEveryFunctionInACallIsContained: those that the function of a tool has called.
+// TestEveryFunctionInACallIsContained covers the functions called within a tool.
 func TestEveryFunctionInACallIsContained(t *testing.T) {
 	state := agent.NewState("s", 1)
 	for what, mistake := range mistakes() {
@@ -157,7 +156,7 @@ func TestEveryFunctionInACallIsContained(t *testing.T) {
 	}
 }
 
-// TestStepsFailAlone: a step that panics or exits on a goroutine of the author's is an error there.
+// TestStepsFailAlone covers a step that panics or exits on an author's goroutine.
 func TestStepsFailAlone(t *testing.T) {
 	for what, mistake := range mistakes() {
 		tool := durable(func(ctx context.Context) (string, error) {
@@ -177,8 +176,8 @@ func TestStepsFailAlone(t *testing.T) {
 	}
 }
 
-// TestEveryValueIsContained writes a value that cannot be written, in each place that takes one, on a goroutine that
-// nothing contains, and reads it where one is read.
+// TestEveryValueIsContained encodes a misbehaving value in each place that accepts one, on an
+// uncontained goroutine, and decodes one likewise.
 func TestEveryValueIsContained(t *testing.T) {
 	state, data := agent.NewState[any]("s", nil), agent.NewDataWriter[any]("d", nil)
 	flow := agent.NewWorkflow("w", func(context.Context, any) (int, error) { return 0, nil }, nil)
@@ -223,17 +222,16 @@ func TestEveryValueIsContained(t *testing.T) {
 	}
 }
 
-// mistakeError is an error without a text.
 type mistakeError struct{ act func() error }
 
 func (e mistakeError) Error() string { return e.act().Error() }
 
-// nowhere takes all posts.
+// nowhere accepts all posts.
 type nowhere struct{}
 
 func (nowhere) Post(context.Context, agenthost.Posting) error { return nil }
 
-// TestMistakesAreNamed: what a model and an author read of them.
+// TestMistakesAreNamed checks the error texts for models and authors.
 func TestMistakesAreNamed(t *testing.T) {
 	for what, want := range map[string]string{
 		"returns a typed nil": "tool x crashed", "panics": "tool x crashed", "returns half an error": "half",

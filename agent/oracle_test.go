@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// oracle returns the library's own verdict on values, nil where it takes no such schema.
-// It is asked about short values only.
+// oracle returns the library's own verdict on values, nil if it rejects the schema. It is used for
+// short values only.
 func oracle(schema []byte) func(value []byte) (fits, ok bool) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
@@ -55,7 +55,7 @@ func agree(t *testing.T, schema string, values ...string) {
 	}
 }
 
-// keywords are schemas that every keyword and draft occurs in.
+// keywords are schemas that cover every keyword and draft.
 func keywords() []string {
 	return []string{
 		`true`, `false`, `{}`,
@@ -92,7 +92,7 @@ func keywords() []string {
 	}
 }
 
-// values are of every type, and hit what the keywords tell apart.
+// values cover every type and the limits in the schemas.
 func values() []string {
 	return []string{
 		`null`, `true`, `0`, `1`, `1.0`, `2`, `2.5`, `3`, `1e2`, `-0.0`, `""`, `"a"`, `"abc"`, `"2020-01-02"`, `"("`, `"ä"`, `"a\u0000\ud800"`,
@@ -112,7 +112,7 @@ func TestSchemaAgreesWithLibrary(t *testing.T) {
 	for i := range all { // and every schema within another
 		all = append(all, `{"anyOf":[`+all[i]+`,{"type":"boolean"}],"items":`+all[(i+1)%len(all)]+`}`)
 	}
-	// Keywords of two schemas together; the choice is always the same.
+	// Combine keywords of two schemas, in a fixed pseudo-random selection.
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 150 {
 		var a, b map[string]json.RawMessage

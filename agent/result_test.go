@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// returning makes a tool that returns a value.
+// returning returns a tool that returns a value.
 func returning(v any) agent.Tool {
 	return agent.NewTool("show", "Show it.", func(context.Context, struct{}) (any, error) { return v, nil }, nil)
 }
@@ -100,7 +100,6 @@ func TestToolImagesAreChecked(t *testing.T) {
 	}
 }
 
-// repeat repeats an image n times.
 func repeat(m agent.Image, n int) []agent.Image {
 	images := make([]agent.Image, n)
 	for i := range images {

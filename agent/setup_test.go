@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// facts is what tests compare of a setup.
+// facts returns the compared fields of a setup.
 func facts(s *agent.Setup) map[string]any {
 	var tools, subagents []string
 	for _, t := range s.Tools {

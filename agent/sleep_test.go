@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// bed is a recorder that puts calls away which would sleep for longer than patience.
+// bed is a recorder that suspends calls that would sleep for longer than patience.
 type bed struct {
 	journal
 	patience time.Duration
@@ -40,8 +40,8 @@ func naps(d time.Duration) agent.Tool {
 	}, &agent.ToolOptions{Durable: true, Timeout: 24 * time.Hour})
 }
 
-// TestSleep: the first run fixes the time, a later one waits for what is left of it, and
-// one that comes after it does not wait.
+// TestSleep: the first run fixes the deadline, a later run waits for the rest, and one after the
+// deadline does not wait.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var records journal
@@ -63,7 +63,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// TestSleepIsNeverTooShort: a part of a millisecond is a whole one.
+// TestSleepIsNeverTooShort checks that fractions of a millisecond are rounded up.
 func TestSleepIsNeverTooShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(300 * time.Microsecond)
@@ -75,8 +75,7 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 	})
 }
 
-// TestSleepParks: what the recorder does not wait for ends the run, with the time that was
-// fixed first.
+// TestSleepSuspends checks that a long sleep ends the run with the deadline of the first run.
 func TestSleepParks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{patience: time.Minute}
@@ -132,14 +131,14 @@ func TestSleepThatCannotBe(t *testing.T) {
 	}
 }
 
-// ExampleSleep: a durable tool waits for a day. Its run ends, and the next one passes the
-// sleep; without a runtime that puts calls away it just blocks.
+// ExampleSleep: a durable tool waits for a day. Its run ends, and the next one passes the sleep.
+// Without a runtime that suspends calls it blocks.
 func ExampleSleep() {
 	remind := agent.NewTool("remind", "Remind somebody tomorrow.", func(ctx context.Context, in struct {
 		Whom string `json:"whom"`
 	}) (string, error) {
 		if err := agent.Sleep(ctx, "a day", 24*time.Hour); err != nil {
-			return "", err // at once: the run is over, and this is not shown to anybody
+			return "", err // returned at once: the run ends, and no client sees the error
 		}
 		return agent.Step(ctx, "call", func(context.Context) (string, error) {
 			return "called " + in.Whom, nil
@@ -154,7 +153,7 @@ func ExampleSleep() {
 	// "called Ann" <nil>
 }
 
-// clocked is a recorder with a clock that is not the machine's.
+// clocked is a recorder with a clock of its own.
 type clocked struct {
 	journal
 	ahead time.Duration
@@ -162,14 +161,14 @@ type clocked struct {
 
 func (c *clocked) Now() time.Time { return time.Now().Add(c.ahead) }
 
-// TestSleepByItsClock: a sleep is as long as was asked for whatever its clock shows, and
-// what was recorded is a time of that clock.
+// TestSleepByItsClock checks that the duration does not depend on the clock's time, and that the
+// recorded time is the clock's.
 func TestSleepByItsClock(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			records := &clocked{ahead: ahead}
 			began := time.Now()
-			for range 2 { // the second run finds it over
+			for range 2 { // the second run finds it elapsed
 				if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
 					t.Errorf("%v ahead: over after %v with %v", ahead, time.Since(began), err)
 				}

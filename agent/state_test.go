@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// shelf is a Store in memory. It counts what it took.
+// shelf is a Store in memory that counts writes.
 type shelf struct {
 	mu     sync.Mutex
 	values map[string]json.RawMessage
@@ -50,7 +50,7 @@ func (s *shelf) Update(_ context.Context, name string, fn func(json.RawMessage) 
 	return nil
 }
 
-// newShelf returns a store with values, given as name and JSON in turn.
+// newShelf returns a store with values, given as alternating names and JSON.
 func newShelf(values ...string) *shelf {
 	s := &shelf{values: map[string]json.RawMessage{}}
 	for i := 0; i < len(values); i += 2 {
@@ -301,8 +301,7 @@ func TestStateDescribesItself(t *testing.T) {
 	}
 }
 
-// FuzzStateRead checks that whatever a store holds is a value that is written
-// again as it is, or a StateError.
+// FuzzStateRead checks that any stored text is a value that is encoded unchanged, or a StateError.
 func FuzzStateRead(f *testing.F) {
 	for _, s := range []string{``, `null`, `{"items":["a"],"cents":1.0}`, `{"items":[],"items":null}`, `{"items":[],"cents":1e400}`, `[[[`, `{"items":["\ud800"]}`} {
 		f.Add([]byte(s))

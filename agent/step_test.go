@@ -48,7 +48,6 @@ func (j *journal) Record(ctx context.Context, name string, output json.RawMessag
 	return nil
 }
 
-// durable makes a durable tool of a function.
 func durable[Out any](fn func(ctx context.Context) (Out, error)) agent.Tool {
 	return agent.NewTool("durable", "Run steps.", func(ctx context.Context, _ struct{}) (Out, error) { return fn(ctx) }, &agent.ToolOptions{Durable: true})
 }
@@ -173,7 +172,6 @@ func TestStepFails(t *testing.T) {
 	}
 }
 
-// one runs one step.
 func one[T any](fn func(context.Context) (T, error)) func(context.Context, string) error {
 	return func(ctx context.Context, name string) error {
 		_, err := agent.Step(ctx, name, fn)
@@ -269,8 +267,7 @@ func TestStepsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// TestStepIsRecordedThoughTimeIsOver checks that an effect that took too long is
-// not forgotten for it.
+// TestStepIsRecordedThoughTimeIsOver checks that an effect is recorded even if it took too long.
 func TestStepIsRecordedThoughTimeIsOver(t *testing.T) {
 	tool := durable(func(ctx context.Context) (int, error) {
 		return agent.Step(ctx, "slow", func(ctx context.Context) (int, error) {
@@ -291,8 +288,8 @@ func TestStepIsRecordedThoughTimeIsOver(t *testing.T) {
 	})
 }
 
-// TestMethodsWithPointerReceivers: a result is written by the methods by which it is read, also where
-// they have pointer receivers, as those of big.Int.
+// TestMethodsWithPointerReceivers checks that encoding uses the same methods as decoding, including
+// those with pointer receivers, as of big.Int.
 func TestMethodsWithPointerReceivers(t *testing.T) {
 	ctx := agenthost.WithSteps(t.Context(), &journal{})
 	tool := durable(func(ctx context.Context) (big.Int, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// region is a type that has got fields, also within lists and maps, and one of which a field has another type now.
+// region is a type with new fields, also within lists and maps. One field has changed its type.
 type region struct {
 	Customer string            `json:"customer"`
 	Region   string            `json:"region"`
@@ -28,13 +28,13 @@ type line struct {
 	Cents int    `json:"cents"`
 }
 
-// TestValuesOfAnEarlierVersion reads state and initial data that an earlier version of a type has stored, and the input
-// of a call that it began.
+// TestValuesOfAnEarlierVersion reads state, initial data and the input of a started call that an
+// earlier version of a type has stored.
 func TestValuesOfAnEarlierVersion(t *testing.T) {
 	for _, c := range []struct {
 		name, stored string
 		want         region
-		migrated     bool // what does not fit otherwise
+		migrated     bool // invalid without a migration
 	}{
 		{"field", `{"customer":"c-1"}`, region{Customer: "c-1"}, false},
 		{"field within", `{"customer":"c-1","region":"north","tags":{},"orders":[{"id":"A1"}],"byName":{"x":{"cents":7}}}`,
@@ -74,7 +74,6 @@ func TestValuesOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestMigrationPanics contains a function that migrates.
 func TestMigrationPanics(t *testing.T) {
 	store := newShelf()
 	store.values["n"] = json.RawMessage(`"one"`)
@@ -90,7 +89,8 @@ func TestMigrationPanics(t *testing.T) {
 	}
 }
 
-// TestInputOfAnEarlierVersion: a call that is resumed has an input that lacks new fields, and a new call may not.
+// TestInputOfAnEarlierVersion: the input of a resumed call may lack new fields; that of a new call may
+// not.
 func TestInputOfAnEarlierVersion(t *testing.T) {
 	tool := agent.NewTool("t", "T.", func(_ context.Context, in line) (line, error) { return in, nil }, &agent.ToolOptions{Durable: true})
 	out, err := tool.Run(agenthost.WithResumed(t.Context()), json.RawMessage(`{"id":"A1"}`))

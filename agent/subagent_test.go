@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/agent/agenthost"
 )
 
-// nested returns a subagent with others below it, depth of them in all.
+// nested returns a subagent with depth levels in all.
 func nested(depth int) *agent.Agent {
 	a := scout()
 	if depth > 1 {

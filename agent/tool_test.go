@@ -342,9 +342,8 @@ func TestZeroToolIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzToolInput checks that a function sees valid input or nothing: whatever the
-// bytes are, a call ends in an InputError, or the function got a value that fits
-// the schema and is what the bytes say.
+// FuzzToolInput checks that a function never gets invalid input. Each call ends in an InputError, or
+// the function got the value of the bytes and it conforms to the schema.
 func FuzzToolInput(f *testing.F) {
 	for _, s := range []string{
 		``, `{}`, `null`, `[]`, `{"issue":7,"labels":["a"]}`, `{"issue":7.0,"labels":null,"note":"n"}`,

@@ -43,7 +43,7 @@ type (
 	}
 	level2  struct{ Name, Both string }
 	level2b struct{ Both string }
-	page5   struct { // Both is ambiguous, and has no place.
+	page5   struct { // Both is ambiguous and ignored.
 		level2
 		level2b
 		//lint:ignore SA5008 encoding/json takes such a tag for the name "-"
@@ -52,8 +52,8 @@ type (
 	}
 
 	uuid  [16]byte
-	color int // read and written as text
-	level int // read as text, a number otherwise
+	color int // encoded and decoded as text
+	level int // decoded from text, encoded as a number
 	named struct{ time.Time }
 	day   time.Time
 	box   struct{ v string } // methods with pointer receivers
@@ -63,12 +63,12 @@ type (
 	}
 	arm1    struct{ Meta }
 	arm2    struct{ Meta }
-	diamond struct { // Author stands twice at one depth, and has no place.
+	diamond struct { // Author occurs twice at one depth and is ignored.
 		arm1
 		arm2
 		Title string
 	}
-	sealed  struct{ kind string } // its samples are the text "none" alone
+	sealed  struct{ kind string } // its only sample is the text "none"
 	either  struct{ v any }
 	checked struct {
 		Kind string `json:"kind"`
@@ -196,12 +196,12 @@ func (d *defaults) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*plain)(d))
 }
 
-// boxed makes an object of a value.
+// boxed wraps a value in an object.
 type boxed[T any] struct {
 	V T `json:"v"`
 }
 
-// through hands values to everything that takes a Go type, and wants them back.
+// through passes values through everything with a Go type, and expects them back.
 func through[T any](want T, schema string) func(t *testing.T) {
 	return func(t *testing.T) {
 		ctx := t.Context()
@@ -351,7 +351,7 @@ func TestTypesOfAuthors(t *testing.T) {
 	}
 }
 
-// A tool reads alone, and a data writer writes alone.
+// A tool only decodes, and a data writer only encodes.
 func TestTypesInOneDirection(t *testing.T) {
 	var heard boxed[level]
 	tool := agent.NewTool("level", "Sets a level.", func(_ context.Context, in boxed[level]) (any, error) { heard = in; return nil, nil }, nil)
@@ -375,7 +375,7 @@ func TestTypesInOneDirection(t *testing.T) {
 type (
 	//lint:ignore U1000 a type of unexported fields alone
 	hidden  struct{ at int }
-	stamped struct { // the method of time.Time takes the place of the struct's
+	stamped struct { // the method of time.Time replaces the struct's fields
 		time.Time
 		Note string
 	}
@@ -392,8 +392,8 @@ type (
 func (fragile) MarshalJSON() ([]byte, error) { panic("marshal") }
 func (*fragile) UnmarshalJSON([]byte) error  { panic("unmarshal") }
 
-// TestTypesAreRefused: a type that would lose values is a mistake at construction, which names the
-// place and the remedy.
+// TestTypesAreRefused checks that a type that would lose values panics at construction, with the place
+// and the remedy.
 func TestTypesAreRefused(t *testing.T) {
 	type input[T any] struct {
 		Meta struct{ When T }
@@ -440,7 +440,7 @@ func TestTypesAreRefused(t *testing.T) {
 	}
 }
 
-// A method that panics for a sample is a mistake of the author that is found when a value comes.
+// A method that panics for a sample is detected when a value arrives.
 func TestMethodsThatPanic(t *testing.T) {
 	s := agent.SchemaFor[boxed[fragile]]()
 	var crash *agent.PanicError
@@ -449,8 +449,8 @@ func TestMethodsThatPanic(t *testing.T) {
 	}
 }
 
-// TestOpenSchemasTakeNoOtherName: a member whose name differs in case is no field, though package
-// encoding/json takes it for one.
+// TestOpenSchemasTakeNoOtherName checks that a member whose name differs in case is unknown, although
+// encoding/json matches it.
 func TestOpenSchemasTakeNoOtherName(t *testing.T) {
 	type inner struct {
 		Cents int `json:"cents,omitempty"`
@@ -469,7 +469,7 @@ func TestOpenSchemasTakeNoOtherName(t *testing.T) {
 	}
 }
 
-// TestMisfits: what fits a schema and not the Go type is an issue with its path.
+// TestMisfits checks values that conform to a schema but not to the Go type: the issue has their path.
 func TestMisfits(t *testing.T) {
 	type inner struct {
 		At   time.Time  `json:"at,omitzero"`

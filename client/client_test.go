@@ -79,13 +79,13 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestOddIDs uses every route of conversations whose ids need escaping.
+// TestOddIDs uses every route with ids that need escaping.
 func TestOddIDs(t *testing.T) {
 	s := newServer(t)
 	seen := map[conversation.UID]string{}
 	for _, id := range []string{"a/b", "a%2Fb", "東京/😀", " ", "../..", "...", "a?b#c", "e\u0301", "\u00e9", "a b+c", "abort", "x/abort"} {
 		if id == " " {
-			id = " a " // blank ids are refused
+			id = " a " // blank ids are rejected
 		}
 		c := s.open(id, nil)
 		receipt := send(t, c, client.Message{
@@ -162,7 +162,7 @@ func TestHistoryAndHeadOfNobody(t *testing.T) {
 	}
 }
 
-// TestReadsAreRepeated reads while the server is away and comes back.
+// TestReadsAreRepeated reads while the server is down and comes back.
 func TestReadsAreRepeated(t *testing.T) {
 	s := newServer(t)
 	away := make(chan struct{}, 100)
@@ -195,7 +195,7 @@ func TestReadsAreRepeated(t *testing.T) {
 	}
 }
 
-// TestAbortIsNotRepeated loses the answer of an abort.
+// TestAbortIsNotRepeated loses the response of an abort.
 func TestAbortIsNotRepeated(t *testing.T) {
 	tries := 0
 	lost := errors.New("lost")
@@ -208,7 +208,7 @@ func TestAbortIsNotRepeated(t *testing.T) {
 	}
 }
 
-// TestAbortTree reads what a tree abort has reached, and sends the header that asks for one.
+// TestAbortTree checks the request header and the decoded result.
 func TestAbortTree(t *testing.T) {
 	part := conversation.TreeRef{Root: conversation.Address{Agent: "desk", ID: "1"}, Submission: "sub_9"}
 	for body, want := range map[string]conversation.TreeAborted{

@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/client"
 )
 
-// TestErrorText: the text of an error has each sentence of its server once.
+// TestErrorText checks that each sentence of the server occurs once in the text of an error.
 func TestErrorText(t *testing.T) {
 	for want, e := range map[string]client.Error{
 		"the server answered 400 invalid_request: One. Two.": {Status: 400, Type: "invalid_request", Message: "One.", Details: "One. Two."},

@@ -9,7 +9,6 @@ import (
 	"testing/iotest"
 )
 
-// readEvents reads all events as text.
 func readEvents(src io.Reader, limit int) (list []string, err error) {
 	e := newEvents(src, limit)
 	for {
@@ -75,8 +74,8 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzEvents: however the bytes arrive, the same events come of them; what comes
-// is what a server would have to write to say it; and no data is invented.
+// FuzzEvents checks three properties. Events do not depend on how the bytes are split, they survive
+// encoding, and no data is invented.
 func FuzzEvents(f *testing.F) {
 	for _, seed := range []string{
 		"", "event: data\ndata:[1]\n\n", "data:a\r\ndata:b\r\n\r\n", ": heartbeat\n\n", "event: x\n\ndata\n\n", "data:1\r2\n\n", "data", "\n\n",
@@ -113,8 +112,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// FuzzChunks: what a server sends is decoded or refused, and what is decoded can
-// be applied or is refused.
+// FuzzChunks checks that input is decoded or rejected, and that decoded chunks are applied or
+// rejected.
 func FuzzChunks(f *testing.F) {
 	for _, seed := range []string{
 		`[]`, `null`, `[null]`, `[{}]`, `[{"type":"conversation-reset","position":{"batch":0,"index":0},"snapshot":{"v":1,"messages":[{"id":"m","metadata":[1]}]}}]`,

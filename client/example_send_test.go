@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/client"
 )
 
-// connected is a conversation of a server in memory. A program would name its URL.
+// connected returns a conversation of a server in memory. A program would name its URL.
 func connected(id string, pace time.Duration) (c *client.Conversation, stop func()) {
 	mount, stop, err := serve(pace)
 	if err == nil {
@@ -22,7 +22,7 @@ func connected(id string, pace time.Duration) (c *client.Conversation, stop func
 	return c, stop
 }
 
-// A message with a key may be sent again, by whoever does not know whether it arrived.
+// A message with a key can be sent again if it is unknown whether it arrived.
 func ExampleMessage() {
 	c, stop := connected("order-1", 0)
 	defer stop()
@@ -48,7 +48,7 @@ func ExampleMessage() {
 	// 409 agent_instance_exists
 }
 
-// What a system says to an agent is a signal, which the model is shown as an element.
+// A system sends a signal to an agent. The model gets it as an element.
 func ExampleSignal() {
 	c, stop := connected("order-2", 0)
 	defer stop()
@@ -74,9 +74,9 @@ func ExampleSignal() {
 	// </signal> (8 words)
 }
 
-// A stop button: what runs and what waits is settled as aborted.
+// A stop button: the running submission and the queue are settled as aborted.
 func ExampleConversation_Abort() {
-	c, stop := connected("order-3", time.Hour) // it would take its time
+	c, stop := connected("order-3", time.Hour) // slow enough to be aborted
 	defer stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func ExampleConversation_Abort() {
 	// true
 }
 
-// An image goes with a message, and comes back byte by byte.
+// An image is sent with a message and read back unchanged.
 func ExampleConversation_Attachment() {
 	c, stop := connected("order-4", 0)
 	defer stop()

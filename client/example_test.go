@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// serve runs a whole server in memory, with an agent that repeats what it hears.
-// It says a word at each pace. A program would name the URL of its server instead.
+// serve runs a whole server in memory, with an agent that repeats its input, one word per pace. A
+// program would name the URL of its server instead.
 func serve(pace time.Duration) (url string, stop func(), err error) {
 	store := local.NewMemory()
 	models := providers.NewRegistry(nil)
@@ -78,7 +78,7 @@ func Example() {
 	// Output: You said: Where is it? (3 words)
 }
 
-// A program that draws keeps a transcript: a snapshot, and the updates after it.
+// A program with a display keeps a transcript: a snapshot, and the updates after it.
 func ExampleConversation_Observe() {
 	mount, stop, err := serve(0)
 	if err != nil {

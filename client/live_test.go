@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// chunk is a chunk of a batch as a server sends it.
+// chunk is the JSON of a chunk of a batch.
 func chunk(batch int) string {
 	return fmt.Sprintf(`{"type":"message-delta","conversationId":"conv_1","messageId":"msg_1","kind":"text","delta":"%d ","position":{"batch":%d,"index":0}}`, batch, batch)
 }
@@ -31,7 +31,7 @@ func control(next int) string {
 	return fmt.Sprintf("event: control\ndata:{\"streamNextOffset\":%q,\"upToDate\":true}\n\n", conversation.Offset(next))
 }
 
-// fake is a server in a bubble of time. Connections are scripted one by one.
+// fake is a server in a synctest bubble. Connections are scripted one by one.
 type fake struct {
 	t        *testing.T
 	began    time.Time
@@ -61,7 +61,7 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// observe follows a fake server for a time, and returns what it got as text.
+// observe follows a fake server for a time, and returns the received text.
 func (f *fake) observe(d time.Duration, o *client.Options) (text string, last error) {
 	var opts client.Options
 	if o != nil {
@@ -77,7 +77,7 @@ func (f *fake) observe(d time.Duration, o *client.Options) (text string, last er
 			f.updates = append(f.updates, u)
 		}
 	}
-	for _, u := range f.updates { // they stay what they were
+	for _, u := range f.updates { // earlier updates must not change
 		for _, c := range u.Chunks {
 			text += c.Delta
 		}
@@ -92,8 +92,8 @@ func (f *fake) wantRequests(want ...string) {
 	}
 }
 
-// TestSilentStream: heartbeats keep a stream alive for as long as they come; 40 s
-// after the last sign of life it is replaced, from where it got to.
+// TestSilentStream checks that heartbeats keep a stream alive. After 40 s of silence it is replaced,
+// from the last offset.
 func TestSilentStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, answer: func(n int, _, _ string) ([]step, error) {
@@ -104,7 +104,7 @@ func TestSilentStream(t *testing.T) {
 			for range 8 {
 				steps = append(steps, step{15 * time.Second, ": heartbeat\n\n"})
 			}
-			return append(steps, step{0, data(2)}), nil // its control event never comes
+			return append(steps, step{0, data(2)}), nil // its control event never arrives
 		}}
 		text, err := f.observe(170*time.Second, nil)
 		if text != "1 2 3 " || !errors.Is(err, contextEnd) {
@@ -114,8 +114,8 @@ func TestSilentStream(t *testing.T) {
 	})
 }
 
-// TestSlowCallerIsNotSilence: a caller that takes its time between two iterations
-// loses no connection by that.
+// TestSlowCallerIsNotSilence checks that a caller that is slow between two iterations keeps its
+// connection.
 func TestSlowCallerIsNotSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, began: time.Now(), answer: func(int, string, string) ([]step, error) {
@@ -135,8 +135,8 @@ func TestSlowCallerIsNotSilence(t *testing.T) {
 	})
 }
 
-// TestFallBackToLongPoll: where event streams do not get through, long-polls take
-// their place for a while, twice as long each time.
+// TestFallBackToLongPoll checks that long-polls replace event streams that do not get through, twice
+// as long each time.
 func TestFallBackToLongPoll(t *testing.T) {
 	poll := []step{{30 * time.Second, "[]"}}
 	for name, tt := range map[string]struct {
@@ -188,7 +188,7 @@ func TestFallBackToLongPoll(t *testing.T) {
 	}
 }
 
-// TestLongPollThatIsNotHeld does not become a storm.
+// TestLongPollThatIsNotHeld checks that the client backs off.
 func TestLongPollThatIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, answer: func(int, string, string) ([]step, error) { return []step{{0, "[]"}}, io.EOF }}
@@ -199,7 +199,7 @@ func TestLongPollThatIsNotHeld(t *testing.T) {
 	})
 }
 
-// TestDuplicatesAreDropped: a server may repeat what it has said.
+// TestDuplicatesAreDropped checks that repeated chunks are dropped.
 func TestDuplicatesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, answer: func(int, string, string) ([]step, error) {
@@ -215,8 +215,8 @@ func TestDuplicatesAreDropped(t *testing.T) {
 	})
 }
 
-// TestOffsetIsTheServers: what a read has passed over is not asked for again, and
-// what comes of it all the same is not new.
+// TestOffsetIsTheServers checks that a read never goes back behind the server's offset, and that older
+// chunks are dropped.
 func TestOffsetIsTheServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, after: conversation.Start, answer: func(n int, _, _ string) ([]step, error) {
@@ -232,7 +232,7 @@ func TestOffsetIsTheServers(t *testing.T) {
 	})
 }
 
-// TestShortStreamsNowAndThen are no reason to leave event streams.
+// TestShortStreamsNowAndThen checks that occasional short streams do not cause a fallback.
 func TestShortStreamsNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{t: t, answer: func(n int, _, _ string) ([]step, error) {
@@ -248,8 +248,8 @@ func TestShortStreamsNowAndThen(t *testing.T) {
 	})
 }
 
-// TestIllServer: answers no working server gives end an observation once they
-// came often enough in a row; a server that is away never does.
+// TestIllServer checks that invalid responses end an observation after several in a row. An
+// unreachable server never ends it.
 func TestIllServer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		status int

@@ -54,7 +54,6 @@ func reduced(t *testing.T, from *conversation.Snapshot, u ...client.Update) *con
 	return tr.Snapshot()
 }
 
-// TestObserveFromEveryOffset resumes at the Next of every update.
 func TestObserveFromEveryOffset(t *testing.T) {
 	s := newServer(t)
 	want := talk(t, s, "hello")
@@ -77,14 +76,14 @@ func TestObserveFromEveryOffset(t *testing.T) {
 		if diff := differ(snap, reduced(t, nil, whole)); diff != "" {
 			t.Errorf("snapshot (-) and chunks (+):\n%s", diff)
 		}
-		// What overlaps is taken once.
+		// Overlapping chunks count once.
 		if diff := differ(snap, reduced(t, snap, whole)); diff != "" {
 			t.Errorf("snapshot (-) and the same chunks again (+):\n%s", diff)
 		}
 	})
 }
 
-// TestObserveLive draws a reply as it comes.
+// TestObserveLive renders a reply as it arrives.
 func TestObserveLive(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
@@ -107,7 +106,7 @@ func TestObserveLive(t *testing.T) {
 			if text == "one " {
 				select {
 				case s.model.release <- struct{}{}:
-				default: // it goes on already
+				default: // released already
 				}
 			}
 			if len(now.Settlements) == 1 {
@@ -182,8 +181,8 @@ func TestObserveBeyondTheHead(t *testing.T) {
 	})
 }
 
-// TestBreakClosesTheConnection: the server notices at once that nobody ranges
-// any more, or that the context has ended.
+// TestBreakClosesTheConnection checks that a break or the end of the context closes the connection at
+// once.
 func TestBreakClosesTheConnection(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
@@ -219,8 +218,7 @@ func TestBreakClosesTheConnection(t *testing.T) {
 	})
 }
 
-// cutter forwards connections to a server and cuts them, the n-th after as many
-// bytes of answers as budget says.
+// cutter forwards connections to a server. It cuts the n-th one after budget(n) bytes of responses.
 type cutter struct {
 	net.Listener
 	t      *testing.T
@@ -267,8 +265,7 @@ func (p *cutter) accept() {
 	}
 }
 
-// TestCutConnections cuts the first connection after every so many bytes, and
-// those after it a little later each: no gap, no duplicate, whatever was cut.
+// TestCutConnections cuts connections at every position: there must be no gap and no duplicate.
 func TestCutConnections(t *testing.T) {
 	s := newServer(t)
 	want := talk(t, s, "hello")

@@ -25,7 +25,7 @@ type reported struct {
 	Approved bool   `json:"approved"`
 }
 
-// report is a workflow that waits for an approval, unless the day is not to be reported.
+// report is a workflow that waits for an approval unless the day is skipped.
 func report() *agent.Workflow[day, reported] {
 	return agent.NewWorkflow("report", func(ctx context.Context, in day) (reported, error) {
 		if in.Day == "doomsday" {
@@ -58,7 +58,7 @@ func begin(t *testing.T, r *client.Runs, in any, key string) client.Begun {
 	return begun
 }
 
-// TestRunOverRestart begins a run, again under its key, and follows it over a restart of the server to its result.
+// TestRunOverRestart begins a run twice under one key, and follows it over a restart of the server.
 func TestRunOverRestart(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
@@ -135,7 +135,7 @@ func TestRunOverRestart(t *testing.T) {
 	})
 }
 
-// TestRunOutcomes: a run that fails and one that is aborted are errors beside what is known of them.
+// TestRunOutcomes checks the error and the status of a failed and of an aborted run.
 func TestRunOutcomes(t *testing.T) {
 	r := newServer(t).runs(nil)
 	failed, aborted := r.Run(begin(t, r, day{"doomsday"}, "").RunID), r.Run(begin(t, r, json.RawMessage(`{"day":"tuesday"}`), "").RunID)
@@ -169,7 +169,7 @@ func wantRefused(t *testing.T, what string, err error, want conversation.Code) {
 	}
 }
 
-// TestRunRefusals: what cannot be is told once, and not tried again.
+// TestRunRefusals checks that rejected requests are not retried.
 func TestRunRefusals(t *testing.T) {
 	var posts atomic.Int64
 	s := newServer(t)
@@ -220,7 +220,7 @@ func TestRunRefusals(t *testing.T) {
 	}
 }
 
-// TestBeginOfNoRun: an answer that names no run is none, whatever its status.
+// TestBeginOfNoRun checks that a response without a run id is an error, whatever its status.
 func TestBeginOfNoRun(t *testing.T) {
 	for _, body := range []string{"{}", `{"runId":"run_1"}`, "[]", "<html>"} {
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -239,7 +239,7 @@ func TestBeginOfNoRun(t *testing.T) {
 	}
 }
 
-// TestBeginInDoubt loses answers: it is asked again, under the same key, and there is one run.
+// TestBeginInDoubt loses responses: the client retries under the same key, and there is one run.
 func TestBeginInDoubt(t *testing.T) {
 	s := newServer(t)
 	lose := 2

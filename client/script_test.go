@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// script is the body of a response that says things at times. A step without
-// text is silence; after the last one there is only silence, unless it ends.
+// script is a response body with text at given times. A step without text is silence. After the last
+// one there is silence, unless the script ends.
 type script struct {
 	ctx   context.Context
 	steps []step
@@ -23,7 +23,7 @@ type step struct {
 
 func (s *script) Read(p []byte) (int, error) {
 	for s.left == "" {
-		if s.ctx.Err() != nil { // a cut connection gives nothing more
+		if s.ctx.Err() != nil { // a cut connection returns no more data
 			return 0, s.ctx.Err()
 		}
 		wait := time.Duration(1<<62 - 1)
@@ -48,7 +48,7 @@ func (s *script) Close() error { return nil }
 
 var _ io.ReadCloser = (*script)(nil)
 
-// contextEnd is how observations of a limited time end.
+// contextEnd is the error of time-limited observations.
 var contextEnd = context.DeadlineExceeded
 
 func contextFor(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {

@@ -24,7 +24,7 @@ import (
 
 const accepted = `{"streamUrl":"http://h/a/x","offset":"0000000000000000_0000000000000003","submissionId":"sub_1","uid":"inst_1"}`
 
-// reply makes a response of a fake server.
+// reply returns a response of a fake server.
 func reply(r *http.Request, status int, body string, header ...string) *http.Response {
 	h := http.Header{"Content-Type": {"application/json"}}
 	for pair := range slices.Chunk(header, 2) {
@@ -142,7 +142,7 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestLostAnswer loses the answers of admissions that took place.
+// TestLostAnswer loses the responses of successful admissions.
 func TestLostAnswer(t *testing.T) {
 	s := newServer(t)
 	lost, told := 0, 0
@@ -154,11 +154,11 @@ func TestLostAnswer(t *testing.T) {
 		lost++
 		defer resp.Body.Close()
 		switch lost {
-		case 1: // lost as a whole
+		case 1: // lost completely
 			return nil, io.ErrUnexpectedEOF
 		case 2: // cut in the middle
 			resp.Body = io.NopCloser(io.MultiReader(io.LimitReader(strings.NewReader(accepted), 20), iotest.ErrReader(io.ErrUnexpectedEOF)))
-		case 3: // said by something on the way
+		case 3: // replaced by a proxy
 			return reply(r, http.StatusBadGateway, "<html>bad gateway"), nil
 		}
 		return resp, nil
@@ -224,8 +224,8 @@ func TestSendGivesUp(t *testing.T) {
 	}
 }
 
-// TestDoubtStays: what fails after an attempt that may have been admitted leaves
-// the doubt, unless the server itself refuses the message under its key.
+// TestDoubtStays checks that a later failure keeps the outcome unknown, unless the server rejects the
+// message under its key.
 func TestDoubtStays(t *testing.T) {
 	broken := errors.New("broken disk")
 	for name, tt := range map[string]struct {
@@ -260,7 +260,7 @@ func TestDoubtStays(t *testing.T) {
 	}
 }
 
-// TestRetryAfter waits as long as the server asks, and no longer than a minute.
+// TestRetryAfter checks that the client waits as requested, but at most a minute.
 func TestRetryAfter(t *testing.T) {
 	for after, want := range map[string][2]time.Duration{
 		"7": {7 * time.Second, 8 * time.Second}, "86400": {time.Minute, time.Minute + time.Second},
@@ -301,12 +301,12 @@ func TestSendEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestSilentServer gives up requests that stand still, one by one.
+// TestSilentServer checks the timeout of each stalled request.
 func TestSilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, tries := time.Now(), 0
 		c := open(t, "http://h/a/x", &client.Options{Tries: 3, AnswerWithin: time.Minute, HTTPClient: over(func(r *http.Request) (*http.Response, error) {
-			if tries++; tries == 2 { // headers come, the body does not
+			if tries++; tries == 2 { // headers arrive, the body does not
 				resp := reply(r, 202, "")
 				resp.Body = &script{ctx: r.Context()}
 				return resp, nil
@@ -379,8 +379,8 @@ type closer struct {
 
 func (c closer) Close() error { c.close(); return nil }
 
-// TestContentThatCannotBeRead is the caller's failure: repeating does not help,
-// and nothing was admitted.
+// TestContentThatCannotBeRead covers a failure of the caller: it is not retried, and nothing was
+// admitted.
 func TestContentThatCannotBeRead(t *testing.T) {
 	s := newServer(t)
 	broken := errors.New("broken disk")
@@ -408,8 +408,8 @@ func TestContentThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestDataIsTheCallersAfterwards: transports may go on with a body after the
-// answer; it gives them nothing more once Send has returned.
+// TestDataIsTheCallersAfterwards: a transport may read a body after the response. It gets no more data
+// once Send has returned.
 func TestDataIsTheCallersAfterwards(t *testing.T) {
 	var body io.Reader
 	c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
@@ -427,7 +427,7 @@ func TestDataIsTheCallersAfterwards(t *testing.T) {
 	}
 }
 
-// TestLargeImageIsNotCopied bounds what sending 10 MB allocates.
+// TestLargeImageIsNotCopied bounds the allocations for 10 MB.
 func TestLargeImageIsNotCopied(t *testing.T) {
 	image := make([]byte, 10<<20)
 	c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
@@ -445,7 +445,7 @@ func TestLargeImageIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestSendWithoutConnection: what never left is not in doubt.
+// TestSendWithoutConnection checks that a message that was never sent is not in doubt.
 func TestSendWithoutConnection(t *testing.T) {
 	c, err := client.New("http://127.0.0.1:1/x", &client.Options{Tries: 2, FirstPause: time.Millisecond})
 	if err != nil {

@@ -26,12 +26,12 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// patience bounds every wait of these tests. It decides nothing but failures.
+// patience bounds every wait. It affects only failing tests.
 const patience = time.Minute
 
-// model is a scripted model. Its commands are the words a message begins with.
+// model is a scripted model. The first words of a message are its command.
 type model struct {
-	release chan struct{} // lets "hold" go on, also before it waits
+	release chan struct{} // resumes "hold", even before it waits
 }
 
 func (m *model) Stream(ctx context.Context, mdl providers.Model, req providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
@@ -70,7 +70,7 @@ func (m *model) Stream(ctx context.Context, mdl providers.Model, req providers.R
 	})
 }
 
-// latest returns the last command of a user, and whether it has been answered to.
+// latest returns the last command of a user, and whether its response has begun.
 func latest(messages []providers.Message) (command string, begun bool) {
 	for _, m := range slices.Backward(messages) {
 		begun = begun || m.Role == providers.RoleAssistant
@@ -93,7 +93,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// server is everything behind a URL, over a bucket that survives restarts.
+// server is a whole server over a bucket that survives restarts.
 type server struct {
 	t     *testing.T
 	store *local.Store
@@ -123,7 +123,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// serve is a process that may be away: then connections break.
+// serve breaks connections while the server is down.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	h, arrived := s.handler, s.arrived
@@ -216,13 +216,13 @@ func (s *server) halt() {
 	s.web.CloseClientConnections()
 }
 
-// open returns a client of a conversation, with pauses fit for tests.
+// open returns a client of a conversation with short pauses.
 func (s *server) open(id string, o *client.Options) *client.Conversation {
 	s.t.Helper()
 	return open(s.t, client.JoinID(s.url, id), o)
 }
 
-// hasty has options with pauses fit for tests.
+// flushNow sets short pauses.
 func flushNow(o *client.Options) *client.Options {
 	var opts client.Options
 	if o != nil {
@@ -249,7 +249,7 @@ func withPatience(t testing.TB) context.Context {
 	return ctx
 }
 
-// send admits a message that must be admitted.
+// send sends a message and fails unless it is admitted.
 func send(t testing.TB, c *client.Conversation, m client.Message) client.Receipt {
 	t.Helper()
 	r, err := c.Send(withPatience(t), m)
@@ -269,7 +269,7 @@ func ask(t testing.TB, c *client.Conversation, m client.Message) *client.Reply {
 	return reply
 }
 
-// until observes a conversation until enough says so, and returns all it got.
+// until observes a conversation until enough returns true, and returns all chunks.
 func until(t testing.TB, c *client.Conversation, after conversation.Offset, enough func(client.Update) bool) (chunks []conversation.Chunk, next conversation.Offset) {
 	t.Helper()
 	for u, err := range c.Observe(withPatience(t), after, nil) {
@@ -286,7 +286,7 @@ func until(t testing.TB, c *client.Conversation, after conversation.Offset, enou
 
 func upToDate(u client.Update) bool { return u.UpToDate }
 
-// says reports whether an update has text like this.
+// says returns a function that reports whether an update has the text.
 func says(text string) func(client.Update) bool {
 	return func(u client.Update) bool {
 		return slices.ContainsFunc(u.Chunks, func(c conversation.Chunk) bool { return strings.Contains(c.Delta, text) })

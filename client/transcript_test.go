@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// generator makes random histories of one conversation that a runtime can make.
+// generator makes random valid histories of one conversation.
 type generator struct {
 	r      *rand.Rand
 	serial int
@@ -46,7 +46,7 @@ func pick[T any](g *generator, options ...T) T { return options[g.r.IntN(len(opt
 
 func (g *generator) push(r conversation.Record) { g.cur = append(g.cur, r) }
 
-// add records; the batch may end here.
+// add adds a record; the batch may end after it.
 func (g *generator) add(r conversation.Record) {
 	if g.push(r); g.chance(35) {
 		g.cut()
@@ -88,7 +88,7 @@ func (g *generator) admit() conversation.SubmissionID {
 	return sub
 }
 
-// respond takes a submission to its settlement.
+// respond runs a submission until its settlement.
 func (g *generator) respond(sub conversation.SubmissionID) {
 	g.push(&conversation.AttemptStarted{Submission: sub, Attempt: 1, Writer: g.next("w"), At: 3})
 	g.cut()
@@ -148,7 +148,7 @@ func (g *generator) step(sub conversation.SubmissionID, id conversation.MessageI
 	}
 }
 
-// wire is what a server says of a history: snapshot and chunks of each batch.
+// wire is the published form of a history: snapshot and chunks of each batch.
 type wire struct {
 	snapshots []string
 	chunks    []string
@@ -172,7 +172,7 @@ func play(t *testing.T, batches []conversation.Batch) wire {
 	return w
 }
 
-// update is what a client makes of the chunks of some batches.
+// update returns the client's update for the chunks of some batches.
 func (w wire) update(t *testing.T, from, to int) client.Update {
 	t.Helper()
 	u := client.Update{Next: conversation.Offset(to)}
@@ -195,8 +195,8 @@ func (w wire) snapshot(t *testing.T, n int) *conversation.Snapshot {
 	return &s
 }
 
-// TestTranscriptIsTheLaterSnapshot: the snapshot at any batch, with the updates
-// after it in any portions, is the snapshot of every later batch, to the byte.
+// TestTranscriptIsTheLaterSnapshot checks that a snapshot plus its updates, in any portions, equals
+// every later snapshot byte for byte.
 func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 	types, batches := map[conversation.ChunkType]int{}, 0
 	for seed := range sample.Of[uint64](150, 15) {
@@ -212,11 +212,11 @@ func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var kept *conversation.Snapshot // must not change with what follows it
+			var kept *conversation.Snapshot // must not change with later updates
 			keptAt := -1
 			for at := from + 1; at < len(w.chunks); {
 				to := min(at+g.r.IntN(4), len(w.chunks)-1)
-				u := w.update(t, max(0, at-g.r.IntN(2)), to) // now and then an overlap
+				u := w.update(t, max(0, at-g.r.IntN(2)), to) // sometimes with an overlap
 				for _, c := range u.Chunks {
 					types[c.Type]++
 				}
@@ -250,8 +250,8 @@ func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 	}
 }
 
-// TestPartialTranscript gets updates without a snapshot: it knows nothing of the
-// messages before, and all of those after.
+// TestPartialTranscript applies updates without a snapshot: it has all later messages and no earlier
+// ones.
 func TestPartialTranscript(t *testing.T) {
 	for seed := range sample.Of[uint64](50, 5) {
 		w := play(t, generate(seed))
@@ -270,7 +270,7 @@ func TestPartialTranscript(t *testing.T) {
 			for _, c := range w.update(t, from+1, last).Chunks {
 				reset = reset || c.Type == conversation.ChunkReset
 			}
-			// A response under way may show its later steps, so it is left out.
+			// An active response may show its later steps, so it is omitted.
 			later := func(list []conversation.Message) []conversation.Message {
 				return slices.DeleteFunc(list, func(m conversation.Message) bool { return !reset && before[m.ID] })
 			}

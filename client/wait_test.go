@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// ways are the two ways of following a conversation.
+// ways are the two modes of following a conversation.
 func ways(t *testing.T, test func(t *testing.T, o *client.Options)) {
 	for _, live := range []client.Live{client.LiveSSE, client.LiveLongPoll} {
 		t.Run(string(live), func(t *testing.T) { test(t, &client.Options{Live: live}) })
@@ -43,11 +43,11 @@ func TestWaitCompleted(t *testing.T) {
 		if len(snap.Messages) != 2 {
 			t.Fatalf("%d messages", len(snap.Messages))
 		}
-		// The reply is the message of the snapshot, though it was made of chunks.
+		// The reply equals the message of the snapshot, though it was made of chunks.
 		if diff := differ(&snap.Messages[1], reply.Message); diff != "" {
 			t.Errorf("snapshot (-) and reply (+):\n%s", diff)
 		}
-		// A stored receipt is as good.
+		// A stored receipt works too.
 		again, err := c.Wait(withPatience(t), client.Receipt{Receipt: conversation.Receipt{
 			SubmissionID: receipt.SubmissionID, Offset: conversation.Start,
 		}})
@@ -104,8 +104,7 @@ func TestWaitAborted(t *testing.T) {
 	})
 }
 
-// TestRestartInMidReply stops the server while a reply is under way and starts
-// another over the same bucket.
+// TestRestartInMidReply restarts the server over the same bucket while a reply is active.
 func TestRestartInMidReply(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
