@@ -130,7 +130,7 @@ func namesMistakes(t *testing.T, mistakes []mistake) {
 				t.Fatalf("got %v, want a DefinitionError", err)
 			}
 			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.says) {
-				t.Errorf("got %v, want one issue of %s that says %q", def.Issues, tc.field, tc.says)
+				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.says)
 			}
 			if !strings.Contains(def.Error(), tc.field+": ") {
 				t.Errorf("text %q lacks the field", def)
@@ -155,7 +155,7 @@ func TestAgentTool(t *testing.T) {
 		t.Errorf("got %q, %v", tool.Name(), ok)
 	}
 	if _, ok := valid().Tool("other"); ok {
-		t.Error("found a tool the agent does not have")
+		t.Error("found an unknown tool")
 	}
 }
 

@@ -14,11 +14,11 @@ func TestCheckEndsOnItsWay(t *testing.T) {
 		c, done := newCheck(ctx, MaxSchemaSteps)
 		defer done()
 		if !c.spend(1024) {
-			t.Fatalf("over at once: %v", c.err)
+			t.Fatalf("at the start: got %v", c.err)
 		}
 		cancel()
 		if c.spend(1024) || !errors.Is(c.err, context.Canceled) {
-			t.Errorf("after its context has ended: %v", c.err)
+			t.Errorf("after its context ended: got %v", c.err)
 		}
 
 		c, done = newCheck(t.Context(), MaxSchemaSteps)
@@ -27,7 +27,7 @@ func TestCheckEndsOnItsWay(t *testing.T) {
 		synctest.Wait()
 		var bound *SchemaBoundError
 		if c.spend(1024) || !errors.As(c.err, &bound) || c.err.Error() != "takes more than 5s to check against the schema; send less, or nest it less" {
-			t.Errorf("after its time: %v", c.err)
+			t.Errorf("after its time: got %v", c.err)
 		}
 	})
 }

@@ -64,10 +64,10 @@ func TestSchemaBounds(t *testing.T) {
 				t.Errorf("got  %.200v\nwant %s", err, tc.want)
 			}
 			if err != nil && len(err.Error()) > 4000 {
-				t.Errorf("the error has %d bytes", len(err.Error()))
+				t.Errorf("got an error of %d bytes", len(err.Error()))
 			}
 			if used := int(after.TotalAlloc-before.TotalAlloc) >> 20; used > 400 {
-				t.Errorf("%d MB were allocated, want at most 400", used)
+				t.Errorf("got %d MB allocated, want at most 400", used)
 			}
 		})
 	}
@@ -83,14 +83,14 @@ func TestSchemaEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Validate(ctx, json.RawMessage(brackets(36))); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was canceled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 	if err := s.Validate(ctx, json.RawMessage(`[]`)); err != nil {
-		t.Errorf("a short value: %v", err)
+		t.Errorf("short value: got %v", err)
 	}
 	a := &agent.Agent{InitialData: s}
 	if err := agenthost.CheckInitialData(ctx, a, json.RawMessage(brackets(36))); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context was canceled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 

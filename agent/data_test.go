@@ -41,24 +41,24 @@ func TestDataWriter(t *testing.T) {
 	}
 	var invalid *agent.SchemaError
 	if err := bounded.Write(ctx, rating{6}); !errors.As(err, &invalid) || err.Error() != "write data rating: /stars: must be at most 5" {
-		t.Errorf("a value over the bound: %v", err)
+		t.Errorf("value over the bound: got %v", err)
 	}
 	if err := agent.NewDataWriter[any]("any", nil).Write(ctx, func() {}); err == nil || !strings.HasPrefix(err.Error(), "write data any: ") {
-		t.Errorf("a value without a JSON form: %v", err)
+		t.Errorf("value without a JSON form: got %v", err)
 	}
 	if err := bounded.Write(t.Context(), rating{4}); !errors.Is(err, agent.ErrNoResponse) {
-		t.Errorf("outside a response: %v", err)
+		t.Errorf("outside a response: got %v", err)
 	}
 	away := errors.New("away")
 	refusing := agenthost.WithData(t.Context(), func(context.Context, string, json.RawMessage) error { return away })
 	if err := bounded.Write(refusing, rating{4}); !errors.Is(err, away) {
-		t.Errorf("refused: %v", err)
+		t.Errorf("rejected write: got %v", err)
 	}
 	if diff := cmp.Diff(written{`rating {"stars":4}`, `html "<b>"`}, got); diff != "" {
 		t.Errorf("written (-want +got):\n%s", diff)
 	}
 	if bounded.Name() != "rating" || !strings.Contains(string(bounded.JSONSchema()), `"maximum":5`) {
-		t.Errorf("describes itself as %s %s", bounded.Name(), bounded.JSONSchema())
+		t.Errorf("got name %s and schema %s", bounded.Name(), bounded.JSONSchema())
 	}
 }
 

@@ -341,7 +341,7 @@ func TestRandomTypes(t *testing.T) {
 		}
 	}
 	if accepted < *typeCount/4 {
-		t.Errorf("%d changed values fit, so the test shows little", accepted)
+		t.Errorf("got only %d conforming mutations", accepted)
 	}
 }
 
@@ -378,7 +378,7 @@ func (r draw) roundTrip(t *testing.T, seed uint64, s *Schema, typ reflect.Type) 
 		accepted++
 		back := reflect.New(typ)
 		if err := s.read(t.Context(), changed, back.Interface()); err != nil {
-			t.Errorf("seed %d: %s fits the schema of %v, and reading it: %v", seed, changed, typ, err)
+			t.Errorf("seed %d: %s conforms to the schema of %v; decode: %v", seed, changed, typ, err)
 			continue
 		}
 		again, err := contain.Encode("value", back.Elem().Interface())
@@ -422,14 +422,14 @@ func FuzzTypes(f *testing.F) {
 		}
 		var back all
 		if err := closed.read(t.Context(), raw, &back); err != nil {
-			t.Fatalf("%s fits, and reading it: %v", raw, err)
+			t.Fatalf("%s conforms; decode: %v", raw, err)
 		}
 		again, err := contain.Encode("value", back)
 		if err == nil {
 			err = closed.Validate(t.Context(), again)
 		}
 		if err != nil {
-			t.Fatalf("%s is read as %+v, which is written as %s: %v", raw, back, again, err)
+			t.Fatalf("%s decodes as %+v, which encodes as %s: %v", raw, back, again, err)
 		}
 	})
 }

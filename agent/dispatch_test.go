@@ -66,7 +66,7 @@ func TestDispatch(t *testing.T) {
 			}
 			got := o.got[0]
 			if got.Key == "" {
-				t.Error("the admission has no key")
+				t.Error("admission has no key")
 			}
 			if tc.want.Address = desk("1"); tc.want.Key == "" {
 				got.Key = ""
@@ -116,10 +116,10 @@ func TestDispatchRefuses(t *testing.T) {
 		})
 	}
 	if len(o.got) != 0 {
-		t.Errorf("admitted %v", o.got)
+		t.Errorf("got admissions %v, want none", o.got)
 	}
 	if _, err := agent.Dispatch(t.Context(), desk("1"), agent.Text("x")); !errors.Is(err, agent.ErrNoDispatcher) {
-		t.Errorf("outside: %v", err)
+		t.Errorf("outside a call: got %v", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func TestDispatchKeysAreStable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range first {
 		if seen[k] || !strings.Contains(k, " call_1/") || len(k) > 256 {
-			t.Errorf("key %q is used twice or not of the call", k)
+			t.Errorf("key %q is a duplicate or not of the call", k)
 		}
 		seen[k] = true
 	}
@@ -168,7 +168,7 @@ func TestDispatchKeysAreStable(t *testing.T) {
 	}
 	for _, k := range run("call_2") {
 		if seen[k] {
-			t.Errorf("another call has key %q too", k)
+			t.Errorf("key %q is used by another call too", k)
 		}
 	}
 }
@@ -204,12 +204,12 @@ func TestDispatchKeysOfHooks(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range first {
 		if seen[k] || !strings.HasPrefix(k, "1 sub_1/") {
-			t.Errorf("key %q is used twice or not of the submission", k)
+			t.Errorf("key %q is a duplicate or not of the submission", k)
 		}
 		seen[k] = true
 	}
 	if diff := cmp.Diff(first, all()); len(first) != 6 || diff != "" {
-		t.Errorf("the hooks called again (-first +second):\n%s", diff)
+		t.Errorf("keys of repeated hooks (-first +second):\n%s", diff)
 	}
 }
 

@@ -52,7 +52,7 @@ func TestHooksAreContained(t *testing.T) {
 func same[T any](t *testing.T, got, want *T) {
 	t.Helper()
 	if got != want {
-		t.Errorf("the hook was handed %+v, want %+v", got, want)
+		t.Errorf("hook got %+v, want %+v", got, want)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestHooksAndState(t *testing.T) {
 		ResponseFinished: func(ctx context.Context, _ *agent.Response) (map[string]any, error) { return nil, add(ctx) },
 		Settled: func(ctx context.Context, _ *agent.Settlement) error {
 			if n, err := state.Get(ctx); n != 4 || err != nil {
-				t.Errorf("after the others: got %d, %v, want 4", n, err)
+				t.Errorf("after the other hooks: got %d, %v, want 4", n, err)
 			}
 			return add(ctx)
 		},

@@ -93,7 +93,7 @@ func TestInitialDataIsThere(t *testing.T) {
 	err := errors.Join(setup, started, stop, finished, agenthost.CheckInitialData(ctx, a, raw),
 		agenthost.StartDelivery(ctx, a, turn), agenthost.AfterSettlement(ctx, a, &agent.Settlement{InitialData: raw}))
 	if err != nil || seen != 7 {
-		t.Errorf("%d of 7 have read it: %v", seen, err)
+		t.Errorf("got %d of 7 readers: %v", seen, err)
 	}
 }
 

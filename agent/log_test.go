@@ -19,19 +19,19 @@ import (
 // logged returns the message and attributes passed to the runtime.
 func logged(t *testing.T, message string, args ...any) (string, map[string]any) {
 	t.Helper()
-	var said string
+	var logText string
 	var got map[string]any
 	ctx := agenthost.WithLog(context.Background(), func(_ slog.Level, message string, attributes map[string]any) {
-		said, got = message, attributes
+		logText, got = message, attributes
 	})
 	agent.Log(ctx, slog.LevelInfo, message, args...)
 	if got == nil {
-		t.Fatal("nothing was told")
+		t.Fatal("got no log record")
 	}
 	if _, err := json.Marshal(got); err != nil {
-		t.Errorf("the attributes have no JSON form: %v", err)
+		t.Errorf("encode attributes: %v", err)
 	}
-	return said, got
+	return logText, got
 }
 
 type panics struct{}
@@ -99,13 +99,13 @@ func TestLogIsBounded(t *testing.T) {
 		"text": {"a", huge, "b", huge}, "value": {"v", []string{huge}}, "key": {huge, 1}, "error": {"err", errors.New(huge)},
 		"many": many, "group": {slog.Group("g", "a", huge, "b", 1)}, "endless": {"v", itself{}},
 	} {
-		said, got := logged(t, huge, args...)
+		logText, got := logged(t, huge, args...)
 		b, err := json.Marshal(got)
-		if err != nil || len(b) > 8*agent.MaxLogAttributes || len(said) > agent.MaxLogMessage || strings.ContainsRune(said, '\uFFFD') {
-			t.Errorf("%s: a message of %d bytes and attributes of %d, %v", name, len(said), len(b), err)
+		if err != nil || len(b) > 8*agent.MaxLogAttributes || len(logText) > agent.MaxLogMessage || strings.ContainsRune(logText, '\uFFFD') {
+			t.Errorf("%s: got a message of %d bytes, attributes of %d, %v", name, len(logText), len(b), err)
 		}
 		if got["truncated"] != true {
-			t.Errorf("%s: nothing says that something is left out", name)
+			t.Errorf("%s: missing note of omitted data", name)
 		}
 	}
 }

@@ -62,15 +62,15 @@ var unreadAct func() error
 func (v *unreadable) UnmarshalJSON([]byte) error { return unreadAct() }
 
 // failing checks that a call has failed, and that its error can be inspected.
-func failing(t *testing.T, what string, err error) {
+func failing(t *testing.T, name string, err error) {
 	t.Helper()
 	if err == nil {
-		t.Errorf("%s: got no error", what)
+		t.Errorf("%s: got no error", name)
 		return
 	}
 	var other *json.SyntaxError
 	if err.Error() == "" || errors.Is(err, io.EOF) || errors.As(err, &other) {
-		t.Errorf("%s: got %v", what, err)
+		t.Errorf("%s: got %v", name, err)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestEveryFunctionOfAnAgentIsContained(t *testing.T) {
 		for _, name := range functionsOf(of) {
 			call := calls[name]
 			if call == nil {
-				t.Errorf("no call of the function %s of %T is tested", name, of)
+				t.Errorf("function %s of %T has no test here", name, of)
 				continue
 			}
 			for what, mistake := range mistakes() {

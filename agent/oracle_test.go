@@ -50,7 +50,7 @@ func agree(t *testing.T, schema string, values ...string) {
 			continue
 		}
 		if want, ok := ask([]byte(value)); ok && want != (err == nil) {
-			t.Errorf("schema %s, value %s: got %v, and the library says %v", schema, value, err, want)
+			t.Errorf("schema %s, value %s: got %v, library %v", schema, value, err, want)
 		}
 	}
 }

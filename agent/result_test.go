@@ -91,10 +91,10 @@ func TestToolImagesAreChecked(t *testing.T) {
 				}
 				return
 			}
-			var refused *agent.ResultError
-			if !errors.As(err, &refused) || refused.Tool != "show" || out != nil || len(err.Error()) > 1000 ||
+			var rejected *agent.ResultError
+			if !errors.As(err, &rejected) || rejected.Tool != "show" || out != nil || len(err.Error()) > 1000 ||
 				!strings.HasPrefix(err.Error(), "tool show returned images that cannot be shown: ") || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, want a ResultError that says %q", err, tc.says)
+				t.Errorf("got %v, want a ResultError with %q", err, tc.says)
 			}
 		})
 	}

@@ -89,22 +89,22 @@ func TestSchemaFor(t *testing.T) {
 	}
 	required, optional := agent.SchemaFor[order](), agent.SchemaFor[*order]()
 	if err := required.Validate(t.Context(), nil); err == nil {
-		t.Error("a struct is accepted when absent")
+		t.Error("absent struct was accepted")
 	}
 	if err := optional.Validate(t.Context(), nil); err != nil {
-		t.Errorf("a pointer is not accepted when absent: %v", err)
+		t.Errorf("absent pointer: got %v", err)
 	}
 	for _, s := range []*agent.Schema{required, optional} {
 		if err := s.Validate(t.Context(), json.RawMessage(`{"id":"o1"}`)); err != nil {
 			t.Error(err)
 		}
 		if err := s.Validate(t.Context(), json.RawMessage(`{}`)); err == nil {
-			t.Error("a missing member is accepted")
+			t.Error("missing member was accepted")
 		}
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a channel has a schema")
+			t.Error("schema of a channel was derived")
 		}
 	}()
 	agent.SchemaFor[chan int]()
@@ -144,12 +144,12 @@ func TestOpenSchemas(t *testing.T) {
 	}
 	for _, value := range []string{`{}`, `{"lines":[{}]}`, `{"lines":[],"counts":{"n":"x"}}`, `{"lines":[],"named":{"n":7}}`} {
 		if err := open.Validate(t.Context(), json.RawMessage(value)); err == nil {
-			t.Errorf("open, and does not fit: %s", value)
+			t.Errorf("open: accepted invalid %s", value)
 		}
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a tool may be open beside a schema of its own")
+			t.Error("open tool with its own schema was accepted")
 		}
 	}()
 	tool(&agent.ToolOptions{Open: true, InputSchema: json.RawMessage(`{"type":"object"}`)})
@@ -178,7 +178,7 @@ func FuzzSchemaValidate(f *testing.F) {
 		}
 		first := s.Validate(t.Context(), value)
 		if second := s.Validate(t.Context(), value); (first == nil) != (second == nil) {
-			t.Fatalf("two answers: %v and %v", first, second)
+			t.Fatalf("got two verdicts: %v and %v", first, second)
 		} else if first != nil && first.Error() != second.Error() {
 			t.Fatalf("two texts:\n%v\n%v", first, second)
 		}

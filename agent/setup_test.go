@@ -93,14 +93,14 @@ func TestSetupFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if tool, ok := s.Tool("label"); !ok || tool.Name() != "label" {
-		t.Error("the setup does not find its tool")
+		t.Error("setup does not find its tool")
 	}
 	if sub, ok := s.Subagent("scout"); !ok || sub.Name != "scout" {
-		t.Error("the setup does not find its subagent")
+		t.Error("setup does not find its subagent")
 	}
 	_, tool := s.Tool("other")
 	if sub, ok := s.Subagent("other"); ok || tool || sub != nil {
-		t.Error("the setup finds what it does not have")
+		t.Error("setup finds an unknown name")
 	}
 }
 
@@ -142,9 +142,9 @@ func TestSetupForFails(t *testing.T) {
 			if s != nil || err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 				t.Fatalf("got %v, %v, want %q", s, err, tc.want)
 			}
-			var refused *agent.SetupError
-			if is := strings.HasPrefix(tc.want, "prepare agent"); errors.As(err, &refused) != is || is && refused.Agent != a.Name {
-				t.Errorf("got a SetupError: %v", !is)
+			var rejected *agent.SetupError
+			if is := strings.HasPrefix(tc.want, "prepare agent"); errors.As(err, &rejected) != is || is && rejected.Agent != a.Name {
+				t.Errorf("got SetupError %v", !is)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestSetupForFails(t *testing.T) {
 	itself := set(func(s *agent.Setup) { s.Subagents = []*agent.Agent{a} })
 	itself(a)
 	if _, err := agenthost.SetupFor(t.Context(), a, &agent.Turn{}); err == nil || !strings.Contains(err.Error(), "leads back") {
-		t.Errorf("an agent that works for itself: %v", err)
+		t.Errorf("recursive agent: got %v", err)
 	}
 }
 

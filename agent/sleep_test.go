@@ -53,11 +53,11 @@ func TestSleep(t *testing.T) {
 			return err
 		}
 		if err := run(20 * time.Minute); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("cut off with %v", err)
+			t.Fatalf("first run: got %v", err)
 		}
 		for range 2 {
 			if err := run(time.Hour); err != nil || time.Since(began) != time.Hour {
-				t.Errorf("over after %v with %v", time.Since(began), err)
+				t.Errorf("ended after %v with %v", time.Since(began), err)
 			}
 		}
 	})
@@ -70,33 +70,33 @@ func TestSleepIsNeverTooShort(t *testing.T) {
 		began := time.Now()
 		_, err := naps(time.Second+time.Nanosecond).Run(agenthost.WithSteps(t.Context(), &journal{}), nil)
 		if took := time.Since(began); err != nil || took <= time.Second || took > time.Second+time.Millisecond {
-			t.Errorf("a second and a bit took %v, %v", took, err)
+			t.Errorf("sleep took %v, %v", took, err)
 		}
 	})
 }
 
 // TestSleepSuspends checks that a long sleep ends the run with the deadline of the first run.
-func TestSleepParks(t *testing.T) {
+func TestSleepSuspends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{patience: time.Minute}
 		began := time.Now()
 		for range 2 {
 			if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); !errors.Is(err, agent.ErrSuspended) {
-				t.Errorf("ends with %v", err)
+				t.Errorf("got error %v", err)
 			}
 			time.Sleep(time.Minute)
 		}
 		if len(b.suspended) != 2 || b.suspended[0].Sub(began) != time.Hour || !b.suspended[1].Equal(b.suspended[0]) {
-			t.Errorf("parked until %v, began at %v", b.suspended, began)
+			t.Errorf("suspended until %v, began at %v", b.suspended, began)
 		}
 		time.Sleep(57*time.Minute + 30*time.Second)
 		if _, err := naps(time.Hour).Run(agenthost.WithSteps(t.Context(), b), nil); err != nil || time.Since(began) != time.Hour {
-			t.Errorf("over after %v with %v", time.Since(began), err)
+			t.Errorf("ended after %v with %v", time.Since(began), err)
 		}
 	})
 }
 
-func TestSleepThatCannotBe(t *testing.T) {
+func TestSleepErrors(t *testing.T) {
 	old := &journal{}
 	if err := old.Record(t.Context(), "nap", json.RawMessage(`7`)); err != nil {
 		t.Fatal(err)
@@ -170,12 +170,12 @@ func TestSleepByItsClock(t *testing.T) {
 			began := time.Now()
 			for range 2 { // the second run finds it elapsed
 				if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != time.Minute {
-					t.Errorf("%v ahead: over after %v with %v", ahead, time.Since(began), err)
+					t.Errorf("%v ahead: ended after %v with %v", ahead, time.Since(began), err)
 				}
 			}
 			records.ahead -= 30 * time.Second
 			if _, err := naps(time.Minute).Run(agenthost.WithSteps(t.Context(), records), nil); err != nil || time.Since(began) != 90*time.Second {
-				t.Errorf("by a clock that is behind: over after %v with %v", time.Since(began), err)
+				t.Errorf("slow clock: ended after %v with %v", time.Since(began), err)
 			}
 		})
 	}

@@ -105,10 +105,10 @@ func TestStateReads(t *testing.T) {
 				}
 			}
 			if store.taken != 0 {
-				t.Error("an Update of what cannot be read wrote")
+				t.Error("Update of an unreadable value wrote")
 			}
 			if err := state.Set(ctx, cart{}); err != nil || string(store.values["cart"]) != `{"items":null}` {
-				t.Errorf("set anew: %v, %s", err, store.values["cart"])
+				t.Errorf("set: got %v, %s", err, store.values["cart"])
 			}
 		})
 	}
@@ -123,7 +123,7 @@ func TestStateIsReadWithoutTime(t *testing.T) {
 	}
 }
 
-func TestStateWritesWhatChanges(t *testing.T) {
+func TestStateWritesChanges(t *testing.T) {
 	count := agent.NewState("count", 0)
 	list := agent.NewState[[]string]("list", nil)
 	object := agent.NewState("object", map[string]any{})
@@ -174,11 +174,11 @@ func TestStateValuesAreCopies(t *testing.T) {
 	ctx := agenthost.WithState(t.Context(), newShelf())
 	first, err := state.Get(ctx)
 	if err != nil || first["a"] != 1 {
-		t.Fatalf("got %v, %v: the initial value follows its variable", first, err)
+		t.Fatalf("got %v, %v: initial value follows its variable", first, err)
 	}
 	first["a"] = 3
 	if again, _ := state.Get(ctx); again["a"] != 1 {
-		t.Errorf("got %v: a reader changed the initial value", again)
+		t.Errorf("got %v: initial value was changed by a reader", again)
 	}
 	after, err := state.Update(ctx, func(m map[string]int) map[string]int { m["b"] = 1; return m })
 	if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, after); diff != "" || err != nil {
@@ -297,7 +297,7 @@ func TestStateDescribesItself(t *testing.T) {
 	}
 	a := &agent.Agent{State: []agent.StateDefinition{def}}
 	if !agenthost.KeepsState(a, "cart") || agenthost.KeepsState(a, "other") {
-		t.Error("the agent does not know its state")
+		t.Error("agent does not list its state")
 	}
 }
 
@@ -320,7 +320,7 @@ func FuzzStateRead(f *testing.F) {
 			return
 		}
 		if err := state.Set(ctx, got); err != nil {
-			t.Fatalf("cannot write what was read: %v", err)
+			t.Fatalf("encode decoded value: %v", err)
 		}
 		again, err := state.Get(ctx)
 		if diff := cmp.Diff(got, again); diff != "" || err != nil {

@@ -73,11 +73,11 @@ func TestStepsRunOnce(t *testing.T) {
 		return one + two, err
 	})
 	if !tool.Durable() {
-		t.Error("the tool is not durable")
+		t.Error("tool is not durable")
 	}
 	var records journal
 	if _, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil); err == nil {
-		t.Fatal("the first run did not crash")
+		t.Fatal("first run did not crash")
 	}
 	crash = false
 	out, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
@@ -89,7 +89,7 @@ func TestStepsRunOnce(t *testing.T) {
 	}
 }
 
-func TestStepReturnsWhatIsRecorded(t *testing.T) {
+func TestStepReturnsRecordedResult(t *testing.T) {
 	type result struct {
 		N    int64  `json:"n"`
 		Any  any    `json:"any"`
@@ -163,7 +163,7 @@ func TestStepFails(t *testing.T) {
 			}
 			var failed *agent.StepError
 			if want := tc.is != own; errors.As(got, &failed) != want || want && failed.Step != tc.step {
-				t.Errorf("got a StepError: %v", !want)
+				t.Errorf("got StepError %v", !want)
 			}
 			if got == own && len(tc.records.results) != 0 {
 				t.Error("an error was recorded")
@@ -280,7 +280,7 @@ func TestStepIsRecordedThoughTimeIsOver(t *testing.T) {
 		began := time.Now()
 		out, err := tool.Run(agenthost.WithSteps(t.Context(), &records), nil)
 		if err != nil || string(out.Output) != "7" || string(records.results["slow"]) != "7" || records.ctxErr != nil {
-			t.Errorf("got %+v, %v, recorded %s with a context that says %v", out, err, records.results["slow"], records.ctxErr)
+			t.Errorf("got %+v, %v, recorded %s with context error %v", out, err, records.results["slow"], records.ctxErr)
 		}
 		if took := time.Since(began); took != agent.DefaultToolTimeout {
 			t.Errorf("took %v, want %v", took, agent.DefaultToolTimeout)

@@ -89,14 +89,14 @@ func TestValidateSubagents(t *testing.T) {
 				t.Fatalf("got %v, want a DefinitionError", err)
 			}
 			if len(def.Issues) != 1 || def.Issues[0].Path != tc.field || !strings.Contains(def.Issues[0].Problem, tc.says) {
-				t.Errorf("got %v, want one issue of %s that says %q", def.Issues, tc.field, tc.says)
+				t.Errorf("got %v, want one issue of %s with %q", def.Issues, tc.field, tc.says)
 			}
 		})
 	}
 	a := valid()
 	a.Subagents = []*agent.Agent{a}
 	if err := a.Validate(); err == nil || !strings.Contains(err.Error(), `Subagents[0]: leads back to agent "issue-triage"`) {
-		t.Errorf("an agent that works for itself: %v", err)
+		t.Errorf("recursive agent: got %v", err)
 	}
 }
 
@@ -124,16 +124,16 @@ func TestInherit(t *testing.T) {
 				t.Errorf("inherited (-want +got):\n%s", diff)
 			}
 			if sub.Model != tc.sub.Model || sub.ThinkingLevel != tc.sub.ThinkingLevel {
-				t.Error("the subagent was changed")
+				t.Error("subagent was changed")
 			}
 			if _, err := agenthost.SetupFor(t.Context(), got, &agent.Turn{}); err != nil {
-				t.Errorf("what was inherited cannot be set up: %v", err)
+				t.Errorf("set up inherited agent: %v", err)
 			}
 		})
 	}
 	child := agenthost.Inherit(scout(), parent)
 	child.Fallbacks[0] = "q/n"
 	if parent.Fallbacks[0] != "p/n" {
-		t.Error("the parent's setup was changed")
+		t.Error("parent's setup was changed")
 	}
 }

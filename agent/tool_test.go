@@ -259,7 +259,7 @@ func TestToolTimeout(t *testing.T) {
 	})
 }
 
-func TestToolLearnsItsFacts(t *testing.T) {
+func TestToolCallFacts(t *testing.T) {
 	tool := agent.NewTool("who", "Say who is calling.", func(ctx context.Context, _ struct{}) (string, error) {
 		c, ok := agent.CallFrom(ctx)
 		if !ok {
@@ -272,7 +272,7 @@ func TestToolLearnsItsFacts(t *testing.T) {
 		t.Errorf("got %s, %v", got, err)
 	}
 	if _, err := tool.Call(t.Context(), nil); err == nil {
-		t.Error("a call was found outside a call")
+		t.Error("CallFrom found a call outside of one")
 	}
 }
 
@@ -335,10 +335,10 @@ func TestNewToolPanicsOnMistakes(t *testing.T) {
 func TestZeroToolIsRefused(t *testing.T) {
 	var zero agent.Tool
 	if _, err := zero.Call(t.Context(), nil); err == nil {
-		t.Error("the zero Tool can be called")
+		t.Error("zero Tool was called")
 	}
 	if zero.InputSchema() != nil {
-		t.Error("the zero Tool has a schema")
+		t.Error("zero Tool has a schema")
 	}
 }
 
@@ -367,17 +367,17 @@ func FuzzToolInput(f *testing.F) {
 				t.Fatalf("got %v, want an InputError with issues", err)
 			}
 			if seen != nil {
-				t.Fatal("the function ran with invalid input")
+				t.Fatal("function ran with invalid input")
 			}
 			return
 		}
 		if err := schema.Validate(t.Context(), out); err != nil {
-			t.Fatalf("the function saw %+v, which does not fit: %v", *seen, err)
+			t.Fatalf("function got invalid %+v: %v", *seen, err)
 		}
 		var want labelInput
 		dec := json.NewDecoder(strings.NewReader(string(raw)))
 		if err := dec.Decode(&want); err == nil && want.Issue != seen.Issue {
-			t.Fatalf("the function saw issue %d, the bytes say %d", seen.Issue, want.Issue)
+			t.Fatalf("function got issue %d, want %d", seen.Issue, want.Issue)
 		}
 	})
 }

@@ -209,10 +209,10 @@ func through[T any](want T, schema string) func(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same := func(what string, got T, err error) {
+		same := func(name string, got T, err error) {
 			t.Helper()
 			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: got %+v, %v, want %+v", what, got, err, want)
+				t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 			}
 		}
 		s := agent.SchemaFor[T]()
@@ -220,7 +220,7 @@ func through[T any](want T, schema string) func(t *testing.T) {
 			t.Errorf("schema\ngot  %s\nwant %s", s.JSON(), schema)
 		}
 		if err := s.Validate(ctx, raw); err != nil {
-			t.Errorf("schema %s refuses %s: %v", s.JSON(), raw, err)
+			t.Errorf("schema %s rejects %s: %v", s.JSON(), raw, err)
 		}
 		object, err := json.Marshal(&boxed[T]{want})
 		if err != nil {

@@ -38,7 +38,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%q: error %v, want %q", url, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%q: the error names the password: %v", url, err)
+			t.Errorf("%q: error leaks the password: %v", url, err)
 		}
 	}
 	for _, o := range []client.Options{
@@ -46,7 +46,7 @@ func TestNewRefuses(t *testing.T) {
 		{AnswerWithin: -1}, {SSEAgain: -1},
 	} {
 		if _, err := client.New("http://h/a/x", &o); err == nil {
-			t.Errorf("%+v is taken", o)
+			t.Errorf("invalid %+v was accepted", o)
 		}
 	}
 }
@@ -92,11 +92,11 @@ func TestOddIDs(t *testing.T) {
 			Body: "hello", IfAbsent: true, Attachments: []client.Attachment{{MimeType: "image/png", Data: []byte("png")}},
 		})
 		if other, ok := seen[receipt.UID]; ok {
-			t.Errorf("%q and %q are one conversation", id, other)
+			t.Errorf("%q and %q name the same conversation", id, other)
 		}
 		seen[receipt.UID] = id
 		if receipt.StreamURL != c.URL() {
-			t.Errorf("%q: the server is at %s, the client at %s", id, receipt.StreamURL, c.URL())
+			t.Errorf("%q: got server URL %s, client URL %s", id, receipt.StreamURL, c.URL())
 		}
 		if _, err := c.Wait(withPatience(t), receipt); err != nil {
 			t.Fatalf("%q: %v", id, err)
@@ -146,15 +146,15 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestHistoryAndHeadOfNobody(t *testing.T) {
+func TestHistoryAndHeadOfAbsent(t *testing.T) {
 	c := newServer(t).open("nobody", nil)
-	var refused *client.Error
-	if _, err := c.History(withPatience(t)); !errors.As(err, &refused) || refused.Status != 404 ||
-		refused.Type != conversation.CodeStreamNotFound || refused.Message == "" || refused.Details == "" {
+	var rejected *client.Error
+	if _, err := c.History(withPatience(t)); !errors.As(err, &rejected) || rejected.Status != 404 ||
+		rejected.Type != conversation.CodeStreamNotFound || rejected.Message == "" || rejected.Details == "" {
 		t.Errorf("history: %v", err)
 	}
-	refused = nil
-	if _, err := c.Head(withPatience(t)); !errors.As(err, &refused) || refused.Status != 404 || refused.Type != "" {
+	rejected = nil
+	if _, err := c.Head(withPatience(t)); !errors.As(err, &rejected) || rejected.Status != 404 || rejected.Type != "" {
 		t.Errorf("head: %v", err)
 	}
 	if aborted, err := c.Abort(withPatience(t)); err != nil || aborted {
@@ -184,9 +184,9 @@ func TestReadsAreRepeated(t *testing.T) {
 		select {
 		case <-away:
 		case err := <-done:
-			t.Fatalf("%s ended while the server was away: %v", name, err)
+			t.Fatalf("%s ended while the server was down: %v", name, err)
 		case <-time.After(patience):
-			t.Fatal("nobody was told")
+			t.Fatal("Retrying was not called")
 		}
 		s.start()
 		if err := <-done; err != nil {

@@ -39,9 +39,9 @@ func ExampleMessage() {
 	fmt.Println(again.SubmissionID == first.SubmissionID, err)
 
 	_, err = c.Send(ctx, client.Message{Body: "Am I the first?", IfAbsent: true})
-	var refused *client.Error
-	if errors.As(err, &refused) {
-		fmt.Println(refused.Status, refused.Type)
+	var rejected *client.Error
+	if errors.As(err, &rejected) {
+		fmt.Println(rejected.Status, rejected.Type)
 	}
 	// Output:
 	// true <nil>

@@ -181,7 +181,7 @@ func TestFallBackToLongPoll(t *testing.T) {
 					}
 				}
 				if groups != 3 {
-					t.Errorf("event streams were tried %d times: %s", groups, all)
+					t.Errorf("got %d attempts of event streams: %s", groups, all)
 				}
 			})
 		})
@@ -210,7 +210,7 @@ func TestDuplicatesAreDropped(t *testing.T) {
 			}, nil
 		}}
 		if text, _ := f.observe(time.Second, nil); text != "1 2 3 4 " || len(f.updates) != 3 {
-			t.Errorf("%q in %d updates", text, len(f.updates))
+			t.Errorf("got %q in %d updates", text, len(f.updates))
 		}
 	})
 }
@@ -226,7 +226,7 @@ func TestOffsetIsTheServers(t *testing.T) {
 			}[min(n, 1)*4:], io.EOF
 		}}
 		if text, _ := f.observe(3*time.Second, nil); text != "0 10 " || len(f.updates) != 3 {
-			t.Errorf("%q in %d updates", text, len(f.updates))
+			t.Errorf("got %q in %d updates", text, len(f.updates))
 		}
 		f.wantRequests("sse -1 0s", "sse 10 2s")
 	})
@@ -268,13 +268,13 @@ func TestIllServer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fake{t: t, answer: func(int, string, string) ([]step, error) { return []step{{1500 * time.Millisecond, tt.body}}, io.EOF }}
 				f.decorate = func(_ int, _ string, resp *http.Response) { resp.StatusCode = tt.status }
-				told := 0
-				_, err := f.observe(time.Hour, &client.Options{Tries: 5, Retrying: func(error) { told++ }})
+				retries := 0
+				_, err := f.observe(time.Hour, &client.Options{Tries: 5, Retrying: func(error) { retries++ }})
 				if ended := !errors.Is(err, contextEnd); ended != tt.ends {
 					t.Errorf("error %v", err)
 				}
-				if tt.ends && (len(f.requests) != 5 || told != 4) || !tt.ends && len(f.requests) < 1000 {
-					t.Errorf("%d requests, %d told: %v", len(f.requests), told, err)
+				if tt.ends && (len(f.requests) != 5 || retries != 4) || !tt.ends && len(f.requests) < 1000 {
+					t.Errorf("got %d requests, %d Retrying calls: %v", len(f.requests), retries, err)
 				}
 			})
 		})

@@ -122,16 +122,16 @@ func TestObserveLive(t *testing.T) {
 	})
 }
 
-func TestObserveOfNobody(t *testing.T) {
+func TestObserveAbsent(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
-		var told atomic.Int32
-		o.Retrying = func(error) { told.Add(1) }
+		var retries atomic.Int32
+		o.Retrying = func(error) { retries.Add(1) }
 		c := s.open("later", o)
 		n := 0
 		for u, err := range c.Observe(withPatience(t), conversation.Start, nil) {
-			var refused *client.Error
-			if n++; !errors.As(err, &refused) || refused.Type != conversation.CodeStreamNotFound || len(u.Chunks) > 0 {
+			var rejected *client.Error
+			if n++; !errors.As(err, &rejected) || rejected.Type != conversation.CodeStreamNotFound || len(u.Chunks) > 0 {
 				t.Errorf("%+v, %v", u, err)
 			}
 		}
@@ -162,8 +162,8 @@ func TestObserveOfNobody(t *testing.T) {
 		if err := <-created; err != nil {
 			t.Error(err)
 		}
-		if told.Load() != 0 {
-			t.Errorf("a conversation that does not exist is called trouble %d times", told.Load())
+		if retries.Load() != 0 {
+			t.Errorf("missing conversation: got %d Retrying calls", retries.Load())
 		}
 	})
 }
@@ -173,8 +173,8 @@ func TestObserveBeyondTheHead(t *testing.T) {
 		c := newServer(t).open("hello", o)
 		ask(t, c, client.Message{Body: "hello"})
 		for _, err := range c.Observe(withPatience(t), history(t, c).Offset+5, nil) {
-			var refused *client.Error
-			if !errors.As(err, &refused) || refused.Type != conversation.CodeStreamStoreFailure {
+			var rejected *client.Error
+			if !errors.As(err, &rejected) || rejected.Type != conversation.CodeStreamStoreFailure {
 				t.Errorf("error %v", err)
 			}
 		}
@@ -211,7 +211,7 @@ func TestBreakClosesTheConnection(t *testing.T) {
 			select {
 			case <-left:
 			case <-time.After(patience):
-				t.Errorf("%s: the connection stays", name)
+				t.Errorf("%s: connection stays open", name)
 			}
 			cancel()
 		}

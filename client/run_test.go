@@ -117,7 +117,7 @@ func TestRunOverRestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			if e.Index != int64(len(seen)) {
-				t.Errorf("event %d comes as number %d", e.Index, len(seen))
+				t.Errorf("got event %d at position %d", e.Index, len(seen))
 			}
 			seen = append(seen, e.Type)
 		}
@@ -125,13 +125,13 @@ func TestRunOverRestart(t *testing.T) {
 			t.Errorf("events %s", got)
 		}
 		for range run.Events(withPatience(t), conversation.Offset(len(seen)-1)) {
-			t.Error("there is an event after the last one")
+			t.Error("got an event after the last one")
 		}
 		if aborted, err := run.Abort(withPatience(t)); aborted || err != nil {
-			t.Errorf("abort of what has ended: %t, %v", aborted, err)
+			t.Errorf("abort of an ended run: got %t, %v", aborted, err)
 		}
 		_, err := run.Signal(withPatience(t), "approval", false)
-		wantRefused(t, "a second signal", err, conversation.CodeAlreadyDecided)
+		wantRejected(t, "a second signal", err, conversation.CodeAlreadyDecided)
 	})
 }
 
@@ -156,16 +156,16 @@ func TestRunOutcomes(t *testing.T) {
 			t.Errorf("error %+v, want %+v", got, want)
 		}
 		if errors.Is(err, client.ErrFailed) == errors.Is(err, client.ErrAborted) || errors.Is(err, client.ErrAborted) != (run == aborted) {
-			t.Errorf("error %v is of another outcome", err)
+			t.Errorf("error %v matches another outcome", err)
 		}
 	}
 }
 
-func wantRefused(t *testing.T, what string, err error, want conversation.Code) {
+func wantRejected(t *testing.T, name string, err error, want conversation.Code) {
 	t.Helper()
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Type != want {
-		t.Errorf("%s: %v, want %s", what, err, want)
+	var rejected *client.Error
+	if !errors.As(err, &rejected) || rejected.Type != want {
+		t.Errorf("%s: %v, want %s", name, err, want)
 	}
 }
 
@@ -181,20 +181,20 @@ func TestRunRefusals(t *testing.T) {
 		_, err := r.Begin(ctx, workflow, in, &client.BeginOptions{Key: key})
 		return err
 	}
-	wantRefused(t, "another input", try("report", day{"tuesday"}, "taken"), conversation.CodeSubmissionConflict)
-	wantRefused(t, "an input that does not fit", try("report", 7, ""), conversation.CodeInvalidRequest)
-	wantRefused(t, "no such workflow", try("re/port", day{}, ""), conversation.CodeWorkflowNotFound)
+	wantRejected(t, "another input", try("report", day{"tuesday"}, "taken"), conversation.CodeSubmissionConflict)
+	wantRejected(t, "an input that does not fit", try("report", 7, ""), conversation.CodeInvalidRequest)
+	wantRejected(t, "no such workflow", try("re/port", day{}, ""), conversation.CodeWorkflowNotFound)
 	nobody := r.Run(conversation.RunFor("report", "nobody"))
 	_, err := nobody.Status(ctx)
-	wantRefused(t, "the status of no run", err, conversation.CodeRunNotFound)
+	wantRejected(t, "the status of no run", err, conversation.CodeRunNotFound)
 	_, err = nobody.Await(ctx, nil)
-	wantRefused(t, "the end of no run", err, conversation.CodeRunNotFound)
+	wantRejected(t, "the end of no run", err, conversation.CodeRunNotFound)
 	_, err = nobody.Abort(ctx)
-	wantRefused(t, "the abort of no run", err, conversation.CodeRunNotFound)
+	wantRejected(t, "the abort of no run", err, conversation.CodeRunNotFound)
 	_, err = nobody.Signal(ctx, "approval", true)
-	wantRefused(t, "a signal to no run", err, conversation.CodeRunNotFound)
+	wantRejected(t, "a signal to no run", err, conversation.CodeRunNotFound)
 	for _, err := range nobody.Events(ctx, conversation.Start) {
-		wantRefused(t, "the events of no run", err, conversation.CodeRunNotFound)
+		wantRejected(t, "the events of no run", err, conversation.CodeRunNotFound)
 	}
 	if n := posts.Load(); n != 8 {
 		t.Errorf("%d requests, want one for each", n)
@@ -212,11 +212,11 @@ func TestRunRefusals(t *testing.T) {
 		"a conversation without one": must2(client.New("http://x/", nil)),
 	} {
 		if err == nil {
-			t.Errorf("%s is no error", what)
+			t.Errorf("%s: got no error", what)
 		}
 	}
 	if n := posts.Load(); n != 8 {
-		t.Errorf("%d requests, want none more", n)
+		t.Errorf("got %d requests, want no more", n)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestBeginOfNoRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if begun, err := r.Begin(withPatience(t), "report", day{}, nil); err == nil {
-			t.Errorf("%s has begun %+v", body, begun)
+			t.Errorf("%s: got %+v, want an error", body, begun)
 		}
 	}
 }
@@ -252,14 +252,14 @@ func TestBeginInDoubt(t *testing.T) {
 		if keys[req.Header.Get("Idempotency-Key")]++; lose != 0 {
 			lose--
 			resp.Body.Close()
-			return nil, errors.New("the answer is lost")
+			return nil, errors.New("response is lost")
 		}
 		return resp, nil
 	})
 	r := s.runs(&client.Options{HTTPClient: lossy, Tries: 4})
 	begun := begin(t, r, day{"monday"}, "")
 	if len(keys) != 1 || keys[begun.Key] != 3 {
-		t.Errorf("it was begun under the keys %v, and says %q", keys, begun.Key)
+		t.Errorf("got requests with keys %v and result %q", keys, begun.Key)
 	}
 	lose = -1
 	_, err := r.Begin(withPatience(t), "report", day{"tuesday"}, nil)
@@ -269,7 +269,7 @@ func TestBeginInDoubt(t *testing.T) {
 	}
 	lose = 0
 	if again := begin(t, r, day{"tuesday"}, uncertain.Key); again.RunID != conversation.RunFor("report", uncertain.Key) {
-		t.Errorf("begun again as %+v", again)
+		t.Errorf("repeated: got %+v", again)
 	}
 }
 

@@ -71,7 +71,7 @@ func TestSendWritesTheWire(t *testing.T) {
 		c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
 			body = must(io.ReadAll(r.Body))
 			if r.ContentLength >= 0 && r.ContentLength != int64(len(body)) {
-				t.Errorf("%s: %d bytes, announced as %d", name, len(body), r.ContentLength)
+				t.Errorf("%s: got %d bytes, Content-Length %d", name, len(body), r.ContentLength)
 			}
 			if r.Method != "POST" || r.Header.Get("Content-Type") != "application/json" {
 				t.Errorf("%s: %s of %s", name, r.Method, r.Header)
@@ -93,9 +93,9 @@ func TestSendWritesTheWire(t *testing.T) {
 	}
 }
 
-func TestSendRefusesWhatTheServerCouldNotTell(t *testing.T) {
+func TestSendRejectsInvalidMessages(t *testing.T) {
 	c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(*http.Request) (*http.Response, error) {
-		t.Error("it was sent")
+		t.Error("invalid message was sent")
 		return nil, io.EOF
 	})})
 	for _, m := range []client.Message{
@@ -111,42 +111,42 @@ func TestSendRefusesWhatTheServerCouldNotTell(t *testing.T) {
 	cancel()
 	var uncertain *client.UncertainError
 	if _, err := c.Send(ctx, client.Message{}); !errors.Is(err, context.Canceled) || errors.As(err, &uncertain) {
-		t.Errorf("a context that has ended: %v", err)
+		t.Errorf("ended context: got %v", err)
 	}
 }
 
 func TestConditions(t *testing.T) {
 	c := newServer(t).open("hello", nil)
-	var refused *client.Error
-	if _, err := c.Send(withPatience(t), client.Message{IfUID: "inst_none"}); !errors.As(err, &refused) ||
-		refused.Status != 404 || refused.Type != conversation.CodeInstanceNotFound {
-		t.Errorf("uid of nobody: %v", err)
+	var rejected *client.Error
+	if _, err := c.Send(withPatience(t), client.Message{IfUID: "inst_none"}); !errors.As(err, &rejected) ||
+		rejected.Status != 404 || rejected.Type != conversation.CodeInstanceNotFound {
+		t.Errorf("unknown uid: got %v", err)
 	}
 	first := send(t, c, client.Message{Body: "a", IfAbsent: true, Key: "order-17"})
 	if again := send(t, c, client.Message{Body: "a", IfAbsent: true, Key: "order-17"}); !again.Deduplicated || again.SubmissionID != first.SubmissionID || again.Offset != first.Offset {
-		t.Errorf("sent again: %+v", again)
+		t.Errorf("repeated: got %+v", again)
 	}
-	if _, err := c.Send(withPatience(t), client.Message{Body: "b", Key: "order-17"}); !errors.As(err, &refused) ||
-		refused.Status != 409 || refused.Type != conversation.CodeSubmissionConflict || refused.Meta["submissionId"] != string(first.SubmissionID) {
-		t.Errorf("another message under the key: %v", err)
+	if _, err := c.Send(withPatience(t), client.Message{Body: "b", Key: "order-17"}); !errors.As(err, &rejected) ||
+		rejected.Status != 409 || rejected.Type != conversation.CodeSubmissionConflict || rejected.Meta["submissionId"] != string(first.SubmissionID) {
+		t.Errorf("another message under the key: got %v", err)
 	}
-	if _, err := c.Send(withPatience(t), client.Message{Body: "b", IfAbsent: true}); !errors.As(err, &refused) ||
-		refused.Status != 409 || refused.Type != conversation.CodeInstanceExists || refused.Meta["uid"] != string(first.UID) {
-		t.Errorf("created twice: %v", err)
+	if _, err := c.Send(withPatience(t), client.Message{Body: "b", IfAbsent: true}); !errors.As(err, &rejected) ||
+		rejected.Status != 409 || rejected.Type != conversation.CodeInstanceExists || rejected.Meta["uid"] != string(first.UID) {
+		t.Errorf("created twice: got %v", err)
 	}
 	if next := send(t, c, client.Message{Body: "b", IfUID: first.UID}); next.Deduplicated || next.UID != first.UID {
 		t.Errorf("next: %+v", next)
 	}
 	if reply := ask(t, c, client.Message{Body: "b", Signal: &client.Signal{Type: "build.done", TagName: "build"}}); reply.Text == "" {
-		t.Errorf("a signal is not answered: %+v", reply)
+		t.Errorf("signal got no reply: %+v", reply)
 	}
 }
 
 // TestLostAnswer loses the responses of successful admissions.
 func TestLostAnswer(t *testing.T) {
 	s := newServer(t)
-	lost, told := 0, 0
-	o := &client.Options{Retrying: func(error) { told++ }, HTTPClient: over(func(r *http.Request) (*http.Response, error) {
+	lost, retries := 0, 0
+	o := &client.Options{Retrying: func(error) { retries++ }, HTTPClient: over(func(r *http.Request) (*http.Response, error) {
 		resp, err := http.DefaultTransport.RoundTrip(r)
 		if err != nil || r.Method != "POST" || lost == 3 {
 			return resp, err
@@ -165,8 +165,8 @@ func TestLostAnswer(t *testing.T) {
 	})}
 	c := s.open("hello", o)
 	receipt := send(t, c, client.Message{Body: "hello", IfAbsent: true})
-	if !receipt.Deduplicated || lost != 3 || told != 3 {
-		t.Errorf("receipt %+v after %d lost answers, %d told", receipt, lost, told)
+	if !receipt.Deduplicated || lost != 3 || retries != 3 {
+		t.Errorf("got receipt %+v after %d lost responses, %d Retrying calls", receipt, lost, retries)
 	}
 	if _, err := c.Wait(withPatience(t), receipt); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-func TestSendGivesUp(t *testing.T) {
+func TestSendRetriesAreBounded(t *testing.T) {
 	keys, tries := map[string]bool{}, 0
 	var answer func(*http.Request) (*http.Response, error)
 	c := open(t, "http://h/a/x", &client.Options{Tries: 4, HTTPClient: over(func(r *http.Request) (*http.Response, error) {
@@ -208,18 +208,18 @@ func TestSendGivesUp(t *testing.T) {
 		answer = func(r *http.Request) (*http.Response, error) { return reply(r, tt.status, tt.body), nil }
 		_, err := c.Send(withPatience(t), client.Message{Body: "x"})
 		var uncertain *client.UncertainError
-		var refused *client.Error
+		var rejected *client.Error
 		if errors.As(err, &uncertain) != tt.uncertain || tries != tt.tries || len(keys) != 1 {
 			t.Errorf("%s: %d tries under %d keys: %v", name, tries, len(keys), err)
 		}
 		if tt.uncertain && !keys[uncertain.Key] {
 			t.Errorf("%s: key %q", name, uncertain.Key)
 		}
-		if tt.status >= 300 && (!errors.As(err, &refused) || refused.Status != tt.status) {
+		if tt.status >= 300 && (!errors.As(err, &rejected) || rejected.Status != tt.status) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if strings.HasPrefix(tt.body, `{"error"`) && (refused.Type == "" || refused.Message != "M." || refused.Details != "D." || refused.Ref != "err_1" || refused.Meta["n"] != 1.0) {
-			t.Errorf("%s: %+v", name, refused)
+		if strings.HasPrefix(tt.body, `{"error"`) && (rejected.Type == "" || rejected.Message != "M." || rejected.Details != "D." || rejected.Ref != "err_1" || rejected.Meta["n"] != 1.0) {
+			t.Errorf("%s: %+v", name, rejected)
 		}
 	}
 }
@@ -233,9 +233,9 @@ func TestDoubtStays(t *testing.T) {
 		body      string
 		uncertain bool
 	}{
-		"said on the way":    {403, "<html>", true},
-		"said by the server": {409, envelope(conversation.CodeInstanceExists), false},
-		"content":            {0, "", true},
+		"by a proxy":    {403, "<html>", true},
+		"by the server": {409, envelope(conversation.CodeInstanceExists), false},
+		"content":       {0, "", true},
 	} {
 		tries, opened := 0, 0
 		c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
@@ -366,8 +366,8 @@ func TestAttachments(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	var refused *client.Error
-	if _, err := c.Attachment(withPatience(t), "att_none"); !errors.As(err, &refused) || refused.Type != conversation.CodeAttachmentNotFound {
+	var rejected *client.Error
+	if _, err := c.Attachment(withPatience(t), "att_none"); !errors.As(err, &rejected) || rejected.Type != conversation.CodeAttachmentNotFound {
 		t.Errorf("error %v", err)
 	}
 }
@@ -398,8 +398,8 @@ func TestContentThatCannotBeRead(t *testing.T) {
 		if !errors.Is(err, broken) || errors.As(err, &uncertain) {
 			t.Errorf("%s: %v", name, err)
 		}
-		var refused *client.Error
-		if _, err := c.History(withPatience(t)); !errors.As(err, &refused) || refused.Status != 404 {
+		var rejected *client.Error
+		if _, err := c.History(withPatience(t)); !errors.As(err, &rejected) || rejected.Status != 404 {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -408,9 +408,9 @@ func TestContentThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestDataIsTheCallersAfterwards: a transport may read a body after the response. It gets no more data
+// TestDataIsNotReadAfterSend: a transport may read a body after the response. It gets no more data
 // once Send has returned.
-func TestDataIsTheCallersAfterwards(t *testing.T) {
+func TestDataIsNotReadAfterSend(t *testing.T) {
 	var body io.Reader
 	c := open(t, "http://h/a/x", &client.Options{HTTPClient: over(func(r *http.Request) (*http.Response, error) {
 		body = r.Body
@@ -418,8 +418,8 @@ func TestDataIsTheCallersAfterwards(t *testing.T) {
 		return reply(r, 400, envelope(conversation.CodeInvalidRequest)), err
 	})})
 	_, err := c.Send(withPatience(t), client.Message{Attachments: []client.Attachment{{Data: make([]byte, 1<<20)}}})
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Status != 400 {
+	var rejected *client.Error
+	if !errors.As(err, &rejected) || rejected.Status != 400 {
 		t.Errorf("error %v", err)
 	}
 	if n, err := body.Read(make([]byte, 10)); n != 0 || err == nil || errors.Is(err, io.EOF) {

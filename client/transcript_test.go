@@ -242,7 +242,7 @@ func TestTranscriptIsTheLaterSnapshot(t *testing.T) {
 		conversation.ChunkToolOutputError, conversation.ChunkCompleted, conversation.ChunkSettled,
 	} {
 		if types[want] < sample.Of(20, 2) {
-			t.Errorf("the histories show %s only %d times", want, types[want])
+			t.Errorf("got chunk %s only %d times", want, types[want])
 		}
 	}
 	if batches < sample.Of(1500, 150) {
@@ -289,11 +289,11 @@ func TestTranscriptRefuses(t *testing.T) {
 		{Type: conversation.ChunkStarted, MessageID: "m", Metadata: json.RawMessage(`[1]`), Position: at},
 	} {
 		if err := must(client.NewTranscript(nil)).Apply(client.Update{Chunks: []conversation.Chunk{c}}); err == nil {
-			t.Errorf("%+v is taken", c)
+			t.Errorf("invalid %+v was accepted", c)
 		}
 	}
 	if _, err := client.NewTranscript(&conversation.Snapshot{Messages: []conversation.Message{{Metadata: json.RawMessage(`7`)}}}); err == nil {
-		t.Error("metadata that is no object is taken")
+		t.Error("metadata that is not an object was accepted")
 	}
 }
 
@@ -313,6 +313,6 @@ func TestReplyOfAnyMessage(t *testing.T) {
 		t.Errorf("reply %+v", got)
 	}
 	if got := tr.Reply("sub_2"); got.Message != nil || got.Text != "" || len(got.Data) != 0 {
-		t.Errorf("reply of silence: %+v", got)
+		t.Errorf("empty reply: got %+v", got)
 	}
 }

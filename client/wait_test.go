@@ -52,7 +52,7 @@ func TestWaitCompleted(t *testing.T) {
 			SubmissionID: receipt.SubmissionID, Offset: conversation.Start,
 		}})
 		if err != nil || again.Text != reply.Text {
-			t.Errorf("waiting again: %+v, %v", again, err)
+			t.Errorf("repeated wait: got %+v, %v", again, err)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestWaitAborted(t *testing.T) {
 			}
 		}
 		if aborted, err := c.Abort(withPatience(t)); err != nil || aborted {
-			t.Errorf("abort of nothing: %v, %v", aborted, err)
+			t.Errorf("second abort: got %v, %v", aborted, err)
 		}
 	})
 }
@@ -108,10 +108,10 @@ func TestWaitAborted(t *testing.T) {
 func TestRestartInMidReply(t *testing.T) {
 	ways(t, func(t *testing.T, o *client.Options) {
 		s := newServer(t)
-		told := make(chan error, 100)
+		retries := make(chan error, 100)
 		o.Retrying = func(err error) {
 			select {
-			case told <- err:
+			case retries <- err:
 			default:
 			}
 		}
@@ -130,9 +130,9 @@ func TestRestartInMidReply(t *testing.T) {
 		until(t, c, receipt.Offset, says("one"))
 		s.halt()
 		select {
-		case <-told:
+		case <-retries:
 		case <-time.After(patience):
-			t.Error("nobody was told that the server is away")
+			t.Error("Retrying was not called while the server was down")
 		}
 		s.start()
 		got := <-done
@@ -163,11 +163,11 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestWaitWhereNothingIs(t *testing.T) {
+func TestWaitOfAbsent(t *testing.T) {
 	c := newServer(t).open("nobody", nil)
 	_, err := c.Wait(withPatience(t), client.Receipt{})
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Status != http.StatusNotFound || refused.Type != conversation.CodeStreamNotFound {
+	var rejected *client.Error
+	if !errors.As(err, &rejected) || rejected.Status != http.StatusNotFound || rejected.Type != conversation.CodeStreamNotFound {
 		t.Errorf("error %v", err)
 	}
 }
