@@ -126,7 +126,7 @@ func TestDecodeBatchIsStrict(t *testing.T) {
 	}
 	known := strings.Replace(good, `"epoch":3`, `"epoch":3,"future":{"x":[1]}`, 1)
 	if _, err := storage.DecodeBatch(compress(t, known), 0); err != nil {
-		t.Errorf("an unknown header field is refused: %v", err)
+		t.Errorf("unknown header field: got error %v", err)
 	}
 }
 
@@ -175,7 +175,7 @@ func FuzzDecodeBatch(f *testing.F) {
 		}
 		again, hash, err := storage.EncodeBatch(b.Header, b.Lines)
 		if err != nil || hash != b.Hash {
-			t.Fatalf("encode what was decoded: hash %s, %v; want %s", hash, err, b.Hash)
+			t.Fatalf("encode decoded batch: got hash %s, %v; want %s", hash, err, b.Hash)
 		}
 		c, err := storage.DecodeBatch(again, 2<<20)
 		if diff := cmp.Diff(b, c); err != nil || diff != "" {
@@ -193,7 +193,7 @@ func FuzzBatchContent(f *testing.F) {
 		if _, err := storage.DecodeBatch(compress(t, string(content)), 1<<20); err == nil {
 			line, _, _ := bytes.Cut(content, []byte("\n"))
 			if !json.Valid(line) {
-				t.Fatalf("decoded a header that is no JSON: %q", line)
+				t.Fatalf("decoded a header that is not JSON: %q", line)
 			}
 		}
 	})
@@ -225,9 +225,9 @@ func FuzzSegmentKey(f *testing.F) {
 		var corrupt *storage.CorruptError
 		switch {
 		case err != nil && !errors.As(err, &corrupt):
-			t.Errorf("an error of another kind: %v", err)
+			t.Errorf("got error of another kind: %v", err)
 		case err == nil && (len(refs) != 1 || refs[0].First < 0 || refs[0].First > refs[0].Last || storage.SegmentKey(conv, refs[0].First, refs[0].Last) != prefix+name):
-			t.Errorf("%q was taken for %+v", name, refs)
+			t.Errorf("parsed %q as %+v", name, refs)
 		}
 	})
 }

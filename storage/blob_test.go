@@ -46,8 +46,8 @@ func TestBlob(t *testing.T) {
 		if _, err := read(keyOf("y")); !errors.Is(err, storage.ErrNotFound) {
 			t.Errorf("from another conversation: %v, want not found", err)
 		}
-		damaged := bytes.Replace(content, []byte("image"), []byte("damag"), 1)
-		for _, stored := range [][]byte{damaged, content[1:]} {
+		corrupt := bytes.Replace(content, []byte("image"), []byte("damag"), 1)
+		for _, stored := range [][]byte{corrupt, content[1:]} {
 			if err := b.Put(t.Context(), storage.BlobKey(conv, digest), storage.Bytes(stored)); err != nil {
 				t.Fatal(err)
 			}
@@ -55,15 +55,15 @@ func TestBlob(t *testing.T) {
 			var integrity *storage.IntegrityError
 			switch {
 			case err == nil || errors.Is(err, storage.ErrUnavailable):
-				t.Errorf("%d bytes that are others: %v", len(stored), err)
+				t.Errorf("%d different bytes: got %v", len(stored), err)
 			case !errors.As(err, &integrity) || integrity.Want != digest:
-				t.Errorf("a damaged one: %v", err)
+				t.Errorf("corrupt object: got %v", err)
 			case len(stored) == len(content) && (integrity.Got == digest || integrity.Reason() != "digest"),
 				len(stored) != len(content) && (integrity.Size != int64(len(stored)) || integrity.Reason() != "size"):
 				t.Errorf("%d bytes: %v", len(stored), err)
 			}
 			if err := storage.PutBlob(t.Context(), b, conv, storage.Bytes(content)); !errors.As(err, &integrity) {
-				t.Errorf("put where %d other bytes stand: %v", len(stored), err)
+				t.Errorf("put over %d other bytes: got %v", len(stored), err)
 			}
 		}
 	})
@@ -165,7 +165,7 @@ func TestLargeBlob(t *testing.T) {
 			for _, err := range []error{readErr, storage.PutBlob(t.Context(), b, keyOf("x"), good)} {
 				var integrity *storage.IntegrityError
 				if !errors.As(err, &integrity) || integrity.Reason() != reason {
-					t.Errorf("stored with another %s: %v", reason, err)
+					t.Errorf("wrong %s: got %v", reason, err)
 				}
 			}
 		}
@@ -204,10 +204,10 @@ func TestPutBlobVerifies(t *testing.T) {
 		}
 		lost := &failing{}
 		if err := storage.PutBlob(t.Context(), b, keyOf("x"), storage.Body{Reader: lost, Size: size, SHA256: good.SHA256}); !errors.Is(err, errDisk) {
-			t.Errorf("a body that cannot be read: %v", err)
+			t.Errorf("unreadable body: got %v", err)
 		}
 		if err := storage.PutBlob(t.Context(), b, keyOf("x"), good); err != nil {
-			t.Errorf("as it should be: %v", err)
+			t.Errorf("correct body: got %v", err)
 		}
 	})
 }

@@ -108,7 +108,7 @@ func TestCheckpoint(t *testing.T) {
 			t.Errorf("checkpoint %d: %+v, %v", i, got, err)
 		}
 		if n := len(c.keys("ckpt/")); n != 2 {
-			t.Errorf("%d checkpoints are stored, want the newest and the one before", n)
+			t.Errorf("got %d stored checkpoints, want 2", n)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestCheckpointRefused(t *testing.T) {
 			c := newCheckpointed(t)
 			spoil(&c.want)
 			if err := c.logs.PutCheckpoint(t.Context(), c.conv, &c.want, nil); err == nil {
-				t.Error("it was stored")
+				t.Error("invalid checkpoint was stored")
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func TestResume(t *testing.T) {
 	}
 	var corrupt *storage.CorruptError
 	if _, err := read(storage.Position{Seq: 2, Hash: storage.Hash{1}}); !errors.As(err, &corrupt) {
-		t.Errorf("another history: %v", err)
+		t.Errorf("another history: got %v", err)
 	}
 	var gap *storage.GapError
 	for _, seq := range []int64{5, 9} {
@@ -255,9 +255,9 @@ func FuzzCheckpoint(f *testing.F) {
 		var corrupt *storage.CorruptError
 		switch {
 		case err != nil && !errors.As(err, &corrupt):
-			t.Errorf("an error of another kind: %v", err)
+			t.Errorf("got error of another kind: %v", err)
 		case err == nil && (c == nil || c.At.Seq != 2 || len(c.State) == 0 || len(c.Claims) == 0):
-			t.Errorf("took %+v", c)
+			t.Errorf("accepted %+v", c)
 		}
 	})
 }

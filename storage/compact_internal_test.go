@@ -36,10 +36,10 @@ func TestMergesStayCheap(t *testing.T) {
 			most = max(most, small)
 		}
 		large := int(data / (c.logs.sizes.merged / 2))
-		t.Logf("%d bytes and more each: %d MiB, written again %.1f times, %d segments, %d small ones at most",
+		t.Logf("%d bytes and more each: %d MiB, rewritten %.1f times, %d segments, %d small ones at most",
 			size, data>>20, float64(written)/float64(data), len(c.refs), most)
 		if float64(written) > rewrites*float64(data) || len(c.refs) > large+most || most > 3*c.logs.sizes.width {
-			t.Errorf("%d bytes and more each: %d of %d bytes written again, %d segments, %d small ones at most", size, written, data, len(c.refs), most)
+			t.Errorf("%d bytes and more each: %d of %d bytes rewritten, %d segments, %d small ones at most", size, written, data, len(c.refs), most)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (c *compacted) same() {
 	c.t.Helper()
 	equal := func(a, b storage.Batch) bool { return a.Hash == b.Hash && string(a.Lines) == string(b.Lines) }
 	if got := readAll(c.t, c.logs, c.conv); !slices.EqualFunc(got, c.all, equal) {
-		c.t.Errorf("%d batches were read, the log has %d", len(got), len(c.all))
+		c.t.Errorf("got %d batches, want %d", len(got), len(c.all))
 	}
 }
 
@@ -87,9 +87,9 @@ func TestLookupIsOneList(t *testing.T) {
 	}
 }
 
-// TestDamagedSegmentBesideItsBatches corrupts a segment whose batch objects still exist: readers use
+// TestCorruptSegmentWithItsBatches corrupts a segment whose batch objects still exist: readers use
 // those, and they are compacted again.
-func TestDamagedSegmentBesideItsBatches(t *testing.T) {
+func TestCorruptSegmentWithItsBatches(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(10)
 	c.compact()
@@ -97,33 +97,33 @@ func TestDamagedSegmentBesideItsBatches(t *testing.T) {
 	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 19, nil, 1); err != nil {
 		t.Fatal(err)
 	}
-	damaged := c.last()
-	if err := c.store.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+	corrupt := c.last()
+	if err := c.store.Put(t.Context(), corrupt, storage.Bytes(make([]byte, 500))); err != nil {
 		t.Fatal(err)
 	}
 	c.same()
 	c.grow(2)
 	c.compact()
-	if key := c.last(); key == damaged {
-		t.Errorf("the log still ends with %s", key)
+	if key := c.last(); key == corrupt {
+		t.Errorf("log still ends with %s", key)
 	}
 	c.same()
 }
 
-// TestDamagedSegmentInTheMiddle corrupts a segment that others follow, while its batch objects exist:
+// TestCorruptSegmentInTheMiddle corrupts a segment that others follow, while its batch objects exist:
 // compaction continues and does not delete them.
-func TestDamagedSegmentInTheMiddle(t *testing.T) {
+func TestCorruptSegmentInTheMiddle(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(6)
 	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 5, c.all, 1); err != nil {
 		t.Fatal(err)
 	}
-	damaged := c.last()
+	corrupt := c.last()
 	c.grow(6)
 	if _, err := c.logs.Compactor(c.conv).Compact(t.Context(), 11, c.all, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.store.Put(t.Context(), damaged, storage.Bytes(make([]byte, 500))); err != nil {
+	if err := c.store.Put(t.Context(), corrupt, storage.Bytes(make([]byte, 500))); err != nil {
 		t.Fatal(err)
 	}
 	c.grow(6)
@@ -131,9 +131,9 @@ func TestDamagedSegmentInTheMiddle(t *testing.T) {
 	c.same()
 }
 
-// TestDamagedMergeKeepsItsParts corrupts a merged segment while its parts exist: they are not garbage,
+// TestCorruptMergeKeepsItsParts corrupts a merged segment while its parts exist: they are not garbage,
 // and readers use them.
-func TestDamagedMergeKeepsItsParts(t *testing.T) {
+func TestCorruptMergeKeepsItsParts(t *testing.T) {
 	c := newCompacted(t)
 	c.grow(6)
 	c.compact()
@@ -152,7 +152,7 @@ func TestDamagedMergeKeepsItsParts(t *testing.T) {
 	garbage, err := c.logs.Compactor(c.conv).Compact(t.Context(), 17, nil, 1)
 	for _, part := range parts {
 		if slices.Contains(garbage, storage.SegmentKey(c.conv, part.First, part.Last)) {
-			t.Errorf("%v is garbage", part)
+			t.Errorf("got %v as garbage", part)
 		}
 	}
 	if err := errors.Join(err, c.logs.Remove(t.Context(), c.conv, garbage)); err != nil {
@@ -185,13 +185,13 @@ func TestInterruptedCompactionKeepsItsProgress(t *testing.T) {
 			covered = now
 			break
 		} else if now <= covered {
-			t.Fatalf("went from %d to %d: %v", covered, now, err)
+			t.Fatalf("progress went from %d to %d: %v", covered, now, err)
 		} else {
 			covered = now
 		}
 	}
 	if covered != 2198 {
-		t.Errorf("%d is covered at last", covered)
+		t.Errorf("got coverage %d at the end", covered)
 	}
 	c.same()
 }

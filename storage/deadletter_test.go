@@ -37,23 +37,23 @@ func TestDeadLetters(t *testing.T) {
 		}
 	}
 	var got []storage.DeadLetter
-	var damaged int
+	var corrupt int
 	list := func(l storage.DeadLetter, err error) error {
 		if err != nil {
-			damaged++
+			corrupt++
 		}
 		got = append(got, l)
 		return nil
 	}
-	if err := storage.EachDeadLetter(ctx, b, list); err != nil || damaged != 1 {
-		t.Errorf("%d are damaged, %v", damaged, err)
+	if err := storage.EachDeadLetter(ctx, b, list); err != nil || corrupt != 1 {
+		t.Errorf("got %d corrupt letters, %v", corrupt, err)
 	}
 	if diff := cmp.Diff(append(want, storage.DeadLetter{Conv: conv, Post: "post_3", Seq: 8}), got); diff != "" {
 		t.Errorf("letters (-want +got):\n%s", diff)
 	}
 	stop := errors.New("stop")
 	if err := storage.EachDeadLetter(ctx, b, func(storage.DeadLetter, error) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("an error of who reads: %v", err)
+		t.Errorf("error of the callback: got %v", err)
 	}
 	for range 2 {
 		if err := storage.DeleteDeadLetter(ctx, b, want[0]); err != nil {

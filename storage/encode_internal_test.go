@@ -11,9 +11,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestLinesAreWhatJSONWrites compares the hand-written encoders with encoding/json, on which readers
+// TestLinesEqualEncodingJSON compares the hand-written encoders with encoding/json, on which readers
 // of the format rely.
-func TestLinesAreWhatJSONWrites(t *testing.T) {
+func TestLinesEqualEncodingJSON(t *testing.T) {
 	hash := Hash{0x01, 0xfe, 15: 0xab}
 	for _, h := range []storedHeader{
 		{Header: Header{Version: SchemaVersion, Nonce: "n"}},

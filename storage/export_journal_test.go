@@ -87,10 +87,10 @@ func TestExportJournalsAreTheirOwn(t *testing.T) {
 		t.Errorf("absent: %v", err)
 	}
 	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), storage.JournalKey("node-1_01JD", 7)}); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("delete of a pending-work journal: %v, want refused", err)
+		t.Errorf("delete of a pending-work journal: %v, want ErrRefused", err)
 	}
 	if err := storage.DeleteJournal(t.Context(), b, []string{key(2)}); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("delete of an export journal: %v, want refused", err)
+		t.Errorf("delete of an export journal: %v, want ErrRefused", err)
 	}
 	if err := storage.DeleteExportJournal(t.Context(), b, []string{key(2), key(3)}); err != nil {
 		t.Fatal(err)
@@ -127,9 +127,9 @@ func TestExportShards(t *testing.T) {
 	}
 }
 
-// TestCheckpointSaysWhatIsExported checks that no sink, nothing exported and an exported batch are
+// TestCheckpointHasExportPosition checks that no sink, nothing exported and an exported batch are
 // distinct.
-func TestCheckpointSaysWhatIsExported(t *testing.T) {
+func TestCheckpointHasExportPosition(t *testing.T) {
 	none, some := int64(-1), int64(2)
 	for _, exported := range []*int64{nil, &none, &some} {
 		c := newCheckpointed(t)

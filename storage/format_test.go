@@ -56,15 +56,15 @@ func TestEnsureFormat(t *testing.T) {
 			before := contents(t, b)
 			stamped, err := storage.CheckFormat(t.Context(), b)
 			if known := tt.stored["format.json"] != ""; tt.want == 8 && (err != nil || stamped != known) || tt.want != 8 && (!errors.As(err, &format) || stamped) {
-				t.Errorf("looked at: stamped %v, %v", stamped, err)
+				t.Errorf("check: stamped %v, %v", stamped, err)
 			}
 			if d := cmp.Diff(before, contents(t, b)); d != "" {
-				t.Errorf("a look changed it:\n%s", d)
+				t.Errorf("check changed the bucket:\n%s", d)
 			}
 			err = storage.EnsureFormat(t.Context(), b)
 			switch {
 			case tt.want == 8 && err != nil:
-				t.Errorf("refused: %v", err)
+				t.Errorf("rejected bucket: got %v", err)
 			case tt.want == 8:
 				got, err := b.Get(t.Context(), "format.json")
 				if err != nil || !strings.HasPrefix(string(got), `{"schemaVersion":8,"minWriter":8`) {
@@ -74,7 +74,7 @@ func TestEnsureFormat(t *testing.T) {
 				t.Errorf("got %v, want stored version %d", err, tt.want)
 			}
 			if d := cmp.Diff(before, contents(t, b)); tt.want != 8 && d != "" {
-				t.Errorf("a refused bucket was changed:\n%s", d)
+				t.Errorf("rejected bucket was changed:\n%s", d)
 			}
 		})
 	}
@@ -98,8 +98,8 @@ func contents(t *testing.T, b storage.Bucket) map[string]string {
 	return all
 }
 
-// TestFormatErrorsSayWhatToDo checks that each text names both versions and a remedy.
-func TestFormatErrorsSayWhatToDo(t *testing.T) {
+// TestFormatErrorsHaveARemedy checks that each text names both versions and a remedy.
+func TestFormatErrorsHaveARemedy(t *testing.T) {
 	for stored, want := range map[string]string{
 		`{"schemaVersion":5}`:               "open bucket: stored format 5, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket",
 		`{"schemaVersion":7,"minWriter":7}`: "open bucket: stored format 7, supported format 8: the bucket is older; run the version that wrote it and import its conversations by \"parley import flue\", or use an empty bucket",

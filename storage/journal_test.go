@@ -89,7 +89,7 @@ func (k journalKind[J]) strict(t *testing.T, changes map[string]func(*J), conten
 	}
 	for _, last := range []string{`"count":1`, `"seq":-1`} {
 		if _, err := k.decode(compress(t, strings.Replace(good, last, last+`,"new":[]`, 1))); err != nil {
-			t.Errorf("an unknown field is refused: %v", err)
+			t.Errorf("unknown field: got error %v", err)
 		}
 	}
 }
@@ -160,10 +160,10 @@ func FuzzJournalKey(f *testing.F) {
 		}
 		r := refs[0]
 		if storage.JournalKey(r.Member, r.N) != key || !slices.Equal(r.Keys, []string{key}) {
-			t.Errorf("%q was taken for %+v", key, r)
+			t.Errorf("parsed %q as %+v", key, r)
 		}
 		if _, err := storage.EncodeJournal(storage.Journal{Member: r.Member, N: r.N}); err != nil {
-			t.Errorf("%q was taken for a journal nobody can write: %v", key, err)
+			t.Errorf("parsed %q as a journal that cannot be encoded: %v", key, err)
 		}
 	})
 }
@@ -206,10 +206,10 @@ func TestJournalsFindsTheNewest(t *testing.T) {
 	}
 	err = storage.DeleteJournal(t.Context(), b, []string{keys("a", 11)[0], "pending/a"})
 	if !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("delete of a stray key: %v, want refused", err)
+		t.Errorf("delete of a stray key: %v, want ErrRefused", err)
 	}
 	if _, err = storage.ReadJournal(t.Context(), b, "a", 11); err != nil {
-		t.Errorf("a refused delete deleted: %v", err)
+		t.Errorf("rejected delete removed an object: %v", err)
 	}
 }
 

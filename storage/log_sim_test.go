@@ -105,16 +105,16 @@ func TestLogSimulation(t *testing.T) {
 				}
 				for _, r := range broken {
 					damaged.Add(r.report.Shown)
-					reportViolation(t, r, " with damage")
+					reportViolation(t, r, " with corruption")
 				}
 			})
 		}
 	})
 	t.Logf("%d schedules with %d operations: %v", len(seeds), operations, total)
-	t.Logf("with damage: %v", damaged)
+	t.Logf("with corruption: %v", damaged)
 	if n := int(*logSchedules); !t.Failed() && n >= 400 {
-		for _, what := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(damaged, n/damageEvery)...) {
-			t.Errorf("schedules are too short to verify the rules: %s", what)
+		for _, rule := range append(logsim.Lacking(total, n), logsim.LackingOfCorruption(damaged, n/damageEvery)...) {
+			t.Errorf("schedules are too short to verify the rules: %s", rule)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func TestStaleLists(t *testing.T) {
 			}
 		}
 	}
-	t.Error("no schedule noticed")
+	t.Error("no schedule detected it")
 }
 
 // logSeeds returns the first seeds.

@@ -135,7 +135,7 @@ func TestEpochIsStrict(t *testing.T) {
 		}
 	}
 	if _, err := storage.DecodeEpoch([]byte(strings.Replace(good, `"n":1`, `"n":1,"new":[]`, 1))); err != nil {
-		t.Errorf("an unknown field is refused: %v", err)
+		t.Errorf("unknown field: got error %v", err)
 	}
 	old, err := storage.DecodeEpoch([]byte(strings.Replace(good, `"weight":0,`, ``, 1)))
 	if diff := cmp.Diff(epoch(1, "n", "x"), old); err != nil || diff != "" {
@@ -174,7 +174,7 @@ func FuzzDecodeEpoch(f *testing.F) {
 		}
 		again, err := storage.EncodeEpoch(e)
 		if err != nil && len(data) < 1<<19 { // Escapes may make it longer than the input.
-			t.Fatalf("encode what was decoded: %v", err)
+			t.Fatalf("encode decoded value: %v", err)
 		}
 		if err != nil {
 			return
@@ -218,10 +218,10 @@ func TestNewestEpoch(t *testing.T) {
 		t.Errorf("after the highest: %d, %v", e.N, older)
 	}
 	if err := storage.DeleteEpochs(t.Context(), b, 10, []int64{1, 10}); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("delete of the highest: %v, want refused", err)
+		t.Errorf("delete of the highest: %v, want ErrRefused", err)
 	}
 	if _, older = newest(0); len(older) != 2 {
-		t.Errorf("a refused delete deleted: %v", older)
+		t.Errorf("rejected delete removed an object: %v", older)
 	}
 	if err := storage.DeleteEpochs(t.Context(), b, 10, []int64{1, 2, 3}); err != nil {
 		t.Fatal(err)
@@ -475,7 +475,7 @@ func FuzzDecodeHeartbeat(f *testing.F) {
 		}
 		again, err := storage.EncodeHeartbeat(h)
 		if err != nil {
-			t.Fatalf("encode what was decoded: %v", err)
+			t.Fatalf("encode decoded value: %v", err)
 		}
 		if second, err := storage.DecodeHeartbeat(again); err != nil || !reflect.DeepEqual(second, h) {
 			t.Fatalf("second decode: %+v, %v; want %+v", second, err, h)

@@ -107,8 +107,8 @@ func TestProbe(t *testing.T) {
 	})
 }
 
-// TestProbeBearsLostAnswers checks that lost answers do not fail the store.
-func TestProbeBearsLostAnswers(t *testing.T) {
+// TestProbeToleratesLostAnswers checks that lost answers do not fail the store.
+func TestProbeToleratesLostAnswers(t *testing.T) {
 	type rates = map[storagetest.Kind]float64
 	for name, r := range map[string]rates{
 		"lost":    {storagetest.LostAck: .1},
@@ -135,9 +135,9 @@ func TestProbeBearsLostAnswers(t *testing.T) {
 	}
 }
 
-// TestProbeBearsLateLandings makes a timed-out write land between the two requests that a check
+// TestProbeToleratesLateWrites makes a timed-out write land between the two requests that a check
 // compares, after any number of others.
-func TestProbeBearsLateLandings(t *testing.T) {
+func TestProbeToleratesLateWrites(t *testing.T) {
 	for _, method := range []string{"PUT", "DELETE"} {
 		for after := range sample.Of(6, 2) {
 			synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ func TestQuarantine(t *testing.T) {
 	} {
 		conv := tt.at.Key()
 		if err := storage.PutBack(ctx, b, conv); !errors.Is(err, storage.ErrNotFound) {
-			t.Errorf("put back what is not aside: %v", err)
+			t.Errorf("put back of an unquarantined conversation: got %v", err)
 		}
 		for n := range 2 {
 			did, err := storage.PutQuarantine(ctx, b, storage.Quarantine{Conv: conv, At: 1000, Why: "why", Failures: 3 + n})
@@ -76,8 +76,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestPutBackOfADamagedEnd checks that a log that needs repair stays quarantined.
-func TestPutBackOfADamagedEnd(t *testing.T) {
+// TestPutBackOfACorruptEnd checks that a log that needs repair stays quarantined.
+func TestPutBackOfACorruptEnd(t *testing.T) {
 	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
 	if err := b.Put(ctx, storage.LogKey(conv, 0), storage.Bytes([]byte("damage"))); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func FuzzDecodeQuarantine(f *testing.F) {
 func TestRelease(t *testing.T) {
 	ctx, b, conv := t.Context(), memory(t), conversation.Address{Agent: "a", ID: "1"}.Key()
 	if err := storage.Release(ctx, b, conv, nil); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("release what is not quarantined: %v", err)
+		t.Errorf("release of an unquarantined conversation: got %v", err)
 	}
 	quarantined := storage.Quarantine{Conv: conv, At: 1000, Why: "why", Failures: 3}
 	if _, err := storage.PutQuarantine(ctx, b, quarantined); err != nil {

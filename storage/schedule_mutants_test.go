@@ -69,7 +69,7 @@ func expectNotice(t *testing.T, seeds []uint64) {
 			}
 		}
 	}
-	t.Error("no schedule noticed")
+	t.Error("no schedule detected it")
 }
 
 // noticing returns the schedules that have a violation.

@@ -35,7 +35,7 @@ func TestDecoratorsHideNothing(t *testing.T) {
 	}
 }
 
-func TestWhoReachesABucket(t *testing.T) {
+func TestBucketReach(t *testing.T) {
 	endpoint, err := s3.New(&s3.Options{Endpoint: "store.example", Bucket: "b"})
 	if err != nil {
 		t.Fatal(err)

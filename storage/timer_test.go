@@ -22,7 +22,7 @@ func timerOf(id string, seq int64, until conversation.Time) storage.Timer {
 	return storage.Timer{Conv: keyOf(id), Seq: seq, Until: until}
 }
 
-func TestTimerKeySaysTheMinute(t *testing.T) {
+func TestTimerKeyHasTheMinute(t *testing.T) {
 	conv := keyOf("x")
 	for until, minute := range map[conversation.Time]string{
 		noon: "20260102T1200", noon + 1: "20260102T1201", noon + 60_000: "20260102T1201", noon - 1: "20260102T1200", -1: "19700101T0000",
@@ -89,7 +89,7 @@ func TestTimerIsStrict(t *testing.T) {
 		t.Errorf("a newer version: %v", err)
 	}
 	if _, err := storage.DecodeTimer([]byte(strings.Replace(good, `"seq":7`, `"seq":7,"new":[]`, 1))); err != nil {
-		t.Errorf("an unknown field is refused: %v", err)
+		t.Errorf("unknown field: got error %v", err)
 	}
 }
 
@@ -214,7 +214,7 @@ func FuzzDecodeTimer(f *testing.F) {
 		}
 		again, err := storage.EncodeTimer(timer)
 		if err != nil {
-			t.Fatalf("encode what was decoded: %v", err)
+			t.Fatalf("encode decoded value: %v", err)
 		}
 		if got, err := storage.DecodeTimer(again); err != nil || got != timer {
 			t.Fatalf("second decode: %+v, %v; first %+v", got, err, timer)
@@ -239,11 +239,11 @@ func FuzzTimerKey(f *testing.F) {
 		}
 		minute, err := time.Parse("20060102T1504", strings.Split(key, "/")[2])
 		if err != nil {
-			t.Fatalf("%q was taken for a timer of no minute: %v", key, err)
+			t.Fatalf("parsed %q as a timer without a minute: %v", key, err)
 		}
 		timer := storage.Timer{Conv: name.Conv, Seq: name.First, Until: conversation.TimeOf(minute)}
 		if _, err := storage.EncodeTimer(timer); err != nil || storage.TimerKey(timer) != key {
-			t.Errorf("%q was taken for %+v: %v", key, timer, err)
+			t.Errorf("parsed %q as %+v: %v", key, timer, err)
 		}
 	})
 }

@@ -191,13 +191,13 @@ func TestAppendRefused(t *testing.T) {
 	})
 	w := storage.NewLogs(b, &storage.LogOptions{MaxBatchBytes: 1000}).Writer(keyOf("x"), "n1", storage.Start(), 1)
 	if _, err := w.Append(t.Context(), []byte("{}\n"), 1); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("403: %v, want refused", err)
+		t.Errorf("403: %v, want ErrRefused", err)
 	}
 	if _, err := w.Append(t.Context(), []byte("{}"), 1); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("no newline: %v, want refused", err)
+		t.Errorf("no newline: %v, want ErrRefused", err)
 	}
 	if _, err := w.Append(t.Context(), append(make([]byte, 1000), '\n'), 1); !errors.Is(err, storage.ErrRefused) {
-		t.Errorf("too large: %v, want refused", err)
+		t.Errorf("too large: %v, want ErrRefused", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -223,7 +223,7 @@ func TestAppendOneAtATime(t *testing.T) {
 		}()
 		synctest.Wait()
 		if _, err := w.Append(t.Context(), []byte("{}\n"), 1); !errors.Is(err, storage.ErrConcurrentAppend) {
-			t.Errorf("second append: %v, want refused as concurrent", err)
+			t.Errorf("second append: %v, want ErrRefused as concurrent", err)
 		}
 		close(landed)
 		if err := <-done; err != nil {

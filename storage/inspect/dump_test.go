@@ -69,11 +69,11 @@ func TestDumpOfEveryObject(t *testing.T) {
 		}
 	}
 	if lines, _ := w.dump(storage.BlobKey(w.conv, w.blob)); len(lines) != 1 || strings.Contains(lines[0], "attached") {
-		t.Errorf("an attachment is shown: %q", lines)
+		t.Errorf("attachment was printed: %q", lines)
 	}
 }
 
-func TestDumpOfDamage(t *testing.T) {
+func TestDumpOfCorruption(t *testing.T) {
 	w := newWorld(t)
 	for _, key := range []string{"", "x", "log/1", "pending/m1/0", "members/0", w.log(1) + "0", strings.ToUpper(w.log(1)), storage.FolderOf(w.conv)} {
 		var refused *inspect.KeyError
@@ -99,7 +99,7 @@ func TestDumpOfDamage(t *testing.T) {
 	lines, err := w.dump(key)
 	var corrupt *storage.CorruptError
 	if !errors.As(err, &corrupt) || corrupt.Key != key || len(lines) < 21 || len(lines) > 61 {
-		t.Errorf("a damaged segment: %d lines, %v", len(lines), err)
+		t.Errorf("corrupt segment: got %d lines, %v", len(lines), err)
 	}
 	moved := map[string]string{
 		w.log(31): w.log(30), w.seg(0, 9): w.seg(0, 10), "pending/m1/0/" + number(9): "pending/m1/0/" + number(3), "export/m1/0/" + number(9): "export/m1/0/" + number(5), storage.EpochKey(9): storage.EpochKey(1),
@@ -110,7 +110,7 @@ func TestDumpOfDamage(t *testing.T) {
 	for to, from := range moved {
 		w.put(to, w.get(from))
 		if lines, err := w.dump(to); !errors.As(err, &corrupt) || corrupt.Key != to || len(lines) == 0 {
-			t.Errorf("%s with what is in %s: %q, %v", to, from, lines, err)
+			t.Errorf("%s with the content of %s: got %q, %v", to, from, lines, err)
 		}
 	}
 }
@@ -143,15 +143,15 @@ func TestDumpOfALog(t *testing.T) {
 	}
 	for _, tt := range []struct{ from, to int64 }{{-1, 3}, {4, 3}, {36, -1}} {
 		if err := inspect.DumpLog(t.Context(), w.bucket, w.conv, tt.from, tt.to, &bytes.Buffer{}); err == nil {
-			t.Errorf("from %d to %d is taken", tt.from, tt.to)
+			t.Errorf("range from %d to %d was accepted", tt.from, tt.to)
 		}
 	}
 	err := inspect.DumpLog(t.Context(), w.bucket, conversation.Address{ID: "never"}.Key(), 0, -1, &bytes.Buffer{})
 	if !errors.Is(err, inspect.ErrNoConversation) {
-		t.Errorf("a log that is not there: %v", err)
+		t.Errorf("missing log: got %v", err)
 	}
 	if err := inspect.DumpLog(t.Context(), w.bucket, "x", 0, -1, &bytes.Buffer{}); err == nil {
-		t.Error("a key that is none is taken")
+		t.Error("invalid key was accepted")
 	}
 	w.delete(w.log(33))
 	var out bytes.Buffer
@@ -162,7 +162,7 @@ func TestDumpOfALog(t *testing.T) {
 	around(t, out.String(), 35, `{"object":"damage","first":33,"last":33,"error":"`)
 }
 
-// around checks for batches with the line of the damage between them.
+// around checks for batches with the line of the corruption between them.
 func around(t *testing.T, out string, batches int, damage string) {
 	t.Helper()
 	if got := strings.Count(out, `"object":"batch"`); got != batches || !strings.Contains(out, damage) {
@@ -170,8 +170,8 @@ func around(t *testing.T, out string, batches int, damage string) {
 	}
 }
 
-// TestDumpAroundDamage prints the readable parts of a log before and after the damage.
-func TestDumpAroundDamage(t *testing.T) {
+// TestDumpAroundCorruption prints the readable parts of a log before and after the corruption.
+func TestDumpAroundCorruption(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do      func(w *world)
 		from    int64
@@ -217,7 +217,7 @@ func FuzzDump(f *testing.F) {
 		}
 		w := &world{t: t, bucket: one{key: keys[int(n)%len(keys)], data: data}}
 		if lines, err := w.dump(w.bucket.(one).key); err == nil && len(lines) == 0 {
-			t.Error("nothing is dumped, and that is no error")
+			t.Error("got an empty dump without an error")
 		}
 	})
 }

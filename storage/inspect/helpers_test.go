@@ -251,7 +251,7 @@ func (w *world) verify(scope inspect.Scope) []string {
 
 func (w *world) line(f inspect.Finding) string {
 	if f.Text == "" || f.Severity != inspect.Note && f.Key == "" {
-		w.t.Errorf("finding says nothing: %+v", f)
+		w.t.Errorf("finding without text: %+v", f)
 	}
 	return fmt.Sprintf("%s %s %s", f.Severity, f.Kind, strings.TrimPrefix(f.Key, storage.FolderOf(w.conv)))
 }

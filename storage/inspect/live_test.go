@@ -18,9 +18,9 @@ import (
 	"github.com/parleyrun/parley/storage/inspect"
 )
 
-// TestVerifyBesideAWriter checks a log that grows, is compacted and loses compacted batches during the
+// TestVerifyWithAWriter checks a log that grows, is compacted and loses compacted batches during the
 // check.
-func TestVerifyBesideAWriter(t *testing.T) {
+func TestVerifyWithAWriter(t *testing.T) {
 	w := newWorld(t)
 	moving := &stirred{Bucket: w.bucket}
 	moves := 0
@@ -53,10 +53,10 @@ func TestVerifyBesideAWriter(t *testing.T) {
 		check(t, err)
 	}
 	if moves < 100 {
-		t.Errorf("only %d changes happened meanwhile", moves)
+		t.Errorf("got only %d concurrent changes", moves)
 	}
 	if got := w.verify(inspect.Scope{}); len(got) > 0 {
-		t.Errorf("when it is at rest, verify finds %v", got)
+		t.Errorf("idle bucket: verify found %v", got)
 	}
 }
 
@@ -87,7 +87,7 @@ func (s *stirred) List(ctx context.Context, q storage.ListQuery) (storage.ListPa
 }
 
 // TestAnyWound damages objects at random. If the conversation is unreadable or reads differently,
-// verify must have found damage. If verify found none, repair must fix all findings.
+// verify must have found corruption. If verify found none, repair must fix all findings.
 func TestAnyWound(t *testing.T) {
 	for seed := range sample.Of[uint64](60, 6) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -103,7 +103,7 @@ func TestAnyWound(t *testing.T) {
 		}
 		after, err := w.read()
 		if !damage && (err != nil || after != before) {
-			t.Fatalf("seed %d: after %v the log reads otherwise, and verify finds no damage: %v", seed, did, err)
+			t.Fatalf("seed %d: after %v the log differs, and verify found no corruption: %v", seed, did, err)
 		}
 		if damage {
 			continue
@@ -114,10 +114,10 @@ func TestAnyWound(t *testing.T) {
 		}
 		left := slices.DeleteFunc(w.verify(inspect.Scope{}), func(f string) bool { return strings.HasPrefix(f, "note") })
 		if len(left) > 0 {
-			t.Fatalf("seed %d: after %v and a repair, verify finds %v", seed, did, left)
+			t.Fatalf("seed %d: after %v and a repair, verify found %v", seed, did, left)
 		}
 		if after, err := w.read(); err != nil || after != before {
-			t.Fatalf("seed %d: after %v and a repair the log reads otherwise: %v", seed, did, err)
+			t.Fatalf("seed %d: after %v and a repair the log differs: %v", seed, did, err)
 		}
 	}
 }
@@ -178,16 +178,16 @@ func TestLargeSegments(t *testing.T) {
 	check(t, w.logs.Remove(t.Context(), conv, garbage))
 	scope := inspect.Scope{Conv: conv}
 	if got := w.verify(scope); len(got) > 0 {
-		t.Fatalf("verify finds %v", got)
+		t.Fatalf("verify found %v", got)
 	}
 	key := storage.SegmentKey(conv, 0, 88)
 	if size := len(w.get(key)); size < 2<<20 {
-		t.Fatalf("the segment has %d bytes only", size)
+		t.Fatalf("got a segment of only %d bytes", size)
 	}
 	w.flip(key)
 	got := w.verify(scope)
 	if len(got) != 2 || !strings.Contains(got[0], "damage gap") || !strings.Contains(got[1], "damage unreadable-segment") {
-		t.Errorf("verify of a damaged segment finds %v", got)
+		t.Errorf("corrupt segment: verify found %v", got)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestBucketThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestManyFindings has more findings than the limit, and damage after it.
+// TestManyFindings has more findings than the limit, and corruption after it.
 func TestManyFindings(t *testing.T) {
 	w := newWorld(t)
 	ctx := context.Background()
@@ -253,7 +253,7 @@ func TestManyFindings(t *testing.T) {
 	w.delete(storage.BlobKey(w.conv, w.blob))
 	_, err := inspect.Repair(ctx, w.bucket, inspect.Scope{}, &inspect.RepairOptions{Write: true, Watch: 1}, func(a inspect.Action) {
 		if a.Outcome == inspect.Done {
-			t.Fatalf("beside damage it did %q", a.Steps)
+			t.Fatalf("next to corruption: got steps %q", a.Steps)
 		}
 	})
 	check(t, err)

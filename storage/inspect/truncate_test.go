@@ -19,7 +19,7 @@ import (
 // unserved are the options for a bucket without running members.
 var unserved = &inspect.RepairOptions{Write: true, Watch: 1}
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		do   func(w *world)
@@ -47,15 +47,15 @@ func TestCut(t *testing.T) {
 			plan, err := inspect.Cut(t.Context(), w.bucket, w.conv, nil)
 			check(t, err)
 			if diff := cmp.Diff(before, w.objects("")); diff != "" {
-				t.Errorf("a cut that is planned changes something:\n%s", diff)
+				t.Errorf("planned truncation changed the bucket:\n%s", diff)
 			}
 			got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
 			check(t, err)
 			if got.Last != tt.last || got.Next != 37 || got.Reason == "" {
-				t.Errorf("cut behind %d, goes on with %d, because of %q; want %d, 37", got.Last, got.Next, got.Reason, tt.last)
+				t.Errorf("got truncation after %d, next %d, reason %q; want %d, 37", got.Last, got.Next, got.Reason, tt.last)
 			}
 			if diff := cmp.Diff(plan.Batches, got.Batches); diff != "" {
-				t.Errorf("the plan was another (-planned +done):\n%s", diff)
+				t.Errorf("plan differs (-planned +done):\n%s", diff)
 			}
 			if tt.lost != nil {
 				var lost []int64
@@ -73,15 +73,15 @@ func TestCut(t *testing.T) {
 			}
 			w.wantCut(before, got)
 			if listed := len(w.objects("pending/cut-")) > 0; listed != tt.owed {
-				t.Errorf("a pending-work journal lists it: %t, want %t", listed, tt.owed)
+				t.Errorf("got pending-work journal entry %t, want %t", listed, tt.owed)
 			}
 		})
 	}
 }
 
-// TestCutInsideASegment damages one of many frames of a segment. The batches before it are kept, even
+// TestTruncateInsideASegment damages one of many frames of a segment. The batches before it are kept, even
 // if the truncation is interrupted, and all later ones are listed.
-func TestCutInsideASegment(t *testing.T) {
+func TestTruncateInsideASegment(t *testing.T) {
 	for n := 0; ; n++ {
 		w := newWorld(t)
 		w.conv = w.big(10)
@@ -96,7 +96,7 @@ func TestCutInsideASegment(t *testing.T) {
 			t.Fatalf("after %d writes: %+v, %v", n, got, err)
 		}
 		for i, b := range got.Batches {
-			// The damaged frame has one or two batches.
+			// The corrupt frame has one or two batches.
 			if b.Seq != got.Last+1+int64(i) || (b.Error == "") != (b.Records["x"] == 1) || i == 0 && b.Error == "" || i > 1 && b.Error != "" {
 				t.Errorf("lost batch %d is %+v", i, b)
 			}
@@ -104,7 +104,7 @@ func TestCutInsideASegment(t *testing.T) {
 		if err == nil {
 			w.wantCut(before, got)
 			if diff := cmp.Diff(kept[:2], w.batches(0, 1)); diff != "" {
-				t.Errorf("what is kept (-want +got):\n%s", diff)
+				t.Errorf("kept objects (-want +got):\n%s", diff)
 			}
 			return
 		}
@@ -119,18 +119,18 @@ func TestCutInsideASegment(t *testing.T) {
 	}
 }
 
-// TestCutOfAServedBucket checks that nothing changes if a heartbeat does.
-func TestCutOfAServedBucket(t *testing.T) {
+// TestTruncateServedBucket checks that nothing changes if a heartbeat does.
+func TestTruncateServedBucket(t *testing.T) {
 	w := newWorld(t)
 	w.flip(w.log(35))
 	live := &beatingBucket{Bucket: w.bucket, t: t}
 	before := w.objects(storage.FolderOf(w.conv))
 	var served *inspect.ServedError
 	if _, err := inspect.Cut(t.Context(), live, w.conv, unserved); !errors.As(err, &served) {
-		t.Errorf("cut of a bucket that is served: %v", err)
+		t.Errorf("truncation of a served bucket: got %v", err)
 	}
 	if diff := cmp.Diff(before, w.objects(storage.FolderOf(w.conv))); diff != "" {
-		t.Errorf("it has changed something:\n%s", diff)
+		t.Errorf("bucket was changed:\n%s", diff)
 	}
 }
 
@@ -155,17 +155,17 @@ func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 	w.t.Helper()
 	for _, line := range w.verify(inspect.Scope{Conv: w.conv}) {
 		if strings.HasPrefix(line, "damage") {
-			w.t.Errorf("after the cut: %s", line)
+			w.t.Errorf("after the truncation: verify found %s", line)
 		}
 	}
 	if again, err := inspect.Cut(w.t.Context(), w.bucket, w.conv, unserved); !errors.Is(err, inspect.ErrReadable) {
-		w.t.Errorf("another cut: %+v, %v", again, err)
+		w.t.Errorf("second truncation: got %+v, %v", again, err)
 	}
 	after := w.objects("")
 	kept := slices.Collect(maps.Values(after))
 	for _, key := range w.under("truncated/") {
 		if name, err := storage.ParseKey(key); err != nil || !name.Cut || name.Conv != w.conv {
-			w.t.Errorf("%s is parsed as %+v, %v", key, name, err)
+			w.t.Errorf("parsed %s as %+v, %v", key, name, err)
 		}
 	}
 	for key, digest := range before {
@@ -176,7 +176,7 @@ func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 	for seq := got.Last; seq < got.Next-1; seq++ {
 		late := w.logs.Continue(w.conv, "paused", storage.Position{Seq: seq}, 9)
 		if _, err := late.Append(context.Background(), []byte("{\"type\":\"x\"}\n"), at); !errors.Is(err, storage.ErrFenced) {
-			w.t.Errorf("a paused writer that had stored batch %d goes on: %v", seq, err)
+			w.t.Errorf("paused writer with stored batch %d continued: %v", seq, err)
 		}
 	}
 	// The numbers stay taken after compaction.
@@ -185,14 +185,14 @@ func (w *world) wantCut(before map[string]string, got *inspect.CutReport) {
 	w.remove(keys)
 	for seq := got.Last + 1; seq < got.Next; seq++ {
 		if !slices.Contains(w.under("log/"), w.log(seq)) {
-			w.t.Errorf("batch %d can be taken again", seq)
+			w.t.Errorf("batch %d can be written again", seq)
 		}
 	}
 }
 
-// TestCutIsInterrupted interrupts a truncation after every request. The log is as damaged as before or
+// TestTruncateIsInterrupted interrupts a truncation after every request. The log is as corrupt as before or
 // valid, the truncation can be repeated, and no object is lost.
-func TestCutIsInterrupted(t *testing.T) {
+func TestTruncateIsInterrupted(t *testing.T) {
 	for n := 0; ; n++ {
 		w := newWorld(t)
 		w.cut(w.log(33))
@@ -207,7 +207,7 @@ func TestCutIsInterrupted(t *testing.T) {
 		}
 		// A repeated truncation finds claims in place of some batches.
 		if first == nil || len(first.Batches) != 3 || len(first.Submissions) != 1 {
-			t.Errorf("after %d writes it does not say what is lost: %+v", n, first)
+			t.Errorf("after %d writes: got %+v, want the lost batches", n, first)
 		}
 		got, err := inspect.Cut(t.Context(), w.bucket, w.conv, unserved)
 		if errors.Is(err, inspect.ErrReadable) {
@@ -215,7 +215,7 @@ func TestCutIsInterrupted(t *testing.T) {
 		}
 		check(t, err)
 		if got.Last != 32 {
-			t.Errorf("after %d writes it is cut behind %d, want 32", n, got.Last)
+			t.Errorf("after %d writes: got truncation after %d, want 32", n, got.Last)
 		}
 		w.wantCut(before, got)
 	}

@@ -22,7 +22,7 @@ import (
 // number formats a number of a key.
 func number(n int64) string { return fmt.Sprintf("%016d", n) }
 
-// wound is one way to damage a world.
+// wound is one way to corrupt a world.
 type wound struct {
 	name string
 	do   func(w *world)
@@ -286,23 +286,23 @@ func TestEveryWound(t *testing.T) {
 			before := w.transcript()
 			tt.do(w)
 			if got := w.verify(inspect.Scope{}); !fits(tt.want, got) {
-				t.Fatalf("verify finds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+				t.Fatalf("verify found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
 			damaged := slices.ContainsFunc(tt.want, func(s string) bool { return strings.HasPrefix(s, "damage") })
 			stored := w.objects("")
 			w.repair(false, tt.want)
 			if diff := cmp.Diff(stored, w.objects("")); diff != "" {
-				t.Fatalf("a dry run changes (-before +after):\n%s", diff)
+				t.Fatalf("dry run changed the bucket (-before +after):\n%s", diff)
 			}
 			w.repair(true, tt.want)
 			if damaged {
 				if diff := cmp.Diff(stored, w.objects("")); diff != "" {
-					t.Fatalf("a refused repair changes (-before +after):\n%s", diff)
+					t.Fatalf("rejected repair changed the bucket (-before +after):\n%s", diff)
 				}
 				return
 			}
 			if got := w.verify(inspect.Scope{}); !fits(tt.kept, got) {
-				t.Errorf("after the repair verify finds\n%s", strings.Join(got, "\n"))
+				t.Errorf("after the repair, verify found\n%s", strings.Join(got, "\n"))
 			}
 			if after := w.transcript(); after != before {
 				t.Errorf("transcript is\n%s\nit was\n%s", after, before)
@@ -344,10 +344,10 @@ func (w *world) repair(write bool, want []string) {
 	}
 	check(w.t, err)
 	if sum.Planned != counts[inspect.Planned] || sum.Mended != counts[inspect.Done] {
-		w.t.Errorf("repair counts %d planned and %d mended, and does %v", sum.Planned, sum.Mended, counts)
+		w.t.Errorf("repair counts %d planned and %d repaired, and did %v", sum.Planned, sum.Mended, counts)
 	}
 	if slices.Sort(got); !fits(want, got) {
-		w.t.Errorf("repair finds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		w.t.Errorf("repair found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -382,7 +382,7 @@ func TestFindingsNameTheConversation(t *testing.T) {
 			}
 		})
 		if check(t, err); corruptions == 0 {
-			t.Errorf("%s: no damage is found", name)
+			t.Errorf("%s: corruption was not found", name)
 		}
 	}
 }
@@ -424,7 +424,7 @@ func TestRepairRefusesServedBucket(t *testing.T) {
 		stop()
 		<-ended
 		if _, err := inspect.Repair(t.Context(), w.bucket, inspect.Scope{}, opts, func(inspect.Action) {}); err != nil {
-			t.Errorf("once it has stopped: %v", err)
+			t.Errorf("after the stop: got %v", err)
 		}
 	})
 }

@@ -97,7 +97,7 @@ func TestDiskFillsUp(t *testing.T) {
 					tables += level.TablesCount
 				}
 				if tables == 0 {
-					t.Error("no table was made when there was room again")
+					t.Error("no table was made after space was freed")
 				}
 			}
 			begun := time.Now()
@@ -105,7 +105,7 @@ func TestDiskFillsUp(t *testing.T) {
 				t.Error(err)
 			}
 			if took := time.Since(begun); took > 0 {
-				t.Errorf("the end takes %v", took)
+				t.Errorf("close took %v", took)
 			}
 		})
 	}
@@ -129,12 +129,12 @@ func TestFullDiskStopsWrites(t *testing.T) {
 			}
 		}
 		if last.answered() {
-			t.Fatal("every write was answered")
+			t.Fatal("every write returned")
 		}
 		fatal := <-reported
 		var fe *FatalError
 		if !errors.As(fatal, &fe) || !errors.Is(fatal, syscall.ENOSPC) || !strings.Contains(fatal.Error(), "free space") {
-			t.Errorf("told %v", fatal)
+			t.Errorf("got fatal error %v", fatal)
 		}
 		full.full.Store(false)
 		time.Sleep(time.Minute)

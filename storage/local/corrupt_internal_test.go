@@ -132,15 +132,15 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	if err != nil {
 		same("a refused start")
 		if !found {
-			t.Errorf("%s: reading finds nothing, a start finds %v", what, err)
+			t.Errorf("%s: verification found nothing, start found %v", what, err)
 		}
 		if text := err.Error(); !strings.Contains(text, "restore") || strings.Contains(text, "\n") {
-			t.Errorf("%s: the start is refused with %q, want one line with the remedy", what, text)
+			t.Errorf("%s: start failed with %q, want one line with the remedy", what, text)
 		}
 		return found
 	}
 	if err := checkKept(t, s); (err != nil) != found {
-		t.Errorf("%s: a start finds %v, reading found %t", what, err, found)
+		t.Errorf("%s: start found %v, verification found %t", what, err, found)
 	}
 	if err := s.Close(); err != nil {
 		t.Errorf("%s: close: %v", what, err)
@@ -148,10 +148,10 @@ func checkCorrupt(t *testing.T, what string, files map[string]string) bool {
 	return found
 }
 
-// TestEveryByteOfWhatIsAppended changes each byte of the manifests, logs and extents in turn, and
+// TestEveryAppendedByte changes each byte of the manifests, logs and extents in turn, and
 // truncates each file everywhere. Every change of synced bytes is detected in the current manifest and
 // log; any other is harmless.
-func TestEveryByteOfWhatIsAppended(t *testing.T) {
+func TestEveryAppendedByte(t *testing.T) {
 	step := sample.Of(1, 13)
 	for age, disk := range agedFolders(t) {
 		files := content(t, disk, testDir)
@@ -178,7 +178,7 @@ func TestEveryByteOfWhatIsAppended(t *testing.T) {
 					changed := maps.Clone(files)
 					changed[path] = now
 					if found := checkCorrupt(t, what, changed); found != (int64(at) < synced.length) {
-						t.Fatalf("%s: found %t, want it for what is before %d", what, found, synced.length)
+						t.Fatalf("%s: got found %t, want true before %d", what, found, synced.length)
 					}
 				}
 			}
@@ -216,7 +216,7 @@ func TestReadOnly(t *testing.T) {
 			t.Fatalf("%s: %v", age, err)
 		}
 		if _, err := openStore(disk, testDir, nil); err == nil {
-			t.Errorf("%s: a folder that is read is open for writing", age)
+			t.Errorf("%s: folder opened for reading is writable", age)
 		}
 		if err := checkKept(t, s); err != nil {
 			t.Errorf("%s: %v", age, err)
@@ -233,7 +233,7 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%s: close: %v", age, err)
 		}
 		if after := content(t, disk, testDir); !maps.Equal(before, after) {
-			t.Errorf("%s: reading changed %q into %q", age, before, after)
+			t.Errorf("%s: verification changed %q into %q", age, before, after)
 		}
 	}
 	for _, files := range []map[string]string{{testDir + "/": ""}, {testDB + "/": ""}, {testDB + "/LOCK": "", testDB + "/MANIFEST-000001": ""}} {
@@ -243,7 +243,7 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%v: got %v, want %v", files, err, ErrNoStore)
 		}
 		if after := content(t, disk, testDir); !maps.Equal(before, after) {
-			t.Errorf("reading changed %q into %q", before, after)
+			t.Errorf("verification changed %q into %q", before, after)
 		}
 	}
 }

@@ -137,7 +137,7 @@ func valueIn(body []byte) (uint64, error) {
 		return 0, fmt.Errorf("the object begins with %x", body[:8])
 	}
 	if want := bodyOf(value); !bytes.Equal(body, want) {
-		return 0, fmt.Errorf("the object of %d bytes is not the one of %d bytes that was written", len(body), len(want))
+		return 0, fmt.Errorf("object of %d bytes differs from the written one of %d bytes", len(body), len(want))
 	}
 	return value, nil
 }

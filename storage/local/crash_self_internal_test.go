@@ -57,12 +57,12 @@ func TestExplain(t *testing.T) {
 			history := historyOf(t, tt.history)
 			for _, v := range tt.may {
 				if !explain(history, tt.before, v) {
-					t.Errorf("%d is not explained", v)
+					t.Errorf("version %d is not explained", v)
 				}
 			}
 			for _, v := range tt.not {
 				if explain(history, tt.before, v) {
-					t.Errorf("%d is explained", v)
+					t.Errorf("version %d is explained", v)
 				}
 			}
 		})
@@ -86,7 +86,7 @@ func TestAuditNotices(t *testing.T) {
 		t.Errorf("a lost create: %q", flaws)
 	}
 	if _, flaws = audit(t, disk, testDir, nil, nil); len(flaws) != len(present) {
-		t.Errorf("%d objects that nobody wrote: %d flaws", len(present), len(flaws))
+		t.Errorf("%d unwritten objects: got %d flaws", len(present), len(flaws))
 	}
 	for name, d := range map[string]exitResult{
 		"did not end as the product does":  {status: 2},

@@ -80,10 +80,10 @@ func TestWriteOutlivesItsCaller(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if got, err := s.Get(short, "k"); !errors.Is(err, storage.ErrUnavailable) {
-			t.Errorf("what may be lost is read: %q, %v", got, err)
+			t.Errorf("get of an unsynced object: got %q, %v", got, err)
 		}
 		if page, err := s.List(short, storage.ListQuery{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("what may be lost is listed: %v, %v", page, err)
+			t.Errorf("list of an unsynced object: got %v, %v", page, err)
 		}
 		close(release)
 		synctest.Wait()
@@ -128,7 +128,7 @@ func TestFailureAfterTheCallerLeft(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if !strings.Contains(log.String(), "the disk is bad") || !strings.Contains(log.String(), "key=k") {
-			t.Errorf("the log says %q", &log)
+			t.Errorf("got log %q", &log)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -164,7 +164,7 @@ func stalledSync(t *testing.T, do func(context.Context, *Store) error, after str
 	armed.Store(true)
 	write := start("write", func() (string, error) { return "", do(t.Context(), s) })
 	if write.answered() {
-		t.Fatal("the write was answered before its sync")
+		t.Fatal("write returned before its sync")
 	}
 	// Precondition: the engine shows the change already.
 	o, err := s.engine.(*pebbleEngine).lookup("a/k", true)
@@ -213,7 +213,7 @@ func stalledSync(t *testing.T, do func(context.Context, *Store) error, after str
 	}
 	for _, p := range blocked {
 		if !p.answered() {
-			t.Errorf("%s waits for nothing", p.name)
+			t.Errorf("%s still waits", p.name)
 		}
 	}
 	if got := blocked[0]; got.got != after || errors.Is(got.err, storage.ErrNotFound) != (after == "") {
@@ -506,7 +506,7 @@ func crashRound(t *testing.T, s *Store, disk *crashDisk, round int) crash {
 	return result
 }
 
-func TestDamagedValue(t *testing.T) {
+func TestCorruptValue(t *testing.T) {
 	var logged bytes.Buffer
 	mem := vfs.NewMem()
 	s := openTest(t, mem, &Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})

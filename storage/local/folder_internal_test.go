@@ -47,7 +47,7 @@ func TestExistingFolderIsSynced(t *testing.T) {
 	}
 	disk.refuse = errors.New("no disk")
 	if err := mkdirSynced(disk, "/data/objects"); !errors.Is(err, disk.refuse) {
-		t.Errorf("a parent that cannot be synced: %v", err)
+		t.Errorf("failing sync of the parent: got %v", err)
 	}
 }
 

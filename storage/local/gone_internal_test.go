@@ -61,7 +61,7 @@ func TestFolderThatIsGone(t *testing.T) {
 					}
 				}
 				if strings.Contains(fatal.Error(), "recovers every acknowledged write") {
-					t.Errorf("%q promises too much", fatal)
+					t.Errorf("error %q is too optimistic", fatal)
 				}
 				if _, err := s.Get(t.Context(), "before"); !errors.Is(err, storage.ErrUnavailable) {
 					t.Errorf("a read after it: %v", err)

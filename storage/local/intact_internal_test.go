@@ -201,7 +201,7 @@ func TestFolderWithoutItsFilesIsRefused(t *testing.T) {
 			}
 			var lost *IncompleteError
 			if !errors.As(err, &lost) || lost.Dir != testDir {
-				t.Fatalf("refused with %v", err)
+				t.Fatalf("got error %v", err)
 			}
 			for _, want := range []string{tt.want, testDir, "restore", "backup"} {
 				if !strings.Contains(err.Error(), want) {
@@ -372,8 +372,8 @@ func TestStartMayEndAnywhere(t *testing.T) {
 	}
 }
 
-// TestDamagedTable checks that a corrupt table is reported in one line, with the remedy.
-func TestDamagedTable(t *testing.T) {
+// TestCorruptTable checks that a corrupt table is reported in one line, with the remedy.
+func TestCorruptTable(t *testing.T) {
 	disk := keptFolder(t, false)
 	name := testDB + "/" + slices.DeleteFunc(names(t, disk, testDB), func(n string) bool { return !strings.HasSuffix(n, ".sst") })[0]
 	f, err := disk.Open(name)

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// loses returns the first object that a damaged folder lacks without an error: path was truncated
+// loses returns the first object that a corrupt folder lacks without an error: path was truncated
 // at each byte, and each of its bytes has had a flipped bit.
 func loses(t *testing.T, disk vfs.FS, path string) string {
 	t.Helper()
@@ -58,7 +58,7 @@ func writtenAtOnce(t *testing.T) *vfs.MemFS {
 	return disk
 }
 
-// TestMutants switches off one check of a folder after the other: a damaged folder then opens
+// TestMutants switches off one check of a folder after the other: a corrupt folder then opens
 // without an object that was stored.
 func TestMutants(t *testing.T) {
 	disk, plain := writtenAtOnce(t), writtenAtOnce(t)
@@ -81,12 +81,12 @@ func TestMutants(t *testing.T) {
 				}
 			}
 			if key := loses(t, c.disk, path); key != "" {
-				t.Fatalf("with every check, %s is lost from a folder whose %s is damaged, want an error", key, path)
+				t.Fatalf("with every check: %s is lost after corruption of %s, want an error", key, path)
 			}
 			c.rule.Store(true)
 			defer c.rule.Store(false)
 			if key := loses(t, c.disk, path); key == "" {
-				t.Errorf("damage to %s loses nothing, want the lost object noticed", path)
+				t.Errorf("corruption of %s loses nothing, want a lost object", path)
 			}
 		})
 	}

@@ -165,7 +165,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 		if keys, _ := listAll(t, s, storage.ListQuery{}); len(keys) != 0 {
-			t.Errorf("keys after refused requests: %q", keys)
+			t.Errorf("keys after rejected requests: %q", keys)
 		}
 	})
 }

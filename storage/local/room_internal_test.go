@@ -51,9 +51,9 @@ func TestRoomKeepsItsReserve(t *testing.T) {
 	}
 }
 
-// TestRoomSaysWhenItIsShort requests space while a volume fills up and empties: each change is logged
+// TestRoomLogsShortage requests space while a volume fills up and empties: each change is logged
 // once.
-func TestRoomSaysWhenItIsShort(t *testing.T) {
+func TestRoomLogsShortage(t *testing.T) {
 	var logged bytes.Buffer
 	var disk vfs.DiskUsage
 	r := newRoom("/data", &RoomOptions{ReserveBytes: 10, Logger: slog.New(slog.NewTextHandler(&logged, nil))},
@@ -99,6 +99,6 @@ func TestRoomOfAFolder(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	if err := r.Allow(u.FreeBytes + gib); err == nil {
-		t.Error("there is room for more than there is")
+		t.Error("reserved more than the free space")
 	}
 }

@@ -61,7 +61,7 @@ func TestIndexOfAnotherSegment(t *testing.T) {
 	} {
 		bad := seal(slices.Concat(framesOf(x, object)...), lineOf(t, x, change))
 		if _, err := c.Index(bad, int64(len(bad))); err != nil {
-			t.Errorf("%s: the index alone is refused: %v", name, err)
+			t.Errorf("%s: index alone: got error %v", name, err)
 		}
 		if _, err := read(c, bad); err == nil {
 			t.Errorf("%s: read", name)

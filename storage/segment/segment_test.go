@@ -77,7 +77,7 @@ func checkIndex(t *testing.T, x *segment.Index, batches []segment.Batch) {
 	t.Helper()
 	first, last := batches[0], batches[len(batches)-1]
 	if x.Version != 8 || x.First != first.Seq || x.Prev != first.Prev || x.Last != last.Seq || x.Hash != last.Hash {
-		t.Errorf("index of %d to %d says %+v", first.Seq, last.Seq, x)
+		t.Errorf("index of %d to %d: got %+v", first.Seq, last.Seq, x)
 	}
 	var claims []int64
 	starts, offset := map[int64]int64{}, int64(0)
@@ -128,7 +128,7 @@ func TestBytes(t *testing.T) {
 	}
 	tail := object[len(frame):]
 	if magic := []byte{0x5e, 0x2a, 0x4d, 0x18}; !bytes.Equal(tail[:4], magic) || string(tail[len(tail)-4:]) != "PSEG" {
-		t.Errorf("the index stands in %x", tail)
+		t.Errorf("got index in %x", tail)
 	}
 	want := fmt.Sprintf(`{"v":8,"first":0,"last":2,"prev":"00000000000000000000000000000000","hash":"%s",`+
 		`"writers":[{"seq":0,"nonce":"w1","first":true,"epoch":2},{"seq":2,"nonce":"w2","first":true,"epoch":3}],"frames":[{"seq":0,"size":%d}]}`+"\n",

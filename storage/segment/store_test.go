@@ -34,7 +34,7 @@ func TestStore(t *testing.T) {
 		}
 		data[len(data)-1] ^= 1
 		if _, err := f.Decode(data); err == nil {
-			t.Errorf("%d bytes: a wrong checksum is taken", n)
+			t.Errorf("%d bytes: wrong checksum was accepted", n)
 		}
 	}
 }
