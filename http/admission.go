@@ -106,7 +106,7 @@ func (h *Handler) readPrompt(body *spool, read func(*Options, *spool) (*prompt, 
 // discard closes a resource of a request. A failure costs disk space but does not fail the request.
 func (h *Handler) discard(ctx context.Context, c io.Closer) {
 	if err := c.Close(); err != nil {
-		h.opts.Logger.WarnContext(ctx, "temporary file was not removed", "err", err)
+		h.opts.Logger.WarnContext(ctx, "remove temporary file failed", "err", err)
 	}
 }
 

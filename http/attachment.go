@@ -109,7 +109,7 @@ func (p *promptReader) attachment(i int, part fields) (conversation.Attachment, 
 		a.Filename, err = p.string(name("filename"), v)
 	}
 	if len(a.Filename) > maxFilename {
-		return a, invalid("The member %s has %d bytes, at most %d are taken.", name("filename"), len(a.Filename), maxFilename)
+		return a, invalid("The member %s has %d bytes; at most %d are allowed.", name("filename"), len(a.Filename), maxFilename)
 	}
 	return a, err
 }

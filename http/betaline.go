@@ -44,7 +44,7 @@ func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
 	case !ok:
 		return errors.New("beta line: the reader has no event streams")
 	case len(o.Agents)+len(o.Workflows) == 0:
-		return errors.New("beta line: names no agent: list those that its clients may reach")
+		return errors.New("beta line: no agents: list those that its clients may reach")
 	}
 	err := h.offChannels(o.Path)
 	if err == nil {
@@ -56,7 +56,7 @@ func (h *Handler) mountBeta(o *Beta, mounts []Mount) error {
 	if known, ok := h.dispatcher.(registry); ok {
 		for _, a := range o.Agents {
 			if !known.Serves(a) {
-				return fmt.Errorf("beta line at %q: agent %q is not registered: register it with the runtime or leave it out", o.Path, a)
+				return fmt.Errorf("beta line at %q: agent %q is not registered: register it with the runtime or omit it", o.Path, a)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func waits(q url.Values) (bool, error) {
 		return false, nil
 	}
 	if v := q["wait"]; len(v) != 1 || v[0] != "result" {
-		return false, invalid("The query parameter wait must be there once, with the value result.")
+		return false, invalid("The query parameter wait must occur once, with the value result.")
 	}
 	return true, nil
 }

@@ -577,7 +577,7 @@ func TestBetaMounts(t *testing.T) {
 		{"the_attachments_of_a_mount_above", "/beta", "/beta", "overlap", nil},
 		{"path_relative", "beta", "/agents/assistant", "not an absolute path", nil},
 		{"path_with_a_slash_at_the_end", "/beta/", "/agents/assistant", "trailing slash", nil},
-		{"no_agent", "/beta", "/agents/assistant", "names no agent", []string{}},
+		{"no_agent", "/beta", "/agents/assistant", "no agents", []string{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.agents == nil {

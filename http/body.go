@@ -141,7 +141,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*spool, erro
 	case errors.As(src.err, &tooBig):
 		return nil, invalid(tooLong, limit)
 	case errors.Is(src.err, os.ErrDeadlineExceeded):
-		return nil, invalid("The request body came too slowly: %d bytes may take %v.", senderBytes, h.opts.SlowSender)
+		return nil, invalid("The request body arrived too slowly: %d bytes may take %v.", senderBytes, h.opts.SlowSender)
 	case src.err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case src.err != nil:

@@ -34,7 +34,7 @@ func (h *Handler) mountChannels(mounts []Mount) error {
 		prefix := channelsPath + "/" + name
 		err := checkMountPath(prefix)
 		if err == nil && strings.Contains(name, "/") {
-			err = errors.New("its name is more than one segment")
+			err = errors.New("name has more than one segment")
 		}
 		var routes []channels.Route
 		if err == nil {
@@ -109,13 +109,13 @@ func (h *Handler) deliver(w http.ResponseWriter, r *http.Request, channel string
 		level = slog.LevelInfo // repeated with different content
 	}
 	if outcome.Result == channels.ResultOmitted && h.deliveries.isNew(channel, outcome.Kind) {
-		h.opts.Logger.InfoContext(ctx, "webhooks of a kind are omitted", "channel", channel, "kind", outcome.Kind)
+		h.opts.Logger.InfoContext(ctx, "webhook kind ignored", "channel", channel, "kind", outcome.Kind)
 	}
 	h.opts.Logger.Log(ctx, level, "webhook handled", "channel", channel, "result", string(outcome.Result), "submission", outcome.Submission)
 	switch {
 	case err != nil && sent:
 		if !errors.Is(err, http.ErrAbortHandler) {
-			h.opts.Logger.ErrorContext(ctx, "response broke off", logRequest(r, err)...)
+			h.opts.Logger.ErrorContext(ctx, "response aborted", logRequest(r, err)...)
 		}
 		panic(http.ErrAbortHandler)
 	case err != nil:
@@ -208,7 +208,7 @@ func (h *Handler) failDelivery(w http.ResponseWriter, r *http.Request, channel s
 	}
 	args := []any{"channel", channel, "status", refusal.Status, "reason", refusal.Reason}
 	if refusal.Err == nil {
-		h.opts.Logger.InfoContext(r.Context(), "webhook refused", args...)
+		h.opts.Logger.InfoContext(r.Context(), "webhook rejected", args...)
 	} else {
 		h.opts.Logger.ErrorContext(r.Context(), "webhook failed", append(args, "err", refusal.Err)...)
 	}

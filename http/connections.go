@@ -76,7 +76,7 @@ func (c *connections) enter() error {
 		}
 		if now := time.Now(); now.Sub(c.warned) >= connectionsQuiet {
 			c.warned = now
-			c.log.Warn("all connections are in use, more clients wait; allow the process more files for more (ulimit -n)", "connections", c.most)
+			c.log.Warn("connection limit reached; raise ulimit -n", "connections", c.most)
 		}
 		c.free.Wait()
 	}

@@ -76,11 +76,11 @@ func (h *Handler) breakOff(r *http.Request, err error) {
 	log, ctx := h.opts.Logger, r.Context()
 	switch {
 	case errors.As(err, &unwritten) && isSlow(err):
-		log.InfoContext(ctx, "download dropped a slow reader", logRequest(r, err)...)
+		log.InfoContext(ctx, "download by slow reader aborted", logRequest(r, err)...)
 	case errors.As(err, &unwritten), ctx.Err() != nil && errors.Is(err, context.Canceled):
 		log.DebugContext(ctx, "client left", "method", r.Method, "path", r.URL.Path)
 	default:
-		log.ErrorContext(ctx, "response broke off", append(logRequest(r, err), "ref", h.opts.NewRef())...)
+		log.ErrorContext(ctx, "response aborted", append(logRequest(r, err), "ref", h.opts.NewRef())...)
 	}
 	panic(http.ErrAbortHandler)
 }

@@ -213,7 +213,7 @@ func TestAttachmentFlawInMidStream(t *testing.T) {
 					t.Error(err)
 				}
 				srv.Close()
-				if got := log.String(); !strings.HasPrefix(got, "level=ERROR msg=\"response broke off\"") ||
+				if got := log.String(); !strings.HasPrefix(got, "level=ERROR msg=\"response aborted\"") ||
 					!strings.Contains(got, "ref=err_1") || !strings.Contains(got, "path=/agents/assistant/c1/attachments/att_1") || strings.Count(got, "\n") != 1 {
 					t.Errorf("log %q", got)
 				}
@@ -325,7 +325,7 @@ func TestAttachmentDropsAReaderThatStops(t *testing.T) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		})
-		const want = "level=INFO msg=\"download dropped a slow reader\" method=GET path=/agents/assistant/c1/attachments/att_1 " +
+		const want = "level=INFO msg=\"download by slow reader aborted\" method=GET path=/agents/assistant/c1/attachments/att_1 " +
 			"err=\"send attachment att_1: write response: write pipe: i/o timeout\"\n"
 		if log.String() != want {
 			t.Errorf("log %q, want %q", &log, want)

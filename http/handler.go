@@ -284,10 +284,10 @@ func checkMounts(mounts []Mount) error {
 			return fmt.Errorf("mount %q: %w", m.Path, err)
 		}
 		if m.Agent == "" {
-			return fmt.Errorf("mount %q: names no agent", m.Path)
+			return fmt.Errorf("mount %q: no agent", m.Path)
 		}
 		if seen[m.Path] {
-			return fmt.Errorf("mount %q: is there twice", m.Path)
+			return fmt.Errorf("mount %q: duplicate path", m.Path)
 		}
 		seen[m.Path] = true
 	}
@@ -354,7 +354,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err := &panicError{value: v, stack: debug.Stack()}
 		if res.status != 0 {
 			// The response is partial: only a broken connection signals the error.
-			h.opts.Logger.ErrorContext(r.Context(), "response broke off", logRequest(r, err)...)
+			h.opts.Logger.ErrorContext(r.Context(), "response aborted", logRequest(r, err)...)
 			panic(http.ErrAbortHandler)
 		}
 		h.fail(res, r, err)

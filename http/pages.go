@@ -11,7 +11,7 @@ import (
 )
 
 // errEvicted ends a response to a slow client when memory is needed.
-var errEvicted = errors.New("a slow reader made room for others")
+var errEvicted = errors.New("slow reader evicted")
 
 // smallPage is the size in bytes up to which a page is copied into its frame and not accounted.
 const smallPage = 4 << 10

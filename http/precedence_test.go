@@ -152,9 +152,9 @@ func TestGetPrecedence(t *testing.T) {
 		"history": {
 			method, blank,
 			{"view", func(f *flawed) { f.query = append([]string{"view=bogus"}, f.query...) }, 400, invalid, "bogus"},
-			{"offset", query("offset=zz"), 400, invalid, "offset does not go"},
-			{"tail", query("tail=1"), 400, invalid, "tail does not go"},
-			{"live", query("live=bogus"), 400, invalid, "live does not go"},
+			{"offset", query("offset=zz"), 400, invalid, "offset is not supported with"},
+			{"tail", query("tail=1"), 400, invalid, "tail is not supported with"},
+			{"live", query("live=bogus"), 400, invalid, "live is not supported with"},
 			absent,
 		},
 		"updates": {

@@ -153,7 +153,7 @@ func (h *Handler) writePage(w *response, r *http.Request, p conversation.Page) e
 	pageHeaders(w.Header(), p)
 	w.WriteHeader(http.StatusOK)
 	if _, err := w.Write(p.JSON); isSlow(err) {
-		h.opts.Logger.InfoContext(r.Context(), "answer dropped a slow reader", logRequest(r, err)...)
+		h.opts.Logger.InfoContext(r.Context(), "response to slow reader aborted", logRequest(r, err)...)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func runFor(workflow string, keys []string) (conversation.RunID, error) {
 		return conversation.RunID("run_" + ulid.Make().String()), nil
 	}
 	if n := utf8.RuneCountInString(keys[0]); len(keys) > 1 || n < 1 || n > maxKey || !utf8.ValidString(keys[0]) {
-		return "", invalid("The header %s must be there once, with 1 to %d characters.", HeaderKey, maxKey)
+		return "", invalid("The header %s must occur once, with 1 to %d characters.", HeaderKey, maxKey)
 	}
 	return conversation.RunFor(workflow, keys[0]), nil
 }

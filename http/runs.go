@@ -48,7 +48,7 @@ func (h *Handler) newRunLine(path string, workflows []string) (*runLine, error) 
 	if known, ok := h.dispatcher.(registry); ok {
 		for _, w := range workflows {
 			if !known.Serves(conversation.WorkflowAgent(w)) {
-				return nil, fmt.Errorf("workflow %q is not registered: register it with the runtime or leave it out", w)
+				return nil, fmt.Errorf("workflow %q is not registered: register it with the runtime or omit it", w)
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func (h *Handler) newRunLine(path string, workflows []string) (*runLine, error) 
 // mountRuns adds the routes of workflows and runs, which must not overlap others.
 func (h *Handler) mountRuns(o *Runs, mounts []Mount) error {
 	if len(o.Workflows) == 0 {
-		return fmt.Errorf("runs at %q: names no workflow: list those that clients may reach", o.Path)
+		return fmt.Errorf("runs at %q: no workflows: list those that clients may reach", o.Path)
 	}
 	if err := h.offChannels(o.Path); err != nil {
 		return fmt.Errorf("runs at %q: %w", o.Path, err)

@@ -450,7 +450,7 @@ func TestRunMounts(t *testing.T) {
 		{"at_the_root", "/agents/assistant", "", &parleyhttp.Runs{Path: "/", Workflows: report}, nil},
 		{"next_to_the_beta_line", "/agents/assistant", "", &parleyhttp.Runs{Path: "/", Workflows: report}, &parleyhttp.Beta{Path: "/beta", Agents: agents, Workflows: report}},
 		{"a_beta_line_of_workflows", "/agents/assistant", "", nil, &parleyhttp.Beta{Path: "/beta", Workflows: report}},
-		{"no_workflow", "/agents/assistant", `runs at "/": names no workflow`, &parleyhttp.Runs{Path: "/"}, nil},
+		{"no_workflow", "/agents/assistant", `runs at "/": no workflows`, &parleyhttp.Runs{Path: "/"}, nil},
 		{"path_relative", "/agents/assistant", "not an absolute path", &parleyhttp.Runs{Path: "x", Workflows: report}, nil},
 		{"a_mount_of_runs", "/runs", "overlap", &parleyhttp.Runs{Path: "/", Workflows: report}, nil},
 		{"a_mount_of_workflows", "/workflows", "overlap", &parleyhttp.Runs{Path: "/", Workflows: report}, nil},

@@ -121,7 +121,7 @@ func (s *Server) drain(serving context.Context, rt Runtime) {
 	over := time.NewTimer(delay)
 	defer over.Stop()
 	if err := rt.HandOver(serving); err != nil && serving.Err() == nil {
-		s.logger().Warn("not everything was handed over; the other nodes take it over", "err", err)
+		s.logger().Warn("handover incomplete; other nodes take over", "err", err)
 	}
 	select {
 	case <-over.C:
@@ -168,7 +168,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return nil
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			log.Warn("requests are still open")
+			log.Warn("requests still open")
 			err = nil
 		}
 		return errors.Join(err, server.Close())

@@ -175,7 +175,7 @@ func TestServeEndsInOrder(t *testing.T) {
 		if d := cmp.Diff(want, rt.all); d != "" {
 			t.Errorf("order (-want +got):\n%s", d)
 		}
-		if !strings.Contains(logs.String(), "not everything was handed over") || s.Connections() != 0 {
+		if !strings.Contains(logs.String(), "handover incomplete") || s.Connections() != 0 {
 			t.Errorf("got %d connections, log %s", s.Connections(), logs)
 		}
 	})
@@ -311,7 +311,7 @@ func TestOpenRequestDoesNotFailTheEnd(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("got error %v", err)
 		}
-		if took := time.Since(begun); took != closeTimeout || !strings.Contains(logs.String(), "requests are still open") {
+		if took := time.Since(begun); took != closeTimeout || !strings.Contains(logs.String(), "requests still open") {
 			t.Errorf("ended after %v, log %s", took, logs)
 		}
 	})
@@ -346,7 +346,7 @@ func TestConnectionsHaveABound(t *testing.T) {
 		if n := s.Connections(); n != 2 || answers[2].Load() != 0 {
 			t.Errorf("got %d connections, third client got %d", n, answers[2].Load())
 		}
-		if !strings.Contains(logs.String(), "all connections are in use") {
+		if !strings.Contains(logs.String(), "connection limit reached") {
 			t.Errorf("got log %s", logs)
 		}
 		close(release["/third"])

@@ -17,7 +17,7 @@ func (h *Handler) get(w *response, r *http.Request, at conversation.Address) err
 	case "history":
 		for _, name := range []string{"offset", "tail", "live"} {
 			if q.Has(name) {
-				return invalid("The query parameter %s does not go with view=history.", name)
+				return invalid("The query parameter %s is not supported with view=history.", name)
 			}
 		}
 		return h.snapshot(w, r, at)

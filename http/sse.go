@@ -216,11 +216,11 @@ func (h *Handler) logEnd(r *http.Request, at conversation.Address, err error) {
 	var unwritten *writeError
 	switch {
 	case errors.As(err, &unwritten) && isSlow(err):
-		log.InfoContext(ctx, "event stream dropped a slow reader")
+		log.InfoContext(ctx, "event stream of slow reader aborted")
 	case errors.Is(err, errDraining), ctx.Err() != nil:
 		log.DebugContext(ctx, "event stream ended")
 	default:
-		log.WarnContext(ctx, "event stream broke off")
+		log.WarnContext(ctx, "event stream aborted")
 	}
 }
 

@@ -18,7 +18,7 @@ func (h *Handler) updates(w *response, r *http.Request, at conversation.Address,
 		return invalid("The query parameter tail is not supported.")
 	}
 	if n := len(q["offset"]); n != 1 {
-		return invalid("The query parameter offset must be there exactly once, not %d times.", n)
+		return invalid("The query parameter offset must occur exactly once, not %d times.", n)
 	}
 	after, err := conversation.ParseOffset(q.Get("offset"))
 	if err != nil {

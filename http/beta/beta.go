@@ -55,9 +55,9 @@ func ParseRead(q url.Values) (Read, error) {
 	offsets, tails := q["offset"], q["tail"]
 	switch {
 	case len(offsets) > 1:
-		return r, invalid("The query parameter offset must be there once, not %d times.", len(offsets))
+		return r, invalid("The query parameter offset must occur once, not %d times.", len(offsets))
 	case len(tails) > 1:
-		return r, invalid("The query parameter tail must be there once, not %d times.", len(tails))
+		return r, invalid("The query parameter tail must occur once, not %d times.", len(tails))
 	}
 	if len(tails) == 1 {
 		var ok bool

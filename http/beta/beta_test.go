@@ -55,8 +55,8 @@ func TestParseRead(t *testing.T) {
 // TestParseReadRefused has a row for each check; all later checks would fail too.
 func TestParseReadRefused(t *testing.T) {
 	for name, tt := range map[string]struct{ query, details string }{
-		"offset_twice_first":     {"offset=-1&offset=x&tail=0&tail=0&live=x", "offset must be there once"},
-		"tail_twice_second":      {"offset=x&tail=0&tail=0&live=x", "tail must be there once"},
+		"offset_twice_first":     {"offset=-1&offset=x&tail=0&tail=0&live=x", "offset must occur once"},
+		"tail_twice_second":      {"offset=x&tail=0&tail=0&live=x", "tail must occur once"},
 		"tail_third":             {"tail=0&live=x", "tail is \"0\""},
 		"tail_negative":          {"tail=-1", "tail is"},
 		"tail_fraction":          {"tail=1.5", "tail is"},
