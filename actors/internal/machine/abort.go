@@ -6,9 +6,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// abort ends everything that is owed a settlement, or what belongs to a tree of dispatches. It is decided at its place
-// in the record order: what a record enqueued before it has settled is settled, and the reply waits for that record.
-// That there is nothing is confirmed. Intent and outcomes leave in one batch, so that no crash comes between them.
+// abort settles every unsettled submission as aborted, or only those of the dispatch tree in.Of. The
+// abort takes its place in the record order: submissions that an earlier enqueued record settles stay
+// settled, and the reply waits for that record. An empty result is confirmed against the bucket.
+// Intent and outcomes share a batch, so that no crash separates them.
 func (m *Machine) abort(in Abort) {
 	if m.closed(in.To) {
 		return
@@ -42,7 +43,8 @@ func (m *Machine) abort(in Abort) {
 	}
 }
 
-// abortAll ends submissions, and closes the trees of dispatches that began here.
+// abortAll aborts the given submissions and, with trees, closes the dispatch trees rooted in this
+// conversation.
 func (m *Machine) abortAll(owed []*conversation.Submission, trees bool) {
 	request := &conversation.AbortRequested{Trees: trees, At: m.env.Wall}
 	for _, sub := range owed {
@@ -50,7 +52,7 @@ func (m *Machine) abortAll(owed []*conversation.Submission, trees bool) {
 	}
 	m.enqueue(true, request)
 	if len(owed) > 0 {
-		m.ensureListed() // What was parked is not.
+		m.ensureListed() // Suspended submissions are not listed.
 	}
 	why := failure(conversation.CodeAborted, sayAborted, nil)
 	for _, sub := range owed {

@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// closed sends a caller away while the conversation is handed on, to its next owner,
-// or has as many waiting as it takes, and reports whether it did.
+// closed rejects a caller while the conversation drains or when MaxWaiting callers wait already, and
+// reports whether it did.
 func (m *Machine) closed(to ReplyID) bool {
 	switch {
 	case m.draining:
@@ -55,7 +55,8 @@ func (m *Machine) admit(in Admit) {
 	m.admitNew(in, hash)
 }
 
-// admitNew decides on what is neither known nor a signal of the runtime, by what else is to be done.
+// admitNew decides an admission that is neither a known key nor a signal of the runtime, by the load
+// of the conversation.
 func (m *Machine) admitNew(in Admit, hash string) {
 	a := in.Admission
 	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
@@ -74,7 +75,7 @@ func (m *Machine) admitNew(in Admit, hash string) {
 		m.reply(in.To, Clear{}, false)
 		return
 	}
-	// One batch takes what waits for it; it must stay far below what the log takes.
+	// A group stands in one batch, which must stay far below the log's limit.
 	if !m.pending.empty() && m.pending.bytes+admissionWeight(a) > 2*m.cfg.MaxPendingBytes {
 		m.emit(Reply{in.To, Refused{crowded(sayCrowded)}})
 		return
@@ -86,7 +87,8 @@ func admissionWeight(a conversation.Admission) int {
 	return a.Delivery.Size() + len(a.InitialData)
 }
 
-// reply answers once everything enqueued so far is durable.
+// reply answers a caller once everything enqueued so far is durable and, with listed, a landed journal
+// lists this writer.
 func (m *Machine) reply(to ReplyID, value Answer, listed bool) {
 	m.waits = append(m.waits, wait{to: to, value: value, offset: m.state.Head(), listed: listed})
 }
@@ -95,9 +97,9 @@ func (m *Machine) refuse(in Admit, err *conversation.Error) {
 	m.reply(in.To, Refused{err}, false)
 }
 
-// replay answers a known key. Unsettled work is acknowledged like a new
-// admission: durable, claimed and listed. So is a signal as long as there is any: the writer
-// that took it may have died before a journal listed what it woke.
+// replay answers a known key. Unsettled work is acknowledged like a new admission: durable, claimed
+// and listed. So is a signal while work is pending, because the writer that accepted it may have
+// crashed before a journal listed the resumed work.
 func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	if sub.PayloadHash != hash {
 		err := conversation.Errorf(conversation.CodeSubmissionConflict,
@@ -114,7 +116,8 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 		return
 	}
 	_, signal := in.Admission.Delivery.Awaited()
-	// A signal is settled at once, what it has woken is not; and replies and posts are owed beyond the settlement.
+	// A signal settles at once, but the submission it resumes does not. Replies and posts stay pending
+	// after a settlement.
 	owed := !sub.Settled || signal && m.owes() || vouchesForPending() && (m.state.ReplyIsPending(sub.ID) != nil || m.hasPosts(sub.ID))
 	if owed {
 		m.takeOver()
@@ -122,7 +125,7 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	m.reply(in.To, receipt, owed)
 }
 
-// check returns why the admission must be refused, or nil.
+// check returns the reason to refuse an admission, or nil.
 func (m *Machine) check(in Admit) *conversation.Error {
 	a := in.Admission
 	exists := m.state.Exists()
@@ -151,7 +154,7 @@ func (m *Machine) check(in Admit) *conversation.Error {
 	return in.Unfit
 }
 
-// accept records the admission, and starts the attempt if nothing waits before it.
+// accept records the admission and starts its attempt if the queue is empty.
 func (m *Machine) accept(in Admit, hash string) {
 	var with []func(*conversation.SubmissionAdmitted) conversation.Record
 	if isRun(in.Admission) {
@@ -181,7 +184,8 @@ func (m *Machine) accept(in Admit, hash string) {
 	m.reply(in.To, m.receiptOf(admitted), true)
 }
 
-// checkNotify returns why the target of an admission by no channel cannot reply for one, or nil.
+// checkNotify returns an error if the admission came through no channel and its notify target cannot
+// reply for one.
 func (m *Machine) checkNotify(a *conversation.Admission) *conversation.Error {
 	if a.Notify == "" || a.Channel != "" || !m.replies(a.Notify) {
 		return nil
@@ -196,8 +200,8 @@ func (m *Machine) checkNotify(a *conversation.Admission) *conversation.Error {
 	return nil
 }
 
-// replyAddress returns where the reply to an admission goes: the address of its delivery, or of the delivery whose work in
-// this conversation dispatches it. No other caller has one.
+// replyAddress returns the address for the reply to an admission: that of its own delivery, or that of
+// the delivery whose work in this conversation dispatches it. Other callers have none.
 func (m *Machine) replyAddress(a *conversation.Admission) conversation.ReplyAddress {
 	switch {
 	case a.Channel != "":
@@ -211,7 +215,8 @@ func (m *Machine) replyAddress(a *conversation.Admission) conversation.ReplyAddr
 	return conversation.ReplyAddress{}
 }
 
-// record records the admission, and what belongs to its batch.
+// record records the admission, preceded by conversation_created if needed, and the records of with in
+// the same batch.
 func (m *Machine) record(in Admit, hash string, with ...func(*conversation.SubmissionAdmitted) conversation.Record) *conversation.SubmissionAdmitted {
 	a := in.Admission
 	var records []conversation.Record
@@ -244,7 +249,7 @@ func (m *Machine) record(in Admit, hash string, with ...func(*conversation.Submi
 	return admitted
 }
 
-// receiptOf is the receipt of an admission in the batch being composed.
+// receiptOf returns the receipt of an admission in the batch being composed.
 func (m *Machine) receiptOf(admitted *conversation.SubmissionAdmitted) Admitted {
 	return Admitted{conversation.Receipt{
 		SubmissionID: admitted.Submission, UID: m.state.Created().UID, Offset: m.nextOffset(),

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// nextAppend is the offset of the next batch that is sent.
+// nextAppend returns the offset of the next batch to be sent.
 func (m *Machine) nextAppend() conversation.Offset {
 	if m.inflight != nil {
 		return m.inflight.Offset + 1
@@ -17,14 +17,13 @@ func (m *Machine) nextAppend() conversation.Offset {
 	return m.durable + 1
 }
 
-// nextOffset is the offset of the batch that takes what is enqueued next, or what was
-// enqueued last.
+// nextOffset returns the offset of the last batch being composed, which takes the next records.
 func (m *Machine) nextOffset() conversation.Offset {
 	return m.nextAppend() + conversation.Offset(max(0, len(m.pending.batches)-1))
 }
 
-// compose returns the batch for records of a size: that of their group, or, if they
-// begin one, the last if it has room.
+// compose returns the batch for records of a size: the batch of their group or, for the first records
+// of a group, the last batch if it has room, else a new one.
 func (m *Machine) compose(size int) *composed {
 	p := &m.pending
 	if n := len(p.batches); n == 0 || !p.grouped && (p.split || p.batches[n-1].size+size > m.cfg.MaxBatchBytes) {
@@ -34,9 +33,9 @@ func (m *Machine) compose(size int) *composed {
 	return &p.batches[len(p.batches)-1]
 }
 
-// enqueue folds records and adds them to a batch being composed. Urgent records do not
-// wait for the pace, and neither does what stands with them or before them. The outcome of a call that still waits is
-// preceded by the ended state of its waits.
+// enqueue folds records and adds them to a batch being composed. Urgent records do not wait for the
+// pace, and neither do the records in the same batch or before it. Ended states of open waits precede
+// the outcome of their call.
 func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	if len(records) == 0 {
 		return
@@ -56,8 +55,8 @@ func (m *Machine) enqueue(urgent bool, records ...conversation.Record) {
 	m.pending.bytes += held
 }
 
-// extend folds a record of the last batch being composed, nil for a claim, which moves
-// the head too.
+// extend folds a record into the state at the next offset. A nil record, of a claim, only moves the
+// head.
 func (m *Machine) extend(r conversation.Record) {
 	var err error
 	if r == nil {
@@ -71,10 +70,10 @@ func (m *Machine) extend(r conversation.Record) {
 	}
 }
 
-// recordBytes is about what a record takes in the log beside its texts and values.
+// recordBytes estimates the log size of a record without its texts and values.
 const recordBytes = 256
 
-// stored is about what records take in the log, in bytes: at least what counts.
+// stored estimates the size of records in the log, in bytes. It never underestimates texts and values.
 func stored(records []conversation.Record) int {
 	size := 0
 	for _, r := range records {
@@ -113,10 +112,11 @@ func storedDelivery(d conversation.Delivery) int {
 	return size
 }
 
-// refusedBytes is what an id takes in a list.
+// refusedBytes is the size of an id in a list.
 const refusedBytes = 33
 
-// Weight is about how much records hold from outside, in bytes.
+// Weight returns the payload bytes of records: texts and values that come from clients, models and
+// tools.
 func Weight(records []conversation.Record) int {
 	sum := 0
 	for _, r := range records {
@@ -125,7 +125,6 @@ func Weight(records []conversation.Record) int {
 	return sum
 }
 
-// weight is about the size of a record, in bytes: what it holds from outside.
 func weight(r conversation.Record) int {
 	switch r := r.(type) {
 	case *conversation.ConversationCreated:
@@ -180,8 +179,7 @@ func weight(r conversation.Record) int {
 	return 0
 }
 
-// enqueueDelta adds streamed text, coalescing it with text of the same kind that
-// is still waiting.
+// enqueueDelta enqueues streamed text and coalesces it with queued text of the same kind.
 func (m *Machine) enqueueDelta(w *work, id conversation.MessageID, kind conversation.PartKind, text string) {
 	piece := &conversation.Delta{Message: id, Child: w.child, Kind: kind, Text: text}
 	size := stored([]conversation.Record{piece})
@@ -202,7 +200,7 @@ func (m *Machine) enqueueDelta(w *work, id conversation.MessageID, kind conversa
 	m.enqueue(false, piece)
 }
 
-// endText completes the last record of the batch, if text was added to it.
+// endText moves the coalesced text into the last record of the batch.
 func (b *composed) endText() {
 	if len(b.text) > 0 {
 		b.records[len(b.records)-1].(*conversation.Delta).Text += string(b.text)
@@ -210,7 +208,7 @@ func (b *composed) endText() {
 	}
 }
 
-// enqueueClaim asks for a batch even if there is nothing to say.
+// enqueueClaim enqueues an empty batch, which fences earlier writers.
 func (m *Machine) enqueueClaim() {
 	m.compose(0).urgent = true
 	m.extend(nil)
@@ -218,8 +216,8 @@ func (m *Machine) enqueueClaim() {
 
 // driveAppend starts the next append if it may start now.
 //
-// Pacing: an append of streamed text starts no earlier than max(previous done,
-// previous start + pace). The previous one is done whenever nothing is in flight.
+// An append of streamed text starts no earlier than the end of the previous append and the pace after
+// its start.
 func (m *Machine) driveAppend() {
 	if m.inflight != nil || m.pending.empty() {
 		return
@@ -255,7 +253,7 @@ func (m *Machine) appended(in Appended) {
 	}
 }
 
-// flush answers everybody whose reply rests on durable records by now.
+// flush answers the callers whose records are durable.
 func (m *Machine) flush() {
 	kept := m.waits[:0]
 	for i := range m.waits {
@@ -272,7 +270,7 @@ func (m *Machine) flush() {
 	m.waits = kept
 }
 
-// noteReceipt keeps how long the sender of a new submission has waited for its receipt.
+// noteReceipt records how long the sender of a new submission waited for its receipt.
 func (m *Machine) noteReceipt(value Answer) {
 	a, ok := value.(Admitted)
 	if !ok || a.Receipt.Deduplicated {
@@ -283,9 +281,9 @@ func (m *Machine) noteReceipt(value Answer) {
 	}
 }
 
-// admissionMs is how long the sender of a submission has waited for its receipt. Work
-// does not wait for the journal and may end before it: then it is the time so far, so
-// that the slowest admissions are not those that are missing.
+// admissionMs returns how long the sender of a submission waited for its receipt, in milliseconds.
+// Work does not wait for the journal and may end before the receipt. The time so far then stands in,
+// so that the metrics include slow admissions.
 func (m *Machine) admissionMs(id conversation.SubmissionID) int64 {
 	r := m.receipts[id]
 	if r == nil {
@@ -294,7 +292,7 @@ func (m *Machine) admissionMs(id conversation.SubmissionID) int64 {
 	return cmp.Or(r.waited, m.waitedSince(r.came))
 }
 
-// waitedSince rounds up: 0 is unknown.
+// waitedSince returns the milliseconds since came, rounded up because 0 means unknown.
 func (m *Machine) waitedSince(came time.Duration) int64 {
 	return max(int64((m.env.Mono-came+time.Millisecond-1)/time.Millisecond), 1)
 }
@@ -312,7 +310,7 @@ func (m *Machine) ripe(w *wait) (Answer, bool) {
 	return w.value, true
 }
 
-// ensureListed asks the journal to list this writer unless it does.
+// ensureListed asks the journal to list this writer unless it is listed or about to be.
 func (m *Machine) ensureListed() {
 	if m.listed || m.listing {
 		return
@@ -321,7 +319,7 @@ func (m *Machine) ensureListed() {
 	m.emit(List{m.durable})
 }
 
-// elapsed is the time since the attempt under way started.
+// elapsed returns the milliseconds since the attempt under way started.
 func (m *Machine) elapsed() int64 {
 	if m.work == nil || m.work.phase == phaseStarting {
 		return 0

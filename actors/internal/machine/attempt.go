@@ -10,75 +10,74 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// phase is how far the work on a submission is.
+// phase is the progress of the work on a submission.
 type phase int
 
 const (
-	phaseStarting       phase = iota // attempt_started, or child_started, is on its way
-	phaseTree                        // the conversation that began its tree is asked
-	phaseStartDelivery               // the author sees the delivery
+	phaseStarting       phase = iota // attempt_started or child_started is being appended
+	phaseTree                        // the root of the dispatch tree is being asked
+	phaseStartDelivery               // the delivery hook runs
 	phaseModel                       // a model call is under way
-	phaseCalling                     // the turn's calls are on their way to the log
+	phaseCalling                     // the turn's calls are being appended
 	phaseTools                       // tools run
-	phaseRetry                       // a failed model call waits to be repeated, here
-	phaseWaiting                     // it waits for so long that nothing is done meanwhile
+	phaseRetry                       // a short pause before the model call is repeated
+	phaseWaiting                     // a long pause, for which the attempt is suspended
 	phaseCompacting                  // a model call waits for a summary of its context
-	phaseEnding                      // the response's last turn is on its way to the log
-	phaseFinishResponse              // the author sees the response
+	phaseEnding                      // the last turn of the response is being appended
+	phaseFinishResponse              // the response hook runs
 )
 
-// work is what is under way for one submission: the attempt at it, or a subagent's task.
+// work is the attempt at a submission, or the task of a subagent.
 type work struct {
 	submission  conversation.SubmissionID
-	child       conversation.ConversationID // of a subagent's task
-	gen         int                         // of what runs outside for it
+	child       conversation.ConversationID // of the subagent's task; "" for the attempt
+	gen         int                         // names the effects that run for it
 	phase       phase
-	at          conversation.Offset           // the batch phaseStarting, phaseCalling and phaseEnding wait for
-	resumed     bool                          // calls may have run before this attempt
+	at          conversation.Offset // phaseStarting, phaseCalling and phaseEnding wait for this batch
+	resumed     bool
 	began       time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
 	turn        conversation.TurnID           // of the model call
-	asked       time.Duration                 // Env.Mono when it was asked for
-	wait        int64                         // milliseconds until its first word
-	repeated    int                           // failed calls before it that it repeats
-	opened      bool                          // response_started of the turn is recorded
-	turns       int                           // model calls of this attempt, repetitions not counted
+	asked       time.Duration                 // Env.Mono when the model call was requested
+	wait        int64                         // milliseconds until the first event
+	repeated    int                           // failed calls that this one repeats
+	opened      bool                          // response_started of the turn is enqueued
+	turns       int                           // model calls of this attempt without repetitions
 	tries       tries                         // of the model call
-	lost        []string                      // models that no repetition helps
-	replaced    *Replaced                     // it has failed in this work, so that another model was asked in its place
+	lost        []string                      // models that failed permanently
+	replaced    *Replaced                     // the first model that failed, until another one answers
 	passed      *Replaced                     // see [Model.Passed]
-	answers     string                        // the model of which people were told last that it answers in place of another
+	answers     string                        // the fallback model named in the newest notice to clients
 	until       conversation.Time             // of phaseWaiting
-	cutOff      int                           // turns in a row that ended at the model's limit in a call, or with too many calls
-	said        int                           // bytes of the response so far, see [conversation.Submission.Said]
-	speaks      ModelEventKind                // kind of the part under way, ModelDone if there is none
-	calls       int                           // of the reply so far
-	compacted   bool                          // the model call was too long once
-	bare        bareness                      // images that are left out of its model calls
-	failed      *conversation.SettlementError // what a summary may still mend
-	metadata    json.RawMessage               // of the response, until it is open
-	written     []StateWrite                  // by the author for the response, until it is open
+	cutOff      int                           // consecutive turns cut off in a call or for too many calls
+	said        int                           // bytes of the response, see [conversation.Submission.Said]
+	speaks      ModelEventKind                // kind of the part being streamed, ModelDone for none
+	calls       int                           // of the reply
+	compacted   bool                          // the context was compacted for this call
+	bare        bareness                      // images omitted from its model calls
+	failed      *conversation.SettlementError // the overflow error, until a summary is there
+	metadata    json.RawMessage               // of the response, until response_started
+	written     []StateWrite                  // author state for the response, until response_started
 	waiting     []conversation.ToolCall
-	running     int                         // tools, those in parked included
-	starts      bool                        // of phaseTree: nothing has run for the attempt
-	treeDollars bool                        // the tree has a limit of dollars
-	reported    float64                     // cost that its tree knows
-	unheard     *conversation.FailedCall    // the call that ended the work without a word
-	calling     bool                        // the newest model call was asked for
+	running     int                         // running and suspended tool calls
+	starts      bool                        // of phaseTree: the attempt has not begun yet
+	treeDollars bool                        // the tree has a dollar limit
+	reported    float64                     // cost reported to the tree
+	unheard     *conversation.FailedCall    // the model call that ended the work before its first event
+	calling     bool                        // the newest model call was emitted
 	reminder    string                      // see [ModelEvent.Reminder]
 	facts       conversation.CallFacts      // of the model call
-	suspended   []suspendedCall             // those that wait for a time or a signal
-	heard       map[conversation.CallID]int // of how many waits that have ended the calls know
+	suspended   []suspendedCall             // calls that wait for a time or a signal
+	heard       map[conversation.CallID]int // number of ended waits that each call has received
 }
 
-// newGen names what runs outside for the work from now on. Results under the name it
-// had are ignored.
+// newGen gives the work a new generation. Results of the previous one are ignored.
 func (m *Machine) newGen(w *work) int {
 	m.gen++
 	w.gen = m.gen
 	return w.gen
 }
 
-// workOf returns the work that gen names, or nil.
+// workOf returns the work of a generation, or nil.
 func (m *Machine) workOf(gen int) *work {
 	return m.findWork(func(w *work) bool { return w.gen == gen })
 }
@@ -88,12 +87,12 @@ func (m *Machine) workFor(id conversation.SubmissionID) *work {
 	return m.findWork(func(w *work) bool { return w.submission == id })
 }
 
-// workAt returns the work whose model call a turn is, or nil.
+// workAt returns the work whose model call has the given turn, or nil.
 func (m *Machine) workAt(turn conversation.TurnID) *work {
 	return m.findWork(func(w *work) bool { return w.turn == turn })
 }
 
-// findWork returns the first that is meant of the work under way and that of its subagents, or nil.
+// findWork returns the first matching work, subagents included, or nil.
 func (m *Machine) findWork(meant func(*work) bool) *work {
 	if m.work != nil && meant(m.work) {
 		return m.work
@@ -106,7 +105,7 @@ func (m *Machine) findWork(meant func(*work) bool) *work {
 
 func (m *Machine) sub(w *work) *conversation.Submission { return m.state.Submission(w.submission) }
 
-// startNext begins an attempt at the submission that is next, unless one is under way.
+// startNext starts an attempt at the next submission unless an attempt is under way.
 func (m *Machine) startNext() {
 	if m.work != nil || m.draining {
 		return
@@ -125,8 +124,8 @@ func (m *Machine) startNext() {
 	m.work = &work{submission: sub.ID, phase: phaseStarting, at: m.nextOffset()}
 }
 
-// lostAt is when the writer of an attempt that was lost built its last batch, 0 if no attempt of sub was lost, or if
-// the activation did not read that batch.
+// lostAt returns the build time of the last batch of a lost attempt's writer. It returns 0 if no
+// attempt of sub was lost or if the activation did not read that batch.
 func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 	if !sub.Running {
 		return 0
@@ -134,15 +133,14 @@ func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 	return m.found
 }
 
-// continueWork goes on with what waited for records that are durable by now. That may
-// end work and begin other.
+// continueWork continues all work whose records are durable. Doing so may end work and start more.
 func (m *Machine) continueWork() {
 	for w := m.ripeWork(); w != nil; w = m.ripeWork() {
 		m.continueOne(w)
 	}
 }
 
-// ripeWork returns work that may go on, or nil.
+// ripeWork returns work whose awaited batch is durable, or nil.
 func (m *Machine) ripeWork() *work {
 	return m.findWork(func(w *work) bool {
 		return m.durable >= w.at && (w.phase == phaseStarting || w.phase == phaseCalling || w.phase == phaseEnding)
@@ -168,7 +166,7 @@ func (m *Machine) continueOne(w *work) {
 	}
 }
 
-// begin starts the work on a submission, or takes it up again.
+// begin starts or resumes the work on a submission.
 func (m *Machine) begin(w *work) {
 	if w.child == "" && m.limits().DeliveryStartedHook && !m.sub(w).DeliveryStarted {
 		w.phase = phaseStartDelivery
@@ -178,8 +176,8 @@ func (m *Machine) begin(w *work) {
 	m.proceed(w)
 }
 
-// proceed does what comes next: tools of an earlier attempt that can be run again, the
-// end of a response that is complete, or a model call.
+// proceed runs the next step: repeatable tool calls of an earlier attempt, the end of a complete
+// response, or a model call.
 func (m *Machine) proceed(w *work) {
 	sub := m.sub(w)
 	switch {
@@ -194,22 +192,21 @@ func (m *Machine) proceed(w *work) {
 	}
 }
 
-// answered reports whether a response has come to its end, so that only the author's
-// look at it is missing.
+// answered reports whether the response is complete, so that only the author's response hook remains.
 func answered(sub *conversation.Submission) bool {
 	last, ok := sub.LastTurn()
 	return ok && last.Note == "" && last.Completed && last.StopReason != conversation.ReasonInterrupted && ends(last)
 }
 
-// ends reports whether no model call follows a completed turn: nothing was called,
-// or all that was called asked for the end.
+// ends reports whether a completed turn is the last: it has no calls, or all its calls terminate the
+// response.
 func ends(t conversation.Turn) bool {
 	return !slices.ContainsFunc(t.Parts, func(p conversation.TurnPart) bool {
 		return p.Tool != nil && !p.Tool.Terminate
 	})
 }
 
-// limits are the rules of this conversation's agent.
+// limits returns the rules of the conversation's agent.
 func (m *Machine) limits() Limits {
 	l, ok := m.cfg.Limits(m.state.Created().Agent)
 	if !ok {
@@ -218,7 +215,7 @@ func (m *Machine) limits() Limits {
 	return l
 }
 
-// cancel ends the work under way, if any. reason is that of the model calls it cuts off.
+// cancel ends the work under way and all compactions. reason is recorded for interrupted model calls.
 func (m *Machine) cancel(reason string) {
 	if m.work != nil {
 		m.cancelWork(reason)
@@ -232,7 +229,7 @@ func (m *Machine) cancel(reason string) {
 	m.jobs = nil
 }
 
-// cancelWork ends the work and that of its subagents, and what runs for them.
+// cancelWork ends the attempt and its subagents.
 func (m *Machine) cancelWork(reason string) {
 	for _, w := range slices.Backward(m.tasks) {
 		m.endWork(w, reason)
@@ -241,7 +238,7 @@ func (m *Machine) cancelWork(reason string) {
 	m.work, m.tasks = nil, nil
 }
 
-// endWork ends what runs outside for the work and forgets it.
+// endWork cancels the effects of the work and removes it from the tasks.
 func (m *Machine) endWork(w *work, reason string) {
 	if w.gen != 0 {
 		if w.phase == phaseModel && w.calling && !w.opened && w.unheard == nil {
@@ -262,9 +259,8 @@ func (m *Machine) endWork(w *work, reason string) {
 	m.tasks = slices.DeleteFunc(slices.Clone(m.tasks), func(t *work) bool { return t == w })
 }
 
-// resume takes over what an earlier writer left: half-written turns are closed
-// and kept, calls without an outcome that cannot be run again get one, and the submission
-// that was worked on is tried again, within its limits.
+// resume takes over the work of an earlier writer. It closes and keeps incomplete turns, and settles
+// open calls that cannot run again. The submission under way is tried again within its limits.
 func (m *Machine) resume() {
 	if (m.replyIsPending() || m.postIsPending()) && listsTakeover() {
 		m.ensureListed()
@@ -273,7 +269,7 @@ func (m *Machine) resume() {
 	if sub == nil {
 		return
 	}
-	if sub.Suspended != nil { // nothing is half-written, and no call runs
+	if sub.Suspended != nil { // no open turn, no running call
 		m.unpark()
 		return
 	}
@@ -283,7 +279,7 @@ func (m *Machine) resume() {
 	limits := m.limits()
 	tried, late := sub.Attempts >= limits.MaxAttempts, sub.Worked() >= limits.Timeout
 	var exhausted *conversation.SettlementError
-	if tried { // before its calls get an outcome
+	if tried { // before closeWork settles its calls
 		exhausted = m.exhausted(sub, limits)
 	}
 	m.closeWork(sub, toolNotStarted, toolUnknown, !tried && !late)
@@ -299,8 +295,8 @@ func (m *Machine) resume() {
 	}
 }
 
-// exhausted is the error of a submission none of whose attempts came to an end. It names the tools that ran when
-// attempts were lost, the most frequent first.
+// exhausted returns the error of a submission that lost every attempt. It names the tools that ran in
+// lost attempts, the most frequent first.
 func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conversation.SettlementError {
 	var names []string
 	lost := map[string]int{}
@@ -337,7 +333,8 @@ func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conver
 // maxNamedTools bounds the tools that an error names.
 const maxNamedTools = 5
 
-// lost returns how many attempts were lost while a call ran. The newest has no record yet.
+// lost returns how many attempts were lost while a call ran, including the newest, which has no record
+// yet.
 func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *conversation.ToolCall) int {
 	n := c.Lost
 	running := sub.Running && !c.Settled && t.Completed && !m.state.Waits(c.Call)
@@ -347,8 +344,8 @@ func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *con
 	return n
 }
 
-// closeWork closes what is half-written of a submission and of its subagents. To go
-// on, calls that can be run again stay open, and subagents; otherwise they end too.
+// closeWork closes the open turns of a submission and its subagents. With goOn, repeatable calls and
+// subagents stay open; otherwise they are settled.
 func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, goOn bool) {
 	for _, c := range slices.Backward(m.state.Children(sub.ID)) {
 		if c.Settled {
@@ -362,9 +359,9 @@ func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started st
 	m.closeTurn(sub, notStarted, started, goOn)
 }
 
-// closeTurn ends the turn under way and its calls. Calls of a turn whose stream
-// never ended did not start; calls of a completed turn may have. If text was cut
-// off, with no outcome of a call after it, the model that goes on is told so.
+// closeTurn completes the open turn and settles its calls. Calls of an incomplete turn did not start;
+// calls of a complete one may have. If text was cut off and no call outcome follows it, a note asks
+// the model to continue.
 func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started string, goOn bool) {
 	text, cut, half := started, false, false
 	if turn := sub.OpenTurn(); turn != "" {
@@ -373,7 +370,7 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 		end := &conversation.StepCompleted{
 			Message: sub.Message, Child: sub.Child, Turn: turn, StopReason: conversation.ReasonInterrupted, At: m.env.Wall, ElapsedMs: m.elapsed(),
 		}
-		// After a loss nobody knows how long its model call was.
+		// After a lost attempt the duration of its model call is unknown.
 		if w := m.workAt(turn); w != nil {
 			end.Facts, end.DurationMs, end.WaitMs, end.Retries = w.facts, m.askedMs(w), w.wait, w.repeated
 		}
@@ -393,10 +390,10 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 	}
 }
 
-// again reports whether a call whose outcome is unknown may be run once more.
+// again reports whether a call with an unknown outcome may run again.
 func again(c conversation.ToolCall) bool { return c.Durable || c.Name == conversation.TaskTool }
 
-// addNote leaves a note to the model that only it sees.
+// addNote records a note for the model, hidden from clients.
 func (m *Machine) addNote(sub *conversation.Submission, text string) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Child: sub.Child, Submission: sub.ID,
@@ -413,13 +410,13 @@ func hasText(s conversation.Turn) bool {
 	return false
 }
 
-// giveUp settles a submission as failed and says so in the transcript.
+// giveUp settles a submission as failed and adds a diagnostic to the transcript.
 func (m *Machine) giveUp(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.advise(sub, err)
 	m.settle(sub, conversation.OutcomeFailed, err)
 }
 
-// advise tells people in the transcript why a submission ends.
+// advise adds a diagnostic to the transcript with the reason why a submission ends.
 func (m *Machine) advise(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
@@ -428,27 +425,28 @@ func (m *Machine) advise(sub *conversation.Submission, err *conversation.Settlem
 	})
 }
 
-// complete settles a submission whose response has come to its end. If that has no answer, a diagnostic reports it.
+// complete settles a submission whose response is complete. A diagnostic reports a response without an
+// answer.
 func (m *Machine) complete(sub *conversation.Submission) {
 	m.reportSilence(sub)
 	m.settle(sub, conversation.OutcomeCompleted, nil)
 }
 
-// settle records the one outcome of a submission and begins the next.
+// settle records the outcome of a submission and starts the next one.
 func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	m.conclude(sub, outcome, err)
 	m.startNext()
 }
 
-// settlement is one the author is told of once it is durable.
+// settlement is shown to the author once it is durable.
 type settlement struct {
 	ShowSettlement
 	at conversation.Offset
 }
 
-// conclude records the one outcome of a submission.
+// conclude records the outcome of a submission and the notices of it.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
-	spent := m.state.Spent(sub.ID) // the state forgets subagents with the settlement
+	spent := m.state.Spent(sub.ID) // the settlement removes subagents from the state
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
 	m.reportCost(sub)
 	settled := &conversation.SubmissionSettled{
@@ -473,7 +471,7 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 	}
 }
 
-// showSettled tells the author of settlements that are durable by now.
+// showSettled shows durable settlements to the author.
 func (m *Machine) showSettled() {
 	for len(m.settled) > 0 && m.settled[0].at <= m.durable {
 		m.emit(m.settled[0].ShowSettlement)
@@ -481,7 +479,7 @@ func (m *Machine) showSettled() {
 	}
 }
 
-// budgetSpent ends a submission whose total time is used up.
+// budgetSpent ends a submission that has used up its total time.
 func (m *Machine) budgetSpent() {
 	w := m.work
 	if w == nil || w.phase == phaseStarting {
@@ -490,12 +488,12 @@ func (m *Machine) budgetSpent() {
 	sub := m.sub(w)
 	before := sub.Worked() - sub.ElapsedNow()
 	left := m.limits().Timeout - before - (m.env.Mono - w.began)
-	if left > 0 { // the timer of an earlier submission
+	if left > 0 { // the timer was set for an earlier submission
 		m.emit(SetTimer{Timer: TimerBudget, After: left})
 		return
 	}
 	if w.phase == phaseEnding || w.phase == phaseFinishResponse {
-		// The response is complete: its author's words about it do not fail it.
+		// A complete response does not fail because its hook is late.
 		m.complete(sub)
 		return
 	}
@@ -503,5 +501,5 @@ func (m *Machine) budgetSpent() {
 	m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
 }
 
-// nullOutput stands for a tool that returned nothing.
+// nullOutput is the output of a tool that returned nothing.
 var nullOutput = json.RawMessage("null")

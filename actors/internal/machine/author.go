@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// deliveryStarted goes on after the author has seen a delivery.
+// deliveryStarted continues after the delivery hook.
 func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseStartDelivery {
@@ -21,7 +21,8 @@ func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	m.proceed(w)
 }
 
-// finish ends a response. One without an answer goes on, once; a complete one is shown to its author, if they want to see it.
+// finish ends a response. A response without an answer gets one more model call; a complete one goes
+// to the response hook, if there is one.
 func (m *Machine) finish(w *work) {
 	sub := m.sub(w)
 	switch {
@@ -45,13 +46,13 @@ func (m *Machine) finish(w *work) {
 	}
 }
 
-// reminded reports whether a subagent's model was told so before. The note leaves in one batch with the
-// end that it follows, so no crash comes between them.
+// reminded reports whether the subagent's model got this reminder before. The note shares a batch with
+// the end of the turn before it, so that no crash separates them.
 func reminded(sub *conversation.Submission, reminder string) bool {
 	return slices.ContainsFunc(sub.Turns(), func(t conversation.Turn) bool { return t.Note == reminder })
 }
 
-// responseFinished settles a response, or sends the model on.
+// responseFinished settles a response, or calls the model again if the hook asks for it.
 func (m *Machine) responseFinished(in ResponseFinished) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseFinishResponse {

@@ -7,7 +7,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// speak records text or reasoning, as far as the response may still have it.
+// speak records text or reasoning up to the limit of the response.
 func (m *Machine) speak(w *work, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
 	if e.Text == "" {
 		return
@@ -20,7 +20,7 @@ func (m *Machine) speak(w *work, id conversation.MessageID, kind conversation.Pa
 	}
 	begin := e.Text
 	if left := m.limits().MaxResponse - w.said; left < len(begin) {
-		begin = strings.ToValidUTF8(begin[:left], "") // what was cut may be a character
+		begin = strings.ToValidUTF8(begin[:left], "") // the cut may split a character
 	}
 	if begin != "" {
 		m.enqueueDelta(w, id, kind, begin)
@@ -28,10 +28,9 @@ func (m *Machine) speak(w *work, id conversation.MessageID, kind conversation.Pa
 	m.mayStill(w, len(e.Text))
 }
 
-// mayStill counts n bytes of a response and ends the work if that is more than it may
-// have. What it has said stays. It is counted over all that the log has of the
-// response: a model that never ends would not end in another attempt, nor would there
-// be room for what another model says.
+// mayStill adds n bytes to the response and fails the work if the limit is exceeded. Recorded text
+// stays. The count covers all that the log holds of the response, so that neither another attempt nor
+// another model resets it.
 func (m *Machine) mayStill(w *work, n int) bool {
 	limit := m.limits().MaxResponse
 	if w.said += n; w.said <= limit {
@@ -48,14 +47,14 @@ func tooLong(say string, limit, got int) *conversation.SettlementError {
 }
 
 const (
-	// smallOutcome is what an outcome may have, in bytes, when there is no room for more.
+	// smallOutcome is the size of a call outcome, in bytes, that is recorded even without room.
 	smallOutcome = 1 << 10
-	// muchSmall is what outcomes may have together beyond what they may, being small.
+	// muchSmall bounds the sum of small outcomes beyond the limit, in bytes.
 	muchSmall = 1 << 20
 )
 
-// mayAsk reports whether a model may be asked for a response, and ends the work if not:
-// what the log has of it may be more than is allowed now, and would be shown as a whole.
+// mayAsk reports whether the limits allow another model call, and fails the work if not. The log may
+// hold more than the current limits allow, and a model call would include all of it.
 func (m *Machine) mayAsk(w *work) bool {
 	limits, brought := m.limits(), m.state.Brought(w.submission)
 	switch {
@@ -73,9 +72,9 @@ func (m *Machine) mayAsk(w *work) bool {
 	return false
 }
 
-// overspent says what a submission has spent as much of as it may, nil if nothing. It is counted over
-// all that the log has of it: a model that always calls a tool would not end in another attempt. Calls of
-// others, for subagents beside it, that have not begun to answer will be turns, too.
+// overspent returns the error of the first exhausted limit of a submission, or nil. The count covers
+// all attempts, so that a model which always calls a tool ends. Model calls of other subagents that
+// have not begun to answer count as turns.
 func (m *Machine) overspent(w *work) *conversation.SettlementError {
 	limits, spent := m.limits(), m.state.Spent(w.submission)
 	for other := range m.allWork() {
@@ -98,8 +97,8 @@ func reached(what string, limit, spent any) *conversation.SettlementError {
 	return failure(conversation.CodeLimitReached, sayLimitReached, map[string]any{"bound": what, "limit": limit, "spent": spent})
 }
 
-// mayCall reports whether a call with so many bytes of arguments may be added to a
-// response, and ends the work if not.
+// mayCall reports whether a call with so many bytes of arguments may be added to a response, and fails
+// the work if not.
 func (m *Machine) mayCall(w *work, arguments int) bool {
 	limits, spent := m.limits(), m.state.Spent(w.submission)
 	brought := m.state.Brought(w.submission) + conversation.PartBytes + arguments
@@ -118,12 +117,12 @@ func (m *Machine) mayCall(w *work, arguments int) bool {
 	return false
 }
 
-// minStored is the least room in which a part of an output may be recorded: with less,
-// what says where the others are would have no room.
+// minStored is the least room, in bytes, for a part of an output. With less room the reference to the
+// whole would not fit.
 const minStored = 16 << 10
 
-// outputRoom returns how many bytes of a call's output are recorded, 0 if nothing may be
-// stored because the response has used its room, or because a function is called.
+// outputRoom returns how many bytes of a call's output are recorded. It returns 0, for an output that
+// cannot be stored, if the response has used its room or if a function is called.
 func (m *Machine) outputRoom(w *work) int {
 	limits := m.limits()
 	room := min(conversation.MaxPayloadBytes, limits.MaxBrought-m.state.Brought(w.submission))
@@ -133,21 +132,20 @@ func (m *Machine) outputRoom(w *work) int {
 	return room
 }
 
-// storesFirst has an output stored for which there was room when its call began and is none
-// any more, since others ended before it, and reports whether it did. What the author's code
-// wrote would come too late then, and the ids of images stand in an output: one with either
-// is left out.
+// storesFirst emits [StoreOutput] for an output whose room was used up by calls that ended before it,
+// and reports whether it did. An output with state writes or images is not stored: the writes would
+// come too late, and the output names the images.
 func (m *Machine) storesFirst(w *work, in ToolDone, done *conversation.ToolSettled) bool {
 	room := m.outputRoom(w)
 	if done.Failed || in.Stored != nil || len(in.State) > 0 || len(in.Images) > 0 || room == 0 || m.lacksRoom(w, done, nil) == "" {
 		return false
 	}
-	// Those that still run may need as much.
+	// Calls that still run may need as much.
 	m.emit(StoreOutput{Done: in, Submission: w.submission, Room: max(room/w.running, minStored)})
 	return true
 }
 
-// storedOutput is what says where the whole output is, if a part of it is recorded.
+// storedOutput returns the record of where the whole output is stored, if only a part is recorded.
 func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSettled) []conversation.Record {
 	if in.Stored == nil || done.Failed {
 		return nil
@@ -158,16 +156,15 @@ func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSett
 	return []conversation.Record{&conversation.OutputStored{Must: true, Call: in.Call, Child: w.child, StoredOutput: *in.Stored}}
 }
 
-// fit leaves out an outcome for which its response has no room. The model reads that in its
-// place.
+// fit replaces an outcome that exceeds the room of its response by an error text for the model.
 func (m *Machine) fit(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) {
 	if say := m.lacksRoom(w, done, stored); say != "" {
 		leaveOutput(done, say)
 	}
 }
 
-// lacksRoom says for the model why a response has no room for an outcome, with what says
-// where all of it is stored, if anything does; "" if it has.
+// lacksRoom returns the error text for an outcome that exceeds the room of its response, or "" if it
+// fits. stored is the reference to the whole output, if it is stored.
 func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) string {
 	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
 	size := len(done.Output) + len(done.ErrorText)
@@ -184,9 +181,8 @@ func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *con
 	return fmt.Sprintf(toolNoRoom, size, brought, limit)
 }
 
-// tooManyCalls ends a turn whose reply has more calls than it may. Like one that ends
-// at the model's own limit it runs none of them, and the model may try again; what it
-// wanted to call is told by a note and not by as many outcomes.
+// tooManyCalls ends a turn with more calls than allowed. None of them run, as at the model's own
+// length limit, and the model may try again. One note replaces the outcomes of the calls.
 func (m *Machine) tooManyCalls(w *work) {
 	limit := m.limits().MaxCalls
 	m.completeTurn(w, ModelEvent{StopReason: stopLength})

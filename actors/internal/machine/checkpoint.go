@@ -6,16 +6,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// keptClaims bounds the claims that are remembered. A poke about an older writer is
-// answered by a batch of this one instead.
+// keptClaims bounds the remembered claims. A probe about an older writer is answered by a claim batch
+// instead.
 const keptClaims = 64
 
-// largeState is from when on, in bytes, the size of a state counts: a large one is not
-// written again for a few words.
+// largeState is the size in bytes above which a checkpoint waits for more growth, because a large
+// state is costly to write.
 const largeState = 1 << 20
 
-// grown counts what the log has grown by since the last checkpoint. While work is under
-// way another waits for due bytes, a quarter of what the last one held beyond largeState.
+// grown counts the growth of the log since the last checkpoint. While work is under way, the next
+// checkpoint waits for due bytes: a quarter of what the last state had beyond largeState.
 type grown struct{ batches, bytes, due int }
 
 func (g *grown) add(bytes int) {
@@ -23,12 +23,11 @@ func (g *grown) add(bytes int) {
 	g.bytes += bytes
 }
 
-// perRecord is about what a record takes beside what it holds from outside, in bytes.
+// perRecord estimates the size of a record without its payload, in bytes.
 const perRecord = 100
 
-// checkpoint asks to store what the log folds to, if it has grown by enough and
-// everything in the state is durable. In the middle of a stream that is not so; the
-// next append asks again.
+// checkpoint emits [Checkpoint] if the log has grown enough and the whole state is durable. During a
+// stream it is not durable; the next append tries again.
 func (m *Machine) checkpoint(batches int) {
 	if m.grown.batches < max(batches, 1) && m.grown.bytes < m.cfg.CheckpointBytes || m.grown.bytes < m.grown.due && m.work != nil ||
 		m.inflight != nil || !m.pending.empty() || !m.state.Exists() {

@@ -9,11 +9,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// client keeps a conversation from chunks alone, as the protocol tells clients to.
+// client builds a conversation from chunks alone, as the protocol specifies.
 type client struct{ doc conversation.Snapshot }
 
-// checkChunks holds a client, which starts from the snapshot at batch k (or from
-// nothing, k = -1), against the snapshot at every third later batch and the last.
+// checkChunks compares a client that starts at batch k (-1: from nothing) with the snapshots of every
+// third later batch and of the last.
 func checkChunks(log []entry, k int) error {
 	var c client
 	s := conversation.NewState()
@@ -61,7 +61,7 @@ func checkChunks(log []entry, k int) error {
 	return nil
 }
 
-// checkWaitParts holds what clients see of waits against the state: one part per call, open as long as a wait is.
+// checkWaitParts checks that a call has one data part for its waits, open as long as a wait is.
 func checkWaitParts(s *conversation.State, messages []conversation.Message) error {
 	seen := map[string]bool{}
 	for _, m := range messages {
@@ -131,7 +131,7 @@ func (c *client) message(id conversation.MessageID) *conversation.Message {
 	return nil
 }
 
-// change applies a chunk about one known response.
+// change applies a chunk to a known response.
 func change(m *conversation.Message, chunk conversation.Chunk) error {
 	var last *conversation.Part
 	if n := len(m.Parts); n > 0 && m.Parts[n-1].State == conversation.StateStreaming {

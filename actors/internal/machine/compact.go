@@ -7,31 +7,30 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// retryCompacting is how long a caller is asked to wait while a summary that somebody
-// else has asked for is being made.
+// retryCompacting is the retry hint for a caller while another compaction of the view runs.
 const retryCompacting = 2 * time.Second
 
-// compaction is a summary that is being made. Of each view, the conversation's and
-// that of each subagent, there is one at a time.
+// compaction is a summary that is being made. Each view, of the conversation or of a subagent, has at
+// most one at a time.
 type compaction struct {
 	gen    int
-	child  conversation.ConversationID // whose view; "" is the conversation's
+	child  conversation.ConversationID // the subagent whose view it is; "" is the conversation's
 	reason conversation.CompactionReason
-	work   *work // that waits for it, or whose context it is; nil if nobody needs it
-	kept   bool  // goes on without that work
+	work   *work // waits for it, or provides its context; nil if there is none
+	kept   bool  // continues without that work
 	asked  bool
-	to     ReplyID             // who asked
-	began  time.Duration       // Env.Mono when it was asked for
-	tokens int64               // of the newest model call, 0 if nobody counted
-	origin conversation.Origin // for whose work, nobody's if somebody asked
+	to     ReplyID             // the caller, if asked
+	began  time.Duration       // Env.Mono when it was requested
+	tokens int64               // of the newest model call, 0 if unknown
+	origin conversation.Origin // of the work; empty if a caller requested it
 }
 
-// compactSoon has the view shortened while the work goes on.
+// compactSoon compacts the view while the work continues.
 func (m *Machine) compactSoon(w *work) {
 	m.summarize(&compaction{child: w.child, reason: conversation.CompactionThreshold, work: w, kept: w.child == ""}, "")
 }
 
-// compactWork has the view shortened before the model call is repeated.
+// compactWork compacts the view before the model call is repeated.
 func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
 	w.phase, w.failed = phaseCompacting, failed
 	w.bare.forget()
@@ -42,7 +41,7 @@ func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
 	m.summarize(&compaction{child: w.child, reason: conversation.CompactionOverflow, work: w}, "")
 }
 
-// compactNow compacts the conversation's view because somebody asks for it.
+// compactNow compacts the conversation's view on request.
 func (m *Machine) compactNow(in Compact) {
 	if m.closed(in.To) {
 		return
@@ -58,7 +57,7 @@ func (m *Machine) compactNow(in Compact) {
 	m.summarize(&compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}, in.Instructions)
 }
 
-// job returns the summary of a view that is being made, or nil.
+// job returns the running compaction of a view, or nil.
 func (m *Machine) job(child conversation.ConversationID) *compaction {
 	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.child == child })
 	if i < 0 {
@@ -67,7 +66,7 @@ func (m *Machine) job(child conversation.ConversationID) *compaction {
 	return m.jobs[i]
 }
 
-// summarize asks for a summary unless one of that view is being made.
+// summarize requests a summary unless one of that view is being made.
 func (m *Machine) summarize(j *compaction, instructions string) {
 	if m.job(j.child) != nil {
 		return
@@ -85,7 +84,7 @@ func (m *Machine) summarize(j *compaction, instructions string) {
 	m.emit(e)
 }
 
-// summarized records a summary and goes on with what waits for it.
+// summarized records a summary and continues the work that waits for it.
 func (m *Machine) summarized(in Summarized) {
 	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.gen == in.Gen })
 	if i < 0 {
@@ -95,7 +94,7 @@ func (m *Machine) summarized(in Summarized) {
 	m.jobs = slices.Delete(m.jobs, i, i+1)
 	done := in.Err == nil && !in.Nothing
 	if done {
-		m.ensureListed() // Nothing else is owed, perhaps, but its events are.
+		m.ensureListed() // The events of this batch are pending even if no other work is.
 		m.enqueue(true, &conversation.Compacted{
 			Child: j.child, Summary: in.Summary, FirstKept: in.FirstKept, FirstTurn: in.FirstTurn, Before: in.Before,
 			Reason: j.reason, Model: in.Model, Usage: in.Usage, Facts: in.Facts, Tokens: j.tokens, After: in.After,

@@ -7,33 +7,33 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Timer names a timer of the activation. Setting one replaces an earlier setting
-// of the same name.
+// Timer identifies a timer of the activation. Setting one replaces an earlier setting of the same
+// timer.
 type Timer int
 
 // The timers.
 const (
 	TimerPace   Timer = iota // the next paced append may start
 	TimerIdle                // passivation
-	TimerBudget              // the submission's total time is used up
+	TimerBudget              // the total time of the submission is used up
 	TimerRetry               // the failed model call may be repeated
-	TimerDue                 // the time has come that a call or submission waits for
+	TimerDue                 // a call or submission may continue
 
-	// Timers is how many there are.
+	// Timers is the number of timers.
 	Timers
 )
 
-// Effect is something the shell is to do.
+// Effect is an action for the activation to perform.
 type Effect interface{ effect() }
 
-// StopReason says why a machine stopped.
+// StopReason is the reason why a machine stopped.
 type StopReason string
 
 // The reasons of [Stop].
 const (
-	StopPassivated StopReason = "passivated" // idle; its writer may go on in another machine
+	StopPassivated StopReason = "passivated" // idle; another machine may continue as its writer
 	StopDrained    StopReason = "drained"
-	StopLost       StopReason = "lost"   // an append was fenced or is unknown
+	StopLost       StopReason = "lost"   // an append was fenced or its outcome is unknown
 	StopUnread     StopReason = "unread" // the log could not be opened
 )
 
@@ -42,21 +42,20 @@ type (
 	Append struct{ Batch conversation.Batch }
 	// List makes the journal list this writer; [Listed] answers.
 	List struct{ Seq conversation.Offset }
-	// Look asks the bucket where the log ends, of which everything up to After is
-	// known; [Looked] answers.
+	// Look reads the tail of the log from the bucket. Everything up to After is known; [Looked]
+	// answers.
 	Look struct{ After conversation.Offset }
-	// Unlist lets the journal forget this writer, at its leisure.
+	// Unlist allows the journal to drop this writer at any later time.
 	Unlist struct{}
 	// Reply answers a caller.
 	Reply struct {
 		To    ReplyID
 		Value Answer
 	}
-	// CallModel starts the model call gen for a submission, which may be a subagent's,
-	// and ends what ran for it before. Avoid names the agent's models that have failed
-	// already, and Without attachments that it is not shown, beside those of
-	// [conversation.State.Refused]. The shell builds the request from [Machine.State]
-	// before it returns to its mailbox.
+	// CallModel starts the model call gen for a submission, which may be a subagent's, and cancels the
+	// effects of its previous gen. Avoid names models of the agent that have failed. Without lists
+	// attachments to omit, in addition to [conversation.State.Refused]. The activation builds the
+	// request from [Machine.State] before it returns to its mailbox.
 	CallModel struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -66,9 +65,9 @@ type (
 		Avoid      []string
 		Without    []conversation.AttachmentID
 	}
-	// CallUnrecorded reports that the model call gen has ended without a word, and that no
-	// record reports it: it is made again if Repeated is set, and else its work ended first.
-	// Reason is the kind of failure.
+	// CallUnrecorded reports the end of a model call that has no record, because no event arrived.
+	// With Repeated the call is made again; otherwise its work ended first. Reason is the kind of
+	// failure.
 	CallUnrecorded struct {
 		Gen        int
 		Repeated   bool
@@ -76,11 +75,11 @@ type (
 		DurationMs int64
 		Retries    int
 	}
-	// RunTool runs one call of the work gen; [ToolDone] answers, [TaskCalled] if it hands
-	// a task to a subagent, or [ToolSuspended] if it waits for a time. Recorded are the steps of a durable tool that an
-	// earlier try of the call has finished, Ended the waits of the call that are over. Room is how many bytes of output are recorded: of
-	// a longer one a part is, and all of it is stored; 0 if nothing may be stored. Resumed is set for a durable call
-	// that may have run before.
+	// RunTool runs one call of the work gen. [ToolDone] answers, [TaskCalled] if the call starts a
+	// subagent, or [ToolSuspended] if it waits for a time. Recorded are the steps that earlier runs of
+	// a durable call finished, Ended its ended waits. Room is how many bytes of output are recorded;
+	// of a longer output a part is recorded and the whole is stored. Room 0 forbids storing. Resumed
+	// is set for a durable call that may have run before.
 	RunTool struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -93,59 +92,59 @@ type (
 		Room       int
 		Resumed    bool
 	}
-	// StoreOutput stores the output of a call for which there is no room any more, and has
-	// [ToolDone] come again with a part of it, which Room is for.
+	// StoreOutput stores the output of a call whose room was used up. [ToolDone] then comes again with
+	// a part of it that fits Room.
 	StoreOutput struct {
 		Done       ToolDone
 		Submission conversation.SubmissionID
 		Room       int
 	}
-	// StoreTimer stores the timer of what the durable batch at an offset has put off: a parked
-	// submission, or posts; [TimerStored] answers.
+	// StoreTimer stores the timer of a suspended submission, or of deferred posts, in the durable
+	// batch at an offset; [TimerStored] answers.
 	StoreTimer struct {
 		At    conversation.Offset
 		Until conversation.Time
 	}
-	// SendReply tells who waits for a reply of it, again and again until it is taken, or nobody
-	// waits any more; [ReplySent] answers.
+	// SendReply delivers a reply to its sender. It is repeated until the reply is accepted or no
+	// longer wanted; [ReplySent] answers.
 	SendReply struct {
 		To    conversation.ReplyTo
 		Reply *conversation.SentReply
 	}
 	// SendPost makes an attempt to deliver a post; [PostTried] answers.
 	SendPost struct{ Post *conversation.Post }
-	// BuryPost stores the dead letter of a post that is given up, again and again until it is stored;
+	// BuryPost stores the dead letter of an undeliverable post. It is repeated until it succeeds;
 	// [PostBuried] answers.
 	BuryPost struct {
 		Post     *conversation.Post
 		Attempts int
 		Reason   string
 	}
-	// StartDelivery shows the author a delivery before the first model call for it;
-	// [DeliveryStarted] answers.
+	// StartDelivery calls the author's delivery hook before the first model call; [DeliveryStarted]
+	// answers.
 	StartDelivery struct {
 		Gen        int
 		Submission conversation.SubmissionID
 		Attempt    int
 	}
-	// ShowSettlement tells the author of a settlement, which is durable. Nobody answers.
-	// The submission may have been cut out of the state already.
+	// ShowSettlement calls the author's hook for a durable settlement. No input answers. The state may
+	// no longer hold the submission.
 	ShowSettlement struct {
 		Submission *conversation.Submission
 		Outcome    conversation.Outcome
 		Err        *conversation.SettlementError
-		Spent      conversation.Spent // by its model calls and those of its subagents
+		Spent      conversation.Spent // including its subagents
 	}
-	// Summarize asks for a summary of what the model sees while it works on a
-	// submission, "" for what it would see next; [Summarized] answers.
+	// Summarize requests a summary of the model's view during the work on a submission; "" is the view
+	// of the next one. [Summarized] answers.
 	Summarize struct {
 		Gen          int
 		Submission   conversation.SubmissionID
 		Reason       conversation.CompactionReason
 		Instructions string
 	}
-	// FinishResponse shows the author the response of a submission, which is durable
-	// and complete; [ResponseFinished] answers.
+	// FinishResponse calls the author's hook for a durable and complete response; [ResponseFinished]
+	// answers.
 	FinishResponse struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -153,9 +152,9 @@ type (
 		Attempt    int
 		Number     int
 	}
-	// Checkpoint stores, at the shell's leisure, what the log folds to at an offset.
-	// Closed was cut out of the state for good: the shell keeps it, after
-	// what was cut before, for the model and for the next checkpoint.
+	// Checkpoint stores the state folded up to an offset, at any later time. Closed was permanently
+	// cut out of the state: the activation keeps these pages after the earlier ones, for the model and
+	// for the next checkpoint.
 	Checkpoint struct {
 		At     conversation.Offset
 		Of     conversation.Address
@@ -163,10 +162,9 @@ type (
 		Closed []*conversation.HistoryPage
 		State  []byte
 	}
-	// Cancel ends whatever runs under gen; its results are ignored.
+	// Cancel ends all effects of gen; their results are ignored.
 	Cancel struct{ Gen int }
-	// SetTimer asks for a [Tick] after a while. Gen is set for TimerRetry, of which
-	// each gen has its own.
+	// SetTimer requests a [Tick] after a duration. TimerRetry has one timer for each Gen.
 	SetTimer struct {
 		Timer Timer
 		Gen   int
@@ -201,7 +199,7 @@ func (Cancel) effect()         {}
 func (SetTimer) effect()       {}
 func (Stop) effect()           {}
 
-// Answer is what a caller is told.
+// Answer is the reply to a caller.
 type Answer interface{ answer() }
 
 type (
@@ -209,49 +207,50 @@ type (
 	Admitted struct{ Receipt conversation.Receipt }
 	// Refused is a decision against a request.
 	Refused struct{ Err *conversation.Error }
-	// Clear answers a precheck that found nothing against the admission.
+	// Clear answers a precheck without a refusal.
 	Clear struct{}
-	// Aborted answers an abort: whether there was anything. Trees are those that began here, which are closed, and
-	// PartOf those that began elsewhere and that what was aborted belongs to, if the abort was of trees.
+	// Aborted answers an abort. Any reports whether it ended or closed anything. Trees are the
+	// dispatch trees rooted here, all closed. PartOf are the trees rooted elsewhere that contain
+	// aborted submissions, if the abort covered trees.
 	Aborted struct {
 		Any    bool
 		Trees  []conversation.SubmissionID
 		PartOf []conversation.TreeRef
 	}
-	// Compacted answers a [Compact]: whether there was anything to compact.
+	// Compacted answers a [Compact]. Any is false if there was nothing to compact.
 	Compacted struct{ Any bool }
-	// StepKept says that a [StepDone] is durable.
+	// StepKept reports that a [StepDone] is durable.
 	StepKept struct{}
-	// StepTooMuch says that there is no room to record a [StepDone].
+	// StepTooMuch reports that the response has no room to record a [StepDone].
 	StepTooMuch struct{}
-	// PostKept says that a [Post] is durable.
+	// PostKept reports that a [Post] is durable.
 	PostKept struct{}
-	// PostFull answers a [Post]: as many are not delivered as the conversation takes.
+	// PostFull answers a [Post] if the outbox of the conversation is full.
 	PostFull struct{}
-	// WaitOver answers a [WaitFor]: the wait has ended with Value, or by its time.
+	// WaitOver answers a [WaitFor]: the wait ended with Value or timed out.
 	WaitOver struct {
 		Value    json.RawMessage
 		TimedOut bool
 	}
-	// WaitOpen answers a [WaitFor]: the call waits, durably, no longer than Until.
+	// WaitOpen answers a [WaitFor]: the wait is durable and lasts no longer than Until.
 	WaitOpen struct{ Until conversation.Time }
-	// WaitOracle answers a [WaitFor]: a signal is kept for the name. Whether it fits is to be
-	// said in another.
+	// WaitOracle answers a [WaitFor]: a signal is kept for the name. The caller validates Body and
+	// sends another WaitFor with the [Fit].
 	WaitOracle struct {
 		Kept conversation.SubmissionID
 		Body string
 	}
-	// Moved says that the caller has to repeat under its key. Unless the machine is sure
-	// that it did nothing for it, the outcome is unknown.
+	// Moved asks the caller to repeat the request under its key. The outcome is unknown unless
+	// Untouched is set.
 	Moved struct{ Untouched bool }
-	// Poked answers a poke after its writer is fenced: Held if work remains, which
-	// this writer does, settled otherwise. Unknown answers nothing.
+	// Probed answers a [Probe] once the probed writer is fenced. Held reports that work remains and
+	// this writer does it; otherwise all is settled. Unknown gives no answer.
 	Probed struct {
 		Held    bool
 		Unknown bool
 	}
-	// TimerChecked answers a [CheckTimer]: the timer is needed no more, unless it is Early. Unknown
-	// answers nothing.
+	// TimerChecked answers a [CheckTimer]: the timer is obsolete unless it is Early. Unknown gives no
+	// answer.
 	TimerChecked struct {
 		Early   bool
 		Unknown bool

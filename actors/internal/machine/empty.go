@@ -7,9 +7,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// emptyReplies returns the stop reason of the newest model call of sub and how many model calls up to it, in a row, ended
-// with neither text nor a tool call. They are 0 if the response has text or data, or was ended by its tool calls: then it
-// may have nothing to add. The count is that of the log, so a crash between two calls does not change it.
+// emptyReplies returns how many consecutive model calls of sub, up to the newest, ended with neither
+// text nor a tool call, and the newest one's stop reason. It returns 0 if the response has text or
+// data, or if its tool calls terminated it. The count comes from the log, so a crash between two calls
+// does not change it.
 func (m *Machine) emptyReplies(sub *conversation.Submission) (stop string, n int) {
 	turns := sub.Turns()
 	if sub.Output() != nil || m.state.WroteData(sub) || slices.ContainsFunc(turns, conversation.Turn.HasText) {
@@ -31,14 +32,15 @@ func (m *Machine) emptyReplies(sub *conversation.Submission) (stop string, n int
 	return stop, n
 }
 
-// asksAgain reports whether the model is asked once more because its reply was empty. A reply that a limit or the vendor
-// cut off would be cut off again.
+// asksAgain reports whether the model is called once more after an empty reply. A reply that a limit
+// or the vendor cut off would be cut off again.
 func (m *Machine) asksAgain(sub *conversation.Submission) bool {
 	stop, n := m.emptyReplies(sub)
 	return (n == 1 || n > 1 && !asksOnce()) && stop != stopLength && stop != stopWithheld
 }
 
-// reportSilence adds a diagnostic to the transcript if a response, or that of a subagent, ends without an answer.
+// reportSilence adds a diagnostic to the transcript if a response, or a subagent's, ends without an
+// answer.
 func (m *Machine) reportSilence(sub *conversation.Submission) {
 	stop, n := m.emptyReplies(sub)
 	if n == 0 {

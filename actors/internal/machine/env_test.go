@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestAllRead covers a cluster of one version, and one with a member that does not read a type.
 func TestAllRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		unread []conversation.RecordType

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// printEvents prints the durable events of the batches from a number on, each as deep
-// as what it belongs to is nested, and returns how many batches there are.
+// printEvents prints the durable events from batch from on, indented by nesting, and returns the
+// number of batches.
 func printEvents(w *strings.Builder, log []entry, from int) int {
 	var src observability.Source
 	var open []string
@@ -32,7 +32,7 @@ func printEvents(w *strings.Builder, log []entry, from int) int {
 	return len(log)
 }
 
-// nest returns what stays open when an event comes: what it ends is closed.
+// nest returns the events that stay open after ev.
 func nest(open []string, ev observability.Event) []string {
 	ends := map[observability.Type]string{
 		observability.TypeOperation: "operation", observability.TypeAgentEnd: "agent", observability.TypeTask: "task",
@@ -59,10 +59,10 @@ func opened(open []string, ev observability.Event) []string {
 	return open
 }
 
-// key tells the works of one kind apart that are open at the same time.
+// key distinguishes concurrent events of one kind.
 func key(ev observability.Event) conversation.ConversationID { return ev.Conversation }
 
-// eventText is an event without what all events of a script have.
+// eventText formats an event without the fields common to a script.
 func eventText(ev observability.Event) string {
 	payload, err := observability.AppendPayload(nil, ev.Payload)
 	if err != nil {
@@ -79,8 +79,8 @@ func eventText(ev observability.Event) string {
 	return s + " " + string(payload) + "\n"
 }
 
-// verifyEvents checks that the events of a log in which all is settled are complete:
-// every beginning has its end, in what it belongs to, and ids are unique.
+// verifyEvents checks that the events of a settled log are complete: each start has its end within its
+// parent, and ids are unique.
 func (w *world) verifyEvents() {
 	c := eventCheck{ids: map[string]bool{}, open: map[string]int{}, turns: map[conversation.TurnID]int{}, calls: map[conversation.CallID]int{}}
 	var src observability.Source
@@ -107,7 +107,7 @@ func (w *world) verifyEvents() {
 	}
 }
 
-// eventCheck follows what events begin and end.
+// eventCheck tracks started and ended events.
 type eventCheck struct {
 	ids   map[string]bool
 	open  map[string]int
@@ -163,11 +163,10 @@ func (c *eventCheck) event(ev observability.Event) {
 			violate("wait %s ends by %q with signal %q", p.Name, p.Reason, p.Signal)
 		}
 	case *observability.Tool:
-		delete(c.calls, p.ToolCallID) // also of one that never began
+		delete(c.calls, p.ToolCallID) // also for a call that never started
 	}
 }
 
-// tooled checks that an event of a wait names its tool and its turn.
 func (c *eventCheck) tooled(ev observability.Event, tool string) {
 	if tool == "" || ev.Turn == "" {
 		violate("%s %s is of no tool or no turn", ev.Type, ev.ID)

@@ -2,7 +2,7 @@ package machine
 
 import "fmt"
 
-// CheckSums holds the sums that a machine keeps against what they are of.
+// CheckSums compares the machine's running sums with recomputed ones.
 func (m *Machine) CheckSums() error {
 	flying, pending := 0, 0
 	if m.inflight != nil {

@@ -2,20 +2,20 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// bareness is what model calls leave out because a vendor refused what it was
-// shown, beyond what the state has as refused.
+// bareness lists the images that model calls omit because a vendor refused them, in addition to those
+// the state has as refused.
 type bareness struct {
 	images []conversation.AttachmentID // never changed in place
-	taken  int                         // how many of them a model has answered without
-	times  int                         // more were left out of the call under way
+	taken  int                         // how many of them were missing when a model answered
+	times  int                         // how often the call under way omitted more
 }
 
-// forget shows again what no model has answered without: another one is asked, or the call
-// failed for another reason.
+// forget restores the images that no model has answered without: another model is called, or the
+// failure had another cause.
 func (b *bareness) forget() { b.images, b.times = b.images[:b.taken:b.taken], 0 }
 
-// leaveOut repeats a model call whose vendor refused what it was shown: once without the
-// first of its images, then without all of them. It reports whether it did.
+// leaveOut repeats a refused model call, first without the first of its images, then without all. It
+// reports whether it did.
 func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
 	b := &w.bare
 	if len(e.Images) == 0 || b.times >= 2 {
@@ -32,7 +32,7 @@ func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
 	return true
 }
 
-// tookWithout records the images that a model has answered without.
+// tookWithout returns the record of the images that the answering model was not shown.
 func (m *Machine) tookWithout(w *work, model string) []conversation.Record {
 	b := &w.bare
 	refused := b.images[b.taken:]

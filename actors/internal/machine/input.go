@@ -8,35 +8,35 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Env is what one step knows of the world.
+// Env is the environment of one step.
 type Env struct {
-	// Wall is informative: it becomes timestamps and the time part of ids.
+	// Wall is the wall clock. It is used for timestamps and for the time part of ids.
 	Wall conversation.Time
-	// Ahead is what the clock that waits go by shows more than Wall, in whole milliseconds.
+	// Ahead is how far the clock for waits is ahead of Wall, in whole milliseconds.
 	Ahead time.Duration
-	// Mono is a monotonic reading; only differences mean something.
+	// Mono is a monotonic clock reading; only differences are meaningful.
 	Mono time.Duration
-	// Seed is fresh randomness for the ids minted in this step.
+	// Seed is the randomness for the ids minted in this step.
 	Seed [10]byte
-	// Unread lists the record types that some member of the bucket does not read, as far as
-	// this node knows.
+	// Unread lists the record types that some member of the bucket cannot read, as far as this node
+	// knows.
 	Unread []conversation.RecordType
 }
 
-// AllRead reports whether every member reads records of a type. A must-record that was added
-// after the first release is written only then.
+// AllRead reports whether every member reads records of a type. A must-record added after the first
+// release is written only then.
 func (e Env) AllRead(t conversation.RecordType) bool { return !slices.Contains(e.Unread, t) }
 
-// ReplyID names a caller who waits. The shell chooses it.
+// ReplyID identifies a waiting caller. The activation chooses it.
 type ReplyID uint64
 
-// Input is something that happened.
+// Input is an event for the machine.
 type Input interface{ input() }
 
-// Question is an input of work that waits for an answer.
+// Question is an input of running work that waits for an answer.
 type Question interface {
 	Input
-	// For returns the question of a caller.
+	// For returns the question with the caller set.
 	For(to ReplyID) Input
 }
 
@@ -46,7 +46,7 @@ type Claim struct {
 	Nonce string
 }
 
-// ModelEventKind tells model events apart.
+// ModelEventKind is the kind of a model event.
 type ModelEventKind int
 
 // The kinds of [ModelEvent].
@@ -57,43 +57,43 @@ const (
 	ModelCall
 	ModelDone
 	ModelFailed
-	// ModelMetadata is what a new response starts with, and in State what its author
-	// wrote for it. It comes first, if at all.
+	// ModelMetadata is the initial metadata of a new response, with the author's state writes in
+	// State. It may only come first.
 	ModelMetadata
-	// ModelData is data that a tool or a hook writes; it may come after ModelDone.
+	// ModelData is data written by a tool or a hook. It may come after ModelDone.
 	ModelData
 )
 
-// ModelEvent is one event of a model call in the machine's own terms.
+// ModelEvent is one vendor-independent event of a model call.
 type ModelEvent struct {
 	Kind ModelEventKind
-	// Text of text, reasoning and signature. What a signature signs is the Part of that
-	// kind that it closes.
+	// Text is the content of text, reasoning and signature events. Part is the kind of the part that a
+	// signature closes.
 	Text string
 	Part conversation.PartKind
-	// A complete call, and what its vendor wants back with it. Data has a name and its JSON in Input, metadata the latter.
+	// These describe a complete call; Signature is opaque vendor data to return with it. Data events
+	// use Name and Input, metadata events Input.
 	ProviderCall string
 	Signature    string
 	Name         string
 	Input        json.RawMessage
 	Durable      bool
 	State        []StateWrite
-	// The end. Full says that the context has come near the model's window.
+	// These describe the end of the reply. Full reports that the context is close to the model's
+	// window.
 	StopReason string
 	Usage      conversation.Usage
 	Facts      conversation.CallFacts
 	Full       bool
-	// Reminder is what a subagent's model is told, once, if its work ends without the output
-	// that it was asked for; "" if it was asked for none.
+	// Reminder is sent once to a subagent's model if its work ends without the requested output; "" if
+	// none was requested.
 	Reminder string
-	// A failure: Err may be shown to clients. Retry says that the same call may
-	// succeed later, RetryAfter how long the vendor asks to wait; Overflow that the
-	// context is too long for the model; Fallback that there is another model to ask,
-	// which was not to be avoided.
-	// Unasked, before all others, says that nothing was asked of the model yet, and
-	// TooManyCalls that the reply was cut off because it has more than it may. Images are
-	// those of a request that its vendor refused, of which the First, at least 1, are left
-	// out before the others.
+	// These describe a failure. Err may be shown to clients. Retry reports that the same call may
+	// succeed later, and RetryAfter is the vendor's retry hint. Overflow reports that the context
+	// exceeds the model's window. Fallback reports that another model remains to be called. Unasked
+	// reports that no model was called yet. TooManyCalls reports that the reply was cut off because it
+	// exceeds MaxCalls. Images are the images of a refused request, of which the first First, at least
+	// 1, are omitted before the others.
 	Err          *conversation.SettlementError
 	Unasked      bool
 	TooManyCalls bool
@@ -105,20 +105,20 @@ type ModelEvent struct {
 	First        int
 }
 
-// Replaced is a model in whose place another one is asked. Why may be shown to clients.
+// Replaced is a model that another one replaces. Why may be shown to clients.
 type Replaced struct {
 	Name string
 	Why  *conversation.SettlementError
 }
 
-// StateWrite is a key of the author's persistent state and its new value; null
-// removes it.
+// StateWrite sets a key of the author's persistent state; a null value removes it.
 type StateWrite struct {
 	Key   string
 	Value json.RawMessage
 }
 
-// Fit is a signal held against the schema of a wait: the value that fits it, or why none does.
+// Fit is the result of validating a signal against the schema of a wait: the decoded value, or the
+// error.
 type Fit struct {
 	Schema json.RawMessage
 	Value  json.RawMessage
@@ -126,12 +126,11 @@ type Fit struct {
 }
 
 type (
-	// Opened delivers the folded log and names the writer incarnation of this machine:
-	// a new one, or, if Claimed, one that an earlier machine has put to rest, with the
-	// log at the very batch that it ended at. Claims are in order of Seq, and Since is
-	// how many batches were read after the checkpoint, if there is one. Bytes is about how
-	// large the state is. Last is when the last of these batches that has records was built,
-	// 0 if there is none.
+	// Opened delivers the folded log and the writer incarnation of this machine. The writer is new,
+	// or, if Claimed, one that an earlier machine released at the very batch where the log ends.
+	// Claims are in order of Seq. Since is the number of batches read after the checkpoint. Bytes is
+	// the approximate size of the state. Last is the build time of the newest of these batches that
+	// has records, 0 if there is none.
 	Opened struct {
 		Writer  string
 		Claimed bool
@@ -141,66 +140,65 @@ type (
 		Bytes   int
 		Last    conversation.Time
 	}
-	// OpenFailed says that the log could not be read: not now, or Permanent, not
-	// until somebody mends it.
+	// OpenFailed reports that the log could not be read. Permanent failures persist until an operator
+	// repairs the log.
 	OpenFailed struct {
 		Err       error
 		Permanent bool
 	}
 
-	// Admit asks for an admission; with Precheck only for the decision.
+	// Admit requests an admission, or with Precheck only the decision.
 	Admit struct {
 		To        ReplyID
 		Admission conversation.Admission
 		Precheck  bool
-		// Unfit is what is wrong with the initial data, if it creates a conversation.
+		// Unfit is the validation error of the initial data, for an admission that creates a
+		// conversation.
 		Unfit *conversation.Error
-		// Fit is what has become of a signal for a wait of that schema, nil if nobody was
-		// known to wait.
+		// Fit is the validation result of a signal, nil if no wait was known for it.
 		Fit *Fit
-		// Dead is the post that a signal asks to deliver again, nil if there is none.
+		// Dead is the dead post that a signal asks to deliver again, or nil.
 		Dead *conversation.PostEnqueued
 
-		came time.Duration // Env.Mono of the step that it came in
+		came time.Duration // Env.Mono of the step that received it
 	}
-	// Abort asks to abort whatever is owed a settlement, or, if Of is not nil, what belongs to that tree of dispatches.
-	// Trees asks to close the trees that began here, too; [Aborted] answers.
+	// Abort aborts all unsettled submissions or, if Of is not nil, those of that dispatch tree. Trees
+	// also closes the trees rooted here. [Aborted] answers.
 	Abort struct {
 		To    ReplyID
 		Of    *conversation.TreeRef
 		Trees bool
 	}
-	// Poke asks about an entry of a pending-work journal.
+	// Probe asks about an entry of a pending-work journal; [Probed] answers.
 	Probe struct {
 		To    ReplyID
 		Nonce string
 		Seq   conversation.Offset
 	}
 
-	// CheckTimer asks about a stored timer, of the batch at an offset that has parked a
-	// submission; [TimerChecked] answers.
+	// CheckTimer asks about the stored timer of the batch at an offset that suspended a submission or
+	// deferred a post; [TimerChecked] answers.
 	CheckTimer struct {
 		To ReplyID
 		At conversation.Offset
 	}
-	// TimerStored says that a timer is stored.
+	// TimerStored reports that a timer is stored.
 	TimerStored struct{ Timer StoreTimer }
 
-	// ReplySent says that who waited for the reply to a submission has it, or is over.
+	// ReplySent reports that the sender of a submission has its reply or no longer wants it.
 	ReplySent struct{ Submission conversation.SubmissionID }
 
-	// Post asks to post for a call of the work gen: [PostKept], [PostFull] or
-	// [StepTooMuch] answers. One of a durable tool records Step with it, whose result is Output.
+	// Post enqueues a post for a call of the work gen; [PostKept], [PostFull] or [StepTooMuch]
+	// answers. A durable tool records it together with Step, whose result is Output.
 	Post struct {
 		To       ReplyID
 		Gen      int
-		Enqueued conversation.PostEnqueued // the submission and the time are the machine's
+		Enqueued conversation.PostEnqueued // the machine sets the submission and the time
 		Step     string
 		Output   json.RawMessage
 	}
-	// PostTried says what has come of an attempt to deliver a post: it is Delivered, or, for a Reason
-	// in words, not yet. Gone says that another attempt would not help, and RetryAfter how long the
-	// receiver asks to wait.
+	// PostTried reports the outcome of an attempt to deliver a post. Reason is the failure text. Gone
+	// means that no retry can succeed; RetryAfter is the receiver's retry hint.
 	PostTried struct {
 		Post       conversation.PostID
 		Delivered  bool
@@ -209,26 +207,25 @@ type (
 		RetryAfter time.Duration
 		Took       time.Duration
 	}
-	// PostBuried says that the dead letter of a post is stored.
+	// PostBuried reports that the dead letter of a post is stored.
 	PostBuried struct{ Post conversation.PostID }
 
-	// Appended says that the batch in flight is durable and its claim verified.
+	// Appended reports that the batch in flight is durable and its claim verified.
 	Appended struct{ Offset conversation.Offset }
-	// AppendLost says that the batch in flight was fenced or its outcome cannot be
-	// known. The writer may not be used again.
+	// AppendLost reports that the batch in flight was fenced or that its outcome is unknown. The
+	// writer must not be used again.
 	AppendLost struct{ Err error }
-	// Listed says that a landed journal, and any in flight, list this writer.
+	// Listed reports that the landed journal, and any in flight, list this writer.
 	Listed struct{}
-	// Looked says at which offset the log ended some time after the [Look], or why
-	// that cannot be known.
+	// Looked answers a [Look] with the tail of the log, or with the error of the read.
 	Looked struct {
 		Tail conversation.Offset
 		Err  error
 	}
 
-	// Model delivers events of the call gen. Name is the model that is called, Passed one
-	// that would have been, had it not failed of late elsewhere, nil if there is none, and
-	// Facts are what is known of the call before its end.
+	// Model delivers events of the call gen. Name is the called model. Passed is a preferred model
+	// that was skipped because it failed recently elsewhere, nil if there is none. Facts are the facts
+	// about the call known before its end.
 	Model struct {
 		Gen    int
 		Name   string
@@ -236,10 +233,10 @@ type (
 		Facts  conversation.CallFacts
 		Events []ModelEvent
 	}
-	// ToolDone delivers the outcome of a call of the work gen. Output is valid JSON
-	// unless Failed; ErrorText is for the model and for clients. NotRun says that no
-	// handler ran, so there is no duration. State is what the handler wrote. Stored is where
-	// all of an output is of which Output is a part, nil for one that is whole.
+	// ToolDone delivers the outcome of a call of the work gen. Output is valid JSON unless Failed.
+	// ErrorText is for the model and for clients. NotRun reports that no handler ran, so there is no
+	// duration. State are the handler's state writes. Stored locates the whole output if Output is a
+	// part of it, nil otherwise.
 	ToolDone struct {
 		Gen       int
 		Call      conversation.CallID
@@ -253,16 +250,16 @@ type (
 		ErrorText string
 		Duration  time.Duration
 	}
-	// ToolSuspended says that a call of the work gen has ended for now because it waits for
-	// a time, or for a signal until then. What it has done until then is in its recorded steps.
+	// ToolSuspended reports that a call of the work gen waits for a time, or for a signal until then.
+	// Its results so far are in its recorded steps.
 	ToolSuspended struct {
 		Gen   int
 		Call  conversation.CallID
 		Until conversation.Time
 	}
-	// WaitFor asks what a call of the work gen that waits for a signal has come to, and has
-	// it wait if it does not yet; [WaitOver], [WaitOpen], [WaitOracle] or
-	// [StepTooMuch] answers. Fit is what has become of the signal Kept, if WaitOracle has asked.
+	// WaitFor returns the state of a wait for a signal by a call of the work gen, and starts the wait
+	// if it does not exist. [WaitOver], [WaitOpen], [WaitOracle] or [StepTooMuch] answers. After
+	// WaitOracle, Fit is the validation result of the signal Kept.
 	WaitFor struct {
 		To     ReplyID
 		Gen    int
@@ -273,8 +270,7 @@ type (
 		Kept   conversation.SubmissionID
 		Fit    *Fit
 	}
-	// StepDone asks to record the result of a durable tool's step; [StepKept] or
-	// [StepTooMuch] answers.
+	// StepDone records the result of a durable tool's step; [StepKept] or [StepTooMuch] answers.
 	StepDone struct {
 		To     ReplyID
 		Gen    int
@@ -282,7 +278,7 @@ type (
 		Name   string
 		Output json.RawMessage
 	}
-	// TaskCalled says that a call of the work gen hands a task to a subagent.
+	// TaskCalled reports that a call of the work gen starts a subagent's task.
 	TaskCalled struct {
 		Gen    int
 		Call   conversation.CallID
@@ -290,32 +286,32 @@ type (
 		Prompt string
 	}
 
-	// DeliveryStarted says that the author has seen the delivery of the work gen. Err
-	// fails the submission.
+	// DeliveryStarted reports that the author's delivery hook of the work gen has returned. Err fails
+	// the submission.
 	DeliveryStarted struct {
 		Gen   int
 		State []StateWrite
 		Err   *conversation.SettlementError
 	}
-	// ResponseFinished says that the author has seen the response of the work gen.
-	// Metadata is a JSON object to merge, or nil. Again, if not empty, is said to the
-	// model, which goes on.
+	// ResponseFinished reports that the author's response hook of the work gen has returned. Metadata
+	// is a JSON object to merge, or nil. Again, if not empty, is a note to the model, which is called
+	// again.
 	ResponseFinished struct {
 		Gen      int
 		Metadata json.RawMessage
 		Again    string
-		Err      *conversation.SettlementError // the response is not what was asked for
+		Err      *conversation.SettlementError // the response is invalid
 		State    []StateWrite
 	}
 
-	// Compact asks for a compaction; [Compacted] answers.
+	// Compact requests a compaction; [Compacted] answers.
 	Compact struct {
 		To           ReplyID
 		Instructions string
 	}
-	// Summarized delivers the summary that gen asked for: of all before FirstKept, and
-	// of its turns before FirstTurn. Before counts the exchanges before FirstKept.
-	// Nothing says that there is nothing to leave out, Err that there is no summary.
+	// Summarized delivers the summary requested by gen, of everything before FirstKept and of its
+	// turns before FirstTurn. Before counts the exchanges before FirstKept. Nothing reports that there
+	// is nothing to omit, Err that the summary failed.
 	Summarized struct {
 		Gen       int
 		Summary   string
@@ -325,17 +321,17 @@ type (
 		Model     string
 		Usage     conversation.Usage
 		Facts     conversation.CallFacts
-		After     int // exchanges that are left as they are
+		After     int // exchanges that stay unchanged
 		Nothing   bool
 		Err       *conversation.Error
 	}
 
-	// Tick says that a timer set by [SetTimer] went off.
+	// Tick reports that a timer set by [SetTimer] has expired.
 	Tick struct {
 		Timer Timer
 		Gen   int
 	}
-	// Drain asks to release the conversation at the next durable boundary.
+	// Drain releases the conversation at the next durable boundary.
 	Drain struct{}
 )
 

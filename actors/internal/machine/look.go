@@ -7,27 +7,26 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// errOvertaken ends a machine whose log goes on where it has not written.
+// errOvertaken stops a machine when the log has batches that it did not write.
 var errOvertaken = errors.New("the log goes on above what is known here")
 
-// looks are the questions where the log ends. One is under way at a time, and who
-// comes meanwhile waits for the next, which they share.
+// looks are the reads of the log's tail. One is under way at a time. Callers that arrive during it
+// share the next.
 type looks struct {
 	begun, done int
-	tail        conversation.Offset // the highest that one has found
+	tail        conversation.Offset // the highest tail found
 }
 
-// confirm answers with what is true only as long as nobody else has written: that
-// there is nothing to abort, or that a condition fails. What this machine remembers
-// is no proof of that, be its writer verified or not; another node may own the
-// conversation by now. So the bucket is asked, after the question, where the log ends:
-// it must be what this machine has read or written itself.
+// confirm answers with a value that is true only if no other writer has appended: nothing to abort, or
+// a failed condition. The machine's memory is no proof of that, even with a verified writer, because
+// another node may own the conversation by now. So the tail of the log is read after the question. It
+// must be a batch that this machine has read or written.
 func (m *Machine) confirm(to ReplyID, value Answer) {
 	m.waits = append(m.waits, wait{to: to, value: value, offset: m.state.Head(), look: m.looks.begun + 1})
 	m.look()
 }
 
-// look begins a look unless one is under way.
+// look starts a read of the tail unless one is under way.
 func (m *Machine) look() {
 	if m.looks.begun == m.looks.done {
 		m.looks.begun++
@@ -35,8 +34,8 @@ func (m *Machine) look() {
 	}
 }
 
-// looked takes the outcome of a look. What it found above the durable prefix may be
-// the batch in flight, whose own outcome then decides.
+// looked handles the result of a tail read. A tail above the durable prefix may be the batch in
+// flight, whose own outcome then decides.
 func (m *Machine) looked(in Looked) {
 	m.looks.done = m.looks.begun
 	if in.Err != nil {
@@ -56,7 +55,7 @@ func (m *Machine) looked(in Looked) {
 	}
 }
 
-// refuseLooks refuses those who waited for a look that has failed.
+// refuseLooks refuses the callers whose tail read failed.
 func (m *Machine) refuseLooks(err error) {
 	kept := m.waits[:0]
 	for _, w := range m.waits {
@@ -70,8 +69,8 @@ func (m *Machine) refuseLooks(err error) {
 	m.waits = kept
 }
 
-// confirmed reports whether the look that a reply waits for has found nothing which
-// this machine does not know to be durable.
+// confirmed reports whether the tail read of a reply is done and found nothing above the durable
+// prefix.
 func (m *Machine) confirmed(w wait) bool {
 	return w.look == 0 || w.look <= m.looks.done && m.looks.tail <= m.durable
 }

@@ -9,78 +9,77 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Limits are an agent's rules as far as the machine needs them.
+// Limits are the rules of an agent that the machine enforces.
 type Limits struct {
-	// MaxAttempts bounds the attempts at one submission.
 	MaxAttempts int
-	// Patience bounds the waits for vendors that say when to come back, for one reply.
+	// Patience bounds the total wait for vendor retry hints of one reply.
 	Patience time.Duration
-	// Timeout bounds the monotonic time of all attempts at one submission, of a run those since its last suspension.
+	// Timeout bounds the monotonic time of all attempts at one submission; for a run, since its last
+	// suspension.
 	Timeout time.Duration
 	// ToolConcurrency bounds the calls of a turn that run at once, at least 1.
 	ToolConcurrency int
-	// MaxResponse bounds what models say in a response, or in a subagent's work, in
-	// bytes as [conversation.Submission.Said] counts them, and MaxCalls the calls of one
-	// reply.
+	// MaxResponse bounds the model output of a response, or of a subagent's work, in bytes as
+	// [conversation.Submission.Said] counts them. MaxCalls bounds the calls of one reply.
 	MaxResponse, MaxCalls int
-	// MaxBrought bounds what the calls of a response bring, those of its subagents
-	// included, in bytes as [conversation.State.Brought] counts them.
+	// MaxBrought bounds the outcomes of the calls of a response and its subagents, in bytes as
+	// [conversation.State.Brought] counts them.
 	MaxBrought int
-	// MaxTurns and MaxToolCalls bound what a submission takes as [conversation.Spent] counts
-	// it, and MaxTokens and MaxDollars too, unless they are 0.
+	// MaxTurns, MaxToolCalls, MaxTokens and MaxDollars bound a submission as [conversation.Spent]
+	// counts it. MaxTokens and MaxDollars 0 mean no limit.
 	MaxTurns, MaxToolCalls int
 	MaxTokens              int64
 	MaxDollars             float64
-	// MaxTree and MaxTreeDollars bound the trees of dispatches that begin here, as [conversation.Tree] counts them, unless
-	// they are 0.
+	// MaxTree and MaxTreeDollars bound the dispatch trees rooted here, as [conversation.Tree] counts
+	// them; 0 means no limit.
 	MaxTree        int
 	MaxTreeDollars float64
-	// DeliveryStartedHook says that a delivery is shown to its author before the first model
-	// call for it, ResponseFinishedHook a response before it settles, SettledHook a settlement.
+	// These enable the author's hooks: before the first model call for a delivery, before a response
+	// settles, and after a settlement.
 	DeliveryStartedHook, ResponseFinishedHook, SettledHook bool
-	// AnswerInOrder says that what comes while a submission is parked waits for it.
+	// AnswerInOrder makes later submissions wait for a suspended one.
 	AnswerInOrder bool
-	// Function is the tool that works on deliveries in place of a model, "" of an agent.
+	// Function is the tool that handles deliveries of a workflow in place of a model; "" for an agent.
 	Function string
-	// Notify are the targets that are told of each settlement.
+	// Notify lists the targets that are notified of each settlement.
 	Notify []string
 }
 
-// replies reports whether a target of the outbox serves conversations of a channel alone.
+// replies reports whether an outbox target is an [outbox.ReplyTarget], which serves conversations of
+// one channel only.
 func (m *Machine) replies(target string) bool { return m.cfg.Replies != nil && m.cfg.Replies(target) }
 
-// Config is what a machine is made with. All fields but Replies are required.
+// Config configures machines. All fields but Replies are required.
 type Config struct {
 	// Limits returns the rules of a registered agent.
 	Limits func(agent string) (Limits, bool)
 	// Replies reports whether a target of the outbox is an [outbox.ReplyTarget]; nil for none.
 	Replies func(target string) bool
-	// Pace is the least time between the starts of two appends of streamed text.
+	// Pace is the minimum time between the starts of two appends of streamed text.
 	Pace time.Duration
-	// RetryPause is the pause before the first repetition of a failed model call; it
-	// doubles with each.
+	// RetryPause is the pause before the first repetition of a failed model call. It doubles with each
+	// repetition.
 	RetryPause time.Duration
-	// IdleAfter is the time until an idle activation passivates.
+	// IdleAfter is how long an activation is idle before it passivates.
 	IdleAfter time.Duration
-	// MaxWaiting bounds the callers waiting for a reply, and the submissions
-	// waiting for their turn; above it callers are refused with CodeUnavailable.
+	// MaxWaiting bounds the callers waiting for a reply, and the queued submissions. Above it callers
+	// get CodeUnavailable.
 	MaxWaiting int
-	// MaxWaitingBytes bounds the deliveries waiting for their turn, likewise. One that
-	// nothing waits beside is always taken.
+	// MaxWaitingBytes bounds the queued deliveries likewise. A delivery is always accepted if the
+	// queue is empty.
 	MaxWaitingBytes int
-	// CheckpointBatches and CheckpointBytes are how much a log grows until a checkpoint
-	// is due. An activation that ends writes one after an eighth of the batches; below
-	// that, reading them costs little more than reading a checkpoint.
+	// CheckpointBatches and CheckpointBytes are the log growth after which a checkpoint is due. An
+	// activation that ends writes one after an eighth of the batches; below that, reading the batches
+	// costs little more than reading a checkpoint.
 	CheckpointBatches, CheckpointBytes int
-	// RestBatches is how much a log grows until a checkpoint is due when no submission is
-	// at work, so that its batches can be compacted; 0 is as CheckpointBatches.
+	// RestBatches replaces CheckpointBatches while no submission is under way, so that its batches can
+	// be compacted. 0 keeps CheckpointBatches.
 	RestBatches int
-	// MaxPendingBytes bounds what waits for an append: streamed text is held back
-	// above it, see [Machine.Full], and admissions are refused above twice as much.
+	// MaxPendingBytes bounds the data queued for an append. Above it streamed text is held back, see
+	// [Machine.Full]; above twice as much admissions are refused.
 	MaxPendingBytes int
-	// MaxBatchBytes is the size from which on a batch takes no more records, unless they
-	// belong to its last ones, and the most that a call may have recorded of it. It is far
-	// below what the log takes.
+	// MaxBatchBytes is the size above which a batch takes no more groups, and the limit for the
+	// records of one call outcome. It must be far below the log's limit.
 	MaxBatchBytes int
 }
 
@@ -90,14 +89,14 @@ type Config struct {
 // Invariant: inflight.Offset == durable+1 while an append is in flight.
 type Machine struct {
 	cfg          *Config
-	writer       string // the nonce of this writer incarnation
+	writer       string // the nonce of this writer
 	state        *conversation.State
 	claims       []Claim
-	found        conversation.Time // when the last batch before this activation was built, see [Opened].Last
-	backlog      []Input           // before Opened
+	found        conversation.Time // build time of the last batch before this activation, see [Opened].Last
+	backlog      []Input           // inputs before Opened
 	backlogBytes int               // of its admissions
 	stopped      bool
-	unread       *conversation.Error // why the log could not be read, nil if it was
+	unread       *conversation.Error // read error of the log, or nil
 
 	durable       conversation.Offset
 	claimed       bool // a batch of this writer is durable
@@ -105,45 +104,44 @@ type Machine struct {
 	inflightBytes int // of it
 	pending       pending
 	lastStart     time.Duration
-	started       bool // an append was started, so lastStart means something
+	started       bool // lastStart is set
 	paceSet       bool
 
 	waits    []wait
-	signals  []Admit                                // of parked calls, until a journal lists this writer
-	receipts map[conversation.SubmissionID]*receipt // of the unsettled that it admitted
-	sending  map[conversation.SubmissionID]bool     // replies that are on their way
-	posting  map[string]*posting                    // by the targets
+	signals  []Admit                                // for suspended calls, until a journal lists this writer
+	receipts map[conversation.SubmissionID]*receipt // of unsettled submissions admitted here
+	sending  map[conversation.SubmissionID]bool     // replies being delivered
+	posting  map[string]*posting                    // by target
 	looks    looks
 	listing  bool
 	listed   bool
-	timers   map[StoreTimer]bool // of what waits for a time: asked for, true if stored
-	dueAt    conversation.Time   // TimerDue is set for it, 0 if it is not set
+	timers   map[StoreTimer]bool // of suspended submissions and deferred posts; true once stored
+	dueAt    conversation.Time   // expiry of TimerDue, 0 if it is not set
 
-	work     *work   // of a submission of the conversation
-	tasks    []*work // of subagents that work for it, oldest first
+	work     *work   // the attempt under way
+	tasks    []*work // its subagents, oldest first
 	jobs     []*compaction
 	settled  []settlement // not durable yet
-	gen      int          // counts whatever runs outside
+	gen      int          // newest generation of effects
 	draining bool
 	idling   bool
 
 	grown grown
-	size  int // of the state at the last checkpoint, or when it was opened
+	size  int // of the state at the last checkpoint or at opening
 
 	env Env
 	ids minter
 	out []Effect
 }
 
-// pending is what waits for an append: batches being composed, the last of which takes
-// what comes next.
+// pending holds the batches being composed. New records go to the last one.
 //
-// What is enqueued for one input, or one event of a model call, is a group: it stands in
-// one batch, so that no crash comes between.
+// The records of one input, or of one event of a model call, form a group. A group stands in one
+// batch, so that no crash separates its records.
 type pending struct {
 	batches []composed
-	grouped bool // the group under way has its batch: the last
-	split   bool // the next group stands in a batch of its own
+	grouped bool // the current group has its batch: the last
+	split   bool // the next group starts a new batch
 	bytes   int  // of all records
 }
 
@@ -156,44 +154,44 @@ func (p *pending) urgent() bool {
 // composed is a batch being composed.
 type composed struct {
 	records []conversation.Record // none in a claim
-	text    []byte                // more of the last record, which is a delta
+	text    []byte                // appended text of the last record, a delta
 	urgent  bool
 	bytes   int
-	size    int // about what it takes in the log
+	size    int // estimated size in the log
 }
 
-// wait is a caller who waits for durability.
+// wait is a caller that waits for durability.
 type wait struct {
 	to     ReplyID
 	value  Answer
 	offset conversation.Offset
-	listed bool        // waits for the journal too
-	look   int         // waits for the look of this number too, 0 for none
-	probe  *Probe      // answered by what is so then; value is unused
+	listed bool        // also waits until the journal lists this writer
+	look   int         // also waits for the tail read of this number, 0 for none
+	probe  *Probe      // set for a probe, whose answer is computed at the end; value is unused
 	timer  *CheckTimer // likewise
-	over   bool        // what the timer is of was seen to be over, at offset
+	over   bool        // the timer was seen to be obsolete, at offset
 }
 
-// receipt is what a settlement tells of its admission, which cannot tell itself.
+// receipt measures an admission for the record of its settlement.
 type receipt struct {
-	came   time.Duration // Env.Mono when the message came
-	waited int64         // milliseconds until the receipt left, 0 if it has not
+	came   time.Duration // Env.Mono of the admission
+	waited int64         // milliseconds until the receipt was sent, 0 before
 }
 
-// New returns a machine that waits for [Opened]. Many may share a configuration,
-// which must not be changed.
+// New returns a machine that waits for [Opened]. Machines may share a configuration, which must not
+// change.
 func New(cfg *Config) *Machine {
 	return &Machine{cfg: cfg, receipts: map[conversation.SubmissionID]*receipt{}, timers: map[StoreTimer]bool{}, sending: map[conversation.SubmissionID]bool{}, posting: map[string]*posting{}}
 }
 
-// State returns the folded state, nil before [Opened]. It is read-only and valid
-// until the next Step.
+// State returns the folded state, nil before [Opened]. It is read-only and valid until the next Step.
 func (m *Machine) State() *conversation.State { return m.state }
 
-// Open reports whether the machine has its log.
+// Open reports whether the log was read.
 func (m *Machine) Open() bool { return m.state != nil }
 
-// Address is that of the conversation; ok is false before [Opened], and until it is created.
+// Address returns the address of the conversation. ok is false before [Opened] and until the
+// conversation exists.
 func (m *Machine) Address() (at conversation.Address, ok bool) {
 	if m.state == nil || !m.state.Exists() {
 		return at, false
@@ -201,8 +199,8 @@ func (m *Machine) Address() (at conversation.Address, ok bool) {
 	return m.state.Created().Address(), true
 }
 
-// Owed is how many submissions are owed their settlement by this machine, and which of them
-// it works on, or the first. One that has stopped owes nothing any more, but names it.
+// Owed returns the number of unsettled submissions of this machine, and the one under way or else the
+// first. A stopped machine returns 0 and the same submission.
 func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 	if m.state == nil {
 		return 0, ""
@@ -220,25 +218,24 @@ func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 	return len(queue), first
 }
 
-// Waits returns what waits for a time, as far as this machine knows, which is up to head. It
-// must be open.
+// Waits returns the timers of suspended submissions and deferred posts as of head. The machine must be
+// open.
 func (m *Machine) Waits() (waits []StoreTimer, head conversation.Offset) {
 	return m.alarms(), m.state.Head()
 }
 
-// Stopped reports whether the machine has asked for its end. It then answers
-// every caller with [Moved], or with [Refused] if it never had its log, and does
-// nothing else.
+// Stopped reports whether the machine has emitted [Stop]. It then answers every caller with [Moved],
+// or with [Refused] if the log could not be read, and does nothing else.
 func (m *Machine) Stopped() bool { return m.stopped }
 
-// Idle reports whether there is nothing to do: the machine has set [TimerIdle], and ends
-// when it goes off, however soon.
+// Idle reports whether the machine is idle. It has then set [TimerIdle] and passivates on its [Tick],
+// which may come early.
 func (m *Machine) Idle() bool { return m.idling && !m.stopped }
 
-// Full reports whether streamed text is to be held back until an append lands.
+// Full reports whether to hold back streamed text until an append lands.
 func (m *Machine) Full() bool { return m.pending.bytes >= m.cfg.MaxPendingBytes }
 
-// Bytes is about what the machine holds: its state, and what is on its way to the log.
+// Bytes returns the approximate memory of the machine: its state and queued data.
 func (m *Machine) Bytes() int {
 	waiting := 0
 	for _, in := range m.signals {
@@ -247,8 +244,7 @@ func (m *Machine) Bytes() int {
 	return waiting + m.size + m.grown.bytes + m.pending.bytes + m.backlogBytes + m.inflightBytes
 }
 
-// Step takes one input and returns what is to be done, in order. The slice is
-// valid until the next Step.
+// Step handles one input and returns the effects in order. The slice is valid until the next Step.
 func (m *Machine) Step(env Env, in Input) []Effect {
 	m.env, m.ids, m.out = env, minter{at: env.Wall, seed: env.Seed}, m.out[:0]
 	if a, ok := in.(Admit); ok {
@@ -269,8 +265,7 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// turnAway answers callers of a stopped machine. One that never had its log knows that
-// it did nothing for them.
+// turnAway answers callers of a stopped machine. A machine that never opened did nothing for them.
 func (m *Machine) turnAway(in Input) {
 	var why Answer = Moved{Untouched: true}
 	if m.unread != nil {
@@ -336,12 +331,12 @@ func (m *Machine) beforeOpen(in Input) {
 		m.keep(in.To, in)
 	case Compact:
 		m.keep(in.To, in)
-	case Drain: // Nothing has begun: whoever is next need not wait until the log is read.
+	case Drain: // No work has begun, so the next owner need not wait until the log is read.
 		m.leaveUnread(Stop{Reason: StopDrained})
 	}
 }
 
-// leaveUnread ends a machine that never had its log.
+// leaveUnread stops a machine that never opened.
 func (m *Machine) leaveUnread(why Stop) {
 	m.stopped = true
 	for _, b := range m.backlog {
@@ -351,7 +346,7 @@ func (m *Machine) leaveUnread(why Stop) {
 	m.emit(why)
 }
 
-// keep keeps a request until the log is read.
+// keep queues a request until the log is read.
 func (m *Machine) keep(to ReplyID, in Input) {
 	if len(m.backlog) >= m.cfg.MaxWaiting {
 		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
@@ -360,14 +355,14 @@ func (m *Machine) keep(to ReplyID, in Input) {
 	m.backlog = append(m.backlog, in)
 }
 
-// crowded refuses a caller because of what waits before them.
+// crowded returns a retryable refusal because of load.
 func crowded(format string, args ...any) *conversation.Error {
 	err := conversation.Unavailable(time.Second, nil)
 	err.Details = fmt.Sprintf(format, args...)
 	return err
 }
 
-// unopened is what callers are told of a log that could not be read.
+// unopened returns the error for callers when the log could not be read.
 func unopened(in OpenFailed) *conversation.Error {
 	var aside *conversation.Error
 	if errors.As(in.Err, &aside) && aside.Code == conversation.CodeQuarantined {
@@ -468,19 +463,16 @@ func (m *Machine) tick(in Tick) {
 	}
 }
 
-// advance does what the step has made possible. The order is part of what is decided:
+// advance performs the work that the step has made possible. The order is significant:
 //
-//   - Callers first. Some are answered only while the state has nothing that is not durable,
-//     and what is settled below tells how long its sender waited.
-//   - Then the author, of settlements, before a checkpoint cuts what they are about out of
-//     the state, and before the next attempt begins.
-//   - Calls that waited for room take it before work that continues brings more of them.
-//   - A checkpoint needs a state that is durable to its last record. What continues below
-//     enqueues, so this is the one moment between two batches.
-//   - Work continues, and may begin other; then it shows whether all that runs waits for a
-//     time, and only then for which, so that its timer is set once.
-//   - The append follows all that enqueue: what a step has made leaves in one batch.
-//   - Rest comes last: idle is who has begun none of the above.
+//   - Callers come first. Some are answered only while all of the state is durable, and a settlement below reports how long
+//     its sender waited.
+//   - Settlement hooks follow, before a checkpoint cuts their submissions out of the state and before the next attempt starts.
+//   - Waiting tool calls take free room before continued work adds more of them.
+//   - A checkpoint needs a fully durable state. Continued work enqueues records, so this is the one moment between two batches.
+//   - Work continues. Only then is it known whether everything waits for a time, and for which, so the timer is set once.
+//   - The append follows everything that enqueues, so that one step fills one batch.
+//   - The idle check comes last, because only then is it known that no work has started.
 func (m *Machine) advance() {
 	if m.stopped {
 		return
@@ -501,14 +493,14 @@ func (m *Machine) advance() {
 	m.rest()
 }
 
-// idle reports that nothing is under way. A listing is waited for too: it would
-// outlive the activation and nobody would take it back. So is a timer that is being
-// stored: until then only the journal, and this machine, know of what is parked.
+// idle reports that nothing is under way. A pending listing counts, because nothing would cancel it
+// after the activation. So does a timer being stored: until then only the journal and this machine
+// know of the suspended submission.
 func (m *Machine) idle() bool {
 	return m.work == nil && m.timed() && (m.draining || !m.ready()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
-// rest looks after a machine with nothing to do.
+// rest unlists the writer if no work is pending, and sets the idle timer or stops.
 func (m *Machine) rest() {
 	idle := m.idle()
 	if (idle || !unlistsWhenDurable()) && m.listed && !m.owes() {
@@ -544,7 +536,7 @@ func (m *Machine) drain() {
 	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain", ElapsedMs: elapsed, At: m.env.Wall})
 }
 
-// stepDown ends the machine after a lost append.
+// stepDown stops the machine after a lost append.
 func (m *Machine) stepDown(err error) {
 	for _, w := range m.waits {
 		switch {

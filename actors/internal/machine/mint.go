@@ -6,9 +6,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// minter makes the ids of one step: ULIDs of the step's time whose random part
-// starts at the step's seed and is counted up, so that ids of one step sort in
-// the order they were minted.
+// minter mints the ids of one step. They are ULIDs of the step's time whose random part starts at the
+// seed and counts up, so that ids of one step sort in the order of minting.
 type minter struct {
 	at   conversation.Time
 	seed [10]byte

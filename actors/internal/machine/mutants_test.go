@@ -9,9 +9,8 @@ import (
 	"github.com/parleyrun/parley/actors/internal/machine"
 )
 
-// TestMutants switches off rules that schedules of the machine notice, and those of nodes do
-// not, or show once in thousands: what is lost without them needs a death within milliseconds, or
-// is late and not lost.
+// TestMutants switches off rules that cluster schedules miss or detect once in thousands. Without them
+// a loss needs a crash within milliseconds, or work is late and not lost.
 func TestMutants(t *testing.T) {
 	for _, m := range []struct{ rule, notice string }{
 		{machine.RuleListFirst, "wakes what no journal lists"},

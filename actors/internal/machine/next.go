@@ -4,6 +4,6 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// noteNext records what a later version adds to an admission: nothing yet. A build with
-// the tag nextversion shows how such a record is held back.
+// noteNext records additions of a later version to an admission; there are none. A build with the tag
+// nextversion shows how such a record is held back.
 func (m *Machine) noteNext(conversation.SubmissionID) {}

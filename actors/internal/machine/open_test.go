@@ -9,8 +9,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestUnreadableLogIsToldInOurWords opens a log that cannot be read: what is wrong
-// with it is for operators.
 func TestUnreadableLogIsToldInOurWords(t *testing.T) {
 	const secret = "object 17 of customer acme is damaged"
 	for name, tc := range map[string]struct {

@@ -9,19 +9,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// suspendedCall is a call that has ended for now because it waits for a time, or for a signal
-// until then.
+// suspendedCall is a call that waits for a time, or for a signal until then.
 type suspendedCall struct {
 	call  conversation.CallID
 	until conversation.Time
-	due   bool // it runs again once what it waited for is durable
+	due   bool // its wait has ended; it runs again once that is durable
 }
 
-// next returns the submission to be worked on, nil if there is none or all of them wait: the
-// one that is under way, or else the first that may begin or go on.
+// next returns the submission under way, else the first that may start or continue. It returns nil if
+// all wait.
 func (m *Machine) next() *conversation.Submission { return m.first(m.due) }
 
-// first is next by a rule for which of the parked may go on.
+// first is next with a rule for which suspended submissions may continue.
 func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.Submission {
 	if sub := m.state.UnderWay(); sub != nil {
 		return sub
@@ -39,13 +38,13 @@ func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.
 	return nil
 }
 
-// holds reports whether later submissions wait for a parked one: if its agent answers in
-// order, and if the vendor that it waits for would delay them too.
+// holds reports whether a suspended submission delays later ones: its agent answers in order, or it
+// waits for a vendor that would delay them too.
 func (m *Machine) holds(sub *conversation.Submission) bool {
 	return sub.Retry != nil || m.limits().AnswerInOrder || !passesSuspended()
 }
 
-// parked returns the submissions that wait for a time, in the order of their admission.
+// suspended returns the suspended submissions in the order of their admission.
 func (m *Machine) suspended() []*conversation.Submission {
 	var out []*conversation.Submission
 	for _, sub := range m.state.Unsettled() {
@@ -56,23 +55,22 @@ func (m *Machine) suspended() []*conversation.Submission {
 	return out
 }
 
-// due reports whether the time that a submission waits for has come, or something that it
-// waits for. A record without a time waits for nothing that is known here.
+// due reports whether the time of a suspended submission has come or one of its waits has ended.
 func (m *Machine) due(sub *conversation.Submission) bool {
 	return sub.Due || sub.Suspended.Until <= m.now()
 }
 
-// now is the time by the clock that waits go by.
+// now returns the time of the clock for waits.
 func (m *Machine) now() conversation.Time {
 	return m.env.Wall + conversation.Time(m.env.Ahead/time.Millisecond)
 }
 
-// ready reports whether something is owed that no timer finds in time.
+// ready reports whether work is pending that no timer resumes in time.
 func (m *Machine) ready() bool {
 	return m.replyIsPending() || m.postIsPending() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
 
-// alarms are the timers of all that waits for a time: of each parked submission, and of the posts.
+// alarms returns the timers of the suspended submissions and of the deferred posts.
 func (m *Machine) alarms() (alarms []StoreTimer) {
 	for _, sub := range m.suspended() {
 		alarms = append(alarms, StoreTimer{At: sub.SuspendedAt, Until: sub.Suspended.Until})
@@ -83,27 +81,27 @@ func (m *Machine) alarms() (alarms []StoreTimer) {
 	return alarms
 }
 
-// timed reports whether the timers of all that waits for a time are stored, durably.
+// timed reports whether all timers are durable and stored.
 func (m *Machine) timed() bool {
 	return !slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool {
 		return a.At > m.durable || !m.timers[a] && sleepsWhenStored()
 	})
 }
 
-// over reports whether nothing is owed.
+// over reports whether no work is pending.
 func (m *Machine) over() bool {
 	return len(m.state.Unsettled()) == 0 && !m.replyIsPending() && (len(m.state.Posts()) == 0 || !staysForPost())
 }
 
-// asleep reports whether all that is owed waits for a time, durably, and its timers are
-// stored: then it is found without this machine and without any journal.
+// allSuspended reports whether all pending work waits for stored timers. It is then resumed without
+// this machine and without a journal.
 func (m *Machine) allSuspended() bool { return !m.over() && !m.ready() && m.timed() }
 
-// owes reports whether something is owed that no timer finds.
+// owes reports whether work is pending that no timer resumes.
 func (m *Machine) owes() bool { return !m.over() && !m.allSuspended() }
 
-// toolSuspended ends a call for now that waits for a time. It keeps its place among those
-// that may run at once, so that calls which shall follow each other do.
+// toolSuspended suspends a call that waits for a time. It keeps its place in ToolConcurrency, so that
+// sequential calls stay sequential.
 func (m *Machine) toolSuspended(in ToolSuspended) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
@@ -113,13 +111,12 @@ func (m *Machine) toolSuspended(in ToolSuspended) {
 	w.suspended = append(w.suspended, suspendedCall{in.Call, in.Until, len(ended) > w.heard[in.Call]})
 }
 
-// running reports whether a call has no outcome, and does not wait for a time.
+// running reports whether a call has no outcome and is not suspended.
 func (m *Machine) running(w *work, id conversation.CallID) bool {
 	return m.owed(w, id) && !slices.ContainsFunc(w.suspended, func(p suspendedCall) bool { return p.call == id })
 }
 
-// suspendWork puts the attempt away if all that runs in it waits for a time: calls, and
-// repetitions of model calls.
+// suspendWork suspends the attempt if all of its tool calls and model calls wait for a time.
 func (m *Machine) suspendWork() {
 	if m.work == nil || m.draining {
 		return
@@ -130,7 +127,7 @@ func (m *Machine) suspendWork() {
 		return
 	}
 	if _, at, _ := m.state.PostsDue(); at == m.nextOffset() && !m.pending.empty() {
-		return // A batch names one timer. It goes on when this one is sent.
+		return // A batch holds one timer. The attempt is suspended after this batch is sent.
 	}
 	m.enqueue(true, &conversation.Suspended{
 		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
@@ -139,8 +136,8 @@ func (m *Machine) suspendWork() {
 	m.unpark()
 }
 
-// sleeps reports whether all that runs for the work waits for a time. A task waits if its
-// subagent does.
+// sleeps reports whether all that runs for the work waits for a time. A task waits if its subagent
+// does.
 func (m *Machine) sleeps(w *work) bool {
 	if w.phase == phaseWaiting {
 		return true
@@ -167,7 +164,7 @@ func (m *Machine) sleeps(w *work) bool {
 	return waiting == w.running
 }
 
-// soonest is when the first of what waits for a time is due, 0 if there is none.
+// soonest returns the first time that anything waits for, 0 if nothing does.
 func (m *Machine) soonest() (at conversation.Time) {
 	first := func(until conversation.Time) {
 		if at == 0 || until < at {
@@ -185,7 +182,7 @@ func (m *Machine) soonest() (at conversation.Time) {
 	return at
 }
 
-// allWork is the work under way, and that of its subagents.
+// allWork iterates over the attempt and its subagents.
 func (m *Machine) allWork() iter.Seq[*work] {
 	return func(yield func(*work) bool) {
 		if m.work == nil || !yield(m.work) {
@@ -199,12 +196,12 @@ func (m *Machine) allWork() iter.Seq[*work] {
 	}
 }
 
-// ripeCall reports whether a parked call is to run again.
+// ripeCall reports whether a suspended call must run again.
 func (m *Machine) ripeCall(w *work, p suspendedCall) bool {
 	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.heard[p.call]
 }
 
-// runDue runs the parked calls again that are due while others still run.
+// runDue runs due suspended calls while others still run.
 func (m *Machine) runDue() {
 	for w := range m.allWork() {
 		if len(w.suspended) == 0 {
@@ -218,8 +215,8 @@ func (m *Machine) runDue() {
 	}
 }
 
-// unpark goes on with a parked submission whose time has come, or begins with what came
-// after it. What is done next must be found again, if this process ends, by the journal.
+// unpark resumes a suspended submission that is due, or starts a later one. The writer is listed
+// first, so that the journal finds the work after a crash.
 func (m *Machine) unpark() {
 	if m.work != nil || m.draining || m.next() == nil {
 		return
@@ -228,9 +225,8 @@ func (m *Machine) unpark() {
 	m.startNext()
 }
 
-// keepTimer has the timers of what waits for a time stored, once its records are durable, and
-// has this machine told of the time too. Whether an earlier one has stored them is not
-// known here; storing them again does no harm.
+// keepTimer stores the timers whose records are durable and sets TimerDue for the first. Timers that
+// an earlier machine stored are stored again, which is harmless.
 func (m *Machine) keepTimer() {
 	alarms := m.alarms()
 	maps.DeleteFunc(m.timers, func(a StoreTimer, _ bool) bool { return !slices.Contains(alarms, a) })
@@ -240,7 +236,7 @@ func (m *Machine) keepTimer() {
 			m.timers[a] = false
 			m.emit(a)
 		}
-		// One whose time has come goes on when what is worked on has ended.
+		// A submission that is due continues after the work under way.
 		if (at == 0 || a.Until < at) && (m.work == nil || a.Until > m.now()) {
 			at = a.Until
 		}
@@ -258,7 +254,7 @@ func (m *Machine) timerStored(in TimerStored) {
 	}
 }
 
-// checkTimer answers for a stored timer.
+// checkTimer answers a question about a stored timer.
 func (m *Machine) checkTimer(in CheckTimer) {
 	if m.draining || len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, TimerChecked{Unknown: true}})
@@ -271,16 +267,16 @@ func (m *Machine) checkTimer(in CheckTimer) {
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), timer: &in})
 }
 
-// ripeTimer answers once the timer is needed no more: what it belongs to is over in the
-// durable log, and what is left is found by another timer or by a landed journal. That it
-// is over stays true, whoever writes meanwhile, so nobody is fenced for it.
+// ripeTimer answers once the timer is obsolete: its submission is over in the durable log, and the
+// remaining work is found by another timer or by a landed journal. Being over is final even if another
+// writer appends, so no writer is fenced.
 func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
-	if at := w.timer.At; at > m.durable { // the log is shorter than the timer says: a later sweep asks again
+	if at := w.timer.At; at > m.durable { // the log ends before the timer's batch: a later scan asks again
 		return TimerChecked{Unknown: true}, true
 	} else if slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool { return a.At == at }) {
 		return TimerChecked{Early: true}, true
 	}
-	if !w.over { // What says so may be on its way.
+	if !w.over { // Its last record may be in flight.
 		w.over, w.offset = true, m.state.Head()
 	}
 	switch {

@@ -7,42 +7,42 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Pauses before the attempts to deliver a post, with each failure the next. What has failed once
-// more is given up, and so is what has failed at all and waits for longer than a day, be it
-// behind others.
+// postPauses are the pauses before repeated delivery attempts. A post becomes a dead letter after one
+// more failure, or when it has failed at all and is older than maxPostAge, even while it waits for
+// earlier posts.
 var postPauses = [...]time.Duration{
 	5 * time.Second, 30 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 9 * time.Hour,
 }
 
-// maxPostAge is how long receivers are expected to be away.
+// maxPostAge is the longest outage of a receiver that posts survive, in milliseconds.
 const maxPostAge = conversation.Time(24 * time.Hour / time.Millisecond)
 
-// maxPostHint bounds the pause that a receiver asks for.
+// maxPostHint bounds the retry hint of a receiver.
 const maxPostHint = 4 * time.Hour
 
-// posting is what is under way for a target.
+// posting is the delivery under way for a target.
 type posting struct {
 	post     conversation.PostID
 	attempts int
 	reason   string
 	took     time.Duration
 	buried   bool                // a dead letter is being stored
-	of       conversation.Offset // of the batch that the letter names
-	at       conversation.Offset // of the batch that says what has come of it, 0 until then
+	of       conversation.Offset // of the post's batch, which the dead letter names
+	at       conversation.Offset // of the batch with the outcome, 0 until then
 }
 
-// postsFull reports whether the conversation takes no more posts of so many bytes.
+// postsFull reports whether the outbox has no room for a post of the given size.
 func (m *Machine) postsFull(bytes int) bool {
 	return len(m.state.Posts()) >= conversation.MaxPosts || m.state.PostBytes()+bytes > conversation.MaxPostsBytes
 }
 
-// postsCrowd reports whether there are more posts than that: notices are enqueued all the same, and
-// what has failed makes room for them.
+// postsCrowd reports whether notices, which are always enqueued, have overfilled the outbox. Failed
+// posts then make room.
 func (m *Machine) postsCrowd() bool {
 	return len(m.state.Posts()) > conversation.MaxPosts || m.state.PostBytes() > conversation.MaxPostsBytes
 }
 
-// post enqueues what a running call posts. That a durable one has done so stands in the same batch.
+// post enqueues the post of a running call, in one batch with the step of a durable call.
 func (m *Machine) post(in Post) {
 	w := m.workOf(in.Gen)
 	p := in.Enqueued
@@ -67,12 +67,13 @@ func (m *Machine) post(in Post) {
 	}
 }
 
-// Told is a target that gets the notice of a settlement. Channel is the channel on whose behalf, empty for none, and
-// Address the address of the reply, see [conversation.State.ReplyChannel].
+// Told is a target that gets the notice of a settlement. Channel is the channel for which it replies,
+// empty for none. Address is the address of the reply, see [conversation.State.ReplyChannel].
 type Told struct{ Target, Channel, Address string }
 
-// Told returns the targets that get the notice of a submission's settlement, each once: those of its agent, and the one
-// that its sender named. A target that replies for a channel is included only for submissions of that channel.
+// Told returns the distinct targets for the notice of a submission's settlement: those of its agent
+// and the one named by its sender. A target that replies for a channel is included only for
+// submissions of that channel.
 func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 	targets := slices.Concat(sub.Notify, m.limits().Notify)
 	slices.Sort(targets)
@@ -88,14 +89,14 @@ func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 	return told
 }
 
-// notices are the posts that tell of a settlement.
+// notices returns the posts that report a settlement.
 func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
 	told := m.Told(sub)
 	if len(told) == 0 {
 		return nil
 	}
 	body, err := m.state.Notice(r)
-	if err != nil { // it has a JSON form, and its submission is there
+	if err != nil { // cannot fail: it has a JSON form and its submission exists
 		return nil
 	}
 	for _, to := range told {
@@ -106,19 +107,19 @@ func (m *Machine) notices(sub *conversation.Submission, r *conversation.Submissi
 	return posts
 }
 
-// postIsPending reports whether a post is due, or under way.
+// postIsPending reports whether a post is due or being delivered.
 func (m *Machine) postIsPending() bool {
 	return staysForPost() && slices.ContainsFunc(m.state.NextPosts(), func(p *conversation.Post) bool { return p.Until <= m.now() })
 }
 
-// postAlarm is the timer of the posts that are deferred. It is not ok if there are none, or if one is due.
+// postAlarm returns the timer of the deferred posts. ok is false if there are none or if one is due.
 func (m *Machine) postAlarm() (alarm StoreTimer, ok bool) {
 	until, at, ok := m.state.PostsDue()
 	return StoreTimer{At: at, Until: until}, ok && until > m.now()
 }
 
-// sendPosts has the next post of each target delivered that is due, once its record is durable, and so
-// is what has come of the one before.
+// sendPosts starts the delivery of each target's next due post once its record and the outcome of the
+// previous post are durable.
 func (m *Machine) sendPosts() {
 	if m.draining || len(m.state.Posts()) == 0 && len(m.posting) == 0 {
 		return
@@ -136,7 +137,7 @@ func (m *Machine) sendPosts() {
 		s := &posting{post: p.ID}
 		switch {
 		case crowd && p.Attempts > 0:
-			crowd = false // the oldest alone: of other targets what has failed once may be taken yet
+			crowd = false // only the oldest: other targets may still accept posts that failed once
 			m.posting[p.Target] = s
 			s.attempts, s.reason = p.Attempts, sayPostsFull
 			m.bury(p, s)
@@ -147,7 +148,6 @@ func (m *Machine) sendPosts() {
 	}
 }
 
-// burying reports whether a dead letter is being stored.
 func (m *Machine) burying() bool {
 	for _, s := range m.posting {
 		if s.buried {
@@ -157,7 +157,7 @@ func (m *Machine) burying() bool {
 	return false
 }
 
-// postsToSend are the posts of which none has to be done before.
+// postsToSend returns the posts without a predecessor for their target.
 func (m *Machine) postsToSend() []*conversation.Post {
 	if !postsInOrder() {
 		return slices.Clone(m.state.Posts())
@@ -165,7 +165,7 @@ func (m *Machine) postsToSend() []*conversation.Post {
 	return m.state.NextPosts()
 }
 
-// postTried records what has come of an attempt.
+// postTried records the outcome of a delivery attempt.
 func (m *Machine) postTried(in PostTried) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
@@ -186,7 +186,7 @@ func (m *Machine) postTried(in PostTried) {
 	}
 }
 
-// deferPost records that the next attempt is made later.
+// deferPost schedules the next attempt.
 func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration) {
 	pause := postPauses[s.attempts-1]
 	pause = max(pause-pause*time.Duration(m.env.Seed[0])/2048, min(hint, maxPostHint))
@@ -196,21 +196,21 @@ func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration
 	})
 }
 
-// postSays records what has come of a post. A batch names a timer, so that one which says when posts
-// are due parks no submission.
+// postSays records the outcome of an attempt. A batch holds one timer, so the record of a deferred
+// post does not share a batch with a suspension.
 func (m *Machine) postSays(s *posting, r conversation.Record) {
 	m.pending.split = slices.ContainsFunc(m.suspended(), func(sub *conversation.Submission) bool { return sub.SuspendedAt > m.durable })
 	m.enqueue(true, r)
 	s.at = m.nextOffset()
 }
 
-// bury has a dead letter stored, before the record that ends the post.
+// bury stores the dead letter before the record that ends the post.
 func (m *Machine) bury(p *conversation.Post, s *posting) {
 	s.buried, s.of = true, p.Offset
 	m.emit(BuryPost{Post: p, Attempts: s.attempts, Reason: s.reason})
 }
 
-// postBuried records that a post is given up, once its letter is stored.
+// postBuried records the end of a post whose dead letter is stored.
 func (m *Machine) postBuried(in PostBuried) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
@@ -218,7 +218,7 @@ func (m *Machine) postBuried(in PostBuried) {
 	}
 	switch s := m.posting[p.Target]; {
 	case s == nil || s.post != in.Post || !s.buried || s.at != 0:
-	case s.of != p.Offset: // It was sent again meanwhile, by its letter.
+	case s.of != p.Offset: // It was enqueued again from its dead letter.
 		delete(m.posting, p.Target)
 	default:
 		m.postDone(s, conversation.PostDead)
@@ -231,7 +231,7 @@ func (m *Machine) postDone(s *posting, end conversation.PostEnd) {
 	})
 }
 
-// postAgain enqueues a post that was given up, as a signal asks for that is settled at once.
+// postAgain enqueues a dead post on a signal, which settles at once.
 func (m *Machine) postAgain(in Admit, hash string) {
 	p := in.Dead
 	switch {
@@ -253,7 +253,7 @@ func (m *Machine) postAgain(in Admit, hash string) {
 	m.reply(in.To, receipt, true)
 }
 
-// hasPosts reports whether posts of a submission are not delivered yet.
+// hasPosts reports whether a submission has undelivered posts.
 func (m *Machine) hasPosts(id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(m.state.Posts(), func(p *conversation.Post) bool { return p.Submission == id })
 }

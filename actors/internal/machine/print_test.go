@@ -12,7 +12,7 @@ import (
 
 var mintedID = regexp.MustCompile(`(sub|post|inst|conv|msg|turn|call|att|op|task)_[0-9A-HJKMNP-TV-Z]{26}`)
 
-// aliases gives minted ids short names in the order in which they are seen.
+// aliases gives minted ids short names in order of appearance.
 type aliases struct {
 	short map[string]string
 	long  map[string]string
@@ -36,7 +36,7 @@ func (a *aliases) replace(s string) string {
 	})
 }
 
-// id returns the minted id with a short name, or the name if it is none.
+// id returns the short name of a minted id; other names stay unchanged.
 func (a *aliases) id(name string) string {
 	if long, ok := a.long[name]; ok {
 		return long
@@ -130,7 +130,7 @@ var timerNames = map[machine.Timer]string{
 	machine.TimerRetry: "retry", machine.TimerDue: "due",
 }
 
-// listText is a list under its name, nothing if it is empty.
+// listText formats a named list, "" if it is empty.
 func listText[T any](name string, all []T) string {
 	if len(all) == 0 {
 		return ""
@@ -317,7 +317,7 @@ func recordText(r conversation.Record) string {
 	return waitText(r)
 }
 
-// waitText is recordText of what is recorded of waits, and of who waits.
+// waitText is recordText for records of waits and suspensions.
 func waitText(r conversation.Record) string {
 	switch r := r.(type) {
 	case *conversation.WaitStarted:
@@ -350,7 +350,7 @@ func waitText(r conversation.Record) string {
 	return fmt.Sprintf("%+v", r)
 }
 
-// longOutput is more than a transcript shows of an output, in bytes.
+// longOutput is the size in bytes from which a transcript abbreviates an output.
 const longOutput = 10_000
 
 func outcomeText(r *conversation.ToolSettled) string {
@@ -394,7 +394,6 @@ func attributesText(m map[string]string) string {
 	return fmt.Sprintf(" %v", m) // fmt sorts the keys
 }
 
-// printState shows the transcript and the settlements as clients see them.
 func printState(w *strings.Builder, s *conversation.State) {
 	snap := s.Snapshot()
 	for _, m := range snap.Messages {
@@ -430,7 +429,7 @@ func printState(w *strings.Builder, s *conversation.State) {
 	}
 }
 
-// printContext shows what a model call for a submission sees.
+// printContext prints the context of a model call for a submission.
 func printContext(w *strings.Builder, s *conversation.State, id conversation.SubmissionID) {
 	for _, x := range s.Exchanges(id) {
 		fmt.Fprintf(w, "%s %s %q\n", x.ID, x.Delivery.Kind, x.Delivery.Body)

@@ -1,8 +1,8 @@
 package machine
 
-// poke answers for a writer that an old journal lists. That writer is fenced
-// first: a batch of another nonce above the listed position must stand in the
-// durable prefix. What this machine remembers of an idle log is no proof.
+// probe answers for a writer that an old journal lists. That writer is fenced first: the durable
+// prefix must hold a batch of another nonce above the listed position. The machine's memory of an idle
+// log is no proof.
 func (m *Machine) probe(in Probe) {
 	if in.Nonce == m.writer || m.draining || len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, Probed{Unknown: true}})
@@ -17,8 +17,8 @@ func (m *Machine) probe(in Probe) {
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), probe: &in})
 }
 
-// takeOver has this writer listed, and known in the log where no work makes a batch: what is owed is
-// parked, or a reply.
+// takeOver lists this writer and claims the log if no work makes a batch, because the pending work is
+// suspended or a reply.
 func (m *Machine) takeOver() {
 	m.ensureListed()
 	if !m.claimed && m.inflight == nil && m.pending.empty() {
@@ -44,17 +44,17 @@ func (m *Machine) shows(in Probe) bool {
 	return false
 }
 
-// dueProbe answers once the listed writer is fenced: settled if the log is
-// durably idle, or waits for a time with its timer stored; held if this writer works on it and a landed journal says so.
+// dueProbe answers once the listed writer is fenced. The answer is settled if the log is durably idle
+// or waits for a stored timer. It is held if this writer works on it and a landed journal lists it.
 func (m *Machine) dueProbe(in Probe) (Answer, bool) {
 	switch {
-	case !m.shows(in): // the log is shorter than the journal says: a later sweep asks again
+	case !m.shows(in): // the log ends before the journal's position: a later scan asks again
 		return Probed{Unknown: true}, true
 	case m.over():
 		return Probed{}, m.state.Head() == m.durable
 	case !m.ready():
 		return Probed{}, m.allSuspended() && m.state.Head() == m.durable
-	case m.draining && !m.listed && !m.listing: // its time has come since, and nothing lists this writer any more
+	case m.draining && !m.listed && !m.listing: // it became due since, and no journal lists this writer
 		return Probed{Unknown: true}, true
 	default:
 		return Probed{Held: true}, m.claimed && (m.listed || !holdsWhenListed() || !listsTakeover())

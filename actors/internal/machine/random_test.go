@@ -17,9 +17,8 @@ import (
 
 var schedules = flag.Uint64("schedules", sample.Of[uint64](2000, 50), "run so many random schedules")
 
-// TestRandomSchedules plays random schedules with faults, then lets the world
-// calm down and checks that every promise was kept. World has the promises that
-// are checked at every step.
+// TestRandomSchedules runs random schedules with faults, then stops the faults and checks the final
+// state. The world checks the invariants of each step.
 func TestRandomSchedules(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range *schedules {
@@ -27,7 +26,7 @@ func TestRandomSchedules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What never happens proves nothing.
+	// An event that never occurs proves nothing.
 	for _, want := range []string{
 		"settled completed", "settled failed", "model_failed", "submission_retry_exhausted", "submission_timeout",
 		"attempt_released", "tool_settled", "part_signed", "images_refused", "output_stored", "output stored late", "advisory", "stop passivated", "stop drained", "stop lost",
@@ -52,7 +51,7 @@ func TestRandomSchedules(t *testing.T) {
 	}
 }
 
-// play runs one schedule. The error holds the script.
+// play runs one schedule. Its error includes the script.
 func play(seed uint64, seen map[string]int) (err error) {
 	w := newWorld(seed, seen)
 	defer func() {
@@ -68,7 +67,7 @@ func play(seed uint64, seen map[string]int) (err error) {
 	return nil
 }
 
-// disturb makes one random thing happen.
+// disturb performs one random action.
 func (w *world) disturb() {
 	switch {
 	case !w.booted:
@@ -127,8 +126,8 @@ func (w *world) disturb() {
 	w.progress(w.r.IntN(9))
 }
 
-// progress lets something answer that is under way, beginning with the given one.
-// It reports whether anything was.
+// progress completes one operation under way, preferring the given one, and reports whether there was
+// any.
 func (w *world) progress(first int) bool {
 	for i := range 9 {
 		switch (first + i) % 9 {
@@ -204,8 +203,8 @@ func (w *world) progress(first int) bool {
 	return false
 }
 
-// look shows the machine where the log ends: at its own newest batch, at the one in
-// flight, which may have landed or not, or at one of another writer.
+// look reports a tail to the machine: its own newest batch, the batch in flight, landed or not, or one
+// of another writer.
 func (w *world) look() {
 	in := machine.Looked{Tail: conversation.Offset(len(w.log) - 1)}
 	fault, overtaken := w.r.IntN(100), false
@@ -267,7 +266,7 @@ func (w *world) open() {
 	w.do(in)
 }
 
-// knock asks a machine that has stopped.
+// knock sends a request to a stopped machine.
 func (w *world) knock() {
 	if !w.m.Stopped() {
 		return
@@ -285,7 +284,7 @@ func (w *world) knock() {
 	}
 }
 
-// overtake lets another writer go on with the log of one at rest.
+// overtake lets another writer append to an idle log.
 func (w *world) overtake() {
 	w.seen["overtaken"]++
 	w.note("overtaken")
@@ -297,8 +296,7 @@ func (w *world) overtake() {
 	}
 }
 
-// crash ends the process: the batch in flight lands or not, and so does the entry
-// in the journal.
+// crash ends the process. The batch in flight and the journal entry may land or not.
 func (w *world) crash() {
 	w.seen["crash"]++
 	w.note("crash")
@@ -325,8 +323,7 @@ func (w *world) crash() {
 	w.gone()
 }
 
-// lose ends the append in flight: it landed unseen, another writer was faster, or
-// it never arrives.
+// lose ends the append in flight: it landed unseen, lost to another writer, or never arrives.
 func (w *world) lose() {
 	switch w.r.IntN(3) {
 	case 0:
@@ -377,7 +374,7 @@ func (w *world) admit() {
 		a.Notify = "desk"
 	} else if !signal && w.office.shop && w.chance(25) {
 		a.Notify, a.Channel = shop, []string{"", shop}[w.r.IntN(2)]
-		a.ReplyAddress = addressOf(a.Key) // which counts only with the channel
+		a.ReplyAddress = addressOf(a.Key) // ignored without a channel
 	}
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(20) {
 		a.Tree = &treeRoot
@@ -408,7 +405,6 @@ func (w *world) probe() {
 	w.ask(in)
 }
 
-// abort asks to abort what is owed at this moment.
 func (w *world) abort() {
 	w.caller++
 	in := machine.Abort{To: w.caller, Trees: w.chance(50)}
@@ -429,13 +425,13 @@ func (w *world) ask(in machine.Probe) {
 	w.do(in)
 }
 
-// pass lets time go by, mostly a little.
+// pass advances the time, mostly a little.
 func (w *world) pass() {
 	by := time.Duration(w.r.IntN(300)) * time.Millisecond
 	if w.chance(6) {
 		by = time.Duration(w.r.IntN(20_000)) * time.Millisecond
 	}
-	if w.booted && w.chance(5) { // a timer that is early
+	if w.booted && w.chance(5) { // an early timer
 		delete(w.timers, machine.Tick{Timer: machine.TimerBudget})
 		w.note("tick budget, early")
 		w.do(machine.Tick{Timer: machine.TimerBudget})
@@ -458,7 +454,7 @@ func (w *world) elapse(by time.Duration) {
 	}
 }
 
-// set returns the timers of a name that are set, in the order of their gens.
+// set returns the set timers of one kind in the order of their gens.
 func (w *world) set(timer machine.Timer) []machine.Tick {
 	var out []machine.Tick
 	for tick := range w.timers {
@@ -470,7 +466,7 @@ func (w *world) set(timer machine.Timer) []machine.Tick {
 	return out
 }
 
-// speak delivers some events of the model call.
+// speak delivers some events of a model call.
 func (w *world) speak(c *modelCall) {
 	if w.m.Full() { // the stream is held back until an append lands
 		w.seen["full"]++
@@ -527,7 +523,7 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 		e := machine.ModelEvent{Kind: machine.ModelFailed, Retry: true, Unasked: n == 80, Fallback: w.chance(30), Err: &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "no model now",
 		}}
-		if w.chance(60) { // also for longer than anybody waits here
+		if w.chance(60) { // possibly beyond Patience
 			e.RetryAfter = time.Duration(w.r.IntN(90)) * time.Second
 		}
 		return e
@@ -546,14 +542,14 @@ func (w *world) event(c *modelCall) machine.ModelEvent {
 	if w.chance(40) {
 		done.Facts.Price = &conversation.Price{Total: 0.5}
 	}
-	if c.Gen%2 == 0 { // of those that are no subagent's it means nothing
+	if c.Gen%2 == 0 { // ignored except for subagents
 		done.Reminder = "give your output"
 	}
 	return done
 }
 
-// refusable are images that a call may have shown, and how many go first: not those
-// that it had to leave out.
+// refusable returns images that the call may have shown, without those it had to omit, and how many go
+// first.
 func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, first int) {
 	for i := range 4 {
 		id := conversation.AttachmentID(fmt.Sprintf("att_%s_%d", c.Submission, i))
@@ -567,7 +563,7 @@ func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, first
 	return list, first
 }
 
-// write writes data for clients, or not.
+// write may write data for clients.
 func (w *world) write(gen int) {
 	if w.m.Full() || w.chance(60) {
 		return
@@ -579,7 +575,6 @@ func (w *world) write(gen int) {
 	}})
 }
 
-// finishHook lets the author's look at a response end.
 func (w *world) finishHook() {
 	in := machine.ResponseFinished{Gen: w.ending.Gen}
 	switch {
@@ -595,8 +590,8 @@ func (w *world) finishHook() {
 	w.do(in)
 }
 
-// settleDown ends faults and callers. From here on only what is under way, the
-// timers and the sweep of the journal make anything happen.
+// settleDown stops faults and callers. After it only operations under way, timers and scans make
+// progress.
 func (w *world) settleDown() {
 	w.note("calm")
 	w.calm = true
@@ -620,11 +615,11 @@ func (w *world) settleDown() {
 	violate("never comes to rest")
 }
 
-// due waits for the first of the timers and reports whether one was set.
+// due advances to the first of the timers and reports whether one was set.
 func (w *world) due(timers ...machine.Timer) bool {
 	for _, timer := range timers {
 		if timer == machine.TimerBudget && !w.working() {
-			continue // it belongs to work that is over
+			continue // its work is over
 		}
 		for _, tick := range w.set(timer) {
 			w.elapse(max(0, w.timers[tick]-w.mono))
@@ -634,8 +629,7 @@ func (w *world) due(timers ...machine.Timer) bool {
 	return false
 }
 
-// sweep pokes the owner about an entry whose writer does not run, and reports
-// whether there was one.
+// sweep probes an entry of a crashed writer and reports whether there was one.
 func (w *world) sweep() bool {
 	w.tidy(true)
 	for _, e := range w.journal {
@@ -652,7 +646,7 @@ func (w *world) sweep() bool {
 	return false
 }
 
-// verify checks what must hold once nothing is under way.
+// verify checks the final state.
 func (w *world) verify() {
 	switch {
 	case w.booted:
@@ -663,7 +657,7 @@ func (w *world) verify() {
 		violate("the timers %v are still there", w.storedTimers)
 	}
 	for _, o := range w.durable.PendingReplies() {
-		if w.acked[o.Submission] { // who has no receipt asks again
+		if w.acked[o.Submission] { // callers without a receipt retry
 			violate("the reply to %s is still owed", o.Submission)
 		}
 	}
@@ -675,7 +669,7 @@ func (w *world) verify() {
 	}
 	w.verifyOrder()
 	w.verifyRun()
-	if len(w.durable.Unsettled()) == 0 { // what nobody acknowledged may wait for the next message
+	if len(w.durable.Unsettled()) == 0 { // unacknowledged work may wait for the next message
 		w.verifyEvents()
 	}
 	w.verifyTimelines()
@@ -695,14 +689,14 @@ func (w *world) verify() {
 	}
 }
 
-// verifyOrder checks that the log settles every submission at most once and within its
-// attempts, and begins with one only while those before it are settled or wait.
+// verifyOrder checks that each submission settles at most once and within its attempts, and starts
+// only after earlier ones settled or were suspended.
 func (w *world) verifyOrder() {
 	state := conversation.NewState()
 	for _, e := range w.log {
 		for _, r := range append([]conversation.Record{nil}, e.batch.Records...) {
 			switch r := r.(type) {
-			case nil: // of a claim that is all there is
+			case nil: // of a batch with only a claim
 				_ = state.Extend(e.batch.Offset)
 				continue
 			case *conversation.AbortRequested:
@@ -756,7 +750,6 @@ func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *co
 	}
 }
 
-// settles reports whether a batch holds the settlement of a submission.
 func settles(b conversation.Batch, id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
 		s, ok := r.(*conversation.SubmissionSettled)

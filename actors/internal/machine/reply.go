@@ -6,7 +6,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// checkReply returns why an admission cannot be promised a reply, or nil.
+// checkReply returns an error if the conversation has too many pending replies, or nil.
 func (m *Machine) checkReply(a conversation.Admission) *conversation.Error {
 	if a.ReplyTo != nil && len(m.state.PendingReplies()) >= conversation.MaxPendingReplies {
 		return crowded(textRepliesPending, conversation.MaxPendingReplies)
@@ -14,13 +14,13 @@ func (m *Machine) checkReply(a conversation.Admission) *conversation.Error {
 	return nil
 }
 
-// replyIsPending reports whether somebody waits for a reply that there is.
+// replyIsPending reports whether a reply exists that its sender has not received.
 func (m *Machine) replyIsPending() bool {
 	return staysForReply() && slices.ContainsFunc(m.state.PendingReplies(), func(o *conversation.PendingReply) bool { return o.Reply != nil })
 }
 
-// sendReplies has who waits for replies told of those that are durable, be it that an earlier
-// writer has told them already: they go by the submissions' ids, and count once.
+// sendReplies sends the durable replies. An earlier writer may have sent them already; receivers
+// deduplicate by submission.
 func (m *Machine) sendReplies() {
 	if m.draining {
 		return
@@ -33,7 +33,7 @@ func (m *Machine) sendReplies() {
 	}
 }
 
-// replySent records that no sender waits for a reply any more.
+// replySent records that a reply was delivered or is no longer wanted.
 func (m *Machine) replySent(in ReplySent) {
 	if !m.sending[in.Submission] || m.draining {
 		return

@@ -11,33 +11,32 @@ import (
 )
 
 const (
-	// maxRetries bounds the repetitions of a model call whose vendors do not say when to
-	// come back.
+	// maxRetries bounds the repetitions of a model call without a retry hint.
 	maxRetries = 3
-	// maxDoublings bounds how often the pause between repetitions doubles.
+	// maxDoublings bounds the doublings of the retry pause.
 	maxDoublings = 6
-	// maxUnasked is the longest pause while the bucket is away and no model can be asked.
+	// maxUnasked is the longest retry pause while the bucket is unavailable and no model can be
+	// called.
 	maxUnasked = time.Minute
-	// longPause is what is waited in memory. For more the turn is put away.
+	// longPause is the longest pause in memory. For a longer one the attempt is suspended.
 	longPause = 30 * time.Second
-	// shownPause is from when on people see a pause: shorter ones they do not notice.
+	// shownPause is the shortest pause that is reported to clients.
 	shownPause = 3 * time.Second
 )
 
-// tries are what has come of asking for one reply. A round asks every model of the agent
-// once, the next as soon as one has failed; only then does anybody wait.
+// tries tracks the attempts at one reply. A round calls every model of the agent once, each as soon as
+// the previous one fails. Pauses are between rounds.
 type tries struct {
-	failed  []string      // in this round, for what may pass
-	hint    time.Duration // the shortest wait that a vendor of this round asks for, 0 if none does
+	failed  []string      // models of this round with a transient failure
+	hint    time.Duration // shortest retry hint of this round, 0 for none
 	rounds  int
 	blind   int           // rounds without a hint
-	waited  time.Duration // because of hints
-	unasked int           // repetitions because no model could be asked
+	waited  time.Duration // sum of pauses with a hint
+	unasked int           // repetitions because no model could be called
 }
 
-// modelFailed asks another model, repeats a call that may succeed later, or has the
-// context shortened; otherwise the work fails. What a repeated call has said already
-// is withdrawn.
+// modelFailed calls another model, repeats a call that may succeed later, or compacts the context.
+// Otherwise the work fails. The output of a repeated call is withdrawn.
 func (m *Machine) modelFailed(w *work, name string, e ModelEvent) {
 	switch {
 	case e.TooManyCalls:
@@ -55,8 +54,8 @@ func (m *Machine) modelFailed(w *work, name string, e ModelEvent) {
 	}
 }
 
-// tryOn goes on after a model has failed: with the next one at once, or after a pause
-// with all of them that may do better then.
+// tryOn continues after a model has failed: at once with the next model, or after a pause with all
+// models that may recover.
 func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	w.bare.forget()
 	t := &w.tries
@@ -89,20 +88,20 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	}
 }
 
-// pauseShown has people see what a reply waits for.
+// pauseShown reports a long pause to clients.
 func (m *Machine) pauseShown(w *work, e ModelEvent, pause time.Duration) {
 	if pause < shownPause {
 		return
 	}
 	try := strconv.Itoa(w.tries.rounds + 1)
-	if w.tries.waited == 0 { // otherwise it is time that bounds them
+	if w.tries.waited == 0 { // otherwise a time bounds the tries
 		try += fmt.Sprintf(" of %d", maxRetries+1)
 	}
 	m.enqueue(true, m.diagnostic(e.Err, nil, sayAskedAgain, e.Err.Message, pause.Round(time.Second), try))
 }
 
-// replacedBy has people see that another model answers than the one that was asked first,
-// or would have been. Of one that was passed over they hear once.
+// replacedBy reports to clients that another model answers than the preferred one. A skipped model is
+// reported once.
 func (m *Machine) replacedBy(w *work, model string) {
 	was, say := w.replaced, sayInPlace
 	if was == nil && w.answers != model {
@@ -114,8 +113,8 @@ func (m *Machine) replacedBy(w *work, model string) {
 	}
 }
 
-// diagnostic is a message to people about what keeps a model from an answer, in the
-// transcript of the submission under way.
+// diagnostic returns a message to clients about a model problem, for the transcript of the submission
+// under way.
 func (m *Machine) diagnostic(why *conversation.SettlementError, more map[string]string, format string, args ...any) *conversation.Advisory {
 	attributes := map[string]string{"submissionId": string(m.work.submission), "reason": reasonOf(why)}
 	maps.Copy(attributes, more)
@@ -125,9 +124,8 @@ func (m *Machine) diagnostic(why *conversation.SettlementError, more map[string]
 	}
 }
 
-// roundOver returns how long to wait until the next round of asking, and whether there is
-// one. A vendor that says when to come back is waited for as long as the agent has
-// patience, any other a few times.
+// roundOver returns the pause before the next round and whether there is one. Rounds with a retry hint
+// are bounded by Patience, others by maxRetries.
 func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 	t := &w.tries
 	if len(t.failed) == 0 {
@@ -147,7 +145,7 @@ func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 	return pause, true
 }
 
-// callLost ends work whose model call is not repeated.
+// callLost fails work whose model call is not repeated.
 func (m *Machine) callLost(w *work, name string, e ModelEvent) {
 	if w.opened {
 		m.completeTurn(w, ModelEvent{StopReason: stopError})
@@ -166,7 +164,7 @@ func (m *Machine) callLost(w *work, name string, e ModelEvent) {
 	m.fail(w, &err)
 }
 
-// repeat makes a model call again after a pause.
+// repeat repeats a model call after a pause.
 func (m *Machine) repeat(w *work, e ModelEvent, after time.Duration) {
 	m.withdraw(w, e)
 	w.phase = phaseRetry
@@ -174,8 +172,8 @@ func (m *Machine) repeat(w *work, e ModelEvent, after time.Duration) {
 	m.emit(SetTimer{Timer: TimerRetry, Gen: w.gen, After: after})
 }
 
-// schedule makes a model call again after a pause in which nothing need be done: if nothing
-// else does, the attempt is put away like that of a call which waits for a time.
+// schedule repeats a model call after a long pause. If nothing else runs, the attempt is suspended
+// meantime.
 func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Duration) {
 	m.withdraw(w, e)
 	w.phase, w.until = phaseWaiting, m.now()+conversation.Time((after+time.Millisecond-1)/time.Millisecond)
@@ -185,8 +183,7 @@ func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Durati
 	}, m.diagnostic(e.Err, map[string]string{"until": w.until.String()}, sayAskedLater, name, w.until))
 }
 
-// nextCall asks for the next model call of work that begins, or goes on to wait for one
-// that an earlier attempt has scheduled.
+// nextCall starts the next model call of the work, or waits for one that an earlier attempt scheduled.
 func (m *Machine) nextCall(w *work) {
 	s := m.sub(w).Retry
 	if s == nil {
@@ -203,7 +200,7 @@ func (m *Machine) nextCall(w *work) {
 	m.startCall(w)
 }
 
-// callDue makes the scheduled calls whose time has come while others still run.
+// callDue starts the scheduled model calls that are due while others still run.
 func (m *Machine) callDue() {
 	for _, w := range slices.Collect(m.allWork()) {
 		if w.phase == phaseWaiting && w.until <= m.now() {
@@ -212,8 +209,8 @@ func (m *Machine) callDue() {
 	}
 }
 
-// retryPause doubles with every repetition and is shortened by up to half, so that
-// the callers of a vendor that was down do not come back together.
+// retryPause returns the exponential backoff with jitter of up to half, so that callers of a recovered
+// vendor do not return together.
 func (m *Machine) retryPause(times int) time.Duration {
 	pause := m.cfg.RetryPause << min(times, maxDoublings)
 	return pause - pause*time.Duration(m.env.Seed[0])/512

@@ -16,38 +16,37 @@ var (
 	errFenced = errors.New("fenced")
 )
 
-// entry is a durable batch, as read back, and who wrote it.
+// entry is a durable batch as read back, with its writer.
 type entry struct {
 	writer string
 	batch  conversation.Batch
 	built  conversation.Time
 }
 
-// checkpoint is what an activation has stored beside the log.
+// checkpoint is a stored checkpoint.
 type checkpoint struct {
 	machine.Checkpoint
-	pages []*conversation.HistoryPage // all of them
+	pages []*conversation.HistoryPage
 }
 
-// rig holds a machine, the durable log under it, and the clocks. It performs
-// nothing by itself: its users answer the effects.
+// rig holds a machine, its durable log and the clocks. Tests perform the effects.
 type rig struct {
 	cfg      machine.Config
-	writer   string   // of the activation; final once it is open
-	resting  *resting // what an activation that passivated has left
+	writer   string   // of the activation; final once open
+	resting  *resting // writer of a passivated activation
 	limits   machine.Limits
 	m        *machine.Machine
 	log      []entry
 	inflight *conversation.Batch
-	saved    *checkpoint // the newest
+	saved    *checkpoint // newest checkpoint
 	pages    []*conversation.HistoryPage
-	frozen   string             // the batch in flight, encoded when it was asked for
-	decoded  conversation.Batch // and read back from that
-	built    conversation.Time  // when it was asked for
+	frozen   string             // the batch in flight, encoded by its append
+	decoded  conversation.Batch // the same, decoded
+	built    conversation.Time  // build time of the batch in flight
 	steps    uint64
 	mono     time.Duration
 	wall     conversation.Time
-	skew     conversation.Time // how far the clock of this process is ahead
+	skew     conversation.Time // lead of this process's clock
 }
 
 func newRig() *rig {
@@ -66,7 +65,7 @@ func newRig() *rig {
 	return r
 }
 
-// checkObject is the schema of the one agent: an object, or nothing.
+// checkObject is the schema of the agent: an object, or nothing.
 func checkObject(data json.RawMessage) *conversation.Error {
 	if len(data) > 0 && data[0] != '{' {
 		return conversation.Errorf(conversation.CodeInvalidRequest, "initialData does not fit the agent's schema: want an object")
@@ -74,20 +73,19 @@ func checkObject(data json.RawMessage) *conversation.Error {
 	return nil
 }
 
-// resting is the writer of an activation that passivated, and where the log ended.
+// resting is the writer of a passivated activation and the tail of the log.
 type resting struct {
 	writer string
 	at     conversation.Offset
 }
 
-// boot begins a new activation. The name is for one that finds no writer at rest.
+// boot starts an activation. writer is used unless a resting one continues.
 func (r *rig) boot(writer string) {
 	r.writer = writer
 	r.m, r.inflight, r.pages = machine.New(&r.cfg), nil, nil
 }
 
-// stopped keeps the writer of an activation that passivated, if it has a batch. One
-// that could not read its log has not used the writer.
+// stopped records the writer of a passivated activation if it has a batch.
 func (r *rig) stopped(e machine.Stop) {
 	switch {
 	case e.Reason == machine.StopUnread:
@@ -98,7 +96,6 @@ func (r *rig) stopped(e machine.Stop) {
 	}
 }
 
-// claimed reports whether the activation's writer has a durable batch.
 func (r *rig) claimed() bool {
 	for _, e := range r.log {
 		if e.writer == r.writer {
@@ -108,8 +105,7 @@ func (r *rig) claimed() bool {
 	return false
 }
 
-// name completes an input that opens the log: a writer at rest goes on if the log ends
-// where it did.
+// name sets the writer of Opened. A resting writer continues if the log ends where it did.
 func (r *rig) name(in *machine.Opened) {
 	if r.resting != nil && r.resting.at == in.State.Head() {
 		r.writer, in.Claimed = r.resting.writer, true
@@ -117,7 +113,7 @@ func (r *rig) name(in *machine.Opened) {
 	in.Writer = r.writer
 }
 
-// step takes an input; the effects are a copy.
+// step handles an input and returns a copy of the effects.
 func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
 	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
@@ -152,7 +148,7 @@ func encode(b conversation.Batch) string {
 	return fmt.Sprintf("%d %s", int64(b.Offset), lines)
 }
 
-// reread returns the batch as a reader of the log gets it.
+// reread returns the batch as a reader decodes it.
 func reread(b conversation.Batch) conversation.Batch {
 	lines, err := conversation.EncodeRecords(nil, b.Records)
 	if err != nil {
@@ -165,7 +161,7 @@ func reread(b conversation.Batch) conversation.Batch {
 	return conversation.Batch{Offset: b.Offset, Records: records}
 }
 
-// inlineBytes is so little that some of what waits is left to the log.
+// inlineBytes is so small that some queued deliveries stay in the log.
 const inlineBytes = 16
 
 func fold(log []entry) (*conversation.State, error) {
@@ -178,7 +174,7 @@ func fold(log []entry) (*conversation.State, error) {
 	return s, nil
 }
 
-// opened is the input an activation gets from the durable log.
+// opened returns the input for an activation from the whole log.
 func (r *rig) opened() (machine.Opened, error) {
 	state, err := fold(r.log)
 	out := machine.Opened{State: state}
@@ -192,7 +188,7 @@ func (r *rig) opened() (machine.Opened, error) {
 	return out, err
 }
 
-// built is when the last batch with records was built.
+// built returns the build time of the last batch with records.
 func built(log []entry) conversation.Time {
 	for _, e := range slices.Backward(log) {
 		if len(e.batch.Records) > 0 {
@@ -202,8 +198,7 @@ func built(log []entry) conversation.Time {
 	return 0
 }
 
-// resumed is the input an activation gets from the newest checkpoint and the log
-// after it.
+// resumed returns the input for an activation from the newest checkpoint and the log after it.
 func (r *rig) resumed() (machine.Opened, error) {
 	out := machine.Opened{Claims: append([]machine.Claim(nil), r.saved.Claims...)}
 	var err error
@@ -225,7 +220,6 @@ func (r *rig) resumed() (machine.Opened, error) {
 	return out, nil
 }
 
-// land makes the batch in flight durable.
 func (r *rig) land() (conversation.Offset, error) {
 	b := *r.inflight
 	r.inflight = nil
@@ -239,15 +233,13 @@ func (r *rig) land() (conversation.Offset, error) {
 	return b.Offset, nil
 }
 
-// intrude lets another writer take the next offset with a claim.
+// intrude appends a claim of another writer.
 func (r *rig) intrude(writer string) {
 	r.log = append(r.log, entry{writer: writer, batch: conversation.Batch{Offset: conversation.Offset(len(r.log))}})
 }
 
-// workflow is what runs are of.
 const workflow = "report"
 
-// runOf asks for the one run.
 func runOf(input string) conversation.Admission {
 	return conversation.RunOf(workflow, conversation.RunFor(workflow, "k"), []byte(input))
 }

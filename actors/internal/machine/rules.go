@@ -2,8 +2,8 @@
 
 package machine
 
-// What a machine owes the pending-work journal, who leaves memory, and what becomes of signals, holds unconditionally. A
-// build with the tag mutants can switch a rule off, to show that the simulation notices.
+// These rules of the machine always hold. A build with the tag mutants can switch one off to show that
+// a test notices.
 
 func fencesIdle(claimed bool) bool { return true }
 func listsTakeover() bool          { return true }

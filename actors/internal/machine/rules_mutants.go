@@ -9,38 +9,38 @@ import (
 
 // Names of the rules that SetRule knows.
 const (
-	RuleFenceOpened   = "fence opened"   // Who opens an idle log for a poke fences before it answers.
-	RuleFenceKnown    = "fence known"    // So does who remembers it as idle.
-	RuleListTakeover  = "list takeover"  // Who takes work over is listed.
-	RuleHoldListed    = "hold listed"    // Work is held once a landed journal says so.
-	RuleUnlistLate    = "unlist late"    // Idle is durable before the writer leaves the set.
+	RuleFenceOpened   = "fence opened"   // Opening an idle log for a probe fences the listed writer before the answer.
+	RuleFenceKnown    = "fence known"    // So does a probe of an idle log that is already open.
+	RuleListTakeover  = "list takeover"  // A writer that takes over work is listed.
+	RuleHoldListed    = "hold listed"    // A probe reports held work only once a landed journal lists the writer.
+	RuleUnlistLate    = "unlist late"    // The idle state is durable before the writer is unlisted.
 	RuleVouchReplay   = "vouch replay"   // A replay of unsettled work is acknowledged like new work.
-	RuleStayListed    = "stay listed"    // Who steps down stays in the set.
-	RuleStayAtWork    = "stay at work"   // Who has something to do stays in memory.
-	RuleGoOn          = "go on"          // What a signal ends goes on in the batch of the signal.
-	RuleListFirst     = "list first"     // Who is parked goes on once a journal lists it.
-	RuleTakeKept      = "take kept"      // Who begins to wait takes the signal that is kept.
+	RuleStayListed    = "stay listed"    // A writer that steps down stays listed.
+	RuleStayAtWork    = "stay at work"   // An activation with work stays in memory.
+	RuleGoOn          = "go on"          // A call whose wait a signal ends continues in the batch of the signal.
+	RuleListFirst     = "list first"     // A suspended submission resumes only once a journal lists its writer.
+	RuleTakeKept      = "take kept"      // A new wait consumes the signal kept for it.
 	RuleRefuseLate    = "refuse late"    // The first signal for a name decides.
-	RulePassSuspended = "pass parked"    // Who comes after a parked submission is answered first.
-	RuleStayForReply  = "stay for reply" // Who owes a reply stays listed, and sends it.
-	RuleStayForPost   = "stay for post"  // So does who owes a post that is due.
-	RulePostInOrder   = "post in order"  // A post leaves when the one before it is done.
-	RuleTimePosts     = "time posts"     // Who waits with posts is asleep once their timer is stored.
-	RuleSleepStored   = "sleep stored"   // And whose timers are stored.
-	RuleVouchPending  = "vouch owed"     // A replay of what is owed a reply or a post is acknowledged like new work.
-	RuleEndDelivered  = "end delivered"  // A post is done when it is delivered.
-	RuleOneRun        = "one run"        // Of an id there is one run, whatever has become of its key.
+	RulePassSuspended = "pass parked"    // Submissions after a suspended one are answered first.
+	RuleStayForReply  = "stay for reply" // A writer with a pending reply stays listed and sends it.
+	RuleStayForPost   = "stay for post"  // So does a writer with a due post.
+	RulePostInOrder   = "post in order"  // A post is sent after the previous one of its target is done.
+	RuleTimePosts     = "time posts"     // Deferred posts count as suspended once their timer is stored.
+	RuleSleepStored   = "sleep stored"   // Suspended submissions need stored timers likewise.
+	RuleVouchPending  = "vouch owed"     // A replay of a submission with a pending reply or post is acknowledged like new work.
+	RuleEndDelivered  = "end delivered"  // A post is done only when it is delivered.
+	RuleOneRun        = "one run"        // An id has one run, even after its key expires.
 	RuleJoinFirst     = "join first"     // A dispatch joins its tree durably before it is admitted.
 	RuleAskTree       = "ask tree"       // An attempt of a tree asks its root before it runs anything.
 	RuleAbortFirst    = "abort first"    // An abort of a tree is durable before its members are read.
 	RuleRefuseClosed  = "refuse closed"  // A tree that an abort covers takes no members.
-	RuleShowEndedWait = "show ended"     // Clients see that a wait is over in the batch of its call's outcome.
-	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets the notices of its deliveries alone.
-	RuleAskOnce       = "ask once"       // A model whose reply was empty is asked once more.
+	RuleShowEndedWait = "show ended"     // Clients see the end of a wait in the batch of its call's outcome.
+	RuleOwnChannel    = "own channel"    // A target that replies for a channel gets only notices of that channel's deliveries.
+	RuleAskOnce       = "ask once"       // A model whose reply was empty is called once more.
 	RuleOwnAddress    = "own address"    // A reply goes to the address of its own delivery.
 )
 
-// rules are switched off when true. They hold for the whole process.
+// rules holds a flag for each rule that is switched off, for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, vouchReplay, stayListed, stayAtWork,
 	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,

@@ -6,16 +6,17 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// stopCalls is the stop reason of the turn in which the function of a run is called: no model has ended it.
+// stopCalls is the stop reason of the turn that calls a run's function.
 const stopCalls = "tool_use"
 
-// isRun reports whether an admission is to begin a run. Signals reach runs as they reach conversations.
+// isRun reports whether an admission starts a run. Signals to runs are handled like signals to
+// conversations.
 func isRun(a conversation.Admission) bool {
 	_, workflow := conversation.WorkflowOf(a.Address.Agent)
 	return workflow && a.Delivery.Kind != conversation.KindSignal
 }
 
-// admitRun decides on the admission of a run. Of an id there is one, whatever has become of its key.
+// admitRun decides the admission of a run. An id has one run, even after its key expires.
 func (m *Machine) admitRun(in Admit, hash string) {
 	run := m.state.Run()
 	if run == nil || !keepsOneRun() {
@@ -31,12 +32,12 @@ func (m *Machine) admitRun(in Admit, hash string) {
 		sub = &conversation.Submission{ID: run.Submission, PayloadHash: run.Hash, Offset: run.Offset, Settled: true}
 	}
 	if m.state.Created().Agent != in.Admission.Address.Agent {
-		hash = "" // a run of another workflow
+		hash = "" // matches no hash: the run belongs to another workflow
 	}
 	m.replay(in, sub, hash)
 }
 
-// checkRun returns why a run must be refused, or nil.
+// checkRun returns the reason to refuse a run, or nil.
 func (m *Machine) checkRun(in Admit) *conversation.Error {
 	a := in.Admission
 	workflow, _ := conversation.WorkflowOf(a.Address.Agent)
@@ -51,8 +52,8 @@ func (m *Machine) checkRun(in Admit) *conversation.Error {
 	return in.Unfit
 }
 
-// callFunction has the function of a run called. That it is called is a record like a model's, so that whatever goes for a
-// durable tool's call goes for it: steps, waits, and what becomes of it in a crash.
+// callFunction calls the function of a run. The call is recorded like a model's call of a durable
+// tool, so that steps, waits and recovery work alike.
 func (m *Machine) callFunction(w *work, name string) {
 	w.turn = conversation.TurnID(m.ids.next("turn_"))
 	message := conversation.MessageID(m.ids.next("msg_"))
@@ -66,7 +67,7 @@ func (m *Machine) callFunction(w *work, name string) {
 	w.phase, w.at = phaseCalling, m.nextOffset()
 }
 
-// returned settles a run whose function has returned, in the batch of its outcome.
+// returned settles a run in the batch of its function's outcome.
 func (m *Machine) returned(w *work, done *conversation.ToolSettled) {
 	sub := m.sub(w)
 	if done.Failed {

@@ -78,7 +78,7 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// script is one machine under the commands of a transcript.
+// script runs the commands of a transcript on one machine.
 type script struct {
 	*rig
 	t      *testing.T
@@ -87,11 +87,11 @@ type script struct {
 	caller machine.ReplyID
 	gen    int                       // of the newest model call
 	sub    conversation.SubmissionID // of the newest model call
-	retry  int                       // gen of the newest retry timer
-	job    int                       // gen of the newest summary asked for
-	timer  machine.StoreTimer        // the newest to be stored
-	post   conversation.PostID       // the newest that is sent, or buried
-	reply  conversation.SubmissionID // of the newest reply to be told
+	retry  int                       // of the newest retry timer
+	job    int                       // of the newest summary
+	timer  machine.StoreTimer        // the newest stored timer
+	post   conversation.PostID       // the newest sent or buried post
+	reply  conversation.SubmissionID // of the newest sent reply
 	lives  int
 	shown  int // batches whose events were shown
 	quiet  bool
@@ -139,14 +139,14 @@ func (s *script) run(w *strings.Builder) {
 	}
 }
 
-// name gives the ids of an effect their short names, in the order they are seen.
+// name assigns short names to the ids of an effect.
 func (s *script) name(e machine.Effect) {
 	var w strings.Builder
 	printEffect(&w, e)
 	s.names.replace(w.String())
 }
 
-// follow remembers what commands mean when they name no gen.
+// follow updates the defaults of commands without a gen.
 func (s *script) follow(e machine.Effect) {
 	switch e := e.(type) {
 	case machine.CallModel:
@@ -176,7 +176,7 @@ func (s *script) follow(e machine.Effect) {
 	}
 }
 
-// arg returns a value of the command, "" if it has none of that name.
+// arg returns an argument of the command, "" if absent.
 func (s *script) arg(name string) string {
 	var v string
 	if a, ok := s.d.Arg(name); ok && len(a.Vals) > 0 {
@@ -244,7 +244,7 @@ func (s *script) configure() {
 	s.crash()
 }
 
-// crash replaces the machine. The batch in flight lands or is gone.
+// crash replaces the machine. The batch in flight lands or is lost.
 func (s *script) crash() {
 	if s.d.HasArg("landed") {
 		s.mustLand()
@@ -288,7 +288,6 @@ func (s *script) printState(w *strings.Builder) {
 	printState(w, state)
 }
 
-// input translates a command.
 func (s *script) input() machine.Input {
 	switch s.d.Cmd {
 	case "open":
@@ -325,7 +324,7 @@ func (s *script) input() machine.Input {
 		if n := s.number("bytes", 0); n > 0 { // of output
 			in.Output = json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`)
 		}
-		if s.d.HasArg("stored") { // so many pieces, of which a part is in the output
+		if s.d.HasArg("stored") { // number of stored pieces
 			in.Stored = &conversation.StoredOutput{Size: 5_000_000, Head: "a", Tail: "z", Pieces: make([]conversation.StoredPiece, s.number("stored", 0))}
 		}
 		if s.d.HasArg("image") {
@@ -363,7 +362,7 @@ func (s *script) input() machine.Input {
 	return s.loopInput()
 }
 
-// loopInput translates a command about trees, steps, subagents, hooks and summaries.
+// loopInput translates commands about trees, steps, subagents, hooks and summaries.
 func (s *script) loopInput() machine.Input {
 	switch s.d.Cmd {
 	case "tree":
@@ -440,7 +439,6 @@ func (s *script) loopInput() machine.Input {
 	return s.postInput()
 }
 
-// postInput translates a command about posts.
 func (s *script) postInput() machine.Input {
 	switch s.d.Cmd {
 	case "post":
@@ -469,10 +467,10 @@ func (s *script) postInput() machine.Input {
 	return nil
 }
 
-// schema is that of a wait.
+// schema returns the schema of a wait.
 func (s *script) schema() json.RawMessage { return json.RawMessage(cmp.Or(s.arg("schema"), "true")) }
 
-// fit is a signal held against the schema of a wait, nil if it was not.
+// fit returns the validation result of a signal, nil if it was not validated.
 func (s *script) fit() *machine.Fit {
 	switch {
 	case s.d.HasArg("unfit"):
@@ -483,7 +481,7 @@ func (s *script) fit() *machine.Fit {
 	return nil
 }
 
-// state is what an author wrote: set=key:value.
+// state parses the author's state writes: set=key:value.
 func (s *script) state() []machine.StateWrite {
 	key, value, ok := strings.Cut(s.arg("set"), ":")
 	if !ok {
@@ -492,8 +490,8 @@ func (s *script) state() []machine.StateWrite {
 	return []machine.StateWrite{{Key: key, Value: json.RawMessage(value)}}
 }
 
-// open reads the log after putting the batches of the input under it: one JSON
-// object per line, with the writer and the records.
+// open reads the log after adding the batches of the input: one JSON object per line, with the writer
+// and the records.
 func (s *script) open() machine.Input {
 	for line := range strings.Lines(s.d.Input) {
 		var v struct {
@@ -560,8 +558,8 @@ func (s *script) admit() machine.Input {
 	return machine.Admit{To: s.caller, Admission: a, Precheck: s.d.HasArg("precheck")}
 }
 
-// refusal is a vendor's of images: how many go first, and their ids, and then perhaps
-// that there is another model to ask.
+// refusal parses a vendor's refusal of images: how many go first, their ids, and optionally a
+// fallback.
 func refusal(words string) machine.ModelEvent {
 	e := machine.ModelEvent{Kind: machine.ModelFailed, Err: &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "refused"}}
 	for i, word := range strings.Fields(words) {
@@ -577,9 +575,15 @@ func refusal(words string) machine.ModelEvent {
 	return e
 }
 
-// model reads events: text, reasoning and signature, or signed-text, with the rest of the
-// line, signed-call with a name and a signature, call, durable and data with a name and JSON, metadata with JSON, done and full with a stop reason,
-// failed, overflow and fallback with words, passing and passing-next with a duration, away for a model that could not be asked.
+// model parses events, one per line:
+//
+// - text, reasoning, signature and signed-text, with the rest of the line
+// - signed-call, with a name and a signature
+// - call, durable and data, with a name and JSON; metadata, with JSON
+// - done and full, with a stop reason
+// - failed, overflow and fallback, with a message
+// - passing and passing-next, with a duration
+// - away, for a model that could not be called
 func (s *script) model() machine.Input {
 	in := machine.Model{Gen: s.number("gen", s.gen), Name: cmp.Or(s.arg("name"), "demo/one")}
 	if s.d.HasArg("passed") {
@@ -608,7 +612,7 @@ func (s *script) model() machine.Input {
 			e = machine.ModelEvent{Kind: machine.ModelData, Name: name, Input: json.RawMessage(data)}
 		case "metadata":
 			e = machine.ModelEvent{Kind: machine.ModelMetadata, Input: json.RawMessage(rest)}
-		case "paid": // a model call that took so many tokens and as many dollars
+		case "paid": // a model call with this usage in tokens and dollars
 			n, err := strconv.Atoi(rest)
 			if err != nil {
 				s.d.Fatalf(s.t, "%v", err)
@@ -617,23 +621,23 @@ func (s *script) model() machine.Input {
 			e.Facts.Price = &conversation.Price{Total: float64(n)}
 		case "done", "full":
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: rest, Full: kind == "full"}
-		case "reminds": // it stops, and was asked for an output
+		case "reminds": // done, with a reminder
 			e = machine.ModelEvent{Kind: machine.ModelDone, StopReason: "stop", Reminder: rest}
 		case "failed", "overflow", "fallback":
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Overflow: kind == "overflow", Fallback: kind == "fallback", Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: rest,
 			}}
-		case "images": // refused, with how many go first, and their ids
+		case "images": // images refused: how many go first, and their ids
 			e = refusal(rest)
 		case "too-many-calls": // the reply was cut off
 			e = machine.ModelEvent{Kind: machine.ModelFailed, TooManyCalls: true, Err: &conversation.SettlementError{
 				Type: conversation.CodeOutputTooLong, Message: "too many calls",
 			}}
-		case "away": // nothing could be asked
+		case "away": // no model could be called
 			e = machine.ModelEvent{Kind: machine.ModelFailed, Unasked: true, Retry: true, Fallback: true, Err: &conversation.SettlementError{
 				Type: conversation.CodeModelFailed, Message: "away",
 			}}
-		case "passing", "passing-next": // a failure that may pass; rest is what the vendor asks to wait
+		case "passing", "passing-next": // a transient failure; rest is the retry hint
 			after, err := time.ParseDuration(rest)
 			if err != nil {
 				s.d.Fatalf(s.t, "%v", err)
@@ -649,7 +653,7 @@ func (s *script) model() machine.Input {
 	return in
 }
 
-// treeOf returns the tree that a submission of triage/root began, which an argument names, nil for none.
+// treeOf returns the tree of triage/root that the argument names, or nil.
 func (s *script) treeOf(name string) *conversation.TreeRef {
 	if !s.d.HasArg(name) {
 		return nil

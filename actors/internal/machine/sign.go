@@ -2,7 +2,7 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// called records a call of the model.
+// called records a tool call of the model.
 func (m *Machine) called(w *work, id conversation.MessageID, e ModelEvent) {
 	call := conversation.CallID(m.ids.next("call_"))
 	records := []conversation.Record{&conversation.ToolCalled{
@@ -15,12 +15,12 @@ func (m *Machine) called(w *work, id conversation.MessageID, e ModelEvent) {
 	m.enqueue(true, records...)
 }
 
-// sign records the vendor's signature of the part before it, or of no part.
+// sign records a vendor signature of the previous part, or of none.
 func (m *Machine) sign(w *work, id conversation.MessageID, e ModelEvent) {
 	if e.Text == "" {
 		return
 	}
-	w.speaks = ModelSignature // The next event begins another part.
+	w.speaks = ModelSignature // The next event starts another part.
 	if m.mayStill(w, conversation.PartBytes+len(e.Text)) {
 		m.enqueue(false, &conversation.PartSigned{Must: true, Message: id, Child: w.child, Kind: e.Part, Signature: e.Text})
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// taskCalled begins a subagent's work on a call.
+// taskCalled starts a subagent's task for a call.
 func (m *Machine) taskCalled(in TaskCalled) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) || m.state.ChildOf(in.Call) != nil {
@@ -29,8 +29,7 @@ func (m *Machine) taskCalled(in TaskCalled) {
 	m.tasks = append(m.tasks, &work{submission: started.Submission, child: started.Child, phase: phaseStarting, at: m.nextOffset()})
 }
 
-// resumeTask goes on with the work of a subagent that an earlier attempt began, and
-// reports whether there is one.
+// resumeTask resumes the subagent's task of an earlier attempt and reports whether there is one.
 func (m *Machine) resumeTask(c conversation.ToolCall) bool {
 	sub := m.state.ChildOf(c.Call)
 	if sub == nil {
@@ -40,7 +39,7 @@ func (m *Machine) resumeTask(c conversation.ToolCall) bool {
 	return true
 }
 
-// endTask ends a subagent's work with the outcome of the call that asked for it.
+// endTask ends a subagent's task with the outcome of its call.
 func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	sub := m.sub(w)
 	parent := m.workFor(sub.Parent)
@@ -58,8 +57,8 @@ func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	})
 }
 
-// textOf is what a subagent says in the end, as JSON. The last turn may go on with what
-// was said before a process died: then both are.
+// textOf returns the final text of a subagent as JSON. If the last turn continues text that was
+// interrupted by a crash, the result includes both.
 func textOf(sub *conversation.Submission) []byte {
 	var text string
 	turns := sub.Turns()
@@ -70,11 +69,11 @@ func textOf(sub *conversation.Submission) []byte {
 		}
 		text = said(t) + text
 	}
-	out, _ := conversation.EncodeJSON(conversation.CutText(text, conversation.MaxPayloadBytes)) // a string has its JSON
+	out, _ := conversation.EncodeJSON(conversation.CutText(text, conversation.MaxPayloadBytes)) // a string always encodes
 	return out
 }
 
-// said is the text of a turn.
+// said returns the text of a turn.
 func said(t conversation.Turn) string {
 	var texts []string
 	for _, p := range t.Parts {

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/observability/stats"
 )
 
-// verifyTimelines checks the timelines of all submissions, of the whole log and of its first batches.
+// verifyTimelines checks the timelines of all submissions for the whole log and its first batches.
 func (w *world) verifyTimelines() {
 	w.verifyLosses()
 	for _, n := range []int{len(w.log), w.r.IntN(len(w.log) + 1)} {
@@ -31,12 +31,13 @@ func (w *world) verifyTimelines() {
 	}
 }
 
-// verifyLosses checks that an attempt is lost when its writer built its last batch with records.
+// verifyLosses checks that an attempt is lost at the build time of its writer's last batch with
+// records.
 func (w *world) verifyLosses() {
 	for i, e := range w.log {
 		for _, r := range e.batch.Records {
 			a, ok := r.(*conversation.AttemptStarted)
-			if !ok || a.LostAt == 0 { // The opening read a checkpoint that has all batches.
+			if !ok || a.LostAt == 0 { // The activation read a checkpoint that covers all batches.
 				continue
 			}
 			w.seen["timeline loss known"]++
@@ -68,8 +69,8 @@ func yield(events []observability.Event) iter.Seq2[observability.Event, error] {
 
 func ends(n *stats.Node) conversation.Time { return n.Start + conversation.Time(n.DurationMs) }
 
-// checkNode checks that children lie within their parent, that those that follow each other do not overlap, and that
-// lengths add up.
+// checkNode checks that children lie within their parent, that sequential ones do not overlap, and
+// that lengths add up.
 func (w *world) checkNode(n *stats.Node) {
 	for _, c := range n.Children {
 		if c.Start < n.Start || ends(c) > ends(n) {
@@ -106,7 +107,7 @@ func (w *world) checkNode(n *stats.Node) {
 	}
 }
 
-// checkSequence checks that the children of a kind follow each other, and are not longer than their parent.
+// checkSequence checks that children of a kind are sequential and no longer than their parent.
 func checkSequence(n *stats.Node, kind stats.Kind) {
 	var before *stats.Node
 	var sum int64
@@ -125,7 +126,7 @@ func checkSequence(n *stats.Node, kind stats.Kind) {
 	}
 }
 
-// checkSum checks that a submission is as long as its queue and its operation.
+// checkSum checks that a submission lasts as long as its queue and its operation.
 func checkSum(n *stats.Node) {
 	if n.Kind != stats.KindSubmission {
 		return

@@ -8,10 +8,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// runTools starts the open calls of a turn; their records are durable.
+// runTools starts the open calls of a turn, whose records are durable.
 func (m *Machine) runTools(w *work) {
 	w.phase, w.resumed = phaseTools, false
-	if w.gen == 0 || w.turn == "" { // no model call of this attempt has begun anything
+	if w.gen == 0 || w.turn == "" { // the calls are of an earlier attempt
 		m.newGen(w)
 		last, _ := m.sub(w).LastTurn()
 		w.turn, w.resumed = last.ID, true
@@ -20,8 +20,8 @@ func (m *Machine) runTools(w *work) {
 	m.startTools(w)
 }
 
-// startTools starts waiting calls, in call order, as far as the bound allows, and while
-// there is room for what they bring.
+// startTools starts waiting calls in order, up to ToolConcurrency and while there is room for their
+// outcomes.
 func (m *Machine) startTools(w *work) {
 	for len(w.waiting) > 0 && w.running < m.limits().ToolConcurrency && !m.Full() {
 		c := w.waiting[0]
@@ -33,7 +33,7 @@ func (m *Machine) startTools(w *work) {
 	}
 }
 
-// startWaiting starts calls for which there was no room.
+// startWaiting starts calls that waited for room.
 func (m *Machine) startWaiting() {
 	for w := range m.allWork() {
 		if w.phase == phaseTools && len(w.waiting) > 0 {
@@ -82,13 +82,13 @@ func (m *Machine) toolDone(in ToolDone) {
 	m.outcome(w, state, done, with...)
 }
 
-// leaveOutput records a text for the model in place of an output.
+// leaveOutput replaces an output by an error text for the model.
 func leaveOutput(done *conversation.ToolSettled, say string) {
 	done.Output, done.Attachments, done.Terminate = nil, nil, false
 	done.Failed, done.ErrorText = true, say
 }
 
-// outcome records the outcome of a call, in one batch with what belongs to it.
+// outcome records the outcome of a call in one batch with its related records, and continues the work.
 func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
 	m.fit(w, done, nil)
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
@@ -116,7 +116,7 @@ func stateRecords(state []StateWrite) []conversation.Record {
 	return out
 }
 
-// named gives attachments that have none their ids.
+// named assigns ids to attachments that have none.
 func (m *Machine) named(list []conversation.Attachment) []conversation.Attachment {
 	list = slices.Clone(list)
 	for i := range list {

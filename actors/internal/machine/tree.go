@@ -6,40 +6,40 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// A tree of dispatches has its state in the conversation that began it, see [conversation.Tree]. The rules, whose model is
-// TestTrees of package internal/model:
+// The conversation that began a tree of dispatches holds its state, see [conversation.Tree]. TestTrees
+// of package internal/model checks these rules:
 //
-//   - T1: that a submission joins is durable before it is dispatched.
-//   - T2: a submission of a tree asks before anything of an author or a model runs for its attempt.
-//   - T3: an abort of a tree is durable before it reads the members.
-//   - T4: a tree that an abort covers takes no members.
+// - T1: A submission joins its tree durably before it is dispatched.
+// - T2: An attempt of a tree asks the root before it runs author code or a model.
+// - T3: An abort of a tree is durable before it reads the members.
+// - T4: An aborted tree accepts no members.
 
 type (
-	// Tree asks about a tree of dispatches that began here: whether a submission may join it, or go on; [TreeStatus]
-	// answers. Member and Key name the submission, and Cost is what it has cost so far.
+	// Tree asks whether a submission may join a dispatch tree rooted here, or continue; [TreeStatus]
+	// answers. Member and Key identify the submission. Cost is its cost so far, in dollars.
 	Tree struct {
 		To         ReplyID                   `json:"-"`
-		Submission conversation.SubmissionID `json:"submission"` // that began it
+		Submission conversation.SubmissionID `json:"submission"` // the root of the tree
 		Member     conversation.Address      `json:"member"`
 		Key        string                    `json:"key"`
 		Join       bool                      `json:"join,omitempty"`
 		Cost       float64                   `json:"cost,omitempty"`
-		// List asks for the members from the one numbered From on instead, up to [TreePage].
+		// List requests the members from number From on instead, up to [TreePage].
 		List bool `json:"list,omitempty"`
 		From int  `json:"from,omitempty"`
 	}
 	// TreeStatus answers [Tree].
 	TreeStatus struct {
-		// Closed says that an abort covers the tree.
+		// Closed reports that an abort covers the tree.
 		Closed bool `json:"closed,omitempty"`
-		// Bound is the limit that is reached, [TreeSubmissions] or [TreeDollars], empty for none; Limit and Spent are
-		// its values.
+		// Bound is the reached limit, [TreeSubmissions] or [TreeDollars], empty for none. Limit and
+		// Spent are its values.
 		Bound string  `json:"bound,omitempty"`
 		Limit float64 `json:"limit,omitempty"`
 		Spent float64 `json:"spent,omitempty"`
-		// Dollars says that the tree has a limit of dollars: its members report what they cost.
+		// Dollars reports that the tree has a dollar limit, so that its members report their cost.
 		Dollars bool `json:"dollars,omitempty"`
-		// Members are what List has asked for, and More says that there are others.
+		// Members answers List. More reports that there are others.
 		Members []conversation.TreeMember `json:"members,omitempty"`
 		More    bool                      `json:"more,omitempty"`
 	}
@@ -49,8 +49,8 @@ type (
 		Status TreeStatus
 	}
 
-	// AskTree asks the conversation that began a tree whether the work gen of a submission may go on; [TreeAnswered]
-	// answers. Gen 0 reports the cost alone, and nothing answers.
+	// AskTree asks the root of a tree whether the work gen of a submission may continue;
+	// [TreeAnswered] answers. Gen 0 only reports the cost, without an answer.
 	AskTree struct {
 		Gen        int
 		Submission conversation.SubmissionID
@@ -65,7 +65,7 @@ func (TreeAnswered) input() {}
 func (AskTree) effect()     {}
 func (TreeStatus) answer()  {}
 
-// TreePage is how many members of a tree are listed at once.
+// TreePage is the maximum number of members in one answer.
 const TreePage = 500
 
 // The limits of a tree.
@@ -74,12 +74,12 @@ const (
 	TreeDollars     = "treeDollars"
 )
 
-// tree decides whether a submission may join a tree, or go on.
+// tree decides whether a submission may join a tree or continue.
 func (m *Machine) tree(in Tree) {
 	if m.closed(in.To) {
 		return
 	}
-	if !m.state.Exists() { // The root was deleted with its budget.
+	if !m.state.Exists() { // The root was deleted, and its budget with it.
 		m.confirm(in.To, TreeStatus{Closed: in.Join})
 		return
 	}
@@ -112,13 +112,13 @@ func (m *Machine) tree(in Tree) {
 			m.emit(Reply{in.To, status})
 			return
 		}
-		m.reply(in.To, status, false) // Its batch shows that the log ends there.
+		m.reply(in.To, status, false) // The append of its batch confirms the tail.
 		return
 	}
 	m.confirm(in.To, status)
 }
 
-// added is by how much a cost exceeds the one that a member has reported.
+// added returns by how much cost exceeds the cost reported by a member.
 func added(member *conversation.TreeMember, cost float64) float64 {
 	if member != nil {
 		cost -= member.Dollars
@@ -126,7 +126,7 @@ func added(member *conversation.TreeMember, cost float64) float64 {
 	return max(cost, 0)
 }
 
-// page returns members of a tree.
+// page returns one page of the members.
 func page(t *conversation.Tree, from int) TreeStatus {
 	if t == nil || from < 0 || from >= len(t.Members) {
 		return TreeStatus{Closed: t != nil && t.Closed}
@@ -135,7 +135,7 @@ func page(t *conversation.Tree, from int) TreeStatus {
 	return TreeStatus{Closed: t.Closed, Members: slices.Clone(t.Members[from:to]), More: to < len(t.Members)}
 }
 
-// count records that a submission joins a tree, or its cost, and what the tree has used with it.
+// count records a new member of a tree or its cost, with the new totals.
 func (m *Machine) count(in Tree, joins bool, submissions int, dollars float64) {
 	limits := m.limits()
 	m.enqueue(true, &conversation.TreeCounted{
@@ -145,8 +145,8 @@ func (m *Machine) count(in Tree, joins bool, submissions int, dollars float64) {
 	})
 }
 
-// askTree has the work wait for the conversation that began its tree, and reports whether it does: at the start of an
-// attempt, and before a model call if the cost has changed since it was reported and counts.
+// askTree asks the root of the work's tree and reports whether the work waits for the answer. It asks
+// at the start of an attempt, and before a model call if an unreported cost counts.
 func (m *Machine) askTree(w *work, starts bool) bool {
 	root := m.state.Submission(m.work.submission)
 	if root.Tree == nil {
@@ -162,7 +162,7 @@ func (m *Machine) askTree(w *work, starts bool) bool {
 	return true
 }
 
-// treeAnswered goes on with work that has asked, or ends it.
+// treeAnswered continues or ends the work that asked.
 func (m *Machine) treeAnswered(in TreeAnswered) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTree {
@@ -187,8 +187,8 @@ func (m *Machine) treeAnswered(in TreeAnswered) {
 	}
 }
 
-// reportCost counts what a submission has cost in its tree, before it settles. The conversation that began the tree
-// does so in the batch; others send it.
+// reportCost reports the cost of a submission to its tree before it settles. The root records it in
+// the same batch; others send it.
 func (m *Machine) reportCost(sub *conversation.Submission) {
 	w := m.work
 	if w == nil || w.submission != sub.ID {
@@ -203,8 +203,8 @@ func (m *Machine) reportCost(sub *conversation.Submission) {
 	}
 }
 
-// countOwn counts the cost of a submission that may have begun a tree, if it is bounded, and returns the dollars that
-// the tree has used.
+// countOwn records the cost of a possible root, if the tree is bounded, and returns the dollars used
+// by the tree.
 func (m *Machine) countOwn(sub *conversation.Submission, cost float64) float64 {
 	in := Tree{Submission: sub.ID, Member: m.state.Created().Address().Reach(), Key: sub.Key, Cost: cost}
 	t := m.state.Tree(sub.ID)
@@ -216,7 +216,7 @@ func (m *Machine) countOwn(sub *conversation.Submission, cost float64) float64 {
 	return dollars
 }
 
-// overTree returns the error of a submission that began a tree which has cost as much as it may, nil if it has not.
+// overTree returns the error of a root whose tree has reached its dollar limit, or nil.
 func (m *Machine) overTree(sub *conversation.Submission) *conversation.SettlementError {
 	limit := m.limits().MaxTreeDollars
 	if sub.Tree != nil || limit == 0 {

@@ -7,26 +7,26 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxCutOff is how often a model that reaches its limit in the middle of a call may try again.
+// maxCutOff is how often a model that reaches its length limit in a call may try again.
 const maxCutOff = 3
 
-// stopLength is the stop reason of a turn that ended at the model's limit.
+// stopLength is the stop reason of a turn that reached the model's length limit.
 const stopLength = "length"
 
-// stopWithheld is the stop reason of a turn whose rest the vendor withheld.
+// stopWithheld is the stop reason of a turn that the vendor partly withheld.
 const stopWithheld = "content_filter"
 
-// stopError is the stop reason of a turn that broke off for good.
+// stopError is the stop reason of a turn that failed permanently.
 const stopError = "error"
 
-// callModel asks for the next model call.
+// callModel starts the next model call.
 func (m *Machine) callModel(w *work) {
 	w.turns++
 	w.tries, w.compacted, w.repeated = tries{}, false, 0
 	m.startCall(w)
 }
 
-// startCall asks for a model call, the first or a repetition.
+// startCall starts a model call, the first try or a repetition.
 func (m *Machine) startCall(w *work) {
 	if m.askTree(w, false) {
 		return
@@ -44,8 +44,7 @@ func (m *Machine) startCall(w *work) {
 	})
 }
 
-// model records events of a call under way; those of an earlier one are late and
-// ignored.
+// model records events of the call under way. Events of an earlier call are ignored.
 func (m *Machine) model(in Model) {
 	for _, e := range in.Events {
 		m.pending.grouped = false
@@ -63,7 +62,7 @@ func (m *Machine) model(in Model) {
 	}
 }
 
-// data records what a tool or a hook writes for clients. A subagent has none.
+// data records client data of a tool or a hook. Subagents have none.
 func (m *Machine) data(w *work, e ModelEvent) {
 	if w.child == "" && (w.phase == phaseTools || w.phase == phaseFinishResponse) {
 		m.enqueue(false, &conversation.DataWritten{Message: m.sub(w).Message, Name: e.Name, Data: e.Input})
@@ -102,7 +101,7 @@ func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 	}
 }
 
-// openResponse records the start of the turn once and returns the response's id.
+// openResponse records the start of the turn once and returns the id of the response.
 func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 	sub := m.sub(w)
 	if w.opened {
@@ -127,7 +126,7 @@ func (m *Machine) modelDone(w *work, e ModelEvent) {
 	m.completeTurn(w, e)
 	w.reminder = e.Reminder
 	calls := m.sub(w).OpenCalls()
-	if e.Full && (w.child == "" || len(calls) > 0) { // nothing follows the end of a task, but for a reminder
+	if e.Full && (w.child == "" || len(calls) > 0) { // the view ends with a task, except for a reminder
 		m.compactSoon(w)
 	}
 	if len(calls) == 0 {
@@ -139,7 +138,7 @@ func (m *Machine) modelDone(w *work, e ModelEvent) {
 		w.phase, w.at = phaseCalling, m.nextOffset()
 		return
 	}
-	// What the model wanted to say is not all there.
+	// The reply is incomplete.
 	m.skip(w, calls, toolCutOff)
 	if w.cutOff++; w.cutOff > maxCutOff {
 		m.fail(w, failure(conversation.CodeModelFailed, sayCutOff, map[string]any{"reason": stopLength}))
@@ -148,7 +147,7 @@ func (m *Machine) modelDone(w *work, e ModelEvent) {
 	m.callModel(w)
 }
 
-// skip gives calls that did not run their outcome.
+// skip settles calls that did not run.
 func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 	for _, c := range calls {
 		m.enqueue(true, &conversation.ToolSettled{
@@ -157,7 +156,7 @@ func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 	}
 }
 
-// ended is the end of a response as the model sees it.
+// ended handles the end of the model's response.
 func (m *Machine) ended(w *work) {
 	if w.child == "" && m.limits().ResponseFinishedHook {
 		w.phase, w.at = phaseEnding, m.nextOffset()
@@ -166,7 +165,7 @@ func (m *Machine) ended(w *work) {
 	m.finish(w)
 }
 
-// withdraw takes back what the model call under way has said.
+// withdraw drops the output of the model call under way.
 func (m *Machine) withdraw(w *work, e ModelEvent) {
 	if w.opened {
 		m.enqueue(true, &conversation.StepDropped{
@@ -179,12 +178,12 @@ func (m *Machine) withdraw(w *work, e ModelEvent) {
 	m.unrecorded(w, true, reasonOf(e.Err))
 }
 
-// unrecorded reports the end of a model call that no record reports.
+// unrecorded reports the end of a model call without a record.
 func (m *Machine) unrecorded(w *work, repeated bool, reason string) {
 	m.emit(CallUnrecorded{Gen: w.gen, Repeated: repeated, Reason: reason, DurationMs: m.askedMs(w), Retries: w.repeated})
 }
 
-// reasonOf is the kind of failure that an error tells of.
+// reasonOf returns the failure kind of an error.
 func reasonOf(err *conversation.SettlementError) string {
 	if err == nil {
 		return ""
@@ -195,11 +194,11 @@ func reasonOf(err *conversation.SettlementError) string {
 	return string(err.Type)
 }
 
-// askedMs is how long ago the model call was asked for, in milliseconds.
+// askedMs returns the milliseconds since the model call was requested.
 func (m *Machine) askedMs(w *work) int64 { return int64((m.env.Mono - w.asked) / time.Millisecond) }
 
 func (m *Machine) completeTurn(w *work, e ModelEvent) {
-	if e.Kind != ModelDone { // the reply ends before its end
+	if e.Kind != ModelDone { // the reply is incomplete
 		e.Facts = w.facts
 	}
 	m.enqueue(true, &conversation.StepCompleted{

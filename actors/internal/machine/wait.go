@@ -8,8 +8,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// signal decides on a signal for a wait. It is settled in the batch of its admission: it
-// stands in no queue.
+// signal decides a signal for a wait. It settles in the batch of its admission and is never queued.
 func (m *Machine) signal(in Admit, name, hash string) {
 	if err := checkSignal(name, in.Admission.Delivery); err != nil {
 		m.refuse(in, err)
@@ -17,7 +16,7 @@ func (m *Machine) signal(in Admit, name, hash string) {
 	}
 	w := m.state.Awaiting(name)
 	switch {
-	case w != nil && (in.Fit == nil || !bytes.Equal(in.Fit.Schema, w.Schema)): // It was not held against this schema.
+	case w != nil && (in.Fit == nil || !bytes.Equal(in.Fit.Schema, w.Schema)): // It was not validated against this schema.
 		m.emit(Reply{in.To, Moved{Untouched: true}})
 	case w != nil && in.Fit.Unfit != nil:
 		m.confirm(in.To, Refused{in.Fit.Unfit})
@@ -30,7 +29,7 @@ func (m *Machine) signal(in Admit, name, hash string) {
 	}
 }
 
-// checkSignal returns what is wrong with a signal for a wait.
+// checkSignal validates a signal for a wait.
 func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 	switch {
 	case name == "" || len(name) > conversation.MaxSignalName:
@@ -43,9 +42,9 @@ func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 	return nil
 }
 
-// endBySignal ends a wait. That its submission may go on stands in the same batch. One that is
-// parked was acknowledged long ago, and from then on no timer finds it in time: a journal lists
-// it before the batch is sent.
+// endBySignal ends a wait and resumes its submission in the same batch. A suspended submission was
+// acknowledged long ago, and no timer resumes it in time. So a journal must list the writer before the
+// batch is sent.
 func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 	if len(m.suspended()) > 0 && !m.listed && listsFirst() {
 		m.ensureListed()
@@ -66,7 +65,7 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 	m.reply(in.To, receipt, m.owes())
 }
 
-// decideSignals decides on the signals that have waited for the journal.
+// decideSignals decides the signals that waited for the journal.
 func (m *Machine) decideSignals() {
 	waiting := m.signals
 	m.signals = nil
@@ -76,7 +75,7 @@ func (m *Machine) decideSignals() {
 	}
 }
 
-// turnSignalsAway sends those away that wait for the journal.
+// turnSignalsAway rejects the signals that wait for the journal.
 func (m *Machine) turnSignalsAway() {
 	for _, in := range m.signals {
 		m.emit(Reply{in.To, Moved{Untouched: true}})
@@ -84,7 +83,7 @@ func (m *Machine) turnSignalsAway() {
 	m.signals = nil
 }
 
-// settledAtOnce is the outcome of a signal.
+// settledAtOnce returns the settlement of a signal.
 func (m *Machine) settledAtOnce(in Admit) func(*conversation.SubmissionAdmitted) conversation.Record {
 	return func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.SubmissionSettled{
@@ -109,10 +108,10 @@ func (m *Machine) keepSignal(in Admit, name, hash string) {
 	m.reply(in.To, m.receiptOf(admitted), false)
 }
 
-// late returns why nobody needs a signal of a name for which nobody waits, or nil.
+// late returns an error if no wait can need a signal of the name any more, or nil.
 func (m *Machine) late(name string) *conversation.Error {
 	by, say := conversation.SubmissionID(""), saySignalLate
-	if run := m.state.Run(); run != nil && run.Outcome != "" { // nobody will wait any more
+	if run := m.state.Run(); run != nil && run.Outcome != "" { // no wait can follow
 		by, say = run.Submission, sayRunOver
 	} else if kept := m.state.Kept(name, m.env.Wall); kept != nil {
 		by = kept.Submission
@@ -129,7 +128,7 @@ func (m *Machine) late(name string) *conversation.Error {
 	return err
 }
 
-// goOn has a call go on of which a wait has ended, once that is durable.
+// goOn marks a call whose wait has ended, so that it continues once that is durable.
 func (m *Machine) goOn(call conversation.CallID) {
 	for w := range m.allWork() {
 		for i := range w.suspended {
@@ -141,7 +140,7 @@ func (m *Machine) goOn(call conversation.CallID) {
 	m.unpark()
 }
 
-// waitFor answers a call that waits, or goes on.
+// waitFor starts, ends or answers a wait of a call.
 func (m *Machine) waitFor(in WaitFor) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
@@ -159,7 +158,7 @@ func (m *Machine) waitFor(in WaitFor) {
 	m.answerWait(w, in)
 }
 
-// startWait records that a call waits, and takes the signal that is kept for it.
+// startWait records a new wait and consumes the signal kept for it.
 func (m *Machine) startWait(w *work, in WaitFor) {
 	kept := m.state.Kept(in.Name, m.env.Wall)
 	if !takesKept() {
@@ -187,7 +186,7 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 	m.answerWait(w, in)
 }
 
-// endWait records what a wait of a running call has come to.
+// endWait records the end of a wait of a running call.
 func (m *Machine) endWait(w *work, in WaitFor, by conversation.WaitEnd) {
 	ended := &conversation.WaitEnded{Must: true, Call: in.Call, Child: w.child, Name: in.Name, Reason: by, At: m.env.Wall}
 	if by == conversation.EndedBySignal {
@@ -197,20 +196,21 @@ func (m *Machine) endWait(w *work, in WaitFor, by conversation.WaitEnd) {
 	m.showWait(m.state.WaitOf(in.Call, in.Name))
 }
 
-// shownWait is what clients see of a wait, as data of the response.
+// shownWait is the JSON of a wait for clients, as data of the response.
 type shownWait struct {
 	Name  string               `json:"name"`
 	State conversation.WaitEnd `json:"state"`
 	Until conversation.Time    `json:"until"`
 }
 
-// States of a wait that are no reason in the log: one that has not ended, and one whose call has its outcome first.
+// States of a shown wait that are not in the log: open, and ended by the outcome of its call.
 const (
 	shownOpen  conversation.WaitEnd = "waiting"
 	shownEnded conversation.WaitEnd = "ended"
 )
 
-// showWait shows clients the state of a wait. A call has one data part, which shows a wait that is open if it has one.
+// showWait records the state of a wait for clients. A call has one data part, which shows an open wait
+// if there is one.
 func (m *Machine) showWait(w *conversation.Wait) {
 	shown := m.shown(w, cmp.Or(w.Ended, shownOpen))
 	if open := m.state.OpenWaits(w.Call); w.Ended != "" && len(open) > 0 {
@@ -219,17 +219,17 @@ func (m *Machine) showWait(w *conversation.Wait) {
 	m.enqueue(true, shown...)
 }
 
-// shown returns the record that shows clients a wait in a state, none for that of a subagent.
+// shown returns the record of a wait's state for clients, none for a subagent's wait.
 func (m *Machine) shown(w *conversation.Wait, state conversation.WaitEnd) []conversation.Record {
 	message, ok := m.state.ResponseOf(w.Call)
 	if !ok {
 		return nil
 	}
-	data, _ := conversation.EncodeJSON(shownWait{w.Name, state, w.Until}) // it has its JSON
+	data, _ := conversation.EncodeJSON(shownWait{w.Name, state, w.Until}) // always encodes
 	return []conversation.Record{&conversation.DataWritten{Message: message, Name: "wait-" + string(w.Call), Data: data}}
 }
 
-// withEndedWaits puts the ended state of the waits that a call has open before its outcome.
+// withEndedWaits inserts the ended state of a call's open waits before its outcome.
 func (m *Machine) withEndedWaits(records []conversation.Record) []conversation.Record {
 	for i, r := range records {
 		settled, ok := r.(*conversation.ToolSettled)
@@ -247,7 +247,7 @@ func (m *Machine) withEndedWaits(records []conversation.Record) []conversation.R
 	return records
 }
 
-// answerWait tells a call what its wait has come to, once that is durable.
+// answerWait answers a call with the state of its wait, once that is durable.
 func (m *Machine) answerWait(w *work, in WaitFor) {
 	wait := m.state.WaitOf(in.Call, in.Name)
 	if wait.Ended == "" {
@@ -258,7 +258,7 @@ func (m *Machine) answerWait(w *work, in WaitFor) {
 	m.reply(in.To, WaitOver{Value: wait.Value, TimedOut: wait.Ended == conversation.EndedByTimeout}, false)
 }
 
-// heardOf notes how many ended waits a run of a call knows of.
+// heardOf notes how many ended waits a run of a call has received.
 func (m *Machine) heardOf(w *work, call conversation.CallID, n int) {
 	if n > 0 {
 		if w.heard == nil {
@@ -268,7 +268,7 @@ func (m *Machine) heardOf(w *work, call conversation.CallID, n int) {
 	}
 }
 
-// unparkCall takes a call back that has ended for now, and reports whether it had.
+// unparkCall removes a suspended call and reports whether it was suspended.
 func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
 	for i, p := range w.suspended {
 		if p.call == call {
@@ -279,7 +279,7 @@ func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
 	return false
 }
 
-// runAgain runs a call once more that has ended for now.
+// runAgain runs a suspended call again.
 func (m *Machine) runAgain(w *work, call conversation.CallID) {
 	for _, c := range m.sub(w).OpenCalls() {
 		if c.Call == call {

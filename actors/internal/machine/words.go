@@ -2,7 +2,7 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// What the runtime says to models and, in settlements and advisories, to people.
+// Texts of the runtime for models and, in settlements and diagnostics, for people.
 const (
 	noteContinue = "Your reply was interrupted. What you had written is kept above; continue exactly where it stops, without repeating it."
 

@@ -8,10 +8,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// clock is what the process takes for the time.
+// clock returns the time of this process's clock.
 func (w *world) clock() conversation.Time { return w.wall + w.skew }
 
-// park ends a call for now that waits for a time.
+// suspend ends the run of a call that waits for a time.
 func (w *world) suspend(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
@@ -20,7 +20,7 @@ func (w *world) suspend(i int) {
 	w.do(in)
 }
 
-// found reports whether nothing is owed, or what is owed waits behind a stored timer.
+// found reports whether all pending work waits for stored timers.
 func (w *world) found() bool {
 	if w.replyIsPending() || !w.postsFound() {
 		return false
@@ -39,18 +39,18 @@ func (w *world) found() bool {
 	return true
 }
 
-// holds reports whether what comes after a parked submission waits for it.
+// holds reports whether a suspended submission delays later ones.
 func (w *world) holds(sub *conversation.Submission) bool {
 	return sub.Retry != nil || w.limits.AnswerInOrder
 }
 
-// passes reports whether one is worked on while one before it is parked.
+// passes reports whether the submission under way overtook a suspended one.
 func (w *world) passes() bool {
 	sub := w.m.State().UnderWay()
 	return sub != nil && sub.Ahead && w.m.State().Unsettled()[0].Suspended != nil
 }
 
-// wakePassed lets the time come of one that was passed.
+// wakePassed advances to the time of an overtaken submission.
 func (w *world) wakePassed() {
 	for _, sub := range w.m.State().Unsettled() {
 		if sub.Suspended != nil && sub.Suspended.Until > w.clock() {
@@ -60,7 +60,7 @@ func (w *world) wakePassed() {
 	}
 }
 
-// suspendedAt returns the submission that a durable batch has parked, nil if it waits no more.
+// suspendedAt returns the submission that a durable batch suspended, nil if it has resumed.
 func (w *world) suspendedAt(at conversation.Offset) *conversation.Submission {
 	queue := w.durable.Unsettled()
 	i := slices.IndexFunc(queue, func(sub *conversation.Submission) bool { return sub.Suspended != nil && sub.SuspendedAt == at })
@@ -70,7 +70,7 @@ func (w *world) suspendedAt(at conversation.Offset) *conversation.Submission {
 	return queue[i]
 }
 
-// checkResumed checks that nothing in a batch goes on before its time.
+// checkResumed checks that nothing in a batch resumes early.
 func (w *world) checkResumed(b conversation.Batch) {
 	until := map[conversation.SubmissionID]conversation.Time{}
 	for _, sub := range w.ahead.Unsettled() {
@@ -82,7 +82,7 @@ func (w *world) checkResumed(b conversation.Batch) {
 		switch r := r.(type) {
 		case *conversation.Suspended:
 			until[r.Submission] = r.Until
-		case *conversation.WaitEnded: // what is parked has waited for it
+		case *conversation.WaitEnded: // the suspended submission waited for it
 			if len(until) > 0 {
 				w.seen["woken"]++
 				if !w.listed {
@@ -109,7 +109,7 @@ func (w *world) storeTimer(e machine.StoreTimer) {
 	w.storing = append(w.storing, e)
 }
 
-// stored ends the storing of a timer.
+// stored completes the storing of a timer.
 func (w *world) stored() {
 	e := w.storing[0]
 	w.storing = w.storing[1:]
@@ -122,7 +122,7 @@ func (w *world) stored() {
 	w.do(machine.TimerStored{Timer: e})
 }
 
-// askTimer asks about a timer, due or not, or about one that nobody has stored.
+// askTimer checks a timer, due or not, or one that was never stored.
 func (w *world) askTimer() {
 	at := conversation.Offset(w.r.IntN(len(w.log) + 2))
 	if offsets := w.timersStored(); len(offsets) > 0 && w.chance(80) {
@@ -147,7 +147,7 @@ func (w *world) checkTimer(at conversation.Offset) {
 	w.do(in)
 }
 
-// timerChecked deletes a timer that is over, and checks that what is left is found without it.
+// timerChecked deletes an obsolete timer and checks that the remaining work is found without it.
 func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	if v.Unknown {
 		return
@@ -168,8 +168,8 @@ func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 	}
 }
 
-// dueTimer waits for the first timer in the bucket and asks about it, as every node does each
-// minute. It reports whether there was one.
+// dueTimer advances to the first timer of the bucket, checks it as every node does each minute, and
+// reports whether there was one.
 func (w *world) dueTimer() bool {
 	offsets := w.timersStored()
 	if len(offsets) == 0 {

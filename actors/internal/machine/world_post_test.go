@@ -10,24 +10,24 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// shop is a channel, and the target that replies for it.
+// shop is a channel and the target that replies for it.
 const shop = "shop"
 
-// office is who gets the posts of a world, and what is on its way there.
+// office receives the posts of a world.
 type office struct {
 	sending []*conversation.Post // under way
-	burying []machine.BuryPost   // their letters are being stored
+	burying []machine.BuryPost   // dead letters being stored
 	got     map[conversation.PostID]bool
 	letters map[conversation.PostID]bool
-	shop    bool // has a conversation that a channel delivers to
+	shop    bool // a channel delivers to the conversation
 }
 
-// addressOf returns the reply address of the delivery with a key.
+// addressOf returns the reply address for a key.
 func addressOf(key string) string {
 	return []string{"", "here", "there"}[int(key[len(key)-1])%3]
 }
 
-// postTo asks to post for a running call.
+// postTo posts from a running call.
 func (w *world) postTo(c *runningTool) {
 	name := fmt.Sprintf("post%d", w.r.IntN(3))
 	if c.steps[name] {
@@ -46,7 +46,7 @@ func (w *world) postTo(c *runningTool) {
 	w.do(in)
 }
 
-// posted takes the answer to a call that posts.
+// posted handles the answer to a post.
 func (w *world) posted(asked machine.Post, v machine.Answer) {
 	_, kept := v.(machine.PostKept)
 	if kept && asked.Step != "" && !slices.ContainsFunc(w.log, func(e entry) bool {
@@ -74,7 +74,7 @@ func (w *world) sendPost(e machine.SendPost) {
 	w.office.sending = append(w.office.sending, p)
 }
 
-// postArrives lets a post arrive, or its target fail.
+// postArrives delivers a post or fails its target.
 func (w *world) postArrives() {
 	o := &w.office
 	p := o.sending[0]
@@ -86,7 +86,7 @@ func (w *world) postArrives() {
 	case n < 55:
 		in.Gone = true
 	case n < 65:
-		o.got[p.ID] = true // and nobody hears of it
+		o.got[p.ID] = true // the acknowledgement is lost
 	case n < 75:
 		in.RetryAfter = time.Minute
 	}
@@ -94,7 +94,6 @@ func (w *world) postArrives() {
 	w.do(in)
 }
 
-// deadLetterStored stores a dead letter.
 func (w *world) deadLetterStored() {
 	e := w.office.burying[0]
 	w.office.burying = w.office.burying[1:]
@@ -104,7 +103,7 @@ func (w *world) deadLetterStored() {
 	w.do(machine.PostBuried{Post: e.Post.ID})
 }
 
-// deferredUntil returns when the posts of the durable log are due, if they are deferred.
+// deferredUntil returns when the deferred posts of the durable log are due.
 func (w *world) deferredUntil(at conversation.Offset) (conversation.Time, bool) {
 	until, by, ok := w.durable.PostsDue()
 	return until, ok && by == at && until > 0
@@ -117,7 +116,7 @@ func (w *world) postsFound() bool {
 	return !ok || until > 0 && timed && stored == until
 }
 
-// checkPosts checks what a batch says of posts.
+// checkPosts checks the records of posts in a batch.
 func (w *world) checkPosts(b conversation.Batch) {
 	parks, defers := false, false
 	for _, r := range b.Records {
@@ -161,7 +160,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 	}
 }
 
-// verifyPosts checks that what was acknowledged has left.
+// verifyPosts checks that acknowledged posts were sent.
 func (w *world) verifyPosts() {
 	for _, p := range w.durable.Posts() {
 		if w.acked[p.Submission] {

@@ -7,10 +7,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// asker is who waits for replies in a world.
+// asker is the sender that waits for replies.
 var asker = conversation.ReplyTo{Address: conversation.Address{Agent: "desk", ID: "d"}, UID: "inst_desk", Name: "reply"}
 
-// replyIsPending reports whether somebody waits for a reply that there is.
+// replyIsPending reports whether a reply exists that its sender has not received.
 func (w *world) replyIsPending() bool {
 	return slices.ContainsFunc(w.durable.PendingReplies(), func(o *conversation.PendingReply) bool { return o.Reply != nil })
 }
@@ -26,7 +26,7 @@ func (w *world) sendReply(e machine.SendReply) {
 	w.sending = append(w.sending, e.Reply.Submission)
 }
 
-// replyArrives lets a reply arrive, perhaps with an answer that gets lost.
+// replyArrives delivers a reply; its acknowledgement may be lost.
 func (w *world) replyArrives() {
 	id := w.sending[0]
 	w.sending = w.sending[1:]
@@ -35,7 +35,6 @@ func (w *world) replyArrives() {
 	w.do(machine.ReplySent{Submission: id})
 }
 
-// admits reports whether a batch admits a submission.
 func admits(b conversation.Batch, id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(b.Records, func(r conversation.Record) bool {
 		a, ok := r.(*conversation.SubmissionAdmitted)
@@ -43,7 +42,7 @@ func admits(b conversation.Batch, id conversation.SubmissionID) bool {
 	})
 }
 
-// checkReplies checks what a batch says of replies, and of keys.
+// checkReplies checks the records of replies and keys in a batch.
 func (w *world) checkReplies(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {

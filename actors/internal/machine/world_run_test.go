@@ -15,16 +15,14 @@ func (w *world) working() bool {
 	return len(w.calls) > 0 || len(w.tools) > 0 || w.ending != nil || w.start != nil
 }
 
-// busy reports whether a submission has something running that nothing may run
-// beside.
+// busy reports whether a submission runs something exclusive.
 func (w *world) busy(id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(w.calls, func(c *modelCall) bool { return c.Submission == id }) ||
 		slices.ContainsFunc(w.tools, func(c *runningTool) bool { return c.Submission == id }) ||
 		w.ending != nil && w.ending.Submission == id || w.start != nil && w.start.Submission == id
 }
 
-// attempted returns the submission if its attempt, or that of the submission it
-// works for, is durable.
+// attempted returns the submission whose attempt, or whose root's attempt, is durable.
 func (w *world) attempted(id conversation.SubmissionID) *conversation.Submission {
 	sub := w.durable.Submission(id)
 	root := sub
@@ -119,7 +117,6 @@ func (w *world) runTool(e machine.RunTool) {
 	w.tools = append(w.tools, run)
 }
 
-// recorded checks that a step is recorded once.
 func (w *world) recorded(r *conversation.StepRecorded) {
 	n := 0
 	for _, s := range w.durable.Recorded(r.Call) {
@@ -132,8 +129,7 @@ func (w *world) recorded(r *conversation.StepRecorded) {
 	}
 }
 
-// beside checks that what says where an output is stands with an outcome that has a part of
-// it.
+// beside checks that the reference to a stored output shares the batch of the partial outcome.
 func (w *world) beside(r *conversation.OutputStored, b conversation.Batch) {
 	if !slices.ContainsFunc(b.Records, func(other conversation.Record) bool {
 		done, ok := other.(*conversation.ToolSettled)
@@ -164,7 +160,7 @@ func (w *world) startDelivery(e machine.StartDelivery) {
 
 func (w *world) showSettlement(e machine.ShowSettlement) {
 	w.seen["shown"]++
-	id := e.Submission.ID // the state may have it no more
+	id := e.Submission.ID // the state may have dropped it
 	sub := w.durable.Submission(id)
 	if !w.limits.SettledHook || sub == nil || !sub.Settled || sub.Outcome != e.Outcome || w.told[id] {
 		violate("%+v is shown: %+v", e, sub)
@@ -182,7 +178,7 @@ func (w *world) summarize(e machine.Summarize) {
 	w.jobs = append(w.jobs, e)
 }
 
-// view is whose context a summary is of.
+// view returns the conversation whose context is summarized.
 func (w *world) view(e machine.Summarize) conversation.ConversationID {
 	if sub := w.m.State().Submission(e.Submission); sub != nil {
 		return sub.Child
@@ -222,7 +218,6 @@ func (w *world) cancel(gen int) {
 	})
 }
 
-// deliveryStarted lets the author's look at a delivery end.
 func (w *world) deliveryStarted() {
 	in := machine.DeliveryStarted{Gen: w.start.Gen, State: w.writes()}
 	if w.chance(10) {
@@ -234,7 +229,7 @@ func (w *world) deliveryStarted() {
 	w.do(in)
 }
 
-// writes is what an author wrote.
+// writes returns the author's state writes.
 func (w *world) writes() []machine.StateWrite {
 	if w.chance(60) {
 		return nil
@@ -243,7 +238,6 @@ func (w *world) writes() []machine.StateWrite {
 	return []machine.StateWrite{{Key: "n", Value: json.RawMessage(fmt.Sprint(w.serial))}}
 }
 
-// summarized ends a summary.
 func (w *world) summarized() {
 	i := w.r.IntN(len(w.jobs))
 	e := w.jobs[i]
@@ -260,7 +254,6 @@ func (w *world) summarized() {
 	w.do(in)
 }
 
-// compact asks for a compaction.
 func (w *world) compact() {
 	w.caller++
 	in := machine.Compact{To: w.caller}
@@ -269,7 +262,7 @@ func (w *world) compact() {
 	w.do(in)
 }
 
-// useTool lets a call take a step, hand a task on, or end.
+// useTool lets a call record a step, start a task, or end.
 func (w *world) useTool() {
 	i := w.r.IntN(len(w.tools))
 	c := w.tools[i]
@@ -330,7 +323,7 @@ func (w *world) useTool() {
 	w.do(in)
 }
 
-// storeOutput begins to store an output, unless it is being stored: a stale outcome asks again.
+// storeOutput starts storing an output unless it is being stored: a stale outcome repeats the request.
 func (w *world) storeOutput(e machine.StoreOutput) {
 	w.seen["output stored late"]++
 	if !slices.ContainsFunc(w.tools, func(c *runningTool) bool { return c.Call == e.Done.Call }) {
@@ -340,7 +333,7 @@ func (w *world) storeOutput(e machine.StoreOutput) {
 	}
 }
 
-// storedLate lets the storing of an output end.
+// storedLate completes the storing of an output.
 func (w *world) storedLate(i int) {
 	in := *w.tools[i].storing
 	w.tools = slices.Delete(w.tools, i, i+1)
@@ -355,7 +348,7 @@ func (w *world) storedLate(i int) {
 	w.do(in)
 }
 
-// takeStep takes a step that is not recorded, and records it.
+// takeStep runs and records a step.
 func (w *world) takeStep(c *runningTool) {
 	name := fmt.Sprintf("s%d", w.r.IntN(3))
 	if c.steps[name] {
@@ -369,7 +362,7 @@ func (w *world) takeStep(c *runningTool) {
 	w.do(in)
 }
 
-// kept checks that a step is durable once it is said to be.
+// kept checks that an acknowledged step is durable.
 func (w *world) kept(to machine.ReplyID, asked machine.StepDone) {
 	if !slices.ContainsFunc(w.durable.Recorded(asked.Call), func(s conversation.StepRecorded) bool { return s.Name == asked.Name }) &&
 		w.durable.Exists() && w.m.State().Recorded(asked.Call) != nil {
@@ -386,7 +379,7 @@ func (w *world) stepped(to machine.ReplyID, kept bool) {
 	}
 }
 
-// ofRun makes an admission one to the run: a signal, or that it is to begin, perhaps with another input.
+// ofRun turns an admission into one for the run: a signal, or the start, perhaps with another input.
 func (w *world) ofRun(a conversation.Admission) conversation.Admission {
 	if a.Delivery.Kind == conversation.KindSignal {
 		a.Address = conversation.RunAddress(conversation.RunFor(workflow, "k"))
@@ -401,7 +394,7 @@ func (w *world) ofRun(a conversation.Admission) conversation.Admission {
 	return run
 }
 
-// verifyRun checks what has become of a run.
+// verifyRun checks the final state of a run.
 func (w *world) verifyRun() {
 	if w.limits.Function == "" || !w.durable.Exists() {
 		return

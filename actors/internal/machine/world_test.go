@@ -12,64 +12,63 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// world is a rig among everything that acts on it: callers, a bucket that may
-// lose an append, a journal, a model and its tools that answer when they like,
-// other writers, and crashes. A broken promise is a panic with a violation.
+// world surrounds a rig with callers, a journal, a model and tools that answer at random times, other
+// writers and crashes. Its bucket may lose an append. A broken invariant panics with a violation.
 type world struct {
 	*rig
 	r      *rand.Rand
-	script []string // what was done, for a person
+	script []string // the schedule in readable form
 	lives  int
 	booted bool
-	read   bool // the activation was told its log
-	calm   bool // no more faults and no more callers
-	skewed bool // the clock of some life was another one
+	read   bool // the activation is open
+	calm   bool // no further faults or callers
+	skewed bool // some activation had a skewed clock
 
 	durable *conversation.State // the log
-	ahead   *conversation.State // and the batch in flight; nil once that is lost
+	ahead   *conversation.State // the log and the batch in flight; nil once that is lost
 
 	listing bool
 	listed  bool
 	looking bool
-	looks   int                     // that have begun
-	looked  int                     // the newest that has shown the end of the log
-	shown   conversation.Offset     // what it has shown
-	asked   map[machine.ReplyID]int // how many had begun when somebody asked
-	journal []listing               // as the bucket holds it, and what is about to
+	looks   int                     // tail reads started
+	looked  int                     // newest answered tail read
+	shown   conversation.Offset     // its tail
+	asked   map[machine.ReplyID]int // looks at the time of the request
+	journal []listing               // entries in the bucket and in flight
 
 	trees        trees
 	office       office
-	sending      []conversation.SubmissionID               // replies on their way
-	heardOf      map[conversation.SubmissionID]bool        // replies that have arrived
-	storing      []machine.StoreTimer                      // on their way to the bucket
+	sending      []conversation.SubmissionID               // replies being sent
+	heardOf      map[conversation.SubmissionID]bool        // replies received
+	storing      []machine.StoreTimer                      // timers being stored
 	storedTimers map[conversation.Offset]conversation.Time // the timers in the bucket
 
 	calls  []*modelCall
 	tools  []*runningTool
-	ending *machine.FinishResponse // the author looks at it
+	ending *machine.FinishResponse // the response hook runs
 	start  *machine.StartDelivery
 	jobs   []machine.Summarize
 	ran    map[conversation.CallID]bool
-	told   map[conversation.SubmissionID]bool // settlements their author was told of
-	stale  []machine.Input                    // results of what was cancelled
+	told   map[conversation.SubmissionID]bool // settlements shown to the author
+	stale  []machine.Input                    // results of cancelled effects
 	timers map[machine.Tick]time.Duration
 
 	caller  machine.ReplyID
 	serial  int
 	callers map[machine.ReplyID]machine.Input
-	aborts  map[machine.ReplyID][]conversation.SubmissionID // what was owed when an abort was asked for
+	aborts  map[machine.ReplyID][]conversation.SubmissionID // unsettled submissions at the time of the abort
 	sent    []conversation.Admission
 	acked   map[conversation.SubmissionID]bool
-	short   bool                              // what models say is cut off
-	big     bool                              // so are outputs of tools
-	turned  map[conversation.SubmissionID]int // model calls that have ended for the unsettled
+	short   bool                              // model output is cut off
+	big     bool                              // tool outputs are cut off
+	turned  map[conversation.SubmissionID]int // ended model calls of unsettled submissions
 	said    map[conversation.TurnID]*spoken
 	logged  map[conversation.TurnID]*spoken
-	turns   map[conversation.MessageID]conversation.TurnID // the newest of each response in the log
+	turns   map[conversation.MessageID]conversation.TurnID // newest turn of each response in the log
 
-	heard    map[string]json.RawMessage // what calls were told of waits, by call and name
-	again    []func()                   // what comes of an answer
-	lateOnes map[machine.ReplyID]bool   // signals that were late when they came
+	heard    map[string]json.RawMessage // results of waits, by call and name
+	again    []func()                   // follow-ups of answers
+	lateOnes map[machine.ReplyID]bool   // signals that came too late
 
 	lastStart time.Duration
 	appends   int // of this activation
@@ -89,15 +88,15 @@ type modelCall struct {
 	called int // tools
 }
 
-// runningTool is a call that runs, and the steps it has recorded or waits for.
+// runningTool is a running call.
 type runningTool struct {
 	machine.RunTool
 	durable bool
-	steps   map[string]bool // recorded
-	asks    machine.ReplyID // a step is being recorded; 0 if none
+	steps   map[string]bool // recorded steps
+	asks    machine.ReplyID // request for a step being recorded; 0 if none
 	asked   string
-	waits   *machine.WaitOpen // it is to end until then
-	storing *machine.ToolDone // it has ended, and its output is being stored
+	waits   *machine.WaitOpen // it ends no later than that
+	storing *machine.ToolDone // its output is being stored
 }
 
 // spoken is the text of a turn by kind.
@@ -111,7 +110,7 @@ func (s *spoken) add(kind conversation.PartKind, text string) {
 	s.text += text
 }
 
-// violation is what a world panics with.
+// violation is the panic value of a broken invariant.
 type violation string
 
 func violate(format string, args ...any) { panic(violation(fmt.Sprintf(format, args...))) }
@@ -151,7 +150,7 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		w.limits.MaxBrought = 60_000 + w.r.IntN(60_000)
 	}
 	w.limits.ToolConcurrency, w.limits.ResponseFinishedHook = 1+w.r.IntN(3), w.chance(50)
-	if w.big { // only what runs side by side takes each other's room
+	if w.big { // only concurrent calls use each other's room
 		w.limits.ToolConcurrency = max(w.limits.ToolConcurrency, 2)
 	}
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
@@ -175,7 +174,7 @@ func (w *world) note(format string, args ...any) {
 
 func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
 
-// boot begins an activation under a new name.
+// begin starts an activation under a new name.
 func (w *world) begin() {
 	w.lives++
 	fresh := fmt.Sprintf("w%d", w.lives)
@@ -189,8 +188,7 @@ func (w *world) begin() {
 	}
 }
 
-// gone forgets what lived in the process: callers are not answered, and what was
-// said and not stored is lost.
+// gone drops the state of the process: callers get no answer and undurable text is lost.
 func (w *world) gone() {
 	if w.inflight != nil {
 		w.drop()
@@ -218,10 +216,9 @@ func (w *world) gone() {
 	}
 }
 
-// drop loses the batch in flight.
 func (w *world) drop() { w.inflight, w.ahead = nil, nil }
 
-// do feeds an input and answers for the effects.
+// do feeds an input to the machine and performs the effects.
 func (w *world) do(in machine.Input) {
 	flying := w.inflight != nil
 	for _, e := range w.step(in) {
@@ -307,7 +304,7 @@ func (w *world) append(b conversation.Batch) {
 	w.checkWaits(w.decoded)
 	w.checkReplies(w.decoded)
 	w.checkPosts(w.decoded)
-	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // nothing urgent waits behind it
+	paced := len(b.Records) > 0 && w.m.State().Head() == b.Offset // no urgent batch follows
 	for _, r := range b.Records {
 		switch r.(type) {
 		case *conversation.Delta, *conversation.PartDone, *conversation.PartSigned, *conversation.DataWritten:
@@ -322,7 +319,7 @@ func (w *world) append(b conversation.Batch) {
 	w.appends++
 }
 
-// landed makes the batch in flight durable, whatever becomes of its writer.
+// landed makes the batch in flight durable.
 func (w *world) landed() conversation.Offset {
 	b := w.decoded
 	at, err := w.land()
@@ -370,7 +367,7 @@ func (w *world) landed() conversation.Offset {
 	return at
 }
 
-// askedAgain checks that a model is asked at most once more in a row because its reply was empty.
+// askedAgain checks that a model is called at most once more after an empty reply.
 func (w *world) askedAgain(r *conversation.Advisory) {
 	if r.Attributes["reason"] == "empty" {
 		w.seen["no answer"]++
@@ -412,8 +409,8 @@ func (w *world) beginLook(e machine.Look) {
 	w.looks++
 }
 
-// confirmed checks that an answer which rests on what the log lacks was preceded by
-// a look that began after the question, and that what it has shown is known.
+// confirmed checks that an answer about missing records follows a tail read that began after the
+// request, and that the tail is known.
 func (w *world) confirmed(to machine.ReplyID) {
 	if w.looked <= w.asked[to] || int(w.shown) >= len(w.log) {
 		violate("answer without a look: %d were begun when it was asked for, look %d has shown %d, the log ends at %d",
@@ -434,7 +431,7 @@ func (w *world) unlist() {
 	w.tidy(false)
 }
 
-// tidy lets entries leave that may, some of them later than others.
+// tidy removes unlisted entries, some later than others.
 func (w *world) tidy(all bool) {
 	kept := w.journal[:0]
 	for _, e := range w.journal {
@@ -445,7 +442,7 @@ func (w *world) tidy(all bool) {
 	w.journal = kept
 }
 
-// checkpoint checks that a checkpoint says what the log says.
+// checkpoint checks that a checkpoint equals the folded log.
 func (w *world) checkpoint(e machine.Checkpoint) {
 	w.seen["checkpoint"]++
 	if e.Closed != nil {
@@ -470,7 +467,7 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	}
 }
 
-// encoded returns the JSON form of a snapshot, with what was left to the log.
+// encoded returns the JSON of a snapshot, with deliveries that were left to the log.
 func (w *world) encoded(s *conversation.Snapshot) string {
 	pieces, err := s.Pieces()
 	if err != nil {
@@ -610,12 +607,12 @@ func (w *world) refusal(e machine.ReplyID, asked machine.Admit, err *conversatio
 	}
 }
 
-// aborted checks that what an abort covers is durably settled when it is answered.
+// aborted checks that the covered submissions are durably settled before the answer.
 func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
 	if v.Any != (len(w.aborts[to]) > 0) {
 		violate("abort of %v answers %v", w.aborts[to], v.Any)
 	}
-	if !v.Any && len(v.Trees) == 0 { // The batch that closes a tree shows where the log ends.
+	if !v.Any && len(v.Trees) == 0 { // The batch that closes a tree confirms the tail.
 		w.confirmed(to)
 	}
 	for _, id := range w.aborts[to] {

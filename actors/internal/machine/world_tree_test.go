@@ -8,18 +8,17 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// treeRoot begins the trees to which admissions of a world belong.
+// treeRoot is the root of the trees in a world.
 var treeRoot = conversation.TreeRef{Root: conversation.Address{Agent: "triage", ID: "root"}, Submission: "sub_root"}
 
-// trees is the part of a world that is about trees of dispatches.
+// trees is the state of dispatch trees in a world.
 type trees struct {
 	asking []machine.AskTree                  // without an answer
-	open   map[string]bool                    // attempts whose tree has answered that they may go on
-	closed map[conversation.SubmissionID]bool // by aborts that were answered
-	late   map[machine.ReplyID]bool           // questions about such a tree
+	open   map[string]bool                    // attempts allowed by their tree
+	closed map[conversation.SubmissionID]bool // by answered aborts
+	late   map[machine.ReplyID]bool           // questions about closed trees
 }
 
-// attemptOf names an attempt.
 func (w *world) attemptOf(root *conversation.Submission) string {
 	return fmt.Sprintf("%s %d %d", root.ID, root.Attempts, w.lives)
 }
@@ -31,7 +30,7 @@ func (w *world) mayRun(root *conversation.Submission) {
 	}
 }
 
-// askTree takes a question to another conversation.
+// askTree forwards a question to another conversation.
 func (w *world) askTree(e machine.AskTree) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
@@ -46,7 +45,6 @@ func (w *world) askTree(e machine.AskTree) {
 	}
 }
 
-// answerTree answers a question.
 func (w *world) answerTree() {
 	e := w.trees.asking[0]
 	w.trees.asking = w.trees.asking[1:]
@@ -56,7 +54,7 @@ func (w *world) answerTree() {
 		status.Closed = true
 		w.seen["tree closed"]++
 	default:
-		if w.chance(8) { // A complete response goes on to its end.
+		if w.chance(8) { // A complete response continues to its end.
 			status.Bound, status.Limit, status.Spent = machine.TreeDollars, 1, 2
 		}
 		root := w.durable.Submission(e.Submission)
@@ -72,7 +70,7 @@ func (w *world) answerTree() {
 	w.do(in)
 }
 
-// join has a submission join a tree that began here, or asks for one that has.
+// join joins a submission to a tree rooted here, or asks for a member.
 func (w *world) join() {
 	id := conversation.SubmissionID("sub_gone")
 	if all := w.m.State().Unsettled(); len(all) > 0 && w.chance(90) {
@@ -91,7 +89,7 @@ func (w *world) join() {
 	w.do(in)
 }
 
-// treeAnswer checks an answer about a tree that began here against the durable log.
+// treeAnswer checks an answer about a tree rooted here against the durable log.
 func (w *world) treeAnswer(asked machine.Tree, v machine.TreeStatus) {
 	t := w.durable.Tree(asked.Submission)
 	member := t.Member(asked.Member, asked.Key)
@@ -115,7 +113,7 @@ func (w *world) treeAnswer(asked machine.Tree, v machine.TreeStatus) {
 	}
 }
 
-// treesAborted checks that an abort has closed the trees that it names.
+// treesAborted checks that an abort has closed its trees.
 func (w *world) treesAborted(asked machine.Abort, v machine.Aborted) {
 	if !asked.Trees {
 		return
@@ -129,7 +127,6 @@ func (w *world) treesAborted(asked machine.Abort, v machine.Aborted) {
 	}
 }
 
-// cancelTree forgets a question.
 func (w *world) cancelTree(gen int) {
 	w.trees.asking = slices.DeleteFunc(w.trees.asking, func(e machine.AskTree) bool {
 		if e.Gen == gen {

@@ -25,18 +25,17 @@ func (w *world) signal() conversation.Admission {
 	return a
 }
 
-// waitNames are what calls wait for.
 var waitNames = []string{"a", "b", "c"}
 
 func (w *world) waitName() string { return waitNames[w.r.IntN(len(waitNames))] }
 
-// awaited returns the names that somebody waits for, as far as the machine knows.
+// awaited returns the names of open waits in the machine's state.
 func (w *world) awaited() []string {
 	return slices.DeleteFunc(slices.Clone(waitNames), func(name string) bool { return w.m.State().Awaiting(name) == nil })
 }
 
-// held returns what the shell knows of a signal when it comes: the schema of who waits for it
-// then, if the log is read.
+// held returns the validation of a signal at its arrival, against the schema of the open wait, if the
+// log is read.
 func (w *world) held(a conversation.Admission) *machine.Fit {
 	name, ok := a.Delivery.Awaited()
 	if !ok || !w.read || w.m.State() == nil || w.m.State().Awaiting(name) == nil && w.chance(80) {
@@ -56,7 +55,6 @@ func (w *world) fit(body string) *machine.Fit {
 	return &machine.Fit{Schema: anything, Value: value}
 }
 
-// waitFor asks what a call that waits has come to.
 func (w *world) waitFor(c *runningTool, in machine.WaitFor) {
 	w.caller++
 	in.To, in.Gen, in.Call, in.Schema, in.Until = w.caller, c.Gen, c.Call, anything, w.clock()+conversation.Time(w.r.IntN(40_000))
@@ -66,7 +64,7 @@ func (w *world) waitFor(c *runningTool, in machine.WaitFor) {
 	w.do(in)
 }
 
-// answered takes the answer to a call that waits.
+// answered handles the answer to a wait.
 func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 	i := slices.IndexFunc(w.tools, func(c *runningTool) bool { return c.asks == asked.To })
 	if i < 0 {
@@ -90,7 +88,7 @@ func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 	}
 }
 
-// hear checks that every run of a call is told the same of a wait, and what the log says.
+// hear checks that every run of a call gets the same result of a wait, equal to the log.
 func (w *world) hear(call conversation.CallID, name string, value json.RawMessage) {
 	key := string(call) + name
 	if old, ok := w.heard[key]; ok && !bytes.Equal(old, value) {
@@ -113,7 +111,7 @@ func (w *world) suspendWaiting(i int) {
 	w.do(in)
 }
 
-// checkWaits checks what a batch says of waits and signals.
+// checkWaits checks the records of waits and signals in a batch.
 func (w *world) checkWaits(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {
@@ -135,7 +133,7 @@ func (w *world) checkWaits(b conversation.Batch) {
 	}
 }
 
-// isLate reports whether nobody needs a signal any more, as a state says.
+// isLate reports whether no wait can need a signal any more.
 func (w *world) isLate(s *conversation.State, a conversation.Admission) bool {
 	name, _ := a.Delivery.Awaited()
 	_, decided := s.Decided(name, w.wall)
@@ -144,7 +142,7 @@ func (w *world) isLate(s *conversation.State, a conversation.Admission) bool {
 	return (decided || over || s.Kept(name, w.wall) != nil) && s.Awaiting(name) == nil
 }
 
-// wakes reports whether the batch of a signal has ended a wait.
+// wakes reports whether the batch of a signal ended a wait.
 func (w *world) wakes(r conversation.Receipt) bool {
 	return slices.ContainsFunc(w.log[r.Offset].batch.Records, func(other conversation.Record) bool {
 		ended, ok := other.(*conversation.WaitEnded)
