@@ -304,7 +304,7 @@ func TestFatQueueRefuses(t *testing.T) {
 	n.admit(chat("c"), "1", strings.Repeat("x", 2000)) // nor is anything beside it
 	_, err := n.rt.Admit(t.Context(), message(chat("c"), "2", "y"))
 	e := codeIs(t, err, conversation.CodeUnavailable)
-	if want := "Messages of 2000 bytes wait in this conversation, which takes 1000."; !strings.HasPrefix(e.Details, want) || e.RetryAfter <= 0 {
+	if want := "The conversation has 2000 bytes of queued messages; its limit is 1000."; !strings.HasPrefix(e.Details, want) || e.RetryAfter <= 0 {
 		t.Errorf("the refusal says %q after %v, want %q", e.Details, e.RetryAfter, want)
 	}
 	model.next(t).finish()

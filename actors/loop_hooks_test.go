@@ -175,7 +175,7 @@ func TestWouldStopForEver(t *testing.T) {
 		l.run(part{opts: agents(a), cast: c})
 		s := l.settles(chat("c"), 1)[0]
 		want := &conversation.SettlementError{
-			Type: conversation.CodeModelFailed, Message: "The reply was continued as often as allowed and never came to an end.",
+			Type: conversation.CodeModelFailed, Message: "The reply was continued as often as allowed and did not end.",
 			Meta: map[string]any{"reason": "continued", "times": 32.0},
 		}
 		if diff := cmp.Diff(want, s.Error); diff != "" {

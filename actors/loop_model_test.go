@@ -116,7 +116,7 @@ func TestFallbacks(t *testing.T) {
 						}
 					}
 				}
-				failed, passed := "test/third answers in place of test/model. test", "test/third answers in place of test/model, which failed a while ago. test"
+				failed, passed := "test/third answers in place of test/model. test", "test/third answers in place of test/model, which failed recently. test"
 				want := []string{failed, passed, failed}
 				if tt.calls == 2 { // it is asked every time
 					want[1] = failed

@@ -215,7 +215,7 @@ func TestTasksAreHandedOnFourDeep(t *testing.T) {
 			t.Errorf("a fifth was asked %d times", got)
 		}
 		seen := c.last(t, "model")
-		wants(t, "the result", seen[len(seen)-1], "p1=tool: p1!This task was not handed on: subagents may stand at most 4 deep.")
+		wants(t, "the result", seen[len(seen)-1], "p1=tool: p1!This task was not delegated: subagents may be nested at most 4 deep.")
 	})
 }
 

@@ -174,7 +174,7 @@ func TestCallsOfACutOffReply(t *testing.T) {
 	}{
 		"once":       {[]script{cutOff, tells("done")}, 2, nil},
 		"thrice":     {[]script{cutOff, cutOff, cutOff, tells("done")}, 4, nil},
-		"for ever":   {[]script{cutOff}, 4, &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "The model reached its length limit again and again.", Meta: map[string]any{"reason": "length"}}},
+		"for ever":   {[]script{cutOff}, 4, &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "The model repeatedly reached its length limit.", Meta: map[string]any{"reason": "length"}}},
 		"in between": {[]script{cutOff, cutOff, asks("count"), cutOff, cutOff, tells("done")}, 6, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

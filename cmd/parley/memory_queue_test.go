@@ -68,7 +68,7 @@ func TestMemoryOfFatQueue(t *testing.T) {
 				t.Fatal(err)
 			}
 			taken = append(taken, r)
-		case resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(answer), "bytes wait in this conversation, which takes 67108864"):
+		case resp.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(answer), "bytes of queued messages; its limit is 67108864"):
 			t.Fatalf("message %d: status %d: %.300s", i, resp.StatusCode, answer)
 		}
 	}

@@ -179,7 +179,7 @@ func (a *attack) fatQueue(ctx context.Context, r *rand.Rand, id string) {
 		switch {
 		case status == http.StatusAccepted:
 			a.hit("fat message taken")
-		case bytes.Contains(said, []byte("bytes wait in this conversation")):
+		case bytes.Contains(said, []byte("bytes of queued messages")):
 			a.hit("fat queue refused")
 			refused++
 		case status != 0:

@@ -11,22 +11,22 @@ import (
 // settled, and the reply waits for that record. An empty result is confirmed against the bucket.
 // Intent and outcomes share a batch, so that no crash separates them.
 func (m *Machine) abort(in Abort) {
-	if m.closed(in.To) {
+	if m.rejected(in.To) {
 		return
 	}
-	owed := slices.Clone(m.state.Unsettled())
+	unsettled := slices.Clone(m.state.Unsettled())
 	if in.Of != nil {
-		owed = slices.DeleteFunc(owed, func(sub *conversation.Submission) bool { return sub.Tree == nil || *sub.Tree != *in.Of })
+		unsettled = slices.DeleteFunc(unsettled, func(sub *conversation.Submission) bool { return sub.Tree == nil || *sub.Tree != *in.Of })
 	}
-	answer := Aborted{Any: len(owed) > 0}
-	for _, sub := range owed {
+	answer := Aborted{Any: len(unsettled) > 0}
+	for _, sub := range unsettled {
 		if sub.Tree != nil && in.Trees && !slices.Contains(answer.PartOf, *sub.Tree) {
 			answer.PartOf = append(answer.PartOf, *sub.Tree)
 		}
 	}
 	opens := in.Trees && slices.ContainsFunc(m.state.Trees(), func(t *conversation.Tree) bool { return !t.Closed })
-	if len(owed) > 0 || opens {
-		m.abortAll(owed, in.Trees)
+	if len(unsettled) > 0 || opens {
+		m.abortAll(unsettled, in.Trees)
 	}
 	if in.Trees {
 		for _, t := range m.state.Trees() {
@@ -36,7 +36,7 @@ func (m *Machine) abort(in Abort) {
 	switch {
 	case in.Trees && !abortsFirst():
 		m.emit(Reply{in.To, answer})
-	case len(owed) > 0 || opens:
+	case len(unsettled) > 0 || opens:
 		m.reply(in.To, answer, false)
 	default:
 		m.confirm(in.To, answer)
@@ -45,19 +45,19 @@ func (m *Machine) abort(in Abort) {
 
 // abortAll aborts the given submissions and, with trees, closes the dispatch trees rooted in this
 // conversation.
-func (m *Machine) abortAll(owed []*conversation.Submission, trees bool) {
+func (m *Machine) abortAll(unsettled []*conversation.Submission, trees bool) {
 	request := &conversation.AbortRequested{Trees: trees, At: m.env.Wall}
-	for _, sub := range owed {
+	for _, sub := range unsettled {
 		request.Submissions = append(request.Submissions, sub.ID)
 	}
 	m.enqueue(true, request)
-	if len(owed) > 0 {
+	if len(unsettled) > 0 {
 		m.ensureListed() // Suspended submissions are not listed.
 	}
-	why := failure(conversation.CodeAborted, sayAborted, nil)
-	for _, sub := range owed {
+	why := failure(conversation.CodeAborted, textAborted, nil)
+	for _, sub := range unsettled {
 		m.closeWork(sub, toolAborted, toolAborted, false)
-		m.advise(sub, why)
+		m.addDiagnostic(sub, why)
 		m.conclude(sub, conversation.OutcomeAborted, why)
 	}
 	m.startNext()

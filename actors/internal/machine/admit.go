@@ -7,14 +7,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// closed rejects a caller while the conversation drains or when MaxWaiting callers wait already, and
+// rejected rejects a caller while the conversation drains or when MaxWaiting callers wait already, and
 // reports whether it did.
-func (m *Machine) closed(to ReplyID) bool {
+func (m *Machine) rejected(to ReplyID) bool {
 	switch {
 	case m.draining:
 		m.emit(Reply{to, Moved{Untouched: true}})
 	case len(m.waits)+len(m.signals) >= m.cfg.MaxWaiting:
-		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
+		m.emit(Reply{to, Refused{overloaded(textOverloaded)}})
 	default:
 		return false
 	}
@@ -23,7 +23,7 @@ func (m *Machine) closed(to ReplyID) bool {
 
 // admit decides an admission on the folded state: known key, condition, schema.
 func (m *Machine) admit(in Admit) {
-	if m.closed(in.To) {
+	if m.rejected(in.To) {
 		return
 	}
 	a := in.Admission
@@ -60,11 +60,11 @@ func (m *Machine) admit(in Admit) {
 func (m *Machine) admitNew(in Admit, hash string) {
 	a := in.Admission
 	if n := len(m.state.Unsettled()); n >= m.cfg.MaxWaiting {
-		m.emit(Reply{in.To, Refused{crowded(sayMessagesWait, n)}})
+		m.emit(Reply{in.To, Refused{overloaded(textQueueFull, n)}})
 		return
 	}
 	if n := m.state.WaitingBytes(); n > 0 && n+admissionWeight(a) > m.cfg.MaxWaitingBytes {
-		m.emit(Reply{in.To, Refused{crowded(sayBytesWait, n, m.cfg.MaxWaitingBytes)}})
+		m.emit(Reply{in.To, Refused{overloaded(textQueueBytes, n, m.cfg.MaxWaitingBytes)}})
 		return
 	}
 	if refusal := m.checkReply(a); refusal != nil {
@@ -77,7 +77,7 @@ func (m *Machine) admitNew(in Admit, hash string) {
 	}
 	// A group stands in one batch, which must stay far below the log's limit.
 	if !m.pending.empty() && m.pending.bytes+admissionWeight(a) > 2*m.cfg.MaxPendingBytes {
-		m.emit(Reply{in.To, Refused{crowded(sayCrowded)}})
+		m.emit(Reply{in.To, Refused{overloaded(textOverloaded)}})
 		return
 	}
 	m.accept(in, hash)
@@ -111,18 +111,18 @@ func (m *Machine) replay(in Admit, sub *conversation.Submission, hash string) {
 	receipt := Admitted{conversation.Receipt{
 		SubmissionID: sub.ID, UID: m.state.Created().UID, Offset: sub.Offset, Deduplicated: true,
 	}}
-	if !vouchesForReplay() && sub.Offset <= m.durable {
+	if !acknowledgesReplay() && sub.Offset <= m.durable {
 		m.emit(Reply{in.To, receipt})
 		return
 	}
 	_, signal := in.Admission.Delivery.Awaited()
 	// A signal settles at once, but the submission it resumes does not. Replies and posts stay pending
 	// after a settlement.
-	owed := !sub.Settled || signal && m.owes() || vouchesForPending() && (m.state.ReplyIsPending(sub.ID) != nil || m.hasPosts(sub.ID))
-	if owed {
+	pendingWork := !sub.Settled || signal && m.needsJournal() || acknowledgesPending() && (m.state.ReplyIsPending(sub.ID) != nil || m.hasPosts(sub.ID))
+	if pendingWork {
 		m.takeOver()
 	}
-	m.reply(in.To, receipt, owed)
+	m.reply(in.To, receipt, pendingWork)
 }
 
 // check returns the reason to refuse an admission, or nil.
@@ -191,11 +191,11 @@ func (m *Machine) checkNotify(a *conversation.Admission) *conversation.Error {
 		return nil
 	}
 	if !m.state.Replies(a.Notify) {
-		return conversation.Errorf(conversation.CodeInvalidRequest, sayNoChannel)
+		return conversation.Errorf(conversation.CodeInvalidRequest, textNoChannel)
 	}
 	sent := &conversation.Submission{Dispatched: true, ReplyAddress: m.replyAddress(a)}
 	if channel, _ := m.state.ReplyChannel(sent, a.Notify); channel == "" {
-		return conversation.Errorf(conversation.CodeInvalidRequest, saySeveralAddresses)
+		return conversation.Errorf(conversation.CodeInvalidRequest, textSeveralAddresses)
 	}
 	return nil
 }

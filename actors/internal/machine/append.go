@@ -258,7 +258,7 @@ func (m *Machine) flush() {
 	kept := m.waits[:0]
 	for i := range m.waits {
 		w := m.waits[i]
-		switch value, ok := m.ripe(&w); {
+		switch value, ok := m.readyAnswer(&w); {
 		case ok:
 			m.emit(Reply{w.to, value})
 			m.noteReceipt(value)
@@ -297,15 +297,15 @@ func (m *Machine) waitedSince(came time.Duration) int64 {
 	return max(int64((m.env.Mono-came+time.Millisecond-1)/time.Millisecond), 1)
 }
 
-func (m *Machine) ripe(w *wait) (Answer, bool) {
+func (m *Machine) readyAnswer(w *wait) (Answer, bool) {
 	if m.durable < w.offset || w.listed && !m.listed || !m.confirmed(*w) {
 		return nil, false
 	}
 	switch {
 	case w.probe != nil:
-		return m.dueProbe(*w.probe)
+		return m.probeAnswer(*w.probe)
 	case w.timer != nil:
-		return m.ripeTimer(w)
+		return m.timerAnswer(w)
 	}
 	return w.value, true
 }

@@ -29,45 +29,45 @@ const (
 
 // work is the attempt at a submission, or the task of a subagent.
 type work struct {
-	submission  conversation.SubmissionID
-	child       conversation.ConversationID // of the subagent's task; "" for the attempt
-	gen         int                         // names the effects that run for it
-	phase       phase
-	at          conversation.Offset // phaseStarting, phaseCalling and phaseEnding wait for this batch
-	resumed     bool
-	began       time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
-	turn        conversation.TurnID           // of the model call
-	asked       time.Duration                 // Env.Mono when the model call was requested
-	wait        int64                         // milliseconds until the first event
-	repeated    int                           // failed calls that this one repeats
-	opened      bool                          // response_started of the turn is enqueued
-	turns       int                           // model calls of this attempt without repetitions
-	tries       tries                         // of the model call
-	lost        []string                      // models that failed permanently
-	replaced    *Replaced                     // the first model that failed, until another one answers
-	passed      *Replaced                     // see [Model.Passed]
-	answers     string                        // the fallback model named in the newest notice to clients
-	until       conversation.Time             // of phaseWaiting
-	cutOff      int                           // consecutive turns cut off in a call or for too many calls
-	said        int                           // bytes of the response, see [conversation.Submission.Said]
-	speaks      ModelEventKind                // kind of the part being streamed, ModelDone for none
-	calls       int                           // of the reply
-	compacted   bool                          // the context was compacted for this call
-	bare        bareness                      // images omitted from its model calls
-	failed      *conversation.SettlementError // the overflow error, until a summary is there
-	metadata    json.RawMessage               // of the response, until response_started
-	written     []StateWrite                  // author state for the response, until response_started
-	waiting     []conversation.ToolCall
-	running     int                         // running and suspended tool calls
-	starts      bool                        // of phaseTree: the attempt has not begun yet
-	treeDollars bool                        // the tree has a dollar limit
-	reported    float64                     // cost reported to the tree
-	unheard     *conversation.FailedCall    // the model call that ended the work before its first event
-	calling     bool                        // the newest model call was emitted
-	reminder    string                      // see [ModelEvent.Reminder]
-	facts       conversation.CallFacts      // of the model call
-	suspended   []suspendedCall             // calls that wait for a time or a signal
-	heard       map[conversation.CallID]int // number of ended waits that each call has received
+	submission    conversation.SubmissionID
+	child         conversation.ConversationID // of the subagent's task; "" for the attempt
+	gen           int                         // names the effects that run for it
+	phase         phase
+	at            conversation.Offset // phaseStarting, phaseCalling and phaseEnding wait for this batch
+	resumed       bool
+	began         time.Duration                 // Env.Mono when the attempt became durable; of the attempt only
+	turn          conversation.TurnID           // of the model call
+	asked         time.Duration                 // Env.Mono when the model call was requested
+	wait          int64                         // milliseconds until the first event
+	repeated      int                           // failed calls that this one repeats
+	opened        bool                          // response_started of the turn is enqueued
+	turns         int                           // model calls of this attempt without repetitions
+	tries         tries                         // of the model call
+	failedModels  []string                      // models that failed permanently
+	replaced      *Replaced                     // the first model that failed, until another one answers
+	passed        *Replaced                     // see [Model.Passed]
+	fallback      string                        // the fallback model named in the newest notice to clients
+	until         conversation.Time             // of phaseWaiting
+	cutOff        int                           // consecutive turns cut off in a call or for too many calls
+	responseBytes int                           // bytes of the response, see [conversation.Submission.Said]
+	partKind      ModelEventKind                // kind of the part being streamed, ModelDone for none
+	calls         int                           // of the reply
+	compacted     bool                          // the context was compacted for this call
+	omitted       omittedImages                 // images omitted from its model calls
+	failed        *conversation.SettlementError // the overflow error, until a summary is there
+	metadata      json.RawMessage               // of the response, until response_started
+	written       []StateWrite                  // author state for the response, until response_started
+	waiting       []conversation.ToolCall
+	running       int                         // running and suspended tool calls
+	starts        bool                        // of phaseTree: the attempt has not begun yet
+	treeDollars   bool                        // the tree has a dollar limit
+	reported      float64                     // cost reported to the tree
+	unheard       *conversation.FailedCall    // the model call that ended the work before its first event
+	emitted       bool                        // the newest model call was emitted
+	reminder      string                      // see [ModelEvent.Reminder]
+	facts         conversation.CallFacts      // of the model call
+	suspended     []suspendedCall             // calls that wait for a time or a signal
+	knownEnds     map[conversation.CallID]int // number of ended waits that each call has received
 }
 
 // newGen gives the work a new generation. Results of the previous one are ignored.
@@ -135,13 +135,13 @@ func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 
 // continueWork continues all work whose records are durable. Doing so may end work and start more.
 func (m *Machine) continueWork() {
-	for w := m.ripeWork(); w != nil; w = m.ripeWork() {
+	for w := m.readyWork(); w != nil; w = m.readyWork() {
 		m.continueOne(w)
 	}
 }
 
-// ripeWork returns work whose awaited batch is durable, or nil.
-func (m *Machine) ripeWork() *work {
+// readyWork returns work whose awaited batch is durable, or nil.
+func (m *Machine) readyWork() *work {
 	return m.findWork(func(w *work) bool {
 		return m.durable >= w.at && (w.phase == phaseStarting || w.phase == phaseCalling || w.phase == phaseEnding)
 	})
@@ -241,8 +241,8 @@ func (m *Machine) cancelWork(reason string) {
 // endWork cancels the effects of the work and removes it from the tasks.
 func (m *Machine) endWork(w *work, reason string) {
 	if w.gen != 0 {
-		if w.phase == phaseModel && w.calling && !w.opened && w.unheard == nil {
-			m.unrecorded(w, false, reason)
+		if w.phase == phaseModel && w.emitted && !w.opened && w.unheard == nil {
+			m.reportUnrecorded(w, false, reason)
 		}
 		m.emit(Cancel{w.gen})
 	}
@@ -270,7 +270,7 @@ func (m *Machine) resume() {
 		return
 	}
 	if sub.Suspended != nil { // no open turn, no running call
-		m.unpark()
+		m.resumeSuspended()
 		return
 	}
 	if listsTakeover() {
@@ -287,9 +287,9 @@ func (m *Machine) resume() {
 	case answered(sub) && (tried || late):
 		m.complete(sub)
 	case tried:
-		m.giveUp(sub, exhausted)
+		m.failSubmission(sub, exhausted)
 	case late:
-		m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
+		m.failSubmission(sub, failure(conversation.CodeTimeout, textTimeout, nil))
 	default:
 		m.startNext()
 	}
@@ -316,7 +316,7 @@ func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conver
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return lost[b] - lost[a] })
 	names = names[:min(len(names), maxNamedTools)]
-	text := fmt.Sprintf(sayRetryExhausted, sub.Attempts, limits.MaxAttempts)
+	text := fmt.Sprintf(textRetryExhausted, sub.Attempts, limits.MaxAttempts)
 	meta := map[string]any{"attempts": sub.Attempts, "maxAttempts": limits.MaxAttempts}
 	if len(names) > 0 {
 		tools, listed := map[string]any{}, []string{}
@@ -325,7 +325,7 @@ func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conver
 			listed = append(listed, fmt.Sprintf("%d in %q", lost[name], name))
 		}
 		meta["tools"] = tools
-		text += fmt.Sprintf(sayLostInTools, strings.Join(listed, ", "))
+		text += fmt.Sprintf(textLostInTools, strings.Join(listed, ", "))
 	}
 	return failure(conversation.CodeRetryExhausted, text, meta)
 }
@@ -410,14 +410,14 @@ func hasText(s conversation.Turn) bool {
 	return false
 }
 
-// giveUp settles a submission as failed and adds a diagnostic to the transcript.
-func (m *Machine) giveUp(sub *conversation.Submission, err *conversation.SettlementError) {
-	m.advise(sub, err)
+// failSubmission settles a submission as failed and adds a diagnostic to the transcript.
+func (m *Machine) failSubmission(sub *conversation.Submission, err *conversation.SettlementError) {
+	m.addDiagnostic(sub, err)
 	m.settle(sub, conversation.OutcomeFailed, err)
 }
 
-// advise adds a diagnostic to the transcript with the reason why a submission ends.
-func (m *Machine) advise(sub *conversation.Submission, err *conversation.SettlementError) {
+// addDiagnostic adds a diagnostic to the transcript with the reason why a submission ends.
+func (m *Machine) addDiagnostic(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Submission: sub.ID,
 		Text: err.Message, Display: conversation.DisplayDiagnostic,
@@ -498,7 +498,7 @@ func (m *Machine) budgetSpent() {
 		return
 	}
 	m.closeWork(sub, toolTimeUp, toolTimeUp, false)
-	m.giveUp(sub, failure(conversation.CodeTimeout, sayTimeout, nil))
+	m.failSubmission(sub, failure(conversation.CodeTimeout, textTimeout, nil))
 }
 
 // nullOutput is the output of a tool that returned nothing.

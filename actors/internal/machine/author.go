@@ -14,7 +14,7 @@ func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	}
 	if in.Err != nil {
 		m.enqueue(true, stateRecords(in.State)...)
-		m.giveUp(m.sub(w), in.Err)
+		m.failSubmission(m.sub(w), in.Err)
 		return
 	}
 	m.enqueue(true, append(stateRecords(in.State), &conversation.HookDone{Submission: w.submission, Hook: conversation.HookDeliveryStarted})...)
@@ -68,11 +68,11 @@ func (m *Machine) responseFinished(in ResponseFinished) {
 	}
 	switch {
 	case in.Err != nil:
-		m.giveUp(sub, in.Err)
+		m.failSubmission(sub, in.Err)
 	case in.Again == "":
 		m.complete(sub)
 	case sub.Continued >= conversation.MaxContinued:
-		m.giveUp(sub, failure(conversation.CodeModelFailed, sayContinued, map[string]any{"reason": "continued", "times": sub.Continued}))
+		m.failSubmission(sub, failure(conversation.CodeModelFailed, textContinued, map[string]any{"reason": "continued", "times": sub.Continued}))
 	default:
 		m.enqueue(true, &conversation.HookDone{Submission: sub.ID, Hook: conversation.HookContinued})
 		m.addNote(sub, in.Again)

@@ -7,61 +7,61 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// speak records text or reasoning up to the limit of the response.
-func (m *Machine) speak(w *work, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
+// recordText records text or reasoning up to the limit of the response.
+func (m *Machine) recordText(w *work, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
 	if e.Text == "" {
 		return
 	}
-	if w.speaks != e.Kind {
-		w.speaks = e.Kind
-		if !m.mayStill(w, conversation.PartBytes) {
+	if w.partKind != e.Kind {
+		w.partKind = e.Kind
+		if !m.countBytes(w, conversation.PartBytes) {
 			return
 		}
 	}
 	begin := e.Text
-	if left := m.limits().MaxResponse - w.said; left < len(begin) {
+	if left := m.limits().MaxResponse - w.responseBytes; left < len(begin) {
 		begin = strings.ToValidUTF8(begin[:left], "") // the cut may split a character
 	}
 	if begin != "" {
 		m.enqueueDelta(w, id, kind, begin)
 	}
-	m.mayStill(w, len(e.Text))
+	m.countBytes(w, len(e.Text))
 }
 
-// mayStill adds n bytes to the response and fails the work if the limit is exceeded. Recorded text
+// countBytes adds n bytes to the response and fails the work if the limit is exceeded. Recorded text
 // stays. The count covers all that the log holds of the response, so that neither another attempt nor
 // another model resets it.
-func (m *Machine) mayStill(w *work, n int) bool {
+func (m *Machine) countBytes(w *work, n int) bool {
 	limit := m.limits().MaxResponse
-	if w.said += n; w.said <= limit {
+	if w.responseBytes += n; w.responseBytes <= limit {
 		return true
 	}
 	m.completeTurn(w, ModelEvent{StopReason: stopError})
 	m.skip(w, m.sub(w).OpenCalls(), toolTooLong)
-	m.fail(w, tooLong(sayTooMuch, limit, w.said))
+	m.fail(w, tooLong(textResponseTooLong, limit, w.responseBytes))
 	return false
 }
 
-func tooLong(say string, limit, got int) *conversation.SettlementError {
-	return failure(conversation.CodeOutputTooLong, say, map[string]any{"limit": limit, "bytes": got})
+func tooLong(text string, limit, got int) *conversation.SettlementError {
+	return failure(conversation.CodeOutputTooLong, text, map[string]any{"limit": limit, "bytes": got})
 }
 
 const (
 	// smallOutcome is the size of a call outcome, in bytes, that is recorded even without room.
 	smallOutcome = 1 << 10
-	// muchSmall bounds the sum of small outcomes beyond the limit, in bytes.
-	muchSmall = 1 << 20
+	// maxSmallOutcomes bounds the sum of small outcomes beyond the limit, in bytes.
+	maxSmallOutcomes = 1 << 20
 )
 
-// mayAsk reports whether the limits allow another model call, and fails the work if not. The log may
+// withinLimits reports whether the limits allow another model call, and fails the work if not. The log may
 // hold more than the current limits allow, and a model call would include all of it.
-func (m *Machine) mayAsk(w *work) bool {
+func (m *Machine) withinLimits(w *work) bool {
 	limits, brought := m.limits(), m.state.Brought(w.submission)
 	switch {
-	case w.said > limits.MaxResponse:
-		m.fail(w, tooLong(sayTooMuch, limits.MaxResponse, w.said))
-	case brought > limits.MaxBrought+muchSmall:
-		m.fail(w, tooLong(sayBroughtMuch, limits.MaxBrought, brought))
+	case w.responseBytes > limits.MaxResponse:
+		m.fail(w, tooLong(textResponseTooLong, limits.MaxResponse, w.responseBytes))
+	case brought > limits.MaxBrought+maxSmallOutcomes:
+		m.fail(w, tooLong(textOutcomesTooLong, limits.MaxBrought, brought))
 	default:
 		err := m.overspent(w)
 		if err != nil {
@@ -94,7 +94,7 @@ func (m *Machine) overspent(w *work) *conversation.SettlementError {
 }
 
 func reached(what string, limit, spent any) *conversation.SettlementError {
-	return failure(conversation.CodeLimitReached, sayLimitReached, map[string]any{"bound": what, "limit": limit, "spent": spent})
+	return failure(conversation.CodeLimitReached, textLimitReached, map[string]any{"bound": what, "limit": limit, "spent": spent})
 }
 
 // mayCall reports whether a call with so many bytes of arguments may be added to a response, and fails
@@ -105,7 +105,7 @@ func (m *Machine) mayCall(w *work, arguments int) bool {
 	var err *conversation.SettlementError
 	switch {
 	case brought > limits.MaxBrought:
-		err = tooLong(sayBroughtMuch, limits.MaxBrought, brought)
+		err = tooLong(textOutcomesTooLong, limits.MaxBrought, brought)
 	case spent.ToolCalls >= limits.MaxToolCalls:
 		err = reached("toolCalls", limits.MaxToolCalls, spent.ToolCalls)
 	default:
@@ -132,12 +132,12 @@ func (m *Machine) outputRoom(w *work) int {
 	return room
 }
 
-// storesFirst emits [StoreOutput] for an output whose room was used up by calls that ended before it,
+// storesOutput emits [StoreOutput] for an output whose room was used up by calls that ended before it,
 // and reports whether it did. An output with state writes or images is not stored: the writes would
 // come too late, and the output names the images.
-func (m *Machine) storesFirst(w *work, in ToolDone, done *conversation.ToolSettled) bool {
+func (m *Machine) storesOutput(w *work, in ToolDone, done *conversation.ToolSettled) bool {
 	room := m.outputRoom(w)
-	if done.Failed || in.Stored != nil || len(in.State) > 0 || len(in.Images) > 0 || room == 0 || m.lacksRoom(w, done, nil) == "" {
+	if done.Failed || in.Stored != nil || len(in.State) > 0 || len(in.Images) > 0 || room == 0 || m.roomError(w, done, nil) == "" {
 		return false
 	}
 	// Calls that still run may need as much.
@@ -150,22 +150,22 @@ func (m *Machine) storedOutput(w *work, in ToolDone, done *conversation.ToolSett
 	if in.Stored == nil || done.Failed {
 		return nil
 	}
-	if m.fit(w, done, in.Stored); done.Failed {
+	if m.fitOutcome(w, done, in.Stored); done.Failed {
 		return nil
 	}
 	return []conversation.Record{&conversation.OutputStored{Must: true, Call: in.Call, Child: w.child, StoredOutput: *in.Stored}}
 }
 
-// fit replaces an outcome that exceeds the room of its response by an error text for the model.
-func (m *Machine) fit(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) {
-	if say := m.lacksRoom(w, done, stored); say != "" {
-		leaveOutput(done, say)
+// fitOutcome replaces an outcome that exceeds the room of its response by an error text for the model.
+func (m *Machine) fitOutcome(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) {
+	if text := m.roomError(w, done, stored); text != "" {
+		leaveOutput(done, text)
 	}
 }
 
-// lacksRoom returns the error text for an outcome that exceeds the room of its response, or "" if it
+// roomError returns the error text for an outcome that exceeds the room of its response, or "" if it
 // fits. stored is the reference to the whole output, if it is stored.
-func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) string {
+func (m *Machine) roomError(w *work, done *conversation.ToolSettled, stored *conversation.StoredOutput) string {
 	limit, brought := m.limits().MaxBrought, m.state.Brought(w.submission)
 	size := len(done.Output) + len(done.ErrorText)
 	n := size + stored.Bytes()
@@ -176,7 +176,7 @@ func (m *Machine) lacksRoom(w *work, done *conversation.ToolSettled, stored *con
 	case n <= max(limit-brought, smallOutcome):
 		return ""
 	case m.limits().Function != "":
-		return fmt.Sprintf(sayRunNoRoom, size, brought, limit)
+		return fmt.Sprintf(textRunNoRoom, size, brought, limit)
 	}
 	return fmt.Sprintf(toolNoRoom, size, brought, limit)
 }
@@ -188,7 +188,7 @@ func (m *Machine) tooManyCalls(w *work) {
 	m.completeTurn(w, ModelEvent{StopReason: stopLength})
 	m.skip(w, m.sub(w).OpenCalls(), toolTooMany)
 	if w.cutOff++; w.cutOff > maxCutOff {
-		m.fail(w, failure(conversation.CodeOutputTooLong, sayTooManyCalls, map[string]any{"limit": limit}))
+		m.fail(w, failure(conversation.CodeOutputTooLong, textTooManyCalls, map[string]any{"limit": limit}))
 		return
 	}
 	m.addNote(m.sub(w), fmt.Sprintf(noteCalls, limit, limit))

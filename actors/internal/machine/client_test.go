@@ -75,7 +75,7 @@ func checkWaitParts(s *conversation.State, messages []conversation.Message) erro
 				return err
 			}
 			if open := s.Waits(conversation.CallID(call)); seen[p.Type] || (shown.State == "waiting") != open {
-				return fmt.Errorf("part %s shows the state %q (again: %v), an open wait of the call: %v", p.Type, shown.State, seen[p.Type], open)
+				return fmt.Errorf("part %s shows the state %q (duplicate: %v), open wait of the call: %v", p.Type, shown.State, seen[p.Type], open)
 			}
 			seen[p.Type] = true
 		}
@@ -169,7 +169,7 @@ func change(m *conversation.Message, chunk conversation.Chunk) error {
 		}
 		return json.Unmarshal(chunk.Metadata, &m.Metadata)
 	default:
-		return fmt.Errorf("chunk %s is never made here", chunk.Type)
+		return fmt.Errorf("unexpected chunk %s", chunk.Type)
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (m *Machine) compactSoon(w *work) {
 // compactWork compacts the view before the model call is repeated.
 func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
 	w.phase, w.failed = phaseCompacting, failed
-	w.bare.forget()
+	w.omitted.reset()
 	if j := m.job(w.child); j != nil {
 		j.work, j.origin = w, m.state.Origin(w.submission)
 		return
@@ -43,7 +43,7 @@ func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
 
 // compactNow compacts the conversation's view on request.
 func (m *Machine) compactNow(in Compact) {
-	if m.closed(in.To) {
+	if m.rejected(in.To) {
 		return
 	}
 	if !m.state.Exists() {

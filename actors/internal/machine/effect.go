@@ -234,9 +234,9 @@ type (
 	}
 	// WaitOpen answers a [WaitFor]: the wait is durable and lasts no longer than Until.
 	WaitOpen struct{ Until conversation.Time }
-	// WaitOracle answers a [WaitFor]: a signal is kept for the name. The caller validates Body and
+	// WaitValidate answers a [WaitFor]: a signal is kept for the name. The caller validates Body and
 	// sends another WaitFor with the [Fit].
-	WaitOracle struct {
+	WaitValidate struct {
 		Kept conversation.SubmissionID
 		Body string
 	}
@@ -268,7 +268,7 @@ func (PostKept) answer()     {}
 func (PostFull) answer()     {}
 func (WaitOver) answer()     {}
 func (WaitOpen) answer()     {}
-func (WaitOracle) answer()   {}
+func (WaitValidate) answer() {}
 func (Moved) answer()        {}
 func (Probed) answer()       {}
 func (TimerChecked) answer() {}

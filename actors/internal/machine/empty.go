@@ -47,12 +47,12 @@ func (m *Machine) reportSilence(sub *conversation.Submission) {
 		return
 	}
 	last, _ := sub.LastTurn()
-	reason, say := "empty", sayEmpty
+	reason, text := "empty", textEmpty
 	switch stop {
 	case stopLength:
-		reason, say = stop, sayEmptyCutOff
+		reason, text = stop, textEmptyCutOff
 	case stopWithheld:
-		reason, say = stop, sayEmptyWithheld
+		reason, text = stop, textEmptyWithheld
 	}
 	client := sub.ID
 	if m.work != nil {
@@ -60,6 +60,6 @@ func (m *Machine) reportSilence(sub *conversation.Submission) {
 	}
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Submission: client, Display: conversation.DisplayDiagnostic,
-		Text: fmt.Sprintf(say, last.Model), Attributes: map[string]string{"submissionId": string(client), "reason": reason},
+		Text: fmt.Sprintf(text, last.Model), Attributes: map[string]string{"submissionId": string(client), "reason": reason},
 	})
 }

@@ -92,17 +92,17 @@ func (w *world) verifyEvents() {
 	}
 	for what, n := range c.open {
 		if n != 0 {
-			violate("events leave %d open: %s", n, what)
+			violate("%d events have no end: %s", n, what)
 		}
 	}
 	for id, n := range c.turns {
 		if n != 0 {
-			violate("turn %s begins and ends %d times too often", id, n)
+			violate("turn %s has %d surplus starts", id, n)
 		}
 	}
 	for id, n := range c.calls {
 		if n != 0 {
-			violate("call %s begins and has no outcome", id)
+			violate("call %s has no outcome", id)
 		}
 	}
 }
@@ -117,11 +117,11 @@ type eventCheck struct {
 
 func (c *eventCheck) event(ev observability.Event) {
 	if c.ids[ev.ID] {
-		violate("event id %s comes twice", ev.ID)
+		violate("duplicate event id %s", ev.ID)
 	}
 	c.ids[ev.ID] = true
 	if ev.Agent == "" || ev.At == 0 || ev.Submission == "" && ev.Operation == "" {
-		violate("event %s does not say what it belongs to: %+v", ev.ID, ev.Envelope)
+		violate("event %s names no owner: %+v", ev.ID, ev.Envelope)
 	}
 	switch p := ev.Payload.(type) {
 	case *observability.SubmissionQueued:
@@ -169,24 +169,24 @@ func (c *eventCheck) event(ev observability.Event) {
 
 func (c *eventCheck) tooled(ev observability.Event, tool string) {
 	if tool == "" || ev.Turn == "" {
-		violate("%s %s is of no tool or no turn", ev.Type, ev.ID)
+		violate("%s %s names no tool or no turn", ev.Type, ev.ID)
 	}
 }
 
 func (c *eventCheck) within(ev observability.Event) {
 	if c.open["operation "+ev.Operation] != 1 {
-		violate("%s %s comes outside of its operation", ev.Type, ev.ID)
+		violate("%s %s is outside its operation", ev.Type, ev.ID)
 	}
 }
 
 func (c *eventCheck) begin(what string) {
 	if c.open[what]++; c.open[what] != 1 {
-		violate("%s begins twice", what)
+		violate("%s starts twice", what)
 	}
 }
 
 func (c *eventCheck) end(what string) {
 	if c.open[what]--; c.open[what] != 0 {
-		violate("%s ends without a beginning", what)
+		violate("%s ends without a start", what)
 	}
 }

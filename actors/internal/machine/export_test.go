@@ -17,7 +17,7 @@ func (m *Machine) CheckSums() error {
 		}
 	}
 	if m.inflightBytes != flying || m.pending.bytes != pending {
-		return fmt.Errorf("%d bytes are said to be in flight and %d to wait, %d and %d do", m.inflightBytes, m.pending.bytes, flying, pending)
+		return fmt.Errorf("bytes in flight and pending: got %d and %d, want %d and %d", m.inflightBytes, m.pending.bytes, flying, pending)
 	}
 	return nil
 }

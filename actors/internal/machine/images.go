@@ -2,22 +2,22 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// bareness lists the images that model calls omit because a vendor refused them, in addition to those
+// omittedImages lists the images that model calls omit because a vendor refused them, in addition to those
 // the state has as refused.
-type bareness struct {
-	images []conversation.AttachmentID // never changed in place
-	taken  int                         // how many of them were missing when a model answered
-	times  int                         // how often the call under way omitted more
+type omittedImages struct {
+	images   []conversation.AttachmentID // never changed in place
+	answered int                         // how many of them were missing when a model answered
+	times    int                         // how often the call under way omitted more
 }
 
-// forget restores the images that no model has answered without: another model is called, or the
+// reset restores the images that no model has answered without: another model is called, or the
 // failure had another cause.
-func (b *bareness) forget() { b.images, b.times = b.images[:b.taken:b.taken], 0 }
+func (b *omittedImages) reset() { b.images, b.times = b.images[:b.answered:b.answered], 0 }
 
-// leaveOut repeats a refused model call, first without the first of its images, then without all. It
+// omitImages repeats a refused model call, first without the first of its images, then without all. It
 // reports whether it did.
-func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
-	b := &w.bare
+func (m *Machine) omitImages(w *work, e ModelEvent) bool {
+	b := &w.omitted
 	if len(e.Images) == 0 || b.times >= 2 {
 		return false
 	}
@@ -32,11 +32,11 @@ func (m *Machine) leaveOut(w *work, e ModelEvent) bool {
 	return true
 }
 
-// tookWithout returns the record of the images that the answering model was not shown.
-func (m *Machine) tookWithout(w *work, model string) []conversation.Record {
-	b := &w.bare
-	refused := b.images[b.taken:]
-	b.taken, b.times = len(b.images), 0
+// omittedRecord returns the record of the images that the answering model was not shown.
+func (m *Machine) omittedRecord(w *work, model string) []conversation.Record {
+	b := &w.omitted
+	refused := b.images[b.answered:]
+	b.answered, b.times = len(b.images), 0
 	if len(refused) == 0 {
 		return nil
 	}

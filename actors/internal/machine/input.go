@@ -258,8 +258,8 @@ type (
 		Until conversation.Time
 	}
 	// WaitFor returns the state of a wait for a signal by a call of the work gen, and starts the wait
-	// if it does not exist. [WaitOver], [WaitOpen], [WaitOracle] or [StepTooMuch] answers. After
-	// WaitOracle, Fit is the validation result of the signal Kept.
+	// if it does not exist. [WaitOver], [WaitOpen], [WaitValidate] or [StepTooMuch] answers. After
+	// WaitValidate, Fit is the validation result of the signal Kept.
 	WaitFor struct {
 		To     ReplyID
 		Gen    int

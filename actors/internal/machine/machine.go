@@ -107,16 +107,16 @@ type Machine struct {
 	started       bool // lastStart is set
 	paceSet       bool
 
-	waits    []wait
-	signals  []Admit                                // for suspended calls, until a journal lists this writer
-	receipts map[conversation.SubmissionID]*receipt // of unsettled submissions admitted here
-	sending  map[conversation.SubmissionID]bool     // replies being delivered
-	posting  map[string]*posting                    // by target
-	looks    looks
-	listing  bool
-	listed   bool
-	timers   map[StoreTimer]bool // of suspended submissions and deferred posts; true once stored
-	dueAt    conversation.Time   // expiry of TimerDue, 0 if it is not set
+	waits     []wait
+	signals   []Admit                                // for suspended calls, until a journal lists this writer
+	receipts  map[conversation.SubmissionID]*receipt // of unsettled submissions admitted here
+	sending   map[conversation.SubmissionID]bool     // replies being delivered
+	posting   map[string]*posting                    // by target
+	tailReads tailReads
+	listing   bool
+	listed    bool
+	timers    map[StoreTimer]bool // of suspended submissions and deferred posts; true once stored
+	dueAt     conversation.Time   // expiry of TimerDue, 0 if it is not set
 
 	work     *work   // the attempt under way
 	tasks    []*work // its subagents, oldest first
@@ -162,14 +162,14 @@ type composed struct {
 
 // wait is a caller that waits for durability.
 type wait struct {
-	to     ReplyID
-	value  Answer
-	offset conversation.Offset
-	listed bool        // also waits until the journal lists this writer
-	look   int         // also waits for the tail read of this number, 0 for none
-	probe  *Probe      // set for a probe, whose answer is computed at the end; value is unused
-	timer  *CheckTimer // likewise
-	over   bool        // the timer was seen to be obsolete, at offset
+	to       ReplyID
+	value    Answer
+	offset   conversation.Offset
+	listed   bool        // also waits until the journal lists this writer
+	tailRead int         // also waits for the tail read of this number, 0 for none
+	probe    *Probe      // set for a probe, whose answer is computed at the end; value is unused
+	timer    *CheckTimer // likewise
+	over     bool        // the timer was seen to be obsolete, at offset
 }
 
 // receipt measures an admission for the record of its settlement.
@@ -221,7 +221,7 @@ func (m *Machine) Owed() (n int, first conversation.SubmissionID) {
 // Waits returns the timers of suspended submissions and deferred posts as of head. The machine must be
 // open.
 func (m *Machine) Waits() (waits []StoreTimer, head conversation.Offset) {
-	return m.alarms(), m.state.Head()
+	return m.wantedTimers(), m.state.Head()
 }
 
 // Stopped reports whether the machine has emitted [Stop]. It then answers every caller with [Moved],
@@ -253,7 +253,7 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 	}
 	switch {
 	case m.stopped:
-		m.turnAway(in)
+		m.rejectStopped(in)
 	case m.state == nil:
 		m.beforeOpen(in)
 	default:
@@ -265,8 +265,8 @@ func (m *Machine) Step(env Env, in Input) []Effect {
 
 func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 
-// turnAway answers callers of a stopped machine. A machine that never opened did nothing for them.
-func (m *Machine) turnAway(in Input) {
+// rejectStopped answers callers of a stopped machine. A machine that never opened did nothing for them.
+func (m *Machine) rejectStopped(in Input) {
 	var why Answer = Moved{Untouched: true}
 	if m.unread != nil {
 		why = Refused{m.unread}
@@ -303,12 +303,12 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog, m.backlogBytes = nil, 0
 		m.advance()
 	case OpenFailed:
-		m.unread = unopened(in)
-		m.leaveUnread(Stop{StopUnread, in.Err})
+		m.unread = openError(in)
+		m.stopUnread(Stop{StopUnread, in.Err})
 	case Admit:
 		w := admissionWeight(in.Admission)
 		if len(m.backlog) >= m.cfg.MaxWaiting || m.backlogBytes > 0 && m.backlogBytes+w > 2*m.cfg.MaxPendingBytes {
-			m.emit(Reply{in.To, Refused{crowded(sayCrowded)}})
+			m.emit(Reply{in.To, Refused{overloaded(textOverloaded)}})
 			return
 		}
 		m.backlogBytes += w
@@ -326,47 +326,47 @@ func (m *Machine) beforeOpen(in Input) {
 		}
 		m.backlog = append(m.backlog, in)
 	case Abort:
-		m.keep(in.To, in)
+		m.queueUntilOpen(in.To, in)
 	case Tree:
-		m.keep(in.To, in)
+		m.queueUntilOpen(in.To, in)
 	case Compact:
-		m.keep(in.To, in)
+		m.queueUntilOpen(in.To, in)
 	case Drain: // No work has begun, so the next owner need not wait until the log is read.
-		m.leaveUnread(Stop{Reason: StopDrained})
+		m.stopUnread(Stop{Reason: StopDrained})
 	}
 }
 
-// leaveUnread stops a machine that never opened.
-func (m *Machine) leaveUnread(why Stop) {
+// stopUnread stops a machine that never opened.
+func (m *Machine) stopUnread(why Stop) {
 	m.stopped = true
 	for _, b := range m.backlog {
-		m.turnAway(b)
+		m.rejectStopped(b)
 	}
 	m.backlog, m.backlogBytes = nil, 0
 	m.emit(why)
 }
 
-// keep queues a request until the log is read.
-func (m *Machine) keep(to ReplyID, in Input) {
+// queueUntilOpen queues a request until the log is read.
+func (m *Machine) queueUntilOpen(to ReplyID, in Input) {
 	if len(m.backlog) >= m.cfg.MaxWaiting {
-		m.emit(Reply{to, Refused{crowded(sayCrowded)}})
+		m.emit(Reply{to, Refused{overloaded(textOverloaded)}})
 		return
 	}
 	m.backlog = append(m.backlog, in)
 }
 
-// crowded returns a retryable refusal because of load.
-func crowded(format string, args ...any) *conversation.Error {
+// overloaded returns a retryable refusal because of load.
+func overloaded(format string, args ...any) *conversation.Error {
 	err := conversation.Unavailable(time.Second, nil)
 	err.Details = fmt.Sprintf(format, args...)
 	return err
 }
 
-// unopened returns the error for callers when the log could not be read.
-func unopened(in OpenFailed) *conversation.Error {
-	var aside *conversation.Error
-	if errors.As(in.Err, &aside) && aside.Code == conversation.CodeQuarantined {
-		return aside
+// openError returns the error for callers when the log could not be read.
+func openError(in OpenFailed) *conversation.Error {
+	var quarantined *conversation.Error
+	if errors.As(in.Err, &quarantined) && quarantined.Code == conversation.CodeQuarantined {
+		return quarantined
 	}
 	if in.Permanent {
 		return &conversation.Error{Code: conversation.CodeInternal, Details: textCorrupt, Err: in.Err}
@@ -378,7 +378,7 @@ func (m *Machine) open(in Opened) {
 	m.writer, m.claimed = in.Writer, in.Claimed
 	m.state, m.claims = in.State, in.Claims
 	m.durable, m.grown.batches, m.size = in.State.Head(), in.Since, in.Bytes
-	m.looks.tail, m.found = m.durable, in.Last
+	m.tailReads.tail, m.found = m.durable, in.Last
 	m.resume()
 }
 
@@ -415,7 +415,7 @@ func (m *Machine) take(in Input) {
 		m.listing, m.listed = false, true
 		m.decideSignals()
 	case Looked:
-		m.looked(in)
+		m.tailRead(in)
 	case Model:
 		m.model(in)
 	case ToolDone:
@@ -455,7 +455,7 @@ func (m *Machine) tick(in Tick) {
 		}
 	case TimerDue:
 		m.dueAt = 0
-		m.unpark()
+		m.resumeSuspended()
 	case TimerIdle:
 		if m.idle() || !staysAtWork() {
 			m.stop(StopPassivated, nil)
@@ -488,22 +488,22 @@ func (m *Machine) advance() {
 	}
 	m.continueWork()
 	m.suspendWork()
-	m.keepTimer()
+	m.setTimers()
 	m.driveAppend()
-	m.rest()
+	m.checkIdle()
 }
 
 // idle reports that nothing is under way. A pending listing counts, because nothing would cancel it
 // after the activation. So does a timer being stored: until then only the journal and this machine
 // know of the suspended submission.
 func (m *Machine) idle() bool {
-	return m.work == nil && m.timed() && (m.draining || !m.ready()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
+	return m.work == nil && m.timersStored() && (m.draining || !m.hasDueWork()) && len(m.jobs) == 0 && m.inflight == nil && m.pending.empty() && len(m.waits) == 0 && !m.listing
 }
 
-// rest unlists the writer if no work is pending, and sets the idle timer or stops.
-func (m *Machine) rest() {
+// checkIdle unlists the writer if no work is pending, and sets the idle timer or stops.
+func (m *Machine) checkIdle() {
 	idle := m.idle()
-	if (idle || !unlistsWhenDurable()) && m.listed && !m.owes() {
+	if (idle || !unlistsWhenDurable()) && m.listed && !m.needsJournal() {
 		m.listed = false
 		m.emit(Unlist{})
 	}
@@ -523,7 +523,7 @@ func (m *Machine) rest() {
 
 func (m *Machine) drain() {
 	m.draining = true
-	m.turnSignalsAway()
+	m.rejectSignals()
 	var sub *conversation.Submission
 	if m.work != nil {
 		sub = m.sub(m.work)
@@ -549,7 +549,7 @@ func (m *Machine) stepDown(err error) {
 		}
 	}
 	m.waits = nil
-	m.turnSignalsAway()
+	m.rejectSignals()
 	if !staysListed() {
 		m.emit(Unlist{})
 	}

@@ -9,14 +9,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-func TestUnreadableLogIsToldInOurWords(t *testing.T) {
-	const secret = "object 17 of customer acme is damaged"
+func TestUnreadableLogHidesCause(t *testing.T) {
+	const secret = "object 17 of customer acme is corrupt"
 	for name, tc := range map[string]struct {
 		permanent bool
 		want      conversation.Code
 	}{
-		"for now":  {false, conversation.CodeUnavailable},
-		"for good": {true, conversation.CodeInternal},
+		"transient": {false, conversation.CodeUnavailable},
+		"permanent": {true, conversation.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig()
@@ -26,27 +26,27 @@ func TestUnreadableLogIsToldInOurWords(t *testing.T) {
 			r.step(machine.Admit{To: 2, Admission: admission("b", "y"), Precheck: true})
 			effects := r.step(machine.OpenFailed{Err: cause, Permanent: tc.permanent})
 			if len(effects) != 3 {
-				t.Fatalf("effects are %v", effects)
+				t.Fatalf("got effects %v, want 3", effects)
 			}
 			for i, e := range effects[:2] {
 				reply, ok := e.(machine.Reply)
 				refused, isRefused := reply.Value.(machine.Refused)
 				if !ok || !isRefused || reply.To != machine.ReplyID(i+1) {
-					t.Fatalf("effect %d is %+v", i, e)
+					t.Fatalf("effect %d: got %+v, want a refusal", i, e)
 				}
 				err := refused.Err
 				if err.Code != tc.want || err.Details == "" || strings.Contains(err.Details, "acme") || err.Meta != nil {
-					t.Errorf("told %q, %q, %v", err.Code, err.Details, err.Meta)
+					t.Errorf("got %q, %q, %v, want code %q with details and no cause", err.Code, err.Details, err.Meta, tc.want)
 				}
 				if (err.RetryAfter > 0) == tc.permanent {
-					t.Errorf("asked to come back after %v", err.RetryAfter)
+					t.Errorf("got retry after %v, permanent %t", err.RetryAfter, tc.permanent)
 				}
 				if !errors.Is(err, cause) {
-					t.Errorf("%v hides its cause from operators", err)
+					t.Errorf("%v does not wrap its cause", err)
 				}
 			}
 			if stop, ok := effects[2].(machine.Stop); !ok || stop.Reason != machine.StopUnread || stop.Err != cause {
-				t.Errorf("the machine ends with %+v", effects[2])
+				t.Errorf("got last effect %+v, want a stop with the cause", effects[2])
 			}
 		})
 	}

@@ -18,10 +18,10 @@ type suspendedCall struct {
 
 // next returns the submission under way, else the first that may start or continue. It returns nil if
 // all wait.
-func (m *Machine) next() *conversation.Submission { return m.first(m.due) }
+func (m *Machine) next() *conversation.Submission { return m.firstRunnable(m.due) }
 
-// first is next with a rule for which suspended submissions may continue.
-func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.Submission {
+// firstRunnable is next with a rule for which suspended submissions may continue.
+func (m *Machine) firstRunnable(ripe func(*conversation.Submission) bool) *conversation.Submission {
 	if sub := m.state.UnderWay(); sub != nil {
 		return sub
 	}
@@ -32,16 +32,16 @@ func (m *Machine) first(ripe func(*conversation.Submission) bool) *conversation.
 		case sub.Suspended == nil || ripe(sub):
 			return sub
 		default:
-			held = held || m.holds(sub)
+			held = held || m.blocksQueue(sub)
 		}
 	}
 	return nil
 }
 
-// holds reports whether a suspended submission delays later ones: its agent answers in order, or it
+// blocksQueue reports whether a suspended submission delays later ones: its agent answers in order, or it
 // waits for a vendor that would delay them too.
-func (m *Machine) holds(sub *conversation.Submission) bool {
-	return sub.Retry != nil || m.limits().AnswerInOrder || !passesSuspended()
+func (m *Machine) blocksQueue(sub *conversation.Submission) bool {
+	return sub.Retry != nil || m.limits().AnswerInOrder || !overtakesSuspended()
 }
 
 // suspended returns the suspended submissions in the order of their admission.
@@ -65,40 +65,42 @@ func (m *Machine) now() conversation.Time {
 	return m.env.Wall + conversation.Time(m.env.Ahead/time.Millisecond)
 }
 
-// ready reports whether work is pending that no timer resumes in time.
-func (m *Machine) ready() bool {
-	return m.replyIsPending() || m.postIsPending() || m.first(func(sub *conversation.Submission) bool { return sub.Due }) != nil
+// hasDueWork reports whether work is pending that no timer resumes in time.
+func (m *Machine) hasDueWork() bool {
+	return m.replyIsPending() || m.postIsPending() || m.firstRunnable(func(sub *conversation.Submission) bool { return sub.Due }) != nil
 }
 
-// alarms returns the timers of the suspended submissions and of the deferred posts.
-func (m *Machine) alarms() (alarms []StoreTimer) {
+// wantedTimers returns the timers of the suspended submissions and of the deferred posts.
+func (m *Machine) wantedTimers() (alarms []StoreTimer) {
 	for _, sub := range m.suspended() {
 		alarms = append(alarms, StoreTimer{At: sub.SuspendedAt, Until: sub.Suspended.Until})
 	}
-	if a, ok := m.postAlarm(); ok && timesPosts() {
+	if a, ok := m.postTimer(); ok && timesPosts() {
 		alarms = append(alarms, a)
 	}
 	return alarms
 }
 
-// timed reports whether all timers are durable and stored.
-func (m *Machine) timed() bool {
-	return !slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool {
-		return a.At > m.durable || !m.timers[a] && sleepsWhenStored()
+// timersStored reports whether all timers are durable and stored.
+func (m *Machine) timersStored() bool {
+	return !slices.ContainsFunc(m.wantedTimers(), func(a StoreTimer) bool {
+		return a.At > m.durable || !m.timers[a] && suspendsWhenStored()
 	})
 }
 
-// over reports whether no work is pending.
-func (m *Machine) over() bool {
+// nothingPending reports whether no work is pending.
+func (m *Machine) nothingPending() bool {
 	return len(m.state.Unsettled()) == 0 && !m.replyIsPending() && (len(m.state.Posts()) == 0 || !staysForPost())
 }
 
 // allSuspended reports whether all pending work waits for stored timers. It is then resumed without
 // this machine and without a journal.
-func (m *Machine) allSuspended() bool { return !m.over() && !m.ready() && m.timed() }
+func (m *Machine) allSuspended() bool {
+	return !m.nothingPending() && !m.hasDueWork() && m.timersStored()
+}
 
-// owes reports whether work is pending that no timer resumes.
-func (m *Machine) owes() bool { return !m.over() && !m.allSuspended() }
+// needsJournal reports whether work is pending that no timer resumes.
+func (m *Machine) needsJournal() bool { return !m.nothingPending() && !m.allSuspended() }
 
 // toolSuspended suspends a call that waits for a time. It keeps its place in ToolConcurrency, so that
 // sequential calls stay sequential.
@@ -108,12 +110,12 @@ func (m *Machine) toolSuspended(in ToolSuspended) {
 		return
 	}
 	ended := m.state.EndedWaits(in.Call, m.state.Head())
-	w.suspended = append(w.suspended, suspendedCall{in.Call, in.Until, len(ended) > w.heard[in.Call]})
+	w.suspended = append(w.suspended, suspendedCall{in.Call, in.Until, len(ended) > w.knownEnds[in.Call]})
 }
 
 // running reports whether a call has no outcome and is not suspended.
 func (m *Machine) running(w *work, id conversation.CallID) bool {
-	return m.owed(w, id) && !slices.ContainsFunc(w.suspended, func(p suspendedCall) bool { return p.call == id })
+	return m.isOpen(w, id) && !slices.ContainsFunc(w.suspended, func(p suspendedCall) bool { return p.call == id })
 }
 
 // suspendWork suspends the attempt if all of its tool calls and model calls wait for a time.
@@ -123,22 +125,22 @@ func (m *Machine) suspendWork() {
 	}
 	m.runDue()
 	m.callDue()
-	if m.work == nil || !m.sleeps(m.work) {
+	if m.work == nil || !m.onlyWaits(m.work) {
 		return
 	}
 	if _, at, _ := m.state.PostsDue(); at == m.nextOffset() && !m.pending.empty() {
 		return // A batch holds one timer. The attempt is suspended after this batch is sent.
 	}
 	m.enqueue(true, &conversation.Suspended{
-		Submission: m.work.submission, Until: m.soonest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
+		Submission: m.work.submission, Until: m.earliest(), Reason: conversation.ReasonTimer, ElapsedMs: m.elapsed(), At: m.env.Wall,
 	})
 	m.cancelWork(conversation.ReasonInterrupted)
-	m.unpark()
+	m.resumeSuspended()
 }
 
-// sleeps reports whether all that runs for the work waits for a time. A task waits if its subagent
+// onlyWaits reports whether all that runs for the work waits for a time. A task waits if its subagent
 // does.
-func (m *Machine) sleeps(w *work) bool {
+func (m *Machine) onlyWaits(w *work) bool {
 	if w.phase == phaseWaiting {
 		return true
 	}
@@ -156,7 +158,7 @@ func (m *Machine) sleeps(w *work) bool {
 		if m.sub(t).Parent != w.submission {
 			continue
 		}
-		if !m.sleeps(t) {
+		if !m.onlyWaits(t) {
 			return false
 		}
 		waiting++
@@ -164,8 +166,8 @@ func (m *Machine) sleeps(w *work) bool {
 	return waiting == w.running
 }
 
-// soonest returns the first time that anything waits for, 0 if nothing does.
-func (m *Machine) soonest() (at conversation.Time) {
+// earliest returns the first time that anything waits for, 0 if nothing does.
+func (m *Machine) earliest() (at conversation.Time) {
 	first := func(until conversation.Time) {
 		if at == 0 || until < at {
 			at = until
@@ -196,9 +198,9 @@ func (m *Machine) allWork() iter.Seq[*work] {
 	}
 }
 
-// ripeCall reports whether a suspended call must run again.
-func (m *Machine) ripeCall(w *work, p suspendedCall) bool {
-	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.heard[p.call]
+// callReady reports whether a suspended call must run again.
+func (m *Machine) callReady(w *work, p suspendedCall) bool {
+	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.knownEnds[p.call]
 }
 
 // runDue runs due suspended calls while others still run.
@@ -208,16 +210,16 @@ func (m *Machine) runDue() {
 			continue
 		}
 		for _, p := range slices.Clone(w.suspended) {
-			if m.ripeCall(w, p) && m.unparkCall(w, p.call) {
-				m.runAgain(w, p.call)
+			if m.callReady(w, p) && m.removeSuspended(w, p.call) {
+				m.rerun(w, p.call)
 			}
 		}
 	}
 }
 
-// unpark resumes a suspended submission that is due, or starts a later one. The writer is listed
+// resumeSuspended resumes a suspended submission that is due, or starts a later one. The writer is listed
 // first, so that the journal finds the work after a crash.
-func (m *Machine) unpark() {
+func (m *Machine) resumeSuspended() {
 	if m.work != nil || m.draining || m.next() == nil {
 		return
 	}
@@ -225,12 +227,12 @@ func (m *Machine) unpark() {
 	m.startNext()
 }
 
-// keepTimer stores the timers whose records are durable and sets TimerDue for the first. Timers that
+// setTimers stores the timers whose records are durable and sets TimerDue for the first. Timers that
 // an earlier machine stored are stored again, which is harmless.
-func (m *Machine) keepTimer() {
-	alarms := m.alarms()
+func (m *Machine) setTimers() {
+	alarms := m.wantedTimers()
 	maps.DeleteFunc(m.timers, func(a StoreTimer, _ bool) bool { return !slices.Contains(alarms, a) })
-	at := m.soonest()
+	at := m.earliest()
 	for _, a := range alarms {
 		if _, asked := m.timers[a]; a.At <= m.durable && !asked {
 			m.timers[a] = false
@@ -260,20 +262,20 @@ func (m *Machine) checkTimer(in CheckTimer) {
 		m.emit(Reply{in.To, TimerChecked{Unknown: true}})
 		return
 	}
-	m.unpark()
-	if m.ready() {
+	m.resumeSuspended()
+	if m.hasDueWork() {
 		m.takeOver()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), timer: &in})
 }
 
-// ripeTimer answers once the timer is obsolete: its submission is over in the durable log, and the
+// timerAnswer answers once the timer is obsolete: its submission is over in the durable log, and the
 // remaining work is found by another timer or by a landed journal. Being over is final even if another
 // writer appends, so no writer is fenced.
-func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
+func (m *Machine) timerAnswer(w *wait) (Answer, bool) {
 	if at := w.timer.At; at > m.durable { // the log ends before the timer's batch: a later scan asks again
 		return TimerChecked{Unknown: true}, true
-	} else if slices.ContainsFunc(m.alarms(), func(a StoreTimer) bool { return a.At == at }) {
+	} else if slices.ContainsFunc(m.wantedTimers(), func(a StoreTimer) bool { return a.At == at }) {
 		return TimerChecked{Early: true}, true
 	}
 	if !w.over { // Its last record may be in flight.
@@ -282,9 +284,9 @@ func (m *Machine) ripeTimer(w *wait) (Answer, bool) {
 	switch {
 	case w.offset > m.durable:
 		return nil, false
-	case m.over():
+	case m.nothingPending():
 		return TimerChecked{}, m.state.Head() == m.durable
-	case !m.ready():
+	case !m.hasDueWork():
 		return TimerChecked{}, m.allSuspended() && m.state.Head() == m.durable
 	default:
 		return TimerChecked{}, m.claimed && m.listed

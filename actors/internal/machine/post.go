@@ -36,9 +36,9 @@ func (m *Machine) postsFull(bytes int) bool {
 	return len(m.state.Posts()) >= conversation.MaxPosts || m.state.PostBytes()+bytes > conversation.MaxPostsBytes
 }
 
-// postsCrowd reports whether notices, which are always enqueued, have overfilled the outbox. Failed
+// postsOverfull reports whether notices, which are always enqueued, have overfilled the outbox. Failed
 // posts then make room.
-func (m *Machine) postsCrowd() bool {
+func (m *Machine) postsOverfull() bool {
 	return len(m.state.Posts()) > conversation.MaxPosts || m.state.PostBytes() > conversation.MaxPostsBytes
 }
 
@@ -67,14 +67,14 @@ func (m *Machine) post(in Post) {
 	}
 }
 
-// Told is a target that gets the notice of a settlement. Channel is the channel for which it replies,
+// NoticeTarget is a target that gets the notice of a settlement. Channel is the channel for which it replies,
 // empty for none. Address is the address of the reply, see [conversation.State.ReplyChannel].
-type Told struct{ Target, Channel, Address string }
+type NoticeTarget struct{ Target, Channel, Address string }
 
-// Told returns the distinct targets for the notice of a submission's settlement: those of its agent
+// NoticeTargets returns the distinct targets for the notice of a submission's settlement: those of its agent
 // and the one named by its sender. A target that replies for a channel is included only for
 // submissions of that channel.
-func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
+func (m *Machine) NoticeTargets(sub *conversation.Submission) (notified []NoticeTarget) {
 	targets := slices.Concat(sub.Notify, m.limits().Notify)
 	slices.Sort(targets)
 	for _, target := range slices.Compact(targets) {
@@ -83,23 +83,23 @@ func (m *Machine) Told(sub *conversation.Submission) (told []Told) {
 			address = ""
 		}
 		if channel != "" || !m.replies(target) || !repliesByChannel() {
-			told = append(told, Told{target, channel, address})
+			notified = append(notified, NoticeTarget{target, channel, address})
 		}
 	}
-	return told
+	return notified
 }
 
 // notices returns the posts that report a settlement.
 func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
-	told := m.Told(sub)
-	if len(told) == 0 {
+	notified := m.NoticeTargets(sub)
+	if len(notified) == 0 {
 		return nil
 	}
 	body, err := m.state.Notice(r)
 	if err != nil { // cannot fail: it has a JSON form and its submission exists
 		return nil
 	}
-	for _, to := range told {
+	for _, to := range notified {
 		posts = append(posts, &conversation.PostEnqueued{
 			Must: true, Post: conversation.PostID(m.ids.next("post_")), Submission: sub.ID, Target: to.Target, Body: body, Channel: to.Channel, ReplyAddress: to.Address, At: r.At,
 		})
@@ -112,8 +112,8 @@ func (m *Machine) postIsPending() bool {
 	return staysForPost() && slices.ContainsFunc(m.state.NextPosts(), func(p *conversation.Post) bool { return p.Until <= m.now() })
 }
 
-// postAlarm returns the timer of the deferred posts. ok is false if there are none or if one is due.
-func (m *Machine) postAlarm() (alarm StoreTimer, ok bool) {
+// postTimer returns the timer of the deferred posts. ok is false if there are none or if one is due.
+func (m *Machine) postTimer() (alarm StoreTimer, ok bool) {
 	until, at, ok := m.state.PostsDue()
 	return StoreTimer{At: at, Until: until}, ok && until > m.now()
 }
@@ -129,7 +129,7 @@ func (m *Machine) sendPosts() {
 			delete(m.posting, target)
 		}
 	}
-	crowd := m.postsCrowd() && !m.burying()
+	crowd := m.postsOverfull() && !m.burying()
 	for _, p := range m.postsToSend() {
 		if m.posting[p.Target] != nil || p.Offset > m.durable {
 			continue
@@ -139,7 +139,7 @@ func (m *Machine) sendPosts() {
 		case crowd && p.Attempts > 0:
 			crowd = false // only the oldest: other targets may still accept posts that failed once
 			m.posting[p.Target] = s
-			s.attempts, s.reason = p.Attempts, sayPostsFull
+			s.attempts, s.reason = p.Attempts, textPostsFull
 			m.bury(p, s)
 		case p.Until <= m.now():
 			m.posting[p.Target] = s
@@ -190,15 +190,15 @@ func (m *Machine) postTried(in PostTried) {
 func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration) {
 	pause := postPauses[s.attempts-1]
 	pause = max(pause-pause*time.Duration(m.env.Seed[0])/2048, min(hint, maxPostHint))
-	m.postSays(s, &conversation.PostDeferred{
+	m.recordPostOutcome(s, &conversation.PostDeferred{
 		Must: true, Post: p.ID, Attempts: s.attempts, Reason: s.reason, DurationMs: s.took.Milliseconds(),
 		Until: m.now() + conversation.Time(pause/time.Millisecond), At: m.env.Wall,
 	})
 }
 
-// postSays records the outcome of an attempt. A batch holds one timer, so the record of a deferred
+// recordPostOutcome records the outcome of an attempt. A batch holds one timer, so the record of a deferred
 // post does not share a batch with a suspension.
-func (m *Machine) postSays(s *posting, r conversation.Record) {
+func (m *Machine) recordPostOutcome(s *posting, r conversation.Record) {
 	m.pending.split = slices.ContainsFunc(m.suspended(), func(sub *conversation.Submission) bool { return sub.SuspendedAt > m.durable })
 	m.enqueue(true, r)
 	s.at = m.nextOffset()
@@ -226,7 +226,7 @@ func (m *Machine) postBuried(in PostBuried) {
 }
 
 func (m *Machine) postDone(s *posting, end conversation.PostEnd) {
-	m.postSays(s, &conversation.PostDone{
+	m.recordPostOutcome(s, &conversation.PostDone{
 		Must: true, Post: s.post, End: end, Attempts: s.attempts, Reason: s.reason, DurationMs: s.took.Milliseconds(), At: m.env.Wall,
 	})
 }
@@ -236,16 +236,16 @@ func (m *Machine) postAgain(in Admit, hash string) {
 	p := in.Dead
 	switch {
 	case p == nil:
-		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, sayNoLetter, conversation.SignalOutbox))
+		m.refuse(in, conversation.Errorf(conversation.CodeInvalidRequest, textNoDeadLetter, conversation.SignalOutbox))
 		return
 	case m.postsFull(len(p.Body)):
-		m.emit(Reply{in.To, Refused{crowded(sayPostsWait, len(m.state.Posts()))}})
+		m.emit(Reply{in.To, Refused{overloaded(textPostsWait, len(m.state.Posts()))}})
 		return
 	case in.Precheck:
 		m.reply(in.To, Clear{}, false)
 		return
 	}
-	admitted := m.record(in, hash, m.settledAtOnce(in), func(*conversation.SubmissionAdmitted) conversation.Record {
+	admitted := m.record(in, hash, m.settleAtOnce(in), func(*conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.PostEnqueued{Must: true, Post: p.Post, Submission: p.Submission, Call: p.Call, Target: p.Target, Body: p.Body, Channel: p.Channel, ReplyAddress: p.ReplyAddress, At: m.env.Wall}
 	})
 	receipt := m.receiptOf(admitted)

@@ -58,7 +58,7 @@ func printEffect(w *strings.Builder, e machine.Effect) {
 	case machine.List:
 		fmt.Fprintf(w, "list seq=%d\n", int64(e.Seq))
 	case machine.Look:
-		fmt.Fprintf(w, "look after=%d\n", int64(e.After))
+		fmt.Fprintf(w, "read-tail after=%d\n", int64(e.After))
 	case machine.Unlist:
 		fmt.Fprintln(w, "unlist")
 	case machine.Reply:
@@ -206,8 +206,8 @@ func answerText(v machine.Answer) string {
 		return fmt.Sprintf("signal %s", v.Value)
 	case machine.WaitOpen:
 		return fmt.Sprintf("waits until=%s", v.Until)
-	case machine.WaitOracle:
-		return fmt.Sprintf("judge %s %q", v.Kept, v.Body)
+	case machine.WaitValidate:
+		return fmt.Sprintf("validate %s %q", v.Kept, v.Body)
 	case machine.TimerChecked:
 		switch {
 		case v.Unknown:

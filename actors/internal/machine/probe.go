@@ -8,10 +8,10 @@ func (m *Machine) probe(in Probe) {
 		m.emit(Reply{in.To, Probed{Unknown: true}})
 		return
 	}
-	if !m.shows(in) && m.inflight == nil && m.pending.empty() {
+	if !m.isFenced(in) && m.inflight == nil && m.pending.empty() {
 		m.enqueueClaim()
 	}
-	if m.ready() && listsTakeover() {
+	if m.hasDueWork() && listsTakeover() {
 		m.takeOver()
 	}
 	m.waits = append(m.waits, wait{to: in.To, offset: m.state.Head(), probe: &in})
@@ -26,9 +26,9 @@ func (m *Machine) takeOver() {
 	}
 }
 
-// shows reports whether the durable prefix holds a batch of another nonce above
+// isFenced reports whether the durable prefix holds a batch of another nonce above
 // the listed position.
-func (m *Machine) shows(in Probe) bool {
+func (m *Machine) isFenced(in Probe) bool {
 	if !fencesIdle(m.claimed) && len(m.state.Unsettled()) == 0 {
 		return true
 	}
@@ -44,15 +44,15 @@ func (m *Machine) shows(in Probe) bool {
 	return false
 }
 
-// dueProbe answers once the listed writer is fenced. The answer is settled if the log is durably idle
+// probeAnswer answers once the listed writer is fenced. The answer is settled if the log is durably idle
 // or waits for a stored timer. It is held if this writer works on it and a landed journal lists it.
-func (m *Machine) dueProbe(in Probe) (Answer, bool) {
+func (m *Machine) probeAnswer(in Probe) (Answer, bool) {
 	switch {
-	case !m.shows(in): // the log ends before the journal's position: a later scan asks again
+	case !m.isFenced(in): // the log ends before the journal's position: a later scan asks again
 		return Probed{Unknown: true}, true
-	case m.over():
+	case m.nothingPending():
 		return Probed{}, m.state.Head() == m.durable
-	case !m.ready():
+	case !m.hasDueWork():
 		return Probed{}, m.allSuspended() && m.state.Head() == m.durable
 	case m.draining && !m.listed && !m.listing: // it became due since, and no journal lists this writer
 		return Probed{Unknown: true}, true

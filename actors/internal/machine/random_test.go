@@ -33,13 +33,13 @@ func TestRandomSchedules(t *testing.T) {
 		"stop unread", "held", "unknown", "moved", "clear", "admitted", "submission_conflict", "agent_instance_exists",
 		"agent_instance_not_found", "runtime_unavailable", "crash", "crash landed", "lost landed", "stale", "full",
 		"swept", "claim", "aborted", "step_dropped", "data_written", "metadata_merged",
-		"checkpoint", "page", "left to the log", "resumed", "goes on", "overtaken", "looked", "look failed", "look behind an append", "look overtaken",
+		"checkpoint", "page", "left to the log", "resumed", "continued", "overtaken", "tail read", "tail read failed", "tail behind an append", "tail overtaken",
 		"rerun", "step_recorded", "kept", "child_started", "child_settled", "hook_done", "state_written", "shown", "compacted",
 		"summarize threshold", "summarize overflow", "summarize manual",
-		"split", "asked again", "no answer", "left out", "model_output_too_long", "too many calls",
-		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "unparked", "timer due", "listed by a timer alone",
-		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "woken", "waits for a signal", "went ahead", "goes on behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "reply by channel", "reply_addressed", "post dead", "letter", "judged", "already_decided",
-		"retry_scheduled", "asked later", "submission_limit_reached",
+		"split", "called again", "no answer", "omitted", "model_output_too_long", "too many calls",
+		"parked", "timer stored", "timer there", "timer-over", "early", "timer-unknown", "resumed by timer", "timer due", "listed by a timer alone",
+		"wait_started", "wait ended by signal", "wait ended by timeout", "kept signal taken", "signal_kept", "resumed by signal", "waits for a signal", "overtook unfinished", "continued behind", "reply_pending", "reply_sent", "key_kept", "notice_asked", "post_enqueued", "post_deferred", "post delivered", "reply by channel", "reply_addressed", "post dead", "dead letter", "validated", "already_decided",
+		"retry_scheduled", "called later", "submission_limit_reached",
 		"timeline lost", "timeline lost turn", "timeline aborted turn", "timeline aborted tool", "timeline aborted operation", "timeline after", "timeline loss known", "timeline tool over attempts",
 		"timeline exact completed", "timeline exact aborted", "timeline exact lost",
 		"run_started", "run completed", "run failed", "run aborted", "run_failed", "run_not_found",
@@ -73,7 +73,7 @@ func (w *world) disturb() {
 	case !w.booted:
 		switch {
 		case w.m != nil && w.chance(30):
-			w.knock()
+			w.askStopped()
 			return
 		case w.resting != nil && w.chance(15):
 			w.overtake()
@@ -88,7 +88,7 @@ func (w *world) disturb() {
 		w.open()
 		return
 	case w.read && w.passes() && w.chance(4):
-		w.wakePassed()
+		w.resumeOvertaken()
 		return
 	case w.chance(14):
 		w.admit()
@@ -140,11 +140,11 @@ func (w *world) progress(first int) bool {
 				w.replyArrives()
 				return true
 			}
-			if len(w.office.burying) > 0 && (w.calm || w.chance(40)) {
+			if len(w.receivers.burying) > 0 && (w.calm || w.chance(40)) {
 				w.deadLetterStored()
 				return true
 			}
-			if len(w.office.sending) > 0 && (w.calm || w.chance(40)) {
+			if len(w.receivers.sending) > 0 && (w.calm || w.chance(40)) {
 				w.postArrives()
 				return true
 			}
@@ -211,26 +211,26 @@ func (w *world) look() {
 	switch {
 	case w.calm:
 	case fault < 10:
-		w.seen["look failed"]++
-		in = machine.Looked{Err: errors.New("away")}
+		w.seen["tail read failed"]++
+		in = machine.Looked{Err: errors.New("bucket unavailable")}
 	case fault < 40 && w.inflight != nil:
-		w.seen["look behind an append"]++
+		w.seen["tail behind an append"]++
 		in.Tail = w.inflight.Offset
 	case fault < 60 && w.inflight == nil:
 		w.overtake()
-		w.seen["look overtaken"]++
+		w.seen["tail overtaken"]++
 		overtaken = true
 		in.Tail++
 	}
-	w.note("looked %d %v", int64(in.Tail), in.Err)
+	w.note("tail %d %v", int64(in.Tail), in.Err)
 	w.looking = false
 	if in.Err == nil {
-		w.seen["looked"]++
+		w.seen["tail read"]++
 		w.looked, w.shown = w.looks, in.Tail
 	}
 	w.do(in)
 	if overtaken && w.booted {
-		violate("goes on above a batch of another writer")
+		violate("continues above a batch of another writer")
 	}
 }
 
@@ -247,7 +247,7 @@ func (w *world) open() {
 	w.read = true
 	if !w.calm && w.chance(3) {
 		w.note("open-failed")
-		w.do(machine.OpenFailed{Err: errors.New("away")})
+		w.do(machine.OpenFailed{Err: errors.New("bucket unavailable")})
 		return
 	}
 	read := w.opened
@@ -261,25 +261,25 @@ func (w *world) open() {
 	}
 	w.note("open as %s", in.Writer)
 	if in.Claimed {
-		w.seen["goes on"]++
+		w.seen["continued"]++
 	}
 	w.do(in)
 }
 
-// knock sends a request to a stopped machine.
-func (w *world) knock() {
+// askStopped sends a request to a stopped machine.
+func (w *world) askStopped() {
 	if !w.m.Stopped() {
 		return
 	}
 	for _, e := range w.step(machine.Admit{To: 1, Admission: admission("late", "x")}) {
 		r, _ := e.(machine.Reply)
 		if _, refused := r.Value.(machine.Refused); r.Value != (machine.Moved{Untouched: true}) && (!refused || w.m.State() != nil) {
-			violate("a stopped machine does %#v", e)
+			violate("a stopped machine emits %#v", e)
 		}
 	}
 	for _, in := range []machine.Input{machine.Listed{}, machine.Drain{}, machine.Tick{Timer: machine.TimerIdle}} {
 		if out := w.step(in); len(out) > 0 {
-			violate("a stopped machine does %#v", out)
+			violate("a stopped machine emits %#v", out)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func (w *world) lose() {
 	}
 	w.do(machine.AppendLost{Err: errFenced})
 	if w.booted {
-		violate("goes on after a lost append")
+		violate("continues after a lost append")
 	}
 }
 
@@ -372,7 +372,7 @@ func (w *world) admit() {
 	}
 	if _, signal := a.Delivery.Awaited(); !signal && w.chance(15) {
 		a.Notify = "desk"
-	} else if !signal && w.office.shop && w.chance(25) {
+	} else if !signal && w.receivers.shop && w.chance(25) {
 		a.Notify, a.Channel = shop, []string{"", shop}[w.r.IntN(2)]
 		a.ReplyAddress = addressOf(a.Key) // ignored without a channel
 	}
@@ -390,14 +390,14 @@ func (w *world) admit() {
 	in.To = w.caller
 	w.callers[in.To], w.asked[in.To] = in, w.looks
 	if s := w.m.State(); s != nil && isSignal(in) && w.isLate(s, a) {
-		w.lateOnes[in.To] = true
+		w.lateSignals[in.To] = true
 	}
 	w.note("admit %d key=%s body=%q %+v precheck=%v", in.To, a.Key, a.Delivery.Body, a.Condition, in.Precheck)
 	w.do(in)
 }
 
 func (w *world) probe() {
-	in := machine.Probe{Nonce: fmt.Sprintf("w%d", 1+w.r.IntN(w.lives)), Seq: conversation.Offset(w.r.IntN(len(w.log)+3) - 1)}
+	in := machine.Probe{Nonce: fmt.Sprintf("w%d", 1+w.r.IntN(w.activations)), Seq: conversation.Offset(w.r.IntN(len(w.log)+3) - 1)}
 	if len(w.journal) > 0 && w.chance(70) {
 		e := w.journal[w.r.IntN(len(w.journal))]
 		in.Nonce, in.Seq = e.writer, e.seq
@@ -421,7 +421,7 @@ func (w *world) ask(in machine.Probe) {
 	w.caller++
 	in.To = w.caller
 	w.callers[in.To] = in
-	w.note("poke %d nonce=%s seq=%d", in.To, in.Nonce, int64(in.Seq))
+	w.note("probe %d nonce=%s seq=%d", in.To, in.Nonce, int64(in.Seq))
 	w.do(in)
 }
 
@@ -471,7 +471,7 @@ func (w *world) speak(c *modelCall) {
 	if w.m.Full() { // the stream is held back until an append lands
 		w.seen["full"]++
 		if _, ok := w.timers[machine.Tick{Timer: machine.TimerPace}]; !ok && w.inflight == nil {
-			violate("full, and nothing makes room")
+			violate("full without a pending append")
 		}
 		w.pass()
 		return
@@ -593,7 +593,7 @@ func (w *world) finishHook() {
 // settleDown stops faults and callers. After it only operations under way, timers and scans make
 // progress.
 func (w *world) settleDown() {
-	w.note("calm")
+	w.note("settle down")
 	w.calm = true
 	timers := []machine.Timer{machine.TimerPace, machine.TimerRetry, machine.TimerBudget}
 	if w.chance(50) {
@@ -612,7 +612,7 @@ func (w *world) settleDown() {
 			return
 		}
 	}
-	violate("never comes to rest")
+	violate("never becomes idle")
 }
 
 // due advances to the first of the timers and reports whether one was set.
@@ -650,21 +650,21 @@ func (w *world) sweep() bool {
 func (w *world) verify() {
 	switch {
 	case w.booted:
-		violate("an activation is still there")
+		violate("an activation is left")
 	case len(w.journal) > 0:
 		violate("the journal still lists %+v", w.journal)
 	case len(w.storedTimers) > 0:
-		violate("the timers %v are still there", w.storedTimers)
+		violate("timers are left: %v", w.storedTimers)
 	}
 	for _, o := range w.durable.PendingReplies() {
 		if w.acked[o.Submission] { // callers without a receipt retry
-			violate("the reply to %s is still owed", o.Submission)
+			violate("the reply to %s is still pending", o.Submission)
 		}
 	}
 	w.verifyPosts()
 	for id := range w.acked {
 		if sub := w.durable.Submission(id); sub == nil || !sub.Settled {
-			violate("%s was acknowledged and is not settled", id)
+			violate("%s was acknowledged but not settled", id)
 		}
 	}
 	w.verifyOrder()
@@ -679,7 +679,7 @@ func (w *world) verify() {
 			have = &spoken{}
 		}
 		if *have != *said && !(w.short && strings.HasPrefix(said.text, have.text) && strings.HasPrefix(said.reasoning, have.reasoning)) {
-			violate("turn %s: the log has %+v, said was %+v", turn, *have, *said)
+			violate("turn %s: got %+v in the log, want %+v", turn, *have, *said)
 		}
 	}
 	for _, k := range []int{-1, w.r.IntN(len(w.log) + 1)} {
@@ -702,12 +702,12 @@ func (w *world) verifyOrder() {
 			case *conversation.AbortRequested:
 				for _, id := range r.Submissions {
 					if !settles(e.batch, id) {
-						violate("the abort of %s does not stand with its settlement", id)
+						violate("the abort of %s is not in the batch of its settlement", id)
 					}
 				}
 			case *conversation.ToolSettled:
-				if strings.HasPrefix(r.ErrorText, "The tool ran, but its outcome is left out") {
-					w.seen["left out"]++
+				if strings.HasPrefix(r.ErrorText, "The tool ran, but its outcome was omitted") {
+					w.seen["omitted"]++
 				}
 			case *conversation.Advisory:
 				if strings.HasPrefix(r.Text, "Your reply had more than") {
@@ -715,7 +715,7 @@ func (w *world) verifyOrder() {
 				}
 			case *conversation.SubmissionSettled:
 				if open := state.Submission(r.Submission).OpenCalls(); len(open) > 0 {
-					violate("%s is settled with the open calls %+v", r.Submission, open)
+					violate("%s is settled with open calls %+v", r.Submission, open)
 				}
 			case *conversation.AttemptStarted:
 				w.verifyAttempt(state, e.batch, r)
@@ -729,7 +729,7 @@ func (w *world) verifyOrder() {
 
 func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *conversation.AttemptStarted) {
 	if r.Attempt > w.limits.MaxAttempts {
-		violate("attempt %d of %s", r.Attempt, r.Submission)
+		violate("unexpected attempt %d of %s", r.Attempt, r.Submission)
 	}
 	sub := s.Submission(r.Submission)
 	begun := sub.Began
@@ -737,16 +737,16 @@ func (w *world) verifyAttempt(s *conversation.State, b conversation.Batch, r *co
 		settled, ok := r.(*conversation.SubmissionSettled)
 		return ok && s.Submission(settled.Submission).Began
 	}) {
-		w.seen["goes on behind"]++
+		w.seen["continued behind"]++
 	}
 	for _, before := range s.Unsettled() {
 		switch {
 		case before.ID == r.Submission:
 			return
 		case before.Suspended == nil || before.Due && !begun:
-			violate("%s begins before %s, which may go on", r.Submission, before.ID)
+			violate("%s starts before %s, which may continue", r.Submission, before.ID)
 		}
-		w.seen["went ahead"]++
+		w.seen["overtook unfinished"]++
 	}
 }
 

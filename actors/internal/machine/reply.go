@@ -9,7 +9,7 @@ import (
 // checkReply returns an error if the conversation has too many pending replies, or nil.
 func (m *Machine) checkReply(a conversation.Admission) *conversation.Error {
 	if a.ReplyTo != nil && len(m.state.PendingReplies()) >= conversation.MaxPendingReplies {
-		return crowded(textRepliesPending, conversation.MaxPendingReplies)
+		return overloaded(textRepliesPending, conversation.MaxPendingReplies)
 	}
 	return nil
 }

@@ -20,19 +20,19 @@ const (
 	maxUnasked = time.Minute
 	// longPause is the longest pause in memory. For a longer one the attempt is suspended.
 	longPause = 30 * time.Second
-	// shownPause is the shortest pause that is reported to clients.
-	shownPause = 3 * time.Second
+	// reportedPause is the shortest pause that is reported to clients.
+	reportedPause = 3 * time.Second
 )
 
 // tries tracks the attempts at one reply. A round calls every model of the agent once, each as soon as
 // the previous one fails. Pauses are between rounds.
 type tries struct {
-	failed  []string      // models of this round with a transient failure
-	hint    time.Duration // shortest retry hint of this round, 0 for none
-	rounds  int
-	blind   int           // rounds without a hint
-	waited  time.Duration // sum of pauses with a hint
-	unasked int           // repetitions because no model could be called
+	failed   []string      // models of this round with a transient failure
+	hint     time.Duration // shortest retry hint of this round, 0 for none
+	rounds   int
+	unhinted int           // rounds without a hint
+	waited   time.Duration // sum of pauses with a hint
+	unasked  int           // repetitions because no model could be called
 }
 
 // modelFailed calls another model, repeats a call that may succeed later, or compacts the context.
@@ -45,19 +45,19 @@ func (m *Machine) modelFailed(w *work, name string, e ModelEvent) {
 	case e.Overflow && !w.compacted:
 		m.withdraw(w, e)
 		m.compactWork(w, e.Err)
-	case m.leaveOut(w, e):
+	case m.omitImages(w, e):
 	case e.Unasked:
 		m.repeat(w, e, min(m.retryPause(w.tries.unasked), maxUnasked))
 		w.tries.unasked++
 	default:
-		m.tryOn(w, name, e)
+		m.tryNext(w, name, e)
 	}
 }
 
-// tryOn continues after a model has failed: at once with the next model, or after a pause with all
+// tryNext continues after a model has failed: at once with the next model, or after a pause with all
 // models that may recover.
-func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
-	w.bare.forget()
+func (m *Machine) tryNext(w *work, name string, e ModelEvent) {
+	w.omitted.reset()
 	t := &w.tries
 	if e.Retry {
 		t.failed = append(t.failed, name)
@@ -65,7 +65,7 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 			t.hint = e.RetryAfter
 		}
 	} else {
-		w.lost = append(w.lost, name)
+		w.failedModels = append(w.failedModels, name)
 	}
 	if e.Fallback {
 		if w.replaced == nil {
@@ -79,37 +79,37 @@ func (m *Machine) tryOn(w *work, name string, e ModelEvent) {
 	pause, ok := m.roundOver(w)
 	switch {
 	case !ok:
-		m.callLost(w, name, e)
+		m.failCall(w, name, e)
 	case pause > longPause:
 		m.schedule(w, name, e, pause)
 	default:
-		m.pauseShown(w, e, pause)
+		m.reportPause(w, e, pause)
 		m.repeat(w, e, pause)
 	}
 }
 
-// pauseShown reports a long pause to clients.
-func (m *Machine) pauseShown(w *work, e ModelEvent, pause time.Duration) {
-	if pause < shownPause {
+// reportPause reports a long pause to clients.
+func (m *Machine) reportPause(w *work, e ModelEvent, pause time.Duration) {
+	if pause < reportedPause {
 		return
 	}
 	try := strconv.Itoa(w.tries.rounds + 1)
 	if w.tries.waited == 0 { // otherwise a time bounds the tries
 		try += fmt.Sprintf(" of %d", maxRetries+1)
 	}
-	m.enqueue(true, m.diagnostic(e.Err, nil, sayAskedAgain, e.Err.Message, pause.Round(time.Second), try))
+	m.enqueue(true, m.diagnostic(e.Err, nil, textRetryIn, e.Err.Message, pause.Round(time.Second), try))
 }
 
-// replacedBy reports to clients that another model answers than the preferred one. A skipped model is
+// reportFallback reports to clients that another model answers than the preferred one. A skipped model is
 // reported once.
-func (m *Machine) replacedBy(w *work, model string) {
-	was, say := w.replaced, sayInPlace
-	if was == nil && w.answers != model {
-		was, say = w.passed, sayPassedOver
+func (m *Machine) reportFallback(w *work, model string) {
+	was, text := w.replaced, textFallback
+	if was == nil && w.fallback != model {
+		was, text = w.passed, textSkipped
 	}
 	if w.replaced = nil; was != nil && was.Name != model {
-		w.answers = model
-		m.enqueue(true, m.diagnostic(was.Why, nil, say, model, was.Name, was.Why.Message))
+		w.fallback = model
+		m.enqueue(true, m.diagnostic(was.Why, nil, text, model, was.Name, was.Why.Message))
 	}
 }
 
@@ -133,10 +133,10 @@ func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 	}
 	pause = max(m.retryPause(t.rounds), t.hint)
 	switch {
-	case t.hint == 0 && t.blind >= maxRetries, t.hint > 0 && t.waited+pause > m.limits().Patience:
+	case t.hint == 0 && t.unhinted >= maxRetries, t.hint > 0 && t.waited+pause > m.limits().Patience:
 		return 0, false
 	case t.hint == 0:
-		t.blind++
+		t.unhinted++
 	default:
 		t.waited += pause
 	}
@@ -145,8 +145,8 @@ func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 	return pause, true
 }
 
-// callLost fails work whose model call is not repeated.
-func (m *Machine) callLost(w *work, name string, e ModelEvent) {
+// failCall fails work whose model call is not repeated.
+func (m *Machine) failCall(w *work, name string, e ModelEvent) {
 	if w.opened {
 		m.completeTurn(w, ModelEvent{StopReason: stopError})
 	} else {
@@ -179,8 +179,8 @@ func (m *Machine) schedule(w *work, name string, e ModelEvent, after time.Durati
 	w.phase, w.until = phaseWaiting, m.now()+conversation.Time((after+time.Millisecond-1)/time.Millisecond)
 	m.enqueue(true, &conversation.RetryScheduled{
 		Must: true, Submission: w.submission, Child: w.child, Model: name, Reason: reasonOf(e.Err), Until: w.until,
-		Rounds: w.tries.rounds, Blind: w.tries.blind, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
-	}, m.diagnostic(e.Err, map[string]string{"until": w.until.String()}, sayAskedLater, name, w.until))
+		Rounds: w.tries.rounds, Blind: w.tries.unhinted, WaitedMs: w.tries.waited.Milliseconds(), At: m.env.Wall,
+	}, m.diagnostic(e.Err, map[string]string{"until": w.until.String()}, textRetryLater, name, w.until))
 }
 
 // nextCall starts the next model call of the work, or waits for one that an earlier attempt scheduled.
@@ -191,7 +191,7 @@ func (m *Machine) nextCall(w *work) {
 		return
 	}
 	w.turns++
-	w.tries = tries{rounds: s.Rounds, blind: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
+	w.tries = tries{rounds: s.Rounds, unhinted: s.Blind, waited: time.Duration(s.WaitedMs) * time.Millisecond}
 	w.repeated = s.Rounds
 	if s.Until > m.now() {
 		w.phase, w.until = phaseWaiting, s.Until

@@ -227,7 +227,7 @@ func (r *rig) land() (conversation.Offset, error) {
 		return b.Offset, fmt.Errorf("batch %d changed in flight: %s", int64(b.Offset), encode(b))
 	}
 	if want := conversation.Offset(len(r.log)); b.Offset != want {
-		return b.Offset, fmt.Errorf("batch %d stands at %d", int64(b.Offset), int64(want))
+		return b.Offset, fmt.Errorf("batch %d is appended at %d", int64(b.Offset), int64(want))
 	}
 	r.log = append(r.log, entry{r.writer, r.decoded, r.built})
 	return b.Offset, nil

@@ -17,49 +17,50 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestTranscripts plays the scripts in testdata. Every command feeds the machine
-// one input and shows the effects in order; `go test -rewrite` writes them anew.
+// TestTranscripts runs the scripts in testdata. Each command feeds one input to the machine and prints
+// the effects in order. `go test -rewrite` records them again.
 //
 //	new       a new log and machine [writer= pace= idle= attempts= timeout= waiting= pending= batch= tools= response= brought= calls= start finish settled in-order notify= checkpoint= run]
-//	open      the durable log is read, or the checkpoint and what follows; lines of input are batches to put under it first
+//	open      read the durable log, or the checkpoint and the log after it; input lines are batches to add first
 //	open-failed
-//	admit     a caller admits key= body= [run] [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
+//	admit     admit a delivery: key= body= [run] [uid= | absent] [precheck] [data=] [agent=] [file=] [asked] [notify=] [keep=]
 //	appended  the batch in flight is durable
-//	lost      it is fenced by another writer [writer=], or of unknown outcome [landed]
+//	lost      it is fenced by another writer [writer=], or its outcome is unknown [landed]
 //	listed    the journal lists the writer
-//	model     events of the model call, one per line [name=] [passed= a model that failed of late] [gen=]
+//	tail      a tail read ends [tail=] or fails
+//	model     events of the model call, one per line [name=] [passed= a recently failed model] [gen=]
 //	tool      a tool ends: call= output= | failed= [took=] [terminate] [image=] [set=key:value] [gen=]
 //	step      a durable tool's step ends: call= name= output= [gen=]
-//	parked    a call ends for now because it waits: call= in= [gen=]
+//	suspended a call is suspended: call= in= [gen=]
 //	wait      a call waits for a signal: call= name= in= [schema=] [kept= value= | unfit] [gen=]
-//	signal    a caller signals a name: key= name= body= [schema= value= | unfit]
-//	told      who waits for the newest reply has it, or is over
+//	signal    admit a signal: key= name= body= [schema= value= | unfit]
+//	reply-sent  the newest reply is delivered or no longer wanted
 //	post      a call posts: call= id= target= body= [step=] [gen=]
-//	tried     an attempt to deliver the newest post ends: delivered | failed= [gone] [after=]
-//	buried    its dead letter is stored
-//	resend    a caller has a post delivered that was given up: key= [id= sub= target= body=]
-//	stored    the timer of the newest batch that parked is stored, or that of at=
-//	check-timer  a sweep asks about the timer of the batch at=
-//	task      a call hands a task to a subagent: call= agent= prompt= [gen=]
-//	started   the author has seen the delivery [failed=] [set=key:value] [gen=]
-//	limits    other limits from now on [response=]
-//	finished  the author has seen the response [metadata=] [again=] [set=key:value] [gen=]
-//	compact   a caller asks for a compaction [instructions=]
+//	post-tried  a delivery attempt of the newest post ends: delivered | failed= [gone] [after=]
+//	dead-letter-stored  its dead letter is stored
+//	resend    admit the redelivery of a dead post: key= [id= sub= target= body=]
+//	stored    the newest timer is stored, or that of at=
+//	check-timer  a scan asks about the timer of the batch at=
+//	task      a call starts a subagent: call= agent= prompt= [gen=]
+//	started   the delivery hook returns [failed=] [set=key:value] [gen=]
+//	limits    change the limits [response=]
+//	finished  the response hook returns [metadata=] [again=] [set=key:value] [gen=]
+//	compact   request a compaction [instructions=]
 //	summary   text= first= [turn=] [before=] | nothing | failed= [gen=]
-//	tick      a timer went off [gen= of retry]
-//	poke      nonce= seq=
-//	abort     a caller asks to abort whatever is owed [of= of the tree that a submission of triage/root began] [trees]
-//	tree      a caller asks about a tree: sub= member= key= [join] [cost=] | list [from=]
+//	tick      a timer expires [gen= of retry]
+//	probe     nonce= seq=
+//	abort     abort all unsettled submissions [of= submission of triage/root that began the tree] [trees]
+//	tree      ask about a tree: sub= member= key= [join] [cost=] | list [from=]
 //	tree-answered  the root of a tree answers [closed | bound=] [dollars] [gen=]
 //	drain
-//	intrude   another writer= takes the next offset unseen
-//	advance   both clocks go on
-//	crash     the machine is gone; the next one writes as the given name [landed]
-//	again     the machine has stopped, its process goes on; the next one takes over the writer at rest
-//	state     transcript and settlements; "durable" shows those of the log
-//	context   what the newest model call sees
-//	full      whether streamed text is held back
-//	events    the durable events of what is durable since the last time, nested; with "new quiet" the effects are not shown
+//	intrude   another writer= appends at the next offset, unseen
+//	advance   advance both clocks
+//	crash     replace the machine; the next one writes under the given name [landed]
+//	again     the machine has stopped in a running process; the next one takes over its idle writer
+//	state     print transcript and settlements; "durable" prints those of the log
+//	context   print the context of the newest model call
+//	full      print whether streamed text is held back
+//	events    print the new durable events, nested; with "new quiet" effects are not printed
 func TestTranscripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var s *script
@@ -81,20 +82,20 @@ func TestTranscripts(t *testing.T) {
 // script runs the commands of a transcript on one machine.
 type script struct {
 	*rig
-	t      *testing.T
-	d      *datadriven.TestData
-	names  *aliases
-	caller machine.ReplyID
-	gen    int                       // of the newest model call
-	sub    conversation.SubmissionID // of the newest model call
-	retry  int                       // of the newest retry timer
-	job    int                       // of the newest summary
-	timer  machine.StoreTimer        // the newest stored timer
-	post   conversation.PostID       // the newest sent or buried post
-	reply  conversation.SubmissionID // of the newest sent reply
-	lives  int
-	shown  int // batches whose events were shown
-	quiet  bool
+	t           *testing.T
+	d           *datadriven.TestData
+	names       *aliases
+	caller      machine.ReplyID
+	gen         int                       // of the newest model call
+	sub         conversation.SubmissionID // of the newest model call
+	retry       int                       // of the newest retry timer
+	job         int                       // of the newest summary
+	timer       machine.StoreTimer        // the newest stored timer
+	post        conversation.PostID       // the newest sent or buried post
+	reply       conversation.SubmissionID // of the newest sent reply
+	activations int
+	shown       int // batches whose events were shown
+	quiet       bool
 }
 
 func newScript() *script { return &script{rig: newRig(), names: newAliases()} }
@@ -110,7 +111,7 @@ func (s *script) run(w *strings.Builder) {
 		s.crash()
 	case "again":
 		if !s.m.Stopped() {
-			s.d.Fatalf(s.t, "the machine has not stopped")
+			s.d.Fatalf(s.t, "got a running machine, want a stopped one")
 		}
 		s.crash()
 	case "intrude":
@@ -249,8 +250,8 @@ func (s *script) crash() {
 	if s.d.HasArg("landed") {
 		s.mustLand()
 	}
-	s.lives++
-	writer := "w" + strconv.Itoa(s.lives)
+	s.activations++
+	writer := "w" + strconv.Itoa(s.activations)
 	if s.d.HasArg("writer") {
 		writer = s.arg("writer")
 	}
@@ -259,7 +260,7 @@ func (s *script) crash() {
 
 func (s *script) mustLand() conversation.Offset {
 	if s.inflight == nil {
-		s.d.Fatalf(s.t, "nothing is in flight")
+		s.d.Fatalf(s.t, "no append in flight")
 	}
 	at, err := s.land()
 	if err != nil {
@@ -293,7 +294,7 @@ func (s *script) input() machine.Input {
 	case "open":
 		return s.open()
 	case "open-failed":
-		return machine.OpenFailed{Err: errors.New("the bucket is away")}
+		return machine.OpenFailed{Err: errors.New("bucket unavailable")}
 	case "admit":
 		return s.admit()
 	case "appended":
@@ -308,9 +309,9 @@ func (s *script) input() machine.Input {
 		return machine.AppendLost{Err: errFenced}
 	case "listed":
 		return machine.Listed{}
-	case "looked":
+	case "tail":
 		if s.d.HasArg("failed") {
-			return machine.Looked{Err: errors.New("the bucket is away")}
+			return machine.Looked{Err: errors.New("bucket unavailable")}
 		}
 		return machine.Looked{Tail: conversation.Offset(s.number("tail", len(s.log)-1))}
 	case "model":
@@ -350,7 +351,7 @@ func (s *script) input() machine.Input {
 				return in
 			}
 		}
-	case "poke":
+	case "probe":
 		s.caller++
 		return machine.Probe{To: s.caller, Nonce: s.arg("nonce"), Seq: conversation.Offset(s.number("seq", -1))}
 	case "abort":
@@ -381,7 +382,7 @@ func (s *script) loopInput() machine.Input {
 			To: s.caller, Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
 			Name: s.arg("name"), Output: json.RawMessage(s.arg("output")),
 		}
-	case "parked":
+	case "suspended":
 		return machine.ToolSuspended{
 			Gen: s.number("gen", s.gen), Call: conversation.CallID(s.arg("call")),
 			Until: s.wall + conversation.Time(s.duration("in", 0).Milliseconds()),
@@ -447,9 +448,9 @@ func (s *script) postInput() machine.Input {
 			To: s.caller, Gen: s.number("gen", s.gen), Step: s.arg("step"), Output: json.RawMessage(`"post"`),
 			Enqueued: conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Call: conversation.CallID(s.arg("call")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))},
 		}
-	case "tried":
+	case "post-tried":
 		return machine.PostTried{Post: s.post, Delivered: s.d.HasArg("delivered"), Gone: s.d.HasArg("gone"), Reason: s.arg("failed"), RetryAfter: s.duration("after", 0)}
-	case "buried":
+	case "dead-letter-stored":
 		return machine.PostBuried{Post: s.post}
 	case "resend":
 		s.caller++
@@ -460,7 +461,7 @@ func (s *script) postInput() machine.Input {
 			in.Dead = &conversation.PostEnqueued{Post: conversation.PostID(s.arg("id")), Submission: conversation.SubmissionID(s.arg("sub")), Target: s.arg("target"), Body: json.RawMessage(s.arg("body"))}
 		}
 		return in
-	case "told":
+	case "reply-sent":
 		return machine.ReplySent{Submission: s.reply}
 	}
 	s.d.Fatalf(s.t, "unknown command")
@@ -474,7 +475,7 @@ func (s *script) schema() json.RawMessage { return json.RawMessage(cmp.Or(s.arg(
 func (s *script) fit() *machine.Fit {
 	switch {
 	case s.d.HasArg("unfit"):
-		return &machine.Fit{Schema: s.schema(), Unfit: conversation.Errorf(conversation.CodeInvalidRequest, "it does not fit")}
+		return &machine.Fit{Schema: s.schema(), Unfit: conversation.Errorf(conversation.CodeInvalidRequest, "schema mismatch")}
 	case s.d.HasArg("value"):
 		return &machine.Fit{Schema: s.schema(), Value: json.RawMessage(s.arg("value"))}
 	}

@@ -20,8 +20,8 @@ func (m *Machine) sign(w *work, id conversation.MessageID, e ModelEvent) {
 	if e.Text == "" {
 		return
 	}
-	w.speaks = ModelSignature // The next event starts another part.
-	if m.mayStill(w, conversation.PartBytes+len(e.Text)) {
+	w.partKind = ModelSignature // The next event starts another part.
+	if m.countBytes(w, conversation.PartBytes+len(e.Text)) {
 		m.enqueue(false, &conversation.PartSigned{Must: true, Message: id, Child: w.child, Kind: e.Part, Signature: e.Text})
 	}
 }

@@ -67,14 +67,14 @@ func textOf(sub *conversation.Submission) []byte {
 		if !last && t.Note == "" && (t.StopReason != conversation.ReasonInterrupted || t.HasCalls()) {
 			break
 		}
-		text = said(t) + text
+		text = turnText(t) + text
 	}
 	out, _ := conversation.EncodeJSON(conversation.CutText(text, conversation.MaxPayloadBytes)) // a string always encodes
 	return out
 }
 
-// said returns the text of a turn.
-func said(t conversation.Turn) string {
+// turnText returns the text of a turn.
+func turnText(t conversation.Turn) string {
 	var texts []string
 	for _, p := range t.Parts {
 		if p.Tool == nil && p.Kind == conversation.PartText {

@@ -74,7 +74,7 @@ func ends(n *stats.Node) conversation.Time { return n.Start + conversation.Time(
 func (w *world) checkNode(n *stats.Node) {
 	for _, c := range n.Children {
 		if c.Start < n.Start || ends(c) > ends(n) {
-			violate("%s %q of %d to %d is within %s %q of %d to %d", c.Kind, c.Name, c.Start, ends(c), n.Kind, n.Name, n.Start, ends(n))
+			violate("%s %q from %d to %d exceeds its parent %s %q from %d to %d", c.Kind, c.Name, c.Start, ends(c), n.Kind, n.Name, n.Start, ends(n))
 		}
 		w.checkNode(c)
 	}
@@ -101,7 +101,7 @@ func (w *world) checkNode(n *stats.Node) {
 	if n.Kind == stats.KindSubmission && n.State == stats.StateAborted {
 		for _, c := range n.Children {
 			if c.Kind == stats.KindOperation && c.Name == observability.OperationPrompt && c.State != stats.StateAborted {
-				violate("the operation of %s, which was aborted, is %s", n.ID, c.State)
+				violate("operation of aborted %s: got state %s", n.ID, c.State)
 			}
 		}
 	}
@@ -116,13 +116,13 @@ func checkSequence(n *stats.Node, kind stats.Kind) {
 			continue
 		}
 		if before != nil && c.Start < ends(before) {
-			violate("%s %q of %d begins before the end of the one before, %q of %d to %d", kind, c.Name, c.Start, before.Name, before.Start, ends(before))
+			violate("%s %q at %d overlaps the previous %q from %d to %d", kind, c.Name, c.Start, before.Name, before.Start, ends(before))
 		}
 		before = c
 		sum += c.DurationMs
 	}
 	if sum > n.DurationMs {
-		violate("the children of kind %s are %d ms long, their %s %q %d ms", kind, sum, n.Kind, n.Name, n.DurationMs)
+		violate("children of kind %s take %d ms, their parent %s %q takes %d ms", kind, sum, n.Kind, n.Name, n.DurationMs)
 	}
 }
 
@@ -138,6 +138,6 @@ func checkSum(n *stats.Node) {
 		}
 	}
 	if sum != n.DurationMs {
-		violate("the queue and the operation of %s are %d ms long, it is %d ms", n.ID, sum, n.DurationMs)
+		violate("queue and operation of %s: got %d ms, want %d ms", n.ID, sum, n.DurationMs)
 	}
 }

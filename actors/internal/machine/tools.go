@@ -16,7 +16,7 @@ func (m *Machine) runTools(w *work) {
 		last, _ := m.sub(w).LastTurn()
 		w.turn, w.resumed = last.ID, true
 	}
-	w.waiting, w.running, w.suspended, w.heard = m.sub(w).OpenCalls(), 0, nil, nil
+	w.waiting, w.running, w.suspended, w.knownEnds = m.sub(w).OpenCalls(), 0, nil, nil
 	m.startTools(w)
 }
 
@@ -49,7 +49,7 @@ func (m *Machine) runTool(w *work, c conversation.ToolCall, resumed bool) {
 		Recorded: m.state.Recorded(c.Call), Ended: ended, Room: m.outputRoom(w),
 		Resumed: resumed && c.Durable,
 	})
-	m.heardOf(w, c.Call, len(ended))
+	m.noteKnownEnds(w, c.Call, len(ended))
 }
 
 func (m *Machine) toolDone(in ToolDone) {
@@ -71,7 +71,7 @@ func (m *Machine) toolDone(in ToolDone) {
 	case len(done.Output) == 0:
 		done.Output = nullOutput
 	}
-	if m.storesFirst(w, in, done) {
+	if m.storesOutput(w, in, done) {
 		return
 	}
 	state, with := in.State, m.storedOutput(w, in, done)
@@ -83,14 +83,14 @@ func (m *Machine) toolDone(in ToolDone) {
 }
 
 // leaveOutput replaces an output by an error text for the model.
-func leaveOutput(done *conversation.ToolSettled, say string) {
+func leaveOutput(done *conversation.ToolSettled, text string) {
 	done.Output, done.Attachments, done.Terminate = nil, nil, false
-	done.Failed, done.ErrorText = true, say
+	done.Failed, done.ErrorText = true, text
 }
 
 // outcome records the outcome of a call in one batch with its related records, and continues the work.
 func (m *Machine) outcome(w *work, state []StateWrite, done *conversation.ToolSettled, with ...conversation.Record) {
-	m.fit(w, done, nil)
+	m.fitOutcome(w, done, nil)
 	m.enqueue(true, append(append(stateRecords(state), with...), done)...)
 	w.running--
 	m.startTools(w)
@@ -142,7 +142,7 @@ func (m *Machine) stepDone(in StepDone) {
 	m.reply(in.To, StepKept{}, false)
 }
 
-// owed reports whether a call has no outcome yet.
-func (m *Machine) owed(w *work, id conversation.CallID) bool {
+// isOpen reports whether a call has no outcome yet.
+func (m *Machine) isOpen(w *work, id conversation.CallID) bool {
 	return slices.ContainsFunc(m.sub(w).OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == id })
 }

@@ -76,7 +76,7 @@ const (
 
 // tree decides whether a submission may join a tree or continue.
 func (m *Machine) tree(in Tree) {
-	if m.closed(in.To) {
+	if m.rejected(in.To) {
 		return
 	}
 	if !m.state.Exists() { // The root was deleted, and its budget with it.

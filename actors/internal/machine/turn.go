@@ -32,15 +32,15 @@ func (m *Machine) startCall(w *work) {
 		return
 	}
 	w.phase, w.opened, w.asked, w.wait = phaseModel, false, m.env.Mono, 0
-	w.said, w.speaks, w.calls = m.sub(w).Said(), ModelDone, 0
-	w.facts, w.calling = conversation.CallFacts{}, false
-	if !m.mayAsk(w) {
+	w.responseBytes, w.partKind, w.calls = m.sub(w).Said(), ModelDone, 0
+	w.facts, w.emitted = conversation.CallFacts{}, false
+	if !m.withinLimits(w) {
 		return
 	}
-	w.turn, w.calling = conversation.TurnID(m.ids.next("turn_")), true
+	w.turn, w.emitted = conversation.TurnID(m.ids.next("turn_")), true
 	m.emit(CallModel{
 		Gen: m.newGen(w), Submission: w.submission, Turn: w.turn,
-		Attempt: m.state.Submission(m.work.submission).Attempts, Number: w.turns, Avoid: slices.Concat(w.lost, w.tries.failed), Without: w.bare.images,
+		Attempt: m.state.Submission(m.work.submission).Attempts, Number: w.turns, Avoid: slices.Concat(w.failedModels, w.tries.failed), Without: w.omitted.images,
 	})
 }
 
@@ -81,13 +81,13 @@ func (m *Machine) modelEvent(w *work, name string, e ModelEvent) {
 	id := m.openResponse(w, name)
 	switch e.Kind {
 	case ModelText:
-		m.speak(w, id, conversation.PartText, e)
+		m.recordText(w, id, conversation.PartText, e)
 	case ModelReasoning:
-		m.speak(w, id, conversation.PartReasoning, e)
+		m.recordText(w, id, conversation.PartReasoning, e)
 	case ModelSignature:
 		m.sign(w, id, e)
 	case ModelCall:
-		w.speaks = ModelCall
+		w.partKind = ModelCall
 		if w.calls++; w.calls > m.limits().MaxCalls {
 			m.tooManyCalls(w)
 			return
@@ -117,8 +117,8 @@ func (m *Machine) openResponse(w *work, model string) conversation.MessageID {
 		started.Metadata, with = w.metadata, stateRecords(w.written)
 	}
 	w.opened = true
-	m.replacedBy(w, model)
-	m.enqueue(true, append(append(with, m.tookWithout(w, model)...), started)...)
+	m.reportFallback(w, model)
+	m.enqueue(true, append(append(with, m.omittedRecord(w, model)...), started)...)
 	return started.Message
 }
 
@@ -141,7 +141,7 @@ func (m *Machine) modelDone(w *work, e ModelEvent) {
 	// The reply is incomplete.
 	m.skip(w, calls, toolCutOff)
 	if w.cutOff++; w.cutOff > maxCutOff {
-		m.fail(w, failure(conversation.CodeModelFailed, sayCutOff, map[string]any{"reason": stopLength}))
+		m.fail(w, failure(conversation.CodeModelFailed, textCutOff, map[string]any{"reason": stopLength}))
 		return
 	}
 	m.callModel(w)
@@ -175,11 +175,11 @@ func (m *Machine) withdraw(w *work, e ModelEvent) {
 		w.opened = false
 		return
 	}
-	m.unrecorded(w, true, reasonOf(e.Err))
+	m.reportUnrecorded(w, true, reasonOf(e.Err))
 }
 
-// unrecorded reports the end of a model call without a record.
-func (m *Machine) unrecorded(w *work, repeated bool, reason string) {
+// reportUnrecorded reports the end of a model call without a record.
+func (m *Machine) reportUnrecorded(w *work, repeated bool, reason string) {
 	m.emit(CallUnrecorded{Gen: w.gen, Repeated: repeated, Reason: reason, DurationMs: m.askedMs(w), Retries: w.repeated})
 }
 

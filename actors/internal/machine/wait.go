@@ -34,10 +34,10 @@ func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 	switch {
 	case name == "" || len(name) > conversation.MaxSignalName:
 		return conversation.Errorf(conversation.CodeInvalidRequest,
-			"A signal of type %q names what it is for in the attribute \"name\", 1 to %d bytes.", conversation.SignalWait, conversation.MaxSignalName)
+			"A signal of type %q needs the attribute \"name\", 1 to %d bytes.", conversation.SignalWait, conversation.MaxSignalName)
 	case len(d.Body) > conversation.MaxSignalBytes:
 		return conversation.Errorf(conversation.CodeInvalidRequest,
-			"The body of a signal of type %q has %d bytes, it may have %d.", conversation.SignalWait, len(d.Body), conversation.MaxSignalBytes)
+			"The body of a signal of type %q has %d bytes; the limit is %d.", conversation.SignalWait, len(d.Body), conversation.MaxSignalBytes)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 		m.signals = append(m.signals, in)
 		return
 	}
-	admitted := m.record(in, hash, m.settledAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
+	admitted := m.record(in, hash, m.settleAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.WaitEnded{
 			Must: true, Call: w.Call, Child: m.state.CallChild(w.Call), Name: w.Name, Reason: conversation.EndedBySignal,
 			Signal: r.Submission, Value: in.Fit.Value, At: m.env.Wall,
@@ -59,10 +59,10 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 	})
 	m.showWait(w)
 	receipt := m.receiptOf(admitted)
-	if goesOnWithSignal() {
-		m.goOn(w.Call)
+	if continuesWithSignal() {
+		m.continueCall(w.Call)
 	}
-	m.reply(in.To, receipt, m.owes())
+	m.reply(in.To, receipt, m.needsJournal())
 }
 
 // decideSignals decides the signals that waited for the journal.
@@ -75,16 +75,16 @@ func (m *Machine) decideSignals() {
 	}
 }
 
-// turnSignalsAway rejects the signals that wait for the journal.
-func (m *Machine) turnSignalsAway() {
+// rejectSignals rejects the signals that wait for the journal.
+func (m *Machine) rejectSignals() {
 	for _, in := range m.signals {
 		m.emit(Reply{in.To, Moved{Untouched: true}})
 	}
 	m.signals = nil
 }
 
-// settledAtOnce returns the settlement of a signal.
-func (m *Machine) settledAtOnce(in Admit) func(*conversation.SubmissionAdmitted) conversation.Record {
+// settleAtOnce returns the settlement of a signal.
+func (m *Machine) settleAtOnce(in Admit) func(*conversation.SubmissionAdmitted) conversation.Record {
 	return func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.SubmissionSettled{
 			Submission: r.Submission, Outcome: conversation.OutcomeCompleted, AdmissionMs: m.waitedSince(in.came), At: m.env.Wall,
@@ -94,25 +94,25 @@ func (m *Machine) settledAtOnce(in Admit) func(*conversation.SubmissionAdmitted)
 
 // keepSignal keeps a signal for the first wait of its name, unless it comes too late for one.
 func (m *Machine) keepSignal(in Admit, name, hash string) {
-	if err := m.late(name); err != nil && refusesLate() {
+	if err := m.lateError(name); err != nil && refusesLate() {
 		m.confirm(in.To, Refused{err})
 		return
 	}
 	if m.state.KeptSignals(m.env.Wall) >= conversation.MaxKeptSignals {
-		m.confirm(in.To, Refused{conversation.Errorf(conversation.CodeTooManySignals, saySignalsFull, conversation.MaxKeptSignals)})
+		m.confirm(in.To, Refused{conversation.Errorf(conversation.CodeTooManySignals, textSignalsFull, conversation.MaxKeptSignals)})
 		return
 	}
-	admitted := m.record(in, hash, m.settledAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
+	admitted := m.record(in, hash, m.settleAtOnce(in), func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.SignalKept{Must: true, Submission: r.Submission, Name: name, Body: r.Delivery.Body, At: m.env.Wall}
 	})
 	m.reply(in.To, m.receiptOf(admitted), false)
 }
 
-// late returns an error if no wait can need a signal of the name any more, or nil.
-func (m *Machine) late(name string) *conversation.Error {
-	by, say := conversation.SubmissionID(""), saySignalLate
+// lateError returns an error if no wait can need a signal of the name any more, or nil.
+func (m *Machine) lateError(name string) *conversation.Error {
+	by, text := conversation.SubmissionID(""), textSignalLate
 	if run := m.state.Run(); run != nil && run.Outcome != "" { // no wait can follow
-		by, say = run.Submission, sayRunOver
+		by, text = run.Submission, textRunOver
 	} else if kept := m.state.Kept(name, m.env.Wall); kept != nil {
 		by = kept.Submission
 	} else if d, ok := m.state.Decided(name, m.env.Wall); ok {
@@ -120,7 +120,7 @@ func (m *Machine) late(name string) *conversation.Error {
 	} else {
 		return nil
 	}
-	err := conversation.Errorf(conversation.CodeAlreadyDecided, say, name)
+	err := conversation.Errorf(conversation.CodeAlreadyDecided, text, name)
 	err.Meta = map[string]any{"name": name}
 	if by != "" {
 		err.Meta["submissionId"] = by
@@ -128,8 +128,8 @@ func (m *Machine) late(name string) *conversation.Error {
 	return err
 }
 
-// goOn marks a call whose wait has ended, so that it continues once that is durable.
-func (m *Machine) goOn(call conversation.CallID) {
+// continueCall marks a call whose wait has ended, so that it continues once that is durable.
+func (m *Machine) continueCall(call conversation.CallID) {
 	for w := range m.allWork() {
 		for i := range w.suspended {
 			if w.suspended[i].call == call {
@@ -137,7 +137,7 @@ func (m *Machine) goOn(call conversation.CallID) {
 			}
 		}
 	}
-	m.unpark()
+	m.resumeSuspended()
 }
 
 // waitFor starts, ends or answers a wait of a call.
@@ -169,7 +169,7 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 		m.emit(Reply{in.To, StepTooMuch{}})
 		return
 	case kept != nil && (in.Fit == nil || in.Kept != kept.Submission):
-		m.reply(in.To, WaitOracle{Kept: kept.Submission, Body: kept.Body}, false)
+		m.reply(in.To, WaitValidate{Kept: kept.Submission, Body: kept.Body}, false)
 		return
 	}
 	started := &conversation.WaitStarted{
@@ -254,22 +254,22 @@ func (m *Machine) answerWait(w *work, in WaitFor) {
 		m.reply(in.To, WaitOpen{Until: wait.Until}, false)
 		return
 	}
-	m.heardOf(w, in.Call, len(m.state.EndedWaits(in.Call, m.state.Head())))
+	m.noteKnownEnds(w, in.Call, len(m.state.EndedWaits(in.Call, m.state.Head())))
 	m.reply(in.To, WaitOver{Value: wait.Value, TimedOut: wait.Ended == conversation.EndedByTimeout}, false)
 }
 
-// heardOf notes how many ended waits a run of a call has received.
-func (m *Machine) heardOf(w *work, call conversation.CallID, n int) {
+// noteKnownEnds notes how many ended waits a run of a call has received.
+func (m *Machine) noteKnownEnds(w *work, call conversation.CallID, n int) {
 	if n > 0 {
-		if w.heard == nil {
-			w.heard = map[conversation.CallID]int{}
+		if w.knownEnds == nil {
+			w.knownEnds = map[conversation.CallID]int{}
 		}
-		w.heard[call] = n
+		w.knownEnds[call] = n
 	}
 }
 
-// unparkCall removes a suspended call and reports whether it was suspended.
-func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
+// removeSuspended removes a suspended call and reports whether it was suspended.
+func (m *Machine) removeSuspended(w *work, call conversation.CallID) bool {
 	for i, p := range w.suspended {
 		if p.call == call {
 			w.suspended = append(w.suspended[:i:i], w.suspended[i+1:]...)
@@ -279,8 +279,8 @@ func (m *Machine) unparkCall(w *work, call conversation.CallID) bool {
 	return false
 }
 
-// runAgain runs a suspended call again.
-func (m *Machine) runAgain(w *work, call conversation.CallID) {
+// rerun runs a suspended call again.
+func (m *Machine) rerun(w *work, call conversation.CallID) {
 	for _, c := range m.sub(w).OpenCalls() {
 		if c.Call == call {
 			m.runTool(w, c, true)

@@ -16,7 +16,7 @@ func (w *world) suspend(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
 	in := machine.ToolSuspended{Gen: c.Gen, Call: c.Call, Until: w.clock() + conversation.Time(w.r.IntN(40_000))}
-	w.note("parked %s until %s", c.Call, in.Until)
+	w.note("suspended %s until %s", c.Call, in.Until)
 	w.do(in)
 }
 
@@ -50,8 +50,8 @@ func (w *world) passes() bool {
 	return sub != nil && sub.Ahead && w.m.State().Unsettled()[0].Suspended != nil
 }
 
-// wakePassed advances to the time of an overtaken submission.
-func (w *world) wakePassed() {
+// resumeOvertaken advances to the time of an overtaken submission.
+func (w *world) resumeOvertaken() {
 	for _, sub := range w.m.State().Unsettled() {
 		if sub.Suspended != nil && sub.Suspended.Until > w.clock() {
 			w.elapse(time.Duration(sub.Suspended.Until-w.clock()) * time.Millisecond)
@@ -84,18 +84,18 @@ func (w *world) checkResumed(b conversation.Batch) {
 			until[r.Submission] = r.Until
 		case *conversation.WaitEnded: // the suspended submission waited for it
 			if len(until) > 0 {
-				w.seen["woken"]++
+				w.seen["resumed by signal"]++
 				if !w.listed {
-					violate("batch %d wakes what no journal lists", int64(b.Offset))
+					violate("batch %d resumes an unlisted submission", int64(b.Offset))
 				}
 			}
 			clear(until)
 		case *conversation.AttemptStarted:
 			if until[r.Submission] > w.clock() {
-				violate("%s goes on at %s, it waits until %s", r.Submission, w.clock(), until[r.Submission])
+				violate("%s resumes at %s, want not before %s", r.Submission, w.clock(), until[r.Submission])
 			}
 			if _, ok := until[r.Submission]; ok {
-				w.seen["unparked"]++
+				w.seen["resumed by timer"]++
 			}
 		}
 	}
@@ -158,13 +158,13 @@ func (w *world) timerChecked(asked machine.CheckTimer, v machine.TimerChecked) {
 			return
 		}
 		if still == nil || still.Suspended.Until <= w.clock() && w.ahead.UnderWay() == nil {
-			violate("early for a timer that is due or over: %+v", asked)
+			violate("got early for a due or obsolete timer: %+v", asked)
 		}
 		return
 	}
 	delete(w.storedTimers, asked.At)
 	if still != nil || !w.found() && !(w.listed && w.claimed()) {
-		violate("timer %+v is answered, and nothing else finds %+v", asked, w.durable.Unsettled())
+		violate("timer %+v is obsolete, but nothing else resumes %+v", asked, w.durable.Unsettled())
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // shop is a channel and the target that replies for it.
 const shop = "shop"
 
-// office receives the posts of a world.
-type office struct {
+// receivers receives the posts of a world.
+type receivers struct {
 	sending []*conversation.Post // under way
 	burying []machine.BuryPost   // dead letters being stored
 	got     map[conversation.PostID]bool
@@ -55,7 +55,7 @@ func (w *world) posted(asked machine.Post, v machine.Answer) {
 			return ok && p.Post == asked.Enqueued.Post
 		})
 	}) {
-		violate("%s is posted and not durable", asked.Enqueued.Post)
+		violate("%s is acknowledged but not durable", asked.Enqueued.Post)
 	}
 	w.stepped(asked.To, kept)
 }
@@ -63,20 +63,20 @@ func (w *world) posted(asked machine.Post, v machine.Answer) {
 func (w *world) sendPost(e machine.SendPost) {
 	p := w.durable.Post(e.Post.ID)
 	if p == nil || !slices.Contains(w.durable.NextPosts(), p) {
-		violate("%s is sent, and one before it is not done", e.Post.ID)
+		violate("%s is sent before the previous post is done", e.Post.ID)
 	}
 	if p.Until > w.clock() {
-		violate("%s is sent at %s, it is due at %s", p.ID, w.clock(), p.Until)
+		violate("%s is sent at %s, want not before %s", p.ID, w.clock(), p.Until)
 	}
-	if slices.ContainsFunc(w.office.sending, func(other *conversation.Post) bool { return other.Target == p.Target }) {
-		violate("two posts to %s are under way", p.Target)
+	if slices.ContainsFunc(w.receivers.sending, func(other *conversation.Post) bool { return other.Target == p.Target }) {
+		violate("two posts to %s are in flight", p.Target)
 	}
-	w.office.sending = append(w.office.sending, p)
+	w.receivers.sending = append(w.receivers.sending, p)
 }
 
 // postArrives delivers a post or fails its target.
 func (w *world) postArrives() {
-	o := &w.office
+	o := &w.receivers
 	p := o.sending[0]
 	o.sending = o.sending[1:]
 	in := machine.PostTried{Post: p.ID, Reason: "answered 503"}
@@ -95,11 +95,11 @@ func (w *world) postArrives() {
 }
 
 func (w *world) deadLetterStored() {
-	e := w.office.burying[0]
-	w.office.burying = w.office.burying[1:]
-	w.office.letters[e.Post.ID] = true
-	w.seen["letter"]++
-	w.note("letter of %s", e.Post.ID)
+	e := w.receivers.burying[0]
+	w.receivers.burying = w.receivers.burying[1:]
+	w.receivers.letters[e.Post.ID] = true
+	w.seen["dead letter"]++
+	w.note("dead letter of %s", e.Post.ID)
 	w.do(machine.PostBuried{Post: e.Post.ID})
 }
 
@@ -126,13 +126,13 @@ func (w *world) checkPosts(b conversation.Batch) {
 			continue
 		case *conversation.ReplyAddressed:
 			if !admits(b, r.Submission) {
-				violate("the address of the reply to %s is in a batch of its own", r.Submission)
+				violate("the reply address of %s is not in the batch of its admission", r.Submission)
 			}
 		case *conversation.NoticeAsked:
 		case *conversation.PostEnqueued:
 			if sub := w.ahead.Submission(r.Submission); r.Call == "" && r.Target == shop {
 				if sub == nil || sub.Channel != shop {
-					violate("the reply to %s goes to a channel, and the submission did not come from its channel", r.Submission)
+					violate("the reply to %s goes to a channel that did not deliver it", r.Submission)
 				}
 				if sub != nil && r.ReplyAddress != addressOf(sub.Key) {
 					violate("the reply to %s goes to the address %q, want %q", r.Submission, r.ReplyAddress, addressOf(sub.Key))
@@ -140,15 +140,15 @@ func (w *world) checkPosts(b conversation.Batch) {
 				w.seen["reply by channel"]++
 			}
 			if r.Call == "" && !settles(b, r.Submission) {
-				violate("the notice of %s is no part of its settlement", r.Submission)
+				violate("the notice of %s is not in the batch of its settlement", r.Submission)
 			}
 		case *conversation.PostDeferred:
 			defers = true
 		case *conversation.PostDone:
 			defers = true
 			w.seen["post "+string(r.End)]++
-			if r.End == conversation.PostDelivered && !w.office.got[r.Post] || r.End == conversation.PostDead && !w.office.letters[r.Post] {
-				violate("%s is said to be %s, and is not", r.Post, r.End)
+			if r.End == conversation.PostDelivered && !w.receivers.got[r.Post] || r.End == conversation.PostDead && !w.receivers.letters[r.Post] {
+				violate("%s is recorded as %s but is not", r.Post, r.End)
 			}
 		default:
 			continue
@@ -156,7 +156,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 		w.seen[string(r.Type())]++
 	}
 	if parks && defers {
-		violate("batch %d names two timers", int64(b.Offset))
+		violate("batch %d has two timers", int64(b.Offset))
 	}
 }
 
@@ -164,7 +164,7 @@ func (w *world) checkPosts(b conversation.Batch) {
 func (w *world) verifyPosts() {
 	for _, p := range w.durable.Posts() {
 		if w.acked[p.Submission] {
-			violate("%s of %s is still there", p.ID, p.Submission)
+			violate("post %s of %s is left", p.ID, p.Submission)
 		}
 	}
 }

@@ -18,10 +18,10 @@ func (w *world) replyIsPending() bool {
 func (w *world) sendReply(e machine.SendReply) {
 	o := w.durable.ReplyIsPending(e.Reply.Submission)
 	if o == nil || o.Reply == nil || o.To != e.To || o.Reply.Outcome != e.Reply.Outcome {
-		violate("%+v is told, which is not durable", e.Reply)
+		violate("reply %+v is sent before it is durable", e.Reply)
 	}
 	if slices.Contains(w.sending, e.Reply.Submission) {
-		violate("%s is told twice at once", e.Reply.Submission)
+		violate("the reply to %s is sent twice at once", e.Reply.Submission)
 	}
 	w.sending = append(w.sending, e.Reply.Submission)
 }
@@ -30,8 +30,8 @@ func (w *world) sendReply(e machine.SendReply) {
 func (w *world) replyArrives() {
 	id := w.sending[0]
 	w.sending = w.sending[1:]
-	w.heardOf[id] = true
-	w.note("reply to %s is told", id)
+	w.received[id] = true
+	w.note("reply to %s is delivered", id)
 	w.do(machine.ReplySent{Submission: id})
 }
 
@@ -48,15 +48,15 @@ func (w *world) checkReplies(b conversation.Batch) {
 		switch r := r.(type) {
 		case *conversation.ReplyPending:
 			if !admits(b, r.Submission) {
-				violate("the reply to %s is owed in a batch of its own", r.Submission)
+				violate("reply_pending of %s is not in the batch of its admission", r.Submission)
 			}
 		case *conversation.KeyKept:
 			if !admits(b, r.Submission) {
-				violate("the key of %s is kept in a batch of its own", r.Submission)
+				violate("key_kept of %s is not in the batch of its admission", r.Submission)
 			}
 		case *conversation.ReplySent:
-			if !w.heardOf[r.Submission] {
-				violate("%s is said to be told, and was not", r.Submission)
+			if !w.received[r.Submission] {
+				violate("reply_sent of %s without a delivered reply", r.Submission)
 			}
 		default:
 			continue

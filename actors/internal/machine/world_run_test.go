@@ -43,24 +43,24 @@ func (w *world) callModel(e machine.CallModel) {
 	w.attempted(e.Submission)
 	switch {
 	case w.busy(e.Submission):
-		violate("model call beside another, a tool or a hook")
+		violate("model call while another, a tool or a hook runs")
 	case w.said[e.Turn] != nil:
-		violate("turn %s again", e.Turn)
+		violate("duplicate turn %s", e.Turn)
 	}
 	if w.durable.Submission(e.Submission) == nil {
-		violate("%s is worked on before it is durable", e.Submission)
+		violate("%s starts before it is durable", e.Submission)
 	}
 	sub := w.m.State().Submission(e.Submission)
 	if sub.OpenTurn() != "" || len(sub.OpenCalls()) > 0 {
 		violate("model call with the open turn %q and calls %+v", sub.OpenTurn(), sub.OpenCalls())
 	}
 	if w.limits.DeliveryStartedHook && sub.Child == "" && !sub.DeliveryStarted {
-		violate("model call before the author has seen %s", sub.ID)
+		violate("model call before the delivery hook of %s", sub.ID)
 	}
 	if r := sub.Retry; r != nil {
-		w.seen["asked later"]++
+		w.seen["called later"]++
 		if r.Until > w.clock() {
-			violate("model call of %s at %s, it is to be made at %s", sub.ID, w.clock(), r.Until)
+			violate("model call of %s at %s, want not before %s", sub.ID, w.clock(), r.Until)
 		}
 	}
 	w.calls = append(w.calls, &modelCall{CallModel: e})
@@ -70,7 +70,7 @@ func (w *world) callModel(e machine.CallModel) {
 func (w *world) runTool(e machine.RunTool) {
 	sub := w.attempted(e.Submission)
 	if sub.OpenTurn() != "" {
-		violate("tool of %s before its turn is over", e.Submission)
+		violate("tool of %s before its turn is durable", e.Submission)
 	}
 	running := 0
 	for _, c := range w.tools {
@@ -82,7 +82,7 @@ func (w *world) runTool(e machine.RunTool) {
 		}
 	}
 	if running >= w.limits.ToolConcurrency {
-		violate("tool %s is one too many", e.Call)
+		violate("tool %s exceeds the concurrency limit", e.Call)
 	}
 	i := slices.IndexFunc(sub.OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == e.Call })
 	if i < 0 {
@@ -102,16 +102,16 @@ func (w *world) runTool(e machine.RunTool) {
 	}
 	for _, s := range w.durable.Recorded(e.Call) {
 		if !run.steps[s.Name] {
-			violate("tool %s is not told of its step %s", e.Call, s.Name)
+			violate("tool %s does not get its step %s", e.Call, s.Name)
 		}
 	}
 	for _, ended := range e.Ended {
-		w.hear(e.Call, ended.Name, ended.Value)
+		w.checkWaitResult(e.Call, ended.Name, ended.Value)
 		run.steps["wait "+ended.Name] = true
 	}
 	for _, ended := range w.durable.EndedWaits(e.Call, w.durable.Head()) {
 		if !run.steps["wait "+ended.Name] {
-			violate("tool %s is not told of %q", e.Call, ended.Name)
+			violate("tool %s does not get the end of wait %q", e.Call, ended.Name)
 		}
 	}
 	w.tools = append(w.tools, run)
@@ -125,12 +125,12 @@ func (w *world) recorded(r *conversation.StepRecorded) {
 		}
 	}
 	if n != 1 {
-		violate("step %s of %s stands %d times", r.Name, r.Call, n)
+		violate("step %s of %s is recorded %d times, want once", r.Name, r.Call, n)
 	}
 }
 
-// beside checks that the reference to a stored output shares the batch of the partial outcome.
-func (w *world) beside(r *conversation.OutputStored, b conversation.Batch) {
+// checkStored checks that the reference to a stored output shares the batch of the partial outcome.
+func (w *world) checkStored(r *conversation.OutputStored, b conversation.Batch) {
 	if !slices.ContainsFunc(b.Records, func(other conversation.Record) bool {
 		done, ok := other.(*conversation.ToolSettled)
 		return ok && done.Call == r.Call && !done.Failed
@@ -143,7 +143,7 @@ func (w *world) finishResponse(e machine.FinishResponse) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
 	case !w.limits.ResponseFinishedHook || w.busy(e.Submission):
-		violate("%+v beside others", e)
+		violate("%+v while others run", e)
 	case sub == nil || !sub.Running || sub.Settled || sub.OpenTurn() != "" || len(sub.OpenCalls()) > 0:
 		violate("the response of %s is shown before its end is durable", e.Submission)
 	}
@@ -153,7 +153,7 @@ func (w *world) finishResponse(e machine.FinishResponse) {
 func (w *world) startDelivery(e machine.StartDelivery) {
 	sub := w.attempted(e.Submission)
 	if !w.limits.DeliveryStartedHook || w.busy(e.Submission) || sub.DeliveryStarted {
-		violate("%+v beside others, or again", e)
+		violate("%+v while others run, or twice", e)
 	}
 	w.start = &e
 }
@@ -162,10 +162,10 @@ func (w *world) showSettlement(e machine.ShowSettlement) {
 	w.seen["shown"]++
 	id := e.Submission.ID // the state may have dropped it
 	sub := w.durable.Submission(id)
-	if !w.limits.SettledHook || sub == nil || !sub.Settled || sub.Outcome != e.Outcome || w.told[id] {
-		violate("%+v is shown: %+v", e, sub)
+	if !w.limits.SettledHook || sub == nil || !sub.Settled || sub.Outcome != e.Outcome || w.shownSettled[id] {
+		violate("got settlement %+v of %+v", e, sub)
 	}
-	w.told[id] = true
+	w.shownSettled[id] = true
 }
 
 func (w *world) summarize(e machine.Summarize) {
@@ -366,7 +366,7 @@ func (w *world) takeStep(c *runningTool) {
 func (w *world) kept(to machine.ReplyID, asked machine.StepDone) {
 	if !slices.ContainsFunc(w.durable.Recorded(asked.Call), func(s conversation.StepRecorded) bool { return s.Name == asked.Name }) &&
 		w.durable.Exists() && w.m.State().Recorded(asked.Call) != nil {
-		violate("step %s of %s is kept and not durable", asked.Name, asked.Call)
+		violate("step %s of %s is acknowledged but not durable", asked.Name, asked.Call)
 	}
 	w.stepped(to, true)
 }
@@ -401,12 +401,12 @@ func (w *world) verifyRun() {
 	}
 	run := w.durable.Run()
 	if run == nil || run.Outcome == "" {
-		violate("the run has come to %+v", run)
+		violate("unexpected end of the run: %+v", run)
 	}
 	w.seen["run_started"]++
 	w.seen["run "+string(run.Outcome)]++
 	if (run.Output != nil) != (run.Outcome == conversation.OutcomeCompleted) || (run.Error != nil) == (run.Outcome == conversation.OutcomeCompleted) {
-		violate("a run is %s with %s and %+v", run.Outcome, run.Output, run.Error)
+		violate("run outcome %s with output %s and error %+v", run.Outcome, run.Output, run.Error)
 	}
 	begun := 0
 	for _, e := range w.log {
@@ -417,6 +417,6 @@ func (w *world) verifyRun() {
 		}
 	}
 	if begun != 1 {
-		violate("%d runs in one log", begun)
+		violate("%d runs in one log, want 1", begun)
 	}
 }

@@ -16,13 +16,13 @@ import (
 // writers and crashes. Its bucket may lose an append. A broken invariant panics with a violation.
 type world struct {
 	*rig
-	r      *rand.Rand
-	script []string // the schedule in readable form
-	lives  int
-	booted bool
-	read   bool // the activation is open
-	calm   bool // no further faults or callers
-	skewed bool // some activation had a skewed clock
+	r           *rand.Rand
+	script      []string // the schedule in readable form
+	activations int
+	booted      bool
+	read        bool // the activation is open
+	calm        bool // no further faults or callers
+	skewed      bool // some activation had a skewed clock
 
 	durable *conversation.State // the log
 	ahead   *conversation.State // the log and the batch in flight; nil once that is lost
@@ -37,21 +37,21 @@ type world struct {
 	journal []listing               // entries in the bucket and in flight
 
 	trees        trees
-	office       office
+	receivers    receivers
 	sending      []conversation.SubmissionID               // replies being sent
-	heardOf      map[conversation.SubmissionID]bool        // replies received
+	received     map[conversation.SubmissionID]bool        // replies received
 	storing      []machine.StoreTimer                      // timers being stored
 	storedTimers map[conversation.Offset]conversation.Time // the timers in the bucket
 
-	calls  []*modelCall
-	tools  []*runningTool
-	ending *machine.FinishResponse // the response hook runs
-	start  *machine.StartDelivery
-	jobs   []machine.Summarize
-	ran    map[conversation.CallID]bool
-	told   map[conversation.SubmissionID]bool // settlements shown to the author
-	stale  []machine.Input                    // results of cancelled effects
-	timers map[machine.Tick]time.Duration
+	calls        []*modelCall
+	tools        []*runningTool
+	ending       *machine.FinishResponse // the response hook runs
+	start        *machine.StartDelivery
+	jobs         []machine.Summarize
+	ran          map[conversation.CallID]bool
+	shownSettled map[conversation.SubmissionID]bool // settlements shown to the author
+	stale        []machine.Input                    // results of cancelled effects
+	timers       map[machine.Tick]time.Duration
 
 	caller  machine.ReplyID
 	serial  int
@@ -66,9 +66,9 @@ type world struct {
 	logged  map[conversation.TurnID]*spoken
 	turns   map[conversation.MessageID]conversation.TurnID // newest turn of each response in the log
 
-	heard    map[string]json.RawMessage // results of waits, by call and name
-	again    []func()                   // follow-ups of answers
-	lateOnes map[machine.ReplyID]bool   // signals that came too late
+	heard       map[string]json.RawMessage // results of waits, by call and name
+	again       []func()                   // follow-ups of answers
+	lateSignals map[machine.ReplyID]bool   // signals that came too late
 
 	lastStart time.Duration
 	appends   int // of this activation
@@ -121,10 +121,10 @@ func newWorld(seed uint64, seen map[string]int) *world {
 		timers: map[machine.Tick]time.Duration{}, callers: map[machine.ReplyID]machine.Input{},
 		aborts: map[machine.ReplyID][]conversation.SubmissionID{}, asked: map[machine.ReplyID]int{},
 		storedTimers: map[conversation.Offset]conversation.Time{},
-		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, told: map[conversation.SubmissionID]bool{},
+		acked:        map[conversation.SubmissionID]bool{}, ran: map[conversation.CallID]bool{}, shownSettled: map[conversation.SubmissionID]bool{},
 		said: map[conversation.TurnID]*spoken{}, logged: map[conversation.TurnID]*spoken{},
 		trees: trees{open: map[string]bool{}, closed: map[conversation.SubmissionID]bool{}, late: map[machine.ReplyID]bool{}},
-		turns: map[conversation.MessageID]conversation.TurnID{}, heard: map[string]json.RawMessage{}, lateOnes: map[machine.ReplyID]bool{},
+		turns: map[conversation.MessageID]conversation.TurnID{}, heard: map[string]json.RawMessage{}, lateSignals: map[machine.ReplyID]bool{},
 	}
 	w.limits.MaxAttempts, w.limits.Timeout = 4, 8*time.Second
 	w.cfg.IdleAfter, w.cfg.MaxWaiting, w.cfg.MaxWaitingBytes, w.cfg.MaxPendingBytes = 20*time.Second, 6, 30, 40
@@ -156,15 +156,15 @@ func newWorld(seed uint64, seen map[string]int) *world {
 	w.limits.DeliveryStartedHook, w.limits.SettledHook, w.limits.AnswerInOrder = w.chance(30), w.chance(50), w.chance(15)
 	w.durable, w.ahead = conversation.NewState(), conversation.NewState()
 	w.cfg.Replies = func(target string) bool { return target == shop }
-	w.office.got, w.office.letters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
+	w.receivers.got, w.receivers.letters = map[conversation.PostID]bool{}, map[conversation.PostID]bool{}
 	if w.chance(30) {
 		w.limits.Notify = []string{"ledger", shop}
 	}
-	w.office.shop = seed%8 == 3
+	w.receivers.shop = seed%8 == 3
 	if w.chance(15) {
 		w.limits.Function, w.limits.ResponseFinishedHook, w.limits.DeliveryStartedHook = workflow, false, false
 	}
-	w.turned, w.heardOf = map[conversation.SubmissionID]int{}, map[conversation.SubmissionID]bool{}
+	w.turned, w.received = map[conversation.SubmissionID]int{}, map[conversation.SubmissionID]bool{}
 	return w
 }
 
@@ -176,8 +176,8 @@ func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
 
 // begin starts an activation under a new name.
 func (w *world) begin() {
-	w.lives++
-	fresh := fmt.Sprintf("w%d", w.lives)
+	w.activations++
+	fresh := fmt.Sprintf("w%d", w.activations)
 	w.boot(fresh)
 	w.note("new writer=%s", fresh)
 	w.booted, w.read, w.appends = true, false, 0
@@ -195,7 +195,7 @@ func (w *world) gone() {
 	}
 	w.booted, w.calls, w.tools, w.ending, w.stale = false, nil, nil, nil, nil
 	w.start, w.jobs, w.storing, w.sending = nil, nil, nil, nil
-	w.office.sending, w.office.burying, w.trees.asking = nil, nil, nil
+	w.receivers.sending, w.receivers.burying, w.trees.asking = nil, nil, nil
 	clear(w.timers)
 	clear(w.callers)
 	if w.ahead == nil {
@@ -210,7 +210,7 @@ func (w *world) gone() {
 			have = &spoken{}
 		}
 		if !strings.HasPrefix(said.text, have.text) || !strings.HasPrefix(said.reasoning, have.reasoning) {
-			violate("turn %s: the log has %+v, said was %+v", turn, *have, *said)
+			violate("turn %s: got %+v in the log, want %+v", turn, *have, *said)
 		}
 		*said = *have
 	}
@@ -239,13 +239,13 @@ func (w *world) do(in machine.Input) {
 		w.seen["split"]++
 	}
 	if _, ok := w.timers[machine.Tick{Timer: machine.TimerBudget}]; !ok && w.working() {
-		violate("runs without a bound on its time")
+		violate("runs without a time limit")
 	}
 }
 
 func (w *world) effect(e machine.Effect) {
 	if !w.booted {
-		violate("%T after the end", e)
+		violate("%T after the stop", e)
 	}
 	switch e := e.(type) {
 	case machine.Append:
@@ -273,7 +273,7 @@ func (w *world) effect(e machine.Effect) {
 	case machine.SendPost:
 		w.sendPost(e)
 	case machine.BuryPost:
-		w.office.burying = append(w.office.burying, e)
+		w.receivers.burying = append(w.receivers.burying, e)
 	case machine.FinishResponse:
 		w.finishResponse(e)
 	case machine.StartDelivery:
@@ -295,7 +295,7 @@ func (w *world) effect(e machine.Effect) {
 
 func (w *world) append(b conversation.Batch) {
 	if b.Offset != conversation.Offset(len(w.log)) {
-		violate("append at %d, the log ends at %d", int64(b.Offset), len(w.log)-1)
+		violate("append at %d, tail is %d", int64(b.Offset), len(w.log)-1)
 	}
 	w.checkResumed(w.decoded)
 	if err := w.ahead.Apply(w.decoded); err != nil {
@@ -313,7 +313,7 @@ func (w *world) append(b conversation.Batch) {
 		}
 	}
 	if paced && w.appends > 0 && w.mono < w.lastStart+w.cfg.Pace {
-		violate("text leaves after %s", w.mono-w.lastStart)
+		violate("text is appended %s after the previous append", w.mono-w.lastStart)
 	}
 	w.lastStart = w.mono
 	w.appends++
@@ -340,7 +340,7 @@ func (w *world) landed() conversation.Offset {
 		case *conversation.StepCompleted:
 			w.seen[string(r.Type())]++
 			if w.turned[r.Root]++; w.turned[r.Root] > w.limits.MaxTurns {
-				violate("turn %d of a submission, which may have %d", w.turned[r.Root], w.limits.MaxTurns)
+				violate("submission has %d turns, limit is %d", w.turned[r.Root], w.limits.MaxTurns)
 			}
 		case *conversation.ResponseStarted:
 			w.turns[r.Message] = r.Turn
@@ -350,7 +350,7 @@ func (w *world) landed() conversation.Offset {
 			w.recorded(r)
 		case *conversation.OutputStored:
 			w.seen[string(r.Type())]++
-			w.beside(r, b)
+			w.checkStored(r, b)
 		case *conversation.Delta:
 			turn := w.turns[r.Message]
 			if w.logged[turn] == nil {
@@ -376,14 +376,14 @@ func (w *world) askedAgain(r *conversation.Advisory) {
 	if sub == nil || !strings.HasPrefix(r.Text, "Your reply was empty") {
 		return
 	}
-	w.seen["asked again"]++
+	w.seen["called again"]++
 	asked := false
 	for _, t := range sub.Turns() {
 		switch {
 		case t.HasCalls():
 			asked = false
 		case t.Note == r.Text && asked:
-			violate("the model of %s is asked again twice", sub.ID)
+			violate("the model of %s is called again twice", sub.ID)
 		case t.Note == r.Text:
 			asked = true
 		}
@@ -395,7 +395,7 @@ func (w *world) list(e machine.List) {
 		violate("listed twice")
 	}
 	if int(e.Seq) != len(w.log)-1 {
-		violate("list at %d, the log ends at %d", int64(e.Seq), len(w.log)-1)
+		violate("list at %d, tail is %d", int64(e.Seq), len(w.log)-1)
 	}
 	w.listing = true
 	w.journal = append(w.journal, listing{writer: w.writer, seq: e.Seq})
@@ -403,7 +403,7 @@ func (w *world) list(e machine.List) {
 
 func (w *world) beginLook(e machine.Look) {
 	if w.looking || int(e.After) != len(w.log)-1 {
-		violate("look after %d, the log ends at %d, another is under way: %v", int64(e.After), len(w.log)-1, w.looking)
+		violate("tail read after %d, tail is %d, another under way: %v", int64(e.After), len(w.log)-1, w.looking)
 	}
 	w.looking = true
 	w.looks++
@@ -413,7 +413,7 @@ func (w *world) beginLook(e machine.Look) {
 // request, and that the tail is known.
 func (w *world) confirmed(to machine.ReplyID) {
 	if w.looked <= w.asked[to] || int(w.shown) >= len(w.log) {
-		violate("answer without a look: %d were begun when it was asked for, look %d has shown %d, the log ends at %d",
+		violate("answer without a tail read: %d had begun at the request, read %d found %d, tail is %d",
 			w.asked[to], w.looked, int64(w.shown), len(w.log)-1)
 	}
 }
@@ -459,11 +459,11 @@ func (w *world) checkpoint(e machine.Checkpoint) {
 	case err != nil:
 		violate("checkpoint at %d: %v", int64(e.At), err)
 	case e.At != w.durable.Head() || state.Head() != e.At:
-		violate("checkpoint at %d, the log ends at %d", int64(e.At), int64(w.durable.Head()))
+		violate("checkpoint at %d, durable head is %d", int64(e.At), int64(w.durable.Head()))
 	}
 	got, want := w.encoded(state.Snapshot()), w.encoded(w.durable.Snapshot())
 	if got != want {
-		violate("checkpoint at %d says\n%s\nthe log says\n%s", int64(e.At), got, want)
+		violate("checkpoint at %d: got\n%s\nwant\n%s", int64(e.At), got, want)
 	}
 }
 
@@ -499,11 +499,11 @@ func (w *world) stop(e machine.Stop) {
 	switch e.Reason {
 	case machine.StopPassivated:
 		if !w.found() || w.inflight != nil || w.listed || w.listing {
-			violate("passivated with work to do")
+			violate("passivated with pending work")
 		}
 	case machine.StopDrained:
 		if w.inflight != nil || w.listing {
-			violate("drained with an append or a listing under way")
+			violate("drained with an append or a listing in flight")
 		}
 		if sub := w.durable.UnderWay(); w.m.State() != nil && sub != nil && sub.Running {
 			violate("drained without releasing %s", sub.ID)
@@ -525,7 +525,7 @@ func (w *world) shows(writer string, seq conversation.Offset) bool {
 func (w *world) reply(e machine.Reply) {
 	asked, ok := w.callers[e.To]
 	if !ok {
-		violate("reply %d to nobody", e.To)
+		violate("reply %d to an unknown caller", e.To)
 	}
 	delete(w.callers, e.To)
 	w.note("  reply %d: %s", e.To, answerText(e.Value))
@@ -548,7 +548,7 @@ func (w *world) reply(e machine.Reply) {
 		}
 	case machine.Clear:
 		if !asked.(machine.Admit).Precheck {
-			violate("an admission is cleared")
+			violate("an admission is answered as a precheck")
 		}
 	case machine.Probed:
 		w.probed(asked.(machine.Probe), v)
@@ -556,7 +556,7 @@ func (w *world) reply(e machine.Reply) {
 		w.timerChecked(asked.(machine.CheckTimer), v)
 	case machine.StepKept:
 		w.kept(e.To, asked.(machine.StepDone))
-	case machine.WaitOver, machine.WaitOpen, machine.WaitOracle:
+	case machine.WaitOver, machine.WaitOpen, machine.WaitValidate:
 		w.answered(asked.(machine.WaitFor), v)
 	case machine.PostKept, machine.PostFull:
 		w.posted(asked.(machine.Post), v)
@@ -578,13 +578,13 @@ func (w *world) receipt(asked machine.Admit, r conversation.Receipt) {
 	case sub.Offset != r.Offset || sub.Key != asked.Admission.Key || w.durable.Created().UID != r.UID:
 		violate("receipt %+v for %+v", r, sub)
 	case isSignal(asked):
-		if !w.listed && w.wakes(r) && !w.found() || !w.claimed() && !r.Deduplicated {
+		if !w.listed && w.endsWait(r) && !w.found() || !w.claimed() && !r.Deduplicated {
 			violate("receipt for signal %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 		}
 	case (!r.Deduplicated || !sub.Settled || w.durable.ReplyIsPending(sub.ID) != nil || w.hasPosts(sub.ID)) && !(w.listed && w.claimed()):
 		violate("receipt for %s: claimed %v, listed %v", r.SubmissionID, w.claimed(), w.listed)
 	case asked.Precheck && !r.Deduplicated:
-		violate("a precheck admits")
+		violate("a precheck is admitted")
 	}
 	w.acked[r.SubmissionID] = true
 }
@@ -597,8 +597,8 @@ func (w *world) refusal(e machine.ReplyID, asked machine.Admit, err *conversatio
 			violate("conflict without a durable submission")
 		}
 	case conversation.CodeAlreadyDecided:
-		if !w.lateOnes[e] && !w.isLate(w.durable, asked.Admission) {
-			violate("signal %s is late for nothing", asked.Admission.Key)
+		if !w.lateSignals[e] && !w.isLate(w.durable, asked.Admission) {
+			violate("signal %s is refused as late but is not", asked.Admission.Key)
 		}
 	case conversation.CodeInstanceExists:
 		if !w.durable.Exists() {
@@ -610,7 +610,7 @@ func (w *world) refusal(e machine.ReplyID, asked machine.Admit, err *conversatio
 // aborted checks that the covered submissions are durably settled before the answer.
 func (w *world) aborted(to machine.ReplyID, v machine.Aborted) {
 	if v.Any != (len(w.aborts[to]) > 0) {
-		violate("abort of %v answers %v", w.aborts[to], v.Any)
+		violate("abort of %v: got any %v", w.aborts[to], v.Any)
 	}
 	if !v.Any && len(v.Trees) == 0 { // The batch that closes a tree confirms the tail.
 		w.confirmed(to)
@@ -628,11 +628,11 @@ func (w *world) probed(asked machine.Probe, v machine.Probed) {
 	case v.Unknown:
 		return
 	case !w.shows(asked.Nonce, asked.Seq):
-		violate("poke of %s at %d is answered without a fence", asked.Nonce, int64(asked.Seq))
+		violate("probe of %s at %d is answered without a fence", asked.Nonce, int64(asked.Seq))
 	case v.Held && !(w.listed && w.claimed()):
 		violate("held without claim or journal")
 	case !v.Held && !w.found():
-		violate("settled with work to do")
+		violate("settled with pending work")
 	}
 	kept := w.journal[:0]
 	for _, l := range w.journal {

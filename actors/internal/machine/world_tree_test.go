@@ -20,7 +20,7 @@ type trees struct {
 }
 
 func (w *world) attemptOf(root *conversation.Submission) string {
-	return fmt.Sprintf("%s %d %d", root.ID, root.Attempts, w.lives)
+	return fmt.Sprintf("%s %d %d", root.ID, root.Attempts, w.activations)
 }
 
 // mayRun checks that the tree of a submission has answered before anything runs.
@@ -35,11 +35,11 @@ func (w *world) askTree(e machine.AskTree) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
 	case e.Tree != treeRoot:
-		violate("the tree %+v is asked", e.Tree)
+		violate("unexpected question to tree %+v", e.Tree)
 	case e.Gen == 0:
 		w.seen["cost reported"]++
 	case sub == nil || w.busy(e.Submission):
-		violate("%s asks its tree before it is durable, or beside its work", e.Submission)
+		violate("%s asks its tree before it is durable or while it works", e.Submission)
 	default:
 		w.trees.asking = append(w.trees.asking, e)
 	}
@@ -97,17 +97,17 @@ func (w *world) treeAnswer(asked machine.Tree, v machine.TreeStatus) {
 	switch {
 	case !w.durable.Exists():
 	case v.Closed && (t == nil || !t.Closed):
-		violate("%s is said to be closed, and is %+v", asked.Submission, t)
+		violate("%s is answered as closed but is %+v", asked.Submission, t)
 	case v.Closed || v.Bound != "":
 		w.seen["join refused"]++
 	case asked.Join && member == nil:
-		violate("%s may be dispatched, and has not joined durably", asked.Key)
+		violate("%s may be dispatched but has not joined durably", asked.Key)
 	case w.trees.late[asked.To]:
-		violate("%s goes on in a tree that an abort has closed", asked.Key)
+		violate("%s continues in a tree that an abort has closed", asked.Key)
 	case w.limits.MaxTree > 0 && n > w.limits.MaxTree:
-		violate("%d of %d have joined", n, w.limits.MaxTree)
+		violate("%d members have joined, limit is %d", n, w.limits.MaxTree)
 	case asked.Cost > 0 && (member == nil || member.Dollars < asked.Cost):
-		violate("%s has cost %v, and its tree counts %+v", asked.Key, asked.Cost, member)
+		violate("%s reported cost %v, its tree has %+v", asked.Key, asked.Cost, member)
 	default:
 		w.seen["joined"]++
 	}

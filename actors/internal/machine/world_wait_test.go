@@ -74,29 +74,29 @@ func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 	c.asks = 0
 	switch v := v.(type) {
 	case machine.WaitOver:
-		w.hear(c.Call, asked.Name, v.Value)
+		w.checkWaitResult(c.Call, asked.Name, v.Value)
 		c.steps["wait "+asked.Name] = true
 	case machine.WaitOpen:
 		if have := w.durable.WaitOf(c.Call, asked.Name); have == nil || have.Until != v.Until {
-			violate("%s is told to wait for %q, the log has %+v", c.Call, asked.Name, have)
+			violate("%s is answered to wait for %q, the log has %+v", c.Call, asked.Name, have)
 		}
 		c.waits = &v
-	case machine.WaitOracle:
-		w.seen["judged"]++
+	case machine.WaitValidate:
+		w.seen["validated"]++
 		asked.Kept, asked.Fit = v.Kept, w.fit(v.Body)
 		w.again = append(w.again, func() { w.waitFor(c, asked) })
 	}
 }
 
-// hear checks that every run of a call gets the same result of a wait, equal to the log.
-func (w *world) hear(call conversation.CallID, name string, value json.RawMessage) {
+// checkWaitResult checks that every run of a call gets the same result of a wait, equal to the log.
+func (w *world) checkWaitResult(call conversation.CallID, name string, value json.RawMessage) {
 	key := string(call) + name
 	if old, ok := w.heard[key]; ok && !bytes.Equal(old, value) {
-		violate("%s hears %s of %q, and before %s", call, value, name, old)
+		violate("%s got %s for %q, earlier %s", call, value, name, old)
 	}
 	have := w.durable.WaitOf(call, name)
 	if have == nil || have.Ended == "" || !bytes.Equal(have.Value, value) {
-		violate("%s hears %s of %q, the log has %+v", call, value, name, have)
+		violate("%s got %s for %q, the log has %+v", call, value, name, have)
 	}
 	w.heard[key] = value
 }
@@ -106,7 +106,7 @@ func (w *world) suspendWaiting(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
 	in := machine.ToolSuspended{Gen: c.Gen, Call: c.Call, Until: c.waits.Until}
-	w.note("parked %s until %s or a signal", c.Call, in.Until)
+	w.note("suspended %s until %s or a signal", c.Call, in.Until)
 	w.seen["waits for a signal"]++
 	w.do(in)
 }
@@ -122,13 +122,13 @@ func (w *world) checkWaits(b conversation.Batch) {
 			}
 		case *conversation.SignalKept:
 			if !settles(b, r.Submission) {
-				violate("signal %s is kept in a batch of its own", r.Submission)
+				violate("signal_kept of %s is not in the batch of its admission", r.Submission)
 			}
 		}
 	}
 	for _, sub := range w.ahead.Unsettled() {
 		if sub.Due && w.ahead.UnderWay() == nil {
-			violate("batch %d wakes %s, and does not go on with it", int64(b.Offset), sub.ID)
+			violate("batch %d resumes %s but does not continue it", int64(b.Offset), sub.ID)
 		}
 	}
 }
@@ -142,8 +142,8 @@ func (w *world) isLate(s *conversation.State, a conversation.Admission) bool {
 	return (decided || over || s.Kept(name, w.wall) != nil) && s.Awaiting(name) == nil
 }
 
-// wakes reports whether the batch of a signal ended a wait.
-func (w *world) wakes(r conversation.Receipt) bool {
+// endsWait reports whether the batch of a signal ended a wait.
+func (w *world) endsWait(r conversation.Receipt) bool {
 	return slices.ContainsFunc(w.log[r.Offset].batch.Records, func(other conversation.Record) bool {
 		ended, ok := other.(*conversation.WaitEnded)
 		return ok && ended.Signal == r.SubmissionID

@@ -26,7 +26,7 @@ type drafter struct {
 	submission conversation.SubmissionID
 	of         outbox.Draft // without text
 	targets    map[string]outbox.Live
-	replies    map[string]machine.Told // the channel and the address that each target replies for
+	replies    map[string]machine.NoticeTarget // the channel and the address that each target replies for
 	end        context.CancelFunc
 	text       chan outbox.Draft // has room for the one that is asked for
 
@@ -72,8 +72,8 @@ func (r *Runner) Landed(m *machine.Machine, durable conversation.Offset) {
 func (r *Runner) beginDraft(sub *conversation.Submission) {
 	d := &r.drafts
 	targets, sees := map[string]outbox.Live{}, map[string]bool{}
-	replies := map[string]machine.Told{}
-	for _, to := range d.machine.Told(sub) {
+	replies := map[string]machine.NoticeTarget{}
+	for _, to := range d.machine.NoticeTargets(sub) {
 		if l := r.node.live[to.Target]; l != nil {
 			targets[to.Target], sees[to.Target], replies[to.Target] = l, true, to
 		}

@@ -385,7 +385,7 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 			}
 			c.suspended.leave(time.Now().Add(time.UnixMilli(int64(a.Until)).Sub(c.options.Now())))
 			return nil, agent.ErrSuspended
-		case machine.WaitOracle:
+		case machine.WaitValidate:
 			fit, err := FitSignal(ctx, w.Schema, a.Body)
 			if err != nil {
 				return nil, err

@@ -10,9 +10,9 @@ import (
 // errOvertaken stops a machine when the log has batches that it did not write.
 var errOvertaken = errors.New("the log goes on above what is known here")
 
-// looks are the reads of the log's tail. One is under way at a time. Callers that arrive during it
+// tailReads are the reads of the log's tail. One is under way at a time. Callers that arrive during it
 // share the next.
-type looks struct {
+type tailReads struct {
 	begun, done int
 	tail        conversation.Offset // the highest tail found
 }
@@ -22,44 +22,44 @@ type looks struct {
 // another node may own the conversation by now. So the tail of the log is read after the question. It
 // must be a batch that this machine has read or written.
 func (m *Machine) confirm(to ReplyID, value Answer) {
-	m.waits = append(m.waits, wait{to: to, value: value, offset: m.state.Head(), look: m.looks.begun + 1})
-	m.look()
+	m.waits = append(m.waits, wait{to: to, value: value, offset: m.state.Head(), tailRead: m.tailReads.begun + 1})
+	m.readTail()
 }
 
-// look starts a read of the tail unless one is under way.
-func (m *Machine) look() {
-	if m.looks.begun == m.looks.done {
-		m.looks.begun++
+// readTail starts a read of the tail unless one is under way.
+func (m *Machine) readTail() {
+	if m.tailReads.begun == m.tailReads.done {
+		m.tailReads.begun++
 		m.emit(Look{After: m.durable})
 	}
 }
 
-// looked handles the result of a tail read. A tail above the durable prefix may be the batch in
+// tailRead handles the result of a tail read. A tail above the durable prefix may be the batch in
 // flight, whose own outcome then decides.
-func (m *Machine) looked(in Looked) {
-	m.looks.done = m.looks.begun
+func (m *Machine) tailRead(in Looked) {
+	m.tailReads.done = m.tailReads.begun
 	if in.Err != nil {
-		m.refuseLooks(in.Err)
+		m.refuseTailReads(in.Err)
 	} else {
-		m.looks.tail = max(m.looks.tail, in.Tail)
+		m.tailReads.tail = max(m.tailReads.tail, in.Tail)
 	}
-	if m.looks.tail >= m.nextAppend() {
+	if m.tailReads.tail >= m.nextAppend() {
 		m.stepDown(errOvertaken)
 		return
 	}
 	for _, w := range m.waits {
-		if w.look > m.looks.done {
-			m.look()
+		if w.tailRead > m.tailReads.done {
+			m.readTail()
 			return
 		}
 	}
 }
 
-// refuseLooks refuses the callers whose tail read failed.
-func (m *Machine) refuseLooks(err error) {
+// refuseTailReads refuses the callers whose tail read failed.
+func (m *Machine) refuseTailReads(err error) {
 	kept := m.waits[:0]
 	for _, w := range m.waits {
-		if w.look == m.looks.done {
+		if w.tailRead == m.tailReads.done {
 			m.emit(Reply{w.to, Refused{conversation.Unavailable(time.Second, err)}})
 			continue
 		}
@@ -72,5 +72,5 @@ func (m *Machine) refuseLooks(err error) {
 // confirmed reports whether the tail read of a reply is done and found nothing above the durable
 // prefix.
 func (m *Machine) confirmed(w wait) bool {
-	return w.look == 0 || w.look <= m.looks.done && m.looks.tail <= m.durable
+	return w.tailRead == 0 || w.tailRead <= m.tailReads.done && m.tailReads.tail <= m.durable
 }
