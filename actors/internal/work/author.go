@@ -11,28 +11,27 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// author is who defines the work on a submission: the conversation's agent, or a
-// subagent as its parent's set-up has it. It is safe for concurrent use.
+// author provides the agent of the work on a submission: the conversation's agent, or a subagent
+// configured by its parent. It is safe for concurrent use.
 type author struct {
 	name   string // of the agent or subagent
 	agent  *agent.Agent
-	parent *author // of a subagent, whose agent is nil
+	parent *author // set for a subagent, whose agent is nil
 	state  *authorState
 	depth  int
-	// left puts the delivery of turn in its place if turn does not have it; else nil.
+	// left completes a delivery that was left to the log; nil if turn has it.
 	left func(context.Context, *conversation.Delivery) error
 
 	mu    sync.Mutex
 	turn  *agent.Turn
-	who   *agent.Agent // with what a subagent inherits
+	who   *agent.Agent // the agent, with inherited fields of a subagent
 	setup *agent.Setup // of the newest model call
 }
 
-// errNoSubagent says that the author no longer has a subagent that a task was handed
-// to.
+// errNoSubagent reports that the author removed the subagent of a task.
 var errNoSubagent = errors.New("there is no such subagent any more")
 
-// authorOf returns the author of a submission, with nothing set up.
+// authorOf returns the author of a submission, without a set-up.
 func (r *Runner) authorOf(v *view) *author {
 	if v.child == "" {
 		name := v.created.Agent
@@ -55,7 +54,7 @@ func (r *Runner) authorOf(v *view) *author {
 	return u
 }
 
-// agentOnly returns the agent as the author of what belongs to no work on a submission.
+// agentOnly returns the agent as author outside the work on a submission.
 func (r *Runner) agentOnly(v *view) *author {
 	return &author{
 		name: v.created.Agent, agent: r.node.o.Agents[v.created.Agent], state: newState(&view{state: v.state}),
@@ -63,7 +62,7 @@ func (r *Runner) agentOnly(v *view) *author {
 	}
 }
 
-// prepare evaluates what holds for a model call.
+// prepare evaluates the set-up for a model call.
 func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, error) {
 	who := u.agent
 	if u.parent != nil {
@@ -87,8 +86,7 @@ func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, erro
 	return setup, nil
 }
 
-// current returns what held for the newest model call. Without one in this process it
-// is evaluated.
+// current returns the set-up of the newest model call, and evaluates one if this process has none.
 func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 	u.mu.Lock()
 	setup, turn := u.setup, u.turn
@@ -106,25 +104,25 @@ func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 	return u.prepare(ctx, turn)
 }
 
-// compaction returns the rules of whoever was set up last: a subagent inherits none.
+// compaction returns the compaction rules of the last set-up. A subagent inherits none.
 func (u *author) compaction() agent.Compaction {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.who.Compaction
 }
 
-// writesData reports whether data of that name may appear in responses.
+// writesData reports whether the agent declares data of that name.
 func (u *author) writesData(name string) bool {
 	return u.agent != nil && agenthost.WritesData(u.agent, name)
 }
 
-// stateScope is a context that sees the author's state, and what is written through it.
+// stateScope is a context with access to the author's state, and the writes made through it.
 type stateScope struct {
 	ctx    context.Context
 	writes *stateWrites
 }
 
-// within gives a context the author's state. A subagent has none.
+// within adds the author's state to a context. A subagent has none.
 func (u *author) within(ctx context.Context, who *agent.Agent) stateScope {
 	if u.state == nil {
 		return stateScope{ctx: ctx}

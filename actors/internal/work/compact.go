@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// maxSummaryInput bounds what a summarizer is shown, in bytes, also where the window
-	// of its model is not known.
+	// maxSummaryInput bounds the input of a summarizer, in bytes, even if the window of its model is
+	// unknown.
 	maxSummaryInput = 400 << 10
-	// maxSummaryTokens bounds a summary, and summaryWords is the bound that its writer is given.
+	// maxSummaryTokens bounds a summary. summaryWords is the limit in its instructions.
 	maxSummaryTokens = 4096
 	summaryWords     = 800
-	// maxSummaryBytes bounds what is kept of one.
+	// maxSummaryBytes bounds the stored summary.
 	maxSummaryBytes = 64 << 10
-	// minSummaryTokens and minSummaryInput bound how far the length of a summary, and of what
-	// its writer is shown, shrinks after a refusal; the latter is in bytes.
+	// minSummaryTokens and minSummaryInput are the lower bounds for shrinking a summary and its input
+	// after a refusal. The latter is in bytes.
 	minSummaryTokens = 256
 	minSummaryInput  = 1 << 10
-	// keptTokenBytes is what a token that is kept word for word may take, in bytes.
+	// keptTokenBytes estimates the maximum size of a token that is kept verbatim, in bytes.
 	keptTokenBytes = 8
 )
 
-// full reports whether a model's context has come near its window.
+// full reports whether a model's context is close to its window.
 func full(c agent.Compaction, m providers.Model, u providers.Usage) bool {
 	if c.Off || m.ContextWindow <= 0 {
 		return false
@@ -46,33 +46,33 @@ func full(c agent.Compaction, m providers.Model, u providers.Usage) bool {
 	return used > int64(m.ContextWindow-reserve(c, m))
 }
 
-// reserve is the room that stays free, at most half of the window.
+// reserve returns the tokens to keep free, at most half of the window.
 func reserve(c agent.Compaction, m providers.Model) int {
 	return min(c.WithDefaults(m.MaxTokens).ReserveTokens, m.ContextWindow/2)
 }
 
-// summaryJob makes one summary outside the actor.
+// summaryJob makes one summary outside the actor's goroutine.
 type summaryJob struct {
 	node         *Node
 	key          conversation.Key
 	agent        string
 	gen          int
 	author       *author
-	before       *conversation.Compacted // the one it continues, or nil
-	archive      *history.Archive        // of the conversation's own view
+	before       *conversation.Compacted // the previous summary, or nil
+	archive      *history.Archive        // nil for a subagent's view
 	closed       []*history.Page
 	exchanges    []conversation.Exchange
 	instructions string
-	refused      bool // the vendor has refused what the view holds as too long
+	refused      bool // the vendor refused the view as too long
 }
 
-// summarize starts a summary; [machine.Summarized] brings it.
+// summarize starts a summary; [machine.Summarized] delivers it.
 func (r *Runner) summarize(e machine.Summarize, v *view) {
 	job := &summaryJob{
 		node: r.node, key: r.o.Key, agent: v.created.Agent, gen: e.Gen, before: v.shown.After, exchanges: settledTurns(v.exchanges), instructions: e.Instructions,
 		refused: e.Reason == conversation.CompactionOverflow,
 	}
-	if v.id == "" { // nobody works
+	if v.id == "" { // no work is under way
 		job.author = r.agentOnly(v)
 	} else {
 		job.author = r.authorOf(v)
@@ -90,7 +90,7 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 		defer r.endSummary(e.Gen)
 		out, err := job.within(ctx, r.node.SummaryTime())
 		if ctx.Err() != nil {
-			return // nobody listens
+			return // cancelled
 		}
 		if err != nil {
 			log.Warn("conversation is not compacted", "err", logged(err), "cause", r.node.cause(err, name))
@@ -102,8 +102,8 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 	})
 }
 
-// settledTurns leaves out turns under way: they may be withdrawn, and a view cannot
-// begin at what is not there.
+// settledTurns removes turns under way, because they may be withdrawn and a view cannot begin at a
+// missing turn.
 func settledTurns(list []conversation.Exchange) []conversation.Exchange {
 	for i := range list {
 		list[i].Turns = slices.DeleteFunc(list[i].Turns, func(t conversation.Turn) bool { return t.Note == "" && !t.Completed })
@@ -111,8 +111,8 @@ func settledTurns(list []conversation.Exchange) []conversation.Exchange {
 	return list
 }
 
-// within is make, bounded also where an author's function ignores its context: a
-// conversation whose compaction never ends would stay busy for ever.
+// within is make with a time limit, even if an author's function ignores its context. Otherwise the
+// conversation could stay busy forever.
 func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.Summarized, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("wait for summary: %w", context.DeadlineExceeded))
 	defer cancel()
@@ -168,9 +168,8 @@ func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err erro
 	}, nil
 }
 
-// kept is how many tokens may stay word for word: what the rules allow, and of a window that
-// is known half of what is not reserved. writer is the model of the summary, of the model of
-// the conversation.
+// kept returns how many tokens stay verbatim: the limit of the rules and, for a known window, half of
+// its unreserved part. writer is the model of the summary, of the model of the conversation.
 func (j *summaryJob) kept(rules agent.Compaction, writer providers.Model, of string) int {
 	keep := rules.WithDefaults(writer.MaxTokens).KeepRecentTokens
 	if m, err := j.node.o.Providers.Resolve(of); err == nil && m.ContextWindow > 0 {
@@ -179,23 +178,23 @@ func (j *summaryJob) kept(rules agent.Compaction, writer providers.Model, of str
 	return keep
 }
 
-// writing is a summary under way, which shrinks with each refusal.
+// writing is a summary under way. Its limits shrink with each refusal.
 type writing struct {
 	job   *summaryJob
 	spec  string
-	same  bool // the model of the conversation writes it
+	same  bool // the writer is the model of the conversation
 	rules agent.Compaction
 	list  []conversation.Exchange
 	first conversation.TurnID
-	// keep is how many tokens stay word for word, limit how many bytes the writer is shown.
+	// keep is how many tokens stay verbatim; limit bounds the writer's input in bytes.
 	keep, limit int
-	// refused is the smallest request, in bytes, that the conversation's model is known to
-	// refuse as too long, 0 if there is none.
+	// refused is the smallest request, in bytes, that the conversation's model refused as too long, 0
+	// for none.
 	refused int
 }
 
-// shares is how many tokens stay word for word, and how many the summary may have. After a
-// refusal each is at most a quarter of what was refused: both fit where that did not.
+// shares returns how many tokens stay verbatim and how many the summary may have. After a refusal each
+// is at most a quarter of the refused size, so that both fit.
 func (w *writing) shares() (kept, most int) {
 	if w.refused == 0 {
 		return w.keep, maxSummaryTokens
@@ -204,8 +203,8 @@ func (w *writing) shares() (kept, most int) {
 	return min(w.keep, quarter), min(maxSummaryTokens, max(quarter, minSummaryTokens))
 }
 
-// write returns the summary and what stays, "" if there is nothing to leave out. A writer
-// that refuses its own request as too long is asked again with the newest half of it.
+// write returns the summary and the cut, or "" if there is nothing to omit. If the writer refuses its
+// request as too long, it is called again with the newest half of the input.
 func (w *writing) write(ctx context.Context) (string, summary.Cut, providers.Done, error) {
 	var usage conversation.Usage
 	for {
@@ -234,8 +233,8 @@ func (w *writing) write(ctx context.Context) (string, summary.Cut, providers.Don
 	}
 }
 
-// list returns what the model sees, oldest first, and from which turn on; beyond the
-// newest room bytes only its names.
+// list returns the exchanges of the model's view, oldest first, and its first turn. Exchanges beyond
+// the newest room bytes have only their ids.
 func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchange, conversation.TurnID, error) {
 	var list []conversation.Exchange
 	at := -1
@@ -263,7 +262,7 @@ func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchang
 	return list, j.before.FirstTurn, nil
 }
 
-// prompt is what the summarizer reads.
+// prompt returns the input of the summarizer.
 func (j *summaryJob) prompt(text string) string {
 	if j.before == nil {
 		return text
@@ -275,7 +274,7 @@ func nonEmpty(texts ...string) []string {
 	return slices.DeleteFunc(texts, func(s string) bool { return s == "" })
 }
 
-// ask calls the summarizer's model, once more after a passing failure.
+// ask calls the summarizer's model and retries once after a transient failure.
 func (j *summaryJob) ask(ctx context.Context, spec string, req providers.Request, most int) (string, providers.Done, error) {
 	var usage conversation.Usage
 	for attempt := 0; ; attempt++ {

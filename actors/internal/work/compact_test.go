@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestFullNeedsAWindow: a context comes near a window that is known, and no other.
 func TestFullNeedsAWindow(t *testing.T) {
 	used := providers.Usage{Input: 900, Output: 90, Total: 990}
 	for _, tt := range []struct {

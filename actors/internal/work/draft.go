@@ -11,34 +11,33 @@ import (
 	"github.com/parleyrun/parley/outbox"
 )
 
-// drafts are what a conversation shows of its replies while they are being said. They belong to the actor's
-// goroutine.
+// drafts are the drafts of replies under way in a conversation. They belong to the actor's goroutine.
 type drafts struct {
-	drafter *drafter            // nil unless somebody sees what is said now
-	machine *machine.Machine    // that says it
-	durable conversation.Offset // as the drafter knows it
-	showing chan struct{}       // has an element while a draft is being shown; nil before the first drafter
+	drafter *drafter            // nil unless a target shows drafts of the current reply
+	machine *machine.Machine    // of the current reply
+	durable conversation.Offset // durable head, as passed to Landed
+	showing chan struct{}       // holds an element while a draft is shown; nil before the first drafter
 }
 
-// drafter shows the text of a reply to those who are told of its settlement, while its submission is worked
-// on. Nothing rests on it: what it has not shown, the post of the settlement has.
+// drafter shows drafts of a reply to the targets of its notice while the submission is under way.
+// Drafts are best effort: the post of the settlement has the whole text.
 type drafter struct {
 	submission conversation.SubmissionID
 	of         outbox.Draft // without text
 	targets    map[string]outbox.Live
-	replies    map[string]machine.NoticeTarget // the channel and the address that each target replies for
+	replies    map[string]machine.NoticeTarget // for which each target replies
 	end        context.CancelFunc
-	text       chan outbox.Draft // has room for the one that is asked for
+	text       chan outbox.Draft // has room for one requested draft
 
-	// What follows belongs to the actor's goroutine.
-	sees  map[string]bool // the targets it has begun with
+	// The following fields belong to the actor's goroutine.
+	sees  map[string]bool // the initial targets
 	asked bool
-	taken *outbox.Draft       // to be shown once the batch at is durable
+	taken *outbox.Draft       // shown once the batch at is durable
 	at    conversation.Offset // of taken
 	shown string
 }
 
-// liveTargets are those that want to see drafts.
+// liveTargets returns the targets that accept drafts.
 func liveTargets(r *outbox.Routes) map[string]outbox.Live {
 	live := map[string]outbox.Live{}
 	for name, t := range r.Targets {
@@ -49,7 +48,8 @@ func liveTargets(r *outbox.Routes) map[string]outbox.Live {
 	return live
 }
 
-// Landed follows the submission that is under way, and gives its drafter what is durable up to an offset.
+// Landed starts or ends the drafter for the submission under way and passes it the text that is
+// durable.
 func (r *Runner) Landed(m *machine.Machine, durable conversation.Offset) {
 	if len(r.node.live) == 0 {
 		return
@@ -102,7 +102,8 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	}
 	r.spawn(func() {
 		of.run(ctx, showing, ask, func(target string, to outbox.Live, draft outbox.Draft) error {
-			// The end of the reply does not cut it short: it could be seen after the post.
+			// A draft under way is not cancelled at the end of the reply, because it might then appear
+			// after the post.
 			err := r.node.show(r.o.Life, to, draft)
 			if err != nil && r.o.Life.Err() == nil {
 				r.o.Logger.Debug("draft is not shown", "submission", string(of.submission), "target", target, "err", err)
@@ -112,8 +113,8 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	})
 }
 
-// LastWord ends what is shown of a submission to a target that is to get its post, and returns what waits until no draft
-// is under way. That is not ok if ctx ends first.
+// LastWord ends the drafts of a submission before its post is delivered. quiet waits until no draft is
+// under way; ok is false if ctx ends first.
 func (r *Runner) LastWord(p *conversation.Post) (quiet func(ctx context.Context) (ok bool)) {
 	d := &r.drafts
 	if r.node.live[p.Target] == nil || d.showing == nil {
@@ -137,8 +138,8 @@ func (d *drafts) end() {
 	d.drafter = nil
 }
 
-// give gives the drafter what it has asked for, once there is something new that is durable. The state may be ahead of
-// that: what is taken of it waits for the batch that has its end.
+// give passes the requested draft to the drafter once it is new and durable. The state may be ahead of
+// the log, so a draft waits for the batch of its end.
 func (d *drafts) give() {
 	of, state := d.drafter, d.machine.State()
 	if of == nil || !of.asked {
@@ -162,12 +163,13 @@ func (d *drafts) give() {
 	}
 }
 
-// waits reports whether a target is owed a post, such as the reply before: what is shown now would come before it.
+// waits reports whether a target has an undelivered post, such as an earlier reply, which a draft
+// would overtake.
 func (d *drafter) waits(s *conversation.State) bool {
 	return slices.ContainsFunc(s.Posts(), func(p *conversation.Post) bool { return d.sees[p.Target] })
 }
 
-// run shows drafts until ctx ends, or nobody wants to see more.
+// run shows drafts until ctx ends or no target is left.
 func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), show func(string, outbox.Live, outbox.Draft) error) {
 	failures := 0
 	for pause := outbox.DraftEvery; len(d.targets) > 0; {
@@ -212,10 +214,10 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 	}
 }
 
-// maxDraftBackoff bounds how often the pause doubles that a failure makes.
+// maxDraftBackoff bounds the doublings of the pause after failures.
 const maxDraftBackoff = 5
 
-// passTime lets some time pass. It is not ok if ctx ends first.
+// passTime waits for d. ok is false if ctx ends first.
 func passTime(ctx context.Context, d time.Duration) (ok bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -227,7 +229,8 @@ func passTime(ctx context.Context, d time.Duration) (ok bool) {
 	}
 }
 
-// holdOne takes what is had by one at a time; who has it takes it out again. It is not ok if ctx ends first.
+// holdOne acquires the semaphore one; the caller releases it by a receive. ok is false if ctx ends
+// first.
 func holdOne(ctx context.Context, one chan struct{}) (ok bool) {
 	select {
 	case one <- struct{}{}:

@@ -11,36 +11,36 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxFeedBytes bounds the model output that waits for the activation. Each event counts
-// eventBytes beside what it says: that is about what it takes.
+// maxFeedBytes bounds the model output queued for the activation. Each event counts eventBytes in
+// addition to its content.
 const (
 	maxFeedBytes = 1 << 20
 	eventBytes   = 512
 )
 
-// feed carries a model call's events to the activation. Events that wait are
-// delivered together, adjacent text as one; a full feed holds the stream back.
+// feed carries the events of a model call to the activation. Queued events are delivered together,
+// with adjacent text merged. A full feed holds the stream back.
 type feed struct {
-	ready func() // has the actor take what waits
+	ready func() // makes the actor call take
 
 	mu     sync.Mutex
-	model  string // who speaks
+	model  string // of the events
 	passed *machine.Replaced
 	facts  conversation.CallFacts
 	events []machine.ModelEvent
-	text   []byte // more of the last event's text
+	text   []byte // appended text of the last event
 	bytes  int
 	posted bool
-	taken  chan struct{} // closed by the next take; nil if nobody asked
+	taken  chan struct{} // closed by the next take; nil without a waiter
 }
 
-// push adds an event; it returns the context's error if that ends first.
+// push adds an event. It blocks while the feed is full and returns ctx.Err() if ctx ends first.
 func (f *feed) push(ctx context.Context, e machine.ModelEvent) error {
 	_, err := f.add(ctx, e, false)
 	return err
 }
 
-// deliver is push, and waits until the activation has taken the event.
+// deliver is push and waits until the activation has taken the event.
 func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
 	taken, err := f.add(ctx, e, true)
 	if err != nil {
@@ -54,7 +54,7 @@ func (f *feed) deliver(ctx context.Context, e machine.ModelEvent) error {
 	}
 }
 
-// add adds an event and returns, if it is asked for, what is closed once it was taken.
+// add adds an event. With asked it returns a channel that is closed when the event is taken.
 func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken <-chan struct{}, err error) {
 	f.mu.Lock()
 	for f.bytes >= maxFeedBytes {
@@ -87,7 +87,7 @@ func (f *feed) add(ctx context.Context, e machine.ModelEvent, asked bool) (taken
 	return taken, nil
 }
 
-// endText completes the last event. The caller holds mu.
+// endText moves the appended text into the last event. The caller holds mu.
 func (f *feed) endText() {
 	if len(f.text) > 0 {
 		f.events[len(f.events)-1].Text += string(f.text)
@@ -95,7 +95,7 @@ func (f *feed) endText() {
 	}
 }
 
-// nextTake returns what the next take closes. The caller holds mu.
+// nextTake returns a channel that the next take closes. The caller holds mu.
 func (f *feed) nextTake() <-chan struct{} {
 	if f.taken == nil {
 		f.taken = make(chan struct{})
@@ -103,15 +103,14 @@ func (f *feed) nextTake() <-chan struct{} {
 	return f.taken
 }
 
-// from names the model whose events follow, one that was passed over for it, and what is
-// known of its call.
+// from sets the model of the following events, the model skipped for it, and the facts of its call.
 func (f *feed) from(model string, passed *machine.Replaced, facts conversation.CallFacts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.model, f.passed, f.facts = model, passed, facts
 }
 
-// take returns what waits, and who said it.
+// take returns and clears the queued events.
 func (f *feed) take() machine.Model {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,9 +124,8 @@ func (f *feed) take() machine.Model {
 	return out
 }
 
-// writer is where data writers of an agent hand what they write while within holds. An
-// author may keep their context's values beyond its end: nobody takes the data then,
-// or whoever does throws it away.
+// writer returns the function that receives the data writes of an agent while within lasts. An author
+// may keep a context longer; data written later is refused or ignored.
 func (f *feed) writer(within context.Context, u *author) func(context.Context, string, json.RawMessage) error {
 	return func(ctx context.Context, name string, data json.RawMessage) error {
 		if within.Err() != nil {

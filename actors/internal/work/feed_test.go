@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// postings is a feed and how often it has told its activation.
+// postings returns a feed and a counter of its ready calls.
 func postings() (f *feed, told *int) {
 	told = new(int)
 	return &feed{ready: func() { *told++ }}, told
@@ -122,7 +122,7 @@ func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
 	})
 }
 
-// TestFeedCountsEvents holds a model back whose events are short: what they take counts.
+// TestFeedCountsEvents checks that short events count with their overhead.
 func TestFeedCountsEvents(t *testing.T) {
 	f, _ := postings()
 	ended, cancel := context.WithCancel(t.Context())

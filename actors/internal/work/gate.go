@@ -9,21 +9,20 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxQueuedDispatches bounds the messages of one agent's tools and hooks that wait on a
-// node to be dispatched.
+// maxQueuedDispatches bounds the queued dispatches of one agent on a node.
 const maxQueuedDispatches = 1000
 
-// gatePause is what an agent is asked to wait when too many of its messages wait.
+// gatePause is the retry hint for an agent with too many queued dispatches.
 const gatePause = 2 * time.Second
 
-// gate lets so many dispatched messages be admitted at a time, so that those
-// who come from outside need not wait behind all that agents send each other. The agents
-// take turns; messages of one agent keep their order. It is safe for concurrent use.
+// gate limits concurrent admissions of dispatched messages, so that external callers need not wait
+// behind them. Agents take turns, and messages of one agent keep their order. It is safe for
+// concurrent use.
 type gate struct {
 	mu      sync.Mutex
 	free    int
-	agents  []string                   // with messages that wait, the next one first
-	waiting map[string][]chan struct{} // by agent, never empty; closed when it is their turn
+	agents  []string                   // with queued messages, the next one first
+	waiting map[string][]chan struct{} // by agent, never empty; a channel is closed at its turn
 	refused int64
 }
 
@@ -31,8 +30,8 @@ func newGate(atOnce int) *gate {
 	return &gate{free: atOnce, waiting: map[string][]chan struct{}{}}
 }
 
-// enter waits for the turn of a message of an agent, which leave ends. It returns the
-// context's error, or runtime_unavailable if too many wait.
+// enter waits for the turn of an agent's message, which leave ends. It returns ctx.Err(), or
+// runtime_unavailable if too many messages are queued.
 func (g *gate) enter(ctx context.Context, agent string) error {
 	g.mu.Lock()
 	if g.free > 0 {
@@ -59,13 +58,13 @@ func (g *gate) enter(ctx context.Context, agent string) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !g.forget(agent, turn) { // it came at the same time
+	if !g.forget(agent, turn) { // the turn came at the same time
 		g.leave()
 	}
 	return ctx.Err()
 }
 
-// forget takes a message out of the queue, and reports whether it was there.
+// forget removes a message from the queue and reports whether it was there.
 func (g *gate) forget(agent string, turn chan struct{}) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +86,7 @@ func (g *gate) keep(agent string, queue []chan struct{}) {
 	g.agents = slices.Delete(g.agents, i, i+1)
 }
 
-// leave lets the next message in.
+// leave ends a turn and starts the next one.
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,7 +101,7 @@ func (g *gate) leave() {
 	g.keep(agent, queue[1:])
 }
 
-// counts returns how many messages wait, and how many were refused.
+// counts returns the numbers of queued and of refused messages.
 func (g *gate) counts() (waiting, refused int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,8 +10,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestDispatchGateTakesTurns lets the agents in one after the other, each in its order,
-// whoever has more that waits.
 func TestDispatchGateTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1)
@@ -51,7 +49,6 @@ func TestDispatchGateTakesTurns(t *testing.T) {
 	})
 }
 
-// TestDispatchGateIsBounded refuses one agent more than may wait, and no other.
 func TestDispatchGateIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

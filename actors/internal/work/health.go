@@ -13,33 +13,31 @@ import (
 )
 
 const (
-	// restOfModel is for how long a model that has failed is asked after others. A vendor
-	// that says when to come back is believed, up to maxRestOfModel.
+	// restOfModel is how long a failed model ranks behind others. A vendor's retry hint extends it up
+	// to maxRestOfModel.
 	restOfModel, maxRestOfModel = 5 * time.Minute, time.Hour
-	// maxResting bounds how many models are remembered to have failed.
+	// maxResting bounds the remembered failed models.
 	maxResting = 1 << 10
 )
 
-// health is which models have failed of late: a submission need not find out anew that one
-// does not answer. It is a node's own and is forgotten with it. The zero value is that of a
-// node where none has failed. It is safe for concurrent use.
+// health remembers models that failed recently, so that each submission need not call them first. It
+// is kept in memory by one node. The zero value is ready. It is safe for concurrent use.
 type health struct {
 	mu      sync.Mutex
 	resting map[string]rest // by model
 }
 
-// rest is why a model has failed, and until when others are asked before it.
+// rest is the failure of a model and the time until which others rank before it.
 type rest struct {
 	until time.Time
 	why   *conversation.SettlementError
 }
 
-// choose returns the first model of a set-up that has not failed in the work under way,
-// one that has not failed of late before others, the one that would have been asked
-// otherwise, and whether there is another one.
+// choose returns the first model of a set-up that is not in avoid, preferring models without a recent
+// failure. passed is the model skipped for it, and more reports whether another one is left.
 func (h *health) choose(setup *agent.Setup, avoid []string) (model string, passed *machine.Replaced, more bool) {
 	left := slices.DeleteFunc(append([]string{setup.Model}, setup.Fallbacks...), func(m string) bool { return slices.Contains(avoid, m) })
-	if len(left) == 0 { // the author names them again
+	if len(left) == 0 { // all have failed
 		return setup.Model, nil, false
 	}
 	h.mu.Lock()
@@ -51,7 +49,7 @@ func (h *health) choose(setup *agent.Setup, avoid []string) (model string, passe
 	return left[max(well, 0)], passed, len(left) > 1
 }
 
-// failed notes why a model has not answered, if that is likely to last.
+// failed records a failure that is likely to last.
 func (h *health) failed(model string, err error) {
 	after := restOfModel
 	var vendor *providers.Error
@@ -77,7 +75,7 @@ func (h *health) failed(model string, err error) {
 	h.resting[model] = rest{time.Now().Add(after), settlementError(err)}
 }
 
-// answered notes that a model has.
+// answered clears the failure of a model.
 func (h *health) answered(model string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// detached runs a function of an author in a goroutine of its own, because it may ignore
-// its context, and waits for it until ctx ends. The error is then why it did.
+// detached runs an author's function in its own goroutine, because it may ignore its context, and
+// waits until ctx ends. The error is then the cause of ctx.
 func detached[T any](ctx context.Context, n *Node, call func() (T, error)) (T, error) {
 	type result struct {
 		value T
@@ -34,22 +34,21 @@ func detached[T any](ctx context.Context, n *Node, call func() (T, error)) (T, e
 	}
 }
 
-// hook calls a hook of an author within its time.
+// hook calls an author's hook with a time limit.
 func hook[T any](ctx context.Context, n *Node, call func(context.Context) (T, error)) (T, error) {
 	within, cancel := context.WithTimeoutCause(ctx, n.o.HookTimeout, fmt.Errorf("wait for hook: %w", context.DeadlineExceeded))
 	defer cancel()
 	return detached(within, n, func() (T, error) { return call(within) })
 }
 
-// decorate calls a hook and returns its metadata. Whatever goes wrong is logged and
-// is no metadata.
+// decorate calls a hook and returns its metadata, or nil if it fails, which is logged.
 func (n *Node) decorate(ctx context.Context, log *slog.Logger, call func(context.Context) (json.RawMessage, error)) json.RawMessage {
 	metadata, err := hook(ctx, n, call)
 	if err == nil && metadata != nil {
 		err = conversation.CheckPayload(metadata)
 	}
 	switch {
-	case ctx.Err() != nil: // the work was cancelled; nobody listens
+	case ctx.Err() != nil: // the work was cancelled
 		return nil
 	case err != nil:
 		log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
@@ -58,7 +57,7 @@ func (n *Node) decorate(ctx context.Context, log *slog.Logger, call func(context
 	return metadata
 }
 
-// startResponse asks the author for the metadata a new response starts with.
+// startResponse calls the author's hook for the initial metadata of a response.
 func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 	ag := c.author.agent
 	if !c.fresh || ag.Hooks.ResponseStarted == nil {
@@ -77,8 +76,8 @@ func (c *modelCall) startResponse(ctx context.Context, f *feed) error {
 	return f.push(ctx, machine.ModelEvent{Kind: machine.ModelMetadata, Input: metadata, State: written})
 }
 
-// startDelivery shows a delivery to its author before the first model call;
-// [machine.DeliveryStarted] brings the end of it.
+// startDelivery calls the author's hook for a delivery before the first model call;
+// [machine.DeliveryStarted] reports its end.
 func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 	w := r.begin(e.Gen, v)
 	ag, turn := w.author.agent, v.turn(0)
@@ -93,7 +92,7 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 		out := machine.DeliveryStarted{Gen: e.Gen, State: s.writes.take()}
 		defer s.writes.release()
 		if w.ctx.Err() != nil {
-			return // the work was cancelled; nobody listens
+			return // the work was cancelled
 		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
@@ -103,8 +102,8 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 	})
 }
 
-// finishResponse shows a complete response to its author; [machine.ResponseFinished]
-// brings what they say.
+// finishResponse calls the author's hooks for a complete response; [machine.ResponseFinished] delivers
+// their results.
 func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.Response) {
 	w := r.begin(e.Gen, v)
 	ag := w.author.agent
@@ -136,7 +135,7 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 	})
 }
 
-// showSettlement tells the author of a settlement. Nobody waits for it.
+// showSettlement calls the author's hook for a settlement, without waiting for it.
 func (r *Runner) showSettlement(e machine.ShowSettlement, v *view, resp *agent.Response) {
 	life := r.node.o.Life
 	settled := &agent.Settlement{

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// lessOf is a view without more attachments. What a view had to leave out before stands in
-// the same order once it is recorded, so that nothing is rendered anew.
+// lessOf returns a view without more attachments. The order of omitted attachments stays the same once
+// recorded, so that nothing is rendered again.
 func lessOf(v prompt.View, without []conversation.AttachmentID) prompt.View {
 	for _, id := range without {
 		if !slices.Contains(v.Without, id) {
@@ -19,12 +19,11 @@ func lessOf(v prompt.View, without []conversation.AttachmentID) prompt.View {
 	return v
 }
 
-// fit leaves out images for which a request to the model has no room, and finds those that
-// it is sent.
+// fit omits images that exceed the model's request limits, and lists the images that are sent.
 func (c *modelCall) fit(blocks []*providers.Block, now []providers.Message) ([]*providers.Block, []providers.Message) {
 	model, err := c.node.o.Providers.Resolve(c.model)
 	if err != nil {
-		return blocks, now // the call tells
+		return blocks, now // the call returns the error
 	}
 	req := providers.Fit(model, providers.Request{History: blocks, Messages: now})
 	for _, b := range req.History {
@@ -48,9 +47,9 @@ func (c *modelCall) addImages(model providers.Model, messages []providers.Messag
 	}
 }
 
-// refused are the images that a vendor may have refused a request for, in the order in which
-// they are left out, and how many of them go first: the newest, which are new to it, or, if
-// they are too much, all but the newest. Too many bytes are theirs, too: no text has as many.
+// refused returns the images to omit after a vendor refused a request, in order, and how many go
+// first. These are the newest message's images, or all but those if the request was too large. A
+// request that is too long in bytes counts too, because text alone is never that long.
 func (c *modelCall) refused(err *providers.Error) (images []conversation.AttachmentID, first int) {
 	older := len(c.images) - c.newest
 	switch {

@@ -45,8 +45,7 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	r.spawn(func() { call.run(w.ctx, w.feed) })
 }
 
-// unrecorded emits the turn of a model call that no record reports, if the call has got
-// as far as its request.
+// unrecorded emits the turn of a model call without a record, if its request was sent.
 func (r *Runner) unrecorded(e machine.CallUnrecorded) {
 	w := r.works[e.Gen]
 	if w == nil || w.call == nil {
@@ -61,27 +60,27 @@ func (r *Runner) unrecorded(e machine.CallUnrecorded) {
 	w.call.live.Emit(t)
 }
 
-// callCost is how many bytes a byte of text takes that a model is shown: it is copied once
-// more into the vendor's encoding, and that into the request.
+// callCost is the memory factor of text in a request: it is copied into the vendor's encoding, and
+// that into the request.
 const callCost = 2
 
-// modelCall is one model call outside the actor.
+// modelCall is one model call outside the actor's goroutine.
 type modelCall struct {
 	node      *Node
 	key       conversation.Key
 	author    *author
 	turn      *agent.Turn
-	fresh     bool     // the response has not begun
+	fresh     bool     // the response has not started
 	avoid     []string // models that have failed
 	model     string
-	more      bool // there is another model to ask
+	more      bool // another model is left
 	shown     prompt.View
 	images    []conversation.AttachmentID // of the request, oldest first
 	newest    int                         // of images: those of the newest message that has any
 	archive   *history.Archive
-	closed    []*history.Page // what comes before exchanges
+	closed    []*history.Page // history before exchanges
 	exchanges []conversation.Exchange
-	asked     int // about the bytes of text that the model is sent
+	asked     int // approximate size of the request text
 	session   string
 	thinking  providers.ThinkingLevel
 	limits    providers.Limits
@@ -90,23 +89,23 @@ type modelCall struct {
 	requested atomic.Pointer[request] // set once turn_request is emitted
 }
 
-// request is a model call as turn_request has reported it.
+// request is a model call as reported by turn_request.
 type request struct {
 	model string
 	facts conversation.CallFacts
 }
 
-// run makes the call. Whatever happens, the last event it pushes ends the call.
+// run makes the call. The last event that it pushes always ends the call.
 func (c *modelCall) run(ctx context.Context, f *feed) {
 	end, err := c.stream(ctx, f)
 	if err != nil {
 		if ctx.Err() != nil {
-			return // the work was cancelled; nobody listens
+			return // the work was cancelled
 		}
 		end = c.failed(err)
 		level := slog.LevelError
 		if end.Retry || end.Fallback || end.Overflow || len(end.Images) > 0 {
-			level = slog.LevelWarn // somebody goes on
+			level = slog.LevelWarn // another attempt follows
 		}
 		c.node.o.Logger.Log(ctx, level, "model call failed", "conversation", string(c.key), "agent", c.author.name, "id", c.turn.Address.ID,
 			"submission", string(c.turn.Submission), "model", c.model, "err", logged(err), "cause", c.node.cause(err, c.turn.Address.Agent))
@@ -117,25 +116,25 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 		}
 		c.live.Log(slog.LevelWarn, observability.LogCallFailed, attributes)
 	}
-	// An error means that the work was cancelled.
+	// push fails only if the work was cancelled.
 	_ = f.push(ctx, end)
 }
 
-// errOverflow is a reply that shows that its request did not fit.
+// errOverflow reports a reply whose request did not fit into the model's window.
 var errOverflow = errors.New("the model dropped what did not fit into its window")
 
-// failed is the event for a call that failed.
+// failed returns the event for a failed call.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
 	var over *providers.LimitError
 	switch {
 	case errors.As(err, &over):
-		// It would be too much once more, and another model has no more room.
+		// A repetition, or another model, would exceed the same limit.
 		out.TooManyCalls = over.What == providers.LimitedCalls
 		return out
 	case errors.Is(err, storage.ErrUnavailable):
-		// The bucket is away: nothing could be asked, so nothing is held against the model.
+		// The bucket is unavailable: no model was called, so the failure is not counted against one.
 		out.Unasked, out.Retry = !errors.Is(err, errInstructions), true
 	case errors.Is(err, errOverflow), errors.Is(err, history.ErrTooLong):
 		out.Overflow = true
@@ -144,7 +143,7 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 		out.Images, out.First = c.refused(vendor)
 		out.Overflow = vendor.Kind == providers.KindContextOverflow && len(out.Images) == 0
 	}
-	// Another model helps with what a model did, not with what the agent did.
+	// Another model helps with a model's failure, not with the agent's.
 	out.Fallback = c.more && !errors.Is(err, errInstructions)
 	switch {
 	case out.Overflow && c.alone():
@@ -155,14 +154,13 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 	return out
 }
 
-// alone reports whether most of the request was one delivery, and nothing in it could be
-// replaced by a summary.
+// alone reports whether one delivery makes up most of the request and no summary could shorten it.
 func (c *modelCall) alone() bool {
 	open, older := prompt.Since(c.exchanges, c.shown.After)
 	return len(open) == 1 && len(open[0].Turns) == 0 && !(older && len(c.closed) > 0) && 2*summary.Bytes(conversation.Exchange{Delivery: c.turn.Delivery}) > c.asked
 }
 
-// stream pushes all events but the last, which it returns.
+// stream pushes all events except the last, which it returns.
 func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent, err error) {
 	own, err := c.node.o.History.Whole(ctx, c.key, c.exchanges[len(c.exchanges)-1:], c.node.ViewBytes)
 	if err != nil {
@@ -211,7 +209,7 @@ func (c *modelCall) stream(ctx context.Context, f *feed) (end machine.ModelEvent
 	return c.listen(ctx, f, setup, req)
 }
 
-// listen pushes what the model says. It gives up a call that is silent or endless.
+// listen pushes the model's events. It cancels a call that is silent or takes too long.
 func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req providers.Request) (end machine.ModelEvent, err error) {
 	call, watch := c.node.watch(ctx, c.model)
 	defer watch.end()
@@ -228,7 +226,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		if err != nil {
 			return end, watch.cause(ctx, err)
 		}
-		// Waiting for room in a full feed is not the model's silence.
+		// Waiting for a full feed does not count as silence of the model.
 		watch.pause()
 		if done, ok := e.(providers.Done); ok {
 			if end, err = c.done(done); err != nil {
@@ -262,12 +260,13 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 	return end, nil
 }
 
-// said reports whether the response has text of earlier model calls: then this one may have nothing to add.
+// said reports whether earlier model calls of the response produced text, so that an empty reply is
+// normal.
 func (c *modelCall) said() bool {
 	return slices.ContainsFunc(c.exchanges[len(c.exchanges)-1].Turns, conversation.Turn.HasText)
 }
 
-// affordable refuses a model without a price for an agent that calls models with a price only.
+// affordable refuses a model without a price if the agent requires priced models.
 func (n *Node) affordable(name, spec string) error {
 	a := n.o.Agents[name]
 	if a == nil || !a.Limits.PricedOnly {
@@ -280,16 +279,16 @@ func (n *Node) affordable(name, spec string) error {
 	return &providers.Error{Kind: providers.KindUnresolved, Provider: model.Provider, Err: &providers.ModelError{Spec: spec, Err: providers.ErrNoPrice}}
 }
 
-// facts are what is known of the call before its end.
+// facts returns the facts of the call that are known before its end.
 func (c *modelCall) facts() conversation.CallFacts {
 	model, err := c.node.o.Providers.Resolve(c.model)
 	if err != nil {
-		return conversation.CallFacts{} // the call itself says so
+		return conversation.CallFacts{} // the call returns the error
 	}
 	return factsOf(model, c.thinking, providers.Done{})
 }
 
-// done is the event for the end of a call.
+// done returns the event for the end of a call.
 func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	end := machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(d.StopReason), Usage: conversation.Usage(d.Usage)}
 	model, err := c.node.o.Providers.Resolve(c.model)
@@ -305,7 +304,7 @@ func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	return end, nil
 }
 
-// view returns what the model is shown.
+// view renders the context of the model call.
 func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []providers.Message, err error) {
 	open, older := prompt.Since(c.exchanges, c.shown.After)
 	if older && len(c.closed) > 0 {
@@ -336,7 +335,7 @@ func (c *modelCall) view(ctx context.Context) (blocks []*providers.Block, now []
 	return append([]*providers.Block{providers.NewBlock(begin)}, blocks...), now, nil
 }
 
-// watch bounds the silence and the length of a model call.
+// watch limits the silence and the duration of a model call.
 type watch struct {
 	node    *Node
 	model   string
@@ -346,8 +345,7 @@ type watch struct {
 	whole   *time.Timer
 }
 
-// watch returns the context of a model call, which ends when the model is silent or
-// goes on for too long.
+// watch returns the context of a model call, which ends if the model is silent or takes too long.
 func (n *Node) watch(ctx context.Context, model string) (context.Context, *watch) {
 	w := &watch{node: n, model: model}
 	w.call, w.giveUp = context.WithCancelCause(ctx)
@@ -356,13 +354,13 @@ func (n *Node) watch(ctx context.Context, model string) (context.Context, *watch
 	return w.call, w
 }
 
-// pause stops counting silence until heard.
+// pause stops the silence timer until heard.
 func (w *watch) pause() { w.silence.Stop() }
 
-// heard says that the model has spoken.
+// heard restarts the silence timer.
 func (w *watch) heard() { w.silence.Reset(w.node.o.BetweenEvents) }
 
-// cause returns why the call was given up, or err.
+// cause returns the reason of a cancelled call, or err.
 func (w *watch) cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil || w.call.Err() == nil {
 		return err
@@ -383,8 +381,7 @@ func (w *watch) end() {
 	w.giveUp(nil)
 }
 
-// modelEvent translates a provider's event; those that only show progress are
-// left out.
+// modelEvent translates a provider's event. Events that only show progress are omitted.
 func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool) {
 	switch e := e.(type) {
 	case providers.TextDelta:
@@ -396,11 +393,11 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	case providers.TextEnd:
 		return machine.ModelEvent{Kind: machine.ModelSignature, Part: conversation.PartText, Text: e.Signature}, true
 	case providers.ToolCallEnd:
-		// Clients require a name; no tool has this one, so the model is shown.
+		// Clients require a name. No tool has this one, so the model gets an error.
 		name := cmp.Or(e.Name, "unnamed")
 		input := e.Arguments
 		if err := conversation.CheckPayload(input); err != nil {
-			// No tool takes a string, so the model is shown.
+			// No tool takes a string, so the model gets an error.
 			input, _ = json.Marshal(fmt.Sprintf("(left out: what was sent %v)", err))
 		}
 		tool, ok := setup.Tool(name)
@@ -412,32 +409,30 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 	return machine.ModelEvent{}, false
 }
 
-// errSilence is the cause of a call that was given up because nothing came.
+// errSilence is the cause of a call that was cancelled for silence.
 var errSilence error = &providers.Error{Kind: providers.KindSilent, Err: errors.New("model was silent for too long")}
 
-// errTooLong is the cause of a call that went on for longer than any may.
+// errTooLong is the cause of a call that exceeded its time limit.
 var errTooLong error = &providers.Error{Kind: providers.KindTimeout, Err: errors.New("model call took too long")}
 
-// maxLogged bounds each of the words of a vendor or an author in a line of the log, in
-// bytes.
+// maxLogged bounds a vendor's or author's text in a log line, in bytes.
 const maxLogged = 2 << 10
 
-// logged is an error for a line of the log.
+// logged returns an error as a bounded log value.
 func logged(err error) slog.Value { return slog.StringValue(shortened(err.Error())) }
 
 func shortened(s string) string { return conversation.CutText(s, maxLogged) }
 
-// showsContent reports whether what people and models say in conversations of an agent
-// may be shown to operators.
+// showsContent reports whether operators may see the message content of an agent's conversations.
 func (n *Node) showsContent(name string) bool {
 	a := n.o.Agents[name]
 	return a != nil && a.Events.Content
 }
 
-// sayHidden takes the place of the words of a vendor in the log.
+// sayHidden replaces a vendor's text in the log.
 const sayHidden = "the vendor's words are content; events: {content: true} of the agent, in Go Events.Content, shows them"
 
-// cause returns the cause of a failed call of an agent as the log may show it.
+// cause returns the cause of a failed call of an agent as far as the log may show it.
 func (n *Node) cause(err error, name string) slog.Value {
 	shown := n.o.VendorWords || n.showsContent(name)
 	v := Cause(err, shown)
@@ -447,9 +442,9 @@ func (n *Node) cause(err error, name string) slog.Value {
 	return v
 }
 
-// Cause is what an error keeps for logs only: the value and stack of a panic, or a
-// vendor's own words, which may repeat the request and so are content. Without either it
-// is an empty group, which handlers leave out.
+// Cause returns details of an error for logs only: the value and stack of a panic, or the vendor's
+// response, which may repeat the request and so is content. Without either it returns an empty group,
+// which handlers omit.
 func Cause(err error, content bool) slog.Value {
 	var vendor *providers.Error
 	var crash *agent.PanicError
@@ -462,10 +457,10 @@ func Cause(err error, content bool) slog.Value {
 	return slog.GroupValue()
 }
 
-// errInstructions marks what went wrong before the model was asked.
+// errInstructions marks failures before the model was called.
 var errInstructions = errors.New("evaluate instructions")
 
-// reasonOf is the kind of failure of a model call, for logs.
+// reasonOf returns the kind of a model call failure for logs.
 func reasonOf(err error) any {
 	shown := settlementError(err)
 	if reason, ok := shown.Meta["reason"]; ok {
@@ -474,8 +469,8 @@ func reasonOf(err error) any {
 	return string(shown.Type)
 }
 
-// settlementError says in our words why a model call failed: a vendor's text
-// never reaches a client.
+// settlementError returns the client-safe error of a failed model call. A vendor's text never reaches
+// a client.
 func settlementError(err error) *conversation.SettlementError {
 	if errors.Is(err, errInstructions) {
 		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNoInstructions}

@@ -6,18 +6,17 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// maxOddities bounds how many oddities a node remembers to have logged.
+// maxOddities bounds the remembered oddities.
 const maxOddities = 1 << 10
 
-// oddities are those that a node has logged: each kind once for each model. The zero value is
-// ready. It is safe for concurrent use.
+// oddities remembers the logged oddities: each kind once for each model. The zero value is ready. It
+// is safe for concurrent use.
 type oddities struct {
 	mu   sync.Mutex
 	seen map[[2]string]bool // by model and kind
 }
 
-// add reports whether an oddity is new. A node that has seen too many remembers no more, and
-// logs none.
+// add reports whether an oddity is new. At maxOddities it reports none.
 func (o *oddities) add(model, kind string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -32,7 +31,7 @@ func (o *oddities) add(model, kind string) bool {
 	return true
 }
 
-// odd logs what of a model's reply its format does not have.
+// odd logs a deviation of a model's reply from its format.
 func (n *Node) odd(model string, o providers.Oddity) {
 	if n.oddness.add(model, o.Kind) {
 		n.o.Logger.Warn("model reply has an oddity", "model", model, "kind", o.Kind, "word", o.Word)

@@ -10,7 +10,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestOdditiesAreLoggedOnce for each model and kind, whatever the word is.
 func TestOdditiesAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	n := &Node{o: NodeOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}}

@@ -18,14 +18,14 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// outputInput is what a model reads on in an output with.
+// outputInput is the input of the tool that reads outputs.
 type outputInput struct {
 	Call conversation.CallID `json:"call"`
 	From int                 `json:"from"`
 	Find string              `json:"find"`
 }
 
-// outputTool lets a model read on in outputs that it is shown a part of.
+// outputTool returns the tool that reads more of a shortened output.
 func outputTool() providers.Tool {
 	schema := map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"call"},
@@ -35,35 +35,35 @@ func outputTool() providers.Tool {
 			"find": map[string]any{"type": "string", "description": sayReadFind},
 		},
 	}
-	raw, _ := json.Marshal(schema) // of strings and maps only
+	raw, _ := json.Marshal(schema) // cannot fail
 	return providers.Tool{Name: conversation.ReadOutputTool, Description: sayReadTool, InputSchema: raw}
 }
 
-// outputBytes is how much a model is shown of one output.
+// outputBytes returns how many bytes of one output a model is shown.
 func (n *Node) outputBytes(spec string) int {
 	model, err := n.o.Providers.Resolve(spec)
 	if err != nil {
-		return prompt.OutputBytes(0) // its call tells
+		return prompt.OutputBytes(0) // the call returns the error
 	}
 	return prompt.OutputBytes(model.ContextWindow)
 }
 
-// shortened reports whether the model is shown a part of an output.
+// shortened reports whether the request has a shortened output.
 func (c *modelCall) shortened(blocks []*providers.Block, now []providers.Message) bool {
 	return prompt.Shortened(now) || slices.ContainsFunc(blocks, func(b *providers.Block) bool { return prompt.Shortened(b.Messages()) })
 }
 
-// outputs are those of a view, in which one call reads.
+// outputs are the outputs in a view, for one call that reads in them.
 type outputs struct {
 	node      *Node
 	key       conversation.Key
 	exchanges []conversation.Exchange
 	after     *conversation.Compacted
-	archive   *history.Archive // nil for a subagent's
+	archive   *history.Archive // nil for a subagent
 	closed    []*history.Page
 }
 
-// outputsOf returns the outputs that the model sees in a view.
+// outputsOf returns the outputs of a view.
 func (r *Runner) outputsOf(v *view) *outputs {
 	o := &outputs{node: r.node, key: r.o.Key, exchanges: v.exchanges, after: v.shown.After}
 	if v.child == "" {
@@ -75,7 +75,7 @@ func (r *Runner) outputsOf(v *view) *outputs {
 // readTimeout bounds the reading of closed history for one call.
 const readTimeout = time.Minute
 
-// read returns what a call asks for, as JSON. problem is for the model.
+// read returns the requested part of an output as JSON. problem is an error text for the model.
 func (o *outputs) read(ctx context.Context, raw json.RawMessage, most int) (out json.RawMessage, problem string, err error) {
 	var in outputInput
 	if err := json.Unmarshal(raw, &in); err != nil || in.Call == "" || in.From < 0 {
@@ -108,7 +108,7 @@ func (o *outputs) read(ctx context.Context, raw json.RawMessage, most int) (out 
 	return out, "", err
 }
 
-// window returns as much of a call's output as a call needs that reads most bytes of it.
+// window loads the part of a call's output that is needed to read most bytes of it.
 func (o *outputs) window(ctx context.Context, t *conversation.ToolCall, in outputInput, most int) (prompt.Window, error) {
 	if t.Stored == nil || t.Failed {
 		whole := prompt.Output(t)
@@ -163,19 +163,19 @@ func (o *outputs) piece(ctx context.Context, p conversation.StoredPiece) (string
 }
 
 const (
-	// partBytes is as much as a model may be shown of any output.
+	// partBytes is the maximum that a model is shown of any output.
 	partBytes = 64 << 10
-	// storedPiece is what is read at once of an output that is stored, and storesAtOnce how
-	// many a node stores at a time: each is in memory twice.
+	// storedPiece is the size of one stored piece. storesAtOnce bounds concurrent stores on a node,
+	// because each output is in memory twice.
 	storedPiece  = 1 << 20
 	storesAtOnce = 4
 )
 
-// storeOutput stores the output of a call that has ended; [machine.ToolDone] brings it again.
+// storeOutput stores the output of an ended call; [machine.ToolDone] then delivers it again.
 func (r *Runner) storeOutput(e machine.StoreOutput) {
 	w := r.works[e.Done.Gen]
 	if w == nil {
-		return // cancelled meanwhile; nobody waits
+		return // cancelled
 	}
 	c := &toolCall{node: r.node, options: &r.o, ctx: w.ctx, effect: machine.RunTool{Call: e.Done.Call, Room: e.Room}}
 	r.node.o.Outputs.Add(int64(len(e.Done.Output)))
@@ -184,7 +184,7 @@ func (r *Runner) storeOutput(e machine.StoreOutput) {
 		done := e.Done
 		out, stored, err := c.store(done.Output)
 		if c.ctx.Err() != nil {
-			return // likewise
+			return // cancelled
 		}
 		if done.Output, done.Stored = out, stored; err != nil {
 			done.Failed, done.ErrorText = true, conversation.CutText(err.Error(), conversation.MaxPayloadBytes)
@@ -193,8 +193,8 @@ func (r *Runner) storeOutput(e machine.StoreOutput) {
 	})
 }
 
-// store stores an output that is too long for a record, and returns what is recorded of it:
-// what people are shown, and what of it belongs to models.
+// store stores an output that exceeds a record. It returns the shown part and the reference for
+// models.
 func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.StoredOutput, error) {
 	if err := conversation.CheckOutput(raw); err != nil {
 		return nil, nil, refusal(fmt.Sprintf(sayOutputRefused, err))
@@ -229,7 +229,7 @@ func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.St
 	return raw, out, err
 }
 
-// find returns a call by its id, nil if it is not in the view.
+// find returns a call of the view by its id, or nil.
 func (o *outputs) find(ctx context.Context, id conversation.CallID) (*conversation.ToolCall, error) {
 	open, older := prompt.Since(o.exchanges, o.after)
 	if t := callIn(open, id); t != nil || !older || o.archive == nil || len(o.closed) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// TestWindowsOfStoredOutputs: what is read of pieces is what is read of the whole, wherever
-// it stands, and few of them are in memory.
+// TestWindowsOfStoredOutputs checks that reads of pieces equal reads of the whole and hold few pieces
+// in memory.
 func TestWindowsOfStoredOutputs(t *testing.T) {
 	const piece = 1000
 	o := &outputs{node: &Node{o: NodeOptions{Bucket: local.NewMemory()}}, key: "00112233445566778899aabbccddeeff"}
@@ -49,7 +49,7 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 		}
 		got, found := w.Piece(in.From, in.Find, most)
 		want, ok := whole.Piece(in.From, in.Find, most)
-		if in.Find != "" && ok { // of what comes before, a window may have less
+		if in.Find != "" && ok { // a window may have less context before the match
 			_, text, _ := strings.Cut(got, "]\n")
 			var from, end, size int
 			if _, err := fmt.Sscanf(got, "[bytes %d to %d of %d", &from, &end, &size); err != nil || text != whole.Text[from:end] || !strings.Contains(text, in.Find) {

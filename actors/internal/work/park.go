@@ -9,25 +9,24 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// suspendAfter is how long a call must want to sleep for its run to end. What is shorter
-// costs less in memory than by a batch, a timer and another run.
+// suspendAfter is the shortest wait for which a run ends. A shorter wait costs less in memory than a
+// batch, a timer and another run.
 const suspendAfter = 30 * time.Second
 
-// errStillRuns says that a function goes on after its call was put away.
+// errStillRuns reports that a function continues after its call was suspended.
 var errStillRuns = errors.New("the tool did not stop when it had to wait")
 
-// parking is the end of a run of a call that waits for a time.
+// parking tracks the suspension of a call's run.
 type parking struct {
 	stop   context.CancelCauseFunc // ends the context of the function
-	giveUp context.CancelCauseFunc // ends the patience with it
+	giveUp context.CancelCauseFunc // stops waiting for the function
 
 	mu    sync.Mutex
-	until time.Time // zero as long as the run has not ended
+	until time.Time // zero until suspended
 	grace *time.Timer
 }
 
-// park ends the run, unless it is short enough to be waited for. Of more than one time
-// the first counts.
+// suspend ends the run unless the wait is short. Of several times the first counts.
 func (p *parking) suspend(until time.Time) bool {
 	if time.Until(until) < suspendAfter {
 		return false
@@ -36,7 +35,7 @@ func (p *parking) suspend(until time.Time) bool {
 	return true
 }
 
-// leave ends the run.
+// leave ends the run without a minimum wait.
 func (p *parking) leave(until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,7 +48,7 @@ func (p *parking) leave(until time.Time) {
 	p.stop(agent.ErrSuspended)
 }
 
-// end stops what park has begun, and returns until when the call waits, if it does.
+// end stops the grace timer and returns the time that the call waits for, if it is suspended.
 func (p *parking) end() (until time.Time, suspended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +58,7 @@ func (p *parking) end() (until time.Time, suspended bool) {
 	return p.until, !p.until.IsZero()
 }
 
-// forget makes the run one that has failed: its function goes on.
+// forget turns the suspension into a failure, because the function still runs.
 func (p *parking) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,15 +43,15 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 	return errStepLost
 }
 
-// errReplyTarget says that a tool posts to a target that takes notices of settlements alone.
+// errReplyTarget reports a post to a target that accepts only notices of settlements.
 var errReplyTarget = errors.New("the target replies for a channel and takes nothing else; dispatch a message with this target as Notify")
 
-// deliveriesAtOnce bounds the attempts of a node that are under way, and as many drafts may be being shown.
+// deliveriesAtOnce bounds the concurrent delivery attempts of a node, and likewise its drafts.
 const deliveriesAtOnce = 64
 
-// desk is where the posts of a node leave.
+// desk limits and counts the outgoing posts of a node.
 type desk struct {
-	slots, drafts                       chan struct{} // of posts, and of what is shown before them
+	slots, drafts                       chan struct{} // for posts and for drafts
 	waiting, delivered, failed, givenUp atomic.Int64
 }
 
@@ -59,9 +59,9 @@ func newDesk() desk {
 	return desk{slots: make(chan struct{}, deliveriesAtOnce), drafts: make(chan struct{}, deliveriesAtOnce)}
 }
 
-// PostCounts are what has become of the posts of a node.
+// PostCounts are the post counters of a node.
 type PostCounts struct {
-	Waiting   int64 // for their turn, or for their targets
+	Waiting   int64 // queued or being delivered
 	Delivered int64
 	Failed    int64 // attempts
 	GivenUp   int64 // dead letters
@@ -75,8 +75,7 @@ func (n *Node) Posts() PostCounts {
 // GaveUp counts a dead letter.
 func (n *Node) GaveUp() { n.desk.givenUp.Add(1) }
 
-// Deliver makes an attempt to deliver a post. It is not ok if ctx has ended first, so that nothing is
-// known of it.
+// Deliver attempts to deliver a post. ok is false if ctx ended first and the outcome is unknown.
 func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTried, ok bool) {
 	n.desk.waiting.Add(1)
 	defer n.desk.waiting.Add(-1)
@@ -107,7 +106,8 @@ func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTrie
 	return out, true
 }
 
-// reasonOfPost is what operators read of a failure. They run the target, so the value of a panic is no secret from them.
+// reasonOfPost returns the failure text for operators. They run the target, so it may include the
+// value of a panic.
 func reasonOfPost(err error) string {
 	var crash *contain.PanicError
 	if errors.As(err, &crash) {
@@ -116,10 +116,10 @@ func reasonOfPost(err error) string {
 	return err.Error()
 }
 
-// maxPostReason bounds what is recorded of a failure, in bytes.
+// maxPostReason bounds the recorded failure text, in bytes.
 const maxPostReason = 1 << 10
 
-// deliver gives a post to its target.
+// deliver calls the target of a post.
 func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 	target, err := n.o.Outbox.Find(p.Target)
 	if err != nil {
@@ -128,7 +128,7 @@ func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 	return n.call(ctx, outbox.Timeout, func(ctx context.Context) error { return target.Deliver(ctx, p) })
 }
 
-// call calls a target, which may not heed its context.
+// call calls a target that may ignore its context.
 func (n *Node) call(ctx context.Context, limit time.Duration, target func(context.Context) error) error {
 	late := fmt.Errorf("it did not end within %v: %w", limit, context.DeadlineExceeded)
 	within, cancel := context.WithTimeoutCause(ctx, limit, late)
@@ -141,10 +141,11 @@ func (n *Node) call(ctx context.Context, limit time.Duration, target func(contex
 	return err
 }
 
-// errShowing says that a draft is left out, since too many are being shown.
+// errShowing reports that a draft was skipped because too many are being shown.
 var errShowing = errors.New("too many drafts are being shown")
 
-// show shows a draft to a target. It waits for no turn: who has none shows the next.
+// show shows a draft to a target. It does not queue: without a free slot the next draft is shown
+// instead.
 func (n *Node) show(ctx context.Context, to outbox.Live, d outbox.Draft) error {
 	select {
 	case n.desk.drafts <- struct{}{}:

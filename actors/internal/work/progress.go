@@ -10,10 +10,10 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// progressBytes is how much of the arguments of a call is told of at a time.
+// progressBytes is the growth of call arguments, in bytes, that one event reports.
 const progressBytes = 1 << 10
 
-// progress shows how the arguments of calls grow.
+// progress emits events for growing call arguments.
 type progress struct {
 	live  *events.Live
 	calls map[int]*observability.ToolcallDelta
@@ -41,18 +41,18 @@ func (p *progress) show(e providers.Event) {
 	}
 }
 
-// flush tells of a call that has grown by so many bytes.
+// flush emits an event for a call that has grown by at least so many bytes.
 func (p *progress) flush(index, least int) {
 	c := p.calls[index]
 	if c == nil || c.Bytes < least {
 		return
 	}
 	p.calls[index] = &observability.ToolcallDelta{ToolCallID: c.ToolCallID, ToolName: c.ToolName}
-	c.Delta = p.live.Content.Cut(c.Delta) // Some providers give arguments in one piece.
+	c.Delta = p.live.Content.Cut(c.Delta) // Some providers send arguments in one piece.
 	p.live.Emit(c)
 }
 
-// request tells that the model is about to be called.
+// request emits turn_request before the model is called.
 func (c *modelCall) request(req providers.Request) {
 	if !c.live.Wanted() {
 		return
@@ -66,7 +66,7 @@ func (c *modelCall) request(req providers.Request) {
 	c.requested.Store(&request{c.model, facts})
 }
 
-// shownInput is what turn_request shows of the newest messages, without pictures.
+// shownInput is the text of the newest messages in turn_request.
 type shownInput struct {
 	System   string         `json:"systemPrompt,omitempty"`
 	Messages []shownMessage `json:"messages"`
@@ -77,10 +77,9 @@ type shownMessage struct {
 	Text string `json:"text"`
 }
 
-// inputOf counts the bytes of the messages of a request that are not in closed history,
-// and shows them if content is switched on: the instructions and the newest message up to
-// the bound, and of those before it what fits beside the newest. Cut says that it is not
-// all.
+// inputOf counts the bytes of a request's messages outside closed history. With content switched on it
+// also returns them: the instructions and the newest message up to the bound, and earlier messages as
+// far as they fit. cut reports omissions.
 func inputOf(req providers.Request, o observability.ProjectOptions) (total int, shown json.RawMessage, cut bool) {
 	total = len(req.System)
 	list := []shownMessage{}
@@ -126,7 +125,7 @@ func textOfParts(parts []providers.Part) string {
 	return strings.Join(out, "\n")
 }
 
-// factsOf are what is known of a model call beyond its outcome.
+// factsOf returns the facts of a model call except for its outcome.
 func factsOf(m providers.Model, thinking providers.ThinkingLevel, d providers.Done) conversation.CallFacts {
 	f := conversation.CallFacts{
 		API: m.API, Server: m.Telemetry.ServerAddress, Port: m.Telemetry.ServerPort, ResponseID: d.ResponseID, ResponseModel: d.ResponseModel,

@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestShownInput: the newest message is shown however long the instructions are, and what
-// is left out is told.
+// TestShownInput checks that long instructions never displace the newest message, and that omissions
+// are reported.
 func TestShownInput(t *testing.T) {
 	user := func(text string) providers.Message {
 		return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
@@ -20,7 +20,7 @@ func TestShownInput(t *testing.T) {
 	for name, test := range map[string]struct {
 		system   string
 		messages []providers.Message
-		want     []int // the length of each message that is shown
+		want     []int // lengths of the shown messages
 		cut      bool
 	}{
 		"nothing":           {"", nil, nil, false},

@@ -9,37 +9,37 @@ import (
 )
 
 const (
-	// smallOutput is how many bytes an output may have without a turn to be encoded, and to be recorded whatever
-	// memory the node has left.
+	// smallOutput is the size up to which an output is encoded without a turn, and recorded whole even
+	// if memory is low.
 	smallOutput = 256 << 10
-	// unknownOutput is reserved for a tool that has not returned yet on this node, for at most unknownWait: a tool
-	// that runs for longer than that returns no faster if the others wait.
+	// unknownOutput is reserved for a tool that has not returned yet on this node, for at most
+	// unknownWait. A slower tool does not return faster if others wait.
 	unknownOutput = 16 << 20
 	unknownWait   = 2 * time.Second
-	// encodeWait is for how long an output waits for its turn to be encoded.
+	// encodeWait is the longest wait of an output for its turn to be encoded.
 	encodeWait = 30 * time.Second
-	// maxTools bounds the tools whose outputs are estimated.
+	// maxTools bounds the tools with an estimate.
 	maxTools = 4096
 )
 
-// toolOutputs bounds the memory that outputs of tools take between the return of a function and the record. It is
+// toolOutputs bounds the memory of tool outputs between the return of a function and the record. It is
 // safe for concurrent use.
 type toolOutputs struct {
 	account  *memory.Account
-	encoding chan struct{} // has an element for each large output that is being encoded
+	encoding chan struct{} // holds an element for each large output being encoded
 
 	mu    sync.Mutex
-	sizes map[toolName]int64 // estimates of what a function returns
+	sizes map[toolName]int64 // estimated output sizes
 }
 
-// toolName names a tool on a node.
+// toolName identifies a tool on a node.
 type toolName struct{ agent, tool string }
 
 func newToolOutputs(account *memory.Account) *toolOutputs {
 	return &toolOutputs{account: account, encoding: make(chan struct{}, memory.Turns()), sizes: map[toolName]int64{}}
 }
 
-// estimate returns about how many bytes a function of a tool returns, and whether any has returned yet.
+// estimate returns the expected output size of a tool in bytes, and whether it has returned before.
 func (o *toolOutputs) estimate(name toolName) (size int64, known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +47,7 @@ func (o *toolOutputs) estimate(name toolName) (size int64, known bool) {
 	return size, known
 }
 
-// learn takes note of the size of an output. Estimates follow larger outputs at once, and smaller ones slowly.
+// learn records the size of an output. Estimates grow at once and shrink slowly.
 func (o *toolOutputs) learn(name toolName, size int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,11 +57,12 @@ func (o *toolOutputs) learn(name toolName, size int64) {
 	o.sizes[name] = max(size, o.sizes[name]*7/8)
 }
 
-// costOf is what an output takes: the value that a function returned, and its JSON.
+// costOf returns the memory of an output: the returned value and its JSON.
 func costOf(size int64) int64 { return 2 * size }
 
-// whole returns how long an output may be, in bytes, to be recorded as a whole if the response has so much room.
-// A recorded output stays in memory with its conversation, so a node with little memory left stores more of them.
+// whole returns the maximum size, in bytes, of an output that is recorded whole, within the room of
+// its response. A recorded output stays in memory with its conversation, so a node with little free
+// memory stores more outputs.
 func (o *toolOutputs) whole(room int) int {
 	if o.account.Ample() {
 		return room
@@ -69,7 +70,7 @@ func (o *toolOutputs) whole(room int) int {
 	return min(room, smallOutput)
 }
 
-// outputRoom is what the output of one call holds of the memory of tool outputs.
+// outputRoom is the memory reserved for the output of one call.
 type outputRoom struct {
 	outputs *toolOutputs
 	name    toolName
@@ -79,8 +80,8 @@ type outputRoom struct {
 	over bool
 }
 
-// reserve waits for room for what the function of a tool is going to return. A wait that takes as long as the
-// function may run ends, and the function is called. The error is that of ctx.
+// reserve waits for memory for the output of a tool. The wait ends after the tool's time limit, and
+// the function is then called anyway. The error is that of ctx.
 func (o *toolOutputs) reserve(ctx context.Context, name toolName, most time.Duration) (*outputRoom, error) {
 	room := &outputRoom{outputs: o, name: name}
 	if !waitsForRoom() {
@@ -92,7 +93,7 @@ func (o *toolOutputs) reserve(ctx context.Context, name toolName, most time.Dura
 	}
 	n := costOf(size)
 	if share := o.account.Share(); share > 0 {
-		n = min(n, share) // alone it leaves the others theirs
+		n = min(n, share) // leave room for others
 	}
 	within, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -102,19 +103,19 @@ func (o *toolOutputs) reserve(ctx context.Context, name toolName, most time.Dura
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case !known:
-		o.learn(name, 0) // the next call does not wait for it
+		o.learn(name, 0) // so that the next call does not wait
 	}
 	return room, nil
 }
 
-// returned counts an output that a function has returned, which the call holds from now on.
+// returned accounts for an output that a function has returned.
 func (r *outputRoom) returned(size int64) {
 	r.outputs.learn(r.name, size)
 	r.set(costOf(size))
 }
 
-// encode waits until an output may be encoded; done ends that. Few are encoded at a time, so that the copies which
-// that makes do not add up. The error is that of ctx.
+// encode waits for the turn to encode an output; done ends the turn. Concurrency is limited because
+// encoding copies the output. The error is that of ctx.
 func (r *outputRoom) encode(ctx context.Context, size int64) (done func(), err error) {
 	r.returned(size)
 	if size <= smallOutput {
@@ -125,32 +126,32 @@ func (r *outputRoom) encode(ctx context.Context, size int64) (done func(), err e
 	select {
 	case r.outputs.encoding <- struct{}{}:
 		return func() { <-r.outputs.encoding }, nil
-	case <-patience.C: // an author's encoder may take any time
+	case <-patience.C: // an author's encoder may be slow
 		return func() {}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// small reports whether what is held is not worth waiting until the machine has it.
+// small reports whether the output is too small to be held until the machine has it.
 func (r *outputRoom) small() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held <= costOf(smallOutput)
 }
 
-// set changes how many bytes are held.
+// set changes the held bytes.
 func (r *outputRoom) set(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return // the function returned after its call was over
+		return // returned after the end of its call
 	}
 	r.outputs.account.Add(bytes - r.held)
 	r.held = bytes
 }
 
-// release gives back what is held. It may be called again.
+// release frees the held memory. It may be called more than once.
 func (r *outputRoom) release() {
 	if r == nil {
 		return

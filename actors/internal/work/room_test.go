@@ -12,7 +12,7 @@ import (
 
 var bigTool = toolName{"chat", "big"}
 
-// TestCallsWaitForOutputs: what earlier functions returned decides how many are called at once.
+// TestCallsWaitForOutputs checks that earlier output sizes limit concurrent calls.
 func TestCallsWaitForOutputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 10 << 20
@@ -43,7 +43,7 @@ func TestCallsWaitForOutputs(t *testing.T) {
 		first.returned(size)
 		want("one has returned, and leaves room for one of unknown size", 1)
 		time.Sleep(unknownWait)
-		want("it was waited for", 4) // those which began before
+		want("it was waited for", 4) // calls that started before
 		for range 4 {
 			room := <-began
 			room.returned(size)
@@ -74,7 +74,6 @@ func TestCallsWaitForOutputs(t *testing.T) {
 	})
 }
 
-// TestSmallOutputsDoNotWait: a tool that returns little is called however many run.
 func TestSmallOutputsDoNotWait(t *testing.T) {
 	account := memory.New(0).Account("tool outputs", 1<<20)
 	o := newToolOutputs(account)
@@ -101,8 +100,8 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// TestFewOutputsAreEncodedAtOnce: large outputs take turns, small ones do not, and a turn that never ends holds up
-// the others for a bounded time.
+// TestFewOutputsAreEncodedAtOnce checks that large outputs take turns, small ones do not, and a turn
+// without end delays others only for a bounded time.
 func TestFewOutputsAreEncodedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newToolOutputs(memory.New(0).Account("tool outputs", 1<<20))

@@ -2,7 +2,7 @@
 
 package work
 
-// The rule for outputs holds unconditionally. A build with the tag mutants can switch it off,
-// to verify that the tests notice.
+// The rule always holds. A build with the tag mutants can switch it off, to verify that tests detect
+// it.
 
 func waitsForRoom() bool { return true }

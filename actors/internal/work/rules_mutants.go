@@ -4,10 +4,10 @@ package work
 
 import "sync/atomic"
 
-// waitForRoom is switched off when true. It holds for the whole process.
+// waitForRoom is true when the rule is switched off for the process.
 var waitForRoom atomic.Bool
 
-// SetWaitForRoom switches the rule that calls wait for room for their outputs.
+// SetWaitForRoom switches the rule that calls wait for memory for their outputs.
 func SetWaitForRoom(on bool) { waitForRoom.Store(!on) }
 
 func waitsForRoom() bool { return !waitForRoom.Load() }

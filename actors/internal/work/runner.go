@@ -21,11 +21,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxViewBytes bounds what a model is shown of a conversation, in bytes of text: several
-// times what the largest context windows hold. Beyond it nobody is asked.
+// maxViewBytes bounds the text of a model's view, in bytes. It is several times the largest context
+// windows; a longer view is refused without a call.
 const maxViewBytes = 16 << 20
 
-// NodeOptions are what the work of a node is done with. All are required.
+// NodeOptions configures a Node. All fields are required.
 type NodeOptions struct {
 	Agents      map[string]*agent.Agent
 	Providers   *providers.Registry
@@ -34,93 +34,91 @@ type NodeOptions struct {
 	Bucket      storage.Bucket
 	History     *history.Store
 	Prompt      *prompt.Renderer
-	// Calls counts what models are being shown.
+	// Calls accounts for the text of requests under way.
 	Calls *memory.Account
-	// Outputs counts what tools have returned that is not recorded yet.
+	// Outputs accounts for tool outputs that are not recorded yet.
 	Outputs *memory.Account
-	// FirstEvent, BetweenEvents and WholeCall bound a model call, HookTimeout a hook, and
-	// StoreTimeout the storing of an image, or of a
-	// piece of an output. RetryPause is that of a summary that failed for a
-	// passing reason.
+	// FirstEvent, BetweenEvents and WholeCall limit a model call, HookTimeout a hook, and StoreTimeout
+	// the storing of an image or of a piece of an output. RetryPause precedes the retry of a summary
+	// after a transient failure.
 	FirstEvent, BetweenEvents, WholeCall, HookTimeout, StoreTimeout, RetryPause time.Duration
-	// DispatchesAtOnce bounds the messages of tools and hooks that are admitted at once.
+	// DispatchesAtOnce bounds concurrent admissions of messages from tools and hooks.
 	DispatchesAtOnce int
-	// Admit brings what they send to its conversation.
+	// Admit admits a message of a tool or hook to its conversation.
 	Admit func(context.Context, conversation.Admission) (conversation.Receipt, error)
-	// AskTree asks the conversation that began a tree of dispatches about it.
+	// AskTree asks the root of a dispatch tree.
 	AskTree func(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error)
-	// Pending reports whether a submission of any conversation is unsettled, and what it was sent by.
+	// Pending reports whether a submission of any conversation is unsettled, and its sender.
 	Pending func(context.Context, conversation.Sender) (by *conversation.Sender, pending bool, err error)
-	// RunResult returns the result of a run that is completed.
+	// RunResult returns the result of a completed run.
 	RunResult func(context.Context, conversation.RunID) (json.RawMessage, error)
-	// Outbox says who gets posts.
+	// Outbox routes posts to their targets.
 	Outbox *outbox.Routes
-	// Spawn runs what is begun here in a goroutine of the node, unless that is at its end.
+	// Spawn runs a function in a goroutine of the node, unless the node is shutting down.
 	Spawn func(func())
-	// Life is the context of what nobody waits for: a hook that is told of a settlement.
+	// Life is the context of detached work, such as settlement hooks.
 	Life context.Context
 }
 
-// Node is what the work of a node has in common. Use NewNode.
+// Node holds the state that the runners of a node share. Use NewNode.
 type Node struct {
-	// ViewBytes is how much a model is shown, in bytes of text. It is set before use.
+	// ViewBytes bounds the text of a model's view, in bytes. It is set before use.
 	ViewBytes int
-	// PartBytes is how much is recorded of an output that is stored: what people are shown
-	// of it, and once more at most as much for models. It is set before use.
+	// PartBytes bounds the recorded part of a stored output: the part for people, and once more for
+	// models. It is set before use.
 	PartBytes int
 
 	o       NodeOptions
 	gate    *gate
 	health  health
 	oddness oddities
-	storing chan struct{} // has an element for each output that is being stored
+	storing chan struct{} // holds an element for each output being stored
 	outputs *toolOutputs
 	desk    desk
-	live    map[string]outbox.Live // targets that see drafts
+	live    map[string]outbox.Live // targets that accept drafts
 }
 
-// NewNode returns a node at which nothing is done yet.
+// NewNode returns a node without work.
 func NewNode(o NodeOptions) *Node {
 	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), outputs: newToolOutputs(o.Outputs), desk: newDesk(), live: liveTargets(o.Outbox)}
 }
 
-// Dispatches returns how many messages of tools and hooks wait for their turn, and how many
-// were refused because too many did.
+// Dispatches returns the numbers of queued and of refused messages of tools and hooks.
 func (n *Node) Dispatches() (waiting, refused int64) { return n.gate.counts() }
 
-// SummaryTime bounds a compaction: the summarizer's model is asked at most twice.
+// SummaryTime bounds a compaction, which calls its model at most twice.
 func (n *Node) SummaryTime() time.Duration { return 2*n.o.WholeCall + time.Minute }
 
-// Options are what a Runner knows of its activation. All are required; its functions may be
-// called from any goroutine and do not block.
+// Options configures a Runner. All fields are required. The functions may be called from any goroutine
+// and do not block.
 type Options struct {
 	Key     conversation.Key
 	Logger  *slog.Logger
 	Archive *history.Archive
 	Tap     *events.Tap
-	// Life ends with the activation.
+	// Life is the context of the activation.
 	Life context.Context
-	// Now is the time that waits go by.
+	// Now is the clock for waits.
 	Now func() time.Time
-	// Emit brings what has come of the work to the machine.
+	// Emit sends an input to the machine.
 	Emit func(machine.Input)
-	// Ready has [Runner.Take] called for a model call, on the actor's goroutine.
+	// Ready requests a call of [Runner.Take] for a model call, on the actor's goroutine.
 	Ready func(gen int)
 	// Run runs a function on the actor's goroutine.
 	Run func(func())
-	// Ask asks the machine, under a caller of its own, and has done called with its answer.
+	// Ask sends a question to the machine and calls done with its answer.
 	Ask func(q machine.Question, done func(machine.Answer))
 }
 
-// Runner does the work of one activation. Its methods belong to the actor's goroutine; what
-// they begin runs outside and knows only what was copied for it.
+// Runner performs the effects of one activation. Its methods belong to the actor's goroutine. The work
+// that they start runs outside and uses only copied state.
 type Runner struct {
 	node    *Node
 	o       Options
 	works   map[int]*work // by gen; nil while nothing runs
 	author  *authorState  // of the newest work
-	sender  *sender       // likewise
-	starved bool          // a feed has events the machine has no room for
+	sender  *sender       // of the newest work
+	starved bool          // a feed has events that the machine had no room for
 	drafts  drafts
 
 	mu        sync.Mutex
@@ -134,19 +132,18 @@ func (n *Node) Runner(o Options) *Runner {
 
 func (r *Runner) spawn(work func()) { r.node.o.Spawn(work) }
 
-// work is what runs outside the actor for one gen of the machine: a model call, the
-// tools it has called, or a hook.
+// work is the running work of one gen of the machine: a model call and its tools, or a hook.
 type work struct {
 	submission conversation.SubmissionID
 	ctx        context.Context
 	cancel     context.CancelFunc
 	feed       *feed
 	author     *author
-	call       *modelCall // nil unless it is one
+	call       *modelCall // nil unless it is a model call
 }
 
-// begin returns the work gen of a submission. If it is new, it ends what ran for the
-// submission before, and goes on with the same author.
+// begin returns the work gen of a submission. New work cancels the submission's previous work and
+// inherits its author.
 func (r *Runner) begin(gen int, v *view) *work {
 	if w := r.works[gen]; w != nil {
 		return w
@@ -169,7 +166,7 @@ func (r *Runner) begin(gen int, v *view) *work {
 	return w
 }
 
-// end cancels what runs under gen, if anything does.
+// end cancels the work of gen, if there is any.
 func (r *Runner) end(gen int) {
 	if w := r.works[gen]; w != nil {
 		w.cancel()
@@ -178,7 +175,7 @@ func (r *Runner) end(gen int) {
 	r.endSummary(gen)
 }
 
-// endSummary cancels a summary, or forgets one that is made.
+// endSummary cancels and removes a summary.
 func (r *Runner) endSummary(gen int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +185,8 @@ func (r *Runner) endSummary(gen int) {
 	}
 }
 
-// Take returns what the model call gen has produced, unless the machine has no room: then
-// [Runner.Starved] names the call again.
+// Take returns the queued events of the model call gen. If the machine is full it returns none, and
+// [Runner.Starved] reports the call later.
 func (r *Runner) Take(gen int, full bool) (in machine.Model, ok bool) {
 	w := r.works[gen]
 	if w == nil {
@@ -204,7 +201,7 @@ func (r *Runner) Take(gen int, full bool) (in machine.Model, ok bool) {
 	return in, true
 }
 
-// Starved returns the calls whose events may wait since the machine had no room.
+// Starved returns the calls whose events may have waited for room in the machine.
 func (r *Runner) Starved() []int {
 	if !r.starved {
 		return nil
@@ -213,7 +210,7 @@ func (r *Runner) Starved() []int {
 	return slices.Sorted(maps.Keys(r.works))
 }
 
-// live tells of the work on a submission, which may be a subagent's.
+// live returns the event emitter for the work on a submission, which may be a subagent's.
 func (r *Runner) live(v *view, turn conversation.TurnID) *events.Live {
 	return r.o.Tap.Live(v.place(turn))
 }

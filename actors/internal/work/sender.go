@@ -10,12 +10,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// sender sends what tools and hooks dispatch in the work on one submission, within the
-// bounds of its agent. It is safe for concurrent use.
+// sender dispatches the messages of tools and hooks in the work on one submission, within the limits
+// of its agent. It is safe for concurrent use.
 type sender struct {
 	node   *Node
 	self   conversation.Sender  // the submission
-	by     *conversation.Sender // what sent the submission, nil for a caller outside
+	by     *conversation.Sender // sender of the submission, nil for an external caller
 	agent  string
 	limits agent.Limits
 	depth  atomic.Int64 // of the submission; at least the number of unsettled senders above it
@@ -25,7 +25,7 @@ type sender struct {
 
 var _ agenthost.Dispatcher = (*sender)(nil)
 
-// senderOf returns the sender of the work on a submission, which all of it shares.
+// senderOf returns the shared sender of the work on a submission.
 func (r *Runner) senderOf(v *view) *sender {
 	root := v.root
 	if r.sender == nil || r.sender.self.Submission != root.id {
@@ -37,8 +37,7 @@ func (r *Runner) senderOf(v *view) *sender {
 	return r.sender
 }
 
-// Admit implements [agenthost.Dispatcher]. What a repetition finds sent already does not
-// count, nor what could not be sent.
+// Admit implements [agenthost.Dispatcher]. Repetitions of sent messages and failed sends do not count.
 func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	if err := s.checkDepth(ctx); err != nil {
 		return conversation.Receipt{}, err
@@ -64,8 +63,9 @@ func (s *sender) Admit(ctx context.Context, a conversation.Admission) (conversat
 	return receipt, err
 }
 
-// checkDepth refuses a message below too many unsettled senders. At the bound it counts them, from the submission
-// upwards to the first that is settled: the bound then holds for those, and a chain whose senders settle never ends.
+// checkDepth refuses a message below too many unsettled senders. At the limit it counts them, from the
+// submission upwards to the first settled one. So a chain whose senders settle may continue without
+// end.
 func (s *sender) checkDepth(ctx context.Context) error {
 	depth := s.depth.Load()
 	if depth < int64(s.limits.DispatchDepth) {
@@ -81,7 +81,7 @@ func (s *sender) checkDepth(ctx context.Context) error {
 		if conversation.CodeOf(err) == conversation.CodeUnavailable || ctx.Err() != nil {
 			return fmt.Errorf("count unsettled senders: %w", err)
 		}
-		if err != nil { // A damaged conversation has not settled its work, and the chain above it is unknown.
+		if err != nil { // A corrupt conversation has not settled its work, and the chain above it is unknown.
 			n = depth
 			break
 		}

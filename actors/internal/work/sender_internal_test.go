@@ -10,15 +10,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestDepthOfSenders counts the unsettled senders above a submission.
 func TestDepthOfSenders(t *testing.T) {
 	away := conversation.Unavailable(0, nil)
 	for _, c := range []struct {
 		name    string
 		depth   int64
-		senders []error // from the nearest: nil for one that is unsettled, errSettled, or why it cannot be read
+		senders []error // from the nearest: nil for an unsettled sender, errSettled, or a read error
 		want    error
-		count   int64 // of the senders from then on
+		count   int64 // of the remaining senders
 		reads   int
 	}{
 		{"below the bound nothing is read", 2, []error{nil, errSettled}, nil, 2, 0},

@@ -14,13 +14,11 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// authorState is the author's persistent state as those see it who work on one
-// submission: what is durable, and over it what they have written. It is safe for
-// concurrent use.
+// authorState is the author's persistent state for the work on one submission: the durable values and
+// the newer writes of that work. It is safe for concurrent use.
 //
-// Calls that write take turns, each from its first write until its outcome is on its
-// way to the log. So an outcome is recorded with what its call has written, and with
-// nothing of a call whose own outcome is not known.
+// Calls that write take turns, each from its first write until its outcome is enqueued. So an outcome
+// is recorded together with the writes of its call only.
 type authorState struct {
 	submission conversation.SubmissionID
 	writer     chan struct{} // holds an element while a call writes
@@ -29,7 +27,7 @@ type authorState struct {
 	values map[string]json.RawMessage
 }
 
-// stateOf returns the state for the work on a submission, which all of it shares.
+// stateOf returns the shared state for the work on a submission.
 func (r *Runner) stateOf(v *view) *authorState {
 	if r.author == nil || r.author.submission != v.id {
 		r.author = newState(v)
@@ -43,17 +41,16 @@ func newState(v *view) *authorState {
 	return s
 }
 
-// stateWrites is what one call or hook reads and writes of an author's state. It
-// implements [agenthost.Store].
+// stateWrites is the access of one call or hook to an author's state. It implements [agenthost.Store].
 type stateWrites struct {
 	state *authorState
 	agent *agent.Agent
-	over  chan struct{} // closed once the outcome stands
+	over  chan struct{} // closed once the outcome is decided
 	gate  chan struct{} // holds an element during an update
 
 	// Guarded by gate.
-	holds   bool           // it is this call's turn to write
-	written map[string]int // bytes of the newest value
+	holds   bool           // this call has the turn to write
+	written map[string]int // size of the newest value
 }
 
 var _ agenthost.Store = (*stateWrites)(nil)
@@ -83,7 +80,7 @@ func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawM
 	}
 	defer func() { <-w.gate }()
 	select {
-	case <-w.over: // while both were open
+	case <-w.over: // select is random if both are ready
 		return agent.ErrNoState
 	default:
 	}
@@ -114,11 +111,11 @@ func (w *stateWrites) Update(ctx context.Context, name string, fn func(json.RawM
 	return nil
 }
 
-// maxWrites bounds what one call or hook writes, in bytes: it stands in one batch with
-// the outcome.
+// maxWrites bounds the state writes of one call or hook, in bytes. They share a batch with the
+// outcome.
 const maxWrites = 8 << 20
 
-// fits reports whether a value may be written beside the others. The caller holds gate.
+// fits reports whether a value fits in addition to the other writes. The caller holds gate.
 func (w *stateWrites) fits(name string, bytes int) bool {
 	for other, n := range w.written {
 		if other != name {
@@ -128,7 +125,7 @@ func (w *stateWrites) fits(name string, bytes int) bool {
 	return bytes <= maxWrites
 }
 
-// enter puts an element into slot, unless ctx ends or the outcome stands first.
+// enter acquires slot, unless ctx ends or the outcome is decided first.
 func (w *stateWrites) enter(ctx context.Context, slot chan struct{}) error {
 	select {
 	case <-w.over:
@@ -152,8 +149,8 @@ func (w *stateWrites) known(name string) error {
 	return nil
 }
 
-// take ends the writing and returns what was written, for the log. It is called once,
-// and release once that is on its way.
+// take ends the writes and returns them for the log. It is called once, followed by release once they
+// are enqueued.
 func (w *stateWrites) take() []machine.StateWrite {
 	if w == nil {
 		return nil
@@ -174,7 +171,7 @@ func (w *stateWrites) take() []machine.StateWrite {
 	return out
 }
 
-// release lets the next call write.
+// release passes the turn to the next call.
 func (w *stateWrites) release() {
 	if w != nil && w.holds {
 		<-w.state.writer

@@ -11,13 +11,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// taskInput is what a model hands to a subagent.
+// taskInput is the input of the task tool.
 type taskInput struct {
 	Agent  string `json:"agent"`
 	Prompt string `json:"prompt"`
 }
 
-// taskTool describes the subagents of a set-up to the model.
+// taskTool returns the task tool, which describes the subagents of a set-up.
 func taskTool(setup *agent.Setup) providers.Tool {
 	var names []string
 	about := sayTaskTool
@@ -32,11 +32,11 @@ func taskTool(setup *agent.Setup) providers.Tool {
 			"prompt": map[string]any{"type": "string", "description": sayTaskPrompt},
 		},
 	}
-	raw, _ := json.Marshal(schema) // of strings and maps only
+	raw, _ := json.Marshal(schema) // cannot fail
 	return providers.Tool{Name: conversation.TaskTool, Description: about, InputSchema: raw}
 }
 
-// readTask checks a call of the task tool. problem is for the model.
+// readTask decodes a call of the task tool. problem is an error text for the model.
 func readTask(setup *agent.Setup, e machine.RunTool) (task machine.TaskCalled, problem string) {
 	var in taskInput
 	if err := json.Unmarshal(e.Input, &in); err != nil || strings.TrimSpace(in.Prompt) == "" {

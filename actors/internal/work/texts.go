@@ -1,6 +1,6 @@
 package work
 
-// What the shell says to models and, in settlements, to people.
+// Texts for models and, in settlements, for people.
 const (
 	sayModelFailed    = "The model could not complete the reply."
 	sayNoInstructions = "The agent could not prepare the reply."
@@ -37,7 +37,7 @@ const (
 	sayReadLost    = "The output is not stored any more as it was. Call the tool again if it is still needed."
 	sayReadLater   = "The output cannot be read now. Call again later if it is still needed."
 
-	// What a model that writes a summary is told.
+	// Instructions of a summarizer.
 	saySummarize = "You shorten a conversation between a user and an assistant that goes on after you. Write a summary that lets the assistant " +
 		"continue without what is left out: the user's goals and wishes, decisions and why, facts, names, numbers, identifiers and file paths " +
 		"word for word, what was done with which result, what failed, and what is still open. Do not answer the conversation. " +

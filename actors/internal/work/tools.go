@@ -22,11 +22,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// toolGrace is how much longer than its limit a tool may take that does not heed its
-// context. Then the call is over, whatever its function does.
+// toolGrace is the time beyond its limit for a tool that ignores its context. The call then ends even
+// if the function runs.
 const toolGrace = 5 * time.Second
 
-// toolCall is one call outside the actor.
+// toolCall is one tool call outside the actor's goroutine.
 type toolCall struct {
 	node      *Node
 	options   *Options // of the runner
@@ -35,17 +35,17 @@ type toolCall struct {
 	ctx       context.Context // of the work
 	feed      *feed
 	call      agent.Call
-	writes    *stateWrites // nil if there is no state, and until the tool runs
+	writes    *stateWrites // nil without state, and until the tool runs
 	suspended parking
 	live      *events.Live
-	left      *conversation.Left // where the delivery in call stands if it is not whole
+	left      *conversation.Left // location of the delivery in call if that is incomplete
 	sender    *sender
-	outputs   *outputs    // of a call that reads in one, else nil
-	room      *outputRoom // for what the tool returns; nil until the tool runs
+	outputs   *outputs    // for the tool that reads outputs, else nil
+	room      *outputRoom // for the output; nil until the tool runs
 }
 
-// runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or
-// [machine.ToolSuspended] brings its outcome.
+// runTool starts a tool call; [machine.ToolDone], [machine.TaskCalled] or [machine.ToolSuspended]
+// delivers its outcome.
 func (r *Runner) runTool(e machine.RunTool, v *view) {
 	w, root := r.begin(e.Gen, v), v.root
 	c := &toolCall{
@@ -65,7 +65,7 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 		defer func() { c.writes.release() }()
 		if c.ctx.Err() != nil {
 			c.room.release()
-			return // the work was cancelled; nobody listens
+			return // the work was cancelled
 		}
 		var lost *lostCall
 		switch {
@@ -79,7 +79,7 @@ func (r *Runner) runTool(e machine.RunTool, v *view) {
 	})
 }
 
-// handOver releases the room of an output once the machine, which counts it too, has it, or the work is over.
+// handOver releases the memory of an output once the machine accounts for it or the work is over.
 func (c *toolCall) handOver() {
 	if c.room == nil || c.room.small() {
 		c.room.release()
@@ -89,7 +89,7 @@ func (c *toolCall) handOver() {
 	c.options.Run(c.room.release)
 }
 
-// perform returns what the machine is told of the call. The error is for the log.
+// perform runs the call and returns its outcome for the machine. The error is for the log.
 func (c *toolCall) perform() (machine.Input, error) {
 	done := machine.ToolDone{Gen: c.effect.Gen, Call: c.effect.Call}
 	refuse := func(text string, err error) (machine.Input, error) {
@@ -160,14 +160,15 @@ var (
 	errNotDurable = errors.New("the tool is not durable any more")
 )
 
-// lostCall reports that a durable call which may have run before is not resumed. The error is for the model.
+// lostCall reports that a durable call which may have run before cannot resume. Its text is for the
+// model.
 type lostCall struct {
 	cause   error
-	steps   []string // that are recorded
-	signals []string // names of waits that a signal has ended
+	steps   []string // recorded steps
+	signals []string // names of waits ended by a signal
 }
 
-// lose returns the error of a call that is not resumed for a reason.
+// lose returns the error of a call that cannot resume.
 func (c *toolCall) lose(cause error) *lostCall {
 	lost := &lostCall{cause: cause}
 	for _, s := range c.effect.Recorded {
@@ -190,18 +191,16 @@ func (e *lostCall) Error() string {
 	return conversation.CutText(text, conversation.MaxPayloadBytes)
 }
 
-// Unwrap returns the cause.
 func (e *lostCall) Unwrap() error { return e.cause }
 
-// log warns of the call.
 func (e *lostCall) log(log *slog.Logger) {
 	log.Warn("durable call not resumed", "err", logged(e.cause), "steps", e.steps, "signals", e.signals, "remedy", remedyNotResumed)
 }
 
-// remedyNotResumed is how an author prevents the loss of further calls.
+// remedyNotResumed is the advice for the author in the log.
 const remedyNotResumed = "keep the tool until its calls have ended, or map its old name in Agent.Renamed; check what the recorded steps have done"
 
-// use runs the tool, and gives up one that goes on beyond its limit.
+// use runs the tool and stops waiting for one that exceeds its limit.
 func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx := agenthost.WithDispatcher(agenthost.WithCall(c.ctx, c.call), c.sender)
 	ctx = agenthost.WithData(ctx, c.feed.writer(c.ctx, c.author))
@@ -220,7 +219,7 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	timer := time.AfterFunc(limit, func() { giveUp(late) })
 	defer timer.Stop()
 	ctx = agenthost.WithRoom(ctx, func(size int64) (func(), error) {
-		timer.Stop() // the function is not late if its output waits
+		timer.Stop() // waiting for memory does not count against the time limit
 		defer timer.Reset(limit)
 		return c.room.encode(c.ctx, size)
 	})
@@ -230,19 +229,19 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	}
 	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
 	if errors.Is(err, late) || errors.Is(err, errStillRuns) {
-		c.suspended.forget() // run again beside itself it could do anything
+		c.suspended.forget() // the function still runs, so the call must not run again
 	}
 	return out, err
 }
 
-// refusal is an error in words for the model.
+// refusal is an error whose text is for the model.
 type refusal string
 
 // Error implements error.
 func (r refusal) Error() string { return string(r) }
 
-// shownOutput is the output of a call that has images: clients fetch them by their
-// ids, as attachments.
+// shownOutput is the output of a call with images. Clients fetch the images by their ids, as
+// attachments.
 type shownOutput struct {
 	Output json.RawMessage `json:"output"`
 	Images []shownImage    `json:"images"`
@@ -255,12 +254,12 @@ type shownImage struct {
 	Filename string                    `json:"filename,omitempty"`
 }
 
-// keep stores the images of an outcome, and its output if that is too long for a record, and
-// sets what is recorded of it.
+// keep stores the images of an outcome, and an output that exceeds a record, and sets the recorded
+// fields of done.
 func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) {
 	if c.effect.Room > 0 && len(out.Output) > c.node.outputs.whole(c.effect.Room) {
 		raw := out.Output
-		out.Output = nil // while it is stored nobody needs it
+		out.Output = nil // free the reference while it is stored
 		done.Output, done.Stored, err = c.store(raw)
 	} else if err := conversation.CheckPayload(out.Output); err != nil {
 		say := sayOutputRefused
@@ -303,7 +302,7 @@ func (c *toolCall) put(body storage.Body, say string) error {
 	return nil
 }
 
-// imageID names an image of the call. A call that runs again names it alike.
+// imageID returns the id of an image of the call. It is the same if the call runs again.
 func (c *toolCall) imageID(n int) conversation.AttachmentID {
 	sum := sha256.Sum256(fmt.Append(nil, c.effect.Call, n))
 	called, err := ulid.Parse(strings.TrimPrefix(string(c.effect.Call), "call_"))
@@ -338,20 +337,19 @@ func newSteps(c *toolCall) *steps {
 	return s
 }
 
-// Recorded implements [agenthost.StepRecorder]. What this run records is not asked for
-// again.
+// Recorded implements [agenthost.StepRecorder]. It covers only steps of earlier runs.
 func (s *steps) Recorded(name string) (json.RawMessage, bool) {
 	raw, ok := s.recorded[name]
 	return raw, ok
 }
 
-// Park implements [agenthost.Suspender].
+// Suspend implements [agenthost.Suspender].
 func (s *steps) Suspend(until time.Time) bool { return s.call.suspended.suspend(until) }
 
 // Now implements [agenthost.Clock].
 func (s *steps) Now() time.Time { return s.call.options.Now() }
 
-// errStepLost says that a step may not be durable: the conversation is handed on.
+// errStepLost reports that a step may not be durable because the activation is ending.
 var errStepLost = errors.New("the run is over")
 
 // Record implements [agenthost.StepRecorder].
@@ -399,7 +397,8 @@ func (s *steps) Wait(ctx context.Context, w agenthost.Waiting) (json.RawMessage,
 	}
 }
 
-// Ask implements [agenthost.Asker]. A conversation that cannot be reached is asked again later.
+// Ask implements [agenthost.Asker]. It retries an unavailable conversation, and suspends the call
+// after askPatience.
 func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation.Receipt, error) {
 	patience, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
@@ -422,7 +421,7 @@ func (s *steps) Ask(ctx context.Context, a conversation.Admission) (conversation
 	}
 }
 
-// askPatience is for how long a call tries again that cannot ask now, before it is put away.
+// askPatience is how long a call retries before it is suspended.
 const askPatience = 20 * time.Second
 
 // RunResult implements [agenthost.RunReader].
@@ -430,7 +429,7 @@ func (s *steps) RunResult(ctx context.Context, id conversation.RunID) (json.RawM
 	return s.call.node.o.RunResult(ctx, id)
 }
 
-// waitLater is the pause before a call asks a conversation again that it could not reach.
+// waitLater is how long the call is then suspended.
 const waitLater = time.Minute
 
 func waitOver(value json.RawMessage, timedOut bool) (json.RawMessage, error) {
@@ -440,7 +439,7 @@ func waitOver(value json.RawMessage, timedOut bool) (json.RawMessage, error) {
 	return value, nil
 }
 
-// FitSignal holds the body of a signal against the schema of a wait. The error is that of ctx.
+// FitSignal validates the body of a signal against the schema of a wait. The error is that of ctx.
 func FitSignal(ctx context.Context, schema json.RawMessage, body string) (*machine.Fit, error) {
 	value, err := agenthost.FitSignal(ctx, schema, body)
 	if err != nil && ctx.Err() != nil {
@@ -453,7 +452,7 @@ func FitSignal(ctx context.Context, schema json.RawMessage, body string) (*machi
 	return fit, nil
 }
 
-// ask asks the machine, and returns nothing if the run is over before it answers.
+// ask sends a question to the machine. It returns nil if the run ends before the answer.
 func (c *toolCall) ask(q machine.Question) machine.Answer {
 	done := make(chan machine.Answer, 1)
 	c.options.Ask(q, func(a machine.Answer) { done <- a })
@@ -465,7 +464,7 @@ func (c *toolCall) ask(q machine.Question) machine.Answer {
 	}
 }
 
-// timeOf is a time of this process by the clock of the conversation.
+// timeOf converts a time of this process to the conversation's clock.
 func (c *toolCall) timeOf(t time.Time) conversation.Time {
 	return conversation.TimeOf(c.options.Now().Add(time.Until(t)).Round(time.Millisecond))
 }

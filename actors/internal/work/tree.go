@@ -11,10 +11,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxTreePause bounds the pauses between questions to the conversation that began a tree.
+// maxTreePause bounds the pause between questions to the root of a tree.
 const maxTreePause = 10 * time.Second
 
-// join has a dispatch join the tree of the submission that sends it.
+// join adds a dispatch to the tree of its sender.
 func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 	a.Tree = &s.tree
 	status, err := s.node.o.AskTree(ctx, s.tree.Root, machine.Tree{Submission: s.tree.Submission, Member: a.Address.Reach(), Key: a.Key, Join: true})
@@ -29,8 +29,9 @@ func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 	return nil
 }
 
-// askTree asks the conversation that began a tree whether work may go on. It asks until that conversation answers, or
-// the work ends. A conversation that cannot be opened, because it is quarantined or damaged, ends nothing.
+// askTree asks the root of a tree whether work may continue. It retries until the root answers or the
+// work ends. A root that cannot be opened, because it is quarantined or corrupt, does not end the
+// work.
 func (r *Runner) askTree(e machine.AskTree, s *conversation.State) {
 	q := machine.Tree{Submission: e.Tree.Submission, Member: s.Created().Address().Reach(), Key: e.Key, Cost: e.Cost}
 	ctx := r.o.Life

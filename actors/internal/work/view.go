@@ -12,36 +12,36 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// view is what an effect needs of a conversation's state, copied on the actor's goroutine:
-// the state goes on to change while what the effect began runs.
+// view is a copy of the state that an effect needs, made on the actor's goroutine because the state
+// changes later.
 type view struct {
 	created conversation.ConversationCreated
 	state   map[string]json.RawMessage // of the author
 	origin  conversation.Origin
 
-	// Of the submission that is worked on; all is zero if nobody works.
+	// Of the submission under way; zero if there is none.
 	id        conversation.SubmissionID
-	child     conversation.ConversationID // of a subagent's
-	agent     string                      // likewise
+	child     conversation.ConversationID // of a subagent
+	agent     string                      // of a subagent
 	depth     int
 	message   conversation.MessageID
 	delivery  conversation.Delivery
-	left      *conversation.Left // where delivery stands if it is not whole
+	left      *conversation.Left // location of delivery if that is incomplete
 	continued int
-	above     *view // of the submission whose work this is a part of, nil for none
-	root      *view // of the conversation's submission that all of it is for
+	above     *view // of the parent of a subagent, else nil
+	root      *view // of the root submission
 
 	attempts      int // of the root
-	dispatchDepth int // likewise
+	dispatchDepth int // of the root
 	sender        *conversation.Sender
-	tree          conversation.TreeRef // that the root belongs to, or begins
+	tree          conversation.TreeRef // tree of the root
 
-	// What the model sees, if it is asked.
+	// The model's view, if seen was called.
 	exchanges []conversation.Exchange
 	shown     prompt.View
 }
 
-// look copies what work on a submission needs, "" for what belongs to none.
+// look copies the state for the work on a submission; "" is for no submission.
 func look(s *conversation.State, id conversation.SubmissionID) *view {
 	if sub := s.Submission(id); sub != nil {
 		return lookAt(s, sub)
@@ -49,7 +49,7 @@ func look(s *conversation.State, id conversation.SubmissionID) *view {
 	return &view{created: *s.Created(), state: maps.Clone(s.AuthorState()), origin: s.Origin(id)}
 }
 
-// lookAt is look, of a submission that may have been cut out of the state.
+// lookAt is look for a submission that the state may no longer hold.
 func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 	v := &view{
 		created: *s.Created(), origin: s.Origin(sub.ID),
@@ -69,13 +69,13 @@ func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 	return v
 }
 
-// seen adds what the model sees.
+// seen adds the model's view.
 func (v *view) seen(s *conversation.State) *view {
 	v.exchanges, v.shown = prompt.Exchanges(s, v.id), prompt.View{After: s.Compacted(v.id), Without: s.Refused()}
 	return v
 }
 
-// turn is the facts an author's functions get of a turn.
+// turn returns the facts of a turn for an author's functions.
 func (v *view) turn(number int) *agent.Turn {
 	t := &agent.Turn{
 		Address: v.created.Address(), UID: v.created.UID, Number: number, Delivery: v.delivery, InitialData: v.created.InitialData,
@@ -86,12 +86,12 @@ func (v *view) turn(number int) *agent.Turn {
 	return t
 }
 
-// place is where live events of the work belong.
+// place returns the location of the work's live events.
 func (v *view) place(turn conversation.TurnID) observability.Place {
 	return observability.Place{Submission: v.origin.Root, Parent: v.origin.Parent, Turn: turn, Child: v.child}
 }
 
-// responseOf returns what a response has and what was spent on it.
+// responseOf returns the content and the cost of a response.
 func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.Response {
 	resp := &agent.Response{Message: sub.Message, Usage: spent.Usage, Dollars: spent.Dollars, Output: sub.Output()}
 	var texts []string
@@ -110,8 +110,8 @@ func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.R
 	return resp
 }
 
-// Do begins what an effect asks for, and reports whether it was one of this room. It copies
-// what it needs of the state before it returns.
+// Do starts an effect and reports whether it belongs to this package. It copies the needed state
+// before it returns.
 func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	switch e := e.(type) {
 	case machine.CallModel:
