@@ -19,90 +19,90 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// ErrTooLong is a conversation of which no model can be shown what belongs to its view.
+// ErrTooLong reports that a conversation's view exceeds the limit for any model.
 var ErrTooLong = errors.New("the conversation is longer than any model may be shown")
 
-// checkpointTimeout bounds the storing of a checkpoint. One that fails is not
-// missed: the next has all that it had.
+// checkpointTimeout bounds the storing of a checkpoint. A failed one is replaced by the next, which
+// includes its content.
 const checkpointTimeout = 30 * time.Second
 
-// maxEncodedBytes bounds the encoded history that an activation keeps for its next
-// model call: about what the largest context windows hold.
+// maxEncodedBytes bounds the encoded history that an activation keeps for its next model call. It is
+// about the size of the largest context windows.
 const maxEncodedBytes = 4 << 20
 
-// Options are what the archives of a node work with. All but ReadTimeout are required.
+// Options configures a Store. All fields except ReadTimeout are required.
 type Options struct {
 	Logs *storage.Logs
-	// Source is what logs are opened from.
+	// Source opens logs.
 	Source follower.Source
 	Prompt *prompt.Renderer
 	Logger *slog.Logger
-	// Turns has long work wait for its turn.
+	// Turns limits concurrent work on long batches.
 	Turns *memory.Account
 	// Writes is charged with the bytes of checkpoints that are due or being stored.
 	Writes *memory.Account
 	// ReadTimeout bounds each wait for the bucket while a log is read.
 	ReadTimeout time.Duration
-	// SegmentBatches is how many batches wait until they are put into a segment together,
-	// SegmentGrace how long they stay then.
+	// SegmentBatches is how many batches are compacted into one segment. SegmentGrace is how long the
+	// replaced batches stay.
 	SegmentBatches int
 	SegmentGrace   time.Duration
-	// MarkEvents has checkpoints say where events of the beta line are.
+	// MarkEvents adds positions in the event stream of the beta line to checkpoints.
 	MarkEvents bool
-	// Save runs what stores checkpoints, in a context that outlives activations.
+	// Save runs a function that stores checkpoints, with a context that outlives activations.
 	Save func(func(context.Context))
-	// Ending reports whether the node is at its end: what is left to do is done when a
-	// conversation is used again.
+	// Ending reports whether the node shuts down. The remaining work is then done when the
+	// conversation is next used.
 	Ending func() bool
 }
 
-// Store is a node's part in what its conversations were. Use New.
+// Store manages the history of a node's conversations. Use New.
 type Store struct {
-	// PageBytes is about the size of a page of closed history. It is set before use.
+	// PageBytes is the approximate size of a page of closed history. It is set before use.
 	PageBytes int
 
 	o       Options
 	garbage *garbage
 }
 
-// pageBytes is what docs/architecture.md has.
+// pageBytes is the page size of docs/architecture.md.
 const pageBytes = 256 << 10
 
-// New returns a store. Nothing is sent yet.
+// New returns a store. It sends no request.
 func New(o Options) *Store {
 	return &Store{PageBytes: pageBytes, o: o, garbage: newGarbage(o.Logs, o.Logger, o.SegmentGrace)}
 }
 
-// Run deletes what segments have replaced, until ctx ends.
+// Run deletes batches replaced by segments, until ctx ends.
 func (s *Store) Run(ctx context.Context) { s.garbage.run(ctx) }
 
-// Patient are the logs, with a limit for each wait for the bucket.
+// Patient returns the source of logs with a time limit for each wait for the bucket.
 func (s *Store) Patient() follower.Source { return follower.Patient(s.o.Source, s.o.ReadTimeout) }
 
-// Archive is what an activation has cut out of its state, and its checkpoints. It
-// outlives the activation as long as a checkpoint is being stored.
+// Archive holds the closed history of one conversation and stores its checkpoints. It outlives the
+// activation while a checkpoint is being stored.
 type Archive struct {
 	store *Store
 	key   conversation.Key
 	log   *slog.Logger
 
 	mu     sync.Mutex
-	pages  []*Page // full ones
-	tail   *Page   // the one after them, or nil
-	due    *Due    // the newest that waits
+	pages  []*Page // full pages
+	tail   *Page   // the page after them, or nil
+	due    *Due    // the newest queued checkpoint
 	saving bool
-	newest *storage.Checkpoint // got or put last
-	recent []storage.Batch     // the newest of the log that no segment holds, as far as they are kept
-	bytes  int                 // of their lines
-	held   atomic.Int64        // bytes of pages in memory, and of what the model was shown of them
-	// day is the newest that an index entry was asked for, indexed that of the newest
-	// stored one, and entry the one that is due, or nil.
+	newest *storage.Checkpoint // the newest checkpoint read or stored
+	recent []storage.Batch     // the newest batches that no segment holds, up to maxRecentBytes
+	bytes  int                 // of the lines of recent
+	held   atomic.Int64        // bytes of pages in memory, including rendered text
+	// day is the newest day with a requested index entry, indexed that of the newest stored entry.
+	// entry is the queued one, or nil.
 	day, indexed string
 	entry        *storage.IndexEntry
 
-	segments *storage.Compactor // belongs to who saves
-	marking  *marking           // likewise; nil before the first checkpoint, and after an error
-	// viewed is the view that pieces were shown in.
+	segments *storage.Compactor // used by the saving goroutine only
+	marking  *marking           // likewise; nil before the first checkpoint and after an error
+	// viewed is the view in which pieces were rendered.
 	viewed prompt.View
 }
 
@@ -110,20 +110,20 @@ type Archive struct {
 type Page struct {
 	ref    *storage.PageRef // nil until it is stored
 	cut    *conversation.HistoryPage
-	pieces []*piece // what the model is shown of it; nil while that is in the bucket only
-	held   int64    // what is counted of it in history.held
-	next   *Page    // the one that has grown from it, which has its pieces; nil if none has
+	pieces []*piece // rendered content; nil if it is only in the bucket
+	held   int64    // its share of Archive.held
+	next   *Page    // the larger page that took over its pieces, or nil
 }
 
-// piece is history that was cut at one time or read at once. A page that grows keeps
-// its pieces, so that a turn encodes none of them again.
+// piece is history that was cut at one time or read at once. A growing page keeps its pieces, so that
+// none is encoded twice.
 type piece struct {
-	cut   *conversation.HistoryPage // nil once shown is there
+	cut   *conversation.HistoryPage // nil once rendered
 	shown *providers.Block
-	first bool // it holds where the view begins after a compaction
+	first bool // the view begins in it after a compaction
 }
 
-// bytes is how much the model is shown of the piece.
+// bytes returns the size of the rendered text.
 func (p *piece) bytes() int {
 	if p.shown == nil {
 		return 0
@@ -135,20 +135,20 @@ func newPage(cut *conversation.HistoryPage) *Page {
 	return &Page{cut: cut, pieces: []*piece{{cut: cut}}}
 }
 
-// Due is a checkpoint that lacks the references of its pages.
+// Due is a checkpoint without the references of its pages.
 type Due struct {
 	storage.Checkpoint
 	Address conversation.Address
-	Day     string // on which it was taken
-	// Closed was cut out of the state for good, after what was cut before.
+	Day     string // day of the checkpoint
+	// Closed was permanently cut out of the state, after the earlier pages.
 	Closed []*conversation.HistoryPage
 
-	pages int // how many full ones belong to it
+	pages int // number of its full pages
 	tail  *conversation.HistoryPage
 	held  int64 // bytes charged to Options.Writes
 }
 
-// Archive returns that of a conversation, of what was restored, nil if nothing was.
+// Archive returns the archive of a conversation from restored content, or an empty one if from is nil.
 func (s *Store) Archive(key conversation.Key, from *follower.Restored, log *slog.Logger) *Archive {
 	a := &Archive{store: s, key: key, log: log, segments: s.o.Logs.Compactor(key)}
 	if from == nil {
@@ -166,8 +166,8 @@ func (s *Store) Archive(key conversation.Key, from *follower.Restored, log *slog
 	return a
 }
 
-// Begin makes it that of an activation. day is that of an index entry that is known to be
-// stored, "" if none is.
+// Begin attaches the archive to an activation. day is the day of a stored index entry, "" if none is
+// known.
 func (a *Archive) Begin(day string, log *slog.Logger) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,11 +175,11 @@ func (a *Archive) Begin(day string, log *slog.Logger) {
 	a.day = a.indexed
 }
 
-// maxOpenBytes bounds the closed history that is in memory while a log is read.
+// maxOpenBytes bounds the closed history in memory while a log is read.
 const maxOpenBytes = 8 << 20
 
-// Take cuts closed history out of the state of a log that is being read. Beyond
-// maxOpenBytes the oldest is stored: a checkpoint that names it follows soon.
+// Take cuts closed history out of the state of a log that is being read. Beyond maxOpenBytes it stores
+// the oldest pages; a checkpoint that names them follows soon.
 func (a *Archive) Take(ctx context.Context, s *conversation.State) error {
 	a.Outlive(s)
 	a.mu.Lock()
@@ -202,7 +202,7 @@ func (a *Archive) Take(ctx context.Context, s *conversation.State) error {
 	return err
 }
 
-// Outlive forgets the pages of a life that was deleted.
+// Outlive drops the pages of a deleted incarnation.
 func (a *Archive) Outlive(s *conversation.State) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -212,7 +212,7 @@ func (a *Archive) Outlive(s *conversation.State) {
 	}
 }
 
-// cutFrom keeps all that is closed in a state. The caller holds mu.
+// cutFrom moves all closed history from a state to the archive. The caller holds mu.
 func (a *Archive) cutFrom(s *conversation.State) error {
 	for {
 		page, err := s.Cut()
@@ -223,8 +223,7 @@ func (a *Archive) cutFrom(s *conversation.State) error {
 	}
 }
 
-// Cut returns the pages so far, in order. They do not change; what they hold may be
-// loaded.
+// Cut returns the pages in order. They are immutable, but their content may be loaded.
 func (a *Archive) Cut() []*Page {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -235,8 +234,8 @@ func (a *Archive) Cut() []*Page {
 	return out
 }
 
-// measure takes note of what a page has in memory, or the one that has its pieces by now.
-// The caller holds mu.
+// measure updates the memory count of a page, or of the page that took over its pieces. The caller
+// holds mu.
 func (a *Archive) measure(p *Page) {
 	for p.next != nil {
 		p = p.next
@@ -246,7 +245,7 @@ func (a *Archive) measure(p *Page) {
 	p.held = n
 }
 
-// bytes is how much the page has in memory, in any form.
+// bytes returns the memory of the page in any form.
 func (p *Page) bytes() (n int) {
 	if p.cut != nil {
 		n += p.cut.Bytes()
@@ -259,7 +258,7 @@ func (p *Page) bytes() (n int) {
 	return n
 }
 
-// keep takes what was cut out of the state. The caller holds mu.
+// keep adds a page cut out of the state. The caller holds mu.
 func (a *Archive) keep(p *conversation.HistoryPage) {
 	next := newPage(p)
 	if a.tail != nil {
@@ -273,8 +272,8 @@ func (a *Archive) keep(p *conversation.HistoryPage) {
 	}
 }
 
-// Checkpoint stores a checkpoint and its pages in the background, one checkpoint at
-// a time; of those that wait the newest is enough.
+// Checkpoint stores a checkpoint and its pages in the background, one checkpoint at a time. A newer
+// one replaces a queued one.
 func (a *Archive) Checkpoint(due *Due) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,7 +298,7 @@ func (a *Archive) discharge(due *Due) {
 	}
 }
 
-// saveInBackground stores what is due, one thing after the other. The caller holds mu.
+// saveInBackground stores the queued objects one after the other. The caller holds mu.
 func (a *Archive) saveInBackground() {
 	if a.saving {
 		return
@@ -311,7 +310,7 @@ func (a *Archive) saveInBackground() {
 	})
 }
 
-// next stores what is due and reports whether there was anything.
+// next stores the queued objects and reports whether there were any.
 func (a *Archive) next(saving context.Context) bool {
 	a.mu.Lock()
 	due, entry := a.due, a.entry
@@ -330,7 +329,7 @@ func (a *Archive) next(saving context.Context) bool {
 		a.log.Warn("checkpoint is not stored", "offset", due.At.Seq, "err", err)
 		return true
 	}
-	if !a.store.o.Ending() { // what is left to do is done when the conversation is used again
+	if !a.store.o.Ending() { // otherwise the next use of the conversation compacts
 		a.archive(saving, due.At.Seq)
 	}
 	return true
@@ -355,12 +354,12 @@ func (a *Archive) save(ctx context.Context, due *Due) error {
 	if err := a.store.o.Logs.PutCheckpoint(ctx, a.key, &due.Checkpoint, a.newest); err != nil {
 		return err
 	}
-	due.State, due.Tail = nil, nil // what is kept of a checkpoint is small
+	due.State, due.Tail = nil, nil // free the large fields
 	a.newest = &due.Checkpoint
 	return nil
 }
 
-// storePage stores a page unless it is.
+// storePage stores a page once.
 func (a *Archive) storePage(ctx context.Context, n int, p *Page) (storage.PageRef, error) {
 	a.mu.Lock()
 	known := p.ref
@@ -382,9 +381,8 @@ func (a *Archive) storePage(ctx context.Context, n int, p *Page) (storage.PageRe
 	return ref, nil
 }
 
-// Blocks returns what the model is shown of pages in a view, from memory, from
-// the bucket, or, if a page is not what it should be, from the log. Next is the
-// exchange after them. More than view bytes are [ErrTooLong].
+// Blocks renders pages for the model in a view: from memory, from the bucket, or from the log if a
+// page is corrupt. next is the exchange after them. It returns [ErrTooLong] for more than view bytes.
 func (a *Archive) Blocks(
 	ctx context.Context, pages []*Page, of prompt.View, next conversation.SubmissionID, view int,
 ) ([]*providers.Block, error) {
@@ -422,7 +420,7 @@ func (a *Archive) Blocks(
 	return out, nil
 }
 
-// release forgets what was shown of pages that are stored.
+// release drops the in-memory content of stored pages.
 func (a *Archive) release(pages []*Page) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -434,8 +432,8 @@ func (a *Archive) release(pages []*Page) {
 	}
 }
 
-// page returns what the model is shown of a page, and whether the view begins there. It
-// takes that from room, the bytes that the view may still have.
+// page renders a page and reports whether the view begins there. It subtracts the size from room, the
+// bytes left for the view.
 func (a *Archive) page(
 	ctx context.Context, p *Page, of prompt.View, room *int,
 ) (out []*providers.Block, first bool, err error) {
@@ -459,7 +457,7 @@ func (a *Archive) page(
 	return out, false, nil
 }
 
-// view forgets what was shown of pages if that was in another view.
+// view drops the rendered pages of another view.
 func (a *Archive) view(pages []*Page, of prompt.View) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -467,12 +465,12 @@ func (a *Archive) view(pages []*Page, of prompt.View) {
 		return
 	}
 	a.viewed = of
-	all := slices.Concat(pages, a.pages) // those that have grown meanwhile too
+	all := slices.Concat(pages, a.pages) // including pages that have grown since
 	if a.tail != nil {
 		all = append(all, a.tail)
 	}
 	for _, p := range all {
-		p.pieces = nil // it is read again
+		p.pieces = nil // read again from the bucket
 		if p.cut != nil {
 			p.pieces = []*piece{{cut: p.cut}}
 		}
@@ -480,8 +478,8 @@ func (a *Archive) view(pages []*Page, of prompt.View) {
 	}
 }
 
-// Exchanges returns what pages hold from where a view begins after a compaction, as
-// Blocks does. Of those beyond the newest room bytes only their names are there.
+// Exchanges returns the exchanges of pages from the beginning of the view after a compaction. It falls
+// back to the log like Blocks. Exchanges beyond the newest room bytes have only their ids.
 func (a *Archive) Exchanges(
 	ctx context.Context, pages []*Page, after *conversation.Compacted, next conversation.SubmissionID, room int,
 ) ([]conversation.Exchange, error) {
@@ -499,7 +497,7 @@ func (a *Archive) Exchanges(
 	return out, err
 }
 
-// paged is Exchanges without the log.
+// paged is Exchanges without the fallback to the log.
 func (a *Archive) paged(ctx context.Context, pages []*Page, after *conversation.Compacted, room int) ([]conversation.Exchange, error) {
 	var out []conversation.Exchange
 	for _, p := range slices.Backward(pages) {
@@ -529,7 +527,7 @@ func (a *Archive) paged(ctx context.Context, pages []*Page, after *conversation.
 	return out, nil
 }
 
-// firstOf returns where a view begins in a list, -1 if not there.
+// firstOf returns the index where a view begins in a list, or -1.
 func firstOf(list []conversation.Exchange, after *conversation.Compacted) int {
 	if after == nil {
 		return -1
@@ -537,7 +535,7 @@ func firstOf(list []conversation.Exchange, after *conversation.Compacted) int {
 	return slices.IndexFunc(list, func(x conversation.Exchange) bool { return x.Submission == after.FirstKept })
 }
 
-// load returns the pieces of a page and keeps them.
+// load returns the pieces of a page and caches them.
 func (a *Archive) load(ctx context.Context, p *Page) ([]*piece, error) {
 	a.mu.Lock()
 	pieces, ref := p.pieces, p.ref
@@ -561,8 +559,7 @@ func (a *Archive) load(ctx context.Context, p *Page) ([]*piece, error) {
 	return p.pieces, nil
 }
 
-// show returns what the model is shown of a piece of a page and keeps it. Of deliveries it
-// takes at most room bytes.
+// show renders a piece of a page and caches the result. Its deliveries may take at most room bytes.
 func (a *Archive) show(
 	ctx context.Context, page *Page, p *piece, of prompt.View, room int,
 ) (*providers.Block, error) {
@@ -594,7 +591,7 @@ func (a *Archive) show(
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.viewed.Same(of) { // a call that was given up; what is kept is for the next
+	if !a.viewed.Same(of) { // a cancelled call; the cache belongs to the next one
 		return providers.NewBlock(messages), nil
 	}
 	defer a.measure(page)
@@ -604,8 +601,8 @@ func (a *Archive) show(
 	return p.shown, nil
 }
 
-// Limit forgets the encodings of the newest blocks that are too many to be kept for
-// the next call: those of the oldest go on to fit.
+// Limit drops the encodings of the newest blocks beyond maxEncodedBytes. The oldest stay, because they
+// remain a prefix of the next call.
 func Limit(blocks []*providers.Block) {
 	kept := int64(0)
 	for _, b := range blocks {
@@ -615,9 +612,9 @@ func Limit(blocks []*providers.Block) {
 	}
 }
 
-// fold returns what a view after a compaction has before a submission, all that there
-// is if that is not known, from the log alone. Of what is beyond the newest room bytes
-// only the names are there; bare counts them.
+// fold returns the exchanges of a view before the submission next, from the log alone. If next is
+// unknown, it returns all of them. Exchanges beyond the newest room bytes have only their ids; bare
+// counts them.
 func (a *Archive) fold(
 	ctx context.Context, after *conversation.Compacted, next conversation.SubmissionID, room int,
 ) (view []conversation.Exchange, bare int, err error) {
@@ -640,25 +637,25 @@ func (a *Archive) fold(
 	}
 	last := prompt.Exchanges(state, next)
 	if n := slices.IndexFunc(last, func(x conversation.Exchange) bool { return x.Submission == next }); n >= 0 {
-		last = last[:n] // It has its room elsewhere.
+		last = last[:n] // next and later exchanges are not part of the result
 	}
 	f.add(last...)
 	view, _ = prompt.Since(f.list, after)
 	return view, max(0, f.bare-(len(f.list)-len(view))), nil
 }
 
-// refolded is what is kept of exchanges while a log is folded.
+// refolded collects exchanges while a log is folded.
 type refolded struct {
 	after *conversation.Compacted
 	room  int
 	list  []conversation.Exchange
-	bare  int // of list, from its start: their names alone
-	bytes int // of the others
+	bare  int // number of exchanges at the start of list with only their ids
+	bytes int // size of the other exchanges
 }
 
-// cut takes closed history out of a state.
+// cut moves closed history from a state to the list.
 func (f *refolded) cut(s *conversation.State) error {
-	if s.History() == (conversation.HistoryCounts{}) { // of a life that was deleted, if there is any
+	if s.History() == (conversation.HistoryCounts{}) { // drop exchanges of a deleted incarnation
 		f.list, f.bare, f.bytes = nil, 0, 0
 	}
 	for {

@@ -15,7 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestEncodedHistoryIsBounded: the oldest encodings are kept.
+// TestEncodedHistoryIsBounded checks that the oldest encodings stay.
 func TestEncodedHistoryIsBounded(t *testing.T) {
 	var blocks []*providers.Block
 	for _, size := range []int64{maxEncodedBytes - 10, 10, 1, 0, 5} {
@@ -37,8 +37,8 @@ func TestEncodedHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestRefoldedKeepsTheNewest: of what is beyond its room only names are kept, and nothing
-// of what a view does not begin with.
+// TestRefoldedKeepsTheNewest checks that exchanges beyond the room keep only their ids, and that
+// exchanges before the view are dropped.
 func TestRefoldedKeepsTheNewest(t *testing.T) {
 	of := func(id conversation.SubmissionID) conversation.Exchange {
 		return conversation.Exchange{Submission: id, Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: strings.Repeat("x", 100)}}
@@ -55,8 +55,8 @@ func TestRefoldedKeepsTheNewest(t *testing.T) {
 	}
 }
 
-// TestHeldIsWhatIsThere: what is counted of a history is what its pages have, whatever is
-// cut, shown, stored, forgotten or compacted, in any order.
+// TestHeldIsWhatIsThere checks that the memory count equals the content of the pages after random
+// operations.
 func TestHeldIsWhatIsThere(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -64,7 +64,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 		var of prompt.View
 		var seen []*Page
 		for n := range 60 {
-			seen = append(seen, h.Cut()...) // also those that have grown since
+			seen = append(seen, h.Cut()...) // including pages that have grown since
 			switch r.IntN(5) {
 			case 0, 1:
 				h.mu.Lock()
@@ -103,7 +103,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 	}
 }
 
-// settledPage is a page of one submission.
+// settledPage returns a page of one submission.
 func settledPage(t *testing.T, n int) *conversation.HistoryPage {
 	t.Helper()
 	id := fmt.Sprint(n)

@@ -1,16 +1,15 @@
-// Package history keeps what conversations were: pages of closed history, checkpoints,
-// segments, and what those have replaced. Package actors has one [Store] for each node, and
-// one [Archive] for each conversation in memory.
+// Package history stores the closed history of conversations: pages, checkpoints and segments, and
+// deletes the objects that they replace. Package actors has one [Store] for each node and one
+// [Archive] for each conversation in memory.
 //
 // Guarantees:
 //
-//  1. A checkpoint is stored after the pages that it names, one at a time; of those that
-//     wait the newest is enough, and one that fails is not missed.
-//  2. A log is put into segments no farther than a stored checkpoint goes, and what they
-//     replace stays for a while, for readers who are about to read it.
-//  3. What is shown of closed history comes from memory, from the bucket, or, if a page is
-//     not what it should be, from the log itself.
+//  1. A checkpoint is stored after its pages. One is stored at a time, and a newer one replaces a queued one. A failed one
+//     needs no retry.
+//  2. A log is compacted into segments only up to a stored checkpoint. Replaced batches stay for a while, for readers that
+//     are about to read them.
+//  3. Closed history is rendered from memory, from the bucket, or, if a page is corrupt, from the log.
 //
-// All types are safe for concurrent use. Nothing here is the truth: after a crash the log
-// has everything.
+// All types are safe for concurrent use. Nothing here is authoritative: after a crash the log has
+// everything.
 package history

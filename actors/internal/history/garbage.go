@@ -12,28 +12,27 @@ import (
 )
 
 const (
-	// maxGarbageKeys bounds the keys that wait for their deletion. Above it the oldest are
-	// left to a later compaction, which finds them.
+	// maxGarbageKeys bounds the keys that wait for deletion. Above it the oldest are left to a later
+	// compaction, which finds them.
 	maxGarbageKeys = 50_000
-	// removeTimeout bounds the deletion of what one compaction has left.
+	// removeTimeout bounds the deletion after one compaction.
 	removeTimeout = time.Minute
 )
 
-// garbage deletes what segments have replaced, when readers have had time to end.
-// It is only memory: what a process leaves behind is found by the next compaction.
-// Safe for concurrent use.
+// garbage deletes objects replaced by segments after a grace period for readers. It is kept in memory
+// only: a later compaction finds what a crash leaves. It is safe for concurrent use.
 type garbage struct {
 	logs  *storage.Logs
 	log   *slog.Logger
 	grace time.Duration
 
 	mu      sync.Mutex
-	waiting []load // the oldest first
+	waiting []load // oldest first
 	known   map[string]bool
 	kick    chan struct{}
 }
 
-// load is what one compaction has left.
+// load is the garbage of one compaction.
 type load struct {
 	conv conversation.Key
 	keys []string
@@ -44,7 +43,7 @@ func newGarbage(logs *storage.Logs, log *slog.Logger, grace time.Duration) *garb
 	return &garbage{logs: logs, log: log, grace: grace, known: map[string]bool{}, kick: make(chan struct{}, 1)}
 }
 
-// add takes keys that are to be deleted. Those that wait already go at their time.
+// add queues keys for deletion. Keys that are queued already keep their time.
 func (g *garbage) add(conv conversation.Key, keys []string) {
 	g.mu.Lock()
 	keys = slices.DeleteFunc(keys, func(key string) bool { return g.known[key] })
@@ -68,7 +67,7 @@ func (g *garbage) add(conv conversation.Key, keys []string) {
 	}
 }
 
-// take removes the oldest load. The caller holds mu.
+// take removes and returns the oldest load. The caller holds mu.
 func (g *garbage) take() load {
 	l := g.waiting[0]
 	g.waiting[0] = load{}
@@ -82,8 +81,7 @@ func (g *garbage) take() load {
 	return l
 }
 
-// next returns a load whose time has come, or when to look again; 0 is when something
-// is added.
+// next returns a load that is due, or the time to wait for one; 0 means until one is added.
 func (g *garbage) next() (l load, ready bool, wait time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +94,7 @@ func (g *garbage) next() (l load, ready bool, wait time.Duration) {
 	return g.take(), true, 0
 }
 
-// run deletes until ctx ends.
+// run deletes due loads until ctx ends.
 func (g *garbage) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, ready, wait := g.next()

@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// slowDeletes counts what is deleted, each after a while.
+// slowDeletes delays and counts deletions.
 type slowDeletes struct {
 	mu      sync.Mutex
 	deleted int
@@ -45,7 +45,7 @@ func (d *slowDeletes) count() int {
 	return d.deleted
 }
 
-// keysFrom are keys of batches.
+// keysFrom returns keys of n batches.
 func keysFrom(conv conversation.Key, first, n int) []string {
 	var keys []string
 	for i := range n {
@@ -54,7 +54,8 @@ func keysFrom(conv conversation.Key, first, n int) []string {
 	return keys
 }
 
-// TestGarbage deletes each key once, after its grace and not before, several at a time.
+// TestGarbage checks that each key is deleted once, after its grace period, with several deletions at
+// a time.
 func TestGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := local.NewMemory()
@@ -71,7 +72,7 @@ func TestGarbage(t *testing.T) {
 		a, b := conversation.Address{Agent: "a", ID: "1"}.Key(), conversation.Address{Agent: "a", ID: "2"}.Key()
 		g.add(a, keysFrom(a, 0, 100))
 		time.Sleep(30 * time.Second)
-		g.add(a, keysFrom(a, 50, 100)) // half of them wait already
+		g.add(a, keysFrom(a, 50, 100)) // half of them are queued already
 		g.add(b, keysFrom(b, 0, 100))
 		g.add(b, nil)
 		time.Sleep(29 * time.Second)
@@ -87,7 +88,7 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%d keys are deleted after the second grace, %d of them twice, want 250", n, deletes.twice)
 		}
 
-		// A stream of garbage that one request at a time could not delete.
+		// More garbage than sequential requests could delete.
 		for i := range 300 {
 			g.add(a, keysFrom(a, 1000+i*100, 100))
 			time.Sleep(time.Second)
@@ -97,7 +98,7 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%d keys are deleted, want %d", n, 250+300*100)
 		}
 
-		// More than is kept in mind: the oldest are left.
+		// More than maxGarbageKeys: the oldest are dropped.
 		for i := range maxGarbageKeys/1000 + 5 {
 			g.add(b, keysFrom(b, 10_000+i*1000, 1000))
 		}
@@ -115,7 +116,6 @@ func TestGarbage(t *testing.T) {
 	})
 }
 
-// TestRecentBatches keeps the newest within a bound, while a compaction reads them.
 func TestRecentBatches(t *testing.T) {
 	h := &Archive{}
 	for i := range int64(9) {

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// leftPause is how long to wait for a bucket that is away before a delivery is read again.
+// leftPause is the retry pause while the bucket is unavailable.
 const leftPause = time.Second
 
 // delivered reads a delivery that was left to the log.
@@ -25,8 +25,8 @@ func (s *Store) delivered(ctx context.Context, key conversation.Key, l *conversa
 	return adm.Delivery, nil
 }
 
-// Complete puts a delivery in its place that may have been left to the log, for code of
-// an author. It waits for a bucket that is away for as long as ctx lives.
+// Complete loads a delivery that was left to the log, for an author's code. It retries an unavailable
+// bucket until ctx ends.
 func (s *Store) Complete(ctx context.Context, key conversation.Key, l *conversation.Left, d *conversation.Delivery) error {
 	for l != nil {
 		whole, err := s.delivered(ctx, key, l)
@@ -46,8 +46,8 @@ func (s *Store) Complete(ctx context.Context, key conversation.Key, l *conversat
 	return nil
 }
 
-// Whole returns exchanges with their deliveries, or ErrTooLong if those have more than
-// room bytes. The newest are read first.
+// Whole loads the deliveries of exchanges, newest first. It returns ErrTooLong if they exceed room
+// bytes.
 func (s *Store) Whole(ctx context.Context, key conversation.Key, list []conversation.Exchange, room int) ([]conversation.Exchange, error) {
 	for i, x := range slices.Backward(list) {
 		if x.Left != nil {
@@ -64,8 +64,8 @@ func (s *Store) Whole(ctx context.Context, key conversation.Key, list []conversa
 	return list, nil
 }
 
-// Recent gives exchanges their deliveries, as far as room goes for all that they hold, the
-// newest first, and returns how much is left of it. Of those beyond only their names stay.
+// Recent loads the deliveries of the newest exchanges that fit into room bytes, and returns the rest
+// of room. The other exchanges keep only their ids.
 func (s *Store) Recent(ctx context.Context, key conversation.Key, list []conversation.Exchange, room int) (int, error) {
 	for i, x := range slices.Backward(list) {
 		if room <= 0 {
@@ -84,7 +84,7 @@ func (s *Store) Recent(ctx context.Context, key conversation.Key, list []convers
 	return room, nil
 }
 
-// Fold applies a stored batch to a state, at its turn if it is long.
+// Fold applies a stored batch to a state. Long batches take turns.
 func (s *Store) Fold(state *conversation.State, b storage.Batch) error {
 	defer s.o.Turns.Turn(len(b.Lines))()
 	records, err := conversation.DecodeRecords(b.Lines)

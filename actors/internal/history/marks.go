@@ -10,19 +10,19 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// marksRange is how many batches are read at once to mark their events.
+// marksRange is how many batches one read for event marks returns.
 const marksRange = 256
 
-// marking is how far the events of a log were counted.
+// marking is the position up to which the events of a log were counted.
 type marking struct {
 	made  *feed.Projector
 	seq   int64
 	marks feed.Marks
 }
 
-// mark lets a checkpoint say where its event stream is near which batch, for readers who
-// begin in the middle. It is made of the batches at hand and of the log; what an earlier
-// checkpoint lacks is made up for, as far as there is time, and the rest with the next one.
+// mark adds event marks to a checkpoint: the position of a batch's events in the event stream, for
+// readers that start in the middle. It reads recent batches and the log. Marks missing in earlier
+// checkpoints are added as far as time allows.
 func (a *Archive) mark(ctx context.Context, due *Due) {
 	if a.newest != nil {
 		due.Events = a.newest.Events
@@ -42,10 +42,10 @@ func (a *Archive) mark(ctx context.Context, due *Due) {
 	}
 }
 
-// count goes on through a batch.
+// count counts events up to the batch last.
 func (a *Archive) count(ctx context.Context, last int64) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // what a log says must not end the node
+		if p := recover(); p != nil { // a corrupt log must not end the node
 			a.marking, err = nil, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
@@ -68,7 +68,7 @@ func (a *Archive) count(ctx context.Context, last int64) (err error) {
 	return nil
 }
 
-// resumed goes on from the newest mark of a checkpoint, or begins with the log.
+// resumed starts at the newest mark of a checkpoint, or at the beginning of the log.
 func resumed(c *storage.Checkpoint) *marking {
 	m := &marking{made: new(feed.Projector), seq: -1}
 	if c == nil {
@@ -101,7 +101,7 @@ func (m *marking) take(b storage.Batch) error {
 	return nil
 }
 
-// after returns batches after seq, at least one, from memory if they are there.
+// after returns at least one batch after seq, from memory if possible.
 func (a *Archive) after(ctx context.Context, seq, last int64) ([]storage.Batch, error) {
 	a.mu.Lock()
 	recent := a.recent

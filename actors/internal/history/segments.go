@@ -7,11 +7,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxRecentBytes bounds the lines of batches that an archive keeps for the next
-// compaction of its log, which reads what it lacks.
+// maxRecentBytes bounds the lines of batches kept for the next compaction, which reads the others.
 const maxRecentBytes = 512 << 10
 
-// Wrote keeps a batch for the next compaction.
+// Wrote adds a batch for the next compaction.
 func (a *Archive) Wrote(b storage.Batch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -22,7 +21,7 @@ func (a *Archive) Wrote(b storage.Batch) {
 	}
 }
 
-// Weight is about how much it holds, in bytes.
+// Weight returns the approximate memory of the archive, in bytes.
 func (a *Archive) Weight() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,7 +40,7 @@ func (a *Archive) forget(n int) {
 	}
 }
 
-// Active stores an index entry in the background, once for a day.
+// Active stores an index entry in the background, once a day.
 func (a *Archive) Active(e storage.IndexEntry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,9 +51,8 @@ func (a *Archive) Active(e storage.IndexEntry) {
 	a.saveInBackground()
 }
 
-// index makes sure of an index entry and returns the day of the newest there is. One
-// that cannot be stored is tried again with the next checkpoint, and keeps nothing else
-// from being stored.
+// index stores an index entry unless it exists, and returns the day of the newest stored one. A
+// failure is retried with the next checkpoint and blocks nothing else.
 func (a *Archive) index(ctx context.Context, e storage.IndexEntry) string {
 	indexed := a.DayIndexed()
 	if indexed == e.Day {
@@ -72,18 +70,18 @@ func (a *Archive) index(ctx context.Context, e storage.IndexEntry) string {
 	return e.Day
 }
 
-// DayIndexed is the day of the newest index entry that is stored, "" if none is known.
+// DayIndexed returns the day of the newest stored index entry, "" if none is known.
 func (a *Archive) DayIndexed() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.indexed
 }
 
-// archive puts the log into segments as far as a stored checkpoint goes: who opens the
-// log from there on never misses what is deleted for it.
+// archive compacts the log into segments up to a stored checkpoint, so that a reader that starts there
+// never misses deleted batches.
 func (a *Archive) archive(ctx context.Context, upTo int64) {
 	a.mu.Lock()
-	recent := slices.Clone(a.recent) // Wrote drops what it has, if that becomes too much
+	recent := slices.Clone(a.recent) // Wrote drops batches beyond its limit
 	a.mu.Unlock()
 	bound, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
