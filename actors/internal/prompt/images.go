@@ -14,10 +14,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// sayRefused stands for an image that no model is shown any more.
+// sayRefused replaces a refused image.
 const sayRefused = "(An image was left out here: the model's vendor refuses it.)"
 
-// AttachmentOf returns the id of an image that a Renderer has rendered, "" for others.
+// AttachmentOf returns the id of an image rendered by a Renderer, "" for others.
 func AttachmentOf(i providers.Image) conversation.AttachmentID {
 	if a, ok := i.Content.(*attached); ok {
 		return a.id
@@ -25,7 +25,7 @@ func AttachmentOf(i providers.Image) conversation.AttachmentID {
 	return ""
 }
 
-// images shows attachments.
+// images renders attachments.
 func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) {
 	var out []providers.Part
 	for _, at := range list {
@@ -46,7 +46,7 @@ func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) 
 	return out, nil
 }
 
-// attached is an attachment as a model call reads it: never whole in memory.
+// attached is an attachment that a model call streams, so that it is never whole in memory.
 type attached struct {
 	id     conversation.AttachmentID
 	bucket storage.Bucket
@@ -81,7 +81,7 @@ func (r *attachedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// contentError tells the provider whether another call may have more luck.
+// contentError marks errors for which the provider may retry.
 func contentError(err error) error {
 	if errors.Is(err, storage.ErrUnavailable) {
 		return fmt.Errorf("%w: %w", providers.ErrUnavailable, err)
@@ -89,23 +89,22 @@ func contentError(err error) error {
 	return err
 }
 
-// maxFacts bounds the attachments of which it is known what they are: with about 150
-// bytes for each, 600 KiB.
+// maxFacts bounds the cached attachment facts, at about 150 bytes each 600 KiB.
 const maxFacts = 4096
 
-// lookTimeout bounds the reading of one attachment's first bytes.
+// lookTimeout bounds the reading of an attachment's first bytes.
 const lookTimeout = 30 * time.Second
 
-// facts is what attachments were found to be, by their digests, those looked at last. The
-// zero value is empty.
+// facts caches the detected type of attachments by digest, the most recent ones. The zero value is
+// ready.
 type facts struct {
 	mu    sync.Mutex
 	known map[storage.Digest]*providers.ImageFacts
-	order []storage.Digest // in which they came
+	order []storage.Digest // insertion order
 }
 
-// of returns what an attachment is, nil if it cannot be read: whoever sends it finds out
-// why. An error is one of a bucket that is away.
+// of returns the facts of an attachment, or nil if it is unreadable, which the sender reports. An
+// error means that the bucket is unavailable.
 func (f *facts) of(ctx context.Context, a *attached) (*providers.ImageFacts, error) {
 	if a.size == 0 {
 		return &providers.ImageFacts{}, nil
@@ -141,7 +140,7 @@ func look(ctx context.Context, a *attached) (found picture.Facts, err error) {
 	return found, errors.Join(err, content.Close())
 }
 
-// keep forgets the oldest for what is new.
+// keep adds an entry and evicts the oldest.
 func (f *facts) keep(digest storage.Digest, found *providers.ImageFacts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

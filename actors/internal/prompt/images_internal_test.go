@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestWhatIsKnownOfAttachmentsIsBounded: the oldest is forgotten, and one that came twice
-// counts once.
+// TestAttachmentFactsAreBounded checks that the oldest entry is evicted and that a duplicate counts
+// once.
 func TestWhatIsKnownOfAttachmentsIsBounded(t *testing.T) {
 	var f facts
 	digest := func(i int) storage.Digest { return storage.Digest{byte(i), byte(i >> 8)} }

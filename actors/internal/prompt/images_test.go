@@ -20,7 +20,7 @@ import (
 
 const key = conversation.Key("00112233445566778899aabbccddeeff")
 
-// opened counts what is opened, and fails it on demand.
+// opened counts opened objects and can fail.
 type opened struct {
 	storage.Bucket
 	n    int
@@ -53,7 +53,7 @@ func drawn(t *testing.T, width int) []byte {
 	return b.Bytes()
 }
 
-// seen renders an exchange with attachments and returns what is known of them.
+// seen renders an exchange with attachments and returns their facts.
 func seen(t *testing.T, r *prompt.Renderer, list ...conversation.Attachment) ([]*providers.ImageFacts, error) {
 	t.Helper()
 	out, err := r.Messages(t.Context(), key, []conversation.Exchange{{
@@ -86,8 +86,8 @@ func TestAttachmentsAreLookedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAttachmentThatCannotBeLookedAt: what may pass is for the caller to repeat, what is
-// not there is found when the request is sent.
+// TestUnreadableAttachment checks that a transient error is returned and that a missing object is left
+// to the sender.
 func TestAttachmentThatCannotBeLookedAt(t *testing.T) {
 	b := &opened{Bucket: local.NewMemory()}
 	r := prompt.NewRenderer(b)

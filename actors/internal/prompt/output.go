@@ -16,20 +16,20 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// What an output that a model is shown a part of may have, in bytes.
+// Limits of a shortened output, in bytes.
 const (
-	// maxOutput is about 16,000 tokens: more than what one call brings is worth beside all
-	// the others, and what reading on in it twice would have shown.
+	// maxOutput is about 16,000 tokens: one output should not displace others, and further parts can
+	// be read.
 	maxOutput = 64 << 10
-	// minOutput is a page of text, however small the window.
+	// minOutput is one page of text, even for a small window.
 	minOutput = 4 << 10
-	// outputShare is the part of a window that one output may take: a turn has several.
+	// outputShare is the divisor of the window for one output, because a turn has several.
 	outputShare = 16
 	tokenBytes  = 4
 )
 
-// OutputBytes is how much a model is shown of one output: a 16th of its window, which has
-// so many tokens, 0 if that is not known; at most 64 KiB and at least 4.
+// OutputBytes returns how many bytes of one output a model is shown: a 16th of its window, between 4
+// and 64 KiB. window is in tokens, 0 if unknown.
 func OutputBytes(window int) int {
 	if window <= 0 {
 		return maxOutput
@@ -37,13 +37,13 @@ func OutputBytes(window int) int {
 	return min(max(window/outputShare*tokenBytes, minOutput), maxOutput)
 }
 
-// sayCut stands where the middle of an output is left out.
+// sayCut replaces the omitted middle of an output.
 const sayCut = "\n\n[%d of %d bytes are left out here. Read on with the tool " + conversation.ReadOutputTool + `: call "%s", from %d.]` + "\n\n"
 
-// cutNote is more than what sayCut takes, in bytes.
+// cutNote is an upper bound of the size of sayCut, in bytes.
 const cutNote = 256
 
-// Output is the outcome of a call as a text, as much of it as is recorded.
+// Output returns the outcome of a call as text, as far as it is recorded.
 func Output(t *conversation.ToolCall) string {
 	if t.Failed {
 		return t.ErrorText
@@ -51,7 +51,7 @@ func Output(t *conversation.ToolCall) string {
 	return OutputText(t.Output)
 }
 
-// OutputText shows a string as it is and anything else as JSON.
+// OutputText returns a JSON string as its text, and other values as JSON.
 func OutputText(raw json.RawMessage) string {
 	var s string
 	if bytes.HasPrefix(raw, []byte(`"`)) && json.Unmarshal(raw, &s) == nil {
@@ -60,12 +60,12 @@ func OutputText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// sayPart stands where the middle of an output is left out of what people are shown.
+// sayPart replaces the omitted middle of an output shown to people.
 const sayPart = "\n\n[%d of %d bytes are left out here.]\n\n"
 
-// Part returns the beginning and the end of a text of size bytes, which take at most so many bytes together
-// as JSON and are at most half of it, and both as people are shown them. First and last are as much of its beginning
-// and of its end, or more.
+// Part returns the head and the tail of a text of size bytes, and both as shown to people. Together
+// they take at most most bytes as JSON and at most half of the text. first and last are its beginning
+// and its end, of at least that length.
 func Part(first, last string, size, most int) (head, tail, shown string) {
 	most = min(most, size/2)
 	head, tail = first[:boundary(first, most*2/3)], last[boundary(last, len(last)-most/3):]
@@ -78,8 +78,8 @@ func Part(first, last string, size, most int) (head, tail, shown string) {
 	return head, tail, head + fmt.Sprintf(sayPart, size-len(head)-len(tail), size) + tail
 }
 
-// TextPieces yields what [OutputText] returns in pieces of at most so many bytes of the JSON, none within a
-// character, and valid UTF-8. It copies one piece at a time.
+// TextPieces yields the text of [OutputText] in pieces of at most most bytes of JSON, each valid
+// UTF-8. It copies one piece at a time.
 func TextPieces(raw json.RawMessage, most int) iter.Seq[string] {
 	quoted := len(raw) > 1 && raw[0] == '"' && raw[len(raw)-1] == '"'
 	if quoted {
@@ -100,8 +100,8 @@ func TextPieces(raw json.RawMessage, most int) iter.Seq[string] {
 	}
 }
 
-// pieceEnd returns where a piece of a text ends that has at most so many bytes, or one character: not within a
-// character, nor, in a text in quotes, within an escape or a pair of them that is one character.
+// pieceEnd returns the end of a piece of at most most bytes, or of one character. It splits neither a
+// character nor, in a quoted text, an escape or a surrogate pair.
 func pieceEnd(raw []byte, most int, quoted bool) int {
 	if len(raw) <= most {
 		return len(raw)
@@ -123,7 +123,7 @@ func pieceEnd(raw []byte, most int, quoted bool) int {
 	return end
 }
 
-// escapeBytes returns how many bytes the escape takes that a text in quotes begins with, 0 if it does not.
+// escapeBytes returns the length of the escape at the start of a quoted text, 0 if there is none.
 func escapeBytes(raw []byte) int {
 	if raw[0] != '\\' {
 		return 0
@@ -139,7 +139,7 @@ func escapeBytes(raw []byte) int {
 	return n
 }
 
-// codeUnit returns the unit of UTF-16 that a text begins with as an escape, and whether it does.
+// codeUnit decodes the UTF-16 escape at the start of a text, if there is one.
 func codeUnit(raw []byte) (rune, bool) {
 	if len(raw) < len(`\u0000`) || raw[0] != '\\' || raw[1] != 'u' {
 		return 0, false
@@ -148,7 +148,7 @@ func codeUnit(raw []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// outputOf is a call's outcome as the model is shown it.
+// outputOf returns a call's outcome as shown to the model.
 func (v *view) outputOf(t *conversation.ToolCall) string {
 	o := t.Stored
 	if o == nil || t.Failed {
@@ -162,13 +162,12 @@ func (v *view) outputOf(t *conversation.ToolCall) string {
 	return cut(head, tail, int(o.Size), t.Call)
 }
 
-// cut is a text of so many bytes with its beginning and its end alone.
+// cut joins the head and the tail of a text of size bytes.
 func cut(head, tail string, size int, call conversation.CallID) string {
 	return head + fmt.Sprintf(sayCut, size-len(head)-len(tail), size, call, len(head)) + tail
 }
 
-// shorten returns a text of more than so many bytes with its beginning and its end alone, 0
-// for any.
+// shorten returns a text with its middle omitted if it exceeds most bytes; 0 is no limit.
 func shorten(text string, most int, call conversation.CallID) string {
 	if most <= 0 || len(text) <= most {
 		return text
@@ -177,7 +176,7 @@ func shorten(text string, most int, call conversation.CallID) string {
 	return cut(text[:boundary(text, room*2/3)], text[boundary(text, len(text)-room/3):], len(text), call)
 }
 
-// boundary is the last beginning of a character at or before a place.
+// boundary returns the start of the last character at or before an index.
 func boundary(text string, at int) int {
 	at = min(max(at, 0), len(text))
 	for at > 0 && at < len(text) && !utf8.RuneStart(text[at]) {
@@ -186,8 +185,7 @@ func boundary(text string, at int) int {
 	return at
 }
 
-// Shortened reports whether messages hold an output of which a part is left out. One that
-// looks like it counts, too.
+// Shortened reports whether messages hold a shortened output, or text that looks like one.
 func Shortened(messages []providers.Message) bool {
 	sign := "Read on with the tool " + conversation.ReadOutputTool + ": call"
 	for _, m := range messages {
@@ -204,15 +202,15 @@ func Shortened(messages []providers.Message) bool {
 	return false
 }
 
-// Window is what is in memory of an output of Size bytes: those from At on.
+// Window is the loaded part of an output of Size bytes, starting at At.
 type Window struct {
 	Text     string
 	At, Size int
 }
 
-// Piece returns what is read of an output from a byte on, or, if find is not empty, from a
-// little before its first place at or after that, with where it stands: together at most so
-// many bytes, which the window has to have. It is false if find is not there.
+// Piece returns at most most bytes of an output from a byte on, with a note of their position. If find
+// is not empty, it starts shortly before the first match at or after from; ok is false without a
+// match. The window must hold the range.
 func (w Window) Piece(from int, find string, most int) (string, bool) {
 	from = boundary(w.Text, from-w.At)
 	if find != "" {
@@ -230,5 +228,5 @@ func (w Window) Piece(from int, find string, most int) (string, bool) {
 	return where + "]\n" + w.Text[from:end], true
 }
 
-// BeforeFind is how much is shown before what was found, in bytes.
+// BeforeFind is the context before a match, in bytes.
 const BeforeFind = 200

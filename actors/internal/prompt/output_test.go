@@ -23,7 +23,7 @@ func TestOutputBytes(t *testing.T) {
 	}
 }
 
-// resultOf renders the outcome of a call, shown with so many bytes.
+// resultOf renders the outcome of a call with a limit in bytes.
 func resultOf(t testing.TB, c *conversation.ToolCall, most int) (string, []providers.Message) {
 	t.Helper()
 	c.Settled, c.Call, c.Name = true, "call_1", "look"
@@ -91,8 +91,8 @@ func TestPiece(t *testing.T) {
 	}
 }
 
-// TestStoredOutput: of one that is stored the model is shown what is recorded of it, or less
-// if it may see less, and how to read on.
+// TestStoredOutput checks that the model is shown the recorded part of a stored output, or less, and
+// how to read on.
 func TestStoredOutput(t *testing.T) {
 	long := strings.Repeat("0123456789", 1000)
 	stored := &conversation.StoredOutput{Size: 10_000, Head: long[:600], Tail: long[9700:]}
@@ -138,7 +138,7 @@ func TestPart(t *testing.T) {
 	}
 }
 
-// TestPartOfAShortText: what is long as JSON may be short as a text.
+// TestPartOfAShortText covers a text that is short but long as JSON.
 func TestPartOfAShortText(t *testing.T) {
 	if head, tail, shown := prompt.Part("0123456789", "0123456789", 10, 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes are left out here.]\n\n9" {
 		t.Errorf("shown as %q, of %q and %q", shown, head, tail)
@@ -163,7 +163,7 @@ func TestTextPieces(t *testing.T) {
 	}
 }
 
-// FuzzTextPieces: the pieces of an output are its text.
+// FuzzTextPieces checks that the pieces of an output add up to its text.
 func FuzzTextPieces(f *testing.F) {
 	f.Add("a\n€😀\u2028", 7)
 	f.Fuzz(func(t *testing.T, text string, most int) {
@@ -177,8 +177,8 @@ func FuzzTextPieces(f *testing.F) {
 	})
 }
 
-// FuzzOutput: whoever reads on where the output says so has read all of it in the end, and
-// nothing is longer than it may be, or cut within a character.
+// FuzzOutput checks that following the read positions yields the whole output, within the limits and
+// without split characters.
 func FuzzOutput(f *testing.F) {
 	f.Add(strings.Repeat("0123456789", 100), 300)
 	f.Add(strings.Repeat("€", 1000), 271)

@@ -1,9 +1,8 @@
-// Package prompt renders what a model is shown of a conversation: exchanges, as messages of
-// package providers. Packages history and work of the runtime call it.
+// Package prompt renders a conversation's exchanges for a model, as messages of package providers.
+// Packages history and work of the runtime call it.
 //
-// It is pure but for attachments. What they are is read from their first bytes and kept;
-// the provider reads them from the bucket while it sends them: they are never whole in
-// memory.
+// It is pure except for attachments. Their types are detected from the first bytes and cached. The
+// provider streams them from the bucket, so they are never whole in memory.
 package prompt
 
 import (
@@ -18,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Exchanges are what the model sees of the submission that is worked on, and of those
-// before it which the state still has, copied out of it.
+// Exchanges copies the exchanges of the submission under way, and of earlier ones that the state still
+// holds.
 func Exchanges(s *conversation.State, id conversation.SubmissionID) []conversation.Exchange {
 	var out []conversation.Exchange
 	for _, sub := range s.Exchanges(id) {
@@ -28,8 +27,7 @@ func Exchanges(s *conversation.State, id conversation.SubmissionID) []conversati
 	return out
 }
 
-// Since returns what is left of exchanges after a compaction, and whether what comes
-// before them is part of the view.
+// Since returns the exchanges after a compaction, and whether earlier ones are part of the view.
 func Since(exchanges []conversation.Exchange, c *conversation.Compacted) (open []conversation.Exchange, older bool) {
 	if c == nil {
 		return exchanges, true
@@ -43,7 +41,7 @@ func Since(exchanges []conversation.Exchange, c *conversation.Compacted) (open [
 	return open, false
 }
 
-// TurnsSince drops the turns before a turn, "" none of them.
+// TurnsSince drops the turns before turn; "" drops none.
 func TurnsSince(turns []conversation.Turn, turn conversation.TurnID) []conversation.Turn {
 	if turn == "" {
 		return turns
@@ -51,43 +49,41 @@ func TurnsSince(turns []conversation.Turn, turn conversation.TurnID) []conversat
 	return turns[max(0, slices.IndexFunc(turns, func(t conversation.Turn) bool { return t.ID == turn })):]
 }
 
-// Summary shows a model what was left out.
+// Summary renders a compaction's summary.
 func Summary(c *conversation.Compacted) providers.Message {
 	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", sayShown, escape(c.Summary))
 	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
-// sayShown is how a summary is shown.
+// sayShown introduces a summary.
 const sayShown = "The beginning of this conversation was left out. This is a summary of it:"
 
-// Renderer renders what conversations of a bucket hold. It is safe for concurrent use; use
-// NewRenderer.
+// Renderer renders conversations of a bucket. It is safe for concurrent use; use NewRenderer.
 type Renderer struct {
 	bucket storage.Bucket
 	facts  facts
 }
 
-// NewRenderer returns a renderer that has looked at no attachment yet.
+// NewRenderer returns a renderer with an empty cache.
 func NewRenderer(b storage.Bucket) *Renderer { return &Renderer{bucket: b} }
 
-// View is what a model is shown of a conversation beside its exchanges. Its members are
-// not changed.
+// View holds the parameters of a rendering. Its members are immutable.
 type View struct {
-	// After is what the view begins with, nil for the beginning.
+	// After is the compaction with which the view begins, nil for the whole conversation.
 	After *conversation.Compacted
-	// Without are attachments that the model is not shown.
+	// Without lists attachments to omit.
 	Without []conversation.AttachmentID
-	// Output is how much it is shown of one output, in bytes, 0 for all of it.
+	// Output bounds each output, in bytes; 0 is no limit.
 	Output int
 }
 
-// Same reports whether exchanges look the same in both views.
+// Same reports whether exchanges render alike in both views.
 func (v View) Same(other View) bool {
 	return v.After == other.After && v.Output == other.Output && slices.Equal(v.Without, other.Without)
 }
 
-// Messages renders exchanges of a conversation for a provider, which opens their
-// attachments while it sends them. Its error may match storage.ErrUnavailable.
+// Messages renders exchanges for a provider, which opens their attachments while it sends them. The
+// error may match storage.ErrUnavailable.
 func (r *Renderer) Messages(
 	ctx context.Context, key conversation.Key, exchanges []conversation.Exchange, shown View,
 ) ([]providers.Message, error) {
@@ -134,9 +130,8 @@ func (v *view) deliveryMessage(d conversation.Delivery) (providers.Message, erro
 	return m, err
 }
 
-// turnMessages renders a turn: what the model said and called, then the results
-// in call order. A note is shown as a user message, which every vendor takes in
-// mid-conversation.
+// turnMessages renders a turn: the model's text and calls, then the results in call order. A note
+// becomes a user message, which every vendor accepts in mid-conversation.
 func (v *view) turnMessages(t conversation.Turn) ([]providers.Message, error) {
 	if t.Note != "" {
 		note := fmt.Sprintf("<advisory>\n%s\n</advisory>", escape(t.Note))
@@ -168,7 +163,7 @@ func (v *view) turnMessages(t conversation.Turn) ([]providers.Message, error) {
 	return []providers.Message{said, results}, nil
 }
 
-// callID is the vendor's id of a call, or ours where it had none.
+// callID returns the vendor's id of a call, or our own.
 func callID(t *conversation.ToolCall) string {
 	if t.ProviderCall != "" {
 		return t.ProviderCall
@@ -176,8 +171,7 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
-// sayWaits stands for the result of a call that has none yet: its response has been put away
-// until what it waits for comes, and this is a later one.
+// sayWaits replaces the missing result of a suspended call of an earlier response.
 const sayWaits = "This call has not ended yet. It waits, and the response goes on when it has ended."
 
 func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
@@ -191,10 +185,9 @@ func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error
 	}, err
 }
 
-// signalText renders a signal for the model: an element named tagName or
-// "signal", the attribute type first, then the caller's attributes in key order.
-// An attribute whose name could not stand in the tag becomes an escaped line of
-// the body. Body and values are escaped.
+// signalText renders a signal for the model as an element named tagName or "signal". It has the
+// attribute type first, then the caller's attributes in key order. An attribute whose name is invalid
+// in a tag becomes an escaped line of the body. Body and values are escaped.
 func signalText(d conversation.Delivery) string {
 	tag := d.TagName
 	if tag == "" {
