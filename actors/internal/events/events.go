@@ -1,12 +1,11 @@
-// Package events hands what happens on a node to sinks and observers, at once. Package actors
-// has one [Fanout] for a node and a [Tap] for each conversation in memory, package work a
+// Package events delivers the events of a node to sinks and observers without delay. Package actors
+// has one [Fanout] for each node and one [Tap] for each conversation in memory; package work has a
 // [Live] for each piece of work.
 //
-// What leaves durably is shipped by package export, which is offered each batch. Nothing here
-// waits for anybody, and nothing here is missed after a crash: durable events are found by the
-// exporter, live ones are told if they can be.
+// Package export ships durable events from the batches that it is offered. Nothing here blocks. After
+// a crash the exporter finds the durable events; live events are best effort.
 //
-// All types are safe for concurrent use, but a Tap, which belongs to its activation.
+// All types are safe for concurrent use, except a Tap, which belongs to its activation.
 package events
 
 import (
@@ -21,21 +20,21 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Options are what a Fanout works with.
+// Options configures a Fanout.
 type Options struct {
 	Observers []observability.Sink
 	Logger    *slog.Logger // Required.
-	// DurableOnly leaves live events alone.
+	// DurableOnly disables live events.
 	DurableOnly bool
-	// Prompts shows what models are sent, whatever Content reports.
+	// Prompts includes the content of prompts, whatever Content reports.
 	Prompts bool
 	// Addresses are those that this node knows. Required.
 	Addresses *Addresses
-	// Content reports whether events of an agent show what people and models say. Required.
+	// Content reports whether events of an agent include message content. Required.
 	Content func(agent string) bool
 }
 
-// Fanout hands events of a node to its sinks and observers. Use New.
+// Fanout delivers the events of a node to its sinks and observers. Use New.
 type Fanout struct {
 	o         Options
 	node      string           // in the ids of live events
@@ -44,7 +43,7 @@ type Fanout struct {
 	next      atomic.Int64
 }
 
-// New returns a fanout to observers alone, of a node that Export names.
+// New returns a fanout to observers only, until Export adds sinks.
 func New(o Options) *Fanout {
 	f := &Fanout{o: o}
 	for _, s := range o.Observers {
@@ -53,15 +52,15 @@ func New(o Options) *Fanout {
 	return f
 }
 
-// Export names the node and adds its sinks, which x ships to; nil without any. It is called
-// before Run.
+// Export sets the node's name and the exporter x to its sinks, nil without any. It is called before
+// Run.
 func (f *Fanout) Export(node string, x *export.Exporter) { f.node, f.spool = node, x }
 
-// Run starts what events go through, until ctx ends. Release is called when conversations
-// may leave the pending-work journal whose events were behind.
+// Run starts delivery until ctx ends. It calls release when conversations may leave the pending-work
+// journal because their events are shipped.
 func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 	for _, o := range f.observers {
-		wg.Go(func() { _ = o.Run(ctx) }) // It returns nil.
+		wg.Go(func() { _ = o.Run(ctx) }) // Run returns nil.
 	}
 	x := f.spool
 	if x == nil {
@@ -84,15 +83,15 @@ func (f *Fanout) Run(ctx context.Context, wg *sync.WaitGroup, release func()) {
 	})
 }
 
-// Nudge has the exporter look at once for journals of nodes that are gone.
+// Nudge makes the exporter scan for journals of departed nodes now.
 func (f *Fanout) Nudge() {
 	if f.spool != nil {
 		f.spool.SweepSoon()
 	}
 }
 
-// Status says how far the sinks are, nil without any, and what became of the events of each
-// observer, by its name.
+// Status returns the progress of the sinks, nil without any, and the event counts of each observer by
+// name.
 func (f *Fanout) Status() (*export.Status, map[string]observability.BufferCounts) {
 	var observers map[string]observability.BufferCounts
 	for _, o := range f.observers {
@@ -107,18 +106,18 @@ func (f *Fanout) Status() (*export.Status, map[string]observability.BufferCounts
 	return new(f.spool.Status()), observers
 }
 
-// ProjectOptions are those of an agent's events.
+// ProjectOptions returns the content options for an agent's events.
 func (f *Fanout) ProjectOptions(agent string) observability.ProjectOptions {
 	return observability.ProjectOptions{Content: f.o.Content(agent)}
 }
 
-// off reports whether nobody wants to know anything.
+// off reports whether there are neither sinks nor observers.
 func (f *Fanout) off() bool { return f.spool == nil && len(f.observers) == 0 }
 
-// wantsLive reports whether somebody wants live events.
+// wantsLive reports whether live events are enabled.
 func (f *Fanout) wantsLive() bool { return !f.o.DurableOnly && !f.off() }
 
-// emit gives live events their identities and hands them over.
+// emit assigns ids to live events and delivers them.
 func (f *Fanout) emit(key conversation.Key, list ...observability.Event) {
 	if !f.wantsLive() || len(list) == 0 {
 		return

@@ -11,12 +11,12 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Live tells of work outside the actor: a model call, a tool. It is safe for concurrent
-// use.
+// Live emits events of work outside the actor's goroutine: a model call or a tool. It is safe for
+// concurrent use.
 type Live struct {
-	// Content says what of it may be shown.
+	// Content controls which content is included.
 	Content observability.ProjectOptions
-	// Prompts says the same of what models are sent.
+	// Prompts does the same for prompts.
 	Prompts observability.ProjectOptions
 
 	fanout *Fanout
@@ -25,22 +25,22 @@ type Live struct {
 	place  observability.Place
 }
 
-// Wanted reports whether anybody wants to know.
+// Wanted reports whether live events are enabled.
 func (l *Live) Wanted() bool { return l.fanout.wantsLive() }
 
-// Emit tells something.
+// Emit emits an event.
 func (l *Live) Emit(p observability.Payload) {
 	if l.Wanted() {
 		l.fanout.emit(l.key, l.src.Live(conversation.TimeOf(time.Now()), l.place, p))
 	}
 }
 
-// Log tells people something.
+// Log emits a log event.
 func (l *Live) Log(level slog.Level, message string, attributes map[string]any) {
 	l.Emit(&observability.Log{Level: levelName(level), Message: message, Attributes: attributes})
 }
 
-// Author returns a context in which what an author logs is told, with what it is about.
+// Author returns a context in which an author's log lines become events with the given attributes.
 func (l *Live) Author(ctx context.Context, about map[string]any) context.Context {
 	return agenthost.WithLog(ctx, func(level slog.Level, message string, attributes map[string]any) {
 		maps.Copy(attributes, about)
@@ -48,7 +48,7 @@ func (l *Live) Author(ctx context.Context, about map[string]any) context.Context
 	})
 }
 
-// levelName is one of the three levels that events have.
+// levelName maps a level to one of the three levels of events.
 func levelName(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:

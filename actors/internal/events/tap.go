@@ -8,22 +8,22 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// Tap tells of one conversation's batches. It belongs to the activation.
+// Tap emits the events of one conversation's batches. It belongs to the activation.
 type Tap struct {
 	fanout *Fanout
 	key    conversation.Key
 	stream observability.Stream
-	// carried is the cursor of the checkpoint, for those that follow: a node without sinks
-	// does not know what others have shipped.
+	// carried is the cursor of the checkpoint. A node without sinks passes it on, because it does not
+	// know what others shipped.
 	carried *int64
 }
 
-// Tap returns that of a conversation whose log is not read yet.
+// Tap returns the tap of a conversation whose log is not read yet.
 func (f *Fanout) Tap(key conversation.Key) *Tap { return &Tap{fanout: f, key: key} }
 
-// Opened begins to tell of a conversation whose log is read, nil if it was never created.
-// Exported is the last batch whose events are shipped for sure, and tail the last durable
-// one; carried is the cursor of the checkpoint, nil if that has none.
+// Opened starts the tap once the log is read; created is nil for a new conversation. exported is the
+// last batch whose events are known to be shipped, and tail the last durable one. carried is the
+// cursor of the checkpoint, or nil.
 func (t *Tap) Opened(created *conversation.ConversationCreated, exported, tail int64, carried *int64) {
 	t.carried = carried
 	if created != nil {
@@ -39,13 +39,13 @@ func (t *Tap) know(src observability.Source) {
 	t.Asked(conversation.Address{Agent: src.Agent, ID: src.ID})
 }
 
-// Asked takes the address of the conversation from an admission, which may come before the log can be read.
+// Asked records the address of the conversation from an admission, which may precede the reading of
+// the log.
 func (t *Tap) Asked(at conversation.Address) {
 	t.fanout.o.Addresses.Put(at)
 }
 
-// Landed tells of a batch that is durable. Its durable events are made once for all who want
-// them.
+// Landed emits the events of a durable batch. They are projected once for all receivers.
 func (t *Tap) Landed(b conversation.Batch) {
 	f := t.fanout
 	if f.off() {
@@ -59,8 +59,8 @@ func (t *Tap) Landed(b conversation.Batch) {
 	if f.spool != nil {
 		f.spool.Offer(t.key, src, b, durable)
 	}
-	// What was said comes ahead of the end of its turn: an observer may write between the two,
-	// and OpenTelemetry makes a span of the end.
+	// The text precedes the end of its turn, because an observer may write between the two and
+	// OpenTelemetry makes a span of the end.
 	if f.wantsLive() {
 		f.emit(t.key, t.stream.Batch(b, conversation.TimeOf(time.Now()))...)
 	}
@@ -69,7 +69,7 @@ func (t *Tap) Landed(b conversation.Batch) {
 	}
 }
 
-// Shipped is the last batch whose events are shipped, -1 if nobody knows of any.
+// Shipped returns the last batch whose events are shipped, -1 if none is known.
 func (t *Tap) Shipped() int64 {
 	if t.fanout.spool == nil {
 		return -1
@@ -81,13 +81,13 @@ func (t *Tap) Shipped() int64 {
 	return seq
 }
 
-// MayForget reports whether the events of the conversation are stored, or will be found,
-// without a pending-work journal that lists it.
+// MayForget reports whether the events of the conversation are stored, or will be found without a
+// pending-work journal that lists it.
 func (t *Tap) MayForget() bool {
 	return t.fanout.spool == nil || t.fanout.spool.MayLeave(t.key)
 }
 
-// Exported is Shipped, for a checkpoint: nil if nobody has wanted events.
+// Exported returns Shipped for a checkpoint, or nil if events were never enabled.
 func (t *Tap) Exported() *int64 {
 	if t.fanout.spool == nil {
 		return t.carried
@@ -95,15 +95,15 @@ func (t *Tap) Exported() *int64 {
 	return new(t.Shipped())
 }
 
-// Closed ends what it tells.
+// Closed ends the tap.
 func (t *Tap) Closed() {
 	if t.fanout.spool != nil {
 		t.fanout.spool.Closed(t.key)
 	}
 }
 
-// Recovery reports that work cannot go on here. Agent and instance are those of the log, or, if it was not read, of an
-// admission or an earlier activation on this node.
+// Recovery emits that work cannot continue on this node. Agent and instance come from the log or, if
+// it was not read, from an admission or an earlier activation on this node.
 func (t *Tap) Recovery(id conversation.SubmissionID, r *observability.SubmissionRecovery) {
 	at, src := conversation.TimeOf(time.Now()), t.stream.Source
 	if src.Agent == "" {
@@ -113,7 +113,7 @@ func (t *Tap) Recovery(id conversation.SubmissionID, r *observability.Submission
 	t.fanout.emit(t.key, src.Live(at, observability.Place{Submission: id, Whole: true}, r))
 }
 
-// Live tells of work outside the actor, a model call or a tool.
+// Live returns the emitter for a model call or a tool.
 func (t *Tap) Live(at observability.Place) *Live {
 	l := &Live{fanout: t.fanout, key: t.key}
 	if t.fanout.wantsLive() {

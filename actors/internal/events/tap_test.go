@@ -2,7 +2,7 @@ package events
 
 import "testing"
 
-// TestCursorsAreCarried: a node without sinks keeps what others have shipped.
+// TestCursorsAreCarried checks that a node without sinks keeps the cursors of others.
 func TestCursorsAreCarried(t *testing.T) {
 	tap := New(Options{Addresses: NewAddresses()}).Tap("c")
 	tap.Opened(nil, -1, -1, new(int64(7)))
