@@ -1,16 +1,12 @@
-// Package summary decides what of a conversation a summary stands for, and writes
-// down what is to be summarized. Package actors asks a model for the summary itself
-// and records it.
+// Package summary selects the part of a conversation that a summary replaces, and renders it as text.
+// Package work asks a model for the summary, and the machine records it.
 //
 // Guarantees:
 //
-//  1. A cut never separates a call from its outcome: a model turn and the outcomes of
-//     its calls are one unit, and so is a delivery.
-//  2. What is kept is the newest units of about the tokens asked for, and at least
-//     the last one. The delivery that is being answered is always kept.
-//  3. The text never exceeds its bound: long outcomes are shortened, and what is
-//     oldest is left out, each with a mark that says so.
+//  1. A cut never separates a call from its outcome: a model turn with its outcomes is one unit, and so is a delivery.
+//  2. The newest units stay, about as many as the requested tokens and at least the last. The delivery being answered always
+//     stays.
+//  3. The text never exceeds its bound. Long outcomes are shortened and the oldest lines omitted, each with a mark.
 //
-// The package is pure and safe for concurrent use. Nothing of it survives a crash: a
-// summary that was not recorded is made anew.
+// The package is pure and safe for concurrent use.
 package summary

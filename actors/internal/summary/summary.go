@@ -9,33 +9,31 @@ import (
 )
 
 const (
-	// BytesPerToken is what vendors' tokenizers need on average for English text. An
-	// estimate is only used for what a vendor has not counted yet.
+	// BytesPerToken is the average of vendors' tokenizers for English text. It is used only before a
+	// vendor has counted.
 	BytesPerToken = 4
-	// imageBytes stands for an image in an estimate.
+	// imageBytes is the estimate for an image.
 	imageBytes = 4800
-	// maxOutcome bounds the outcome of a call within a text to be summarized, in bytes.
+	// maxOutcome bounds the outcome of a call in the text, in bytes.
 	maxOutcome = 2000
 )
 
-// unit is what a cut does not divide: a delivery, or a turn with the outcomes of its
-// calls and the notes after it.
+// unit is indivisible for a cut: a delivery, or a turn with its outcomes and the notes after it.
 type unit struct {
 	exchange int
-	turn     conversation.TurnID // "" of a delivery
+	turn     conversation.TurnID // "" for a delivery
 	bytes    int
 }
 
-// Cut says what stays: exchanges from First on; of that one, turns from Turn on, or
+// Cut is the position from which exchanges stay: from First on and, in that exchange, from Turn on or
 // all if it is empty.
 type Cut struct {
 	First int
 	Turn  conversation.TurnID
 }
 
-// Plan returns where to cut so that about keep tokens stay, and whether there is
-// anything to leave out. first is where the view begins already: the exchange 0 of
-// list from the turn on, or from its delivery if it is empty.
+// Plan returns the cut after which about keep tokens stay, and whether it omits anything. first is
+// where the view begins: at that turn of list[0], or at its delivery if it is empty.
 func Plan(list []conversation.Exchange, first conversation.TurnID, keep int) (Cut, bool) {
 	units := unitsOf(list, first)
 	if len(units) < 2 {
@@ -92,7 +90,7 @@ func turnBytes(t conversation.Turn) int {
 	return n
 }
 
-// Bytes is about what an exchange holds for a model, in bytes.
+// Bytes estimates the size of an exchange for a model, in bytes.
 func Bytes(x conversation.Exchange) (n int) {
 	for _, u := range unitsOf([]conversation.Exchange{x}, "") {
 		n += u.bytes
@@ -100,7 +98,7 @@ func Bytes(x conversation.Exchange) (n int) {
 	return n
 }
 
-// Tokens estimates what exchanges, from the turn first on, take of a model's window.
+// Tokens estimates the context tokens of exchanges, from the turn first on.
 func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
 	n := 0
 	for _, u := range unitsOf(list, first) {
@@ -109,7 +107,7 @@ func Tokens(list []conversation.Exchange, first conversation.TurnID) int {
 	return n / BytesPerToken
 }
 
-// Text writes down what a cut leaves out, in at most limit bytes.
+// Text renders the exchanges before a cut, in at most limit bytes.
 func Text(list []conversation.Exchange, first conversation.TurnID, cut Cut, limit int) string {
 	var lines []string
 	for i, x := range list[:min(cut.First+1, len(list))] {
@@ -167,7 +165,7 @@ func outcome(t *conversation.ToolCall) string {
 	return valid(text[:maxOutcome]) + fmt.Sprintf(" [%d bytes left out]", len(text)-maxOutcome)
 }
 
-// shortened joins lines and leaves out the oldest of too many.
+// shortened joins lines and omits the oldest beyond limit.
 func shortened(lines []string, limit int) string {
 	const mark = "[what came before is left out]\n"
 	text := strings.Join(lines, "\n")
@@ -181,7 +179,7 @@ func shortened(lines []string, limit int) string {
 	return mark + text
 }
 
-// valid drops a character that was cut in two.
+// valid drops a split character.
 func valid(s string) string {
 	for s != "" {
 		if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n > 1 {

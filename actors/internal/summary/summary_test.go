@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// talk makes exchanges: each word is a delivery of that many bytes, followed by the
-// sizes of its turns.
+// talk builds exchanges: each word is a delivery of that many bytes, followed by the sizes of its
+// turns.
 func talk(lines ...string) []conversation.Exchange {
 	var out []conversation.Exchange
 	turn := 0
@@ -100,8 +100,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestPlansFit: over random talks, cutting again and again, nothing is lost or told
-// twice, what is left out fits in the bound, and it ends.
+// TestPlansFit checks repeated cuts of random conversations: nothing is lost or repeated, the text
+// fits its bound, and the cuts end.
 func TestPlansFit(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
