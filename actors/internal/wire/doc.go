@@ -1,8 +1,7 @@
-// Package wire holds the protobuf messages between a node's edges and its
-// conversation actors. They are plain data: package actors builds and reads
-// them, package grain carries them. A message is never changed after it was
-// sent, because local delivery passes the pointer. Nothing over 256 KiB travels
-// here: attachments are staged in the bucket first.
+// Package wire holds the protobuf messages between a node's edges and its conversation actors. They
+// are plain data: package actors builds and reads them, package grain carries them. A message never
+// changes after it is sent, because local delivery passes the pointer. No message exceeds 256 KiB:
+// attachments are staged in the bucket first.
 //
 // After a change of wire.proto run "make generate".
 package wire

@@ -24,7 +24,7 @@ const (
 type ProbeReply_Answer int32
 
 const (
-	// Not answered: ask again at the next sweep.
+	// Not answered: ask again at the next scan.
 	ProbeReply_UNKNOWN ProbeReply_Answer = 0
 	// The log is idle.
 	ProbeReply_SETTLED ProbeReply_Answer = 1
@@ -76,11 +76,11 @@ func (ProbeReply_Answer) EnumDescriptor() ([]byte, []int) {
 type ResumeReply_Answer int32
 
 const (
-	// Not answered: ask again at the next sweep.
+	// Not answered: ask again at the next scan.
 	ResumeReply_UNKNOWN ResumeReply_Answer = 0
 	// Its time has not come.
 	ResumeReply_EARLY ResumeReply_Answer = 1
-	// What it belongs to is over, or goes on and is found without it.
+	// Its submission is over, or continues and is found without it.
 	ResumeReply_OVER ResumeReply_Answer = 2
 )
 
@@ -189,12 +189,12 @@ func (x *AdmitRequest) GetStaged() string {
 	return ""
 }
 
-// AbortRequest asks the owner to abort whatever is owed a settlement.
+// AbortRequest asks the owner to abort all unsettled submissions.
 type AbortRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Abort only what belongs to this tree of dispatches: JSON of conversation.TreeRef, or empty.
+	// Abort only submissions of this dispatch tree: JSON of conversation.TreeRef, or empty.
 	Of []byte `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
-	// Close the trees that began in the conversation, too.
+	// Also close the dispatch trees rooted in the conversation.
 	Trees         bool `protobuf:"varint,2,opt,name=trees,proto3" json:"trees,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,7 +244,7 @@ func (x *AbortRequest) GetTrees() bool {
 	return false
 }
 
-// TreeRequest asks the conversation that began a tree of dispatches about it.
+// TreeRequest asks the root of a dispatch tree.
 type TreeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// JSON of machine.Tree.
@@ -293,7 +293,7 @@ func (x *TreeRequest) GetQuestion() []byte {
 // CompactRequest asks the owner to compact the model's view of the conversation now.
 type CompactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the summary should heed beside what the agent says about it; may be empty.
+	// Instructions for the summary in addition to those of the agent; may be empty.
 	Instructions  string `protobuf:"bytes,1,opt,name=instructions,proto3" json:"instructions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -336,8 +336,8 @@ func (x *CompactRequest) GetInstructions() string {
 	return ""
 }
 
-// OwnerReply answers an AdmitRequest, an AbortRequest or a CompactRequest once
-// everything it rests on is durable.
+// OwnerReply answers an AdmitRequest, an AbortRequest or a CompactRequest once the
+// records it rests on are durable.
 type OwnerReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Result:
@@ -350,12 +350,12 @@ type OwnerReply struct {
 	//	*OwnerReply_Compacted
 	//	*OwnerReply_Tree
 	Result isOwnerReply_Result `protobuf_oneof:"result"`
-	// With moved: the actor has done nothing for the request, and never will. A node that
-	// does not know it never says so.
+	// With moved: the actor did nothing for the request and never will. Older nodes never
+	// set it.
 	Untouched bool `protobuf:"varint,7,opt,name=untouched,proto3" json:"untouched,omitempty"`
-	// With aborted: the submissions that began trees, which are closed.
+	// With aborted: the root submissions of the closed trees.
 	Trees []string `protobuf:"bytes,9,rep,name=trees,proto3" json:"trees,omitempty"`
-	// With aborted: the trees of others that what was aborted belongs to, each JSON of conversation.TreeRef.
+	// With aborted: the trees of other roots that contain aborted submissions, each JSON of conversation.TreeRef.
 	PartOf        [][]byte `protobuf:"bytes,10,rep,name=part_of,json=partOf,proto3" json:"part_of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,8 +672,8 @@ func (x *Failure) GetRetryAfterMs() int64 {
 	return 0
 }
 
-// ProbeRequest asks the owner about an entry of a pending-work journal: a writer that no
-// longer runs, and the sequence number it was at.
+// ProbeRequest asks the owner about an entry of a pending-work journal: a stopped writer
+// and its last known sequence number.
 type ProbeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         string                 `protobuf:"bytes,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -845,7 +845,7 @@ func (*Pong) Descriptor() ([]byte, []int) {
 	return file_wire_proto_rawDescGZIP(), []int{10}
 }
 
-// Release asks a node to hand over what it still runs of a conversation.
+// Release asks a node to hand over a conversation that it still runs.
 type Release struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Conversation  string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
@@ -890,7 +890,7 @@ func (x *Release) GetConversation() string {
 	return ""
 }
 
-// Released answers a Release: nothing runs there any more.
+// Released answers a Release: the conversation no longer runs there.
 type Released struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1036,13 +1036,13 @@ func (x *Subscribed) GetTips() []*Tip {
 	return nil
 }
 
-// Tip is how far a log reaches as far as the owner's node can vouch for it.
+// Tip is the tail of a log as known by its owner's node.
 type Tip struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A verified writer works there and the node is freshly confirmed: the log ends at seq.
+	// A verified writer runs there and the node is freshly confirmed: the log ends at seq.
 	Known bool  `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
 	Seq   int64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The subscription was there, and nothing of it was lost.
+	// The subscription existed, and none of its batches was lost.
 	Kept          bool `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1099,7 +1099,7 @@ func (x *Tip) GetKept() bool {
 	return false
 }
 
-// TipRequest asks the owner where a log ends; a Tip answers.
+// TipRequest asks the owner for the tail of a log; a Tip answers.
 type TipRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Conversation  string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
@@ -1189,7 +1189,7 @@ func (x *Pushes) GetPushes() []*Push {
 	return nil
 }
 
-// Push is one durable batch. It is a hint: the bucket is the truth.
+// Push is one durable batch. It is a hint; the bucket is authoritative.
 type Push struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
 	Conversation string                 `protobuf:"bytes,1,opt,name=conversation,proto3" json:"conversation,omitempty"`
@@ -1268,7 +1268,7 @@ func (x *Push) GetLines() []byte {
 	return nil
 }
 
-// ResumeRequest asks the owner about a stored timer: of the batch that parked a
+// ResumeRequest asks the owner about the stored timer of the batch that suspended a
 // submission.
 type ResumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1314,7 +1314,7 @@ func (x *ResumeRequest) GetSeq() int64 {
 	return 0
 }
 
-// ResumeReply answers once the timer can be deleted, or not yet.
+// ResumeReply reports whether the timer can be deleted.
 type ResumeReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Answer        ResumeReply_Answer     `protobuf:"varint,1,opt,name=answer,proto3,enum=parley.wire.v1.ResumeReply_Answer" json:"answer,omitempty"`
