@@ -45,7 +45,7 @@ func words(mark string) string { return mark + strings.Repeat(".", 80-len(mark))
 
 // summaryOf is how a model is shown a summary.
 func summaryOf(text string) string {
-	return "user: <summary>\nThe beginning of this conversation was left out. This is a summary of it:\n\n" + text + "\n</summary>"
+	return "user: <summary>\nThe beginning of this conversation was omitted. This is a summary of it:\n\n" + text + "\n</summary>"
 }
 
 // TestThresholdCompaction: a model that is nearly full is shown a summary from then on.

@@ -89,11 +89,11 @@ func TestLongOutputIsReadOn(t *testing.T) {
 				for i, want := range []string{
 					"[bytes 0 to 7936 of", "[bytes 200000 to 207936 of", "line 12345 of the report\n",
 					"error: The output does not have this text at or after byte 0.", fmt.Sprintf("error: The output has %d bytes, and nothing after them.", len(long)),
-					`error: You are shown no output of a call "call_other".`, "error: The input needs a call",
+					`error: There is no output of a call "call_other".`, "error: The input needs a call",
 				} {
 					result := lastResult(got[3+i].req)
 					wants(t, fmt.Sprint("result ", i), result, want)
-					if len(result) > 8<<10 || strings.Contains(result, "left out") && i < 3 {
+					if len(result) > 8<<10 || strings.Contains(result, "bytes omitted here") && i < 3 {
 						t.Errorf("result %d has %d bytes", i, len(result))
 					}
 				}

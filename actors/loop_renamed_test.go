@@ -44,16 +44,16 @@ func TestToolGoneWhileItsCallWaits(t *testing.T) {
 		{"renamed twice", func(k *work, a *agent.Agent) {
 			a.Tools, a.Renamed = []agent.Tool{refunds(k, "refund_order", true)}, map[string]string{"refund": "repay", "repay": "refund_order"}
 		}, ""},
-		{"renamed", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund_order", true)} }, "the tool is gone"},
-		{"without tools", func(_ *work, a *agent.Agent) { a.Tools = nil }, "the tool is gone"},
+		{"renamed", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund_order", true)} }, "tool not found"},
+		{"without tools", func(_ *work, a *agent.Agent) { a.Tools = nil }, "tool not found"},
 		{"left out by Prepare", func(k *work, a *agent.Agent) {
 			a.Tools = []agent.Tool{refunds(k, "refund", true)}
 			a.Prepare = func(_ context.Context, _ *agent.Turn, s *agent.Setup) error {
 				s.Tools = nil
 				return nil
 			}
-		}, "the tool is gone"},
-		{"not durable any more", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund", false)} }, "not durable any more"},
+		}, "tool not found"},
+		{"no longer durable", func(k *work, a *agent.Agent) { a.Tools = []agent.Tool{refunds(k, "refund", false)} }, "no longer durable"},
 		{"with another input", func(k *work, a *agent.Agent) {
 			a.Tools = []agent.Tool{agent.NewTool("refund", "Pays.", func(context.Context, struct {
 				Order int `json:"order"`

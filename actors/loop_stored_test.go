@@ -87,7 +87,7 @@ func TestOutputBeyondARecord(t *testing.T) {
 				if len(shown) > 66<<10 || !strings.HasPrefix(shown, "line 0 of") || !strings.HasSuffix(shown, "line 199999 of the whole report\n") || strings.Contains(shown, "read_output") {
 					t.Errorf("people are shown %d bytes: %.80q", len(shown), shown)
 				}
-				wants(t, "what people are shown", shown, fmt.Sprintf("of %d bytes are left out here.]", len(huge)))
+				wants(t, "what people are shown", shown, fmt.Sprintf("of %d bytes omitted here.]", len(huge)))
 				n.die()
 				c = alone(inTurn(reads(t, `,"from":4000000`), tells("seen")))
 				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
@@ -127,8 +127,8 @@ func TestStoredOutputWithImages(t *testing.T) {
 		if err := json.Unmarshal(toolParts(n.snapshot(chat("c")))[0].Output, &out); err != nil || len(out.Images) != 1 || out.Images[0].MimeType != "image/png" {
 			t.Errorf("people are shown %+v, %v", out, err)
 		}
-		wants(t, "what people are shown", out.Output, `{"text":"line 0 of`, "bytes are left out here.]")
-		wants(t, "the result of reading", lastResult(c.requests("model")[2].req), "error: The output is not stored any more as it was.")
+		wants(t, "what people are shown", out.Output, `{"text":"line 0 of`, "bytes omitted here.]")
+		wants(t, "the result of reading", lastResult(c.requests("model")[2].req), "error: The output is no longer stored as it was.")
 	})
 }
 
@@ -200,7 +200,7 @@ func TestOutputsAtOnce(t *testing.T) {
 				t.Errorf("a call ended as %s: %v", p.State, p.ErrorText)
 			case text == big:
 				whole++
-			case strings.Contains(text, "of 100000 bytes are left out here.]"):
+			case strings.Contains(text, "of 100000 bytes omitted here.]"):
 				parts++
 			}
 		}

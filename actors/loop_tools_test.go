@@ -127,7 +127,7 @@ func TestToolsThatGoWrong(t *testing.T) {
 		}, 0, "tool bad crashed"},
 		"says too much": {func(context.Context, <-chan struct{}) (any, error) {
 			return strings.Repeat("x", conversation.MaxOutputBytes), nil
-		}, 0, "its output is left out: it has 33554434 bytes, at most 33554432 are taken"},
+		}, 0, "its output was omitted: it has 33554434 bytes, at most 33554432 are taken"},
 		"says what has no JSON": {func(context.Context, <-chan struct{}) (any, error) { return func() {}, nil }, 0, "encode output of tool bad"},
 		"shows what is no image": {func(context.Context, <-chan struct{}) (any, error) {
 			return agent.Result{Images: []agent.Image{{MimeType: "text/html", Data: []byte("x")}}}, nil

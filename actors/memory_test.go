@@ -330,7 +330,7 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 					switch result := p.(providers.ToolResult); {
 					case result.IsError:
 						left++
-					case strings.Contains(result.Content[0].(providers.Text).Text, "bytes are left out here"):
+					case strings.Contains(result.Content[0].(providers.Text).Text, "bytes omitted here"):
 						parts++
 					}
 				}

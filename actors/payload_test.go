@@ -86,7 +86,7 @@ func TestToolOutputIsBounded(t *testing.T) {
 			continue
 		}
 		told := *parts[i].ErrorText
-		if !strings.Contains(told, want.problem) || !strings.Contains(told, "output is left out") || results[i] != fmt.Sprintf("p%d!%s", i, told) {
+		if !strings.Contains(told, want.problem) || !strings.Contains(told, "output was omitted") || results[i] != fmt.Sprintf("p%d!%s", i, told) {
 			t.Errorf("%s: the client is told %.200q, the model %.200q", want.name, told, results[i])
 		}
 	}

@@ -83,7 +83,7 @@ func replyStage(t *testing.T, w *wall) *agenttest.Host {
 	nothing := outbox.Func(func(context.Context, outbox.Post) error { return nil })
 	return agenttest.New(t, agents, &agenttest.Options{
 		Model: agenttest.ModelFunc(func(r agenttest.Request) agenttest.Answer {
-			if strings.Contains(viewOf(r), "Forge") && !strings.Contains(viewOf(r), "takes nothing else") {
+			if strings.Contains(viewOf(r), "Forge") && !strings.Contains(viewOf(r), "accepts only notices") {
 				return agenttest.Call("forge", nil)
 			}
 			return agenttest.Say("Yes.")

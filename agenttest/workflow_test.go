@@ -313,7 +313,7 @@ func TestWorkflowBounds(t *testing.T) {
 			}
 		}
 		h = host(t, large, busy)
-		if run, err := h.AwaitRun(agenttest.Begin(h, large, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, "The result of the run is left out: it has 5242882 bytes, at most 4194304 are taken.") {
+		if run, err := h.AwaitRun(agenttest.Begin(h, large, "k", 1)); err == nil || run.Error.Type != conversation.CodeRunFailed || !strings.Contains(run.Error.Message, "The result of the run was omitted: it has 5242882 bytes, at most 4194304 are taken.") {
 			t.Errorf("large: %+v, %v", run.Error, err)
 		}
 		if run, err := h.AwaitRun(agenttest.Begin(h, busy, "k", 1)); err == nil || run.Error.Type != conversation.CodeTimeout && run.Error.Type != conversation.CodeRunFailed {

@@ -7,10 +7,10 @@ func TestCursorsAreCarried(t *testing.T) {
 	tap := New(Options{Addresses: NewAddresses()}).Tap("c")
 	tap.Opened(nil, -1, -1, new(int64(7)))
 	if got := tap.Exported(); got == nil || *got != 7 {
-		t.Errorf("a node without sinks stores the cursor %v, want 7", got)
+		t.Errorf("node without sinks: got cursor %v, want 7", got)
 	}
 	tap.Opened(nil, -1, -1, nil)
 	if got := tap.Exported(); got != nil {
-		t.Errorf("a node without sinks stores the cursor %d of nobody", *got)
+		t.Errorf("node without sinks and cursor: got %d, want nil", *got)
 	}
 }

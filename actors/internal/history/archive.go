@@ -20,7 +20,7 @@ import (
 )
 
 // ErrTooLong reports that a conversation's view exceeds the limit for any model.
-var ErrTooLong = errors.New("the conversation is longer than any model may be shown")
+var ErrTooLong = errors.New("conversation exceeds the view limit")
 
 // checkpointTimeout bounds the storing of a checkpoint. A failed one is replaced by the next, which
 // includes its content.
@@ -326,7 +326,7 @@ func (a *Archive) next(saving context.Context) bool {
 	ctx, cancel := context.WithTimeout(saving, checkpointTimeout)
 	defer cancel()
 	if err := a.save(ctx, due); err != nil {
-		a.log.Warn("checkpoint is not stored", "offset", due.At.Seq, "err", err)
+		a.log.Warn("store checkpoint failed", "offset", due.At.Seq, "err", err)
 		return true
 	}
 	if !a.store.o.Ending() { // otherwise the next use of the conversation compacts
@@ -394,9 +394,9 @@ func (a *Archive) Blocks(
 		var corrupt *storage.CorruptError
 		switch {
 		case errors.As(err, &corrupt):
-			a.log.Warn("page cannot be used, folding the log", "err", err)
-			folded, bare, err := a.fold(ctx, of.After, next, view)
-			if err == nil && bare > 0 {
+			a.log.Warn("corrupt page, folding the log", "err", err)
+			folded, idsOnly, err := a.fold(ctx, of.After, next, view)
+			if err == nil && idsOnly > 0 {
 				err = ErrTooLong
 			}
 			if err != nil {
@@ -488,7 +488,7 @@ func (a *Archive) Exchanges(
 	if !errors.As(err, &corrupt) {
 		return out, err
 	}
-	a.log.Warn("page cannot be used, folding the log", "err", err)
+	a.log.Warn("corrupt page, folding the log", "err", err)
 	folded, _, err := a.fold(ctx, after, next, room)
 	if err == nil {
 		out = folded
@@ -613,11 +613,11 @@ func Limit(blocks []*providers.Block) {
 }
 
 // fold returns the exchanges of a view before the submission next, from the log alone. If next is
-// unknown, it returns all of them. Exchanges beyond the newest room bytes have only their ids; bare
+// unknown, it returns all of them. Exchanges beyond the newest room bytes have only their ids; idsOnly
 // counts them.
 func (a *Archive) fold(
 	ctx context.Context, after *conversation.Compacted, next conversation.SubmissionID, room int,
-) (view []conversation.Exchange, bare int, err error) {
+) (view []conversation.Exchange, idsOnly int, err error) {
 	f := &refolded{after: after, room: room}
 	state, uncut := conversation.NewState(), 0
 	for b, err := range a.store.o.Logs.Batches(ctx, a.key, storage.Start()) {
@@ -641,22 +641,22 @@ func (a *Archive) fold(
 	}
 	f.add(last...)
 	view, _ = prompt.Since(f.list, after)
-	return view, max(0, f.bare-(len(f.list)-len(view))), nil
+	return view, max(0, f.idsOnly-(len(f.list)-len(view))), nil
 }
 
 // refolded collects exchanges while a log is folded.
 type refolded struct {
-	after *conversation.Compacted
-	room  int
-	list  []conversation.Exchange
-	bare  int // number of exchanges at the start of list with only their ids
-	bytes int // size of the other exchanges
+	after   *conversation.Compacted
+	room    int
+	list    []conversation.Exchange
+	idsOnly int // number of exchanges at the start of list with only their ids
+	bytes   int // size of the other exchanges
 }
 
 // cut moves closed history from a state to the list.
 func (f *refolded) cut(s *conversation.State) error {
 	if s.History() == (conversation.HistoryCounts{}) { // drop exchanges of a deleted incarnation
-		f.list, f.bare, f.bytes = nil, 0, 0
+		f.list, f.idsOnly, f.bytes = nil, 0, 0
 	}
 	for {
 		page, err := s.Cut()
@@ -676,12 +676,12 @@ func (f *refolded) cut(s *conversation.State) error {
 func (f *refolded) add(list ...conversation.Exchange) {
 	for _, x := range list {
 		if f.after != nil && x.Submission == f.after.FirstKept {
-			f.list, f.bare, f.bytes = nil, 0, 0
+			f.list, f.idsOnly, f.bytes = nil, 0, 0
 		}
 		f.list = append(f.list, x)
 		f.bytes += summary.Bytes(x)
-		for ; f.bytes > f.room && f.bare < len(f.list); f.bare++ {
-			x := &f.list[f.bare]
+		for ; f.bytes > f.room && f.idsOnly < len(f.list); f.idsOnly++ {
+			x := &f.list[f.idsOnly]
 			f.bytes -= summary.Bytes(*x)
 			*x = conversation.Exchange{Submission: x.Submission}
 		}

@@ -45,19 +45,19 @@ func TestRefoldedKeepsTheNewest(t *testing.T) {
 	}
 	f := refolded{after: &conversation.Compacted{FirstKept: "b"}, room: 250}
 	f.add(of("a"), of("b"), of("c"))
-	if f.bare != 0 || f.bytes != 200 {
-		t.Errorf("%d names of %d bytes, want none of 200", f.bare, f.bytes)
+	if f.idsOnly != 0 || f.bytes != 200 {
+		t.Errorf("got %d ids only and %d bytes, want 0 and 200", f.idsOnly, f.bytes)
 	}
 	f.add(of("d"), of("e"))
 	want := []conversation.Exchange{{Submission: "b"}, {Submission: "c"}, of("d"), of("e")}
-	if diff := cmp.Diff(want, f.list); diff != "" || f.bare != 2 || f.bytes != 200 {
-		t.Errorf("%d names of %d bytes (-want +got):\n%s", f.bare, f.bytes, diff)
+	if diff := cmp.Diff(want, f.list); diff != "" || f.idsOnly != 2 || f.bytes != 200 {
+		t.Errorf("%d ids only and %d bytes (-want +got):\n%s", f.idsOnly, f.bytes, diff)
 	}
 }
 
-// TestHeldIsWhatIsThere checks that the memory count equals the content of the pages after random
+// TestHeldEqualsContent checks that the memory count equals the content of the pages after random
 // operations.
-func TestHeldIsWhatIsThere(t *testing.T) {
+func TestHeldEqualsContent(t *testing.T) {
 	for seed := range uint64(50) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		h := &Archive{store: &Store{PageBytes: 2000}}
@@ -97,7 +97,7 @@ func TestHeldIsWhatIsThere(t *testing.T) {
 				want += p.bytes()
 			}
 			if got := h.held.Load(); got != int64(want) {
-				t.Fatalf("seed %d, step %d: %d bytes are counted, %d are there", seed, n, got, want)
+				t.Fatalf("seed %d, step %d: got %d bytes counted, want %d", seed, n, got, want)
 			}
 		}
 	}

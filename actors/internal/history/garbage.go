@@ -59,7 +59,7 @@ func (g *garbage) add(conv conversation.Key, keys []string) {
 	}
 	g.mu.Unlock()
 	if dropped > 0 {
-		g.log.Warn("too much waits for its deletion, leaving the oldest", "count", dropped)
+		g.log.Warn("deletion queue full, skipping oldest keys", "count", dropped)
 	}
 	select {
 	case g.kick <- struct{}{}:
@@ -123,6 +123,6 @@ func (g *garbage) remove(ctx context.Context, l load) {
 	bound, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	if err := g.logs.Remove(bound, l.conv, l.keys); err != nil && ctx.Err() == nil {
-		g.log.Warn("batches that are in segments are not deleted", "conversation", string(l.conv), "count", len(l.keys), "err", err)
+		g.log.Warn("delete compacted batches failed", "conversation", string(l.conv), "count", len(l.keys), "err", err)
 	}
 }

@@ -77,15 +77,15 @@ func TestGarbage(t *testing.T) {
 		g.add(b, nil)
 		time.Sleep(29 * time.Second)
 		if n := deletes.count(); n != 0 {
-			t.Errorf("%d keys are deleted within their grace", n)
+			t.Errorf("got %d keys deleted within their grace period, want 0", n)
 		}
 		time.Sleep(2 * time.Second)
 		if n := deletes.count(); n != 100 {
-			t.Errorf("%d keys are deleted after the first grace, want 100", n)
+			t.Errorf("got %d keys deleted after the first grace period, want 100", n)
 		}
 		time.Sleep(31 * time.Second)
 		if n := deletes.count(); n != 250 || deletes.twice != 0 {
-			t.Errorf("%d keys are deleted after the second grace, %d of them twice, want 250", n, deletes.twice)
+			t.Errorf("after the second grace period: got %d keys deleted, %d twice, want 250", n, deletes.twice)
 		}
 
 		// More garbage than sequential requests could delete.
@@ -95,7 +95,7 @@ func TestGarbage(t *testing.T) {
 		}
 		time.Sleep(3 * time.Minute)
 		if n := deletes.count(); n != 250+300*100 {
-			t.Errorf("%d keys are deleted, want %d", n, 250+300*100)
+			t.Errorf("got %d keys deleted, want %d", n, 250+300*100)
 		}
 
 		// More than maxGarbageKeys: the oldest are dropped.
@@ -105,8 +105,8 @@ func TestGarbage(t *testing.T) {
 		g.mu.Lock()
 		waiting := len(g.known)
 		g.mu.Unlock()
-		if waiting > maxGarbageKeys || waiting < maxGarbageKeys-1000 || !strings.Contains(log.String(), "leaving the oldest") {
-			t.Errorf("%d keys wait, at most %d should; log %s", waiting, maxGarbageKeys, log.String())
+		if waiting > maxGarbageKeys || waiting < maxGarbageKeys-1000 || !strings.Contains(log.String(), "skipping oldest keys") {
+			t.Errorf("got %d queued keys, want at most %d; log %s", waiting, maxGarbageKeys, log.String())
 		}
 		cancel()
 		<-done
@@ -122,10 +122,10 @@ func TestRecentBatches(t *testing.T) {
 		h.Wrote(storage.Batch{Header: storage.Header{Seq: i}, Lines: fmt.Appendf(nil, "%0*d\n", 100<<10, i)})
 	}
 	if h.bytes > maxRecentBytes || len(h.recent) != 5 || h.recent[0].Seq != 4 {
-		t.Errorf("%d bytes of %d batches from %d on", h.bytes, len(h.recent), h.recent[0].Seq)
+		t.Errorf("got %d bytes of %d batches from %d on", h.bytes, len(h.recent), h.recent[0].Seq)
 	}
 	h.forget(5)
 	if h.recent != nil || h.bytes != 0 {
-		t.Errorf("%d bytes of %d batches are left", h.bytes, len(h.recent))
+		t.Errorf("at the end: got %d bytes of %d batches", h.bytes, len(h.recent))
 	}
 }

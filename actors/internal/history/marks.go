@@ -32,13 +32,13 @@ func (a *Archive) mark(ctx context.Context, due *Due) {
 	}
 	err := a.count(ctx, due.At.Seq)
 	if err != nil {
-		a.log.Warn("events are not marked", "offset", due.At.Seq, "err", err)
+		a.log.Warn("mark events failed", "offset", due.At.Seq, "err", err)
 	}
 	if a.marking == nil {
 		return
 	}
 	if due.Events, err = a.marking.marks.Encode(); err != nil {
-		a.log.Warn("events are not marked", "offset", due.At.Seq, "err", err)
+		a.log.Warn("mark events failed", "offset", due.At.Seq, "err", err)
 	}
 }
 

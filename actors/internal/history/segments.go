@@ -61,7 +61,7 @@ func (a *Archive) index(ctx context.Context, e storage.IndexEntry) string {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
 	if err := a.store.o.Logs.PutIndex(ctx, e); err != nil {
-		a.log.Warn("index entry is not stored", "day", e.Day, "err", err)
+		a.log.Warn("store index entry failed", "day", e.Day, "err", err)
 		return indexed
 	}
 	a.mu.Lock()
@@ -87,7 +87,7 @@ func (a *Archive) archive(ctx context.Context, upTo int64) {
 	defer cancel()
 	garbage, err := a.segments.Compact(bound, upTo, recent, a.store.o.SegmentBatches)
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("log is not compacted", "offset", upTo, "err", err)
+		a.log.Warn("compact log failed", "offset", upTo, "err", err)
 	}
 	a.store.garbage.add(a.key, garbage)
 	covered := a.segments.Covered()

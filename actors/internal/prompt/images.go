@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// sayRefused replaces a refused image.
-const sayRefused = "(An image was left out here: the model's vendor refuses it.)"
+// textRefused replaces a refused image.
+const textRefused = "(An image was left out here: the model's vendor refuses it.)"
 
 // AttachmentOf returns the id of an image rendered by a Renderer, "" for others.
 func AttachmentOf(i providers.Image) conversation.AttachmentID {
@@ -30,7 +30,7 @@ func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) 
 	var out []providers.Part
 	for _, at := range list {
 		if v.without[at.ID] {
-			out = append(out, providers.Text{Text: sayRefused})
+			out = append(out, providers.Text{Text: textRefused})
 			continue
 		}
 		content := &attached{id: at.ID, bucket: v.bucket, key: v.key, size: at.Size}
@@ -39,7 +39,7 @@ func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) 
 		}
 		facts, err := v.facts.of(v.ctx, content)
 		if err != nil {
-			return nil, fmt.Errorf("look at attachment %s: %w", at.ID, err)
+			return nil, fmt.Errorf("inspect attachment %s: %w", at.ID, err)
 		}
 		out = append(out, providers.Image{MimeType: at.MimeType, Content: content, Facts: facts})
 	}
@@ -92,8 +92,8 @@ func contentError(err error) error {
 // maxFacts bounds the cached attachment facts, at about 150 bytes each 600 KiB.
 const maxFacts = 4096
 
-// lookTimeout bounds the reading of an attachment's first bytes.
-const lookTimeout = 30 * time.Second
+// inspectTimeout bounds the reading of an attachment's first bytes.
+const inspectTimeout = 30 * time.Second
 
 // facts caches the detected type of attachments by digest, the most recent ones. The zero value is
 // ready.
@@ -115,7 +115,7 @@ func (f *facts) of(ctx context.Context, a *attached) (*providers.ImageFacts, err
 	if known != nil {
 		return known, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
 	found, err := look(ctx, a)
 	switch {

@@ -9,7 +9,7 @@ import (
 
 // TestAttachmentFactsAreBounded checks that the oldest entry is evicted and that a duplicate counts
 // once.
-func TestWhatIsKnownOfAttachmentsIsBounded(t *testing.T) {
+func TestAttachmentFactsAreBounded(t *testing.T) {
 	var f facts
 	digest := func(i int) storage.Digest { return storage.Digest{byte(i), byte(i >> 8)} }
 	for i := range maxFacts + 1 {
@@ -18,6 +18,6 @@ func TestWhatIsKnownOfAttachmentsIsBounded(t *testing.T) {
 		}
 	}
 	if len(f.known) != maxFacts || f.known[digest(0)] != nil || f.known[digest(1)] == nil || f.known[digest(maxFacts)] == nil {
-		t.Errorf("%d are known, the first %v, the second %v", len(f.known), f.known[digest(0)], f.known[digest(1)])
+		t.Errorf("got %d entries, the first %v, the second %v", len(f.known), f.known[digest(0)], f.known[digest(1)])
 	}
 }

@@ -69,7 +69,7 @@ func seen(t *testing.T, r *prompt.Renderer, list ...conversation.Attachment) ([]
 	return facts, nil
 }
 
-func TestAttachmentsAreLookedAtOnce(t *testing.T) {
+func TestAttachmentsAreInspectedOnce(t *testing.T) {
 	b := &opened{Bucket: local.NewMemory()}
 	r := prompt.NewRenderer(b)
 	list := []conversation.Attachment{attach(t, b, drawn(t, 7)), attach(t, b, []byte("%PDF-1.7")), {SHA256: storage.Digest{}.String()}}
@@ -82,31 +82,31 @@ func TestAttachmentsAreLookedAtOnce(t *testing.T) {
 		}
 	}
 	if b.n != 2 {
-		t.Errorf("opened %d attachments, want the two that have bytes", b.n)
+		t.Errorf("got %d opened attachments, want 2", b.n)
 	}
 }
 
 // TestUnreadableAttachment checks that a transient error is returned and that a missing object is left
 // to the sender.
-func TestAttachmentThatCannotBeLookedAt(t *testing.T) {
+func TestUnreadableAttachment(t *testing.T) {
 	b := &opened{Bucket: local.NewMemory()}
 	r := prompt.NewRenderer(b)
 	at := attach(t, b, drawn(t, 1))
 	b.fail = storage.ErrNotFound
 	if got, err := seen(t, r, at); err != nil || got[0] != nil {
-		t.Errorf("a missing one: %+v, %v", got, err)
+		t.Errorf("missing attachment: got %+v, %v, want nil facts", got, err)
 	}
 	b.fail = storage.ErrUnavailable
 	if _, err := seen(t, r, at); !errors.Is(err, storage.ErrUnavailable) {
-		t.Errorf("a bucket that is away: %v", err)
+		t.Errorf("unavailable bucket: got error %v", err)
 	}
 	b.fail = nil
 	if got, err := seen(t, r, at); err != nil || got[0] == nil {
-		t.Errorf("afterwards: %+v, %v", got, err)
+		t.Errorf("recovered bucket: got %+v, %v", got, err)
 	}
 	bad := at
 	bad.SHA256 = "xyz"
 	if _, err := seen(t, r, bad); err == nil {
-		t.Error("a digest that is none is shown")
+		t.Error("invalid digest: got no error")
 	}
 }

@@ -37,10 +37,10 @@ func OutputBytes(window int) int {
 	return min(max(window/outputShare*tokenBytes, minOutput), maxOutput)
 }
 
-// sayCut replaces the omitted middle of an output.
-const sayCut = "\n\n[%d of %d bytes are left out here. Read on with the tool " + conversation.ReadOutputTool + `: call "%s", from %d.]` + "\n\n"
+// textCut replaces the omitted middle of an output.
+const textCut = "\n\n[%d of %d bytes omitted here. Read on with the tool " + conversation.ReadOutputTool + `: call "%s", from %d.]` + "\n\n"
 
-// cutNote is an upper bound of the size of sayCut, in bytes.
+// cutNote is an upper bound of the size of textCut, in bytes.
 const cutNote = 256
 
 // Output returns the outcome of a call as text, as far as it is recorded.
@@ -60,8 +60,8 @@ func OutputText(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// sayPart replaces the omitted middle of an output shown to people.
-const sayPart = "\n\n[%d of %d bytes are left out here.]\n\n"
+// textPart replaces the omitted middle of an output shown to people.
+const textPart = "\n\n[%d of %d bytes omitted here.]\n\n"
 
 // Part returns the head and the tail of a text of size bytes, and both as shown to people. Together
 // they take at most most bytes as JSON and at most half of the text. first and last are its beginning
@@ -75,7 +75,7 @@ func Part(first, last string, size, most int) (head, tail, shown string) {
 	for conversation.TextBytes(tail) > most/3 {
 		tail = tail[boundary(tail, len(tail)-len(tail)/2):]
 	}
-	return head, tail, head + fmt.Sprintf(sayPart, size-len(head)-len(tail), size) + tail
+	return head, tail, head + fmt.Sprintf(textPart, size-len(head)-len(tail), size) + tail
 }
 
 // TextPieces yields the text of [OutputText] in pieces of at most most bytes of JSON, each valid
@@ -164,7 +164,7 @@ func (v *view) outputOf(t *conversation.ToolCall) string {
 
 // cut joins the head and the tail of a text of size bytes.
 func cut(head, tail string, size int, call conversation.CallID) string {
-	return head + fmt.Sprintf(sayCut, size-len(head)-len(tail), size, call, len(head)) + tail
+	return head + fmt.Sprintf(textCut, size-len(head)-len(tail), size, call, len(head)) + tail
 }
 
 // shorten returns a text with its middle omitted if it exceeds most bytes; 0 is no limit.

@@ -18,7 +18,7 @@ import (
 func TestOutputBytes(t *testing.T) {
 	for window, want := range map[int]int{0: 64 << 10, 1000: 4 << 10, 16_384: 4 << 10, 32_768: 8 << 10, 200_000: 50_000, 1 << 20: 64 << 10} {
 		if got := prompt.OutputBytes(window); got != want {
-			t.Errorf("of a window of %d tokens %d bytes are shown of an output, want %d", window, got, want)
+			t.Errorf("window of %d tokens: got %d bytes, want %d", window, got, want)
 		}
 	}
 }
@@ -48,11 +48,11 @@ func TestLongOutputs(t *testing.T) {
 		{"as long as may be", conversation.ToolCall{Output: raw}, 10_000, ""},
 		{"no bound", conversation.ToolCall{Output: raw}, 0, ""},
 		{"a string", conversation.ToolCall{Output: raw}, 856,
-			long[:400] + "\n\n[9400 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9800:]},
+			long[:400] + "\n\n[9400 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9800:]},
 		{"an error", conversation.ToolCall{Failed: true, ErrorText: long}, 856,
-			long[:400] + "\n\n[9400 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9800:]},
+			long[:400] + "\n\n[9400 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9800:]},
 		{"JSON", conversation.ToolCall{Output: json.RawMessage(`[` + string(raw) + `]`)}, 856,
-			`["` + long[:398] + "\n\n[9404 of 10004 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9802:] + `"]`},
+			`["` + long[:398] + "\n\n[9404 of 10004 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 400.]\n\n" + long[9802:] + `"]`},
 	} {
 		got, messages := resultOf(t, &tt.call, tt.most)
 		want := tt.want
@@ -60,10 +60,10 @@ func TestLongOutputs(t *testing.T) {
 			want = long
 		}
 		if got != want {
-			t.Errorf("%s: shown as %q", tt.name, got)
+			t.Errorf("%s: got %q", tt.name, got)
 		}
 		if shortened := prompt.Shortened(messages); shortened != (tt.want != "") {
-			t.Errorf("%s: shortened: %v", tt.name, shortened)
+			t.Errorf("%s: got shortened %v", tt.name, shortened)
 		}
 	}
 }
@@ -104,20 +104,20 @@ func TestStoredOutput(t *testing.T) {
 		want string
 	}{
 		{"all that is recorded", conversation.ToolCall{Output: recorded, Stored: stored}, 0,
-			long[:600] + "\n\n[9100 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
+			long[:600] + "\n\n[9100 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
 		{"all of it has room", conversation.ToolCall{Output: recorded, Stored: stored}, 5000,
-			long[:600] + "\n\n[9100 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
+			long[:600] + "\n\n[9100 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 600.]\n\n" + long[9700:]},
 		{"less", conversation.ToolCall{Output: recorded, Stored: stored}, 406,
-			long[:100] + "\n\n[9850 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
+			long[:100] + "\n\n[9850 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
 		{"of images", conversation.ToolCall{Output: json.RawMessage(`{"output":"","images":[]}`), Stored: stored}, 406,
-			long[:100] + "\n\n[9850 of 10000 bytes are left out here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
+			long[:100] + "\n\n[9850 of 10000 bytes omitted here. Read on with the tool read_output: call \"call_1\", from 100.]\n\n" + long[9950:]},
 	} {
 		got, messages := resultOf(t, &tt.call, tt.most)
 		if got != tt.want {
-			t.Errorf("%s: shown as %q", tt.name, got)
+			t.Errorf("%s: got %q", tt.name, got)
 		}
 		if !prompt.Shortened(messages) {
-			t.Errorf("%s: it is not said that there is more", tt.name)
+			t.Errorf("%s: got no note about the rest", tt.name)
 		}
 	}
 }
@@ -125,12 +125,12 @@ func TestStoredOutput(t *testing.T) {
 func TestPart(t *testing.T) {
 	for _, text := range []string{strings.Repeat("0123456789", 1000), strings.Repeat("\x00€\n", 2000), strings.Repeat("\u2028", 3000)} {
 		head, tail, shown := prompt.Part(text, text, len(text), 3000)
-		note := fmt.Sprintf("\n\n[%d of %d bytes are left out here.]\n\n", len(text)-len(head)-len(tail), len(text))
+		note := fmt.Sprintf("\n\n[%d of %d bytes omitted here.]\n\n", len(text)-len(head)-len(tail), len(text))
 		if !strings.HasPrefix(text, head) || !strings.HasSuffix(text, tail) || shown != head+note+tail {
-			t.Errorf("%.10q: shown as %q", text, shown)
+			t.Errorf("%.10q: got %q", text, shown)
 		}
 		if h, l := conversation.TextBytes(head), conversation.TextBytes(tail); h > 2000 || h < 900 || l > 1000 || l < 400 {
-			t.Errorf("%.10q: %d and %d bytes, at most 2000 and 1000", text, h, l)
+			t.Errorf("%.10q: got %d and %d bytes, want at most 2000 and 1000", text, h, l)
 		}
 		if !utf8.ValidString(shown) {
 			t.Errorf("%.10q: cut within a character", text)
@@ -140,8 +140,8 @@ func TestPart(t *testing.T) {
 
 // TestPartOfAShortText covers a text that is short but long as JSON.
 func TestPartOfAShortText(t *testing.T) {
-	if head, tail, shown := prompt.Part("0123456789", "0123456789", 10, 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes are left out here.]\n\n9" {
-		t.Errorf("shown as %q, of %q and %q", shown, head, tail)
+	if head, tail, shown := prompt.Part("0123456789", "0123456789", 10, 1000); head != "012" || tail != "9" || shown != "012\n\n[6 of 10 bytes omitted here.]\n\n9" {
+		t.Errorf("got %q from head %q and tail %q", shown, head, tail)
 	}
 }
 
@@ -182,14 +182,14 @@ func FuzzTextPieces(f *testing.F) {
 func FuzzOutput(f *testing.F) {
 	f.Add(strings.Repeat("0123456789", 100), 300)
 	f.Add(strings.Repeat("€", 1000), 271)
-	f.Add("[1 of 2 bytes are left out here. Read on with the tool read_output: call \"c\", from 3.]", 260)
+	f.Add("[1 of 2 bytes omitted here. Read on with the tool read_output: call \"c\", from 3.]", 260)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		if !utf8.ValidString(text) || most < 260 || most > 1<<20 || len(text) > 1<<16 {
 			return
 		}
 		shown, _ := resultOf(t, &conversation.ToolCall{Failed: true, ErrorText: text}, most)
 		if len(shown) > most || !utf8.ValidString(shown) {
-			t.Fatalf("%d bytes are shown of %d, at most %d: %q", len(shown), len(text), most, shown)
+			t.Fatalf("got %d of %d bytes, want at most %d: %q", len(shown), len(text), most, shown)
 		}
 		next := regexp.MustCompile(`; read on from (\d+)\]\n`)
 		var read strings.Builder
@@ -197,7 +197,7 @@ func FuzzOutput(f *testing.F) {
 			piece, ok := prompt.Window{Text: text, Size: len(text)}.Piece(from, "", most)
 			where, part, _ := strings.Cut(piece, "\n")
 			if !ok || len(piece) > most {
-				t.Fatalf("from %d: %v, %d bytes", from, ok, len(piece))
+				t.Fatalf("from %d: got ok %v, %d bytes", from, ok, len(piece))
 			}
 			read.WriteString(part)
 			found := next.FindStringSubmatch(where + "\n")
@@ -211,7 +211,7 @@ func FuzzOutput(f *testing.F) {
 			from = on
 		}
 		if read.String() != text {
-			t.Fatalf("read %d bytes of %d", read.Len(), len(text))
+			t.Fatalf("got %d bytes in total, want %d", read.Len(), len(text))
 		}
 	})
 }

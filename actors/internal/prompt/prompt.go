@@ -51,12 +51,12 @@ func TurnsSince(turns []conversation.Turn, turn conversation.TurnID) []conversat
 
 // Summary renders a compaction's summary.
 func Summary(c *conversation.Compacted) providers.Message {
-	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", sayShown, escape(c.Summary))
+	text := fmt.Sprintf("<summary>\n%s\n\n%s\n</summary>", textShown, escape(c.Summary))
 	return providers.Message{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: text}}}
 }
 
-// sayShown introduces a summary.
-const sayShown = "The beginning of this conversation was left out. This is a summary of it:"
+// textShown introduces a summary.
+const textShown = "The beginning of this conversation was omitted. This is a summary of it:"
 
 // Renderer renders conversations of a bucket. It is safe for concurrent use; use NewRenderer.
 type Renderer struct {
@@ -171,12 +171,12 @@ func callID(t *conversation.ToolCall) string {
 	return string(t.Call)
 }
 
-// sayWaits replaces the missing result of a suspended call of an earlier response.
-const sayWaits = "This call has not ended yet. It waits, and the response goes on when it has ended."
+// textWaits replaces the missing result of a suspended call of an earlier response.
+const textWaits = "This call has not ended yet. Its response continues when it has ended."
 
 func (v *view) toolResult(t *conversation.ToolCall) (providers.ToolResult, error) {
 	if !t.Settled {
-		return providers.ToolResult{CallID: callID(t), Name: t.Name, Content: []providers.Part{providers.Text{Text: sayWaits}}}, nil
+		return providers.ToolResult{CallID: callID(t), Name: t.Name, Content: []providers.Part{providers.Text{Text: textWaits}}}, nil
 	}
 	text := v.outputOf(t)
 	shown, err := v.images(t.Images)

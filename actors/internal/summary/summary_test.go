@@ -92,11 +92,11 @@ func TestText(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got := summary.Text(list, "turn_1", summary.Cut{First: 1}, 1<<20); !strings.HasPrefix(got, "Assistant: I see.") || strings.Contains(got, "Signal") {
-		t.Errorf("from a turn on: %q", got)
+		t.Errorf("from a turn on: got %q", got)
 	}
 	short := summary.Text(list, "", summary.Cut{First: 1, Turn: "turn_3"}, 70)
 	if len(short) > 70 || !strings.HasPrefix(short, "[what came before is left out]\n") || !strings.HasSuffix(short, "Assistant: a") {
-		t.Errorf("shortened: %q", short)
+		t.Errorf("shortened: got %q", short)
 	}
 }
 
@@ -123,15 +123,15 @@ func TestPlansFit(t *testing.T) {
 				}
 			}
 			if n > 100 {
-				t.Fatalf("seed %d: does not end", seed)
+				t.Fatalf("seed %d: cuts do not end", seed)
 			}
 			limit := 40 + r.IntN(500)
 			if text := summary.Text(list, first, cut, limit); len(text) > limit || !utf8.ValidString(text) || text == "" {
-				t.Fatalf("seed %d: %d bytes of %d: %q", seed, len(text), limit, text)
+				t.Fatalf("seed %d: got %d bytes, want at most %d: %q", seed, len(text), limit, text)
 			}
 			list, first = list[cut.First:], cut.Turn
 			if left := summary.Tokens(list, first); left > whole {
-				t.Fatalf("seed %d: %d tokens before, %d after", seed, whole, left)
+				t.Fatalf("seed %d: got %d tokens before a cut, %d after", seed, whole, left)
 			} else {
 				whole = left
 			}

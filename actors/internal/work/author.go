@@ -22,14 +22,14 @@ type author struct {
 	// left completes a delivery that was left to the log; nil if turn has it.
 	left func(context.Context, *conversation.Delivery) error
 
-	mu    sync.Mutex
-	turn  *agent.Turn
-	who   *agent.Agent // the agent, with inherited fields of a subagent
-	setup *agent.Setup // of the newest model call
+	mu        sync.Mutex
+	turn      *agent.Turn
+	effective *agent.Agent // the agent, with inherited fields of a subagent
+	setup     *agent.Setup // of the newest model call
 }
 
 // errNoSubagent reports that the author removed the subagent of a task.
-var errNoSubagent = errors.New("there is no such subagent any more")
+var errNoSubagent = errors.New("subagent no longer exists")
 
 // authorOf returns the author of a submission, without a set-up.
 func (r *Runner) authorOf(v *view) *author {
@@ -64,7 +64,7 @@ func (r *Runner) agentOnly(v *view) *author {
 
 // prepare evaluates the set-up for a model call.
 func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, error) {
-	who := u.agent
+	effective := u.agent
 	if u.parent != nil {
 		above, err := u.parent.current(ctx)
 		if err != nil {
@@ -74,15 +74,15 @@ func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, erro
 		if !ok {
 			return nil, fmt.Errorf("%w: %s", errNoSubagent, u.name)
 		}
-		who = agenthost.Inherit(sub, above)
+		effective = agenthost.Inherit(sub, above)
 	}
-	setup, err := agenthost.SetupFor(u.within(ctx, who).ctx, who, t)
+	setup, err := agenthost.SetupFor(u.within(ctx, effective).ctx, effective, t)
 	if err != nil {
 		return nil, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.turn, u.who, u.setup = t, who, setup
+	u.turn, u.effective, u.setup = t, effective, setup
 	return setup, nil
 }
 
@@ -108,7 +108,7 @@ func (u *author) current(ctx context.Context) (*agent.Setup, error) {
 func (u *author) compaction() agent.Compaction {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.who.Compaction
+	return u.effective.Compaction
 }
 
 // writesData reports whether the agent declares data of that name.
@@ -123,10 +123,10 @@ type stateScope struct {
 }
 
 // within adds the author's state to a context. A subagent has none.
-func (u *author) within(ctx context.Context, who *agent.Agent) stateScope {
+func (u *author) within(ctx context.Context, ag *agent.Agent) stateScope {
 	if u.state == nil {
 		return stateScope{ctx: ctx}
 	}
-	w := newStateWrites(u.state, who)
+	w := newStateWrites(u.state, ag)
 	return stateScope{agenthost.WithState(ctx, w), w}
 }

@@ -93,8 +93,8 @@ func (r *Runner) summarize(e machine.Summarize, v *view) {
 			return // cancelled
 		}
 		if err != nil {
-			log.Warn("conversation is not compacted", "err", logged(err), "cause", r.node.cause(err, name))
-			live.Log(slog.LevelWarn, "conversation is not compacted", map[string]any{"reason": string(e.Reason)})
+			log.Warn("compaction failed", "err", logged(err), "cause", r.node.cause(err, name))
+			live.Log(slog.LevelWarn, "compaction failed", map[string]any{"reason": string(e.Reason)})
 			out.Err = conversation.Unavailable(time.Minute, err)
 		}
 		out.Gen = job.gen
@@ -214,9 +214,9 @@ func (w *writing) write(ctx context.Context) (string, summary.Cut, providers.Don
 			return "", cut, providers.Done{}, nil
 		}
 		shown := summary.Text(w.list, w.first, cut, w.limit)
-		told := fmt.Sprintf(saySummarize, most*summaryWords/maxSummaryTokens)
+		instructions := fmt.Sprintf(textSummarize, most*summaryWords/maxSummaryTokens)
 		req := providers.Request{
-			System:   strings.Join(nonEmpty(told, w.rules.Instructions, w.job.instructions), "\n\n"),
+			System:   strings.Join(nonEmpty(instructions, w.rules.Instructions, w.job.instructions), "\n\n"),
 			Messages: []providers.Message{{Role: providers.RoleUser, Parts: []providers.Part{providers.Text{Text: w.job.prompt(shown)}}}},
 		}
 		text, done, err := w.job.ask(ctx, w.spec, req, most)
@@ -267,7 +267,7 @@ func (j *summaryJob) prompt(text string) string {
 	if j.before == nil {
 		return text
 	}
-	return strings.Join([]string{saySummaryBefore, j.before.Summary, saySummaryThen, text}, "\n\n")
+	return strings.Join([]string{textSummaryBefore, j.before.Summary, textSummaryThen, text}, "\n\n")
 }
 
 func nonEmpty(texts ...string) []string {
@@ -313,13 +313,13 @@ func (j *summaryJob) once(ctx context.Context, spec string, req providers.Reques
 		case providers.Done:
 			end, done = e, true
 		}
-		watch.heard()
+		watch.reset()
 		if text.Len() > maxSummaryBytes {
 			return "", end, fmt.Errorf("summary is longer than %d bytes", maxSummaryBytes)
 		}
 	}
 	if !done || strings.TrimSpace(text.String()) == "" {
-		return "", end, errors.New("the model wrote no summary")
+		return "", end, errors.New("model wrote no summary")
 	}
 	return text.String(), end, nil
 }

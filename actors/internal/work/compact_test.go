@@ -23,7 +23,7 @@ func TestFullNeedsAWindow(t *testing.T) {
 		{"switched off", agent.Compaction{Off: true}, providers.Model{ContextWindow: 1000}, used, false},
 	} {
 		if got := full(tt.c, tt.m, tt.u); got != tt.want {
-			t.Errorf("%s: %v", tt.name, got)
+			t.Errorf("%s: got full %v", tt.name, got)
 		}
 	}
 }

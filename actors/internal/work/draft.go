@@ -30,11 +30,11 @@ type drafter struct {
 	text       chan outbox.Draft // has room for one requested draft
 
 	// The following fields belong to the actor's goroutine.
-	sees  map[string]bool // the initial targets
-	asked bool
-	taken *outbox.Draft       // shown once the batch at is durable
-	at    conversation.Offset // of taken
-	shown string
+	initial map[string]bool // the initial targets
+	asked   bool
+	taken   *outbox.Draft       // shown once the batch at is durable
+	at      conversation.Offset // of taken
+	shown   string
 }
 
 // liveTargets returns the targets that accept drafts.
@@ -66,16 +66,16 @@ func (r *Runner) Landed(m *machine.Machine, durable conversation.Offset) {
 	if d.drafter == nil {
 		r.beginDraft(sub)
 	}
-	d.give()
+	d.offer()
 }
 
 func (r *Runner) beginDraft(sub *conversation.Submission) {
 	d := &r.drafts
-	targets, sees := map[string]outbox.Live{}, map[string]bool{}
+	targets, initial := map[string]outbox.Live{}, map[string]bool{}
 	replies := map[string]machine.NoticeTarget{}
 	for _, to := range d.machine.NoticeTargets(sub) {
 		if l := r.node.live[to.Target]; l != nil {
-			targets[to.Target], sees[to.Target], replies[to.Target] = l, true, to
+			targets[to.Target], initial[to.Target], replies[to.Target] = l, true, to
 		}
 	}
 	if len(targets) == 0 {
@@ -83,7 +83,7 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 	}
 	created := d.machine.State().Created()
 	of := &drafter{
-		submission: sub.ID, targets: targets, replies: replies, sees: sees, text: make(chan outbox.Draft, 1),
+		submission: sub.ID, targets: targets, replies: replies, initial: initial, text: make(chan outbox.Draft, 1),
 		of: outbox.Draft{From: created.Address(), UID: created.UID, Submission: sub.ID},
 	}
 	var ctx context.Context
@@ -96,7 +96,7 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 		r.o.Run(func() {
 			of.asked = true
 			if d.drafter == of {
-				d.give()
+				d.offer()
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func (r *Runner) beginDraft(sub *conversation.Submission) {
 			// after the post.
 			err := r.node.show(r.o.Life, to, draft)
 			if err != nil && r.o.Life.Err() == nil {
-				r.o.Logger.Debug("draft is not shown", "submission", string(of.submission), "target", target, "err", err)
+				r.o.Logger.Debug("show draft failed", "submission", string(of.submission), "target", target, "err", err)
 			}
 			return err
 		})
@@ -125,7 +125,7 @@ func (r *Runner) LastWord(p *conversation.Post) (quiet func(ctx context.Context)
 	}
 	showing := d.showing
 	return func(ctx context.Context) bool {
-		ok := holdOne(ctx, showing)
+		ok := acquire(ctx, showing)
 		if ok {
 			<-showing
 		}
@@ -138,16 +138,16 @@ func (d *drafts) end() {
 	d.drafter = nil
 }
 
-// give passes the requested draft to the drafter once it is new and durable. The state may be ahead of
+// offer passes the requested draft to the drafter once it is new and durable. The state may be ahead of
 // the log, so a draft waits for the batch of its end.
-func (d *drafts) give() {
+func (d *drafts) offer() {
 	of, state := d.drafter, d.machine.State()
 	if of == nil || !of.asked {
 		return
 	}
 	if of.taken == nil {
 		sub := state.UnderWay()
-		if sub == nil || sub.ID != of.submission || of.waits(state) {
+		if sub == nil || sub.ID != of.submission || of.overtakes(state) {
 			return
 		}
 		draft := of.of
@@ -163,17 +163,17 @@ func (d *drafts) give() {
 	}
 }
 
-// waits reports whether a target has an undelivered post, such as an earlier reply, which a draft
+// overtakes reports whether a target has an undelivered post, such as an earlier reply, which a draft
 // would overtake.
-func (d *drafter) waits(s *conversation.State) bool {
-	return slices.ContainsFunc(s.Posts(), func(p *conversation.Post) bool { return d.sees[p.Target] })
+func (d *drafter) overtakes(s *conversation.State) bool {
+	return slices.ContainsFunc(s.Posts(), func(p *conversation.Post) bool { return d.initial[p.Target] })
 }
 
 // run shows drafts until ctx ends or no target is left.
 func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), show func(string, outbox.Live, outbox.Draft) error) {
 	failures := 0
 	for pause := outbox.DraftEvery; len(d.targets) > 0; {
-		if !passTime(ctx, pause) {
+		if !sleep(ctx, pause) {
 			return
 		}
 		ask()
@@ -183,7 +183,7 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 		case <-ctx.Done():
 			return
 		}
-		if !holdOne(ctx, showing) {
+		if !acquire(ctx, showing) {
 			return
 		}
 		pause, failures = outbox.DraftEvery, failures+1
@@ -217,8 +217,8 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 // maxDraftBackoff bounds the doublings of the pause after failures.
 const maxDraftBackoff = 5
 
-// passTime waits for d. ok is false if ctx ends first.
-func passTime(ctx context.Context, d time.Duration) (ok bool) {
+// sleep waits for d. ok is false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) (ok bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -229,9 +229,9 @@ func passTime(ctx context.Context, d time.Duration) (ok bool) {
 	}
 }
 
-// holdOne acquires the semaphore one; the caller releases it by a receive. ok is false if ctx ends
+// acquire acquires the semaphore one; the caller releases it by a receive. ok is false if ctx ends
 // first.
-func holdOne(ctx context.Context, one chan struct{}) (ok bool) {
+func acquire(ctx context.Context, one chan struct{}) (ok bool) {
 	select {
 	case one <- struct{}{}:
 	case <-ctx.Done():

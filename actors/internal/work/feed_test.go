@@ -14,10 +14,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// postings returns a feed and a counter of its ready calls.
-func postings() (f *feed, told *int) {
-	told = new(int)
-	return &feed{ready: func() { *told++ }}, told
+// countingFeed returns a feed and a counter of its ready calls.
+func countingFeed() (f *feed, calls *int) {
+	calls = new(int)
+	return &feed{ready: func() { *calls++ }}, calls
 }
 
 func text(s string) machine.ModelEvent {
@@ -25,7 +25,7 @@ func text(s string) machine.ModelEvent {
 }
 
 func TestFeedCoalescesTextInOrder(t *testing.T) {
-	f, told := postings()
+	f, calls := countingFeed()
 	reasoning := func(s string) machine.ModelEvent {
 		return machine.ModelEvent{Kind: machine.ModelReasoning, Text: s}
 	}
@@ -50,23 +50,23 @@ func TestFeedCoalescesTextInOrder(t *testing.T) {
 	if diff := cmp.Diff(machine.Model{Name: "demo/one", Passed: passed, Facts: facts, Events: want}, f.take()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if *told != 1 {
-		t.Errorf("told %d times before anything was taken, want 1", *told)
+	if *calls != 1 {
+		t.Errorf("ready called %d times before take, want 1", *calls)
 	}
 	if got := f.take(); len(got.Events) != 0 {
-		t.Errorf("took %v twice", got)
+		t.Errorf("second take: got %v, want no events", got)
 	}
 	if err := f.push(t.Context(), text("i")); err != nil {
 		t.Fatal(err)
 	}
-	if *told != 2 {
-		t.Errorf("told %d times after something was taken, want 2", *told)
+	if *calls != 2 {
+		t.Errorf("ready called %d times after take, want 2", *calls)
 	}
 }
 
-func TestFullFeedHoldsTheProducerBack(t *testing.T) {
+func TestFullFeedBlocksProducer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, _ := postings()
+		f, _ := countingFeed()
 		big := strings.Repeat("x", maxFeedBytes/4)
 		pushed := 0
 		done := make(chan struct{})
@@ -92,14 +92,14 @@ func TestFullFeedHoldsTheProducerBack(t *testing.T) {
 		}
 		<-done
 		if took != 8*len(big) {
-			t.Errorf("took %d bytes, want %d", took, 8*len(big))
+			t.Errorf("take: got %d bytes, want %d", took, 8*len(big))
 		}
 	})
 }
 
-func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
+func TestCancelledPushLeavesFullFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, _ := postings()
+		f, _ := countingFeed()
 		if err := f.push(t.Context(), text(strings.Repeat("x", maxFeedBytes))); err != nil {
 			t.Fatal(err)
 		}
@@ -109,22 +109,22 @@ func TestCancelledProducerLeavesAFullFeed(t *testing.T) {
 		synctest.Wait()
 		select {
 		case err := <-result:
-			t.Fatalf("push into a full feed returned %v", err)
+			t.Fatalf("push into a full feed: got error %v, want a blocked call", err)
 		default:
 		}
 		cancel()
 		if err := <-result; !errors.Is(err, context.Canceled) {
-			t.Errorf("cancelled push returned %v", err)
+			t.Errorf("cancelled push: got error %v", err)
 		}
 		if got := f.take().Events; len(got) != 1 || len(got[0].Text) != maxFeedBytes {
-			t.Errorf("the feed holds %d events after a cancelled push, want the first alone", len(got))
+			t.Errorf("after a cancelled push: got %d events, want 1", len(got))
 		}
 	})
 }
 
 // TestFeedCountsEvents checks that short events count with their overhead.
 func TestFeedCountsEvents(t *testing.T) {
-	f, _ := postings()
+	f, _ := countingFeed()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	kinds := []machine.ModelEventKind{machine.ModelText, machine.ModelReasoning}
@@ -133,6 +133,6 @@ func TestFeedCountsEvents(t *testing.T) {
 		n++
 	}
 	if most := maxFeedBytes/eventBytes + 1; n > most {
-		t.Errorf("%d events wait, want at most %d", n, most)
+		t.Errorf("got %d queued events, want at most %d", n, most)
 	}
 }

@@ -72,12 +72,12 @@ func (g *gate) forget(agent string, turn chan struct{}) bool {
 	if i < 0 {
 		return false
 	}
-	g.keep(agent, slices.Delete(g.waiting[agent], i, i+1))
+	g.setQueue(agent, slices.Delete(g.waiting[agent], i, i+1))
 	return true
 }
 
-// keep sets the queue of an agent.
-func (g *gate) keep(agent string, queue []chan struct{}) {
+// setQueue sets the queue of an agent.
+func (g *gate) setQueue(agent string, queue []chan struct{}) {
 	if g.waiting[agent] = queue; len(queue) > 0 {
 		return
 	}
@@ -98,7 +98,7 @@ func (g *gate) leave() {
 	g.agents = append(g.agents[1:], agent)
 	queue := g.waiting[agent]
 	close(queue[0])
-	g.keep(agent, queue[1:])
+	g.setQueue(agent, queue[1:])
 }
 
 // counts returns the numbers of queued and of refused messages.

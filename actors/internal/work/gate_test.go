@@ -36,15 +36,15 @@ func TestDispatchGateTakesTurns(t *testing.T) {
 		leave()
 		synctest.Wait()
 		if waiting, _ := g.counts(); waiting != 4 {
-			t.Errorf("%d wait, want 4", waiting)
+			t.Errorf("got %d queued, want 4", waiting)
 		}
 		g.leave()
 		synctest.Wait()
 		if want := []string{"l1", "c1", "l2", "l3"}; !slices.Equal(order, want) {
-			t.Errorf("let in %v, want %v", order, want)
+			t.Errorf("got order %v, want %v", order, want)
 		}
 		if err := g.enter(t.Context(), "first"); err != nil || g.free != 0 || len(g.agents) != 0 {
-			t.Errorf("after all: %v, %d free, agents %q", err, g.free, g.agents)
+			t.Errorf("at the end: got error %v, %d free, agents %q; want nil, 0, none", err, g.free, g.agents)
 		}
 	})
 }
@@ -58,21 +58,21 @@ func TestDispatchGateIsBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := g.enter(ctx, "loud"); conversation.CodeOf(err) != conversation.CodeUnavailable {
-			t.Errorf("one more: %v", err)
+			t.Errorf("message above the limit: got error %v, want unavailable", err)
 		}
 		go func() {
 			if err := g.enter(ctx, "calm"); !errors.Is(err, context.Canceled) {
-				t.Errorf("another agent: %v", err)
+				t.Errorf("another agent: got error %v, want canceled", err)
 			}
 		}()
 		synctest.Wait()
 		if waiting, refused := g.counts(); waiting != maxQueuedDispatches+1 || refused != 1 {
-			t.Errorf("%d wait and %d were refused", waiting, refused)
+			t.Errorf("got %d queued and %d refused, want %d and 1", waiting, refused, maxQueuedDispatches+1)
 		}
 		cancel()
 		synctest.Wait()
 		if waiting, _ := g.counts(); waiting != 0 || len(g.agents) != 0 {
-			t.Errorf("%d wait, agents %q", waiting, g.agents)
+			t.Errorf("after cancel: got %d queued, agents %q, want none", waiting, g.agents)
 		}
 	})
 }

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// restOfModel is how long a failed model ranks behind others. A vendor's retry hint extends it up
-	// to maxRestOfModel.
-	restOfModel, maxRestOfModel = 5 * time.Minute, time.Hour
-	// maxResting bounds the remembered failed models.
-	maxResting = 1 << 10
+	// failurePause is how long a failed model ranks behind others. A vendor's retry hint extends it up
+	// to maxFailurePause.
+	failurePause, maxFailurePause = 5 * time.Minute, time.Hour
+	// maxFailures bounds the remembered failed models.
+	maxFailures = 1 << 10
 )
 
 // health remembers models that failed recently, so that each submission need not call them first. It
 // is kept in memory by one node. The zero value is ready. It is safe for concurrent use.
 type health struct {
-	mu      sync.Mutex
-	resting map[string]rest // by model
+	mu       sync.Mutex
+	failures map[string]failure // by model
 }
 
-// rest is the failure of a model and the time until which others rank before it.
-type rest struct {
+// failure is the failure of a model and the time until which others rank before it.
+type failure struct {
 	until time.Time
 	why   *conversation.SettlementError
 }
@@ -42,22 +42,22 @@ func (h *health) choose(setup *agent.Setup, avoid []string) (model string, passe
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	well := slices.IndexFunc(left, func(m string) bool { return !time.Now().Before(h.resting[m].until) })
-	if well > 0 {
-		passed = &machine.Replaced{Name: left[0], Why: h.resting[left[0]].why}
+	healthy := slices.IndexFunc(left, func(m string) bool { return !time.Now().Before(h.failures[m].until) })
+	if healthy > 0 {
+		passed = &machine.Replaced{Name: left[0], Why: h.failures[left[0]].why}
 	}
-	return left[max(well, 0)], passed, len(left) > 1
+	return left[max(healthy, 0)], passed, len(left) > 1
 }
 
 // failed records a failure that is likely to last.
 func (h *health) failed(model string, err error) {
-	after := restOfModel
+	after := failurePause
 	var vendor *providers.Error
 	switch {
 	case errors.As(err, &vendor):
 		switch vendor.Kind {
 		case providers.KindAuth, providers.KindQuota, providers.KindRateLimit, providers.KindOverloaded, providers.KindNetwork, providers.KindSilent:
-			after = max(after, min(vendor.RetryAfter, maxRestOfModel))
+			after = max(after, min(vendor.RetryAfter, maxFailurePause))
 		default:
 			return
 		}
@@ -66,18 +66,18 @@ func (h *health) failed(model string, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.resting) >= maxResting {
-		clear(h.resting)
+	if len(h.failures) >= maxFailures {
+		clear(h.failures)
 	}
-	if h.resting == nil {
-		h.resting = map[string]rest{}
+	if h.failures == nil {
+		h.failures = map[string]failure{}
 	}
-	h.resting[model] = rest{time.Now().Add(after), settlementError(err)}
+	h.failures[model] = failure{time.Now().Add(after), settlementError(err)}
 }
 
 // answered clears the failure of a model.
 func (h *health) answered(model string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.resting, model)
+	delete(h.failures, model)
 }

@@ -96,7 +96,7 @@ func (r *Runner) startDelivery(e machine.StartDelivery, v *view) {
 		}
 		if err != nil {
 			log.Warn("hook failed", "err", logged(err), "cause", Cause(err, false))
-			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNotStarted}
+			out.Err = &conversation.SettlementError{Type: conversation.CodeInternal, Message: textNotStarted}
 		}
 		r.o.Emit(out)
 	})
@@ -112,13 +112,13 @@ func (r *Runner) finishResponse(e machine.FinishResponse, v *view, resp *agent.R
 	live, box := r.live(v, e.Turn), r.senderOf(v)
 	r.spawn(func() {
 		if err := r.node.o.History.Complete(w.ctx, r.o.Key, v.left, &resp.Turn.Delivery); err != nil && w.ctx.Err() == nil {
-			log.Warn("delivery cannot be shown to a hook", "err", err)
+			log.Warn("read delivery for hook failed", "err", err)
 		}
 		s := w.author.within(live.Author(agenthost.WithDispatcher(w.ctx, box), map[string]any{"hook": "ResponseFinished"}), ag)
 		out := machine.ResponseFinished{Gen: e.Gen}
 		again, err := hook(s.ctx, r.node, func(ctx context.Context) (string, error) { return agenthost.BeforeStop(ctx, ag, resp) })
 		if errors.Is(err, agenthost.ErrNoOutput) {
-			out.Err = &conversation.SettlementError{Type: conversation.CodeOutputMissing, Message: sayNoOutput}
+			out.Err = &conversation.SettlementError{Type: conversation.CodeOutputMissing, Message: textNoOutput}
 		} else if err != nil && w.ctx.Err() == nil {
 			log.Warn("hook failed", "hook", "WouldStop", "err", logged(err), "cause", Cause(err, false))
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// lessOf returns a view without more attachments. The order of omitted attachments stays the same once
+// withoutMore returns a view without more attachments. The order of omitted attachments stays the same once
 // recorded, so that nothing is rendered again.
-func lessOf(v prompt.View, without []conversation.AttachmentID) prompt.View {
+func withoutMore(v prompt.View, without []conversation.AttachmentID) prompt.View {
 	for _, id := range without {
 		if !slices.Contains(v.Without, id) {
 			v.Without = append(slices.Clip(v.Without), id)

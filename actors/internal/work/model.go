@@ -32,7 +32,7 @@ func (r *Runner) callModel(e machine.CallModel, v *view) {
 	call := &modelCall{
 		node: r.node, key: r.o.Key, author: w.author, turn: v.turn(e.Number), fresh: v.message == "" && v.child == "",
 		avoid: e.Avoid, exchanges: v.exchanges, session: string(v.created.ConversationID),
-		shown: lessOf(v.shown, e.Without), archive: r.o.Archive,
+		shown: withoutMore(v.shown, e.Without), archive: r.o.Archive,
 		limits: providers.Limits{ReplyBytes: limits.ResponseBytes, ArgumentBytes: limits.ArgumentBytes, Calls: limits.CallsPerReply},
 		sender: r.senderOf(v), live: r.live(v, e.Turn),
 	}
@@ -121,7 +121,7 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 }
 
 // errOverflow reports a reply whose request did not fit into the model's window.
-var errOverflow = errors.New("the model dropped what did not fit into its window")
+var errOverflow = errors.New("model truncated the request to its window")
 
 // failed returns the event for a failed call.
 func (c *modelCall) failed(err error) machine.ModelEvent {
@@ -147,9 +147,9 @@ func (c *modelCall) failed(err error) machine.ModelEvent {
 	out.Fallback = c.more && !errors.Is(err, errInstructions)
 	switch {
 	case out.Overflow && c.alone():
-		out.Err.Message = sayMessageTooLong
+		out.Err.Message = textMessageTooLong
 	case out.Overflow:
-		out.Err.Message = sayTooLong
+		out.Err.Message = textTooLong
 	}
 	return out
 }
@@ -221,7 +221,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 	}
 	c.request(req)
 	progress := newProgress(c.live)
-	said := c.said()
+	answered := c.hasText()
 	for e, err := range c.node.o.Providers.Stream(call, c.model, req, opts) {
 		if err != nil {
 			return end, watch.cause(ctx, err)
@@ -232,7 +232,7 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 			if end, err = c.done(done); err != nil {
 				return end, err
 			}
-			if done.StopReason == providers.StopStop && !said {
+			if done.StopReason == providers.StopStop && !answered {
 				c.node.odd(c.model, providers.Oddity{Kind: "empty answer"})
 			}
 			if _, asked := setup.Tool(agent.FinishTool); asked {
@@ -242,9 +242,9 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 		}
 		switch e := e.(type) {
 		case providers.TextDelta:
-			said = said || strings.TrimSpace(e.Text) != ""
+			answered = answered || strings.TrimSpace(e.Text) != ""
 		case providers.ToolCallEnd:
-			said = true
+			answered = true
 		}
 		progress.show(e)
 		if out, ok := modelEvent(e, setup); ok {
@@ -252,17 +252,17 @@ func (c *modelCall) listen(ctx context.Context, f *feed, setup *agent.Setup, req
 				return end, err
 			}
 		}
-		watch.heard()
+		watch.reset()
 	}
 	if end.Kind != machine.ModelDone {
-		return end, errors.New("stream ended without its end")
+		return end, errors.New("model stream ended without a final event")
 	}
 	return end, nil
 }
 
-// said reports whether earlier model calls of the response produced text, so that an empty reply is
+// hasText reports whether earlier model calls of the response produced text, so that an empty reply is
 // normal.
-func (c *modelCall) said() bool {
+func (c *modelCall) hasText() bool {
 	return slices.ContainsFunc(c.exchanges[len(c.exchanges)-1].Turns, conversation.Turn.HasText)
 }
 
@@ -340,7 +340,7 @@ type watch struct {
 	node    *Node
 	model   string
 	call    context.Context
-	giveUp  context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
 	silence *time.Timer
 	whole   *time.Timer
 }
@@ -348,17 +348,17 @@ type watch struct {
 // watch returns the context of a model call, which ends if the model is silent or takes too long.
 func (n *Node) watch(ctx context.Context, model string) (context.Context, *watch) {
 	w := &watch{node: n, model: model}
-	w.call, w.giveUp = context.WithCancelCause(ctx)
-	w.silence = time.AfterFunc(n.o.FirstEvent, func() { w.giveUp(errSilence) })
-	w.whole = time.AfterFunc(n.o.WholeCall, func() { w.giveUp(errTooLong) })
+	w.call, w.cancel = context.WithCancelCause(ctx)
+	w.silence = time.AfterFunc(n.o.FirstEvent, func() { w.cancel(errSilence) })
+	w.whole = time.AfterFunc(n.o.WholeCall, func() { w.cancel(errTooLong) })
 	return w.call, w
 }
 
-// pause stops the silence timer until heard.
+// pause stops the silence timer until reset.
 func (w *watch) pause() { w.silence.Stop() }
 
-// heard restarts the silence timer.
-func (w *watch) heard() { w.silence.Reset(w.node.o.BetweenEvents) }
+// reset restarts the silence timer.
+func (w *watch) reset() { w.silence.Reset(w.node.o.BetweenEvents) }
 
 // cause returns the reason of a cancelled call, or err.
 func (w *watch) cause(ctx context.Context, err error) error {
@@ -378,7 +378,7 @@ func (w *watch) cause(ctx context.Context, err error) error {
 func (w *watch) end() {
 	w.silence.Stop()
 	w.whole.Stop()
-	w.giveUp(nil)
+	w.cancel(nil)
 }
 
 // modelEvent translates a provider's event. Events that only show progress are omitted.
@@ -398,7 +398,7 @@ func modelEvent(e providers.Event, setup *agent.Setup) (machine.ModelEvent, bool
 		input := e.Arguments
 		if err := conversation.CheckPayload(input); err != nil {
 			// No tool takes a string, so the model gets an error.
-			input, _ = json.Marshal(fmt.Sprintf("(left out: what was sent %v)", err))
+			input, _ = json.Marshal(fmt.Sprintf("(arguments omitted: the input %v)", err))
 		}
 		tool, ok := setup.Tool(name)
 		return machine.ModelEvent{
@@ -429,15 +429,15 @@ func (n *Node) showsContent(name string) bool {
 	return a != nil && a.Events.Content
 }
 
-// sayHidden replaces a vendor's text in the log.
-const sayHidden = "the vendor's words are content; events: {content: true} of the agent, in Go Events.Content, shows them"
+// textHidden replaces a vendor's text in the log.
+const textHidden = "hidden as content; set events: {content: true} of the agent, in Go Events.Content, to log it"
 
 // cause returns the cause of a failed call of an agent as far as the log may show it.
 func (n *Node) cause(err error, name string) slog.Value {
 	shown := n.o.VendorWords || n.showsContent(name)
 	v := Cause(err, shown)
 	if !shown && v.Kind() == slog.KindGroup && Cause(err, true).Kind() == slog.KindString {
-		return slog.StringValue(sayHidden)
+		return slog.StringValue(textHidden)
 	}
 	return v
 }
@@ -473,21 +473,21 @@ func reasonOf(err error) any {
 // a client.
 func settlementError(err error) *conversation.SettlementError {
 	if errors.Is(err, errInstructions) {
-		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: sayNoInstructions}
+		return &conversation.SettlementError{Type: conversation.CodeInternal, Message: textNoInstructions}
 	}
 	var over *providers.LimitError
 	if errors.As(err, &over) {
 		return &conversation.SettlementError{
-			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(sayOutputTooLong, over.What, over.Limit),
+			Type: conversation.CodeOutputTooLong, Message: fmt.Sprintf(textOutputTooLong, over.What, over.Limit),
 			Meta: map[string]any{"limit": over.Limit, "bytes": over.Got},
 		}
 	}
-	reason, words := "internal", sayModelFailed
+	reason, message := "internal", textModelFailed
 	var pe *providers.Error
 	if errors.As(err, &pe) {
-		reason, words = string(pe.Kind), pe.Explain()
+		reason, message = string(pe.Kind), pe.Explain()
 	}
 	return &conversation.SettlementError{
-		Type: conversation.CodeModelFailed, Message: words, Meta: map[string]any{"reason": reason},
+		Type: conversation.CodeModelFailed, Message: message, Meta: map[string]any{"reason": reason},
 	}
 }

@@ -33,7 +33,7 @@ func (o *oddities) add(model, kind string) bool {
 
 // odd logs a deviation of a model's reply from its format.
 func (n *Node) odd(model string, o providers.Oddity) {
-	if n.oddness.add(model, o.Kind) {
-		n.o.Logger.Warn("model reply has an oddity", "model", model, "kind", o.Kind, "word", o.Word)
+	if n.oddities.add(model, o.Kind) {
+		n.o.Logger.Warn("unexpected model reply", "model", model, "kind", o.Kind, "word", o.Word)
 	}
 }

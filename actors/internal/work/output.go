@@ -30,13 +30,13 @@ func outputTool() providers.Tool {
 	schema := map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"call"},
 		"properties": map[string]any{
-			"call": map[string]any{"type": "string", "description": sayReadCall},
-			"from": map[string]any{"type": "integer", "minimum": 0, "description": sayReadFrom},
-			"find": map[string]any{"type": "string", "description": sayReadFind},
+			"call": map[string]any{"type": "string", "description": textReadCall},
+			"from": map[string]any{"type": "integer", "minimum": 0, "description": textReadFrom},
+			"find": map[string]any{"type": "string", "description": textReadFind},
 		},
 	}
 	raw, _ := json.Marshal(schema) // cannot fail
-	return providers.Tool{Name: conversation.ReadOutputTool, Description: sayReadTool, InputSchema: raw}
+	return providers.Tool{Name: conversation.ReadOutputTool, Description: textReadTool, InputSchema: raw}
 }
 
 // outputBytes returns how many bytes of one output a model is shown.
@@ -79,30 +79,30 @@ const readTimeout = time.Minute
 func (o *outputs) read(ctx context.Context, raw json.RawMessage, most int) (out json.RawMessage, problem string, err error) {
 	var in outputInput
 	if err := json.Unmarshal(raw, &in); err != nil || in.Call == "" || in.From < 0 {
-		return nil, sayReadInput, nil
+		return nil, textReadInput, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	t, err := o.find(ctx, in.Call)
 	if err != nil {
-		return nil, sayReadLater, err
+		return nil, textReadLater, err
 	}
 	if t == nil || !t.Settled {
-		return nil, fmt.Sprintf(sayReadUnknown, in.Call), nil
+		return nil, fmt.Sprintf(textReadUnknown, in.Call), nil
 	}
 	w, err := o.window(ctx, t, in, most)
 	switch {
 	case err != nil && ctx.Err() == nil && !errors.Is(err, storage.ErrUnavailable):
-		return nil, sayReadLost, err
+		return nil, textReadLost, err
 	case err != nil:
-		return nil, sayReadLater, err
+		return nil, textReadLater, err
 	}
 	if in.From > w.Size {
-		return nil, fmt.Sprintf(sayReadBeyond, w.Size), nil
+		return nil, fmt.Sprintf(textReadBeyond, w.Size), nil
 	}
 	piece, ok := w.Piece(in.From, in.Find, most)
 	if !ok {
-		return nil, fmt.Sprintf(sayReadNowhere, in.From), nil
+		return nil, fmt.Sprintf(textReadNowhere, in.From), nil
 	}
 	out, err = conversation.EncodeJSON(piece)
 	return out, "", err
@@ -197,7 +197,7 @@ func (r *Runner) storeOutput(e machine.StoreOutput) {
 // models.
 func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.StoredOutput, error) {
 	if err := conversation.CheckOutput(raw); err != nil {
-		return nil, nil, refusal(fmt.Sprintf(sayOutputRefused, err))
+		return nil, nil, refusal(fmt.Sprintf(textOutputRefused, err))
 	}
 	select {
 	case c.node.storing <- struct{}{}:
@@ -212,7 +212,7 @@ func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.St
 	var first, last string
 	for piece := range prompt.TextPieces(raw, storedPiece) {
 		body := storage.Bytes([]byte(piece))
-		if err := c.put(body, sayOutputLost); err != nil {
+		if err := c.put(body, textOutputLost); err != nil {
 			return nil, nil, err
 		}
 		out.Pieces = append(out.Pieces, conversation.StoredPiece{SHA256: storage.Digest(body.SHA256).String(), Size: body.Size})

@@ -45,7 +45,7 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if most := most + len(in.Find) + prompt.BeforeFind + 3*piece; len(w.Text) > most {
-			t.Errorf("%+v: %d bytes are in memory, at most %d are needed", in, len(w.Text), most)
+			t.Errorf("%+v: got %d bytes in memory, want at most %d", in, len(w.Text), most)
 		}
 		got, found := w.Piece(in.From, in.Find, most)
 		want, ok := whole.Piece(in.From, in.Find, most)
@@ -53,12 +53,12 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 			_, text, _ := strings.Cut(got, "]\n")
 			var from, end, size int
 			if _, err := fmt.Sscanf(got, "[bytes %d to %d of %d", &from, &end, &size); err != nil || text != whole.Text[from:end] || !strings.Contains(text, in.Find) {
-				t.Errorf("%+v, at most %d: read %q, %v", in, most, got, err)
+				t.Errorf("%+v, at most %d: got %q, error %v", in, most, got, err)
 			}
 			got = want
 		}
 		if found != ok || got != want {
-			t.Errorf("%+v, at most %d: read %q, %v, want %q, %v", in, most, got, found, want, ok)
+			t.Errorf("%+v, at most %d: got %q, %v, want %q, %v", in, most, got, found, want, ok)
 		}
 	}
 	for range 2000 {
@@ -73,10 +73,10 @@ func TestWindowsOfStoredOutputs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := o.window(t.Context(), call, outputInput{From: 3500}, 300); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("of a piece that is gone: %v", err)
+		t.Errorf("missing piece: got error %v, want not found", err)
 	}
 	if w, err := o.window(t.Context(), call, outputInput{From: 4500}, 300); err != nil || w.At != whole.At+len(strings.Join(pieces[:4], "")) {
-		t.Errorf("of the piece behind it: from %d, %v", w.At, err)
+		t.Errorf("piece after the missing one: got start %d, error %v", w.At, err)
 	}
 }
 

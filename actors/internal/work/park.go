@@ -14,12 +14,12 @@ import (
 const suspendAfter = 30 * time.Second
 
 // errStillRuns reports that a function continues after its call was suspended.
-var errStillRuns = errors.New("the tool did not stop when it had to wait")
+var errStillRuns = errors.New("tool did not stop when suspended")
 
-// parking tracks the suspension of a call's run.
-type parking struct {
-	stop   context.CancelCauseFunc // ends the context of the function
-	giveUp context.CancelCauseFunc // stops waiting for the function
+// suspension tracks the suspension of a call's run.
+type suspension struct {
+	stop    context.CancelCauseFunc // ends the context of the function
+	abandon context.CancelCauseFunc // stops waiting for the function
 
 	mu    sync.Mutex
 	until time.Time // zero until suspended
@@ -27,7 +27,7 @@ type parking struct {
 }
 
 // suspend ends the run unless the wait is short. Of several times the first counts.
-func (p *parking) suspend(until time.Time) bool {
+func (p *suspension) suspend(until time.Time) bool {
 	if time.Until(until) < suspendAfter {
 		return false
 	}
@@ -36,11 +36,11 @@ func (p *parking) suspend(until time.Time) bool {
 }
 
 // leave ends the run without a minimum wait.
-func (p *parking) leave(until time.Time) {
+func (p *suspension) leave(until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.until.IsZero() {
-		p.grace = time.AfterFunc(toolGrace, func() { p.giveUp(errStillRuns) })
+		p.grace = time.AfterFunc(toolGrace, func() { p.abandon(errStillRuns) })
 	}
 	if p.until.IsZero() || until.Before(p.until) {
 		p.until = until
@@ -49,7 +49,7 @@ func (p *parking) leave(until time.Time) {
 }
 
 // end stops the grace timer and returns the time that the call waits for, if it is suspended.
-func (p *parking) end() (until time.Time, suspended bool) {
+func (p *suspension) end() (until time.Time, suspended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.grace != nil {
@@ -59,7 +59,7 @@ func (p *parking) end() (until time.Time, suspended bool) {
 }
 
 // forget turns the suspension into a failure, because the function still runs.
-func (p *parking) forget() {
+func (p *suspension) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}

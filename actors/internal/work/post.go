@@ -44,19 +44,19 @@ func (c *toolCall) Post(_ context.Context, p agenthost.Posting) error {
 }
 
 // errReplyTarget reports a post to a target that accepts only notices of settlements.
-var errReplyTarget = errors.New("the target replies for a channel and takes nothing else; dispatch a message with this target as Notify")
+var errReplyTarget = errors.New("target replies for a channel and accepts only notices; dispatch a message with this target as Notify")
 
 // deliveriesAtOnce bounds the concurrent delivery attempts of a node, and likewise its drafts.
 const deliveriesAtOnce = 64
 
-// desk limits and counts the outgoing posts of a node.
-type desk struct {
+// deliveries limits and counts the outgoing posts of a node.
+type deliveries struct {
 	slots, drafts                       chan struct{} // for posts and for drafts
 	waiting, delivered, failed, givenUp atomic.Int64
 }
 
-func newDesk() desk {
-	return desk{slots: make(chan struct{}, deliveriesAtOnce), drafts: make(chan struct{}, deliveriesAtOnce)}
+func newDeliveries() deliveries {
+	return deliveries{slots: make(chan struct{}, deliveriesAtOnce), drafts: make(chan struct{}, deliveriesAtOnce)}
 }
 
 // PostCounts are the post counters of a node.
@@ -69,19 +69,19 @@ type PostCounts struct {
 
 // Posts returns the counts.
 func (n *Node) Posts() PostCounts {
-	return PostCounts{n.desk.waiting.Load(), n.desk.delivered.Load(), n.desk.failed.Load(), n.desk.givenUp.Load()}
+	return PostCounts{n.deliveries.waiting.Load(), n.deliveries.delivered.Load(), n.deliveries.failed.Load(), n.deliveries.givenUp.Load()}
 }
 
 // GaveUp counts a dead letter.
-func (n *Node) GaveUp() { n.desk.givenUp.Add(1) }
+func (n *Node) GaveUp() { n.deliveries.givenUp.Add(1) }
 
 // Deliver attempts to deliver a post. ok is false if ctx ended first and the outcome is unknown.
 func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTried, ok bool) {
-	n.desk.waiting.Add(1)
-	defer n.desk.waiting.Add(-1)
+	n.deliveries.waiting.Add(1)
+	defer n.deliveries.waiting.Add(-1)
 	select {
-	case n.desk.slots <- struct{}{}:
-		defer func() { <-n.desk.slots }()
+	case n.deliveries.slots <- struct{}{}:
+		defer func() { <-n.deliveries.slots }()
 	case <-ctx.Done():
 		return out, false
 	}
@@ -92,10 +92,10 @@ func (n *Node) Deliver(ctx context.Context, p outbox.Post) (out machine.PostTrie
 	}
 	out = machine.PostTried{Post: p.ID, Delivered: err == nil, Took: time.Since(began)}
 	if err == nil {
-		n.desk.delivered.Add(1)
+		n.deliveries.delivered.Add(1)
 		return out, true
 	}
-	n.desk.failed.Add(1)
+	n.deliveries.failed.Add(1)
 	var gone *outbox.GoneError
 	var later *outbox.LaterError
 	out.Reason = conversation.CutText(reasonOfPost(err), maxPostReason)
@@ -130,7 +130,7 @@ func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 
 // call calls a target that may ignore its context.
 func (n *Node) call(ctx context.Context, limit time.Duration, target func(context.Context) error) error {
-	late := fmt.Errorf("it did not end within %v: %w", limit, context.DeadlineExceeded)
+	late := fmt.Errorf("call exceeded %v: %w", limit, context.DeadlineExceeded)
 	within, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	patience, stop := context.WithTimeoutCause(ctx, limit+toolGrace, late)
@@ -142,14 +142,14 @@ func (n *Node) call(ctx context.Context, limit time.Duration, target func(contex
 }
 
 // errShowing reports that a draft was skipped because too many are being shown.
-var errShowing = errors.New("too many drafts are being shown")
+var errShowing = errors.New("too many concurrent drafts")
 
 // show shows a draft to a target. It does not queue: without a free slot the next draft is shown
 // instead.
 func (n *Node) show(ctx context.Context, to outbox.Live, d outbox.Draft) error {
 	select {
-	case n.desk.drafts <- struct{}{}:
-		defer func() { <-n.desk.drafts }()
+	case n.deliveries.drafts <- struct{}{}:
+		defer func() { <-n.deliveries.drafts }()
 	default:
 		return errShowing
 	}

@@ -25,7 +25,7 @@ func TestShownInput(t *testing.T) {
 	}{
 		"nothing":           {"", nil, nil, false},
 		"all":               {"Be kind.", []providers.Message{user("hello"), user("again")}, []int{5, 5}, false},
-		"what a tool says":  {"", []providers.Message{{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{Content: []providers.Part{providers.Text{Text: "done"}}}}}}, []int{4}, false},
+		"tool result":       {"", []providers.Message{{Role: providers.RoleTool, Parts: []providers.Part{providers.ToolResult{Content: []providers.Part{providers.Text{Text: "done"}}}}}}, []int{4}, false},
 		"long instructions": {long, []providers.Message{user("hello"), user("again")}, []int{5, 5}, true},
 		"long message":      {"Be kind.", []providers.Message{user("hello"), user(long)}, []int{observability.DefaultContentBytes}, true},
 		"long history":      {"Be kind.", []providers.Message{user("hello"), user(long), user("again")}, []int{5}, true},
@@ -41,13 +41,13 @@ func TestShownInput(t *testing.T) {
 			got = append(got, len(m.Text))
 		}
 		if !slices.Equal(got, test.want) || cut != test.cut {
-			t.Errorf("%s: messages of %d bytes are shown, cut is %t, want %d and %t", name, got, cut, test.want, test.cut)
+			t.Errorf("%s: got messages of %d bytes, cut %t; want %d, %t", name, got, cut, test.want, test.cut)
 		}
 		if len(raw) > 2*observability.DefaultContentBytes+256 {
-			t.Errorf("%s: %d bytes", name, len(raw))
+			t.Errorf("%s: got %d bytes of JSON", name, len(raw))
 		}
 		if _, raw, cut := inputOf(req, observability.ProjectOptions{}); raw != nil || cut {
-			t.Errorf("%s: %s is shown without content", name, raw)
+			t.Errorf("%s: got %s without content, want nil", name, raw)
 		}
 	}
 }

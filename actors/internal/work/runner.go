@@ -68,19 +68,19 @@ type Node struct {
 	// models. It is set before use.
 	PartBytes int
 
-	o       NodeOptions
-	gate    *gate
-	health  health
-	oddness oddities
-	storing chan struct{} // holds an element for each output being stored
-	outputs *toolOutputs
-	desk    desk
-	live    map[string]outbox.Live // targets that accept drafts
+	o          NodeOptions
+	gate       *gate
+	health     health
+	oddities   oddities
+	storing    chan struct{} // holds an element for each output being stored
+	outputs    *toolOutputs
+	deliveries deliveries
+	live       map[string]outbox.Live // targets that accept drafts
 }
 
 // NewNode returns a node without work.
 func NewNode(o NodeOptions) *Node {
-	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), outputs: newToolOutputs(o.Outputs), desk: newDesk(), live: liveTargets(o.Outbox)}
+	return &Node{ViewBytes: maxViewBytes, PartBytes: partBytes, o: o, gate: newGate(o.DispatchesAtOnce), storing: make(chan struct{}, storesAtOnce), outputs: newToolOutputs(o.Outputs), deliveries: newDeliveries(), live: liveTargets(o.Outbox)}
 }
 
 // Dispatches returns the numbers of queued and of refused messages of tools and hooks.

@@ -25,7 +25,7 @@ func TestDepthOfSenders(t *testing.T) {
 		{"the nearest is settled", 3, []error{errSettled, nil, nil}, nil, 0, 1},
 		{"one further up is settled", 3, []error{nil, errSettled, nil}, nil, 1, 2},
 		{"an older record names no sender", 3, []error{nil}, agent.ErrDispatchLimit, 3, 1},
-		{"one is damaged", 3, []error{nil, errors.New("damaged"), nil}, agent.ErrDispatchLimit, 3, 2},
+		{"one is corrupt", 3, []error{nil, errors.New("corrupt"), nil}, agent.ErrDispatchLimit, 3, 2},
 		{"the bucket does not answer", 3, []error{away}, away, 3, 1},
 		{"more than the bound of an agent with a lower one", 5, []error{nil, nil, nil, nil, nil}, agent.ErrDispatchLimit, 5, 5},
 	} {

@@ -20,7 +20,7 @@ type taskInput struct {
 // taskTool returns the task tool, which describes the subagents of a set-up.
 func taskTool(setup *agent.Setup) providers.Tool {
 	var names []string
-	about := sayTaskTool
+	about := textTaskTool
 	for _, s := range setup.Subagents {
 		names = append(names, s.Name)
 		about += fmt.Sprintf("\n- %s: %s", s.Name, s.Description)
@@ -28,8 +28,8 @@ func taskTool(setup *agent.Setup) providers.Tool {
 	schema := map[string]any{
 		"type": "object", "additionalProperties": false, "required": []string{"agent", "prompt"},
 		"properties": map[string]any{
-			"agent":  map[string]any{"type": "string", "enum": names, "description": sayTaskAgent},
-			"prompt": map[string]any{"type": "string", "description": sayTaskPrompt},
+			"agent":  map[string]any{"type": "string", "enum": names, "description": textTaskAgent},
+			"prompt": map[string]any{"type": "string", "description": textTaskPrompt},
 		},
 	}
 	raw, _ := json.Marshal(schema) // cannot fail
@@ -40,14 +40,14 @@ func taskTool(setup *agent.Setup) providers.Tool {
 func readTask(setup *agent.Setup, e machine.RunTool) (task machine.TaskCalled, problem string) {
 	var in taskInput
 	if err := json.Unmarshal(e.Input, &in); err != nil || strings.TrimSpace(in.Prompt) == "" {
-		return task, sayTaskInput
+		return task, textTaskInput
 	}
 	if _, ok := setup.Subagent(in.Agent); !ok {
 		var names []string
 		for _, s := range setup.Subagents {
 			names = append(names, s.Name)
 		}
-		return task, fmt.Sprintf(sayTaskUnknown, in.Agent, strings.Join(names, ", "))
+		return task, fmt.Sprintf(textTaskUnknown, in.Agent, strings.Join(names, ", "))
 	}
 	return machine.TaskCalled{Gen: e.Gen, Call: e.Call, Agent: in.Agent, Prompt: in.Prompt}, ""
 }

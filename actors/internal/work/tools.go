@@ -36,7 +36,7 @@ type toolCall struct {
 	feed      *feed
 	call      agent.Call
 	writes    *stateWrites // nil without state, and until the tool runs
-	suspended parking
+	suspended suspension
 	live      *events.Live
 	left      *conversation.Left // location of the delivery in call if that is incomplete
 	sender    *sender
@@ -95,17 +95,17 @@ func (c *toolCall) perform() (machine.Input, error) {
 	refuse := func(text string, err error) (machine.Input, error) {
 		done.NotRun, done.Failed, done.ErrorText = true, true, text
 		if c.effect.Resumed && c.outputs == nil {
-			err = c.lose(cmp.Or(err, error(refusal(text))))
+			err = c.notResumed(cmp.Or(err, error(refusal(text))))
 			done.ErrorText = err.Error()
 		}
 		return done, err
 	}
 	if err := c.node.o.History.Complete(c.ctx, c.options.Key, c.left, &c.call.Delivery); err != nil {
-		return refuse(sayNoTools, err)
+		return refuse(textNoTools, err)
 	}
 	setup, err := c.author.current(c.ctx)
 	if err != nil {
-		return refuse(sayNoTools, fmt.Errorf("%w: %w", errInstructions, err))
+		return refuse(textNoTools, fmt.Errorf("%w: %w", errInstructions, err))
 	}
 	if c.effect.Name == conversation.TaskTool && len(setup.Subagents) > 0 {
 		task, problem := readTask(setup, c.effect)
@@ -127,7 +127,7 @@ func (c *toolCall) perform() (machine.Input, error) {
 	case !ok && c.effect.Resumed:
 		return refuse("", errToolGone)
 	case !ok:
-		return refuse(fmt.Sprintf(sayUnknownTool, c.effect.Name), nil)
+		return refuse(fmt.Sprintf(textUnknownTool, c.effect.Name), nil)
 	case c.effect.Resumed && !tool.Durable():
 		return refuse("", errNotDurable)
 	}
@@ -145,7 +145,7 @@ func (c *toolCall) perform() (machine.Input, error) {
 	}
 	done.Duration, done.State = time.Since(began), c.writes.take()
 	if err == nil {
-		err = c.keep(out, &done)
+		err = c.recordOutcome(out, &done)
 		done.Terminate = out.Terminate
 	}
 	if err != nil {
@@ -156,8 +156,8 @@ func (c *toolCall) perform() (machine.Input, error) {
 
 // Reasons why a durable call is not resumed.
 var (
-	errToolGone   = errors.New("the tool is gone")
-	errNotDurable = errors.New("the tool is not durable any more")
+	errToolGone   = errors.New("tool not found")
+	errNotDurable = errors.New("tool is no longer durable")
 )
 
 // lostCall reports that a durable call which may have run before cannot resume. Its text is for the
@@ -168,8 +168,8 @@ type lostCall struct {
 	signals []string // names of waits ended by a signal
 }
 
-// lose returns the error of a call that cannot resume.
-func (c *toolCall) lose(cause error) *lostCall {
+// notResumed returns the error of a call that cannot resume.
+func (c *toolCall) notResumed(cause error) *lostCall {
 	lost := &lostCall{cause: cause}
 	for _, s := range c.effect.Recorded {
 		lost.steps = append(lost.steps, s.Name)
@@ -184,9 +184,9 @@ func (c *toolCall) lose(cause error) *lostCall {
 
 // Error implements error.
 func (e *lostCall) Error() string {
-	text := sayNotResumed
+	text := textNotResumed
 	if len(e.signals) > 0 {
-		text += fmt.Sprintf(sayLostSignals, e.signals)
+		text += fmt.Sprintf(textLostSignals, e.signals)
 	}
 	return conversation.CutText(text, conversation.MaxPayloadBytes)
 }
@@ -214,9 +214,9 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	late, limit := &agent.TimeoutError{Tool: tool.Name(), Limit: tool.Timeout()}, tool.Timeout()+toolGrace
-	patience, giveUp := context.WithCancelCause(c.ctx)
-	defer giveUp(nil)
-	timer := time.AfterFunc(limit, func() { giveUp(late) })
+	patience, abandon := context.WithCancelCause(c.ctx)
+	defer abandon(nil)
+	timer := time.AfterFunc(limit, func() { abandon(late) })
 	defer timer.Stop()
 	ctx = agenthost.WithRoom(ctx, func(size int64) (func(), error) {
 		timer.Stop() // waiting for memory does not count against the time limit
@@ -224,7 +224,7 @@ func (c *toolCall) use(tool agent.Tool) (*agent.Outcome, error) {
 		return c.room.encode(c.ctx, size)
 	})
 	if tool.Durable() {
-		c.suspended.stop, c.suspended.giveUp = stop, giveUp
+		c.suspended.stop, c.suspended.abandon = stop, abandon
 		ctx = agenthost.WithSteps(ctx, newSteps(c))
 	}
 	out, err := detached(patience, c.node, func() (*agent.Outcome, error) { return tool.Run(ctx, c.effect.Input) })
@@ -254,19 +254,19 @@ type shownImage struct {
 	Filename string                    `json:"filename,omitempty"`
 }
 
-// keep stores the images of an outcome, and an output that exceeds a record, and sets the recorded
+// recordOutcome stores the images of an outcome, and an output that exceeds a record, and sets the recorded
 // fields of done.
-func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) {
+func (c *toolCall) recordOutcome(out *agent.Outcome, done *machine.ToolDone) (err error) {
 	if c.effect.Room > 0 && len(out.Output) > c.node.outputs.whole(c.effect.Room) {
 		raw := out.Output
 		out.Output = nil // free the reference while it is stored
 		done.Output, done.Stored, err = c.store(raw)
 	} else if err := conversation.CheckPayload(out.Output); err != nil {
-		say := sayOutputRefused
+		text := textOutputRefused
 		if _, run := conversation.WorkflowOf(c.call.Address.Agent); run {
-			say = sayResultRefused
+			text = textResultRefused
 		}
-		return refusal(fmt.Sprintf(say, err))
+		return refusal(fmt.Sprintf(text, err))
 	} else {
 		done.Output = out.Output
 	}
@@ -279,7 +279,7 @@ func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) 
 	}
 	for i, m := range out.Images {
 		body := storage.Bytes(m.Data)
-		if err := c.put(body, sayImageLost); err != nil {
+		if err := c.put(body, textImageLost); err != nil {
 			return err
 		}
 		at := conversation.Attachment{
@@ -292,12 +292,12 @@ func (c *toolCall) keep(out *agent.Outcome, done *machine.ToolDone) (err error) 
 	return err
 }
 
-func (c *toolCall) put(body storage.Body, say string) error {
+func (c *toolCall) put(body storage.Body, text string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.node.o.StoreTimeout+time.Duration(body.Size>>20)*time.Second)
 	defer cancel()
 	if err := storage.PutBlob(ctx, c.node.o.Bucket, c.options.Key, body); err != nil {
-		c.node.o.Logger.Warn("what a tool returned is not stored", "conversation", string(c.options.Key), "call", string(c.effect.Call), "err", err)
-		return refusal(say)
+		c.node.o.Logger.Warn("store tool output failed", "conversation", string(c.options.Key), "call", string(c.effect.Call), "err", err)
+		return refusal(text)
 	}
 	return nil
 }
@@ -350,7 +350,7 @@ func (s *steps) Suspend(until time.Time) bool { return s.call.suspended.suspend(
 func (s *steps) Now() time.Time { return s.call.options.Now() }
 
 // errStepLost reports that a step may not be durable because the activation is ending.
-var errStepLost = errors.New("the run is over")
+var errStepLost = errors.New("run has ended")
 
 // Record implements [agenthost.StepRecorder].
 func (s *steps) Record(_ context.Context, name string, output json.RawMessage) error {
@@ -447,7 +447,7 @@ func FitSignal(ctx context.Context, schema json.RawMessage, body string) (*machi
 	}
 	fit := &machine.Fit{Schema: schema, Value: value}
 	if err != nil {
-		fit.Unfit = conversation.Errorf(conversation.CodeInvalidRequest, "The signal does not fit what is waited for: %v.", err)
+		fit.Unfit = conversation.Errorf(conversation.CodeInvalidRequest, "The signal does not match the schema of the wait: %v.", err)
 	}
 	return fit, nil
 }

@@ -36,7 +36,7 @@ func (r *Runner) askTree(e machine.AskTree, s *conversation.State) {
 	q := machine.Tree{Submission: e.Tree.Submission, Member: s.Created().Address().Reach(), Key: e.Key, Cost: e.Cost}
 	ctx := r.o.Life
 	if e.Gen != 0 {
-		ctx = r.begin(e.Gen, look(s, e.Submission)).ctx
+		ctx = r.begin(e.Gen, viewOf(s, e.Submission)).ctx
 	}
 	r.spawn(func() {
 		for pause := time.Second; ; pause = min(2*pause, maxTreePause) {

@@ -36,27 +36,27 @@ type view struct {
 	sender        *conversation.Sender
 	tree          conversation.TreeRef // tree of the root
 
-	// The model's view, if seen was called.
+	// The model's view, if withExchanges was called.
 	exchanges []conversation.Exchange
 	shown     prompt.View
 }
 
-// look copies the state for the work on a submission; "" is for no submission.
-func look(s *conversation.State, id conversation.SubmissionID) *view {
+// viewOf copies the state for the work on a submission; "" is for no submission.
+func viewOf(s *conversation.State, id conversation.SubmissionID) *view {
 	if sub := s.Submission(id); sub != nil {
-		return lookAt(s, sub)
+		return viewOfSubmission(s, sub)
 	}
 	return &view{created: *s.Created(), state: maps.Clone(s.AuthorState()), origin: s.Origin(id)}
 }
 
-// lookAt is look for a submission that the state may no longer hold.
-func lookAt(s *conversation.State, sub *conversation.Submission) *view {
+// viewOfSubmission is viewOf for a submission that the state may no longer hold.
+func viewOfSubmission(s *conversation.State, sub *conversation.Submission) *view {
 	v := &view{
 		created: *s.Created(), origin: s.Origin(sub.ID),
 		id: sub.ID, child: sub.Child, agent: sub.Agent, message: sub.Message, delivery: sub.Delivery, left: sub.LeftOf(), continued: sub.Continued,
 	}
 	if sub.Child != "" {
-		v.depth, v.above = s.Depth(sub.ID), look(s, sub.Parent)
+		v.depth, v.above = s.Depth(sub.ID), viewOf(s, sub.Parent)
 		v.root = v.above.root
 		return v
 	}
@@ -69,8 +69,8 @@ func lookAt(s *conversation.State, sub *conversation.Submission) *view {
 	return v
 }
 
-// seen adds the model's view.
-func (v *view) seen(s *conversation.State) *view {
+// withExchanges adds the model's view.
+func (v *view) withExchanges(s *conversation.State) *view {
 	v.exchanges, v.shown = prompt.Exchanges(s, v.id), prompt.View{After: s.Compacted(v.id), Without: s.Refused()}
 	return v
 }
@@ -115,13 +115,13 @@ func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.R
 func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	switch e := e.(type) {
 	case machine.CallModel:
-		r.callModel(e, look(s, e.Submission).seen(s))
+		r.callModel(e, viewOf(s, e.Submission).withExchanges(s))
 	case machine.CallUnrecorded:
 		r.unrecorded(e)
 	case machine.RunTool:
-		v := look(s, e.Submission)
+		v := viewOf(s, e.Submission)
 		if e.Name == conversation.ReadOutputTool {
-			v.seen(s)
+			v.withExchanges(s)
 		}
 		r.runTool(e, v)
 	case machine.AskTree:
@@ -129,13 +129,13 @@ func (r *Runner) Do(e machine.Effect, s *conversation.State) bool {
 	case machine.StoreOutput:
 		r.storeOutput(e)
 	case machine.StartDelivery:
-		r.startDelivery(e, look(s, e.Submission))
+		r.startDelivery(e, viewOf(s, e.Submission))
 	case machine.FinishResponse:
-		r.finishResponse(e, look(s, e.Submission), responseOf(s.Submission(e.Submission), s.Spent(e.Submission)))
+		r.finishResponse(e, viewOf(s, e.Submission), responseOf(s.Submission(e.Submission), s.Spent(e.Submission)))
 	case machine.ShowSettlement:
-		r.showSettlement(e, lookAt(s, e.Submission), responseOf(e.Submission, e.Spent))
+		r.showSettlement(e, viewOfSubmission(s, e.Submission), responseOf(e.Submission, e.Spent))
 	case machine.Summarize:
-		r.summarize(e, look(s, e.Submission).seen(s))
+		r.summarize(e, viewOf(s, e.Submission).withExchanges(s))
 	case machine.Cancel:
 		r.end(e.Gen)
 	default:
