@@ -111,10 +111,8 @@ func (f *Fanout) ProjectOptions(agent string) observability.ProjectOptions {
 	return observability.ProjectOptions{Content: f.o.Content(agent)}
 }
 
-// off reports whether there are neither sinks nor observers.
 func (f *Fanout) off() bool { return f.spool == nil && len(f.observers) == 0 }
 
-// wantsLive reports whether live events are enabled.
 func (f *Fanout) wantsLive() bool { return !f.o.DurableOnly && !f.off() }
 
 // emit assigns ids to live events and delivers them.

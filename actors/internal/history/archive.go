@@ -123,7 +123,6 @@ type piece struct {
 	first bool // the view begins in it after a compaction
 }
 
-// bytes returns the size of the rendered text.
 func (p *piece) bytes() int {
 	if p.shown == nil {
 		return 0
@@ -175,7 +174,6 @@ func (a *Archive) Begin(day string, log *slog.Logger) {
 	a.day = a.indexed
 }
 
-// maxOpenBytes bounds the closed history in memory while a log is read.
 const maxOpenBytes = 8 << 20
 
 // Take cuts closed history out of the state of a log that is being read. Beyond maxOpenBytes it stores
@@ -212,7 +210,6 @@ func (a *Archive) Outlive(s *conversation.State) {
 	}
 }
 
-// cutFrom moves all closed history from a state to the archive. The caller holds mu.
 func (a *Archive) cutFrom(s *conversation.State) error {
 	for {
 		page, err := s.Cut()
@@ -245,7 +242,6 @@ func (a *Archive) measure(p *Page) {
 	p.held = n
 }
 
-// bytes returns the memory of the page in any form.
 func (p *Page) bytes() (n int) {
 	if p.cut != nil {
 		n += p.cut.Bytes()
@@ -359,7 +355,6 @@ func (a *Archive) save(ctx context.Context, due *Due) error {
 	return nil
 }
 
-// storePage stores a page once.
 func (a *Archive) storePage(ctx context.Context, n int, p *Page) (storage.PageRef, error) {
 	a.mu.Lock()
 	known := p.ref
@@ -527,7 +522,6 @@ func (a *Archive) paged(ctx context.Context, pages []*Page, after *conversation.
 	return out, nil
 }
 
-// firstOf returns the index where a view begins in a list, or -1.
 func firstOf(list []conversation.Exchange, after *conversation.Compacted) int {
 	if after == nil {
 		return -1
@@ -535,7 +529,6 @@ func firstOf(list []conversation.Exchange, after *conversation.Compacted) int {
 	return slices.IndexFunc(list, func(x conversation.Exchange) bool { return x.Submission == after.FirstKept })
 }
 
-// load returns the pieces of a page and caches them.
 func (a *Archive) load(ctx context.Context, p *Page) ([]*piece, error) {
 	a.mu.Lock()
 	pieces, ref := p.pieces, p.ref
@@ -653,7 +646,6 @@ type refolded struct {
 	bytes   int // size of the other exchanges
 }
 
-// cut moves closed history from a state to the list.
 func (f *refolded) cut(s *conversation.State) error {
 	if s.History() == (conversation.HistoryCounts{}) { // drop exchanges of a deleted incarnation
 		f.list, f.idsOnly, f.bytes = nil, 0, 0

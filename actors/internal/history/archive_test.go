@@ -103,7 +103,6 @@ func TestHeldEqualsContent(t *testing.T) {
 	}
 }
 
-// settledPage returns a page of one submission.
 func settledPage(t *testing.T, n int) *conversation.HistoryPage {
 	t.Helper()
 	id := fmt.Sprint(n)

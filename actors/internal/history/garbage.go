@@ -15,8 +15,7 @@ const (
 	// maxGarbageKeys bounds the keys that wait for deletion. Above it the oldest are left to a later
 	// compaction, which finds them.
 	maxGarbageKeys = 50_000
-	// removeTimeout bounds the deletion after one compaction.
-	removeTimeout = time.Minute
+	removeTimeout  = time.Minute
 )
 
 // garbage deletes objects replaced by segments after a grace period for readers. It is kept in memory
@@ -32,7 +31,6 @@ type garbage struct {
 	kick    chan struct{}
 }
 
-// load is the garbage of one compaction.
 type load struct {
 	conv conversation.Key
 	keys []string
@@ -94,7 +92,6 @@ func (g *garbage) next() (l load, ready bool, wait time.Duration) {
 	return g.take(), true, 0
 }
 
-// run deletes due loads until ctx ends.
 func (g *garbage) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l, ready, wait := g.next()

@@ -17,7 +17,6 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// slowDeletes delays and counts deletions.
 type slowDeletes struct {
 	mu      sync.Mutex
 	deleted int
@@ -45,7 +44,6 @@ func (d *slowDeletes) count() int {
 	return d.deleted
 }
 
-// keysFrom returns keys of n batches.
 func keysFrom(conv conversation.Key, first, n int) []string {
 	var keys []string
 	for i := range n {

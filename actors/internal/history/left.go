@@ -13,10 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// leftPause is the retry pause while the bucket is unavailable.
 const leftPause = time.Second
 
-// delivered reads a delivery that was left to the log.
 func (s *Store) delivered(ctx context.Context, key conversation.Key, l *conversation.Left) (conversation.Delivery, error) {
 	adm, err := follower.Admitted(ctx, s.Patient(), s.o.Turns, key, l)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// marksRange is how many batches one read for event marks returns.
 const marksRange = 256
 
 // marking is the position up to which the events of a log were counted.
@@ -42,7 +41,6 @@ func (a *Archive) mark(ctx context.Context, due *Due) {
 	}
 }
 
-// count counts events up to the batch last.
 func (a *Archive) count(ctx context.Context, last int64) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // a corrupt log must not end the node

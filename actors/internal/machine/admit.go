@@ -249,7 +249,6 @@ func (m *Machine) record(in Admit, hash string, with ...func(*conversation.Submi
 	return admitted
 }
 
-// receiptOf returns the receipt of an admission in the batch being composed.
 func (m *Machine) receiptOf(admitted *conversation.SubmissionAdmitted) Admitted {
 	return Admitted{conversation.Receipt{
 		SubmissionID: admitted.Submission, UID: m.state.Created().UID, Offset: m.nextOffset(),

@@ -9,7 +9,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// nextAppend returns the offset of the next batch to be sent.
 func (m *Machine) nextAppend() conversation.Offset {
 	if m.inflight != nil {
 		return m.inflight.Offset + 1
@@ -112,7 +111,6 @@ func storedDelivery(d conversation.Delivery) int {
 	return size
 }
 
-// refusedBytes is the size of an id in a list.
 const refusedBytes = 33
 
 // Weight returns the payload bytes of records: texts and values that come from clients, models and
@@ -200,7 +198,6 @@ func (m *Machine) enqueueDelta(w *work, id conversation.MessageID, kind conversa
 	m.enqueue(false, piece)
 }
 
-// endText moves the coalesced text into the last record of the batch.
 func (b *composed) endText() {
 	if len(b.text) > 0 {
 		b.records[len(b.records)-1].(*conversation.Delta).Text += string(b.text)
@@ -253,7 +250,6 @@ func (m *Machine) appended(in Appended) {
 	}
 }
 
-// flush answers the callers whose records are durable.
 func (m *Machine) flush() {
 	kept := m.waits[:0]
 	for i := range m.waits {
@@ -270,7 +266,6 @@ func (m *Machine) flush() {
 	m.waits = kept
 }
 
-// noteReceipt records how long the sender of a new submission waited for its receipt.
 func (m *Machine) noteReceipt(value Answer) {
 	a, ok := value.(Admitted)
 	if !ok || a.Receipt.Deduplicated {

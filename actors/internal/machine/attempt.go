@@ -10,7 +10,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// phase is the progress of the work on a submission.
 type phase int
 
 const (
@@ -77,12 +76,10 @@ func (m *Machine) newGen(w *work) int {
 	return w.gen
 }
 
-// workOf returns the work of a generation, or nil.
 func (m *Machine) workOf(gen int) *work {
 	return m.findWork(func(w *work) bool { return w.gen == gen })
 }
 
-// workFor returns the work on a submission, or nil.
 func (m *Machine) workFor(id conversation.SubmissionID) *work {
 	return m.findWork(func(w *work) bool { return w.submission == id })
 }
@@ -92,7 +89,6 @@ func (m *Machine) workAt(turn conversation.TurnID) *work {
 	return m.findWork(func(w *work) bool { return w.turn == turn })
 }
 
-// findWork returns the first matching work, subagents included, or nil.
 func (m *Machine) findWork(meant func(*work) bool) *work {
 	if m.work != nil && meant(m.work) {
 		return m.work
@@ -166,7 +162,6 @@ func (m *Machine) continueOne(w *work) {
 	}
 }
 
-// begin starts or resumes the work on a submission.
 func (m *Machine) begin(w *work) {
 	if w.child == "" && m.limits().DeliveryStartedHook && !m.sub(w).DeliveryStarted {
 		w.phase = phaseStartDelivery
@@ -206,7 +201,6 @@ func ends(t conversation.Turn) bool {
 	})
 }
 
-// limits returns the rules of the conversation's agent.
 func (m *Machine) limits() Limits {
 	l, ok := m.cfg.Limits(m.state.Created().Agent)
 	if !ok {
@@ -229,7 +223,6 @@ func (m *Machine) cancel(reason string) {
 	m.jobs = nil
 }
 
-// cancelWork ends the attempt and its subagents.
 func (m *Machine) cancelWork(reason string) {
 	for _, w := range slices.Backward(m.tasks) {
 		m.endWork(w, reason)
@@ -330,7 +323,6 @@ func (m *Machine) exhausted(sub *conversation.Submission, limits Limits) *conver
 	return failure(conversation.CodeRetryExhausted, text, meta)
 }
 
-// maxNamedTools bounds the tools that an error names.
 const maxNamedTools = 5
 
 // lost returns how many attempts were lost while a call ran, including the newest, which has no record
@@ -390,10 +382,8 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 	}
 }
 
-// again reports whether a call with an unknown outcome may run again.
 func again(c conversation.ToolCall) bool { return c.Durable || c.Name == conversation.TaskTool }
 
-// addNote records a note for the model, hidden from clients.
 func (m *Machine) addNote(sub *conversation.Submission, text string) {
 	m.enqueue(true, &conversation.Advisory{
 		Message: conversation.MessageID(m.ids.next("msg_")), Child: sub.Child, Submission: sub.ID,
@@ -410,7 +400,6 @@ func hasText(s conversation.Turn) bool {
 	return false
 }
 
-// failSubmission settles a submission as failed and adds a diagnostic to the transcript.
 func (m *Machine) failSubmission(sub *conversation.Submission, err *conversation.SettlementError) {
 	m.addDiagnostic(sub, err)
 	m.settle(sub, conversation.OutcomeFailed, err)
@@ -432,7 +421,6 @@ func (m *Machine) complete(sub *conversation.Submission) {
 	m.settle(sub, conversation.OutcomeCompleted, nil)
 }
 
-// settle records the outcome of a submission and starts the next one.
 func (m *Machine) settle(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	m.conclude(sub, outcome, err)
 	m.startNext()
@@ -444,7 +432,6 @@ type settlement struct {
 	at conversation.Offset
 }
 
-// conclude records the outcome of a submission and the notices of it.
 func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Outcome, err *conversation.SettlementError) {
 	spent := m.state.Spent(sub.ID) // the settlement removes subagents from the state
 	total, attempt := sub.Elapsed().Milliseconds(), sub.ElapsedNow().Milliseconds()
@@ -471,7 +458,6 @@ func (m *Machine) conclude(sub *conversation.Submission, outcome conversation.Ou
 	}
 }
 
-// showSettled shows durable settlements to the author.
 func (m *Machine) showSettled() {
 	for len(m.settled) > 0 && m.settled[0].at <= m.durable {
 		m.emit(m.settled[0].ShowSettlement)
@@ -479,7 +465,6 @@ func (m *Machine) showSettled() {
 	}
 }
 
-// budgetSpent ends a submission that has used up its total time.
 func (m *Machine) budgetSpent() {
 	w := m.work
 	if w == nil || w.phase == phaseStarting {
@@ -501,5 +486,4 @@ func (m *Machine) budgetSpent() {
 	m.failSubmission(sub, failure(conversation.CodeTimeout, textTimeout, nil))
 }
 
-// nullOutput is the output of a tool that returned nothing.
 var nullOutput = json.RawMessage("null")

@@ -6,7 +6,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// deliveryStarted continues after the delivery hook.
 func (m *Machine) deliveryStarted(in DeliveryStarted) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseStartDelivery {

@@ -7,7 +7,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// recordText records text or reasoning up to the limit of the response.
 func (m *Machine) recordText(w *work, id conversation.MessageID, kind conversation.PartKind, e ModelEvent) {
 	if e.Text == "" {
 		return

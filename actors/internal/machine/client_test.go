@@ -131,7 +131,6 @@ func (c *client) message(id conversation.MessageID) *conversation.Message {
 	return nil
 }
 
-// change applies a chunk to a known response.
 func change(m *conversation.Message, chunk conversation.Chunk) error {
 	var last *conversation.Part
 	if n := len(m.Parts); n > 0 && m.Parts[n-1].State == conversation.StateStreaming {

@@ -41,7 +41,6 @@ func (m *Machine) compactWork(w *work, failed *conversation.SettlementError) {
 	m.summarize(&compaction{child: w.child, reason: conversation.CompactionOverflow, work: w}, "")
 }
 
-// compactNow compacts the conversation's view on request.
 func (m *Machine) compactNow(in Compact) {
 	if m.rejected(in.To) {
 		return
@@ -57,7 +56,6 @@ func (m *Machine) compactNow(in Compact) {
 	m.summarize(&compaction{reason: conversation.CompactionManual, kept: true, asked: true, to: in.To}, in.Instructions)
 }
 
-// job returns the running compaction of a view, or nil.
 func (m *Machine) job(child conversation.ConversationID) *compaction {
 	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.child == child })
 	if i < 0 {
@@ -84,7 +82,6 @@ func (m *Machine) summarize(j *compaction, instructions string) {
 	m.emit(e)
 }
 
-// summarized records a summary and continues the work that waits for it.
 func (m *Machine) summarized(in Summarized) {
 	i := slices.IndexFunc(m.jobs, func(j *compaction) bool { return j.gen == in.Gen })
 	if i < 0 {

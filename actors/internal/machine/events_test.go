@@ -107,7 +107,6 @@ func (w *world) verifyEvents() {
 	}
 }
 
-// eventCheck tracks started and ended events.
 type eventCheck struct {
 	ids   map[string]bool
 	open  map[string]int

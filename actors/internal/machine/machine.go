@@ -151,7 +151,6 @@ func (p *pending) urgent() bool {
 	return slices.ContainsFunc(p.batches, func(c composed) bool { return c.urgent })
 }
 
-// composed is a batch being composed.
 type composed struct {
 	records []conversation.Record // none in a claim
 	text    []byte                // appended text of the last record, a delta
@@ -336,7 +335,6 @@ func (m *Machine) beforeOpen(in Input) {
 	}
 }
 
-// stopUnread stops a machine that never opened.
 func (m *Machine) stopUnread(why Stop) {
 	m.stopped = true
 	for _, b := range m.backlog {
@@ -346,7 +344,6 @@ func (m *Machine) stopUnread(why Stop) {
 	m.emit(why)
 }
 
-// queueUntilOpen queues a request until the log is read.
 func (m *Machine) queueUntilOpen(to ReplyID, in Input) {
 	if len(m.backlog) >= m.cfg.MaxWaiting {
 		m.emit(Reply{to, Refused{overloaded(textOverloaded)}})
@@ -536,7 +533,6 @@ func (m *Machine) drain() {
 	m.enqueue(true, &conversation.AttemptReleased{Submission: sub.ID, Attempt: sub.Attempts, Reason: "drain", ElapsedMs: elapsed, At: m.env.Wall})
 }
 
-// stepDown stops the machine after a lost append.
 func (m *Machine) stepDown(err error) {
 	for _, w := range m.waits {
 		switch {

@@ -44,7 +44,6 @@ func (m *Machine) blocksQueue(sub *conversation.Submission) bool {
 	return sub.Retry != nil || m.limits().AnswerInOrder || !overtakesSuspended()
 }
 
-// suspended returns the suspended submissions in the order of their admission.
 func (m *Machine) suspended() []*conversation.Submission {
 	var out []*conversation.Submission
 	for _, sub := range m.state.Unsettled() {
@@ -60,7 +59,6 @@ func (m *Machine) due(sub *conversation.Submission) bool {
 	return sub.Due || sub.Suspended.Until <= m.now()
 }
 
-// now returns the time of the clock for waits.
 func (m *Machine) now() conversation.Time {
 	return m.env.Wall + conversation.Time(m.env.Ahead/time.Millisecond)
 }
@@ -88,7 +86,6 @@ func (m *Machine) timersStored() bool {
 	})
 }
 
-// nothingPending reports whether no work is pending.
 func (m *Machine) nothingPending() bool {
 	return len(m.state.Unsettled()) == 0 && !m.replyIsPending() && (len(m.state.Posts()) == 0 || !staysForPost())
 }
@@ -113,7 +110,6 @@ func (m *Machine) toolSuspended(in ToolSuspended) {
 	w.suspended = append(w.suspended, suspendedCall{in.Call, in.Until, len(ended) > w.knownEnds[in.Call]})
 }
 
-// running reports whether a call has no outcome and is not suspended.
 func (m *Machine) running(w *work, id conversation.CallID) bool {
 	return m.isOpen(w, id) && !slices.ContainsFunc(w.suspended, func(p suspendedCall) bool { return p.call == id })
 }
@@ -184,7 +180,6 @@ func (m *Machine) earliest() (at conversation.Time) {
 	return at
 }
 
-// allWork iterates over the attempt and its subagents.
 func (m *Machine) allWork() iter.Seq[*work] {
 	return func(yield func(*work) bool) {
 		if m.work == nil || !yield(m.work) {
@@ -198,12 +193,10 @@ func (m *Machine) allWork() iter.Seq[*work] {
 	}
 }
 
-// callReady reports whether a suspended call must run again.
 func (m *Machine) callReady(w *work, p suspendedCall) bool {
 	return p.until <= m.now() || p.due && len(m.state.EndedWaits(p.call, m.durable)) > w.knownEnds[p.call]
 }
 
-// runDue runs due suspended calls while others still run.
 func (m *Machine) runDue() {
 	for w := range m.allWork() {
 		if len(w.suspended) == 0 {
@@ -256,7 +249,6 @@ func (m *Machine) timerStored(in TimerStored) {
 	}
 }
 
-// checkTimer answers a question about a stored timer.
 func (m *Machine) checkTimer(in CheckTimer) {
 	if m.draining || len(m.waits) >= m.cfg.MaxWaiting {
 		m.emit(Reply{in.To, TimerChecked{Unknown: true}})

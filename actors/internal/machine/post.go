@@ -17,10 +17,8 @@ var postPauses = [...]time.Duration{
 // maxPostAge is the longest outage of a receiver that posts survive, in milliseconds.
 const maxPostAge = conversation.Time(24 * time.Hour / time.Millisecond)
 
-// maxPostHint bounds the retry hint of a receiver.
 const maxPostHint = 4 * time.Hour
 
-// posting is the delivery under way for a target.
 type posting struct {
 	post     conversation.PostID
 	attempts int
@@ -89,7 +87,6 @@ func (m *Machine) NoticeTargets(sub *conversation.Submission) (notified []Notice
 	return notified
 }
 
-// notices returns the posts that report a settlement.
 func (m *Machine) notices(sub *conversation.Submission, r *conversation.SubmissionSettled) (posts []conversation.Record) {
 	notified := m.NoticeTargets(sub)
 	if len(notified) == 0 {
@@ -165,7 +162,6 @@ func (m *Machine) postsToSend() []*conversation.Post {
 	return m.state.NextPosts()
 }
 
-// postTried records the outcome of a delivery attempt.
 func (m *Machine) postTried(in PostTried) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
@@ -186,7 +182,6 @@ func (m *Machine) postTried(in PostTried) {
 	}
 }
 
-// deferPost schedules the next attempt.
 func (m *Machine) deferPost(p *conversation.Post, s *posting, hint time.Duration) {
 	pause := postPauses[s.attempts-1]
 	pause = max(pause-pause*time.Duration(m.env.Seed[0])/2048, min(hint, maxPostHint))
@@ -210,7 +205,6 @@ func (m *Machine) bury(p *conversation.Post, s *posting) {
 	m.emit(BuryPost{Post: p, Attempts: s.attempts, Reason: s.reason})
 }
 
-// postBuried records the end of a post whose dead letter is stored.
 func (m *Machine) postBuried(in PostBuried) {
 	p := m.state.Post(in.Post)
 	if p == nil || m.draining {
@@ -253,7 +247,6 @@ func (m *Machine) postAgain(in Admit, hash string) {
 	m.reply(in.To, receipt, true)
 }
 
-// hasPosts reports whether a submission has undelivered posts.
 func (m *Machine) hasPosts(id conversation.SubmissionID) bool {
 	return slices.ContainsFunc(m.state.Posts(), func(p *conversation.Post) bool { return p.Submission == id })
 }

@@ -130,7 +130,6 @@ var timerNames = map[machine.Timer]string{
 	machine.TimerRetry: "retry", machine.TimerDue: "due",
 }
 
-// listText formats a named list, "" if it is empty.
 func listText[T any](name string, all []T) string {
 	if len(all) == 0 {
 		return ""
@@ -317,7 +316,6 @@ func recordText(r conversation.Record) string {
 	return waitText(r)
 }
 
-// waitText is recordText for records of waits and suspensions.
 func waitText(r conversation.Record) string {
 	switch r := r.(type) {
 	case *conversation.WaitStarted:
@@ -429,7 +427,6 @@ func printState(w *strings.Builder, s *conversation.State) {
 	}
 }
 
-// printContext prints the context of a model call for a submission.
 func printContext(w *strings.Builder, s *conversation.State, id conversation.SubmissionID) {
 	for _, x := range s.Exchanges(id) {
 		fmt.Fprintf(w, "%s %s %q\n", x.ID, x.Delivery.Kind, x.Delivery.Body)

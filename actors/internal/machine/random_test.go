@@ -67,7 +67,6 @@ func play(seed uint64, seen map[string]int) (err error) {
 	return nil
 }
 
-// disturb performs one random action.
 func (w *world) disturb() {
 	switch {
 	case !w.booted:
@@ -266,7 +265,6 @@ func (w *world) open() {
 	w.do(in)
 }
 
-// askStopped sends a request to a stopped machine.
 func (w *world) askStopped() {
 	if !w.m.Stopped() {
 		return
@@ -425,7 +423,6 @@ func (w *world) ask(in machine.Probe) {
 	w.do(in)
 }
 
-// pass advances the time, mostly a little.
 func (w *world) pass() {
 	by := time.Duration(w.r.IntN(300)) * time.Millisecond
 	if w.chance(6) {
@@ -466,7 +463,6 @@ func (w *world) set(timer machine.Timer) []machine.Tick {
 	return out
 }
 
-// speak delivers some events of a model call.
 func (w *world) speak(c *modelCall) {
 	if w.m.Full() { // the stream is held back until an append lands
 		w.seen["full"]++
@@ -563,7 +559,6 @@ func (w *world) refusable(c *modelCall) (list []conversation.AttachmentID, first
 	return list, first
 }
 
-// write may write data for clients.
 func (w *world) write(gen int) {
 	if w.m.Full() || w.chance(60) {
 		return
@@ -646,7 +641,6 @@ func (w *world) sweep() bool {
 	return false
 }
 
-// verify checks the final state.
 func (w *world) verify() {
 	switch {
 	case w.booted:

@@ -33,7 +33,6 @@ func (m *Machine) sendReplies() {
 	}
 }
 
-// replySent records that a reply was delivered or is no longer wanted.
 func (m *Machine) replySent(in ReplySent) {
 	if !m.sending[in.Submission] || m.draining {
 		return

@@ -88,7 +88,6 @@ func (m *Machine) tryNext(w *work, name string, e ModelEvent) {
 	}
 }
 
-// reportPause reports a long pause to clients.
 func (m *Machine) reportPause(w *work, e ModelEvent, pause time.Duration) {
 	if pause < reportedPause {
 		return
@@ -145,7 +144,6 @@ func (m *Machine) roundOver(w *work) (pause time.Duration, again bool) {
 	return pause, true
 }
 
-// failCall fails work whose model call is not repeated.
 func (m *Machine) failCall(w *work, name string, e ModelEvent) {
 	if w.opened {
 		m.completeTurn(w, ModelEvent{StopReason: stopError})
@@ -164,7 +162,6 @@ func (m *Machine) failCall(w *work, name string, e ModelEvent) {
 	m.fail(w, &err)
 }
 
-// repeat repeats a model call after a pause.
 func (m *Machine) repeat(w *work, e ModelEvent, after time.Duration) {
 	m.withdraw(w, e)
 	w.phase = phaseRetry
@@ -200,7 +197,6 @@ func (m *Machine) nextCall(w *work) {
 	m.startCall(w)
 }
 
-// callDue starts the scheduled model calls that are due while others still run.
 func (m *Machine) callDue() {
 	for _, w := range slices.Collect(m.allWork()) {
 		if w.phase == phaseWaiting && w.until <= m.now() {

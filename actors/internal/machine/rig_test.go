@@ -23,7 +23,6 @@ type entry struct {
 	built  conversation.Time
 }
 
-// checkpoint is a stored checkpoint.
 type checkpoint struct {
 	machine.Checkpoint
 	pages []*conversation.HistoryPage
@@ -113,7 +112,6 @@ func (r *rig) name(in *machine.Opened) {
 	in.Writer = r.writer
 }
 
-// step handles an input and returns a copy of the effects.
 func (r *rig) step(in machine.Input) []machine.Effect {
 	r.steps++
 	env := machine.Env{Wall: r.wall + r.skew, Mono: r.mono}
@@ -188,7 +186,6 @@ func (r *rig) opened() (machine.Opened, error) {
 	return out, err
 }
 
-// built returns the build time of the last batch with records.
 func built(log []entry) conversation.Time {
 	for _, e := range slices.Backward(log) {
 		if len(e.batch.Records) > 0 {
@@ -233,7 +230,6 @@ func (r *rig) land() (conversation.Offset, error) {
 	return b.Offset, nil
 }
 
-// intrude appends a claim of another writer.
 func (r *rig) intrude(writer string) {
 	r.log = append(r.log, entry{writer: writer, batch: conversation.Batch{Offset: conversation.Offset(len(r.log))}})
 }

@@ -37,7 +37,6 @@ func (m *Machine) admitRun(in Admit, hash string) {
 	m.replay(in, sub, hash)
 }
 
-// checkRun returns the reason to refuse a run, or nil.
 func (m *Machine) checkRun(in Admit) *conversation.Error {
 	a := in.Admission
 	workflow, _ := conversation.WorkflowOf(a.Address.Agent)

@@ -79,7 +79,6 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// script runs the commands of a transcript on one machine.
 type script struct {
 	*rig
 	t           *testing.T
@@ -140,7 +139,6 @@ func (s *script) run(w *strings.Builder) {
 	}
 }
 
-// name assigns short names to the ids of an effect.
 func (s *script) name(e machine.Effect) {
 	var w strings.Builder
 	printEffect(&w, e)
@@ -177,7 +175,6 @@ func (s *script) follow(e machine.Effect) {
 	}
 }
 
-// arg returns an argument of the command, "" if absent.
 func (s *script) arg(name string) string {
 	var v string
 	if a, ok := s.d.Arg(name); ok && len(a.Vals) > 0 {
@@ -468,7 +465,6 @@ func (s *script) postInput() machine.Input {
 	return nil
 }
 
-// schema returns the schema of a wait.
 func (s *script) schema() json.RawMessage { return json.RawMessage(cmp.Or(s.arg("schema"), "true")) }
 
 // fit returns the validation result of a signal, nil if it was not validated.

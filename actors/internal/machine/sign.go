@@ -2,7 +2,6 @@ package machine
 
 import "github.com/parleyrun/parley/conversation"
 
-// called records a tool call of the model.
 func (m *Machine) called(w *work, id conversation.MessageID, e ModelEvent) {
 	call := conversation.CallID(m.ids.next("call_"))
 	records := []conversation.Record{&conversation.ToolCalled{

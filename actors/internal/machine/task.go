@@ -8,7 +8,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// taskCalled starts a subagent's task for a call.
 func (m *Machine) taskCalled(in TaskCalled) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) || m.state.ChildOf(in.Call) != nil {
@@ -39,7 +38,6 @@ func (m *Machine) resumeTask(c conversation.ToolCall) bool {
 	return true
 }
 
-// endTask ends a subagent's task with the outcome of its call.
 func (m *Machine) endTask(w *work, outcome conversation.Outcome) {
 	sub := m.sub(w)
 	parent := m.workFor(sub.Parent)
@@ -73,7 +71,6 @@ func textOf(sub *conversation.Submission) []byte {
 	return out
 }
 
-// turnText returns the text of a turn.
 func turnText(t conversation.Turn) string {
 	var texts []string
 	for _, p := range t.Parts {

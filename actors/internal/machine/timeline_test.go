@@ -107,7 +107,6 @@ func (w *world) checkNode(n *stats.Node) {
 	}
 }
 
-// checkSequence checks that children of a kind are sequential and no longer than their parent.
 func checkSequence(n *stats.Node, kind stats.Kind) {
 	var before *stats.Node
 	var sum int64
@@ -126,7 +125,6 @@ func checkSequence(n *stats.Node, kind stats.Kind) {
 	}
 }
 
-// checkSum checks that a submission lasts as long as its queue and its operation.
 func checkSum(n *stats.Node) {
 	if n.Kind != stats.KindSubmission {
 		return

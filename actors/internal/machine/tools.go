@@ -33,7 +33,6 @@ func (m *Machine) startTools(w *work) {
 	}
 }
 
-// startWaiting starts calls that waited for room.
 func (m *Machine) startWaiting() {
 	for w := range m.allWork() {
 		if w.phase == phaseTools && len(w.waiting) > 0 {
@@ -116,7 +115,6 @@ func stateRecords(state []StateWrite) []conversation.Record {
 	return out
 }
 
-// named assigns ids to attachments that have none.
 func (m *Machine) named(list []conversation.Attachment) []conversation.Attachment {
 	list = slices.Clone(list)
 	for i := range list {
@@ -127,7 +125,6 @@ func (m *Machine) named(list []conversation.Attachment) []conversation.Attachmen
 	return list
 }
 
-// stepDone records the result of a durable tool's step.
 func (m *Machine) stepDone(in StepDone) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
@@ -142,7 +139,6 @@ func (m *Machine) stepDone(in StepDone) {
 	m.reply(in.To, StepKept{}, false)
 }
 
-// isOpen reports whether a call has no outcome yet.
 func (m *Machine) isOpen(w *work, id conversation.CallID) bool {
 	return slices.ContainsFunc(m.sub(w).OpenCalls(), func(c conversation.ToolCall) bool { return c.Call == id })
 }

@@ -74,7 +74,6 @@ const (
 	TreeDollars     = "treeDollars"
 )
 
-// tree decides whether a submission may join a tree or continue.
 func (m *Machine) tree(in Tree) {
 	if m.rejected(in.To) {
 		return
@@ -126,7 +125,6 @@ func added(member *conversation.TreeMember, cost float64) float64 {
 	return max(cost, 0)
 }
 
-// page returns one page of the members.
 func page(t *conversation.Tree, from int) TreeStatus {
 	if t == nil || from < 0 || from >= len(t.Members) {
 		return TreeStatus{Closed: t != nil && t.Closed}
@@ -135,7 +133,6 @@ func page(t *conversation.Tree, from int) TreeStatus {
 	return TreeStatus{Closed: t.Closed, Members: slices.Clone(t.Members[from:to]), More: to < len(t.Members)}
 }
 
-// count records a new member of a tree or its cost, with the new totals.
 func (m *Machine) count(in Tree, joins bool, submissions int, dollars float64) {
 	limits := m.limits()
 	m.enqueue(true, &conversation.TreeCounted{
@@ -162,7 +159,6 @@ func (m *Machine) askTree(w *work, starts bool) bool {
 	return true
 }
 
-// treeAnswered continues or ends the work that asked.
 func (m *Machine) treeAnswered(in TreeAnswered) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTree {

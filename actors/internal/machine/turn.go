@@ -19,7 +19,6 @@ const stopWithheld = "content_filter"
 // stopError is the stop reason of a turn that failed permanently.
 const stopError = "error"
 
-// callModel starts the next model call.
 func (m *Machine) callModel(w *work) {
 	w.turns++
 	w.tries, w.compacted, w.repeated = tries{}, false, 0
@@ -147,7 +146,6 @@ func (m *Machine) modelDone(w *work, e ModelEvent) {
 	m.callModel(w)
 }
 
-// skip settles calls that did not run.
 func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 	for _, c := range calls {
 		m.enqueue(true, &conversation.ToolSettled{
@@ -156,7 +154,6 @@ func (m *Machine) skip(w *work, calls []conversation.ToolCall, text string) {
 	}
 }
 
-// ended handles the end of the model's response.
 func (m *Machine) ended(w *work) {
 	if w.child == "" && m.limits().ResponseFinishedHook {
 		w.phase, w.at = phaseEnding, m.nextOffset()
@@ -165,7 +162,6 @@ func (m *Machine) ended(w *work) {
 	m.finish(w)
 }
 
-// withdraw drops the output of the model call under way.
 func (m *Machine) withdraw(w *work, e ModelEvent) {
 	if w.opened {
 		m.enqueue(true, &conversation.StepDropped{
@@ -183,7 +179,6 @@ func (m *Machine) reportUnrecorded(w *work, repeated bool, reason string) {
 	m.emit(CallUnrecorded{Gen: w.gen, Repeated: repeated, Reason: reason, DurationMs: m.askedMs(w), Retries: w.repeated})
 }
 
-// reasonOf returns the failure kind of an error.
 func reasonOf(err *conversation.SettlementError) string {
 	if err == nil {
 		return ""
@@ -207,7 +202,6 @@ func (m *Machine) completeTurn(w *work, e ModelEvent) {
 	})
 }
 
-// fail ends work whose model gave no answer.
 func (m *Machine) fail(w *work, err *conversation.SettlementError) {
 	if w.child != "" {
 		m.endTask(w, conversation.OutcomeFailed)

@@ -29,7 +29,6 @@ func (m *Machine) signal(in Admit, name, hash string) {
 	}
 }
 
-// checkSignal validates a signal for a wait.
 func checkSignal(name string, d conversation.Delivery) *conversation.Error {
 	switch {
 	case name == "" || len(name) > conversation.MaxSignalName:
@@ -65,7 +64,6 @@ func (m *Machine) endBySignal(in Admit, hash string, w *conversation.Wait) {
 	m.reply(in.To, receipt, m.needsJournal())
 }
 
-// decideSignals decides the signals that waited for the journal.
 func (m *Machine) decideSignals() {
 	waiting := m.signals
 	m.signals = nil
@@ -83,7 +81,6 @@ func (m *Machine) rejectSignals() {
 	m.signals = nil
 }
 
-// settleAtOnce returns the settlement of a signal.
 func (m *Machine) settleAtOnce(in Admit) func(*conversation.SubmissionAdmitted) conversation.Record {
 	return func(r *conversation.SubmissionAdmitted) conversation.Record {
 		return &conversation.SubmissionSettled{
@@ -140,7 +137,6 @@ func (m *Machine) continueCall(call conversation.CallID) {
 	m.resumeSuspended()
 }
 
-// waitFor starts, ends or answers a wait of a call.
 func (m *Machine) waitFor(in WaitFor) {
 	w := m.workOf(in.Gen)
 	if w == nil || w.phase != phaseTools || !m.running(w, in.Call) {
@@ -158,7 +154,6 @@ func (m *Machine) waitFor(in WaitFor) {
 	m.answerWait(w, in)
 }
 
-// startWait records a new wait and consumes the signal kept for it.
 func (m *Machine) startWait(w *work, in WaitFor) {
 	kept := m.state.Kept(in.Name, m.env.Wall)
 	if !takesKept() {
@@ -186,7 +181,6 @@ func (m *Machine) startWait(w *work, in WaitFor) {
 	m.answerWait(w, in)
 }
 
-// endWait records the end of a wait of a running call.
 func (m *Machine) endWait(w *work, in WaitFor, by conversation.WaitEnd) {
 	ended := &conversation.WaitEnded{Must: true, Call: in.Call, Child: w.child, Name: in.Name, Reason: by, At: m.env.Wall}
 	if by == conversation.EndedBySignal {
@@ -279,7 +273,6 @@ func (m *Machine) removeSuspended(w *work, call conversation.CallID) bool {
 	return false
 }
 
-// rerun runs a suspended call again.
 func (m *Machine) rerun(w *work, call conversation.CallID) {
 	for _, c := range m.sub(w).OpenCalls() {
 		if c.Call == call {

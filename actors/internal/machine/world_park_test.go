@@ -8,10 +8,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// clock returns the time of this process's clock.
 func (w *world) clock() conversation.Time { return w.wall + w.skew }
 
-// suspend ends the run of a call that waits for a time.
 func (w *world) suspend(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
@@ -109,7 +107,6 @@ func (w *world) storeTimer(e machine.StoreTimer) {
 	w.storing = append(w.storing, e)
 }
 
-// stored completes the storing of a timer.
 func (w *world) stored() {
 	e := w.storing[0]
 	w.storing = w.storing[1:]

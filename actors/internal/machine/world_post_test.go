@@ -22,12 +22,10 @@ type receivers struct {
 	shop    bool // a channel delivers to the conversation
 }
 
-// addressOf returns the reply address for a key.
 func addressOf(key string) string {
 	return []string{"", "here", "there"}[int(key[len(key)-1])%3]
 }
 
-// postTo posts from a running call.
 func (w *world) postTo(c *runningTool) {
 	name := fmt.Sprintf("post%d", w.r.IntN(3))
 	if c.steps[name] {
@@ -46,7 +44,6 @@ func (w *world) postTo(c *runningTool) {
 	w.do(in)
 }
 
-// posted handles the answer to a post.
 func (w *world) posted(asked machine.Post, v machine.Answer) {
 	_, kept := v.(machine.PostKept)
 	if kept && asked.Step != "" && !slices.ContainsFunc(w.log, func(e entry) bool {
@@ -103,7 +100,6 @@ func (w *world) deadLetterStored() {
 	w.do(machine.PostBuried{Post: e.Post.ID})
 }
 
-// deferredUntil returns when the deferred posts of the durable log are due.
 func (w *world) deferredUntil(at conversation.Offset) (conversation.Time, bool) {
 	until, by, ok := w.durable.PostsDue()
 	return until, ok && by == at && until > 0
@@ -116,7 +112,6 @@ func (w *world) postsFound() bool {
 	return !ok || until > 0 && timed && stored == until
 }
 
-// checkPosts checks the records of posts in a batch.
 func (w *world) checkPosts(b conversation.Batch) {
 	parks, defers := false, false
 	for _, r := range b.Records {
@@ -160,7 +155,6 @@ func (w *world) checkPosts(b conversation.Batch) {
 	}
 }
 
-// verifyPosts checks that acknowledged posts were sent.
 func (w *world) verifyPosts() {
 	for _, p := range w.durable.Posts() {
 		if w.acked[p.Submission] {

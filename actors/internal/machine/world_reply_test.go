@@ -42,7 +42,6 @@ func admits(b conversation.Batch, id conversation.SubmissionID) bool {
 	})
 }
 
-// checkReplies checks the records of replies and keys in a batch.
 func (w *world) checkReplies(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {

@@ -10,7 +10,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// working reports whether anything runs for a submission.
 func (w *world) working() bool {
 	return len(w.calls) > 0 || len(w.tools) > 0 || w.ending != nil || w.start != nil
 }
@@ -178,7 +177,6 @@ func (w *world) summarize(e machine.Summarize) {
 	w.jobs = append(w.jobs, e)
 }
 
-// view returns the conversation whose context is summarized.
 func (w *world) view(e machine.Summarize) conversation.ConversationID {
 	if sub := w.m.State().Submission(e.Submission); sub != nil {
 		return sub.Child
@@ -229,7 +227,6 @@ func (w *world) deliveryStarted() {
 	w.do(in)
 }
 
-// writes returns the author's state writes.
 func (w *world) writes() []machine.StateWrite {
 	if w.chance(60) {
 		return nil
@@ -333,7 +330,6 @@ func (w *world) storeOutput(e machine.StoreOutput) {
 	}
 }
 
-// storedLate completes the storing of an output.
 func (w *world) storedLate(i int) {
 	in := *w.tools[i].storing
 	w.tools = slices.Delete(w.tools, i, i+1)
@@ -348,7 +344,6 @@ func (w *world) storedLate(i int) {
 	w.do(in)
 }
 
-// takeStep runs and records a step.
 func (w *world) takeStep(c *runningTool) {
 	name := fmt.Sprintf("s%d", w.r.IntN(3))
 	if c.steps[name] {
@@ -362,7 +357,6 @@ func (w *world) takeStep(c *runningTool) {
 	w.do(in)
 }
 
-// kept checks that an acknowledged step is durable.
 func (w *world) kept(to machine.ReplyID, asked machine.StepDone) {
 	if !slices.ContainsFunc(w.durable.Recorded(asked.Call), func(s conversation.StepRecorded) bool { return s.Name == asked.Name }) &&
 		w.durable.Exists() && w.m.State().Recorded(asked.Call) != nil {
@@ -394,7 +388,6 @@ func (w *world) ofRun(a conversation.Admission) conversation.Admission {
 	return run
 }
 
-// verifyRun checks the final state of a run.
 func (w *world) verifyRun() {
 	if w.limits.Function == "" || !w.durable.Exists() {
 		return

@@ -75,7 +75,6 @@ type world struct {
 	seen      map[string]int
 }
 
-// listing is an entry of the journal.
 type listing struct {
 	writer  string
 	seq     conversation.Offset
@@ -88,7 +87,6 @@ type modelCall struct {
 	called int // tools
 }
 
-// runningTool is a running call.
 type runningTool struct {
 	machine.RunTool
 	durable bool
@@ -110,7 +108,6 @@ func (s *spoken) add(kind conversation.PartKind, text string) {
 	s.text += text
 }
 
-// violation is the panic value of a broken invariant.
 type violation string
 
 func violate(format string, args ...any) { panic(violation(fmt.Sprintf(format, args...))) }
@@ -174,7 +171,6 @@ func (w *world) note(format string, args ...any) {
 
 func (w *world) chance(percent int) bool { return w.r.IntN(100) < percent }
 
-// begin starts an activation under a new name.
 func (w *world) begin() {
 	w.activations++
 	fresh := fmt.Sprintf("w%d", w.activations)
@@ -319,7 +315,6 @@ func (w *world) append(b conversation.Batch) {
 	w.appends++
 }
 
-// landed makes the batch in flight durable.
 func (w *world) landed() conversation.Offset {
 	b := w.decoded
 	at, err := w.land()
@@ -442,7 +437,6 @@ func (w *world) tidy(all bool) {
 	w.journal = kept
 }
 
-// checkpoint checks that a checkpoint equals the folded log.
 func (w *world) checkpoint(e machine.Checkpoint) {
 	w.seen["checkpoint"]++
 	if e.Closed != nil {

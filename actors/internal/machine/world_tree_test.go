@@ -8,10 +8,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// treeRoot is the root of the trees in a world.
 var treeRoot = conversation.TreeRef{Root: conversation.Address{Agent: "triage", ID: "root"}, Submission: "sub_root"}
 
-// trees is the state of dispatch trees in a world.
 type trees struct {
 	asking []machine.AskTree                  // without an answer
 	open   map[string]bool                    // attempts allowed by their tree
@@ -30,7 +28,6 @@ func (w *world) mayRun(root *conversation.Submission) {
 	}
 }
 
-// askTree forwards a question to another conversation.
 func (w *world) askTree(e machine.AskTree) {
 	sub := w.durable.Submission(e.Submission)
 	switch {
@@ -89,7 +86,6 @@ func (w *world) join() {
 	w.do(in)
 }
 
-// treeAnswer checks an answer about a tree rooted here against the durable log.
 func (w *world) treeAnswer(asked machine.Tree, v machine.TreeStatus) {
 	t := w.durable.Tree(asked.Submission)
 	member := t.Member(asked.Member, asked.Key)
@@ -113,7 +109,6 @@ func (w *world) treeAnswer(asked machine.Tree, v machine.TreeStatus) {
 	}
 }
 
-// treesAborted checks that an abort has closed its trees.
 func (w *world) treesAborted(asked machine.Abort, v machine.Aborted) {
 	if !asked.Trees {
 		return

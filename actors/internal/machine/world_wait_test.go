@@ -10,10 +10,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// anything is the schema of the waits of a world.
 var anything = json.RawMessage(`true`)
 
-// signal sends a signal for one of a few names.
 func (w *world) signal() conversation.Admission {
 	a := admission(fmt.Sprintf("k%d", len(w.sent)), fmt.Sprint(len(w.sent)))
 	a.Delivery.Kind, a.Delivery.Type = conversation.KindSignal, conversation.SignalWait
@@ -29,7 +27,6 @@ var waitNames = []string{"a", "b", "c"}
 
 func (w *world) waitName() string { return waitNames[w.r.IntN(len(waitNames))] }
 
-// awaited returns the names of open waits in the machine's state.
 func (w *world) awaited() []string {
 	return slices.DeleteFunc(slices.Clone(waitNames), func(name string) bool { return w.m.State().Awaiting(name) == nil })
 }
@@ -64,7 +61,6 @@ func (w *world) waitFor(c *runningTool, in machine.WaitFor) {
 	w.do(in)
 }
 
-// answered handles the answer to a wait.
 func (w *world) answered(asked machine.WaitFor, v machine.Answer) {
 	i := slices.IndexFunc(w.tools, func(c *runningTool) bool { return c.asks == asked.To })
 	if i < 0 {
@@ -101,7 +97,6 @@ func (w *world) checkWaitResult(call conversation.CallID, name string, value jso
 	w.heard[key] = value
 }
 
-// suspendWaiting ends the run of a call that waits for a signal.
 func (w *world) suspendWaiting(i int) {
 	c := w.tools[i]
 	w.tools = slices.Delete(w.tools, i, i+1)
@@ -111,7 +106,6 @@ func (w *world) suspendWaiting(i int) {
 	w.do(in)
 }
 
-// checkWaits checks the records of waits and signals in a batch.
 func (w *world) checkWaits(b conversation.Batch) {
 	for _, r := range b.Records {
 		switch r := r.(type) {

@@ -25,7 +25,6 @@ func AttachmentOf(i providers.Image) conversation.AttachmentID {
 	return ""
 }
 
-// images renders attachments.
 func (v *view) images(list []conversation.Attachment) ([]providers.Part, error) {
 	var out []providers.Part
 	for _, at := range list {
@@ -95,8 +94,6 @@ const maxFacts = 4096
 // inspectTimeout bounds the reading of an attachment's first bytes.
 const inspectTimeout = 30 * time.Second
 
-// facts caches the detected type of attachments by digest, the most recent ones. The zero value is
-// ready.
 type facts struct {
 	mu    sync.Mutex
 	known map[storage.Digest]*providers.ImageFacts

@@ -148,7 +148,6 @@ func codeUnit(raw []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// outputOf returns a call's outcome as shown to the model.
 func (v *view) outputOf(t *conversation.ToolCall) string {
 	o := t.Stored
 	if o == nil || t.Failed {
@@ -162,7 +161,6 @@ func (v *view) outputOf(t *conversation.ToolCall) string {
 	return cut(head, tail, int(o.Size), t.Call)
 }
 
-// cut joins the head and the tail of a text of size bytes.
 func cut(head, tail string, size int, call conversation.CallID) string {
 	return head + fmt.Sprintf(textCut, size-len(head)-len(tail), size, call, len(head)) + tail
 }

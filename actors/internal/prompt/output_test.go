@@ -23,7 +23,6 @@ func TestOutputBytes(t *testing.T) {
 	}
 }
 
-// resultOf renders the outcome of a call with a limit in bytes.
 func resultOf(t testing.TB, c *conversation.ToolCall, most int) (string, []providers.Message) {
 	t.Helper()
 	c.Settled, c.Call, c.Name = true, "call_1", "look"

@@ -12,10 +12,8 @@ const (
 	// BytesPerToken is the average of vendors' tokenizers for English text. It is used only before a
 	// vendor has counted.
 	BytesPerToken = 4
-	// imageBytes is the estimate for an image.
-	imageBytes = 4800
-	// maxOutcome bounds the outcome of a call in the text, in bytes.
-	maxOutcome = 2000
+	imageBytes    = 4800
+	maxOutcome    = 2000
 )
 
 // unit is indivisible for a cut: a delivery, or a turn with its outcomes and the notes after it.
@@ -179,7 +177,6 @@ func shortened(lines []string, limit int) string {
 	return mark + text
 }
 
-// valid drops a split character.
 func valid(s string) string {
 	for s != "" {
 		if r, n := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || n > 1 {

@@ -31,7 +31,6 @@ type author struct {
 // errNoSubagent reports that the author removed the subagent of a task.
 var errNoSubagent = errors.New("subagent no longer exists")
 
-// authorOf returns the author of a submission, without a set-up.
 func (r *Runner) authorOf(v *view) *author {
 	if v.child == "" {
 		name := v.created.Agent
@@ -62,7 +61,6 @@ func (r *Runner) agentOnly(v *view) *author {
 	}
 }
 
-// prepare evaluates the set-up for a model call.
 func (u *author) prepare(ctx context.Context, t *agent.Turn) (*agent.Setup, error) {
 	effective := u.agent
 	if u.parent != nil {
@@ -111,7 +109,6 @@ func (u *author) compaction() agent.Compaction {
 	return u.effective.Compaction
 }
 
-// writesData reports whether the agent declares data of that name.
 func (u *author) writesData(name string) bool {
 	return u.agent != nil && agenthost.WritesData(u.agent, name)
 }

@@ -119,7 +119,6 @@ func (j *summaryJob) within(ctx context.Context, limit time.Duration) (machine.S
 	return detached(ctx, j.node, func() (machine.Summarized, error) { return j.make(ctx) })
 }
 
-// make writes the summary.
 func (j *summaryJob) make(ctx context.Context) (out machine.Summarized, err error) {
 	setup, err := j.author.current(ctx)
 	if err != nil {
@@ -262,7 +261,6 @@ func (j *summaryJob) list(ctx context.Context, room int) ([]conversation.Exchang
 	return list, j.before.FirstTurn, nil
 }
 
-// prompt returns the input of the summarizer.
 func (j *summaryJob) prompt(text string) string {
 	if j.before == nil {
 		return text

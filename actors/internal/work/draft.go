@@ -37,7 +37,6 @@ type drafter struct {
 	shown   string
 }
 
-// liveTargets returns the targets that accept drafts.
 func liveTargets(r *outbox.Routes) map[string]outbox.Live {
 	live := map[string]outbox.Live{}
 	for name, t := range r.Targets {
@@ -214,7 +213,6 @@ func (d *drafter) run(ctx context.Context, showing chan struct{}, ask func(), sh
 	}
 }
 
-// maxDraftBackoff bounds the doublings of the pause after failures.
 const maxDraftBackoff = 5
 
 // sleep waits for d. ok is false if ctx ends first.

@@ -14,7 +14,6 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// countingFeed returns a feed and a counter of its ready calls.
 func countingFeed() (f *feed, calls *int) {
 	calls = new(int)
 	return &feed{ready: func() { *calls++ }}, calls

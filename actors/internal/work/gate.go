@@ -76,7 +76,6 @@ func (g *gate) forget(agent string, turn chan struct{}) bool {
 	return true
 }
 
-// setQueue sets the queue of an agent.
 func (g *gate) setQueue(agent string, queue []chan struct{}) {
 	if g.waiting[agent] = queue; len(queue) > 0 {
 		return
@@ -101,7 +100,6 @@ func (g *gate) leave() {
 	g.setQueue(agent, queue[1:])
 }
 
-// counts returns the numbers of queued and of refused messages.
 func (g *gate) counts() (waiting, refused int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -49,7 +49,6 @@ func (h *health) choose(setup *agent.Setup, avoid []string) (model string, passe
 	return left[max(healthy, 0)], passed, len(left) > 1
 }
 
-// failed records a failure that is likely to last.
 func (h *health) failed(model string, err error) {
 	after := failurePause
 	var vendor *providers.Error
@@ -75,7 +74,6 @@ func (h *health) failed(model string, err error) {
 	h.failures[model] = failure{time.Now().Add(after), settlementError(err)}
 }
 
-// answered clears the failure of a model.
 func (h *health) answered(model string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// callModel starts a model call.
 func (r *Runner) callModel(e machine.CallModel, v *view) {
 	w := r.begin(e.Gen, v)
 	limits := r.node.o.Agents[v.created.Agent].Limits.WithDefaults()
@@ -64,7 +63,6 @@ func (r *Runner) unrecorded(e machine.CallUnrecorded) {
 // that into the request.
 const callCost = 2
 
-// modelCall is one model call outside the actor's goroutine.
 type modelCall struct {
 	node      *Node
 	key       conversation.Key
@@ -123,7 +121,6 @@ func (c *modelCall) run(ctx context.Context, f *feed) {
 // errOverflow reports a reply whose request did not fit into the model's window.
 var errOverflow = errors.New("model truncated the request to its window")
 
-// failed returns the event for a failed call.
 func (c *modelCall) failed(err error) machine.ModelEvent {
 	out := machine.ModelEvent{Kind: machine.ModelFailed, Err: settlementError(err)}
 	var vendor *providers.Error
@@ -288,7 +285,6 @@ func (c *modelCall) facts() conversation.CallFacts {
 	return factsOf(model, c.thinking, providers.Done{})
 }
 
-// done returns the event for the end of a call.
 func (c *modelCall) done(d providers.Done) (machine.ModelEvent, error) {
 	end := machine.ModelEvent{Kind: machine.ModelDone, StopReason: string(d.StopReason), Usage: conversation.Usage(d.Usage)}
 	model, err := c.node.o.Providers.Resolve(c.model)
@@ -357,7 +353,6 @@ func (n *Node) watch(ctx context.Context, model string) (context.Context, *watch
 // pause stops the silence timer until reset.
 func (w *watch) pause() { w.silence.Stop() }
 
-// reset restarts the silence timer.
 func (w *watch) reset() { w.silence.Reset(w.node.o.BetweenEvents) }
 
 // cause returns the reason of a cancelled call, or err.
@@ -418,7 +413,6 @@ var errTooLong error = &providers.Error{Kind: providers.KindTimeout, Err: errors
 // maxLogged bounds a vendor's or author's text in a log line, in bytes.
 const maxLogged = 2 << 10
 
-// logged returns an error as a bounded log value.
 func logged(err error) slog.Value { return slog.StringValue(shortened(err.Error())) }
 
 func shortened(s string) string { return conversation.CutText(s, maxLogged) }

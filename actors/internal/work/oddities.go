@@ -6,7 +6,6 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// maxOddities bounds the remembered oddities.
 const maxOddities = 1 << 10
 
 // oddities remembers the logged oddities: each kind once for each model. The zero value is ready. It
@@ -31,7 +30,6 @@ func (o *oddities) add(model, kind string) bool {
 	return true
 }
 
-// odd logs a deviation of a model's reply from its format.
 func (n *Node) odd(model string, o providers.Oddity) {
 	if n.oddities.add(model, o.Kind) {
 		n.o.Logger.Warn("unexpected model reply", "model", model, "kind", o.Kind, "word", o.Word)

@@ -18,7 +18,6 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// outputInput is the input of the tool that reads outputs.
 type outputInput struct {
 	Call conversation.CallID `json:"call"`
 	From int                 `json:"from"`
@@ -63,7 +62,6 @@ type outputs struct {
 	closed    []*history.Page
 }
 
-// outputsOf returns the outputs of a view.
 func (r *Runner) outputsOf(v *view) *outputs {
 	o := &outputs{node: r.node, key: r.o.Key, exchanges: v.exchanges, after: v.shown.After}
 	if v.child == "" {
@@ -145,7 +143,6 @@ func (o *outputs) window(ctx context.Context, t *conversation.ToolCall, in outpu
 	return w, nil
 }
 
-// piece reads a piece of an output.
 func (o *outputs) piece(ctx context.Context, p conversation.StoredPiece) (string, error) {
 	var digest storage.Digest
 	if err := digest.UnmarshalText([]byte(p.SHA256)); err != nil {
@@ -229,7 +226,6 @@ func (c *toolCall) store(raw json.RawMessage) (json.RawMessage, *conversation.St
 	return raw, out, err
 }
 
-// find returns a call of the view by its id, or nil.
 func (o *outputs) find(ctx context.Context, id conversation.CallID) (*conversation.ToolCall, error) {
 	open, older := prompt.Since(o.exchanges, o.after)
 	if t := callIn(open, id); t != nil || !older || o.archive == nil || len(o.closed) == 0 {

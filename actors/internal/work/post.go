@@ -116,10 +116,8 @@ func reasonOfPost(err error) string {
 	return err.Error()
 }
 
-// maxPostReason bounds the recorded failure text, in bytes.
 const maxPostReason = 1 << 10
 
-// deliver calls the target of a post.
 func (n *Node) deliver(ctx context.Context, p outbox.Post) error {
 	target, err := n.o.Outbox.Find(p.Target)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 // progressBytes is the growth of call arguments, in bytes, that one event reports.
 const progressBytes = 1 << 10
 
-// progress emits events for growing call arguments.
 type progress struct {
 	live  *events.Live
 	calls map[int]*observability.ToolcallDelta

@@ -32,7 +32,6 @@ type toolOutputs struct {
 	sizes map[toolName]int64 // estimated output sizes
 }
 
-// toolName identifies a tool on a node.
 type toolName struct{ agent, tool string }
 
 func newToolOutputs(account *memory.Account) *toolOutputs {
@@ -140,7 +139,6 @@ func (r *outputRoom) small() bool {
 	return r.held <= costOf(smallOutput)
 }
 
-// set changes the held bytes.
 func (r *outputRoom) set(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

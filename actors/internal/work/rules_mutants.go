@@ -4,7 +4,6 @@ package work
 
 import "sync/atomic"
 
-// waitForRoom is true when the rule is switched off for the process.
 var waitForRoom atomic.Bool
 
 // SetWaitForRoom switches the rule that calls wait for memory for their outputs.

@@ -166,7 +166,6 @@ func (r *Runner) begin(gen int, v *view) *work {
 	return w
 }
 
-// end cancels the work of gen, if there is any.
 func (r *Runner) end(gen int) {
 	if w := r.works[gen]; w != nil {
 		w.cancel()
@@ -175,7 +174,6 @@ func (r *Runner) end(gen int) {
 	r.endSummary(gen)
 }
 
-// endSummary cancels and removes a summary.
 func (r *Runner) endSummary(gen int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,7 +27,6 @@ type authorState struct {
 	values map[string]json.RawMessage
 }
 
-// stateOf returns the shared state for the work on a submission.
 func (r *Runner) stateOf(v *view) *authorState {
 	if r.author == nil || r.author.submission != v.id {
 		r.author = newState(v)

@@ -11,13 +11,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// taskInput is the input of the task tool.
 type taskInput struct {
 	Agent  string `json:"agent"`
 	Prompt string `json:"prompt"`
 }
 
-// taskTool returns the task tool, which describes the subagents of a set-up.
 func taskTool(setup *agent.Setup) providers.Tool {
 	var names []string
 	about := textTaskTool

@@ -26,7 +26,6 @@ import (
 // if the function runs.
 const toolGrace = 5 * time.Second
 
-// toolCall is one tool call outside the actor's goroutine.
 type toolCall struct {
 	node      *Node
 	options   *Options // of the runner
@@ -168,7 +167,6 @@ type lostCall struct {
 	signals []string // names of waits ended by a signal
 }
 
-// notResumed returns the error of a call that cannot resume.
 func (c *toolCall) notResumed(cause error) *lostCall {
 	lost := &lostCall{cause: cause}
 	for _, s := range c.effect.Recorded {

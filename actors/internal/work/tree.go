@@ -14,7 +14,6 @@ import (
 // maxTreePause bounds the pause between questions to the root of a tree.
 const maxTreePause = 10 * time.Second
 
-// join adds a dispatch to the tree of its sender.
 func (s *sender) join(ctx context.Context, a *conversation.Admission) error {
 	a.Tree = &s.tree
 	status, err := s.node.o.AskTree(ctx, s.tree.Root, machine.Tree{Submission: s.tree.Submission, Member: a.Address.Reach(), Key: a.Key, Join: true})

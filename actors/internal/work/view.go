@@ -69,13 +69,11 @@ func viewOfSubmission(s *conversation.State, sub *conversation.Submission) *view
 	return v
 }
 
-// withExchanges adds the model's view.
 func (v *view) withExchanges(s *conversation.State) *view {
 	v.exchanges, v.shown = prompt.Exchanges(s, v.id), prompt.View{After: s.Compacted(v.id), Without: s.Refused()}
 	return v
 }
 
-// turn returns the facts of a turn for an author's functions.
 func (v *view) turn(number int) *agent.Turn {
 	t := &agent.Turn{
 		Address: v.created.Address(), UID: v.created.UID, Number: number, Delivery: v.delivery, InitialData: v.created.InitialData,
@@ -86,12 +84,10 @@ func (v *view) turn(number int) *agent.Turn {
 	return t
 }
 
-// place returns the location of the work's live events.
 func (v *view) place(turn conversation.TurnID) observability.Place {
 	return observability.Place{Submission: v.origin.Root, Parent: v.origin.Parent, Turn: turn, Child: v.child}
 }
 
-// responseOf returns the content and the cost of a response.
 func responseOf(sub *conversation.Submission, spent conversation.Spent) *agent.Response {
 	resp := &agent.Response{Message: sub.Message, Usage: spent.Usage, Dollars: spent.Dollars, Output: sub.Output()}
 	var texts []string
