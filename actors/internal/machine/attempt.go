@@ -89,11 +89,11 @@ func (m *Machine) workAt(turn conversation.TurnID) *work {
 	return m.findWork(func(w *work) bool { return w.turn == turn })
 }
 
-func (m *Machine) findWork(meant func(*work) bool) *work {
-	if m.work != nil && meant(m.work) {
+func (m *Machine) findWork(match func(*work) bool) *work {
+	if m.work != nil && match(m.work) {
 		return m.work
 	}
-	if i := slices.IndexFunc(m.tasks, meant); i >= 0 {
+	if i := slices.IndexFunc(m.tasks, match); i >= 0 {
 		return m.tasks[i]
 	}
 	return nil
@@ -126,7 +126,7 @@ func (m *Machine) lostAt(sub *conversation.Submission) conversation.Time {
 	if !sub.Running {
 		return 0
 	}
-	return m.found
+	return m.lastBuilt
 }
 
 // continueWork continues all work whose records are durable. Doing so may end work and start more.
@@ -336,25 +336,25 @@ func (m *Machine) lost(sub *conversation.Submission, t conversation.Turn, c *con
 	return n
 }
 
-// closeWork closes the open turns of a submission and its subagents. With goOn, repeatable calls and
+// closeWork closes the open turns of a submission and its subagents. With keepOpen, repeatable calls and
 // subagents stay open; otherwise they are settled.
-func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, goOn bool) {
+func (m *Machine) closeWork(sub *conversation.Submission, notStarted, started string, keepOpen bool) {
 	for _, c := range slices.Backward(m.state.Children(sub.ID)) {
 		if c.Settled {
 			continue
 		}
-		m.closeTurn(c, notStarted, started, goOn)
-		if !goOn {
+		m.closeTurn(c, notStarted, started, keepOpen)
+		if !keepOpen {
 			m.enqueue(true, &conversation.ChildSettled{Child: c.Child, Outcome: conversation.OutcomeAborted, Usage: c.Usage(), At: m.env.Wall})
 		}
 	}
-	m.closeTurn(sub, notStarted, started, goOn)
+	m.closeTurn(sub, notStarted, started, keepOpen)
 }
 
 // closeTurn completes the open turn and settles its calls. Calls of an incomplete turn did not start;
 // calls of a complete one may have. If text was cut off and no call outcome follows it, a note asks
 // the model to continue.
-func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started string, goOn bool) {
+func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started string, keepOpen bool) {
 	text, cut, half := started, false, false
 	if turn := sub.OpenTurn(); turn != "" {
 		last, _ := sub.LastTurn()
@@ -369,7 +369,7 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 		m.enqueue(true, end)
 	}
 	for _, c := range sub.OpenCalls() {
-		if goOn && !half && again(c) {
+		if keepOpen && !half && again(c) {
 			continue
 		}
 		cut = false
@@ -377,7 +377,7 @@ func (m *Machine) closeTurn(sub *conversation.Submission, notStarted, started st
 			Call: c.Call, Child: sub.Child, Failed: true, ErrorText: text, ElapsedMs: m.elapsed(), At: m.env.Wall,
 		})
 	}
-	if cut && goOn {
+	if cut && keepOpen {
 		m.addNote(sub, noteContinue)
 	}
 }

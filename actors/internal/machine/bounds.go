@@ -92,8 +92,8 @@ func (m *Machine) overspent(w *work) *conversation.SettlementError {
 	return m.overTree(m.state.Submission(m.work.submission))
 }
 
-func reached(what string, limit, spent any) *conversation.SettlementError {
-	return failure(conversation.CodeLimitReached, textLimitReached, map[string]any{"bound": what, "limit": limit, "spent": spent})
+func reached(bound string, limit, spent any) *conversation.SettlementError {
+	return failure(conversation.CodeLimitReached, textLimitReached, map[string]any{"bound": bound, "limit": limit, "spent": spent})
 }
 
 // mayCall reports whether a call with so many bytes of arguments may be added to a response, and fails

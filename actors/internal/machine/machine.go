@@ -92,11 +92,11 @@ type Machine struct {
 	writer       string // the nonce of this writer
 	state        *conversation.State
 	claims       []Claim
-	found        conversation.Time // build time of the last batch before this activation, see [Opened].Last
+	lastBuilt    conversation.Time // build time of the last batch before this activation, see [Opened].Last
 	backlog      []Input           // inputs before Opened
 	backlogBytes int               // of its admissions
 	stopped      bool
-	unread       *conversation.Error // read error of the log, or nil
+	openErr      *conversation.Error // read error of the log, or nil
 
 	durable       conversation.Offset
 	claimed       bool // a batch of this writer is durable
@@ -267,8 +267,8 @@ func (m *Machine) emit(e Effect) { m.out = append(m.out, e) }
 // rejectStopped answers callers of a stopped machine. A machine that never opened did nothing for them.
 func (m *Machine) rejectStopped(in Input) {
 	var why Answer = Moved{Untouched: true}
-	if m.unread != nil {
-		why = Refused{m.unread}
+	if m.openErr != nil {
+		why = Refused{m.openErr}
 	}
 	switch in := in.(type) {
 	case Admit:
@@ -302,7 +302,7 @@ func (m *Machine) beforeOpen(in Input) {
 		m.backlog, m.backlogBytes = nil, 0
 		m.advance()
 	case OpenFailed:
-		m.unread = openError(in)
+		m.openErr = openError(in)
 		m.stopUnread(Stop{StopUnread, in.Err})
 	case Admit:
 		w := admissionWeight(in.Admission)
@@ -375,7 +375,7 @@ func (m *Machine) open(in Opened) {
 	m.writer, m.claimed = in.Writer, in.Claimed
 	m.state, m.claims = in.State, in.Claims
 	m.durable, m.grown.batches, m.size = in.State.Head(), in.Since, in.Bytes
-	m.tailReads.tail, m.found = m.durable, in.Last
+	m.tailReads.tail, m.lastBuilt = m.durable, in.Last
 	m.resume()
 }
 

@@ -126,15 +126,15 @@ func (m *Machine) sendPosts() {
 			delete(m.posting, target)
 		}
 	}
-	crowd := m.postsOverfull() && !m.burying()
+	overfull := m.postsOverfull() && !m.burying()
 	for _, p := range m.postsToSend() {
 		if m.posting[p.Target] != nil || p.Offset > m.durable {
 			continue
 		}
 		s := &posting{post: p.ID}
 		switch {
-		case crowd && p.Attempts > 0:
-			crowd = false // only the oldest: other targets may still accept posts that failed once
+		case overfull && p.Attempts > 0:
+			overfull = false // only the oldest: other targets may still accept posts that failed once
 			m.posting[p.Target] = s
 			s.attempts, s.reason = p.Attempts, textPostsFull
 			m.bury(p, s)

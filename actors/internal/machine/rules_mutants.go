@@ -43,7 +43,7 @@ const (
 // rules holds a flag for each rule that is switched off, for the whole process.
 var rules struct {
 	fenceOpened, fenceKnown, listTakeover, holdListed, unlistLate, ackReplay, stayListed, stayAtWork,
-	goOn, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
+	continueWithSignal, listFirst, takeKept, refuseLate, passSuspended, stayForReply, stayForPost, postInOrder, timePosts,
 	suspendStored, ackPending, endDelivered, oneRun, joinFirst, askTree, abortFirst, refuseClosed, ownChannel, showEndedWait, askOnce, ownAddress atomic.Bool
 }
 
@@ -54,7 +54,7 @@ func SetRule(name string, on bool) {
 		RuleFenceOpened: &rules.fenceOpened, RuleFenceKnown: &rules.fenceKnown,
 		RuleListTakeover: &rules.listTakeover, RuleHoldListed: &rules.holdListed,
 		RuleUnlistLate: &rules.unlistLate, RuleVouchReplay: &rules.ackReplay, RuleStayListed: &rules.stayListed,
-		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.goOn, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
+		RuleStayAtWork: &rules.stayAtWork, RuleGoOn: &rules.continueWithSignal, RuleListFirst: &rules.listFirst, RuleTakeKept: &rules.takeKept, RuleRefuseLate: &rules.refuseLate,
 		RulePassSuspended: &rules.passSuspended, RuleStayForReply: &rules.stayForReply,
 		RuleStayForPost: &rules.stayForPost, RulePostInOrder: &rules.postInOrder, RuleTimePosts: &rules.timePosts,
 		RuleSuspendStored: &rules.suspendStored, RuleAckPending: &rules.ackPending, RuleEndDelivered: &rules.endDelivered,
@@ -81,7 +81,7 @@ func unlistsWhenDurable() bool  { return !rules.unlistLate.Load() }
 func acknowledgesReplay() bool  { return !rules.ackReplay.Load() }
 func staysListed() bool         { return !rules.stayListed.Load() }
 func staysAtWork() bool         { return !rules.stayAtWork.Load() }
-func continuesWithSignal() bool { return !rules.goOn.Load() }
+func continuesWithSignal() bool { return !rules.continueWithSignal.Load() }
 func listsFirst() bool          { return !rules.listFirst.Load() }
 func takesKept() bool           { return !rules.takeKept.Load() }
 func refusesLate() bool         { return !rules.refuseLate.Load() }

@@ -44,7 +44,7 @@ func (m *Machine) checkRun(in Admit) *conversation.Error {
 	case !known:
 		return conversation.Errorf(conversation.CodeWorkflowNotFound, "No workflow is registered as %q.", workflow)
 	case !conversation.RunID(a.Address.ID).Valid():
-		return conversation.Errorf(conversation.CodeInvalidRequest, "The id of a run is %q and a ULID, unlike %.80q.", "run_", a.Address.ID)
+		return conversation.Errorf(conversation.CodeInvalidRequest, "A run id is %q followed by a ULID; got %.80q.", "run_", a.Address.ID)
 	case !json.Valid([]byte(a.Delivery.Body)) || len(a.Delivery.Attachments) > 0 || a.InitialData != nil:
 		return conversation.Errorf(conversation.CodeInvalidRequest, "A run takes a JSON input, without attachments and initial data.")
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // errOvertaken stops a machine when the log has batches that it did not write.
-var errOvertaken = errors.New("the log goes on above what is known here")
+var errOvertaken = errors.New("log has batches of another writer")
 
 // tailReads are the reads of the log's tail. One is under way at a time. Callers that arrive during it
 // share the next.
