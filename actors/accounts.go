@@ -8,26 +8,27 @@ import (
 	"github.com/parleyrun/parley/memory"
 )
 
-// perConversation is about what a conversation in memory costs that has said nothing yet,
-// in bytes: its actor, machine and writer.
+// perConversation approximates the memory cost, in bytes, of an activation with an empty conversation:
+// its actor, machine and writer.
 const perConversation = 16 << 10
 
-// outputsShare is the part of the node's memory that outputs of tools may take: more calls begin once there is room.
+// outputsShare is the fraction of the node's memory that unrecorded tool outputs may use: one eighth.
+// Further tool calls wait for room.
 const outputsShare = 8
 
-// accounts are what the runtime takes of the node's memory.
+// accounts holds the runtime's accounts in the node's memory budget.
 type accounts struct {
-	conversations *memory.Account // states, and what their models were shown last
-	calls         *memory.Account // what models are being shown, in a vendor's encoding
-	outputs       *memory.Account // what tools have returned that is not recorded yet
-	events        *memory.Account // durable events that wait for sinks
+	conversations *memory.Account // conversation states and their latest prompts
+	calls         *memory.Account // encoded model requests in flight
+	outputs       *memory.Account // tool outputs not recorded yet
+	events        *memory.Account // durable events queued for sinks
 	writes        *memory.Account // encoded batches and checkpoints that are being stored
 
-	idle *memory.Idle  // also of the followers, and of the writers at rest
-	rest *memory.Shelf // conversations with nothing to do
+	idle *memory.Idle  // shared with the followers and the resting writers
+	rest *memory.Shelf // idle activations
 
-	checks    chan struct{} // has as much room as checks of initial data may run at once
-	unchecked *atomic.Int64 // those that went beyond a bound
+	checks    chan struct{} // semaphore of schema checks
+	unchecked *atomic.Int64 // checks that exceeded a bound
 }
 
 func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
@@ -40,7 +41,7 @@ func newAccounts(b *memory.Budget, idleBytes int64, checks int) accounts {
 	}
 }
 
-// room refuses new work while the node has no memory for more. What runs goes on.
+// room rejects new work while the node's memory budget is exhausted. Admitted work continues.
 func (a *accounts) room() *conversation.Error {
 	err := a.conversations.Full()
 	if err == nil {
@@ -52,15 +53,15 @@ func (a *accounts) room() *conversation.Error {
 	return out
 }
 
-// share is what an activation has of the node: bytes of its memory, and of what it owes. It
-// belongs to the activation.
+// share is one activation's use of the node: charged memory and pending submissions. It belongs to the
+// activation's goroutine.
 type share struct {
 	charged int64        // bytes
-	owed    int64        // submissions that wait or run
-	kept    *memory.Kept // while it has nothing to do
+	owed    int64        // submissions queued or running
+	kept    *memory.Kept // non-nil while idle
 }
 
-// hold counts what the activation holds and owes by now.
+// hold sets the memory and the pending submissions of the activation.
 func (s *share) hold(r *Runtime, bytes, owed int64, idle bool) {
 	r.active.owed.Add(owed - s.owed)
 	s.owed = owed
@@ -73,13 +74,13 @@ func (s *share) hold(r *Runtime, bytes, owed int64, idle bool) {
 	r.accounts.idle.Trim()
 }
 
-// rest counts the activation among those with nothing to do, which leave when they have to.
+// rest makes the idle activation evictable; leave is called to evict it.
 func (s *share) rest(r *Runtime, leave func()) {
 	s.kept.Take()
 	s.kept = r.accounts.rest.Keep(s.charged, leave)
 }
 
-// end counts nothing any more.
+// end releases everything that the activation was charged.
 func (s *share) end(r *Runtime) {
 	r.active.owed.Add(-s.owed)
 	s.kept.Take()

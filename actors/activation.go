@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// maxPendingBytes is the streamed text that may wait for an append before the
-	// model's stream is held back.
+	// maxPendingBytes bounds the streamed text that waits for an append. Beyond it the model's stream
+	// is held back.
 	maxPendingBytes = 4 << 20
-	// checkpointBytes is what docs/architecture.md has.
+	// checkpointBytes is the log growth that triggers a checkpoint; see docs/architecture.md.
 	checkpointBytes = 256 << 10
 )
 
-// What comes of effects and is no input of the machine, sent to the activation itself.
+// Effect results that the activation handles itself; the machine never sees them.
 type (
 	appendDone struct {
 		batch  conversation.Batch
@@ -43,19 +43,19 @@ type (
 	}
 )
 
-// activation is one conversation in memory: the machine and what performs its
-// effects. All fields belong to the actor's goroutine.
+// activation is one conversation in memory: the machine and the performer of its effects. All fields
+// belong to the actor's goroutine.
 type activation struct {
 	rt      *Runtime
 	key     conversation.Key
 	log     *slog.Logger
 	self    *self
 	machine *machine.Machine
-	clock   pending.Clock // that its waits go by; set once
+	clock   pending.Clock // of waits; set once
 	random  io.Reader
 	writer  *logWriter
 	archive *history.Archive // nil until the log is open
-	work    *work.Runner     // likewise
+	work    *work.Runner     // nil until the log is open
 	tap     *events.Tap
 	callers callers
 	timers  timers
@@ -67,16 +67,16 @@ var _ grain.Grain = (*activation)(nil)
 
 func newActivation(r *Runtime) *activation { return &activation{rt: r} }
 
-// self is the activation for those who run outside of its goroutine.
+// self is the part of the activation that other goroutines may use.
 type self struct {
 	*grain.Self
 	ctx      context.Context // ends with the activation
 	end      context.CancelFunc
-	stopping bool // the activation ends with the message at hand; belongs to its goroutine
+	stopping bool // the activation ends after the current message; belongs to its goroutine
 }
 
-// Start implements grain.Grain: it registers the activation, which waits to learn what it was
-// begun for.
+// Start implements grain.Grain. It registers the activation, which opens its log with the first
+// message.
 func (a *activation) Start(of *grain.Self) {
 	a.self, a.key = &self{Self: of}, conversation.Key(of.ID())
 	a.self.ctx, a.self.end = context.WithCancel(a.rt.tasks.life)
@@ -95,7 +95,7 @@ func (a *activation) Start(of *grain.Self) {
 	a.opening.begin(func() { of.Send(unasked{}) })
 }
 
-// assume gives the activation the name that it writes under.
+// assume sets the writer's nonce and registers the activation under it.
 func (a *activation) assume(nonce storage.Nonce) {
 	a.log = a.rt.opts.Logger.With("conversation", string(a.key), "nonce", string(nonce))
 	a.rt.active.enter(a.key, running{nonce: nonce, send: a.self.Send, tip: a.writer.assume(nonce)})
@@ -155,13 +155,12 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 	return a.self.stopping
 }
 
-// Stop implements grain.Grain: it cancels what runs for the activation. Results that come
-// later reach nobody.
+// Stop implements grain.Grain. It cancels the work of the activation; later results are dropped.
 func (a *activation) Stop() {
 	a.self.end()
 	a.opening.unasked.Stop()
 	a.timers.stop()
-	a.callers.answerAll(machine.Moved{}) // those of an end that the machine did not decide
+	a.callers.answerAll(machine.Moved{}) // callers still waiting after a stop that the machine did not decide
 	if !a.self.stopping {
 		a.rt.sweeper.SweepSoon()
 	}
@@ -171,7 +170,7 @@ func (a *activation) Stop() {
 			a.rt.sweeper.Timers.Drop(a.key, int64(head))
 		}
 	}
-	if a.writer.atRest != nil { // It was not opened.
+	if a.writer.atRest != nil { // The log was never opened.
 		a.rt.active.resting.putBack(a.key, *a.writer.atRest)
 	}
 	a.rt.active.leave(a.key, a.writer.nonce)
@@ -181,7 +180,7 @@ func (a *activation) Stop() {
 	}
 }
 
-// step feeds the machine and performs what it asks for.
+// step feeds the machine an input and performs the resulting effects.
 func (a *activation) step(in machine.Input) {
 	env := a.rt.world.env(a.clock)
 	if _, err := io.ReadFull(a.random, env.Seed[:]); err != nil {
@@ -230,24 +229,24 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.Stop:
 		a.stop(e)
 	default:
-		if a.work != nil { // Before it is open there is nothing to cancel.
+		if a.work != nil { // Before the log is open there is nothing to cancel.
 			a.work.Do(e, a.machine.State())
 		}
 	}
 }
 
-// entry names what the pending-work journal lists of this writer.
+// entry returns the id of this writer's pending-work entry.
 func (a *activation) entry() pending.ID { return pending.ID{Conv: a.key, Nonce: a.writer.nonce} }
 
-// drainFeed gives the machine what the model call gen has produced, unless it has no room:
-// then the next landed append asks again.
+// drainFeed passes the output of model call gen to the machine if it has room. Otherwise the next
+// landed append retries.
 func (a *activation) drainFeed(gen int) {
 	if in, ok := a.work.Take(gen, a.machine.Full()); ok {
 		a.step(in)
 	}
 }
 
-// append stores a batch in the background; appendDone brings the outcome.
+// append stores a batch in the background; its outcome arrives as appendDone.
 func (a *activation) append(b conversation.Batch) {
 	at, w := conversation.TimeOf(time.Now()), a.writer.log
 	a.rt.tasks.spawn(func() {
@@ -266,21 +265,21 @@ func (a *activation) append(b conversation.Batch) {
 	})
 }
 
-// encode encodes records, at their turn if they are long.
+// encode encodes records. Large batches wait for their turn.
 func (r *Runtime) encode(b conversation.Batch) ([]byte, error) {
 	defer r.accounts.conversations.Turn(machine.Weight(b.Records))()
 	return conversation.EncodeRecords(nil, b.Records)
 }
 
-// appended shows a durable batch to the readers of this node before it tells the
-// machine, so that an offset in a reply is never ahead of what can be read.
+// appended offers a durable batch to the readers of this node before it notifies the machine. So an
+// offset in a reply is never ahead of what a reader can read.
 func (a *activation) appended(m appendDone) {
 	if m.err != nil {
 		a.step(machine.AppendLost{Err: m.err})
 		return
 	}
 	before := a.writer.landed(m.stored.Position())
-	a.rt.nodes.publish(a.key, m.stored) // First: it has the longer way, and readers here take the processors.
+	a.rt.nodes.publish(a.key, m.stored) // Remote followers come first: their path is longer, and local readers compete for the CPU.
 	a.rt.followers.Offer(a.key, m.stored.Position(), before.Hash, m.batch.Records, len(m.stored.Lines))
 	a.tap.Landed(m.batch)
 	a.archive.Wrote(m.stored)
@@ -293,13 +292,12 @@ func (a *activation) appended(m appendDone) {
 
 func (a *activation) reply(e machine.Reply) {
 	if p, ok := e.Value.(machine.Probed); ok && !p.Held && !a.tap.MayForget() {
-		e.Value = machine.Probed{Unknown: true} // The next sweep asks again.
+		e.Value = machine.Probed{Unknown: true} // The next sweep retries.
 	}
 	a.callers.answer(e.To, e.Value)
 }
 
-// setTimer sets a timer. That of an idle activation may go off before its time, if it has to
-// give way.
+// setTimer sets a timer. The timer of an idle activation may fire early, if it is evicted.
 func (a *activation) setTimer(e machine.SetTimer) {
 	fired := a.timers.set(e)
 	if e.Timer == machine.TimerIdle {
@@ -307,7 +305,7 @@ func (a *activation) setTimer(e machine.SetTimer) {
 	}
 }
 
-// stop ends the activation once the message at hand is done.
+// stop ends the activation after the current message.
 func (a *activation) stop(e machine.Stop) {
 	a.self.stopping = true
 	switch e.Reason {
@@ -330,7 +328,7 @@ func (a *activation) stop(e machine.Stop) {
 		a.rt.sweeper.SweepSoon()
 	case machine.StopUnread:
 		if conversation.CodeOf(e.Err) == conversation.CodeQuarantined {
-			break // It was told when it was.
+			break // It was logged when the conversation was quarantined.
 		}
 		if a.rt.sweeper.IsNews(a.key, e.Err) {
 			a.log.Error("conversation cannot be opened", "err", e.Err)

@@ -9,26 +9,26 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// activations are the conversations in memory, and the writers of those that were. They are
-// safe for concurrent use.
+// activations holds the active conversations of this node and its resting writers. It is safe for
+// concurrent use.
 type activations struct {
-	machines machine.Config // of all of them
+	machines machine.Config // shared by all machines
 	resting  *resting
-	draining atomic.Bool // they are to end
+	draining atomic.Bool // activations are to stop
 
 	fences, handedOver atomic.Int64
-	owed               atomic.Int64 // submissions; a gauge
+	owed               atomic.Int64 // unsettled submissions; a gauge
 
 	mu    sync.Mutex
 	byKey map[conversation.Key]running
-	quiet chan struct{} // non-nil while somebody waits for byKey to become empty
+	quiet chan struct{} // closed once byKey is empty; nil without a waiter
 }
 
-// running is an activation on this node.
+// running is one activation on this node.
 type running struct {
 	nonce storage.Nonce
 	send  func(any)
-	tip   *atomic.Int64 // its newest batch, -1 until its claim is verified
+	tip   *atomic.Int64 // newest batch, -1 until the claim is verified
 }
 
 // enter registers an activation before it opens its log.
@@ -41,7 +41,7 @@ func (l *activations) enter(key conversation.Key, a running) {
 	}
 }
 
-// leave removes an activation that stopped.
+// leave removes a stopped activation.
 func (l *activations) leave(key conversation.Key, nonce storage.Nonce) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *activations) leave(key conversation.Key, nonce storage.Nonce) {
 	l.checkQuiet()
 }
 
-// drain has every activation end, and returns a channel that is closed when none is left.
+// drain stops all activations. The returned channel is closed when none is left.
 func (l *activations) drain() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *activations) drain() <-chan struct{} {
 	return quiet
 }
 
-// checkQuiet tells who waits for it that no activation is left. The caller holds mu.
+// checkQuiet closes quiet if no activation is left. The caller holds mu.
 func (l *activations) checkQuiet() {
 	if l.quiet != nil && len(l.byKey) == 0 {
 		close(l.quiet)
@@ -75,7 +75,7 @@ func (l *activations) checkQuiet() {
 	}
 }
 
-// of returns the activation of a conversation here.
+// of returns the local activation of a conversation.
 func (l *activations) of(key conversation.Key) (a running, here bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,15 +83,15 @@ func (l *activations) of(key conversation.Key) (a running, here bool) {
 	return a, here
 }
 
-// count is how many there are.
+// count returns the number of activations.
 func (l *activations) count() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return int64(len(l.byKey))
 }
 
-// writes reports whether a writer runs on this node, or rests. One that rests owes
-// nothing: its entry is about to leave the journal.
+// writes reports whether a writer is active or resting on this node. A resting writer has no pending
+// work; its entry is about to leave the journal.
 func (l *activations) writes(key conversation.Key, nonce storage.Nonce) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

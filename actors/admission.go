@@ -17,26 +17,25 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// shortAdmission is how long an admission may be to be decoded between two messages of an
-// activation, in bytes.
+// shortAdmission is the largest admission, in bytes, that is decoded in the activation's own
+// goroutine.
 const shortAdmission = 64 << 10
 
-// admitRequest is a request to admit something, from this node or another.
+// admitRequest is an admission request of this node or another.
 type admitRequest interface{ GetPrecheck() bool }
 
-// ownAdmission is a request to the owner of a conversation that is this node itself: it is
-// passed as it is. If it has to leave the node, because the owner is another meanwhile, it is
-// encoded on its way.
+// ownAdmission is an admission request that is passed to a local owner without encoding. It is encoded
+// only if ownership moves and the request leaves the node.
 type ownAdmission struct {
 	*wire.AdmitRequest
 	admission conversation.Admission
-	asker     context.Context // that of who waits for the answer
+	asker     context.Context // context of the caller
 
 	once   sync.Once
 	encode func(conversation.Admission) ([]byte, error)
 }
 
-// newOwnAdmission takes a copy of an admission, as it would come out of a message.
+// newOwnAdmission copies an admission, normalized as if it had been decoded from a message.
 func newOwnAdmission(
 	asker context.Context, a conversation.Admission, precheck bool, encode func(conversation.Admission) ([]byte, error),
 ) (*ownAdmission, error) {
@@ -58,17 +57,17 @@ func newOwnAdmission(
 	return &ownAdmission{AdmitRequest: &wire.AdmitRequest{Precheck: precheck}, admission: a, asker: asker, encode: encode}, nil
 }
 
-// ProtoReflect implements proto.Message. It is called only where the message is encoded.
+// ProtoReflect implements proto.Message. It runs only when the message is encoded.
 func (m *ownAdmission) ProtoReflect() protoreflect.Message {
 	m.once.Do(func() {
-		// It was looked at before: what cannot be encoded is refused by who decodes nothing.
+		// Encoding was checked before. If it fails all the same, the owner rejects the empty
+		// admission.
 		m.AdmitRequest.Admission, _ = m.encode(m.admission)
 	})
 	return m.AdmitRequest.ProtoReflect()
 }
 
-// survivesJSON reports whether an admission is the same once it was encoded and decoded. It
-// is unless somebody has put bytes into it that are no text.
+// survivesJSON reports whether an admission survives a JSON round trip. Only invalid UTF-8 does not.
 func survivesJSON(a *conversation.Admission) bool {
 	d := &a.Delivery
 	texts := []string{
@@ -84,16 +83,16 @@ func survivesJSON(a *conversation.Admission) bool {
 	return !slices.ContainsFunc(texts, func(s string) bool { return !utf8.ValidString(s) })
 }
 
-// readAdmission is an admission that was decoded, if it had to be.
+// readAdmission is a decoded admission.
 type readAdmission struct {
 	admission conversation.Admission
 	precheck  bool
-	asker     context.Context // of a caller on this node, nil of one on another
+	asker     context.Context // context of a local caller, else nil
 	err       error
 }
 
-// admit takes an admission. A long one is decoded beside the activation, one that was too
-// long to travel is read from the bucket first.
+// admit handles an admission request. A long admission is decoded in another goroutine, and a staged
+// one is first read from the bucket.
 func (a *activation) admit(from grain.Sender, m *wire.AdmitRequest) {
 	if m.GetStaged() == "" && len(m.GetAdmission()) <= shortAdmission {
 		a.decide(from, a.decodeAdmission(m, m.GetAdmission()))
@@ -109,16 +108,16 @@ func (a *activation) admit(from grain.Sender, m *wire.AdmitRequest) {
 		switch {
 		case a.self.ctx.Err() != nil: // The next owner decides.
 			from.Answer(answerMessage(machine.Moved{Untouched: true}))
-		case err != nil: // The caller repeats it: its node is about to give up, too.
+		case err != nil: // The caller retries: its node is near its deadline, too.
 			from.Answer(answerMessage(machine.Refused{Err: conversation.Unavailable(retryAfter, err)}))
 		default:
-			// It goes back to its sender if the activation has ended meanwhile.
+			// If the activation has ended, the message returns to its sender.
 			a.self.Forward(a.decodeAdmission(m, body), from)
 		}
 	})
 }
 
-// decodeAdmission decodes an admission, at its turn if it is long.
+// decodeAdmission decodes an admission. Long ones wait for their turn.
 func (a *activation) decodeAdmission(m *wire.AdmitRequest, body []byte) readAdmission {
 	defer a.rt.accounts.conversations.Turn(len(body))()
 	out := readAdmission{precheck: m.GetPrecheck()}
@@ -126,7 +125,7 @@ func (a *activation) decodeAdmission(m *wire.AdmitRequest, body []byte) readAdmi
 	return out
 }
 
-// decide has the machine decide on an admission, once it was held against its schema.
+// decide passes an admission to the machine after any schema check.
 func (a *activation) decide(from grain.Sender, m readAdmission) {
 	if m.err != nil {
 		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInternal, "decode admission: %v", m.err)}))

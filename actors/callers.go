@@ -8,14 +8,14 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-// callers are those who wait for an answer of a machine: other nodes, programs on this one,
-// steps of tools. They belong to the activation.
+// callers holds the pending requests to a machine: from other nodes, from programs on this node, and
+// from steps of tools. It belongs to the activation's goroutine.
 type callers struct {
 	last    machine.ReplyID
 	waiting map[machine.ReplyID]func(machine.Answer)
 }
 
-// add remembers who waits.
+// add registers a caller and returns its reply id.
 func (c *callers) add(answer func(machine.Answer)) machine.ReplyID {
 	if c.waiting == nil {
 		c.waiting = map[machine.ReplyID]func(machine.Answer){}
@@ -25,7 +25,7 @@ func (c *callers) add(answer func(machine.Answer)) machine.ReplyID {
 	return c.last
 }
 
-// answer answers one of them, if it waits.
+// answer answers one caller, if it still waits.
 func (c *callers) answer(id machine.ReplyID, v machine.Answer) {
 	if answer := c.waiting[id]; answer != nil {
 		delete(c.waiting, id)
@@ -33,14 +33,14 @@ func (c *callers) answer(id machine.ReplyID, v machine.Answer) {
 	}
 }
 
-// answerAll answers all of them.
+// answerAll answers all callers.
 func (c *callers) answerAll(v machine.Answer) {
 	for id := range c.waiting {
 		c.answer(id, v)
 	}
 }
 
-// answers brings answers to who has sent a request.
+// answers returns a function that sends answers to the sender of a request.
 func answers(from grain.Sender) func(machine.Answer) {
 	return func(v machine.Answer) { from.Answer(answerMessage(v)) }
 }

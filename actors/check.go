@@ -13,19 +13,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// checkedAdmission is an admission whose initial data were checked, or that was held against the
-// schema of a wait.
+// checkedAdmission is an admission after its schema check: of initial data, of a workflow's input, or
+// of a signal.
 type checkedAdmission struct {
 	admission conversation.Admission
 	precheck  bool
-	unfit     *conversation.Error        // nil if they fit
+	unfit     *conversation.Error        // nil if valid
 	fit       *machine.Fit               // of a signal
-	dead      *conversation.PostEnqueued // that a signal asks to deliver again
+	dead      *conversation.PostEnqueued // the post that a signal redelivers
 }
 
-// schemaOf returns the agent whose schema an admission has to fit, nil if it has none to
-// fit: initial data count only where they create a conversation. Until the log is read
-// every admission may.
+// schemaOf returns the agent whose schema the initial data must match, or nil. Initial data count only
+// where they create a conversation; until the log is read, any admission may.
 func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 	named := a.rt.agents[adm.Address.Agent]
 	if _, created := a.machine.Address(); named == nil || named.InitialData == nil || created {
@@ -34,7 +33,7 @@ func (a *activation) schemaOf(adm conversation.Admission) *agent.Agent {
 	return named
 }
 
-// inputOf returns the workflow whose input an admission has to fit, nil if it is none that begins a run.
+// inputOf returns the workflow whose input schema an admission must match, or nil if it begins no run.
 func (a *activation) inputOf(adm conversation.Admission) *agent.Agent {
 	_, run := conversation.WorkflowOf(adm.Address.Agent)
 	if _, created := a.machine.Address(); !run || created || adm.Delivery.Kind == conversation.KindSignal {
@@ -43,8 +42,7 @@ func (a *activation) inputOf(adm conversation.Admission) *agent.Agent {
 	return a.rt.agents[adm.Address.Agent]
 }
 
-// awaitedBy returns what waits for a signal, nil for any other admission, and if nothing is known
-// to wait.
+// awaitedBy returns the wait that a signal resolves, or nil.
 func (a *activation) awaitedBy(adm conversation.Admission) *conversation.Wait {
 	name, ok := adm.Delivery.Awaited()
 	if !ok || !a.machine.Open() {
@@ -53,7 +51,7 @@ func (a *activation) awaitedBy(adm conversation.Admission) *conversation.Wait {
 	return a.machine.State().Awaiting(name)
 }
 
-// checkOf returns how to hold an admission against a schema, nil if there is none for it.
+// checkOf returns the check for an admission, or nil if it needs none.
 func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *checkedAdmission) error {
 	if named := a.schemaOf(adm); named != nil {
 		return func(ctx context.Context, in *checkedAdmission) error {
@@ -78,10 +76,9 @@ func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *
 	return nil
 }
 
-// checkBeside checks an admission and hands it over again. That may
-// take all the steps that a check has, so it happens beside the activation, for half
-// as many at a time as there are processors, and no longer than a caller waits: asker is the
-// context of one on this node, nil of one on another.
+// checkBeside checks an admission in another goroutine and sends it to the activation again. A check
+// may use its whole step budget, so at most half as many run as there are processors. Asker is the
+// context of a local caller, nil for one on another node.
 func (a *activation) checkBeside(
 	from grain.Sender, in checkedAdmission, check func(context.Context, *checkedAdmission) error, asker context.Context,
 ) {
@@ -96,7 +93,7 @@ func (a *activation) checkBeside(
 		case a.self.ctx.Err() != nil: // The next owner decides.
 			from.Answer(answerMessage(machine.Moved{Untouched: true}))
 		case err == nil, errors.As(err, &in.unfit):
-			// It goes back to its sender if the activation has ended meanwhile.
+			// If the activation has ended, the message returns to its sender.
 			a.self.Forward(in, from)
 		case ctx.Err() == nil:
 			a.rt.opts.Logger.Error("admission cannot be checked", "conversation", string(a.key), "err", err, "cause", work.Cause(err, false))
@@ -107,7 +104,7 @@ func (a *activation) checkBeside(
 	})
 }
 
-// check does a check of an admission, at its turn.
+// check runs a check once a slot is free.
 func (a *accounts) check(ctx context.Context, check func() error) error {
 	select {
 	case a.checks <- struct{}{}:

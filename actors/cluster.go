@@ -11,38 +11,37 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// ClusterOptions make a node one of several that serve one bucket. Zero fields mean
-// the defaults.
+// ClusterOptions configures a node that shares its bucket with others. Zero fields use the defaults.
 type ClusterOptions struct {
-	// Listen is the host:port at which the other nodes reach this one. If the host is
-	// an address, outgoing connections to other nodes come from it.
+	// Listen is the host:port on which the other nodes reach this one. If the host is an address,
+	// outgoing connections to other nodes use it as their source.
 	Listen string
-	// Advertise is the host:port that others dial. Empty is Listen, which must name a
-	// host then.
+	// Advertise is the host:port that other nodes dial. Empty means Listen, which must then name a
+	// host.
 	Advertise string
-	// Weight is this node's share of the conversations beside those of the others, 0
-	// to 1000. Nil is 1; a node of weight 0 owns none and serves requests all the same.
+	// Weight is this node's share of the conversations relative to the other nodes, 0 to 1000. Nil is
+	// 1. A node of weight 0 owns no conversations but still serves requests.
 	Weight *int
-	// TLS names the files of the mutual TLS between nodes. Nil needs Insecure.
+	// TLS configures mutual TLS between nodes. Nil requires Insecure.
 	TLS *ClusterTLS
-	// Insecure lets anybody connect who can, in clear. Listen must be a loopback address.
+	// Insecure disables TLS and peer authentication. Listen must be a loopback address.
 	Insecure bool
-	// Heartbeat is the time between two signs of life, Suspect how long one must be
-	// missing until others take this node for dead, and Fence how long this node may
-	// miss its own row until it holds still. They are the same on all nodes. Zero is
-	// 500 ms, 2 s and 1.5 s.
+	// Heartbeat is the interval between heartbeats. Suspect is how long a heartbeat may be missing
+	// before other nodes consider this node crashed. Fence is how long this node may fail to confirm
+	// its own row before it becomes passive. All nodes must use the same values. Zero is 500 ms, 2 s
+	// and 1.5 s.
 	Heartbeat, Suspect, Fence time.Duration
 }
 
-// ClusterTLS are PEM files. They are read again when they change.
+// ClusterTLS names PEM files. They are reloaded when they change.
 type ClusterTLS struct {
-	// CA holds the authorities whose certificates count; Cert and Key are this node's.
+	// CA holds the trusted authorities; Cert and Key are this node's.
 	CA, Cert, Key string
-	// Name is the DNS name that every node's certificate must carry. Empty is "parley".
+	// Name is the DNS name that every node's certificate must have. Empty is "parley".
 	Name string
 }
 
-// checkCluster validates what concerns other nodes.
+// checkCluster validates the cluster options.
 func (o *Options) checkCluster(exclusive bool) error {
 	c := o.Cluster
 	switch {
@@ -67,7 +66,7 @@ func (o *Options) checkCluster(exclusive bool) error {
 	return nil
 }
 
-// weight is what the node's row says.
+// weight returns the weight for the node's row.
 func (c *ClusterOptions) weight() int {
 	if c == nil || c.Weight == nil {
 		return 1
@@ -75,25 +74,25 @@ func (c *ClusterOptions) weight() int {
 	return *c.Weight
 }
 
-// ClusterView is the membership of a bucket as it stands there.
+// ClusterView is the current membership of a bucket.
 type ClusterView struct {
-	Epoch   int64 // Number of the newest epoch, 0 if there never was a member.
+	Epoch   int64 // number of the newest epoch, 0 if there never was a member
 	Members []ClusterMember
 }
 
-// ClusterMember is a node, as its row and its heartbeat show it.
+// ClusterMember is a node as its row and its heartbeat describe it.
 type ClusterMember struct {
 	storage.Member
-	Active int64     // Conversations in its memory.
-	Busy   int64     // Conversations there with unsettled work.
-	Beats  int64     // Count of its newest heartbeat, 0 if there is none: a node that lives raises it.
-	Beat   time.Time // When that was sent, by that node's clock; zero if there is none.
-	// Reach is which other members it reaches, nil if it does not say.
+	Active int64     // conversations in memory
+	Busy   int64     // of these, with unsettled work
+	Beats  int64     // counter of its newest heartbeat, 0 if there is none; a live node increments it
+	Beat   time.Time // time of that heartbeat by the node's clock; zero if there is none
+	// Reach lists the other members that the node reaches, nil if it does not report them.
 	Reach *storage.Reach
-	Share float64 // Of all conversations, 0 to 1.
+	Share float64 // fraction of all conversations, 0 to 1
 }
 
-// ReadCluster reads who serves a bucket. It needs no node and disturbs none.
+// ReadCluster reads the membership of a bucket. It needs no running node and writes nothing.
 func ReadCluster(ctx context.Context, bucket storage.Bucket) (*ClusterView, error) {
 	e, _, err := storage.NewestEpoch(ctx, bucket, 0)
 	if err != nil {
@@ -102,9 +101,9 @@ func ReadCluster(ctx context.Context, bucket storage.Bucket) (*ClusterView, erro
 	return viewOf(ctx, bucket, e.N, e.Members)
 }
 
-// SetDraining makes a node hand its conversations over and take no more, or take its
-// share again. The node notices within a heartbeat. It returns the members as they
-// are then, and storage.ErrNotFound if the member is none of them.
+// SetDraining starts or stops draining a member. A draining node hands over its conversations and owns
+// no others. The node notices within one heartbeat. SetDraining returns the resulting members, or
+// storage.ErrNotFound if the member is not among them.
 func SetDraining(ctx context.Context, bucket storage.Bucket, member string, on bool) (*ClusterView, error) {
 	v, err := membership.SetDraining(ctx, bucket, member, on)
 	var absent *membership.AbsentError
@@ -126,7 +125,7 @@ func viewOf(ctx context.Context, bucket storage.Bucket, epoch int64, rows []stor
 			total += row.Weight
 		}
 	}
-	last := total == 0 // all that have weight are draining, so that they own as if none did
+	last := total == 0 // All weighted members are draining: they own conversations as if none were draining.
 	if last {
 		total = all
 	}

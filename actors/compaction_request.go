@@ -13,21 +13,19 @@ import (
 // maxCompactWords bounds the instructions of one compaction, in bytes.
 const maxCompactWords = 16 << 10
 
-// Compact replaces the older part of what the model is sent of a conversation by a
-// summary now, and reports whether there was anything to leave out. The transcript
-// that clients read stays whole. Instructions of at most 16 KiB are told to the
-// summarizer beside those of the agent; they may be empty. What is being worked on
-// goes on meanwhile and sees the summary from its next model call on.
+// Compact summarizes the older part of a conversation's prompt now, and reports whether there was
+// anything to summarize. The transcript that clients read stays complete. Instructions of at most 16
+// KiB are added to those of the agent's summarizer; they may be empty. A running submission continues
+// and uses the summary from its next model call on.
 //
-// When it returns true the summary is durable. It takes as long as a model call
-// does; when ctx ends before, the compaction goes on without its caller. A
-// conversation that was never created has nothing to leave out.
+// When Compact returns true, the summary is durable. It takes as long as a model call; if ctx ends
+// before, the compaction continues without its caller. For a conversation that does not exist Compact
+// returns false.
 //
-// The error is an [*UnknownAgentError], a [*conversation.Error] or internal.
-// runtime_unavailable says that a compaction of the conversation is under way
-// already, or that the summarizer failed: nothing has changed then, and it may be
-// repeated. The conversation protocol has no request for it, so only programs that
-// hold a Runtime can ask. It is safe for concurrent use.
+// The error is an [*UnknownAgentError], a [*conversation.Error] or internal. The code
+// runtime_unavailable means that another compaction is in progress or that the summarizer failed.
+// Nothing has changed then, and the call may be retried. The conversation protocol has no such
+// request, so only programs that hold a Runtime can send it. It is safe for concurrent use.
 func (r *Runtime) Compact(ctx context.Context, at conversation.Address, instructions string) (bool, error) {
 	compacted, err := r.compact(ctx, at, instructions)
 	if err != nil {

@@ -11,15 +11,14 @@ import (
 )
 
 type (
-	// checkLog asks an activation whether its log could be opened once more.
+	// checkLog asks an activation to verify that its log can be read again.
 	checkLog struct{}
-	// checkedLog is the answer: nil, or what is damaged.
+	// checkedLog is the result: nil, or the corruption found.
 	checkedLog struct{ err error }
 )
 
-// doubt has the owner of a conversation look whether its log could be opened again,
-// because a reader of this node found damage: what cannot be read must not be continued
-// from memory. It does not block.
+// doubt asks the owner of a conversation to verify its log, because a reader of this node found
+// corruption. A conversation with an unreadable log must not continue from memory. It does not block.
 func (r *Runtime) doubt(key conversation.Key) {
 	if a, here := r.active.of(key); here {
 		a.send(checkLog{})
@@ -28,19 +27,18 @@ func (r *Runtime) doubt(key conversation.Key) {
 	r.openForNobody(key)
 }
 
-// openForNobody has the owner of a conversation open it, or look whether it could. What
-// fails then is the log's fault, and counts as such.
+// openForNobody asks the owner to open a conversation, or to verify its log if it is open. A failure
+// then is caused by the log and counts towards quarantine.
 func (r *Runtime) openForNobody(key conversation.Key) {
 	r.tasks.spawn(func() {
 		ctx, cancel := context.WithTimeout(r.tasks.life, pending.ProbeTimeout)
 		defer cancel()
-		// A poke of nobody: it is no entry of a journal. Whether it comes to its owner only
-		// decides when that one learns of it.
+		// A probe without a journal entry. A lost probe only delays the detection.
 		_, _ = r.nodes.host.Request(ctx, string(key), &wire.ProbeRequest{})
 	})
 }
 
-// checkLog reads the log as the next activation would. One look at a time is enough.
+// checkLog reads the log as the next activation would. At most one check runs at a time.
 func (a *activation) checkLog() {
 	if a.opening.checking || !a.machine.Open() || a.self.stopping {
 		return
@@ -48,15 +46,15 @@ func (a *activation) checkLog() {
 	a.opening.checking = true
 	a.rt.tasks.spawn(func() {
 		out := a.readLog()
-		if !out.damaged { // it can be opened, or nobody knows
+		if !out.damaged { // readable, or the cause may be transient
 			out.err = nil
 		}
 		a.self.Send(checkedLog{out.err})
 	})
 }
 
-// checkedLog ends the activation if the next could not begin: its callers are told by
-// that one.
+// checkedLog ends the activation if the log cannot be read again. Its callers retry and get the error
+// of the next activation.
 func (a *activation) checkedLog(m checkedLog) {
 	a.opening.checking = false
 	if m.err != nil && !a.machine.Stopped() {

@@ -17,18 +17,19 @@ import (
 )
 
 const (
-	// retryAfter is what a caller is asked to wait when no owner answered.
+	// retryAfter is the retry delay for a caller when no owner answered.
 	retryAfter = 2 * time.Second
-	// moveBackoff bounds the pause before a request is repeated whose owner
-	// stepped down; the first pause is a sixteenth of it.
+	// moveBackoff bounds the delay before retrying a request whose owner stepped down; the first delay
+	// is a sixteenth of it.
 	moveBackoff = 400 * time.Millisecond
-	// deleteTimeout bounds the deletion of what was staged.
+	// deleteTimeout bounds the deletion of a staged admission.
 	deleteTimeout = 5 * time.Second
-	// maxMessage is how long an admission may be to travel between nodes.
+	// maxMessage is the largest admission, in bytes, that is sent between nodes. Longer ones are
+	// staged in the bucket.
 	maxMessage = 256 << 10
 )
 
-// errPassive is why a passive node takes no work.
+// errPassive is the reason why a passive node rejects work.
 var errPassive = errors.New("the bucket does not confirm this node's row")
 
 // Precheck implements [conversation.Dispatcher].
@@ -82,14 +83,14 @@ func (r *Runtime) Stage(ctx context.Context, at conversation.Address, b conversa
 	return nil
 }
 
-// Abort implements [conversation.Dispatcher]. Repeating it is safe: what was
-// aborted by an attempt whose outcome is unknown is settled by then.
+// Abort implements [conversation.Dispatcher]. It is idempotent: submissions that an earlier attempt
+// aborted are settled.
 func (r *Runtime) Abort(ctx context.Context, at conversation.Address) (bool, error) {
 	reply, err := r.abort(ctx, at, &wire.AbortRequest{})
 	return reply.GetAborted(), err
 }
 
-// abort sends an abort to the owner of a conversation, and returns the answer of one that was carried out.
+// abort sends an abort to the owner of a conversation, and returns the answer if it was carried out.
 func (r *Runtime) abort(ctx context.Context, at conversation.Address, request *wire.AbortRequest) (*wire.OwnerReply, error) {
 	reply, err := r.call(ctx, at, request)
 	if err != nil {
@@ -104,7 +105,7 @@ func (r *Runtime) abort(ctx context.Context, at conversation.Address, request *w
 	return nil, errors.New("abort: owner answered without a result")
 }
 
-// ask brings an admission to its owner.
+// ask sends an admission to the owner of its conversation.
 func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bool) (*wire.OwnerReply, error) {
 	if a.Key == "" {
 		return nil, errors.New("admit: the admission has no key")
@@ -137,13 +138,13 @@ func (r *Runtime) ask(ctx context.Context, a conversation.Admission, precheck bo
 	return r.call(ctx, a.Address, &wire.AdmitRequest{Staged: key, Precheck: precheck})
 }
 
-// encodeAdmission encodes an admission, at its turn if it is long.
+// encodeAdmission encodes an admission. Long ones wait for their turn.
 func (r *Runtime) encodeAdmission(a conversation.Admission) ([]byte, error) {
 	defer r.accounts.conversations.Turn(a.Delivery.Size() + len(a.InitialData))()
 	return json.Marshal(a)
 }
 
-// stage puts an admission into the bucket on its way to another node.
+// stage stores a long admission in the bucket for another node to read.
 func (r *Runtime) stage(ctx context.Context, key string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, r.opts.AdmitTimeout)
 	defer cancel()
@@ -153,7 +154,7 @@ func (r *Runtime) stage(ctx context.Context, key string, body []byte) error {
 	return nil
 }
 
-// unstage removes what was staged, also when the caller has left.
+// unstage deletes a staged admission, even after the caller's context has ended.
 func (r *Runtime) unstage(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
@@ -162,13 +163,13 @@ func (r *Runtime) unstage(ctx context.Context, key string) {
 	}
 }
 
-// call brings a request to the owner of a conversation, again when the owner steps
-// down, until it is decided or time is up. The request must be safe to repeat.
+// call sends a request to the owner of a conversation and retries when the owner steps down, until
+// there is a decision or a timeout. The request must be idempotent.
 func (r *Runtime) call(ctx context.Context, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
 	return r.callWithin(ctx, r.opts.AdmitTimeout, at, request)
 }
 
-// callWithin is call with another limit of time.
+// callWithin is call with another timeout.
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
 	reply, doubt, err := r.callOwner(ctx, limit, at, request)
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {
@@ -180,15 +181,14 @@ func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conver
 	if f := reply.GetFailure(); err == nil && f != nil {
 		err = errorOf(f)
 	}
-	// Whoever is unavailable cannot tell either what became of an attempt before.
+	// An unavailable owner cannot report the outcome of an earlier attempt either.
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {
 		return nil, unknown(request, err)
 	}
 	return reply, err
 }
 
-// unknown is what a caller gets of a request that was handed over, and may have been
-// taken, when no answer has told.
+// unknown returns the error of a request that was sent, and possibly executed, without an answer.
 func unknown(request proto.Message, cause error) error {
 	switch m := request.(type) {
 	case admitRequest:
@@ -201,8 +201,7 @@ func unknown(request proto.Message, cause error) error {
 	return cause
 }
 
-// callOwner also reports whether a request was handed over to somebody who did not say
-// what became of it.
+// callOwner also reports whether a request was sent without an answer, so that its outcome is unknown.
 func (r *Runtime) callOwner(
 	ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message,
 ) (_ *wire.OwnerReply, doubt bool, _ error) {
@@ -236,7 +235,7 @@ func (r *Runtime) callOwner(
 		switch {
 		case err == nil, errors.Is(err, grain.ErrOutcomeUnknown):
 		case errors.Is(err, grain.ErrPanicked):
-			// Once may be chance. Twice is a log that brings this version down.
+			// One panic may be chance. Two mean a log that crashes this version.
 			if panics++; panics > 1 {
 				return nil, doubt, fmt.Errorf("call owner: %w", err)
 			}
@@ -254,8 +253,8 @@ func (r *Runtime) callOwner(
 	}
 }
 
-// awaitActive waits while the node is passive, as long as its callers would be asked to wait:
-// one whose heartbeat is late for a moment refuses nobody.
+// awaitActive waits while the node is passive, at most for retryAfter. A heartbeat that is late for a
+// moment rejects no request.
 func (r *Runtime) awaitActive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, retryAfter, errPassive)
 	defer cancel()
@@ -293,7 +292,7 @@ func errorOf(f *wire.Failure) error {
 func failureOf(e *conversation.Error) *wire.Failure {
 	f := &wire.Failure{Code: string(e.Code), Details: e.Details, RetryAfterMs: e.RetryAfter.Milliseconds()}
 	if e.Meta != nil {
-		// Meta is made in this module from strings and numbers only.
+		// Meta contains only strings and numbers.
 		f.Meta, _ = json.Marshal(e.Meta)
 	}
 	return f

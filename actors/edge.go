@@ -9,29 +9,28 @@ import (
 	"github.com/parleyrun/parley/actors/internal/events"
 )
 
-// edge is where requests come in, and how far the node is with its life. It is safe for
-// concurrent use.
+// edge tracks incoming requests and the lifecycle state of the node. It is safe for concurrent use.
 type edge struct {
 	known   *events.Addresses
 	ready   chan struct{}
 	serving atomic.Bool
 	leaving atomic.Bool // HandOver was called
-	ended   func() bool // Run is at its end
+	ended   func() bool // reports whether Run is ending
 	end     context.CancelCauseFunc
-	refused atomic.Int64 // requests that found no owner in time
+	refused atomic.Int64 // requests that reached no owner in time
 
 	mu     sync.Mutex
-	calls  int           // requests that look for their owner
-	called chan struct{} // non-nil while somebody waits for the last of them
+	calls  int           // requests in flight to their owners
+	called chan struct{} // closed when calls reaches 0; nil without a waiter
 }
 
-// open takes requests from now on.
+// open starts accepting requests.
 func (e *edge) open() {
 	e.serving.Store(true)
 	close(e.ready)
 }
 
-// enter counts a request that looks for its owner, unless the node takes none.
+// enter counts a request. It returns false if the node accepts none.
 func (e *edge) enter() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,15 +51,14 @@ func (e *edge) leave() {
 	}
 }
 
-// count is how many requests look for their owner.
+// count returns the number of requests in flight.
 func (e *edge) count() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return int64(e.calls)
 }
 
-// wait waits for the requests that look for their owner, at most as long as one
-// may take.
+// wait waits for the requests in flight, at most for limit.
 func (e *edge) wait(limit time.Duration) {
 	e.mu.Lock()
 	var done chan struct{}

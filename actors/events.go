@@ -9,7 +9,8 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// checkSinks validates where events go: logs and metrics tell sinks apart by their names.
+// checkSinks validates sinks and observers. Their names must be unique because logs and metrics use
+// them.
 func (o *Options) checkSinks() error {
 	names := map[string]bool{}
 	for i, s := range slices.Concat(o.Events.Sinks, o.Events.Observers) {
@@ -28,7 +29,7 @@ func (o *Options) checkSinks() error {
 	return nil
 }
 
-// export makes the exporter of this node, if there are sinks.
+// export creates the exporter of this node, if there are sinks.
 func (r *Runtime) export() error {
 	o := &r.opts.Events
 	if len(o.Sinks) == 0 {

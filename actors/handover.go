@@ -6,20 +6,19 @@ import (
 	"time"
 )
 
-// handOverPause is the pause between two looks at what is left to hand over, and
-// handOverLooks after how many of them what is owed is poked again.
+// handOverPause is the interval between two checks for remaining work. After every handOverLooks of
+// them, all pending work is probed again.
 const (
 	handOverPause = 20 * time.Millisecond
 	handOverLooks = 25
 )
 
-// HandOver gives this node's conversations to the other members and returns when they
-// have taken over whatever is owed, or when ctx or DrainTimeout ends. It goes on to
-// serve requests, by asking the new owners. Call it before Run's context ends, with the
-// server of the edge still open: then nobody has to wait for the others to notice. It
-// does nothing for a node without others, which the next start recovers, and while
-// another call is under way. What was not handed over in time is taken over as after a
-// crash.
+// HandOver moves this node's conversations to the other members. It returns when they have taken over
+// all pending work, or when ctx or DrainTimeout ends. Until then the node forwards requests to the new
+// owners. Call it before Run's context ends, while the edge's server is still open; then the other
+// nodes need not detect a crash. Without other members it does nothing; the next start recovers the
+// work. A second call during the first does nothing either. Conversations not handed over in time are
+// recovered as after a crash.
 func (r *Runtime) HandOver(ctx context.Context) error {
 	if _, owners := r.nodes.members.others(); owners == 0 || r.nodes.peers == nil || !r.edge.serving.Load() || r.edge.leaving.Swap(true) {
 		return nil
@@ -41,7 +40,7 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 			r.opts.Logger.Info("nobody is left to hand over to; the next start carries on", "active", active, "owed", owed)
 			return nil
 		}
-		if looks%handOverLooks == 0 { // What ends asks by itself; this is for pokes that went wrong.
+		if looks%handOverLooks == 0 { // Ending activations probe the new owner themselves; this retries failed probes.
 			r.sweeper.ProbeSoon()
 		}
 		select {

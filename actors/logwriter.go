@@ -13,17 +13,17 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// logWriter is an activation as the writer of its log. It belongs to the activation, but for
-// log while an append is under way, and tip.
+// logWriter is the writer state of an activation. It belongs to the activation's goroutine, except log
+// during an append, and tip.
 type logWriter struct {
 	nonce   storage.Nonce
-	atRest  *restingWriter  // the one to go on as, if the log has not moved on; nil once it is open
-	log     *storage.Writer // nil until it is open
+	atRest  *restingWriter  // writer to continue as if the log has not moved; nil once the log is open
+	log     *storage.Writer // nil until the log is open
 	claimed bool            // the writer has a durable batch
 	tail    storage.Position
 	tip     *atomic.Int64 // for other goroutines: the tail's number once the claim is verified, else -1
-	writers int64         // how many there are, this one included once it has a batch
-	// handedOver says that what the conversation owes is another node's now.
+	writers int64         // number of writers of the log, including this one once it has a batch
+	// handedOver reports that another node has taken over the pending work.
 	handedOver bool
 }
 
@@ -33,16 +33,15 @@ func newNonce(random io.Reader) storage.Nonce {
 	return storage.Nonce(ulid.MustNew(ulid.Now(), random).String())
 }
 
-// assume takes a name to write under, and returns where its tip is told.
+// assume sets the nonce, and returns the counter that publishes the tip.
 func (w *logWriter) assume(nonce storage.Nonce) *atomic.Int64 {
 	w.nonce, w.tip = nonce, new(atomic.Int64)
 	w.tip.Store(-1)
 	return w.tip
 }
 
-// goOn goes on as the writer at rest if the log still ends where that one left it, and
-// reports whether it does. Otherwise that writer is over: somebody else has fenced it, and
-// this activation needs a name of its own, and begin.
+// goOn continues as the resting writer if the log still ends at its last batch, and reports whether it
+// does. Otherwise another writer has fenced it, and the activation needs a new nonce and begin.
 func (w *logWriter) goOn(logs *storage.Logs, key conversation.Key, tail storage.Position, writers int64) bool {
 	resting := w.atRest
 	w.tail, w.atRest = tail, nil
@@ -53,13 +52,13 @@ func (w *logWriter) goOn(logs *storage.Logs, key conversation.Key, tail storage.
 	return true
 }
 
-// begin begins to write at the tail of a log that has had so many writers.
+// begin starts writing at the tail of a log that has had the given number of writers.
 func (w *logWriter) begin(logs *storage.Logs, key conversation.Key, writers int64) {
 	w.log = logs.Writer(key, w.nonce, w.tail, writers)
-	w.writers = writers + 1 // a checkpoint comes after the first batch
+	w.writers = writers + 1 // a checkpoint follows the first batch
 }
 
-// landed takes note of a durable batch, and returns what was the tail.
+// landed records a durable batch as the new tail and returns the previous one.
 func (w *logWriter) landed(at storage.Position) (before storage.Position) {
 	before = w.tail
 	w.tip.Store(at.Seq)
@@ -67,7 +66,7 @@ func (w *logWriter) landed(at storage.Position) (before storage.Position) {
 	return before
 }
 
-// checkpoint is one of the log as the writer knows it.
+// checkpoint returns the checkpoint to store at the current tail.
 func (w *logWriter) checkpoint(e machine.Checkpoint, exported *int64) *history.Due {
 	writers := w.writers
 	if !w.claimed {

@@ -7,8 +7,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// look asks the bucket by one LIST where the log ends; [machine.Looked] brings the
-// answer, within the time that a caller has who set no earlier deadline.
+// look finds the end of the log with one LIST. The answer arrives as [machine.Looked] within
+// AdmitTimeout.
 func (a *activation) look(e machine.Look) {
 	a.rt.tasks.spawn(func() {
 		if !looksAtLog() {

@@ -23,26 +23,26 @@ import (
 // leaveTimeout bounds the removal of a node's row.
 const leaveTimeout = 5 * time.Second
 
-// module is the path under which build information knows this software.
+// module is the module path of this software in build information.
 const module = "github.com/parleyrun/parley"
 
-// MemberError says that this node cannot be a member of the bucket: Run did not
-// start, because a node lives that does not share it, or it has ended because the
-// members lack this node. Nothing acknowledged is lost.
+// MemberError reports that this node cannot be a member of the bucket. Either Run did not start,
+// because a live node does not share the bucket, or Run ended because the members lack this node.
+// Acknowledged work is not lost.
 type MemberError struct {
-	Member   string // Incarnation of the other node, "" if there is none any more.
-	Address  string // What it advertises, "" as well.
-	Replaced bool   // This node was running. Starting it again may succeed.
-	// Deleted says that somebody deleted the members from the bucket: this node was one, or
-	// Member is alive and none of them.
+	Member   string // incarnation of the other node, "" if it is gone
+	Address  string // address that the other node advertises, or ""
+	Replaced bool   // this node was running; a restart may succeed
+	// Deleted reports that the membership was deleted from the bucket while this node was a member, or
+	// while Member is alive and not listed.
 	Deleted bool
-	// Cluster says that the nodes share the bucket: the others took this one for dead,
-	// or a new start at its address took its place.
+	// Cluster reports that the nodes share the bucket: the others considered this node crashed, or a
+	// new process at its address replaced it.
 	Cluster bool
 	Err     error
 }
 
-// Error implements error. It says what to do.
+// Error implements error. The text includes the remedy.
 func (e *MemberError) Error() string {
 	switch {
 	case e.Deleted && e.Replaced:
@@ -74,8 +74,8 @@ func (e *MemberError) Error() string {
 // Unwrap returns the cause.
 func (e *MemberError) Unwrap() error { return e.Err }
 
-// checkMembership validates what concerns the membership of a bucket that others can reach,
-// or cannot, and fills it in.
+// checkMembership validates the membership options and sets their defaults. An exclusive bucket has no
+// members.
 func (o *Options) checkMembership(exclusive bool) error {
 	if o.Address == "" && !exclusive {
 		name, err := os.Hostname()
@@ -90,27 +90,26 @@ func (o *Options) checkMembership(exclusive bool) error {
 	return o.checkCluster(exclusive)
 }
 
-// members is this node's part in the membership of its bucket: it keeps the row, gives
-// the views to the cluster, and says whether the node may act. The bucket it uses is
-// not the gated one. Without a table, which is over an exclusive bucket and before Join,
-// the node is alone and may always act.
+// members maintains this node's membership. It keeps the row, publishes views to the cluster, and
+// decides whether the node may act. It uses the bucket without the gate. Without a table (over an
+// exclusive bucket, or before Join) the node is alone and may always act.
 type members struct {
 	bucket storage.Bucket
 	opts   *Options
 	load   func() (active, busy int64)
-	// reached returns the other nodes that answer, by incarnation.
+	// reached returns the incarnations of the other nodes that answer.
 	reached func() []string
-	// lost is called once, from a goroutine, when the members lack this node.
+	// lost is called once, in a goroutine, when the members lack this node.
 	lost func(error)
 
 	table   atomic.Pointer[membership.Membership]
 	view    atomic.Pointer[memberView]
 	self    grain.Member
-	stop    context.CancelFunc // ends the table's Run; nil before Join
+	stop    context.CancelFunc // ends Table.Run; nil before Join
 	running sync.WaitGroup
 }
 
-// memberView is a view, and the types of records that not all of its members read.
+// memberView is a view with the record types that some of its members cannot read.
 type memberView struct {
 	membership.View
 	unread []conversation.RecordType
@@ -150,8 +149,8 @@ func (m *members) Join(ctx context.Context, self grain.Member, publish func([]gr
 	return nil
 }
 
-// grainView is a view in the cluster's terms. A node that serves its bucket alone has
-// an address there that its row does not tell.
+// grainView converts a view for the cluster. A node that serves its bucket alone has an address there
+// that is not in its row.
 func (m *members) grainView(v membership.View) []grain.Member {
 	var out []grain.Member
 	for _, row := range v.Members {
@@ -159,10 +158,10 @@ func (m *members) grainView(v membership.View) []grain.Member {
 		if row.ID != m.self.ID {
 			host, port, err := net.SplitHostPort(row.Node)
 			if err != nil {
-				continue // It serves alone and is about to be gone.
+				continue // It serves the bucket alone and is about to leave.
 			}
 			member.Host = host
-			member.Port, _ = strconv.Atoi(port) // The row was checked.
+			member.Port, _ = strconv.Atoi(port) // The row was validated.
 		}
 		out = append(out, member)
 	}
@@ -176,15 +175,14 @@ func (m *members) Leave(ctx context.Context) error {
 	}
 	m.stop()
 	m.running.Wait()
-	// What came before may have used up the time of ctx, and a row that stays costs the
-	// others the time of suspicion.
+	// Earlier steps may have used up ctx, and a remaining row costs the others the suspicion timeout.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	return m.table.Load().Leave(ctx)
 }
 
-// address is where other nodes dial this one, or where people find a node that serves its bucket alone. It is the address
-// under which the others log that they expel the node.
+// address is the dial address of this node for other nodes, or the contact address of a node that
+// serves its bucket alone. Other nodes log it when they expel the node.
 func (m *members) address() string {
 	if m.opts.Cluster != nil {
 		return m.self.Address()
@@ -220,15 +218,14 @@ func (m *members) explain(err error) error {
 	}
 }
 
-// fresh reports whether this node's row was confirmed within a heartbeat, so that what
-// it says of its conversations may be believed.
+// fresh reports whether this node's row was confirmed within a heartbeat, so that its answers about
+// its conversations are current.
 func (m *members) fresh() bool {
 	t := m.table.Load()
 	return t == nil || t.Fresh()
 }
 
-// passive reports whether the node has not seen its row for so long that it must hold
-// still.
+// passive reports whether this node's row has been unconfirmed for longer than Fence.
 func (m *members) passive() bool {
 	t := m.table.Load()
 	return t != nil && t.Passive()
@@ -254,8 +251,8 @@ func (m *members) has(id string) bool {
 	return v != nil && slices.ContainsFunc(v.Members, func(row storage.Member) bool { return row.ID == id })
 }
 
-// unread returns the types of records that not all rows of the newest known view list. The
-// slice is not to be changed.
+// unread returns the record types that some members of the newest known view cannot read. Callers must
+// not modify the slice.
 func (m *members) unread() []conversation.RecordType {
 	v := m.view.Load()
 	if v == nil {
@@ -264,7 +261,7 @@ func (m *members) unread() []conversation.RecordType {
 	return v.unread
 }
 
-// unreadIn returns the types of records that not all rows list.
+// unreadIn returns the record types that not all rows list.
 func unreadIn(rows []storage.Member) (types []conversation.RecordType) {
 	for _, t := range conversation.Types() {
 		if slices.ContainsFunc(rows, func(row storage.Member) bool { return !slices.Contains(row.Records, t) }) {
@@ -292,12 +289,12 @@ func (m *members) others() (all, owners int) {
 	return all, owners
 }
 
-// standing is what the newest known view says about this node and who answers it.
+// standing is the state of this node in the newest known view.
 type standing struct {
 	epoch                        int64
-	members, draining, unreached int // rows, and those that drain or wait for their share
+	members, draining, unreached int // numbers of rows, of draining ones, and of those that wait for their share
 	self                         storage.Member
-	owners, answering            int // members with a share, this node not counted, and those that answer
+	owners, answering            int // other members with a share, and those of them that answer
 }
 
 func (m *members) standing(answering []string) standing {
@@ -326,7 +323,7 @@ func (m *members) standing(answering []string) standing {
 	return s
 }
 
-// softwareVersion is what the build says about this module, also as a dependency.
+// softwareVersion returns the version of this module from the build information, also as a dependency.
 func softwareVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -340,8 +337,8 @@ func softwareVersion() string {
 	return "devel"
 }
 
-// gate holds up what a passive node would write: each write waits until the node's row
-// is confirmed, or ends with its context. Reads pass.
+// gate delays the writes of a passive node: each waits until the node's row is confirmed or its
+// context ends. Reads pass.
 type gate struct {
 	storage.Bucket
 	members *members
@@ -366,8 +363,8 @@ func (g gate) Put(ctx context.Context, key string, body storage.Body) error {
 	return g.Bucket.Put(ctx, key, body)
 }
 
-// heldUp calls the outcome unknown, as of any request that was given up: earlier
-// attempts of the same write may have been sent.
+// heldUp returns an error of unknown outcome, as for any canceled request: earlier attempts of the
+// same write may have been sent.
 func heldUp(op, key string, err error) error {
 	return &storage.Error{Op: op, Key: key, Kind: storage.ErrUncertain, Err: fmt.Errorf("node is passive: %w", err)}
 }

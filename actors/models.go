@@ -10,14 +10,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// checkModels looks at every model that an agent and its subagents name, which would be found out only
-// when it is needed. What nobody speaks to may be spoken to later, and others may answer for it until
-// then: that is only warned of.
+// checkModels checks every model that an agent and its subagents name, so that a wrong name fails at
+// the start. A model in an unsupported format is only logged, because other models may replace it.
 //
-// limits are those of the conversation's agent: dollars do not count models without a price.
+// Limits are those of the conversation's agent: a dollar limit does not count models without a price.
 func checkModels(reg *providers.Registry, a *agent.Agent, limits agent.Limits, log *slog.Logger) error {
 	for _, spec := range slices.Concat([]string{a.Model}, a.Fallbacks, []string{a.Compaction.Model}) {
-		if spec == "" { // the parent's, or the conversation's
+		if spec == "" { // inherited from the parent or the conversation
 			continue
 		}
 		err := reg.Check(spec)

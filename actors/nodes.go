@@ -15,18 +15,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// nodes are this node and the others: who owns a conversation, and what passes between
-// them. They are safe for concurrent use once a host is attached.
+// nodes is the node's view of the cluster: ownership of conversations and messages to other nodes. It
+// is safe for concurrent use once a host is attached.
 type nodes struct {
 	host      host
 	members   *members
 	exclusive bool         // see storage.IsExclusive
-	peers     peers        // nil for a node without others
-	relay     *relay.Relay // nil with peers
+	peers     peers        // nil on a node that serves the bucket alone
+	relay     *relay.Relay // nil if peers is nil
 	active    *activations
 }
 
-// attach joins a host, whose others push what they write to followers here.
+// attach sets the host. Its peers push their batches to the local followers.
 func (n *nodes) attach(h host, o *Options, followers relay.Followers) {
 	n.host = h
 	p, ok := h.(peers)
@@ -40,7 +40,7 @@ func (n *nodes) attach(h host, o *Options, followers relay.Followers) {
 	})
 }
 
-// reached returns the other nodes that answer this one, by incarnation.
+// reached returns the incarnations of the other nodes that answer this one.
 func (n *nodes) reached() []string {
 	if n.peers == nil {
 		return nil
@@ -49,7 +49,7 @@ func (n *nodes) reached() []string {
 	return ids
 }
 
-// expiry returns when the certificates of this node end, false if it has none.
+// expiry returns when the certificates of this node expire, false if it has none.
 func (n *nodes) expiry() (grain.Expiry, bool) {
 	if c, ok := n.host.(certified); ok && n.peers != nil {
 		return c.Expiry()
@@ -57,9 +57,8 @@ func (n *nodes) expiry() (grain.Expiry, bool) {
 	return grain.Expiry{}, false
 }
 
-// tip asks the owner of a conversation where its log ends. A node that has the bucket
-// for itself knows, as long as its row stands: what is written here is offered to the
-// followers at once.
+// tip asks the owner of a conversation where its log ends. A node alone on its bucket knows the end
+// while its row is confirmed, because local batches are offered to the followers at once.
 func (n *nodes) tip(ctx context.Context, key conversation.Key) (seq int64, known bool) {
 	if n.peers == nil {
 		return -1, n.members.opts.Cluster == nil && n.members.fresh()
@@ -75,8 +74,8 @@ func (n *nodes) tip(ctx context.Context, key conversation.Key) (seq int64, known
 	return n.relay.AskTip(ctx, owner, key)
 }
 
-// tipHere is what an activation on this node knows of the end of its log. It counts
-// only while the node's row is freshly confirmed.
+// tipHere returns the log's end as known by a local activation. It is unknown unless the node's row is
+// freshly confirmed.
 func (n *nodes) tipHere(key conversation.Key) *wire.Tip {
 	a, _ := n.active.of(key)
 	if a.tip == nil || !n.owns(key) {
@@ -86,8 +85,8 @@ func (n *nodes) tipHere(key conversation.Key) *wire.Tip {
 	return &wire.Tip{Seq: seq, Known: seq >= 0 && n.members.fresh()}
 }
 
-// owns reports whether a conversation is this node's in the newest view it knows. What is
-// being handed over may have gone on elsewhere.
+// owns reports whether this node owns a conversation in the newest view it knows. During a handover
+// the conversation may still run on another node.
 func (n *nodes) owns(key conversation.Key) bool {
 	if n.peers == nil {
 		return true
@@ -96,8 +95,8 @@ func (n *nodes) owns(key conversation.Key) bool {
 	return self
 }
 
-// release returns once no other node runs a conversation. An error says which one may still
-// do.
+// release returns once no other node runs a conversation. The error names the node that may still run
+// it.
 func (n *nodes) release(ctx context.Context, key conversation.Key) error {
 	if n.peers == nil {
 		return nil
@@ -112,13 +111,13 @@ func (n *nodes) publish(key conversation.Key, b storage.Batch) {
 	}
 }
 
-// incarnations are the members of the view, if one is known.
+// incarnations returns the members of the newest view, if one is known.
 func (n *nodes) incarnations() (ids []string, ok bool) {
 	if n.exclusive {
 		return []string{n.host.MemberID()}, true
 	}
 	v := n.members.view.Load()
-	if v == nil || n.members.passive() { // An old view takes living members for gone.
+	if v == nil || n.members.passive() { // An outdated view lacks live members.
 		return nil, false
 	}
 	for _, m := range v.Members {
@@ -127,7 +126,7 @@ func (n *nodes) incarnations() (ids []string, ok bool) {
 	return ids, true
 }
 
-// grainOptions are those of the cluster that carries the conversations.
+// grainOptions returns the options of the actor cluster.
 func (r *Runtime) grainOptions() *grain.Options {
 	c := r.opts.Cluster
 	o := &grain.Options{Logger: r.opts.Logger, RequestTimeout: r.opts.AdmitTimeout, HandOver: r.opts.DrainTimeout, Alone: c == nil}
@@ -148,8 +147,8 @@ func (r *Runtime) grainOptions() *grain.Options {
 	return o
 }
 
-// viewChanged looks after what a change of members leaves open: journals of nodes that
-// are gone, and conversations that are followed here and have another owner now.
+// viewChanged starts a sweep of the journals of departed nodes, and moves followers to the new owners
+// of their conversations.
 func (r *Runtime) viewChanged(v grain.View) {
 	r.nodes.relay.ViewChanged(func(address string) bool {
 		return slices.ContainsFunc(v.Members, func(m grain.Member) bool { return m.Address() == address })
@@ -158,7 +157,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 	r.events.Nudge()
 }
 
-// followerOptions make the followers ask for heads where other nodes may write.
+// followerOptions makes the followers ask for heads if other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
 		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Corrupt: r.doubt,

@@ -16,31 +16,31 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// openTimeout bounds each wait for the bucket while a log is opened: for a batch, a
-// page or a checkpoint. All of them take as long as they take. Callers do not wait for
-// that, and who asks again finds the same opening under way.
+// openTimeout bounds each wait for the bucket while a log is opened: for a batch, a page or a
+// checkpoint. The opening as a whole has no timeout. Callers time out earlier, and their retries find
+// the same opening in progress.
 const openTimeout = time.Minute
 
-// openedLog is a log that was read, or why it was not.
+// openedLog is the result of reading a log.
 type openedLog struct {
 	state    *conversation.State
 	tail     storage.Position
-	restored *follower.Restored  // what the state began with, or nil
-	older    *storage.Checkpoint // one that another version has stored, or nil
+	restored *follower.Restored  // the checkpoint that was restored, or nil
+	older    *storage.Checkpoint // checkpoint of another version, or nil
 	claims   []machine.Claim
-	writers  int64             // how many there were
+	writers  int64             // number of writers so far
 	since    int               // batches after the checkpoint
-	bytes    int               // of the checkpoint's state and of their lines, without what was cut
-	last     conversation.Time // when the last of them that has records was built
+	bytes    int               // size of the checkpoint's state and of later lines, without cut history
+	last     conversation.Time // build time of the last batch with records
 	archive  *history.Archive
 	uncut    int // bytes of lines since history was last cut
 	err      error
-	// damaged: reading again ends the same way.
+	// damaged reports that reading again would fail in the same way.
 	damaged bool
 }
 
-// read reads and folds the log. However long it is, what is closed of it is in the bucket
-// but for the newest.
+// read reads and folds the log. Closed history but its newest part stays in the bucket, so the length
+// of the log does not bound memory.
 func (a *activation) read() openedLog {
 	ctx, logs := a.self.ctx, a.rt.history.Patient()
 	out := openedLog{state: conversation.NewState(), tail: storage.Start()}
@@ -70,9 +70,8 @@ func (a *activation) read() openedLog {
 	return out
 }
 
-// awaitRelease waits until no other node runs the conversation, so that this one does
-// not cut off in mid-turn what another is about to hand over. One that does not answer
-// is treated as crashed: its writer will be fenced.
+// awaitRelease waits until no other node runs the conversation, so that a handover is not fenced in
+// mid-turn. A node that does not answer counts as crashed; its writer will be fenced.
 func (a *activation) awaitRelease() {
 	ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.DrainTimeout)
 	defer cancel()
@@ -81,8 +80,8 @@ func (a *activation) awaitRelease() {
 	}
 }
 
-// shipped is the last batch whose events are known to be shipped. A checkpoint that says
-// nothing was stored when nobody wanted events: those before it are not asked for.
+// shipped returns the last batch whose events are known to be shipped. If the checkpoint has no
+// position, no sink was configured, and earlier events are not needed.
 func (o *openedLog) shipped() int64 {
 	c := o.checkpoint()
 	switch {
@@ -94,7 +93,7 @@ func (o *openedLog) shipped() int64 {
 	return *c.Exported
 }
 
-// checkpoint is the newest of the log, nil if there is none.
+// checkpoint returns the newest checkpoint, nil if there is none.
 func (o *openedLog) checkpoint() *storage.Checkpoint {
 	if o.restored != nil {
 		return o.restored.Checkpoint
@@ -102,7 +101,7 @@ func (o *openedLog) checkpoint() *storage.Checkpoint {
 	return o.older
 }
 
-// begin takes over what a checkpoint says.
+// begin sets the state from a restored checkpoint.
 func (o *openedLog) begin(r *follower.Restored) {
 	o.state, o.restored, o.tail, o.writers, o.bytes = r.State, r, r.Checkpoint.At, r.Checkpoint.Writers, r.Bytes
 	for _, c := range r.Checkpoint.Claims {
@@ -110,7 +109,7 @@ func (o *openedLog) begin(r *follower.Restored) {
 	}
 }
 
-// read folds the batches up to the first that cannot be read.
+// read folds the batches up to the first unreadable one.
 func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[storage.Batch, error]) {
 	for b, err := range batches {
 		if err == nil {
@@ -130,7 +129,7 @@ func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[s
 	o.archive.Outlive(o.state)
 }
 
-// cut takes closed history out of the state, now and then.
+// cut moves closed history out of the state once enough has accumulated.
 func (o *openedLog) cut(ctx context.Context) error {
 	if o.uncut < follower.CutEvery {
 		return nil
@@ -196,7 +195,7 @@ func (a *activation) opened(m openedLog) {
 	a.rt.sweeper.Survived(a.key)
 }
 
-// chooseWriter goes on as the writer at rest, or as a new one.
+// chooseWriter continues as the resting writer, or begins a new one.
 func (a *activation) chooseWriter(m openedLog) {
 	rested := a.writer.atRest != nil
 	if a.writer.goOn(a.rt.logs, a.key, m.tail, m.writers) {
@@ -208,9 +207,9 @@ func (a *activation) chooseWriter(m openedLog) {
 	a.writer.begin(a.rt.logs, a.key, m.writers)
 }
 
-// containOpening ends an activation that panicked over its own log. The next one
-// would do the same, so callers are not told to repeat and no sweep is asked for. Where
-// somebody has asked for something that may be why: opened for nobody, it is the log.
+// containOpening ends an activation that panicked on its own log. The next activation would panic too,
+// so callers get a permanent error and no sweep is requested. If a client's request may be the cause,
+// the log is opened once more without one; otherwise the failure counts towards quarantine.
 func (a *activation) containOpening() {
 	p := recover()
 	if p == nil {

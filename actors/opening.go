@@ -12,31 +12,30 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-// firstMessage is how long an activation waits to learn what it was begun for.
+// firstMessage bounds the wait for an activation's first message.
 const firstMessage = time.Second
 
-// opening is how far an activation is with its log. It belongs to the activation, but for
-// done.
+// opening is the progress of opening the log. It belongs to the activation's goroutine, except done.
 type opening struct {
 	unasked  *time.Timer
 	begun    bool
-	asked    bool          // by a client, for something
+	asked    bool          // requested by a client
 	done     chan struct{} // closed when the machine has the log, or never will
-	checking bool          // whether the log could be opened once more
+	checking bool          // a check of the log is running
 }
 
-// begin waits to learn what for, at most for a moment.
+// begin starts the wait for the first message; nothing is called if none comes.
 func (o *opening) begin(nothing func()) {
 	o.done = make(chan struct{})
 	o.unasked = time.AfterFunc(firstMessage, nothing)
 }
 
-// unasked says that no message has come.
+// unasked reports that no message has come.
 type unasked struct{}
 
-// beginFor begins to open the log with the first message. Where a sweep or a timer asks,
-// nobody else may know of the conversation, and it is asked for again and again: so the
-// journal says first that it is about to be opened. Callers do not wait for that.
+// beginFor starts opening the log at the first message. Sweeps and timers repeat their requests
+// without any client, so the opening is first announced in the journal, which counts crashes. Requests
+// of clients do not wait for an announcement.
 func (a *activation) beginFor(message any) {
 	switch m := message.(type) {
 	case *wire.ProbeRequest:
@@ -67,24 +66,23 @@ func (a *activation) startOpening(announced bool) {
 	a.rt.tasks.spawn(func() { a.open(id, announced) })
 }
 
-// announceOpening has the journal say what was begun for callers, because a sweep or a timer asks
-// by now.
+// announceOpening announces an opening in progress that began for clients, because a sweep or a timer
+// now asks too.
 func (a *activation) announceOpening() {
 	select {
 	case <-a.opening.done:
-	default: // It is taken back after done is closed.
+	default: // The entry is removed after done is closed.
 		a.rt.sweeper.AnnounceOpening(a.openingID())
 	}
 }
 
-// openingID names the entry of a conversation that is about to be opened. No writer has that
-// name, so the entry never stands for one.
+// openingID returns the id of the journal entry that announces an opening. No writer has this nonce.
 func (a *activation) openingID() pending.ID {
 	return pending.ID{Conv: a.key, Nonce: a.writer.nonce + "-opening"}
 }
 
-// open opens the log once nobody else runs the conversation, and takes the entry of that
-// back when the machine has it.
+// open opens the log once no other node runs the conversation, and removes the announcement when the
+// machine has the log.
 func (a *activation) open(id pending.ID, announced bool) {
 	a.awaitRelease()
 	out, leave := a.tryToOpen(id, announced)
@@ -95,11 +93,11 @@ func (a *activation) open(id pending.ID, announced bool) {
 	case <-a.self.ctx.Done():
 	}
 	a.rt.sweeper.Journal.Opened(id)
-	a.rt.sweeper.Journal.Nudge() // The machine may have had its writer listed by now, in the same journal.
+	a.rt.sweeper.Journal.Nudge() // The machine may have listed its writer in the same journal by now.
 }
 
-// tryToOpen reads the log, unless the conversation is quarantined. Leave is called when the
-// machine has it.
+// tryToOpen reads the log, unless the conversation is quarantined. The caller calls leave when the
+// machine has the log.
 func (a *activation) tryToOpen(id pending.ID, announced bool) (out openedLog, leave func()) {
 	ctx, cancel := context.WithTimeout(a.self.ctx, openTimeout)
 	defer cancel()
@@ -111,7 +109,7 @@ func (a *activation) tryToOpen(id pending.ID, announced bool) (out openedLog, le
 	return a.readLog(), leave
 }
 
-// readLog is read, with its panics contained: the next activation would have the same.
+// readLog is read with its panics contained, because the next activation would panic too.
 func (a *activation) readLog() (out openedLog) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -122,8 +120,7 @@ func (a *activation) readLog() (out openedLog) {
 	return a.read()
 }
 
-// failed counts that the log cannot be opened, for a reason that stays, and has the
-// conversation quarantined when that is too often.
+// failed counts a permanent failure to open the log. After too many the conversation is quarantined.
 func (a *activation) failed(why error) {
 	if quarantine := a.rt.sweeper.Failed(a.key, why); quarantine != nil {
 		a.rt.tasks.spawn(func() { quarantine(a.rt.tasks.life) })

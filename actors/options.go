@@ -16,132 +16,126 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Options are the optional parts of a [Runtime]. Zero fields mean the defaults.
+// Options are the optional settings of a [Runtime]. Zero fields use the defaults.
 type Options struct {
-	// Agents are the agents this node serves, all of one deployment.
+	// Agents are the agents that this node serves, all of one deployment.
 	Agents []*agent.Agent
-	// Providers resolves and calls models. Nil serves no model: every submission
-	// fails.
+	// Providers resolves and calls models. With nil every submission fails.
 	Providers *providers.Registry
-	// Logger gets what operators need to know. Nil discards it.
+	// Logger receives the log of the node. Nil discards it.
 	Logger *slog.Logger
-	// VendorWords has the log show the words of vendors about calls that they refuse, of all
-	// agents. They may repeat the request. Without it those of agents whose events show
-	// content are there, and for others the log names the remedy.
+	// VendorWords logs the vendor's message of rejected model calls for all agents. Such a message may
+	// repeat the request. By default it is logged only for agents whose events show content; for
+	// others the log names the remedy.
 	VendorWords bool
-	// Pace is the least time between the starts of two appends of streamed text. Zero is
-	// 250 ms, and 50 ms over an exclusive bucket, whose writes take about a millisecond.
+	// Pace is the minimum time between the starts of two appends of streamed text. Zero is 250 ms, or
+	// 50 ms over an exclusive bucket, whose writes take about a millisecond.
 	Pace time.Duration
-	// RetryPause is the pause before the first repetition of a model call that failed
-	// for a passing reason; it doubles with each of at most three. Zero is 1 s.
+	// RetryPause is the first backoff after a model call failed for a transient reason. It doubles
+	// with each of at most three retries. Zero is 1 s.
 	RetryPause time.Duration
-	// FirstEvent, BetweenEvents and WholeCall bound a model call: the wait for its
-	// first event, between two, and for its end. Zero is 60 s, 30 s and 10 min.
+	// FirstEvent, BetweenEvents and WholeCall are the timeouts of a model call: until its first event,
+	// between two events, and in total. Zero is 60 s, 30 s and 10 min.
 	FirstEvent, BetweenEvents, WholeCall time.Duration
 	// HookTimeout bounds a hook of an agent. Zero is 10 s.
 	HookTimeout time.Duration
-	// UnloadAfter is how long a conversation with nothing to do stays in memory, and
-	// ForgetAfter how long this node remembers the writer of its log: until then the next
-	// message has the log read again, and its first batch claims nothing. Both count from
-	// its last work. Zero is 30 s and 5 min; nothing stays longer than ForgetAfter.
-	// IdleBytes may end both before.
+	// UnloadAfter is how long an idle conversation stays in memory. ForgetAfter is how long this node
+	// remembers the writer of its log: until then the next message reads the log again, but its first
+	// batch claims nothing. Both count from the last work. Zero is 30 s and 5 min. UnloadAfter is
+	// capped at ForgetAfter, and IdleBytes may end both earlier.
 	UnloadAfter, ForgetAfter time.Duration
-	// SweepEvery is the time between two sweeps of the pending-work journals. Zero is 30 s.
+	// SweepEvery is the interval between sweeps of the pending-work journals. Zero is 30 s.
 	SweepEvery time.Duration
-	// AppendTimeout is how long an append may stay unresolved before its
-	// conversation steps down. Zero is 30 s.
+	// AppendTimeout is how long an append may stay unresolved before the conversation steps down. Zero
+	// is 30 s.
 	AppendTimeout time.Duration
 	// AdmitTimeout bounds an admission whose caller set no earlier deadline. Zero is 10 s.
 	AdmitTimeout time.Duration
-	// DrainTimeout bounds the orderly end of Run. Zero is 10 s.
+	// DrainTimeout bounds the graceful shutdown of Run. Zero is 10 s.
 	DrainTimeout time.Duration
-	// CheckpointBatches is how many batches a log grows by until a checkpoint is
-	// stored, if it does not grow by 256 KiB before. Zero is 64.
+	// CheckpointBatches is the number of batches after which a checkpoint is stored, unless the log
+	// grew by 256 KiB before. Zero is 64.
 	CheckpointBatches int
-	// SegmentBatches is how many batches wait until they are put into a segment together,
-	// when a checkpoint is stored and at the end of a turn. Zero is 32.
+	// SegmentBatches is the number of batches that are merged into one segment, when a checkpoint is
+	// stored and at the end of a turn. Zero is 32.
 	SegmentBatches int
-	// SegmentGrace is how long batches stay that are in a segment, for readers who are
-	// about to read them. Zero is 10 min, and 10 s over an exclusive bucket, whose readers
-	// are in this process.
+	// SegmentGrace is how long merged batches are kept for readers that are about to read them. Zero
+	// is 10 min, or 10 s over an exclusive bucket, whose readers are in this process.
 	SegmentGrace time.Duration
-	// MaxWaiting bounds the callers, and the submissions, that wait in one
+	// MaxWaiting bounds the waiting callers, and separately the queued submissions, of one
 	// conversation. Zero is 1,000.
 	MaxWaiting int
-	// MaxWaitingBytes bounds the messages that wait for their turn in one conversation,
-	// in bytes of text and attributes. Zero is 64 MiB.
+	// MaxWaitingBytes bounds the queued messages of one conversation, in bytes of text and attributes.
+	// Zero is 64 MiB.
 	MaxWaitingBytes int
 	// Memory is the node's budget. Its accounts are "conversations", "followers", "rereads", "model calls", "tool outputs",
 	// "writes" and "events". While it is used up, new messages are refused and admitted work continues. Nil means no limit.
 	Memory *memory.Budget
-	// QuarantineAfter is after how many failures to open a conversation it is quarantined: failures of
-	// this node for a reason that stays, or crashes of nodes that did nothing else. Zero is 3.
+	// QuarantineAfter is the number of failures to open a conversation before it is quarantined:
+	// permanent failures on this node, or crashes of nodes that were opening nothing else. Zero is 3.
 	QuarantineAfter int
-	// DispatchesAtOnce bounds the messages that tools and hooks of this node have under way
-	// to their conversations; others wait, the agents taking turns. Zero is 16.
+	// DispatchesAtOnce bounds the messages that tools and hooks of this node dispatch concurrently.
+	// Others wait; agents take turns. Zero is 16.
 	DispatchesAtOnce int
-	// Cluster makes this node one of several. Nil serves the bucket alone.
+	// Cluster makes this node one of several. With nil it serves the bucket alone.
 	Cluster *ClusterOptions
-	// Address is where people find this node, up to 256 bytes, as the list of members of a
-	// shared bucket shows it. Zero is the name of the host. Nodes find each other at
-	// [ClusterOptions.Advertise].
+	// Address is the contact address of this node in the member list of a shared bucket, up to 256
+	// bytes. Empty is the host name. Nodes dial each other at [ClusterOptions.Advertise] instead.
 	Address string
-	// Version is what the list of members shows as this node's software, up to 256 bytes of text.
-	// Zero is the version of this module that the build states.
+	// Version is this node's software version in the member list, up to 256 bytes of text. Empty is
+	// the version of this module in the build information.
 	Version string
-	// StrictReads makes every read that is not the continuation of a live one ask the
-	// bucket where the log ends, whatever node it comes to. Without it, a read without an
-	// offset may miss for a heartbeat what another node has acknowledged, while the
-	// members change.
+	// StrictReads makes each read check the end of the log in the bucket, on any node, unless it
+	// continues a live read. Without it, a read without an offset may miss for one heartbeat a batch
+	// that another node has acknowledged, while the members change.
 	StrictReads bool
-	// EventStreams has the event streams of the beta line read often: checkpoints say where
-	// events are, so that none is made of a whole log. Without it they are read all the same.
+	// EventStreams prepares for frequent reads of beta-line event streams: checkpoints store event
+	// positions, so that no read folds a whole log. Without it the streams work, but slower.
 	EventStreams bool
-	// FollowerBytes bounds what the followers of conversations hold in memory. Zero is
-	// 128 MiB. Over it, those without readers go; then conversations are read without
-	// being followed, and live readers of further ones are refused. Logs that are read
-	// again while they are sent have half as much beside it.
+	// FollowerBytes bounds the memory of the followers of conversations. Zero is 128 MiB. Beyond it,
+	// followers without readers are evicted. Then conversations are read without a follower, and live
+	// readers of further ones are rejected. Logs that are read again while they are sent have a budget
+	// of their own, half as large.
 	FollowerBytes int64
-	// IdleBytes bounds what of the process is occupied by conversations with nothing to do,
-	// followers without readers, and the writers that are kept until ForgetAfter: by their own
-	// count they hold half as much, as the rest is garbage not collected yet. Zero is
-	// 128 MiB. Over it what was used least recently leaves memory before its time, and
-	// while half of Memory is in use what was not used for a second. At most a quarter is
-	// for writers.
+	// IdleBytes bounds the process memory of idle state: idle conversations, followers without
+	// readers, and writers kept until ForgetAfter. Their own accounts may hold half of it, because the
+	// rest is uncollected garbage. Zero is 128 MiB. Beyond it idle state is evicted in LRU order;
+	// while half of Memory is in use, so is state unused for one second. Writers may hold at most a
+	// quarter.
 	IdleBytes int64
-	// Log tunes the object log.
+	// Log configures the object log.
 	Log *storage.LogOptions
-	// Events says who is given what happens on this node. Zero is nobody.
+	// Events configures the receivers of events. Zero is none.
 	Events EventOptions
-	// Outbox says who gets what is posted, by [agent.Post] and as notices of settlements: the same on
-	// all nodes of a bucket. Zero is nobody.
+	// Outbox routes posts: those of [agent.Post] and notices of settlements. It must be the same on
+	// all nodes of a bucket. Zero is no route.
 	Outbox outbox.Routes
 }
 
-// EventOptions say where the observability events of a node go. No two of Sinks and
-// Observers may have the same name.
+// EventOptions configures the receivers of observability events. Names must be unique among Sinks and
+// Observers.
 type EventOptions struct {
-	// Sinks are given durable events at least once, whatever dies, and live ones if they
-	// can. A sink that is added is given nothing of the past.
+	// Sinks receive durable events at least once, and live events as best effort. A new sink receives
+	// no past events.
 	Sinks []observability.Sink
-	// Observers are given the same events at once and as best effort: what one does not
-	// take in time it never sees. [observability.Callbacks] is one.
+	// Observers receive the same events at once and as best effort: events that an observer does not
+	// take in time are dropped. [observability.Callbacks] is one.
 	Observers []observability.Sink
-	// DurableOnly leaves live events out.
+	// DurableOnly omits live events.
 	DurableOnly bool
-	// Prompts has turn_request show what models are sent, also of agents whose events show no
-	// content, and the logs of failed calls the words of the vendor: for a place that has all
-	// that was said anyway.
+	// Prompts adds prompts to turn_request events, even for agents whose events show no content, and
+	// vendor messages to the logs of failed calls. Use it only where the receivers may see all
+	// content.
 	Prompts bool
-	// GroupEvents, GroupBytes and GroupEvery bound the durable events that a sink is given
-	// at once: so many, so many bytes by [observability.Size], or what comes so long after
-	// the first. Zero is 10,000, 4 MiB and 1 s.
+	// GroupEvents, GroupBytes and GroupEvery bound one delivery of durable events to a sink: by count,
+	// by bytes of [observability.Size], and by the time since its first event. Zero is 10,000, 4 MiB
+	// and 1 s.
 	GroupEvents, GroupBytes int
 	GroupEvery              time.Duration
 }
 
-// withDefaults validates the options and fills them in, for a bucket that others can reach
-// or cannot.
+// withDefaults returns the validated options with their defaults. An exclusive bucket has other
+// defaults than a shared one.
 func (o *Options) withDefaults(exclusive bool) (Options, error) {
 	var out Options
 	if o != nil {

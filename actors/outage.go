@@ -12,18 +12,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// outageSettle is how long requests to the bucket succeed until its outage has ended.
+// outageSettle is how long requests must succeed before an outage of the bucket has ended.
 const outageSettle = 3 * time.Second
 
-// watchBucket returns the bucket with its requests reported to an outage, during which the log of the node suppresses
-// records of errors that come from it.
+// watchBucket returns a bucket that reports its requests to the outage detector. During an outage the
+// node's log suppresses errors that it causes.
 func watchBucket(b storage.Bucket, log *slog.Logger) storage.Bucket {
 	lines := outage.Lines{Began: "bucket outage began", Continues: "bucket outage continues", Ended: "bucket outage ended"}
 	return watchedBucket{b, outage.Watch(log, lines, outageSettle, fromOutage)}
 }
 
-// fromOutage reports whether an error comes from an outage of the bucket, if there is one: no answer, a passive node, or
-// an owner that did not answer for no other reason.
+// fromOutage reports whether an outage of the bucket may have caused an error: no answer, a passive
+// node, or an unavailable owner without another reason.
 func fromOutage(err error) bool {
 	if unanswered(err) || errors.Is(err, errPassive) {
 		return true
@@ -39,8 +39,8 @@ func unanswered(err error) bool {
 	return errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUncertain)
 }
 
-// watchedBucket reports the outcome of each request to an outage. A refusal is neither a failure nor a success: the store
-// answers, and the request does not succeed.
+// watchedBucket reports the outcome of each request to the outage detector. A rejected request counts
+// as neither failure nor success.
 type watchedBucket struct {
 	next   storage.Bucket
 	outage *outage.Outage
@@ -49,7 +49,7 @@ type watchedBucket struct {
 // Unwrap returns the bucket whose requests are reported.
 func (b watchedBucket) Unwrap() storage.Bucket { return b.next }
 
-// report notes the outcome of a request that began at a time. One whose caller left has none.
+// report reports a request's outcome, unless its caller canceled it.
 func (b watchedBucket) report(ctx context.Context, began time.Time, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

@@ -7,12 +7,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// clockWarning is how far the clock may be from the bucket's without a word.
+// clockWarning is the clock difference to the bucket above which a warning is logged.
 const clockWarning = time.Minute
 
-// BucketError says that the bucket cannot be used: it does not answer, does not let this
-// node in, must not be touched ([*storage.FormatError]), or is in a store that the log
-// cannot rest on ([*storage.ProbeError]). Nothing was served.
+// BucketError reports that the bucket is unusable: it does not answer, rejects the credentials, has an
+// incompatible format ([*storage.FormatError]), or its store lacks the semantics that the log needs
+// ([*storage.ProbeError]). No request was served.
 type BucketError struct{ Err error }
 
 // Error implements error.
@@ -21,8 +21,8 @@ func (e *BucketError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *BucketError) Unwrap() error { return e.Err }
 
-// reach makes sure of the bucket: that it is ours and, if others can reach it, that its
-// store answers and does what the log rests on.
+// reach verifies the format of the bucket and, unless it is exclusive, that its store answers and has
+// the semantics that the log needs.
 func (r *Runtime) reach(ctx context.Context) error {
 	b := r.nodes.members.bucket
 	if r.nodes.exclusive {

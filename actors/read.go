@@ -10,20 +10,18 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// replyPage is how many batches are looked through at once for a settlement.
+// replyPage is the number of batches that are searched at once for a settlement.
 const replyPage = 64
 
-// Wait returns the reply to a message once its submission is settled, on whatever
-// node that happens; it activates nothing. Submission id and offset of the receipt,
-// which may have been stored meanwhile, are all it needs. It waits for as long as
-// ctx lives, also while the bucket gives no answer, and ends with
-// runtime_unavailable when this node stops.
+// Wait returns the reply to a message once its submission is settled, on any node. It activates
+// nothing. It needs only the submission id and the offset of the receipt, so a stored receipt works.
+// It waits until ctx ends, even while the bucket does not answer, and returns runtime_unavailable when
+// this node stops.
 //
-// A submission that failed or was aborted is a [*conversation.SettledError], beside the reply as
-// far as it got. Any other error comes without a reply: ctx's, or a
-// [*conversation.Error], whose code is stream_not_found if the conversation was
-// never created and invalid_request if it has no such submission. It is
-// safe for concurrent use.
+// For a failed or aborted submission the error is a [*conversation.SettledError], and the reply holds
+// the part that was produced. With any other error the reply is nil. The error is that of ctx or a
+// [*conversation.Error]: stream_not_found if the conversation was never created, invalid_request if it
+// has no such submission. Wait is safe for concurrent use.
 func (r *Runtime) Wait(ctx context.Context, at conversation.Address, receipt conversation.Receipt) (*conversation.Reply, error) {
 	s, err := r.untilSettled(ctx, r.Reader(), at, receipt)
 	if err != nil {
@@ -32,14 +30,14 @@ func (r *Runtime) Wait(ctx context.Context, at conversation.Address, receipt con
 	return conversation.ReplyOf(receipt.SubmissionID, s.reply), s.end.AsError()
 }
 
-// answer is what a snapshot shows of one submission.
+// answer is one submission in a snapshot.
 type answer struct {
-	found bool                  // it has a message
-	reply *conversation.Message // nil if the agent said nothing
+	found bool                  // the snapshot contains it
+	reply *conversation.Message // nil if the agent replied nothing
 	end   *conversation.Settlement
 }
 
-// untilSettled returns what a snapshot shows that has the settlement of a submission.
+// untilSettled returns a submission from a snapshot that includes its settlement.
 func (r *Runtime) untilSettled(
 	ctx context.Context, reader conversation.Reader, at conversation.Address, receipt conversation.Receipt,
 ) (*answer, error) {
@@ -69,8 +67,8 @@ func (r *Runtime) untilSettled(
 	}
 }
 
-// readOn reads on from next, or waits at the head. It returns an answer once the
-// submission is settled. looked says that a snapshot has shown it to be there.
+// readOn reads pages from next on and waits at the head until the submission is settled. looked means
+// that a snapshot has already contained the submission.
 func (r *Runtime) readOn(
 	ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID, next *conversation.Offset, looked *bool,
 ) (*answer, error) {
@@ -78,8 +76,8 @@ func (r *Runtime) readOn(
 	if err != nil {
 		return nil, err
 	}
-	ctx = conversation.Tailing(ctx) // the rest goes on with what the page has shown
-	settled := page.Long != nil     // a snapshot says it as well
+	ctx = conversation.Tailing(ctx) // later reads continue from this page
+	settled := page.Long != nil     // a long page may contain the settlement
 	if !settled {
 		if settled, err = settles(page.JSON, id); err != nil {
 			return nil, err
@@ -105,9 +103,9 @@ func (r *Runtime) readOn(
 	return nil, nil
 }
 
-// settles reports whether a page of chunks has the settlement of a submission.
+// settles reports whether a page of chunks contains the settlement of a submission.
 func settles(page []byte, id conversation.SubmissionID) (bool, error) {
-	// The rest of a chunk is not worth decoding.
+	// Other fields of a chunk are not decoded.
 	var chunks []struct {
 		Type         conversation.ChunkType    `json:"type"`
 		SubmissionID conversation.SubmissionID `json:"submissionId"`
@@ -136,7 +134,7 @@ func settles(page []byte, id conversation.SubmissionID) (bool, error) {
 	return false, nil
 }
 
-// answerIn reads a snapshot and keeps what it shows of one submission.
+// answerIn reads a snapshot and returns one submission of it.
 func answerIn(ctx context.Context, reader conversation.Reader, at conversation.Address, id conversation.SubmissionID) (*answer, error) {
 	page, err := reader.Snapshot(ctx, at)
 	if err != nil {
@@ -160,7 +158,7 @@ func answerIn(ctx context.Context, reader conversation.Reader, at conversation.A
 	return out, nil
 }
 
-// read takes a snapshot message by message, so that a long one is never held.
+// read decodes a snapshot message by message, so that a long one is never in memory as a whole.
 func (a *answer) read(dec *json.Decoder, id conversation.SubmissionID) error {
 	if _, err := dec.Token(); err != nil { // {
 		return err

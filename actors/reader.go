@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// reader is the read seam: what conversations say comes from followers, the bytes
-// of attachments from the bucket.
+// reader implements the read interfaces: conversations come from followers, attachments from the
+// bucket.
 type reader struct {
 	*follower.Set
 	bucket storage.Bucket
@@ -79,8 +79,7 @@ func (r reader) Events(ctx context.Context, at conversation.Address, after int64
 	return r.Set.Events(ctx, at, after, limit)
 }
 
-// Wait implements [conversation.Reader]. Who waits already when the conversation is set
-// aside goes on to wait.
+// Wait implements [conversation.Reader]. Existing waits continue when the conversation is quarantined.
 func (r reader) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
 	if err := r.check(at); err != nil {
 		return err
@@ -111,7 +110,7 @@ func (r reader) Attachment(ctx context.Context, at conversation.Address, id conv
 	return meta, &attachment{content, id}, nil
 }
 
-// attachment is content whose damage is told as such.
+// attachment is content that reports its corruption as an integrity error.
 type attachment struct {
 	io.ReadCloser
 	id conversation.AttachmentID
@@ -126,8 +125,7 @@ func (a *attachment) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// integrity marks an error which says that a recorded attachment is not there any
-// more as it was.
+// integrity returns the error for a recorded attachment that is missing or changed.
 func integrity(id conversation.AttachmentID, err error) error {
 	var damage *storage.IntegrityError
 	reason := "missing"

@@ -11,38 +11,36 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// perWriter is about what a writer at rest takes in its map and in the order, in bytes.
+// perWriter approximates the memory of a resting writer in its map and order, in bytes.
 const perWriter = 224
 
-// resting holds the writers of conversations that are idle and out of memory. The
-// next activation here goes on as the writer at rest, so that it needs no claim, if
-// the log still ends where that one left it. Those that were put in first go when they
-// would be too many.
+// resting holds the writers of passivated conversations. The next activation on this node continues as
+// the resting writer, without a claim, if the log still ends at that writer's last batch. Beyond the
+// limit the oldest entries are dropped.
 //
-// Invariant: no activation uses a writer that is in here. One puts its writer in when
-// it passivates, with nothing in flight and nothing owed, and the next takes it out.
+// Invariant: no activation uses a writer that is in here. An activation stores its writer when it
+// passivates, with no append in flight and no pending work; the next activation removes it.
 //
-// It is only memory: nothing rests on it, and a process that dies loses it.
-// Safe for concurrent use.
+// The state is a cache that a crash loses. It is safe for concurrent use.
 type resting struct {
-	keep  time.Duration // from put on; nothing is kept if it is not positive
+	keep  time.Duration // retention; nothing is kept if it is not positive
 	began time.Time     // the origin of restingWriter.until
-	most  int64         // how many are kept
-	shelf *memory.Shelf // what they are counted on
+	most  int64         // limit
+	shelf *memory.Shelf // account for their memory
 
 	mu      sync.Mutex
 	writers map[restingKey]restingWriter
-	order   []restingTurn // as they were put in; of those taken out some may be left
+	order   []restingTurn // in insertion order; may contain removed writers
 }
 
-// A restingKey and a restingWriter hold no pointers: there may be very many, and they
-// lie in their map alone, which the garbage collector need not look into.
+// restingKey and restingWriter hold no pointers, so that the garbage collector skips the map, which
+// may be very large.
 type (
 	restingKey    [32]byte // a conversation.Key
 	restingWriter struct {
 		nonce   [26]byte         // a ULID
 		day     [10]byte         // of the newest index entry, zero if there is none
-		tail    storage.Position // its last batch, and the log's at that time
+		tail    storage.Position // its last batch, then also the last of the log
 		until   time.Duration
 		shipped int64 // the last batch whose events are shipped, -1 if none
 	}
@@ -52,7 +50,7 @@ type (
 	}
 )
 
-// newResting returns one that takes at most so many bytes.
+// newResting returns a cache of at most the given number of bytes.
 func newResting(keep time.Duration, began time.Time, shelf *memory.Shelf, bytes int64) *resting {
 	return &resting{keep: keep, began: began, most: bytes / perWriter, shelf: shelf, writers: map[restingKey]restingWriter{}}
 }
@@ -64,11 +62,11 @@ func restingKeyOf(key conversation.Key) (k restingKey) {
 
 func (w *restingWriter) name() storage.Nonce { return storage.Nonce(w.nonce[:]) }
 
-// indexed is the day of the newest index entry, "" if there is none.
+// indexed returns the day of the newest index entry, "" if there is none.
 func (w *restingWriter) indexed() string { return strings.TrimRight(string(w.day[:]), "\x00") }
 
-// put takes over a claimed writer whose last batch is at tail, the day of its newest
-// index entry and the last batch whose events are shipped.
+// put adds a claimed writer with its last batch, the day of its newest index entry and the last batch
+// whose events are shipped.
 func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Position, day string, shipped int64) {
 	if r.keep <= 0 {
 		return
@@ -79,7 +77,7 @@ func (r *resting) put(key conversation.Key, nonce storage.Nonce, tail storage.Po
 	r.putBack(key, w)
 }
 
-// putBack returns a writer that was taken and not used.
+// putBack returns an unused writer.
 func (r *resting) putBack(key conversation.Key, w restingWriter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,19 +96,19 @@ func (r *resting) putBack(key conversation.Key, w restingWriter) {
 	}
 }
 
-// holds reports whether a writer is the one that was put in then; mu is held.
+// holds reports whether the writer of an order entry is still the one in the map. The caller holds mu.
 func (r *resting) holds(t restingTurn) bool {
 	w, ok := r.writers[t.key]
 	return ok && w.until == t.until
 }
 
-// remove takes a writer out; mu is held.
+// remove removes a writer. The caller holds mu.
 func (r *resting) remove(k restingKey) {
 	delete(r.writers, k)
 	r.shelf.Add(-perWriter)
 }
 
-// take hands the writer of a conversation to its activation, nil if none is kept.
+// take removes and returns the writer of a conversation, nil if there is none.
 func (r *resting) take(key conversation.Key) *restingWriter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +123,7 @@ func (r *resting) take(key conversation.Key) *restingWriter {
 	return &w
 }
 
-// has reports whether a writer is at rest here.
+// has reports whether a writer rests on this node.
 func (r *resting) has(key conversation.Key, nonce storage.Nonce) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -133,14 +131,14 @@ func (r *resting) has(key conversation.Key, nonce storage.Nonce) bool {
 	return ok && w.name() == nonce
 }
 
-// count is how many writers are at rest.
+// count returns the number of resting writers.
 func (r *resting) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.writers)
 }
 
-// expire drops the writers whose time is up.
+// expire drops the expired writers.
 func (r *resting) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -4,11 +4,11 @@ package actors
 
 import "context"
 
-// The rules of writers at rest and of answers from memory hold unconditionally. A build
-// with the tag mutants can switch one off, to show that the simulation notices.
+// These rules of resting writers and of answers from memory are always on. A build with the tag
+// mutants can disable one, to verify that the simulation detects it.
 
 func checksResting() bool { return true }
 func looksAtLog() bool    { return true }
 
-// withPending has no effect: a retried append sends what the first attempt sent.
+// withPending has no effect: a retried append sends the same bytes as the first attempt.
 func withPending(ctx context.Context, _ []byte) context.Context { return ctx }

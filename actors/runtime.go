@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// eventsTimeout is longer than the exporter takes to end.
+// eventsTimeout exceeds the shutdown time of the exporter.
 const eventsTimeout = 40 * time.Second
 
 // kind is the name of the conversation actors in the cluster.
@@ -52,18 +52,16 @@ type Runtime struct {
 
 var _ conversation.Dispatcher = (*Runtime)(nil)
 
-// New returns a runtime over a bucket. The agents must be valid and their names
-// distinct. Nothing is sent yet.
+// New returns a runtime over a bucket. The agents must be valid and their names distinct. New sends no
+// request.
 //
-// A model that an agent names and that cannot be called by what Options.Providers has at this
-// moment is an error, as [providers.Registry.Check] says it; of one in a format for which there is no
-// protocol, whose calls fail, the log has a warning.
+// A model that Options.Providers cannot call is an error of [providers.Registry.Check]. A model whose
+// format has no registered protocol is only logged as a warning; its calls fail.
 //
-// What [storage.IsExclusive] says of the bucket decides how it is served. One that other
-// processes can reach is probed before it is used, and the node keeps a row among the
-// members in it, and a heartbeat: with Options.Cluster it shares the bucket with the
-// others, without it does not start while another node lives. Over an exclusive one
-// nothing of that is needed.
+// [storage.IsExclusive] decides how the bucket is served. A bucket that other processes can reach is
+// probed before use, and the node keeps a row and a heartbeat in its member list. With Options.Cluster
+// the node shares such a bucket; without, it does not start while another node is alive. An exclusive
+// bucket needs none of this.
 func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r, err := newRuntime(bucket, opts)
 	if err != nil {
@@ -80,7 +78,7 @@ func New(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	return r, nil
 }
 
-// newRuntime makes a runtime that still lacks its host.
+// newRuntime returns a runtime without a host.
 func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	if bucket == nil {
 		return nil, errors.New("bucket is nil")
@@ -134,7 +132,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	return r, nil
 }
 
-// furnish makes the rooms that a runtime needs before it has a host.
+// furnish creates the subsystems that need no host.
 func (r *Runtime) furnish(source follower.Source) {
 	o := &r.opts
 	r.events = events.New(events.Options{Addresses: r.edge.known, Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
@@ -151,7 +149,7 @@ func (r *Runtime) furnish(source follower.Source) {
 	})
 }
 
-// machineConfig is that of all machines of the node.
+// machineConfig returns the configuration shared by all machines of the node.
 func (r *Runtime) machineConfig() machine.Config {
 	o := &r.opts
 	return machine.Config{
@@ -161,8 +159,8 @@ func (r *Runtime) machineConfig() machine.Config {
 	}
 }
 
-// maxBatchBytes is a quarter of what the log takes: a message, which is never split, may
-// add twice as much.
+// maxBatchBytes returns a quarter of the log's limit, because an unsplittable message may add twice as
+// much.
 func maxBatchBytes(o *storage.LogOptions) int {
 	limit := int64(storage.DefaultMaxBytes)
 	if o != nil && o.MaxBatchBytes > 0 {
@@ -171,7 +169,7 @@ func maxBatchBytes(o *storage.LogOptions) int {
 	return int(limit / 4)
 }
 
-// attach gives the runtime its host, and what needs to know this incarnation.
+// attach sets the host and creates the subsystems that need this node's incarnation.
 func (r *Runtime) attach(h host) error {
 	r.nodes.attach(h, &r.opts, r.followers)
 	r.sweeper = pending.New(pending.Options{
@@ -182,14 +180,14 @@ func (r *Runtime) attach(h host) error {
 	return r.export()
 }
 
-// Reader returns the read seam of this node.
+// Reader returns the reader of this node.
 func (r *Runtime) Reader() conversation.Reader { return r.reader() }
 
 func (r *Runtime) reader() reader {
 	return reader{r.followers, r.bucket, r.sweeper.Quarantine, r.edge.known}
 }
 
-// runResult returns the result of a run that is completed.
+// runResult returns the result of a completed run.
 func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.RawMessage, error) {
 	_, run, err := conversation.AwaitRun(ctx, r.reader(), id)
 	if err == nil {
@@ -201,7 +199,7 @@ func (r *Runtime) runResult(ctx context.Context, id conversation.RunID) (json.Ra
 	return run.Output, nil
 }
 
-// pending reports whether a submission is unsettled, and what it was sent by.
+// pending reports whether a submission is unsettled, and its sender.
 func (r *Runtime) pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
 	if err := r.sweeper.Quarantine.Refused(r.edge.known.Put(of.Address)); err != nil {
 		return nil, false, err
@@ -212,17 +210,17 @@ func (r *Runtime) pending(ctx context.Context, of conversation.Sender) (by *conv
 // Serves reports whether an agent is registered under the name.
 func (r *Runtime) Serves(agent string) bool { return r.agents[agent] != nil }
 
-// Ready is closed once Run takes requests.
+// Ready returns a channel that is closed once Run accepts requests.
 func (r *Runtime) Ready() <-chan struct{} { return r.edge.ready }
 
-// Run serves until ctx ends, then releases every conversation and stops, in about
-// DrainTimeout, or some times as long if the bucket does not answer. It runs once. It returns nil after an orderly end, a
-// [*BucketError] if the bucket cannot be used, a [*MemberError] if this node cannot be a
-// member of it, or is none any more, or why the node could not start or stop.
+// Run serves until ctx ends, then releases every conversation and stops. That takes about
+// DrainTimeout, or a few times as long if the bucket does not answer. Run may be called once. It
+// returns nil after a graceful shutdown, a [*BucketError] if the bucket is unusable, a [*MemberError]
+// if this node cannot be or no longer is a member, or the error that prevented start or stop.
 func (r *Runtime) Run(ctx context.Context) error {
 	if err := r.reach(ctx); err != nil {
 		if ctx.Err() != nil {
-			return nil // Told to stop before it served anything.
+			return nil // Stopped before it served a request.
 		}
 		return fmt.Errorf("run: %w", &BucketError{err})
 	}
@@ -231,14 +229,14 @@ func (r *Runtime) Run(ctx context.Context) error {
 	r.edge.end = end
 	if err := r.nodes.host.Start(serving); err != nil {
 		if ctx.Err() != nil {
-			return nil // Told to stop before it served anything.
+			return nil // Stopped before it served a request.
 		}
 		return fmt.Errorf("run: %w", err)
 	}
 	return r.serve(serving)
 }
 
-// expelled ends a node that the members lack. What it has is fenced by the others.
+// expelled ends a node that the members lack. The others fence its writers.
 func (r *Runtime) expelled(err error) {
 	outage.Unfiltered(r.opts.Logger).Error("not a member any more, stopping", "member", r.nodes.host.MemberID(), "address", r.nodes.members.address(), "err", err)
 	r.edge.end(err)
@@ -246,7 +244,7 @@ func (r *Runtime) expelled(err error) {
 
 // serve runs the node until ctx ends.
 func (r *Runtime) serve(ctx context.Context) error {
-	// What serves the drain must outlive ctx.
+	// The drain outlives ctx.
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	var wg sync.WaitGroup
@@ -288,8 +286,8 @@ func (r *Runtime) serve(ctx context.Context) error {
 	}), followErr)
 }
 
-// awaitEvents waits for what events go through. It bounds itself; only a sink that ignores its
-// context takes longer, or an observer, which has none.
+// awaitEvents waits for exporter and observers. Exceeding eventsTimeout needs a sink that ignores its
+// context, or a slow observer, which has none.
 func (r *Runtime) awaitEvents(emitting *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() {
@@ -303,8 +301,7 @@ func (r *Runtime) awaitEvents(emitting *sync.WaitGroup) {
 	}
 }
 
-// release lets go of the conversations. Whoever is not released in time is stopped all
-// the same.
+// release ends the activations. Those that are late are stopped afterwards.
 func (r *Runtime) release(ctx context.Context) {
 	r.active.draining.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, r.opts.DrainTimeout)
@@ -317,12 +314,12 @@ func (r *Runtime) release(ctx context.Context) {
 	r.tasks.endLife()
 }
 
-// stop ends what is left. The members are left last: what this node wrote until then it
-// wrote as one of them, and a node that wants the bucket alone has to wait.
+// stop ends the rest. The node leaves the members last, so that all its writes are those of a member
+// and a node that wants the bucket alone waits for them.
 func (r *Runtime) stop(ctx context.Context, endEvents func()) error {
 	r.edge.wait(r.opts.AdmitTimeout)
 	r.tasks.wait(r.opts.DrainTimeout)
-	endEvents() // All has happened. What leaves the journal must be shipped, or be found.
+	endEvents() // Export is complete now: an entry may leave the journal only once its events are shipped.
 	final, done := context.WithTimeout(ctx, r.opts.DrainTimeout)
 	defer done()
 	r.sweeper.Journal.Close(final)
@@ -334,7 +331,7 @@ func (r *Runtime) stop(ctx context.Context, endEvents func()) error {
 	return nil
 }
 
-// limits are an agent's rules as far as the machine needs them.
+// limits returns the agent's limits for the machine.
 func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	a := r.agents[name]
 	if a == nil {
@@ -351,8 +348,7 @@ func (r *Runtime) limits(name string) (machine.Limits, bool) {
 	}, true
 }
 
-// showsContent reports whether what people and models say in conversations of an agent
-// may be shown to operators.
+// showsContent reports whether events and logs of an agent may show message content to operators.
 func (r *Runtime) showsContent(name string) bool {
 	a := r.agents[name]
 	return a != nil && a.Events.Content

@@ -9,7 +9,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// UnknownAgentError says that no agent is registered under a name.
+// UnknownAgentError reports that no agent is registered under a name.
 type UnknownAgentError struct{ Agent string }
 
 // Error implements error.
@@ -17,21 +17,18 @@ func (e *UnknownAgentError) Error() string {
 	return fmt.Sprintf("agent %.80q is not registered with this runtime", e.Agent)
 }
 
-// Dispatch sends a message to a conversation from the program that the
-// runtime runs in; agent.Text("…") makes one of a text. When it returns the message
-// is durable and will reach exactly one settlement, whatever dies; [Runtime.Wait]
-// waits for that. Tools and hooks use [agent.Dispatch] instead, whose keys survive
-// a repetition of the call.
+// Dispatch sends a message to a conversation from the program that runs the runtime; agent.Text("…")
+// makes a message of a text. When it returns, the message is durable and will reach exactly one
+// settlement; [Runtime.Wait] waits for it. Tools and hooks use [agent.Dispatch] instead, whose keys
+// are stable across retries.
 //
-// A message without a key gets a random one: after an error that leaves
-// open whether it was taken, only a message with a key of its own can be sent again
-// without being worked on twice.
+// A message without a key gets a random one. If an error leaves the outcome unknown, only a message
+// with its own key can be retried without being processed twice.
 //
-// The error is an [*UnknownAgentError], a [*conversation.Error] (invalid_request for
-// a message that cannot be, agent_instance_not_found and agent_instance_exists for a
-// condition that does not hold, submission_conflict for a key that stands for
-// another message, runtime_unavailable when it may help to repeat) or internal. It
-// may be called from any goroutine once [Runtime.Ready] is closed.
+// The error is an [*UnknownAgentError], a [*conversation.Error] or internal. Codes are invalid_request
+// for an invalid message, agent_instance_not_found and agent_instance_exists for a failed condition,
+// submission_conflict for a key of a different message, and runtime_unavailable if a retry may help.
+// Dispatch is safe for concurrent use once [Runtime.Ready] is closed.
 func (r *Runtime) Dispatch(ctx context.Context, to conversation.Address, m agent.Message) (conversation.Receipt, error) {
 	receipt, err := r.dispatch(ctx, to, m)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// sendPost makes an attempt to deliver a post; [machine.PostTried] says what has come of it.
+// sendPost makes one attempt to deliver a post; the result arrives as [machine.PostTried].
 func (a *activation) sendPost(e machine.SendPost) {
 	created, p := a.machine.State().Created(), e.Post
 	out := outbox.Post{
@@ -27,7 +27,7 @@ func (a *activation) sendPost(e machine.SendPost) {
 		}
 		tried, ok := a.rt.work.Deliver(a.self.ctx, out)
 		if !ok {
-			return // Whoever opens the conversation next tries again.
+			return // The next activation of the conversation retries.
 		}
 		if !tried.Delivered {
 			a.log.Warn("post is not delivered", "post", string(out.ID), "target", out.Target, "attempt", out.Attempt, "reason", tried.Reason)
@@ -36,8 +36,8 @@ func (a *activation) sendPost(e machine.SendPost) {
 	})
 }
 
-// buryPost stores the dead letter of a post; [machine.PostBuried] says so. It is tried until the
-// activation ends: until then the journal, or a timer, finds the conversation.
+// buryPost stores the dead letter of a post; [machine.PostBuried] confirms it. It retries until the
+// activation ends. Until it succeeds, the journal or a timer lists the conversation.
 func (a *activation) buryPost(e machine.BuryPost) {
 	l := storage.DeadLetter{
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
@@ -49,7 +49,8 @@ func (a *activation) buryPost(e machine.BuryPost) {
 		err := storage.PutDeadLetter(ctx, a.rt.bucket, l)
 		if err == nil {
 			a.rt.work.GaveUp()
-			// What "parley outbox resend" is told without a bucket: the log of who has just created it lacks the address.
+			// These are the arguments of "parley outbox resend"; a just created conversation's log
+			// lacks the address.
 			a.rt.opts.Logger.Error("post is given up, its dead letter is stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
 				"post", string(l.Post), "batch", l.Seq, "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
 			a.self.Send(machine.PostBuried{Post: l.Post})
@@ -60,8 +61,8 @@ func (a *activation) buryPost(e machine.BuryPost) {
 	})
 }
 
-// checkPosts returns what keeps an admission from ending with a post, or nil: a target that a caller may not name, or
-// that is not configured. The answer to a caller is the same for both, so that it reveals no target.
+// checkPosts returns an error if an admission's target is not configured or not open to its caller. A
+// caller gets the same answer for both, which reveals no target.
 func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	if a.Notify == "" && !isOutboxSignal(&a.Delivery) {
 		return nil
@@ -87,7 +88,7 @@ func isOutboxSignal(d *conversation.Delivery) bool {
 	return d.Kind == conversation.KindSignal && d.Type == conversation.SignalOutbox
 }
 
-// deadPost returns how to find the post that a signal asks to deliver again, nil for any other admission.
+// deadPost returns the lookup of the post that a signal redelivers, nil for any other admission.
 func (a *activation) deadPost(adm conversation.Admission) func(context.Context, *checkedAdmission) error {
 	d := adm.Delivery
 	if !isOutboxSignal(&d) {
@@ -96,7 +97,7 @@ func (a *activation) deadPost(adm conversation.Admission) func(context.Context, 
 	return func(ctx context.Context, in *checkedAdmission) error {
 		seq, err := strconv.ParseInt(d.Attributes["batch"], 10, 64)
 		if err != nil || seq < 0 {
-			return nil // The machine refuses what names no post.
+			return nil // The machine rejects an invalid id.
 		}
 		batches, err := a.rt.logs.Range(ctx, a.key, seq, seq)
 		var gap *storage.GapError

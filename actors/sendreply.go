@@ -7,19 +7,19 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// Pauses before who waits for a reply is told again.
+// Backoff between attempts to deliver a reply.
 const (
 	sendPause    = time.Second
 	maxSendPause = time.Minute
 )
 
-// sendReply tells who waits for a reply of it; [machine.ReplySent] says so. It is tried until the
-// activation ends: until then, and after it, the journal lists the conversation.
+// sendReply delivers a reply to the conversation that waits for it; [machine.ReplySent] confirms it.
+// It retries until the activation ends. Until it succeeds, the journal lists the conversation.
 func (a *activation) sendReply(e machine.SendReply) {
 	d, err := e.Reply.Signal(e.To.Name)
 	notice := conversation.Admission{
 		Address: e.To.Address, Delivery: d, Key: string(e.Reply.Submission), Dispatched: true,
-		// An address may live again: what waited is not there then, and nothing is created for it.
+		// A deleted conversation is not created again.
 		Condition: conversation.Condition{Set: true, UID: e.To.UID},
 	}
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *activation) sendReply(e machine.SendReply) {
 	})
 }
 
-// insist tries something beside the activation until it is done, with pauses that double, or the
+// insist retries try in another goroutine, with exponential backoff, until it is done or the
 // activation ends.
 func (a *activation) insist(try func() (done bool)) {
 	a.rt.tasks.spawn(func() {
@@ -53,7 +53,7 @@ func (a *activation) insist(try func() (done bool)) {
 	})
 }
 
-// isTold reports whether who waits has the reply, or nobody waits any more.
+// isTold reports whether the reply was delivered or no wait for it is left.
 func isTold(err error) bool {
 	if err == nil {
 		return true

@@ -11,79 +11,76 @@ import (
 	"github.com/parleyrun/parley/observability"
 )
 
-// load is what the node's heartbeat tells people.
+// load returns the counts for the node's heartbeat.
 func (r *Runtime) load() (active, busy int64) {
 	active = r.active.count()
 	all, _ := r.sweeper.Journal.Size()
 	return active, int64(all)
 }
 
-// Status is what a node says of itself. Counters count from its start.
+// Status is the state of a node. Counters start at zero with the node.
 type Status struct {
-	// Ready says that requests should come here; Reason says why not.
+	// Ready reports whether the node should receive requests; Reason explains why not.
 	Ready  bool
 	Reason string
-	// Member is this incarnation, Address where other nodes dial it, "" if it is alone.
+	// Member is this incarnation. Address is where other nodes dial it, "" if it is alone.
 	Member, Address string
-	// Epoch numbers the newest known view, Members and Draining count its rows.
+	// Epoch is the number of the newest known view; Members and Draining count its rows.
 	Epoch             int64
 	Members, Draining int
-	// Unreached rows own nothing until most members with a share answer their node.
+	// Unreached rows own nothing until a majority of the weighted members reach their node.
 	Unreached int
 	// Reachable of the Others answer this node.
 	Reachable, Others int
-	// Certificates are those by which the node proves itself to the others: its own and
-	// the authority's. Nil without.
+	// Certificates are the node's own certificate and its CA. Nil without TLS.
 	Certificates []Certificate
-	// Passive: the own row could not be confirmed for too long; nothing is written.
-	// Leaving: the node hands over or is at its end.
+	// Passive means that the node's row has not been confirmed for too long; it writes nothing.
+	// Leaving means that the node is handing over or stopping.
 	Passive, Leaving bool
-	// Active conversations are in memory, Resting ones have a writer put aside, Parked ones
-	// wait for a time since they ran here, Busy ones are listed as owed.
+	// Active conversations are in memory. Resting ones have a resting writer. Suspended ones wait for
+	// a timer and have run on this node. Busy ones are listed as pending work.
 	Active, Resting, Suspended, Busy, Followers int
-	// QueuedCallers wait for an owner's answer, QueuedSubmissions are in memory and not
-	// settled, the running ones included.
+	// QueuedCallers wait for an owner's answer. QueuedSubmissions are unsettled submissions in memory,
+	// running ones included.
 	QueuedCallers, QueuedSubmissions int64
-	// Fences are writers here that lost an append to another one.
+	// Fences counts local writers that lost an append to another writer.
 	Fences int64
-	// Sweeps of pending-work journals, Pokes sent by them, and entries TakenOver from nodes that
-	// are gone.
+	// Sweeps counts sweeps of pending-work journals, Probes the probes they sent, and TakenOver the
+	// entries recovered from departed nodes.
 	Sweeps, Probes, TakenOver int64
-	// HandedOver are activations given up to another node, Refused requests that found
-	// no owner in time.
+	// HandedOver counts activations moved to another node, Refused the requests that reached no owner
+	// in time.
 	HandedOver, Refused int64
-	// QueuedDispatches are messages of tools and hooks that wait for their turn,
-	// RefusedDispatches were too many to wait.
+	// QueuedDispatches are queued messages of tools and hooks. RefusedDispatches exceeded the queue.
 	QueuedDispatches, RefusedDispatches int64
-	// Posts are what has become of what was posted.
+	// Posts counts the attempts to deliver posts.
 	Posts PostCounts
-	// Quarantined counts the conversations of the bucket that are quarantined.
+	// Quarantined counts the quarantined conversations of the bucket.
 	Quarantined int
-	// Unchecked are the initial data that were refused because checking them against a
-	// schema goes beyond a bound.
+	// Unchecked counts initial data rejected because the schema check exceeded a bound.
 	Unchecked int64
-	// Relayed batches went to followers on other nodes; RelayGaps could not.
+	// Relayed counts batches sent to followers on other nodes, RelayGaps those that could not be sent.
 	Relayed, RelayGaps int64
-	// FollowerLag is how long the worst followed conversation has had no owner that
-	// pushes its batches: until it has, it is read from the bucket every few seconds.
+	// FollowerLag is the longest time that a followed conversation has had no owner that pushes its
+	// batches. Such a conversation is polled from the bucket every few seconds.
 	FollowerLag time.Duration
-	// Follower counts what the followers do.
+	// Follower has the counters of the followers.
 	Follower follower.Stats
-	// Memory says who holds how much of the node's budget of MemoryLimit bytes, 0 for none.
+	// Memory is the use of the node's budget of MemoryLimit bytes by account, 0 for unlimited.
 	Memory      []memory.Usage
 	MemoryLimit int64
-	// Idle says who holds how much of Options.IdleBytes, half of which it may be, and how
-	// often it had to give something up before its time.
+	// Idle is the use of Options.IdleBytes by account, at most half of it, with counts of early
+	// evictions.
 	Idle []memory.IdleUsage
-	// LargeWork counts the pieces of work on large messages that wait for their turn.
+	// LargeWork counts operations on large messages that wait for their turn.
 	LargeWork int64
-	// Events says how far the sinks are, nil without any; Observers what became of the
-	// events of each observer, by its name.
+	// Events is the progress of the sinks, nil without any. Observers has the counters of each
+	// observer by name.
 	Events    *EventStatus
 	Observers map[string]observability.BufferCounts
 }
 
-// Certificate is one by which a node proves itself to others.
+// Certificate is one certificate by which a node authenticates.
 type Certificate struct {
 	Name    string // "node" or "ca"
 	Expires time.Time
@@ -92,13 +89,13 @@ type Certificate struct {
 // PostCounts are the attempts to deliver posts since the node started.
 type PostCounts = work.PostCounts
 
-// EventStatus is what the exporter of durable events has done, SinkStatus a part of it.
+// EventStatus has the counters of the exporter of durable events, SinkStatus those of one sink.
 type (
 	EventStatus = export.Status
 	SinkStatus  = export.SinkStatus
 )
 
-// Status returns what the node is and has done. It is safe for concurrent use.
+// Status returns the current state and counters. It is safe for concurrent use.
 func (r *Runtime) Status() Status {
 	active, busy := r.load()
 	s := Status{
@@ -134,7 +131,7 @@ func (r *Runtime) Status() Status {
 	switch {
 	case !r.edge.serving.Load():
 		s.Reason = "starting"
-	case s.Leaving || st.self.Draining && owners > 0: // one that is left alone serves all the same
+	case s.Leaving || st.self.Draining && owners > 0: // without another owner a draining node still serves
 		s.Reason = "draining: its conversations go to other nodes"
 	case r.nodes.members.gone():
 		s.Reason = "not a member: the objects under members/ of the bucket were deleted; start all nodes of the bucket again"
@@ -147,14 +144,14 @@ func (r *Runtime) Status() Status {
 	return s
 }
 
-// isolation returns why other nodes keep a node from being ready, "" if they do not. refused says that its
-// certificates are not valid, so that no new connection to another node succeeds.
+// isolation returns why the connections to other nodes make this node unready, "" if they do not.
+// refused means that its certificates are invalid, so that no new connection succeeds.
 func isolation(st standing, s Status, refused bool) string {
 	reason := ""
 	switch {
 	case st.self.Weight == 0 && st.self.Wants > 0:
 		reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
-	case 2*(st.owners-st.answering) > st.owners+1: // more than half of the members with a share
+	case 2*(st.owners-st.answering) > st.owners+1: // majority of the weighted members
 		reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
 	case refused && s.Others > 0 && s.Reachable == 0:
 		reason = fmt.Sprintf("cut off: none of %d other nodes answers", s.Others)

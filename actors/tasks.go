@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// tasks are what activations have started, in goroutines that Run waits for. They are safe
-// for concurrent use.
+// tasks are goroutines of activations that Run waits for. It is safe for concurrent use.
 type tasks struct {
 	log *slog.Logger
 
-	life    context.Context // of all activations; ends before Run does
+	life    context.Context // of all activations; ends before Run returns
 	endLife context.CancelFunc
 
-	saving   context.Context // of checkpoints, which outlive their activations; ends before Run does
+	saving   context.Context // of checkpoints, which outlive their activations; ends before Run returns
 	endSaves context.CancelFunc
 
 	mu      sync.Mutex
-	ended   bool // nothing is started any more
+	ended   bool // no more tasks start
 	started sync.WaitGroup
 	saves   sync.WaitGroup
 }
@@ -31,8 +30,8 @@ func newTasks(log *slog.Logger) *tasks {
 	return t
 }
 
-// spawn runs an effect of an activation. Once Run waits for what is left, an
-// activation that outlived its time starts nothing any more.
+// spawn runs an effect of an activation. After wait has begun it does nothing, because an overdue
+// activation must not start anything.
 func (t *tasks) spawn(effect func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +40,7 @@ func (t *tasks) spawn(effect func()) {
 	}
 }
 
-// save runs the storing of checkpoints, in a context of its own.
+// save stores a checkpoint, in a context of its own.
 func (t *tasks) save(save func(context.Context)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,14 +49,14 @@ func (t *tasks) save(save func(context.Context)) {
 	}
 }
 
-// abandon ends all of them: the node may write no more.
+// abandon cancels all tasks, because the node may no longer write.
 func (t *tasks) abandon() {
 	t.endLife()
 	t.endSaves()
 }
 
-// wait waits for what stopped activations have left running. Only a tool that
-// ignores its context takes long, and a checkpoint that cannot be stored.
+// wait waits for the tasks of stopped activations. Only a tool that ignores its context, or a
+// checkpoint that cannot be stored, takes long.
 func (t *tasks) wait(limit time.Duration) {
 	t.mu.Lock()
 	t.ended = true

@@ -8,11 +8,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// timerRetry is the pause before a timer is stored again that the bucket refused.
+// timerRetry is the delay before storing a timer again after a failure.
 const timerRetry = time.Second
 
-// storeTimer stores the timer of a parked submission; [machine.TimerStored] says so. It
-// is tried until the activation ends: until then the journal lists the conversation.
+// storeTimer stores the timer of a suspended submission; [machine.TimerStored] confirms it. It retries
+// until the activation ends. Until it succeeds, the journal lists the conversation.
 func (a *activation) storeTimer(e machine.StoreTimer) {
 	t := storage.Timer{Conv: a.key, Seq: int64(e.At), Until: e.Until}
 	all, _ := a.machine.Waits()
@@ -40,25 +40,25 @@ func (a *activation) storeTimer(e machine.StoreTimer) {
 	})
 }
 
-// timers are those of a machine. They belong to the activation.
+// timers are the timers of a machine. It belongs to the activation's goroutine.
 type timers struct {
-	fire    func(timerFired) // to the activation
+	fire    func(timerFired) // sends to the activation
 	slots   [machine.Timers]timerSlot
 	retries map[int]*time.Timer // of failed model calls, by gen
 }
 
 type timerSlot struct {
 	t *time.Timer
-	n int // how often it was set
+	n int // sequence number of the last set
 }
 
-// timerFired is what a timer sends that goes off.
+// timerFired is the message of a timer that fired.
 type timerFired struct {
 	timer machine.Timer
 	n     int
 }
 
-// set sets a timer and returns what it sends.
+// set sets a timer and returns the message it will send.
 func (t *timers) set(e machine.SetTimer) timerFired {
 	if e.Timer == machine.TimerRetry {
 		if t.retries == nil {
@@ -78,7 +78,7 @@ func (t *timers) set(e machine.SetTimer) timerFired {
 	return fired
 }
 
-// fired is the input for a timer that went off, unless it was set anew.
+// fired returns the input for a timer that fired, unless it was reset since.
 func (t *timers) fired(m timerFired) (in machine.Tick, ok bool) {
 	if m.timer == machine.TimerRetry {
 		delete(t.retries, m.n)

@@ -13,10 +13,10 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// abortsAtOnce bounds the members of trees that an abort reaches at once.
+// abortsAtOnce bounds the concurrent aborts of a tree's members.
 const abortsAtOnce = 16
 
-// askTree asks the conversation that began a tree of dispatches about it.
+// askTree queries the root conversation of a tree of dispatches.
 func (r *Runtime) askTree(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error) {
 	question, err := json.Marshal(q)
 	if err != nil {
@@ -41,7 +41,7 @@ func (r *Runtime) askTree(ctx context.Context, root conversation.Address, q mach
 	return status, nil
 }
 
-// askedTree takes a TreeRequest.
+// askedTree handles a TreeRequest.
 func (a *activation) askedTree(m *wire.TreeRequest, from grain.Sender) {
 	var q machine.Tree
 	if err := json.Unmarshal(m.GetQuestion(), &q); err != nil {
@@ -54,7 +54,7 @@ func (a *activation) askedTree(m *wire.TreeRequest, from grain.Sender) {
 
 // treeReply encodes the answer to a TreeRequest.
 func treeReply(s machine.TreeStatus) *wire.OwnerReply {
-	encoded, _ := json.Marshal(s) // strings and finite numbers
+	encoded, _ := json.Marshal(s) // strings and finite numbers always encode
 	return &wire.OwnerReply{Result: &wire.OwnerReply_Tree{Tree: encoded}}
 }
 
@@ -65,24 +65,24 @@ func abortedReply(v machine.Aborted) *wire.OwnerReply {
 		reply.Trees = append(reply.Trees, string(id))
 	}
 	for _, of := range v.PartOf {
-		encoded, _ := json.Marshal(of) // strings
+		encoded, _ := json.Marshal(of) // strings always encode
 		reply.PartOf = append(reply.PartOf, encoded)
 	}
 	return reply
 }
 
-// abortInput reads an AbortRequest.
+// abortInput decodes an AbortRequest.
 func abortInput(m *wire.AbortRequest, to machine.ReplyID) machine.Abort {
 	in := machine.Abort{To: to, Trees: m.GetTrees()}
 	if of := m.GetOf(); len(of) > 0 {
-		in.Of = new(conversation.TreeRef) // One that does not decode matches nothing.
+		in.Of = new(conversation.TreeRef) // An undecodable reference matches nothing.
 		_ = json.Unmarshal(of, in.Of)
 	}
 	return in
 }
 
-// AbortTree implements [conversation.Dispatcher]. The trees are closed before their members are read: those that join
-// later are refused, and those that are on their way find the tree closed when they start.
+// AbortTree implements [conversation.Dispatcher]. It closes the trees before it reads their members:
+// later members are rejected, and members in flight find the tree closed when they start.
 func (r *Runtime) AbortTree(ctx context.Context, at conversation.Address) (conversation.TreeAborted, error) {
 	reply, err := r.abort(ctx, at, &wire.AbortRequest{Trees: true})
 	if err != nil {
@@ -106,7 +106,8 @@ func (r *Runtime) AbortTree(ctx context.Context, at conversation.Address) (conve
 	return done, nil
 }
 
-// abortMembers aborts the submissions of a tree that is closed, and returns in how many conversations there were any.
+// abortMembers aborts the submissions of a closed tree, and returns the number of affected
+// conversations.
 func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (n int, _ error) {
 	of, err := json.Marshal(tree)
 	if err != nil {
@@ -131,7 +132,7 @@ func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (
 			return n, err
 		}
 	}
-	// The root itself may have been dispatched to again.
+	// The root itself may have received another dispatch.
 	reply, err := r.abort(ctx, tree.Root, &wire.AbortRequest{Of: of})
 	if reply.GetAborted() {
 		n++
@@ -139,7 +140,7 @@ func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (
 	return n, err
 }
 
-// abortEach aborts the submissions of a tree in conversations, and returns in how many there were any.
+// abortEach aborts the submissions of a tree in the given conversations, and returns how many had any.
 func (r *Runtime) abortEach(ctx context.Context, members []conversation.Address, of []byte) (n int, err error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup

@@ -10,14 +10,14 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// world is what no machine decides: time and randomness. Tests bring their own.
+// world provides time and randomness, which no machine decides. Tests replace it.
 type world struct {
 	began time.Time // monotonic origin of machine.Env.Mono
-	// wall is the wall clock, which somebody may set.
+	// wall is the wall clock, which may be adjusted.
 	wall func() time.Time
 	// entropy returns the randomness of one activation.
 	entropy func(conversation.Key) io.Reader
-	// unread are the types of records that not every member reads.
+	// unread returns the record types that some members cannot read.
 	unread func() []conversation.RecordType
 }
 
@@ -27,7 +27,7 @@ func newWorld(unread func() []conversation.RecordType) *world {
 	}
 }
 
-// env is what a step knows by the clock of its conversation; its seed is still missing.
+// env returns the environment of a step, without its seed.
 func (w *world) env(clock pending.Clock) machine.Env {
 	wall := w.wall()
 	return machine.Env{Wall: conversation.TimeOf(wall), Ahead: clock.Ahead(wall), Mono: time.Since(w.began), Unread: w.unread()}
