@@ -49,22 +49,22 @@ func (a *accounts) room() *conversation.Error {
 	}
 	a.idle.Trim()
 	out := conversation.Unavailable(retryAfter, err)
-	out.Details = fmt.Sprintf("This node takes no new message right now: %v. Retry after the time given.", err)
+	out.Details = fmt.Sprintf("This node accepts no new messages now: %v. Retry after the time given.", err)
 	return out
 }
 
 // share is one activation's use of the node: charged memory and pending submissions. It belongs to the
 // activation's goroutine.
 type share struct {
-	charged int64        // bytes
-	owed    int64        // submissions queued or running
-	kept    *memory.Kept // non-nil while idle
+	charged   int64        // bytes
+	unsettled int64        // submissions queued or running
+	kept      *memory.Kept // non-nil while idle
 }
 
 // hold sets the memory and the pending submissions of the activation.
-func (s *share) hold(r *Runtime, bytes, owed int64, idle bool) {
-	r.active.owed.Add(owed - s.owed)
-	s.owed = owed
+func (s *share) hold(r *Runtime, bytes, unsettled int64, idle bool) {
+	r.active.unsettled.Add(unsettled - s.unsettled)
+	s.unsettled = unsettled
 	if !idle {
 		s.kept.Take()
 	}
@@ -82,8 +82,8 @@ func (s *share) rest(r *Runtime, leave func()) {
 
 // end releases everything that the activation was charged.
 func (s *share) end(r *Runtime) {
-	r.active.owed.Add(-s.owed)
+	r.active.unsettled.Add(-s.unsettled)
 	s.kept.Take()
 	r.accounts.conversations.Add(-s.charged)
-	s.owed, s.charged = 0, 0
+	s.unsettled, s.charged = 0, 0
 }

@@ -79,7 +79,7 @@ type self struct {
 // message.
 func (a *activation) Start(of *grain.Self) {
 	a.self, a.key = &self{Self: of}, conversation.Key(of.ID())
-	a.self.ctx, a.self.end = context.WithCancel(a.rt.tasks.life)
+	a.self.ctx, a.self.end = context.WithCancel(a.rt.tasks.ctx)
 	a.random, a.tap, a.machine = a.rt.world.entropy(a.key), a.rt.events.Tap(a.key), machine.New(&a.rt.active.machines)
 	var waited bool
 	if a.clock, waited = a.rt.sweeper.Timers.Clock(a.key); !waited {
@@ -92,7 +92,7 @@ func (a *activation) Start(of *grain.Self) {
 	} else {
 		a.assume(newNonce(a.random))
 	}
-	a.opening.begin(func() { of.Send(unasked{}) })
+	a.opening.begin(func() { of.Send(noMessage{}) })
 }
 
 // assume sets the writer's nonce and registers the activation under it.
@@ -112,7 +112,7 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 	case *wire.AbortRequest:
 		a.step(abortInput(m, a.callers.add(answers(from))))
 	case *wire.TreeRequest:
-		a.askedTree(m, from)
+		a.answerTree(m, from)
 	case *wire.CompactRequest:
 		a.step(machine.Compact{To: a.callers.add(answers(from)), Instructions: m.GetInstructions()})
 	case *wire.ProbeRequest:
@@ -158,7 +158,7 @@ func (a *activation) Receive(message any, from grain.Sender) (passivate bool) {
 // Stop implements grain.Grain. It cancels the work of the activation; later results are dropped.
 func (a *activation) Stop() {
 	a.self.end()
-	a.opening.unasked.Stop()
+	a.opening.timeout.Stop()
 	a.timers.stop()
 	a.callers.answerAll(machine.Moved{}) // callers still waiting after a stop that the machine did not decide
 	if !a.self.stopping {
@@ -209,7 +209,7 @@ func (a *activation) perform(e machine.Effect) {
 	case machine.List:
 		a.rt.sweeper.Journal.List(a.entry(), int64(e.Seq), func() { a.self.Send(machine.Listed{}) })
 	case machine.Look:
-		a.look(e)
+		a.findTail(e)
 	case machine.Unlist:
 		a.rt.sweeper.Journal.Unlist(a.entry())
 	case machine.Reply:

@@ -17,7 +17,7 @@ type activations struct {
 	draining atomic.Bool // activations are to stop
 
 	fences, handedOver atomic.Int64
-	owed               atomic.Int64 // unsettled submissions; a gauge
+	unsettled          atomic.Int64 // unsettled submissions; a gauge
 
 	mu    sync.Mutex
 	byKey map[conversation.Key]running

@@ -138,7 +138,7 @@ func (a *activation) decide(from grain.Sender, m readAdmission) {
 	a.tap.Asked(m.admission.Address)
 	in := checkedAdmission{admission: m.admission, precheck: m.precheck}
 	if check := a.checkOf(m.admission); check != nil {
-		a.checkBeside(from, in, check, m.asker)
+		a.checkAsync(from, in, check, m.asker)
 		return
 	}
 	a.take(from, in)

@@ -76,10 +76,10 @@ func (a *activation) checkOf(adm conversation.Admission) func(context.Context, *
 	return nil
 }
 
-// checkBeside checks an admission in another goroutine and sends it to the activation again. A check
+// checkAsync checks an admission in another goroutine and sends it to the activation again. A check
 // may use its whole step budget, so at most half as many run as there are processors. Asker is the
 // context of a local caller, nil for one on another node.
-func (a *activation) checkBeside(
+func (a *activation) checkAsync(
 	from grain.Sender, in checkedAdmission, check func(context.Context, *checkedAdmission) error, asker context.Context,
 ) {
 	a.rt.tasks.spawn(func() {

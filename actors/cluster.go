@@ -108,7 +108,7 @@ func SetDraining(ctx context.Context, bucket storage.Bucket, member string, on b
 	v, err := membership.SetDraining(ctx, bucket, member, on)
 	var absent *membership.AbsentError
 	if errors.As(err, &absent) {
-		return nil, fmt.Errorf("drain member %s: it is no member of epoch %d: %w", member, absent.Epoch, storage.ErrNotFound)
+		return nil, fmt.Errorf("drain member %s: not a member of epoch %d: %w", member, absent.Epoch, storage.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("drain member %s: %w", member, err)

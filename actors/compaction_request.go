@@ -10,8 +10,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// maxCompactWords bounds the instructions of one compaction, in bytes.
-const maxCompactWords = 16 << 10
+// maxInstructions bounds the instructions of one compaction, in bytes.
+const maxInstructions = 16 << 10
 
 // Compact summarizes the older part of a conversation's prompt now, and reports whether there was
 // anything to summarize. The transcript that clients read stays complete. Instructions of at most 16
@@ -38,8 +38,8 @@ func (r *Runtime) compact(ctx context.Context, at conversation.Address, instruct
 	switch {
 	case !r.Serves(at.Agent):
 		return false, &UnknownAgentError{at.Agent}
-	case len(instructions) > maxCompactWords || !utf8.ValidString(instructions):
-		return false, conversation.Errorf(conversation.CodeInvalidRequest, "Instructions are UTF-8 of at most %d bytes.", maxCompactWords)
+	case len(instructions) > maxInstructions || !utf8.ValidString(instructions):
+		return false, conversation.Errorf(conversation.CodeInvalidRequest, "Instructions are UTF-8 of at most %d bytes.", maxInstructions)
 	}
 	limit := r.opts.AdmitTimeout + r.work.SummaryTime()
 	reply, err := r.callWithin(ctx, limit, at, &wire.CompactRequest{Instructions: instructions})

@@ -17,21 +17,21 @@ type (
 	checkedLog struct{ err error }
 )
 
-// doubt asks the owner of a conversation to verify its log, because a reader of this node found
+// verifyLog asks the owner of a conversation to verify its log, because a reader of this node found
 // corruption. A conversation with an unreadable log must not continue from memory. It does not block.
-func (r *Runtime) doubt(key conversation.Key) {
+func (r *Runtime) verifyLog(key conversation.Key) {
 	if a, here := r.active.of(key); here {
 		a.send(checkLog{})
 		return
 	}
-	r.openForNobody(key)
+	r.probeOwner(key)
 }
 
-// openForNobody asks the owner to open a conversation, or to verify its log if it is open. A failure
+// probeOwner asks the owner to open a conversation, or to verify its log if it is open. A failure
 // then is caused by the log and counts towards quarantine.
-func (r *Runtime) openForNobody(key conversation.Key) {
+func (r *Runtime) probeOwner(key conversation.Key) {
 	r.tasks.spawn(func() {
-		ctx, cancel := context.WithTimeout(r.tasks.life, pending.ProbeTimeout)
+		ctx, cancel := context.WithTimeout(r.tasks.ctx, pending.ProbeTimeout)
 		defer cancel()
 		// A probe without a journal entry. A lost probe only delays the detection.
 		_, _ = r.nodes.host.Request(ctx, string(key), &wire.ProbeRequest{})
@@ -58,6 +58,6 @@ func (a *activation) checkLog() {
 func (a *activation) checkedLog(m checkedLog) {
 	a.opening.checking = false
 	if m.err != nil && !a.machine.Stopped() {
-		a.step(machine.AppendLost{Err: fmt.Errorf("the log is damaged: %w", m.err)})
+		a.step(machine.AppendLost{Err: fmt.Errorf("log is corrupt: %w", m.err)})
 	}
 }

@@ -159,7 +159,7 @@ func (r *Runtime) unstage(ctx context.Context, key string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	if err := r.bucket.Delete(ctx, key); err != nil {
-		r.opts.Logger.Info("delete staged admission; a sweep does when this node is gone", "key", key, "err", err)
+		r.opts.Logger.Info("delete staged admission failed", "key", key, "err", err)
 	}
 }
 
@@ -171,11 +171,11 @@ func (r *Runtime) call(ctx context.Context, at conversation.Address, request pro
 
 // callWithin is call with another timeout.
 func (r *Runtime) callWithin(ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message) (*wire.OwnerReply, error) {
-	reply, doubt, err := r.callOwner(ctx, limit, at, request)
+	reply, uncertain, err := r.callOwner(ctx, limit, at, request)
 	if conversation.CodeOf(err) == conversation.CodeUnavailable {
 		r.edge.refused.Add(1)
 	}
-	if !doubt {
+	if !uncertain {
 		return reply, err
 	}
 	if f := reply.GetFailure(); err == nil && f != nil {
@@ -204,7 +204,7 @@ func unknown(request proto.Message, cause error) error {
 // callOwner also reports whether a request was sent without an answer, so that its outcome is unknown.
 func (r *Runtime) callOwner(
 	ctx context.Context, limit time.Duration, at conversation.Address, request proto.Message,
-) (_ *wire.OwnerReply, doubt bool, _ error) {
+) (_ *wire.OwnerReply, uncertain bool, _ error) {
 	if !r.edge.enter() {
 		return nil, false, conversation.Unavailable(retryAfter, nil)
 	}
@@ -223,32 +223,32 @@ func (r *Runtime) callOwner(
 		if err == nil {
 			reply, ok := m.(*wire.OwnerReply)
 			if !ok {
-				return nil, doubt, fmt.Errorf("call owner: answered with %T", m)
+				return nil, uncertain, fmt.Errorf("call owner: answered with %T", m)
 			}
 			if !reply.GetMoved() {
-				return reply, doubt, nil
+				return reply, uncertain, nil
 			}
-			doubt = doubt || !reply.GetUntouched()
+			uncertain = uncertain || !reply.GetUntouched()
 		} else {
-			doubt = doubt || !errors.Is(err, grain.ErrNoOwner)
+			uncertain = uncertain || !errors.Is(err, grain.ErrNoOwner)
 		}
 		switch {
 		case err == nil, errors.Is(err, grain.ErrOutcomeUnknown):
 		case errors.Is(err, grain.ErrPanicked):
 			// One panic may be chance. Two mean a log that crashes this version.
 			if panics++; panics > 1 {
-				return nil, doubt, fmt.Errorf("call owner: %w", err)
+				return nil, uncertain, fmt.Errorf("call owner: %w", err)
 			}
 		default:
-			return nil, doubt, conversation.Unavailable(retryAfter, err)
+			return nil, uncertain, conversation.Unavailable(retryAfter, err)
 		}
 		if r.edge.ended() {
-			return nil, doubt, conversation.Unavailable(retryAfter, err)
+			return nil, uncertain, conversation.Unavailable(retryAfter, err)
 		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, doubt, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
+			return nil, uncertain, conversation.Unavailable(retryAfter, errors.Join(ctx.Err(), err))
 		}
 	}
 }

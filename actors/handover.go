@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// handOverPause is the interval between two checks for remaining work. After every handOverLooks of
+// handOverPause is the interval between two checks for remaining work. After every handOverProbes of
 // them, all pending work is probed again.
 const (
-	handOverPause = 20 * time.Millisecond
-	handOverLooks = 25
+	handOverPause  = 20 * time.Millisecond
+	handOverProbes = 25
 )
 
 // HandOver moves this node's conversations to the other members. It returns when they have taken over
@@ -30,24 +30,24 @@ func (r *Runtime) HandOver(ctx context.Context) error {
 		return fmt.Errorf("hand over: %w", err)
 	}
 	r.opts.Logger.Info("handing over", "member", r.nodes.host.MemberID())
-	for looks := 0; ; looks++ {
+	for checks := 0; ; checks++ {
 		active, _ := r.load()
-		_, owed := r.sweeper.Journal.Size()
-		if active == 0 && owed == 0 {
+		_, pending := r.sweeper.Journal.Size()
+		if active == 0 && pending == 0 {
 			return nil
 		}
 		if _, owners := r.nodes.members.others(); owners == 0 {
-			r.opts.Logger.Info("nobody is left to hand over to; the next start carries on", "active", active, "owed", owed)
+			r.opts.Logger.Info("handover stopped: no other owners", "active", active, "pending", pending)
 			return nil
 		}
-		if looks%handOverLooks == 0 { // Ending activations probe the new owner themselves; this retries failed probes.
+		if checks%handOverProbes == 0 { // Ending activations probe the new owner themselves; this retries failed probes.
 			r.sweeper.ProbeSoon()
 		}
 		select {
 		case <-time.After(handOverPause):
 		case <-ctx.Done():
 			r.edge.leaving.Store(false)
-			return fmt.Errorf("hand over: %d conversations active and %d owed: %w", active, owed, context.Cause(ctx))
+			return fmt.Errorf("hand over: %d conversations active and %d pending: %w", active, pending, context.Cause(ctx))
 		}
 	}
 }

@@ -371,7 +371,7 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 	others.Add(1 << 20)
 	_, err := n.rt.Admit(t.Context(), message(chat("d"), "0", "y"))
 	e := codeIs(t, err, conversation.CodeUnavailable)
-	if !strings.HasPrefix(e.Details, "This node takes no new message right now: ") || !strings.HasSuffix(e.Details, "of the 1048576 bytes of memory of this node are in use. Retry after the time given.") || e.RetryAfter <= 0 {
+	if !strings.HasPrefix(e.Details, "This node accepts no new messages now: ") || !strings.HasSuffix(e.Details, "of the 1048576 bytes of memory of this node are in use. Retry after the time given.") || e.RetryAfter <= 0 {
 		t.Errorf("the refusal says %q after %v", e.Details, e.RetryAfter)
 	}
 	call.finish()

@@ -46,22 +46,22 @@ type MemberError struct {
 func (e *MemberError) Error() string {
 	switch {
 	case e.Deleted && e.Replaced:
-		return "the objects under members/ of this bucket were deleted while this node ran, so that another cluster may begin beside it: " +
+		return "the objects under members/ of this bucket were deleted while this node ran, so that a second cluster may form: " +
 			"start all nodes of the bucket again, and never delete members/ while one runs; nothing acknowledged is lost"
 	case e.Deleted:
 		return fmt.Sprintf("node %s is alive, and the objects under members/ of this bucket, which should name it, were deleted: "+
 			"stop all nodes of the bucket, then start them again", e.Member)
 	case !e.Replaced && e.Cluster:
 		return fmt.Sprintf("node %s at %q serves this bucket alone: stop it, or start it as a member of the cluster too; "+
-			"a node that died is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
+			"a crashed node is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
 	case !e.Replaced:
 		return fmt.Sprintf("node %s at %q serves this bucket: stop it, or give this node another bucket or prefix; "+
-			"a node that died is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
+			"a crashed node is replaced after %v without a heartbeat", e.Member, e.Address, membership.DefaultSuspect)
 	case e.Cluster && e.Member != "":
 		return fmt.Sprintf("node %s, started later at the same address %q, took this node's place: "+
 			"give each node an address of its own if both are meant to run", e.Member, e.Address)
 	case e.Cluster:
-		return "the other nodes took this one for dead, because its heartbeat was missing for too long: start it again"
+		return "the other nodes considered this node crashed, because its heartbeat was missing for too long: start it again"
 	case e.Member == "":
 		return fmt.Sprintf("this node was replaced by one that has left since, because it had no heartbeat for %v: start it again",
 			membership.DefaultSuspect)
@@ -350,7 +350,7 @@ func (g gate) Unwrap() storage.Bucket { return g.Bucket }
 // Create implements storage.Bucket.
 func (g gate) Create(ctx context.Context, key string, body storage.Body) error {
 	if err := g.members.awaitActive(ctx); err != nil {
-		return heldUp("create", key, err)
+		return uncertainWrite("create", key, err)
 	}
 	return g.Bucket.Create(ctx, key, body)
 }
@@ -358,13 +358,13 @@ func (g gate) Create(ctx context.Context, key string, body storage.Body) error {
 // Put implements storage.Bucket.
 func (g gate) Put(ctx context.Context, key string, body storage.Body) error {
 	if err := g.members.awaitActive(ctx); err != nil {
-		return heldUp("put", key, err)
+		return uncertainWrite("put", key, err)
 	}
 	return g.Bucket.Put(ctx, key, body)
 }
 
-// heldUp returns an error of unknown outcome, as for any canceled request: earlier attempts of the
+// uncertainWrite returns an error of unknown outcome, as for any canceled request: earlier attempts of the
 // same write may have been sent.
-func heldUp(op, key string, err error) error {
+func uncertainWrite(op, key string, err error) error {
 	return &storage.Error{Op: op, Key: key, Kind: storage.ErrUncertain, Err: fmt.Errorf("node is passive: %w", err)}
 }

@@ -22,7 +22,7 @@ func checkModels(reg *providers.Registry, a *agent.Agent, limits agent.Limits, l
 		err := reg.Check(spec)
 		var unspoken *providers.ModelError
 		if errors.As(err, &unspoken) && errors.Is(err, providers.ErrUnknownProtocol) {
-			log.Warn("calls of a model will fail: this program does not speak its format", "agent", a.Name, "model", spec, "api", unspoken.API)
+			log.Warn("model format unsupported; calls will fail", "agent", a.Name, "model", spec, "api", unspoken.API)
 			continue
 		}
 		if err != nil {

@@ -160,7 +160,7 @@ func (r *Runtime) viewChanged(v grain.View) {
 // followerOptions makes the followers ask for heads if other nodes may write.
 func (r *Runtime) followerOptions() *follower.Options {
 	o := &follower.Options{
-		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Corrupt: r.doubt,
+		Logger: r.opts.Logger, Strict: r.opts.StrictReads, Memory: r.opts.Memory, Idle: r.accounts.idle, MaxBytes: r.opts.FollowerBytes, Corrupt: r.verifyLog,
 		Reading: func(ctx context.Context, key conversation.Key) (func(), error) { return r.sweeper.Reading(ctx, key) },
 	}
 	if r.nodes.exclusive {

@@ -58,7 +58,7 @@ func (a *activation) read() openedLog {
 		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
 	}
 	if restored != nil && out.damaged {
-		a.log.Warn("log does not continue its checkpoint, folding it", "err", out.err)
+		a.log.Warn("checkpoint mismatch; folding the whole log", "err", out.err)
 		out = openedLog{state: conversation.NewState(), tail: storage.Start(), archive: a.rt.history.Archive(a.key, nil, a.log)}
 		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
 	}
@@ -76,7 +76,7 @@ func (a *activation) awaitRelease() {
 	ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.DrainTimeout)
 	defer cancel()
 	if err := a.rt.nodes.release(ctx, a.key); err != nil && a.self.ctx.Err() == nil {
-		a.log.Warn("another node may still run the conversation, taking it over", "err", err)
+		a.log.Warn("conversation not released; taking it over", "err", err)
 	}
 }
 
@@ -198,7 +198,7 @@ func (a *activation) opened(m openedLog) {
 // chooseWriter continues as the resting writer, or begins a new one.
 func (a *activation) chooseWriter(m openedLog) {
 	rested := a.writer.atRest != nil
-	if a.writer.goOn(a.rt.logs, a.key, m.tail, m.writers) {
+	if a.writer.tryContinue(a.rt.logs, a.key, m.tail, m.writers) {
 		return
 	}
 	if rested {
@@ -216,8 +216,8 @@ func (a *activation) containOpening() {
 		return
 	}
 	a.log.Error("conversation cannot be resumed", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	if a.opening.asked {
-		a.rt.openForNobody(a.key)
+	if a.opening.byClient {
+		a.rt.probeOwner(a.key)
 	} else {
 		a.failed(fmt.Errorf("panic: %v", p))
 	}

@@ -17,9 +17,9 @@ const firstMessage = time.Second
 
 // opening is the progress of opening the log. It belongs to the activation's goroutine, except done.
 type opening struct {
-	unasked  *time.Timer
+	timeout  *time.Timer
 	begun    bool
-	asked    bool          // requested by a client
+	byClient bool          // requested by a client
 	done     chan struct{} // closed when the machine has the log, or never will
 	checking bool          // a check of the log is running
 }
@@ -27,11 +27,11 @@ type opening struct {
 // begin starts the wait for the first message; nothing is called if none comes.
 func (o *opening) begin(nothing func()) {
 	o.done = make(chan struct{})
-	o.unasked = time.AfterFunc(firstMessage, nothing)
+	o.timeout = time.AfterFunc(firstMessage, nothing)
 }
 
-// unasked reports that no message has come.
-type unasked struct{}
+// noMessage reports that no message has come.
+type noMessage struct{}
 
 // beginFor starts opening the log at the first message. Sweeps and timers repeat their requests
 // without any client, so the opening is first announced in the journal, which counts crashes. Requests
@@ -40,10 +40,10 @@ func (a *activation) beginFor(message any) {
 	switch m := message.(type) {
 	case *wire.ProbeRequest:
 		a.startOpening(m.GetNonce() != "")
-	case *wire.ResumeRequest, unasked:
+	case *wire.ResumeRequest, noMessage:
 		a.startOpening(true)
 	case admitRequest, *wire.AbortRequest, *wire.TreeRequest, *wire.CompactRequest:
-		a.opening.asked = true
+		a.opening.byClient = true
 		a.startOpening(false)
 	case machine.Drain, grain.HandOver:
 		a.startOpening(false)
@@ -61,7 +61,7 @@ func (a *activation) startOpening(announced bool) {
 		return
 	}
 	a.opening.begun = true
-	a.opening.unasked.Stop()
+	a.opening.timeout.Stop()
 	id := a.openingID()
 	a.rt.tasks.spawn(func() { a.open(id, announced) })
 }
@@ -123,6 +123,6 @@ func (a *activation) readLog() (out openedLog) {
 // failed counts a permanent failure to open the log. After too many the conversation is quarantined.
 func (a *activation) failed(why error) {
 	if quarantine := a.rt.sweeper.Failed(a.key, why); quarantine != nil {
-		a.rt.tasks.spawn(func() { quarantine(a.rt.tasks.life) })
+		a.rt.tasks.spawn(func() { quarantine(a.rt.tasks.ctx) })
 	}
 }

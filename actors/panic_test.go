@@ -335,8 +335,8 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 		default:
 			t.Error("nothing was held back")
 		}
-		if turn.Err() == nil || r.tasks.life.Err() == nil {
-			t.Errorf("a turn ends with %v, the life of activations with %v", turn.Err(), r.tasks.life.Err())
+		if turn.Err() == nil || r.tasks.ctx.Err() == nil {
+			t.Errorf("a turn ends with %v, the context of activations with %v", turn.Err(), r.tasks.ctx.Err())
 		}
 		if got := r.Activations(); got != 0 {
 			t.Errorf("%d activations outlive their node", got)

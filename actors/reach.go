@@ -35,7 +35,7 @@ func (r *Runtime) reach(ctx context.Context) error {
 	}
 	report, err := storage.EnsureProbed(ctx, b, storage.EndpointOf(b), r.world.wall(), nil)
 	if ahead := storage.ClockAhead(b); ahead.Abs() >= clockWarning {
-		r.opts.Logger.Warn("the clock of this machine differs from the bucket's, which refuses requests from 15 minutes on", "ahead", ahead.Round(time.Second))
+		r.opts.Logger.Warn("clock differs from the bucket's", "ahead", ahead.Round(time.Second), "consequence", "the bucket rejects requests from 15 minutes on")
 	}
 	if err == nil && report != nil {
 		r.opts.Logger.Info("bucket passed the probe", "requests", report.Requests, "took", report.Took.Round(time.Millisecond))

@@ -61,7 +61,7 @@ func TestSharedBucketIsProbed(t *testing.T) {
 		t.Errorf("a bucket of its own: %v", err)
 	}
 	said.Reset()
-	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(said.String(), "the clock of this machine differs") ||
+	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(said.String(), "clock differs from the bucket") ||
 		!strings.Contains(said.String(), "bucket passed the probe") {
 		t.Errorf("a store that is fit and has another clock: %v\n%s", err, &said)
 	}

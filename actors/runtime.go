@@ -125,15 +125,15 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	m.reached = r.nodes.reached
 	r.edge = &edge{known: known, ready: make(chan struct{}), ended: r.active.draining.Load}
 	source := follower.Doubting(r.logs, o.Logger)
-	r.furnish(source)
+	r.initSubsystems(source)
 	if r.followers, err = follower.New(source, r.followerOptions()); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// furnish creates the subsystems that need no host.
-func (r *Runtime) furnish(source follower.Source) {
+// initSubsystems creates the subsystems that need no host.
+func (r *Runtime) initSubsystems(source follower.Source) {
 	o := &r.opts
 	r.events = events.New(events.Options{Addresses: r.edge.known, Observers: o.Events.Observers, Logger: o.Logger, DurableOnly: o.Events.DurableOnly, Prompts: o.Events.Prompts, Content: r.showsContent})
 	shown := prompt.NewRenderer(r.bucket)
@@ -145,7 +145,7 @@ func (r *Runtime) furnish(source follower.Source) {
 		Agents: r.agents, Providers: o.Providers, Logger: o.Logger, VendorWords: o.VendorWords, Bucket: r.bucket, History: r.history, Prompt: shown, Calls: r.accounts.calls, Outputs: r.accounts.outputs,
 		FirstEvent: o.FirstEvent, BetweenEvents: o.BetweenEvents, WholeCall: o.WholeCall, HookTimeout: o.HookTimeout,
 		StoreTimeout: o.AdmitTimeout, RetryPause: o.RetryPause, DispatchesAtOnce: o.DispatchesAtOnce,
-		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.askTree, Pending: r.pending, RunResult: r.runResult, Spawn: r.tasks.spawn, Life: r.tasks.life,
+		Outbox: &o.Outbox, Admit: r.Admit, AskTree: r.queryTree, Pending: r.pending, RunResult: r.runResult, Spawn: r.tasks.spawn, Life: r.tasks.ctx,
 	})
 }
 
@@ -297,7 +297,7 @@ func (r *Runtime) awaitEvents(emitting *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-time.After(eventsTimeout):
-		r.opts.Logger.Warn("sinks or observers were still at work at the end")
+		r.opts.Logger.Warn("shutdown timeout: sinks or observers running")
 	}
 }
 
@@ -309,9 +309,9 @@ func (r *Runtime) release(ctx context.Context) {
 	select {
 	case <-r.active.drain():
 	case <-ctx.Done():
-		r.opts.Logger.Warn("conversations not released in time; the next start recovers them")
+		r.opts.Logger.Warn("shutdown timeout: conversations not released", "remedy", "the next start recovers them")
 	}
-	r.tasks.endLife()
+	r.tasks.cancel()
 }
 
 // stop ends the rest. The node leaves the members last, so that all its writes are those of a member

@@ -30,7 +30,7 @@ func (a *activation) sendPost(e machine.SendPost) {
 			return // The next activation of the conversation retries.
 		}
 		if !tried.Delivered {
-			a.log.Warn("post is not delivered", "post", string(out.ID), "target", out.Target, "attempt", out.Attempt, "reason", tried.Reason)
+			a.log.Warn("post delivery failed", "post", string(out.ID), "target", out.Target, "attempt", out.Attempt, "reason", tried.Reason)
 		}
 		a.self.Send(tried)
 	})
@@ -43,7 +43,7 @@ func (a *activation) buryPost(e machine.BuryPost) {
 		Conv: a.key, Address: a.machine.State().Created().Address(), Post: e.Post.ID, Seq: int64(e.Post.Offset),
 		Submission: e.Post.Submission, Target: e.Post.Target, Attempts: e.Attempts, Reason: e.Reason, At: conversation.TimeOf(a.rt.world.wall()),
 	}
-	a.insist(func() bool {
+	a.retry(func() bool {
 		ctx, cancel := context.WithTimeout(a.self.ctx, a.rt.opts.AppendTimeout)
 		defer cancel()
 		err := storage.PutDeadLetter(ctx, a.rt.bucket, l)
@@ -51,7 +51,7 @@ func (a *activation) buryPost(e machine.BuryPost) {
 			a.rt.work.GaveUp()
 			// These are the arguments of "parley outbox resend"; a just created conversation's log
 			// lacks the address.
-			a.rt.opts.Logger.Error("post is given up, its dead letter is stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
+			a.rt.opts.Logger.Error("post failed permanently; dead letter stored", "conversation", string(a.key), "agent", l.Address.Agent, "id", l.Address.ID,
 				"post", string(l.Post), "batch", l.Seq, "target", l.Target, "attempts", l.Attempts, "reason", l.Reason)
 			a.self.Send(machine.PostBuried{Post: l.Post})
 		} else if a.self.ctx.Err() == nil {
@@ -72,7 +72,7 @@ func (r *Runtime) checkPosts(a *conversation.Admission) error {
 	}
 	if a.Notify != "" {
 		if _, err := r.opts.Outbox.Find(a.Notify); err != nil {
-			return conversation.Errorf(conversation.CodeInvalidRequest, "The settlement cannot be told: %v.", err)
+			return conversation.Errorf(conversation.CodeInvalidRequest, "The notice cannot be sent: %v.", err)
 		}
 	}
 	return nil

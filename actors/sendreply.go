@@ -26,22 +26,22 @@ func (a *activation) sendReply(e machine.SendReply) {
 		a.log.Error("encode reply", "submission", string(e.Reply.Submission), "err", err)
 		return
 	}
-	a.insist(func() bool {
+	a.retry(func() bool {
 		_, err := a.rt.Admit(a.self.ctx, notice)
-		if isTold(err) {
+		if replyDelivered(err) {
 			a.self.Send(machine.ReplySent{Submission: e.Reply.Submission})
 			return true
 		}
 		if a.self.ctx.Err() == nil {
-			a.log.Warn("who waits for a reply is not told", "submission", string(e.Reply.Submission), "waits", string(e.To.Address.Key()), "err", err)
+			a.log.Warn("deliver reply failed", "submission", string(e.Reply.Submission), "to", string(e.To.Address.Key()), "err", err)
 		}
 		return false
 	})
 }
 
-// insist retries try in another goroutine, with exponential backoff, until it is done or the
+// retry retries try in another goroutine, with exponential backoff, until it is done or the
 // activation ends.
-func (a *activation) insist(try func() (done bool)) {
+func (a *activation) retry(try func() (done bool)) {
 	a.rt.tasks.spawn(func() {
 		for pause := sendPause; !try(); pause = min(2*pause, maxSendPause) {
 			select {
@@ -53,8 +53,8 @@ func (a *activation) insist(try func() (done bool)) {
 	})
 }
 
-// isTold reports whether the reply was delivered or no wait for it is left.
-func isTold(err error) bool {
+// replyDelivered reports whether the reply was delivered or no wait for it is left.
+func replyDelivered(err error) bool {
 	if err == nil {
 		return true
 	}

@@ -107,7 +107,7 @@ func (r *Runtime) Status() Status {
 		LargeWork: r.opts.Memory.Waiting(), Idle: r.accounts.idle.Usage(),
 	}
 	s.Sweeps, s.Probes, s.TakenOver = r.sweeper.Counts()
-	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.active.owed.Load()
+	s.Followers, s.QueuedSubmissions = s.Follower.Followers, r.active.unsettled.Load()
 	s.QueuedDispatches, s.RefusedDispatches = r.work.Dispatches()
 	s.Posts = r.work.Posts()
 	s.Events, s.Observers = r.events.Status()
@@ -150,7 +150,7 @@ func isolation(st standing, s Status, refused bool) string {
 	reason := ""
 	switch {
 	case st.self.Weight == 0 && st.self.Wants > 0:
-		reason = fmt.Sprintf("not reached: %d of %d nodes with a share answer, it owns nothing until more than half do", st.answering, st.owners)
+		reason = fmt.Sprintf("not reached: %d of %d weighted nodes answer; it owns nothing until a majority does", st.answering, st.owners)
 	case 2*(st.owners-st.answering) > st.owners+1: // majority of the weighted members
 		reason = fmt.Sprintf("cut off: %d of %d other nodes answer", st.answering, st.owners)
 	case refused && s.Others > 0 && s.Reachable == 0:
@@ -162,5 +162,5 @@ func isolation(st standing, s Status, refused bool) string {
 	for _, c := range s.Certificates {
 		reason += fmt.Sprintf("; cluster certificate %s expires %s", c.Name, c.Expires.UTC().Format(time.RFC3339))
 	}
-	return reason + "; replace the expired one, the node reads it without a restart"
+	return reason + "; replace the expired certificate; the node reloads it without a restart"
 }

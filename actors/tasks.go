@@ -11,8 +11,8 @@ import (
 type tasks struct {
 	log *slog.Logger
 
-	life    context.Context // of all activations; ends before Run returns
-	endLife context.CancelFunc
+	ctx    context.Context // of all activations; ends before Run returns
+	cancel context.CancelFunc
 
 	saving   context.Context // of checkpoints, which outlive their activations; ends before Run returns
 	endSaves context.CancelFunc
@@ -25,7 +25,7 @@ type tasks struct {
 
 func newTasks(log *slog.Logger) *tasks {
 	t := &tasks{log: log}
-	t.life, t.endLife = context.WithCancel(context.Background())
+	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.saving, t.endSaves = context.WithCancel(context.Background())
 	return t
 }
@@ -51,7 +51,7 @@ func (t *tasks) save(save func(context.Context)) {
 
 // abandon cancels all tasks, because the node may no longer write.
 func (t *tasks) abandon() {
-	t.endLife()
+	t.cancel()
 	t.endSaves()
 }
 
@@ -70,7 +70,7 @@ func (t *tasks) wait(limit time.Duration) {
 	select {
 	case <-done:
 	case <-time.After(limit):
-		t.log.Warn("tools or checkpoints were still under way at the end")
+		t.log.Warn("shutdown timeout: tools or checkpoints running")
 	}
 	t.endSaves()
 	t.saves.Wait()

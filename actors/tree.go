@@ -16,11 +16,11 @@ import (
 // abortsAtOnce bounds the concurrent aborts of a tree's members.
 const abortsAtOnce = 16
 
-// askTree queries the root conversation of a tree of dispatches.
-func (r *Runtime) askTree(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error) {
+// queryTree queries the root conversation of a tree of dispatches.
+func (r *Runtime) queryTree(ctx context.Context, root conversation.Address, q machine.Tree) (machine.TreeStatus, error) {
 	question, err := json.Marshal(q)
 	if err != nil {
-		return machine.TreeStatus{}, fmt.Errorf("encode question about a tree: %w", err)
+		return machine.TreeStatus{}, fmt.Errorf("encode tree query: %w", err)
 	}
 	reply, err := r.call(ctx, root, &wire.TreeRequest{Question: question})
 	if err != nil {
@@ -36,16 +36,16 @@ func (r *Runtime) askTree(ctx context.Context, root conversation.Address, q mach
 		err = errors.New("owner answered without a result")
 	}
 	if err != nil {
-		return status, fmt.Errorf("ask about a tree: %w", err)
+		return status, fmt.Errorf("query tree: %w", err)
 	}
 	return status, nil
 }
 
-// askedTree handles a TreeRequest.
-func (a *activation) askedTree(m *wire.TreeRequest, from grain.Sender) {
+// answerTree handles a TreeRequest.
+func (a *activation) answerTree(m *wire.TreeRequest, from grain.Sender) {
 	var q machine.Tree
 	if err := json.Unmarshal(m.GetQuestion(), &q); err != nil {
-		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInvalidRequest, "The question about a tree is not JSON: %v", err)}))
+		from.Answer(answerMessage(machine.Refused{Err: conversation.Errorf(conversation.CodeInvalidRequest, "The tree query is not JSON: %v", err)}))
 		return
 	}
 	q.To = a.callers.add(answers(from))
@@ -115,7 +115,7 @@ func (r *Runtime) abortMembers(ctx context.Context, tree conversation.TreeRef) (
 	}
 	seen := map[conversation.Address]bool{tree.Root: true}
 	for from, more := 0, true; more; {
-		page, err := r.askTree(ctx, tree.Root, machine.Tree{Submission: tree.Submission, List: true, From: from})
+		page, err := r.queryTree(ctx, tree.Root, machine.Tree{Submission: tree.Submission, List: true, From: from})
 		if err != nil {
 			return n, err
 		}

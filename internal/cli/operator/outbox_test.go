@@ -123,7 +123,7 @@ agents: {echo: {mounts: [/agents/echo], model: demo/parrot, notify: [ledger]}}
 			t.Errorf("the list lacks %q:\n%s", want, list)
 		}
 	}
-	waiting.Until(t, "the line of what was given up", func() bool { return n.Logs.With("post is given up", "agent=echo id=a", "batch=") != "" })
+	waiting.Until(t, "the line of what was given up", func() bool { return n.Logs.With("dead letter stored", "agent=echo id=a", "batch=") != "" })
 	if leak := n.Logs.With("secret-path"); leak != "" || strings.Contains(list, "secret-path") {
 		t.Errorf("the log has %q", leak)
 	}

@@ -263,7 +263,7 @@ func TestReplacedNodeSaysWhatToDo(t *testing.T) {
 	}
 	err := nodes[0].End(syscall.SIGCONT)
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRefused || !strings.Contains(nodes[0].Logs.String(), "took this one for dead") || !strings.Contains(nodes[0].Logs.String(), "start it again") {
+	if !errors.As(err, &exit) || exit.ExitCode() != cli.ExitRefused || !strings.Contains(nodes[0].Logs.String(), "considered this node crashed") || !strings.Contains(nodes[0].Logs.String(), "start it again") {
 		t.Errorf("ends with %v\n%s", err, nodes[0].Logs)
 	}
 	if code, out, errOut := program.Output(t, "send", nodes[1].Base+"/x", "hello"); code != 0 || !strings.HasSuffix(out, "[completed]\n") {

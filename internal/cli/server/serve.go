@@ -74,7 +74,7 @@ func serveCommand(p *cli.Program) *cobra.Command {
 			"With admin: {listen: 127.0.0.1:9464} it serves /healthz, /readyz and /metrics there, to\n" +
 			"whoever reaches it; with pprof: true beside listen also /debug/pprof/, for go tool pprof.\n\n" +
 			"Exit code: 0 after an orderly end; 75 if another process serves the bucket alone, or the\n" +
-			"other nodes took this one for dead: start it again; 1 anything else.",
+			"other nodes considered this node crashed: start it again; 1 anything else.",
 		Example: "  parley serve\n  parley serve --config /etc/parley.yaml --log-format json\n  parley serve --config node-1.yaml --insecure-cluster",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

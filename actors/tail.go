@@ -7,9 +7,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// look finds the end of the log with one LIST. The answer arrives as [machine.Looked] within
+// findTail finds the end of the log with one LIST. The answer arrives as [machine.Looked] within
 // AdmitTimeout.
-func (a *activation) look(e machine.Look) {
+func (a *activation) findTail(e machine.Look) {
 	a.rt.tasks.spawn(func() {
 		if !looksAtLog() {
 			a.self.Send(machine.Looked{Tail: e.After})
