@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestAbort aborts a running submission and two behind it: one durable intent, text
-// that was said stays, each settles once, and what comes later runs normally.
+// TestAbort aborts a running submission and two queued ones. One intent is durable, emitted text
+// stays, each submission settles once, and later ones run normally.
 func TestAbort(t *testing.T) {
 	at := chat("c")
 	w := newWorld(t)
@@ -69,7 +69,6 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// TestAttachment reads an attachment back, and refuses bytes that are not its own.
 func TestAttachment(t *testing.T) {
 	at, other := chat("c"), chat("other")
 	w := newWorld(t)
@@ -143,7 +142,7 @@ func TestAttachment(t *testing.T) {
 	notIntact(t, err, id, "missing")
 }
 
-// notIntact checks an error that tells of a damaged attachment.
+// notIntact checks an error about a corrupt attachment.
 func notIntact(t *testing.T, err error, id conversation.AttachmentID, reason string) {
 	t.Helper()
 	var e *conversation.Error

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// TestOwnAdmission: what stays on its node is what would have come out of a message, whatever
-// the caller does with its own afterwards; and it becomes that message when it has to leave.
+// TestOwnAdmission: a local admission equals its decoded form, does not alias the caller's values, and
+// encodes to the same message when it has to leave the node.
 func TestOwnAdmission(t *testing.T) {
 	encode := func(a conversation.Admission) ([]byte, error) { return json.Marshal(a) }
 	for name, a := range map[string]conversation.Admission{

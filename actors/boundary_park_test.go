@@ -15,10 +15,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// napTime is longer than an idle conversation stays in memory.
+// napTime exceeds Options.UnloadAfter.
 const napTime = 45 * time.Second
 
-// waits is a durable tool that waits between its two steps.
+// waits is a durable tool that sleeps between its two steps.
 func (p *life) waits() agent.Tool {
 	return agent.NewTool("wait", "Waits.", func(ctx context.Context, _ struct{}) (string, error) {
 		call, _ := agent.CallFrom(ctx)
@@ -52,8 +52,8 @@ func (p *life) suspendedCast() *cast {
 	})
 }
 
-// checkSuspended: each step and the nap are recorded once and not done again, nothing goes
-// on before its time, and in the end no timer and no journal is left.
+// checkSuspended: each step and the sleep are recorded once and not repeated, nothing continues early,
+// and at the end no timer and no journal entry remains.
 func (s *story) checkSuspended(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Minute) // the next full minutes
@@ -118,7 +118,6 @@ func checkTranscriptText(t *testing.T, snap conversation.Snapshot) {
 	}
 }
 
-// timers returns the keys of the stored timers.
 func (w *world) timers() (keys []string) {
 	w.tb.Helper()
 	page, err := w.bucket.List(context.Background(), storage.ListQuery{Prefix: "timer/"})
@@ -131,28 +130,26 @@ func (w *world) timers() (keys []string) {
 	return keys
 }
 
-// leavesNothing fails the test if a timer is stored or a journal lists pending work.
 func (w *world) leavesNothing() {
 	w.tb.Helper()
 	w.leavesTimers(func(key string) bool { return false })
 }
 
-// leavesTimers fails the test if another timer is stored than those that may be, or a journal lists pending work.
+// leavesTimers fails the test if a timer remains that may rejects, or a journal lists pending work.
 func (w *world) leavesTimers(may func(key string) bool) {
 	w.tb.Helper()
 	if keys := slices.DeleteFunc(w.timers(), may); len(keys) > 0 {
 		w.tb.Errorf("the timers %q are left", keys)
 	}
 	for _, j := range w.journals() {
-		pending := slices.DeleteFunc(j.Entries, func(e storage.JournalEntry) bool { return e.Opening }) // by the reads of the test
+		pending := slices.DeleteFunc(j.Entries, func(e storage.JournalEntry) bool { return e.Opening }) // caused by reads of the test
 		if len(pending) > 0 {
 			w.tb.Errorf("journal %d of %s lists %+v", j.N, j.Member, pending)
 		}
 	}
 }
 
-// TestCrashWhileSuspended lets the process die once at every boundary of the run of a call
-// that waits for a time.
+// TestCrashWhileSuspended crashes the process once at every boundary of a run with a suspended call.
 func TestCrashWhileSuspended(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
@@ -174,7 +171,6 @@ func TestCrashWhileSuspended(t *testing.T) {
 		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after death"}, nil))
 }
 
-// showParking counts what a story is an example of.
 func (s *story) showParking(shown map[string]int) {
 	runs := map[int]int{}
 	for _, d := range s.deeds {

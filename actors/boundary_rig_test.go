@@ -21,33 +21,32 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// story is one submission and the processes that work on it, one after the other, each
-// until a boundary where it dies. A boundary is where an effect begins or ends: a
-// request to the bucket is sent, or it has landed and its answer is under way; an
-// author's function or a model is called, or has something to say.
+// story is one submission and the processes that work on it, one after the other, each until the
+// boundary where it crashes. A boundary is the begin or end of an effect: a request to the bucket is
+// sent or has landed, or a function of the author or a model is called or returns.
 type story struct {
 	*loop
-	name  string // decides what happens to writes whose sender dies
-	lost  bool   // none of them lands
-	parks bool   // it is the story of a call that waits; see boundary_park_test.go
-	runs  bool   // it is the story of a run of a workflow; see boundary_run_test.go
+	name  string // seeds the outcome of writes in flight at a crash
+	lost  bool   // no write in flight lands
+	parks bool   // a suspended call; see boundary_park_test.go
+	runs  bool   // a run of a workflow; see boundary_run_test.go
 	lives []*life
 	late  sync.WaitGroup // requests that outlive their sender
 
 	mu      sync.Mutex
 	deeds   []deed
 	views   []view
-	landed  map[string]time.Time // when each batch was stored, by key
-	zombies int                  // batches that were stored after their sender had died
-	aliases map[string]string    // of logs, in the order in which they were met: ids are others in every story
+	landed  map[string]time.Time // time when each batch was stored, by key
+	zombies int                  // batches stored after their sender had crashed
+	aliases map[string]string    // names of logs in order of appearance, because ids differ between runs
 
-	// What over has read, one life after the other.
+	// Read by over, from one process to the next.
 	seen    storage.Position
 	first   conversation.SubmissionID
 	settled bool
 }
 
-// deed is one call of a function of the author's, or of a model.
+// deed is one call of an author's function or of a model.
 type deed struct {
 	what string
 	call conversation.CallID
@@ -55,7 +54,7 @@ type deed struct {
 	at   time.Time
 }
 
-// view is what a model was shown.
+// view is the prompt of one model call.
 type view struct {
 	seen []string
 	at   time.Time
@@ -65,24 +64,24 @@ type view struct {
 type life struct {
 	s      *story
 	number int
-	dies   int // at which boundary, counted from 0; immortal for none
+	dies   int // boundary of the crash, counted from 0, or immortal
 	died   chan struct{}
 	node   *actorNode
 
 	mu    sync.Mutex
 	dead  bool
-	trace []string // the boundaries passed
+	trace []string // boundaries reached so far
 	times map[string]int
 }
 
 const immortal = -1
 
-// memberName fits the names that [actors.LocalFleet] gives.
+// memberName matches the names that [actors.LocalFleet] assigns.
 var memberName = regexp.MustCompile(`local-\d+`)
 
 var errDead = errors.New("the process is dead")
 
-// draw returns a number that depends on its arguments only.
+// draw returns a deterministic number for its arguments.
 func draw(what ...any) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintln(h, what...)
@@ -91,16 +90,15 @@ func draw(what ...any) uint64 {
 	return x ^ x>>31
 }
 
-// passed returns the boundaries that the process has passed.
 func (p *life) passed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.trace)
 }
 
-// pass gets to a boundary. It takes a moment that nothing else takes, so that the
-// boundaries of a story always come in the same order. It is an error if the process
-// has died by then or dies there; here says which.
+// pass reaches a boundary. It takes a unique amount of time, so that the boundaries of a story always
+// come in the same order. It returns an error if the process has crashed before or crashes there; here
+// reports which.
 func (p *life) pass(ctx context.Context, name string) (here bool, err error) {
 	p.mu.Lock()
 	nth := p.times[name]
@@ -124,7 +122,7 @@ func (p *life) pass(ctx context.Context, name string) (here bool, err error) {
 	return true, errDead
 }
 
-// at is pass for code that runs in the process: it does not come back if that dies.
+// at is pass for code in the process: it does not return if the process crashes.
 func (p *life) at(ctx context.Context, name string) error {
 	_, err := p.pass(ctx, name)
 	if errors.Is(err, errDead) {
@@ -134,7 +132,7 @@ func (p *life) at(ctx context.Context, name string) error {
 	return err
 }
 
-// does is at, and notes that a function runs.
+// does is at and records the call.
 func (p *life) does(ctx context.Context, what string, call conversation.CallID) error {
 	if err := p.at(ctx, what+" begins"); err != nil {
 		return err
@@ -145,7 +143,6 @@ func (p *life) does(ctx context.Context, what string, call conversation.CallID) 
 	return nil
 }
 
-// carry carries a request of the process.
 func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
 	name := p.s.alias(memberName.ReplaceAllString(c.Method+" "+c.Key, "member"))
 	if here, err := p.pass(ctx, "send "+name); err != nil {
@@ -161,8 +158,8 @@ func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
 	return err
 }
 
-// leave decides on a write that was under way when its sender died: it is lost, or
-// lands, or lands much later.
+// leave decides on a write in flight at the crash of its sender: it is lost, lands, or lands much
+// later.
 func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
 	fate := draw(p.s.name, p.number, name)
 	if c.Method != http.MethodPut && c.Method != http.MethodDelete || p.s.lost || fate%4 == 0 {
@@ -188,7 +185,7 @@ func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
 	})
 }
 
-// send performs a request, and notes when something was stored.
+// send performs a request and records the time of a write.
 func (s *story) send(ctx context.Context, op storagetest.Op, do func(context.Context) error) error {
 	defer s.wake()
 	err := do(ctx)
@@ -200,8 +197,8 @@ func (s *story) send(ctx context.Context, op storagetest.Op, do func(context.Con
 	return err
 }
 
-// live lets a process work until it dies, or until the work is done and all is quiet.
-// It reports whether it died.
+// live runs a process until it crashes, or until the work is done and the process is idle. It reports
+// whether it crashed.
 func (s *story) live(dies int) bool {
 	s.tb.Helper()
 	p := &life{s: s, number: len(s.lives), dies: dies, died: make(chan struct{}), times: map[string]int{}}
@@ -210,7 +207,7 @@ func (s *story) live(dies int) bool {
 	go p.deliver()
 	quiet := make(chan struct{})
 	left := make(chan struct{})
-	go func() { // What a dying process reads is none of its effects.
+	go func() { // Reads of a crashed process are not effects.
 		defer close(left)
 		for range int(longest / time.Second) {
 			if s.over() {
@@ -246,7 +243,6 @@ func (s *story) live(dies int) bool {
 	return died
 }
 
-// start makes a process that runs.
 func (p *life) start() <-chan error {
 	p.s.tb.Helper()
 	var done <-chan error
@@ -258,7 +254,7 @@ func (p *life) start() <-chan error {
 	return done
 }
 
-// deliver repeats the submission until it is accepted, as a client does.
+// deliver retries the submission until it is accepted, as a client does.
 func (p *life) deliver() {
 	select {
 	case <-p.node.rt.Ready():
@@ -292,13 +288,13 @@ func (p *life) deliver() {
 	p.s.tb.Errorf("life %d accepts nothing", p.number)
 }
 
-// fact is a record and when it became durable.
+// fact is a record with the time at which it became durable.
 type fact struct {
 	record conversation.Record
 	at     time.Time
 }
 
-// at is where the story happens.
+// at returns the conversation's address.
 func (s *story) at() conversation.Address {
 	if s.runs {
 		return conversation.RunAddress(conversation.RunFor("report", "1"))
@@ -306,7 +302,7 @@ func (s *story) at() conversation.Address {
 	return chat("c")
 }
 
-// opening is what begins it.
+// opening returns the admission.
 func (s *story) opening() conversation.Admission {
 	if s.runs {
 		return conversation.RunOf("report", conversation.RunFor("report", "1"), []byte(`{}`))
@@ -314,7 +310,7 @@ func (s *story) opening() conversation.Admission {
 	return message(chat("c"), "1", "go")
 }
 
-// over reports whether its submission is settled. It reads no batch twice.
+// over reports whether the submission is settled. It reads no batch twice.
 func (s *story) over() bool {
 	s.seen = s.read(s.at(), s.seen, func(records []conversation.Record) {
 		for _, r := range only[*conversation.SubmissionAdmitted](records) {
@@ -327,15 +323,14 @@ func (s *story) over() bool {
 	return s.settled
 }
 
-// submission is the first of the log.
 func (s *story) submission() conversation.SubmissionID {
 	return only[*conversation.SubmissionAdmitted](s.records(s.at()))[0].Submission
 }
 
-// logName is what names a log in keys.
+// logName matches the name of a log in a key.
 var logName = regexp.MustCompile(`([0-9a-f]{2}/|timer/[0-9]/[0-9T]+/)[0-9a-f]{32}`)
 
-// alias names the logs of a key by the order in which they were met.
+// alias replaces the names of logs in a key by their order of appearance.
 func (s *story) alias(name string) string {
 	if !s.runs {
 		return name
@@ -357,7 +352,6 @@ func (s *story) alias(name string) string {
 	})
 }
 
-// facts returns the log.
 func (s *story) facts() []fact { return s.factsOf(s.at()) }
 
 func (s *story) factsOf(at conversation.Address) []fact {
@@ -384,19 +378,19 @@ func (s *story) factsOf(at conversation.Address) []fact {
 	return out
 }
 
-// inStory tells a story in a bubble: a process for each boundary where one dies, and a
-// last one that does not. A life that ends well before its boundary ends the story. If
-// lost is set, no write lands that was under way when its sender died.
+// inStory runs a story in a bubble: one process for each boundary in dies, which crashes there, and a
+// last one that does not. It ends early if a process finishes before its boundary. If lost is set, no
+// write in flight at a crash lands.
 func inStory(t *testing.T, fleet *actors.LocalFleet, dies []int, lost bool, check func(t *testing.T, s *story)) {
 	t.Helper()
 	play(t, fleet, &story{lost: lost}, dies, check)
 }
 
-// play is inStory of a story that begins as given.
+// play is inStory of a given story.
 func play(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, check func(t *testing.T, s *story)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
+		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's dead-letter counter ends by itself.
 		s := &story{loop: newLoop(t, fleet), name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, runs: begin.runs, landed: map[string]time.Time{}, seen: storage.Start()}
 		t.Cleanup(s.late.Wait)
 		for _, k := range append(slices.Clone(dies), immortal) {

@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// workflows are what the story of a run is of: three steps, two runs beside each other, a sleep, a signal, and an agent
-// that is asked.
+// workflows returns the workflow under test: three steps, two parallel runs, a sleep, a signal, and a
+// call of an agent.
 func (p *life) workflows() []*agent.Agent {
 	step := func(ctx context.Context, of, name string) error {
 		_, err := agent.Step(ctx, name, func(ctx context.Context) (string, error) { return name + " done", p.whole(ctx, "step "+of+name, "") })
@@ -68,7 +68,6 @@ func (p *life) workflows() []*agent.Agent {
 	return []*agent.Agent{chatAgent(), part.Definition(), report.Definition()}
 }
 
-// approve sends the signal that the run waits for.
 func (p *life) approve() error {
 	d, err := conversation.SignalFor("approval", true)
 	if err == nil {
@@ -83,7 +82,8 @@ func (p *life) expertCast() *cast {
 	})
 }
 
-// checkRun: there is one result, each step is recorded once and not done again once it is, and nothing is left.
+// checkRun: there is one result, each step is recorded once and not repeated afterwards, and no
+// pending work remains.
 func (s *story) checkRun(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Minute) // the next full minutes
@@ -111,7 +111,7 @@ func (s *story) checkRun(t *testing.T) {
 			}
 		}
 	}
-	output = strings.ReplaceAll(output, "\n\n", "") // where the agent's reply was cut off
+	output = strings.ReplaceAll(output, "\n\n", "") // where the agent's reply was interrupted
 	if settled != 1 || output != "seven, part a, part b, true" {
 		t.Errorf("settled %d times, with %q", settled, output)
 	}
@@ -129,7 +129,7 @@ func (s *story) checkRun(t *testing.T) {
 			t.Errorf("%s was done again in life %d", d.what, d.life)
 		}
 	}
-	s.leavesTimers(func(key string) bool { return strings.Contains(key, "/20000131T") }) // when the waits would have timed out
+	s.leavesTimers(func(key string) bool { return strings.Contains(key, "/20000131T") }) // timeouts of the waits
 }
 
 // recordedOf notes when the steps of a log were recorded.
@@ -145,7 +145,7 @@ func (s *story) recordedOf(t *testing.T, at conversation.Address, of string, rec
 	}
 }
 
-// TestDeathInARun lets the process die once at every boundary of a run and of what it starts and asks.
+// TestDeathInARun crashes the process once at every boundary of a run and its child runs.
 func TestDeathInARun(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
@@ -162,7 +162,6 @@ func TestDeathInARun(t *testing.T) {
 		sample.Of([]string{"goes on in another", "over before", "landed after death", "step again"}, nil))
 }
 
-// showRun counts what a story is an example of.
 func (s *story) showRun(shown map[string]int) {
 	runs, steps := map[int]int{}, map[string]int{}
 	for _, d := range s.deeds {

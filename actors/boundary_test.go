@@ -19,12 +19,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// The run of a story: the model calls a plain tool, whose output is too long for a record,
-// and a durable one, then hands a task to
-// a subagent which calls a tool and answers, then answers. The second step fills its
-// window, so that the first is summarized while the subagent works.
+// The run of a story: the model calls a plain tool with an output too long for a record, and a durable
+// tool. Then it hands a task to a subagent, which calls a tool and answers, and answers itself. The
+// second step fills the window, so that the first is summarized while the subagent works.
 
-// agent is the agent of the run, as this process has it.
+// agent returns the agent of this process.
 func (p *life) agent() *agent.Agent {
 	if p.s.parks {
 		return chatAgent(p.waits())
@@ -49,7 +48,7 @@ func (p *life) agent() *agent.Agent {
 	return a
 }
 
-// whole is a function that has a beginning and an end.
+// whole is a function call with a begin and an end boundary.
 func (p *life) whole(ctx context.Context, what string, call conversation.CallID) error {
 	if err := p.does(ctx, what, call); err != nil {
 		return err
@@ -86,7 +85,7 @@ func (p *life) deploy() agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// cast is the models of the run. They go by what they are shown alone.
+// cast returns the models of the run. Their answers depend only on the prompt.
 func (p *life) cast() *cast {
 	if p.s.parks {
 		return p.suspendedCast()
@@ -122,10 +121,10 @@ func (p *life) cast() *cast {
 	}}
 }
 
-// sayUnknown begins what a model is told of a call that may have run.
+// sayUnknown begins the message to the model about a call that may have run.
 const sayUnknown = "The outcome of this call is unknown"
 
-// calls is a reply of calls.
+// calls answers with tool calls.
 func (p *life) calls(ctx context.Context, a *providers.Assembler, what string, u providers.Usage, calls ...string) error {
 	if err := p.does(ctx, what, ""); err != nil {
 		return err
@@ -144,8 +143,8 @@ func (p *life) calls(ctx context.Context, a *providers.Assembler, what string, u
 	return p.at(ctx, what+" ends")
 }
 
-// answers is a reply of texts. A model that is told to go on leaves out what it is
-// shown of them.
+// answers answers with texts. If the prompt asks the model to continue, it omits the texts in the
+// prompt.
 func (p *life) answers(ctx context.Context, a *providers.Assembler, what string, seen []string, texts ...string) error {
 	if err := p.does(ctx, what, ""); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (p *life) answers(ctx context.Context, a *providers.Assembler, what string,
 		}
 	}
 	if len(seen) > 0 && !strings.Contains(seen[len(seen)-1], "continue exactly") {
-		said = "" // nobody says that it is to go on
+		said = "" // not asked to continue
 	}
 	for _, text := range texts {
 		if len(said) >= len(text) {
@@ -175,7 +174,7 @@ func (p *life) answers(ctx context.Context, a *providers.Assembler, what string,
 	return p.at(ctx, what+" ends")
 }
 
-// check fails the test unless the story has ended as it should.
+// check fails the test unless the story ended correctly.
 func (s *story) check(t *testing.T) {
 	t.Helper()
 	facts := s.facts()
@@ -211,7 +210,6 @@ func (s *story) checkSettled(t *testing.T, facts []fact) {
 	}
 }
 
-// ran counts the runs of a call's function.
 func (s *story) ran(what string, call conversation.CallID) (n int) {
 	for _, d := range s.deeds {
 		if d.what == what && d.call == call {
@@ -221,8 +219,7 @@ func (s *story) ran(what string, call conversation.CallID) (n int) {
 	return n
 }
 
-// checkOutcomes: every call and every subagent has one outcome, which says whether it
-// may have run.
+// checkOutcomes: every call and every subagent has one outcome, which states whether it may have run.
 func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 	t.Helper()
 	names, settled, succeeded := map[conversation.CallID]string{}, map[conversation.CallID]int{}, map[string]int{}
@@ -273,7 +270,7 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 	}
 }
 
-// ends returns when the result of each deed became durable, and fails if one did twice.
+// ends returns when the result of each call became durable, and fails on duplicates.
 func ends(t *testing.T, facts []fact) map[deed]time.Time {
 	t.Helper()
 	out := map[deed]time.Time{}
@@ -317,8 +314,8 @@ func ends(t *testing.T, facts []fact) map[deed]time.Time {
 	return out
 }
 
-// checkDeeds: nothing is done once its result is durable, nothing twice in one life,
-// and what is not known to have ended only if it may be done again.
+// checkDeeds: no call happens after its result is durable, none twice in one process, and a call
+// without a known end is repeated only if that is allowed.
 func (s *story) checkDeeds(t *testing.T, facts []fact) {
 	t.Helper()
 	ends := ends(t, facts)
@@ -356,7 +353,7 @@ func (s *story) checkDeeds(t *testing.T, facts []fact) {
 	}
 }
 
-// rests returns what must be durable before something is done, if anything must.
+// rests returns the call whose result must be durable before d, if there is one.
 func rests(d deed) (on deed, ok bool) {
 	before := map[string]string{
 		"tool plain": "call", "tool deploy": "call", "tool look": "call", "step one": "call", "step two": "step one", "step three": "step two",
@@ -372,7 +369,7 @@ func rests(d deed) (on deed, ok bool) {
 	return deed{what: what}, ok
 }
 
-// checkView: the model's last request holds each result once, or a summary of it.
+// checkView: the model's last prompt contains each result once, or a summary of it.
 func (s *story) checkView(t *testing.T, facts []fact) {
 	t.Helper()
 	last := s.views[len(s.views)-1]
@@ -401,8 +398,8 @@ func (s *story) checkView(t *testing.T, facts []fact) {
 	}
 }
 
-// checkClients: who starts anywhere gets to the same transcript, which is complete and
-// has nothing of the subagent.
+// checkClients: a client that starts at any offset gets the same complete transcript, without the
+// subagent.
 func (s *story) checkClients(t *testing.T, facts []fact) {
 	t.Helper()
 	at, n := chat("c"), s.lives[len(s.lives)-1].node
@@ -439,7 +436,7 @@ func (s *story) checkClients(t *testing.T, facts []fact) {
 		r, ok := f.record.(*conversation.Advisory)
 		return ok && r.Child == ""
 	})
-	if !noted { // A subagent's notes are not shown; those of the reply are, as hidden ones.
+	if !noted { // A subagent's notes are not public; those of the reply are, as hidden ones.
 		lacks(t, "what clients see", n.public(at), "continue exactly")
 	}
 	for _, f := range facts {
@@ -451,7 +448,7 @@ func (s *story) checkClients(t *testing.T, facts []fact) {
 
 func checkTranscript(t *testing.T, s conversation.Snapshot) {
 	t.Helper()
-	// A reply that was interrupted in its text has a note for the model alone beside it.
+	// A reply interrupted in its text has a model-only note next to it.
 	s.Messages = slices.DeleteFunc(slices.Clone(s.Messages), func(m conversation.Message) bool {
 		return m.Display == conversation.DisplayHidden
 	})
@@ -480,8 +477,8 @@ func checkTranscript(t *testing.T, s conversation.Snapshot) {
 	}
 }
 
-// waysToDie says whether all that was under way at boundary k is lost, or some of it
-// lands then or later: both, one after the other. A sample has one way at every eighth.
+// waysToDie returns the values of lost for boundary k: both, one after the other. A sample has one of
+// them at every eighth boundary.
 func waysToDie(k int) []bool {
 	few := []bool{k%16 == 0}
 	if k%8 > 0 {
@@ -490,8 +487,8 @@ func waysToDie(k int) []bool {
 	return sample.Of([]bool{true, false}, few)
 }
 
-// TestDeathAtEveryBoundary lets the process die once at every boundary of the run, with
-// all that was under way lost and with some of it landing then or later.
+// TestDeathAtEveryBoundary crashes the process once at every boundary of the run, with all writes in
+// flight lost and with some of them landing then or later.
 func TestDeathAtEveryBoundary(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	boundaries := wholeStory(t, fleet)
@@ -501,14 +498,14 @@ func TestDeathAtEveryBoundary(t *testing.T) {
 	}, nil))
 }
 
-// dieEverywhere tells a story that begins as given once for each boundary and each way to
-// die there. Show counts what each is an example of: all that is wanted has to come.
+// dieEverywhere runs a story once for each boundary and each value of lost. show counts covered cases;
+// all wanted ones must occur.
 func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundaries []string, check func(*story, *testing.T), show func(*story, map[string]int), wanted []string) {
 	t.Helper()
 	shown := map[string]int{}
 	for k, name := range boundaries {
 		ways := waysToDie(k)
-		if begin.runs && len(ways) > 1 { // one or the other, and few of a sample: there are many boundaries
+		if begin.runs && len(ways) > 1 { // one value of lost, and a small sample: there are many boundaries
 			ways = ways[k%2 : k%2+1]
 		} else if begin.runs && k%32 > 0 {
 			continue
@@ -516,7 +513,7 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 		for _, lost := range ways {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
 				play(t, fleet, &story{lost: lost, parks: begin.parks, runs: begin.runs}, []int{k}, func(t *testing.T, s *story) {
-					// What a run starts works beside it, so that the order is not always the same.
+					// Child runs are concurrent, so the order varies.
 					if got := s.lives[0].passed(); !begin.runs && (len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1])) {
 						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
@@ -537,7 +534,6 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 	}
 }
 
-// show counts what a story is an example of.
 func (s *story) show(shown map[string]int) {
 	lives, steps := map[string]map[int]bool{}, map[string]int{}
 	for _, d := range s.deeds {
@@ -571,11 +567,11 @@ func (s *story) show(shown map[string]int) {
 	}
 }
 
-// wholeStory returns the boundaries of a run in which nobody dies.
+// wholeStory returns the boundaries of a run without a crash.
 func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 	t.Helper()
 	inStory(t, fleet, nil, true, func(t *testing.T, s *story) {
-		boundaries = s.lives[0].passed() // without what check reads
+		boundaries = s.lives[0].passed() // before the reads of check
 		s.check(t)
 		if got := len(only[*conversation.Compacted](s.records(chat("c")))); got != 1 {
 			t.Errorf("%d compactions", got)
@@ -595,8 +591,7 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 	return boundaries
 }
 
-// TestDeathAtTwoBoundaries lets a second process die as well, at a boundary of what is
-// left to do.
+// TestDeathAtTwoBoundaries crashes a second process, too, at a boundary of the remaining work.
 func TestDeathAtTwoBoundaries(t *testing.T) {
 	pairs := sample.Of(60, 6)
 	fleet := actors.NewLocalFleet(t)

@@ -1,6 +1,6 @@
 package actors
 
-// HoldChecks keeps checks of initial data from beginning until release is called.
+// HoldChecks blocks checks of initial data until release is called.
 func HoldChecks(r *Runtime) (release func()) {
 	for range cap(r.accounts.checks) {
 		r.accounts.checks <- struct{}{}

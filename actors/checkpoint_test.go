@@ -19,8 +19,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// remembers is a model that answers with the number of messages it was shown, and
-// says enough to fill pages.
+// remembers is a model that answers with the number of messages in its prompt, and with enough text to
+// fill pages.
 func remembers() script {
 	return func(_ context.Context, req providers.Request, a *providers.Assembler) error {
 		a.Text(fmt.Sprintf("%d messages", len(req.Messages)))
@@ -30,17 +30,17 @@ func remembers() script {
 	}
 }
 
-// longTurns is how many turns a long conversation has, whose node has ended in order, and
-// longPage of what size its pages are.
+// longTurns is the number of turns of a long conversation whose node was stopped gracefully; longPage
+// is its page size.
 var longTurns, longPage = sample.Of(130, 30), sample.Of(0, 24<<10)
 
-// longObjects are the objects of that conversation, which is made once.
+// longObjects are the objects of that conversation, which is created once.
 var longObjects struct {
 	once sync.Once
 	all  map[string][]byte
 }
 
-// longConversation puts that conversation into a world without nodes.
+// longConversation copies that conversation into a world without nodes.
 func longConversation(t *testing.T, w *world) {
 	t.Helper()
 	longObjects.once.Do(func() { longObjects.all = makeLong(t, newWorld(t)) })
@@ -81,7 +81,7 @@ func makeLong(t *testing.T, w *world) map[string][]byte {
 	return all
 }
 
-// keysWith returns the keys of the bucket that hold a text.
+// keysWith returns the keys of the bucket that contain text.
 func (w *world) keysWith(text string) []string {
 	var out []string
 	for k := range w.listing() {
@@ -93,7 +93,7 @@ func (w *world) keysWith(text string) []string {
 	return out
 }
 
-// folded is the snapshot as the log alone says it.
+// folded returns the snapshot folded from the log alone.
 func (w *world) folded(at conversation.Address) string {
 	w.tb.Helper()
 	s := conversation.NewStateHolding(math.MaxInt)
@@ -109,8 +109,7 @@ func (w *world) folded(at conversation.Address) string {
 	return string(b)
 }
 
-// checkLong goes on with a long conversation and compares what is shown with the
-// log.
+// checkLong continues a long conversation and compares its snapshot with the log.
 func checkLong(t *testing.T, w *world, n *node) {
 	t.Helper()
 	shown := func() string {
@@ -161,8 +160,8 @@ func TestOpeningALongConversation(t *testing.T) {
 	checkLong(t, w, n)
 }
 
-// TestCheckpointIsNeverTrusted damages every kind of object a checkpoint is made of:
-// the conversation goes on from its log.
+// TestCheckpointIsNeverTrusted corrupts each kind of object of a checkpoint: the conversation
+// continues from its log.
 func TestCheckpointIsNeverTrusted(t *testing.T) {
 	for _, part := range []string{"/head", "/ckpt/", "/page/"} {
 		for name, damage := range map[string]func(w *world, key string) error{
@@ -185,8 +184,8 @@ func TestCheckpointIsNeverTrusted(t *testing.T) {
 	}
 }
 
-// TestCheckpointAheadOfTheLog: a checkpoint of batches that are not there any more,
-// as after a restore from a backup, does not count.
+// TestCheckpointAheadOfTheLog: a checkpoint of batches that no longer exist, as after a restore from a
+// backup, is ignored.
 func TestCheckpointAheadOfTheLog(t *testing.T) {
 	w := newWorld(t)
 	longConversation(t, w)
@@ -217,7 +216,7 @@ func TestCheckpointOptions(t *testing.T) {
 	}
 }
 
-// benchLong makes a conversation of many short turns and ends its node.
+// benchLong creates a conversation of many short turns and stops its node.
 func benchLong(b *testing.B, w *world, turns int) {
 	n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
 	for i := range turns {
@@ -228,7 +227,7 @@ func benchLong(b *testing.B, w *world, turns int) {
 	}
 }
 
-// BenchmarkFirstSnapshot is the first read of a conversation after a restart.
+// BenchmarkFirstSnapshot measures the first read of a conversation after a restart.
 func BenchmarkFirstSnapshot(b *testing.B) {
 	for _, turns := range []int{10, 1000} {
 		b.Run(fmt.Sprint(turns), func(b *testing.B) {
@@ -252,7 +251,7 @@ func BenchmarkFirstSnapshot(b *testing.B) {
 	}
 }
 
-// BenchmarkTurnAfter is a short turn of a conversation that has had so many before.
+// BenchmarkTurnAfter measures a short turn of a conversation with n earlier turns.
 func BenchmarkTurnAfter(b *testing.B) {
 	for _, turns := range []int{10, 1000} {
 		b.Run(fmt.Sprint(turns), func(b *testing.B) {

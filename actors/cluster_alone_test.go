@@ -12,9 +12,9 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a
-// certificate of another authority, is one of two members. It is not more than half of them,
-// and owns nothing: every request is served.
+// TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a certificate
+// of another CA, is one of two members. It is no majority and owns nothing, so every request is
+// served.
 func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	if isolated(t) {
 		return
@@ -29,13 +29,13 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	}
 	o.Cluster = &actors.ClusterOptions{Listen: free[0], Advertise: "127.0.0.1:1", Insecure: true}
 	stranger := w.start(setup{opts: o, model: says(3)})
-	// It answers no ping, now or later: what the node says of it does not change any more.
+	// It never answers a ping, so the status does not change any more.
 	eventually(t, "a sound node that reaches none of one other", func() bool {
 		st := a.rt.Status()
 		return st.Members == 2 && st.Others == 1 && st.Reachable == 0 && st.Ready
 	})
 	var wg sync.WaitGroup
-	for i := range 20 { // at once: each waits a second for the stranger to let go of the conversation
+	for i := range 20 { // concurrently: each waits a second for the unreachable node to release the conversation
 		wg.Go(func() {
 			if _, err := a.rt.Admit(t.Context(), message(chat(fmt.Sprint("c", i)), "k", "hello")); err != nil {
 				t.Errorf("message %d through the sound node: %v", i, err)
@@ -65,7 +65,7 @@ func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
 	})
 }
 
-// TestAllNodesLeaveTogether: where the last ones go at the same time, none waits for another to take over.
+// TestAllNodesLeaveTogether: nodes that leave at the same time do not wait for each other.
 func TestAllNodesLeaveTogether(t *testing.T) {
 	if isolated(t) {
 		return
@@ -90,7 +90,7 @@ func TestAllNodesLeaveTogether(t *testing.T) {
 	}
 }
 
-// TestDrainedNodeThatIsLeftAlone: a node that was drained is the only one left. Somebody has to serve.
+// TestDrainedNodeThatIsLeftAlone: a drained node is the only one left and must serve.
 func TestDrainedNodeThatIsLeftAlone(t *testing.T) {
 	if isolated(t) {
 		return

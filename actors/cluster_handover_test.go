@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// heldBucket holds up some requests.
+// heldBucket holds some requests.
 type heldBucket struct {
 	storage.Bucket
 	get, create func(ctx context.Context, key string)
@@ -38,7 +38,7 @@ func (b *heldBucket) Create(ctx context.Context, key string, body storage.Body) 
 	return b.Bucket.Create(ctx, key, body)
 }
 
-// over starts a node of a cluster over a bucket.
+// over starts a cluster node over a bucket.
 func (w *world) over(b *heldBucket, o actors.Options, model providers.Protocol) *node {
 	w.tb.Helper()
 	b.Bucket = w.bucket
@@ -65,8 +65,8 @@ func (w *world) over(b *heldBucket, o actors.Options, model providers.Protocol) 
 	return &node{w: w, rt: rt, log: &waiting.Log{}}
 }
 
-// TestStagedAdmissionSurvivesHandOver: the owner is drained while it reads an admission
-// from the bucket. The caller is to be moved on, not refused.
+// TestStagedAdmissionSurvivesHandOver: the owner is drained while it reads an admission from the
+// bucket. The caller is redirected, not rejected.
 func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 	if isolated(t) {
 		return
@@ -98,8 +98,8 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverAgain: a hand-over that failed can be asked for again, and a node that has
-// not handed over does not say that it has.
+// TestHandOverAgain: a failed handover can be retried, and a node does not report a handover that has
+// not happened.
 func TestHandOverAgain(t *testing.T) {
 	if isolated(t) {
 		return

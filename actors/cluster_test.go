@@ -18,16 +18,16 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// clustered are the options of a node that shares its bucket.
+// clustered returns the options of a node that shares its bucket.
 func clustered(o actors.Options) actors.Options {
 	o.Cluster = &actors.ClusterOptions{Listen: "127.0.0.1:0", Insecure: true}
 	return o
 }
 
-// isolated runs the calling test in a process of its own, beside others, and tells the
-// caller to return; in that process it returns false. It is for nodes that reach each
-// other: goroutines of their connections outlive them and read the logger of grpclog,
-// which the library replaces, without a lock, whenever a node starts.
+// isolated runs the calling test in a process of its own, concurrently with others, and returns true
+// to the caller; in that process it returns false. It is for nodes that connect to each other:
+// goroutines of their connections outlive them and read the logger of grpclog, which the library
+// replaces without a lock whenever a node starts.
 func isolated(t *testing.T) bool {
 	t.Helper()
 	if !proc.IsChild(t) {
@@ -36,8 +36,8 @@ func isolated(t *testing.T) bool {
 	return proc.Isolated(t)
 }
 
-// together starts nodes of a cluster and waits until each reaches the others and has its
-// share. No two connect before all listen: isolated says why.
+// together starts nodes of a cluster and waits until each reaches the others and has its share. No two
+// connect before all listen; see isolated for the reason.
 func (w *world) together(n int, s setup) []*node {
 	w.tb.Helper()
 	nodes, done := make([]*node, n), make([]<-chan error, n)
@@ -51,7 +51,7 @@ func (w *world) together(n int, s setup) []*node {
 	}
 	for i, node := range nodes {
 		done[i] = node.run()
-		if n <= 2 { // Who joins beside others takes seconds.
+		if n <= 2 { // Joining other nodes takes seconds.
 			node.serves(done[i])
 		}
 	}
@@ -62,8 +62,8 @@ func (w *world) together(n int, s setup) []*node {
 	return nodes
 }
 
-// join holds the first look of each node that together starts at the members until all
-// look: they do so once they listen, and none knows of another before.
+// join holds each node's first read of the members until all nodes of together have made one: they
+// read once they listen, and none knows another before.
 func (w *world) join(ctx context.Context, c *storagetest.Call) error {
 	w.mu.Lock()
 	if c.Method != "LIST" || !strings.HasPrefix(c.Key, "members/") || w.absent == 0 {
@@ -78,7 +78,7 @@ func (w *world) join(ctx context.Context, c *storagetest.Call) error {
 	select {
 	case <-all:
 		return nil
-	case <-ctx.Done(): // It looks again, while others may not have got here.
+	case <-ctx.Done(): // The node reads again, while others may not have got here.
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.absent > 0 {
@@ -98,7 +98,7 @@ func (w *world) meet(nodes []*node) {
 	}
 }
 
-// ownedBy returns a conversation that a node runs once it is asked something.
+// ownedBy returns a conversation that the node owns.
 func ownedBy(tb testing.TB, n *node, name string) conversation.Address {
 	tb.Helper()
 	for i := range 1000 {
@@ -115,15 +115,15 @@ func ownedBy(tb testing.TB, n *node, name string) conversation.Address {
 	return conversation.Address{}
 }
 
-// TestAnyNodeAdmits sends to the node that does not own the conversation: what it asks,
-// what fits into a message and what does not.
+// TestAnyNodeAdmits sends requests to a node that does not own the conversation: short ones, and ones
+// too long for a message.
 func TestAnyNodeAdmits(t *testing.T) {
 	if isolated(t) {
 		return
 	}
 	w := newWorld(t)
 	opts := agents(chatAgent())
-	opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour // what runs where is counted
+	opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour // activations are counted
 	nodes := w.together(2, setup{opts: opts, model: says(3)})
 	owner, other := nodes[0], nodes[1]
 	at := ownedBy(t, owner, "c")
@@ -168,7 +168,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 	}
 }
 
-// TestReadersOnAnotherNode follows a conversation where it does not run.
+// TestReadersOnAnotherNode follows a conversation on a node that does not run it.
 func TestReadersOnAnotherNode(t *testing.T) {
 	if isolated(t) {
 		return
@@ -218,7 +218,7 @@ func TestReadersOnAnotherNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := reader.Wait(tailing, at, want.Next-1); err != nil { // The owner vouches for what it knows to be stored.
+	if err := reader.Wait(tailing, at, want.Next-1); err != nil { // The owner confirms the stored tail.
 		t.Fatal(err)
 	}
 	got, err := reader.Snapshot(ctx, at)
@@ -230,8 +230,8 @@ func TestReadersOnAnotherNode(t *testing.T) {
 	}
 }
 
-// TestEveryReadSeesWhatWasAcknowledged reads at each node what another one has just
-// acknowledged, without an offset.
+// TestEveryReadSeesWhatWasAcknowledged reads at each node, without an offset, a message that another
+// node has just acknowledged.
 func TestEveryReadSeesWhatWasAcknowledged(t *testing.T) {
 	if isolated(t) {
 		return
@@ -322,8 +322,8 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestDeadNodesAreReplaced takes the bucket away from the owner for good in the middle
-// of a response, which nobody asks about any more.
+// TestDeadNodesAreReplaced permanently cuts the owner off the bucket in the middle of a response,
+// without further requests.
 func TestDeadNodesAreReplaced(t *testing.T) {
 	if isolated(t) {
 		return
@@ -345,7 +345,7 @@ func TestDeadNodesAreReplaced(t *testing.T) {
 	if len(started) != 2 || started[0].Writer == started[1].Writer {
 		t.Errorf("attempts: %+v", started)
 	}
-	// The sweep counts it when its poke is answered, which may be after the reply.
+	// The sweep counts it when its probe is answered, which may be after the reply.
 	eventually(t, "a sweep that took the conversation over", func() bool {
 		return nodes[1].rt.Status().TakenOver+nodes[2].rt.Status().TakenOver > 0
 	})
@@ -359,7 +359,7 @@ func TestDeadNodesAreReplaced(t *testing.T) {
 	}
 }
 
-// TestDrainByCommand drains a node from outside, and takes it back.
+// TestDrainByCommand drains a node from outside, and cancels that.
 func TestDrainByCommand(t *testing.T) {
 	if isolated(t) {
 		return
@@ -399,7 +399,7 @@ func TestDrainByCommand(t *testing.T) {
 	}
 }
 
-// TestTwoOwners has two nodes that each know of themselves alone: the log decides.
+// TestTwoOwners has two nodes that each know only themselves: the log decides.
 func TestTwoOwners(t *testing.T) {
 	w := newWorld(t)
 	var nodes []*node
@@ -450,8 +450,8 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// TestStrangersInTheBucket starts a node that wants the bucket alone beside a cluster,
-// and the other way round.
+// TestStrangersInTheBucket starts a node that wants the bucket alone next to a cluster, and vice
+// versa.
 func TestStrangersInTheBucket(t *testing.T) {
 	for _, first := range []string{"cluster", "alone"} {
 		t.Run(first+" first", func(t *testing.T) {
@@ -470,7 +470,7 @@ func TestStrangersInTheBucket(t *testing.T) {
 	}
 }
 
-// TestClusterOptions has each mistake refused before anything is sent.
+// TestClusterOptions rejects each invalid option before any request.
 func TestClusterOptions(t *testing.T) {
 	weight := 1001
 	for want, c := range map[string]actors.ClusterOptions{

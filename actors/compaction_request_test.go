@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// summarizer is a model that also writes summaries: it answers those by what summary
-// does, and everything else with one word.
+// summarizer is a model that answers summary requests by calling summary, and other requests with one
+// word.
 type summarizer struct {
 	summary func(context.Context) (string, error)
 
@@ -44,15 +44,13 @@ func (s *summarizer) script() script {
 	}
 }
 
-// last returns the newest call.
 func (s *summarizer) last() providers.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls[len(s.calls)-1]
 }
 
-// talked starts a node and has n exchanges of a conversation, of which little is
-// to be kept.
+// talked starts a node with n exchanges of a conversation, of which compaction keeps little.
 func (s *summarizer) talked(w *world, exchanges int) *node {
 	a := chatAgent()
 	a.Compaction = agent.Compaction{KeepRecentTokens: 1, Instructions: "Keep every number."}
@@ -121,8 +119,8 @@ func TestCompactWithNothingToDo(t *testing.T) {
 	}
 }
 
-// TestCompactOneAtATime refuses a second request while the first is under way, and
-// takes messages meanwhile.
+// TestCompactOneAtATime rejects a second request while the first is in progress, and still accepts
+// messages.
 func TestCompactOneAtATime(t *testing.T) {
 	w := newWorld(t)
 	begun, release := make(chan struct{}, 1), make(chan struct{})
@@ -177,7 +175,7 @@ func TestCompactThatFailsChangesNothing(t *testing.T) {
 	w.untilSettled(chat("c"), 4)
 }
 
-// transcriptOf returns the messages that clients are shown.
+// transcriptOf returns the public messages.
 func transcriptOf(n *node, at conversation.Address) string {
 	n.w.tb.Helper()
 	b, err := json.Marshal(n.snapshot(at).Messages)

@@ -11,7 +11,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// damage makes the highest batch of a log unreadable and returns how to mend it.
+// damage corrupts the newest batch of a log and returns a function that repairs it.
 func (w *world) damage(at conversation.Address) (mend func()) {
 	w.tb.Helper()
 	var logs []string
@@ -34,7 +34,6 @@ func (w *world) damage(at conversation.Address) (mend func()) {
 	return func() { put(was) }
 }
 
-// reads and writes ask a conversation once.
 func (n *node) reads(at conversation.Address) error {
 	_, err := n.rt.Reader().Snapshot(context.Background(), at)
 	return err
@@ -45,8 +44,8 @@ func (n *node) writes(at conversation.Address, key string) error {
 	return err
 }
 
-// TestDamageIsToldToReadersAndWriters: whoever finds that the highest batch of a log is
-// damaged, nobody goes on with what is in memory.
+// TestDamageIsToldToReadersAndWriters: once a reader or a writer finds the newest batch corrupt,
+// neither continues from memory.
 func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 	refused := func(err error) bool { return err != nil && conversation.CodeOf(err) == conversation.CodeInternal }
 	check := func(t *testing.T, n *node, at conversation.Address) {
@@ -113,8 +112,8 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestDamageOfManyIsTheStores: while several logs cannot be read at once, callers get 503 and
-// no conversation is quarantined.
+// TestDamageOfManyIsTheStores: while several logs are unreadable at once, callers get 503 and no
+// conversation is quarantined.
 func TestDamageOfManyIsTheStores(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// longPace is a pace that never runs out within a test: streamed text then leaves
-// with the first output of a step and with its end, however slow the machine is.
+// longPace never elapses within a test: streamed text leaves with the first output of a step and with
+// its end, on any machine.
 const longPace = time.Hour
 
 func get(c storagetest.Class) storagetest.Request {
@@ -29,23 +29,21 @@ func list(c storagetest.Class) storagetest.Request {
 	return storagetest.Request{Method: "LIST", Class: c}
 }
 
-// bill is the greatest allowed number of requests of each kind; what is not in it
-// may not occur.
+// bill is the maximum number of requests of each kind; other kinds are not allowed.
 type bill map[storagetest.Request]int
 
 func (b bill) check(t *testing.T, what string, counts map[storagetest.Request]int) {
 	t.Helper()
 	t.Logf("%s: %v", what, counts)
 	for req, n := range counts {
-		if req != list(storagetest.Busy) && req != list(storagetest.Quarantine) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start comes when it comes
+		if req != list(storagetest.Busy) && req != list(storagetest.Quarantine) && req != list(storagetest.Timer) && n > b[req] { // the sweep of the start has no fixed time
 			t.Errorf("%s: %d requests %v, want at most %d", what, n, req, b[req])
 		}
 	}
 }
 
-// TestCostOfTurns counts the requests of two turns. A machine that takes longer
-// than the linger of the journal between them has to do it again: only then is
-// nothing to be written in between.
+// TestCostOfTurns counts the requests of two turns. A machine that is slower than the journal's linger
+// between them writes the journal again.
 func TestCostOfTurns(t *testing.T) {
 	for range 20 {
 		if countTurns(t) {
@@ -64,7 +62,7 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	began := time.Now()
 	n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
-	// The entry of the index is written beside the turn.
+	// The index entry is written concurrently with the turn.
 	eventually(t, "the entry of the index", func() bool { return n.counts.Counts()[put(storagetest.Index)] == 1 })
 	first := n.counts.Counts()
 	n.counts.Reset()
@@ -97,8 +95,8 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 		landed int
 		all    = make(chan struct{})
 	)
-	// A journal's answer comes only after all admissions have begun, as with a
-	// bucket that is slower than its callers.
+	// A journal write completes only after all admissions have begun, as in a bucket slower than its
+	// callers.
 	hold := func(op storagetest.Op) {
 		if op.Method != "PUT" {
 			return
@@ -129,7 +127,7 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 	b := bill{get(storagetest.Ckpt): conversations, put(storagetest.Log): conversations, put(storagetest.Busy): 10, list(storagetest.Log): 2 * conversations}
 	b[put(storagetest.Index)] = conversations
 	b[storagetest.Request{Method: "DELETE", Class: storagetest.Busy}] = 10 // of the journals replaced
-	b[storagetest.Request{Method: "GET", Class: storagetest.Busy}] = 10    // if an answer is held longer than an attempt lasts
+	b[storagetest.Request{Method: "GET", Class: storagetest.Busy}] = 10    // if an answer is held longer than the attempt timeout
 	b.check(t, "64 admissions", counts)
 	listed := 0
 	for _, j := range w.journals() {
@@ -185,8 +183,8 @@ func settleOn(b *testing.B, n *node, at conversation.Address, after conversation
 	}
 }
 
-// benchTurns runs turns of 20 instant tokens, a hundred per conversation, and has
-// the admission or the whole turn timed.
+// benchTurns runs turns of 20 instant tokens, a hundred per conversation. It times the admission or
+// the whole turn.
 func benchTurns(b *testing.B, wholeTurn bool) {
 	w := newWorld(b)
 	n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
@@ -194,7 +192,7 @@ func benchTurns(b *testing.B, wholeTurn bool) {
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
 		at := chat(fmt.Sprint(i / 100))
-		if i%100 == 0 { // the conversation is warm before its first timed turn
+		if i%100 == 0 { // the conversation is in memory before its first timed turn
 			b.StopTimer()
 			settleOn(b, n, at, n.admit(at, "warm", "hello").Offset)
 			b.StartTimer()
@@ -218,8 +216,7 @@ func BenchmarkAdmitWarm(b *testing.B) { benchTurns(b, false) }
 
 func BenchmarkShortTurn(b *testing.B) { benchTurns(b, true) }
 
-// BenchmarkStart times New and Run until the node is ready; stop-ns/op is its
-// orderly end.
+// BenchmarkStart times New and Run until the node is ready; stop-ns/op is its graceful shutdown.
 func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	var stopping time.Duration

@@ -20,18 +20,18 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// shops is how many conversations get deliveries.
+// shops is the number of conversations with deliveries.
 const shops = 20
 
-// platform sends signed webhooks to the nodes that it believes to live, each until one is
-// answered by 200, which stands for the balancer and the patience of a real one.
+// platform sends signed webhooks to the nodes that it considers alive, each until it gets a 200. It
+// stands for the load balancer and the retries of a real platform.
 type platform struct {
 	t        *testing.T
 	handlers []http.Handler
 
 	mu    sync.Mutex
-	queue []int // ids, several times each
-	live  int   // of handlers, from the first on
+	queue []int // ids, each several times
+	live  int   // number of live handlers, from the first on
 	done  int
 	again int
 	death func()
@@ -63,7 +63,7 @@ func newPlatform(t *testing.T, nodes []*node) *platform {
 	return p
 }
 
-// next takes a delivery and the node it goes to; ok is false when all are done.
+// next returns a delivery and its node; ok is false when all are done.
 func (p *platform) next(r *rand.Rand) (id int, to http.Handler, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (p *platform) next(r *rand.Rand) (id int, to http.Handler, ok bool) {
 	return id, p.handlers[r.IntN(len(p.handlers))%p.live], true
 }
 
-// send sends what there is until it was answered.
+// send sends the queue until each delivery is acknowledged.
 func (p *platform) send(r *rand.Rand) {
 	for attempt := 1; ; attempt++ {
 		id, to, ok := p.next(r)
@@ -109,8 +109,8 @@ func (p *platform) send(r *rand.Rand) {
 	}
 }
 
-// TestDeliveriesOverADeath: webhooks that come several times, with other attempt numbers, at two
-// nodes of which one is killed, are as many submissions as they are.
+// TestDeliveriesOverADeath: duplicate webhooks with different attempt numbers, at two nodes of which
+// one is killed, produce one submission each.
 func TestDeliveriesOverADeath(t *testing.T) {
 	if isolated(t) {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// strictAgent takes initial data with a repo only.
+// strictAgent accepts only initial data with a repo.
 func strictAgent(t *testing.T) *agent.Agent {
 	t.Helper()
 	schema, err := agent.NewSchema(json.RawMessage(
@@ -30,7 +30,7 @@ func strictAgent(t *testing.T) *agent.Agent {
 	return a
 }
 
-// admission is a message with what a test wants to have different.
+// admission returns a message, as changed by the test.
 func admission(at conversation.Address, key string, change func(a *conversation.Admission)) conversation.Admission {
 	a := message(at, key, "hello")
 	a.InitialData = json.RawMessage(`{"repo":"parley"}`)
@@ -54,10 +54,10 @@ func both(f, g func(*conversation.Admission)) func(*conversation.Admission) {
 	}
 }
 
-// TestDecisions is the order of decisions: known key, then condition, then schema.
-// Nothing that is refused, and no precheck, changes a byte.
+// TestDecisions checks the order of decisions: known key, then condition, then schema. Rejections and
+// prechecks change no byte.
 func TestDecisions(t *testing.T) {
-	const clear = "" // of a precheck: nothing against it
+	const clear = "" // of a precheck: no objection
 	cold, warm := chat("cold"), chat("warm")
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(strictAgent(t)), model: says(2)})
@@ -110,7 +110,7 @@ func TestDecisions(t *testing.T) {
 			codeIs(t, err, conversation.CodeStreamNotFound)
 		})
 	}
-	// What a precheck let pass is admitted.
+	// An admission that passed its precheck is admitted.
 	for _, a := range []conversation.Admission{admission(cold, "new", mustBeAbsent), admission(warm, "new", badData)} {
 		if r := n.accept(a); r.Deduplicated {
 			t.Errorf("admitted after a precheck: %+v", r)
@@ -118,7 +118,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// replay is the decision that is no refusal.
+// replay is the decision for a known key.
 const replay = "replay"
 
 func checkDecision(t *testing.T, want conversation.Code, first conversation.Receipt, got *conversation.Receipt, err error) {
@@ -207,8 +207,8 @@ func TestOneKeyIsAdmittedOnce(t *testing.T) {
 	}
 }
 
-// TestReplayOfUnsettledWorkIsListed replays a key at a new writer: the receipt
-// comes only when a landed journal lists that writer.
+// TestReplayOfUnsettledWorkIsListed replays a key at a new writer: the receipt comes only once a
+// landed journal lists that writer.
 func TestReplayOfUnsettledWorkIsListed(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
@@ -257,7 +257,7 @@ func TestUnavailableBucket(t *testing.T) {
 			n.fault.Store(int32(storagetest.ErrorBefore))
 			began := time.Now()
 			_, err := n.rt.Admit(t.Context(), message(chat("c"), "key", "hello"))
-			var e *conversation.Error // how far it came decides which
+			var e *conversation.Error // depends on its progress
 			if !errors.As(err, &e) || e.RetryAfter <= 0 || e.Code != conversation.CodeUnavailable && e.Code != conversation.CodeAdmissionUnknown {
 				t.Errorf("the caller is told %v", err)
 			}
@@ -361,9 +361,9 @@ func TestCallersWhoLeaveLoseNothing(t *testing.T) {
 	}
 }
 
-// TestStallIsNoRefusal: a message whose first batch takes longer to store than its sender
-// may wait is not said to be refused. It is admitted in the end, and repeated with the key
-// that the sender was told it is the same message.
+// TestStallIsNoRefusal: a message whose first batch takes longer than its sender's deadline is not
+// reported as rejected. It is admitted in the end, and a retry with the reported key finds the same
+// message.
 func TestStallIsNoRefusal(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// marksOf are the marks of the newest checkpoint, and whether it says anything of them.
+// marksOf returns the marks of the newest checkpoint, and whether it has any.
 func (w *world) marksOf(t testing.TB, at conversation.Address) (feed.Marks, bool) {
 	t.Helper()
 	c, err := storage.NewLogs(w.bucket, nil).Checkpoint(t.Context(), at.Key())
@@ -26,7 +26,7 @@ func (w *world) marksOf(t testing.TB, at conversation.Address) (feed.Marks, bool
 	return marks, c.Events != nil
 }
 
-// streamed are the events of a conversation, and what marks there are of it, made of its log.
+// streamed returns the events of a conversation and their marks, made from its log.
 func (w *world) streamed(t testing.TB, at conversation.Address) (events []json.RawMessage, marks feed.Marks) {
 	t.Helper()
 	p := new(feed.Projector)
@@ -46,9 +46,9 @@ func (w *world) streamed(t testing.TB, at conversation.Address) (events []json.R
 	return events, marks
 }
 
-// TestEventMarksBesideAnOlderNode: a node that knows nothing of event streams leaves
-// checkpoints without marks, or keeps those that there are; the next one that does makes up
-// for them from the log, and readers see one stream all the time.
+// TestEventMarksBesideAnOlderNode: a node without event streams writes checkpoints without marks, or
+// keeps existing ones. The next node with event streams rebuilds them from the log, and readers always
+// see one stream.
 func TestEventMarksBesideAnOlderNode(t *testing.T) {
 	w := newWorld(t)
 	at, sent := chat("c"), 0
@@ -88,7 +88,7 @@ func TestEventMarksBesideAnOlderNode(t *testing.T) {
 	}
 }
 
-// ignoreVersion compares marks that were made with marks that were read.
+// ignoreVersion makes built marks comparable with read ones.
 func ignoreVersion() cmp.Option {
 	return cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "Version" }, cmp.Ignore())
 }
@@ -110,7 +110,7 @@ func wantStream(t *testing.T, w *world, n *node, at conversation.Address) {
 		}
 		got, after, ended = append(got, list...), page.Next, page.UpToDate
 	}
-	if len(got) < len(want) { // the log may grow by what settles nothing
+	if len(got) < len(want) { // the log may grow by batches that settle nothing
 		t.Fatalf("%d events, want %d", len(got), len(want))
 	}
 	for i := range want {

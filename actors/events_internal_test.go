@@ -10,9 +10,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestShippedByTheCheckpoint: where shipping goes on after a log is read. A checkpoint that
-// only another version can read still says it; one that says nothing was stored when
-// nobody wanted events.
+// TestShippedByTheCheckpoint: where shipping continues after a log is read. A checkpoint of another
+// version still has the position; one without a position was stored while no sink was configured.
 func TestShippedByTheCheckpoint(t *testing.T) {
 	at := func(exported *int64) *storage.Checkpoint {
 		return &storage.Checkpoint{At: storage.Position{Seq: 70}, Exported: exported}
@@ -34,14 +33,14 @@ func TestShippedByTheCheckpoint(t *testing.T) {
 	}
 }
 
-// named is a sink of a name that takes nothing.
+// named is a sink with a name that accepts nothing.
 type named string
 
 func (n named) Name() string { return string(n) }
 
 func (named) Write(context.Context, []observability.Event) error { return nil }
 
-// TestSinksHaveNames: two of one name could not be told apart.
+// TestSinksHaveNames: sinks with equal names are indistinguishable.
 func TestSinksHaveNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		sinks, observers []observability.Sink

@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// identified fails after a word as "google", at once as "openai", says a word and no more
-// as "slow", and answers otherwise.
+// identified fails after one word as "google", at once as "openai", hangs after one word as "slow",
+// and answers otherwise.
 type identified struct{}
 
 func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Request, _ providers.Options) iter.Seq2[providers.Event, error] {
@@ -39,7 +39,7 @@ func (identified) Stream(ctx context.Context, m providers.Model, _ providers.Req
 	})
 }
 
-// requestsOf are what turn, or turn_request, says of whom was asked, by provider.
+// requestsOf returns the model requests of turn or turn_request events, by provider.
 func requestsOf(s *memorySink, live bool) (out []observability.ModelRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,9 +61,8 @@ func requestsOf(s *memorySink, live bool) (out []observability.ModelRequest) {
 	return out
 }
 
-// TestEventsNameTheProvider: turn and turn_request identify the provider as a
-// registration's telemetry says, also of calls that failed or were aborted, and always by the id that it
-// is registered under.
+// TestEventsNameTheProvider: turn and turn_request identify the provider by the telemetry of its
+// registration, also for failed and aborted calls, and always by its registered id.
 func TestEventsNameTheProvider(t *testing.T) {
 	w := newWorld(t)
 	reg := providers.NewRegistry(nil)

@@ -18,7 +18,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// memorySink keeps the events it is given, each once. While it is broken it takes none.
+// memorySink keeps each event once. While it is broken it accepts none.
 type memorySink struct {
 	name string
 
@@ -53,8 +53,7 @@ func (s *memorySink) breakDown(broken bool) {
 	s.broken = broken
 }
 
-// durable returns what was stored of the durable events of a conversation, as JSON lines
-// in the order of the log.
+// durable returns the stored durable events of a conversation as JSON lines in log order.
 func (s *memorySink) durable(tb testing.TB, at conversation.Address) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +72,7 @@ func (s *memorySink) durable(tb testing.TB, at conversation.Address) []string {
 	return eventLines(tb, list)
 }
 
-// live returns the live events in the order they came.
+// live returns the live events in order of arrival.
 func (s *memorySink) live() (list []observability.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,7 @@ func eventLines(tb testing.TB, list []observability.Event) (lines []string) {
 	return lines
 }
 
-// events are the durable events of a log, made from its batches.
+// events returns the durable events made from the batches of a log.
 func (w *world) events(at conversation.Address, o *observability.ProjectOptions) []string {
 	w.tb.Helper()
 	var list []observability.Event
@@ -112,7 +111,7 @@ func (w *world) events(at conversation.Address, o *observability.ProjectOptions)
 
 const secretWord = "xyzzy-secret"
 
-// talkative answers with a tool that logs, and says a secret everywhere.
+// talkative answers with a tool that logs, and repeats a secret everywhere.
 func talkative(content bool) *agent.Agent {
 	a := chatAgent(agent.NewTool("say", "Says it.", func(ctx context.Context, in struct {
 		Word string `json:"word"`
@@ -124,8 +123,8 @@ func talkative(content bool) *agent.Agent {
 	return a
 }
 
-// TestEventsReachSinks: what sinks and observers get is what the log says, and live
-// events beside it. What was said is in it only where that is switched on.
+// TestEventsReachSinks: sinks and observers get the events of the log, and live events in addition.
+// They contain message content only if that is enabled.
 func TestEventsReachSinks(t *testing.T) {
 	for name, content := range map[string]bool{"without content": false, "with content": true} {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +161,8 @@ func TestEventsReachSinks(t *testing.T) {
 	}
 }
 
-// checkSaidFirst wants what was said in a turn ahead of the end of it, in the order in which
-// an observer is told: a span of the turn is made as soon as the end is known.
+// checkSaidFirst checks that an observer gets a turn's content before its end: a span of the turn is
+// created as soon as the end is known.
 func checkSaidFirst(t *testing.T, s *memorySink) {
 	t.Helper()
 	s.mu.Lock()
@@ -185,7 +184,7 @@ func checkSaidFirst(t *testing.T, s *memorySink) {
 	}
 }
 
-// checkLive wants the live events of two turns, of which the first calls a tool.
+// checkLive checks the live events of two turns, of which the first calls a tool.
 func checkLive(t *testing.T, list []observability.Event) {
 	t.Helper()
 	var got []observability.Type
@@ -195,7 +194,7 @@ func checkLive(t *testing.T, list []observability.Event) {
 			t.Errorf("a live event does not say what it belongs to: %+v", e.Envelope)
 		}
 	}
-	// What belongs to a call under way, and not to a batch, comes when it comes.
+	// Events of a call in progress, which belong to no batch, have no fixed order.
 	unordered := []observability.Type{observability.TypeTurnRequest, observability.TypeToolcallDelta, observability.TypeLog}
 	calls := map[observability.Type]int{}
 	got = slices.DeleteFunc(got, func(t observability.Type) bool {
@@ -215,8 +214,8 @@ func checkLive(t *testing.T, list []observability.Event) {
 	}
 }
 
-// TestEventsAreNotAwaited: with a sink that takes nothing conversations go on, and leave
-// the pending-work journal for one of events.
+// TestEventsAreNotAwaited: with a sink that accepts nothing, conversations continue and move from the
+// pending-work journal to an export journal.
 func TestEventsAreNotAwaited(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		sink := newMemorySink("memory")
@@ -236,7 +235,7 @@ func TestEventsAreNotAwaited(t *testing.T) {
 		}
 		first.die()
 
-		// The next node finds what the first one owed, without traffic.
+		// The next node finds the first node's pending work without traffic.
 		sink.breakDown(false)
 		second := l.run(part{opts: opts, cast: alone(says(3))})
 		l.until("the journal of the first to go", func() bool { return len(l.exports()) == 0 })
@@ -250,7 +249,7 @@ func TestEventsAreNotAwaited(t *testing.T) {
 	})
 }
 
-// exports returns the keys of the export journals that list anybody.
+// exports returns the keys of the nonempty export journals.
 func (l *loop) exports() (keys []string) {
 	l.tb.Helper()
 	refs, err := storage.ExportJournals(context.Background(), l.bucket)
@@ -269,8 +268,8 @@ func (l *loop) exports() (keys []string) {
 	return keys
 }
 
-// TestEventsOfRecovery kills a node in mid-reply before anything is shipped: the next one
-// ships what the first had not, and its own.
+// TestEventsOfRecovery kills a node in mid-reply before it ships anything: the next one ships the
+// first one's events and its own.
 func TestEventsOfRecovery(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		model := make(stage)
@@ -283,14 +282,14 @@ func TestEventsOfRecovery(t *testing.T) {
 		model.next(t).text("Once upon a time")
 		l.until("the text", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) == 1 })
 		dead.cut()
-		_ = dead.stop() // it has lost its bucket
+		_ = dead.stop() // its bucket is gone
 
 		opts = agents(talkative(false))
 		opts.Events.Sinks = []observability.Sink{sink}
 		alive := l.run(part{opts: opts, cast: alone(model.play)})
 		model.next(t).finish()
 		l.untilSettled(chat("c"), 1)
-		// What is still to be read from the log when a node ends is left to the next one.
+		// A node that stops leaves unread events of the log to the next one.
 		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
 		if err := alive.stop(); err != nil {
 			t.Fatal(err)
@@ -307,7 +306,7 @@ func TestEventsOfRecovery(t *testing.T) {
 	})
 }
 
-// TestObserversSeeDispatches: who sent a submission, and that code did.
+// TestObserversSeeDispatches: events include the sender of a submission, and that code sent it.
 func TestObserversSeeDispatches(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
@@ -329,8 +328,8 @@ func TestObserversSeeDispatches(t *testing.T) {
 	}
 }
 
-// TestEventsWithoutWork: a batch that leaves nothing owed is found for its events all the
-// same when its node dies and nobody uses the conversation again.
+// TestEventsWithoutWork: the events of a batch without pending work are found after its node crashes,
+// even if the conversation is never used again.
 func TestEventsWithoutWork(t *testing.T) {
 	compact := func(n *actorNode) (bool, error) { return n.rt.Compact(context.Background(), chat("c"), "") }
 	abort := func(n *actorNode) (bool, error) { return n.rt.Abort(context.Background(), chat("c")) }
@@ -376,7 +375,7 @@ func TestEventsWithoutWork(t *testing.T) {
 	}
 }
 
-// TestObserverThatHangs: it keeps nothing from going on, nor a node from ending.
+// TestObserverThatHangs: a hanging observer blocks neither conversations nor shutdown.
 func TestObserverThatHangs(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})

@@ -15,8 +15,7 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// running runs a runtime in memory with an agent that repeats what it hears, a word at each
-// pace.
+// running runs a runtime in memory with an agent that echoes its input, one word per pace.
 func running(pace time.Duration, o actors.Options) (r *actors.Runtime, stop func()) {
 	store := local.NewMemory()
 	o.Providers = providers.NewRegistry(nil)
@@ -39,7 +38,7 @@ func running(pace time.Duration, o actors.Options) (r *actors.Runtime, stop func
 	}
 }
 
-// A program counts tokens as they are used: functions are called for each event of the node.
+// A program counts tokens as they are used: its functions are called for each event of the node.
 func ExampleEventOptions() {
 	settled := make(chan string, 1)
 	var tokens int64
@@ -65,9 +64,9 @@ func ExampleEventOptions() {
 	// clerk completed 3
 }
 
-// Whoever cancels an order aborts what its agent is doing. What was said so far stays.
+// Canceling an order aborts the agent's work on it. Emitted text stays.
 func ExampleRuntime_Abort() {
-	r, stop := running(time.Hour, actors.Options{}) // it would take its time
+	r, stop := running(time.Hour, actors.Options{}) // slow enough to be aborted
 	defer stop()
 	ctx, order := context.Background(), conversation.Address{Agent: "clerk", ID: "order-7"}
 	receipt, err := r.Dispatch(ctx, order, agent.Text("long 10"))

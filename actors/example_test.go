@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// A program sends a message to a conversation of its own agents, and waits for what
-// the agent answers. It needs no HTTP for that.
+// A program sends a message to a conversation of its own agents and waits for the answer. It needs no
+// HTTP.
 func ExampleRuntime_Dispatch() {
 	store := local.NewMemory() // local.Open keeps the conversations in a folder
 	defer store.Close()
@@ -42,7 +42,7 @@ func ExampleRuntime_Dispatch() {
 		fmt.Println(err)
 		return
 	}
-	// The receipt may be stored: whoever has it waits for the reply, also after a restart.
+	// The receipt may be stored: it is enough to wait for the reply, also after a restart.
 	reply, err := runtime.Wait(ctx, order, receipt)
 	var settled *conversation.SettledError
 	switch {
@@ -53,7 +53,7 @@ func ExampleRuntime_Dispatch() {
 	default:
 		fmt.Println("the clerk said:", reply.Text)
 	}
-	// Nothing is old enough yet to be summarized for the model.
+	// No message is old enough yet to be summarized.
 	fmt.Println(runtime.Compact(ctx, order, "Keep the numbers of orders."))
 	stop()
 	fmt.Println(<-ended)

@@ -13,11 +13,11 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// batchesPerTurn is about what a reply of some seconds takes.
+// batchesPerTurn is typical for a reply of a few seconds.
 const batchesPerTurn = 50
 
-// grown writes the log of settled turns, about n batches, as a runtime does, and lets a
-// node open it once: it stores a checkpoint, and puts the rest into segments.
+// grown writes the log of settled turns, about n batches, as a runtime does. A node opens it once,
+// stores a checkpoint, and merges the rest into segments.
 func (w *world) grown(at conversation.Address, n int) {
 	w.tb.Helper()
 	if err := storage.EnsureFormat(context.Background(), w.bucket); err != nil {
@@ -57,7 +57,7 @@ func (w *world) grown(at conversation.Address, n int) {
 			&conversation.SubmissionSettled{Submission: sub, Outcome: conversation.OutcomeCompleted})
 	}
 	opts := agents(chatAgent())
-	opts.AdmitTimeout, opts.DrainTimeout = patience, patience // It folds the whole log, and its first checkpoint makes all of it smaller.
+	opts.AdmitTimeout, opts.DrainTimeout = patience, patience // It folds the whole log; later openings start from its first checkpoint.
 	node := w.start(setup{opts: opts, model: tells("ok")})
 	node.admit(at, "last", "hello")
 	w.untilSettled(at, max(1, n/per)+1)
@@ -66,7 +66,7 @@ func (w *world) grown(at conversation.Address, n int) {
 	}
 }
 
-// open decides about an admission at a node that knows nothing yet.
+// open decides an admission at a node that has not opened the conversation.
 func (n *node) open(tb testing.TB, at conversation.Address) {
 	tb.Helper()
 	if _, err := n.rt.Precheck(context.Background(), message(at, "new", "hello")); err != nil {
@@ -74,10 +74,10 @@ func (n *node) open(tb testing.TB, at conversation.Address) {
 	}
 }
 
-// TestOpeningCostsTheSame counts the requests until an admission can be decided, and
-// those of a read at the end of the log, of short logs and of long ones.
+// TestOpeningCostsTheSame counts the requests until an admission can be decided, and those of a read
+// at the end of the log, for short and long logs.
 func TestOpeningCostsTheSame(t *testing.T) {
-	// A checkpoint is that close to the end of a log whose node ended in order.
+	// maximum distance from the newest checkpoint to the end after a graceful shutdown
 	const tail = 8
 	for _, n := range sample.Of([]int{10, 1000, 5000}, []int{10, 1000}) {
 		w := newWorld(t)
@@ -85,7 +85,7 @@ func TestOpeningCostsTheSame(t *testing.T) {
 		node := w.start(setup{opts: agents(chatAgent()), model: tells("ok")})
 		node.counts.Reset()
 		node.open(t, chat("c"))
-		// The newest checkpoint, what names it, one LIST, and what lies behind it.
+		// The newest checkpoint, its reference, one LIST, and the tail behind it.
 		bill{get(storagetest.Ckpt): 2, list(storagetest.Log): 1, get(storagetest.Log): tail}.
 			check(t, fmt.Sprintf("opening %d batches", n), node.counts.Counts())
 		_, head := node.updates(chat("c"), conversation.Offset(n-1))
@@ -103,8 +103,8 @@ func TestOpeningCostsTheSame(t *testing.T) {
 	}
 }
 
-// BenchmarkOpen measures the time until an admission can be decided, by the length of
-// the log, at a node that runs and does not have the conversation in memory.
+// BenchmarkOpen measures the time until an admission can be decided, by log length, on a running node
+// without the conversation in memory.
 func BenchmarkOpen(b *testing.B) {
 	const shed = time.Millisecond
 	for _, n := range []int{10, 1000, 100_000} {

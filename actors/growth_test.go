@@ -19,17 +19,17 @@ import (
 var growthTurns = flag.Int("turns", sample.Of(40, 10), "measure what a conversation of so many turns stores")
 
 const (
-	// replyBytes and tokenTime make a reply of a usual length at a usual speed.
+	// replyBytes and tokenTime describe a reply of typical length and speed.
 	replyBytes = 2000
 	tokenBytes = 4
 	tokenTime  = 15 * time.Millisecond
-	activities = 30 // of the node with the conversation, each a new activation
-	// checkpointShare is about what the two newest checkpoints take, whatever the length;
-	// it counts while the log is short.
+	activities = 30 // activations of the conversation
+	// checkpointShare approximates the size of the two newest checkpoints, which does not depend on
+	// the length; it matters while the log is short.
 	checkpointShare = 96 << 10
 )
 
-// prose is what replies are cut from: the project's own pages.
+// prose returns the text of the project's pages, from which replies are made.
 func prose(t *testing.T) string {
 	t.Helper()
 	names, err := filepath.Glob("../docs/*.md")
@@ -47,7 +47,7 @@ func prose(t *testing.T) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(all.String(), "\n", " "), "")
 }
 
-// talks says the next part of a text, a token at a time.
+// talks answers with the next part of a text, one token at a time.
 func talks(text string) script {
 	at := 0
 	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
@@ -68,14 +68,14 @@ func talks(text string) script {
 	}
 }
 
-// TestWhatAConversationStores measures the bucket after many turns of one conversation,
-// in bytes for each byte that was streamed and in objects, when what segments have
-// replaced is gone. Claims are counted apart: there is one for each activation.
+// TestWhatAConversationStores measures the bucket after many turns of one conversation, in bytes per
+// streamed byte and in objects, after garbage collection of replaced objects. Claims, one per
+// activation, are counted separately.
 func TestWhatAConversationStores(t *testing.T) {
 	text := prose(t)
 	for _, tt := range []struct {
 		pace  time.Duration
-		bytes float64 // for each byte that was streamed, at most
+		bytes float64 // maximum per streamed byte
 	}{
 		{250 * time.Millisecond, 1.0},
 		{50 * time.Millisecond, 1.8},
@@ -101,7 +101,7 @@ func TestWhatAConversationStores(t *testing.T) {
 	}
 }
 
-// checkStored compares what a conversation stores with what it has streamed.
+// checkStored compares the stored size of a conversation with the streamed size.
 func (l *loop) checkStored(at conversation.Address, streamed, limit float64) {
 	l.tb.Helper()
 	const objects = 150

@@ -21,14 +21,13 @@ import (
 	"github.com/parleyrun/parley/providers/openaicompletions"
 )
 
-// vendors are models behind HTTP that keep what they were sent.
+// vendors serves models over HTTP and keeps the requests.
 type vendors struct {
 	fake *fakemodel.Model
 	mu   sync.Mutex
 	sent []string
 }
 
-// ServeHTTP implements http.Handler.
 func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -41,7 +40,7 @@ func (v *vendors) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v.fake.ServeHTTP(w, r)
 }
 
-// over lets an agent's model be called over HTTP.
+// over makes an agent's model use HTTP.
 func (v *vendors) over(tb testing.TB, o actors.Options, api string) actors.Options {
 	server := httptest.NewServer(v)
 	tb.Cleanup(server.Close)
@@ -61,8 +60,8 @@ func (v *vendors) over(tb testing.TB, o actors.Options, api string) actors.Optio
 	return o
 }
 
-// TestHistoryIsSentAsItWas: checkpoints that cut history, and restarts that read it
-// again, change no byte of what a model is sent.
+// TestHistoryIsSentAsItWas: neither checkpoints that cut history nor restarts change a byte of the
+// prompt.
 func TestHistoryIsSentAsItWas(t *testing.T) {
 	prompts := []string{
 		"tokens=3", "reasoning=2 tokens=2", "tool=look {} then tokens=1", "tokens=1 status=400", `say="<b>& \u2028 größer"`, "tool=nothing tool=look {}",
@@ -99,8 +98,8 @@ func TestHistoryIsSentAsItWas(t *testing.T) {
 	}
 }
 
-// BenchmarkTurnOverHTTP is a short turn of a conversation that has had so many
-// before, its model called over HTTP.
+// BenchmarkTurnOverHTTP measures a short turn of a conversation with n earlier turns and a model over
+// HTTP.
 func BenchmarkTurnOverHTTP(b *testing.B) {
 	for _, turns := range []int{10, 1000} {
 		b.Run(fmt.Sprint(turns), func(b *testing.B) {
@@ -130,7 +129,6 @@ func BenchmarkTurnOverHTTP(b *testing.B) {
 	}
 }
 
-// instantly answers with 20 tokens at once.
 func instantly(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -19,7 +19,7 @@ type progress struct {
 	Percent int `json:"percent"`
 }
 
-// lookUp answers a first call with a tool call, and a second with text.
+// lookUp answers a first request with a tool call, and a second with text.
 func lookUp() script {
 	return func(_ context.Context, req providers.Request, a *providers.Assembler) error {
 		if req.Messages[len(req.Messages)-1].Role == providers.RoleTool {
@@ -34,7 +34,6 @@ func lookUp() script {
 	}
 }
 
-// response returns the assistant's message of a conversation.
 func (n *node) response(at conversation.Address) conversation.Message {
 	n.w.tb.Helper()
 	for _, m := range n.snapshot(at).Messages {
@@ -46,8 +45,7 @@ func (n *node) response(at conversation.Address) conversation.Message {
 	return conversation.Message{}
 }
 
-// TestHooksDecorateAResponse shows metadata of both hooks, data of a tool and data
-// of a hook, where clients see them.
+// TestHooksDecorateAResponse: metadata of both hooks, and data of a tool and a hook, are public.
 func TestHooksDecorateAResponse(t *testing.T) {
 	w := newWorld(t)
 	written := agent.NewDataWriter[progress]("progress", nil)
@@ -109,8 +107,8 @@ func TestHooksDecorateAResponse(t *testing.T) {
 	}
 }
 
-// TestHooksCannotFailAResponse lets hooks go wrong in every way: the reply comes all
-// the same, and its log line tells the operator.
+// TestHooksCannotFailAResponse: hooks fail in every way; the reply still arrives, and the log reports
+// each failure.
 func TestHooksCannotFailAResponse(t *testing.T) {
 	for name, hook := range map[string]func(context.Context) (map[string]any, error){
 		"error": func(context.Context) (map[string]any, error) { return nil, errors.New("out of luck") },
@@ -152,7 +150,7 @@ func TestHooksCannotFailAResponse(t *testing.T) {
 	}
 }
 
-// TestDataIsRefused writes what cannot be recorded: the tool is told why.
+// TestDataIsRefused writes invalid data: the tool gets the reason.
 func TestDataIsRefused(t *testing.T) {
 	w := newWorld(t)
 	listed, strange := agent.NewDataWriter[string]("listed", nil), agent.NewDataWriter[string]("strange", nil)
@@ -181,9 +179,8 @@ func TestDataIsRefused(t *testing.T) {
 	}
 }
 
-// TestDataAfterTheEnd writes with contexts that were kept beyond the tool and the
-// hook they were handed to, cancelled with them or not: nothing is said to be
-// recorded, and nobody waits for ever.
+// TestDataAfterTheEnd writes with contexts kept beyond their tool or hook, canceled or not: no write
+// succeeds, and none blocks forever.
 func TestDataAfterTheEnd(t *testing.T) {
 	w := newWorld(t)
 	listed := agent.NewDataWriter[string]("listed", nil)
@@ -213,8 +210,8 @@ func TestDataAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestDetachedWriteEndsWithItsRun aborts a tool that writes more than there is room
-// for, with a context that never ends.
+// TestDetachedWriteEndsWithItsRun aborts a tool that writes more than fits, with a context that never
+// ends.
 func TestDetachedWriteEndsWithItsRun(t *testing.T) {
 	w := newWorld(t)
 	listed := agent.NewDataWriter[string]("listed", nil)
@@ -241,12 +238,12 @@ func TestDetachedWriteEndsWithItsRun(t *testing.T) {
 	}
 }
 
-// TestDataWaitsForRoom writes more than may wait for an append: a write that has
-// returned is in the response, whatever comes next.
+// TestDataWaitsForRoom writes more than may wait for an append: data of a write that returned is
+// always in the response.
 func TestDataWaitsForRoom(t *testing.T) {
 	w := newWorld(t)
 	listed := agent.NewDataWriter[string]("listed", nil)
-	const writes = 2 // The first takes all the room until the pace lets it leave.
+	const writes = 2 // The first write takes all the room until the pace lets it leave.
 	look := agent.NewTool("look", "Look.", func(ctx context.Context, _ struct{}) (string, error) {
 		for range writes {
 			if err := listed.Write(ctx, strings.Repeat("x", conversation.MaxPayloadBytes-2)); err != nil {
