@@ -16,15 +16,14 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// shedding is a node whose conversations go out of memory at once when they are idle.
+// shedding returns a node that passivates conversations as soon as they are idle.
 func shedding(w *world) *node {
 	opts := agents(chatAgent())
 	opts.Pace, opts.UnloadAfter = longPace, time.Millisecond
 	return w.start(setup{opts: opts, model: says(3)})
 }
 
-// shed has a turn and waits until its conversation is out of memory, and its node out
-// of the journal.
+// shed runs a turn and waits until its conversation has left memory and the journal.
 func (n *node) shed(at conversation.Address, turn int) {
 	n.w.tb.Helper()
 	n.admit(at, fmt.Sprint(turn), "hello")
@@ -33,7 +32,7 @@ func (n *node) shed(at conversation.Address, turn int) {
 	n.w.untilAtRest()
 }
 
-// claims returns who wrote the first batch of a writer, in order.
+// claims returns the nonces of the writers of a log, in order.
 func (w *world) claims(at conversation.Address) []storage.Nonce {
 	w.tb.Helper()
 	var out []storage.Nonce
@@ -48,8 +47,8 @@ func (w *world) claims(at conversation.Address) []storage.Nonce {
 	return out
 }
 
-// TestIdleConversationNeedsNoNewClaim counts what an admission costs that meets a
-// conversation which is out of memory: the log is read, and nothing is verified.
+// TestIdleConversationNeedsNoNewClaim counts the requests of an admission to a passivated
+// conversation: its log is read, and no claim is verified.
 func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
@@ -60,7 +59,7 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	n.shed(at, 2)
 	bill{
 		get(storagetest.Ckpt): 1, list(storagetest.Log): 1, get(storagetest.Log): batches, put(storagetest.Log): 3, put(storagetest.Busy): 2,
-		put(storagetest.Index):                      1, // that of the first turn may still be on its way
+		put(storagetest.Index):                      1, // the one of the first turn may still be in flight
 		{Method: "DELETE", Class: storagetest.Busy}: 2,
 	}.check(t, "turn on a conversation out of memory", n.counts.Counts())
 	n.shed(at, 3)
@@ -72,8 +71,8 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	}
 }
 
-// TestWriterAtRestIsOver lets another writer go on with a conversation that is out of
-// memory. The node notices it, before it admits anything, and claims the log anew.
+// TestWriterAtRestIsOver lets another writer append to a passivated conversation. The node notices
+// that before it admits anything, and claims the log anew.
 func TestWriterAtRestIsOver(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
@@ -104,8 +103,8 @@ func TestWriterAtRestIsOver(t *testing.T) {
 	}
 }
 
-// TestRecoveryEventsNameTheConversation: while the bucket is away, an event of recovery has the agent and the instance of
-// a conversation that was never opened here.
+// TestRecoveryEventsNameTheConversation: while the bucket is unavailable, a recovery event has the
+// agent and id of a conversation that was never opened on this node.
 func TestRecoveryEventsNameTheConversation(t *testing.T) {
 	w, opts := newWorld(t), agents(chatAgent())
 	recoveries := make(chan observability.Envelope, 100)
@@ -123,8 +122,8 @@ func TestRecoveryEventsNameTheConversation(t *testing.T) {
 	}
 }
 
-// TestWriterSurvivesAnAbsentBucket lets an activation fail to open its log: the writer
-// at rest was not used, so it still is.
+// TestWriterSurvivesAnAbsentBucket: an activation that fails to open its log does not consume the
+// resting writer.
 func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
@@ -141,9 +140,9 @@ func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
 	}
 }
 
-// TestIdleConversationsCostLittle weighs nodes whose conversations are idle. What one
-// costs includes what the test itself remembers of each request, and a share of what a
-// node under more load has made once; with all of them in memory it would be 8 kB.
+// TestIdleConversationsCostLittle measures the memory of nodes with idle conversations. The cost of
+// one includes the test's own record of each request, and a share of lazily created state of a busy
+// node. With all of them in memory it would be 8 kB.
 func TestIdleConversationsCostLittle(t *testing.T) {
 	const bound = 4000
 	some, more := sample.Of(500, 100), sample.Of(2500, 500)
@@ -154,7 +153,7 @@ func TestIdleConversationsCostLittle(t *testing.T) {
 	}
 }
 
-// weigh returns the size of the live objects of a node with so many idle conversations.
+// weigh returns the live heap of a node with n idle conversations.
 func weigh(t *testing.T, conversations int) int64 {
 	w := newWorld(t)
 	n := shedding(w)
@@ -175,15 +174,15 @@ func weigh(t *testing.T, conversations int) int64 {
 	if err := n.stop(); err != nil {
 		t.Error(err)
 	}
-	n.rt = nil // what is left is the bucket
+	n.rt = nil // only the bucket is left
 	return with - live()
 }
 
-// live returns the size of the live objects.
+// live returns the live heap in bytes.
 func live() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers and pools have kept
+	runtime.GC() // objects kept by finalizers and pools
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }

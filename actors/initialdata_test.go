@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// hostileSchema tries more branches for hostileData than there is memory.
+// hostileSchema tries more branches for hostileData than fit into memory.
 const hostileSchema = `{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"array","items":{"$ref":"#"},"minItems":1}]}`
 
 func hostileData(at conversation.Address, key string) conversation.Admission {
@@ -21,8 +21,8 @@ func hostileData(at conversation.Address, key string) conversation.Admission {
 	})
 }
 
-// TestInitialDataBeyondTheBounds creates conversations with a few bytes that a schema
-// tries more branches for than there is memory.
+// TestInitialDataBeyondTheBounds creates conversations with a few bytes for which a schema tries more
+// branches than fit into memory.
 func TestInitialDataBeyondTheBounds(t *testing.T) {
 	schema, err := agent.NewSchema(json.RawMessage(hostileSchema))
 	if err != nil {
@@ -43,7 +43,7 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	if got := n.rt.Status().Unchecked; got != 1 {
 		t.Errorf("%d were counted, want 1", got)
 	}
-	// The conversation goes on: it can be created, and then data are not consulted.
+	// The conversation is usable: it can be created, and then initial data are ignored.
 	n.accept(admission(chat("c"), "2", func(a *conversation.Admission) { a.InitialData = json.RawMessage(`[[]]`) }))
 	n.accept(hostileData(chat("c"), "3"))
 	if got := n.rt.Status().Unchecked; got != 1 {
@@ -52,8 +52,8 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	w.untilSettled(chat("c"), 2)
 }
 
-// TestCheckEndsWithItsCaller: the data of a client that hangs up while they wait for
-// their check are not checked any more.
+// TestCheckEndsWithItsCaller: a client that disconnects while its data wait for their check cancels
+// the check.
 func TestCheckEndsWithItsCaller(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		schema, err := agent.NewSchema(json.RawMessage(hostileSchema))

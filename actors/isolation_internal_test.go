@@ -8,9 +8,9 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestIsolation: a node whose certificates are not valid any more is not ready once no other node answers, and its
-// reason names the certificates. One whose certificates are valid serves its own conversations, and one whose links
-// are still up serves all.
+// TestIsolation: a node with invalid certificates is unready once no other node answers, and the
+// reason names the certificates. A node with valid certificates serves its own conversations; with
+// live connections it serves all.
 func TestIsolation(t *testing.T) {
 	end := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	certs := []Certificate{{"node", end}, {"ca", end.AddDate(9, 0, 0)}}
@@ -20,7 +20,7 @@ func TestIsolation(t *testing.T) {
 		st                standing
 		reachable, others int
 		refused           bool
-		want              []string // nil is ready
+		want              []string // nil for ready
 	}{
 		{"two nodes, links up", standing{self: self, owners: 1, answering: 1}, 1, 1, false, nil},
 		{"two nodes, expired, links up", standing{self: self, owners: 1, answering: 1}, 1, 1, true, nil},

@@ -27,48 +27,48 @@ import (
 
 var keep = flag.Bool("keep", false, "write testdata/kept anew: what this version leaves behind, for later ones to go on with")
 
-// maxKeptBytes bounds one of the files in testdata/kept.
+// maxKeptBytes bounds each file in testdata/kept.
 const maxKeptBytes = 200 << 10
 
-// keptDelay is how long after its end the work of a kept process is gone on with, by the
-// wall clock of who does: whatever has waited for a time has waited for long enough.
+// keptDelay is how long after its end the work of a kept process continues, by the wall clock of the
+// new process. Everything that waits for a time is due by then.
 const keptDelay = 24 * time.Hour
 
-// kept is what a process has left behind that died.
+// kept describes the bucket of a crashed process.
 type kept struct {
 	Made          int64 // By its wall clock, in milliseconds since 1970.
 	Conversations []keptConversation
 }
 
-// keptConversation is one as its readers saw it.
+// keptConversation is a conversation as its readers saw it.
 type keptConversation struct {
 	At      conversation.Address
 	Head    conversation.Offset
-	Chunks  string // SHA-256 of those up to there.
-	Settled int    // Submissions.
-	Owed    int    // Those that were not settled.
+	Chunks  string // SHA-256 of the chunks up to Head.
+	Settled int    // Number of settled submissions.
+	Owed    int    // Number of unsettled submissions.
 }
 
-// keptFile is where the bytes of a form are: a folder of the embedded bucket, or the
-// objects of one that others reach.
+// keptFile returns the path of a kept bucket: a folder of the embedded store, or the objects of a
+// shared bucket.
 func keptFile(form string) string { return filepath.Join("testdata", "kept", form+".zip") }
 
-// TestGoesOnWithWhatIsKept opens what an earlier version has left behind, in a folder and in
-// a bucket, with work under way, waiting and owed. It is shown as it was, all of it settles
-// once, and every conversation goes on.
+// TestGoesOnWithWhatIsKept opens buckets of an earlier version, a folder and a shared one, with work
+// running, queued and pending. Conversations look unchanged, each submission settles once, and every
+// conversation continues.
 func TestGoesOnWithWhatIsKept(t *testing.T) {
 	for _, form := range []string{"folder", "bucket"} {
 		t.Run(form, func(t *testing.T) {
 			if *keep {
 				leaveBehind(t, form)
-				return // What waits there does so for a while.
+				return // Its waits take a while.
 			}
 			t.Parallel()
 			was, w := openKept(t, form)
 			w.sound("before")
 			sink := &keptSink{takes: true}
 			o := keptOptions(sink)
-			o.AppendTimeout, o.DrainTimeout = 0, 0 // They are short for a process that dies.
+			o.AppendTimeout, o.DrainTimeout = 0, 0 // They were short for the crashed process.
 			n := w.build(setup{opts: o, model: keptModel(), shared: form == "bucket"})
 			began := time.Now()
 			n.rt.SetWall(func() time.Time { return time.UnixMilli(was.Made).Add(keptDelay).Add(time.Since(began)) })
@@ -102,7 +102,7 @@ func TestGoesOnWithWhatIsKept(t *testing.T) {
 	}
 }
 
-// sound fails the test if something is wrong with the bucket.
+// sound fails the test if the bucket is inconsistent.
 func (w *world) sound(when string) {
 	w.tb.Helper()
 	_, err := inspect.Verify(w.tb.Context(), w.bucket, inspect.Scope{}, nil, func(f inspect.Finding) {
@@ -115,8 +115,8 @@ func (w *world) sound(when string) {
 	}
 }
 
-// completesOnce waits until n submissions of a conversation are settled, each once and the
-// last as completed.
+// completesOnce waits until n submissions of a conversation have settled, each once and the last as
+// completed.
 func (w *world) completesOnce(at conversation.Address, n int) {
 	w.tb.Helper()
 	got := w.untilSettled(at, n)
@@ -129,8 +129,7 @@ func (w *world) completesOnce(at conversation.Address, n int) {
 	}
 }
 
-// chunksUpTo returns a digest of the chunks of a conversation up to an offset, whatever
-// pages they come in.
+// chunksUpTo returns a digest of the chunks of a conversation up to an offset, independent of pages.
 func (n *node) chunksUpTo(at conversation.Address, head conversation.Offset) string {
 	n.w.tb.Helper()
 	sum := sha256.New()
@@ -155,7 +154,7 @@ func (n *node) chunksUpTo(at conversation.Address, head conversation.Offset) str
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// openKept unpacks what is kept, and returns what was seen there.
+// openKept unpacks a kept bucket and returns its description.
 func openKept(t *testing.T, form string) (kept, *world) {
 	t.Helper()
 	files := map[string][]byte{}
@@ -210,7 +209,7 @@ func openFolder(t *testing.T, dir string) *local.Store {
 	return store
 }
 
-// leaveBehind lets a process of this version work, and die, and keeps the bytes.
+// leaveBehind runs a process of this version, crashes it, and stores its bucket.
 func leaveBehind(t *testing.T, form string) {
 	dir := t.TempDir()
 	store := local.NewMemory()

@@ -18,11 +18,11 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// keptHelper is the conversation that another one sends to.
+// keptHelper is the conversation that another one dispatches to.
 var keptHelper = conversation.Address{Agent: "other", ID: "helper"}
 
-// keptOptions are those of a process whose conversations are kept, and of who goes on with
-// them: logs get checkpoints, pages and segments soon.
+// keptOptions are used by the kept process and its successor: logs get checkpoints, pages and segments
+// early.
 func keptOptions(sink observability.Sink) actors.Options {
 	send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
 		_, err := agent.Dispatch(ctx, keptHelper, agent.Text("hello"))
@@ -47,7 +47,7 @@ func keptOptions(sink observability.Sink) actors.Options {
 	return o
 }
 
-// keptModel says what the newest message asks for.
+// keptModel answers as the newest message requests.
 func keptModel() *cast {
 	model := func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		seen := shown(req)
@@ -70,7 +70,7 @@ func keptModel() *cast {
 	return &cast{models: map[string]script{"model": model, "child": tells("found")}}
 }
 
-// keptWork runs a process until it dies with work under way, and returns what was seen.
+// keptWork runs a process, crashes it with work in progress, and returns the readers' view.
 func (w *world) keptWork(shared bool) kept {
 	w.tb.Helper()
 	n := w.start(setup{opts: keptOptions(&keptSink{}), model: keptModel(), shared: shared})
@@ -122,11 +122,11 @@ func (w *world) keptWork(shared bool) kept {
 	}
 	out.Conversations = append(out.Conversations, n.asKept(keptHelper))
 	n.cut()
-	_ = n.stop() // It can say goodbye to nobody.
+	_ = n.stop() // Its shutdown fails.
 	return out
 }
 
-// asKept is a conversation as its readers see it.
+// asKept returns a conversation as its readers see it.
 func (n *node) asKept(at conversation.Address) keptConversation {
 	n.w.tb.Helper()
 	records := n.w.records(at)
@@ -141,13 +141,13 @@ func (n *node) asKept(at conversation.Address) keptConversation {
 	}
 }
 
-// untilSays waits until a log holds a text.
+// untilSays waits until a log contains text.
 func (w *world) untilSays(at conversation.Address, text string) {
 	w.tb.Helper()
 	w.until(text+" of "+at.ID, func() bool { return strings.Contains(w.lines(at), text) })
 }
 
-// keptAttachment has the model look at a picture.
+// keptAttachment sends a picture to the model.
 func (w *world) keptAttachment(n *node) {
 	w.tb.Helper()
 	data := []byte("\x89PNG of nothing")
@@ -163,7 +163,7 @@ func (w *world) keptAttachment(n *node) {
 	w.untilSettled(chat("attached"), 1)
 }
 
-// keptSink takes all events or none.
+// keptSink accepts all events or none.
 type keptSink struct {
 	takes bool
 
@@ -171,10 +171,8 @@ type keptSink struct {
 	n  int
 }
 
-// Name implements [observability.Sink].
 func (s *keptSink) Name() string { return "kept" }
 
-// Write implements [observability.Sink].
 func (s *keptSink) Write(_ context.Context, events []observability.Event) error {
 	if !s.takes {
 		return errors.New("the sink is away")

@@ -21,12 +21,11 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// fat is a message of which two do not fit into what a state holds of those that wait.
+// fat returns a message of more than half the size that a state keeps of queued messages.
 func fat(n int) string {
 	return fmt.Sprintf("%d ", n) + strings.Repeat("fat ", conversation.InlineBytes/6)
 }
 
-// whole returns the JSON of a conversation's snapshot.
 func (n *node) whole(at conversation.Address) string {
 	n.w.tb.Helper()
 	page, err := n.rt.Reader().Snapshot(context.Background(), at)
@@ -53,8 +52,8 @@ func same(t *testing.T, what, got, want string) {
 	t.Errorf("%s: %d bytes, want %d; at %d %.80q, want %.80q", what, len(got), len(want), i, got[i:], want[i:])
 }
 
-// TestFatMessagesWait: of messages that wait little is held, and nobody notices: neither
-// readers, nor the model, nor the author's code, nor after a death.
+// TestFatMessagesWait: the state keeps little of queued messages. Readers, the model and the author's
+// code see all of them, also after a crash.
 func TestFatMessagesWait(t *testing.T) {
 	const waiting = 4
 	var mu sync.Mutex
@@ -76,7 +75,7 @@ func TestFatMessagesWait(t *testing.T) {
 	w := newWorld(t)
 	held := make(stage)
 	opts := agents(ag)
-	opts.DrainTimeout = time.Millisecond // it will not say goodbye
+	opts.DrainTimeout = time.Millisecond // its shutdown will fail
 	n := w.start(setup{opts: opts, model: held})
 	n.admit(chat("c"), "0", "thin")
 	held.next(t)
@@ -98,10 +97,10 @@ func TestFatMessagesWait(t *testing.T) {
 		return nil
 	})})
 	w.untilSettled(chat("c"), waiting+1)
-	eventually(t, "every hook", func() bool { // a node that stops waits for no body that a hook is to be told
+	eventually(t, "every hook", func() bool { // a stopping node reads no message body for a hook
 		mu.Lock()
 		defer mu.Unlock()
-		return len(told) == 2*(waiting+1) // and hooks do not wait for each other
+		return len(told) == 2*(waiting+1) // hooks are concurrent
 	})
 	if err := n.stop(); err != nil {
 		t.Error(err)
@@ -135,9 +134,9 @@ func TestFatMessagesWait(t *testing.T) {
 	}
 }
 
-// TestFatMessagesAreNotAllShown: what waited is read from the log for a model only as far
-// as any is shown, the newest first; what is before that is summarized. That holds for
-// what the state has, for pages in memory, and for those in the bucket.
+// TestFatMessagesAreNotAllShown: queued messages are read from the log only as far as the prompt
+// includes them, newest first; older ones are summarized. That holds for the state, and for pages in
+// memory and in the bucket.
 func TestFatMessagesAreNotAllShown(t *testing.T) {
 	const waiting, most = 4, 3 * conversation.InlineBytes
 	body := strings.Repeat("fat ", most/3/4)
@@ -171,7 +170,7 @@ func TestFatMessagesAreNotAllShown(t *testing.T) {
 			for i := range waiting {
 				n.admit(chat("c"), fmt.Sprint(i+1), body)
 			}
-			for range 1 + waiting + 1 { // the last but one writes a summary
+			for range 1 + waiting + 1 { // the last but one is a summary
 				answer()
 			}
 			w.untilSettled(chat("c"), 1+waiting)
@@ -191,11 +190,11 @@ func TestFatMessagesAreNotAllShown(t *testing.T) {
 	}
 }
 
-// outages take the bucket away from those who read an object, a minute each time.
+// outages makes reads of an object fail, for one minute each time.
 type outages struct {
 	mu   sync.Mutex
 	key  string
-	back time.Time // zero before the next
+	back time.Time // zero before the next outage
 }
 
 func (o *outages) of(key string) {
@@ -220,8 +219,8 @@ func (o *outages) decide(op storagetest.Op) storagetest.Kind {
 	return storagetest.None
 }
 
-// TestLeftDeliveryIsWaitedFor takes the bucket away for longer than a hook has, and than a
-// read is tried, whenever a delivery that was left to the log is read: nobody fails for it.
+// TestLeftDeliveryIsWaitedFor makes the bucket unavailable for longer than the timeouts of hooks and
+// reads, whenever a delivery is read from the log: no submission fails.
 func TestLeftDeliveryIsWaitedFor(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
@@ -300,8 +299,8 @@ func TestFatQueueRefuses(t *testing.T) {
 	opts.MaxWaitingBytes = 1000
 	model := make(stage)
 	n := w.start(setup{opts: opts, model: model})
-	n.admit(chat("c"), "0", strings.Repeat("x", 2000)) // it does not wait
-	n.admit(chat("c"), "1", strings.Repeat("x", 2000)) // nor is anything beside it
+	n.admit(chat("c"), "0", strings.Repeat("x", 2000)) // not queued
+	n.admit(chat("c"), "1", strings.Repeat("x", 2000)) // nor with another one
 	_, err := n.rt.Admit(t.Context(), message(chat("c"), "2", "y"))
 	e := codeIs(t, err, conversation.CodeUnavailable)
 	if want := "The conversation has 2000 bytes of queued messages; its limit is 1000."; !strings.HasPrefix(e.Details, want) || e.RetryAfter <= 0 {
@@ -351,8 +350,8 @@ func TestMemoryOfWrites(t *testing.T) {
 	}
 }
 
-// TestNoMemoryForNewMessages: while a node's budget is used up it takes no new message,
-// and goes on with what it has.
+// TestNoMemoryForNewMessages: while a node's memory budget is exhausted it accepts no messages, and
+// continues admitted ones.
 func TestNoMemoryForNewMessages(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
@@ -390,8 +389,8 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 	}
 }
 
-// TestIdleGivesWay: what is idle leaves memory long before its time while half of the
-// node's budget is in use, and answers as before.
+// TestIdleGivesWay: idle conversations leave memory early while half of the node's budget is in use,
+// and still answer.
 func TestIdleGivesWay(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())

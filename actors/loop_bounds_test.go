@@ -21,9 +21,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestModelThatNeverEnds cuts off a response that is longer than it may be: it fails
-// once with what was said so far, whatever it is that does not end, and no other model
-// is asked. An end that the test sees shows that reading went on.
+// TestModelThatNeverEnds cuts off a response beyond its bound: it fails once with the emitted text,
+// for any endless output, and no fallback is called.
 func TestModelThatNeverEnds(t *testing.T) {
 	const limit, piece = 256 << 10, 1 << 10
 	endless := func(say func(a *providers.Assembler, i int)) script {
@@ -90,7 +89,7 @@ func TestModelThatNeverEnds(t *testing.T) {
 	}
 }
 
-// TestManyCalls runs none of the calls of a reply that has too many, and asks again.
+// TestManyCalls runs no call of a reply with too many, and calls the model again.
 func TestManyCalls(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		many := make([]string, 20_000)
@@ -113,8 +112,8 @@ func TestManyCalls(t *testing.T) {
 	})
 }
 
-// TestManyLargeOutcomes records outcomes that are more than a batch of the log takes,
-// all of them at once, in several batches: no call runs twice, and the turn goes on.
+// TestManyLargeOutcomes records outcomes larger than one batch, all at once, in several batches: no
+// call runs twice, and the turn continues.
 func TestManyLargeOutcomes(t *testing.T) {
 	const calls, size, limit = 24, 20 << 10, 256 << 10
 	inLoop(t, func(t *testing.T, l *loop) {
@@ -137,7 +136,7 @@ func TestManyLargeOutcomes(t *testing.T) {
 		var once sync.Once
 		hold := func(op storagetest.Op) {
 			if op.Method == http.MethodPut && strings.HasPrefix(op.Key, storage.FolderOf(chat("c").Key())+"log/") && runs.Load() == calls {
-				once.Do(func() { time.Sleep(time.Second) }) // The other outcomes wait meanwhile.
+				once.Do(func() { time.Sleep(time.Second) }) // The other outcomes wait.
 			}
 		}
 		n := l.run(part{opts: opts, hold: hold, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
@@ -163,8 +162,7 @@ func TestManyLargeOutcomes(t *testing.T) {
 	})
 }
 
-// TestLongErrorOfATool shows the model the beginning of it, and the log of the process
-// less.
+// TestLongErrorOfATool: the model gets the beginning of the error, and the process log less.
 func TestLongErrorOfATool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		fail := agent.NewTool("fail", "Fails.", func(context.Context, struct{}) (string, error) {
@@ -192,7 +190,7 @@ func TestLongErrorOfATool(t *testing.T) {
 	})
 }
 
-// TestMuchState refuses state that would not stand in one batch with its outcome.
+// TestMuchState rejects state that does not fit into one batch with its outcome.
 func TestMuchState(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
@@ -222,7 +220,7 @@ func TestMuchState(t *testing.T) {
 	})
 }
 
-// forwarder is a tool that sends what it was asked with to a conversation, so often.
+// forwarder is a tool that dispatches its input to a conversation, the given number of times.
 func forwarder(to conversation.Address, times int, errs *sync.Map) agent.Tool {
 	return agent.NewTool("forward", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
 		for i := range times {
@@ -235,7 +233,7 @@ func forwarder(to conversation.Address, times int, errs *sync.Map) agent.Tool {
 	}, nil)
 }
 
-// answersWith asks for a tool once in every submission.
+// answersWith calls a tool once in each submission.
 func answersWith(tool string) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user: ") {
@@ -253,15 +251,15 @@ func limited(t *testing.T, err any, option string) {
 	}
 }
 
-// TestDispatchDepth bounds a chain of senders that are unsettled, and no chain whose senders settle, be it in one
-// conversation.
+// TestDispatchDepth bounds a chain of unsettled senders. A chain of settled senders is unbounded, even
+// in one conversation.
 func TestDispatchDepth(t *testing.T) {
 	own := func(i int) conversation.Address { return chat(fmt.Sprint("c", i)) }
 	one := func(int) conversation.Address { return chat("c") }
 	for _, c := range []struct {
 		name   string
 		to     func(i int) conversation.Address
-		waits  bool // senders stay unsettled until one is refused
+		waits  bool // senders stay unsettled until one is rejected
 		depths []int
 	}{
 		{"senders wait", own, true, []int{0, 1, 2, 3}},
@@ -278,7 +276,7 @@ func TestDispatchDepth(t *testing.T) {
 					if err != nil {
 						return "", err
 					}
-					time.Sleep(time.Minute) // until the sender of this one is settled, if it does not wait
+					time.Sleep(time.Minute) // until this one's sender is settled, if it does not wait
 					if i == last && !c.waits {
 						return "sent", nil
 					}
@@ -317,7 +315,7 @@ func TestDispatchDepth(t *testing.T) {
 	}
 }
 
-// TestDispatchDepthAfterDeath goes on with the depth that is in the log.
+// TestDispatchDepthAfterDeath continues with the depth from the log.
 func TestDispatchDepthAfterDeath(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var errs sync.Map
@@ -340,7 +338,7 @@ func TestDispatchDepthAfterDeath(t *testing.T) {
 	})
 }
 
-// TestManyDispatches bounds what one submission sends, and the next has its own bound.
+// TestManyDispatches bounds the dispatches of one submission; the next has its own bound.
 func TestManyDispatches(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var errs sync.Map
@@ -359,8 +357,8 @@ func TestManyDispatches(t *testing.T) {
 	})
 }
 
-// TestDispatchesWaitTheirTurn answers a client while an agent sends to more
-// conversations than may be sent to at a time and none of them is stored.
+// TestDispatchesWaitTheirTurn answers a client while an agent dispatches to more conversations than
+// the concurrency limit and none of the messages is stored.
 func TestDispatchesWaitTheirTurn(t *testing.T) {
 	const sent, atOnce = 40, 4
 	inLoop(t, func(t *testing.T, l *loop) {

@@ -10,17 +10,16 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// setClock gives the nodes that are made from then on a wall clock that is set by the
-// returned number, and what passes there by the monotonic clock is what passes.
+// setClock gives later nodes a wall clock that the returned offset shifts. It advances with the
+// monotonic clock.
 func (l *loop) setClock() *atomic.Int64 {
 	var off atomic.Int64
 	l.fleet.Wall = func() time.Time { return time.Now().Round(0).Add(time.Duration(off.Load())) }
 	return &off
 }
 
-// TestClockIsSet sets the wall clock of a node while a call waits that it has parked: while
-// the conversation is in memory, and when it is not any more. The call goes on when what it
-// asked for has passed, to the minute, neither sooner nor later; then it waits once more.
+// TestClockIsSet adjusts the wall clock of a node while a call is suspended, in memory or passivated.
+// The call continues once the requested duration has passed, to the minute; then it waits once more.
 func TestClockIsSet(t *testing.T) {
 	for name, step := range map[string]time.Duration{"back": -time.Hour, "ahead": time.Hour} {
 		for _, wait := range []time.Duration{20 * time.Second, 40 * time.Second, 20 * time.Minute} {
@@ -46,7 +45,7 @@ func TestClockIsSet(t *testing.T) {
 	}
 }
 
-// TestClockOfTheNextProcess: what a process has parked goes by the wall clock of the next.
+// TestClockOfTheNextProcess: a suspended call continues by the wall clock of the next process.
 func TestClockOfTheNextProcess(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		off := l.setClock()
@@ -66,7 +65,7 @@ func TestClockOfTheNextProcess(t *testing.T) {
 	})
 }
 
-// TestSuspendedIsCounted: a node keeps the clock of a conversation for as long as it waits.
+// TestSuspendedIsCounted: a node keeps the clock of a conversation while it is suspended.
 func TestSuspendedIsCounted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var k work
@@ -78,7 +77,7 @@ func TestSuspendedIsCounted(t *testing.T) {
 			t.Errorf("%d parked", st.Suspended)
 		}
 		l.completes(chat("c"), 1)
-		time.Sleep(7 * time.Minute) // it leaves the memory
+		time.Sleep(7 * time.Minute) // it leaves memory
 		synctest.Wait()
 		if st := n.rt.Status(); st.Suspended != 0 || st.Active != 0 {
 			t.Errorf("%d parked, %d active", st.Suspended, st.Active)

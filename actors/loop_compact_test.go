@@ -28,12 +28,11 @@ var (
 	window = map[string]int{"model": 1000}
 	little = providers.Usage{Input: 90, Output: 10, Total: 100}
 	much   = providers.Usage{Input: 590, Output: 10, Total: 600}
-	// tooLong is what a vendor says of a request that does not fit.
+	// tooLong is a vendor's error for a request that does not fit.
 	tooLong = providers.ResponseError(413, nil, []byte(`{"error":{"message":"Request too large."}}`))
 )
 
-// compacting is an agent whose summaries another model writes, and which keeps about
-// 50 tokens word for word.
+// compacting is an agent with another model for summaries, which keeps about 50 tokens verbatim.
 func compacting(tools ...agent.Tool) *agent.Agent {
 	a := chatAgent(tools...)
 	a.Compaction = agent.Compaction{Model: "test/sum", KeepRecentTokens: 50, Instructions: "Keep the names."}
@@ -43,13 +42,13 @@ func compacting(tools ...agent.Tool) *agent.Agent {
 // words is a text of 80 bytes, 20 tokens, that begins with a mark.
 func words(mark string) string { return mark + strings.Repeat(".", 80-len(mark)) }
 
-// summaryOf is how a model is shown a summary.
+// summaryOf returns a summary as in the prompt.
 func summaryOf(text string) string {
 	return "user: <summary>\nThe beginning of this conversation was omitted. This is a summary of it:\n\n" + text + "\n</summary>"
 }
 
-// TestThresholdCompaction: a model that is nearly full is shown a summary from then on.
-// Nobody waits for it, and the transcript stays whole.
+// TestThresholdCompaction: once a model's window is nearly full, the prompt has a summary. No caller
+// waits for it, and the transcript stays complete.
 func TestThresholdCompaction(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun, release := make(chan struct{}), make(chan struct{})
@@ -94,8 +93,8 @@ func TestThresholdCompaction(t *testing.T) {
 	})
 }
 
-// checkPublic compares what clients see of a compacted conversation with what they
-// would without: all messages, and a reset where the summary was recorded.
+// checkPublic checks that a compaction is invisible to clients: they get all messages, and a reset
+// where the summary was recorded.
 func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset, messages int) {
 	t.Helper()
 	if got := len(n.snapshot(chat("c")).Messages); got != messages {
@@ -118,7 +117,7 @@ func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset
 	}
 }
 
-// TestIncrementalSummaries: a summary continues the one before it.
+// TestIncrementalSummaries: a summary extends the previous one.
 func TestIncrementalSummaries(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := &cast{models: map[string]script{
@@ -151,9 +150,8 @@ func TestIncrementalSummaries(t *testing.T) {
 	})
 }
 
-// TestViewAfterRestarts: a node that reads a conversation out of checkpoints and pages,
-// which were cut before and after compactions, shows its model the same as one that
-// never died.
+// TestViewAfterRestarts: a node that restores a conversation from checkpoints and pages, cut before
+// and after compactions, sends the same prompt as one that never restarted.
 func TestViewAfterRestarts(t *testing.T) {
 	const turns = 24
 	asked := func(t *testing.T, page, checkpoint, restart int, damage func(*loop)) (views [][]string) {
@@ -165,7 +163,7 @@ func TestViewAfterRestarts(t *testing.T) {
 					i := int(turn.Load())
 					looks := map[bool]int{true: 1}[i%5 == 3]
 					usage := little
-					if i%7 == 6 { // The view is cut between its steps.
+					if i%7 == 6 { // The prompt is cut between its steps.
 						looks, usage = 2, much
 					}
 					steps := 0
@@ -231,13 +229,13 @@ func TestViewAfterRestarts(t *testing.T) {
 	}
 }
 
-// TestCompactionWithinASubmission: the steps of a tool loop are left out, too, and no
-// call is parted from its outcome.
+// TestCompactionWithinASubmission: steps of a tool loop are summarized, too, and no call is separated
+// from its outcome.
 func TestCompactionWithinASubmission(t *testing.T) {
 	for name, at := range map[string]script{"threshold": nil, "overflow": fails(tooLong)} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				// A tool that takes long enough for a summary to be written meanwhile.
+				// Slow enough for a summary to be written in the meantime.
 				look := agent.NewTool("look", "Looks.", func(context.Context, struct {
 					At string `json:"at"`
 				}) (string, error) {
@@ -254,7 +252,7 @@ func TestCompactionWithinASubmission(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				want := []string{summaryOf("It looked."), "user: go"}
-				if at == nil { // The outcomes of the third step were not there yet: there was room for the second.
+				if at == nil { // The outcomes of the third step were missing; the second fit.
 					want = append(want, `assistant: look{"at":"2"}`, "tool: p1="+words("fog"))
 				}
 				want = append(want, `assistant: look{"at":"3"}|look{"at":"4"}`, "tool: p1="+words("fog")+"|p2="+words("fog"))
@@ -271,14 +269,14 @@ func TestCompactionWithinASubmission(t *testing.T) {
 	}
 }
 
-// smallBinding is the binding of an edge platform that takes no request.
+// smallBinding is an edge platform's binding that rejects every request.
 type smallBinding struct{}
 
 func (smallBinding) Run(context.Context, string, *providers.Body, providers.EdgeRunOptions) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusRequestEntityTooLarge}, nil
 }
 
-// asksBinding calls the model by a binding that refuses the request as too large.
+// asksBinding calls the model by a binding that rejects the request as too large.
 func asksBinding(ctx context.Context, req providers.Request, _ *providers.Assembler) error {
 	m := providers.Model{Provider: "test", ID: "model", Edge: &providers.Edge{Binding: smallBinding{}}}
 	for _, err := range edge.New(nil).Stream(ctx, m, req, providers.Options{}) {
@@ -287,7 +285,7 @@ func asksBinding(ctx context.Context, req providers.Request, _ *providers.Assemb
 	return nil
 }
 
-// TestOverflow: what is too long, however a vendor says so, is shortened once.
+// TestOverflow: a request that is too long, by any vendor's error, is shortened once.
 func TestOverflow(t *testing.T) {
 	inWords := providers.ResponseError(400, nil, []byte(`{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`))
 	silent := tellsAt("cut words", providers.Usage{Input: 1001, Output: 2, Total: 1003})
@@ -336,8 +334,8 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// sayTooLong is the error of a conversation that does not fit, and
-// sayMessageTooLong of a message that does not fit alone.
+// sayTooLong is the error for a conversation that does not fit, sayMessageTooLong for a single
+// message.
 const (
 	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
 	sayMessageTooLong = "The message alone is too long for the model; send a shorter one."
@@ -358,7 +356,7 @@ func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, 
 	}
 }
 
-// TestOverflowThatCannotBeMended: nothing to leave out, or nobody to write a summary.
+// TestOverflowThatCannotBeMended: nothing can be omitted, or no model writes a summary.
 func TestOverflowThatCannotBeMended(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sum  script
@@ -404,7 +402,7 @@ func TestOverflowThatCannotBeMended(t *testing.T) {
 	}
 }
 
-// TestCompactionOff turns the threshold off: see TestOverflow for what stays.
+// TestCompactionOff disables the threshold; TestOverflow covers the rest.
 func TestCompactionOff(t *testing.T) {
 	for _, off := range []bool{false, true} {
 		inLoop(t, func(t *testing.T, l *loop) {
@@ -423,8 +421,8 @@ func TestCompactionOff(t *testing.T) {
 	}
 }
 
-// TestCompactionThatIsLost kills a node while a summary is written for a submission
-// that has settled, and for one that waits: nobody misses it.
+// TestCompactionThatIsLost kills a node while it writes a summary for a settled submission, and for a
+// queued one: the loss has no effect.
 func TestCompactionThatIsLost(t *testing.T) {
 	for name, tt := range map[string]struct {
 		third   script
@@ -459,7 +457,7 @@ func TestCompactionThatIsLost(t *testing.T) {
 	}
 }
 
-// TestDrainDoesNotWaitForSummaries ends a node in order while one is written.
+// TestDrainDoesNotWaitForSummaries stops a node gracefully while it writes a summary.
 func TestDrainDoesNotWaitForSummaries(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun := make(chan struct{})

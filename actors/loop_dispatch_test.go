@@ -12,10 +12,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// other is a conversation of another agent.
 var other = conversation.Address{Agent: "other", ID: "o"}
 
-// admitted returns what was said to a conversation, in order.
+// admitted returns the messages of a conversation in order.
 func admitted(l *loop, at conversation.Address) []string {
 	var out []string
 	for _, r := range only[*conversation.SubmissionAdmitted](l.records(at)) {
@@ -24,8 +23,8 @@ func admitted(l *loop, at conversation.Address) []string {
 	return out
 }
 
-// TestDispatchFromATool sends to another conversation and to the own one: the former
-// works at once, the latter after the submission under way.
+// TestDispatchFromATool dispatches to another conversation, which runs at once, and to its own, which
+// runs after the current submission.
 func TestDispatchFromATool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mine conversation.Receipt
@@ -63,8 +62,8 @@ func TestDispatchFromATool(t *testing.T) {
 	})
 }
 
-// TestDispatchOfADurableTool: a call that runs again after a crash sends nothing twice,
-// whether in a step or not.
+// TestDispatchOfADurableTool: a call that runs again after a crash sends nothing twice, inside or
+// outside a step.
 func TestDispatchOfADurableTool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, reached := &work{}, make(chan struct{})
@@ -118,7 +117,7 @@ func TestDispatchOfADurableTool(t *testing.T) {
 	})
 }
 
-// TestDispatchFromHooks sends from each hook, and from a hook that runs again.
+// TestDispatchFromHooks dispatches from each hook, and from a hook that runs again.
 func TestDispatchFromHooks(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		reached := make(chan struct{})
@@ -164,7 +163,7 @@ func TestDispatchFromHooks(t *testing.T) {
 	})
 }
 
-// TestDispatchIsRefused tells a tool what is wrong with what it sends.
+// TestDispatchIsRefused: a tool gets the reason why its dispatch is invalid.
 func TestDispatchIsRefused(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		send := agent.NewTool("send", "Sends.", func(ctx context.Context, in struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// work counts what the functions of an author did, over all processes.
+// work counts the calls of an author's functions over all processes.
 type work struct {
 	mu   sync.Mutex
 	done map[string]int
@@ -41,8 +41,7 @@ func (k *work) counts() map[string]int {
 	return out
 }
 
-// deploys is a durable tool of three steps. It waits between the first two as long as
-// gate lets it.
+// deploys is a durable tool of three steps. Between the first two it calls gate.
 func deploys(k *work, gate func(context.Context) error) agent.Tool {
 	step := func(ctx context.Context, name string) (string, error) {
 		return agent.Step(ctx, name, func(context.Context) (string, error) {
@@ -68,7 +67,7 @@ func deploys(k *work, gate func(context.Context) error) agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// firstTime holds who comes first until their context ends.
+// firstTime blocks the first caller until its context ends.
 func firstTime(reached chan<- struct{}) func(context.Context) error {
 	var once sync.Once
 	return func(ctx context.Context) error {
@@ -83,9 +82,8 @@ func firstTime(reached chan<- struct{}) func(context.Context) error {
 	}
 }
 
-// TestDurableToolAfterACrash kills a node between the first two steps of a durable
-// tool, while another tool runs: the one is resumed, the other is not, and what has
-// an outcome is not run again.
+// TestDurableToolAfterACrash kills a node between the first two steps of a durable tool, while a plain
+// tool runs. Only the durable tool continues, and calls with an outcome do not run again.
 func TestDurableToolAfterACrash(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, reached := &work{}, make(chan struct{})
@@ -181,8 +179,8 @@ func TestCrashAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestStepIsDurableWhenItReturns holds the answer to every append: a step returns no
-// sooner, and what a node that never had the answer did is not lost either.
+// TestStepIsDurableWhenItReturns holds the answer to every append: no step returns earlier, and work
+// of a node that never got the answer is not lost.
 func TestStepIsDurableWhenItReturns(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprint("crash ", crash), func(t *testing.T) {
@@ -248,7 +246,7 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 	}
 }
 
-// TestStepOfACallThatIsOver: a tool that was given up cannot record any more.
+// TestStepOfACallThatIsOver: a tool cannot record steps after its timeout.
 func TestStepOfACallThatIsOver(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		said := make(chan error, 1)
@@ -271,8 +269,7 @@ func TestStepOfACallThatIsOver(t *testing.T) {
 	})
 }
 
-// TestDataOfADurableTool: data of a call that runs again is written again, except in
-// steps that are recorded.
+// TestDataOfADurableTool: a call that runs again writes its data again, except in recorded steps.
 func TestDataOfADurableTool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		card := agent.NewDataWriter[string]("card", nil)

@@ -12,8 +12,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestEmptyReplies covers replies that end with neither text nor a tool call: the model is asked once more, then the submission
-// completes with a diagnostic. What was used is counted for both.
+// TestEmptyReplies covers replies with neither text nor a tool call: the model is called once more,
+// then the submission completes with a diagnostic. Usage counts both calls.
 func TestEmptyReplies(t *testing.T) {
 	empty := func(stop providers.StopReason, text, reasoning string) script {
 		return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
@@ -29,7 +29,7 @@ func TestEmptyReplies(t *testing.T) {
 		model script
 		asked int
 		texts []string
-		says  string // in the end, to people; "" for no diagnostic
+		says  string // the public diagnostic, "" for none
 	}{
 		{"once", inTurn(none, tells("Hi")), 2, []string{"go", "Hi"}, ""},
 		{"once, with reasoning", inTurn(empty(providers.StopStop, "", "hm"), tells("Hi")), 2, []string{"go", "Hi"}, ""},

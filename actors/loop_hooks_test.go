@@ -18,8 +18,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestDeliveryStarted is called once per delivery, also if a node dies after it, and
-// again if the node died within it.
+// TestDeliveryStarted runs the hook once per delivery, not again after a later crash, but again after
+// a crash within it.
 func TestDeliveryStarted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, within, answering := &work{}, make(chan struct{}), make(chan struct{})
@@ -48,7 +48,7 @@ func TestDeliveryStarted(t *testing.T) {
 	})
 }
 
-// TestDeliveryStartedFails: the model is never asked, and callers learn nothing of why.
+// TestDeliveryStartedFails: the model is never called, and callers do not get the reason.
 func TestDeliveryStartedFails(t *testing.T) {
 	for name, hook := range map[string]func(context.Context) error{
 		"error": func(context.Context) error { return errors.New("secret of the author") },
@@ -90,8 +90,8 @@ func TestDeliveryStartedFails(t *testing.T) {
 	}
 }
 
-// TestWouldStop sends the model on with a note that only it sees, and shows the end of
-// the response to its author once.
+// TestWouldStop continues the model with a note that only it gets, and the author gets the end of the
+// response once.
 func TestWouldStop(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var stops, ends []string
@@ -133,7 +133,7 @@ func TestWouldStop(t *testing.T) {
 	})
 }
 
-// checkHidden fails if a message that is for people holds one of the texts.
+// checkHidden fails if a public message contains one of the texts.
 func checkHidden(t *testing.T, n *actorNode, texts ...string) {
 	t.Helper()
 	for _, m := range n.snapshot(chat("c")).Messages {
@@ -147,7 +147,7 @@ func checkHidden(t *testing.T, n *actorNode, texts ...string) {
 	}
 }
 
-// TestWouldStopForEver: 32 times are granted, over a crash too, and the next fails.
+// TestWouldStopForEver: 32 continuations are allowed, across a crash, and the next fails.
 func TestWouldStopForEver(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		stops, ended, again := 0, false, make(chan struct{})
@@ -190,7 +190,8 @@ func TestWouldStopForEver(t *testing.T) {
 	})
 }
 
-// TestSettledIsToldOnce after each settlement, whatever its outcome, when it can be read.
+// TestSettledIsToldOnce: the hook runs once after each settlement, for every outcome, when it is
+// readable.
 func TestSettledIsToldOnce(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
@@ -242,8 +243,8 @@ func TestSettledIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestSettledIsNotToldTwice kills a node whose settlement is durable and which was not
-// told so: nobody calls the hook.
+// TestSettledIsNotToldTwice kills a node whose settlement is durable but unconfirmed: the hook does
+// not run.
 func TestSettledIsNotToldTwice(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
@@ -261,7 +262,7 @@ func TestSettledIsNotToldTwice(t *testing.T) {
 		}
 		n.die()
 		n = l.run(part{opts: agents(a), cast: c})
-		n.admit(chat("c"), "1", "one") // known: it opens the conversation only
+		n.admit(chat("c"), "1", "one") // a known key: it only opens the conversation
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {
 			t.Errorf("calls after a restart (-want +got):\n%s", diff)

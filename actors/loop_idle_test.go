@@ -15,11 +15,10 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// roomForThree is what three idle conversations of a turn or two hold, each some 19 kB, and
-// not four.
+// roomForThree fits three idle conversations of one or two turns, about 19 kB each, but not four.
 const roomForThree = 64_000
 
-// inMemory returns which of some conversations are in memory.
+// inMemory returns those conversations that are in memory.
 func (n *actorNode) inMemory(ids ...string) (out []string) {
 	synctest.Wait()
 	for _, id := range ids {
@@ -30,7 +29,7 @@ func (n *actorNode) inMemory(ids ...string) (out []string) {
 	return out
 }
 
-// idleOf is what a node says of one consumer's idle.
+// idleOf returns a node's idle usage of one consumer.
 func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
 	n.w.tb.Helper()
 	for _, u := range n.rt.Status().Idle {
@@ -42,8 +41,8 @@ func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
 	return memory.IdleUsage{}
 }
 
-// goesOn has a turn of a conversation that has left memory, at which readers stay, and
-// expects its writer to go on.
+// goesOn runs a turn of a passivated conversation that still has readers, and expects the same writer
+// to continue.
 func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address, turn func()) {
 	l.tb.Helper()
 	batches, woken := len(l.batches(at)), make(chan error, 1)
@@ -63,8 +62,8 @@ func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address
 	}
 }
 
-// TestIdleConversationsGiveWay has more idle conversations than a node may keep: those
-// used least recently leave memory, nothing else does, and all of them go on as they were.
+// TestIdleConversationsGiveWay: beyond the limit, the least recently used idle conversations leave
+// memory, no others do, and all of them continue unchanged.
 func TestIdleConversationsGiveWay(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, begun, release := &work{}, make(chan struct{}), make(chan struct{})
@@ -138,8 +137,8 @@ func TestIdleConversationsGiveWay(t *testing.T) {
 	})
 }
 
-// TestIdleOfATightNode: while half of the node's memory is in use, nothing idle stays for
-// longer than a second.
+// TestIdleOfATightNode: while half of the node's memory is in use, idle conversations leave after one
+// second.
 func TestIdleOfATightNode(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		opts := agents(chatAgent())

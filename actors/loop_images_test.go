@@ -23,11 +23,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// sighted is the model of spec, as a format sees it.
+// sighted is the model of spec with image input.
 var sighted = providers.Model{Provider: "test", ID: "model", API: "test", Input: []string{providers.InputText, providers.InputImage}}
 
-// strict is a vendor that looks at all of each picture, as vendors do, and refuses a
-// request with one that it does not take. Of others it says how many pictures it saw.
+// strict is a vendor that validates each picture and rejects a request with an invalid one. Otherwise
+// it answers with the number of pictures.
 func strict(_ context.Context, req providers.Request, a *providers.Assembler) error {
 	req, _ = providers.Transform(sighted, req, providers.Options{})
 	seen := 0
@@ -51,8 +51,8 @@ func strict(_ context.Context, req providers.Request, a *providers.Assembler) er
 	return tells(fmt.Sprintf("I see %d.", seen))(context.Background(), req, a)
 }
 
-// acceptable reports whether a strict vendor takes a picture: whole, of the type that is
-// said, without movement, at most 5 MiB of base64 and 8,000 pixels a side, at least 2.
+// acceptable reports whether a strict vendor accepts a picture: complete, of the declared type, not
+// animated, at most 5 MiB of base64, and 2 to 8,000 pixels a side.
 func acceptable(i providers.Image) bool {
 	data, err := look(i.Content)
 	if err != nil || base64.StdEncoding.EncodedLen(len(data)) > 5<<20 || bytes.Contains(data, []byte("acTL")) {
@@ -69,7 +69,6 @@ func acceptable(i providers.Image) bool {
 	return err == nil
 }
 
-// attach admits a message with a file.
 func (n *node) attach(at conversation.Address, key string, data []byte, mimeType string) {
 	n.w.tb.Helper()
 	sum := sha256.Sum256(data)
@@ -82,14 +81,14 @@ func (n *node) attach(at conversation.Address, key string, data []byte, mimeType
 	n.accept(m)
 }
 
-// file is what somebody sends as an image.
+// file is a file sent as an image.
 type file struct {
 	name, mimeType string
 	data           []byte
-	calls          int // of the model until it answers, and afterwards 1
+	calls          int // of the model until it answers, then 1
 }
 
-// movement is a GIF of two frames.
+// movement is a GIF with two frames.
 func movement(t *testing.T) []byte {
 	frame := image.NewPaletted(image.Rect(0, 0, 9, 9), color.Palette{color.Black, color.White})
 	var b bytes.Buffer
@@ -99,7 +98,6 @@ func movement(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// photo is a JPEG.
 func photo(t *testing.T) []byte {
 	var b bytes.Buffer
 	if err := jpeg.Encode(&b, image.NewGray(image.Rect(0, 0, 64, 64)), nil); err != nil {
@@ -108,7 +106,7 @@ func photo(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// claiming is a PNG that says it has so many pixels a side, and has none.
+// claiming is a PNG that declares a size and has no pixels.
 func claiming(t *testing.T, side uint32) []byte {
 	t.Helper()
 	whole := drawn(t, 1, 1)
@@ -117,7 +115,7 @@ func claiming(t *testing.T, side uint32) []byte {
 	return bytes.Join([][]byte{whole[:12], head, crc(head), whole[33:]}, nil)
 }
 
-// hostile are the files that a conversation has to survive.
+// hostile returns files that a conversation must survive.
 func hostile(t *testing.T) []file {
 	png, jpeg := drawn(t, 64, 64), photo(t)
 	idat := bytes.Index(png, []byte("IDAT"))
@@ -167,8 +165,8 @@ func hostile(t *testing.T) []file {
 	}
 }
 
-// TestHostileFiles: whatever is sent as an image, the message that brings it is answered,
-// and so is the next one, at once, also by another node; people see what they sent.
+// TestHostileFiles: a message with any file as an image is answered, and so is the next one, at once,
+// also by another node. Clients see the files as sent.
 func TestHostileFiles(t *testing.T) {
 	files := hostile(t)
 	inLoop(t, func(t *testing.T, l *loop) {
@@ -207,8 +205,8 @@ func TestHostileFiles(t *testing.T) {
 	})
 }
 
-// TestHostileFilesTogether come to one conversation one after the other, among good ones,
-// which go on to be seen.
+// TestHostileFilesTogether sends them to one conversation, one after the other, mixed with valid
+// images, which the model still gets.
 func TestHostileFilesTogether(t *testing.T) {
 	files := hostile(t)
 	inLoop(t, func(t *testing.T, l *loop) {
@@ -220,7 +218,7 @@ func TestHostileFilesTogether(t *testing.T) {
 		for i, f := range files {
 			n.attach(chat("c"), f.name, f.data, f.mimeType)
 			l.completes(chat("c"), i+2)
-			if strings.HasPrefix(f.name, "of ") { // taken as what they are
+			if strings.HasPrefix(f.name, "of ") { // accepted by their detected type
 				want++
 			}
 			texts := responses(n.snapshot(chat("c")))
@@ -231,7 +229,7 @@ func TestHostileFilesTogether(t *testing.T) {
 	})
 }
 
-// responses are the texts of all responses.
+// responses returns the texts of all responses.
 func responses(s conversation.Snapshot) []string {
 	var out []string
 	for _, m := range s.Messages {
@@ -242,7 +240,7 @@ func responses(s conversation.Snapshot) []string {
 	return out
 }
 
-// TestHostileFileOfATool: also in the work of a subagent.
+// TestHostileFileOfATool covers subagents, too.
 func TestHostileFileOfATool(t *testing.T) {
 	cut := drawn(t, 64, 64)
 	cut = cut[:len(cut)-20]
@@ -269,7 +267,7 @@ func TestHostileFileOfATool(t *testing.T) {
 	})
 }
 
-// TestRefusedForAnotherReason: the images are left out twice, and nothing is recorded.
+// TestRefusedForAnotherReason: two retries without images fail as well, and nothing is recorded.
 func TestRefusedForAnotherReason(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := alone(inTurn(strict, fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}),
@@ -293,8 +291,8 @@ func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func crc(b []byte) []byte { return be32(crc32.ChecksumIEEE(b)) }
 
-// TestTooMuchOfImages: a request that is too large is so for its images, and a summary would
-// not make it smaller. The newest stays. Without any, it is a matter of the text.
+// TestTooMuchOfImages: images are dropped from a request that is too large, because a summary would
+// not shrink them. The newest stays. Without images, the text is summarized.
 func TestTooMuchOfImages(t *testing.T) {
 	tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
 	for name, refusal := range map[string]*providers.Error{
@@ -335,9 +333,8 @@ func TestTooMuchOfImages(t *testing.T) {
 	}
 }
 
-// TestMoreImagesThanAVendorTakes: where it is known how many that are, no request has more.
-// The newest is always among them, and the beginning of requests changes with every third
-// image and no other, also on another node.
+// TestMoreImagesThanAVendorTakes: no request exceeds a known limit of images. The newest is always
+// included, and the prefix of requests changes only with every third image, also on another node.
 func TestMoreImagesThanAVendorTakes(t *testing.T) {
 	const most = 4
 	one := drawn(t, 9, 9)

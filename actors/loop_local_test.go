@@ -16,15 +16,14 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// LocalFleet makes runtimes that need no sockets, so that tests of this package's
-// surface can run in a bubble. It is made outside of the bubble: its actor system is
-// slow to make.
+// LocalFleet creates runtimes without sockets, so that external tests can run in a bubble. It is
+// created outside of the bubble, because its actor system is slow to create.
 type LocalFleet struct {
 	system *actor.ActorSystem
 
-	// Wall is the wall clock of the nodes that are made from then on, nil for the usual one.
+	// Wall is the wall clock of later nodes, nil for the default.
 	Wall func() time.Time
-	// Members makes the nodes that are made from then on members of their bucket, which must be a shared one.
+	// Members makes later nodes members of their bucket, which must be shared.
 	Members bool
 
 	mu    sync.Mutex
@@ -34,18 +33,18 @@ type LocalFleet struct {
 // NewLocalFleet returns a fleet that ends with the test.
 func NewLocalFleet(t *testing.T) *LocalFleet { return &LocalFleet{system: newSimSystem(t)} }
 
-// ShowAtMost bounds what a model is shown, in place of maxViewBytes.
+// ShowAtMost replaces maxViewBytes, the bound of a prompt.
 func (r *Runtime) ShowAtMost(bytes int) { r.work.ViewBytes = bytes }
 
-// SetPageBytes sets about how large the pages of a runtime's history are, which does not run
-// yet; 0 changes nothing.
+// SetPageBytes sets the approximate page size of a runtime's history before it runs; 0 changes
+// nothing.
 func (r *Runtime) SetPageBytes(n int) {
 	if n > 0 {
 		r.history.PageBytes = n
 	}
 }
 
-// SetWall sets the wall clock of a runtime that does not run yet.
+// SetWall sets the wall clock of a runtime before it runs.
 func (r *Runtime) SetWall(wall func() time.Time) { r.world.wall = wall }
 
 // InMemory reports whether a conversation is in memory.
@@ -54,8 +53,8 @@ func (r *Runtime) InMemory(at conversation.Address) bool {
 	return here
 }
 
-// Node makes a runtime, and what kills it as the end of its process does. Its
-// history has pages of about that size, 0 for the usual one.
+// Node creates a runtime and a function that kills it like a crash of its process. Page is the
+// approximate page size of its history, 0 for the default.
 func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, page int) (*Runtime, func(), error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,7 +81,7 @@ func (f *LocalFleet) Node(t testing.TB, bucket storage.Bucket, opts *Options, pa
 	return rt, h.kill, rt.attach(h)
 }
 
-// joiningHost is a simHost that keeps a row among the members of its bucket.
+// joiningHost is a simHost with a row in the member list of its bucket.
 type joiningHost struct {
 	*simHost
 	members *members

@@ -34,9 +34,8 @@ func looped(_ context.Context, req providers.Request, a *providers.Assembler) er
 	return nil
 }
 
-// TestManyConversations runs many conversations with a tool loop of five steps on
-// one node, all of them at the same time at first: each settles once, and the node is
-// idle again afterwards.
+// TestManyConversations runs many conversations, each with a tool loop of five steps, concurrently on
+// one node. Each settles once, and the node is idle afterwards.
 func TestManyConversations(t *testing.T) {
 	const calls = 5
 	conversations := sample.Of(1000, 100)
@@ -62,7 +61,7 @@ func TestManyConversations(t *testing.T) {
 	opts.UnloadAfter, opts.ForgetAfter = 100*time.Millisecond, 200*time.Millisecond
 	opts.AdmitTimeout, opts.Pace = patience, time.Millisecond
 	n := w.start(setup{opts: opts, model: script(looped)})
-	n.admit(chat("warm"), "k", "count") // what is made once is made
+	n.admit(chat("warm"), "k", "count") // creates lazy state
 	eventually(t, "a settlement", func() bool { return settled.Load() == 1 })
 	goroutines, heap := atRest(t, n)
 	together.Add(conversations)
@@ -108,7 +107,7 @@ func TestManyConversations(t *testing.T) {
 	eventually(t, fmt.Sprintf("%d goroutines", goroutines), func() bool { return runtime.NumGoroutine() <= goroutines+20 })
 }
 
-// atRest waits until no conversation is in memory, and returns what is left.
+// atRest waits until no conversation is in memory, and returns the remaining goroutines and heap.
 func atRest(t *testing.T, n *node) (goroutines int, heap uint64) {
 	t.Helper()
 	eventually(t, "an idle node", func() bool { return n.rt.Activations() == 0 })
