@@ -19,7 +19,7 @@ import (
 
 var errNoCredit = &providers.Error{Kind: providers.KindQuota, Status: 402, Err: errors.New("words of the vendor")}
 
-// TestPrepareHoldsForOneCall has another model, prompt and tools in every step.
+// TestPrepareHoldsForOneCall returns another model, prompt and tools for every step.
 func TestPrepareHoldsForOneCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent(returning("first", "one"))
@@ -49,7 +49,7 @@ func TestPrepareHoldsForOneCall(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("requests (-want +got):\n%s", diff)
 		}
-		// The tools of a step are those that its model was given.
+		// The tools of a step are those sent to its model.
 		seen := c.last(t, "model")
 		wants(t, "the first results", seen[2], "p1=one", `p2!There is no tool named "second"`)
 		wants(t, "the second results", seen[4], "p1=two|p2=one")
@@ -63,9 +63,9 @@ func TestPrepareHoldsForOneCall(t *testing.T) {
 	})
 }
 
-// TestFallbacks asks the next model as soon as one fails, and for a while begins with one
-// that has not failed, unless the failure says nothing of the next call. People are told
-// which model answers, and why, each time.
+// TestFallbacks calls the next model as soon as one fails, and for a while starts with one that has
+// not failed, unless the failure is specific to one call. Clients get the model and the reason each
+// time.
 func TestFallbacks(t *testing.T) {
 	half := func(err error) script {
 		return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
@@ -75,7 +75,7 @@ func TestFallbacks(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		first script
-		calls int // of the first model, over two submissions in a row
+		calls int // calls of the first model, over two submissions in a row
 	}{
 		"for good":          {fails(errNoCredit), 1},
 		"for good, late":    {half(errNoCredit), 1},
@@ -106,7 +106,7 @@ func TestFallbacks(t *testing.T) {
 				l.completes(chat("c"), 3)
 				asked("later", map[string]int{"model": tt.calls + 1, "second": 2, "third": 3})
 				var texts []string
-				var told []string // of another model
+				var told []string // notes about another model
 				for _, m := range n.snapshot(chat("c")).Messages {
 					for _, p := range m.Parts {
 						if m.Purpose != conversation.PurposeAdvisory {
@@ -118,7 +118,7 @@ func TestFallbacks(t *testing.T) {
 				}
 				failed, passed := "test/third answers in place of test/model. test", "test/third answers in place of test/model, which failed recently. test"
 				want := []string{failed, passed, failed}
-				if tt.calls == 2 { // it is asked every time
+				if tt.calls == 2 { // it is called every time
 					want[1] = failed
 				}
 				if !slices.EqualFunc(told, want, strings.HasPrefix) {
@@ -141,7 +141,7 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// fold is the state that a log says.
+// fold returns the state folded from a log.
 func (l *loop) fold(at conversation.Address) *conversation.State {
 	l.tb.Helper()
 	s := conversation.NewState()
@@ -153,7 +153,7 @@ func (l *loop) fold(at conversation.Address) *conversation.State {
 	return s
 }
 
-// TestAllModelsFail settles with what the last one did, in our words.
+// TestAllModelsFail settles with the failure of the last model, in Parley's own words.
 func TestAllModelsFail(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
@@ -170,7 +170,7 @@ func TestAllModelsFail(t *testing.T) {
 	})
 }
 
-// TestVendorsPauseIsKept waits as long as a vendor asks for.
+// TestVendorsPauseIsKept waits for the retry-after of a vendor.
 func TestVendorsPauseIsKept(t *testing.T) {
 	for header, want := range map[string]time.Duration{"2": 2 * time.Second, "300": 5 * time.Minute, "": 0} {
 		t.Run(header, func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestVendorsPauseIsKept(t *testing.T) {
 	}
 }
 
-// TestSilentStreams are given up after a minute without a first event and after 30 s
-// without another, repeated three times, and then fail.
+// TestSilentStreams: a stream times out after one minute without a first event, or 30 s between
+// events. It is retried three times and then fails.
 func TestSilentStreams(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string
@@ -219,8 +219,8 @@ func TestSilentStreams(t *testing.T) {
 	}
 }
 
-// TestTruncatedStream ends without its end marker: what it said is withdrawn, no call of
-// it runs, and the next one counts.
+// TestTruncatedStream ends a stream without its end marker: its output is withdrawn, none of its calls
+// runs, and the next stream counts.
 func TestTruncatedStream(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		ran := 0
@@ -248,8 +248,8 @@ func TestTruncatedStream(t *testing.T) {
 	})
 }
 
-// TestNothingOutlastsItsBudget hangs whatever can hang: the submission fails when its
-// time is up, once, and the next one is worked on.
+// TestNothingOutlastsItsBudget blocks each kind of work: the submission fails once at its timeout, and
+// the next one runs.
 func TestNothingOutlastsItsBudget(t *testing.T) {
 	endless := func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
 		for ctx.Err() == nil {
@@ -300,15 +300,15 @@ func TestNothingOutlastsItsBudget(t *testing.T) {
 				c.models["model"] = tells("done")
 				n.admit(chat("c"), "2", "and now?")
 				l.completes(chat("c"), 3)
-				time.Sleep(time.Hour) // nothing comes after it
+				time.Sleep(time.Hour) // no record follows
 				l.settles(chat("c"), 3)
 			})
 		})
 	}
 }
 
-// TestFallbackOfAnotherModel: a model that Prepare names is asked, whatever failed in
-// an earlier step.
+// TestFallbackOfAnotherModel: a model chosen by Prepare is called, even if it failed in an earlier
+// step.
 func TestFallbackOfAnotherModel(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent(returning("look", "fog"))

@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// longOutput has lines that tell where they stand.
+// longOutput has lines with their own position.
 func longOutput() string {
 	var out strings.Builder
 	for i := range 20_000 {
@@ -21,7 +21,7 @@ func longOutput() string {
 	return out.String()
 }
 
-// cutCall finds the id of the newest call of which a part is left out.
+// cutCall returns the id of the newest call with a shortened output.
 func cutCall(t *testing.T, req providers.Request) string {
 	t.Helper()
 	all := regexp.MustCompile(`Read on with the tool read_output: call "(call_\w+)", from \d+\.`).FindAllStringSubmatch(strings.Join(shown(req), "\n"), -1)
@@ -32,14 +32,14 @@ func cutCall(t *testing.T, req providers.Request) string {
 	return all[len(all)-1][1]
 }
 
-// reads asks for a part of the output that is cut, and adds to what is asked.
+// reads requests a part of the shortened output, with more as further input.
 func reads(t *testing.T, more string) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		return asks(fmt.Sprintf(`read_output {"call":%q%s}`, cutCall(t, req), more))(ctx, req, a)
 	}
 }
 
-// offered reports whether a request has the tool that reads on in outputs.
+// offered counts the tools for reading outputs in a request.
 func offered(req providers.Request) (n int) {
 	for _, tool := range req.Tools {
 		if tool.Name == conversation.ReadOutputTool {
@@ -49,7 +49,6 @@ func offered(req providers.Request) (n int) {
 	return n
 }
 
-// lastResult is the newest result of a request.
 func lastResult(req providers.Request) string {
 	m := req.Messages[len(req.Messages)-1]
 	r := m.Parts[len(m.Parts)-1].(providers.ToolResult)
@@ -60,8 +59,8 @@ func lastResult(req providers.Request) string {
 	return text
 }
 
-// TestLongOutputIsReadOn: the model sees the beginning and the end, and reads on where it
-// wants, in the response that brought the output and after a restart; people see all of it.
+// TestLongOutputIsReadOn: the prompt has the beginning and the end, and the model reads other parts,
+// in the same response and after a restart. Clients see all of it.
 func TestLongOutputIsReadOn(t *testing.T) {
 	long := longOutput()
 	for _, who := range []string{"model", "child"} {
@@ -98,7 +97,7 @@ func TestLongOutputIsReadOn(t *testing.T) {
 					}
 				}
 				if who == "child" {
-					return // nobody sees it afterwards
+					return // a child's outputs are not public
 				}
 				if out := string(toolParts(n.snapshot(chat("c")))[1].Output); len(out) < len(long) {
 					t.Errorf("people are shown %d bytes", len(out))
@@ -114,7 +113,7 @@ func TestLongOutputIsReadOn(t *testing.T) {
 	}
 }
 
-// TestOutputIsShownAsAWhole as long as it is short for the model's window.
+// TestOutputIsShownAsAWhole: an output that is short for the model's window is not shortened.
 func TestOutputIsShownAsAWhole(t *testing.T) {
 	output := strings.Repeat("0123456789", 2000)
 	for window, cut := range map[int]bool{0: false, 200_000: false, 32_768: true} {
@@ -131,7 +130,7 @@ func TestOutputIsShownAsAWhole(t *testing.T) {
 	}
 }
 
-// TestReadingIsRepeated: who reads when the process dies reads again.
+// TestReadingIsRepeated: a read interrupted by a crash runs again.
 func TestReadingIsRepeated(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun := make(chan struct{})
@@ -141,7 +140,7 @@ func TestReadingIsRepeated(t *testing.T) {
 			return "", ctx.Err()
 		}, nil)
 		a := chatAgent(returning("report", longOutput()), slow)
-		a.ToolConcurrency = 1 // reading has not begun, but nobody knows that
+		a.ToolConcurrency = 1 // the read has not begun, but the log cannot tell
 		c := alone(inTurn(asks("report"), func(ctx context.Context, req providers.Request, out *providers.Assembler) error {
 			return asks("slow", fmt.Sprintf(`read_output {"call":%q}`, cutCall(t, req)))(ctx, req, out)
 		}))

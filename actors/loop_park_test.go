@@ -14,7 +14,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// reminds is a durable tool that takes a note, waits, and calls.
+// reminds is a durable tool that takes a note, sleeps, and calls.
 func reminds(k *work, wait time.Duration) agent.Tool {
 	return agent.NewTool("remind", "Reminds.", func(ctx context.Context, _ struct{}) (string, error) {
 		k.did("remind")
@@ -35,7 +35,7 @@ func reminds(k *work, wait time.Duration) agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// parks waits until a conversation is parked, its timer stored, and out of memory.
+// parks waits until a conversation is suspended, its timer stored, and passivated.
 func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspended {
 	l.tb.Helper()
 	l.until("a timer", func() bool { return len(l.timers()) == timers })
@@ -48,7 +48,7 @@ func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspende
 	return all[len(all)-1]
 }
 
-// awake returns when the attempts at a conversation began.
+// awake returns the start times of a conversation's attempts.
 func (l *loop) awake(at conversation.Address) (began []conversation.Time) {
 	l.tb.Helper()
 	for _, r := range only[*conversation.AttemptStarted](l.records(at)) {
@@ -57,13 +57,13 @@ func (l *loop) awake(at conversation.Address) (began []conversation.Time) {
 	return began
 }
 
-// TestSuspendedTurn lets a call wait for a day. Its process dies; the next one knows nothing
-// of the conversation, is asked nothing, and goes on when it is time.
+// TestSuspendedTurn suspends a call for a day. Its process crashes; the next one gets no request and
+// continues the call when it is due.
 func TestSuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a := chatAgent(reminds(k, 3*time.Hour))
-		a.Durability.Timeout = time.Minute // what is parked does not count
+		a.Durability.Timeout = time.Minute // suspended time does not count
 		c := alone(inTurn(asks("remind"), tells("done")))
 		first := l.run(part{opts: agents(a), cast: c})
 		first.admit(chat("c"), "1", "go")
@@ -77,7 +77,7 @@ func TestSuspendedTurn(t *testing.T) {
 		next.counts.Reset()
 		time.Sleep(2 * time.Hour)
 		for r, n := range next.counts.Counts() {
-			if r.Method != "LIST" || n > 2*120+1 { // By the sweeps, each 30 s, one more if they fall on both ends; for timers: of shards, and of one.
+			if r.Method != "LIST" || n > 2*120+1 { // Two LISTs for timers per sweep of 30 s, and one more if a sweep falls on both ends.
 				t.Errorf("a parked conversation costs %d times %+v", n, r)
 			}
 		}
@@ -110,8 +110,8 @@ func (l *loop) journalsAreEmpty() {
 	}
 }
 
-// TestShortSleep: a wait of seconds blocks, one that is a little longer is over to the
-// millisecond while the conversation is in memory.
+// TestShortSleep: a sleep of seconds blocks; a slightly longer one ends to the millisecond while the
+// conversation is in memory.
 func TestShortSleep(t *testing.T) {
 	for wait, parks := range map[time.Duration]int{29 * time.Second: 0, 31 * time.Second: 1} {
 		inLoop(t, func(t *testing.T, l *loop) {
@@ -132,8 +132,8 @@ func TestShortSleep(t *testing.T) {
 	}
 }
 
-// TestSuspendedTurnIsProbed: while a conversation waits, an early question changes nothing, and a
-// message is answered at once, or after it if its agent wants them in order.
+// TestSuspendedTurnIsProbed: an early probe of a suspended conversation changes nothing. A message is
+// answered at once, or afterwards if its agent requires order.
 func TestSuspendedTurnIsProbed(t *testing.T) {
 	for _, inOrder := range []bool{false, true} {
 		inLoop(t, func(t *testing.T, l *loop) {
@@ -169,8 +169,8 @@ func TestSuspendedTurnIsProbed(t *testing.T) {
 	}
 }
 
-// askEarly stores a timer of what is parked that is due already, as a node whose clock is ahead
-// takes the one there is.
+// askEarly stores a timer for the suspended call that is already due, as a node whose clock is ahead
+// sees it.
 func (l *loop) askEarly(t *testing.T, at conversation.Address) {
 	t.Helper()
 	state := conversation.NewState()
@@ -185,7 +185,7 @@ func (l *loop) askEarly(t *testing.T, at conversation.Address) {
 	}
 }
 
-// TestAbortOfASuspendedTurn: an abort ends what waits, for good.
+// TestAbortOfASuspendedTurn: an abort ends a suspended call permanently.
 func TestAbortOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
@@ -206,7 +206,7 @@ func TestAbortOfASuspendedTurn(t *testing.T) {
 	})
 }
 
-// TestDrainOfASuspendedTurn: an orderly stop and the next start neither continue nor lose it.
+// TestDrainOfASuspendedTurn: a graceful shutdown and the next start neither continue nor lose it.
 func TestDrainOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
@@ -228,8 +228,8 @@ func TestDrainOfASuspendedTurn(t *testing.T) {
 	})
 }
 
-// TestTwoNodesCheckATimer: two nodes that both take themselves for the owner, and both ask about
-// each timer, have a conversation go on once.
+// TestTwoNodesCheckATimer: two nodes that both consider themselves the owner, and both check each
+// timer, continue a conversation once.
 func TestTwoNodesCheckATimer(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
@@ -250,8 +250,8 @@ func TestTwoNodesCheckATimer(t *testing.T) {
 	})
 }
 
-// TestToolThatIgnoresItsParking: a function that goes on after its sleep has ended the run
-// is not run beside itself.
+// TestToolThatIgnoresItsParking: a function that continues after its sleep suspended the run does not
+// run twice concurrently.
 func TestToolThatIgnoresItsParking(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})

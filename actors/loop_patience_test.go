@@ -11,13 +11,13 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// later is a vendor that says when to come back.
+// later is a vendor that returns a retry-after.
 func later(seconds string) script {
 	return fails(providers.ResponseError(429, http.Header{"Retry-After": {seconds}}, []byte(`{"error":{"message":"slow down"}}`)))
 }
 
-// TestLongWaitForAVendor: nothing runs meanwhile, nor does it count as work or as an
-// attempt, and another process goes on with it when its time has come.
+// TestLongWaitForAVendor: a long retry-after suspends the conversation. It counts neither as work nor
+// as an attempt, and another process continues when it is due.
 func TestLongWaitForAVendor(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
@@ -59,7 +59,7 @@ func TestLongWaitForAVendor(t *testing.T) {
 	})
 }
 
-// TestPatienceEnds: an agent says for how long its vendors may ask to wait.
+// TestPatienceEnds: an agent limits the retry-after of its vendors.
 func TestPatienceEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		patience time.Duration
@@ -90,7 +90,7 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
-// TestAbortOfALongWait settles at once, and the model is asked no more.
+// TestAbortOfALongWait settles at once, and the model is not called again.
 func TestAbortOfALongWait(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := alone(inTurn(later("300"), tells("done")))
@@ -111,8 +111,7 @@ func TestAbortOfALongWait(t *testing.T) {
 	})
 }
 
-// TestSubagentWaitsForItsVendor: its parent waits with it, and both go on in another
-// process.
+// TestSubagentWaitsForItsVendor: its parent waits, too, and both continue in another process.
 func TestSubagentWaitsForItsVendor(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := withSubagents(chatAgent(), researcher())

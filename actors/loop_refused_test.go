@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/providers/edge"
 )
 
-// sizedBinding is the binding of an edge platform that refuses requests of more bytes than
-// its limit with a status and a body, and answers others with a reply or a summary.
+// sizedBinding is an edge platform's binding that rejects requests above a byte limit with a status
+// and a body, and answers others with a reply or a summary.
 type sizedBinding struct {
 	limit  *atomic.Int64
 	status int
@@ -60,9 +60,9 @@ func (b sizedBinding) asks(ctx context.Context, req providers.Request, a *provid
 	return nil
 }
 
-// TestOverflowOfSmallRequests: a vendor may refuse what is far smaller than the tokens that
-// stay word for word by default. What stays shrinks to what was refused, and so do the
-// summary and what its writer is shown, whatever words the refusal has.
+// TestOverflowOfSmallRequests: a vendor may reject a request far smaller than the default tail that
+// stays verbatim. The tail, the summary and the summarizer's prompt shrink to the rejected size, for
+// any error text.
 func TestOverflowOfSmallRequests(t *testing.T) {
 	const before, after = 1 << 20, 8600
 	for name, refusal := range map[string]sizedBinding{
@@ -73,9 +73,9 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 		"no shift":           {status: 500, body: `{"error":{"code":500,"message":"context shift is disabled"}}`},
 	} {
 		for sizes, tt := range map[string]struct {
-			first int64 // the limit of the first 12 messages
-			limit int64 // of those that follow
-			chars int   // of messages and replies
+			first int64 // limit of the first 12 messages
+			limit int64 // limit of later ones
+			chars int   // length of messages and replies
 		}{
 			"grows into it":    {after, after, 700},
 			"a smaller model":  {before, after, 700},
@@ -87,7 +87,7 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 					b := refusal
 					b.limit, b.reply = &atomic.Int64{}, strings.Repeat("r", tt.chars)
 					b.limit.Store(tt.first)
-					a := chatAgent() // which keeps 8,000 tokens and writes its own summaries
+					a := chatAgent() // keeps 8,000 tokens and writes its own summaries
 					n := l.run(part{opts: agents(a), cast: alone(b.asks)})
 					for i := 1; i <= 20; i++ {
 						if i > 12 {
@@ -107,8 +107,8 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 	}
 }
 
-// TestOverflowOfOneMessage: a message that alone is too long fails and says so, at the
-// beginning and behind others; the next one is answered.
+// TestOverflowOfOneMessage: a single message that is too long fails with that reason, first or later;
+// the next one is answered.
 func TestOverflowOfOneMessage(t *testing.T) {
 	for _, earlier := range []int{0, 3} {
 		t.Run(fmt.Sprintf("behind %d", earlier), func(t *testing.T) {
@@ -134,8 +134,8 @@ func TestOverflowOfOneMessage(t *testing.T) {
 	}
 }
 
-// TestCompactionOfASmallWindow: in a window below what stays word for word by default, less
-// stays, so that a conversation is shortened before the vendor refuses it.
+// TestCompactionOfASmallWindow: in a window smaller than the default tail, a shorter tail stays
+// verbatim, so that a conversation is compacted before the vendor rejects it.
 func TestCompactionOfASmallWindow(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		n := l.run(part{opts: agents(chatAgent()), cast: alone(tellsAt(words("yes"), much)), windows: window})

@@ -10,7 +10,7 @@ import (
 	"github.com/parleyrun/parley/agent"
 )
 
-// refunds is a durable tool of a name that pays, and then waits for a receipt.
+// refunds is a tool with a given name that pays, and then waits for a receipt.
 func refunds(k *work, name string, durable bool) agent.Tool {
 	return agent.NewTool(name, "Pays.", func(ctx context.Context, _ struct {
 		Order string `json:"order"`
@@ -29,14 +29,14 @@ func refunds(k *work, name string, durable bool) agent.Tool {
 	}, &agent.ToolOptions{Durable: durable})
 }
 
-// TestToolGoneWhileItsCallWaits replaces a program while a durable call waits for a signal. What cannot go on ends as
-// unknown, with a warning that has the steps and the signal, and is not offered to be called again; a tool that is
-// renamed goes on.
+// TestToolGoneWhileItsCallWaits replaces a program while a durable call waits for a signal. A call
+// that cannot continue ends as unknown, with a warning that lists the steps and the signal. The model
+// is not told to call it again. A renamed tool continues.
 func TestToolGoneWhileItsCallWaits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		next func(k *work, a *agent.Agent)
-		lost string // why the call does not go on
+		lost string // reason why the call cannot continue
 	}{
 		{"renamed, with its old name", func(k *work, a *agent.Agent) {
 			a.Tools, a.Renamed = []agent.Tool{refunds(k, "refund_order", true)}, map[string]string{"refund": "refund_order"}
@@ -105,7 +105,8 @@ func TestToolGoneWhileItsCallWaits(t *testing.T) {
 	}
 }
 
-// TestStateThatDoesNotFit is named in the log with its conversation and the remedy, when a hook reads it.
+// TestStateThatDoesNotFit: when a hook reads mismatched state, the log has its conversation and the
+// remedy.
 func TestStateThatDoesNotFit(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		remembers := func(state agent.StateDefinition, use func(context.Context) error) *agent.Agent {
@@ -130,7 +131,8 @@ func TestStateThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// TestLogNamesConversation: what fails in a conversation is logged with its agent and id, be it created in this process.
+// TestLogNamesConversation: log lines of a failing conversation have its agent and id, even if this
+// process created it.
 func TestLogNamesConversation(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		fails := agent.NewTool("fails", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("broken") }, nil)

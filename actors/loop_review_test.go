@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestSettledBesideCheckpoints: a settlement whose batch makes a checkpoint due, which
-// cuts the submission out of the state, is told of all the same.
+// TestSettledBesideCheckpoints: the hook runs for a settlement whose batch makes a checkpoint due,
+// which cuts the submission out of the state.
 func TestSettledBesideCheckpoints(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		const turns = 4
@@ -44,8 +44,8 @@ func TestSettledBesideCheckpoints(t *testing.T) {
 	})
 }
 
-// TestResponseStartedWritesState: what the hook writes is recorded with the response,
-// and the tools of the submission write after it.
+// TestResponseStartedWritesState: the hook's writes are recorded with the response, before those of
+// the submission's tools.
 func TestResponseStartedWritesState(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		diary := agent.NewState("diary", []string{})
@@ -75,7 +75,7 @@ func TestResponseStartedWritesState(t *testing.T) {
 	})
 }
 
-// TestFailedStartKeepsItsState: what DeliveryStarted wrote before it failed is durable.
+// TestFailedStartKeepsItsState: state written by DeliveryStarted before it failed is durable.
 func TestFailedStartKeepsItsState(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		diary := agent.NewState("diary", []string{})
@@ -93,8 +93,8 @@ func TestFailedStartKeepsItsState(t *testing.T) {
 	})
 }
 
-// TestBucketAwayBeforeModelCall: while the history of a conversation cannot be read, its
-// model is not asked, and nothing is held against it.
+// TestBucketAwayBeforeModelCall: while the history of a conversation is unreadable, its model is not
+// called, and no failure is counted.
 func TestBucketAwayBeforeModelCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		opts := agents(chatAgent())
@@ -129,8 +129,8 @@ func TestBucketAwayBeforeModelCall(t *testing.T) {
 	})
 }
 
-// TestSummarizerThatIgnoresItsContext: a compaction ends although the function that
-// names the model never does, and the conversation goes on.
+// TestSummarizerThatIgnoresItsContext: a compaction ends although the function that chooses the model
+// never returns, and the conversation continues.
 func TestSummarizerThatIgnoresItsContext(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})
@@ -158,8 +158,8 @@ func TestSummarizerThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// TestCompactionBesideAWithdrawnStep: a view never begins at a step under way, which
-// may be withdrawn before the summary is there.
+// TestCompactionBesideAWithdrawnStep: a prompt never begins at an unfinished step, which may be
+// withdrawn before the summary exists.
 func TestCompactionBesideAWithdrawnStep(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		failing, begun, release := make(chan struct{}), make(chan struct{}), make(chan struct{})

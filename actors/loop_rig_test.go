@@ -34,7 +34,7 @@ func inLoop(t *testing.T, test func(t *testing.T, l *loop)) {
 	t.Helper()
 	fleet := actors.NewLocalFleet(t)
 	synctest.Test(t, func(t *testing.T) {
-		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's count of dead letters ends by itself.
+		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's dead-letter counter ends by itself.
 		test(t, newLoop(t, fleet))
 	})
 }
@@ -45,12 +45,12 @@ func newLoop(t *testing.T, fleet *actors.LocalFleet) *loop {
 	return &loop{w, fleet}
 }
 
-// part is what a node of a loop is made of.
+// part configures a node of a loop.
 type part struct {
 	opts    actors.Options
 	cast    *cast
 	windows map[string]int        // of the models, in tokens
-	limits  providers.InputLimits // of all models, which have no windows then
+	limits  providers.InputLimits // of all models, which then have no windows
 	price   float64               // of all models, in dollars per million tokens of input; likewise
 	page    int                   // see [actors.LocalFleet]
 	decide  func(storagetest.Op) storagetest.Kind
@@ -58,13 +58,13 @@ type part struct {
 	over    func(storage.Bucket) storage.Bucket
 }
 
-// actorNode is a node that can die.
+// actorNode is a node that can crash.
 type actorNode struct {
 	*node
 	stopActors func()
 }
 
-// run makes a node and waits until it serves. It is stopped with the test.
+// run starts a node and waits until it serves. The test stops it.
 func (l *loop) run(p part) *actorNode {
 	l.tb.Helper()
 	n, done := l.begin(p, nil)
@@ -72,7 +72,7 @@ func (l *loop) run(p part) *actorNode {
 	return n
 }
 
-// begin makes a node that runs over a bucket, nil for the one that its part says.
+// begin starts a node over a bucket, nil for the one of its part.
 func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	l.tb.Helper()
 	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
@@ -98,15 +98,14 @@ func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	return n, n.node.run()
 }
 
-// die ends a node as the end of its process does: nothing of it lands any more, and
-// nothing in its memory goes on.
+// die crashes a node: none of its requests lands any more, and none of its goroutines continues.
 func (n *actorNode) die() {
 	n.cut()
 	n.stopActors()
-	_ = n.stop() // what it says about a bucket that is gone is of no interest
+	_ = n.stop() // its errors about the missing bucket do not matter
 }
 
-// settles waits until a conversation has n settlements, and until nothing moves.
+// settles waits until a conversation has n settlements and all goroutines are idle.
 func (l *loop) settles(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	l.tb.Helper()
 	l.untilSettled(at, n)
@@ -125,7 +124,7 @@ func (l *loop) settles(at conversation.Address, n int) []*conversation.Submissio
 	return got
 }
 
-// completes is settles, and the last submission has completed.
+// completes is settles, and checks that the last submission completed.
 func (l *loop) completes(at conversation.Address, n int) {
 	l.tb.Helper()
 	if got := l.settles(at, n); got[n-1].Outcome != conversation.OutcomeCompleted {
@@ -133,8 +132,8 @@ func (l *loop) completes(at conversation.Address, n int) {
 	}
 }
 
-// batchWith returns the batch of a log that holds the only record of a type which
-// fits, and fails the test if there is none.
+// batchWith returns the batch with the only matching record of a type, and fails the test if there is
+// none.
 func batchWith[T conversation.Record](l *loop, at conversation.Address, fits func(T) bool) []conversation.Record {
 	l.tb.Helper()
 	for _, b := range l.batches(at) {
@@ -146,7 +145,7 @@ func batchWith[T conversation.Record](l *loop, at conversation.Address, fits fun
 	return nil
 }
 
-// cast is a vendor whose models are scripts, by their id. It keeps what it was asked.
+// cast is a vendor whose models are scripts, by id. It keeps the requests.
 type cast struct {
 	models map[string]script
 
@@ -162,10 +161,9 @@ type asked struct {
 	at    time.Time
 }
 
-// alone is a cast of the model that [spec] names.
+// alone is a cast of the one model named by [spec].
 func alone(s script) *cast { return &cast{models: map[string]script{"model": s}} }
 
-// Stream implements providers.Protocol.
 func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	c.mu.Lock()
 	c.asked = append(c.asked, asked{m.ID, req, o, time.Now()})
@@ -177,7 +175,7 @@ func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Requ
 	return s.Stream(ctx, m, req, o)
 }
 
-// requests returns what a model was asked so far, "" for all models.
+// requests returns the requests to a model so far, "" for all models.
 func (c *cast) requests(model string) []asked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +188,7 @@ func (c *cast) requests(model string) []asked {
 	return out
 }
 
-// last returns all messages of the newest request to a model.
+// last returns the messages of the newest request to a model.
 func (c *cast) last(tb testing.TB, model string) []string {
 	tb.Helper()
 	list := c.requests(model)
@@ -211,7 +209,7 @@ func (a asked) seen() []string {
 	return shown(req)
 }
 
-// inTurn answers each call with the next script, and with the last for ever.
+// inTurn answers each call with the next script, and repeats the last.
 func inTurn(scripts ...script) script {
 	var n atomic.Int32
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
@@ -252,7 +250,7 @@ func asksAt(u providers.Usage, calls ...string) script {
 	}
 }
 
-// task is a call that hands a task to a subagent.
+// task is a call that delegates a task to a subagent.
 func task(who, prompt string) string {
 	return fmt.Sprintf(`task {"agent":%q,"prompt":%q}`, who, prompt)
 }
@@ -262,7 +260,7 @@ func fails(err error) script {
 	return func(context.Context, providers.Request, *providers.Assembler) error { return err }
 }
 
-// hangs says a text, closes begun unless it is nil, and then nothing.
+// hangs emits a text, closes begun unless it is nil, and then blocks.
 func hangs(text string, begun chan<- struct{}) script {
 	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
 		if text != "" {
@@ -276,7 +274,7 @@ func hangs(text string, begun chan<- struct{}) script {
 	}
 }
 
-// held waits for release before it goes on with next.
+// held waits for release before it continues with next.
 func held(begun chan<- struct{}, release <-chan struct{}, next script) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		close(begun)
@@ -294,7 +292,6 @@ func returning(name, text string) agent.Tool {
 	return agent.NewTool(name, "Returns a text.", func(context.Context, struct{}) (string, error) { return text, nil }, nil)
 }
 
-// wants fails the test unless a text holds all parts.
 func wants(tb testing.TB, what, text string, parts ...string) {
 	tb.Helper()
 	for _, p := range parts {
@@ -304,7 +301,6 @@ func wants(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// lacks fails the test if a text holds one of the parts.
 func lacks(tb testing.TB, what, text string, parts ...string) {
 	tb.Helper()
 	for _, p := range parts {
@@ -314,8 +310,8 @@ func lacks(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// public is all that clients can read of a conversation: its snapshot, and every
-// chunk from the start.
+// public returns all that clients can read of a conversation: its snapshot, and every chunk from the
+// start.
 func (n *actorNode) public(at conversation.Address) string {
 	n.w.tb.Helper()
 	page, err := n.rt.Reader().Snapshot(context.Background(), at)

@@ -12,8 +12,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// slowLog is a bucket that takes its time for every batch. It counts how often each was
-// read.
+// slowLog is a bucket with slow reads of batches. It counts the reads of each.
 type slowLog struct {
 	storage.Bucket
 	takes time.Duration
@@ -22,7 +21,6 @@ type slowLog struct {
 	read map[string]int
 }
 
-// Get implements storage.Bucket.
 func (s *slowLog) Get(ctx context.Context, key string) ([]byte, error) {
 	if strings.Contains(key, "/log/") {
 		s.mu.Lock()
@@ -40,7 +38,7 @@ func (s *slowLog) Get(ctx context.Context, key string) ([]byte, error) {
 	return s.Bucket.Get(ctx, key)
 }
 
-// readOnce fails the test unless n batches of a conversation were read, each once.
+// readOnce fails the test unless n batches of a conversation were read, once each.
 func (s *slowLog) readOnce(t *testing.T, at conversation.Address, n int) {
 	t.Helper()
 	s.mu.Lock()
@@ -58,13 +56,13 @@ func (s *slowLog) readOnce(t *testing.T, at conversation.Address, n int) {
 	}
 }
 
-// TestLogIsOpenedHoweverLong: a log whose every batch comes in time is opened, whatever
-// all of them take, and once: who gives up and asks again finds the same opening.
+// TestLogIsOpenedHoweverLong: a log is opened once if each batch arrives in time, however long the
+// whole takes. A caller that times out and retries finds the same opening.
 func TestLogIsOpenedHoweverLong(t *testing.T) {
 	const turns = 200 // 8 at a time
 	at := chat("c")
 	opts := agents(chatAgent())
-	opts.CheckpointBatches, opts.SegmentBatches = 10*turns, 10*turns // or they would be read for a segment
+	opts.CheckpointBatches, opts.SegmentBatches = 10*turns, 10*turns // otherwise segments would read them
 	slow := func(s *slowLog) func(storage.Bucket) storage.Bucket {
 		return func(b storage.Bucket) storage.Bucket {
 			s.Bucket, s.takes = b, 9*time.Second

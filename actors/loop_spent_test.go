@@ -9,7 +9,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestHooksSeeWhatWasSpent gives ResponseFinished and Settled the tokens and the price of all model calls, those of subagents included.
+// TestHooksSeeWhatWasSpent: ResponseFinished and Settled get the tokens and the price of all model
+// calls, including subagents.
 func TestHooksSeeWhatWasSpent(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		type spent struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// diary is a list of who came by, kept in a conversation's state.
+// diary is a list of moments in a conversation's state.
 var diary = agent.NewState("diary", []string(nil))
 
 func note(ctx context.Context, who string) error {
@@ -24,7 +24,7 @@ func note(ctx context.Context, who string) error {
 	return err
 }
 
-// stored returns the values of a state in the order in which they were written.
+// stored returns the written values of a state in order.
 func stored(l *loop, at conversation.Address, name string) []string {
 	var out []string
 	for _, r := range only[*conversation.StateWritten](l.records(at)) {
@@ -35,8 +35,7 @@ func stored(l *loop, at conversation.Address, name string) []string {
 	return out
 }
 
-// keeper is an agent that notes each of its moments in its diary. Its instructions
-// are what stands there.
+// keeper is an agent that notes each hook and tool call in its diary, which is also its instructions.
 func keeper(errs *sync.Map) *agent.Agent {
 	a := chatAgent(
 		agent.NewTool("write", "Writes.", func(ctx context.Context, _ struct{}) (string, error) { return "written", note(ctx, "tool") }, nil),
@@ -81,8 +80,8 @@ func keeper(errs *sync.Map) *agent.Agent {
 	return a
 }
 
-// TestStateOfASubmission writes state at every moment that may: each sees what came
-// before, and each write is in the batch with what it belongs to.
+// TestStateOfASubmission writes state wherever that is allowed: each write sees the earlier ones, and
+// is in the batch of its outcome.
 func TestStateOfASubmission(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var errs sync.Map
@@ -126,7 +125,7 @@ func TestStateOfASubmission(t *testing.T) {
 	})
 }
 
-// checkWithState fails unless a batch writes a value that ends with what was noted.
+// checkWithState fails unless the batch writes a value that ends with the note.
 func checkWithState(t *testing.T, l *loop, noted string, batch []conversation.Record) {
 	t.Helper()
 	writes := only[*conversation.StateWritten](batch)
@@ -135,8 +134,8 @@ func checkWithState(t *testing.T, l *loop, noted string, batch []conversation.Re
 	}
 }
 
-// TestStateOfAnUnfinishedCall kills a node after a write of a call without outcome:
-// nothing of it is left, and the call that runs again writes again.
+// TestStateOfAnUnfinishedCall kills a node after a write of a call without outcome: the write is lost,
+// and the repeated call writes again.
 func TestStateOfAnUnfinishedCall(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		t.Run(fmt.Sprint("durable ", durable), func(t *testing.T) {
@@ -170,7 +169,7 @@ func TestStateOfAnUnfinishedCall(t *testing.T) {
 	}
 }
 
-// TestStateOfParallelCalls counts in calls that run at the same time.
+// TestStateOfParallelCalls increments a counter in concurrent calls.
 func TestStateOfParallelCalls(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		total := agent.NewState("total", 0)
@@ -180,7 +179,7 @@ func TestStateOfParallelCalls(t *testing.T) {
 			N int `json:"n"`
 		}) (int, error) {
 			both.Done()
-			both.Wait() // all are under way
+			both.Wait() // all are running
 			return total.Update(ctx, func(v int) int { return v + in.N })
 		}, nil)
 		a := chatAgent(add)
@@ -199,8 +198,7 @@ func TestStateOfParallelCalls(t *testing.T) {
 	})
 }
 
-// TestStateIsRefused writes where there is no state: after the end of a call, of a
-// value that the agent does not list, and in a subagent.
+// TestStateIsRefused writes state after the end of a call, of an undeclared name, and in a subagent.
 func TestStateIsRefused(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		strange := agent.NewState("strange", "")
@@ -244,9 +242,8 @@ func TestStateIsRefused(t *testing.T) {
 	})
 }
 
-// TestStateOfAnUnfinishedNeighbour: a call that writes what a neighbour has written
-// waits for the neighbour's outcome, so that a crash between the two loses both writes
-// and doubles none.
+// TestStateOfAnUnfinishedNeighbour: a call that overwrites a concurrent call's write waits for that
+// call's outcome, so that a crash between the two loses both writes and duplicates none.
 func TestStateOfAnUnfinishedNeighbour(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		total := agent.NewState("total", 0)
@@ -282,7 +279,7 @@ func TestStateOfAnUnfinishedNeighbour(t *testing.T) {
 		n.die()
 		l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
-		// The quick call's outcome is unknown: it has written nothing.
+		// The quick call's outcome is unknown, and it wrote nothing.
 		if diff := cmp.Diff([]string{"1"}, stored(l, chat("c"), "total")); diff != "" {
 			t.Errorf("stored (-want +got):\n%s", diff)
 		}

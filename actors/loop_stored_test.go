@@ -17,7 +17,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// hugeOutput is too long for a record, and has lines that tell where they stand.
+// hugeOutput is too long for a record, and has lines with their own position.
 func hugeOutput() string {
 	var out strings.Builder
 	for i := range 200_000 {
@@ -26,7 +26,7 @@ func hugeOutput() string {
 	return out.String()
 }
 
-// blobs are the keys of what is stored of attachments and outputs.
+// blobs returns the keys of stored attachments and outputs.
 func (l *loop) blobs() (keys []string) {
 	for key := range l.listing() {
 		if storage.KindOf(key) == storage.KindAttachment {
@@ -36,8 +36,8 @@ func (l *loop) blobs() (keys []string) {
 	return keys
 }
 
-// TestOutputBeyondARecord: the model sees the beginning and the end, and reads on where it
-// wants, in the response that brought the output and after a restart; people see a part.
+// TestOutputBeyondARecord: the prompt has the beginning and the end, and the model reads other parts,
+// in the same response and after a restart. Clients see a part.
 func TestOutputBeyondARecord(t *testing.T) {
 	huge := hugeOutput()
 	for _, who := range []string{"model", "child"} {
@@ -78,7 +78,7 @@ func TestOutputBeyondARecord(t *testing.T) {
 					t.Errorf("recorded as stored: %d outputs, in %d pieces", len(stored), len(l.blobs()))
 				}
 				if who == "child" {
-					return // nobody sees it afterwards
+					return // a child's outputs are not public
 				}
 				var shown string
 				if p := toolParts(n.snapshot(chat("c")))[0]; p.State != conversation.StateOutputAvailable || json.Unmarshal(p.Output, &shown) != nil {
@@ -99,8 +99,8 @@ func TestOutputBeyondARecord(t *testing.T) {
 	}
 }
 
-// TestStoredOutputWithImages: people find the images, and the model sees them, beside a part
-// of the output. A piece that is gone is told of.
+// TestStoredOutputWithImages: clients get the images, and the model gets them next to a part of the
+// output. A missing piece is reported.
 func TestStoredOutputWithImages(t *testing.T) {
 	picture := drawn(t, 9, 9)
 	draw := agent.NewTool("draw", "Draws.", func(context.Context, struct{}) (agent.Result, error) {
@@ -132,8 +132,8 @@ func TestStoredOutputWithImages(t *testing.T) {
 	})
 }
 
-// TestDeathBeforeAStoredOutputIsRecorded: who dies between storing an output and recording it
-// leaves what belongs to nobody, and the next one that stores the same is not disturbed.
+// TestDeathBeforeAStoredOutputIsRecorded: a crash between storing and recording an output leaves an
+// orphan object, which does not disturb the next attempt to store it.
 func TestDeathBeforeAStoredOutputIsRecorded(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var pieces atomic.Int32
@@ -172,8 +172,8 @@ func TestDeathBeforeAStoredOutputIsRecorded(t *testing.T) {
 	})
 }
 
-// TestOutputsAtOnce: of those that fit alone and not together, the first are recorded as they
-// are, and of the others a part, as long as there is room for parts.
+// TestOutputsAtOnce: if outputs fit alone but not together, the first are recorded in full, and the
+// others in part while there is room for parts.
 func TestOutputsAtOnce(t *testing.T) {
 	big := strings.Repeat("0123456789", 10_000)
 	inLoop(t, func(t *testing.T, l *loop) {
@@ -210,8 +210,8 @@ func TestOutputsAtOnce(t *testing.T) {
 	})
 }
 
-// TestLongOutputsOfOneReply: what counts is what the model is shown of them, all that it is shown
-// counts, and what is recorded is whole.
+// TestLongOutputsOfOneReply: the bound counts the prompt's part of each output, and the recorded
+// outputs are complete.
 func TestLongOutputsOfOneReply(t *testing.T) {
 	const most = 400 << 10
 	long := strings.Repeat("0123456789", 20_000)
@@ -237,7 +237,7 @@ func TestLongOutputsOfOneReply(t *testing.T) {
 	}
 }
 
-// TestOutputThatCannotBeStored is told to the model, and the response goes on.
+// TestOutputThatCannotBeStored: the model gets the failure, and the response continues.
 func TestOutputThatCannotBeStored(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := alone(inTurn(asks("report"), tells("done")))

@@ -25,8 +25,8 @@ func withSubagents(a *agent.Agent, subs ...*agent.Agent) *agent.Agent {
 	return a
 }
 
-// TestTask hands a task on: the child knows its task alone, the parent gets its result,
-// and nobody else sees it.
+// TestTask delegates a task: the child gets only its task, the parent gets its result, and clients see
+// neither.
 func TestTask(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		strange := agent.NewDataWriter[string]("strange", nil)
@@ -73,7 +73,7 @@ func TestTask(t *testing.T) {
 	})
 }
 
-// checkChildHidden fails if clients see more of a child than the call that asked for it.
+// checkChildHidden fails if clients see more of a child than the call that started it.
 func checkChildHidden(t *testing.T, l *loop, n *actorNode) {
 	t.Helper()
 	started, settled := only[*conversation.ChildStarted](l.records(chat("c"))), only[*conversation.ChildSettled](l.records(chat("c")))
@@ -93,7 +93,7 @@ func checkChildHidden(t *testing.T, l *loop, n *actorNode) {
 	}
 }
 
-// TestTasksSideBySide runs two tasks of one reply at the same time.
+// TestTasksSideBySide runs two tasks of one reply concurrently.
 func TestTasksSideBySide(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		both := make(chan string, 2)
@@ -122,8 +122,7 @@ func TestTasksSideBySide(t *testing.T) {
 	})
 }
 
-// TestModelOfASubagent is its parent's, as it is for the call that hands the task on,
-// unless it has one.
+// TestModelOfASubagent is its parent's model at that call, unless the subagent has its own.
 func TestModelOfASubagent(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		heir := &agent.Agent{Name: "heir", Description: "Inherits."}
@@ -151,7 +150,7 @@ func TestModelOfASubagent(t *testing.T) {
 	})
 }
 
-// TestTasksThatCannotBe are answered to the model, which may go on without.
+// TestTasksThatCannotBe: the model gets an error for each invalid task and may continue.
 func TestTasksThatCannotBe(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := &cast{models: map[string]script{
@@ -177,7 +176,7 @@ func TestTasksThatCannotBe(t *testing.T) {
 	})
 }
 
-// TestTasksAreHandedOnFourDeep: the fourth has nobody to hand on to, also if it tries.
+// TestTasksAreHandedOnFourDeep: the fourth level cannot delegate, even if it tries.
 func TestTasksAreHandedOnFourDeep(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		level := func(i int) *agent.Agent {
@@ -248,7 +247,7 @@ func TestAbortEndsSubagents(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the stream")
 		await(t, running, "the tool")
-		time.Sleep(time.Second) // what it said is recorded
+		time.Sleep(time.Second) // the emitted text is recorded
 		if any, err := n.rt.Abort(t.Context(), chat("c")); !any || err != nil {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
@@ -279,8 +278,8 @@ func TestAbortEndsSubagents(t *testing.T) {
 	})
 }
 
-// TestSubagentAfterACrash kills a node while a child streams: it goes on where it was,
-// what has an outcome is not run again, and its parent is not asked again.
+// TestSubagentAfterACrash kills a node while a child streams: the child continues, calls with an
+// outcome do not run again, and its parent's model is not called again.
 func TestSubagentAfterACrash(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, streaming := &work{}, make(chan struct{})
@@ -325,8 +324,7 @@ func TestSubagentAfterACrash(t *testing.T) {
 	})
 }
 
-// TestSubagentIsCompacted: its view is shortened when it does not fit, and no client is
-// told to read anew.
+// TestSubagentIsCompacted: its prompt is shortened when it does not fit, and no client gets a reset.
 func TestSubagentIsCompacted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		child := researcher(returning("look", words("fog")))

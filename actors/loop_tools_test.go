@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// naps is a tool that sleeps for the seconds it is told.
+// naps is a tool that sleeps for the given seconds.
 func naps() agent.Tool {
 	return agent.NewTool("naps", "Waits.", func(_ context.Context, in struct {
 		Seconds int `json:"seconds"`
@@ -29,8 +29,8 @@ func naps() agent.Tool {
 	}, nil)
 }
 
-// TestResultsInCallOrder lets calls end in the reverse order, within the bound: the
-// model is shown them in call order, the log has them as they came.
+// TestResultsInCallOrder ends calls in reverse order, within the concurrency limit: the prompt has
+// them in call order, the log in order of completion.
 func TestResultsInCallOrder(t *testing.T) {
 	for _, tt := range []struct {
 		bound int
@@ -69,8 +69,8 @@ func TestResultsInCallOrder(t *testing.T) {
 	}
 }
 
-// TestModelCorrectsItsCalls: what was wrong with a call is told so that the next one
-// can be right.
+// TestModelCorrectsItsCalls: the model gets the error of an invalid call in enough detail to correct
+// it.
 func TestModelCorrectsItsCalls(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		label := agent.NewTool("label", "Labels.", func(_ context.Context, in struct {
@@ -99,8 +99,8 @@ func TestModelCorrectsItsCalls(t *testing.T) {
 	})
 }
 
-// TestToolsThatGoWrong: whatever a tool does, its call has an outcome in time, the
-// model is told, and the submission goes on.
+// TestToolsThatGoWrong: a call has an outcome in time for any failure of its tool, the model gets it,
+// and the submission continues.
 func TestToolsThatGoWrong(t *testing.T) {
 	limit := &agent.ToolOptions{Timeout: 20 * time.Second}
 	for name, tt := range map[string]struct {
@@ -149,7 +149,7 @@ func TestToolsThatGoWrong(t *testing.T) {
 				seen := c.last(t, "model")
 				wants(t, "the result", seen[len(seen)-1], tt.told, "p2=good")
 				lacks(t, "the log", l.lines(chat("c")), "the secret")
-				time.Sleep(time.Minute) // what comes late changes nothing
+				time.Sleep(time.Minute) // late results change nothing
 				if got := len(only[*conversation.ToolSettled](l.records(chat("c")))); got != 2 {
 					t.Errorf("%d outcomes of 2 calls", got)
 				}
@@ -158,14 +158,14 @@ func TestToolsThatGoWrong(t *testing.T) {
 	}
 }
 
-// cutOff answers with a call and no room for more.
+// cutOff answers with a call that reaches the output limit.
 func cutOff(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 	a.CallArguments(a.StartCall("p1", "count"), "{}")
 	a.Finish(providers.Done{StopReason: providers.StopLength})
 	return nil
 }
 
-// TestCallsOfACutOffReply do not run: the model is told, and may try three times more.
+// TestCallsOfACutOffReply do not run: the model gets an error, and up to three retries.
 func TestCallsOfACutOffReply(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model []script
@@ -207,8 +207,8 @@ func TestCallsOfACutOffReply(t *testing.T) {
 	}
 }
 
-// TestImagesOfATool are attachments under their digests, and parts of what the model
-// is shown, also after a restart.
+// TestImagesOfATool are attachments under their digests, and parts of the prompt, also after a
+// restart.
 func TestImagesOfATool(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		data := bytes.Repeat([]byte("png "), 40_000)
@@ -276,7 +276,7 @@ func TestImagesOfATool(t *testing.T) {
 	})
 }
 
-// TestTerminatingResults: a run ends if all calls of a step ask for it, and none failed.
+// TestTerminatingResults: a run ends if all calls of a step request it and none failed.
 func TestTerminatingResults(t *testing.T) {
 	last := agent.NewTool("last", "Ends.", func(context.Context, struct{}) (agent.Result, error) {
 		return agent.Result{Output: "over", Terminate: true}, nil

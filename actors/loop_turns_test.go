@@ -12,7 +12,7 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// turnsOf counts turn_request and turn by the id of the turn, and the turns that are errors or were cut off.
+// turnsOf counts turn_request and turn by turn id, and the turns that are errors or were cut off.
 func (s *memorySink) turnsOf() (requests, turns map[conversation.TurnID]int, failed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,7 @@ func (s *memorySink) turnsOf() (requests, turns map[conversation.TurnID]int, fai
 	return requests, turns, failed
 }
 
-// breaks answers with a text, and goes on with next.
+// breaks answers with a text, and continues with next.
 func breaks(text string, next script) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		a.Text(text)
@@ -41,8 +41,8 @@ func breaks(text string, next script) script {
 	}
 }
 
-// TestEachTurnRequestHasItsTurn has a model call for each ending: every turn_request has one turn
-// of its id, which is an error, or cut off, if the call was none that completed.
+// TestEachTurnRequestHasItsTurn has a model call for each ending: every turn_request has one turn of
+// its id, which is an error, or cut off, unless the call completed.
 func TestEachTurnRequestHasItsTurn(t *testing.T) {
 	overloaded := fails(&providers.Error{Kind: providers.KindOverloaded, Status: http.StatusServiceUnavailable})
 	tooLong := fails(tooLong)
@@ -50,9 +50,9 @@ func TestEachTurnRequestHasItsTurn(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script         script
 		change         func(*agent.Agent)
-		send           int // messages before the one that is looked at
+		send           int // messages before the checked one
 		stop, compacts bool
-		calls          int // of the model, for the messages
+		calls          int // model calls for the messages
 		failed         int
 	}{
 		"completed":          {script: inTurn(tells("done")), calls: 1},
@@ -105,7 +105,7 @@ func TestEachTurnRequestHasItsTurn(t *testing.T) {
 					}
 					l.settles(chat("c"), i+1)
 				}
-				time.Sleep(time.Minute) // The sink gets what waits.
+				time.Sleep(time.Minute) // Flushes queued events.
 				requests, turns, failed := sink.turnsOf()
 				if len(requests) != tt.calls || len(turns) != tt.calls || failed != tt.failed {
 					t.Errorf("got %d turn_request and %d turn of which %d are errors; want %d, %d and %d\n%s",

@@ -12,12 +12,12 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// verdict is what the calls of these tests wait for.
+// verdict is the value of the signal.
 type verdict struct {
 	OK bool `json:"ok"`
 }
 
-// approves is a durable tool that asks for something, and waits for a verdict on it.
+// approves is a durable tool that requests something, and waits for a verdict.
 func approves(k *work, o *agent.WaitOptions) agent.Tool {
 	return agent.NewTool("approve", "Asks a person.", func(ctx context.Context, in struct {
 		Name string `json:"name,omitempty"`
@@ -41,7 +41,7 @@ func approves(k *work, o *agent.WaitOptions) agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// signals sends a signal, again and again as long as that may help.
+// signals sends a signal and retries while that may help.
 func (n *actorNode) signals(name, key string, value any) (conversation.Receipt, error) {
 	n.w.tb.Helper()
 	m, err := agent.Signal(name, value)
@@ -58,13 +58,13 @@ func (n *actorNode) signals(name, key string, value any) (conversation.Receipt, 
 	}
 }
 
-// TestWaitForSignal lets a call wait for three days. Its process dies; the next one knows
-// nothing of the conversation until the signal comes.
+// TestWaitForSignal lets a call wait for three days. Its process crashes; the next one opens the
+// conversation when the signal arrives.
 func TestWaitForSignal(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a := chatAgent(approves(k, &agent.WaitOptions{Timeout: 4 * 24 * time.Hour}))
-		a.Durability.Timeout = time.Minute // what is parked does not count
+		a.Durability.Timeout = time.Minute // suspended time does not count
 		c := alone(inTurn(asks("approve"), tells("done")))
 		first := l.run(part{opts: agents(a), cast: c})
 		first.admit(chat("c"), "1", "go")
@@ -114,10 +114,10 @@ func codeOf(err error) conversation.Code {
 	return conversation.CodeOf(err)
 }
 
-// TestSignals sends signals before, while and after a call waits.
+// TestSignals sends signals before, during and after the wait of a call.
 func TestSignals(t *testing.T) {
 	type sent struct {
-		after time.Duration // since the one before, and the message after the first
+		after time.Duration // since the previous signal, or since the message for the first
 		name  string
 		value any
 		want  conversation.Code
@@ -180,7 +180,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestKeptSignalsAreBounded: nobody fills a conversation with what nobody waits for.
+// TestKeptSignalsAreBounded: signals without a wait are kept up to a bound.
 func TestKeptSignalsAreBounded(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), cast: alone(inTurn(asks("approve"), tells("done")))})
@@ -199,7 +199,7 @@ func TestKeptSignalsAreBounded(t *testing.T) {
 	})
 }
 
-// TestWaitIsAborted: an abort ends a wait, and a signal for it comes too late.
+// TestWaitIsAborted: an abort ends a wait, and a later signal finds it resolved.
 func TestWaitIsAborted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), cast: alone(inTurn(asks("approve"), asks("approve"), tells("done")))})
@@ -212,7 +212,7 @@ func TestWaitIsAborted(t *testing.T) {
 		if _, err := n.signals("approval", "s", verdict{OK: true}); codeOf(err) != conversation.CodeAlreadyDecided {
 			t.Errorf("a signal after the abort: %v", err)
 		}
-		n.admit(chat("c"), "2", "again") // and the name is free for the next wait
+		n.admit(chat("c"), "2", "again") // the name is free for the next wait
 		l.parks(chat("c"), 2)
 		if _, err := n.signals("approval", "t", verdict{OK: true}); err != nil {
 			t.Errorf("a signal for the next wait: %v", err)
@@ -221,7 +221,7 @@ func TestWaitIsAborted(t *testing.T) {
 	})
 }
 
-// TestWaitOfASubagent: calls of subagents wait as those of the agent do.
+// TestWaitOfASubagent: calls of subagents wait like those of the agent.
 func TestWaitOfASubagent(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		helper := chatAgent(approves(&work{}, nil))

@@ -16,9 +16,8 @@ import (
 
 var manyWaits = flag.Int("waits-at-once", sample.Of(300, 40), "let so many conversations wait at once")
 
-// TestManyWaits lets many conversations of one node wait for a month: for a signal that comes
-// some day, or for its time. Nothing of them is in memory meanwhile, each goes on once, and
-// hears what it should.
+// TestManyWaits suspends many conversations of one node for a month, by a signal or a timer. None of
+// them stays in memory, and each continues once with the right value.
 func TestManyWaits(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		many, month := *manyWaits, sample.Of(30*24*time.Hour, 24*time.Hour)

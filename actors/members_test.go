@@ -20,7 +20,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// memberHost is a host without sockets that starts and stops as the test says.
+// memberHost is a host without sockets whose start and stop the test controls.
 type memberHost struct {
 	*oracle
 	id      string
@@ -53,7 +53,7 @@ func (h *memberHost) Stop(ctx context.Context) error {
 	return h.members.Leave(ctx)
 }
 
-// memberNode is a runtime of a test behind a link of its own.
+// memberNode is a runtime with its own link to the bucket.
 type memberNode struct {
 	t    *testing.T
 	rt   *Runtime
@@ -63,7 +63,7 @@ type memberNode struct {
 
 	mu     sync.Mutex
 	seen   []string
-	cut    bool          // No request gets through.
+	cut    bool          // All requests fail.
 	frozen chan struct{} // Requests wait until it is closed.
 }
 
@@ -104,8 +104,8 @@ func (n *memberNode) requests() []string {
 	return out
 }
 
-// die takes the bucket away from a node for good, after what it has sent: a heartbeat that
-// were to land later would show life.
+// die permanently cuts a node off the bucket, after requests in flight: a heartbeat that lands later
+// would look alive.
 func (n *memberNode) die() {
 	synctest.Wait()
 	n.mu.Lock()
@@ -113,7 +113,7 @@ func (n *memberNode) die() {
 	n.cut = true
 }
 
-// freeze holds up what a node sends from now on until the returned function is called.
+// freeze blocks the node's requests until the returned function is called.
 func (n *memberNode) freeze() func() {
 	synctest.Wait()
 	n.mu.Lock()
@@ -128,7 +128,6 @@ func (n *memberNode) freeze() func() {
 	}
 }
 
-// run starts a node. It is stopped with the test.
 func (n *memberNode) run() *memberNode {
 	ctx, cancel := context.WithCancel(n.t.Context())
 	n.stop = cancel
@@ -144,7 +143,7 @@ func (n *memberNode) run() *memberNode {
 	return n
 }
 
-// ended returns what Run has returned.
+// ended returns the result of Run.
 func (n *memberNode) ended() error {
 	n.t.Helper()
 	select {
@@ -156,7 +155,7 @@ func (n *memberNode) ended() error {
 	}
 }
 
-// serves starts a node and waits until it takes requests.
+// serves starts a node and waits until it accepts requests.
 func (n *memberNode) serves() *memberNode {
 	n.t.Helper()
 	n.run()
@@ -168,7 +167,7 @@ func (n *memberNode) serves() *memberNode {
 	return n
 }
 
-// ends stops a node in order.
+// ends stops a node gracefully.
 func (n *memberNode) ends() {
 	n.t.Helper()
 	n.stop()
@@ -177,7 +176,7 @@ func (n *memberNode) ends() {
 	}
 }
 
-// refused starts a node and checks that it refuses because of another.
+// refused starts a node and checks that another node prevents it.
 func (n *memberNode) refused(because string) {
 	n.t.Helper()
 	n.run()
@@ -273,10 +272,10 @@ func TestNodesThatStartAtOnce(t *testing.T) {
 	}
 }
 
-// TestReplacedNodeEnds pauses a node until another took its place.
+// TestReplacedNodeEnds pauses a node until another replaced it.
 func TestReplacedNodeEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		leave bool // The other node has left when the paused one goes on.
+		leave bool // The other node has left when the paused one continues.
 		say   string
 	}{
 		"the other serves": {false, `node b at "b.example" replaced this node`},
@@ -307,7 +306,7 @@ func TestReplacedNodeEnds(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsOutliveTheDrain holds up the end of a node: others have to wait.
+// TestHeartbeatsOutliveTheDrain delays the shutdown of a node: others have to wait.
 func TestHeartbeatsOutliveTheDrain(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		a := newMemberNode(t, bucket, "a")
@@ -348,14 +347,14 @@ func TestStopWhileItWatches(t *testing.T) {
 	})
 }
 
-// TestMembershipRequests counts what the membership adds to a node's start and end.
+// TestMembershipRequests counts the requests of membership at a node's start and shutdown.
 func TestMembershipRequests(t *testing.T) {
 	epoch := storage.EpochKey
 	life := func(t *testing.T, over func(storage.Bucket) storage.Bucket) (start, end []string) {
 		bubble(t, func(t *testing.T, bucket storage.Bucket) {
 			ready := make(chan []string, 1)
 			a := newMemberNode(t, over(bucket), "a")
-			a.host.start = func() error { // All that is sent before it comes before requests are taken.
+			a.host.start = func() error { // All requests of the start precede the first accepted request.
 				ready <- a.requests()
 				return nil
 			}
@@ -392,8 +391,8 @@ func TestMembershipRequests(t *testing.T) {
 	})
 }
 
-// TestTheRowIsTheJournals has the real host: the incarnation in the row is the one
-// that the pending-work journal is kept under, and it is new at every start.
+// TestTheRowIsTheJournals uses the real host: the row and the pending-work journal have the same
+// incarnation, which is new at every start.
 func TestTheRowIsTheJournals(t *testing.T) {
 	bucket := sharedBucket(t)
 	seen := map[string]bool{}
@@ -437,8 +436,8 @@ func TestMembershipOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestMembersAreDeleted deletes members/* under a node: it is not ready at once, says why,
-// and ends with the remedy.
+// TestMembersAreDeleted deletes members/* under a node: it is unready at once with that reason, and
+// ends with the remedy.
 func TestMembersAreDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		a := newMemberNode(t, bucket, "a").serves()
@@ -461,8 +460,8 @@ func TestMembersAreDeleted(t *testing.T) {
 	})
 }
 
-// TestPassiveForAMoment lets the row of a node be confirmed late: who asks waits for that, and
-// is refused if it does not come.
+// TestPassiveForAMoment delays the confirmation of a node's row: callers wait for it, and are rejected
+// if it does not come.
 func TestPassiveForAMoment(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		a := newMemberNode(t, bucket, "a").serves()

@@ -9,7 +9,7 @@ import (
 	runner "github.com/parleyrun/parley/actors/internal/work"
 )
 
-// TestMutantOfRoom switches off that calls wait for room for their outputs: a call that should wait then begins.
+// TestMutantOfRoom disables the wait for room for outputs: a call that should wait begins.
 func TestMutantOfRoom(t *testing.T) {
 	runner.SetWaitForRoom(false)
 	defer runner.SetWaitForRoom(true)

@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// TestMemoryOfOutputs runs many conversations at once whose tools return large outputs, in a process that may
-// occupy 3 GiB. Its peak is bounded by a multiple of what the tools return together.
+// TestMemoryOfOutputs runs many conversations concurrently whose tools return large outputs, in a
+// process limited to 3 GiB. Its peak is bounded by a multiple of the total output.
 func TestMemoryOfOutputs(t *testing.T) {
 	for _, tt := range []struct {
 		name                 string
@@ -34,7 +34,7 @@ func TestMemoryOfOutputs(t *testing.T) {
 	}
 }
 
-// largeOutputs settles so many conversations, each with a turn of so many calls.
+// largeOutputs settles the given number of conversations, each with one turn of several calls.
 func largeOutputs(t *testing.T, conversations, calls, size int) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(3<<30 - 256<<20))
 	store, err := local.Open(t.TempDir(), nil)
@@ -62,7 +62,7 @@ func largeOutputs(t *testing.T, conversations, calls, size int) {
 	}
 }
 
-// callsBig calls the tool big so many times in each response.
+// callsBig calls the tool big several times in each response.
 func callsBig(calls int) script {
 	return func(_ context.Context, req providers.Request, out *providers.Assembler) error {
 		defer out.Finish(providers.Done{StopReason: providers.StopStop})
@@ -77,8 +77,8 @@ func callsBig(calls int) script {
 	}
 }
 
-// TestCallsWaitForRoom: a call that waits for the outputs of others is not begun, an abort ends the wait at once, and
-// others begin once there is room.
+// TestCallsWaitForRoom: a call that waits for the outputs of others does not begin, an abort ends the
+// wait at once, and others begin once there is room.
 func TestCallsWaitForRoom(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		if got := waitForRoom(t, l); got != "" {
@@ -87,8 +87,8 @@ func TestCallsWaitForRoom(t *testing.T) {
 	})
 }
 
-// waitForRoom calls a tool in three conversations of a node whose memory has room for one output, and aborts the second.
-// It returns what is wrong, "" if nothing is.
+// waitForRoom calls a tool in three conversations of a node with memory for one output, and aborts the
+// second. It returns the violation, "" if there is none.
 func waitForRoom(t *testing.T, l *loop) (wrong string) {
 	began, release := make(chan conversation.ConversationID, 3), make(chan struct{})
 	big := agent.NewTool("big", "Returns much.", func(ctx context.Context, _ struct{}) (string, error) {

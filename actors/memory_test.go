@@ -20,24 +20,22 @@ import (
 )
 
 var (
-	// longTurnsOfMemory is how many turns of 1 MiB the history of a long log has: under the
-	// race detector the tests look at little more than what happens.
+	// longTurnsOfMemory is the number of turns of 1 MiB in a long log. Under the race detector the
+	// tests only check the behavior.
 	longTurnsOfMemory = sample.Of(96, 6)
 
-	// detectorBytes is what a process may take beside that, for the race detector.
+	// detectorBytes is the additional memory for the race detector.
 	detectorBytes = sample.Of(0, 128<<20)
 )
 
-// TestMemoryOfEndlessModels runs models that never end in a process of its own and looks
-// at the most memory that it took, which the race detector multiplies. What the models
-// would say is more.
+// TestMemoryOfEndlessModels runs endless models in a process of its own and checks its peak memory,
+// which is lower than their output. The race detector multiplies it.
 func TestMemoryOfEndlessModels(t *testing.T) {
 	peak(t, 512<<20, endlessModels)
 }
 
-// peak runs a part of the test in a process of its own, which may take at most so many
-// bytes of memory. What the collector has not got to yet counts, which is a tenth more or less
-// by chance: of three processes one has to do.
+// peak runs a part of the test in a process of its own and bounds its peak memory in bytes.
+// Uncollected garbage varies by a tenth, so one of three processes has to pass.
 func peak(t *testing.T, most int, run func(*testing.T)) {
 	t.Helper()
 	most += detectorBytes
@@ -60,7 +58,7 @@ func peak(t *testing.T, most int, run func(*testing.T)) {
 	t.Errorf("want at most %d MiB", most>>20)
 }
 
-// peakOfChild runs the test in another process and returns the most memory that it had, in bytes.
+// peakOfChild runs the test in another process and returns its peak memory in bytes.
 func peakOfChild(t *testing.T) int {
 	t.Helper()
 	child := proc.Child(t)
@@ -80,9 +78,9 @@ func peakOfChild(t *testing.T) int {
 	return kb << 10
 }
 
-// endlessModels settles one conversation for each way not to end, all at once.
+// endlessModels settles one conversation for each endless output, concurrently.
 func endlessModels(t *testing.T) {
-	const enough = 2 << 30 // beyond it nothing shows that anything is bounded
+	const enough = 2 << 30 // output beyond which memory must be bounded
 	piece := strings.Repeat("x", 4<<10)
 	ways := map[string]func(a *providers.Assembler){
 		"text":      func(a *providers.Assembler) { a.Text(piece) },
@@ -122,8 +120,8 @@ func endlessModels(t *testing.T) {
 	}
 }
 
-// TestMemoryOfALongLog opens a log of which no checkpoint is left, for a message and for
-// readers. Its history is 96 MiB.
+// TestMemoryOfALongLog opens a log without checkpoints, for a message and for readers. Its history is
+// 96 MiB.
 func TestMemoryOfALongLog(t *testing.T) {
 	turns, size := longTurnsOfMemory, 1<<20
 	at, text := chat("c"), strings.Repeat("and so on, ", size/11)
@@ -184,17 +182,16 @@ func TestMemoryOfALongLog(t *testing.T) {
 	})
 }
 
-// counting is a writer that counts.
+// counting is a writer that counts bytes.
 type counting int
 
-// Write implements io.Writer.
 func (c *counting) Write(p []byte) (int, error) {
 	*c += counting(len(p))
 	return len(p), nil
 }
 
-// settledTurns writes the log of settled turns with a text each, and of a compaction of
-// all but the last.
+// settledTurns writes the log of settled turns with one text each, and a compaction of all but the
+// last.
 func (w *world) settledTurns(at conversation.Address, turns int, text string) {
 	w.tb.Helper()
 	batches := make([][]conversation.Record, turns)
@@ -226,7 +223,6 @@ func (w *world) settledTurns(at conversation.Address, turns int, text string) {
 	w.write(at, batches...)
 }
 
-// write makes a log.
 func (w *world) write(at conversation.Address, batches ...[]conversation.Record) {
 	w.tb.Helper()
 	if err := storage.EnsureFormat(context.Background(), w.bucket); err != nil {
@@ -244,7 +240,7 @@ func (w *world) write(at conversation.Address, batches ...[]conversation.Record)
 	}
 }
 
-// settledAfter returns the settlements in the batches that come after another.
+// settledAfter returns the settlements in the batches after an offset.
 func (w *world) settledAfter(at conversation.Address, after conversation.Offset) []*conversation.SubmissionSettled {
 	w.tb.Helper()
 	last, err := w.logs.Tail(context.Background(), at.Key(), int64(after))
@@ -269,8 +265,8 @@ func (w *world) settledAfter(at conversation.Address, after conversation.Offset)
 	return settled
 }
 
-// TestMemoryOfAResumedReply goes on with a log whose last response is longer than is
-// allowed, as a version without that bound has left it: no model is shown it.
+// TestMemoryOfAResumedReply continues a log whose last response exceeds the bound, as an older version
+// left it: no prompt contains it.
 func TestMemoryOfAResumedReply(t *testing.T) {
 	size := longTurnsOfMemory * 2 / 3 << 20
 	peak(t, 320<<20, func(t *testing.T) {
@@ -289,7 +285,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 		a := chatAgent()
 		a.Limits.ResponseBytes = 4 << 20
 		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
-			// What comes next is "hello", or a summary of what is too long to be shown with it.
+			// The next message is "hello", or a summary of a response that does not fit next to it.
 			if seen := shown(req); strings.Contains(seen[len(seen)-1], "Your reply was interrupted") {
 				t.Error("a model was asked to go on with the response")
 			}
@@ -309,8 +305,8 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 	})
 }
 
-// TestMemoryOfManyOutcomes: what the calls of a response bring together is bounded. Every
-// call runs once, and the model reads of each that is left out, or a part of it.
+// TestMemoryOfManyOutcomes: the total output of a response's calls is bounded. Each call runs once,
+// and the prompt has a part of it or a note that it was omitted.
 func TestMemoryOfManyOutcomes(t *testing.T) {
 	calls, size, fit := longTurnsOfMemory, longTurnsOfMemory<<20/48, 5
 	peak(t, 384<<20, func(t *testing.T) {
@@ -346,7 +342,7 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 		w.until("the settlement", func() bool {
 			return len(w.settledAfter(at, got.Offset)) > 0
 		})
-		// Models are shown parts of whole outputs, too.
+		// Prompts have parts of complete outputs, too.
 		stored := len(only[*conversation.OutputStored](w.records(at)))
 		if int(runs.Load()) != calls || left+parts != calls || left+stored != max(0, calls-fit) {
 			t.Errorf("%d runs of %d calls: %d outcomes are left out, of %d a part is recorded, want %d", runs.Load(), calls, left, stored, max(0, calls-fit))

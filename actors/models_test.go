@@ -13,8 +13,7 @@ import (
 	"github.com/parleyrun/parley/providers/demo"
 )
 
-// TestNewChecksModels finds a model that cannot be called before anything is served, wherever an agent
-// names it.
+// TestNewChecksModels: New rejects a model that cannot be called, wherever an agent names it.
 func TestNewChecksModels(t *testing.T) {
 	reg := providers.NewRegistry(&providers.RegistryOptions{Getenv: func(string) string { return "" }, Catalog: providers.Catalog{"acme": {
 		EnvKeys: []providers.EnvKey{{Name: "ACME_KEY"}},
@@ -40,7 +39,7 @@ func TestNewChecksModels(t *testing.T) {
 		name  string
 		agent *agent.Agent
 		want  error  // nil, a condition, or a *providers.CredentialsError
-		says  string // in the error, or in the log
+		says  string // part of the error, or of the log
 	}{
 		{"all is well", with(func(*agent.Agent) {}), nil, ""},
 		{"any model of a registered provider", with(func(a *agent.Agent) { a.Model = "demo/unlisted" }), nil, ""},

@@ -8,10 +8,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// nowhere is a bucket that nothing asks.
+// nowhere is a bucket without requests.
 type nowhere struct{ storage.Bucket }
 
-// ownerPeers take one node for the owner of everything; this one is at "here".
+// ownerPeers considers one node the owner of everything; this one is at "here".
 type ownerPeers struct {
 	peers
 	owner string
@@ -19,7 +19,7 @@ type ownerPeers struct {
 
 func (p *ownerPeers) Owner(string) (string, bool) { return p.owner, p.owner == "here" }
 
-// TestTipOfAnotherNode: what runs here while it is handed over may have gone on elsewhere.
+// TestTipOfAnotherNode: a conversation that is being handed over may have advanced on another node.
 func TestTipOfAnotherNode(t *testing.T) {
 	r, err := newRuntime(nowhere{}, nil)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestEndOfTheProcessIsLogged: while the bucket is away, the record of an expelled node is logged, with the address of the
-// node, and other records are suppressed.
+// TestEndOfTheProcessIsLogged: during an outage of the bucket, the record of an expelled node is
+// logged with the node's address, and other records are suppressed.
 func TestEndOfTheProcessIsLogged(t *testing.T) {
 	var out waiting.Log
 	away := storagetest.Faulty(memoryBucket(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind { return storagetest.ErrorBefore }})
@@ -33,7 +33,6 @@ func TestEndOfTheProcessIsLogged(t *testing.T) {
 	}
 }
 
-// TestErrorsOfAnOutage: which errors come from an outage of the bucket.
 func TestErrorsOfAnOutage(t *testing.T) {
 	away := &storage.Error{Op: "get", Kind: storage.ErrUnavailable, Status: http.StatusServiceUnavailable}
 	for name, c := range map[string]struct {

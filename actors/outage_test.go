@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestOutageIsLoggedOnce: six clients post to a node and read from it while its bucket is away for 30 s. Its log has one
-// line at the begin, and one with the duration and the count at the end.
+// TestOutageIsLoggedOnce: six clients post and read while the bucket is unavailable for 30 s. The log
+// has one line at the begin, and one with the duration and the count at the end.
 func TestOutageIsLoggedOnce(t *testing.T) {
 	for name, kind := range map[string]storagetest.Kind{"error": storagetest.ErrorBefore, "lost answer": storagetest.ErrorAfter, "timeout": storagetest.Timeout} {
 		for _, shared := range []bool{true, false} {
@@ -49,8 +49,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// clientsOf has clients post a message and read, each in a conversation of its own, until the returned function is
-// called. Their handler logs to the log of the node.
+// clientsOf runs clients that post and read, each in its own conversation, until the returned function
+// is called. Their handler logs to the log of the node.
 func clientsOf(t *testing.T, n *actorNode, count int) (end func()) {
 	h, err := parleyhttp.New(n.rt, n.rt.Reader(), []parleyhttp.Mount{{Path: "/chat", Agent: "chat"}}, &parleyhttp.Options{Logger: n.logger})
 	if err != nil {

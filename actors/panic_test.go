@@ -27,15 +27,14 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// longEnough bounds what must happen. It decides nothing but failures.
+// longEnough is the timeout of expected events. It matters only for failures.
 const longEnough = time.Minute
 
-// valve is a bucket in memory. While it is shut, no request it chooses arrives:
-// each stays until its context ends.
+// valve is a bucket in memory. While it is shut, the chosen requests block until their context ends.
 type valve struct {
 	store  *local.Store
 	shut   func(storagetest.Op) bool
-	held   chan string // gets the keys of requests that are held; may overflow
+	held   chan string // receives the keys of blocked requests; may overflow
 	within atomic.Int32
 }
 
@@ -50,7 +49,6 @@ func newValve(t *testing.T, shut func(storagetest.Op) bool) *valve {
 	return v
 }
 
-// bucket is the bucket behind the valve.
 func (v *valve) bucket() storage.Bucket { return storagetest.Through(v.store, v.carry) }
 
 func (v *valve) carry(ctx context.Context, c *storagetest.Call) error {
@@ -67,7 +65,7 @@ func (v *valve) carry(ctx context.Context, c *storagetest.Call) error {
 	return c.Unanswered(ctx.Err())
 }
 
-// flaky is randomness that fails once when it is told to, which no machine takes.
+// flaky is a randomness source that fails once on demand, which makes a machine panic.
 type flaky struct{ broken atomic.Bool }
 
 func (f *flaky) Read(p []byte) (int, error) {
@@ -77,7 +75,7 @@ func (f *flaky) Read(p []byte) (int, error) {
 	return rand.Read(p)
 }
 
-// serve runs a runtime until the test, or the returned function, stops it.
+// serve runs a runtime until the test ends or stop is called.
 func serve(t *testing.T, r *Runtime) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -87,7 +85,7 @@ func serve(t *testing.T, r *Runtime) (stop func() error) {
 		cancel()
 		return within(t, done, "the end of a node")
 	})
-	t.Cleanup(func() { _ = stop() }) // tests that care call stop themselves
+	t.Cleanup(func() { _ = stop() }) // tests that check the result call stop themselves
 	within(t, r.Ready(), "a node")
 	return stop
 }
@@ -109,9 +107,8 @@ func hello(key string) conversation.Admission {
 	}
 }
 
-// TestPanicAnswersWhoWaits brings an activation down while callers wait for its
-// first append, which never arrives. They are repeated, and what the journal lists
-// of it is answered long before the next regular sweep.
+// TestPanicAnswersWhoWaits panics an activation while callers wait for its first append, which never
+// arrives. They are retried, and its pending work is recovered long before the next regular sweep.
 func TestPanicAnswersWhoWaits(t *testing.T) {
 	const callers = 3
 	var first atomic.Bool
@@ -120,7 +117,7 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 	})
 	bucket := v.bucket()
 	r, err := New(bucket, &Options{
-		Agents:     []*agent.Agent{{Name: "chat", Model: "test/none"}}, // every submission settles as failed
+		Agents:     []*agent.Agent{{Name: "chat", Model: "test/none"}}, // every submission fails
 		SweepEvery: 24 * time.Hour, AppendTimeout: 24 * time.Hour, AdmitTimeout: longEnough / 2,
 	})
 	if err != nil {
@@ -184,8 +181,8 @@ func TestPanicAnswersWhoWaits(t *testing.T) {
 	}
 }
 
-// TestAdmissionIsRepeatedOnce has owners panic: once may be chance, twice is not.
-// An owner that moved is another matter.
+// TestAdmissionIsRepeatedOnce: one panic of an owner is retried, a second is not. A moved owner is
+// always retried.
 func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	panicked := fmt.Errorf("request: %w", grain.ErrPanicked)
 	unknown := fmt.Errorf("request: %w", grain.ErrOutcomeUnknown)
@@ -198,7 +195,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	}
 	away, exists := failure(conversation.CodeUnavailable), failure(conversation.CodeInstanceExists)
 	for name, tc := range map[string]struct {
-		answers []any // replies and errors; the last repeats itself
+		answers []any // replies and errors; the last repeats
 		asked   int
 		want    conversation.Code // "" for a receipt
 	}{
@@ -253,7 +250,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	}
 }
 
-// checkUnknown: who may have been admitted is told the key to repeat with, and when.
+// checkUnknown: a caller with an unknown outcome gets the key for its retry, and a delay.
 func checkUnknown(t *testing.T, err error, key string) {
 	t.Helper()
 	var e *conversation.Error
@@ -265,8 +262,8 @@ func checkUnknown(t *testing.T, err error, key string) {
 	}
 }
 
-// TestOtherRequestsInDoubt: an abort that may have been recorded says so too. What only
-// looks has left nothing, whoever heard of it.
+// TestOtherRequestsInDoubt: an abort that may have been recorded is reported as unknown, too. A
+// precheck records nothing, so its outcome is never unknown.
 func TestOtherRequestsInDoubt(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -301,8 +298,8 @@ func prechecks(r *Runtime) error {
 	return err
 }
 
-// TestDrainOfAHangingBucket ends a node whose bucket stopped to answer: what
-// could not be released is stopped, and nothing outlives Run.
+// TestDrainOfAHangingBucket stops a node whose bucket does not answer: late conversations are stopped,
+// and nothing outlives Run.
 func TestDrainOfAHangingBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shut atomic.Bool
@@ -357,8 +354,8 @@ var errDeaf = errors.New("deaf")
 
 func (deaf) Stop(context.Context) error { return errDeaf }
 
-// TestLifeEndsWithoutItsHost ends a node that its host does not let go, while an
-// append hangs: its activations write nothing any more all the same.
+// TestLifeEndsWithoutItsHost stops a node whose host does not stop, during a blocked append: its
+// activations still write nothing more.
 func TestLifeEndsWithoutItsHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newValve(t, func(op storagetest.Op) bool {
@@ -394,16 +391,16 @@ func TestLifeEndsWithoutItsHost(t *testing.T) {
 		if got := v.within.Load(); got != 0 {
 			t.Errorf("%d requests outlive their node", got)
 		}
-		cancel() // nobody is left to answer
+		cancel() // no host is left to answer
 		if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeAdmissionUnknown {
 			t.Errorf("the caller was told %v", err)
 		}
 	})
 }
 
-// TestPanicWhileOpening has every activation panic over its own log: whoever waits
-// for one is told, long before an admission gives up. (A caller who comes when the
-// activation has ended already goes to the next one.)
+// TestPanicWhileOpening makes every activation panic on its own log: waiting callers get an error long
+// before their admission times out. (A caller that comes after the activation's end reaches the next
+// one.)
 func TestPanicWhileOpening(t *testing.T) {
 	v := newValve(t, func(storagetest.Op) bool { return false })
 	bucket := v.bucket()
@@ -421,10 +418,9 @@ func TestPanicWhileOpening(t *testing.T) {
 	}
 }
 
-// unopened has randomness for everything but the step that opens a conversation.
+// unopened is a randomness source that fails only in the step that opens a conversation.
 type unopened struct{}
 
-// Read implements io.Reader.
 func (unopened) Read(p []byte) (int, error) {
 	if bytes.Contains(debug.Stack(), []byte("(*activation).opened")) {
 		panic("no randomness")
@@ -432,11 +428,11 @@ func (unopened) Read(p []byte) (int, error) {
 	return rand.Read(p)
 }
 
-// TestOpeningThatPanics: a panic over what somebody has asked for is not the log's. Where the
-// log alone is enough, it counts, whoever has asked.
+// TestOpeningThatPanics: a panic caused by a client's request does not count against the log. If the
+// log alone causes it, it counts, for any caller.
 func TestOpeningThatPanics(t *testing.T) {
 	for name, tt := range map[string]struct {
-		panics func(n int32) bool // of the so manieth opening
+		panics func(n int32) bool // on the n-th opening
 		counts bool
 	}{
 		"once": {func(n int32) bool { return n == 1 }, false},
@@ -483,10 +479,9 @@ func TestOpeningThatPanics(t *testing.T) {
 	}
 }
 
-// entropy is randomness that is told of each read.
+// entropy is a randomness source that is called at each read.
 type entropy func()
 
-// Read implements io.Reader.
 func (e entropy) Read(p []byte) (int, error) {
 	e()
 	return rand.Read(p)

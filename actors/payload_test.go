@@ -14,12 +14,12 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// nested returns n arrays, one within the other.
+// nested returns n nested arrays.
 func nested(n int) json.RawMessage {
 	return json.RawMessage(strings.Repeat("[", n) + strings.Repeat("]", n))
 }
 
-// reopens stops the node and has another one go on with a conversation.
+// reopens stops the node and continues a conversation on another one.
 func reopens(t *testing.T, n *node, a *agent.Agent, at conversation.Address, settled int) {
 	t.Helper()
 	if err := n.stop(); err != nil {
@@ -33,7 +33,7 @@ func reopens(t *testing.T, n *node, a *agent.Agent, at conversation.Address, set
 	}
 }
 
-// outputs is an agent whose tool returns what it is asked for.
+// outputs is an agent whose tool returns the requested value.
 func outputs(values map[string]json.RawMessage) *agent.Agent {
 	type in struct {
 		Name string `json:"name"`
@@ -58,7 +58,7 @@ func TestToolOutputIsBounded(t *testing.T) {
 	type want struct{ name, problem string }
 	wants := []want{
 		{"deep", "is nested 1001 deep"}, {"bottomless", "is nested 10000 deep"}, {"deepest", ""},
-		{"large", ""}, {"largest", ""}, // of the former a part is recorded
+		{"large", ""}, {"largest", ""}, // the first is recorded in part
 	}
 	wants = wants[:sample.Of(len(wants), 4)]
 	for i, want := range wants {
@@ -103,7 +103,7 @@ func TestCallArgumentsAreBounded(t *testing.T) {
 	c := model.next(t)
 	c.call("p0", "quick", string(nested(1001)))
 	c.call("p1", "quick", string(nested(9_999)))
-	c.call("p2", "quick", "x"+strings.Repeat("\n", limit/2+1)+"x") // as a string it is twice as long
+	c.call("p2", "quick", "x"+strings.Repeat("\n", limit/2+1)+"x") // twice as long as a JSON string
 	c.call("p3", "quick", "{}")
 	c.finish()
 	c = model.next(t)
@@ -156,7 +156,7 @@ func TestCallWithoutAName(t *testing.T) {
 	reopens(t, n, a, chat("c"), 1)
 }
 
-// TestUnfitAdmissionsWriteNothing has admissions refused before anybody is asked.
+// TestUnfitAdmissionsWriteNothing rejects admissions before any owner is called.
 func TestUnfitAdmissionsWriteNothing(t *testing.T) {
 	with := func(data json.RawMessage) func(*conversation.Admission) {
 		return func(a *conversation.Admission) { a.InitialData = data }

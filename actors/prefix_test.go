@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/providers/openairesponses"
 )
 
-// thinks is a model that reasons more than once in a reply: before a call, between its
-// calls, where it shows nothing of it, and before it answers. Its vendor signs each.
+// thinks is a model that reasons several times in a reply: before a call, between its calls
+// (invisibly), and before its answer. Its vendor signs each.
 func thinks(seal func(string) string) script {
 	n := 0
 	return func(_ context.Context, req providers.Request, a *providers.Assembler) error {
@@ -48,9 +48,8 @@ func thinks(seal func(string) string) script {
 	}
 }
 
-// TestRequestIsPrefixOfNext: what a model was shown stands at the front of what it is
-// shown next, byte for byte, so that its vendor finds it in its cache; tools, reasoning
-// and another activation included. A summary changes it once.
+// TestRequestIsPrefixOfNext: each prompt is a byte prefix of the next, so that the vendor's cache
+// hits. That includes tools, reasoning and another activation. A summary changes it once.
 func TestRequestIsPrefixOfNext(t *testing.T) {
 	sealed := func(s string) string { return fmt.Sprintf(`{"encrypted_content":%q,"summary":[%d]}`, s, len("think1")) }
 	for name, tt := range map[string]struct {
@@ -88,11 +87,11 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 	}
 }
 
-// marks are those of a prompt cache, which move to the newest message and are no part of
-// what is cached.
+// marks match prompt-cache marks, which move to the newest message and are not part of the cached
+// prefix.
 var marks = regexp.MustCompile(`,"cache_control":\{"type":"ephemeral"\}`)
 
-// growing holds each request to the one before, of those that are no summary's.
+// growing checks that each request extends the previous one, except those for a summary.
 func growing(t *testing.T, c providers.Codec, list string, requests []asked) {
 	t.Helper()
 	m := providers.Model{Provider: "test", ID: "model", Reasoning: true}

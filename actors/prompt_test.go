@@ -24,7 +24,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// show admits a message with images to the conversation c.
+// show admits a message with images to conversation c.
 func (n *node) show(images ...[]byte) {
 	n.w.tb.Helper()
 	a := message(chat("c"), "k", "What is this?")
@@ -32,7 +32,7 @@ func (n *node) show(images ...[]byte) {
 		digest := sha256.Sum256(data)
 		sum := hex.EncodeToString(digest[:])
 		blob := conversation.Blob{Content: bytes.NewReader(data), Size: int64(len(data)), Digest: sum}
-		for range 2 { // staging again changes nothing
+		for range 2 { // staging is idempotent
 			if err := n.rt.Stage(context.Background(), chat("c"), blob); err != nil {
 				n.w.tb.Fatal(err)
 			}
@@ -44,7 +44,6 @@ func (n *node) show(images ...[]byte) {
 	n.accept(a)
 }
 
-// drawn is a picture.
 func drawn(t testing.TB, width, height int) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -54,7 +53,7 @@ func drawn(t testing.TB, width, height int) []byte {
 	return b.Bytes()
 }
 
-// look reads the content of an image to its end.
+// look reads the content of an image.
 func look(c providers.Content) ([]byte, error) {
 	r, err := c.Open(context.Background())
 	if err != nil {
@@ -68,7 +67,7 @@ func TestImagesReachTheModel(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
 	n := w.start(setup{opts: agents(chatAgent()), model: model})
-	// The second is not what it was sent as, and nothing else.
+	// The second has the wrong type and is no valid image.
 	images := [][]byte{drawn(t, 3, 2), []byte("\xff\xd8 two")}
 	n.show(images...)
 	c := model.next(t)
@@ -94,7 +93,7 @@ func TestImagesReachTheModel(t *testing.T) {
 	w.untilSettled(chat("c"), 1)
 }
 
-// TestImageThatCannotBeRead tells what may pass from what never will.
+// TestImageThatCannotBeRead distinguishes transient from permanent failures.
 func TestImageThatCannotBeRead(t *testing.T) {
 	data := []byte("\x89PNG one")
 	w := newWorld(t)
@@ -213,7 +212,7 @@ func TestContextIsBuiltPerSubmission(t *testing.T) {
 	}
 	c.finish()
 	outcomes(t, afterSettlements(w, chat("c"), 2))
-	// The transcript has the second message where it was admitted.
+	// The transcript has the second message at its admission.
 	var order []string
 	for _, r := range w.records(chat("c")) {
 		switch r := r.(type) {
@@ -296,7 +295,7 @@ func TestReasoningIsShownWithItsModel(t *testing.T) {
 	w.untilSettled(chat("c"), 2)
 }
 
-// turns is an instructions function that keeps the facts it was called with.
+// turns is an instructions function that records its facts.
 type turns struct {
 	mu   sync.Mutex
 	seen []agent.Turn

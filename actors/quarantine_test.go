@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// TestFailuresToOpen: a log that stays damaged is quarantined after three failures, of which
-// who asks all the time makes no more. Mended and put back, it is served again.
+// TestFailuresToOpen: a corrupt log is quarantined after three failures; frequent callers add none.
+// Repaired and released, it is served again.
 func TestFailuresToOpen(t *testing.T) {
 	for name, tt := range map[string]struct {
 		every time.Duration

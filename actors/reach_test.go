@@ -15,10 +15,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// replacing is a store whose creates replace what is there: no log can rest on it.
+// replacing is a store whose creates overwrite existing objects, unfit for a log.
 type replacing struct{ storage.Bucket }
 
-// Create implements storage.Bucket.
 func (r replacing) Create(ctx context.Context, key string, body storage.Body) error {
 	return r.Put(ctx, key, body)
 }
@@ -26,14 +25,12 @@ func (r replacing) Create(ctx context.Context, key string, body storage.Body) er
 // ahead is a store whose clock is behind this machine's.
 type ahead struct{ storage.Bucket }
 
-// Unwrap returns the store.
 func (a ahead) Unwrap() storage.Bucket { return a.Bucket }
 
-// ClockAhead returns two minutes.
 func (ahead) ClockAhead() time.Duration { return 2 * time.Minute }
 
-// TestSharedBucketIsProbed has a node refuse a store that no log can rest on, because others
-// can reach it, and take it where nobody else does.
+// TestSharedBucketIsProbed: a node rejects an unfit store if others can reach it, and accepts it if it
+// is exclusive.
 func TestSharedBucketIsProbed(t *testing.T) {
 	var said bytes.Buffer
 	run := func(t *testing.T, b storage.Bucket) error {
@@ -67,8 +64,8 @@ func TestSharedBucketIsProbed(t *testing.T) {
 	}
 }
 
-// TestStoreThatDoesNotAnswer: a node does not wait for ever for a bucket that others can
-// reach, tells what it knows of the clocks, and ends at once when it is told to.
+// TestStoreThatDoesNotAnswer: a node waits a bounded time for a shared bucket, reports the clock
+// difference, and stops at once when canceled.
 func TestStoreThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent := storagetest.Shared(storagetest.Through(local.NewMemory(), func(ctx context.Context, c *storagetest.Call) error {
@@ -93,8 +90,8 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 	})
 }
 
-// TestDefaultsFollowTheBucket: pace and grace suit a bucket that nobody else reaches, or one
-// behind a network, unless an author says otherwise.
+// TestDefaultsFollowTheBucket: the defaults of pace and grace suit an exclusive bucket, or one behind
+// a network.
 func TestDefaultsFollowTheBucket(t *testing.T) {
 	for name, tt := range map[string]struct {
 		bucket      storage.Bucket

@@ -11,10 +11,9 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// pagesReader is a reader whose answers follow one another. It notes which calls go on
-// with a read that has begun.
+// pagesReader returns pages in order. It records which reads continue an earlier one.
 type pagesReader struct {
-	pages     []conversation.Page // one without JSON says that the bucket is away
+	pages     []conversation.Page // a page without JSON stands for an unavailable bucket
 	snapshots []string
 	calls     []string
 }
@@ -56,8 +55,8 @@ func (s *pagesReader) Attachment(context.Context, conversation.Address, conversa
 	return conversation.Attachment{}, nil, io.EOF
 }
 
-// TestReplyIsReadOn: the first read is as of the call, and so is the first one after
-// a failure; the others go on from there.
+// TestReplyIsReadOn: the first read, and the first after a failure, checks the end of the log; the
+// others continue from there.
 func TestReplyIsReadOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		empty := conversation.Page{JSON: []byte("[]"), Next: 1, UpToDate: true}

@@ -17,8 +17,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// tools are what the model of a recovery test may call: quick returns at once,
-// stuck only when its context ends. Both count their runs.
+// tools are the tools of a recovery test: quick returns at once, stuck only when its context ends.
+// Both count their runs.
 type tools struct {
 	quick, stuck atomic.Int32
 	entered      chan struct{} // receives at every run of stuck
@@ -41,16 +41,15 @@ func (ts *tools) agent() *agent.Agent {
 	)
 }
 
-// doomed are the options of a node that will lose its bucket: it does not wait long
-// for what it cannot store.
+// doomed returns the options of a node that will lose its bucket: it does not wait long for writes.
 func doomed(a *agent.Agent) actors.Options {
 	opts := agents(a)
 	opts.DrainTimeout = 50 * time.Millisecond
 	return opts
 }
 
-// TestKilledNodesWorkIsFinishedWithoutTraffic kills a node in mid-reply, in
-// mid-tool and with a queue. Nobody asks for anything afterwards.
+// TestKilledNodesWorkIsFinishedWithoutTraffic kills a node in mid-reply, in mid-tool and with a queue,
+// without further requests.
 func TestKilledNodesWorkIsFinishedWithoutTraffic(t *testing.T) {
 	reply, tool, queue := chat("reply"), chat("tool"), chat("queue")
 	w := newWorld(t)
@@ -87,7 +86,7 @@ func TestKilledNodesWorkIsFinishedWithoutTraffic(t *testing.T) {
 	checkToolsKept(t, w, tool, ts, requests.find(t, "use your tools"))
 	checkQueue(t, w, queue)
 	checkReaderResumes(t, heir, reply, early, offset)
-	w.untilAtRest() // only the heir's journal is left, and it is empty
+	w.untilAtRest() // only the successor's journal is left, and it is empty
 	if err := heir.stop(); err != nil {
 		t.Error(err)
 	}
@@ -98,7 +97,7 @@ func TestKilledNodesWorkIsFinishedWithoutTraffic(t *testing.T) {
 	}
 }
 
-// requestLog keeps the requests that a model gets.
+// requestLog keeps the requests to a model.
 type requestLog struct {
 	calls chan providers.Request
 }
@@ -111,7 +110,7 @@ func (l *requestLog) over(next script) script {
 	}
 }
 
-// find returns what the model saw of the conversation that began with a message.
+// find returns the prompt of the conversation that began with a message.
 func (l *requestLog) find(t *testing.T, first string) []string {
 	t.Helper()
 	for range len(l.calls) {
@@ -125,7 +124,7 @@ func (l *requestLog) find(t *testing.T, first string) []string {
 	return nil
 }
 
-// types names the records of a log in order.
+// types returns the record types of a log in order.
 func types(records []conversation.Record) []conversation.RecordType {
 	var out []conversation.RecordType
 	for _, r := range records {
@@ -134,8 +133,7 @@ func types(records []conversation.Record) []conversation.RecordType {
 	return out
 }
 
-// outcomes returns how often each submission settled, and fails for any that did
-// not do so exactly once, in the order of their admission.
+// outcomes fails unless each submission settled exactly once, in order of admission.
 func outcomes(t *testing.T, records []conversation.Record) {
 	t.Helper()
 	var admitted, settled []conversation.SubmissionID
@@ -233,8 +231,7 @@ func checkQueue(t *testing.T, w *world, at conversation.Address) {
 	}
 }
 
-// checkReaderResumes compares what a reader of both nodes saw with a reading from
-// the start.
+// checkReaderResumes compares the chunks that a reader got from both nodes with a read from the start.
 func checkReaderResumes(t *testing.T, n *node, at conversation.Address, early []conversation.Chunk, offset conversation.Offset) {
 	t.Helper()
 	late, head := n.updates(at, offset)
@@ -318,7 +315,7 @@ func TestStopWithoutWorkLeavesNoJournal(t *testing.T) {
 	}
 }
 
-// TestEveryAttemptCrashes kills one node after the other until the agent's limit.
+// TestEveryAttemptCrashes crashes one node after the other until the agent's attempt limit.
 func TestEveryAttemptCrashes(t *testing.T) {
 	a := chatAgent()
 	a.Durability.MaxAttempts = 2

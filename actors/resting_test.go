@@ -59,7 +59,7 @@ func TestRestingWriters(t *testing.T) {
 	})
 }
 
-// TestRestingWritersAreFew: those that were put in first go, once there are too many.
+// TestRestingWritersAreFew: beyond the limit, the oldest writers are dropped.
 func TestRestingWritersAreFew(t *testing.T) {
 	const nonce = storage.Nonce("01JD0000000000000000000001")
 	key := func(i int) conversation.Key { return conversation.Key(fmt.Sprintf("%032d", i)) }

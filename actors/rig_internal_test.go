@@ -14,15 +14,15 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// JournalLinger is for the external tests.
+// JournalLinger is the journal's linger, for external tests.
 const JournalLinger = pending.Linger
 
-// Activations counts the conversations in memory, for the external tests.
+// Activations counts the conversations in memory, for external tests.
 func (r *Runtime) Activations() int {
 	return int(r.active.count())
 }
 
-// oracle is a host whose owners answer what the test says.
+// oracle is a host whose owners answer as the test defines.
 type oracle struct {
 	answer func(id string) (proto.Message, error)
 }
@@ -35,7 +35,7 @@ func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.M
 	return o.answer(id)
 }
 
-// oracular makes a runtime on a bucket whose owners are the oracle.
+// oracular returns a runtime whose owners are the oracle.
 func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Runtime {
 	t.Helper()
 	r, err := newRuntime(bucket, opts)
@@ -53,8 +53,8 @@ func memoryBucket(t *testing.T) storage.Bucket {
 	return waiting.ToClose(t, local.NewMemory())
 }
 
-// sharedBucket is one in memory that nodes of one process are members of. A node has
-// begun it.
+// sharedBucket returns a bucket in memory, initialized by a node, that nodes of this process can
+// share.
 func sharedBucket(t *testing.T) storage.Bucket {
 	t.Helper()
 	bucket := storagetest.Shared(memoryBucket(t))
@@ -67,7 +67,6 @@ func sharedBucket(t *testing.T) storage.Bucket {
 	return bucket
 }
 
-// blank is an empty bucket.
 type blank struct{ storage.Bucket }
 
 func (blank) List(context.Context, storage.ListQuery) (storage.ListPage, error) {

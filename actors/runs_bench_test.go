@@ -16,8 +16,8 @@ import (
 	"github.com/parleyrun/parley/storage/local"
 )
 
-// BenchmarkRuns has runs of three steps begun, and waited for, 64 at a time, on one node over a folder: with
-// -benchtime 10000x as many.
+// BenchmarkRuns starts runs of three steps and waits for them, 64 concurrently, on one node over a
+// folder. Use -benchtime 10000x to run as many.
 func BenchmarkRuns(b *testing.B) {
 	store, err := local.Open(b.TempDir(), nil)
 	if err != nil {
@@ -93,7 +93,7 @@ func BenchmarkRuns(b *testing.B) {
 	b.ReportMetric(float64(heap()-min(heap(), before))/(1<<20), "MiB-left")
 }
 
-// heap is how much of the heap is in use once what nobody holds was collected.
+// heap returns the heap in use after a collection.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
