@@ -35,26 +35,26 @@ import (
 
 var behindClient = flag.Bool("s3", false, "let nodes reach their bucket through the S3 client")
 
-// patience bounds every wait of these tests. It decides nothing but failures, and a node gets to
-// what it could not do at once with its next sweep, or in the next minute.
+// patience is the timeout of every wait in these tests. It matters only for failures. A node may do
+// delayed work in its next sweep, or in the next minute.
 const patience = 3 * time.Minute
 
 // spec names the scripted model of these tests.
 const spec = "test/model"
 
-// world is a bucket in memory, seen past all nodes.
+// world is a bucket in memory, accessed directly.
 type world struct {
 	tb       testing.TB
 	store    *local.Store
-	bucket   storage.Bucket // straight to the store
-	nodes    storage.Bucket // that of the nodes
+	bucket   storage.Bucket // direct access to the store
+	nodes    storage.Bucket // as the nodes access it
 	logs     *storage.Logs
-	patience time.Duration // with what the bucket is waited for
+	patience time.Duration // timeout of waits for the bucket
 
 	mu     sync.Mutex
-	seen   map[storage.Position][]conversation.Record // decoded batches, by what their hashes chain
+	seen   map[storage.Position][]conversation.Record // decoded batches, by position
 	change chan struct{}                              // closed at the end of the next request of a node
-	absent int                                        // nodes that are still to listen, see together
+	absent int                                        // nodes that do not listen yet; see together
 	listen chan struct{}                              // closed when all do
 }
 
@@ -83,7 +83,7 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 	return w
 }
 
-// reached is the bucket as nodes reach it.
+// reached returns the bucket as the nodes access it.
 func (w *world) reached() storage.Bucket {
 	if !*behindClient {
 		return w.store
@@ -95,7 +95,7 @@ func (w *world) reached() storage.Bucket {
 	return storagetest.Exclusive(client)
 }
 
-// wake wakes who waits in until, at the end of a request of a node.
+// wake signals until at the end of a node's request.
 func (w *world) wake() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *world) wake() {
 	w.change = make(chan struct{})
 }
 
-// until waits for something in the bucket, which only requests change.
+// until waits for a condition on the bucket, which only requests change.
 func (w *world) until(what string, ok func() bool) {
 	w.tb.Helper()
 	deadline := time.After(w.patience)
@@ -122,7 +122,7 @@ func (w *world) until(what string, ok func() bool) {
 	}
 }
 
-// batches returns the log of a conversation, decoded.
+// batches returns the decoded log of a conversation.
 func (w *world) batches(at conversation.Address) [][]conversation.Record {
 	w.tb.Helper()
 	var out [][]conversation.Record
@@ -130,7 +130,7 @@ func (w *world) batches(at conversation.Address) [][]conversation.Record {
 	return out
 }
 
-// read shows each batch of a log after a position, and returns the position it got to.
+// read calls show for each batch of a log after a position, and returns the new position.
 func (w *world) read(at conversation.Address, after storage.Position, show func([]conversation.Record)) storage.Position {
 	w.tb.Helper()
 	for b, err := range w.logs.Batches(context.Background(), at.Key(), after) {
@@ -143,7 +143,7 @@ func (w *world) read(at conversation.Address, after storage.Position, show func(
 	return after
 }
 
-// decoded returns the records of the batch at a position, and decodes no batch twice.
+// decoded returns the records of the batch at a position. It decodes each batch once.
 func (w *world) decoded(at storage.Position, lines []byte) []conversation.Record {
 	w.tb.Helper()
 	w.mu.Lock()
@@ -164,7 +164,6 @@ func (w *world) records(at conversation.Address) []conversation.Record {
 	return slices.Concat(w.batches(at)...)
 }
 
-// lines returns the log of a conversation as text.
 func (w *world) lines(at conversation.Address) string {
 	w.tb.Helper()
 	var out bytes.Buffer
@@ -177,7 +176,6 @@ func (w *world) lines(at conversation.Address) string {
 	return out.String()
 }
 
-// only returns the records of one type.
 func only[T conversation.Record](records []conversation.Record) []T {
 	var out []T
 	for _, r := range records {
@@ -188,8 +186,8 @@ func only[T conversation.Record](records []conversation.Record) []T {
 	return out
 }
 
-// untilSettled waits until a log holds n settlements and returns them. While it waits it
-// reads no batch twice: it looks after every request of a node.
+// untilSettled waits until a log contains n settlements and returns them. It reads after each request
+// of a node, and no batch twice.
 func (w *world) untilSettled(at conversation.Address, n int) []*conversation.SubmissionSettled {
 	w.tb.Helper()
 	after := storage.Start()
@@ -203,7 +201,6 @@ func (w *world) untilSettled(at conversation.Address, n int) []*conversation.Sub
 	return settled
 }
 
-// listing returns every object with its size.
 func (w *world) listing() map[string]int64 {
 	w.tb.Helper()
 	out := map[string]int64{}
@@ -222,7 +219,6 @@ func (w *world) listing() map[string]int64 {
 	}
 }
 
-// journals returns the newest journal of every member.
 func (w *world) journals() []storage.Journal {
 	w.tb.Helper()
 	refs, err := storage.Journals(context.Background(), w.bucket)
@@ -232,7 +228,7 @@ func (w *world) journals() []storage.Journal {
 	var out []storage.Journal
 	for _, ref := range refs {
 		j, err := storage.ReadJournal(context.Background(), w.bucket, ref.Member, ref.N)
-		if errors.Is(err, storage.ErrNotFound) { // replaced meanwhile: look again
+		if errors.Is(err, storage.ErrNotFound) { // replaced during the listing: retry
 			return w.journals()
 		}
 		if err != nil {
@@ -243,8 +239,8 @@ func (w *world) journals() []storage.Journal {
 	return out
 }
 
-// untilAtRest waits until one empty journal is all that is left of the work done, and the
-// index has every conversation: its entries are written beside everything else.
+// untilAtRest waits until only one empty journal is left and the index lists every conversation; index
+// entries are written concurrently.
 func (w *world) untilAtRest() {
 	w.tb.Helper()
 	w.until("an empty journal, and an index of all", func() bool {
@@ -272,24 +268,24 @@ type node struct {
 	w      *world
 	rt     *actors.Runtime
 	counts *storagetest.Counter
-	fault  *atomic.Int32 // a storagetest.Kind, for every request
+	fault  *atomic.Int32 // a storagetest.Kind, applied to every request
 	log    *waiting.Log
-	logger *slog.Logger // Of log, as a server has it.
+	logger *slog.Logger // writes to log
 	stop   func() error // as SIGTERM does; idempotent
 }
 
-// setup is what a node is made of.
+// setup configures a node.
 type setup struct {
 	opts  actors.Options
 	model providers.Protocol
 	hold  func(storagetest.Op) // see storagetest.Plan
-	// shared makes the bucket one that others can reach, as that of a cluster is.
+	// shared makes the bucket reachable by other processes, like a cluster's.
 	shared bool
 	page   int // see [actors.LocalFleet]
 }
 
-// newNode makes a node without a runtime, and tells the options how it logs and asks a
-// model, whose windows are in tokens.
+// newNode returns a node without a runtime and sets the logger and the model of its options. Windows
+// are in tokens.
 func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows map[string]int) *node {
 	w.tb.Helper()
 	n := &node{w: w, counts: storagetest.NewCounter(), fault: new(atomic.Int32), log: &waiting.Log{}}
@@ -316,7 +312,7 @@ func (w *world) newNode(opts *actors.Options, model providers.Protocol, windows 
 	return n
 }
 
-// link is the node's way to the bucket. Decide may be nil.
+// link returns the node's access to the bucket. Decide may be nil.
 func (n *node) link(decide func(storagetest.Op) storagetest.Kind, hold func(storagetest.Op)) storage.Bucket {
 	return storagetest.Faulty(n.counts.Bucket(n.w.nodes), storagetest.Plan{
 		Decide: func(op storagetest.Op) storagetest.Kind {
@@ -329,7 +325,7 @@ func (n *node) link(decide func(storagetest.Op) storagetest.Kind, hold func(stor
 	})
 }
 
-// run lets the node run until it is stopped, with the test at the latest.
+// run runs the node until it is stopped or the test ends.
 func (n *node) run() (done <-chan error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -341,11 +337,11 @@ func (n *node) run() (done <-chan error) {
 		cancel()
 		return <-ended
 	})
-	n.w.tb.Cleanup(func() { _ = n.stop() }) // tests that care call stop themselves
+	n.w.tb.Cleanup(func() { _ = n.stop() }) // tests that check the result call stop themselves
 	return ended
 }
 
-// serves waits until the node does.
+// serves waits until the node is ready.
 func (n *node) serves(done <-chan error) {
 	n.w.tb.Helper()
 	select {
@@ -357,7 +353,7 @@ func (n *node) serves(done <-chan error) {
 	}
 }
 
-// build makes a node that does not run yet.
+// build returns a node that does not run yet.
 func (w *world) build(s setup) *node {
 	w.tb.Helper()
 	n := w.newNode(&s.opts, s.model, nil)
@@ -373,7 +369,7 @@ func (w *world) build(s setup) *node {
 	return n
 }
 
-// start makes a node and waits until it serves. It is stopped with the test.
+// start starts a node and waits until it is ready. The test stops it.
 func (w *world) start(s setup) *node {
 	w.tb.Helper()
 	n := w.build(s)
@@ -381,10 +377,9 @@ func (w *world) start(s setup) *node {
 	return n
 }
 
-// cut takes the bucket away from a node for good, as its death does.
+// cut permanently cuts the node off the bucket, like a crash.
 func (n *node) cut() { n.fault.Store(int32(storagetest.Timeout)) }
 
-// admit delivers a message of a user.
 func (n *node) admit(at conversation.Address, key, body string) conversation.Receipt {
 	n.w.tb.Helper()
 	return n.accept(message(at, key, body))
@@ -426,7 +421,6 @@ func message(at conversation.Address, key, body string) conversation.Admission {
 
 func chat(id string) conversation.Address { return conversation.Address{Agent: "chat", ID: id} }
 
-// chatAgent is an agent with some tools.
 func chatAgent(tools ...agent.Tool) *agent.Agent {
 	return &agent.Agent{Name: "chat", Model: spec, Instructions: "Be brief.", Tools: tools}
 }
@@ -435,7 +429,7 @@ func agents(a ...*agent.Agent) actors.Options {
 	return actors.Options{Agents: a, RetryPause: time.Millisecond}
 }
 
-// codeIs fails the test unless err has a code.
+// codeIs fails the test unless err has the code.
 func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Error {
 	tb.Helper()
 	var e *conversation.Error
@@ -445,13 +439,12 @@ func codeIs(tb testing.TB, err error, want conversation.Code) *conversation.Erro
 	return e
 }
 
-// await receives from ch or fails the test.
 func await[T any](tb testing.TB, ch <-chan T, what string) T {
 	tb.Helper()
 	return waiting.For(tb, ch, what)
 }
 
-// eventually polls a state that has no channel.
+// eventually polls a state without a channel.
 func eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	waiting.Until(tb, what, ok)
@@ -460,7 +453,6 @@ func eventually(tb testing.TB, what string, ok func() bool) {
 // script is a model made of a function.
 type script func(ctx context.Context, req providers.Request, a *providers.Assembler) error
 
-// Stream implements providers.Protocol.
 func (s script) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return providers.NewStream(ctx, m, func(a *providers.Assembler) error {
 		a.Bound(o.Limits)
@@ -479,16 +471,15 @@ func says(tokens int) script {
 	}
 }
 
-// stage is a model that hands every call to the test.
+// stage is a model that passes each call to the test.
 type stage chan *modelCall
 
-// modelCall is a call under way. Its methods return when the model has done what
-// they say.
+// modelCall is a running call. Its methods return when the model has performed them.
 type modelCall struct {
 	tb    testing.TB
 	req   providers.Request
 	moves chan move
-	spoke bool // there was a move before the end
+	spoke bool // the model has emitted output
 }
 
 type move struct {
@@ -497,12 +488,10 @@ type move struct {
 	err error
 }
 
-// Stream implements providers.Protocol.
 func (s stage) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	return script(s.play).Stream(ctx, m, req, o)
 }
 
-// play is the script of the model.
 func (s stage) play(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 	c := &modelCall{req: req, moves: make(chan move)}
 	select {
@@ -525,7 +514,6 @@ func (s stage) play(ctx context.Context, req providers.Request, a *providers.Ass
 	}
 }
 
-// next waits for the next call of the model.
 func (s stage) next(tb testing.TB) *modelCall {
 	tb.Helper()
 	c := await(tb, s, "a model call")
@@ -553,7 +541,8 @@ func (c *modelCall) call(id, name, arguments string) {
 	c.do(move{act: func(a *providers.Assembler) { a.CallArguments(a.StartCall(id, name), arguments) }})
 }
 
-// finish ends the call, with a word if it has said nothing: an empty reply would be asked for again.
+// finish ends the call. It emits a word if there was no output, because an empty reply would be
+// retried.
 func (c *modelCall) finish() {
 	c.tb.Helper()
 	if !c.spoke {
@@ -562,12 +551,11 @@ func (c *modelCall) finish() {
 	c.do(ended())
 }
 
-// ended ends a reply.
 func ended() move {
 	return move{end: true, act: func(a *providers.Assembler) { a.Finish(providers.Done{StopReason: providers.StopStop}) }}
 }
 
-// finished is a short reply as a whole.
+// finished is a complete short reply.
 func finished() move {
 	return move{end: true, act: func(a *providers.Assembler) {
 		a.Text("done")
@@ -708,7 +696,7 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			// What a node would take over if it got that far.
+			// The pending work that a started node would take over.
 			owed := storage.Journal{Member: "dead", Entries: []storage.JournalEntry{{Conv: chat("c").Key(), Nonce: "n", Seq: -1}}}
 			if err := storage.NewJournalWriter(w.bucket).Write(t.Context(), owed); err != nil {
 				t.Fatal(err)

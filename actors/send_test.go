@@ -72,7 +72,7 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 		t.Errorf("the same again: %v, receipt (-want +got):\n%s", err, diff)
 	}
 	seen := map[conversation.SubmissionID]bool{}
-	for range 2 { // without a key each is one of its own
+	for range 2 { // without a key each is a new message
 		r, err := n.rt.Dispatch(t.Context(), chat("warm"), agent.Text("hello"))
 		if err != nil || r.Deduplicated || seen[r.SubmissionID] {
 			t.Errorf("without a key: %+v, %v", r, err)
@@ -81,8 +81,8 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 	}
 }
 
-// TestReadReturnsTheWholeReply on the node that gave it, and on the next one, which
-// activates nothing for it.
+// TestReadReturnsTheWholeReply reads it on the node that produced it, and on the next one, which
+// activates nothing.
 func TestReadReturnsTheWholeReply(t *testing.T) {
 	w := newWorld(t)
 	written := agent.NewDataWriter[progress]("progress", nil)
@@ -184,7 +184,7 @@ func TestReadOfWhatDidNotComplete(t *testing.T) {
 		c.fail(&providers.Error{Kind: providers.KindQuota, Status: 402, Err: errors.New("402 no credit")})
 	})
 	settles(conversation.OutcomeAborted, conversation.CodeAborted, func(*modelCall) {
-		// What the model said is to be there before it is cut off.
+		// The text must be there before the abort.
 		eventually(t, "the text", func() bool { return strings.Contains(transcriptOf(n, chat("c")), "half, then aborted") })
 		if any, err := n.rt.Abort(t.Context(), chat("c")); err != nil || !any {
 			t.Errorf("abort: %t, %v", any, err)
@@ -218,7 +218,7 @@ func TestReadRefusesWhatItCannotFind(t *testing.T) {
 	codeIs(t, err, conversation.CodeUnavailable)
 }
 
-// absent is a bucket that gives no answer while it is away.
+// absent is a bucket that can be made unavailable.
 type absent struct {
 	away  atomic.Bool
 	asked chan struct{}
@@ -235,7 +235,7 @@ func (a *absent) carry(ctx context.Context, c *storagetest.Call) error {
 	return c.Unanswered(errors.New("the bucket is away"))
 }
 
-// TestReadOutlivesTheBucketsAbsence begins while the bucket gives no answer.
+// TestReadOutlivesTheBucketsAbsence begins while the bucket is unavailable.
 func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
@@ -261,7 +261,7 @@ func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
 		done <- err
 	}()
 	await(t, link.asked, "a request")
-	// What it asked for is refused by the time another reader was refused.
+	// Once another reader was rejected, the earlier request was, too.
 	_, err = rt.Reader().Head(t.Context(), chat("c"))
 	codeIs(t, err, conversation.CodeUnavailable)
 	link.away.Store(false)

@@ -25,24 +25,24 @@ var (
 	errSimStopped    = errors.New("host is not running")
 )
 
-// simFleet is the hosts of one schedule by member id. Their activations live in
-// one actor system: PIDs are unique, and nothing else of it is shared.
+// simFleet is the hosts of one schedule by member id. Their activations share one actor system, but
+// nothing of it except the unique PIDs.
 type simFleet struct {
 	system *actor.ActorSystem
 
 	mu    sync.Mutex
 	hosts map[string]*simHost
-	idle  []*memory.Idle // of all that there were
+	idle  []*memory.Idle // of all nodes so far
 }
 
-// watch takes note of what a node keeps without need.
+// watch registers the idle account of a node.
 func (f *simFleet) watch(i *memory.Idle) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.idle = append(f.idle, i)
 }
 
-// gaveWay counts the idle conversations that were too many.
+// gaveWay counts early evictions of idle conversations.
 func (f *simFleet) gaveWay() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,9 +56,9 @@ func (f *simFleet) gaveWay() (n int) {
 	return n
 }
 
-// newSimSystem makes an actor system. Its process table is large and slow to make,
-// so one serves many schedules: it is made outside of their bubbles, and all that
-// blocks or waits belongs to the actors, which are made inside.
+// newSimSystem creates an actor system. Its process table is large and slow to create, so one serves
+// many schedules. It is created outside of their bubbles; everything that blocks or waits belongs to
+// the actors, which are created inside.
 func newSimSystem(t *testing.T) *actor.ActorSystem {
 	system := actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return slog.New(slog.DiscardHandler) }),
@@ -75,15 +75,15 @@ func (f *simFleet) host(member string) *simHost {
 	return f.hosts[member]
 }
 
-// simHost is a host without sockets: a plain actor system whose activations are
-// reached by the other hosts of the fleet directly. Each host sends a request to
-// the member that it believes to be the owner; that member believes it.
+// simHost is a host without sockets: a plain actor system whose activations the other hosts of the
+// fleet call directly. Each host sends a request to the member that it considers the owner; that
+// member accepts it.
 type simHost struct {
 	site   chaos.Site
 	fleet  *simFleet
 	rt     *Runtime
 	system *actor.ActorSystem
-	gone   chan struct{} // closed when it stops or dies
+	gone   chan struct{} // closed when it stops or crashes
 
 	mu      sync.Mutex
 	running bool
@@ -130,7 +130,7 @@ func (h *simHost) Stop(ctx context.Context) error {
 	return nil
 }
 
-// kill stops every activation where it stands.
+// kill stops every activation without cleanup.
 func (h *simHost) kill() {
 	for _, s := range h.close() {
 		h.system.Root.Stop(s.pid)
@@ -138,7 +138,7 @@ func (h *simHost) kill() {
 	}
 }
 
-// close takes no more requests and returns what runs.
+// close rejects further requests and returns the running activations.
 func (h *simHost) close() []*simSlot {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -155,8 +155,7 @@ func (h *simHost) close() []*simSlot {
 	return out
 }
 
-// Request implements host as package grain does: what certainly reached no actor
-// is repeated.
+// Request implements host like package grain: it retries a request that certainly reached no actor.
 func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (proto.Message, error) {
 	content, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
@@ -164,7 +163,7 @@ func (h *simHost) Request(ctx context.Context, id string, m proto.Message) (prot
 	}
 	what := fmt.Sprintf("%T %x", proto.Clone(m), content)
 	last := errSimStopped
-	apart := fnv.New32a() // Of those that one activation has turned away none comes back first by chance.
+	apart := fnv.New32a() // Requests rejected by one activation retry in a deterministic order.
 	apart.Write([]byte(what))
 	jitter := time.Duration(apart.Sum32() % uint32(time.Millisecond))
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 200*time.Millisecond) {
@@ -202,7 +201,7 @@ func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Mes
 	self, _ := peer.system.ProcessRegistry.Add(k, peer.system.ProcessRegistry.NextID())
 	defer peer.system.ProcessRegistry.Remove(self)
 	if peer != h {
-		m = proto.Clone(m) // It is encoded on the way.
+		m = proto.Clone(m) // It is encoded in transit.
 	}
 	peer.system.Root.RequestWithCustomSender(pid, m, self)
 	var reply any
@@ -213,12 +212,12 @@ func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Mes
 	case <-h.gone:
 	}
 	late := c.Back
-	if peer != h && c.Lost { // It shows when the caller's time is up, or a while later.
+	if peer != h && c.Lost { // The loss shows at the caller's timeout, or a while later.
 		late = 3 * time.Second
 	}
 	if !h.travel(ctx, peer, late) {
 		if peer.isGone() && !h.isGone() {
-			h.travel(ctx, h, c.Back) // Those who asked the same peer notice one by one.
+			h.travel(ctx, h, c.Back) // Callers of the same peer notice one by one.
 		}
 		return nil, unknown
 	}
@@ -235,8 +234,8 @@ func (h *simHost) ask(ctx context.Context, peer *simHost, id string, m proto.Mes
 	return nil, unknown
 }
 
-// travel lets a message pass between two hosts. It reports false when the sender
-// waits no longer, or when one of the hosts goes: what it says as it goes is lost.
+// travel delays a message between two hosts. It reports false when the sender's context ends or one of
+// the hosts stops; then the message is lost.
 func (h *simHost) travel(ctx context.Context, peer *simHost, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -258,8 +257,7 @@ func (h *simHost) isGone() bool {
 	}
 }
 
-// activate returns the activation of an identity. One that is about to end keeps
-// its place until it has.
+// activate returns the activation of an identity. One that is about to end keeps its place until then.
 func (h *simHost) activate(id string) (*actor.PID, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -279,7 +277,7 @@ func (h *simHost) activate(id string) (*actor.PID, error) {
 	return s.pid, nil
 }
 
-// simActor contains the panics of an activation and notices its end.
+// simActor contains the panics of an activation and observes its end.
 type simActor struct {
 	host  *simHost
 	id    string
@@ -306,7 +304,7 @@ func (a *simActor) Receive(ctx actor.Context) {
 	a.actor.Receive(ctx)
 }
 
-// simCall is the process a reply is addressed to. The first reply counts.
+// simCall is the address of a reply. The first reply counts.
 type simCall struct{ reply chan any }
 
 func (c *simCall) SendUserMessage(_ *actor.PID, message any) {
@@ -321,8 +319,8 @@ func (c *simCall) SendSystemMessage(*actor.PID, any) {}
 
 func (c *simCall) Stop(*actor.PID) {}
 
-// simMailboxes makes mailboxes that return what is left in them when their actor
-// stops, as those of package grain do.
+// simMailboxes creates mailboxes that return their remaining messages when their actor stops, like
+// those of package grain.
 func simMailboxes(system *actor.ActorSystem) actor.MailboxProducer {
 	inner := actor.Unbounded()
 	return func() actor.Mailbox { return &simMailbox{Mailbox: inner(), system: system} }

@@ -14,8 +14,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// searched is how many more schedules run when none of the chosen seeds notices, which a
-// change of the product's timing may bring about.
+// searched is the number of further schedules if none of the chosen seeds detects a mutant, for
+// example after a change of timing in the product.
 const searched = 1000
 
 var (
@@ -23,24 +23,23 @@ var (
 	simFrom   = flag.Uint64("from", 0, "first seed of -search")
 )
 
-// mutant is a rule switched off.
+// mutant is a disabled rule.
 type mutant struct {
 	name string
 	set  func(on bool)
-	// script is the interleaving that the rule is there for, nil if chance finds it.
+	// the interleaving that needs the rule, nil if random schedules find it
 	script  func(*stage)
 	profile simProfile
-	// seeds are schedules that noticed when they were chosen: several, because a change
-	// of the product makes another schedule of each.
+	// seeds are schedules that detected the mutant when they were chosen. There are several, because a
+	// change of the product changes the schedule of each.
 	seeds []uint64
 }
 
-// mutants are the rules of the log, of who leaves memory, of signals, and of the pending-work journal, one by
-// one. What else could be done otherwise with journals is harmless, so that nobody can
-// notice: a replaced journal that is deleted late or never, as no number is used twice;
-// a number that is left behind for the next with the full set; an empty set that deletes
-// its last journal; and "idle" as an answer to the writer that is asked about, whom no
-// sweep asks.
+// mutants returns the rules of the log, of eviction, of signals, and of the pending-work journal, one
+// by one. Other changes of journals are harmless and undetectable: a replaced journal that is deleted
+// late or never, since no number is reused; a number left behind for the next with the full set; an
+// empty set that deletes its last journal; and "idle" as an answer to the writer that is probed, which
+// no sweep asks.
 func mutants() []mutant {
 	all, journals := simEverything(), simOfJournals()
 	return []mutant{
@@ -94,9 +93,9 @@ func mutants() []mutant {
 	}
 }
 
-// TestMutants switches off one rule after the other and expects to notice: in the
-// script that the rule is there for, and in schedules. Chance is rare with some of those
-// that have a script: they have chosen seeds, one of which has to notice, or none at all.
+// TestMutants disables one rule after the other. The rule's script and random schedules must detect
+// it. Random schedules rarely detect some of those with a script; these have chosen seeds, one of
+// which must detect it, or none at all.
 func TestMutants(t *testing.T) {
 	system := newSimSystem(t)
 	for _, m := range mutants() {

@@ -19,10 +19,9 @@ import (
 
 var simSame = flag.Uint64("same", sample.Of[uint64](15, 3), "run so many seeds of the simulation three times and compare their traces")
 
-// TestSameSeedSameTrace runs seeds on one core, on two, and on more cores than the
-// machine has with several schedules at once, and on another bucket: through the S3
-// client. Whatever the scheduler of goroutines does, a seed has one trace, to the
-// nanosecond.
+// TestSameSeedSameTrace runs seeds on one core, on two, on more cores than the machine has with
+// several schedules concurrently, and through the S3 client. A seed has one trace, to the nanosecond,
+// for any goroutine scheduling.
 func TestSameSeedSameTrace(t *testing.T) {
 	system := newSimSystem(t)
 	defer runtime.GOMAXPROCS(onCores(1))
@@ -36,7 +35,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		}
 		known[all] = seed
 	}
-	var mu sync.Mutex // A diff is told in one piece.
+	var mu sync.Mutex // Keeps the lines of a diff together.
 	for cores, shards := range map[int]int{2: 1, 2 * runtime.NumCPU(): 4} {
 		onCores(cores)
 		t.Run(fmt.Sprint(cores), func(t *testing.T) {
@@ -55,14 +54,14 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 	for seed := range want {
 		got := runScheduleOver(t, system, sameSchedule(seed), behindS3(t)).Trace()
-		for i := range got { // It says more.
+		for i := range got { // The trace is more specific.
 			got[i] = strings.ReplaceAll(got[i], ": status 404 NoSuchKey", "")
 		}
 		compareTraces(t, seed, want[seed], got)
 	}
 }
 
-// behindS3 is the bucket of a store as a client of S3 sees it.
+// behindS3 returns a bucket that accesses a store through the S3 client.
 func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
 	return func(store *local.Store) storage.Bucket {
 		b, err := s3.New(&s3.Options{Endpoint: s3front.Endpoint, Bucket: s3front.Bucket, PathStyle: true, Transport: s3front.New(store)})
@@ -73,11 +72,12 @@ func behindS3(t *testing.T) func(*local.Store) storage.Bucket {
 	}
 }
 
-// onCores sets how many cores are used and returns how many were. The race detector ends
-// a process now and then that has fewer than before, so that nothing changes under it.
+// onCores sets the number of cores and returns the old one. Under the race detector it changes
+// nothing, because the detector sometimes aborts a process with fewer cores than before.
 func onCores(n int) (before int) { return runtime.GOMAXPROCS(sample.Of(n, 0)) }
 
-// sameSchedule is every fourth time one about the pending-work journals, one of crowded nodes, and one about trees.
+// sameSchedule alternates between four kinds: general, pending-work journals, crowded nodes, and
+// trees.
 func sameSchedule(i int) simSchedule {
 	switch i % 4 {
 	case 1:
@@ -90,7 +90,7 @@ func sameSchedule(i int) simSchedule {
 	return simSchedule{simEverything(), uint64(i)}
 }
 
-// compareTraces tells where two traces begin to differ.
+// compareTraces reports the first difference between two traces.
 func compareTraces(t *testing.T, seed int, want, got []string) {
 	t.Helper()
 	if slices.Equal(want, got) {

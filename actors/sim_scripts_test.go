@@ -16,8 +16,7 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// stageScript is an interleaving that one sentence of the rules of the pending-work journal is
-// there for.
+// stageScript is an interleaving that needs one rule of the pending-work journal.
 type stageScript struct {
 	name string
 	play func(s *stage)
@@ -51,7 +50,7 @@ func stageScripts() []stageScript {
 	}
 }
 
-// TestScripts plays every script with all rules in force.
+// TestScripts runs every script with all rules enabled.
 func TestScripts(t *testing.T) {
 	system := newSimSystem(t)
 	for _, c := range stageScripts() {
@@ -63,7 +62,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// held starts nodes and has a admit to x what it then cannot settle.
+// held starts nodes and has a admit to x a message whose settlement is blocked.
 func held(s *stage, names ...string) *hold {
 	s.Helper()
 	s.start(names...)
@@ -81,7 +80,7 @@ func diesUnlisted(s *stage) {
 	s.kill("a")
 }
 
-// isFencedAlone has b take x from a, and die before its journal lands.
+// isFencedAlone has b take x from a, and crash before its journal lands.
 func isFencedAlone(s *stage) {
 	settlement := held(s, "a", "b")
 	s.believe("b", "b")
@@ -89,12 +88,12 @@ func isFencedAlone(s *stage) {
 	s.hold("b", batches("x", 2))
 	s.admit("b", "x", "k1")
 	s.believe("a", "b")
-	settlement.release(true) // to find another in its place
+	settlement.release(true) // finds another batch in its place
 	s.kill("b")
 	s.pass(3 * pending.Linger)
 }
 
-// landsAfterTheProbe has b answer for x while the first batch of a is under way.
+// landsAfterTheProbe has b answer for x while the first batch of a is in flight.
 func landsAfterTheProbe(s *stage) {
 	s.start("a", "b")
 	batch := s.hold("a", batches("x", 0))
@@ -108,7 +107,7 @@ func landsAfterTheProbe(s *stage) {
 	s.kill("a")
 }
 
-// wroteSinceIdle has c write to x while b remembers it as idle.
+// wroteSinceIdle has c write to x while b considers it idle.
 func wroteSinceIdle(s *stage) {
 	s.start("a", "b", "c")
 	s.believe("b", "b")
@@ -125,7 +124,7 @@ func wroteSinceIdle(s *stage) {
 	s.kill("b")
 }
 
-// cannotTakeOver has b asked about x when it can write neither batch nor journal.
+// cannotTakeOver probes b about x when it can write neither batch nor journal.
 func cannotTakeOver(s *stage) {
 	held(s, "a", "b", "c")
 	s.kill("a")
@@ -137,13 +136,13 @@ func cannotTakeOver(s *stage) {
 	s.kill("b")
 }
 
-// takesOverUnlisted has b claim x, and die before its journal lands.
+// takesOverUnlisted has b claim x, and crash before its journal lands.
 func takesOverUnlisted(s *stage) {
 	held(s, "a", "b", "c")
 	s.kill("a")
 	s.believe("b", "b")
 	s.hold("b", batches("x", 2))
-	s.hold("b", journals("b", 2)) // after those that say that it opens x, and no more
+	s.hold("b", journals("b", 2)) // after the journals that announce the opening of x
 	s.sweep("b")
 	s.pass(time.Second)
 	s.kill("b")
@@ -186,7 +185,7 @@ func listsAfterTheSweep(s *stage) {
 	s.kill("a")
 }
 
-// dropsTheNext has a die while the journal is under way that lists y, too.
+// dropsTheNext has a crash while its journal that also lists y is in flight.
 func dropsTheNext(s *stage) {
 	held(s, "a", "b")
 	next := s.hold("a", journals("a", 1))
@@ -213,8 +212,7 @@ func answersSlowly(s *stage) {
 	s.kill("a")
 }
 
-// landsDuringTheSweep has a list y while b answers for x, which is in the journal
-// before.
+// landsDuringTheSweep has a list y while b answers for x, which is in the journal before.
 func landsDuringTheSweep(s *stage) {
 	held(s, "a", "b", "c")
 	s.believe("b", "b")
@@ -230,14 +228,14 @@ func landsDuringTheSweep(s *stage) {
 	s.kill("b")
 }
 
-// opensAnew has a lose x to b and take it back, and its own sweep let the entry of its
-// first writer go.
+// opensAnew has a lose x to b and take it back, and its own sweep remove the entry of its first
+// writer.
 func opensAnew(s *stage) {
 	settlement := held(s, "a", "b")
 	s.believe("b", "b")
 	s.admit("b", "x", "k1")
 	s.acked("x", "k1")
-	settlement.release(true) // to find another in its place
+	settlement.release(true) // finds another batch in its place
 	s.hold("a", batches("x", s.tail("x")+2))
 	s.admit("a", "x", "k2")
 	s.acked("x", "k2")
@@ -245,7 +243,7 @@ func opensAnew(s *stage) {
 	s.kill("a")
 }
 
-// comesBackListed has x admit again while the journal without it is under way.
+// comesBackListed has x admit again while the journal without it is in flight.
 func comesBackListed(s *stage) {
 	s.start("a", "b")
 	s.admit("a", "x", "k0")
@@ -274,7 +272,7 @@ func coversLeaving(s *stage) {
 	s.kill("c")
 }
 
-// coversUnclaimed has c list x, which it then fails to claim, and a go on with it.
+// coversUnclaimed has c list x, then fail to claim it, and a continue x.
 func coversUnclaimed(s *stage) {
 	settlement := held(s, "a", "b", "c")
 	s.believe("c", "c")
@@ -284,7 +282,7 @@ func coversUnclaimed(s *stage) {
 	settlement.release(true)
 	s.sweep("c")
 	s.believe("c", "a")
-	claim.release(true) // to find another in its place
+	claim.release(true) // finds another batch in its place
 	s.sweep("c")
 	s.hold("a", batches("x", s.tail("x")+2))
 	s.admit("a", "x", "k2") // within the linger
@@ -294,7 +292,7 @@ func coversUnclaimed(s *stage) {
 	s.kill("c")
 }
 
-// repeatsElsewhere has a client repeat at b what a could not list.
+// repeatsElsewhere has a client retry at b an admission that a could not list.
 func repeatsElsewhere(s *stage) {
 	s.start("a", "b", "c")
 	s.hold("a", batches("x", 1))
@@ -308,8 +306,8 @@ func repeatsElsewhere(s *stage) {
 	s.kill("b")
 }
 
-// diesOver has nodes start and die, one after the other, over x, which a has left with y.
-// Y is opened slowly, so that a node which opens both at once dies while it opens y.
+// diesOver has nodes start and crash, one after the other, on x, which a has left together with y. Y
+// is opened slowly, so that a node which opens both concurrently crashes while it opens y.
 func diesOver(s *stage, nodes ...string) {
 	s.Helper()
 	s.start("a")
@@ -324,7 +322,7 @@ func diesOver(s *stage, nodes ...string) {
 	s.die(nodes...)
 }
 
-// die has nodes start, one after the other, and says what is broken if one of them lives.
+// die starts nodes, one after the other, and reports a violation if one of them survives.
 func (s *stage) die(nodes ...string) {
 	s.Helper()
 	for _, name := range nodes {
@@ -336,9 +334,8 @@ func (s *stage) die(nodes ...string) {
 	}
 }
 
-// endsItsNodes has nodes crash over x: b opens y as well, and c has y to work on, so that the
-// crashes of d, e and f count. The sixth quarantines it, and goes on with it when it was repaired
-// and put back.
+// endsItsNodes has nodes crash on x: b opens y as well, and c works on y, so that the crashes of d, e
+// and f count. The sixth node quarantines x, and continues it after repair and release.
 func endsItsNodes(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
@@ -369,8 +366,8 @@ func endsItsNodes(s *stage) {
 	}
 }
 
-// readingEndsItsNodes has b die of a read of x, which nobody owes anything, so that nobody
-// opens it but to find out. Three nodes later it is quarantined.
+// readingEndsItsNodes has b crash on a read of x, which has no pending work, so that only checks open
+// it. Three nodes later it is quarantined.
 func readingEndsItsNodes(s *stage) {
 	s.start("a")
 	s.admit("a", "x", "k0")
@@ -395,8 +392,8 @@ func readingEndsItsNodes(s *stage) {
 	}
 }
 
-// killedAtWork kills nodes while each opens x and works on a conversation of its own, which may be
-// why. X is not quarantined.
+// killedAtWork kills nodes while each opens x and works on a conversation of its own, which may be the
+// cause. X is not quarantined.
 func killedAtWork(s *stage) {
 	busy := []string{"b", "c", "d", "e"}
 	s.start(append([]string{"a"}, busy...)...)
@@ -422,7 +419,7 @@ func killedAtWork(s *stage) {
 	s.wantQuarantined()
 }
 
-// isPutBackTwice has whoever puts x back end in the middle, and do it again.
+// isPutBackTwice interrupts the release of x, and repeats it.
 func isPutBackTwice(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
@@ -440,8 +437,8 @@ func isPutBackTwice(s *stage) {
 	}
 }
 
-// endsWithin is the way to the bucket of a process that ends when it has done one of the two
-// steps that put a conversation back.
+// endsWithin is the bucket access of a process that ends after one of the two steps that release a
+// conversation.
 type endsWithin struct{ over bool }
 
 func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
@@ -453,8 +450,8 @@ func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
 	return c.Do(ctx)
 }
 
-// isReleased has x crash one more node when it is tried, and then none for twice as long. Once it is
-// repaired, it goes on by itself.
+// isReleased has x crash one more node when it is probed, and then none for twice as long. Once
+// repaired, it continues by itself.
 func isReleased(s *stage) {
 	diesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
@@ -483,7 +480,7 @@ func isReleased(s *stage) {
 	s.wantQuarantined()
 }
 
-// isStoppedInTrial has f told to stop while it pauses before it opens x. It ends at once.
+// isStoppedInTrial stops f while it pauses before it opens x. It ends at once.
 func isStoppedInTrial(s *stage) {
 	diesOver(s, "b", "c", "d", "e")
 	s.late.Go(func() { s.start("f") })

@@ -26,25 +26,25 @@ import (
 
 var errStageLost = errors.New("the network has lost it")
 
-// stage is a few real nodes over one bucket. A script says who owns what in whose
-// eyes, which requests wait, and who dies; all else takes no time. There is no model:
-// what is admitted fails at once, so that whoever works on it needs one more batch.
+// stage is a few real nodes over one bucket. A script decides which node each node considers the
+// owner, which requests block, and which nodes crash; everything else takes no time. There is no
+// model: submissions fail at once, so that the owner needs one more batch.
 type stage struct {
 	*testing.T
 	fleet *simFleet
 	store *local.Store
-	late  sync.WaitGroup // of requests nobody waits for
+	late  sync.WaitGroup // requests without a caller
 
 	mu    sync.Mutex
 	nodes map[string]*player
-	views map[string]string // whom a node takes for the owner of everything
+	views map[string]string // node that each node considers the owner of everything
 	holds []*hold
 	acks  []stageAck
-	// deadly is a conversation whose opening ends the node, broken what went wrong.
+	// deadly is a conversation whose opening crashes the node; broken is the violation.
 	deadly, broken string
-	// reading is how long it is read until then; set before there is one.
+	// reading is how long it is read before the crash; set before deadly.
 	reading time.Duration
-	// slow is a conversation whose log is listed in slowly.
+	// conversation whose log is listed slowly
 	slow   string
 	slowly time.Duration
 }
@@ -65,20 +65,20 @@ type player struct {
 	dead  bool
 }
 
-// hold keeps requests back.
+// hold blocks requests.
 type hold struct {
 	stage   *stage
 	node    string
 	match   func(key string) bool
-	answers bool // the requests land, and their answers are kept back
+	answers bool // the requests land, and their answers are blocked
 
 	once   sync.Once
-	caught chan struct{} // closed once there is one
-	over   chan struct{} // closed when they may go on
-	lands  bool          // where they were bound for
+	caught chan struct{} // closed once a request is blocked
+	over   chan struct{} // closed on release
+	lands  bool          // whether released requests land
 }
 
-// onStage runs a script and returns what it has broken, "" for nothing.
+// onStage runs a script and returns the violation, "" for none.
 func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (violation string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 	return violation
 }
 
-// start brings up nodes that take the first of them for the owner of everything.
+// start starts nodes that consider the first of them the owner of everything.
 func (s *stage) start(names ...string) {
 	s.Helper()
 	for _, name := range names {
@@ -129,7 +129,7 @@ func (s *stage) start(names ...string) {
 	s.pass(time.Second)
 }
 
-// pass lets time pass, and everything happen that can.
+// pass advances time until all goroutines are blocked again.
 func (s *stage) pass(d time.Duration) { time.Sleep(d) }
 
 func (s *stage) owner(of string) string {
@@ -138,14 +138,14 @@ func (s *stage) owner(of string) string {
 	return s.views[of]
 }
 
-// believe makes a node take one for the owner of everything.
+// believe makes a node consider one the owner of everything.
 func (s *stage) believe(node, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.views[node] = owner
 }
 
-// kill ends a node for good. What it has under way may still land.
+// kill crashes a node. Its requests in flight may still land.
 func (s *stage) kill(name string) {
 	p := s.nodes[name]
 	s.mu.Lock()
@@ -163,8 +163,8 @@ func (p *player) isDead() bool {
 
 func at(conv string) conversation.Address { return conversation.Address{Agent: "worker", ID: conv} }
 
-// admit asks a node for an admission and goes on once all has happened that can. It
-// reports whether there is a receipt by then.
+// admit sends an admission to a node and returns once all goroutines are blocked. It reports whether
+// there is a receipt by then.
 func (s *stage) admit(node, conv, key string) bool {
 	done := make(chan struct{})
 	s.late.Go(func() {
@@ -197,7 +197,7 @@ func (s *stage) acked(conv, key string) {
 	}
 }
 
-// sweep makes a node sweep and goes on once all has happened that can.
+// sweep makes a node sweep and returns once all goroutines are blocked.
 func (s *stage) sweep(node string) {
 	s.late.Go(func() {
 		if err := s.nodes[node].rt.sweeper.Sweep(s.Context()); err != nil {
@@ -207,7 +207,7 @@ func (s *stage) sweep(node string) {
 	s.pass(10 * time.Millisecond)
 }
 
-// hold keeps back the writes of a node under keys that match.
+// hold blocks the writes of a node under matching keys.
 func (s *stage) hold(node string, match func(key string) bool) *hold {
 	h := &hold{stage: s, node: node, match: match, caught: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
@@ -216,7 +216,7 @@ func (s *stage) hold(node string, match func(key string) bool) *hold {
 	return h
 }
 
-// batches are the keys of a conversation's log from a number on.
+// batches matches the keys of a conversation's log from a number on.
 func batches(conv string, from int64) func(string) bool {
 	first := storage.LogKey(at(conv).Key(), from)
 	return func(key string) bool {
@@ -224,7 +224,7 @@ func batches(conv string, from int64) func(string) bool {
 	}
 }
 
-// journals are the keys of a node's journals from a number on.
+// journals matches the keys of a node's journals from a number on.
 func journals(node string, from int64) func(string) bool {
 	first := storage.JournalKey(node, from)
 	return func(key string) bool { return strings.HasPrefix(key, "pending/"+node+"/") && key >= first }
@@ -240,7 +240,7 @@ func (s *stage) tail(conv string) int64 {
 	return tail
 }
 
-// await ends the script unless there is a request that waits.
+// await ends the script unless a request is blocked.
 func (h *hold) await() *hold {
 	h.stage.Helper()
 	select {
@@ -251,7 +251,7 @@ func (h *hold) await() *hold {
 	return h
 }
 
-// release lets go on what was kept back, which lands or does not.
+// release releases the blocked requests, which land or do not.
 func (h *hold) release(lands bool) {
 	h.stage.mu.Lock()
 	h.stage.holds = slices.DeleteFunc(h.stage.holds, func(other *hold) bool { return other == h })
@@ -273,7 +273,6 @@ func (s *stage) holding(node, method, key string) *hold {
 	return nil
 }
 
-// opens reports whether a request is the first LIST of a log.
 func opens(c *storagetest.Call, conv string) bool {
 	return c.Method == "LIST" && c.After == "" && c.Key == storage.FolderOf(at(conv).Key())+"log/"
 }
@@ -284,21 +283,21 @@ func (s *stage) isDeadly() string {
 	return s.deadly
 }
 
-// deadens makes a conversation one whose opening ends the node; "" is none.
+// deadens makes opening a conversation crash the node; "" is none.
 func (s *stage) deadens(conv string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadly = conv
 }
 
-// slows makes a conversation one whose log takes long to be listed; "" is none.
+// slows makes a conversation's log slow to list; "" is none.
 func (s *stage) slows(conv string, slowly time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow, s.slowly = conv, slowly
 }
 
-// delays returns how long a request takes.
+// delays returns the duration of a request.
 func (s *stage) delays(c *storagetest.Call) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -308,8 +307,8 @@ func (s *stage) delays(c *storagetest.Call) time.Duration {
 	return s.slowly
 }
 
-// wantQuarantined says what is broken unless exactly some conversations are quarantined, and nobody
-// is asked for them or for anything else that is left.
+// wantQuarantined reports a violation unless exactly the given conversations are quarantined, and no
+// pending work is left.
 func (s *stage) wantQuarantined(convs ...string) {
 	s.Helper()
 	var want []conversation.Key
@@ -326,7 +325,6 @@ func (s *stage) wantQuarantined(convs ...string) {
 	}
 }
 
-// carry carries a request of the node.
 func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	later, err := c.Later()
 	if err != nil {
@@ -369,7 +367,7 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	select {
 	case <-h.over:
 	case <-ctx.Done():
-		p.stage.late.Go(func() { // It has left the process; nobody calls it back.
+		p.stage.late.Go(func() { // It has left the process and cannot be canceled.
 			if <-h.over; h.lands {
 				_ = land()
 			}
@@ -382,8 +380,8 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	return land()
 }
 
-// end loses what is kept back, lets those who live sweep under one view, and says what
-// is broken after that.
+// end drops the blocked requests, lets the live nodes sweep under one view, and returns the resulting
+// violation.
 func (s *stage) end() string {
 	for len(s.holds) > 0 {
 		s.holds[0].release(false)
@@ -437,7 +435,6 @@ func (s *stage) end() string {
 	return ""
 }
 
-// close ends the nodes.
 func (s *stage) close() {
 	for len(s.holds) > 0 {
 		s.holds[0].release(false)
@@ -447,7 +444,7 @@ func (s *stage) close() {
 		<-p.done
 	}
 	s.late.Wait()
-	s.pass(time.Second) // The actor system's count of dead letters ends by itself.
+	s.pass(time.Second) // The actor system's dead-letter counter ends by itself.
 	if err := s.store.Close(); err != nil {
 		s.Error(err)
 	}

@@ -27,12 +27,12 @@ const (
 	simRetryPause   = 300 * time.Millisecond
 	simPace         = 250 * time.Millisecond
 	simSegmentGrace = 500 * time.Millisecond
-	simBatchBytes   = 1500         // little, so that what is enqueued together is split
-	simPartBytes    = 200          // of an output that is stored, so that it has room in a batch
-	simIdleBytes    = 2 * 24 << 10 // one idle conversation, of a crowded node
+	simBatchBytes   = 1500         // small, so that concurrently enqueued records are split
+	simPartBytes    = 200          // part of a stored output, small enough for a batch
+	simIdleBytes    = 2 * 24 << 10 // one idle conversation, on a crowded node
 )
 
-// simGaveWay counts idle conversations that left memory before their time.
+// simGaveWay counts idle conversations that were evicted early.
 const simGaveWay schedule.Event = "gave way"
 
 var (
@@ -46,12 +46,12 @@ var (
 	simSchedules = flag.Uint64("schedules", sample.Of[uint64](400, 12), "run so many schedules of the simulation, every fourth about the pending-work journals, one about waits, posts, runs or trees, and one crowded")
 )
 
-// simProfile is what the schedules of a profile run on.
+// simProfile configures the schedules of a profile.
 type simProfile struct {
 	chaos.Profile
 	sweepEvery, shedAfter, idleAfter, appendTimeout time.Duration
-	logBatches                                      int   // until a log gets a checkpoint, or a segment
-	idleBytes                                       int64 // 0 is as many as come
+	logBatches                                      int   // batches until a checkpoint or segment
+	idleBytes                                       int64 // 0 is unlimited
 }
 
 func simEverything() simProfile {
@@ -62,35 +62,35 @@ func simOfJournals() simProfile {
 	return simProfile{chaos.Journals, 3 * time.Second, time.Second, 6 * time.Second, 6 * time.Second, 0, 0}
 }
 
-// simOfWaits is about waits and signals.
+// simOfWaits covers waits and signals.
 func simOfWaits() simProfile {
 	p := simEverything()
 	p.Profile = chaos.Waits
 	return p
 }
 
-// simOfPosts is about what is posted.
+// simOfPosts covers posts.
 func simOfPosts() simProfile {
 	p := simEverything()
 	p.Profile = chaos.Posts
 	return p
 }
 
-// simOfRuns is about runs of workflows.
+// simOfRuns covers runs of workflows.
 func simOfRuns() simProfile {
 	p := simEverything()
 	p.Profile = chaos.Runs
 	return p
 }
 
-// simOfTrees is about trees of dispatches.
+// simOfTrees covers trees of dispatches.
 func simOfTrees() simProfile {
 	p := simEverything()
 	p.Profile = chaos.Trees
 	return p
 }
 
-// simOfCrowds is everything, on nodes that keep few idle conversations.
+// simOfCrowds covers all features on nodes that keep few idle conversations.
 func simOfCrowds() simProfile {
 	p := simEverything()
 	p.idleBytes = simIdleBytes
@@ -121,7 +121,7 @@ func (s simSchedule) String() string {
 	return fmt.Sprint(s.seed)
 }
 
-// simNode is a node as a schedule sees it: the real runtime on a local host.
+// simNode is a node of a schedule: the real runtime on a local host.
 type simNode struct {
 	*Runtime
 	host *simHost
@@ -152,13 +152,12 @@ func buildSimNode(site chaos.Site, fleet *simFleet, p simProfile) (chaos.Node, e
 	return &simNode{rt, h}, rt.attach(h)
 }
 
-// runSchedule runs one schedule.
 func runSchedule(t *testing.T, system *actor.ActorSystem, s simSchedule) *schedule.Report {
 	t.Helper()
 	return runScheduleOver(t, system, s, func(store *local.Store) storage.Bucket { return store })
 }
 
-// runScheduleOver runs one schedule on a bucket that a store is behind.
+// runScheduleOver runs one schedule on a bucket backed by a store.
 func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, over func(*local.Store) storage.Bucket) *schedule.Report {
 	t.Helper()
 	var report *schedule.Report
@@ -174,7 +173,7 @@ func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, ove
 			t.Fatalf("seed %v: %v", s, err)
 		}
 		report.Shown[simGaveWay] = fleet.gaveWay()
-		time.Sleep(time.Second) // The actor system's count of dead letters ends by itself.
+		time.Sleep(time.Second) // The actor system's dead-letter counter ends by itself.
 		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
@@ -182,7 +181,7 @@ func runScheduleOver(t *testing.T, system *actor.ActorSystem, s simSchedule, ove
 	return report
 }
 
-// TestSimulation runs schedules with every rule in force.
+// TestSimulation runs schedules with every rule enabled.
 func TestSimulation(t *testing.T) {
 	if *simSeed >= 0 {
 		s := simSchedule{simEverything(), uint64(*simSeed)}
@@ -211,7 +210,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // Schedules leave much behind and hold little.
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // Schedules produce much garbage and keep little.
 	schedules := keptSchedules(t)
 	counts := map[chaos.Profile]int{}
 	for i := range *simSchedules {
@@ -249,7 +248,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// runSchedules runs schedules and returns what they have shown.
+// runSchedules runs schedules and returns their coverage.
 func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]schedule.Shown {
 	const shards = 20
 	system := newSimSystem(t)
@@ -276,7 +275,7 @@ func runSchedules(t *testing.T, schedules []simSchedule) map[chaos.Profile]sched
 	return totals
 }
 
-// keptSchedules are schedules that have failed once: they run always.
+// keptSchedules returns schedules that have failed once: they always run.
 func keptSchedules(t *testing.T) []simSchedule {
 	t.Helper()
 	var out []simSchedule

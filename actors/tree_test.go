@@ -17,11 +17,11 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// worker is a conversation of the agent that the tests of trees dispatch to.
+// worker is a conversation of the agent that the trees dispatch to.
 func worker(name string) conversation.Address { return conversation.Address{Agent: "worker", ID: name} }
 
-// treeAgents are an agent whose tool dispatches to the workers that the message names, and workers that do likewise.
-// A refused dispatch ends the call with the error, which refused collects.
+// treeAgents returns an agent whose tool dispatches to the workers that the message names, and workers
+// that do the same. A rejected dispatch ends the call with the error, which refused gets.
 func treeAgents(limits agent.Limits, refused func(error)) []*agent.Agent {
 	send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
 		call, _ := agent.CallFrom(ctx)
@@ -38,7 +38,7 @@ func treeAgents(limits agent.Limits, refused func(error)) []*agent.Agent {
 	return []*agent.Agent{root, {Name: "worker", Model: spec, Tools: []agent.Tool{send}}}
 }
 
-// sends has each message answered by a call of send, and the result by a word.
+// sends answers each message with a call of send, and its result with a word.
 func sends() *cast {
 	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user:") {
@@ -60,8 +60,8 @@ func workers(id string, depth int) (all []conversation.Address) {
 	return all
 }
 
-// TestTreeBudget: a tree in which each message dispatches four admits as many as the root's agent may begin, and the
-// next is refused with an error that names the option.
+// TestTreeBudget: a tree with fan-out 4 admits as many messages as the root's agent allows, and the
+// next is rejected with an error that names the option.
 func TestTreeBudget(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
@@ -99,7 +99,8 @@ func TestTreeBudget(t *testing.T) {
 	})
 }
 
-// TestTreeDollars: what members cost counts against the budget of the root's agent, which ends a member that would go on.
+// TestTreeDollars: the cost of members counts against the budget of the root's agent, and ends a
+// member that would continue.
 func TestTreeDollars(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		send := agent.NewTool("send", "Sends.", func(ctx context.Context, _ struct{}) (string, error) {
@@ -109,7 +110,7 @@ func TestTreeDollars(t *testing.T) {
 		root := chatAgent(send)
 		root.Limits.TreeDollars = 10
 		paid := providers.Usage{Input: 1_000_000} // $4
-		rootSettled := make(chan struct{})        // The root's own last turn must not meet the spent budget.
+		rootSettled := make(chan struct{})        // The root's own last turn must finish before the budget is spent.
 		opts := agents(root, &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{returning("note", "noted")}})
 		n := l.run(part{opts: opts, price: 4, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			seen := shown(req)
@@ -136,7 +137,7 @@ func TestTreeDollars(t *testing.T) {
 	})
 }
 
-// TestPricedOnly: a model without a price is not called, if the agent wants that.
+// TestPricedOnly: with PricedOnly a model without a price is not called.
 func TestPricedOnly(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -166,8 +167,8 @@ func TestPricedOnly(t *testing.T) {
 	}
 }
 
-// TestAbortTree aborts all that a message has led to, whether it runs, is suspended or waits in a queue, and nothing
-// else; what is dispatched later is refused.
+// TestAbortTree aborts all submissions caused by a message, running, suspended or queued, and no
+// others; later dispatches are rejected.
 func TestAbortTree(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
@@ -216,7 +217,7 @@ func TestAbortTree(t *testing.T) {
 			}
 			return len(only[*conversation.Suspended](l.records(worker("c.1")))) == 1
 		})
-		n.admit(worker("c.0"), "mine", "hello") // another's, behind a member
+		n.admit(worker("c.0"), "mine", "hello") // another sender's, behind a member
 		done, err := n.rt.AbortTree(t.Context(), chat("c"))
 		if want := (conversation.TreeAborted{Conversations: 4}); err != nil || !cmp.Equal(want, done) {
 			t.Errorf("abort is %+v, %v, want %+v", done, err, want)
@@ -243,7 +244,7 @@ func TestAbortTree(t *testing.T) {
 	})
 }
 
-// completesAll waits until a conversation has settled all, and compares the outcomes.
+// completesAll waits until a conversation has settled all submissions, and compares the outcomes.
 func (l *loop) completesAll(t *testing.T, at conversation.Address, want ...conversation.Outcome) {
 	t.Helper()
 	var got []conversation.Outcome
@@ -255,7 +256,7 @@ func (l *loop) completesAll(t *testing.T, at conversation.Address, want ...conve
 	}
 }
 
-// TestLateMember: a submission that is admitted after its tree was aborted runs nothing.
+// TestLateMember: a submission admitted after the abort of its tree runs nothing.
 func TestLateMember(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := sends()

@@ -19,9 +19,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// failedSafely waits for the settlement of a conversation's only submission and
-// checks that it failed in our own words: the secret is nowhere in the log, nor in
-// what clients are shown.
+// failedSafely waits for the settlement of a conversation's only submission and checks that it failed
+// with Parley's own text: the secret is neither in the log nor public.
 func failedSafely(t *testing.T, w *world, at conversation.Address, want *conversation.SettlementError, secret string) {
 	t.Helper()
 	settled := w.untilSettled(at, 1)
@@ -41,14 +40,14 @@ func failedSafely(t *testing.T, w *world, at conversation.Address, want *convers
 	}
 }
 
-// modelFailed is the settlement error of a failed model call, in whatever words.
+// modelFailed is the settlement error of a failed model call, with any text.
 func modelFailed(reason string) *conversation.SettlementError {
 	return &conversation.SettlementError{
 		Type: conversation.CodeModelFailed, Meta: map[string]any{"reason": reason},
 	}
 }
 
-// snapshot returns what clients are shown of a conversation.
+// snapshot returns the public snapshot of a conversation.
 func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
 	n.w.tb.Helper()
 	page, err := n.rt.Reader().Snapshot(context.Background(), at)
@@ -72,7 +71,7 @@ func TestProviderErrorsSettleInOurWords(t *testing.T) {
 		err    error
 		reason string
 		before func(c *modelCall)
-		calls  int                       // a failure that may pass is tried four times
+		calls  int                       // a transient failure is tried four times
 		want   []conversation.RecordType // between attempt_started and submission_settled
 	}{
 		"at once":    {quota, "quota", func(*modelCall) {}, 1, nil},
@@ -107,7 +106,7 @@ func TestProviderErrorsSettleInOurWords(t *testing.T) {
 				t.Error("a tool ran although the stream of its call broke")
 			}
 
-			// The conversation goes on.
+			// The conversation continues.
 			n.admit(chat("c"), "2", "again")
 			model.next(t).finish()
 			settled := w.untilSettled(chat("c"), 2)
@@ -219,7 +218,7 @@ func TestToolKnowsItsCall(t *testing.T) {
 func TestTimeBudgetEndsATurn(t *testing.T) {
 	ts := newTools()
 	a := ts.agent()
-	a.Durability.Timeout = 1 // ns: used up as soon as the attempt began
+	a.Durability.Timeout = 1 // ns: elapsed as soon as the attempt began
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(a), model: make(stage)})
 	n.admit(chat("c"), "k", "hello")
@@ -248,8 +247,8 @@ func TestUnknownAgentIsRefused(t *testing.T) {
 	}
 }
 
-// TestConversationOfAMissingAgentWaits starts a node without the agent of a stored
-// conversation: it must not touch it, and must not lose what is owed.
+// TestConversationOfAMissingAgentWaits starts a node without the agent of a stored conversation: the
+// node leaves it unchanged, and its pending work listed.
 func TestConversationOfAMissingAgentWaits(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
@@ -279,11 +278,11 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 	}
 }
 
-// TestLongReplyIsHeldBack streams more than the feed and the batch in the making
-// may hold while the bucket gives no answer, and loses nothing of it.
+// TestLongReplyIsHeldBack streams more than feed and batch may hold while the bucket does not answer,
+// and loses nothing.
 func TestLongReplyIsHeldBack(t *testing.T) {
-	// 4 MiB may wait for an append and 1 MiB in the feed; what is taken at once is at
-	// most a feed and a piece more.
+	// 4 MiB may wait for an append and 1 MiB in the feed; one read takes at most a feed and a piece
+	// more.
 	const pieces, size = 40, 256 << 10
 	var taken atomic.Int32
 	all := make(chan struct{})
@@ -291,7 +290,7 @@ func TestLongReplyIsHeldBack(t *testing.T) {
 	resume := make(chan struct{})
 	long := script(func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 		a.Text("first ")
-		<-emitted // the first text is on its way to the bucket, which holds its answer
+		<-emitted // the first append is in flight, and its answer is held
 		for i := range pieces {
 			a.Text(fmt.Sprintf("%0*d", size, i))
 			taken.Add(1)
@@ -308,7 +307,7 @@ func TestLongReplyIsHeldBack(t *testing.T) {
 	select {
 	case <-all:
 		t.Error("everything was taken while nothing could be stored")
-	case <-time.After(100 * time.Millisecond): // a shorter time could only hide the mistake
+	case <-time.After(100 * time.Millisecond): // a shorter time could only hide a failure
 	}
 	close(resume)
 	w.untilSettled(chat("c"), 1)
@@ -327,8 +326,7 @@ func TestLongReplyIsHeldBack(t *testing.T) {
 	}
 }
 
-// holdSecondBatch holds the answer of the second batch stored, between closing
-// reached and the close of resume.
+// holdSecondBatch holds the answer to the second batch from closing reached until resume is closed.
 func holdSecondBatch(reached chan<- struct{}, resume <-chan struct{}) func(storagetest.Op) {
 	var batches atomic.Int32
 	return func(op storagetest.Op) {
@@ -339,8 +337,8 @@ func holdSecondBatch(reached chan<- struct{}, resume <-chan struct{}) func(stora
 	}
 }
 
-// TestModelCallIsRepeated fails a call in every way that may pass: the reply is that
-// of the call that succeeds, and clients see nothing of the others.
+// TestModelCallIsRepeated fails a call in each transient way: the reply is that of the successful
+// call, and clients see nothing of the others.
 func TestModelCallIsRepeated(t *testing.T) {
 	busy := &providers.Error{Kind: providers.KindOverloaded, Status: 503}
 	for name, fail := range map[string]script{

@@ -8,8 +8,8 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestVendorsWordsAreContent has a vendor repeat the request in its error, which the log
-// shows as far as the agent shows what people say.
+// TestVendorsWordsAreContent: a vendor's error that repeats the request is logged only if the agent's
+// logs may show content.
 func TestVendorsWordsAreContent(t *testing.T) {
 	const words = "cannot answer: Be brief. hello"
 	body := words + strings.Repeat(" again", 1000)
