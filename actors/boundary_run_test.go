@@ -145,8 +145,8 @@ func (s *story) recordedOf(t *testing.T, at conversation.Address, of string, rec
 	}
 }
 
-// TestDeathInARun crashes the process once at every boundary of a run and its child runs.
-func TestDeathInARun(t *testing.T) {
+// TestCrashInRun crashes the process once at every boundary of a run and its child runs.
+func TestCrashInRun(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
 	play(t, fleet, &story{lost: true, runs: true}, nil, func(t *testing.T, s *story) {

@@ -487,9 +487,9 @@ func waysToDie(k int) []bool {
 	return sample.Of([]bool{true, false}, few)
 }
 
-// TestDeathAtEveryBoundary crashes the process once at every boundary of the run, with all writes in
+// TestCrashAtEveryBoundary crashes the process once at every boundary of the run, with all writes in
 // flight lost and with some of them landing then or later.
-func TestDeathAtEveryBoundary(t *testing.T) {
+func TestCrashAtEveryBoundary(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	boundaries := wholeStory(t, fleet)
 	dieEverywhere(t, fleet, &story{}, boundaries, (*story).check, (*story).show, sample.Of([]string{
@@ -591,8 +591,8 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 	return boundaries
 }
 
-// TestDeathAtTwoBoundaries crashes a second process, too, at a boundary of the remaining work.
-func TestDeathAtTwoBoundaries(t *testing.T) {
+// TestCrashAtTwoBoundaries crashes a second process, too, at a boundary of the remaining work.
+func TestCrashAtTwoBoundaries(t *testing.T) {
 	pairs := sample.Of(60, 6)
 	fleet := actors.NewLocalFleet(t)
 	boundaries := wholeStory(t, fleet)

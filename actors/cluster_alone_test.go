@@ -12,10 +12,10 @@ import (
 	"github.com/parleyrun/parley/internal/proc"
 )
 
-// TestJoinerThatNobodyReachesLeavesTheOtherReady: a second node with a wrong address, or a certificate
+// TestUnreachableJoinerLeavesOthersReady: a second node with a wrong address, or a certificate
 // of another CA, is one of two members. It is no majority and owns nothing, so every request is
 // served.
-func TestJoinerThatNobodyReachesLeavesTheOtherReady(t *testing.T) {
+func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -90,8 +90,8 @@ func TestAllNodesLeaveTogether(t *testing.T) {
 	}
 }
 
-// TestDrainedNodeThatIsLeftAlone: a drained node is the only one left and must serve.
-func TestDrainedNodeThatIsLeftAlone(t *testing.T) {
+// TestLastDrainedNodeServes: a drained node is the only one left and must serve.
+func TestLastDrainedNodeServes(t *testing.T) {
 	if isolated(t) {
 		return
 	}

@@ -98,9 +98,9 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 	}
 }
 
-// TestHandOverAgain: a failed handover can be retried, and a node does not report a handover that has
+// TestHandOverIsRetried: a failed handover can be retried, and a node does not report a handover that has
 // not happened.
-func TestHandOverAgain(t *testing.T) {
+func TestHandOverIsRetried(t *testing.T) {
 	if isolated(t) {
 		return
 	}

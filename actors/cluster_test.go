@@ -230,9 +230,9 @@ func TestReadersOnAnotherNode(t *testing.T) {
 	}
 }
 
-// TestEveryReadSeesWhatWasAcknowledged reads at each node, without an offset, a message that another
+// TestReadsSeeAcknowledgedWrites reads at each node, without an offset, a message that another
 // node has just acknowledged.
-func TestEveryReadSeesWhatWasAcknowledged(t *testing.T) {
+func TestReadsSeeAcknowledgedWrites(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -322,9 +322,9 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestDeadNodesAreReplaced permanently cuts the owner off the bucket in the middle of a response,
+// TestCrashedNodesAreReplaced permanently cuts the owner off the bucket in the middle of a response,
 // without further requests.
-func TestDeadNodesAreReplaced(t *testing.T) {
+func TestCrashedNodesAreReplaced(t *testing.T) {
 	if isolated(t) {
 		return
 	}
@@ -450,9 +450,9 @@ func TestTwoOwners(t *testing.T) {
 	}
 }
 
-// TestStrangersInTheBucket starts a node that wants the bucket alone next to a cluster, and vice
+// TestMixedNodesInBucket starts a node that wants the bucket alone next to a cluster, and vice
 // versa.
-func TestStrangersInTheBucket(t *testing.T) {
+func TestMixedNodesInBucket(t *testing.T) {
 	for _, first := range []string{"cluster", "alone"} {
 		t.Run(first+" first", func(t *testing.T) {
 			w := newWorld(t)

@@ -44,9 +44,9 @@ func (n *node) writes(at conversation.Address, key string) error {
 	return err
 }
 
-// TestDamageIsToldToReadersAndWriters: once a reader or a writer finds the newest batch corrupt,
+// TestCorruptionStopsReadersAndWriters: once a reader or a writer finds the newest batch corrupt,
 // neither continues from memory.
-func TestDamageIsToldToReadersAndWriters(t *testing.T) {
+func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 	refused := func(err error) bool { return err != nil && conversation.CodeOf(err) == conversation.CodeInternal }
 	check := func(t *testing.T, n *node, at conversation.Address) {
 		t.Helper()
@@ -112,9 +112,9 @@ func TestDamageIsToldToReadersAndWriters(t *testing.T) {
 	})
 }
 
-// TestDamageOfManyIsTheStores: while several logs are unreadable at once, callers get 503 and no
+// TestCorruptionOfManyLogsIsNotQuarantined: while several logs are unreadable at once, callers get 503 and no
 // conversation is quarantined.
-func TestDamageOfManyIsTheStores(t *testing.T) {
+func TestCorruptionOfManyLogsIsNotQuarantined(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.Pace, opts.UnloadAfter, opts.SweepEvery, opts.QuarantineAfter = longPace, time.Millisecond, time.Millisecond, 4

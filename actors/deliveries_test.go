@@ -109,9 +109,9 @@ func (p *platform) send(r *rand.Rand) {
 	}
 }
 
-// TestDeliveriesOverADeath: duplicate webhooks with different attempt numbers, at two nodes of which
+// TestDeliveriesAcrossCrash: duplicate webhooks with different attempt numbers, at two nodes of which
 // one is killed, produce one submission each.
-func TestDeliveriesOverADeath(t *testing.T) {
+func TestDeliveriesAcrossCrash(t *testing.T) {
 	if isolated(t) {
 		return
 	}

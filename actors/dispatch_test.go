@@ -327,7 +327,7 @@ func TestFullQueueRefuses(t *testing.T) {
 	outcomes(t, afterSettlements(w, chat("c"), most+1))
 }
 
-func TestCallersWhoLeaveLoseNothing(t *testing.T) {
+func TestCanceledCallersLoseNothing(t *testing.T) {
 	w := newWorld(t)
 	stored := make(chan struct{})
 	release := make(chan struct{})
@@ -361,10 +361,10 @@ func TestCallersWhoLeaveLoseNothing(t *testing.T) {
 	}
 }
 
-// TestStallIsNoRefusal: a message whose first batch takes longer than its sender's deadline is not
+// TestStallIsNotRejection: a message whose first batch takes longer than its sender's deadline is not
 // reported as rejected. It is admitted in the end, and a retry with the reported key finds the same
 // message.
-func TestStallIsNoRefusal(t *testing.T) {
+func TestStallIsNotRejection(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})
 		hold := func(op storagetest.Op) {

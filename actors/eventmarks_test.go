@@ -46,10 +46,10 @@ func (w *world) streamed(t testing.TB, at conversation.Address) (events []json.R
 	return events, marks
 }
 
-// TestEventMarksBesideAnOlderNode: a node without event streams writes checkpoints without marks, or
+// TestEventMarksWithOlderNode: a node without event streams writes checkpoints without marks, or
 // keeps existing ones. The next node with event streams rebuilds them from the log, and readers always
 // see one stream.
-func TestEventMarksBesideAnOlderNode(t *testing.T) {
+func TestEventMarksWithOlderNode(t *testing.T) {
 	w := newWorld(t)
 	at, sent := chat("c"), 0
 	run := func(streams bool, turns int) {

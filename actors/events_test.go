@@ -214,9 +214,9 @@ func checkLive(t *testing.T, list []observability.Event) {
 	}
 }
 
-// TestEventsAreNotAwaited: with a sink that accepts nothing, conversations continue and move from the
+// TestEventsDoNotBlock: with a sink that accepts nothing, conversations continue and move from the
 // pending-work journal to an export journal.
-func TestEventsAreNotAwaited(t *testing.T) {
+func TestEventsDoNotBlock(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		sink := newMemorySink("memory")
 		sink.breakDown(true)

@@ -68,10 +68,10 @@ func talks(text string) script {
 	}
 }
 
-// TestWhatAConversationStores measures the bucket after many turns of one conversation, in bytes per
+// TestStoredSizeOfConversation measures the bucket after many turns of one conversation, in bytes per
 // streamed byte and in objects, after garbage collection of replaced objects. Claims, one per
 // activation, are counted separately.
-func TestWhatAConversationStores(t *testing.T) {
+func TestStoredSizeOfConversation(t *testing.T) {
 	text := prose(t)
 	for _, tt := range []struct {
 		pace  time.Duration

@@ -60,9 +60,9 @@ func (v *vendors) over(tb testing.TB, o actors.Options, api string) actors.Optio
 	return o
 }
 
-// TestHistoryIsSentAsItWas: neither checkpoints that cut history nor restarts change a byte of the
+// TestHistoryIsSentUnchanged: neither checkpoints that cut history nor restarts change a byte of the
 // prompt.
-func TestHistoryIsSentAsItWas(t *testing.T) {
+func TestHistoryIsSentUnchanged(t *testing.T) {
 	prompts := []string{
 		"tokens=3", "reasoning=2 tokens=2", "tool=look {} then tokens=1", "tokens=1 status=400", `say="<b>& \u2028 größer"`, "tool=nothing tool=look {}",
 	}

@@ -71,9 +71,9 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	}
 }
 
-// TestWriterAtRestIsOver lets another writer append to a passivated conversation. The node notices
+// TestRestingWriterIsFenced lets another writer append to a passivated conversation. The node notices
 // that before it admits anything, and claims the log anew.
-func TestWriterAtRestIsOver(t *testing.T) {
+func TestRestingWriterIsFenced(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
 	at := chat("c")
@@ -122,9 +122,9 @@ func TestRecoveryEventsNameTheConversation(t *testing.T) {
 	}
 }
 
-// TestWriterSurvivesAnAbsentBucket: an activation that fails to open its log does not consume the
+// TestWriterSurvivesBucketOutage: an activation that fails to open its log does not consume the
 // resting writer.
-func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
+func TestWriterSurvivesBucketOutage(t *testing.T) {
 	w := newWorld(t)
 	n := shedding(w)
 	at := chat("c")
@@ -140,10 +140,10 @@ func TestWriterSurvivesAnAbsentBucket(t *testing.T) {
 	}
 }
 
-// TestIdleConversationsCostLittle measures the memory of nodes with idle conversations. The cost of
+// TestMemoryOfIdleConversations measures the memory of nodes with idle conversations. The cost of
 // one includes the test's own record of each request, and a share of lazily created state of a busy
 // node. With all of them in memory it would be 8 kB.
-func TestIdleConversationsCostLittle(t *testing.T) {
+func TestMemoryOfIdleConversations(t *testing.T) {
 	const bound = 4000
 	some, more := sample.Of(500, 100), sample.Of(2500, 500)
 	each := (weigh(t, more) - weigh(t, some)) / int64(more-some)

@@ -53,10 +53,10 @@ type keptConversation struct {
 // shared bucket.
 func keptFile(form string) string { return filepath.Join("testdata", "kept", form+".zip") }
 
-// TestGoesOnWithWhatIsKept opens buckets of an earlier version, a folder and a shared one, with work
+// TestKeptBucketsContinue opens buckets of an earlier version, a folder and a shared one, with work
 // running, queued and pending. Conversations look unchanged, each submission settles once, and every
 // conversation continues.
-func TestGoesOnWithWhatIsKept(t *testing.T) {
+func TestKeptBucketsContinue(t *testing.T) {
 	for _, form := range []string{"folder", "bucket"} {
 		t.Run(form, func(t *testing.T) {
 			if *keep {

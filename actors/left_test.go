@@ -52,9 +52,9 @@ func same(t *testing.T, what, got, want string) {
 	t.Errorf("%s: %d bytes, want %d; at %d %.80q, want %.80q", what, len(got), len(want), i, got[i:], want[i:])
 }
 
-// TestFatMessagesWait: the state keeps little of queued messages. Readers, the model and the author's
+// TestLargeMessagesWait: the state keeps little of queued messages. Readers, the model and the author's
 // code see all of them, also after a crash.
-func TestFatMessagesWait(t *testing.T) {
+func TestLargeMessagesWait(t *testing.T) {
 	const waiting = 4
 	var mu sync.Mutex
 	told := map[string]int{}
@@ -134,10 +134,10 @@ func TestFatMessagesWait(t *testing.T) {
 	}
 }
 
-// TestFatMessagesAreNotAllShown: queued messages are read from the log only as far as the prompt
+// TestLargeMessagesInPrompt: queued messages are read from the log only as far as the prompt
 // includes them, newest first; older ones are summarized. That holds for the state, and for pages in
 // memory and in the bucket.
-func TestFatMessagesAreNotAllShown(t *testing.T) {
+func TestLargeMessagesInPrompt(t *testing.T) {
 	const waiting, most = 4, 3 * conversation.InlineBytes
 	body := strings.Repeat("fat ", most/3/4)
 	type checks struct {
@@ -219,9 +219,9 @@ func (o *outages) decide(op storagetest.Op) storagetest.Kind {
 	return storagetest.None
 }
 
-// TestLeftDeliveryIsWaitedFor makes the bucket unavailable for longer than the timeouts of hooks and
+// TestOmittedDeliveryIsAwaited makes the bucket unavailable for longer than the timeouts of hooks and
 // reads, whenever a delivery is read from the log: no submission fails.
-func TestLeftDeliveryIsWaitedFor(t *testing.T) {
+func TestOmittedDeliveryIsAwaited(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
 		var gone outages
@@ -293,7 +293,7 @@ func TestLeftDeliveryIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestFatQueueRefuses(t *testing.T) {
+func TestLargeQueueRejects(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.MaxWaitingBytes = 1000
@@ -389,9 +389,9 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 	}
 }
 
-// TestIdleGivesWay: idle conversations leave memory early while half of the node's budget is in use,
+// TestIdleIsEvictedUnderPressure: idle conversations leave memory early while half of the node's budget is in use,
 // and still answer.
-func TestIdleGivesWay(t *testing.T) {
+func TestIdleIsEvictedUnderPressure(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.UnloadAfter, opts.ForgetAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)

@@ -190,8 +190,8 @@ func TestLongErrorOfATool(t *testing.T) {
 	})
 }
 
-// TestMuchState rejects state that does not fit into one batch with its outcome.
-func TestMuchState(t *testing.T) {
+// TestLargeState rejects state that does not fit into one batch with its outcome.
+func TestLargeState(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
 		var keep []*agent.State[string]
@@ -315,8 +315,8 @@ func TestDispatchDepth(t *testing.T) {
 	}
 }
 
-// TestDispatchDepthAfterDeath continues with the depth from the log.
-func TestDispatchDepthAfterDeath(t *testing.T) {
+// TestDispatchDepthAfterCrash continues with the depth from the log.
+func TestDispatchDepthAfterCrash(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var errs sync.Map
 		begun := make(chan struct{})
@@ -357,9 +357,9 @@ func TestManyDispatches(t *testing.T) {
 	})
 }
 
-// TestDispatchesWaitTheirTurn answers a client while an agent dispatches to more conversations than
+// TestDispatchConcurrencyLimit answers a client while an agent dispatches to more conversations than
 // the concurrency limit and none of the messages is stored.
-func TestDispatchesWaitTheirTurn(t *testing.T) {
+func TestDispatchConcurrencyLimit(t *testing.T) {
 	const sent, atOnce = 40, 4
 	inLoop(t, func(t *testing.T, l *loop) {
 		to := map[string]bool{} // keys of first batches

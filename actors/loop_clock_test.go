@@ -18,9 +18,9 @@ func (l *loop) setClock() *atomic.Int64 {
 	return &off
 }
 
-// TestClockIsSet adjusts the wall clock of a node while a call is suspended, in memory or passivated.
+// TestClockAdjustment adjusts the wall clock of a node while a call is suspended, in memory or passivated.
 // The call continues once the requested duration has passed, to the minute; then it waits once more.
-func TestClockIsSet(t *testing.T) {
+func TestClockAdjustment(t *testing.T) {
 	for name, step := range map[string]time.Duration{"back": -time.Hour, "ahead": time.Hour} {
 		for _, wait := range []time.Duration{20 * time.Second, 40 * time.Second, 20 * time.Minute} {
 			inLoop(t, func(t *testing.T, l *loop) {

@@ -356,8 +356,8 @@ func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, 
 	}
 }
 
-// TestOverflowThatCannotBeMended: nothing can be omitted, or no model writes a summary.
-func TestOverflowThatCannotBeMended(t *testing.T) {
+// TestUnrecoverableOverflow: nothing can be omitted, or no model writes a summary.
+func TestUnrecoverableOverflow(t *testing.T) {
 	for name, tt := range map[string]struct {
 		sum  script
 		body string
@@ -421,9 +421,9 @@ func TestCompactionOff(t *testing.T) {
 	}
 }
 
-// TestCompactionThatIsLost kills a node while it writes a summary for a settled submission, and for a
+// TestLostCompaction kills a node while it writes a summary for a settled submission, and for a
 // queued one: the loss has no effect.
-func TestCompactionThatIsLost(t *testing.T) {
+func TestLostCompaction(t *testing.T) {
 	for name, tt := range map[string]struct {
 		third   script
 		settled int

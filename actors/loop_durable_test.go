@@ -246,8 +246,8 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 	}
 }
 
-// TestStepOfACallThatIsOver: a tool cannot record steps after its timeout.
-func TestStepOfACallThatIsOver(t *testing.T) {
+// TestStepAfterOutcome: a tool cannot record steps after its timeout.
+func TestStepAfterOutcome(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		said := make(chan error, 1)
 		tool := agent.NewTool("slow", "Is slow.", func(ctx context.Context, _ struct{}) (string, error) {

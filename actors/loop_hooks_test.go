@@ -147,8 +147,8 @@ func checkHidden(t *testing.T, n *actorNode, texts ...string) {
 	}
 }
 
-// TestWouldStopForEver: 32 continuations are allowed, across a crash, and the next fails.
-func TestWouldStopForEver(t *testing.T) {
+// TestWouldStopLimit: 32 continuations are allowed, across a crash, and the next fails.
+func TestWouldStopLimit(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		stops, ended, again := 0, false, make(chan struct{})
 		a := chatAgent()
@@ -190,9 +190,9 @@ func TestWouldStopForEver(t *testing.T) {
 	})
 }
 
-// TestSettledIsToldOnce: the hook runs once after each settlement, for every outcome, when it is
+// TestSettledRunsOnce: the hook runs once after each settlement, for every outcome, when it is
 // readable.
-func TestSettledIsToldOnce(t *testing.T) {
+func TestSettledRunsOnce(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
 		var told []string
@@ -243,9 +243,9 @@ func TestSettledIsToldOnce(t *testing.T) {
 	})
 }
 
-// TestSettledIsNotToldTwice kills a node whose settlement is durable but unconfirmed: the hook does
+// TestSettledDoesNotRunTwice kills a node whose settlement is durable but unconfirmed: the hook does
 // not run.
-func TestSettledIsNotToldTwice(t *testing.T) {
+func TestSettledDoesNotRunTwice(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
 		a := chatAgent()

@@ -62,9 +62,9 @@ func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address
 	}
 }
 
-// TestIdleConversationsGiveWay: beyond the limit, the least recently used idle conversations leave
+// TestIdleConversationsAreEvicted: beyond the limit, the least recently used idle conversations leave
 // memory, no others do, and all of them continue unchanged.
-func TestIdleConversationsGiveWay(t *testing.T) {
+func TestIdleConversationsAreEvicted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, begun, release := &work{}, make(chan struct{}), make(chan struct{})
 		busy := held(begun, release, tells("at last"))
@@ -137,9 +137,9 @@ func TestIdleConversationsGiveWay(t *testing.T) {
 	})
 }
 
-// TestIdleOfATightNode: while half of the node's memory is in use, idle conversations leave after one
+// TestIdleUnderMemoryPressure: while half of the node's memory is in use, idle conversations leave after one
 // second.
-func TestIdleOfATightNode(t *testing.T) {
+func TestIdleUnderMemoryPressure(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		opts := agents(chatAgent())
 		opts.Memory = memory.New(1 << 20)

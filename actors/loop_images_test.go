@@ -267,8 +267,8 @@ func TestHostileFileOfATool(t *testing.T) {
 	})
 }
 
-// TestRefusedForAnotherReason: two retries without images fail as well, and nothing is recorded.
-func TestRefusedForAnotherReason(t *testing.T) {
+// TestRefusalNotCausedByImages: two retries without images fail as well, and nothing is recorded.
+func TestRefusalNotCausedByImages(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := alone(inTurn(strict, fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}),
 			fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}), fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}), strict))
@@ -291,9 +291,9 @@ func be32(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 
 func crc(b []byte) []byte { return be32(crc32.ChecksumIEEE(b)) }
 
-// TestTooMuchOfImages: images are dropped from a request that is too large, because a summary would
+// TestImagesExceedRequestSize: images are dropped from a request that is too large, because a summary would
 // not shrink them. The newest stays. Without images, the text is summarized.
-func TestTooMuchOfImages(t *testing.T) {
+func TestImagesExceedRequestSize(t *testing.T) {
 	tooLarge := &providers.Error{Kind: providers.KindContextOverflow, Status: http.StatusRequestEntityTooLarge}
 	for name, refusal := range map[string]*providers.Error{
 		"bytes":  tooLarge,
@@ -333,9 +333,9 @@ func TestTooMuchOfImages(t *testing.T) {
 	}
 }
 
-// TestMoreImagesThanAVendorTakes: no request exceeds a known limit of images. The newest is always
+// TestImagesExceedVendorLimit: no request exceeds a known limit of images. The newest is always
 // included, and the prefix of requests changes only with every third image, also on another node.
-func TestMoreImagesThanAVendorTakes(t *testing.T) {
+func TestImagesExceedVendorLimit(t *testing.T) {
 	const most = 4
 	one := drawn(t, 9, 9)
 	for name, limits := range map[string]providers.InputLimits{

@@ -19,8 +19,8 @@ import (
 
 var errNoCredit = &providers.Error{Kind: providers.KindQuota, Status: 402, Err: errors.New("words of the vendor")}
 
-// TestPrepareHoldsForOneCall returns another model, prompt and tools for every step.
-func TestPrepareHoldsForOneCall(t *testing.T) {
+// TestPrepareAppliesToOneCall returns another model, prompt and tools for every step.
+func TestPrepareAppliesToOneCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent(returning("first", "one"))
 		a.Prepare = func(_ context.Context, turn *agent.Turn, s *agent.Setup) error {
@@ -170,8 +170,8 @@ func TestAllModelsFail(t *testing.T) {
 	})
 }
 
-// TestVendorsPauseIsKept waits for the retry-after of a vendor.
-func TestVendorsPauseIsKept(t *testing.T) {
+// TestRetryAfterIsHonored waits for the retry-after of a vendor.
+func TestRetryAfterIsHonored(t *testing.T) {
 	for header, want := range map[string]time.Duration{"2": 2 * time.Second, "300": 5 * time.Minute, "": 0} {
 		t.Run(header, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
@@ -248,9 +248,9 @@ func TestTruncatedStream(t *testing.T) {
 	})
 }
 
-// TestNothingOutlastsItsBudget blocks each kind of work: the submission fails once at its timeout, and
+// TestTimeBudgetBoundsAllWork blocks each kind of work: the submission fails once at its timeout, and
 // the next one runs.
-func TestNothingOutlastsItsBudget(t *testing.T) {
+func TestTimeBudgetBoundsAllWork(t *testing.T) {
 	endless := func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
 		for ctx.Err() == nil {
 			a.Text("more ")

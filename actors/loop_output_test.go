@@ -59,9 +59,9 @@ func lastResult(req providers.Request) string {
 	return text
 }
 
-// TestLongOutputIsReadOn: the prompt has the beginning and the end, and the model reads other parts,
+// TestLongOutputIsReadInParts: the prompt has the beginning and the end, and the model reads other parts,
 // in the same response and after a restart. Clients see all of it.
-func TestLongOutputIsReadOn(t *testing.T) {
+func TestLongOutputIsReadInParts(t *testing.T) {
 	long := longOutput()
 	for _, who := range []string{"model", "child"} {
 		t.Run(who, func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestLongOutputIsReadOn(t *testing.T) {
 	}
 }
 
-// TestOutputIsShownAsAWhole: an output that is short for the model's window is not shortened.
-func TestOutputIsShownAsAWhole(t *testing.T) {
+// TestShortOutputIsNotShortened: an output that is short for the model's window is not shortened.
+func TestShortOutputIsNotShortened(t *testing.T) {
 	output := strings.Repeat("0123456789", 2000)
 	for window, cut := range map[int]bool{0: false, 200_000: false, 32_768: true} {
 		inLoop(t, func(t *testing.T, l *loop) {
@@ -130,8 +130,8 @@ func TestOutputIsShownAsAWhole(t *testing.T) {
 	}
 }
 
-// TestReadingIsRepeated: a read interrupted by a crash runs again.
-func TestReadingIsRepeated(t *testing.T) {
+// TestInterruptedReadIsRepeated: a read interrupted by a crash runs again.
+func TestInterruptedReadIsRepeated(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun := make(chan struct{})
 		slow := agent.NewTool("slow", "Ends with the process.", func(ctx context.Context, _ struct{}) (string, error) {

@@ -250,9 +250,9 @@ func TestTwoNodesCheckATimer(t *testing.T) {
 	})
 }
 
-// TestToolThatIgnoresItsParking: a function that continues after its sleep suspended the run does not
+// TestToolThatIgnoresItsSuspension: a function that continues after its sleep suspended the run does not
 // run twice concurrently.
-func TestToolThatIgnoresItsParking(t *testing.T) {
+func TestToolThatIgnoresItsSuspension(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		release := make(chan struct{})
 		defer close(release)

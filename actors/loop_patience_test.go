@@ -16,9 +16,9 @@ func later(seconds string) script {
 	return fails(providers.ResponseError(429, http.Header{"Retry-After": {seconds}}, []byte(`{"error":{"message":"slow down"}}`)))
 }
 
-// TestLongWaitForAVendor: a long retry-after suspends the conversation. It counts neither as work nor
+// TestLongRetryAfterSuspends: a long retry-after suspends the conversation. It counts neither as work nor
 // as an attempt, and another process continues when it is due.
-func TestLongWaitForAVendor(t *testing.T) {
+func TestLongRetryAfterSuspends(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
 		a.Durability.Timeout, a.Durability.MaxAttempts = time.Minute, 1
@@ -59,8 +59,8 @@ func TestLongWaitForAVendor(t *testing.T) {
 	})
 }
 
-// TestPatienceEnds: an agent limits the retry-after of its vendors.
-func TestPatienceEnds(t *testing.T) {
+// TestRetryAfterLimit: an agent limits the retry-after of its vendors.
+func TestRetryAfterLimit(t *testing.T) {
 	for name, tt := range map[string]struct {
 		patience time.Duration
 		asked    int
@@ -90,8 +90,8 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
-// TestAbortOfALongWait settles at once, and the model is not called again.
-func TestAbortOfALongWait(t *testing.T) {
+// TestAbortOfLongRetryAfter settles at once, and the model is not called again.
+func TestAbortOfLongRetryAfter(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := alone(inTurn(later("300"), tells("done")))
 		n := l.run(part{opts: agents(chatAgent()), cast: c})

@@ -29,10 +29,10 @@ func refunds(k *work, name string, durable bool) agent.Tool {
 	}, &agent.ToolOptions{Durable: durable})
 }
 
-// TestToolGoneWhileItsCallWaits replaces a program while a durable call waits for a signal. A call
+// TestToolRemovedWhileCallWaits replaces a program while a durable call waits for a signal. A call
 // that cannot continue ends as unknown, with a warning that lists the steps and the signal. The model
 // is not told to call it again. A renamed tool continues.
-func TestToolGoneWhileItsCallWaits(t *testing.T) {
+func TestToolRemovedWhileCallWaits(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		next func(k *work, a *agent.Agent)

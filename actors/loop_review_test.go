@@ -17,9 +17,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestSettledBesideCheckpoints: the hook runs for a settlement whose batch makes a checkpoint due,
+// TestSettledWithCheckpoint: the hook runs for a settlement whose batch makes a checkpoint due,
 // which cuts the submission out of the state.
-func TestSettledBesideCheckpoints(t *testing.T) {
+func TestSettledWithCheckpoint(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		const turns = 4
 		k := &work{}
@@ -93,9 +93,9 @@ func TestFailedStartKeepsItsState(t *testing.T) {
 	})
 }
 
-// TestBucketAwayBeforeModelCall: while the history of a conversation is unreadable, its model is not
+// TestBucketOutageBeforeModelCall: while the history of a conversation is unreadable, its model is not
 // called, and no failure is counted.
-func TestBucketAwayBeforeModelCall(t *testing.T) {
+func TestBucketOutageBeforeModelCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		opts := agents(chatAgent())
 		opts.CheckpointBatches = 2
@@ -158,9 +158,9 @@ func TestSummarizerThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// TestCompactionBesideAWithdrawnStep: a prompt never begins at an unfinished step, which may be
+// TestCompactionWithWithdrawnStep: a prompt never begins at an unfinished step, which may be
 // withdrawn before the summary exists.
-func TestCompactionBesideAWithdrawnStep(t *testing.T) {
+func TestCompactionWithWithdrawnStep(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		failing, begun, release := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		breaks := func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {

@@ -56,9 +56,9 @@ func (s *slowLog) readOnce(t *testing.T, at conversation.Address, n int) {
 	}
 }
 
-// TestLogIsOpenedHoweverLong: a log is opened once if each batch arrives in time, however long the
+// TestLongLogIsOpened: a log is opened once if each batch arrives in time, however long the
 // whole takes. A caller that times out and retries finds the same opening.
-func TestLogIsOpenedHoweverLong(t *testing.T) {
+func TestLongLogIsOpened(t *testing.T) {
 	const turns = 200 // 8 at a time
 	at := chat("c")
 	opts := agents(chatAgent())

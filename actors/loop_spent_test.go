@@ -9,9 +9,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestHooksSeeWhatWasSpent: ResponseFinished and Settled get the tokens and the price of all model
+// TestHooksGetUsage: ResponseFinished and Settled get the tokens and the price of all model
 // calls, including subagents.
-func TestHooksSeeWhatWasSpent(t *testing.T) {
+func TestHooksGetUsage(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		type spent struct {
 			Usage   conversation.Usage

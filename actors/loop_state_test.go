@@ -242,9 +242,9 @@ func TestStateIsRefused(t *testing.T) {
 	})
 }
 
-// TestStateOfAnUnfinishedNeighbour: a call that overwrites a concurrent call's write waits for that
+// TestStateOfUnfinishedSibling: a call that overwrites a concurrent call's write waits for that
 // call's outcome, so that a crash between the two loses both writes and duplicates none.
-func TestStateOfAnUnfinishedNeighbour(t *testing.T) {
+func TestStateOfUnfinishedSibling(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		total := agent.NewState("total", 0)
 		reached := make(chan struct{})

@@ -132,9 +132,9 @@ func TestStoredOutputWithImages(t *testing.T) {
 	})
 }
 
-// TestDeathBeforeAStoredOutputIsRecorded: a crash between storing and recording an output leaves an
+// TestCrashBeforeStoredOutputIsRecorded: a crash between storing and recording an output leaves an
 // orphan object, which does not disturb the next attempt to store it.
-func TestDeathBeforeAStoredOutputIsRecorded(t *testing.T) {
+func TestCrashBeforeStoredOutputIsRecorded(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var pieces atomic.Int32
 		reached := make(chan struct{})

@@ -93,8 +93,8 @@ func checkChildHidden(t *testing.T, l *loop, n *actorNode) {
 	}
 }
 
-// TestTasksSideBySide runs two tasks of one reply concurrently.
-func TestTasksSideBySide(t *testing.T) {
+// TestConcurrentTasks runs two tasks of one reply concurrently.
+func TestConcurrentTasks(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		both := make(chan string, 2)
 		release := map[string]chan struct{}{"user: one": make(chan struct{}), "user: two": make(chan struct{})}
@@ -150,8 +150,8 @@ func TestModelOfASubagent(t *testing.T) {
 	})
 }
 
-// TestTasksThatCannotBe: the model gets an error for each invalid task and may continue.
-func TestTasksThatCannotBe(t *testing.T) {
+// TestInvalidTasks: the model gets an error for each invalid task and may continue.
+func TestInvalidTasks(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := &cast{models: map[string]script{
 			"model": inTurn(asks(task("nobody", "x"), `task {"agent":"researcher"}`, `task {"agent":"researcher","prompt":"  "}`, `task [1]`, `task {"agent":`, task("researcher", "fail")), tells("done")),
@@ -176,8 +176,8 @@ func TestTasksThatCannotBe(t *testing.T) {
 	})
 }
 
-// TestTasksAreHandedOnFourDeep: the fourth level cannot delegate, even if it tries.
-func TestTasksAreHandedOnFourDeep(t *testing.T) {
+// TestTaskDepth: the fourth level cannot delegate, even if it tries.
+func TestTaskDepth(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		level := func(i int) *agent.Agent {
 			return &agent.Agent{Name: fmt.Sprint("level", i), Description: "A level.", Model: fmt.Sprint("test/level", i)}

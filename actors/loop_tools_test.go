@@ -99,9 +99,9 @@ func TestModelCorrectsItsCalls(t *testing.T) {
 	})
 }
 
-// TestToolsThatGoWrong: a call has an outcome in time for any failure of its tool, the model gets it,
+// TestFailingTools: a call has an outcome in time for any failure of its tool, the model gets it,
 // and the submission continues.
-func TestToolsThatGoWrong(t *testing.T) {
+func TestFailingTools(t *testing.T) {
 	limit := &agent.ToolOptions{Timeout: 20 * time.Second}
 	for name, tt := range map[string]struct {
 		do   func(context.Context, <-chan struct{}) (any, error)

@@ -391,9 +391,9 @@ func TestMembershipRequests(t *testing.T) {
 	})
 }
 
-// TestTheRowIsTheJournals uses the real host: the row and the pending-work journal have the same
+// TestRowAndJournalShareIncarnation uses the real host: the row and the pending-work journal have the same
 // incarnation, which is new at every start.
-func TestTheRowIsTheJournals(t *testing.T) {
+func TestRowAndJournalShareIncarnation(t *testing.T) {
 	bucket := sharedBucket(t)
 	seen := map[string]bool{}
 	for range 2 {
@@ -460,9 +460,9 @@ func TestMembersAreDeleted(t *testing.T) {
 	})
 }
 
-// TestPassiveForAMoment delays the confirmation of a node's row: callers wait for it, and are rejected
+// TestBriefPassivity delays the confirmation of a node's row: callers wait for it, and are rejected
 // if it does not come.
-func TestPassiveForAMoment(t *testing.T) {
+func TestBriefPassivity(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		a := newMemberNode(t, bucket, "a").serves()
 		goOn := a.freeze()

@@ -13,9 +13,9 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// TestEndOfTheProcessIsLogged: during an outage of the bucket, the record of an expelled node is
+// TestExpelledNodeIsLogged: during an outage of the bucket, the record of an expelled node is
 // logged with the node's address, and other records are suppressed.
-func TestEndOfTheProcessIsLogged(t *testing.T) {
+func TestExpelledNodeIsLogged(t *testing.T) {
 	var out waiting.Log
 	away := storagetest.Faulty(memoryBucket(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind { return storagetest.ErrorBefore }})
 	r := oracular(t, storagetest.Exclusive(away), &oracle{}, &Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Address: "a.example"})

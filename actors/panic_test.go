@@ -107,9 +107,9 @@ func hello(key string) conversation.Admission {
 	}
 }
 
-// TestPanicAnswersWhoWaits panics an activation while callers wait for its first append, which never
+// TestPanicAnswersWaitingCallers panics an activation while callers wait for its first append, which never
 // arrives. They are retried, and its pending work is recovered long before the next regular sweep.
-func TestPanicAnswersWhoWaits(t *testing.T) {
+func TestPanicAnswersWaitingCallers(t *testing.T) {
 	const callers = 3
 	var first atomic.Bool
 	v := newValve(t, func(op storagetest.Op) bool {
@@ -262,9 +262,9 @@ func checkUnknown(t *testing.T, err error, key string) {
 	}
 }
 
-// TestOtherRequestsInDoubt: an abort that may have been recorded is reported as unknown, too. A
+// TestUnknownOutcomeOfOtherRequests: an abort that may have been recorded is reported as unknown, too. A
 // precheck records nothing, so its outcome is never unknown.
-func TestOtherRequestsInDoubt(t *testing.T) {
+func TestUnknownOutcomeOfOtherRequests(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -354,9 +354,9 @@ var errDeaf = errors.New("deaf")
 
 func (deaf) Stop(context.Context) error { return errDeaf }
 
-// TestLifeEndsWithoutItsHost stops a node whose host does not stop, during a blocked append: its
+// TestStopWithHangingHost stops a node whose host does not stop, during a blocked append: its
 // activations still write nothing more.
-func TestLifeEndsWithoutItsHost(t *testing.T) {
+func TestStopWithHangingHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newValve(t, func(op storagetest.Op) bool {
 			return op.Method == http.MethodPut && strings.Contains(op.Key, "/log/")

@@ -55,9 +55,9 @@ func (s *pagesReader) Attachment(context.Context, conversation.Address, conversa
 	return conversation.Attachment{}, nil, io.EOF
 }
 
-// TestReplyIsReadOn: the first read, and the first after a failure, checks the end of the log; the
+// TestReplyIsReadIncrementally: the first read, and the first after a failure, checks the end of the log; the
 // others continue from there.
-func TestReplyIsReadOn(t *testing.T) {
+func TestReplyIsReadIncrementally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		empty := conversation.Page{JSON: []byte("[]"), Next: 1, UpToDate: true}
 		settled := conversation.Page{JSON: []byte(`[{"type":"submission-settled","submissionId":"sub_1"}]`), Next: 2, UpToDate: true}

@@ -48,9 +48,9 @@ func doomed(a *agent.Agent) actors.Options {
 	return opts
 }
 
-// TestKilledNodesWorkIsFinishedWithoutTraffic kills a node in mid-reply, in mid-tool and with a queue,
+// TestKilledNodesWorkIsRecovered kills a node in mid-reply, in mid-tool and with a queue,
 // without further requests.
-func TestKilledNodesWorkIsFinishedWithoutTraffic(t *testing.T) {
+func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	reply, tool, queue := chat("reply"), chat("tool"), chat("queue")
 	w := newWorld(t)
 	ts := newTools()

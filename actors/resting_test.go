@@ -59,8 +59,8 @@ func TestRestingWriters(t *testing.T) {
 	})
 }
 
-// TestRestingWritersAreFew: beyond the limit, the oldest writers are dropped.
-func TestRestingWritersAreFew(t *testing.T) {
+// TestRestingWriterLimit: beyond the limit, the oldest writers are dropped.
+func TestRestingWriterLimit(t *testing.T) {
 	const nonce = storage.Nonce("01JD0000000000000000000001")
 	key := func(i int) conversation.Key { return conversation.Key(fmt.Sprintf("%032d", i)) }
 	synctest.Test(t, func(t *testing.T) {

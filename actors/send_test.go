@@ -157,7 +157,7 @@ func TestReadWaitsForTheSettlement(t *testing.T) {
 	}
 }
 
-func TestReadOfWhatDidNotComplete(t *testing.T) {
+func TestReadOfIncompleteSubmission(t *testing.T) {
 	w := newWorld(t)
 	model := make(stage)
 	n := w.start(setup{opts: agents(chatAgent()), model: model})
@@ -192,7 +192,7 @@ func TestReadOfWhatDidNotComplete(t *testing.T) {
 	})
 }
 
-func TestReadRefusesWhatItCannotFind(t *testing.T) {
+func TestReadOfUnknownSubmission(t *testing.T) {
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
 	receipt := n.admit(chat("c"), "1", "hello")
@@ -235,8 +235,8 @@ func (a *absent) carry(ctx context.Context, c *storagetest.Call) error {
 	return c.Unanswered(errors.New("the bucket is away"))
 }
 
-// TestReadOutlivesTheBucketsAbsence begins while the bucket is unavailable.
-func TestReadOutlivesTheBucketsAbsence(t *testing.T) {
+// TestReadSurvivesBucketOutage begins while the bucket is unavailable.
+func TestReadSurvivesBucketOutage(t *testing.T) {
 	w := newWorld(t)
 	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
 	receipt := n.admit(chat("c"), "1", "hello")

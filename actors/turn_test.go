@@ -61,7 +61,7 @@ func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
 	return s
 }
 
-func TestProviderErrorsSettleInOurWords(t *testing.T) {
+func TestProviderErrorsAreSanitized(t *testing.T) {
 	const raw = "vendor says: key sk-123 of org acme is out of credit"
 	said := []conversation.RecordType{conversation.TypeResponseStarted, conversation.TypeDelta}
 	kept := append(slices.Clone(said), conversation.TypeStepCompleted)
@@ -278,9 +278,9 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 	}
 }
 
-// TestLongReplyIsHeldBack streams more than feed and batch may hold while the bucket does not answer,
+// TestLongReplyBackpressure streams more than feed and batch may hold while the bucket does not answer,
 // and loses nothing.
-func TestLongReplyIsHeldBack(t *testing.T) {
+func TestLongReplyBackpressure(t *testing.T) {
 	// 4 MiB may wait for an append and 1 MiB in the feed; one read takes at most a feed and a piece
 	// more.
 	const pieces, size = 40, 256 << 10

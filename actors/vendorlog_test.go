@@ -8,9 +8,9 @@ import (
 	"github.com/parleyrun/parley/providers"
 )
 
-// TestVendorsWordsAreContent: a vendor's error that repeats the request is logged only if the agent's
+// TestVendorMessagesAreContent: a vendor's error that repeats the request is logged only if the agent's
 // logs may show content.
-func TestVendorsWordsAreContent(t *testing.T) {
+func TestVendorMessagesAreContent(t *testing.T) {
 	const words = "cannot answer: Be brief. hello"
 	body := words + strings.Repeat(" again", 1000)
 	for name, content := range map[string]bool{"content": true, "no content": false} {
