@@ -42,11 +42,11 @@ func TestAbort(t *testing.T) {
 	settled := w.untilSettled(at, 3)
 	for _, s := range settled {
 		if s.Outcome != conversation.OutcomeAborted || s.Error == nil || s.Error.Type != conversation.CodeAborted {
-			t.Errorf("settled %+v", s)
+			t.Errorf("got settlement %+v", s)
 		}
 	}
 	if n := len(only[*conversation.AbortRequested](w.records(at))); n != 1 {
-		t.Errorf("%d intents", n)
+		t.Errorf("got %d abort intents", n)
 	}
 	var texts []string
 	for _, m := range n.snapshot(at).Messages {
@@ -128,7 +128,7 @@ func TestAttachment(t *testing.T) {
 	content.Close()
 	blob.Content = bytes.NewReader(data)
 	if err := n.rt.Stage(t.Context(), at, blob); conversation.CodeOf(err) != conversation.CodeAttachmentConflict {
-		t.Errorf("staged where other bytes stand: %v", err)
+		t.Errorf("got error %v staging over other bytes", err)
 	}
 	if err := w.bucket.Put(t.Context(), key, storage.Bytes(data[1:])); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestOwnAdmission(t *testing.T) {
 			}
 			own, err := newOwnAdmission(t.Context(), a, true, encode)
 			if err != nil || !survivesJSON(&a) {
-				t.Fatalf("it is not taken as it is: %v", err)
+				t.Fatalf("got error %v, want the admission unencoded", err)
 			}
 			if a.Delivery.Attributes != nil {
 				a.Delivery.Attributes["x"] = "changed"
@@ -48,11 +48,11 @@ func TestOwnAdmission(t *testing.T) {
 				a.Delivery.Attachments[i].Filename = "changed"
 			}
 			if diff := cmp.Diff(want, own.admission); diff != "" {
-				t.Errorf("on its node (-want +got):\n%s", diff)
+				t.Errorf("local admission (-want +got):\n%s", diff)
 			}
 			sent, ok := proto.Clone(own).(*wire.AdmitRequest)
 			if !ok || !sent.GetPrecheck() || string(sent.GetAdmission()) != string(body) {
-				t.Errorf("it leaves as %T %v, want %s", sent, sent, body)
+				t.Errorf("got encoded %T %v, want %s", sent, sent, body)
 			}
 		})
 	}
@@ -63,7 +63,7 @@ func TestOwnAdmission(t *testing.T) {
 		"id":        {Address: conversation.Address{ID: "\xff"}, Key: "k"},
 	} {
 		if survivesJSON(&a) {
-			t.Errorf("%s is no text, and taken as it is", name)
+			t.Errorf("got %s unencoded, want encoding because it is not UTF-8", name)
 		}
 	}
 }

@@ -76,14 +76,14 @@ func (s *story) checkSuspended(t *testing.T) {
 			}
 		case *conversation.Suspended:
 			if suspended = r; r.Until != until || len(recorded) != 2 {
-				t.Errorf("parked until %s after %v, the nap ends at %s", r.Until, recorded, until)
+				t.Errorf("got suspended until %s after %v, want until %s", r.Until, recorded, until)
 			}
 		case *conversation.AttemptStarted:
 			if suspended != nil && r.At < suspended.Until {
-				t.Errorf("goes on at %s, parked until %s", r.At, suspended.Until)
+				t.Errorf("got next attempt at %s, want suspended until %s", r.At, suspended.Until)
 			}
 			if suspended = nil; r.Attempt > len(s.lives) {
-				t.Errorf("attempt %d in life %d", r.Attempt, len(s.lives))
+				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.lives))
 			}
 		}
 	}
@@ -93,10 +93,10 @@ func (s *story) checkSuspended(t *testing.T) {
 	for _, d := range s.deeds {
 		name, _ := strings.CutPrefix(d.what, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("%s was done again in life %d", d.what, d.life)
+			t.Errorf("got a repeated call of %s in process %d", d.what, d.life)
 		}
 		if name == "two" && conversation.TimeOf(d.at) < until {
-			t.Errorf("the second step was done at %s, the nap ends at %s", d.at, until)
+			t.Errorf("got second step at %s, want after %s", d.at, until)
 		}
 	}
 	checkTranscriptText(t, s.lives[len(s.lives)-1].node.snapshot(chat("c")))
@@ -114,7 +114,7 @@ func checkTranscriptText(t *testing.T, snap conversation.Snapshot) {
 		}
 	}
 	if text != "All done." {
-		t.Errorf("the answer is %q", text)
+		t.Errorf("got answer %q", text)
 	}
 }
 
@@ -139,7 +139,7 @@ func (w *world) leavesNothing() {
 func (w *world) leavesTimers(may func(key string) bool) {
 	w.tb.Helper()
 	if keys := slices.DeleteFunc(w.timers(), may); len(keys) > 0 {
-		w.tb.Errorf("the timers %q are left", keys)
+		w.tb.Errorf("got remaining timers %q", keys)
 	}
 	for _, j := range w.journals() {
 		pending := slices.DeleteFunc(j.Entries, func(e storage.JournalEntry) bool { return e.Opening }) // caused by reads of the test
@@ -157,18 +157,18 @@ func TestCrashWhileSuspended(t *testing.T) {
 		boundaries = s.lives[0].passed()
 		s.checkSuspended(t)
 		if got := len(only[*conversation.Suspended](s.records(chat("c")))); got != 1 {
-			t.Errorf("parked %d times", got)
+			t.Errorf("got %d suspensions", got)
 		}
 	})
 	for _, what := range []string{"send PUT timer/", "landed PUT timer/", "send DELETE timer/", "send LIST timer/"} {
 		if !slices.ContainsFunc(boundaries, func(b string) bool {
 			return strings.Contains(b, what)
 		}) {
-			t.Errorf("%q is no boundary of %q", what, boundaries)
+			t.Errorf("want boundary %q in %q", what, boundaries)
 		}
 	}
 	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkSuspended, (*story).showParking,
-		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after death"}, nil))
+		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after crash"}, nil))
 }
 
 func (s *story) showParking(shown map[string]int) {
@@ -187,6 +187,6 @@ func (s *story) showParking(shown map[string]int) {
 		shown["over before"]++
 	}
 	if s.zombies > 0 {
-		shown["landed after death"]++
+		shown["landed after crash"]++
 	}
 }

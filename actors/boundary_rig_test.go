@@ -230,7 +230,7 @@ func (s *story) live(dies int) bool {
 	case err := <-done:
 		s.tb.Fatalf("run ended: %v", err)
 	case <-time.After(longest):
-		s.tb.Fatalf("life %d settles nothing:\n%s", p.number, s.lines(s.at()))
+		s.tb.Fatalf("process %d settled nothing:\n%s", p.number, s.lines(s.at()))
 	}
 	if died {
 		p.node.die()
@@ -285,7 +285,7 @@ func (p *life) deliver() {
 		}
 		time.Sleep(time.Second)
 	}
-	p.s.tb.Errorf("life %d accepts nothing", p.number)
+	p.s.tb.Errorf("process %d accepted nothing", p.number)
 }
 
 // fact is a record with the time at which it became durable.
@@ -369,7 +369,7 @@ func (s *story) factsOf(at conversation.Address) []fact {
 		}
 		landed, ok := s.landed[storage.LogKey(at.Key(), b.Seq)]
 		if !ok {
-			s.tb.Fatalf("nobody has stored batch %d", b.Seq)
+			s.tb.Fatalf("batch %d was not stored by any process", b.Seq)
 		}
 		for _, r := range records {
 			out = append(out, fact{r, landed})

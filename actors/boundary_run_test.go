@@ -103,30 +103,30 @@ func (s *story) checkRun(t *testing.T) {
 			}
 		case *conversation.ToolSettled:
 			if err := json.Unmarshal(r.Output, &output); err != nil {
-				t.Errorf("the run returns %s: %s", r.Output, r.ErrorText)
+				t.Errorf("got output %s, error %q", r.Output, r.ErrorText)
 			}
 		case *conversation.AttemptStarted:
 			if r.Attempt > len(s.lives) {
-				t.Errorf("attempt %d in life %d", r.Attempt, len(s.lives))
+				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.lives))
 			}
 		}
 	}
 	output = strings.ReplaceAll(output, "\n\n", "") // where the agent's reply was interrupted
 	if settled != 1 || output != "seven, part a, part b, true" {
-		t.Errorf("settled %d times, with %q", settled, output)
+		t.Errorf("got %d settlements with output %q", settled, output)
 	}
 	if got := len(only[*conversation.SubmissionAdmitted](s.records(chat("c")))); got != 1 {
-		t.Errorf("the agent was asked %d times", got)
+		t.Errorf("got %d agent calls", got)
 	}
 	for _, name := range []string{"one", "two", "three", "a write", "b write"} {
 		if _, ok := recorded[name]; !ok {
-			t.Errorf("step %s is not recorded", name)
+			t.Errorf("step %s not recorded", name)
 		}
 	}
 	for _, d := range s.deeds {
 		name, _ := strings.CutPrefix(d.what, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("%s was done again in life %d", d.what, d.life)
+			t.Errorf("got a repeated call of %s in process %d", d.what, d.life)
 		}
 	}
 	s.leavesTimers(func(key string) bool { return strings.Contains(key, "/20000131T") }) // timeouts of the waits
@@ -155,11 +155,11 @@ func TestCrashInRun(t *testing.T) {
 	})
 	for _, what := range []string{"step one begins", "step a write ends", "step b write ends", "step three ends", "model has said sev", "send PUT timer/"} {
 		if !slices.ContainsFunc(boundaries, func(b string) bool { return strings.Contains(b, what) }) {
-			t.Errorf("%q is no boundary of %q", what, boundaries)
+			t.Errorf("want boundary %q in %q", what, boundaries)
 		}
 	}
 	dieEverywhere(t, fleet, &story{runs: true}, boundaries, (*story).checkRun, (*story).showRun,
-		sample.Of([]string{"goes on in another", "over before", "landed after death", "step again"}, nil))
+		sample.Of([]string{"goes on in another", "over before", "landed after crash", "step again"}, nil))
 }
 
 func (s *story) showRun(shown map[string]int) {
@@ -181,6 +181,6 @@ func (s *story) showRun(shown map[string]int) {
 		shown["over before"]++
 	}
 	if s.zombies > 0 {
-		shown["landed after death"]++
+		shown["landed after crash"]++
 	}
 }

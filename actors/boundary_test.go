@@ -185,9 +185,9 @@ func (s *story) check(t *testing.T) {
 	s.checkClients(t, facts)
 	if t.Failed() {
 		for i, p := range s.lives {
-			t.Logf("life %d passed\n\t%s", i, strings.Join(p.passed(), "\n\t"))
+			t.Logf("process %d reached\n\t%s", i, strings.Join(p.passed(), "\n\t"))
 		}
-		t.Logf("deeds:\n%+v\nlog:\n%s", s.deeds, s.lines(chat("c")))
+		t.Logf("calls:\n%+v\nlog:\n%s", s.deeds, s.lines(chat("c")))
 	}
 }
 
@@ -201,7 +201,7 @@ func (s *story) checkSettled(t *testing.T, facts []fact) {
 		case *conversation.SubmissionSettled:
 			settled++
 			if r.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("settled as %+v with %+v", r, r.Error)
+				t.Errorf("got settlement %+v with error %+v", r, r.Error)
 			}
 		}
 	}
@@ -238,7 +238,7 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 			case !r.Failed:
 				succeeded[name]++
 				if stored[r.Call] != (name == "plain") {
-					t.Errorf("the output of %s is stored: %v", name, stored[r.Call])
+					t.Errorf("got output of %s stored: %v", name, stored[r.Call])
 				}
 				if plain && n != 1 {
 					t.Errorf("%s succeeded and ran %d times", name, n)
@@ -253,17 +253,17 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 			children, unsettled = children+1, unsettled+1
 		case *conversation.ChildSettled:
 			if unsettled--; r.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("the subagent ended as %+v", r)
+				t.Errorf("got subagent outcome %+v", r)
 			}
 		}
 	}
 	for call, name := range names {
 		if settled[call] != 1 {
-			t.Errorf("%d outcomes of %s %s", settled[call], name, call)
+			t.Errorf("got %d outcomes of %s %s, want 1", settled[call], name, call)
 		}
 	}
 	if diff := cmp.Diff(map[string]int{"plain": 1, "deploy": 1, "task": 1, "look": 1}, succeeded); diff != "" {
-		t.Errorf("outcomes but of calls that did not run (-want +got):\n%s", diff)
+		t.Errorf("outcomes of calls that ran (-want +got):\n%s", diff)
 	}
 	if children != 1 || unsettled != 0 {
 		t.Errorf("%d subagents, %d without an outcome", children, unsettled)
@@ -328,11 +328,11 @@ func (s *story) checkDeeds(t *testing.T, facts []fact) {
 	for _, d := range s.deeds {
 		if on, ok := rests(d); ok {
 			if at, ok := ends[on]; !ok || d.at.Before(at) {
-				t.Errorf("%s %s was done in life %d before the end of %s was durable", d.what, d.call, d.life, on.what)
+				t.Errorf("got %s %s in process %d before %s was durable", d.what, d.call, d.life, on.what)
 			}
 		}
 		if at, ok := ends[deed{what: d.what, call: d.call}]; ok && d.at.After(at) {
-			t.Errorf("%s %s was done again in life %d, %v after its result was durable", d.what, d.call, d.life, d.at.Sub(at))
+			t.Errorf("got a repeated %s %s in process %d, %v after its result was durable", d.what, d.call, d.life, d.at.Sub(at))
 		}
 		if d.what != "accepted" {
 			count[where{d.what, d.call, d.life}]++
@@ -343,12 +343,12 @@ func (s *story) checkDeeds(t *testing.T, facts []fact) {
 	}
 	for what, n := range count {
 		if n > 1 {
-			t.Errorf("%d times: %+v", n, what)
+			t.Errorf("got %d calls: %+v", n, what)
 		}
 	}
 	for _, what := range []string{"model 1", "model 2", "model 3", "child 1", "child 2"} {
 		if _, ok := ends[deed{what: what}]; !ok {
-			t.Errorf("%s has no end in the log", what)
+			t.Errorf("no outcome of %s in the log", what)
 		}
 	}
 }
@@ -376,25 +376,25 @@ func (s *story) checkView(t *testing.T, facts []fact) {
 	all := strings.Join(last.seen, "\n")
 	summarized := last.seen[0] == summaryOf("They worked.")
 	if got, want := strings.Count(all, "three done"), map[bool]int{false: 1}[summarized]; got != want || strings.Count(all, "=child result") != 1 {
-		t.Errorf("the last request is %q", last.seen)
+		t.Errorf("got last prompt %q", last.seen)
 	}
 	if !summarized && last.seen[0] != "user: go" {
-		t.Errorf("the last request begins with %q", last.seen[0])
+		t.Errorf("got last prompt beginning with %q", last.seen[0])
 	}
 	compactions := 0
 	for _, f := range facts {
 		if r, ok := f.record.(*conversation.Compacted); ok {
 			compactions++
 			if r.Child != "" || r.Summary != "They worked." {
-				t.Errorf("recorded %+v", r)
+				t.Errorf("got records %+v", r)
 			}
 			if last.at.Sub(f.at) > time.Second && !summarized {
-				t.Errorf("a request %v after the summary does not show it", last.at.Sub(f.at))
+				t.Errorf("got a prompt without the summary, %v after it", last.at.Sub(f.at))
 			}
 		}
 	}
 	if compactions > 1 || summarized && compactions == 0 {
-		t.Errorf("%d compactions, and the view is %q", compactions, last.seen)
+		t.Errorf("got %d compactions and prompt %q", compactions, last.seen)
 	}
 }
 
@@ -420,7 +420,7 @@ func (s *story) checkClients(t *testing.T, facts []fact) {
 			t.Fatalf("updates before batch %d: %v", i, err)
 		}
 		if got, err := conversation.EncodeJSON(tr.Snapshot()); err != nil || string(got) != string(want) {
-			t.Fatalf("a client that begins before batch %d has, with %v,\n%s\nthe snapshot is\n%s", i, err, got, want)
+			t.Fatalf("client from batch %d, error %v: got\n%s\nwant\n%s", i, err, got, want)
 		}
 		if b == nil {
 			break
@@ -431,17 +431,17 @@ func (s *story) checkClients(t *testing.T, facts []fact) {
 		begin = state.Snapshot()
 	}
 	checkTranscript(t, end)
-	lacks(t, "what clients see", n.public(at), "fog", `"look"`, "They worked")
+	lacks(t, "the public view", n.public(at), "fog", `"look"`, "They worked")
 	noted := slices.ContainsFunc(facts, func(f fact) bool {
 		r, ok := f.record.(*conversation.Advisory)
 		return ok && r.Child == ""
 	})
 	if !noted { // A subagent's notes are not public; those of the reply are, as hidden ones.
-		lacks(t, "what clients see", n.public(at), "continue exactly")
+		lacks(t, "the public view", n.public(at), "continue exactly")
 	}
 	for _, f := range facts {
 		if r, ok := f.record.(*conversation.ChildStarted); ok {
-			lacks(t, "what clients see", n.public(at), string(r.Child), string(r.Submission))
+			lacks(t, "the public view", n.public(at), string(r.Child), string(r.Submission))
 		}
 	}
 }
@@ -453,27 +453,27 @@ func checkTranscript(t *testing.T, s conversation.Snapshot) {
 		return m.Display == conversation.DisplayHidden
 	})
 	if len(s.Messages) != 2 || len(s.Settlements) != 1 {
-		t.Fatalf("%d messages and %d settlements", len(s.Messages), len(s.Settlements))
+		t.Fatalf("got %d messages and %d settlements", len(s.Messages), len(s.Settlements))
 	}
 	text := ""
 	for _, p := range s.Messages[1].Parts {
 		switch {
 		case p.Type == conversation.PartTypeTool:
 			if p.State != conversation.StateOutputAvailable && p.State != conversation.StateOutputError {
-				t.Errorf("a call stays open: %+v", p)
+				t.Errorf("got open call %+v", p)
 			}
 		case p.State != conversation.StateDone:
-			t.Errorf("a part stays open: %+v", p)
+			t.Errorf("got open part %+v", p)
 		case p.Text != nil:
 			text += *p.Text
 		}
 	}
 	if text != "All done." {
-		t.Errorf("the answer is %q", text)
+		t.Errorf("got answer %q", text)
 	}
 	meta, err := json.Marshal(s.Messages[1].Metadata)
 	if err != nil || string(meta) != `{"began":true,"ended":true}` {
-		t.Errorf("the response has the metadata %s, %v", meta, err)
+		t.Errorf("got response metadata %s, %v", meta, err)
 	}
 }
 
@@ -494,7 +494,7 @@ func TestCrashAtEveryBoundary(t *testing.T) {
 	boundaries := wholeStory(t, fleet)
 	dieEverywhere(t, fleet, &story{}, boundaries, (*story).check, (*story).show, sample.Of([]string{
 		"durable tool resumed", "step repeated", "outcome unknown", "call not run", "reply interrupted", "subagent resumed",
-		"summary lost", "landed after death",
+		"summary lost", "landed after crash",
 	}, nil))
 }
 
@@ -515,21 +515,21 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 				play(t, fleet, &story{lost: lost, parks: begin.parks, runs: begin.runs}, []int{k}, func(t *testing.T, s *story) {
 					// Child runs are concurrent, so the order varies.
 					if got := s.lives[0].passed(); !begin.runs && (len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1])) {
-						t.Errorf("the story is another one (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
+						t.Errorf("boundaries (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
 					check(s, t)
 					show(s, shown)
 					if t.Failed() {
-						t.Logf("dead at %q", name)
+						t.Logf("crashed at %q", name)
 					}
 				})
 			})
 		}
 	}
-	t.Logf("%d boundaries, which show %v", len(boundaries), shown)
+	t.Logf("%d boundaries, covering %v", len(boundaries), shown)
 	for _, what := range wanted {
 		if shown[what] == 0 {
-			t.Errorf("no story shows: %s", what)
+			t.Errorf("not covered: %s", what)
 		}
 	}
 }
@@ -559,7 +559,7 @@ func (s *story) show(shown map[string]int) {
 		"reply interrupted":    strings.Contains(log, `"stopReason":"interrupted"`),
 		"subagent resumed":     child && lives["child 2"][1] && len(lives["model 2"]) == 1,
 		"summary lost":         !strings.Contains(log, `"type":"compacted"`),
-		"landed after death":   s.zombies > 0,
+		"landed after crash":   s.zombies > 0,
 	} {
 		if is {
 			shown[what]++
@@ -574,7 +574,7 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 		boundaries = s.lives[0].passed() // before the reads of check
 		s.check(t)
 		if got := len(only[*conversation.Compacted](s.records(chat("c")))); got != 1 {
-			t.Errorf("%d compactions", got)
+			t.Errorf("got %d compactions", got)
 		}
 	})
 	for _, what := range []string{
@@ -582,11 +582,11 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 		"summary ends", "delivery hook begins", "finish hook ends", "settled hook ends",
 	} {
 		if !slices.Contains(boundaries, what) {
-			t.Errorf("%q is no boundary", what)
+			t.Errorf("want boundary %q", what)
 		}
 	}
 	if len(boundaries) < 40 {
-		t.Fatalf("only %d boundaries", len(boundaries))
+		t.Fatalf("got only %d boundaries", len(boundaries))
 	}
 	return boundaries
 }
@@ -610,6 +610,6 @@ func TestCrashAtTwoBoundaries(t *testing.T) {
 		})
 	}
 	if twice < pairs/2 {
-		t.Errorf("only %d of %d stories have two deaths", twice, pairs)
+		t.Errorf("got two crashes in only %d of %d runs", twice, pairs)
 	}
 }

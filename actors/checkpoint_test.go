@@ -67,7 +67,7 @@ func makeLong(t *testing.T, w *world) map[string][]byte {
 	}
 	for _, part := range []string{"/head", "/ckpt/", "/page/"} {
 		if len(w.keysWith(part)) == 0 {
-			t.Fatalf("there is no object %s: %v", part, w.keysWith("/"))
+			t.Fatalf("no object %s in %v", part, w.keysWith("/"))
 		}
 	}
 	all := map[string][]byte{}
@@ -120,11 +120,11 @@ func checkLong(t *testing.T, w *world, n *node) {
 		return string(page.JSON)
 	}
 	if diff := cmp.Diff(w.folded(chat("c")), shown()); diff != "" {
-		t.Errorf("snapshot (-log +shown):\n%s", diff)
+		t.Errorf("snapshot (-log +got):\n%s", diff)
 	}
 	again := n.admit(chat("c"), "0", "hello")
 	if !again.Deduplicated || again.Offset != 0 {
-		t.Errorf("the first message sent again: %+v", again)
+		t.Errorf("got replay of the first message %+v", again)
 	}
 	if _, err := n.rt.Wait(t.Context(), chat("c"), n.admit(chat("c"), "next", "and now?")); err != nil {
 		t.Fatal(err)
@@ -133,10 +133,10 @@ func checkLong(t *testing.T, w *world, n *node) {
 	want := fmt.Sprintf("%d messages and", 2*longTurns+1)
 	messages := n.snapshot(chat("c")).Messages
 	if text := *messages[len(messages)-1].Parts[0].Text; !strings.HasPrefix(text, want) {
-		t.Errorf("the model says %.60q, want %q", text, want)
+		t.Errorf("got reply %.60q, want %q", text, want)
 	}
 	if diff := cmp.Diff(w.folded(chat("c")), shown()); diff != "" {
-		t.Errorf("snapshot after the turn (-log +shown):\n%s", diff)
+		t.Errorf("snapshot after the turn (-log +got):\n%s", diff)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestCheckpointAheadOfTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(w.folded(chat("c")), string(page.JSON)); diff != "" {
-		t.Errorf("snapshot (-log +shown):\n%s", diff)
+		t.Errorf("snapshot (-log +got):\n%s", diff)
 	}
 }
 

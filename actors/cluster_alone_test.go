@@ -30,7 +30,7 @@ func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 	o.Cluster = &actors.ClusterOptions{Listen: free[0], Advertise: "127.0.0.1:1", Insecure: true}
 	stranger := w.start(setup{opts: o, model: says(3)})
 	// It never answers a ping, so the status does not change any more.
-	eventually(t, "a sound node that reaches none of one other", func() bool {
+	eventually(t, "a ready node that reaches none of one other", func() bool {
 		st := a.rt.Status()
 		return st.Members == 2 && st.Others == 1 && st.Reachable == 0 && st.Ready
 	})
@@ -38,16 +38,16 @@ func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 	for i := range 20 { // concurrently: each waits a second for the unreachable node to release the conversation
 		wg.Go(func() {
 			if _, err := a.rt.Admit(t.Context(), message(chat(fmt.Sprint("c", i)), "k", "hello")); err != nil {
-				t.Errorf("message %d through the sound node: %v", i, err)
+				t.Errorf("message %d through the reachable node: %v", i, err)
 			}
 		})
 	}
 	wg.Wait()
-	eventually(t, "a stranger that is not ready and says why", func() bool {
+	eventually(t, "an unreachable node that is not ready, with its reason", func() bool {
 		st := stranger.rt.Status()
 		return !st.Ready && strings.Contains(st.Reason, "not reached: 0 of 1") && st.Unreached == 1
 	})
-	eventually(t, "heartbeats that say who reaches whom", func() bool {
+	eventually(t, "heartbeats with reachability", func() bool {
 		v, err := actors.ReadCluster(t.Context(), w.bucket)
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func TestAllNodesLeaveTogether(t *testing.T) {
 		go func() { ended <- n.rt.HandOver(context.Background()) }()
 	}
 	for range nodes {
-		t.Logf("hand-over: %v after %v", await(t, ended, "hand-over"), time.Since(began))
+		t.Logf("handover: %v after %v", await(t, ended, "handover"), time.Since(began))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestLastDrainedNodeServes(t *testing.T) {
 	}
 	eventually(t, "a node alone", func() bool { return nodes[1].rt.Status().Members == 1 })
 	if _, err := nodes[1].rt.Admit(context.Background(), message(chat("c"), "k", "hello")); err != nil {
-		t.Errorf("the only node of the cluster refuses: %v", err)
+		t.Errorf("rejected by the only node: %v", err)
 	}
 	eventually(t, "the only node of the cluster to be ready", func() bool { return nodes[1].rt.Status().Ready })
 }

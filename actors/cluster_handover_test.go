@@ -89,12 +89,12 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 		_, err := other.rt.Admit(context.Background(), message(at, "k", strings.Repeat("x", 1<<20)))
 		answer <- err
 	}()
-	await(t, reading, "the owner reads what is staged")
+	await(t, reading, "the read of the staged admission")
 	if _, err := actors.SetDraining(context.Background(), w.bucket, owner.rt.Status().Member, true); err != nil {
 		t.Fatal(err)
 	}
 	if err := await(t, answer, "the answer"); err != nil {
-		t.Errorf("a caller of a node that hands over is refused: %v", err)
+		t.Errorf("rejected during the handover: %v", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestHandOverIsRetried(t *testing.T) {
 	owner.admit(at, "k", "x")
 	stall.Store(true)
 	if err := owner.rt.HandOver(ctx); err == nil {
-		t.Fatal("it has handed over without a row that says so")
+		t.Fatal("handover returned before the row was draining")
 	}
 	stall.Store(false)
 	close(resume)
@@ -133,6 +133,6 @@ func TestHandOverIsRetried(t *testing.T) {
 		t.Error(err)
 	}
 	if got := owner.rt.Status().Active; got != 0 {
-		t.Errorf("the second hand-over returns nil with %d conversations active", got)
+		t.Errorf("got nil from the second handover with %d active conversations", got)
 	}
 }

@@ -91,7 +91,7 @@ func (w *world) join(ctx context.Context, c *storagetest.Call) error {
 func (w *world) meet(nodes []*node) {
 	w.tb.Helper()
 	for _, node := range nodes {
-		eventually(w.tb, "nodes that know each other", func() bool {
+		eventually(w.tb, "nodes that reach each other", func() bool {
 			st := node.rt.Status()
 			return st.Members == len(nodes) && st.Reachable == len(nodes)-1 && st.Unreached == 0
 		})
@@ -111,7 +111,7 @@ func ownedBy(tb testing.TB, n *node, name string) conversation.Address {
 			return at
 		}
 	}
-	tb.Fatal("the node owns nothing")
+	tb.Fatal("no conversation owned by the node")
 	return conversation.Address{}
 }
 
@@ -131,7 +131,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	first := other.admit(at, "k1", "hello")
 	if again := owner.admit(at, "k1", "hello"); again.SubmissionID != first.SubmissionID || !again.Deduplicated {
-		t.Errorf("the key is not known at the owner: %+v", again)
+		t.Errorf("got receipt %+v from the owner, want deduplicated", again)
 	}
 	for _, precheck := range []bool{true, false} {
 		a := message(at, "k2", long)
@@ -146,7 +146,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 	w.untilSettled(at, 2)
 	admitted := only[*conversation.SubmissionAdmitted](w.records(at))
 	if len(admitted) != 2 || admitted[1].Delivery.Body != long {
-		t.Errorf("%d messages are in the log", len(admitted))
+		t.Errorf("got %d messages in the log", len(admitted))
 	}
 	w.until("no object that was staged", func() bool {
 		for key := range w.listing() {
@@ -164,7 +164,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 		t.Errorf("abort of nothing: %v, %v", aborted, err)
 	}
 	if got := other.rt.Status().Active; got != probed {
-		t.Errorf("%d conversations run on the node that does not own this one, want %d", got, probed)
+		t.Errorf("got %d activations on the other node, want %d", got, probed)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestReadersOnAnotherNode(t *testing.T) {
 		t.Error("no batch was pushed")
 	}
 	if loads > 5 {
-		t.Errorf("the bucket was read %d times for %d words", loads, seen)
+		t.Errorf("got %d bucket reads for %d words", loads, seen)
 	}
 	w.untilSettled(at, 1)
 	want, err := owner.rt.Reader().Snapshot(ctx, at)
@@ -254,11 +254,11 @@ func TestReadsSeeAcknowledgedWrites(t *testing.T) {
 							return
 						}
 						if page.Next < receipt.Offset || !strings.Contains(string(page.JSON), string(receipt.SubmissionID)) {
-							t.Errorf("acknowledged at %v, a snapshot that began later is at %v", receipt.Offset, page.Next)
+							t.Errorf("acknowledged at %v, got later snapshot at %v", receipt.Offset, page.Next)
 						}
 						head, err := nodes[(c+i+2)%3].rt.Reader().Head(context.Background(), at)
 						if err != nil || head < receipt.Offset {
-							t.Errorf("acknowledged at %v, the head is %v, %v", receipt.Offset, head, err)
+							t.Errorf("acknowledged at %v, got head %v, %v", receipt.Offset, head, err)
 						}
 					}
 				})
@@ -288,15 +288,15 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	handed := make(chan error, 1)
 	go func() { handed <- owner.rt.HandOver(context.Background()) }()
 	second := model.next(t)
-	if err := await(t, handed, "the end of the hand-over"); err != nil {
+	if err := await(t, handed, "the end of the handover"); err != nil {
 		t.Fatal(err)
 	}
 	st := owner.rt.Status()
 	if st.Active != 0 || st.Ready || !strings.Contains(st.Reason, "draining") || st.HandedOver != 1 {
-		t.Errorf("after the hand-over: %+v", st)
+		t.Errorf("after the handover: got %+v", st)
 	}
 	if _, err := owner.rt.Admit(context.Background(), message(at, "k2", "through the one that leaves")); err != nil {
-		t.Errorf("a node that leaves passes nothing on: %v", err)
+		t.Errorf("not forwarded by a leaving node: %v", err)
 	}
 	second.text("reply")
 	second.finish()
@@ -307,17 +307,17 @@ func TestHandOverCostsNoAttempt(t *testing.T) {
 	}
 	records := w.records(at)
 	if got := len(only[*conversation.AttemptReleased](records)); got != 1 {
-		t.Errorf("%d attempts were released, want 1", got)
+		t.Errorf("got %d released attempts, want 1", got)
 	}
 	for _, s := range only[*conversation.AttemptStarted](records) {
 		if s.Attempt != 1 {
-			t.Errorf("attempt %d at %s: handing over has cost one", s.Attempt, s.Submission)
+			t.Errorf("got attempt %d of %s, want the handover to count none", s.Attempt, s.Submission)
 		}
 	}
 	eventually(t, "one member", func() bool { return other.rt.Status().Members == 1 })
 	for key := range w.listing() {
 		if strings.HasPrefix(key, "pending/"+st.Member) || strings.HasPrefix(key, "heartbeat/"+st.Member) {
-			t.Errorf("the node that left has left %s behind", key)
+			t.Errorf("remaining after the node left: %s", key)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func TestCrashedNodesAreReplaced(t *testing.T) {
 	w.untilSettled(at, 1)
 	started := only[*conversation.AttemptStarted](w.records(at))
 	if len(started) != 2 || started[0].Writer == started[1].Writer {
-		t.Errorf("attempts: %+v", started)
+		t.Errorf("got attempts %+v", started)
 	}
 	// The sweep counts it when its probe is answered, which may be after the reply.
 	eventually(t, "a sweep that took the conversation over", func() bool {
@@ -351,11 +351,11 @@ func TestCrashedNodesAreReplaced(t *testing.T) {
 	})
 	st := nodes[0].rt.Status()
 	if !st.Passive || st.Ready {
-		t.Errorf("a node without its bucket is not passive: %+v", st)
+		t.Errorf("got status %+v, want passive", st)
 	}
 	_, err := nodes[0].rt.Admit(context.Background(), message(at, "k2", "x"))
 	if e := codeIs(t, err, conversation.CodeUnavailable); e != nil && e.RetryAfter != 2*time.Second {
-		t.Errorf("a passive node asks to wait %v", e.RetryAfter)
+		t.Errorf("got retry-after %v from a passive node", e.RetryAfter)
 	}
 }
 
@@ -379,13 +379,13 @@ func TestDrainByCommand(t *testing.T) {
 		shares[m.ID] = m.Share
 	}
 	if shares[member] != 0 || shares[nodes[1].rt.Status().Member] != 1 {
-		t.Errorf("shares: %v", shares)
+		t.Errorf("got shares %v", shares)
 	}
 	eventually(t, "an empty node", func() bool { return nodes[0].rt.Status().Active == 0 })
 	nodes[0].admit(at, "k2", "x")
 	w.untilSettled(at, 2)
 	if got := nodes[0].rt.Status().Active; got != 0 {
-		t.Errorf("%d conversations run on a drained node", got)
+		t.Errorf("got %d activations on a drained node, want 0", got)
 	}
 	if _, err := actors.SetDraining(context.Background(), w.bucket, member, false); err != nil {
 		t.Fatal(err)
@@ -395,7 +395,7 @@ func TestDrainByCommand(t *testing.T) {
 		return nodes[0].rt.Status().Active == 1
 	})
 	if _, err := actors.SetDraining(context.Background(), w.bucket, "nobody", true); !errors.Is(err, storage.ErrNotFound) {
-		t.Errorf("a member that is none: %v", err)
+		t.Errorf("got %v for an unknown member", err)
 	}
 }
 
@@ -427,7 +427,7 @@ func TestTwoOwners(t *testing.T) {
 	seen := map[conversation.SubmissionID]bool{}
 	for _, s := range settled {
 		if seen[s.Submission] {
-			t.Errorf("%s is settled twice", s.Submission)
+			t.Errorf("duplicate settlement of %s", s.Submission)
 		}
 		seen[s.Submission] = true
 	}
@@ -436,7 +436,7 @@ func TestTwoOwners(t *testing.T) {
 		fences += n.rt.Status().Fences
 	}
 	if fences == 0 {
-		t.Error("nobody was fenced off: the two never met")
+		t.Error("no writer was fenced")
 	}
 	var prev storage.Hash
 	for b, err := range w.logs.Batches(context.Background(), at.Key(), storage.Start()) {

@@ -69,29 +69,29 @@ func TestCompactOnRequest(t *testing.T) {
 	before := transcriptOf(n, chat("c"))
 	compacted, err := n.rt.Compact(t.Context(), chat("c"), "Mind the gap.")
 	if err != nil || !compacted {
-		t.Fatalf("compacted %t, %v", compacted, err)
+		t.Fatalf("got compacted %t, %v", compacted, err)
 	}
 	records := only[*conversation.Compacted](w.records(chat("c")))
 	if len(records) != 1 || records[0].Summary != "There were questions." || records[0].Reason != conversation.CompactionManual {
-		t.Errorf("recorded %+v", records)
+		t.Errorf("got records %+v", records)
 	}
 	asked := model.last()
 	for _, want := range []string{"Keep every number.", "Mind the gap."} {
 		if !strings.Contains(asked.System, want) {
-			t.Errorf("the summarizer was not told %q: %s", want, asked.System)
+			t.Errorf("instructions of the summarizer lack %q: %s", want, asked.System)
 		}
 	}
 	if !strings.Contains(strings.Join(shown(asked), "\n"), "question 0") {
-		t.Errorf("the summarizer was shown %q", shown(asked))
+		t.Errorf("got summarizer prompt %q", shown(asked))
 	}
 	if after := transcriptOf(n, chat("c")); after != before {
-		t.Errorf("the transcript changed from %s to %s", before, after)
+		t.Errorf("got transcript %[2]s, want %[1]s", before, after)
 	}
 	n.admit(chat("c"), "next", "and now?")
 	w.untilSettled(chat("c"), 5)
 	seen := strings.Join(shown(model.last()), "\n")
 	if !strings.Contains(seen, "There were questions.") || strings.Contains(seen, "question 0") || !strings.Contains(seen, "and now?") {
-		t.Errorf("the model was shown %s", seen)
+		t.Errorf("got prompt %s", seen)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestCompactWithNothingToDo(t *testing.T) {
 	before := w.listing()
 	for _, id := range []string{"c", "never"} {
 		if compacted, err := n.rt.Compact(t.Context(), chat(id), ""); err != nil || compacted {
-			t.Errorf("%s: compacted %t, %v", id, compacted, err)
+			t.Errorf("%s: got compacted %t, %v", id, compacted, err)
 		}
 	}
 	_, err := n.rt.Compact(t.Context(), chat("c"), strings.Repeat("x", 16<<10+1))
@@ -112,10 +112,10 @@ func TestCompactWithNothingToDo(t *testing.T) {
 	codeIs(t, err, conversation.CodeInvalidRequest)
 	var unknown *actors.UnknownAgentError
 	if _, err := n.rt.Compact(t.Context(), conversation.Address{Agent: "nobody", ID: "x"}, ""); !errors.As(err, &unknown) {
-		t.Errorf("an agent that is not registered: %v", err)
+		t.Errorf("unknown agent: got %v", err)
 	}
 	if diff := cmp.Diff(before, w.listing()); diff != "" {
-		t.Errorf("the bucket changed (-before +after):\n%s", diff)
+		t.Errorf("bucket (-before +after):\n%s", diff)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestCompactOneAtATime(t *testing.T) {
 	await(t, begun, "the summarizer")
 	_, err := n.rt.Compact(t.Context(), chat("c"), "")
 	if e := codeIs(t, err, conversation.CodeUnavailable); e.RetryAfter <= 0 {
-		t.Errorf("a refusal without a pause: %+v", e)
+		t.Errorf("got rejection without retry-after: %+v", e)
 	}
 	n.admit(chat("c"), "meanwhile", "still there?")
 	w.untilSettled(chat("c"), 4)
@@ -154,7 +154,7 @@ func TestCompactOneAtATime(t *testing.T) {
 		t.Error(err)
 	}
 	if got := only[*conversation.Compacted](w.records(chat("c"))); len(got) != 1 {
-		t.Errorf("%d compactions", len(got))
+		t.Errorf("got %d compactions", len(got))
 	}
 }
 
@@ -166,10 +166,10 @@ func TestCompactThatFailsChangesNothing(t *testing.T) {
 	n := model.talked(w, 3)
 	_, err := n.rt.Compact(t.Context(), chat("c"), "")
 	if codeIs(t, err, conversation.CodeUnavailable); strings.Contains(err.Error(), "402") {
-		t.Errorf("a caller is told the cause: %v", err)
+		t.Errorf("got the vendor's cause in %v", err)
 	}
 	if got := only[*conversation.Compacted](w.records(chat("c"))); len(got) != 0 {
-		t.Errorf("%d compactions", len(got))
+		t.Errorf("got %d compactions", len(got))
 	}
 	n.admit(chat("c"), "next", "and now?")
 	w.untilSettled(chat("c"), 4)

@@ -52,7 +52,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		t.Helper()
 		eventually(t, "a refused read", func() bool { return refused(n.reads(at)) })
 		if err := n.writes(at, "late"); !refused(err) {
-			t.Errorf("a message to a log that nobody can read: %v", err)
+			t.Errorf("message to an unreadable log: got %v", err)
 		}
 		for line := range strings.Lines(n.log.String()) {
 			if strings.Contains(line, " conversation=") && !strings.Contains(line, " agent=chat id=c") {
@@ -60,7 +60,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 			}
 		}
 	}
-	t.Run("a reader finds it, the writer is in memory", func(t *testing.T) {
+	t.Run("reader detects, writer in memory", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
 		opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour
@@ -74,7 +74,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		eventually(t, "the end of the activation", func() bool { return n.rt.Activations() == 0 })
 		check(t, n, chat("c"))
 	})
-	t.Run("the writer finds it, readers are in memory", func(t *testing.T) {
+	t.Run("writer detects, readers in memory", func(t *testing.T) {
 		w := newWorld(t)
 		n := shedding(w)
 		n.shed(chat("c"), 1)
@@ -87,7 +87,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		}
 		check(t, n, chat("c"))
 	})
-	t.Run("a reader finds it, nobody runs", func(t *testing.T) {
+	t.Run("reader detects, no activation", func(t *testing.T) {
 		w := newWorld(t)
 		n := shedding(w)
 		n.shed(chat("c"), 1)
@@ -98,7 +98,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		eventually(t, "an opening that counts", func() bool { return strings.Contains(n.log.String(), "conversation cannot be opened") })
 		check(t, n, chat("c"))
 	})
-	t.Run("a checkpoint is of it", func(t *testing.T) {
+	t.Run("with a checkpoint", func(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
 		opts.CheckpointBatches, opts.UnloadAfter, opts.ForgetAfter = 1, time.Millisecond, 2*time.Millisecond
@@ -131,7 +131,7 @@ func TestCorruptionOfManyLogsIsNotQuarantined(t *testing.T) {
 		for _, id := range ids {
 			err := n.writes(chat(id), "2")
 			if code := conversation.CodeOf(err); err == nil || code == conversation.CodeQuarantined {
-				t.Fatalf("message to %s: got %v, want a refusal that is no quarantine", id, err)
+				t.Fatalf("message to %s: got %v, want a rejection without quarantine", id, err)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	}.check(t, "turn on a new conversation", first)
 	bill{put(storagetest.Log): 3}.check(t, "turn on a warm conversation", second)
 	if first[put(storagetest.Busy)] != 1 {
-		t.Errorf("a new conversation made %d journal writes, want 1", first[put(storagetest.Busy)])
+		t.Errorf("got %d journal writes for a new conversation, want 1", first[put(storagetest.Busy)])
 	}
 
 	w.untilAtRest()
@@ -134,7 +134,7 @@ func TestAdmissionsShareTheJournal(t *testing.T) {
 		listed += len(j.Entries)
 	}
 	if listed != conversations {
-		t.Errorf("the journal lists %d conversations, want %d", listed, conversations)
+		t.Errorf("got %d listed conversations, want %d", listed, conversations)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestBatchOverhead(t *testing.T) {
 	batches := w.batches(chat("c"))
 	last := batches[len(batches)-1]
 	if d := only[*conversation.Delta](last); len(last) != 1 || len(d) != 1 || d[0].Text != word {
-		t.Fatalf("the last batch is not the word alone: %v", last)
+		t.Fatalf("got last batch %v, want one word", last)
 	}
 	size := w.listing()[storage.LogKey(chat("c").Key(), int64(len(batches)-1))]
 	overhead := size - int64(len(word))
 	t.Logf("a batch of one word has %d bytes, %d of them overhead", size, overhead)
 	if size == 0 || overhead > most {
-		t.Errorf("overhead is %d bytes, want at most %d", overhead, most)
+		t.Errorf("got overhead of %d bytes, want at most %d", overhead, most)
 	}
 	c.finish()
 	w.untilSettled(chat("c"), 1)

@@ -99,7 +99,7 @@ func (p *platform) send(r *rand.Rand) {
 			continue
 		}
 		if w.Code != http.StatusServiceUnavailable {
-			p.t.Errorf("delivery %d is answered with %d %s", id, w.Code, w.Body)
+			p.t.Errorf("delivery %d: got %d %s", id, w.Code, w.Body)
 			return
 		}
 		p.mu.Lock()
@@ -145,7 +145,7 @@ func TestDeliveriesAcrossCrash(t *testing.T) {
 		admitted := only[*conversation.SubmissionAdmitted](w.records(at))
 		for _, a := range admitted {
 			if keys[a.Key] {
-				t.Errorf("%s was admitted twice", a.Key)
+				t.Errorf("duplicate admission of %s", a.Key)
 			}
 			keys[a.Key] = true
 		}
@@ -153,7 +153,7 @@ func TestDeliveriesAcrossCrash(t *testing.T) {
 		w.untilSettled(at, len(admitted))
 	}
 	if total != ids {
-		t.Errorf("%d submissions of %d ids", total, ids)
+		t.Errorf("got %d submissions, want %d", total, ids)
 	}
-	t.Logf("%d deliveries of %d ids, %d of them sent again", p.done, ids, p.again)
+	t.Logf("%d deliveries of %d ids, %d of them retries", p.done, ids, p.again)
 }

@@ -96,7 +96,7 @@ func TestDecisions(t *testing.T) {
 			receipt, err := n.rt.Precheck(t.Context(), a)
 			if test.want == clear {
 				if receipt != nil || err != nil {
-					t.Errorf("precheck returned %v, %v, want nothing", receipt, err)
+					t.Errorf("precheck: got %v, %v, want nil", receipt, err)
 				}
 			} else {
 				checkDecision(t, test.want, first, receipt, err)
@@ -104,7 +104,7 @@ func TestDecisions(t *testing.T) {
 				checkDecision(t, test.want, first, &r, err)
 			}
 			if diff := cmp.Diff(before, w.listing()); diff != "" {
-				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+				t.Errorf("bucket (-before +after):\n%s", diff)
 			}
 			_, err = n.rt.Reader().Head(t.Context(), cold)
 			codeIs(t, err, conversation.CodeStreamNotFound)
@@ -113,7 +113,7 @@ func TestDecisions(t *testing.T) {
 	// An admission that passed its precheck is admitted.
 	for _, a := range []conversation.Admission{admission(cold, "new", mustBeAbsent), admission(warm, "new", badData)} {
 		if r := n.accept(a); r.Deduplicated {
-			t.Errorf("admitted after a precheck: %+v", r)
+			t.Errorf("after the precheck: got receipt %+v", r)
 		}
 	}
 }
@@ -126,16 +126,16 @@ func checkDecision(t *testing.T, want conversation.Code, first conversation.Rece
 	if want == replay {
 		first.Deduplicated = true
 		if diff := cmp.Diff(&first, got); err != nil || diff != "" {
-			t.Errorf("%v, receipt (-want +got):\n%s", err, diff)
+			t.Errorf("error %v, receipt (-want +got):\n%s", err, diff)
 		}
 		return
 	}
 	e := codeIs(t, err, want)
 	if want == conversation.CodeSubmissionConflict && e.Meta["submissionId"] != string(first.SubmissionID) {
-		t.Errorf("the conflict names %v, want %s", e.Meta, first.SubmissionID)
+		t.Errorf("got conflict meta %v, want %s", e.Meta, first.SubmissionID)
 	}
 	if want == conversation.CodeInstanceExists && e.Meta["uid"] != string(first.UID) {
-		t.Errorf("the refusal names %v, want %s", e.Meta, first.UID)
+		t.Errorf("got rejection meta %v, want %s", e.Meta, first.UID)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestConditionOnTheRightIncarnation(t *testing.T) {
 		a.Condition = conversation.Condition{Set: true, UID: first.UID}
 	}))
 	if second.UID != first.UID || second.SubmissionID == first.SubmissionID || second.Deduplicated {
-		t.Errorf("receipts are %+v and %+v", first, second)
+		t.Errorf("got receipts %+v and %+v", first, second)
 	}
 }
 
@@ -174,17 +174,17 @@ func TestOneKeyIsAdmittedOnce(t *testing.T) {
 		}
 		r.Deduplicated = receipts[0].Deduplicated
 		if r != receipts[0] {
-			t.Errorf("receipts differ: %+v and %+v", r, receipts[0])
+			t.Errorf("got receipt %+v, want %+v", r, receipts[0])
 		}
 	}
 	if fresh != 1 {
-		t.Errorf("%d of %d callers were told that theirs is new, want 1", fresh, callers)
+		t.Errorf("got %d new receipts of %d, want 1", fresh, callers)
 	}
 	model.next(t).finish()
 	records := afterSettlements(w, chat("c"), 1)
 	outcomes(t, records)
 	if got := len(only[*conversation.SubmissionAdmitted](records)); got != 1 {
-		t.Errorf("%d submissions, want 1", got)
+		t.Errorf("got %d submissions, want 1", got)
 	}
 	if err := n.stop(); err != nil {
 		t.Fatal(err)
@@ -196,14 +196,14 @@ func TestOneKeyIsAdmittedOnce(t *testing.T) {
 	want := receipts[0]
 	want.Deduplicated = true
 	if got := again.admit(chat("c"), "key", "hello"); got != want {
-		t.Errorf("replayed as %+v, want %+v", got, want)
+		t.Errorf("got replay %+v, want %+v", got, want)
 	}
 	_, err := again.rt.Admit(t.Context(), message(chat("c"), "key", "another payload"))
 	if e := codeIs(t, err, conversation.CodeSubmissionConflict); e.Meta["submissionId"] != string(want.SubmissionID) {
-		t.Errorf("the conflict names %v, want %s", e.Meta, want.SubmissionID)
+		t.Errorf("got conflict meta %v, want %s", e.Meta, want.SubmissionID)
 	}
 	if got := w.lines(chat("c")); got != log {
-		t.Errorf("a replay wrote:\n%s", strings.TrimPrefix(got, log))
+		t.Errorf("replay wrote:\n%s", strings.TrimPrefix(got, log))
 	}
 }
 
@@ -228,11 +228,11 @@ func TestReplayOfUnsettledWorkIsListed(t *testing.T) {
 	}
 	attempts := only[*conversation.AttemptStarted](w.records(chat("c")))
 	if newest := attempts[len(attempts)-1]; len(attempts) != 2 || !listed[newest.Writer] {
-		t.Errorf("after a replay %v are listed, of %d attempts the newest is of %s", listed, len(attempts), newest.Writer)
+		t.Errorf("after the replay: got listed %v, want the newest of %d attempts, by %s", listed, len(attempts), newest.Writer)
 	}
 	r.Deduplicated = true
 	if got != r {
-		t.Errorf("replayed as %+v, want %+v", got, r)
+		t.Errorf("got replay %+v, want %+v", got, r)
 	}
 	model.next(t).finish()
 	outcomes(t, afterSettlements(w, chat("c"), 1))
@@ -247,7 +247,7 @@ func TestUnavailableBucket(t *testing.T) {
 			n := w.start(setup{opts: opts, model: says(1)})
 			settled := 0
 			if warm {
-				eventually(t, "a warm conversation", func() bool {
+				eventually(t, "a conversation in memory", func() bool {
 					_, err := n.rt.Admit(t.Context(), message(chat("c"), "first", "hello"))
 					return err == nil
 				})
@@ -259,10 +259,10 @@ func TestUnavailableBucket(t *testing.T) {
 			_, err := n.rt.Admit(t.Context(), message(chat("c"), "key", "hello"))
 			var e *conversation.Error // depends on its progress
 			if !errors.As(err, &e) || e.RetryAfter <= 0 || e.Code != conversation.CodeUnavailable && e.Code != conversation.CodeAdmissionUnknown {
-				t.Errorf("the caller is told %v", err)
+				t.Errorf("got error %v", err)
 			}
 			if took := time.Since(began); took > patience/2 {
-				t.Errorf("the refusal took %v with a limit of %v", took, opts.AdmitTimeout)
+				t.Errorf("got rejection after %v, want within %v", took, opts.AdmitTimeout)
 			}
 			_, err = n.rt.Reader().Head(t.Context(), chat("elsewhere"))
 			codeIs(t, err, conversation.CodeUnavailable)
@@ -281,12 +281,12 @@ func TestUnavailableBucket(t *testing.T) {
 				if a.Key == "key" {
 					times++
 					if a.Submission != receipt.SubmissionID {
-						t.Errorf("the receipt names %s, the log %s", receipt.SubmissionID, a.Submission)
+						t.Errorf("got receipt of %s, want %s", receipt.SubmissionID, a.Submission)
 					}
 				}
 			}
 			if times != 1 {
-				t.Errorf("the key was admitted %d times, want 1", times)
+				t.Errorf("got %d admissions of the key, want 1", times)
 			}
 		})
 	}
@@ -306,13 +306,13 @@ func TestFullQueueRefuses(t *testing.T) {
 	before := w.lines(chat("c"))
 	_, err := n.rt.Admit(t.Context(), message(chat("c"), "more", "hello"))
 	if e := codeIs(t, err, conversation.CodeUnavailable); e.RetryAfter <= 0 {
-		t.Errorf("the refusal suggests no time: %+v", e)
+		t.Errorf("got rejection without retry-after: %+v", e)
 	}
 	if got := n.admit(chat("c"), "0", "hello"); got.SubmissionID != receipts[0].SubmissionID || !got.Deduplicated {
-		t.Errorf("a full queue replays %+v, want %+v", got, receipts[0])
+		t.Errorf("full queue: got replay %+v, want %+v", got, receipts[0])
 	}
 	if got := w.lines(chat("c")); got != before {
-		t.Errorf("a refusal wrote:\n%s", strings.TrimPrefix(got, before))
+		t.Errorf("rejection wrote:\n%s", strings.TrimPrefix(got, before))
 	}
 	n.admit(chat("another"), "0", "hello") // is not affected
 	for range most + 1 {
@@ -349,15 +349,15 @@ func TestCanceledCallersLoseNothing(t *testing.T) {
 	}()
 	await(t, stored, "the first batch")
 	cancel()
-	err := await(t, left, "a caller who left")
+	err := await(t, left, "a canceled caller")
 	codeIs(t, err, conversation.CodeAdmissionUnknown)
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who left was told %v", err)
+		t.Errorf("canceled caller: got %v", err)
 	}
 	close(release)
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	if r := n.admit(chat("c"), "key", "hello"); !r.Deduplicated {
-		t.Errorf("the caller's retry was taken for new: %+v", r)
+		t.Errorf("got receipt %+v, want deduplicated", r)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestStallIsNotRejection(t *testing.T) {
 		close(release)
 		key, _ := e.Meta["idempotencyKey"].(string)
 		if key != "minted" || e.RetryAfter <= 0 {
-			t.Errorf("meta %v and %v to wait", e.Meta, e.RetryAfter)
+			t.Errorf("got meta %v and retry-after %v", e.Meta, e.RetryAfter)
 		}
 		var receipt conversation.Receipt
 		eventually(t, "the receipt", func() bool {
@@ -391,7 +391,7 @@ func TestStallIsNotRejection(t *testing.T) {
 		})
 		records := afterSettlements(l.world, chat("c"), 1)
 		if got := only[*conversation.SubmissionAdmitted](records); len(got) != 1 || got[0].Submission != receipt.SubmissionID || !receipt.Deduplicated {
-			t.Errorf("admitted %+v with the receipt %+v", got, receipt)
+			t.Errorf("got admitted %+v, want receipt %+v", got, receipt)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (w *world) marksOf(t testing.TB, at conversation.Address) (feed.Marks, bool
 	t.Helper()
 	c, err := storage.NewLogs(w.bucket, nil).Checkpoint(t.Context(), at.Key())
 	if err != nil || c == nil {
-		t.Fatalf("checkpoint %v, %v", c, err)
+		t.Fatalf("got checkpoint %v, %v", c, err)
 	}
 	marks, err := feed.ParseMarks(c.Events)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestEventMarksWithOlderNode(t *testing.T) {
 	}
 	run(false, 12)
 	if marks, there := w.marksOf(t, at); there {
-		t.Fatalf("a node without streams has marked %+v", marks)
+		t.Fatalf("got marks %+v from a node without streams", marks)
 	}
 	run(true, 6)
 	made, _ := w.marksOf(t, at)
@@ -79,12 +79,12 @@ func TestEventMarksWithOlderNode(t *testing.T) {
 	run(false, 6)
 	kept, _ := w.marksOf(t, at)
 	if diff := cmp.Diff(made, kept); diff != "" {
-		t.Fatalf("marks that a node without streams keeps (-want +got):\n%s", diff)
+		t.Fatalf("marks kept by a node without streams (-want +got):\n%s", diff)
 	}
 	run(true, 1)
 	again, _ := w.marksOf(t, at)
 	if _, want = w.streamed(t, at); !cmp.Equal(want, again, ignoreVersion()) {
-		t.Errorf("marks of the log that has grown (-want +got):\n%s", cmp.Diff(want, again, ignoreVersion()))
+		t.Errorf("marks of the longer log (-want +got):\n%s", cmp.Diff(want, again, ignoreVersion()))
 	}
 }
 
@@ -111,11 +111,11 @@ func wantStream(t *testing.T, w *world, n *node, at conversation.Address) {
 		got, after, ended = append(got, list...), page.Next, page.UpToDate
 	}
 	if len(got) < len(want) { // the log may grow by batches that settle nothing
-		t.Fatalf("%d events, want %d", len(got), len(want))
+		t.Fatalf("got %d events, want %d", len(got), len(want))
 	}
 	for i := range want {
 		if string(want[i]) != string(got[i]) {
-			t.Fatalf("event %d is %s, want %s", i, got[i], want[i])
+			t.Fatalf("event %d: got %s, want %s", i, got[i], want[i])
 		}
 	}
 }

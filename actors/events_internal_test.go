@@ -23,12 +23,12 @@ func TestShippedByTheCheckpoint(t *testing.T) {
 		"no checkpoint":       {openedLog{}, -1},
 		"of this version":     {openedLog{restored: &follower.Restored{Checkpoint: at(new(int64(64)))}}, 64},
 		"nothing is shipped":  {openedLog{restored: &follower.Restored{Checkpoint: at(new(int64(-1)))}}, -1},
-		"nobody wanted any":   {openedLog{restored: &follower.Restored{Checkpoint: at(nil)}}, 70},
+		"no sinks":            {openedLog{restored: &follower.Restored{Checkpoint: at(nil)}}, 70},
 		"of another version":  {openedLog{older: at(new(int64(64)))}, 64},
 		"of another, no sink": {openedLog{older: at(nil)}, 70},
 	} {
 		if got := test.log.shipped(); got != test.want {
-			t.Errorf("%s: shipped up to %d, want %d", name, got, test.want)
+			t.Errorf("%s: got shipped up to %d, want %d", name, got, test.want)
 		}
 	}
 }

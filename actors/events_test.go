@@ -152,7 +152,7 @@ func TestEventsReachSinks(t *testing.T) {
 				}
 				lines := strings.Join(append(eventLines(t, s.live()), want...), "\n")
 				if strings.Contains(lines, secretWord) != content {
-					t.Errorf("%s: content is switched on: %v, and the events are\n%s", s.name, content, lines)
+					t.Errorf("%s: content enabled %v: got events\n%s", s.name, content, lines)
 				}
 			}
 			checkLive(t, sink.live())
@@ -175,12 +175,12 @@ func checkSaidFirst(t *testing.T, s *memorySink) {
 		case *observability.Turn:
 			ended++
 			if !said[e.Turn] {
-				t.Errorf("the end of %s came ahead of what was said in it", e.Turn)
+				t.Errorf("got the end of turn %s before its content", e.Turn)
 			}
 		}
 	}
 	if ended != 2 {
-		t.Errorf("%d turns have ended, want 2", ended)
+		t.Errorf("got %d turn ends, want 2", ended)
 	}
 }
 
@@ -191,7 +191,7 @@ func checkLive(t *testing.T, list []observability.Event) {
 	for _, e := range list {
 		got = append(got, e.Type)
 		if e.Submission == "" || e.Turn == "" && e.Type != observability.TypeLog || e.Agent != "chat" {
-			t.Errorf("a live event does not say what it belongs to: %+v", e.Envelope)
+			t.Errorf("got live event without context: %+v", e.Envelope)
 		}
 	}
 	// Events of a call in progress, which belong to no batch, have no fixed order.
@@ -202,7 +202,7 @@ func checkLive(t *testing.T, list []observability.Event) {
 		return slices.Contains(unordered, t)
 	})
 	if calls[observability.TypeTurnRequest] != 2 || calls[observability.TypeLog] != 1 {
-		t.Errorf("live events of calls: %v, want 2 requests and 1 log", calls)
+		t.Errorf("got live events of calls %v, want 2 requests and 1 log", calls)
 	}
 	want := []observability.Type{
 		observability.TypeMessageStart, observability.TypeTextDelta, observability.TypeMessageEnd,
@@ -231,20 +231,20 @@ func TestEventsDoNotBlock(t *testing.T) {
 			return len(all) == 1 && len(all[0].Entries) == 0
 		})
 		if got := first.rt.Status().Events; got.Listed != 1 || got.Waiting == 0 {
-			t.Errorf("status of events: %+v, want one conversation listed", got)
+			t.Errorf("got event status %+v, want one listed conversation", got)
 		}
 		first.die()
 
 		// The next node finds the first node's pending work without traffic.
 		sink.breakDown(false)
 		second := l.run(part{opts: opts, cast: alone(says(3))})
-		l.until("the journal of the first to go", func() bool { return len(l.exports()) == 0 })
+		l.until("the journal of the first node to be deleted", func() bool { return len(l.exports()) == 0 })
 		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
 		if err := second.stop(); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(l.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
-			t.Errorf("events of a node that died (-log +sink):\n%s", diff)
+			t.Errorf("events of a crashed node (-log +sink):\n%s", diff)
 		}
 	})
 }
@@ -321,10 +321,10 @@ func TestObserversSeeDispatches(t *testing.T) {
 	}
 	model.next(t).finish()
 	if got := await(t, kinds, "the settlement"); got != "dispatch completed" {
-		t.Errorf("observed %q", got)
+		t.Errorf("got observed events %q", got)
 	}
 	if n.rt.Status().Observers["observer"].Emitted == 0 {
-		t.Errorf("status of observers: %+v", n.rt.Status().Observers)
+		t.Errorf("got observer status %+v", n.rt.Status().Observers)
 	}
 }
 
@@ -338,8 +338,8 @@ func TestEventsWithoutWork(t *testing.T) {
 		idles func(*loop)
 		does  func(*actorNode) (bool, error)
 	}{
-		"compaction":              {tellsAt(words("one"), little), func(l *loop) { l.completes(chat("c"), 2) }, compact},
-		"abort of what is parked": {inTurn(tells("one"), asks("remind")), func(l *loop) { l.parks(chat("c"), 1) }, abort},
+		"compaction":                {tellsAt(words("one"), little), func(l *loop) { l.completes(chat("c"), 2) }, compact},
+		"abort of a suspended call": {inTurn(tells("one"), asks("remind")), func(l *loop) { l.parks(chat("c"), 1) }, abort},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
@@ -356,7 +356,7 @@ func TestEventsWithoutWork(t *testing.T) {
 				l.journalsAreEmpty()
 				sink.breakDown(true)
 				if any, err := test.does(first); !any || err != nil {
-					t.Fatalf("done: %v, %v", any, err)
+					t.Fatalf("got result %v, %v", any, err)
 				}
 				time.Sleep(100 * time.Millisecond)
 				first.die()
@@ -368,7 +368,7 @@ func TestEventsWithoutWork(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(l.events(chat("c"), nil), sink.durable(t, chat("c"))); diff != "" {
-					t.Errorf("events of a node that died (-log +sink):\n%s", diff)
+					t.Errorf("events of a crashed node (-log +sink):\n%s", diff)
 				}
 			})
 		})
@@ -390,7 +390,7 @@ func TestObserverThatHangs(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("the end took %v", took)
+			t.Errorf("got shutdown after %v", took)
 		}
 		l.journalsAreEmpty()
 	})

@@ -121,12 +121,12 @@ func (l *loop) checkStored(at conversation.Address, streamed, limit float64) {
 		allowed += checkpointShare
 	}
 	if float64(stored) > allowed {
-		l.tb.Errorf("%d bytes are stored, allowed are %.0f", stored, allowed)
+		l.tb.Errorf("got %d bytes stored, want at most %.0f", stored, allowed)
 	}
 	if count-claims > objects {
-		l.tb.Errorf("%d objects beside %d claims, limit %d", count-claims, claims, objects)
+		l.tb.Errorf("got %d objects in addition to %d claims, want at most %d", count-claims, claims, objects)
 	}
 	if kinds["seg"] == 0 {
-		l.tb.Error("there is no segment")
+		l.tb.Error("got no segment")
 	}
 }

@@ -92,7 +92,7 @@ func TestHistoryIsSentUnchanged(t *testing.T) {
 				t.Errorf("(-without +with checkpoints):\n%s", diff)
 			}
 			if len(want) < rounds*len(prompts) {
-				t.Errorf("%d calls of the model", len(want))
+				t.Errorf("got %d model calls", len(want))
 			}
 		})
 	}

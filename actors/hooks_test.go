@@ -41,7 +41,7 @@ func (n *node) response(at conversation.Address) conversation.Message {
 			return m
 		}
 	}
-	n.w.tb.Fatal("there is no response")
+	n.w.tb.Fatal("got no response")
 	return conversation.Message{}
 }
 
@@ -92,18 +92,18 @@ func TestHooksDecorateAResponse(t *testing.T) {
 		t.Errorf("parts (-want +got):\n%s", diff)
 	}
 	if seen.Text != "Let me see.\n\nIt is sunny." || seen.StopReason != "stop" || seen.Message != m.ID || seen.Number != 2 || seen.Attempt != 1 {
-		t.Errorf("the hook was shown %+v", seen)
+		t.Errorf("got hook input %+v", seen)
 	}
 	types := map[string]bool{}
 	chunks, _ := n.updates(chat("c"), 0)
 	for _, c := range chunks {
 		types[string(c.Type)] = true
 		if c.Type == conversation.ChunkStarted && c.TurnID == m.TurnID && len(c.Metadata) == 0 {
-			t.Errorf("the response starts without its metadata: %+v", c)
+			t.Errorf("got response start without metadata: %+v", c)
 		}
 	}
 	if !types[string(conversation.ChunkDataPart)] || !types[string(conversation.ChunkMetadata)] {
-		t.Errorf("chunks are of the types %v", types)
+		t.Errorf("got chunk types %v", types)
 	}
 }
 
@@ -133,17 +133,17 @@ func TestHooksCannotFailAResponse(t *testing.T) {
 			n := w.start(setup{opts: opts, model: says(2)})
 			n.admit(chat("c"), "1", "hello")
 			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("settled %+v", s)
+				t.Errorf("got settlement %+v", s)
 			}
 			if m := n.response(chat("c")); len(m.Metadata) > 0 || len(m.Parts) != 1 {
-				t.Errorf("the reply is %+v", m)
+				t.Errorf("got reply %+v", m)
 			}
 			for _, hook := range []string{"hook=ResponseStarted", "hook=ResponseFinished"} {
 				if !strings.Contains(n.log.String(), hook) {
 					t.Errorf("the log lacks %s:\n%s", hook, n.log)
 				}
 				if text := n.log.String(); strings.Contains(text, "cause=") != (name == "panic") || strings.Contains(text, `cause=""`) {
-					t.Errorf("the log tells a cause where there is none, or none of the panic:\n%s", text)
+					t.Errorf("want a cause in the log for the panic only:\n%s", text)
 				}
 			}
 		})
@@ -166,15 +166,15 @@ func TestDataIsRefused(t *testing.T) {
 	w.untilSettled(chat("c"), 1)
 	for i, want := range []string{agent.ErrUndeclaredData.Error(), "at most 4194304 are taken", agent.ErrNoResponse.Error()} {
 		if i >= len(errs) || errs[i] == nil || !strings.Contains(errs[i].Error(), want) {
-			t.Errorf("write %d: %v, want %q", i, errs, want)
+			t.Errorf("write %d: got %v, want %q", i, errs, want)
 		}
 	}
 	if !errors.Is(errs[0], agent.ErrUndeclaredData) || !errors.Is(errs[2], agent.ErrNoResponse) {
-		t.Errorf("of other kinds: %v", errs)
+		t.Errorf("got errors %v", errs)
 	}
 	for _, p := range n.response(chat("c")).Parts {
 		if strings.HasPrefix(p.Type, conversation.DataPrefix) {
-			t.Errorf("there is the part %s", p.Type)
+			t.Errorf("got part %s", p.Type)
 		}
 	}
 }
@@ -206,7 +206,7 @@ func TestDataAfterTheEnd(t *testing.T) {
 		}
 	}
 	if len(kept) != 4 {
-		t.Errorf("kept %d contexts, want 4", len(kept))
+		t.Errorf("got %d contexts, want 4", len(kept))
 	}
 }
 
@@ -234,7 +234,7 @@ func TestDetachedWriteEndsWithItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := await(t, ended, "the end of the writes"); !errors.Is(err, context.Canceled) && !errors.Is(err, agent.ErrNoResponse) {
-		t.Errorf("the writes end with %v", err)
+		t.Errorf("got write error %v", err)
 	}
 }
 
@@ -260,6 +260,6 @@ func TestDataWaitsForRoom(t *testing.T) {
 	n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
 	if got := only[*conversation.DataWritten](w.records(chat("c"))); len(got) != writes {
-		t.Errorf("%d of %d writes are recorded", len(got), writes)
+		t.Errorf("got %d of %d writes recorded", len(got), writes)
 	}
 }

@@ -64,7 +64,7 @@ func TestIdleConversationNeedsNoNewClaim(t *testing.T) {
 	}.check(t, "turn on a conversation out of memory", n.counts.Counts())
 	n.shed(at, 3)
 	if got := w.claims(at); len(got) != 1 {
-		t.Errorf("claims of %v, want one", got)
+		t.Errorf("got claims %v, want 1", got)
 	}
 	if err := n.stop(); err != nil {
 		t.Error(err)
@@ -92,14 +92,14 @@ func TestRestingWriterIsFenced(t *testing.T) {
 	n.counts.Reset()
 	n.shed(at, 2)
 	if got := w.claims(at); len(got) != 3 || got[1] != "stranger" || got[2] == got[0] {
-		t.Errorf("claims of %v, want three", got)
+		t.Errorf("got claims %v, want 3", got)
 	}
 	if got, want := n.counts.Counts()[put(storagetest.Log)], len(w.batches(at))-batches; got != want {
-		t.Errorf("%d appends stored %d batches: one was lost to find out", got, want)
+		t.Errorf("got %d appends for %d batches, want no lost append", got, want)
 	}
 	n.shed(at, 3)
 	if got := w.claims(at); len(got) != 3 {
-		t.Errorf("claims of %v after another turn, want three", got)
+		t.Errorf("got claims %v after another turn, want 3", got)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestWriterSurvivesBucketOutage(t *testing.T) {
 	n.fault.Store(int32(storagetest.None))
 	n.shed(at, 2)
 	if got := w.claims(at); len(got) != 1 {
-		t.Errorf("claims of %v, want one", got)
+		t.Errorf("got claims %v, want 1", got)
 	}
 }
 
@@ -149,7 +149,7 @@ func TestMemoryOfIdleConversations(t *testing.T) {
 	each := (weigh(t, more) - weigh(t, some)) / int64(more-some)
 	t.Logf("%d bytes per idle conversation", each)
 	if each > bound {
-		t.Errorf("%d bytes per idle conversation, want at most %d", each, bound)
+		t.Errorf("got %d bytes per idle conversation, want at most %d", each, bound)
 	}
 }
 

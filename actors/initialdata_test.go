@@ -35,19 +35,19 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	before := w.listing()
 	_, err = n.rt.Admit(t.Context(), hostileData(chat("c"), "1"))
 	if e := codeIs(t, err, conversation.CodeInvalidRequest); !strings.Contains(e.Details, "initialData: takes more than ") {
-		t.Errorf("details are %q", e.Details)
+		t.Errorf("got details %q", e.Details)
 	}
 	if len(w.listing()) != len(before) {
-		t.Errorf("the bucket has %d objects, had %d", len(w.listing()), len(before))
+		t.Errorf("got %d objects, want %d", len(w.listing()), len(before))
 	}
 	if got := n.rt.Status().Unchecked; got != 1 {
-		t.Errorf("%d were counted, want 1", got)
+		t.Errorf("got %d unchecked, want 1", got)
 	}
 	// The conversation is usable: it can be created, and then initial data are ignored.
 	n.accept(admission(chat("c"), "2", func(a *conversation.Admission) { a.InitialData = json.RawMessage(`[[]]`) }))
 	n.accept(hostileData(chat("c"), "3"))
 	if got := n.rt.Status().Unchecked; got != 1 {
-		t.Errorf("%d were counted, want 1: data of an existing conversation are not consulted", got)
+		t.Errorf("got %d unchecked, want 1: initial data of an existing conversation are ignored", got)
 	}
 	w.untilSettled(chat("c"), 2)
 }
@@ -79,11 +79,11 @@ func TestCheckEndsWithItsCaller(t *testing.T) {
 			}
 			release()
 			if err := <-done; (conversation.CodeOf(err) == conversation.CodeInvalidRequest) == leaves {
-				t.Errorf("%s is told %v", name, err)
+				t.Errorf("%s: got %v", name, err)
 			}
 			synctest.Wait()
 			if got := n.rt.Status().Unchecked - before; (got == 0) != leaves {
-				t.Errorf("%d checks were made for %s", got, name)
+				t.Errorf("got %d checks for %s", got, name)
 			}
 			cancel()
 		}

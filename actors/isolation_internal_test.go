@@ -25,13 +25,13 @@ func TestIsolation(t *testing.T) {
 		{"two nodes, links up", standing{self: self, owners: 1, answering: 1}, 1, 1, false, nil},
 		{"two nodes, expired, links up", standing{self: self, owners: 1, answering: 1}, 1, 1, true, nil},
 		{"two nodes, the other away", standing{self: self, owners: 1}, 0, 1, false, nil},
-		{"two nodes, expired, nobody reached", standing{self: self, owners: 1}, 0, 1, true, []string{"none of 1 other nodes", "certificate node expires 2026-11-28T12:00:00Z", "without a restart"}},
+		{"two nodes, expired, none reached", standing{self: self, owners: 1}, 0, 1, true, []string{"none of 1 other nodes", "certificate node expires 2026-11-28T12:00:00Z", "without a restart"}},
 		{"two nodes, expired, the other without a share", standing{self: self}, 0, 1, true, []string{"none of 1 other nodes", "certificate node"}},
 		{"alone, expired", standing{self: self}, 0, 0, true, nil},
 		{"three nodes, expired, one reached", standing{self: self, owners: 2, answering: 1}, 1, 2, true, nil},
-		{"three nodes, nobody reached", standing{self: self, owners: 2}, 0, 2, false, []string{"cut off: 0 of 2"}},
-		{"three nodes, expired, nobody reached", standing{self: self, owners: 2}, 0, 2, true, []string{"cut off: 0 of 2", "certificate node"}},
-		{"a start that is not reached, expired", standing{self: storage.Member{Wants: 1}, owners: 2}, 0, 2, true, []string{"not reached: 0 of 2", "certificate node"}},
+		{"three nodes, none reached", standing{self: self, owners: 2}, 0, 2, false, []string{"cut off: 0 of 2"}},
+		{"three nodes, expired, none reached", standing{self: self, owners: 2}, 0, 2, true, []string{"cut off: 0 of 2", "certificate node"}},
+		{"a starting node not reached, expired", standing{self: storage.Member{Wants: 1}, owners: 2}, 0, 2, true, []string{"not reached: 0 of 2", "certificate node"}},
 	} {
 		got := isolation(tt.st, Status{Reachable: tt.reachable, Others: tt.others, Certificates: certs}, tt.refused)
 		if got == "" != (tt.want == nil) {

@@ -75,7 +75,7 @@ func TestKeptBucketsContinue(t *testing.T) {
 			n.serves(n.run())
 			for _, c := range was.Conversations {
 				if got := n.chunksUpTo(c.At, c.Head); got != c.Chunks {
-					t.Errorf("%s is shown otherwise than it was", c.At.ID)
+					t.Errorf("%s: readers get another view than before", c.At.ID)
 				}
 			}
 			for _, c := range was.Conversations {
@@ -83,7 +83,7 @@ func TestKeptBucketsContinue(t *testing.T) {
 				n.admit(c.At, "kept", "hello again")
 				w.completesOnce(c.At, c.Settled+c.Owed+1)
 			}
-			w.until("the journals of the kept process to go", func() bool {
+			w.until("the journals of the kept process to be deleted", func() bool {
 				for key := range w.listing() {
 					if root, _, _ := strings.Cut(key, "/"); (root == "pending" || root == "export") && !strings.Contains(key, n.rt.Status().Member) {
 						return false
@@ -95,7 +95,7 @@ func TestKeptBucketsContinue(t *testing.T) {
 				t.Error(err)
 			}
 			if sink.count() == 0 {
-				t.Error("no event has reached the sink")
+				t.Error("got no events at the sink")
 			}
 			w.sound("after")
 		})

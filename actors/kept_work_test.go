@@ -88,12 +88,12 @@ func (w *world) keptWork(shared bool) kept {
 	w.keptAttachment(n)
 	says("compacted", "long", "long", "hello")
 	if any, err := n.rt.Compact(context.Background(), chat("compacted"), ""); !any || err != nil {
-		w.tb.Fatalf("nothing was compacted: %v", err)
+		w.tb.Fatalf("got no compaction: %v", err)
 	}
 	n.admit(chat("aborted"), "aa", "hang")
 	w.untilSays(chat("aborted"), "so far")
 	if any, err := n.rt.Abort(context.Background(), chat("aborted")); !any || err != nil {
-		w.tb.Fatalf("nothing was aborted: %v", err)
+		w.tb.Fatalf("got no abort: %v", err)
 	}
 	w.until("export journals", func() bool {
 		refs, err := storage.ExportJournals(context.Background(), w.bucket)

@@ -82,7 +82,7 @@ func TestLargeMessagesWait(t *testing.T) {
 	for i := range waiting {
 		n.admit(chat("c"), fmt.Sprint(i+1), fat(i+1))
 	}
-	same(t, "snapshot while they wait", n.whole(chat("c")), w.folded(chat("c")))
+	same(t, "snapshot during the wait", n.whole(chat("c")), w.folded(chat("c")))
 	n.cut()
 	_ = n.stop()
 
@@ -106,13 +106,13 @@ func TestLargeMessagesWait(t *testing.T) {
 		t.Error(err)
 	}
 	if len(last) != waiting+1 {
-		t.Fatalf("the model was asked %d times", len(last))
+		t.Fatalf("got %d model calls", len(last))
 	}
 	for i := range waiting {
-		same(t, fmt.Sprintf("what the model is asked in turn %d", i+1), last[i+1], fat(i+1))
+		same(t, fmt.Sprintf("prompt of turn %d", i+1), last[i+1], fat(i+1))
 		for _, who := range []string{"start", "settled"} {
 			if told[who+" "+fat(i+1)] == 0 {
-				t.Errorf("the hook %s was not told of message %d", who, i+1)
+				t.Errorf("hook %s did not get message %d", who, i+1)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ func TestLargeMessagesWait(t *testing.T) {
 	w.untilSettled(chat("c"), waiting+2)
 	for i := range waiting {
 		if !strings.Contains(view, fat(i+1)) {
-			t.Errorf("message %d is missing in what the model sees later", i+1)
+			t.Errorf("message %d missing in later prompts", i+1)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestLargeMessagesInPrompt(t *testing.T) {
 			answer := func() {
 				t.Helper()
 				if n := await(t, asked, "a model call"); n > most+1<<10 {
-					t.Errorf("a model is shown %d bytes, want at most %d", n, most)
+					t.Errorf("got prompt of %d bytes, want at most %d", n, most)
 				}
 				said <- struct{}{}
 			}
@@ -183,7 +183,7 @@ func TestLargeMessagesInPrompt(t *testing.T) {
 			answer()
 			for _, s := range w.untilSettled(chat("c"), 1+waiting+1) {
 				if s.Outcome != conversation.OutcomeCompleted {
-					t.Errorf("submission %s ended as %s: %+v", s.Submission, s.Outcome, s.Error)
+					t.Errorf("submission %s: got outcome %s: %+v", s.Submission, s.Outcome, s.Error)
 				}
 			}
 		})
@@ -283,11 +283,11 @@ func TestOmittedDeliveryIsAwaited(t *testing.T) {
 		wait(settled, "the second settlement to be shown")
 		l.completes(chat("c"), 2)
 		if diff := cmp.Diff(map[string]int{"start": 1, "tool": 1, "settled": 1}, told); diff != "" {
-			t.Errorf("who was told (-want +got):\n%s", diff)
+			t.Errorf("notified (-want +got):\n%s", diff)
 		}
 		for _, r := range only[*conversation.ToolSettled](l.records(chat("c"))) {
 			if r.Failed {
-				t.Errorf("the tool failed: %s", r.ErrorText)
+				t.Errorf("got tool error %s", r.ErrorText)
 			}
 		}
 	})
@@ -304,7 +304,7 @@ func TestLargeQueueRejects(t *testing.T) {
 	_, err := n.rt.Admit(t.Context(), message(chat("c"), "2", "y"))
 	e := codeIs(t, err, conversation.CodeUnavailable)
 	if want := "The conversation has 2000 bytes of queued messages; its limit is 1000."; !strings.HasPrefix(e.Details, want) || e.RetryAfter <= 0 {
-		t.Errorf("the refusal says %q after %v, want %q", e.Details, e.RetryAfter, want)
+		t.Errorf("got details %q and retry-after %v, want %q", e.Details, e.RetryAfter, want)
 	}
 	model.next(t).finish()
 	model.next(t).finish()
@@ -364,14 +364,14 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 	usage := opts.Memory.Usage()
 	for _, u := range usage {
 		if want := int64(100_000); (u.Account == "conversations" || u.Account == "model calls") && u.Used < want {
-			t.Errorf("%s hold %d bytes, want at least %d", u.Account, u.Used, want)
+			t.Errorf("%s: got %d bytes, want at least %d", u.Account, u.Used, want)
 		}
 	}
 	others.Add(1 << 20)
 	_, err := n.rt.Admit(t.Context(), message(chat("d"), "0", "y"))
 	e := codeIs(t, err, conversation.CodeUnavailable)
 	if !strings.HasPrefix(e.Details, "This node accepts no new messages now: ") || !strings.HasSuffix(e.Details, "of the 1048576 bytes of memory of this node are in use. Retry after the time given.") || e.RetryAfter <= 0 {
-		t.Errorf("the refusal says %q after %v", e.Details, e.RetryAfter)
+		t.Errorf("got details %q and retry-after %v", e.Details, e.RetryAfter)
 	}
 	call.finish()
 	w.untilSettled(chat("c"), 1)
@@ -384,7 +384,7 @@ func TestNoMemoryForNewMessages(t *testing.T) {
 	}
 	for _, u := range opts.Memory.Usage() {
 		if u.Used != 0 {
-			t.Errorf("%s hold %d bytes after the end", u.Account, u.Used)
+			t.Errorf("%s: got %d bytes at the end", u.Account, u.Used)
 		}
 	}
 }

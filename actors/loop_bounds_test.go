@@ -66,23 +66,23 @@ func TestModelThatNeverEnds(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				got := l.settles(chat("c"), 1)[0].Error
 				if got == nil || got.Type != conversation.CodeOutputTooLong {
-					t.Fatalf("settled with %+v", got)
+					t.Fatalf("got settlement %+v", got)
 				}
 				if at := fmt.Sprint(got.Meta["limit"]); at != fmt.Sprint(tt.limit) {
-					t.Errorf("told of the limit %s, want %d", at, tt.limit)
+					t.Errorf("got limit %s, want %d", at, tt.limit)
 				}
 				if asked := len(c.requests("")); asked != 1 {
-					t.Errorf("%d model calls, want 1", asked)
+					t.Errorf("got %d model calls, want 1", asked)
 				}
 				said := 0
 				for _, d := range only[*conversation.Delta](l.records(chat("c"))) {
 					said += len(d.Text)
 				}
 				if said > limit {
-					t.Errorf("%d bytes are in the log, want at most %d", said, limit)
+					t.Errorf("got %d bytes in the log, want at most %d", said, limit)
 				}
 				if name == "text" && said < limit/2 {
-					t.Errorf("%d bytes are in the log, want what was said until the limit of %d", said, limit)
+					t.Errorf("got %d bytes in the log, want the text up to the limit of %d", said, limit)
 				}
 			})
 		})
@@ -101,14 +101,14 @@ func TestManyCalls(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if calls := only[*conversation.ToolCalled](l.records(chat("c"))); len(calls) != 2 {
-			t.Errorf("%d calls are in the log, want 2", len(calls))
+			t.Errorf("got %d calls in the log, want 2", len(calls))
 		}
 		notes := only[*conversation.Advisory](l.records(chat("c")))
 		if len(notes) != 1 {
-			t.Fatalf("%d notes, want 1", len(notes))
+			t.Fatalf("got %d notes, want 1", len(notes))
 		}
 		wants(t, "the note", notes[0].Text, "more than 128 tool calls")
-		wants(t, "what the model saw", strings.Join(c.last(t, "model"), "\n"), "more than 128 tool calls")
+		wants(t, "the prompt", strings.Join(c.last(t, "model"), "\n"), "more than 128 tool calls")
 	})
 }
 
@@ -143,21 +143,21 @@ func TestManyLargeOutcomes(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := runs.Load(); got != calls {
-			t.Errorf("%d runs of %d calls", got, calls)
+			t.Errorf("got %d runs, want %d", got, calls)
 		}
 		outcomes, batches := 0, 0
 		for _, b := range l.batches(chat("c")) {
 			settled := only[*conversation.ToolSettled](b)
 			for _, s := range settled {
 				if s.Failed || len(s.Output) < size {
-					t.Errorf("outcome of %d bytes: %.100s", len(s.Output), s.ErrorText)
+					t.Errorf("got outcome of %d bytes: %.100s", len(s.Output), s.ErrorText)
 				}
 			}
 			outcomes += len(settled)
 			batches += min(1, len(settled))
 		}
 		if outcomes != calls || batches < calls*size/limit {
-			t.Errorf("%d outcomes of %d calls are in %d batches", outcomes, calls, batches)
+			t.Errorf("got %d outcomes, want %d, in %d batches", outcomes, calls, batches)
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestLongErrorOfATool(t *testing.T) {
 		l.completes(chat("c"), 1)
 		for _, s := range only[*conversation.ToolSettled](l.records(chat("c"))) {
 			if len(s.ErrorText) > conversation.MaxPayloadBytes {
-				t.Errorf("an error text of %d bytes is in the log", len(s.ErrorText))
+				t.Errorf("got error text of %d bytes in the log", len(s.ErrorText))
 			}
 			if strings.HasPrefix(s.ErrorText, "no luck") {
 				wants(t, "the end of the error", s.ErrorText[len(s.ErrorText)-60:], "more bytes are left out)")
@@ -184,7 +184,7 @@ func TestLongErrorOfATool(t *testing.T) {
 		}
 		for line := range strings.Lines(n.log.String()) {
 			if len(line) > 16<<10 {
-				t.Errorf("a line of the log has %d bytes: %.200s", len(line), line)
+				t.Errorf("got log line of %d bytes: %.200s", len(line), line)
 			}
 		}
 	})
@@ -211,11 +211,11 @@ func TestLargeState(t *testing.T) {
 		l.completes(chat("c"), 1)
 		for i, err := range errs {
 			if full := i == 2; errors.Is(err, agent.ErrStateFull) != full {
-				t.Errorf("write %d: %v", i, err)
+				t.Errorf("write %d: got %v", i, err)
 			}
 		}
 		if got := len(only[*conversation.StateWritten](l.records(chat("c")))); got != 2 {
-			t.Errorf("%d states are recorded, want 2", got)
+			t.Errorf("got %d recorded states, want 2", got)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func limited(t *testing.T, err any, option string) {
 	t.Helper()
 	var limit *agent.DispatchLimitError
 	if e, ok := err.(error); !ok || !errors.As(e, &limit) || limit.Option != option || !errors.Is(e, agent.ErrDispatchLimit) {
-		t.Errorf("the author got %v, want the limit %s", err, option)
+		t.Errorf("got error %v, want limit %s", err, option)
 	}
 }
 
@@ -285,7 +285,7 @@ func TestDispatchDepth(t *testing.T) {
 						limited(t, err, "DispatchDepth")
 						close(refused)
 					} else if err != nil {
-						t.Errorf("message %d is not sent: %v", i+1, err)
+						t.Errorf("message %d not sent: %v", i+1, err)
 					}
 					if c.waits {
 						<-refused
@@ -308,7 +308,7 @@ func TestDispatchDepth(t *testing.T) {
 					}
 				}
 				if !slices.Equal(depths, c.depths) {
-					t.Errorf("admitted at the depths %v, want %v", depths, c.depths)
+					t.Errorf("got depths %v, want %v", depths, c.depths)
 				}
 			})
 		})
@@ -333,7 +333,7 @@ func TestDispatchDepthAfterCrash(t *testing.T) {
 		err, _ := errs.Load(0)
 		limited(t, err, "DispatchDepth")
 		if got := admitted(l, chat("d")); len(got) > 0 {
-			t.Errorf("%q was sent", got)
+			t.Errorf("got messages %q", got)
 		}
 	})
 }
@@ -351,7 +351,7 @@ func TestManyDispatches(t *testing.T) {
 			err, _ := errs.LoadAndDelete(5)
 			limited(t, err, "Dispatches")
 			if got := len(admitted(l, other)); got != 5*(i+1) {
-				t.Errorf("%d messages were sent, want %d", got, 5*(i+1))
+				t.Errorf("got %d messages, want %d", got, 5*(i+1))
 			}
 		}
 	})
@@ -394,10 +394,10 @@ func TestDispatchConcurrencyLimit(t *testing.T) {
 		n.admit(other, "1", "go")
 		l.completes(other, 1)
 		if got := stored.Load(); got != atOnce {
-			t.Errorf("%d messages are under way, want %d", got, atOnce)
+			t.Errorf("got %d messages in flight, want %d", got, atOnce)
 		}
 		if got := n.rt.Status().QueuedDispatches; got != sent-atOnce {
-			t.Errorf("%d messages wait, want %d", got, sent-atOnce)
+			t.Errorf("got %d queued messages, want %d", got, sent-atOnce)
 		}
 		close(release)
 		l.completes(chat("c"), 1)

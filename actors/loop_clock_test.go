@@ -36,7 +36,7 @@ func TestClockAdjustment(t *testing.T) {
 					off.Add(int64(step))
 					l.until("the end of the wait", func() bool { return k.counts()["call"] == round+1 })
 					if took := time.Since(began); took < wait || took > wait+time.Minute+2*time.Second {
-						t.Errorf("%s, %v: it took %v in round %d", name, wait, took, round)
+						t.Errorf("%s, %v: got %v in round %d", name, wait, took, round)
 					}
 					l.completes(chat("c"), round+1)
 				}
@@ -60,7 +60,7 @@ func TestClockOfTheNextProcess(t *testing.T) {
 		l.run(part{opts: opts, cast: c})
 		l.completes(chat("c"), 1)
 		if took := time.Since(began); took < 30*time.Minute || took > 32*time.Minute {
-			t.Errorf("it took %v by a clock that is half an hour ahead", took)
+			t.Errorf("got %v by a clock half an hour ahead", took)
 		}
 	})
 }
@@ -74,16 +74,16 @@ func TestSuspendedIsCounted(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.parks(chat("c"), 1)
 		if st := n.rt.Status(); st.Suspended != 1 {
-			t.Errorf("%d parked", st.Suspended)
+			t.Errorf("got %d suspended", st.Suspended)
 		}
 		l.completes(chat("c"), 1)
 		time.Sleep(7 * time.Minute) // it leaves memory
 		synctest.Wait()
 		if st := n.rt.Status(); st.Suspended != 0 || st.Active != 0 {
-			t.Errorf("%d parked, %d active", st.Suspended, st.Active)
+			t.Errorf("got %d suspended, %d active", st.Suspended, st.Active)
 		}
 		if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != 1 {
-			t.Errorf("parked %d times", got)
+			t.Errorf("got %d suspensions", got)
 		}
 	})
 }

@@ -67,7 +67,7 @@ func TestThresholdCompaction(t *testing.T) {
 		await(t, begun, "the summary")
 		say(3, "third") // answered while the summary is being written
 		if got := len(c.requests("model")[2].seen()); got != 5 {
-			t.Errorf("the third request has %d messages, want all 5", got)
+			t.Errorf("got %d messages in the third request, want 5", got)
 		}
 		_, before := n.updates(chat("c"), 0)
 		close(release)
@@ -83,13 +83,13 @@ func TestThresholdCompaction(t *testing.T) {
 		}
 		sum := c.requests("sum")
 		if len(sum) != 1 || len(sum[0].req.Tools) != 0 {
-			t.Fatalf("summaries were asked for with %+v", sum)
+			t.Fatalf("got summary requests %+v", sum)
 		}
 		wants(t, "the summarizer's prompt", strings.Join(sum[0].seen(), "\n"), "User: first", "Assistant: one")
 		lacks(t, "the summarizer's prompt", strings.Join(sum[0].seen(), "\n"), "second", "third")
 		wants(t, "the summarizer's instructions", sum[0].req.System, "Write a summary", "Keep the names.")
 		checkPublic(t, l, n, before, 8)
-		lacks(t, "what clients see", n.public(chat("c")), "talked")
+		lacks(t, "the public view", n.public(chat("c")), "talked")
 	})
 }
 
@@ -98,7 +98,7 @@ func TestThresholdCompaction(t *testing.T) {
 func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset, messages int) {
 	t.Helper()
 	if got := len(n.snapshot(chat("c")).Messages); got != messages {
-		t.Errorf("the transcript has %d messages, want %d", got, messages)
+		t.Errorf("got %d messages in the transcript, want %d", got, messages)
 	}
 	at := conversation.Offset(slices.IndexFunc(l.batches(chat("c")), func(b []conversation.Record) bool {
 		return len(only[*conversation.Compacted](b)) > 0
@@ -112,7 +112,7 @@ func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset
 			}
 		}
 		if len(seen) != 1 || seen[0].Type != conversation.ChunkReset || len(seen[0].Snapshot.Messages) != messages-2 {
-			t.Errorf("a reader after %v sees %+v of the compaction", after, seen)
+			t.Errorf("reader after %v: got %+v of the compaction", after, seen)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestIncrementalSummaries(t *testing.T) {
 		}
 		sums := c.requests("sum")
 		if len(sums) != 2 {
-			t.Fatalf("%d summaries", len(sums))
+			t.Fatalf("got %d summaries", len(sums))
 		}
 		second := strings.Join(sums[1].seen(), "\n")
 		wants(t, "the second prompt", second, "Summary one.", "User: q2", "Assistant: a2", "User: q3")
@@ -145,7 +145,7 @@ func TestIncrementalSummaries(t *testing.T) {
 			before = append(before, r.Before)
 		}
 		if diff := cmp.Diff([]int{1, 3}, before); diff != "" {
-			t.Errorf("exchanges left out (-want +got):\n%s", diff)
+			t.Errorf("omitted exchanges (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -195,14 +195,14 @@ func TestViewAfterRestarts(t *testing.T) {
 				}
 			}
 			if pages := len(l.keysWith("/page/")); (page == 400) != (pages > 0) {
-				t.Errorf("%d pages are in the bucket", pages)
+				t.Errorf("got %d pages in the bucket", pages)
 			}
 			if got := len(only[*conversation.Compacted](l.records(chat("c")))); got != 3 {
-				t.Errorf("%d compactions", got)
+				t.Errorf("got %d compactions", got)
 			}
 			for _, r := range only[*conversation.Compacted](l.records(chat("c"))) {
 				if r.FirstTurn == "" {
-					t.Errorf("the view is cut at a message: %+v", r)
+					t.Errorf("got the prompt cut at a message: %+v", r)
 				}
 			}
 			for _, r := range c.requests("model") {
@@ -225,7 +225,7 @@ func TestViewAfterRestarts(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(want, asked(t, 400, 4, 5, garbage)); diff != "" {
-		t.Errorf("with pages that are damaged at every restart (-want +got):\n%s", diff)
+		t.Errorf("with pages corrupted at every restart (-want +got):\n%s", diff)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestCompactionWithinASubmission(t *testing.T) {
 				wants(t, "the prompt", strings.Join(c.last(t, "sum"), "\n"), `Call look: {"at":"1"}`, `Outcome: "fog`)
 				lacks(t, "the prompt", strings.Join(c.last(t, "sum"), "\n"), `{"at":"3"}`)
 				if got := len(toolParts(n.snapshot(chat("c")))); got != 4 {
-					t.Errorf("clients see %d calls, want 4", got)
+					t.Errorf("got %d public calls, want 4", got)
 				}
 			})
 		})
@@ -318,13 +318,13 @@ func TestOverflow(t *testing.T) {
 					n.admit(chat("c"), "3", words("now"))
 					s := l.settles(chat("c"), 3)[2]
 					if got := len(c.requests("sum")); got != 1 {
-						t.Errorf("%d summaries, want 1", got)
+						t.Errorf("got %d summaries, want 1", got)
 					}
 					if got := len(c.requests("model")); got != 4 {
-						t.Errorf("%d model calls, want 4", got)
+						t.Errorf("got %d model calls, want 4", got)
 					}
 					if seen := c.last(t, "model"); seen[0] != summaryOf("They talked.") || seen[len(seen)-1] != "user: "+words("now") {
-						t.Errorf("the last request is %q", seen)
+						t.Errorf("got last prompt %q", seen)
 					}
 					lacks(t, "the transcript", fmt.Sprint(n.response(chat("c"))), "cut words")
 					checkOverflow(t, s, again)
@@ -350,9 +350,9 @@ func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, 
 	t.Helper()
 	switch {
 	case !failed && s.Outcome != conversation.OutcomeCompleted:
-		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+		t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 	case failed && (s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != say):
-		t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+		t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 	}
 }
 
@@ -392,10 +392,10 @@ func TestUnrecoverableOverflow(t *testing.T) {
 				}
 				checkFailure(t, l.settles(chat("c"), turns+1)[turns], true, say)
 				if name == "one long message" && len(c.requests("sum")) > 0 {
-					t.Error("a summary of nothing was asked for")
+					t.Error("got a summary request, want none")
 				}
 				if got := only[*conversation.Compacted](l.records(chat("c"))); len(got) != 0 {
-					t.Errorf("recorded %+v", got[0])
+					t.Errorf("got records %+v", got[0])
 				}
 			})
 		})
@@ -415,7 +415,7 @@ func TestCompactionOff(t *testing.T) {
 				l.completes(chat("c"), i)
 			}
 			if got := len(c.requests("sum")); (got == 0) != off {
-				t.Errorf("off is %v, and %d summaries were asked for", off, got)
+				t.Errorf("off %v: got %d summary requests", off, got)
 			}
 		})
 	}
@@ -450,7 +450,7 @@ func TestLostCompaction(t *testing.T) {
 				n.admit(chat("c"), "4", "and?")
 				l.completes(chat("c"), 4)
 				if got := len(n.snapshot(chat("c")).Messages); got != 8 {
-					t.Errorf("%d messages, want 8", got)
+					t.Errorf("got %d messages, want 8", got)
 				}
 			})
 		})
@@ -476,7 +476,7 @@ func TestDrainDoesNotWaitForSummaries(t *testing.T) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("the end took %v", took)
+			t.Errorf("got shutdown after %v", took)
 		}
 	})
 }

@@ -48,16 +48,16 @@ func TestDispatchFromATool(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 2)
 		if diff := cmp.Diff([]string{"do this"}, admitted(l, other)); diff != "" {
-			t.Errorf("sent to the other (-want +got):\n%s", diff)
+			t.Errorf("messages of the other conversation (-want +got):\n%s", diff)
 		}
 		outcomes(t, l.records(chat("c")))
 		first := only[*conversation.SubmissionAdmitted](l.records(chat("c")))
 		if len(first) != 2 || first[1].Submission != mine.SubmissionID || mine.Deduplicated {
-			t.Errorf("the receipt is %+v", mine)
+			t.Errorf("got receipt %+v", mine)
 		}
 		want := []string{"user: go", "assistant: send{}", "tool: p1=sent", "assistant: done", "user: and then"}
 		if diff := cmp.Diff(want, c.last(t, "model")); diff != "" {
-			t.Errorf("the second submission is shown (-want +got):\n%s", diff)
+			t.Errorf("prompt of the second submission (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -109,7 +109,7 @@ func TestDispatchOfADurableTool(t *testing.T) {
 			t.Errorf("sent (-want +got):\n%s", diff)
 		}
 		if len(receipts) != 4 || !receipts[2].Deduplicated || receipts[2].SubmissionID != receipts[0].SubmissionID || receipts[3].SubmissionID != receipts[1].SubmissionID {
-			t.Errorf("receipts are %+v", receipts)
+			t.Errorf("got receipts %+v", receipts)
 		}
 		if diff := cmp.Diff(map[string]int{"step": 1}, k.counts()); diff != "" {
 			t.Errorf("steps (-want +got):\n%s", diff)
@@ -181,7 +181,7 @@ func TestDispatchIsRefused(t *testing.T) {
 		seen := c.last(t, "model")
 		wants(t, "the results", seen[len(seen)-1], "p1!dispatch to nobody/x", "p2!dispatch to chat/x", string(conversation.CodeInstanceNotFound))
 		if got := admitted(l, chat("x")); len(got) != 0 {
-			t.Errorf("sent %q", got)
+			t.Errorf("got messages %q", got)
 		}
 	})
 }

@@ -112,7 +112,7 @@ func TestDurableToolAfterACrash(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 		seen := c.last(t, "model")
-		wants(t, "what the model sees", seen[len(seen)-1],
+		wants(t, "the prompt", seen[len(seen)-1],
 			"p1=one done, two done, three done|", "p2!The outcome of this call is unknown", "|p3=quickly")
 		var steps []string
 		for _, r := range only[*conversation.StepRecorded](l.records(chat("c"))) {
@@ -122,7 +122,7 @@ func TestDurableToolAfterACrash(t *testing.T) {
 			t.Errorf("recorded steps (-want +got):\n%s", diff)
 		}
 		if got := len(c.requests("model")); got != 2 {
-			t.Errorf("%d model calls, want 2", got)
+			t.Errorf("got %d model calls, want 2", got)
 		}
 	})
 }
@@ -163,7 +163,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		for i := range 3 {
 			if got := await(t, reached, "a step"); got != fmt.Sprint("step ", i) {
-				t.Errorf("in %s, want step %d", got, i)
+				t.Errorf("got %s, want step %d", got, i)
 			}
 			n.die()
 			n = l.run(part{opts: agents(chatAgent(tool)), cast: c})
@@ -174,7 +174,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 		if seen := c.last(t, "model"); seen[len(seen)-1] != "tool: p1=7" {
-			t.Errorf("the model is shown %q", seen)
+			t.Errorf("got prompt %q", seen)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 				default:
 				}
 				if got := len(only[*conversation.StepRecorded](l.records(chat("c")))); got != 1 {
-					t.Fatalf("%d steps are in the log, want the one whose answer is held", got)
+					t.Fatalf("got %d steps in the log, want the one with the held answer", got)
 				}
 				if crash {
 					n.cut()
@@ -264,7 +264,7 @@ func TestStepAfterOutcome(t *testing.T) {
 			t.Error("a step was recorded after the outcome of its call")
 		}
 		if got := only[*conversation.StepRecorded](l.records(chat("c"))); len(got) != 0 {
-			t.Errorf("recorded %+v", got)
+			t.Errorf("got records %+v", got)
 		}
 	})
 }
@@ -298,7 +298,7 @@ func TestDataOfADurableTool(t *testing.T) {
 			got += string(d.Data)
 		}
 		if want := `"outside""in a step""outside"`; got != want {
-			t.Errorf("data %s, want %s", got, want)
+			t.Errorf("got data %s, want %s", got, want)
 		}
 	})
 }

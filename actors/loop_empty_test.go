@@ -50,7 +50,7 @@ func TestEmptyReplies(t *testing.T) {
 				l.completes(chat("c"), 1)
 				requests := c.requests("model")
 				if len(requests) != tt.asked {
-					t.Errorf("%s: the model was asked %d times, want %d", tt.name, len(requests), tt.asked)
+					t.Errorf("%s: got %d model calls, want %d", tt.name, len(requests), tt.asked)
 				}
 				var texts []string
 				said := ""

@@ -75,14 +75,14 @@ func TestDeliveryStartedFails(t *testing.T) {
 				s := l.settles(chat("c"), 1)[0]
 				want := &conversation.SettlementError{Type: conversation.CodeInternal, Message: "The agent could not start on the message."}
 				if diff := cmp.Diff(want, s.Error); diff != "" || s.Outcome != conversation.OutcomeFailed {
-					t.Errorf("settled as %s (-want +got):\n%s", s.Outcome, diff)
+					t.Errorf("outcome %s (-want +got):\n%s", s.Outcome, diff)
 				}
 				if got := len(c.requests("")); got != 0 {
-					t.Errorf("the model was asked %d times", got)
+					t.Errorf("got %d model calls", got)
 				}
 				lacks(t, "the log", l.lines(chat("c")), "secret")
-				lacks(t, "what clients see", n.public(chat("c")), "secret")
-				wants(t, "what the operator sees", n.log.String(), "hook=DeliveryStarted")
+				lacks(t, "the public view", n.public(chat("c")), "secret")
+				wants(t, "the log", n.log.String(), "hook=DeliveryStarted")
 				n.admit(chat("c"), "2", "two")
 				l.completes(chat("c"), 2)
 			})
@@ -126,7 +126,7 @@ func TestWouldStop(t *testing.T) {
 		wants(t, "the third request", seen[len(seen)-1], "Once more.")
 		for _, m := range n.snapshot(chat("c")).Messages {
 			if m.Display == conversation.DisplayVisible && m.Role != conversation.RoleUser && m.ID != n.response(chat("c")).ID {
-				t.Errorf("clients see the message %+v", m)
+				t.Errorf("got public message %+v", m)
 			}
 		}
 		checkHidden(t, n, "Check", "Once more")
@@ -140,7 +140,7 @@ func checkHidden(t *testing.T, n *actorNode, texts ...string) {
 		for _, p := range m.Parts {
 			for _, text := range texts {
 				if p.Text != nil && strings.Contains(*p.Text, text) && m.Display != conversation.DisplayHidden {
-					t.Errorf("%q stands in %+v", text, m)
+					t.Errorf("got %q in %+v", text, m)
 				}
 			}
 		}
@@ -179,13 +179,13 @@ func TestWouldStopLimit(t *testing.T) {
 			Meta: map[string]any{"reason": "continued", "times": 32.0},
 		}
 		if diff := cmp.Diff(want, s.Error); diff != "" {
-			t.Errorf("settled as %s (-want +got):\n%s", s.Outcome, diff)
+			t.Errorf("outcome %s (-want +got):\n%s", s.Outcome, diff)
 		}
 		if stops != agent.MaxContinuations+1 || ended {
-			t.Errorf("the hook was asked %d times, want 33; told of the end: %v", stops, ended)
+			t.Errorf("got %d calls of the hook, want 33; ends: %v", stops, ended)
 		}
 		if got := len(c.requests("model")); got != 34 { // one of them was lost with its node
-			t.Errorf("%d model calls, want 34", got)
+			t.Errorf("got %d model calls, want 34", got)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestSettledRunsOnce(t *testing.T) {
 			`three aborted submission_aborted "Half" 0 durable=1 attempts=1`,
 		}
 		if diff := cmp.Diff(want, told); diff != "" {
-			t.Errorf("told (-want +got):\n%s", diff)
+			t.Errorf("settled hooks (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -37,7 +37,7 @@ func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
 			return u
 		}
 	}
-	n.w.tb.Fatalf("nothing is said of %s", consumer)
+	n.w.tb.Fatalf("no usage of %s", consumer)
 	return memory.IdleUsage{}
 }
 
@@ -55,10 +55,10 @@ func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address
 		l.tb.Error(err)
 	}
 	if got := l.claims(at); len(got) != 1 {
-		l.tb.Errorf("claims of %v, want one", got)
+		l.tb.Errorf("got claims %v, want 1", got)
 	}
 	if got, want := n.counts.Counts()[put(storagetest.Log)], len(l.batches(at))-batches; got != want {
-		l.tb.Errorf("%d appends stored %d batches: one was lost to find out", got, want)
+		l.tb.Errorf("got %d appends for %d batches, want no lost append", got, want)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestIdleConversationsAreEvicted(t *testing.T) {
 		want := func(when string, ids ...string) {
 			t.Helper()
 			if diff := cmp.Diff(ids, n.inMemory("busy", "parked", "0", "1", "2", "3", "4", "5")); diff != "" {
-				t.Errorf("in memory %s (-want +got):\n%s", when, diff)
+				t.Errorf("in memory, %s (-want +got):\n%s", when, diff)
 			}
 		}
 
@@ -109,10 +109,10 @@ func TestIdleConversationsAreEvicted(t *testing.T) {
 		turn("4")
 		want("when 1 was used again", "busy", "1", "3", "4")
 		if u := n.idleOf("conversations"); u.Crowded != 3 || u.Tight != 0 || u.Held == 0 || u.Held > roomForThree {
-			t.Errorf("it says %+v", u)
+			t.Errorf("got usage %+v", u)
 		}
 		if u := n.idleOf("writers"); u.Held == 0 || u.Crowded != 0 {
-			t.Errorf("it says %+v", u)
+			t.Errorf("got usage %+v", u)
 		}
 
 		ctx, leave := context.WithCancel(t.Context())
@@ -131,7 +131,7 @@ func TestIdleConversationsAreEvicted(t *testing.T) {
 		l.leavesNothing()
 		for _, consumer := range []string{"conversations", "followers", "writers"} {
 			if u := n.idleOf(consumer); u.Held != 0 {
-				t.Errorf("when nothing is left it says %+v", u)
+				t.Errorf("at the end: got usage %+v", u)
 			}
 		}
 	})
@@ -148,7 +148,7 @@ func TestIdleUnderMemoryPressure(t *testing.T) {
 		n.admit(chat("0"), "1", "hello")
 		l.completes(chat("0"), 1)
 		if got := n.inMemory("0"); len(got) != 1 {
-			t.Error("it leaves memory where there is enough")
+			t.Error("got an eviction without memory pressure")
 		}
 		others.Add(512 << 10)
 		n.admit(chat("1"), "1", "hello")
@@ -156,19 +156,19 @@ func TestIdleUnderMemoryPressure(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := n.inMemory("0", "1"); got != nil {
-			t.Errorf("%v stay in memory", got)
+			t.Errorf("got %v in memory", got)
 		}
 		if u := n.idleOf("conversations"); u.Tight != 2 || u.Crowded != 0 || u.Held != 0 {
-			t.Errorf("it says %+v", u)
+			t.Errorf("got usage %+v", u)
 		}
 		others.Add(-512 << 10)
 		n.admit(chat("0"), "2", "hello")
 		l.completes(chat("0"), 2)
 		if got := n.inMemory("0"); len(got) != 1 {
-			t.Error("it leaves memory when there is enough again")
+			t.Error("got an eviction after the memory pressure")
 		}
 		if got := l.claims(chat("0")); len(got) != 1 {
-			t.Errorf("claims of %v, want one", got)
+			t.Errorf("got claims %v, want 1", got)
 		}
 	})
 }

@@ -177,7 +177,7 @@ func TestHostileFiles(t *testing.T) {
 			t.Helper()
 			now := len(c.requests(""))
 			if now-asked != want {
-				t.Errorf("%s: the model was asked %d times, want %d", what, now-asked, want)
+				t.Errorf("%s: got %d model calls, want %d", what, now-asked, want)
 			}
 			asked = now
 		}
@@ -191,7 +191,7 @@ func TestHostileFiles(t *testing.T) {
 			calls("after "+f.name, 1)
 			shown := n.snapshot(at).Messages[0].Parts[1]
 			if shown.MediaType != f.mimeType || *shown.Size != int64(len(f.data)) {
-				t.Errorf("%s: people are shown %+v", f.name, shown)
+				t.Errorf("%s: got public part %+v", f.name, shown)
 			}
 		}
 		n.die()
@@ -223,7 +223,7 @@ func TestHostileFilesTogether(t *testing.T) {
 			}
 			texts := responses(n.snapshot(chat("c")))
 			if got := texts[len(texts)-1]; got != fmt.Sprintf("I see %d.", want) {
-				t.Errorf("after %s: %s, want %d", f.name, got, want)
+				t.Errorf("after %s: got %s, want %d", f.name, got, want)
 			}
 		}
 	})
@@ -258,10 +258,10 @@ func TestHostileFileOfATool(t *testing.T) {
 		n.admit(chat("c"), "2", "and?")
 		l.completes(chat("c"), 2)
 		if model, child := len(c.requests("model")), len(c.requests("child")); model != 4 || child != 3 {
-			t.Errorf("the model was asked %d times and the child's %d, want 4 and 3", model, child)
+			t.Errorf("got %d model calls and %d of the child, want 4 and 3", model, child)
 		}
 		if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 2 || got[0].Model != "test/child" {
-			t.Errorf("recorded as refused: %+v", got)
+			t.Errorf("got recorded refusals %+v", got)
 		}
 		wants(t, "the last request", strings.Join(c.last(t, "model"), "\n"), "here", "An image was left out here: the model's vendor refuses it.")
 	})
@@ -277,12 +277,12 @@ func TestRefusalNotCausedByImages(t *testing.T) {
 		l.completes(chat("c"), 1)
 		n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
 		if got := l.settles(chat("c"), 2); got[1].Outcome != conversation.OutcomeFailed {
-			t.Errorf("settled as %+v", got[1])
+			t.Errorf("got settlement %+v", got[1])
 		}
 		n.admit(chat("c"), "3", "and?")
 		l.completes(chat("c"), 3)
 		if got := responses(n.snapshot(chat("c"))); got[len(got)-1] != "I see 2." || len(c.requests("")) != 5 {
-			t.Errorf("after %d calls: %q", len(c.requests("")), got)
+			t.Errorf("after %d calls: got %q", len(c.requests("")), got)
 		}
 	})
 }
@@ -318,15 +318,15 @@ func TestImagesExceedRequestSize(t *testing.T) {
 				n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
 				l.completes(chat("c"), 2)
 				if got := responses(n.snapshot(chat("c"))); got[1] != "I see 1." || len(c.requests("")) != 3 {
-					t.Errorf("after %d calls: %q", len(c.requests("")), got)
+					t.Errorf("after %d calls: got %q", len(c.requests("")), got)
 				}
 				n.admit(chat("c"), "3", "too long")
 				if got := l.settles(chat("c"), 3); got[2].Outcome != conversation.OutcomeFailed {
-					t.Errorf("settled as %+v", got[2])
+					t.Errorf("got settlement %+v", got[2])
 				}
 				first := only[*conversation.SubmissionAdmitted](l.records(chat("c")))[0].Delivery.Attachments[0].ID
 				if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 1 || !slices.Equal(got[0].Attachments, []conversation.AttachmentID{first}) {
-					t.Errorf("recorded as refused: %+v, want %s", got, first)
+					t.Errorf("got recorded refusals %+v, want %s", got, first)
 				}
 			})
 		})
@@ -365,18 +365,18 @@ func TestImagesExceedVendorLimit(t *testing.T) {
 					}
 					seen := c.last(t, "model")
 					if got := strings.Count(strings.Join(seen, "\n"), "[image/png]"); got != want || !strings.Contains(seen[len(seen)-1], "[image/png]") {
-						t.Errorf("message %d: the model is shown %d images, want %d: %q", i, got, want, seen)
+						t.Errorf("message %d: got %d images in the prompt, want %d: %q", i, got, want, seen)
 					}
 					if same := len(seen) > len(last) && slices.Equal(seen[:len(last)], last); same != (i < most || want > 2) {
-						t.Errorf("message %d: what was shown before stands at the front: %v", i, same)
+						t.Errorf("message %d: got prefix kept %v", i, same)
 					}
 					last = seen
 				}
 				if got := len(c.requests("")); got != 12 {
-					t.Errorf("%d requests of 12 messages", got)
+					t.Errorf("got %d requests of 12 messages", got)
 				}
 				if got := only[*conversation.ImagesRefused](l.records(chat("c"))); len(got) != 0 {
-					t.Errorf("recorded as refused: %+v", got)
+					t.Errorf("got recorded refusals %+v", got)
 				}
 			})
 		})

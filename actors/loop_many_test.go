@@ -89,20 +89,20 @@ func TestManyConversations(t *testing.T) {
 		records := w.records(at)
 		outcomes(t, records)
 		if got := len(only[*conversation.ToolSettled](records)); got != calls {
-			t.Errorf("%s has %d outcomes, want %d", at.ID, got, calls)
+			t.Errorf("%s: got %d outcomes, want %d", at.ID, got, calls)
 		}
 	}
 	if got := ran.Load(); got != int64(calls*(conversations+1)) {
-		t.Errorf("%d calls ran, want %d", got, calls*(conversations+1))
+		t.Errorf("got %d runs, want %d", got, calls*(conversations+1))
 	}
 	after, left := atRest(t, n)
 	t.Logf("%d active at once with %d KiB each; goroutines %d, then %d; heap %d KiB, then %d KiB",
 		active, (busy.HeapAlloc-heap)/uint64(max(active, 1))>>10, goroutines, after, heap>>10, left>>10)
 	if active < conversations {
-		t.Errorf("%d conversations were active at once, want %d", active, conversations)
+		t.Errorf("got %d concurrent activations, want %d", active, conversations)
 	}
 	if lines := n.log.String(); strings.Contains(lines, "level=ERROR") {
-		t.Errorf("the log has errors:\n%s", lines)
+		t.Errorf("got errors in the log:\n%s", lines)
 	}
 	eventually(t, fmt.Sprintf("%d goroutines", goroutines), func() bool { return runtime.NumGoroutine() <= goroutines+20 })
 }

@@ -92,7 +92,7 @@ func TestFallbacks(t *testing.T) {
 					t.Helper()
 					for model, want := range want {
 						if got := len(c.requests(model)); got != want {
-							t.Errorf("%s %s was asked %d times, want %d", when, model, got, want)
+							t.Errorf("%s %s: got %d calls, want %d", when, model, got, want)
 						}
 					}
 				}
@@ -122,7 +122,7 @@ func TestFallbacks(t *testing.T) {
 					want[1] = failed
 				}
 				if !slices.EqualFunc(told, want, strings.HasPrefix) {
-					t.Errorf("people are told %q, want %q and more", told, want)
+					t.Errorf("got notes %q, want %q and more", told, want)
 				}
 				if diff := cmp.Diff([]string{"go", "Words of the third.", "go", "Words of the third.", "go", "Words of the third."}, texts); diff != "" {
 					t.Errorf("transcript (-want +got):\n%s", diff)
@@ -130,11 +130,11 @@ func TestFallbacks(t *testing.T) {
 				kept := l.fold(chat("c")).Exchanges("")
 				for _, sub := range kept {
 					if steps := sub.Turns(); len(steps) != 1 || steps[0].Model != "test/third" {
-						t.Errorf("the steps are %+v, want one of test/third", steps)
+						t.Errorf("got steps %+v, want one of test/third", steps)
 					}
 				}
 				if len(kept) != 3 {
-					t.Errorf("%d exchanges", len(kept))
+					t.Errorf("got %d exchanges", len(kept))
 				}
 			})
 		})
@@ -166,7 +166,7 @@ func TestAllModelsFail(t *testing.T) {
 		if diff := cmp.Diff(want, l.settles(chat("c"), 1)[0].Error); diff != "" {
 			t.Errorf("settled (-want +got):\n%s", diff)
 		}
-		lacks(t, "what clients see", n.public(chat("c")), "words of the vendor")
+		lacks(t, "the public view", n.public(chat("c")), "words of the vendor")
 	})
 }
 
@@ -182,7 +182,7 @@ func TestRetryAfterIsHonored(t *testing.T) {
 				l.completes(chat("c"), 1)
 				r := c.requests("model")
 				if got := r[1].at.Sub(r[0].at).Truncate(100 * time.Millisecond); got != want {
-					t.Errorf("asked again after %v, want %v", got, want)
+					t.Errorf("got a retry after %v, want %v", got, want)
 				}
 			})
 		})
@@ -203,15 +203,15 @@ func TestSilentStreams(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed {
-					t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+					t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 				}
 				r := c.requests("model")
 				if len(r) != 4 {
-					t.Fatalf("%d calls, want 4", len(r))
+					t.Fatalf("got %d calls, want 4", len(r))
 				}
 				for i := range 3 {
 					if got := r[i+1].at.Sub(r[i].at).Truncate(time.Second); got != tt.wait {
-						t.Errorf("call %d is given up after %v, want %v", i+1, got, tt.wait)
+						t.Errorf("call %d: got timeout after %v, want %v", i+1, got, tt.wait)
 					}
 				}
 			})
@@ -237,13 +237,13 @@ func TestTruncatedStream(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if ran != 0 || len(only[*conversation.StepDropped](l.records(chat("c")))) > 1 {
-			t.Errorf("the tool ran %d times; the log is\n%s", ran, l.lines(chat("c")))
+			t.Errorf("got %d runs of the tool; log:\n%s", ran, l.lines(chat("c")))
 		}
 		if parts := n.response(chat("c")).Parts; len(parts) != 1 || *parts[0].Text != "All of it." {
-			t.Errorf("the response is %+v", parts)
+			t.Errorf("got response %+v", parts)
 		}
 		if diff := cmp.Diff([]string{"user: go"}, c.last(t, "model")); diff != "" {
-			t.Errorf("the second call is shown (-want +got):\n%s", diff)
+			t.Errorf("prompt of the second call (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -295,7 +295,7 @@ func TestTimeBudgetBoundsAllWork(t *testing.T) {
 					t.Errorf("took %v", took)
 				}
 				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeTimeout {
-					t.Errorf("settled as %s with %+v", s.Outcome, s.Error)
+					t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 				}
 				c.models["model"] = tells("done")
 				n.admit(chat("c"), "2", "and now?")
@@ -326,7 +326,7 @@ func TestFallbackOfAnotherModel(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := len(c.requests("strong")); got != 1 {
-			t.Errorf("the model that Prepare named was asked %d times, want once", got)
+			t.Errorf("got %d calls of the model from Prepare, want 1", got)
 		}
 	})
 }

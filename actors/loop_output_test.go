@@ -26,7 +26,7 @@ func cutCall(t *testing.T, req providers.Request) string {
 	t.Helper()
 	all := regexp.MustCompile(`Read on with the tool read_output: call "(call_\w+)", from \d+\.`).FindAllStringSubmatch(strings.Join(shown(req), "\n"), -1)
 	if all == nil {
-		t.Error("nothing says where to read on")
+		t.Error("got no offset to continue at")
 		return ""
 	}
 	return all[len(all)-1][1]
@@ -79,11 +79,11 @@ func TestLongOutputIsReadInParts(t *testing.T) {
 				l.completes(chat("c"), 1)
 				got := c.requests(who)
 				if len(got) != 10 || offered(got[1].req) != 0 || offered(got[2].req) != 1 || offered(got[9].req) != 1 {
-					t.Fatalf("%d requests, of which some have the tool and some not", len(got))
+					t.Fatalf("got %d requests, want all of them with the tool", len(got))
 				}
 				first := lastResult(got[2].req)
 				if len(first) > 8<<10 || !strings.HasPrefix(first, "line 0 of") || !strings.HasSuffix(first, "line 19999 of the report\n") {
-					t.Errorf("the model is shown %d bytes of the output: %.80q", len(first), first)
+					t.Errorf("got %d bytes of the output in the prompt: %.80q", len(first), first)
 				}
 				for i, want := range []string{
 					"[bytes 0 to 7936 of", "[bytes 200000 to 207936 of", "line 12345 of the report\n",
@@ -93,14 +93,14 @@ func TestLongOutputIsReadInParts(t *testing.T) {
 					result := lastResult(got[3+i].req)
 					wants(t, fmt.Sprint("result ", i), result, want)
 					if len(result) > 8<<10 || strings.Contains(result, "bytes omitted here") && i < 3 {
-						t.Errorf("result %d has %d bytes", i, len(result))
+						t.Errorf("result %d: got %d bytes", i, len(result))
 					}
 				}
 				if who == "child" {
 					return // a child's outputs are not public
 				}
 				if out := string(toolParts(n.snapshot(chat("c")))[1].Output); len(out) < len(long) {
-					t.Errorf("people are shown %d bytes", len(out))
+					t.Errorf("got %d public bytes", len(out))
 				}
 				n.die()
 				c = alone(inTurn(reads(t, `,"from":300000`), tells("seen")))
@@ -124,7 +124,7 @@ func TestShortOutputIsNotShortened(t *testing.T) {
 			l.completes(chat("c"), 1)
 			req := c.requests("model")[1].req
 			if got := lastResult(req); (got != output) != cut || (offered(req) == 1) != cut {
-				t.Errorf("with a window of %d the model is shown %d bytes", window, len(got))
+				t.Errorf("window %d: got %d bytes in the prompt", window, len(got))
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestInterruptedReadIsRepeated(t *testing.T) {
 		l.completes(chat("c"), 1)
 		wants(t, "the request after a restart", strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown", "[bytes 0 to ")
 		if strings.Count(strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown") != 1 {
-			t.Error("the outcome of reading is unknown")
+			t.Error("got an unknown outcome of the read")
 		}
 	})
 }

@@ -43,7 +43,7 @@ func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspende
 	synctest.Wait()
 	all := only[*conversation.Suspended](l.records(at))
 	if len(all) == 0 {
-		l.tb.Fatalf("nothing is parked in\n%s", l.lines(at))
+		l.tb.Fatalf("no suspension in\n%s", l.lines(at))
 	}
 	return all[len(all)-1]
 }
@@ -78,11 +78,11 @@ func TestSuspendedTurn(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		for r, n := range next.counts.Counts() {
 			if r.Method != "LIST" || n > 2*120+1 { // Two LISTs for timers per sweep of 30 s, and one more if a sweep falls on both ends.
-				t.Errorf("a parked conversation costs %d times %+v", n, r)
+				t.Errorf("got %d requests %+v while suspended", n, r)
 			}
 		}
 		if got := len(l.batches(chat("c"))); got != before {
-			t.Errorf("%d batches became %d", before, got)
+			t.Errorf("got %[2]d batches, want %[1]d", before, got)
 		}
 		l.completes(chat("c"), 1)
 		if diff := cmp.Diff(map[string]int{"remind": 2, "note": 1, "call": 1}, k.counts()); diff != "" {
@@ -90,11 +90,11 @@ func TestSuspendedTurn(t *testing.T) {
 		}
 		began := l.awake(chat("c"))
 		if len(began) != 2 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
-			t.Errorf("attempts began at %v, parked until %s", began, suspended.Until)
+			t.Errorf("got attempts at %v, suspended until %s", began, suspended.Until)
 		}
 		settled := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]
 		if settled.ElapsedMs > 60_000 {
-			t.Errorf("took %d ms", settled.ElapsedMs)
+			t.Errorf("got %d ms", settled.ElapsedMs)
 		}
 		time.Sleep(3 * time.Minute)
 		l.leavesNothing()
@@ -121,10 +121,10 @@ func TestShortSleep(t *testing.T) {
 			n.admit(chat("c"), "1", "go")
 			l.completes(chat("c"), 1)
 			if took := time.Since(began); took < wait || took > wait+5*time.Second && parks == 0 {
-				t.Errorf("a wait of %v took %v", wait, took)
+				t.Errorf("wait of %v: got %v", wait, took)
 			}
 			if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != parks || k.counts()["remind"] != 1+parks {
-				t.Errorf("a wait of %v parks %d times, runs %v", wait, got, k.counts())
+				t.Errorf("wait of %v: got %d suspensions, runs %v", wait, got, k.counts())
 			}
 			time.Sleep(3 * time.Minute)
 			l.leavesNothing()
@@ -146,7 +146,7 @@ func TestSuspendedTurnIsProbed(t *testing.T) {
 			l.askEarly(t, chat("c"))
 			time.Sleep(5 * time.Minute)
 			if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
-				t.Errorf("timers %q, attempts %v", got, l.awake(chat("c")))
+				t.Errorf("got timers %q, attempts %v", got, l.awake(chat("c")))
 			}
 
 			n.admit(chat("c"), "2", "and?")
@@ -157,11 +157,11 @@ func TestSuspendedTurnIsProbed(t *testing.T) {
 				first, waiting = 0, 1
 			}
 			if got := len(only[*conversation.SubmissionSettled](l.records(chat("c")))); got != first {
-				t.Errorf("in order %v: %d settlements while it waits", inOrder, got)
+				t.Errorf("in order %v: got %d settlements during the wait", inOrder, got)
 			}
 			l.completes(chat("c"), 2)
 			if began := l.awake(chat("c")); len(began) != 3 || began[waiting] < suspended.Until || !inOrder && began[1] >= suspended.Until {
-				t.Errorf("in order %v: attempts began at %v, parked until %s", inOrder, began, suspended.Until)
+				t.Errorf("in order %v: got attempts at %v, suspended until %s", inOrder, began, suspended.Until)
 			}
 			time.Sleep(3 * time.Minute)
 			l.leavesNothing()
@@ -196,7 +196,7 @@ func TestAbortOfASuspendedTurn(t *testing.T) {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
 		if got := l.settles(chat("c"), 1); got[0].Outcome != conversation.OutcomeAborted {
-			t.Errorf("settled as %+v", got[0])
+			t.Errorf("got settlement %+v", got[0])
 		}
 		time.Sleep(2 * time.Hour)
 		l.leavesNothing()
@@ -218,12 +218,12 @@ func TestDrainOfASuspendedTurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := l.journals(); len(got) > 0 {
-			t.Errorf("journals %+v are left", got)
+			t.Errorf("got remaining journals %+v", got)
 		}
 		l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
 		if got := k.counts(); got["remind"] != 2 || got["note"] != 1 {
-			t.Errorf("runs %v", got)
+			t.Errorf("got runs %v", got)
 		}
 	})
 }
@@ -245,7 +245,7 @@ func TestTwoNodesCheckATimer(t *testing.T) {
 			steps = append(steps, r.Name)
 		}
 		if got := strings.Join(steps, " "); got != "note wait call" {
-			t.Errorf("recorded %s", got)
+			t.Errorf("got record %s", got)
 		}
 	})
 }
@@ -275,6 +275,6 @@ func TestToolThatIgnoresItsSuspension(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
-		wants(t, "what the model sees", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: steps cannot be recorded")
+		wants(t, "the prompt", seen[len(seen)-1], "p1!the tool did not stop", "|p2=slept|", "p3!step wait: steps cannot be recorded")
 	})
 }

@@ -33,14 +33,14 @@ func TestLongRetryAfterSuspends(t *testing.T) {
 		l.completes(chat("c"), 1)
 		began := l.awake(chat("c"))
 		if len(began) != 3 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
-			t.Errorf("attempts began at %v, the first waited until %s", began, suspended.Until)
+			t.Errorf("got attempts at %v, want the first suspended until %s", began, suspended.Until)
 		}
 		waits := only[*conversation.RetryScheduled](l.records(chat("c")))
 		if len(waits) != 2 || waits[1].WaitedMs != 500_000 || waits[1].Reason != "rate_limit" || waits[1].Model != "test/model" {
-			t.Errorf("waited %+v, want 300 s and 200 s", waits)
+			t.Errorf("got waits %+v, want 300 s and 200 s", waits)
 		}
 		if got := len(c.requests("model")); got != 3 {
-			t.Errorf("asked %d times, want 3", got)
+			t.Errorf("got %d calls, want 3", got)
 		}
 		var told []conversation.Display
 		for _, m := range next.snapshot(chat("c")).Messages {
@@ -49,10 +49,10 @@ func TestLongRetryAfterSuspends(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]conversation.Display{conversation.DisplayDiagnostic, conversation.DisplayDiagnostic}, told); diff != "" {
-			t.Errorf("people are told (-want +got):\n%s", diff)
+			t.Errorf("notes (-want +got):\n%s", diff)
 		}
 		if s := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]; s.ElapsedMs > 60_000 {
-			t.Errorf("took %d ms", s.ElapsedMs)
+			t.Errorf("got %d ms", s.ElapsedMs)
 		}
 		time.Sleep(3 * time.Minute)
 		l.leavesNothing()
@@ -74,7 +74,7 @@ func TestRetryAfterLimit(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if got := len(c.requests("model")); got != tt.asked {
-					t.Errorf("asked %d times, want %d", got, tt.asked)
+					t.Errorf("got %d calls, want %d", got, tt.asked)
 				}
 				if tt.asked == 4 {
 					return
@@ -101,11 +101,11 @@ func TestAbortOfLongRetryAfter(t *testing.T) {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
 		if s := l.settles(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeAborted {
-			t.Errorf("settled as %s", s.Outcome)
+			t.Errorf("got outcome %s", s.Outcome)
 		}
 		time.Sleep(10 * time.Minute)
 		if got := len(c.requests("model")); got != 1 {
-			t.Errorf("asked %d times, want once", got)
+			t.Errorf("got %d calls, want 1", got)
 		}
 		l.leavesNothing()
 	})
@@ -127,7 +127,7 @@ func TestSubagentWaitsForItsVendor(t *testing.T) {
 		l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
 		if model, child := len(c.requests("model")), len(c.requests("child")); model != 2 || child != 2 {
-			t.Errorf("the parent was asked %d times and the child %d times, want 2 and 2", model, child)
+			t.Errorf("got %d calls of the parent and %d of the child, want 2 and 2", model, child)
 		}
 	})
 }

@@ -95,11 +95,11 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 						}
 						n.admit(chat("c"), fmt.Sprint(i), strings.Repeat("m", min(tt.chars, 700)))
 						if s := l.settles(chat("c"), i)[i-1]; s.Outcome != conversation.OutcomeCompleted {
-							t.Fatalf("message %d settled as %s with %+v", i, s.Outcome, s.Error)
+							t.Fatalf("message %d: got outcome %s with %+v", i, s.Outcome, s.Error)
 						}
 					}
 					if len(only[*conversation.Compacted](l.records(chat("c")))) == 0 {
-						t.Error("nothing was compacted")
+						t.Error("got no compaction")
 					}
 				})
 			})
@@ -123,11 +123,11 @@ func TestOverflowOfOneMessage(t *testing.T) {
 				n.admit(chat("c"), "long", strings.Repeat("x", 9000))
 				s := l.settles(chat("c"), earlier+1)[earlier]
 				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != sayMessageTooLong {
-					t.Errorf("settled as %s with %+v, want %q", s.Outcome, s.Error, sayMessageTooLong)
+					t.Errorf("got outcome %s with %+v, want %q", s.Outcome, s.Error, sayMessageTooLong)
 				}
 				n.admit(chat("c"), "next", words("hello"))
 				if s := l.settles(chat("c"), earlier+2)[earlier+1]; s.Outcome != conversation.OutcomeCompleted {
-					t.Errorf("the next message settled as %s with %+v", s.Outcome, s.Error)
+					t.Errorf("next message: got outcome %s with %+v", s.Outcome, s.Error)
 				}
 			})
 		})

@@ -91,14 +91,14 @@ func TestToolRemovedWhileCallWaits(t *testing.T) {
 				l.completes(chat("c"), 2)
 				seen := strings.Join(model.last(t, "model"), "\n")
 				if got := k.counts(); got["pay"] != 1 || c.lost != "" && got["refund"] != 1 {
-					t.Errorf("runs %v, want one of each", got)
+					t.Errorf("got runs %v, want one of each", got)
 				}
 				if c.lost == "" {
-					wants(t, "what the model sees", seen, "p1=number 7")
+					wants(t, "the prompt", seen, "p1=number 7")
 					return
 				}
-				wants(t, "what the model sees", seen, "p1!The outcome of this call is unknown", "may have taken effect", `["receipt"]`)
-				lacks(t, "what the model sees", seen, "There is no tool", "It may help to call again", "number 7")
+				wants(t, "the prompt", seen, "p1!The outcome of this call is unknown", "may have taken effect", `["receipt"]`)
+				lacks(t, "the prompt", seen, "There is no tool", "It may help to call again", "number 7")
 				wants(t, "the log", next.log.String(), `level=WARN msg="durable call not resumed"`, c.lost, "tool=refund", "steps=[pay", "signals=[receipt]", "Agent.Renamed")
 			})
 		})

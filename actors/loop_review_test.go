@@ -66,11 +66,11 @@ func TestResponseStartedWritesState(t *testing.T) {
 		l.completes(chat("c"), 1)
 		batch := batchWith(l, chat("c"), func(w *conversation.StateWritten) bool { return string(w.Value) == `["response"]` })
 		if len(only[*conversation.ResponseStarted](batch)) != 1 {
-			t.Errorf("the hook's write is apart from the response: %+v", batch)
+			t.Errorf("got the hook's write outside the response's batch: %+v", batch)
 		}
 		batch = batchWith(l, chat("c"), func(w *conversation.StateWritten) bool { return string(w.Value) == `["response","look"]` })
 		if got := only[*conversation.ToolSettled](batch); len(got) != 1 || got[0].Failed {
-			t.Errorf("the tool's write is apart from its outcome: %+v", batch)
+			t.Errorf("got the tool's write outside its outcome's batch: %+v", batch)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestFailedStartKeepsItsState(t *testing.T) {
 		n := l.run(part{opts: agents(a), cast: alone(tells("done"))})
 		n.admit(chat("c"), "1", "go")
 		if s := l.settles(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeFailed {
-			t.Errorf("settled as %s", s.Outcome)
+			t.Errorf("got outcome %s", s.Outcome)
 		}
 		batchWith(l, chat("c"), func(w *conversation.StateWritten) bool { return string(w.Value) == `["tried"]` })
 	})
@@ -121,7 +121,7 @@ func TestBucketOutageBeforeModelCall(t *testing.T) {
 		n.admit(chat("c"), "last", "and now?")
 		time.Sleep(30 * time.Minute)
 		if got := len(c.requests("")); got != 4 || refused.Load() == 0 {
-			t.Errorf("the model was asked %d times, %d requests were refused", got, refused.Load())
+			t.Errorf("got %d model calls and %d rejected requests", got, refused.Load())
 		}
 		away.Store(false)
 		l.completes(chat("c"), 5)
@@ -151,7 +151,7 @@ func TestSummarizerThatIgnoresItsContext(t *testing.T) {
 		codeIs(t, err, conversation.CodeUnavailable)
 		stuck.Store(false)
 		if _, err := n.rt.Compact(context.Background(), chat("c"), ""); err != nil {
-			t.Errorf("the next compaction: %v", err)
+			t.Errorf("next compaction: got %v", err)
 		}
 		n.admit(chat("c"), "2", "two")
 		l.completes(chat("c"), 2)
@@ -193,14 +193,14 @@ func TestCompactionWithWithdrawnStep(t *testing.T) {
 		}
 		records := l.records(chat("c"))
 		if len(only[*conversation.StepDropped](records)) != 1 {
-			t.Fatal("no step was withdrawn")
+			t.Fatal("got no withdrawn step")
 		}
 		turns := map[conversation.TurnID]bool{}
 		for _, s := range only[*conversation.StepCompleted](records) {
 			turns[s.Turn] = true
 		}
 		if got := only[*conversation.Compacted](records); len(got) != 1 || !turns[got[0].FirstTurn] {
-			t.Errorf("compacted %+v, completed %v", got, turns)
+			t.Errorf("got compactions %+v, completed turns %v", got, turns)
 		}
 	})
 }

@@ -112,12 +112,12 @@ func (l *loop) settles(at conversation.Address, n int) []*conversation.Submissio
 	synctest.Wait()
 	got := only[*conversation.SubmissionSettled](l.records(at))
 	if len(got) != n {
-		l.tb.Errorf("%d settlements of %s, want %d", len(got), at.ID, n)
+		l.tb.Errorf("got %d settlements of %s, want %d", len(got), at.ID, n)
 	}
 	seen := map[conversation.SubmissionID]bool{}
 	for _, s := range got {
 		if seen[s.Submission] {
-			l.tb.Errorf("submission %s settled twice", s.Submission)
+			l.tb.Errorf("duplicate settlement of %s", s.Submission)
 		}
 		seen[s.Submission] = true
 	}
@@ -128,7 +128,7 @@ func (l *loop) settles(at conversation.Address, n int) []*conversation.Submissio
 func (l *loop) completes(at conversation.Address, n int) {
 	l.tb.Helper()
 	if got := l.settles(at, n); got[n-1].Outcome != conversation.OutcomeCompleted {
-		l.tb.Errorf("settled as %+v with %+v", got[n-1], got[n-1].Error)
+		l.tb.Errorf("got settlement %+v with error %+v", got[n-1], got[n-1].Error)
 	}
 }
 
@@ -141,7 +141,7 @@ func batchWith[T conversation.Record](l *loop, at conversation.Address, fits fun
 			return b
 		}
 	}
-	l.tb.Fatalf("no record fits in\n%s", l.lines(at))
+	l.tb.Fatalf("no matching record in\n%s", l.lines(at))
 	return nil
 }
 
@@ -193,7 +193,7 @@ func (c *cast) last(tb testing.TB, model string) []string {
 	tb.Helper()
 	list := c.requests(model)
 	if len(list) == 0 {
-		tb.Fatalf("model %s was never asked", model)
+		tb.Fatalf("got no call of model %s", model)
 	}
 	return list[len(list)-1].seen()
 }

@@ -47,12 +47,12 @@ func (s *slowLog) readOnce(t *testing.T, at conversation.Address, n int) {
 	for key, times := range s.read {
 		if strings.HasPrefix(key, storage.FolderOf(at.Key())) {
 			if found++; times != 1 {
-				t.Errorf("%s was read %d times", key, times)
+				t.Errorf("got reads of %s: %d", key, times)
 			}
 		}
 	}
 	if found != n {
-		t.Errorf("%d batches were read, want %d", found, n)
+		t.Errorf("got %d batches read, want %d", found, n)
 	}
 }
 
@@ -83,13 +83,13 @@ func TestLongLogIsOpened(t *testing.T) {
 				time.Sleep(codeIs(t, err, conversation.CodeAdmissionUnknown).RetryAfter)
 			}
 			if took := time.Since(began); refused == 0 || took < 3*time.Minute || took > 5*time.Minute {
-				t.Errorf("admitted after %v and %d refusals", took, refused)
+				t.Errorf("got admission after %v and %d rejections", took, refused)
 			}
 			log.readOnce(t, at, turns)
 			l.completes(at, turns+1)
 		})
 	})
-	t.Run("for nobody", func(t *testing.T) {
+	t.Run("for a probe", func(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			l.settledTurns(at, turns, "and so on")
 			var log slowLog
@@ -102,7 +102,7 @@ func TestLongLogIsOpened(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			began := time.Now()
 			if err := n.stop(); err != nil || time.Since(began) > time.Second {
-				t.Errorf("a node that opens a log ends after %v with %v", time.Since(began), err)
+				t.Errorf("shutdown during an opening: got %v, %v", time.Since(began), err)
 			}
 			codeIs(t, <-refused, conversation.CodeUnavailable)
 		})
@@ -124,7 +124,7 @@ func TestLongLogIsOpened(t *testing.T) {
 			l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
 			l.until("the next attempt", func() bool { return len(l.batches(at)) > left })
 			if took := time.Since(began); took < 3*time.Minute || took > 5*time.Minute {
-				t.Errorf("taken over after %v", took)
+				t.Errorf("got takeover after %v", took)
 			}
 			log.readOnce(t, at, left)
 			l.completes(at, turns+1)

@@ -38,7 +38,7 @@ func TestHooksGetUsage(t *testing.T) {
 		want := spent{conversation.Usage{Input: 3_000_000, Total: 3_000_000}, 12}
 		for _, name := range []string{"ResponseFinished", "Settled"} {
 			if got := <-hooks; got != want {
-				t.Errorf("%s sees %+v, want %+v", name, got, want)
+				t.Errorf("%s: got %+v, want %+v", name, got, want)
 			}
 		}
 	})

@@ -102,25 +102,25 @@ func TestStateOfASubmission(t *testing.T) {
 		wants(t, "metadata", string(n.response(chat("c")).Metadata), `"seen":["started"]`)
 		for _, who := range []string{"Prepare", "Settled"} {
 			if err, _ := errs.Load(who); !errors.Is(err.(error), agent.ErrReadOnly) {
-				t.Errorf("a write in %s: %v, want %v", who, err, agent.ErrReadOnly)
+				t.Errorf("write in %s: got %v, want %v", who, err, agent.ErrReadOnly)
 			}
 		}
 		if seen, _ := errs.Load("seen"); !slices.Equal(seen.([]string), all) {
-			t.Errorf("Settled sees %v, want %v", seen, all)
+			t.Errorf("Settled: got %v, want %v", seen, all)
 		}
 		checkWithState(t, l, "started", batchWith(l, chat("c"), func(h *conversation.HookDone) bool { return h.Hook == conversation.HookDeliveryStarted }))
 		checkWithState(t, l, `"tool"`, batchWith(l, chat("c"), func(s *conversation.ToolSettled) bool { return !s.Failed }))
 		checkWithState(t, l, `"failed tool"`, batchWith(l, chat("c"), func(s *conversation.ToolSettled) bool { return s.Failed }))
 		checkWithState(t, l, `"stop"`, batchWith(l, chat("c"), func(h *conversation.HookDone) bool { return h.Hook == conversation.HookContinued }))
 		checkWithState(t, l, `"finished"`, batchWith(l, chat("c"), func(*conversation.SubmissionSettled) bool { return true }))
-		lacks(t, "what clients see", strings.ReplaceAll(n.public(chat("c")), `"seen":["started"]`, ""), "diary", "finished\"]")
+		lacks(t, "the public view", strings.ReplaceAll(n.public(chat("c")), `"seen":["started"]`, ""), "diary", "finished\"]")
 
 		n.die()
 		n = l.run(part{opts: opts, cast: c})
 		n.admit(chat("c"), "2", "again")
 		l.completes(chat("c"), 2)
 		if got := c.requests("model")[4].req.System; got != "So far: started, tool, failed tool, stop, finished, started (6)" {
-			t.Errorf("after a restart the instructions are %q", got)
+			t.Errorf("after a restart: got instructions %q", got)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func checkWithState(t *testing.T, l *loop, noted string, batch []conversation.Re
 	t.Helper()
 	writes := only[*conversation.StateWritten](batch)
 	if len(writes) != 1 || !strings.HasSuffix(strings.ReplaceAll(string(writes[0].Value), `"]`, ""), strings.Trim(noted, `"`)) {
-		t.Errorf("the batch with %s has the writes %v of\n%s", noted, writes, l.lines(chat("c")))
+		t.Errorf("batch with %s: got writes %v in\n%s", noted, writes, l.lines(chat("c")))
 	}
 }
 
@@ -162,7 +162,7 @@ func TestStateOfAnUnfinishedCall(t *testing.T) {
 					want = `["tool"]`
 				}
 				if seen := c.last(t, "model"); seen[len(seen)-1] != "tool: p1="+want {
-					t.Errorf("read %q, want %s", seen[len(seen)-1], want)
+					t.Errorf("got %q, want %s", seen[len(seen)-1], want)
 				}
 			})
 		})
@@ -193,7 +193,7 @@ func TestStateOfParallelCalls(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := stored(l, chat("c"), "total"); len(got) == 0 || got[len(got)-1] != "55" {
-			t.Errorf("stored %v, want 55 in the end", got)
+			t.Errorf("got %v, want 55 at the end", got)
 		}
 	})
 }
@@ -234,10 +234,10 @@ func TestStateIsRefused(t *testing.T) {
 			}
 		}
 		if len(errs) != 5 {
-			t.Errorf("tried %v", errs)
+			t.Errorf("got attempts %v", errs)
 		}
 		if got := len(only[*conversation.StateWritten](l.records(chat("c")))); got != 1 {
-			t.Errorf("%d writes, want 1", got)
+			t.Errorf("got %d writes, want 1", got)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestStateOfUnfinishedSibling(t *testing.T) {
 		await(t, reached, "the slow call")
 		synctest.Wait()
 		if got := only[*conversation.ToolSettled](l.records(chat("c"))); len(got) > 0 {
-			t.Errorf("an outcome before that of the neighbour: %+v", got)
+			t.Errorf("got an outcome before that of the concurrent call: %+v", got)
 		}
 		n.die()
 		l.run(part{opts: agents(a), cast: c})

@@ -57,11 +57,11 @@ func TestOutputBeyondARecord(t *testing.T) {
 				l.completes(chat("c"), 1)
 				got := c.requests(who)
 				if len(got) != 7 || offered(got[0].req) != 0 || offered(got[1].req) != 1 {
-					t.Fatalf("%d requests, of which some have the tool and some not", len(got))
+					t.Fatalf("got %d requests, want all of them with the tool", len(got))
 				}
 				first := lastResult(got[1].req)
 				if len(first) > 8<<10 || !strings.HasPrefix(first, "line 0 of") || !strings.HasSuffix(first, "line 199999 of the whole report\n") {
-					t.Errorf("the model is shown %d bytes of the output: %.80q", len(first), first)
+					t.Errorf("got %d bytes of the output in the prompt: %.80q", len(first), first)
 				}
 				for i, want := range []string{
 					fmt.Sprintf("[bytes 0 to 7936 of %d; read on from 7936]\nline 0 of", len(huge)), "[bytes 2500000 to 2507936 of", "line 123456 of the whole report\n",
@@ -70,24 +70,24 @@ func TestOutputBeyondARecord(t *testing.T) {
 					result := lastResult(got[2+i].req)
 					wants(t, fmt.Sprint("result ", i), result, want)
 					if _, text, _ := strings.Cut(result, "]\n"); len(result) > 8<<10 || i < 3 && !strings.Contains(huge, text) {
-						t.Errorf("result %d has %d bytes: %.80q", i, len(result), result)
+						t.Errorf("result %d: got %d bytes: %.80q", i, len(result), result)
 					}
 				}
 				stored := only[*conversation.OutputStored](batchWith(l, chat("c"), func(r *conversation.ToolSettled) bool { return strings.HasPrefix(string(r.Output), `"line 0`) }))
 				if len(stored) != 1 || stored[0].Size != int64(len(huge)) || len(stored[0].Pieces) != len(l.blobs()) || len(l.blobs()) < 4 {
-					t.Errorf("recorded as stored: %d outputs, in %d pieces", len(stored), len(l.blobs()))
+					t.Errorf("got %d stored outputs, in %d pieces", len(stored), len(l.blobs()))
 				}
 				if who == "child" {
 					return // a child's outputs are not public
 				}
 				var shown string
 				if p := toolParts(n.snapshot(chat("c")))[0]; p.State != conversation.StateOutputAvailable || json.Unmarshal(p.Output, &shown) != nil {
-					t.Errorf("people are shown %s", p.State)
+					t.Errorf("got public state %s", p.State)
 				}
 				if len(shown) > 66<<10 || !strings.HasPrefix(shown, "line 0 of") || !strings.HasSuffix(shown, "line 199999 of the whole report\n") || strings.Contains(shown, "read_output") {
-					t.Errorf("people are shown %d bytes: %.80q", len(shown), shown)
+					t.Errorf("got %d public bytes: %.80q", len(shown), shown)
 				}
-				wants(t, "what people are shown", shown, fmt.Sprintf("of %d bytes omitted here.]", len(huge)))
+				wants(t, "the public output", shown, fmt.Sprintf("of %d bytes omitted here.]", len(huge)))
 				n.die()
 				c = alone(inTurn(reads(t, `,"from":4000000`), tells("seen")))
 				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
@@ -125,9 +125,9 @@ func TestStoredOutputWithImages(t *testing.T) {
 			Images []struct{ MimeType string }
 		}
 		if err := json.Unmarshal(toolParts(n.snapshot(chat("c")))[0].Output, &out); err != nil || len(out.Images) != 1 || out.Images[0].MimeType != "image/png" {
-			t.Errorf("people are shown %+v, %v", out, err)
+			t.Errorf("got public output %+v, %v", out, err)
 		}
-		wants(t, "what people are shown", out.Output, `{"text":"line 0 of`, "bytes omitted here.]")
+		wants(t, "the public output", out.Output, `{"text":"line 0 of`, "bytes omitted here.]")
 		wants(t, "the result of reading", lastResult(c.requests("model")[2].req), "error: The output is no longer stored as it was.")
 	})
 }
@@ -160,14 +160,14 @@ func TestCrashBeforeStoredOutputIsRecorded(t *testing.T) {
 		n.die()
 		before := len(l.blobs())
 		if got := only[*conversation.OutputStored](l.records(chat("c"))); before < 4 || len(got) != 0 {
-			t.Fatalf("%d pieces are stored, and %d outputs recorded", before, len(got))
+			t.Fatalf("got %d pieces stored and %d outputs recorded", before, len(got))
 		}
 		c := alone(inTurn(asks("report"), tells("done")))
 		l.run(part{opts: agents(a), cast: c})
 		l.completes(chat("c"), 1)
 		wants(t, "the request after a restart", strings.Join(shown(c.requests("")[0].req), "\n"), "The outcome of this call is unknown")
 		if got := only[*conversation.OutputStored](l.records(chat("c"))); len(got) != 1 || len(l.blobs()) != before {
-			t.Errorf("%d pieces are stored, %d before, and %d outputs recorded", len(l.blobs()), before, len(got))
+			t.Errorf("got %d pieces stored, %d before, and %d outputs recorded", len(l.blobs()), before, len(got))
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestOutputsAtOnce(t *testing.T) {
 			var text string
 			switch err := json.Unmarshal(p.Output, &text); {
 			case err != nil || p.State != conversation.StateOutputAvailable:
-				t.Errorf("a call ended as %s: %v", p.State, p.ErrorText)
+				t.Errorf("got call state %s: %v", p.State, p.ErrorText)
 			case text == big:
 				whole++
 			case strings.Contains(text, "of 100000 bytes omitted here.]"):
@@ -205,7 +205,7 @@ func TestOutputsAtOnce(t *testing.T) {
 			}
 		}
 		if whole != 2 || parts != 2 || len(l.blobs()) != 1 {
-			t.Errorf("%d outputs are whole and of %d a part is recorded, in %d pieces", whole, parts, len(l.blobs()))
+			t.Errorf("got %d complete outputs and %d in part, in %d pieces", whole, parts, len(l.blobs()))
 		}
 	})
 }
@@ -226,11 +226,11 @@ func TestLongOutputsOfOneReply(t *testing.T) {
 			n.admit(chat("c"), "1", "go")
 			settled := l.settles(chat("c"), 1)[0]
 			if settled.Outcome != tc.outcome || settled.Error != nil && !strings.Contains(settled.Error.Message, "too long for the model") {
-				t.Errorf("%d outputs of %d bytes: %s, %+v", tc.calls, len(long), settled.Outcome, settled.Error)
+				t.Errorf("%d outputs of %d bytes: got %s, %+v", tc.calls, len(long), settled.Outcome, settled.Error)
 			}
 			for _, p := range toolParts(n.snapshot(chat("c"))) {
 				if len(p.Output) != len(long)+len(`""`) {
-					t.Errorf("%d bytes of an output are recorded, as %s", len(p.Output), p.State)
+					t.Errorf("got %d recorded bytes of an output, state %s", len(p.Output), p.State)
 				}
 			}
 		})
@@ -251,7 +251,7 @@ func TestOutputThatCannotBeStored(t *testing.T) {
 		l.completes(chat("c"), 1)
 		wants(t, "the result", lastResult(c.requests("model")[1].req), "error: The tool ran, but its output could not be stored.")
 		if got := only[*conversation.OutputStored](l.records(chat("c"))); len(got) != 0 {
-			t.Errorf("%d outputs are recorded", len(got))
+			t.Errorf("got %d recorded outputs", len(got))
 		}
 	})
 }

@@ -50,24 +50,24 @@ func TestTask(t *testing.T) {
 
 		if tools := c.requests("model")[1].req.Tools; len(tools) != 1 || tools[0].Name != agent.TaskTool ||
 			!strings.Contains(tools[0].Description, "researcher: Finds things out.") || !strings.Contains(string(tools[0].InputSchema), `"enum":["researcher"]`) {
-			t.Errorf("the parent has the tools %+v", tools)
+			t.Errorf("got tools of the parent %+v", tools)
 		}
 		child := c.requests("child")
 		if diff := cmp.Diff([]string{"user: childish task"}, child[0].seen()); diff != "" || child[0].req.System != "Research." {
-			t.Errorf("the child is told %q and shown (-want +got):\n%s", child[0].req.System, diff)
+			t.Errorf("child: instructions %q, prompt (-want +got):\n%s", child[0].req.System, diff)
 		}
 		if diff := cmp.Diff([]string{"user: childish task", "assistant: look{}", "tool: p1=childish fog of c"}, child[1].seen()); diff != "" {
-			t.Errorf("then it is shown (-want +got):\n%s", diff)
+			t.Errorf("second prompt of the child (-want +got):\n%s", diff)
 		}
 		if tools := child[0].req.Tools; len(tools) != 1 || tools[0].Name != "look" {
-			t.Errorf("the child has the tools %+v", tools)
+			t.Errorf("got tools of the child %+v", tools)
 		}
 		seen := c.last(t, "model")
 		if got, want := seen[len(seen)-1], "tool: p1=childish result"; got != want {
-			t.Errorf("the parent is shown %q, want %q", got, want)
+			t.Errorf("parent: got prompt %q, want %q", got, want)
 		}
 		if wrote == nil {
-			t.Error("a subagent wrote data")
+			t.Error("got data of a subagent")
 		}
 		checkChildHidden(t, l, n)
 	})
@@ -78,18 +78,18 @@ func checkChildHidden(t *testing.T, l *loop, n *actorNode) {
 	t.Helper()
 	started, settled := only[*conversation.ChildStarted](l.records(chat("c"))), only[*conversation.ChildSettled](l.records(chat("c")))
 	if len(started) != 1 || len(settled) != 1 || settled[0].Outcome != conversation.OutcomeCompleted || settled[0].Usage.Total != 27 {
-		t.Fatalf("the log has %+v and %+v", started, settled)
+		t.Fatalf("got %+v and %+v in the log", started, settled)
 	}
 	public := n.public(chat("c"))
-	lacks(t, "what clients see", public, string(started[0].Child), string(started[0].Submission), "childish fog", `"toolName":"look"`, "child data")
+	lacks(t, "the public view", public, string(started[0].Child), string(started[0].Submission), "childish fog", `"toolName":"look"`, "child data")
 	for _, r := range l.records(chat("c")) {
 		if r, ok := r.(*conversation.ResponseStarted); ok && r.Child != "" {
-			lacks(t, "what clients see", public, string(r.Turn), string(r.Message))
+			lacks(t, "the public view", public, string(r.Turn), string(r.Message))
 		}
 	}
 	parts := toolParts(n.snapshot(chat("c")))
 	if len(parts) != 1 || parts[0].ToolName != agent.TaskTool || string(parts[0].Output) != `"childish result"` {
-		t.Errorf("clients see the calls %+v", parts)
+		t.Errorf("got public calls %+v", parts)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestConcurrentTasks(t *testing.T) {
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
 		if got, want := seen[len(seen)-1], "tool: p1=result of one|p2=result of two"; got != want {
-			t.Errorf("the parent is shown %q, want %q", got, want)
+			t.Errorf("parent: got prompt %q, want %q", got, want)
 		}
 	})
 }
@@ -140,11 +140,11 @@ func TestModelOfASubagent(t *testing.T) {
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "chosen")
 		if got, want := seen[len(seen)-1], "tool: p1=spare result|p2=own result"; got != want {
-			t.Errorf("the parent is shown %q, want %q", got, want)
+			t.Errorf("parent: got prompt %q, want %q", got, want)
 		}
 		for model, want := range map[string]string{"spare": "user: one", "child": "user: two"} {
 			if got := c.last(t, model); len(got) != 1 || got[0] != want {
-				t.Errorf("%s is asked %q, want %q", model, got, want)
+				t.Errorf("%s: got prompt %q, want %q", model, got, want)
 			}
 		}
 	})
@@ -163,14 +163,14 @@ func TestInvalidTasks(t *testing.T) {
 		seen := c.last(t, "model")
 		results := strings.Split(strings.TrimPrefix(seen[len(seen)-1], "tool: "), "|")
 		if len(results) != 6 {
-			t.Fatalf("results are %q", results)
+			t.Fatalf("got results %q", results)
 		}
 		wants(t, "the result for an unknown agent", results[0], `p1!There is no agent named "nobody". The agents are: researcher.`)
 		for i, r := range results[1:5] {
 			wants(t, "the result of bad input", r, fmt.Sprintf("p%d!", i+2), "needs an agent and a prompt, both strings")
 		}
 		if want := "p6!The subagent could not complete the task."; results[5] != want {
-			t.Errorf("the result of a failed task is %q, want %q", results[5], want)
+			t.Errorf("failed task: got result %q, want %q", results[5], want)
 		}
 		lacks(t, "the log", l.lines(chat("c")), "words of the vendor")
 	})
@@ -208,10 +208,10 @@ func TestTaskDepth(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if tools := c.requests("level4")[0].req.Tools; len(tools) != 0 {
-			t.Errorf("the deepest is offered %+v", tools)
+			t.Errorf("got tools of the deepest level %+v", tools)
 		}
 		if got := len(c.requests("level5")); got != 0 {
-			t.Errorf("a fifth was asked %d times", got)
+			t.Errorf("got %d calls of a fifth level, want 0", got)
 		}
 		seen := c.last(t, "model")
 		wants(t, "the result", seen[len(seen)-1], "p1=tool: p1!This task was not delegated: subagents may be nested at most 4 deep.")
@@ -253,7 +253,7 @@ func TestAbortEndsSubagents(t *testing.T) {
 		}
 		s := l.settles(chat("c"), 1)[0]
 		if s.Outcome != conversation.OutcomeAborted {
-			t.Errorf("settled as %s", s.Outcome)
+			t.Errorf("got outcome %s", s.Outcome)
 		}
 		<-ended
 		<-ended
@@ -263,14 +263,14 @@ func TestAbortEndsSubagents(t *testing.T) {
 			outcomes = append(outcomes, r.Outcome)
 		}
 		if diff := cmp.Diff([]conversation.Outcome{conversation.OutcomeAborted, conversation.OutcomeAborted, conversation.OutcomeAborted}, outcomes); diff != "" {
-			t.Errorf("the subagents end (-want +got):\n%s", diff)
+			t.Errorf("ends of the subagents (-want +got):\n%s", diff)
 		}
 		if called, settled := len(only[*conversation.ToolCalled](records)), len(only[*conversation.ToolSettled](records)); called != 4 || settled != 4 {
-			t.Errorf("%d calls with %d outcomes, want 4", called, settled)
+			t.Errorf("got %d calls with %d outcomes, want 4", called, settled)
 		}
 		for _, p := range toolParts(n.snapshot(chat("c"))) {
 			if p.State != conversation.StateOutputError {
-				t.Errorf("clients see %+v", p)
+				t.Errorf("got public part %+v", p)
 			}
 		}
 		n.admit(chat("c"), "2", "again")
@@ -299,7 +299,7 @@ func TestSubagentAfterACrash(t *testing.T) {
 		n := l.run(part{opts: opts, cast: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the child")
-		l.until("its text, and the outcome beside it", func() bool {
+		l.until("its text, and the outcome", func() bool {
 			lines := l.lines(chat("c"))
 			return strings.Contains(lines, "The childish first half") && strings.Contains(lines, "at once")
 		})
@@ -311,16 +311,16 @@ func TestSubagentAfterACrash(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 		if got := len(c.requests("model")); got != 2 {
-			t.Errorf("the parent's model was asked %d times, want 2", got)
+			t.Errorf("got %d calls of the parent's model, want 2", got)
 		}
 		seen := c.last(t, "child")
 		if len(seen) != 5 || !slices.Equal(seen[:4], []string{"user: childish task", "assistant: look{}", "tool: p1=fog", "assistant: The childish first half"}) ||
 			!strings.Contains(seen[4], "continue exactly where it stops") {
-			t.Errorf("the child goes on with %q", seen)
+			t.Errorf("child: got prompt %q", seen)
 		}
 		parent := c.last(t, "model")
-		wants(t, "what the parent is shown", parent[len(parent)-1], "p1=The childish first half and the second.|p2=at once")
-		lacks(t, "what clients see", n.public(chat("c")), "continue exactly", `"toolName":"look"`)
+		wants(t, "the parent's prompt", parent[len(parent)-1], "p1=The childish first half and the second.|p2=at once")
+		lacks(t, "the public view", n.public(chat("c")), "continue exactly", `"toolName":"look"`)
 	})
 }
 
@@ -339,18 +339,18 @@ func TestSubagentIsCompacted(t *testing.T) {
 		l.completes(chat("c"), 1)
 		want := []string{summaryOf("It looked."), "user: childish task", "assistant: look{}", "tool: p1=" + words("fog")}
 		if diff := cmp.Diff(want, c.last(t, "child")); diff != "" {
-			t.Errorf("the child is shown (-want +got):\n%s", diff)
+			t.Errorf("prompt of the child (-want +got):\n%s", diff)
 		}
 		chunks, _ := n.updates(chat("c"), 0)
 		for _, c := range chunks {
 			if c.Type == conversation.ChunkReset {
-				t.Errorf("clients are told to read anew: %+v", c)
+				t.Errorf("got a reset for clients: %+v", c)
 			}
 		}
-		lacks(t, "what clients see", n.public(chat("c")), "It looked.")
+		lacks(t, "the public view", n.public(chat("c")), "It looked.")
 		seen := c.last(t, "model")
 		if got := seen[len(seen)-1]; got != "tool: p1=childish result" {
-			t.Errorf("the parent is shown %q", got)
+			t.Errorf("parent: got prompt %q", got)
 		}
 	})
 }

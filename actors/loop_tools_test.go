@@ -51,11 +51,11 @@ func TestResultsInCallOrder(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				if took := time.Since(began).Truncate(5 * time.Second); took != tt.took {
-					t.Errorf("took %v, want %v", took, tt.took)
+					t.Errorf("got %v, want %v", took, tt.took)
 				}
 				want := `tool: p1=30 seconds|p2=20 seconds|p3=15 seconds`
 				if seen := c.last(t, "model"); seen[len(seen)-1] != want {
-					t.Errorf("the model is shown %q, want %q", seen, want)
+					t.Errorf("got prompt %q, want %q", seen, want)
 				}
 				var order []string
 				for _, r := range only[*conversation.ToolSettled](l.records(chat("c"))) {
@@ -88,13 +88,13 @@ func TestModelCorrectsItsCalls(t *testing.T) {
 		seen := c.last(t, "model")
 		results := strings.Split(strings.TrimPrefix(seen[2], "tool: "), "|")
 		if len(results) != 3 {
-			t.Fatalf("results are %q", results)
+			t.Fatalf("got results %q", results)
 		}
 		wants(t, "the first result", results[0], "p1!", "tool label", "/issue", "/names/0", "call the tool again")
 		wants(t, "the second result", results[1], "p2!", `no tool named "labels"`, "Use one of the tools")
 		wants(t, "the third result", results[2], "p3!", "tool label", "call the tool again")
 		if want := "tool: p1=#7 is bug"; seen[4] != want {
-			t.Errorf("the corrected call is answered with %q, want %q", seen[4], want)
+			t.Errorf("corrected call: got result %q, want %q", seen[4], want)
 		}
 	})
 }
@@ -125,11 +125,11 @@ func TestFailingTools(t *testing.T) {
 			var none []int
 			return none[len(none)], nil
 		}, 0, "tool bad crashed"},
-		"says too much": {func(context.Context, <-chan struct{}) (any, error) {
+		"output too long": {func(context.Context, <-chan struct{}) (any, error) {
 			return strings.Repeat("x", conversation.MaxOutputBytes), nil
 		}, 0, "its output was omitted: it has 33554434 bytes, at most 33554432 are taken"},
-		"says what has no JSON": {func(context.Context, <-chan struct{}) (any, error) { return func() {}, nil }, 0, "encode output of tool bad"},
-		"shows what is no image": {func(context.Context, <-chan struct{}) (any, error) {
+		"output without JSON": {func(context.Context, <-chan struct{}) (any, error) { return func() {}, nil }, 0, "encode output of tool bad"},
+		"invalid image": {func(context.Context, <-chan struct{}) (any, error) {
 			return agent.Result{Images: []agent.Image{{MimeType: "text/html", Data: []byte("x")}}}, nil
 		}, 0, `"text/html" is not that of an image`},
 	} {
@@ -144,14 +144,14 @@ func TestFailingTools(t *testing.T) {
 				l.completes(chat("c"), 1)
 				requests := c.requests("model")
 				if took := requests[1].at.Sub(requests[0].at).Truncate(time.Second); took != tt.took {
-					t.Errorf("the model is asked again after %v, want %v", took, tt.took)
+					t.Errorf("got the next model call after %v, want %v", took, tt.took)
 				}
 				seen := c.last(t, "model")
 				wants(t, "the result", seen[len(seen)-1], tt.told, "p2=good")
 				lacks(t, "the log", l.lines(chat("c")), "the secret")
 				time.Sleep(time.Minute) // late results change nothing
 				if got := len(only[*conversation.ToolSettled](l.records(chat("c")))); got != 2 {
-					t.Errorf("%d outcomes of 2 calls", got)
+					t.Errorf("got %d outcomes of 2 calls", got)
 				}
 			})
 		})
@@ -189,17 +189,17 @@ func TestCallsOfACutOffReply(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if diff := cmp.Diff(tt.want, s.Error); diff != "" {
-					t.Errorf("settled with (-want +got):\n%s", diff)
+					t.Errorf("settlement (-want +got):\n%s", diff)
 				}
 				if got := len(c.requests("model")); got != tt.calls {
-					t.Errorf("%d model calls, want %d", got, tt.calls)
+					t.Errorf("got %d model calls, want %d", got, tt.calls)
 				}
 				want := 0
 				if name == "in between" {
 					want = 1
 				}
 				if ran != want {
-					t.Errorf("the tool ran %d times, want %d", ran, want)
+					t.Errorf("got %d runs of the tool, want %d", ran, want)
 				}
 				wants(t, "the second request", strings.Join(c.requests("model")[1].seen(), "\n"), "p1!This call did not run: the reply reached the model's length limit.")
 			})
@@ -230,7 +230,7 @@ func TestImagesOfATool(t *testing.T) {
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if diff := cmp.Diff([]string{"image/png 160000 <nil>", "image/jpeg 4 <nil>"}, read); diff != "" {
-			t.Errorf("the model reads (-want +got):\n%s", diff)
+			t.Errorf("prompt (-want +got):\n%s", diff)
 		}
 
 		var shown struct {
@@ -246,7 +246,7 @@ func TestImagesOfATool(t *testing.T) {
 		}
 		if string(shown.Output) != `{"width":7}` || len(shown.Images) != 2 || shown.Images[0].MimeType != "image/png" ||
 			shown.Images[0].Filename != "a.png" || shown.Images[0].Size != int64(len(data)) || shown.Images[0].ID == shown.Images[1].ID {
-			t.Fatalf("clients are shown %+v", shown)
+			t.Fatalf("got public parts %+v", shown)
 		}
 		sum := sha256.Sum256(data)
 		digest := hex.EncodeToString(sum[:])
@@ -257,12 +257,12 @@ func TestImagesOfATool(t *testing.T) {
 			}
 			defer content.Close()
 			if got, err := io.ReadAll(content); err != nil || !bytes.Equal(got, data) || at.SHA256 != digest || at.MimeType != "image/png" {
-				t.Errorf("downloaded %d bytes of %+v, %v", len(got), at, err)
+				t.Errorf("got download of %d bytes of %+v, %v", len(got), at, err)
 			}
 		}
 		check(n)
 		if len(l.keysWith("/blob/"+digest)) != 1 {
-			t.Errorf("the image is not under its digest: %v", l.keysWith("/blob/"))
+			t.Errorf("got image keys %v, want its digest", l.keysWith("/blob/"))
 		}
 		seen := c.last(t, "model")
 		wants(t, "the result", seen[len(seen)-1], "p1=", string(shown.Images[0].ID), `"width":7`, "|[image/png]|[image/jpeg]")
@@ -300,7 +300,7 @@ func TestTerminatingResults(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				if got := len(c.requests("model")); got != tt.models {
-					t.Errorf("%d model calls, want %d", got, tt.models)
+					t.Errorf("got %d model calls, want %d", got, tt.models)
 				}
 				n.admit(chat("c"), "2", "again")
 				l.completes(chat("c"), 2)

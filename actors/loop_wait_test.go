@@ -75,7 +75,7 @@ func TestWaitForSignal(t *testing.T) {
 		next := l.run(part{opts: agents(a), cast: c})
 		time.Sleep(72 * time.Hour)
 		if got := len(l.awake(chat("c"))); got != 1 {
-			t.Errorf("%d attempts before the signal", got)
+			t.Errorf("got %d attempts before the signal", got)
 		}
 		sent := time.Now()
 		receipt, err := next.signals("approval", "s", verdict{OK: true})
@@ -84,22 +84,22 @@ func TestWaitForSignal(t *testing.T) {
 		}
 		l.completes(chat("c"), 2)
 		if took := time.Since(sent); took > 10*time.Second {
-			t.Errorf("went on after %v", took)
+			t.Errorf("got continuation after %v", took)
 		}
-		wants(t, "what the model saw", strings.Join(c.last(t, "model"), "\n"), "ok is true")
-		lacks(t, "what the model saw", strings.Join(c.last(t, "model"), "\n"), "parley.wait")
-		wants(t, "what clients see", next.public(chat("c")), `"name":"wait-call_`, `"state":"waiting"`, `"state":"signal"`)
+		wants(t, "the prompt", strings.Join(c.last(t, "model"), "\n"), "ok is true")
+		lacks(t, "the prompt", strings.Join(c.last(t, "model"), "\n"), "parley.wait")
+		wants(t, "the public view", next.public(chat("c")), `"name":"wait-call_`, `"state":"waiting"`, `"state":"signal"`)
 		if got := k.counts(); got["ask"] != 1 || got["approve"] != 2 {
-			t.Errorf("runs %v", got)
+			t.Errorf("got runs %v", got)
 		}
 		woken := batchWith(l, chat("c"), func(r *conversation.WaitEnded) bool { return r.Signal == receipt.SubmissionID })
 		if len(only[*conversation.SubmissionSettled](woken)) != 1 || len(only[*conversation.AttemptStarted](woken)) != 1 {
-			t.Errorf("the signal stands in a batch with %v", woken)
+			t.Errorf("got the signal in a batch with %v", woken)
 		}
 		for key, want := range map[string]conversation.Code{"s": "", "late": conversation.CodeAlreadyDecided} {
 			again, err := next.signals("approval", key, verdict{OK: true})
 			if code := codeOf(err); code != want || err == nil && (again.SubmissionID != receipt.SubmissionID || !again.Deduplicated) {
-				t.Errorf("signal %q again: %+v, %v", key, again, err)
+				t.Errorf("signal %q replayed: got %+v, %v", key, again, err)
 			}
 		}
 		time.Sleep(2 * 24 * time.Hour) // until the timer of the wait is due
@@ -163,7 +163,7 @@ func TestSignals(t *testing.T) {
 						time.Sleep(s.after)
 						_, err := n.signals(s.name, fmt.Sprint(when, i), s.value)
 						if codeOf(err) != s.want {
-							t.Errorf("%s, signal %d: %v, want %q", when, i, err, s.want)
+							t.Errorf("%s, signal %d: got %v, want %q", when, i, err, s.want)
 						}
 						if err == nil {
 							taken++
@@ -174,7 +174,7 @@ func TestSignals(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				send("then", c.then)
 				l.completes(chat("c"), 1+taken)
-				wants(t, "what the model saw", strings.Join(cast.last(t, "model"), "\n"), c.want)
+				wants(t, "the prompt", strings.Join(cast.last(t, "model"), "\n"), c.want)
 			})
 		})
 	}
@@ -190,11 +190,11 @@ func TestKeptSignalsAreBounded(t *testing.T) {
 			}
 		}
 		if _, err := n.signals("one more", "x", 1); codeOf(err) != conversation.CodeTooManySignals {
-			t.Errorf("one more: %v", err)
+			t.Errorf("one more signal: got %v", err)
 		}
 		time.Sleep(8 * 24 * time.Hour)
 		if _, err := n.signals("one more", "x", 1); err != nil {
-			t.Errorf("after a week: %v", err)
+			t.Errorf("after a week: got %v", err)
 		}
 	})
 }
@@ -210,12 +210,12 @@ func TestWaitIsAborted(t *testing.T) {
 		}
 		l.settles(chat("c"), 1)
 		if _, err := n.signals("approval", "s", verdict{OK: true}); codeOf(err) != conversation.CodeAlreadyDecided {
-			t.Errorf("a signal after the abort: %v", err)
+			t.Errorf("signal after the abort: got %v", err)
 		}
 		n.admit(chat("c"), "2", "again") // the name is free for the next wait
 		l.parks(chat("c"), 2)
 		if _, err := n.signals("approval", "t", verdict{OK: true}); err != nil {
-			t.Errorf("a signal for the next wait: %v", err)
+			t.Errorf("signal for the next wait: got %v", err)
 		}
 		l.completes(chat("c"), 3)
 	})
@@ -236,7 +236,7 @@ func TestWaitOfASubagent(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.completes(chat("c"), 2)
-		wants(t, "what the model saw", strings.Join(cast.last(t, "model"), "\n"), "they say yes")
-		lacks(t, "what clients see", n.public(chat("c")), "wait-call")
+		wants(t, "the prompt", strings.Join(cast.last(t, "model"), "\n"), "they say yes")
+		lacks(t, "the public view", n.public(chat("c")), "wait-call")
 	})
 }

@@ -37,7 +37,7 @@ func TestManyWaits(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		for i := range many {
 			if n.rt.InMemory(at(i)) {
-				t.Fatalf("conversation %d is in memory", i)
+				t.Fatalf("got conversation %d in memory", i)
 			}
 		}
 		l.journalsAreEmpty()
@@ -68,11 +68,11 @@ func TestManyWaits(t *testing.T) {
 				want = `"ok is true"`
 			}
 			if said.String() != want || attempts != 2 {
-				t.Errorf("conversation %d heard %s in %d attempts, want %s in 2", i, said.String(), attempts, want)
+				t.Errorf("conversation %d: got %s in %d attempts, want %s in 2", i, said.String(), attempts, want)
 			}
 		}
 		if got := k.counts(); got["approve"] != 2*many || got["ask"] != many {
-			t.Errorf("runs %v", got)
+			t.Errorf("got runs %v", got)
 		}
 		l.leavesNothing()
 	})

@@ -150,7 +150,7 @@ func (n *memberNode) ended() error {
 	case err := <-n.done:
 		return err
 	case <-time.After(5 * time.Minute): // of the bubble's clock
-		n.t.Fatalf("%s still runs", n.host.id)
+		n.t.Fatalf("%s: still running", n.host.id)
 		return nil
 	}
 }
@@ -187,17 +187,17 @@ func (n *memberNode) isRefused(err error, because string) {
 	n.t.Helper()
 	var member *MemberError
 	if !errors.As(err, &member) || member.Member != because || member.Address != because+".example" || member.Replaced {
-		n.t.Errorf("%s: got %v, want a refusal because of %s", n.host.id, err, because)
+		n.t.Errorf("%s: got %v, want a rejection because of %s", n.host.id, err, because)
 		return
 	}
 	for _, part := range []string{because, because + ".example", "stop it", "another bucket", "2s"} {
 		if !strings.Contains(err.Error(), part) {
-			n.t.Errorf("the error %q does not say %q", err, part)
+			n.t.Errorf("got error %q, want %q in it", err, part)
 		}
 	}
 	select {
 	case <-n.rt.Ready():
-		n.t.Errorf("%s became ready", n.host.id)
+		n.t.Errorf("got %s ready", n.host.id)
 	default:
 	}
 }
@@ -210,7 +210,7 @@ func bubble(t *testing.T, test func(*testing.T, storage.Bucket)) {
 func took(t *testing.T, began time.Time, want time.Duration) {
 	t.Helper()
 	if got := time.Since(began); got != want {
-		t.Errorf("took %v, want %v", got, want)
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
@@ -260,7 +260,7 @@ func TestNodesThatStartAtOnce(t *testing.T) {
 				}
 			}
 			if len(serving) != 1 {
-				t.Fatalf("%d nodes serve, want 1", len(serving))
+				t.Fatalf("got %d serving nodes, want 1", len(serving))
 			}
 			for _, n := range nodes {
 				if n != serving[0] {
@@ -294,7 +294,7 @@ func TestReplacedNodeEnds(t *testing.T) {
 				err := a.ended()
 				var member *MemberError
 				if !errors.As(err, &member) || !member.Replaced || (member.Member == "b") == tt.leave || !strings.Contains(err.Error(), tt.say) {
-					t.Errorf("got %v, want to be replaced: %s", err, tt.say)
+					t.Errorf("got %v, want a replacement: %s", err, tt.say)
 				}
 				if tt.leave {
 					newMemberNode(t, bucket, "c").serves()
@@ -385,7 +385,7 @@ func TestMembershipRequests(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		for _, request := range a.requests() {
 			if strings.Contains(request, "members/") || strings.Contains(request, "heartbeat/") {
-				t.Errorf("single sent %s", request)
+				t.Errorf("got request %s of the single node", request)
 			}
 		}
 	})
@@ -411,10 +411,10 @@ func TestRowAndJournalShareIncarnation(t *testing.T) {
 		}
 		e, _, err := storage.NewestEpoch(t.Context(), bucket, 0)
 		if err != nil || len(e.Members) != 1 || e.Members[0].ID != r.sweeper.Journal.Member() || e.Members[0].Address == "" || e.Members[0].Version == "" {
-			t.Errorf("epoch %+v, %v; want member %s alone, with address and version", e, err, r.sweeper.Journal.Member())
+			t.Errorf("got epoch %+v, %v; want member %s alone, with address and version", e, err, r.sweeper.Journal.Member())
 		}
 		if seen[r.sweeper.Journal.Member()] {
-			t.Errorf("member %s twice", r.sweeper.Journal.Member())
+			t.Errorf("got member %s twice", r.sweeper.Journal.Member())
 		}
 		seen[r.sweeper.Journal.Member()] = true
 		cancel()
@@ -431,7 +431,7 @@ func TestMembershipOptionsAreChecked(t *testing.T) {
 		"long":    {Address: strings.Repeat("x", 257)},
 	} {
 		if _, err := newRuntime(bucket, opts); err == nil || !strings.Contains(err.Error(), "option ") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
@@ -443,14 +443,14 @@ func TestMembersAreDeleted(t *testing.T) {
 		a := newMemberNode(t, bucket, "a").serves()
 		time.Sleep(time.Minute)
 		if st := a.rt.Status(); !st.Ready {
-			t.Fatalf("not ready: %s", st.Reason)
+			t.Fatalf("got not ready: %s", st.Reason)
 		}
 		if err := a.rt.nodes.members.bucket.Delete(t.Context(), storage.EpochKey(a.rt.Status().Epoch)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(membership.DefaultHeartbeat)
 		if st := a.rt.Status(); st.Ready || !st.Passive || !strings.Contains(st.Reason, "members/ of the bucket were deleted") {
-			t.Errorf("ready %v, passive %v: %s", st.Ready, st.Passive, st.Reason)
+			t.Errorf("got ready %v, passive %v: %s", st.Ready, st.Passive, st.Reason)
 		}
 		var member *MemberError
 		if err := a.ended(); !errors.As(err, &member) || !member.Deleted || !member.Replaced || !strings.Contains(err.Error(), "start all nodes of the bucket again") {
@@ -468,17 +468,17 @@ func TestBriefPassivity(t *testing.T) {
 		goOn := a.freeze()
 		time.Sleep(2 * time.Second)
 		if !a.rt.nodes.members.passive() {
-			t.Fatal("a node whose bucket does not answer is not passive")
+			t.Fatal("got an active node, want passive because the bucket does not answer")
 		}
 		began := time.Now()
 		_, err := a.rt.Abort(t.Context(), conversation.Address{Agent: "a", ID: "c"})
 		if took := time.Since(began); conversation.CodeOf(err) != conversation.CodeUnavailable || !errors.Is(err, errPassive) || took != retryAfter {
-			t.Errorf("refused after %v: %v", took, err)
+			t.Errorf("got rejection after %v: %v", took, err)
 		}
 		began = time.Now()
 		time.AfterFunc(time.Second, goOn)
 		if err := a.rt.awaitActive(t.Context()); err != nil || time.Since(began) != time.Second {
-			t.Errorf("waited for %v: %v", time.Since(began), err)
+			t.Errorf("got answer after %v: %v", time.Since(began), err)
 		}
 	})
 }

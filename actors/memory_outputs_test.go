@@ -57,7 +57,7 @@ func largeOutputs(t *testing.T, conversations, calls, size int) {
 	}
 	for range conversations {
 		if s := <-settled; s.Outcome != conversation.OutcomeCompleted {
-			t.Errorf("a submission settled as %s with %+v", s.Outcome, s.Error)
+			t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func endlessModels(t *testing.T) {
 		afterSettlements(w, chat(way), 1)
 		settled := only[*conversation.SubmissionSettled](w.records(chat(way)))[0]
 		if settled.Error == nil || settled.Error.Type != conversation.CodeOutputTooLong {
-			t.Errorf("%s: settled as %s with %+v", way, settled.Outcome, settled.Error)
+			t.Errorf("%s: got outcome %s with %+v", way, settled.Outcome, settled.Error)
 		}
 	}
 }
@@ -140,13 +140,13 @@ func TestMemoryOfALongLog(t *testing.T) {
 				return len(settled) > 0
 			})
 			if settled[0].Outcome != conversation.OutcomeCompleted {
-				t.Errorf("settled as %+v", settled[0])
+				t.Errorf("got settlement %+v", settled[0])
 			}
 			if again := n.admit(at, "0", "Go on."); !again.Deduplicated || again.Offset != 0 {
-				t.Errorf("the first message sent again: %+v", again)
+				t.Errorf("got replay of the first message %+v", again)
 			}
 			if n.stop() != nil || len(w.keysWith("/ckpt/")) == 0 {
-				t.Error("no checkpoint was stored")
+				t.Error("got no checkpoint")
 			}
 			n = w.start(setup{opts: agents(chatAgent()), model: model})
 			page, err := n.rt.Reader().Snapshot(t.Context(), at)
@@ -155,7 +155,7 @@ func TestMemoryOfALongLog(t *testing.T) {
 				err = page.Write(t.Context(), &all)
 			}
 			if err != nil || int(all) < turns*size || int(all) > turns*(size+2000) {
-				t.Errorf("a snapshot of %d bytes: %v", all, err)
+				t.Errorf("got snapshot of %d bytes, %v", all, err)
 			}
 		})
 	})
@@ -171,11 +171,11 @@ func TestMemoryOfALongLog(t *testing.T) {
 				err = page.Write(t.Context(), &all)
 			}
 			if err != nil || int(all) < turns*size || int(all) > turns*(size+2000) {
-				t.Errorf("a snapshot of %d bytes: %v", all, err)
+				t.Errorf("got snapshot of %d bytes, %v", all, err)
 			}
 			for _, after := range []conversation.Offset{conversation.Start, conversation.Offset(turns / 2)} {
 				if got, err := r.Updates(t.Context(), at, after, turns); err != nil || got.Next == after {
-					t.Errorf("updates after %s up to %s: %v", after, got.Next, err)
+					t.Errorf("updates after %s: got next %s, %v", after, got.Next, err)
 				}
 			}
 		})
@@ -287,7 +287,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 		n := w.start(setup{opts: agents(a), model: script(func(_ context.Context, req providers.Request, out *providers.Assembler) error {
 			// The next message is "hello", or a summary of a response that does not fit next to it.
 			if seen := shown(req); strings.Contains(seen[len(seen)-1], "Your reply was interrupted") {
-				t.Error("a model was asked to go on with the response")
+				t.Error("got a prompt to continue the response")
 			}
 			out.Text("ok")
 			out.Finish(providers.Done{StopReason: providers.StopStop})
@@ -300,7 +300,7 @@ func TestMemoryOfAResumedReply(t *testing.T) {
 			return len(settled) > 0
 		})
 		if err := settled[0].Error; err == nil || err.Type != conversation.CodeOutputTooLong {
-			t.Errorf("settled as %s with %+v", settled[0].Outcome, err)
+			t.Errorf("got outcome %s with %+v", settled[0].Outcome, err)
 		}
 	})
 }
@@ -345,7 +345,7 @@ func TestMemoryOfManyOutcomes(t *testing.T) {
 		// Prompts have parts of complete outputs, too.
 		stored := len(only[*conversation.OutputStored](w.records(at)))
 		if int(runs.Load()) != calls || left+parts != calls || left+stored != max(0, calls-fit) {
-			t.Errorf("%d runs of %d calls: %d outcomes are left out, of %d a part is recorded, want %d", runs.Load(), calls, left, stored, max(0, calls-fit))
+			t.Errorf("got %d runs of %d calls, %d outcomes omitted and %d in part, want %d", runs.Load(), calls, left, stored, max(0, calls-fit))
 		}
 	})
 }

@@ -45,7 +45,7 @@ func TestNewChecksModels(t *testing.T) {
 		{"any model of a registered provider", with(func(a *agent.Agent) { a.Model = "demo/unlisted" }), nil, ""},
 		{"mistyped", with(func(a *agent.Agent) { a.Model = "acme/n" }), providers.ErrUnlistedModel, `agent "a": resolve model "acme/n"`},
 		{"a fallback", with(func(a *agent.Agent) { a.Fallbacks = []string{"acne/m"} }), providers.ErrUnknownProvider, `agent "a": resolve model "acne/m"`},
-		{"who sums up", with(func(a *agent.Agent) { a.Compaction.Model = "acne/m" }), providers.ErrUnknownProvider, `agent "a"`},
+		{"summarizer", with(func(a *agent.Agent) { a.Compaction.Model = "acne/m" }), providers.ErrUnknownProvider, `agent "a"`},
 		{"a subagent", with(func(a *agent.Agent) { a.Subagents = []*agent.Agent{{Name: "s", Description: "S.", Model: "acme/n"}} }), providers.ErrUnlistedModel, `agent "a": subagent "s"`},
 		{"no key", with(func(a *agent.Agent) { a.Model = "acme/m" }), keyless, "set ACME_KEY"},
 		{"no price under a limit of dollars", with(func(a *agent.Agent) { a.Limits.Dollars = 1 }), nil, "limits of dollars count its calls as 0"},
@@ -56,14 +56,14 @@ func TestNewChecksModels(t *testing.T) {
 			a.Subagents = []*agent.Agent{{Name: "s", Description: "S.", Model: "demo/parrot"}}
 		}), nil, `agent=s model=demo/parrot`},
 		{"a price", with(func(a *agent.Agent) { a.Limits.Dollars, a.Model = 1, "paid/m" }), nil, ""},
-		{"nobody speaks it", with(func(a *agent.Agent) { a.Fallbacks = []string{"own/m"} }), nil, "level=WARN"},
+		{"unsupported format", with(func(a *agent.Agent) { a.Fallbacks = []string{"own/m"} }), nil, "level=WARN"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
 			_, err := actors.New(newWorld(t).bucket, &actors.Options{Agents: []*agent.Agent{tt.agent}, Providers: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if tt.want == nil {
 				if err != nil || (log.Len() > 0) != (tt.says != "") || !strings.Contains(log.String(), tt.says) {
-					t.Errorf("got %v, logged %q, want %q", err, &log, tt.says)
+					t.Errorf("got %v and log %q, want %q", err, &log, tt.says)
 				}
 				return
 			}
@@ -73,6 +73,6 @@ func TestNewChecksModels(t *testing.T) {
 		})
 	}
 	if _, err := actors.New(newWorld(t).bucket, &actors.Options{Agents: []*agent.Agent{with(func(a *agent.Agent) { a.Model = "acne/m" })}}); err != nil {
-		t.Errorf("who serves no model: %v", err)
+		t.Errorf("runtime without agents: got %v", err)
 	}
 }

@@ -31,10 +31,10 @@ func TestTipOfAnotherNode(t *testing.T) {
 	others := &ownerPeers{owner: "here"}
 	r.nodes.peers = others
 	if !r.nodes.tipHere(key).GetKnown() {
-		t.Error("the owner does not know its tip")
+		t.Error("got an unknown tip at the owner")
 	}
 	others.owner = "elsewhere"
 	if r.nodes.tipHere(key).GetKnown() {
-		t.Error("a node vouches for a conversation that another one owns in its own view")
+		t.Error("got a known tip for a conversation of another owner")
 	}
 }

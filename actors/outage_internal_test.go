@@ -29,7 +29,7 @@ func TestExpelledNodeIsLogged(t *testing.T) {
 	}
 	r.expelled(&MemberError{Replaced: true, Err: err})
 	if n := out.Count(`level=ERROR msg="not a member any more, stopping" member=me address=a.example`); n != 1 || out.Count("") != 2 {
-		t.Errorf("got\n%swant the begin of an outage, and the line of the end", &out)
+		t.Errorf("got\n%swant the begin of an outage, and the line of the expulsion", &out)
 	}
 }
 

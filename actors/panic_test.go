@@ -144,7 +144,7 @@ func TestPanicAnswersWaitingCallers(t *testing.T) {
 		}
 	}
 	if random.broken.Load() {
-		t.Fatal("nothing has panicked")
+		t.Fatal("got no panic")
 	}
 	keys := map[string]int{}
 	for b, err := range r.logs.Batches(t.Context(), hello("").Address.Key(), storage.Start()) {
@@ -163,17 +163,17 @@ func TestPanicAnswersWaitingCallers(t *testing.T) {
 	}
 	for key, n := range keys {
 		if n != 1 {
-			t.Errorf("%q was admitted %d times", key, n)
+			t.Errorf("got admissions of %q: %d, want 1", key, n)
 		}
 	}
 	if len(keys) != callers+1 {
-		t.Errorf("admitted %v", keys)
+		t.Errorf("got admitted keys %v", keys)
 	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(longEnough); len(r.sweeper.Journal.Held()) > 0; <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("the journal still lists %v", r.sweeper.Journal.Held())
+			t.Fatalf("got remaining journal entries %v", r.sweeper.Journal.Held())
 		}
 	}
 	if err := stop(); err != nil {
@@ -199,22 +199,22 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 		asked   int
 		want    conversation.Code // "" for a receipt
 	}{
-		"one panic":               {[]any{panicked, receipt}, 2, ""},
-		"a panic among others":    {[]any{moved, unknown, panicked, moved, unknown, receipt}, 6, ""},
-		"panics":                  {[]any{panicked}, 2, conversation.CodeInternal},
-		"panics with others":      {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
-		"nobody knows the answer": {[]any{unknown}, 0, conversation.CodeAdmissionUnknown},
-		"everybody has moved":     {[]any{moved}, 0, conversation.CodeAdmissionUnknown},
-		"untouched, then nobody":  {[]any{untouched, nobody, receipt}, 2, conversation.CodeUnavailable},
-		"all leave it untouched":  {[]any{untouched}, 0, conversation.CodeUnavailable},
-		"moved, then untouched":   {[]any{moved, untouched, nobody}, 3, conversation.CodeAdmissionUnknown},
-		"nobody is there":         {[]any{nobody, receipt}, 1, conversation.CodeUnavailable},
-		"nobody is there later":   {[]any{unknown, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"moved, then nobody":      {[]any{moved, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"a panic, then nobody":    {[]any{panicked, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"away":                    {[]any{away, receipt}, 1, conversation.CodeUnavailable},
-		"away later":              {[]any{unknown, away, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"a decision later":        {[]any{unknown, exists, receipt}, 2, conversation.CodeInstanceExists},
+		"one panic":                {[]any{panicked, receipt}, 2, ""},
+		"a panic among others":     {[]any{moved, unknown, panicked, moved, unknown, receipt}, 6, ""},
+		"panics":                   {[]any{panicked}, 2, conversation.CodeInternal},
+		"panics with others":       {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
+		"unknown outcome":          {[]any{unknown}, 0, conversation.CodeAdmissionUnknown},
+		"all moved":                {[]any{moved}, 0, conversation.CodeAdmissionUnknown},
+		"untouched, then no owner": {[]any{untouched, nobody, receipt}, 2, conversation.CodeUnavailable},
+		"all leave it untouched":   {[]any{untouched}, 0, conversation.CodeUnavailable},
+		"moved, then untouched":    {[]any{moved, untouched, nobody}, 3, conversation.CodeAdmissionUnknown},
+		"no owner":                 {[]any{nobody, receipt}, 1, conversation.CodeUnavailable},
+		"no owner later":           {[]any{unknown, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"moved, then no owner":     {[]any{moved, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"a panic, then no owner":   {[]any{panicked, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"away":                     {[]any{away, receipt}, 1, conversation.CodeUnavailable},
+		"unavailable later":        {[]any{unknown, away, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"a decision later":         {[]any{unknown, exists, receipt}, 2, conversation.CodeInstanceExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -239,11 +239,11 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 				}
 				checkUnknown(t, err, "k")
 				if tc.want == conversation.CodeInternal && !errors.Is(err, grain.ErrPanicked) {
-					t.Errorf("%v does not say why", err)
+					t.Errorf("got %v, want the cause", err)
 				}
 				took := time.Since(began)
 				if tc.asked != 0 && (n != tc.asked || took > time.Minute) || tc.asked == 0 && took < time.Hour {
-					t.Errorf("asked %d times within %v, want %d times", n, took, tc.asked)
+					t.Errorf("got %d requests within %v, want %d", n, took, tc.asked)
 				}
 			})
 		})
@@ -258,7 +258,7 @@ func checkUnknown(t *testing.T, err error, key string) {
 		return
 	}
 	if e.Meta["idempotencyKey"] != key || e.RetryAfter <= 0 {
-		t.Errorf("meta %v and %v to wait, want the key %q and a time", e.Meta, e.RetryAfter, key)
+		t.Errorf("got meta %v and retry-after %v, want key %q and a delay", e.Meta, e.RetryAfter, key)
 	}
 }
 
@@ -272,7 +272,7 @@ func TestUnknownOutcomeOfOtherRequests(t *testing.T) {
 		ask  func(r *Runtime) error
 	}{
 		{"abort", grain.ErrOutcomeUnknown, conversation.CodeAbortUnknown, aborts},
-		{"abort of nobody", grain.ErrNoOwner, conversation.CodeUnavailable, aborts},
+		{"abort without owner", grain.ErrNoOwner, conversation.CodeUnavailable, aborts},
 		{"precheck", grain.ErrOutcomeUnknown, conversation.CodeUnavailable, prechecks},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -324,25 +324,25 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 		turn := within(t, running, "a turn")
 		shut.Store(true)
 		if err := stop(); err != nil {
-			t.Errorf("run returned %v", err)
+			t.Errorf("run: got %v", err)
 		}
 		select {
 		case path := <-v.held:
-			t.Logf("held back: %s", path)
+			t.Logf("blocked: %s", path)
 		default:
-			t.Error("nothing was held back")
+			t.Error("got no blocked request")
 		}
 		if turn.Err() == nil || r.tasks.ctx.Err() == nil {
-			t.Errorf("a turn ends with %v, the context of activations with %v", turn.Err(), r.tasks.ctx.Err())
+			t.Errorf("got turn context error %v, activations' context error %v", turn.Err(), r.tasks.ctx.Err())
 		}
 		if got := r.Activations(); got != 0 {
-			t.Errorf("%d activations outlive their node", got)
+			t.Errorf("got %d activations after the stop", got)
 		}
 		if got := v.within.Load(); got != 0 {
-			t.Errorf("%d requests outlive their node", got)
+			t.Errorf("got %d requests after the stop", got)
 		}
 		if got := r.nodes.host.(*grain.Cluster).ActiveCount(); got != 0 {
-			t.Errorf("the cluster still has %d activations", got)
+			t.Errorf("got %d activations in the cluster", got)
 		}
 	})
 }
@@ -386,14 +386,14 @@ func TestStopWithHangingHost(t *testing.T) {
 		}()
 		within(t, v.held, "an append")
 		if err := stop(); !errors.Is(err, errDeaf) {
-			t.Errorf("run returned %v", err)
+			t.Errorf("run: got %v", err)
 		}
 		if got := v.within.Load(); got != 0 {
-			t.Errorf("%d requests outlive their node", got)
+			t.Errorf("got %d requests after the stop", got)
 		}
 		cancel() // no host is left to answer
 		if err := within(t, answered, "the caller"); conversation.CodeOf(err) != conversation.CodeAdmissionUnknown {
-			t.Errorf("the caller was told %v", err)
+			t.Errorf("got error %v", err)
 		}
 	})
 }
@@ -463,17 +463,17 @@ func TestOpeningThatPanics(t *testing.T) {
 			}
 			for deadline := time.Now().Add(longEnough); openings.Load() < 2 || tt.counts && !aside(); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
-					t.Fatal("it was not opened for nobody, or is not quarantined")
+					t.Fatal("got no probe, or no quarantine")
 				}
 			}
 			if err := stop(); err != nil {
 				t.Error(err)
 			}
 			if n := r.Activations(); n != 0 {
-				t.Errorf("%d activations are left", n)
+				t.Errorf("got %d remaining activations", n)
 			}
 			if got := aside(); got != tt.counts {
-				t.Errorf("quarantined: %t, want %t", got, tt.counts)
+				t.Errorf("got quarantined %t, want %t", got, tt.counts)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func reopens(t *testing.T, n *node, a *agent.Agent, at conversation.Address, set
 	heir.admit(at, "after the restart", "hello again")
 	outcomes(t, afterSettlements(n.w, at, settled+1))
 	if got := len(heir.snapshot(at).Settlements); got != settled+1 {
-		t.Errorf("clients are shown %d settlements, want %d", got, settled+1)
+		t.Errorf("got %d public settlements, want %d", got, settled+1)
 	}
 }
 
@@ -72,22 +72,22 @@ func TestToolOutputIsBounded(t *testing.T) {
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	parts := toolParts(n.snapshot(chat("c")))
 	if len(results) != len(wants) || len(parts) != len(wants) {
-		t.Fatalf("%d results and %d parts, want %d", len(results), len(parts), len(wants))
+		t.Fatalf("got %d results and %d parts, want %d", len(results), len(parts), len(wants))
 	}
 	for i, want := range wants {
 		if want.problem == "" {
 			if parts[i].State != conversation.StateOutputAvailable || !strings.HasPrefix(results[i], fmt.Sprintf("p%d=", i)) {
-				t.Errorf("%s: the client is shown %s, the model %.80q", want.name, parts[i].State, results[i])
+				t.Errorf("%s: got public state %s, model result %.80q", want.name, parts[i].State, results[i])
 			}
 			continue
 		}
 		if parts[i].State != conversation.StateOutputError || parts[i].Output != nil || parts[i].DurationMs == nil {
-			t.Errorf("%s: the client is shown %+v", want.name, parts[i])
+			t.Errorf("%s: got public part %+v", want.name, parts[i])
 			continue
 		}
 		told := *parts[i].ErrorText
 		if !strings.Contains(told, want.problem) || !strings.Contains(told, "output was omitted") || results[i] != fmt.Sprintf("p%d!%s", i, told) {
-			t.Errorf("%s: the client is told %.200q, the model %.200q", want.name, told, results[i])
+			t.Errorf("%s: got public error %.200q, model result %.200q", want.name, told, results[i])
 		}
 	}
 	reopens(t, n, a, chat("c"), 1)
@@ -112,18 +112,18 @@ func TestCallArgumentsAreBounded(t *testing.T) {
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	parts := toolParts(n.snapshot(chat("c")))
 	if len(parts) != 4 {
-		t.Fatalf("parts are %+v", parts)
+		t.Fatalf("got parts %+v", parts)
 	}
 	for i, problem := range []string{"is nested 1001 deep", "is nested 9999 deep", "bytes, at most"} {
 		if input := string(parts[i].Input); len(input) > 200 || !strings.Contains(input, problem) {
-			t.Errorf("the input is recorded as %.200s, want a word that it %s", input, problem)
+			t.Errorf("got recorded input %.200s, want a note that it %s", input, problem)
 		}
 		if parts[i].State != conversation.StateOutputError || !strings.Contains(seen[len(seen)-1], fmt.Sprintf("p%d!%s", i, *parts[i].ErrorText)) {
-			t.Errorf("the client is shown %+v, the model %.500q", parts[i], seen[len(seen)-1])
+			t.Errorf("got public part %+v, model result %.500q", parts[i], seen[len(seen)-1])
 		}
 	}
 	if parts[3].State != conversation.StateOutputAvailable {
-		t.Errorf("a call next to them ended as %+v", parts[3])
+		t.Errorf("got neighboring call %+v", parts[3])
 	}
 	reopens(t, n, a, chat("c"), 1)
 }
@@ -143,15 +143,15 @@ func TestCallWithoutAName(t *testing.T) {
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	settled := only[*conversation.ToolSettled](w.records(chat("c")))
 	if len(settled) != 1 || !settled[0].Failed || settled[0].DurationMs != nil {
-		t.Errorf("results are %+v, want one without a duration", settled)
+		t.Errorf("got results %+v, want one without a duration", settled)
 	}
 	parts := toolParts(n.snapshot(chat("c")))
 	if len(parts) != 1 || parts[0].ToolName != "unnamed" || parts[0].State != conversation.StateOutputError || parts[0].DurationMs != nil {
-		t.Fatalf("the client is shown %+v", parts)
+		t.Fatalf("got public parts %+v", parts)
 	}
 	want := []string{"user: go", "assistant: unnamed{}", "tool: p!" + *parts[0].ErrorText}
 	if diff := cmp.Diff(want, seen); diff != "" || !strings.Contains(*parts[0].ErrorText, `"unnamed"`) {
-		t.Errorf("the model is shown (-want +got):\n%s", diff)
+		t.Errorf("prompt (-want +got):\n%s", diff)
 	}
 	reopens(t, n, a, chat("c"), 1)
 }
@@ -181,19 +181,19 @@ func TestUnfitAdmissionsWriteNothing(t *testing.T) {
 			receipt, checked := n.rt.Precheck(t.Context(), tc.admission)
 			for _, err := range []error{admitted, checked} {
 				if err == nil || conversation.CodeOf(err) != tc.code || !strings.Contains(err.Error(), tc.words) {
-					t.Errorf("answered %v, want %s with %q", err, tc.code, tc.words)
+					t.Errorf("got %v, want %s with %q", err, tc.code, tc.words)
 				}
 			}
 			if receipt != nil {
-				t.Errorf("prechecked as %+v", receipt)
+				t.Errorf("got precheck receipt %+v", receipt)
 			}
 			if n.rt.Activations() != 0 {
-				t.Error("the conversation was opened")
+				t.Error("got the conversation opened")
 			}
 		})
 	}
 	if diff := cmp.Diff(before, w.listing()); diff != "" {
-		t.Errorf("the bucket changed (-before +after):\n%s", diff)
+		t.Errorf("bucket (-before +after):\n%s", diff)
 	}
 	n.accept(admission(chat("c"), "k", with(nested(1000))))
 	outcomes(t, afterSettlements(w, chat("c"), 1))

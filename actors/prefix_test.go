@@ -78,7 +78,7 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 				n = l.run(part{opts: agents(a), cast: c})
 				talk(4, 5)
 				if compacted, err := n.rt.Compact(t.Context(), chat("c"), ""); err != nil || !compacted {
-					t.Fatalf("compacted %t, %v", compacted, err)
+					t.Fatalf("got compacted %t, %v", compacted, err)
 				}
 				talk(6, 7)
 				growing(t, tt.codec, tt.list, c.requests("model"))
@@ -99,7 +99,7 @@ func growing(t *testing.T, c providers.Codec, list string, requests []asked) {
 	changed, compared := 0, 0
 	for _, r := range requests {
 		if r.o.ThinkingLevel != providers.ThinkingOff {
-			t.Errorf("thinking level %q, want it off where the agent does not ask for any", r.o.ThinkingLevel)
+			t.Errorf("got thinking level %q, want off by default", r.o.ThinkingLevel)
 		}
 		if len(r.req.Tools) == 0 {
 			continue
@@ -133,12 +133,12 @@ func growing(t *testing.T, c providers.Codec, list string, requests []asked) {
 				}
 			}
 			if diff := cmp.Diff(before, rest); diff != "" {
-				t.Errorf("beside the messages (-before +after):\n%s", diff)
+				t.Errorf("outside the messages (-before +after):\n%s", diff)
 			}
 		}
 		before = now
 	}
 	if compared < 10 || changed != 1 {
-		t.Errorf("%d of %d requests do not begin with the one before, want the one after the summary", changed, compared)
+		t.Errorf("got %d of %d requests that do not extend the previous one, want 1 after the summary", changed, compared)
 	}
 }

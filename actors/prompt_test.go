@@ -87,7 +87,7 @@ func TestImagesReachTheModel(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	if c.req.System != "Be brief." {
-		t.Errorf("system prompt is %q", c.req.System)
+		t.Errorf("got system prompt %q", c.req.System)
 	}
 	c.finish()
 	w.untilSettled(chat("c"), 1)
@@ -178,7 +178,7 @@ func TestSignalsAreRenderedForTheModel(t *testing.T) {
 			n.accept(conversation.Admission{Address: chat("c"), Key: "k", Delivery: test.signal})
 			c := model.next(t)
 			if diff := cmp.Diff([]string{"user: " + test.want}, c.seen()); diff != "" {
-				t.Errorf("what the model saw (-want +got):\n%s", diff)
+				t.Errorf("prompt (-want +got):\n%s", diff)
 			}
 			c.finish()
 			w.untilSettled(chat("c"), 1)
@@ -261,7 +261,7 @@ func TestToolResultsAreShownInCallOrder(t *testing.T) {
 	c = model.next(t)
 	want := `tool: same id={"gate":"a"}|same id={"gate":"b"}|same id={"gate":"c"}`
 	if got := c.seen(); got[len(got)-1] != want {
-		t.Errorf("results are shown as %s, want %s", got[len(got)-1], want)
+		t.Errorf("got results %s, want %s", got[len(got)-1], want)
 	}
 	c.finish()
 	w.untilSettled(chat("c"), 1)

@@ -28,19 +28,19 @@ func TestFailuresToOpen(t *testing.T) {
 			mend := w.damage(chat("c"))
 			for range 4 {
 				if err := n.writes(chat("c"), "2"); err == nil {
-					t.Fatal("a message to a damaged log was admitted")
+					t.Fatal("got a message admitted to a corrupt log")
 				}
 			}
 			eventually(t, "the answer", func() bool { return conversation.CodeOf(n.writes(chat("c"), "2")) == tt.want })
 			a, err := storage.ReadQuarantine(context.Background(), w.bucket, chat("c").Key())
 			if tt.want == conversation.CodeInternal {
 				if err == nil || n.rt.Status().Quarantined != 0 {
-					t.Errorf("quarantined: %+v, %d", a, n.rt.Status().Quarantined)
+					t.Errorf("got quarantine %+v, count %d", a, n.rt.Status().Quarantined)
 				}
 				return
 			}
 			if err != nil || a.Agent != "chat" || a.ID != "c" || a.Failures < 3 || n.rt.Status().Quarantined != 1 {
-				t.Errorf("quarantined: %+v, %d, %v", a, n.rt.Status().Quarantined, err)
+				t.Errorf("got quarantine %+v, count %d, error %v", a, n.rt.Status().Quarantined, err)
 			}
 			if err := n.reads(chat("c")); conversation.CodeOf(err) != conversation.CodeQuarantined {
 				t.Errorf("read: %v", err)

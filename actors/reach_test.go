@@ -55,12 +55,12 @@ func TestSharedBucketIsProbed(t *testing.T) {
 		t.Errorf("got %v, want the probe's error", err)
 	}
 	if err := run(t, storagetest.Exclusive(replacing{local.NewMemory()})); err != nil {
-		t.Errorf("a bucket of its own: %v", err)
+		t.Errorf("exclusive bucket: got %v", err)
 	}
 	said.Reset()
 	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(said.String(), "clock differs from the bucket") ||
 		!strings.Contains(said.String(), "bucket passed the probe") {
-		t.Errorf("a store that is fit and has another clock: %v\n%s", err, &said)
+		t.Errorf("fit store with another clock: got %v\n%s", err, &said)
 	}
 }
 
@@ -85,7 +85,7 @@ func TestStoreThatDoesNotAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := r.Run(ctx); err != nil {
-			t.Errorf("told to stop: %v", err)
+			t.Errorf("stopped: got %v", err)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestDefaultsFollowTheBucket(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.active.machines.Pace != tt.pace || r.opts.SegmentGrace != tt.grace {
-			t.Errorf("%s: pace %v, grace %v; want %v, %v", name, r.active.machines.Pace, r.opts.SegmentGrace, tt.pace, tt.grace)
+			t.Errorf("%s: got pace %v, grace %v; want %v, %v", name, r.active.machines.Pace, r.opts.SegmentGrace, tt.pace, tt.grace)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	}
 	for key := range w.listing() {
 		if strings.HasPrefix(key, "pending/") {
-			t.Errorf("%s is left after everything settled", key)
+			t.Errorf("got %s after everything settled", key)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (l *requestLog) find(t *testing.T, first string) []string {
 		}
 		l.calls <- req
 	}
-	t.Fatalf("the model was never called for %q", first)
+	t.Fatalf("got no model call for %q", first)
 	return nil
 }
 
@@ -144,12 +144,12 @@ func outcomes(t *testing.T, records []conversation.Record) {
 		case *conversation.SubmissionSettled:
 			settled = append(settled, r.Submission)
 			if r.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("submission %s settled as %s: %v", r.Submission, r.Outcome, r.Error)
+				t.Errorf("submission %s: got outcome %s: %v", r.Submission, r.Outcome, r.Error)
 			}
 		}
 	}
 	if diff := cmp.Diff(admitted, settled); diff != "" {
-		t.Errorf("settled, against admitted (-want +got):\n%s", diff)
+		t.Errorf("settled submissions (-want +got):\n%s", diff)
 	}
 }
 
@@ -168,17 +168,17 @@ func checkContinued(t *testing.T, w *world, at conversation.Address, seen []stri
 		t.Fatalf("records of an interrupted reply (-want +got):\n%s", diff)
 	}
 	if s := records[5].(*conversation.StepCompleted); s.StopReason != conversation.ReasonInterrupted {
-		t.Errorf("the cut step ended with %q", s.StopReason)
+		t.Errorf("got stop reason %q of the interrupted step", s.StopReason)
 	}
 	note := records[6].(*conversation.Advisory)
 	if note.Display != conversation.DisplayHidden || note.Text == "" {
-		t.Errorf("advisory is %+v, want a hidden text", note)
+		t.Errorf("got advisory %+v, want a hidden text", note)
 	}
 	if a := records[7].(*conversation.AttemptStarted); a.Attempt != 2 {
-		t.Errorf("the attempt after a crash is number %d, want 2", a.Attempt)
+		t.Errorf("got attempt %d after the crash, want 2", a.Attempt)
 	}
 	if first, second := records[3].(*conversation.ResponseStarted), records[8].(*conversation.ResponseStarted); first.Message != second.Message || first.Turn == second.Turn {
-		t.Errorf("the reply goes on as %s in %s after %s in %s, want one message and two turns", second.Message, second.Turn, first.Message, first.Turn)
+		t.Errorf("got reply %s in %s after %s in %s, want one message and two turns", second.Message, second.Turn, first.Message, first.Turn)
 	}
 	wantSeen := []string{
 		"user: tell me a story",
@@ -186,7 +186,7 @@ func checkContinued(t *testing.T, w *world, at conversation.Address, seen []stri
 		"user: <advisory>\n" + note.Text + "\n</advisory>",
 	}
 	if diff := cmp.Diff(wantSeen, seen); diff != "" {
-		t.Errorf("what the model saw (-want +got):\n%s", diff)
+		t.Errorf("prompt (-want +got):\n%s", diff)
 	}
 }
 
@@ -195,18 +195,18 @@ func checkToolsKept(t *testing.T, w *world, at conversation.Address, ts *tools, 
 	records := w.records(at)
 	outcomes(t, records)
 	if quick, stuck := ts.quick.Load(), ts.stuck.Load(); quick != 1 || stuck != 1 {
-		t.Errorf("quick ran %d times and stuck %d times, want once each", quick, stuck)
+		t.Errorf("got %d runs of quick and %d of stuck, want 1 each", quick, stuck)
 	}
 	results := only[*conversation.ToolSettled](records)
 	if len(results) != 2 {
-		t.Fatalf("%d results, want 2", len(results))
+		t.Fatalf("got %d results, want 2", len(results))
 	}
 	if r := results[0]; r.Failed || string(r.Output) != `"quick result"` {
-		t.Errorf("result of the completed tool is %+v", r)
+		t.Errorf("got result of the completed tool %+v", r)
 	}
 	lost := results[1]
 	if !lost.Failed || !strings.Contains(lost.ErrorText, "outcome of this call is unknown") || lost.DurationMs != nil {
-		t.Errorf("result of the interrupted tool is %+v", lost)
+		t.Errorf("got result of the interrupted tool %+v", lost)
 	}
 	wantSeen := []string{
 		"user: use your tools",
@@ -214,7 +214,7 @@ func checkToolsKept(t *testing.T, w *world, at conversation.Address, ts *tools, 
 		"tool: p1=quick result|p2!" + lost.ErrorText,
 	}
 	if diff := cmp.Diff(wantSeen, seen); diff != "" {
-		t.Errorf("what the model saw (-want +got):\n%s", diff)
+		t.Errorf("prompt (-want +got):\n%s", diff)
 	}
 }
 
@@ -237,7 +237,7 @@ func checkReaderResumes(t *testing.T, n *node, at conversation.Address, early []
 	late, head := n.updates(at, offset)
 	whole, end := n.updates(at, conversation.Start)
 	if head != end {
-		t.Errorf("the resumed reader ends at %v, a new one at %v", head, end)
+		t.Errorf("got the resumed reader at %v, want %v", head, end)
 	}
 	if diff := cmp.Diff(whole, slices.Concat(early, late)); diff != "" {
 		t.Errorf("chunks of a resumed reader (-want +got):\n%s", diff)
@@ -264,14 +264,14 @@ func TestDrainReleasesTheAttempt(t *testing.T) {
 	records := w.records(chat("c"))
 	released, ok := records[len(records)-1].(*conversation.AttemptReleased)
 	if !ok || released.Attempt != 1 || released.Reason != "drain" {
-		t.Fatalf("the last record of a drained node is %+v, want attempt 1 released", records[len(records)-1])
+		t.Fatalf("got last record %+v of a drained node, want attempt 1 released", records[len(records)-1])
 	}
 	if _, err := n.rt.Admit(t.Context(), message(chat("c"), "later", "hello")); err == nil {
-		t.Error("a stopped node admitted")
+		t.Error("got an admission by a stopped node")
 	}
 	j := w.journals()
 	if len(j) != 1 || len(j[0].Entries) != 1 {
-		t.Fatalf("a node that owes a settlement left the journals %v", j)
+		t.Fatalf("got journals %v, want the unsettled submission listed", j)
 	}
 
 	var requests requestLog
@@ -288,7 +288,7 @@ func TestDrainReleasesTheAttempt(t *testing.T) {
 	}
 	seen := requests.find(t, "tell me a story")
 	if len(seen) != 3 || seen[1] != "assistant: Once upon a time" {
-		t.Errorf("after a drain the model saw %q", seen)
+		t.Errorf("after a drain: got prompt %q", seen)
 	}
 	w.untilAtRest()
 	if err := heir.stop(); err != nil {
@@ -310,7 +310,7 @@ func TestStopWithoutWorkLeavesNoJournal(t *testing.T) {
 	}
 	for key := range w.listing() {
 		if strings.HasPrefix(key, "pending/") {
-			t.Errorf("%s is left by a node that owed nothing", key)
+			t.Errorf("got %s after a stop without pending work", key)
 		}
 	}
 }
@@ -332,11 +332,11 @@ func TestEveryAttemptCrashes(t *testing.T) {
 	settled := w.untilSettled(chat("c"), 1)
 	if len(settled) != 1 || settled[0].Submission != r.SubmissionID || settled[0].Outcome != conversation.OutcomeFailed ||
 		settled[0].Error == nil || settled[0].Error.Type != conversation.CodeRetryExhausted {
-		t.Errorf("settlement is %+v", settled[0])
+		t.Errorf("got settlement %+v", settled[0])
 	}
 	note := only[*conversation.Advisory](w.records(chat("c")))
 	if len(note) != 1 || note[0].Display != conversation.DisplayDiagnostic || note[0].Submission != r.SubmissionID {
-		t.Errorf("advisories are %+v, want one diagnostic", note)
+		t.Errorf("got advisories %+v, want one diagnostic", note)
 	}
 	w.untilAtRest()
 	if err := third.stop(); err != nil {

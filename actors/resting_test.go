@@ -24,14 +24,14 @@ func TestRestingWriters(t *testing.T) {
 		r := newResting(time.Minute, time.Now(), shelf, 10*perWriter)
 		r.put(a, one, tail, "2026-11-21", 5)
 		if r.take(b) != nil || r.has(b, one) || r.has(a, two) || !r.has(a, one) {
-			t.Error("a writer is mistaken for another")
+			t.Error("got another writer's match")
 		}
 		w := r.take(a)
 		if w == nil || w.name() != one || w.tail != tail || w.indexed() != "2026-11-21" || w.shipped != 5 {
-			t.Fatalf("took %+v", w)
+			t.Fatalf("got writer %+v", w)
 		}
 		if r.take(a) != nil || r.has(a, one) {
-			t.Error("a writer is handed out twice")
+			t.Error("got the same writer twice")
 		}
 
 		time.Sleep(30 * time.Second)
@@ -44,17 +44,17 @@ func TestRestingWriters(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		if r.take(b) != nil {
-			t.Error("a writer is handed out after its time")
+			t.Error("got an expired writer")
 		}
 
 		if u := idle.Usage()[0]; u.Held != 0 {
-			t.Errorf("%d bytes are counted for none", u.Held)
+			t.Errorf("got %d bytes of no writers", u.Held)
 		}
 
 		none := newResting(-time.Second, time.Now(), shelf, 10*perWriter)
 		none.put(a, one, tail, "", -1)
 		if none.has(a, one) {
-			t.Error("a writer is kept for no time at all")
+			t.Error("got a writer kept with zero retention")
 		}
 	})
 }
@@ -79,16 +79,16 @@ func TestRestingWriterLimit(t *testing.T) {
 		put(4)
 		for i, want := range []bool{true, false, false, true, true} {
 			if r.has(key(i), nonce) != want {
-				t.Errorf("writer %d is at rest: %v, want %v", i, !want, want)
+				t.Errorf("writer %d: got resting %v, want %v", i, !want, want)
 			}
 		}
 		if u := idle.Usage()[0]; u.Held != 3*perWriter || u.Crowded != 2 {
-			t.Errorf("%+v is counted, want three, and two that had to go", u)
+			t.Errorf("got usage %+v, want three, and two evictions", u)
 		}
 		put(0)
 		r.expire()
 		if len(r.order) != 3 {
-			t.Errorf("%d turns are kept of three writers", len(r.order))
+			t.Errorf("got %d order entries for three writers", len(r.order))
 		}
 	})
 }

@@ -61,7 +61,7 @@ func BenchmarkRuns(b *testing.B) {
 					return
 				}
 				if _, run, err := conversation.AwaitRun(ctx, runs, id); err != nil || string(run.Output) != fmt.Sprint(n+3) {
-					b.Errorf("run %d has come to %+v, %v", n, run, err)
+					b.Errorf("run %d: got %+v, %v", n, run, err)
 					return
 				}
 			}

@@ -619,13 +619,13 @@ func TestReadsActivateNothing(t *testing.T) {
 	r := n.rt.Reader()
 	head, err := r.Head(ctx, chat("old"))
 	if err != nil || head < 1 {
-		t.Fatalf("head is %v, %v", head, err)
+		t.Fatalf("got head %v, %v", head, err)
 	}
 	if _, err := r.Snapshot(ctx, chat("old")); err != nil {
 		t.Error(err)
 	}
 	if chunks, next := n.updates(chat("old"), conversation.Start); len(chunks) == 0 || next != head {
-		t.Errorf("updates end at %v with %d chunks, want %v", next, len(chunks), head)
+		t.Errorf("got updates to %v with %d chunks, want %v", next, len(chunks), head)
 	}
 	if err := r.Wait(ctx, chat("old"), conversation.Start); err != nil {
 		t.Error(err)
@@ -642,15 +642,15 @@ func TestReadsActivateNothing(t *testing.T) {
 	codeIs(t, r.Wait(ctx, chat("none"), conversation.Start), conversation.CodeStreamNotFound)
 	cancel()
 	if err := await(t, waiting, "the end of a wait"); !errors.Is(err, context.Canceled) {
-		t.Errorf("wait ended with %v", err)
+		t.Errorf("wait: got %v", err)
 	}
 
 	if got := n.rt.Activations(); got != 0 {
-		t.Errorf("%d activations after reads, want 0", got)
+		t.Errorf("got %d activations after reads, want 0", got)
 	}
 	for req, count := range n.counts.Counts() {
 		if req.Method != http.MethodGet && req.Method != "LIST" {
-			t.Errorf("reads made %d requests %v", count, req)
+			t.Errorf("got %d requests %v of reads", count, req)
 		}
 	}
 	if diff := cmp.Diff(before, w.listing()); diff != "" {
@@ -711,11 +711,11 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 			err := n.rt.Run(t.Context())
 			var format *storage.FormatError
 			if !errors.As(err, &format) {
-				t.Fatalf("run returned %v, want a *storage.FormatError", err)
+				t.Fatalf("run: got %v, want a *storage.FormatError", err)
 			}
 			select {
 			case <-n.rt.Ready():
-				t.Error("the node became ready")
+				t.Error("got a ready node")
 			default:
 			}
 			_, err = n.rt.Admit(t.Context(), message(chat("c"), "k", "hello"))
@@ -725,11 +725,11 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 			}
 			for req, count := range n.counts.Counts() {
 				if req.Method != http.MethodGet && req.Method != "LIST" {
-					t.Errorf("%d requests %v", count, req)
+					t.Errorf("got %d requests %v", count, req)
 				}
 			}
 			if diff := cmp.Diff(before, w.listing()); diff != "" {
-				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+				t.Errorf("bucket (-before +after):\n%s", diff)
 			}
 		})
 	}

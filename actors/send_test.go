@@ -25,7 +25,7 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 	good.Key = "k"
 	first, err := n.rt.Dispatch(t.Context(), chat("warm"), good)
 	if err != nil || first.Deduplicated || first.SubmissionID == "" {
-		t.Fatalf("dispatched as %+v, %v", first, err)
+		t.Fatalf("got %+v, %v", first, err)
 	}
 	w.untilSettled(chat("warm"), 1)
 	w.untilAtRest()
@@ -58,24 +58,24 @@ func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 			_, err := n.rt.Dispatch(t.Context(), chat(test.id), test.m)
 			codeIs(t, err, test.want)
 			if diff := cmp.Diff(before, w.listing()); diff != "" {
-				t.Errorf("the bucket changed (-before +after):\n%s", diff)
+				t.Errorf("bucket (-before +after):\n%s", diff)
 			}
 		})
 	}
 	var unknown *actors.UnknownAgentError
 	if _, err := n.rt.Dispatch(t.Context(), conversation.Address{Agent: "nobody", ID: "x"}, good); !errors.As(err, &unknown) || unknown.Agent != "nobody" {
-		t.Errorf("an agent that is not registered: %v", err)
+		t.Errorf("unknown agent: got %v", err)
 	}
 	again, err := n.rt.Dispatch(t.Context(), chat("warm"), good)
 	first.Deduplicated = true
 	if diff := cmp.Diff(first, again); err != nil || diff != "" {
-		t.Errorf("the same again: %v, receipt (-want +got):\n%s", err, diff)
+		t.Errorf("replay: error %v, receipt (-want +got):\n%s", err, diff)
 	}
 	seen := map[conversation.SubmissionID]bool{}
 	for range 2 { // without a key each is a new message
 		r, err := n.rt.Dispatch(t.Context(), chat("warm"), agent.Text("hello"))
 		if err != nil || r.Deduplicated || seen[r.SubmissionID] {
-			t.Errorf("without a key: %+v, %v", r, err)
+			t.Errorf("without a key: got %+v, %v", r, err)
 		}
 		seen[r.SubmissionID] = true
 	}
@@ -117,10 +117,10 @@ func TestReadReturnsTheWholeReply(t *testing.T) {
 	n = w.start(setup{opts: agents(a), model: lookUp()})
 	later, err := n.rt.Wait(t.Context(), chat("c"), receipt)
 	if diff := cmp.Diff(want, later); err != nil || diff != "" {
-		t.Errorf("on the next node: %v (-want +got):\n%s", err, diff)
+		t.Errorf("on the next node: error %v (-want +got):\n%s", err, diff)
 	}
 	if got := n.rt.Activations(); got != 0 {
-		t.Errorf("reading made %d activations", got)
+		t.Errorf("got %d activations of reads", got)
 	}
 }
 
@@ -148,7 +148,7 @@ func TestReadWaitsForTheSettlement(t *testing.T) {
 	c.text("half")
 	cancel()
 	if got := await(t, early, "the end of a wait"); !errors.Is(got.err, context.Canceled) || got.reply != nil {
-		t.Errorf("a wait that was given up: %+v", got)
+		t.Errorf("canceled wait: got %+v", got)
 	}
 	c.text(" and half")
 	c.finish()
@@ -174,10 +174,10 @@ func TestReadOfIncompleteSubmission(t *testing.T) {
 			t.Fatalf("got %v, want a SettledError", err)
 		}
 		if settled.Submission != receipt.SubmissionID || settled.Outcome != outcome || settled.Err.Type != code || !strings.Contains(err.Error(), settled.Err.Message) {
-			t.Errorf("settled %+v, %v", settled, err)
+			t.Errorf("got settlement %+v, %v", settled, err)
 		}
 		if reply == nil || reply.Text != text {
-			t.Errorf("the reply is %+v, want %q", reply, text)
+			t.Errorf("got reply %+v, want %q", reply, text)
 		}
 	}
 	settles(conversation.OutcomeFailed, conversation.CodeModelFailed, func(c *modelCall) {
@@ -187,7 +187,7 @@ func TestReadOfIncompleteSubmission(t *testing.T) {
 		// The text must be there before the abort.
 		eventually(t, "the text", func() bool { return strings.Contains(transcriptOf(n, chat("c")), "half, then aborted") })
 		if any, err := n.rt.Abort(t.Context(), chat("c")); err != nil || !any {
-			t.Errorf("abort: %t, %v", any, err)
+			t.Errorf("abort: got %t, %v", any, err)
 		}
 	})
 }
@@ -209,7 +209,7 @@ func TestReadOfUnknownSubmission(t *testing.T) {
 		t.Fatal(err)
 	}
 	if reply, err := n.rt.Wait(t.Context(), chat("c"), conversation.Receipt{SubmissionID: receipt.SubmissionID, Offset: head}); err != nil || reply.Text == "" {
-		t.Errorf("from the head: %+v, %v", reply, err)
+		t.Errorf("from the head: got %+v, %v", reply, err)
 	}
 	if err := n.stop(); err != nil {
 		t.Error(err)

@@ -103,7 +103,7 @@ func TestMutants(t *testing.T) {
 			m.set(false)
 			defer m.set(true)
 			if m.script != nil && onStage(t, system, m.script) == "" {
-				t.Error("the script has noticed nothing")
+				t.Error("mutant not detected by its script")
 			}
 			for seed := range *simSearch {
 				m.noticed(t, system, *simFrom+seed)
@@ -114,13 +114,13 @@ func TestMutants(t *testing.T) {
 				}
 				m.set(true)
 				if m.noticed(t, system, seed) {
-					t.Error("that schedule fails with all rules in force")
+					t.Error("the schedule fails with all rules enabled")
 				}
 				return
 			}
 			if m.script != nil {
 				if len(m.seeds) > 0 {
-					t.Error("no chosen seed notices any more: choose others, which -search finds")
+					t.Error("mutant not detected by the chosen seeds: choose others with -search")
 				}
 				return
 			}
@@ -129,7 +129,7 @@ func TestMutants(t *testing.T) {
 					return
 				}
 			}
-			t.Error("no schedule noticed")
+			t.Error("mutant not detected by any schedule")
 		})
 	}
 }

@@ -31,7 +31,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 		want[seed] = runSchedule(t, system, sameSchedule(seed)).Trace()
 		all := strings.Join(want[seed], "\n")
 		if other, ok := known[all]; ok || len(want[seed]) < 20 {
-			t.Errorf("seed %d tells %d lines, the same as seed %d: %v", seed, len(want[seed]), other, ok)
+			t.Errorf("seed %d: got %d lines, equal to seed %d: %v", seed, len(want[seed]), other, ok)
 		}
 		known[all] = seed
 	}

@@ -380,7 +380,7 @@ func readingEndsItsNodes(s *stage) {
 	s.late.Go(func() { _, _ = s.nodes["b"].rt.Reader().Snapshot(s.Context(), at("x")) })
 	s.pass(3 * time.Second)
 	if !s.nodes["b"].isDead() {
-		s.Fatal("off the script: b reads nothing")
+		s.Fatal("off the script: no read by b")
 	}
 	s.die("c", "d", "e")
 	s.start("f")
@@ -489,7 +489,7 @@ func isStoppedInTrial(s *stage) {
 	f := s.nodes["f"]
 	select {
 	case <-f.rt.Ready():
-		s.Fatal("off the script: f does not pause")
+		s.Fatal("off the script: no pause of f")
 	default:
 	}
 	began := time.Now()

@@ -193,7 +193,7 @@ func (s *stage) acked(conv, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Contains(s.acks, stageAck{at(conv), key}) {
-		s.Fatalf("off the script: there is no receipt for %s of %s", key, conv)
+		s.Fatalf("off the script: no receipt for %s of %s", key, conv)
 	}
 }
 
@@ -246,7 +246,7 @@ func (h *hold) await() *hold {
 	select {
 	case <-h.caught:
 	case <-time.After(5 * time.Second):
-		h.stage.Fatalf("off the script: %s writes nothing that is held", h.node)
+		h.stage.Fatalf("off the script: no blocked write of %s", h.node)
 	}
 	return h
 }

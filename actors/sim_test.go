@@ -243,7 +243,7 @@ func TestSimulation(t *testing.T) {
 			lacking = append(lacking, totals[p].Below(map[schedule.Event]int{simGaveWay: 200}, n)...)
 		}
 		for _, what := range lacking {
-			t.Errorf("too little has happened to show anything: %s", what)
+			t.Errorf("insufficient coverage: %s", what)
 		}
 	}
 }

@@ -83,18 +83,18 @@ func TestTreeBudget(t *testing.T) {
 		l.until("all members", func() bool { return count() == 10 })
 		tree := only[*conversation.TreeCounted](l.records(chat("c")))
 		if len(tree) != 10 || tree[9].Submissions != 10 || tree[9].MaxSubmissions != 10 {
-			t.Errorf("the root counts %d members, want 10 of 10", len(tree))
+			t.Errorf("got %d members at the root, want 10 of 10", len(tree))
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		var limit *agent.DispatchLimitError
 		for _, err := range refusals {
 			if !errors.As(err, &limit) || limit.Option != "TreeSubmissions" || limit.Limit != 10 || limit.Agent != "chat" {
-				t.Errorf("refused with %v, want the limit TreeSubmissions of chat", err)
+				t.Errorf("got rejection %v, want the limit TreeSubmissions of chat", err)
 			}
 		}
 		if len(refusals) == 0 {
-			t.Error("no dispatch was refused")
+			t.Error("got no rejected dispatch")
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestTreeDollars(t *testing.T) {
 		close(rootSettled)
 		settled := l.settles(worker("w"), 1)[0]
 		if settled.Error == nil || settled.Error.Type != conversation.CodeLimitReached || settled.Error.Meta["bound"] != "treeDollars" || settled.Error.Meta["limit"] != 10.0 {
-			t.Errorf("the member ended with %+v, want the bound treeDollars of 10", settled.Error)
+			t.Errorf("got member's error %+v, want the bound treeDollars of 10", settled.Error)
 		}
 		if _, err := n.rt.Admit(t.Context(), conversation.Admission{Address: chat("c"), Key: "2", Delivery: conversation.Delivery{Kind: conversation.KindUser, Body: "hello"}}); err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestPricedOnly(t *testing.T) {
 					t.Errorf("got %d calls, want %d", got, tt.calls)
 				}
 				if tt.calls == 0 && (settled.Error == nil || settled.Error.Type != conversation.CodeModelFailed || !strings.Contains(settled.Error.Message, "has no price")) {
-					t.Errorf("it ended with %+v, want model_failed and the remedy", settled.Error)
+					t.Errorf("got error %+v, want model_failed and the remedy", settled.Error)
 				}
 			})
 		})
@@ -220,7 +220,7 @@ func TestAbortTree(t *testing.T) {
 		n.admit(worker("c.0"), "mine", "hello") // another sender's, behind a member
 		done, err := n.rt.AbortTree(t.Context(), chat("c"))
 		if want := (conversation.TreeAborted{Conversations: 4}); err != nil || !cmp.Equal(want, done) {
-			t.Errorf("abort is %+v, %v, want %+v", done, err, want)
+			t.Errorf("abort: got %+v, %v, want %+v", done, err, want)
 		}
 		close(release)
 		l.completesAll(t, worker("c.0"), conversation.OutcomeAborted, conversation.OutcomeCompleted)
@@ -230,14 +230,14 @@ func TestAbortTree(t *testing.T) {
 		l.until("the late dispatches", func() bool { mu.Lock(); defer mu.Unlock(); return len(refused) == 3 })
 		for id, err := range refused {
 			if !errors.Is(err, agent.ErrTreeAborted) {
-				t.Errorf("a dispatch of %s after the abort: %v, want ErrTreeAborted", id, err)
+				t.Errorf("dispatch of %s after the abort: got %v, want ErrTreeAborted", id, err)
 			}
 		}
 		if got := admitted(l, worker("late")); len(got) != 0 {
-			t.Errorf("after the abort %q was admitted, want nothing", got)
+			t.Errorf("after the abort: got admissions %q, want none", got)
 		}
 		if done, err := n.rt.AbortTree(t.Context(), chat("c")); err != nil || done.Aborted || done.Conversations != 0 {
-			t.Errorf("a repeated abort is %+v, %v, want nothing to abort", done, err)
+			t.Errorf("repeated abort: got %+v, %v, want nothing to abort", done, err)
 		}
 		n.admit(chat("c"), "2", "go") // begins another tree
 		l.completes(chat("c"), 2)
@@ -252,7 +252,7 @@ func (l *loop) completesAll(t *testing.T, at conversation.Address, want ...conve
 		got = append(got, s.Outcome)
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s settled as %v, want %v", at.ID, got, want)
+		t.Errorf("%s: got outcomes %v, want %v", at.ID, got, want)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestLateMember(t *testing.T) {
 		}
 		l.completesAll(t, worker("w"), conversation.OutcomeAborted)
 		if after := len(c.requests("model")); after != before {
-			t.Errorf("the model was asked %d times, want none", after-before)
+			t.Errorf("got %d model calls, want 0", after-before)
 		}
 	})
 }

@@ -28,7 +28,7 @@ func failedSafely(t *testing.T, w *world, at conversation.Address, want *convers
 	if want.Message == "" {
 		want.Message = whole.Error.Message
 		if !strings.HasPrefix(want.Message, "test") && !strings.HasPrefix(want.Message, "The model") || !strings.HasSuffix(want.Message, ".") {
-			t.Errorf("it says %q", want.Message)
+			t.Errorf("got message %q", want.Message)
 		}
 	}
 	whole.Outcome, whole.Error = conversation.OutcomeFailed, want
@@ -36,7 +36,7 @@ func failedSafely(t *testing.T, w *world, at conversation.Address, want *convers
 		t.Errorf("settlement (-want +got):\n%s", diff)
 	}
 	if strings.Contains(w.lines(at), secret) {
-		t.Errorf("the log holds the raw text:\n%s", w.lines(at))
+		t.Errorf("got the raw text in the log:\n%s", w.lines(at))
 	}
 }
 
@@ -103,7 +103,7 @@ func TestProviderErrorsAreSanitized(t *testing.T) {
 				t.Errorf("records of the failed step (-want +got):\n%s", diff)
 			}
 			if ts.quick.Load() != 0 {
-				t.Error("a tool ran although the stream of its call broke")
+				t.Error("got a tool run for a broken stream")
 			}
 
 			// The conversation continues.
@@ -111,7 +111,7 @@ func TestProviderErrorsAreSanitized(t *testing.T) {
 			model.next(t).finish()
 			settled := w.untilSettled(chat("c"), 2)
 			if settled[1].Outcome != conversation.OutcomeCompleted {
-				t.Errorf("the next submission settled as %+v", settled[1])
+				t.Errorf("next submission: got settlement %+v", settled[1])
 			}
 		})
 	}
@@ -153,25 +153,25 @@ func TestToolFailuresReachModelAndClient(t *testing.T) {
 	seen := c.seen()
 	results := strings.Split(strings.TrimPrefix(seen[len(seen)-1], "tool: "), "|")
 	if len(results) != len(wants) {
-		t.Fatalf("results are %q", results)
+		t.Fatalf("got results %q", results)
 	}
 	c.finish()
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	parts := toolParts(n.snapshot(chat("c")))
 	for i, want := range wants {
 		if !strings.HasPrefix(results[i], want.mark) || !strings.Contains(results[i], want.text) {
-			t.Errorf("the model is shown %q, want %s…%s", results[i], want.mark, want.text)
+			t.Errorf("got prompt %q, want %s…%s", results[i], want.mark, want.text)
 		}
 		if failed := strings.HasSuffix(want.mark, "!"); failed != (parts[i].State == conversation.StateOutputError) ||
 			failed && !strings.HasSuffix(results[i], *parts[i].ErrorText) {
-			t.Errorf("the client is shown %+v, the model %q", parts[i], results[i])
+			t.Errorf("got public part %+v, model result %q", parts[i], results[i])
 		}
 	}
 	if ran.Load() != 0 {
-		t.Error("a tool ran with invalid input")
+		t.Error("got a tool run with invalid input")
 	}
 	if strings.Contains(w.lines(chat("c")), secret) {
-		t.Error("the log holds the value of a panic")
+		t.Error("got the value of a panic in the log")
 	}
 }
 
@@ -224,7 +224,7 @@ func TestTimeBudgetEndsATurn(t *testing.T) {
 	n.admit(chat("c"), "k", "hello")
 	settled := w.untilSettled(chat("c"), 1)
 	if e := settled[0].Error; settled[0].Outcome != conversation.OutcomeFailed || e == nil || e.Type != conversation.CodeTimeout {
-		t.Errorf("settlement is %+v", settled[0])
+		t.Errorf("got settlement %+v", settled[0])
 	}
 	w.untilAtRest()
 }
@@ -243,7 +243,7 @@ func TestUnknownAgentIsRefused(t *testing.T) {
 	_, err := n.rt.Admit(t.Context(), message(conversation.Address{Agent: "nobody", ID: "c"}, "k", "hello"))
 	codeIs(t, err, conversation.CodeRouteNotFound)
 	if diff := cmp.Diff(before, w.listing()); diff != "" {
-		t.Errorf("a refusal changed the bucket (-before +after):\n%s", diff)
+		t.Errorf("rejection: bucket (-before +after):\n%s", diff)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := w.lines(chat("c")); got != log {
-		t.Errorf("the log was changed:\n%s", strings.TrimPrefix(got, log))
+		t.Errorf("got additional log lines:\n%s", strings.TrimPrefix(got, log))
 	}
 
 	heir := w.start(setup{opts: agents(chatAgent()), model: says(1)})
@@ -306,7 +306,7 @@ func TestLongReplyBackpressure(t *testing.T) {
 	eventually(t, "a full batch", func() bool { return taken.Load() >= (4<<20)/size })
 	select {
 	case <-all:
-		t.Error("everything was taken while nothing could be stored")
+		t.Error("got all output accepted while no append succeeded")
 	case <-time.After(100 * time.Millisecond): // a shorter time could only hide a failure
 	}
 	close(resume)
@@ -317,11 +317,11 @@ func TestLongReplyBackpressure(t *testing.T) {
 	}
 	rest, ok := strings.CutPrefix(text.String(), "first ")
 	if !ok || len(rest) != pieces*size {
-		t.Fatalf("%d bytes of text were stored, want %d", len(rest), pieces*size)
+		t.Fatalf("got %d bytes of text stored, want %d", len(rest), pieces*size)
 	}
 	for i := range pieces {
 		if got := rest[i*size : (i+1)*size]; got != fmt.Sprintf("%0*d", size, i) {
-			t.Fatalf("piece %d is %q…", i, got[:32])
+			t.Fatalf("piece %d: got %q…", i, got[:32])
 		}
 	}
 }
@@ -370,11 +370,11 @@ func TestModelCallIsRepeated(t *testing.T) {
 			})})
 			n.admit(chat("c"), "1", "hello")
 			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
-				t.Errorf("settled %+v", s)
+				t.Errorf("got settlement %+v", s)
 			}
 			messages := n.snapshot(chat("c")).Messages
 			if parts := messages[len(messages)-1].Parts; len(parts) != 1 || *parts[0].Text != "token token " {
-				t.Errorf("the reply is %+v", parts)
+				t.Errorf("got reply %+v", parts)
 			}
 		})
 	}

@@ -29,10 +29,10 @@ func TestVendorMessagesAreContent(t *testing.T) {
 			log := n.log.String()
 			wants(t, "the log", log, "model call failed", "status 400", "req_1", "bad_prompt", "vendor message of 6030 bytes")
 			if strings.Contains(log, words) != content {
-				t.Errorf("content is %v, and the log is %s", content, log)
+				t.Errorf("content %v: got log %s", content, log)
 			}
 			if got := strings.Count(log, "again"); got > 400 {
-				t.Errorf("the log repeats %d words of the vendor", got)
+				t.Errorf("got %d words of the vendor in the log", got)
 			}
 		})
 	}
