@@ -72,7 +72,7 @@ func TestAbort(t *testing.T) {
 func TestAttachment(t *testing.T) {
 	at, other := chat("c"), chat("other")
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	data := bytes.Repeat([]byte("0123456789abcdef"), 64<<10)
 	sum := sha256.Sum256(data)
 	digest := hex.EncodeToString(sum[:])

@@ -21,24 +21,24 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// story is one submission and the processes that work on it, one after the other, each until the
+// scenario is one submission and the processes that work on it, one after the other, each until the
 // boundary where it crashes. A boundary is the begin or end of an effect: a request to the bucket is
 // sent or has landed, or a function of the author or a model is called or returns.
-type story struct {
+type scenario struct {
 	*loop
-	name  string // seeds the outcome of writes in flight at a crash
-	lost  bool   // no write in flight lands
-	parks bool   // a suspended call; see boundary_park_test.go
-	runs  bool   // a run of a workflow; see boundary_run_test.go
-	lives []*life
-	late  sync.WaitGroup // requests that outlive their sender
+	name      string // seeds the outcome of writes in flight at a crash
+	lost      bool   // no write in flight lands
+	suspends  bool   // a suspended call; see boundary_suspend_test.go
+	runs      bool   // a run of a workflow; see boundary_run_test.go
+	processes []*process
+	late      sync.WaitGroup // requests that outlive their sender
 
-	mu      sync.Mutex
-	deeds   []deed
-	views   []view
-	landed  map[string]time.Time // time when each batch was stored, by key
-	zombies int                  // batches stored after their sender had crashed
-	aliases map[string]string    // names of logs in order of appearance, because ids differ between runs
+	mu          sync.Mutex
+	invocations []invocation
+	views       []view
+	landed      map[string]time.Time // time when each batch was stored, by key
+	lateWrites  int                  // batches stored after their sender had crashed
+	aliases     map[string]string    // names of logs in order of appearance, because ids differ between runs
 
 	// Read by over, from one process to the next.
 	seen    storage.Position
@@ -46,12 +46,12 @@ type story struct {
 	settled bool
 }
 
-// deed is one call of an author's function or of a model.
-type deed struct {
-	what string
-	call conversation.CallID
-	life int
-	at   time.Time
+// invocation is one call of an author's function or of a model.
+type invocation struct {
+	what    string
+	call    conversation.CallID
+	process int
+	at      time.Time
 }
 
 // view is the prompt of one model call.
@@ -60,13 +60,13 @@ type view struct {
 	at   time.Time
 }
 
-// life is one process of a story.
-type life struct {
-	s      *story
-	number int
-	dies   int // boundary of the crash, counted from 0, or immortal
-	died   chan struct{}
-	node   *actorNode
+// process is one process of a story.
+type process struct {
+	s       *scenario
+	number  int
+	crashAt int // boundary of the crash, counted from 0, or immortal
+	crashed chan struct{}
+	node    *actorNode
 
 	mu    sync.Mutex
 	dead  bool
@@ -90,7 +90,7 @@ func draw(what ...any) uint64 {
 	return x ^ x>>31
 }
 
-func (p *life) passed() []string {
+func (p *process) reachedBoundaries() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.trace)
@@ -99,7 +99,7 @@ func (p *life) passed() []string {
 // pass reaches a boundary. It takes a unique amount of time, so that the boundaries of a story always
 // come in the same order. It returns an error if the process has crashed before or crashes there; here
 // reports which.
-func (p *life) pass(ctx context.Context, name string) (here bool, err error) {
+func (p *process) pass(ctx context.Context, name string) (here bool, err error) {
 	p.mu.Lock()
 	nth := p.times[name]
 	p.times[name]++
@@ -114,16 +114,16 @@ func (p *life) pass(ctx context.Context, name string) (here bool, err error) {
 		return false, err
 	}
 	p.trace = append(p.trace, name)
-	if len(p.trace)-1 != p.dies {
+	if len(p.trace)-1 != p.crashAt {
 		return false, nil
 	}
 	p.dead = true
-	close(p.died)
+	close(p.crashed)
 	return true, errDead
 }
 
 // at is pass for code in the process: it does not return if the process crashes.
-func (p *life) at(ctx context.Context, name string) error {
+func (p *process) at(ctx context.Context, name string) error {
 	_, err := p.pass(ctx, name)
 	if errors.Is(err, errDead) {
 		<-ctx.Done()
@@ -132,18 +132,18 @@ func (p *life) at(ctx context.Context, name string) error {
 	return err
 }
 
-// does is at and records the call.
-func (p *life) does(ctx context.Context, what string, call conversation.CallID) error {
+// invoke is at and records the call.
+func (p *process) invoke(ctx context.Context, what string, call conversation.CallID) error {
 	if err := p.at(ctx, what+" begins"); err != nil {
 		return err
 	}
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.s.deeds = append(p.s.deeds, deed{what, call, p.number, time.Now()})
+	p.s.invocations = append(p.s.invocations, invocation{what, call, p.number, time.Now()})
 	return nil
 }
 
-func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
+func (p *process) carry(ctx context.Context, c *storagetest.Call) error {
 	name := p.s.alias(memberName.ReplaceAllString(c.Method+" "+c.Key, "member"))
 	if here, err := p.pass(ctx, "send "+name); err != nil {
 		if errors.Is(err, errDead) && !here {
@@ -160,9 +160,9 @@ func (p *life) carry(ctx context.Context, c *storagetest.Call) error {
 
 // leave decides on a write in flight at the crash of its sender: it is lost, lands, or lands much
 // later.
-func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
-	fate := draw(p.s.name, p.number, name)
-	if c.Method != http.MethodPut && c.Method != http.MethodDelete || p.s.lost || fate%4 == 0 {
+func (p *process) leave(ctx context.Context, c *storagetest.Call, name string) {
+	random := draw(p.s.name, p.number, name)
+	if c.Method != http.MethodPut && c.Method != http.MethodDelete || p.s.lost || random%4 == 0 {
 		return
 	}
 	later, err := c.Later()
@@ -171,8 +171,8 @@ func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
 		return
 	}
 	after := time.Duration(0)
-	if fate%4 == 1 {
-		after = time.Duration(fate>>2%uint64(15*time.Second)) + time.Second
+	if random%4 == 1 {
+		after = time.Duration(random>>2%uint64(15*time.Second)) + time.Second
 	}
 	op := c.Op
 	p.s.late.Go(func() {
@@ -180,14 +180,14 @@ func (p *life) leave(ctx context.Context, c *storagetest.Call, name string) {
 		if p.s.send(context.WithoutCancel(ctx), op, later) == nil && op.Method == http.MethodPut && strings.Contains(name, "/log/") {
 			p.s.mu.Lock()
 			defer p.s.mu.Unlock()
-			p.s.zombies++
+			p.s.lateWrites++
 		}
 	})
 }
 
 // send performs a request and records the time of a write.
-func (s *story) send(ctx context.Context, op storagetest.Op, do func(context.Context) error) error {
-	defer s.wake()
+func (s *scenario) send(ctx context.Context, op storagetest.Op, do func(context.Context) error) error {
+	defer s.notify()
 	err := do(ctx)
 	if err == nil && op.Method == http.MethodPut {
 		s.mu.Lock()
@@ -199,10 +199,10 @@ func (s *story) send(ctx context.Context, op storagetest.Op, do func(context.Con
 
 // live runs a process until it crashes, or until the work is done and the process is idle. It reports
 // whether it crashed.
-func (s *story) live(dies int) bool {
+func (s *scenario) live(crashAt int) bool {
 	s.tb.Helper()
-	p := &life{s: s, number: len(s.lives), dies: dies, died: make(chan struct{}), times: map[string]int{}}
-	s.lives = append(s.lives, p)
+	p := &process{s: s, number: len(s.processes), crashAt: crashAt, crashed: make(chan struct{}), times: map[string]int{}}
+	s.processes = append(s.processes, p)
 	done := p.start()
 	go p.deliver()
 	quiet := make(chan struct{})
@@ -217,52 +217,52 @@ func (s *story) live(dies int) bool {
 			}
 			select {
 			case <-time.After(time.Second):
-			case <-p.died:
+			case <-p.crashed:
 				return
 			}
 		}
 	}()
-	died := false
+	crashed := false
 	select {
-	case <-p.died:
-		died = true
+	case <-p.crashed:
+		crashed = true
 	case <-quiet:
 	case err := <-done:
 		s.tb.Fatalf("run ended: %v", err)
 	case <-time.After(longest):
 		s.tb.Fatalf("process %d settled nothing:\n%s", p.number, s.lines(s.at()))
 	}
-	if died {
-		p.node.die()
+	if crashed {
+		p.node.crash()
 	}
 	p.mu.Lock()
-	p.dies = immortal
+	p.crashAt = immortal
 	p.mu.Unlock()
 	<-left
 	synctest.Wait()
-	return died
+	return crashed
 }
 
-func (p *life) start() <-chan error {
+func (p *process) start() <-chan error {
 	p.s.tb.Helper()
 	var done <-chan error
 	opts := agents(p.agent())
 	if p.s.runs {
 		opts.Agents = p.workflows()
 	}
-	p.node, done = p.s.begin(part{opts: opts, cast: p.cast(), windows: window}, storagetest.Through(p.s.store, p.carry))
+	p.node, done = p.s.begin(part{opts: opts, vendor: p.vendor(), windows: window}, storagetest.Through(p.s.store, p.carry))
 	return done
 }
 
 // deliver retries the submission until it is accepted, as a client does.
-func (p *life) deliver() {
+func (p *process) deliver() {
 	select {
 	case <-p.node.rt.Ready():
-	case <-p.died:
+	case <-p.crashed:
 		return
 	}
 	p.s.mu.Lock()
-	accepted := slices.ContainsFunc(p.s.deeds, func(d deed) bool { return d.what == "accepted" })
+	accepted := slices.ContainsFunc(p.s.invocations, func(d invocation) bool { return d.what == "accepted" })
 	p.s.mu.Unlock()
 	for range 30 {
 		if accepted {
@@ -270,7 +270,7 @@ func (p *life) deliver() {
 		}
 		_, err := p.node.rt.Admit(context.Background(), p.s.opening())
 		select {
-		case <-p.died:
+		case <-p.crashed:
 			return
 		default:
 		}
@@ -279,7 +279,7 @@ func (p *life) deliver() {
 		}
 		if err == nil {
 			p.s.mu.Lock()
-			p.s.deeds = append(p.s.deeds, deed{what: "accepted", life: p.number, at: time.Now()})
+			p.s.invocations = append(p.s.invocations, invocation{what: "accepted", process: p.number, at: time.Now()})
 			p.s.mu.Unlock()
 			return
 		}
@@ -295,7 +295,7 @@ type fact struct {
 }
 
 // at returns the conversation's address.
-func (s *story) at() conversation.Address {
+func (s *scenario) at() conversation.Address {
 	if s.runs {
 		return conversation.RunAddress(conversation.RunFor("report", "1"))
 	}
@@ -303,7 +303,7 @@ func (s *story) at() conversation.Address {
 }
 
 // opening returns the admission.
-func (s *story) opening() conversation.Admission {
+func (s *scenario) opening() conversation.Admission {
 	if s.runs {
 		return conversation.RunOf("report", conversation.RunFor("report", "1"), []byte(`{}`))
 	}
@@ -311,7 +311,7 @@ func (s *story) opening() conversation.Admission {
 }
 
 // over reports whether the submission is settled. It reads no batch twice.
-func (s *story) over() bool {
+func (s *scenario) over() bool {
 	s.seen = s.read(s.at(), s.seen, func(records []conversation.Record) {
 		for _, r := range only[*conversation.SubmissionAdmitted](records) {
 			s.first = cmp.Or(s.first, r.Submission)
@@ -323,7 +323,7 @@ func (s *story) over() bool {
 	return s.settled
 }
 
-func (s *story) submission() conversation.SubmissionID {
+func (s *scenario) submission() conversation.SubmissionID {
 	return only[*conversation.SubmissionAdmitted](s.records(s.at()))[0].Submission
 }
 
@@ -331,7 +331,7 @@ func (s *story) submission() conversation.SubmissionID {
 var logName = regexp.MustCompile(`([0-9a-f]{2}/|timer/[0-9]/[0-9T]+/)[0-9a-f]{32}`)
 
 // alias replaces the names of logs in a key by their order of appearance.
-func (s *story) alias(name string) string {
+func (s *scenario) alias(name string) string {
 	if !s.runs {
 		return name
 	}
@@ -352,9 +352,9 @@ func (s *story) alias(name string) string {
 	})
 }
 
-func (s *story) facts() []fact { return s.factsOf(s.at()) }
+func (s *scenario) facts() []fact { return s.factsOf(s.at()) }
 
-func (s *story) factsOf(at conversation.Address) []fact {
+func (s *scenario) factsOf(at conversation.Address) []fact {
 	s.tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -378,22 +378,22 @@ func (s *story) factsOf(at conversation.Address) []fact {
 	return out
 }
 
-// inStory runs a story in a bubble: one process for each boundary in dies, which crashes there, and a
+// runScenario runs a story in a bubble: one process for each boundary in dies, which crashes there, and a
 // last one that does not. It ends early if a process finishes before its boundary. If lost is set, no
 // write in flight at a crash lands.
-func inStory(t *testing.T, fleet *actors.LocalFleet, dies []int, lost bool, check func(t *testing.T, s *story)) {
+func runScenario(t *testing.T, fleet *actors.LocalFleet, crashAt []int, lost bool, check func(t *testing.T, s *scenario)) {
 	t.Helper()
-	play(t, fleet, &story{lost: lost}, dies, check)
+	runScript(t, fleet, &scenario{lost: lost}, crashAt, check)
 }
 
-// play is inStory of a given story.
-func play(t *testing.T, fleet *actors.LocalFleet, begin *story, dies []int, check func(t *testing.T, s *story)) {
+// runScript is inStory of a given story.
+func runScript(t *testing.T, fleet *actors.LocalFleet, begin *scenario, crashAt []int, check func(t *testing.T, s *scenario)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		t.Cleanup(func() { time.Sleep(time.Second) }) // The actor system's dead-letter counter ends by itself.
-		s := &story{loop: newLoop(t, fleet), name: fmt.Sprint(dies), lost: begin.lost, parks: begin.parks, runs: begin.runs, landed: map[string]time.Time{}, seen: storage.Start()}
+		s := &scenario{loop: newLoop(t, fleet), name: fmt.Sprint(crashAt), lost: begin.lost, suspends: begin.suspends, runs: begin.runs, landed: map[string]time.Time{}, seen: storage.Start()}
 		t.Cleanup(s.late.Wait)
-		for _, k := range append(slices.Clone(dies), immortal) {
+		for _, k := range append(slices.Clone(crashAt), immortal) {
 			if !s.live(k) {
 				break
 			}

@@ -18,7 +18,7 @@ import (
 
 // workflows returns the workflow under test: three steps, two parallel runs, a sleep, a signal, and a
 // call of an agent.
-func (p *life) workflows() []*agent.Agent {
+func (p *process) workflows() []*agent.Agent {
 	step := func(ctx context.Context, of, name string) error {
 		_, err := agent.Step(ctx, name, func(ctx context.Context) (string, error) { return name + " done", p.whole(ctx, "step "+of+name, "") })
 		return err
@@ -27,7 +27,7 @@ func (p *life) workflows() []*agent.Agent {
 		return "part " + name, step(ctx, name+" ", "write")
 	}, nil)
 	report := agent.NewWorkflow("report", func(ctx context.Context, _ struct{}) (string, error) {
-		if err := p.does(ctx, "run", ""); err != nil {
+		if err := p.invoke(ctx, "run", ""); err != nil {
 			return "", err
 		}
 		if err := step(ctx, "", "one"); err != nil {
@@ -68,7 +68,7 @@ func (p *life) workflows() []*agent.Agent {
 	return []*agent.Agent{chatAgent(), part.Definition(), report.Definition()}
 }
 
-func (p *life) approve() error {
+func (p *process) approve() error {
 	d, err := conversation.SignalFor("approval", true)
 	if err == nil {
 		_, err = p.node.rt.Admit(context.Background(), conversation.Admission{Address: p.s.at(), Delivery: d, Key: "approved"})
@@ -76,15 +76,15 @@ func (p *life) approve() error {
 	return err
 }
 
-func (p *life) expertCast() *cast {
-	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-		return p.answers(ctx, a, "model", asked{req: req}.seen(), "sev", "en")
+func (p *process) expertVendor() *vendor {
+	return onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		return p.answers(ctx, a, "model", modelRequest{req: req}.seen(), "sev", "en")
 	})
 }
 
 // checkRun: there is one result, each step is recorded once and not repeated afterwards, and no
 // pending work remains.
-func (s *story) checkRun(t *testing.T) {
+func (s *scenario) checkRun(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Minute) // the next full minutes
 	facts, recorded := s.facts(), map[string]time.Time{}
@@ -106,8 +106,8 @@ func (s *story) checkRun(t *testing.T) {
 				t.Errorf("got output %s, error %q", r.Output, r.ErrorText)
 			}
 		case *conversation.AttemptStarted:
-			if r.Attempt > len(s.lives) {
-				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.lives))
+			if r.Attempt > len(s.processes) {
+				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.processes))
 			}
 		}
 	}
@@ -123,17 +123,17 @@ func (s *story) checkRun(t *testing.T) {
 			t.Errorf("step %s not recorded", name)
 		}
 	}
-	for _, d := range s.deeds {
+	for _, d := range s.invocations {
 		name, _ := strings.CutPrefix(d.what, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("got a repeated call of %s in process %d", d.what, d.life)
+			t.Errorf("got a repeated call of %s in process %d", d.what, d.process)
 		}
 	}
-	s.leavesTimers(func(key string) bool { return strings.Contains(key, "/20000131T") }) // timeouts of the waits
+	s.checkTimersLeft(func(key string) bool { return strings.Contains(key, "/20000131T") }) // timeouts of the waits
 }
 
 // recordedOf notes when the steps of a log were recorded.
-func (s *story) recordedOf(t *testing.T, at conversation.Address, of string, recorded map[string]time.Time) {
+func (s *scenario) recordedOf(t *testing.T, at conversation.Address, of string, recorded map[string]time.Time) {
 	t.Helper()
 	for _, f := range s.factsOf(at) {
 		if r, ok := f.record.(*conversation.StepRecorded); ok {
@@ -149,8 +149,8 @@ func (s *story) recordedOf(t *testing.T, at conversation.Address, of string, rec
 func TestCrashInRun(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
-	play(t, fleet, &story{lost: true, runs: true}, nil, func(t *testing.T, s *story) {
-		boundaries = s.lives[0].passed()
+	runScript(t, fleet, &scenario{lost: true, runs: true}, nil, func(t *testing.T, s *scenario) {
+		boundaries = s.processes[0].reachedBoundaries()
 		s.checkRun(t)
 	})
 	for _, what := range []string{"step one begins", "step a write ends", "step b write ends", "step three ends", "model has said sev", "send PUT timer/"} {
@@ -158,15 +158,15 @@ func TestCrashInRun(t *testing.T) {
 			t.Errorf("want boundary %q in %q", what, boundaries)
 		}
 	}
-	dieEverywhere(t, fleet, &story{runs: true}, boundaries, (*story).checkRun, (*story).showRun,
+	crashEverywhere(t, fleet, &scenario{runs: true}, boundaries, (*scenario).checkRun, (*scenario).showRun,
 		sample.Of([]string{"goes on in another", "over before", "landed after crash", "step again"}, nil))
 }
 
-func (s *story) showRun(shown map[string]int) {
+func (s *scenario) showRun(shown map[string]int) {
 	runs, steps := map[int]int{}, map[string]int{}
-	for _, d := range s.deeds {
+	for _, d := range s.invocations {
 		if d.what == "run" {
-			runs[d.life]++
+			runs[d.process]++
 		}
 		if strings.HasPrefix(d.what, "step ") {
 			if steps[d.what]++; steps[d.what] == 2 {
@@ -180,7 +180,7 @@ func (s *story) showRun(shown map[string]int) {
 	case runs[1] == 0:
 		shown["over before"]++
 	}
-	if s.zombies > 0 {
+	if s.lateWrites > 0 {
 		shown["landed after crash"]++
 	}
 }

@@ -24,8 +24,8 @@ import (
 // second step fills the window, so that the first is summarized while the subagent works.
 
 // agent returns the agent of this process.
-func (p *life) agent() *agent.Agent {
-	if p.s.parks {
+func (p *process) agent() *agent.Agent {
+	if p.s.suspends {
 		return chatAgent(p.waits())
 	}
 	look := p.plain("look", "fog")
@@ -49,15 +49,15 @@ func (p *life) agent() *agent.Agent {
 }
 
 // whole is a function call with a begin and an end boundary.
-func (p *life) whole(ctx context.Context, what string, call conversation.CallID) error {
-	if err := p.does(ctx, what, call); err != nil {
+func (p *process) whole(ctx context.Context, what string, call conversation.CallID) error {
+	if err := p.invoke(ctx, what, call); err != nil {
 		return err
 	}
 	return p.at(ctx, what+" ends")
 }
 
 // plain is a tool that is not durable.
-func (p *life) plain(name, result string) agent.Tool {
+func (p *process) plain(name, result string) agent.Tool {
 	return agent.NewTool(name, "Returns a text.", func(ctx context.Context, _ struct{}) (string, error) {
 		call, _ := agent.CallFrom(ctx)
 		return result, p.whole(ctx, "tool "+name, call.ID)
@@ -65,10 +65,10 @@ func (p *life) plain(name, result string) agent.Tool {
 }
 
 // deploy is a durable tool of three steps.
-func (p *life) deploy() agent.Tool {
+func (p *process) deploy() agent.Tool {
 	return agent.NewTool("deploy", "Deploys.", func(ctx context.Context, _ struct{}) (string, error) {
 		call, _ := agent.CallFrom(ctx)
-		if err := p.does(ctx, "tool deploy", call.ID); err != nil {
+		if err := p.invoke(ctx, "tool deploy", call.ID); err != nil {
 			return "", err
 		}
 		var out []string
@@ -85,17 +85,17 @@ func (p *life) deploy() agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// cast returns the models of the run. Their answers depend only on the prompt.
-func (p *life) cast() *cast {
-	if p.s.parks {
-		return p.suspendedCast()
+// vendor returns the models of the run. Their answers depend only on the prompt.
+func (p *process) vendor() *vendor {
+	if p.s.suspends {
+		return p.suspendedVendor()
 	}
 	if p.s.runs {
-		return p.expertCast()
+		return p.expertVendor()
 	}
-	return &cast{models: map[string]script{
+	return &vendor{models: map[string]script{
 		"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-			seen := asked{req: req}.seen()
+			seen := modelRequest{req: req}.seen()
 			all := strings.Join(seen, "\n")
 			p.s.mu.Lock()
 			p.s.views = append(p.s.views, view{seen, time.Now()})
@@ -109,8 +109,8 @@ func (p *life) cast() *cast {
 			return p.calls(ctx, a, "model 1", little, "plain", "deploy")
 		},
 		"child": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-			seen := asked{req: req}.seen()
-			if all := strings.Join(seen, "\n"); strings.Contains(all, "=fog") || strings.Contains(all, sayUnknown) {
+			seen := modelRequest{req: req}.seen()
+			if all := strings.Join(seen, "\n"); strings.Contains(all, "=fog") || strings.Contains(all, textUnknown) {
 				return p.answers(ctx, a, "child 2", seen, "child ", "result")
 			}
 			return p.calls(ctx, a, "child 1", little, "look")
@@ -121,12 +121,12 @@ func (p *life) cast() *cast {
 	}}
 }
 
-// sayUnknown begins the message to the model about a call that may have run.
-const sayUnknown = "The outcome of this call is unknown"
+// textUnknown begins the message to the model about a call that may have run.
+const textUnknown = "The outcome of this call is unknown"
 
 // calls answers with tool calls.
-func (p *life) calls(ctx context.Context, a *providers.Assembler, what string, u providers.Usage, calls ...string) error {
-	if err := p.does(ctx, what, ""); err != nil {
+func (p *process) calls(ctx context.Context, a *providers.Assembler, what string, u providers.Usage, calls ...string) error {
+	if err := p.invoke(ctx, what, ""); err != nil {
 		return err
 	}
 	for i, c := range calls {
@@ -145,27 +145,27 @@ func (p *life) calls(ctx context.Context, a *providers.Assembler, what string, u
 
 // answers answers with texts. If the prompt asks the model to continue, it omits the texts in the
 // prompt.
-func (p *life) answers(ctx context.Context, a *providers.Assembler, what string, seen []string, texts ...string) error {
-	if err := p.does(ctx, what, ""); err != nil {
+func (p *process) answers(ctx context.Context, a *providers.Assembler, what string, seen []string, texts ...string) error {
+	if err := p.invoke(ctx, what, ""); err != nil {
 		return err
 	}
-	said := ""
+	prior := ""
 	for _, s := range seen {
 		text, ok := strings.CutPrefix(s, "assistant: ")
-		if whole := strings.Join(texts, ""); ok && strings.HasPrefix(whole, said+text) {
-			said += text
+		if whole := strings.Join(texts, ""); ok && strings.HasPrefix(whole, prior+text) {
+			prior += text
 		}
 	}
 	if len(seen) > 0 && !strings.Contains(seen[len(seen)-1], "continue exactly") {
-		said = "" // not asked to continue
+		prior = "" // not asked to continue
 	}
 	for _, text := range texts {
-		if len(said) >= len(text) {
-			said = said[len(text):]
+		if len(prior) >= len(text) {
+			prior = prior[len(text):]
 			continue
 		}
-		a.Text(text[len(said):])
-		said = ""
+		a.Text(text[len(prior):])
+		prior = ""
 		if err := p.at(ctx, fmt.Sprint(what, " has said ", text)); err != nil {
 			return err
 		}
@@ -175,23 +175,23 @@ func (p *life) answers(ctx context.Context, a *providers.Assembler, what string,
 }
 
 // check fails the test unless the story ended correctly.
-func (s *story) check(t *testing.T) {
+func (s *scenario) check(t *testing.T) {
 	t.Helper()
 	facts := s.facts()
 	s.checkSettled(t, facts)
 	s.checkOutcomes(t, facts)
-	s.checkDeeds(t, facts)
+	s.checkInvocations(t, facts)
 	s.checkView(t, facts)
 	s.checkClients(t, facts)
 	if t.Failed() {
-		for i, p := range s.lives {
-			t.Logf("process %d reached\n\t%s", i, strings.Join(p.passed(), "\n\t"))
+		for i, p := range s.processes {
+			t.Logf("process %d reached\n\t%s", i, strings.Join(p.reachedBoundaries(), "\n\t"))
 		}
-		t.Logf("calls:\n%+v\nlog:\n%s", s.deeds, s.lines(chat("c")))
+		t.Logf("calls:\n%+v\nlog:\n%s", s.invocations, s.lines(chat("c")))
 	}
 }
 
-func (s *story) checkSettled(t *testing.T, facts []fact) {
+func (s *scenario) checkSettled(t *testing.T, facts []fact) {
 	t.Helper()
 	var admitted, settled int
 	for _, f := range facts {
@@ -210,8 +210,8 @@ func (s *story) checkSettled(t *testing.T, facts []fact) {
 	}
 }
 
-func (s *story) ran(what string, call conversation.CallID) (n int) {
-	for _, d := range s.deeds {
+func (s *scenario) ran(what string, call conversation.CallID) (n int) {
+	for _, d := range s.invocations {
 		if d.what == what && d.call == call {
 			n++
 		}
@@ -220,7 +220,7 @@ func (s *story) ran(what string, call conversation.CallID) (n int) {
 }
 
 // checkOutcomes: every call and every subagent has one outcome, which states whether it may have run.
-func (s *story) checkOutcomes(t *testing.T, facts []fact) {
+func (s *scenario) checkOutcomes(t *testing.T, facts []fact) {
 	t.Helper()
 	names, settled, succeeded := map[conversation.CallID]string{}, map[conversation.CallID]int{}, map[string]int{}
 	stored, children, unsettled := map[conversation.CallID]bool{}, 0, 0
@@ -244,7 +244,7 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 					t.Errorf("%s succeeded and ran %d times", name, n)
 				}
 			case strings.HasPrefix(r.ErrorText, "This call did not run") && n == 0:
-			case strings.HasPrefix(r.ErrorText, sayUnknown) && plain && n <= 1:
+			case strings.HasPrefix(r.ErrorText, textUnknown) && plain && n <= 1:
 				succeeded[name]++
 			default:
 				t.Errorf("%s ran %d times and ended with %q", name, n, r.ErrorText)
@@ -271,23 +271,23 @@ func (s *story) checkOutcomes(t *testing.T, facts []fact) {
 }
 
 // ends returns when the result of each call became durable, and fails on duplicates.
-func ends(t *testing.T, facts []fact) map[deed]time.Time {
+func ends(t *testing.T, facts []fact) map[invocation]time.Time {
 	t.Helper()
-	out := map[deed]time.Time{}
+	out := map[invocation]time.Time{}
 	names := map[conversation.CallID]string{}
 	called := map[conversation.ConversationID]string{} // the newest call of an open step
 	end := func(f fact, what string, call conversation.CallID) {
-		if _, ok := out[deed{what: what, call: call}]; ok {
+		if _, ok := out[invocation{what: what, call: call}]; ok {
 			t.Errorf("the result of %s %s was recorded twice", what, call)
 		}
-		out[deed{what: what, call: call}] = f.at
+		out[invocation{what: what, call: call}] = f.at
 	}
 	for _, f := range facts {
 		switch r := f.record.(type) {
 		case *conversation.HookDone:
 			end(f, "delivery hook", "")
 		case *conversation.ResponseStarted:
-			if _, ok := out[deed{what: "response hook"}]; !ok && r.Child == "" {
+			if _, ok := out[invocation{what: "response hook"}]; !ok && r.Child == "" {
 				end(f, "response hook", "")
 			}
 		case *conversation.ToolCalled:
@@ -314,28 +314,28 @@ func ends(t *testing.T, facts []fact) map[deed]time.Time {
 	return out
 }
 
-// checkDeeds: no call happens after its result is durable, none twice in one process, and a call
+// checkInvocations: no call happens after its result is durable, none twice in one process, and a call
 // without a known end is repeated only if that is allowed.
-func (s *story) checkDeeds(t *testing.T, facts []fact) {
+func (s *scenario) checkInvocations(t *testing.T, facts []fact) {
 	t.Helper()
 	ends := ends(t, facts)
 	type where struct {
-		what string
-		call conversation.CallID
-		life int
+		what    string
+		call    conversation.CallID
+		process int
 	}
 	count := map[where]int{}
-	for _, d := range s.deeds {
-		if on, ok := rests(d); ok {
+	for _, d := range s.invocations {
+		if on, ok := dependsOn(d); ok {
 			if at, ok := ends[on]; !ok || d.at.Before(at) {
-				t.Errorf("got %s %s in process %d before %s was durable", d.what, d.call, d.life, on.what)
+				t.Errorf("got %s %s in process %d before %s was durable", d.what, d.call, d.process, on.what)
 			}
 		}
-		if at, ok := ends[deed{what: d.what, call: d.call}]; ok && d.at.After(at) {
-			t.Errorf("got a repeated %s %s in process %d, %v after its result was durable", d.what, d.call, d.life, d.at.Sub(at))
+		if at, ok := ends[invocation{what: d.what, call: d.call}]; ok && d.at.After(at) {
+			t.Errorf("got a repeated %s %s in process %d, %v after its result was durable", d.what, d.call, d.process, d.at.Sub(at))
 		}
 		if d.what != "accepted" {
-			count[where{d.what, d.call, d.life}]++
+			count[where{d.what, d.call, d.process}]++
 		}
 		if d.what == "settled hook" || d.what == "accepted" || d.what == "tool plain" || d.what == "tool look" {
 			count[where{d.what, d.call, -1}]++
@@ -347,30 +347,30 @@ func (s *story) checkDeeds(t *testing.T, facts []fact) {
 		}
 	}
 	for _, what := range []string{"model 1", "model 2", "model 3", "child 1", "child 2"} {
-		if _, ok := ends[deed{what: what}]; !ok {
+		if _, ok := ends[invocation{what: what}]; !ok {
 			t.Errorf("no outcome of %s in the log", what)
 		}
 	}
 }
 
-// rests returns the call whose result must be durable before d, if there is one.
-func rests(d deed) (on deed, ok bool) {
+// dependsOn returns the call whose result must be durable before d, if there is one.
+func dependsOn(d invocation) (on invocation, ok bool) {
 	before := map[string]string{
 		"tool plain": "call", "tool deploy": "call", "tool look": "call", "step one": "call", "step two": "step one", "step three": "step two",
 	}
 	if on, ok := before[d.what]; ok {
-		return deed{what: on, call: d.call}, true
+		return invocation{what: on, call: d.call}, true
 	}
 	before = map[string]string{
 		"model 1": "delivery hook", "child 1": "model 2", "child 2": "child 1", "stop hook": "model 3",
 		"finish hook": "model 3", "settled hook": "settlement",
 	}
 	what, ok := before[d.what]
-	return deed{what: what}, ok
+	return invocation{what: what}, ok
 }
 
 // checkView: the model's last prompt contains each result once, or a summary of it.
-func (s *story) checkView(t *testing.T, facts []fact) {
+func (s *scenario) checkView(t *testing.T, facts []fact) {
 	t.Helper()
 	last := s.views[len(s.views)-1]
 	all := strings.Join(last.seen, "\n")
@@ -400,9 +400,9 @@ func (s *story) checkView(t *testing.T, facts []fact) {
 
 // checkClients: a client that starts at any offset gets the same complete transcript, without the
 // subagent.
-func (s *story) checkClients(t *testing.T, facts []fact) {
+func (s *scenario) checkClients(t *testing.T, facts []fact) {
 	t.Helper()
-	at, n := chat("c"), s.lives[len(s.lives)-1].node
+	at, n := chat("c"), s.processes[len(s.processes)-1].node
 	end := n.snapshot(at)
 	want, err := conversation.EncodeJSON(end)
 	if err != nil {
@@ -477,9 +477,9 @@ func checkTranscript(t *testing.T, s conversation.Snapshot) {
 	}
 }
 
-// waysToDie returns the values of lost for boundary k: both, one after the other. A sample has one of
+// crashModes returns the values of lost for boundary k: both, one after the other. A sample has one of
 // them at every eighth boundary.
-func waysToDie(k int) []bool {
+func crashModes(k int) []bool {
 	few := []bool{k%16 == 0}
 	if k%8 > 0 {
 		few = nil
@@ -491,20 +491,20 @@ func waysToDie(k int) []bool {
 // flight lost and with some of them landing then or later.
 func TestCrashAtEveryBoundary(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
-	boundaries := wholeStory(t, fleet)
-	dieEverywhere(t, fleet, &story{}, boundaries, (*story).check, (*story).show, sample.Of([]string{
+	boundaries := wholeScenario(t, fleet)
+	crashEverywhere(t, fleet, &scenario{}, boundaries, (*scenario).check, (*scenario).show, sample.Of([]string{
 		"durable tool resumed", "step repeated", "outcome unknown", "call not run", "reply interrupted", "subagent resumed",
 		"summary lost", "landed after crash",
 	}, nil))
 }
 
-// dieEverywhere runs a story once for each boundary and each value of lost. show counts covered cases;
+// crashEverywhere runs a story once for each boundary and each value of lost. show counts covered cases;
 // all wanted ones must occur.
-func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundaries []string, check func(*story, *testing.T), show func(*story, map[string]int), wanted []string) {
+func crashEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *scenario, boundaries []string, check func(*scenario, *testing.T), show func(*scenario, map[string]int), wanted []string) {
 	t.Helper()
 	shown := map[string]int{}
 	for k, name := range boundaries {
-		ways := waysToDie(k)
+		ways := crashModes(k)
 		if begin.runs && len(ways) > 1 { // one value of lost, and a small sample: there are many boundaries
 			ways = ways[k%2 : k%2+1]
 		} else if begin.runs && k%32 > 0 {
@@ -512,9 +512,9 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 		}
 		for _, lost := range ways {
 			t.Run(fmt.Sprintf("%d lost %v", k, lost), func(t *testing.T) {
-				play(t, fleet, &story{lost: lost, parks: begin.parks, runs: begin.runs}, []int{k}, func(t *testing.T, s *story) {
+				runScript(t, fleet, &scenario{lost: lost, suspends: begin.suspends, runs: begin.runs}, []int{k}, func(t *testing.T, s *scenario) {
 					// Child runs are concurrent, so the order varies.
-					if got := s.lives[0].passed(); !begin.runs && (len(s.lives) != 2 || !slices.Equal(got, boundaries[:k+1])) {
+					if got := s.processes[0].reachedBoundaries(); !begin.runs && (len(s.processes) != 2 || !slices.Equal(got, boundaries[:k+1])) {
 						t.Errorf("boundaries (-want +got):\n%s", cmp.Diff(boundaries[:k+1], got))
 					}
 					check(s, t)
@@ -534,13 +534,13 @@ func dieEverywhere(t *testing.T, fleet *actors.LocalFleet, begin *story, boundar
 	}
 }
 
-func (s *story) show(shown map[string]int) {
-	lives, steps := map[string]map[int]bool{}, map[string]int{}
-	for _, d := range s.deeds {
-		if lives[d.what] == nil {
-			lives[d.what] = map[int]bool{}
+func (s *scenario) show(shown map[string]int) {
+	processes, steps := map[string]map[int]bool{}, map[string]int{}
+	for _, d := range s.invocations {
+		if processes[d.what] == nil {
+			processes[d.what] = map[int]bool{}
 		}
-		lives[d.what][d.life] = true
+		processes[d.what][d.process] = true
 		if strings.HasPrefix(d.what, "step ") {
 			steps[d.what+string(d.call)]++
 		}
@@ -550,16 +550,16 @@ func (s *story) show(shown map[string]int) {
 	for _, n := range steps {
 		repeated = repeated || n > 1
 	}
-	child := lives["child 1"][0] || lives["child 2"][0]
+	child := processes["child 1"][0] || processes["child 2"][0]
 	for what, is := range map[string]bool{
-		"durable tool resumed": len(lives["tool deploy"]) > 1 && len(lives["model 1"]) == 1,
+		"durable tool resumed": len(processes["tool deploy"]) > 1 && len(processes["model 1"]) == 1,
 		"step repeated":        repeated,
-		"outcome unknown":      strings.Contains(log, sayUnknown),
+		"outcome unknown":      strings.Contains(log, textUnknown),
 		"call not run":         strings.Contains(log, "This call did not run"),
 		"reply interrupted":    strings.Contains(log, `"stopReason":"interrupted"`),
-		"subagent resumed":     child && lives["child 2"][1] && len(lives["model 2"]) == 1,
+		"subagent resumed":     child && processes["child 2"][1] && len(processes["model 2"]) == 1,
 		"summary lost":         !strings.Contains(log, `"type":"compacted"`),
-		"landed after crash":   s.zombies > 0,
+		"landed after crash":   s.lateWrites > 0,
 	} {
 		if is {
 			shown[what]++
@@ -567,11 +567,11 @@ func (s *story) show(shown map[string]int) {
 	}
 }
 
-// wholeStory returns the boundaries of a run without a crash.
-func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
+// wholeScenario returns the boundaries of a run without a crash.
+func wholeScenario(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 	t.Helper()
-	inStory(t, fleet, nil, true, func(t *testing.T, s *story) {
-		boundaries = s.lives[0].passed() // before the reads of check
+	runScenario(t, fleet, nil, true, func(t *testing.T, s *scenario) {
+		boundaries = s.processes[0].reachedBoundaries() // before the reads of check
 		s.check(t)
 		if got := len(only[*conversation.Compacted](s.records(chat("c")))); got != 1 {
 			t.Errorf("got %d compactions", got)
@@ -595,15 +595,15 @@ func wholeStory(t *testing.T, fleet *actors.LocalFleet) (boundaries []string) {
 func TestCrashAtTwoBoundaries(t *testing.T) {
 	pairs := sample.Of(60, 6)
 	fleet := actors.NewLocalFleet(t)
-	boundaries := wholeStory(t, fleet)
+	boundaries := wholeScenario(t, fleet)
 	twice := 0
 	for i := range pairs {
 		first := int(draw("first", i) % uint64(len(boundaries)))
 		second := int(draw("second", i) % uint64(len(boundaries)-first+20))
 		t.Run(fmt.Sprint(first, "-", second), func(t *testing.T) {
-			inStory(t, fleet, []int{first, second}, i%3 == 0, func(t *testing.T, s *story) {
+			runScenario(t, fleet, []int{first, second}, i%3 == 0, func(t *testing.T, s *scenario) {
 				s.check(t)
-				if len(s.lives) == 3 {
+				if len(s.processes) == 3 {
 					twice++
 				}
 			})

@@ -164,7 +164,7 @@ func TestOpeningALongConversation(t *testing.T) {
 // continues from its log.
 func TestCheckpointIsNeverTrusted(t *testing.T) {
 	for _, part := range []string{"/head", "/ckpt/", "/page/"} {
-		for name, damage := range map[string]func(w *world, key string) error{
+		for name, corrupt := range map[string]func(w *world, key string) error{
 			"gone": func(w *world, key string) error { return w.bucket.Delete(context.Background(), key) },
 			"garbage": func(w *world, key string) error {
 				return w.bucket.Put(context.Background(), key, storage.Bytes([]byte("garbage")))
@@ -174,7 +174,7 @@ func TestCheckpointIsNeverTrusted(t *testing.T) {
 				w := newWorld(t)
 				longConversation(t, w)
 				for _, key := range w.keysWith(part) {
-					if err := damage(w, key); err != nil {
+					if err := corrupt(w, key); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -218,7 +218,7 @@ func TestCheckpointOptions(t *testing.T) {
 
 // benchLong creates a conversation of many short turns and stops its node.
 func benchLong(b *testing.B, w *world, turns int) {
-	n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(20)})
 	for i := range turns {
 		settleOn(b, n, chat("c"), n.admit(chat("c"), fmt.Sprint(i), "hello").Offset)
 	}
@@ -236,7 +236,7 @@ func BenchmarkFirstSnapshot(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
-				n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+				n := w.start(setup{opts: agents(chatAgent()), model: emits(20)})
 				b.StartTimer()
 				if _, err := n.rt.Reader().Snapshot(b.Context(), chat("c")); err != nil {
 					b.Fatal(err)
@@ -257,7 +257,7 @@ func BenchmarkTurnAfter(b *testing.B) {
 		b.Run(fmt.Sprint(turns), func(b *testing.B) {
 			w := newWorld(b)
 			benchLong(b, w, turns)
-			n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+			n := w.start(setup{opts: agents(chatAgent()), model: emits(20)})
 			i := 0
 			for b.Loop() {
 				settleOn(b, n, chat("c"), n.admit(chat("c"), fmt.Sprint("b", i), "hello").Offset)

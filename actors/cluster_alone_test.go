@@ -22,13 +22,13 @@ func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 	w := newWorld(t)
 	o := agents(chatAgent())
 	o.AdmitTimeout = patience
-	a := w.together(1, setup{opts: o, model: says(3)})[0]
+	a := w.together(1, setup{opts: o, model: emits(3)})[0]
 	free, err := proc.FreeAddresses(proc.Host(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Cluster = &actors.ClusterOptions{Listen: free[0], Advertise: "127.0.0.1:1", Insecure: true}
-	stranger := w.start(setup{opts: o, model: says(3)})
+	unreachable := w.start(setup{opts: o, model: emits(3)})
 	// It never answers a ping, so the status does not change any more.
 	eventually(t, "a ready node that reaches none of one other", func() bool {
 		st := a.rt.Status()
@@ -44,7 +44,7 @@ func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 	}
 	wg.Wait()
 	eventually(t, "an unreachable node that is not ready, with its reason", func() bool {
-		st := stranger.rt.Status()
+		st := unreachable.rt.Status()
 		return !st.Ready && strings.Contains(st.Reason, "not reached: 0 of 1") && st.Unreached == 1
 	})
 	eventually(t, "heartbeats with reachability", func() bool {
@@ -53,8 +53,8 @@ func TestUnreachableJoinerLeavesOthersReady(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range v.Members {
-			sound := m.ID == a.rt.Status().Member
-			if sound != (m.Share == 1) || sound == (m.Share == 0) || m.Wants == 0 != sound {
+			checkConsistent := m.ID == a.rt.Status().Member
+			if checkConsistent != (m.Share == 1) || checkConsistent == (m.Share == 0) || m.Wants == 0 != checkConsistent {
 				t.Fatalf("member %s has a share of %v, weight %d, wants %d", m.ID, m.Share, m.Weight, m.Wants)
 			}
 			if m.Reach == nil || m.Reach.Reached != 0 || len(m.Reach.Missing) != 1 {
@@ -96,7 +96,7 @@ func TestLastDrainedNodeServes(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
-	nodes := w.together(2, setup{opts: agents(chatAgent()), model: says(3)})
+	nodes := w.together(2, setup{opts: agents(chatAgent()), model: emits(3)})
 	if _, err := actors.SetDraining(context.Background(), w.bucket, nodes[1].rt.Status().Member, true); err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func TestStagedAdmissionSurvivesHandOver(t *testing.T) {
 			reading <- struct{}{}
 			<-ctx.Done()
 		}
-	}}, o, says(1))
-	other := w.start(setup{opts: o, model: says(1)})
+	}}, o, emits(1))
+	other := w.start(setup{opts: o, model: emits(1)})
 	w.meet([]*node{owner, other})
 	at := ownedBy(t, owner, "c")
 	answer := make(chan error, 1)

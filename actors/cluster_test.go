@@ -124,7 +124,7 @@ func TestAnyNodeAdmits(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour // activations are counted
-	nodes := w.together(2, setup{opts: opts, model: says(3)})
+	nodes := w.together(2, setup{opts: opts, model: emits(3)})
 	owner, other := nodes[0], nodes[1]
 	at := ownedBy(t, owner, "c")
 	probed := other.rt.Status().Active
@@ -241,7 +241,7 @@ func TestReadsSeeAcknowledgedWrites(t *testing.T) {
 			w := newWorld(t)
 			o := agents(chatAgent())
 			o.StrictReads = strict
-			nodes := w.together(3, setup{opts: o, model: says(1)})
+			nodes := w.together(3, setup{opts: o, model: emits(1)})
 			var wg sync.WaitGroup
 			for c := range 4 {
 				wg.Go(func() {
@@ -365,7 +365,7 @@ func TestDrainByCommand(t *testing.T) {
 		return
 	}
 	w := newWorld(t)
-	nodes := w.together(2, setup{opts: agents(chatAgent()), model: says(1)})
+	nodes := w.together(2, setup{opts: agents(chatAgent()), model: emits(1)})
 	at := ownedBy(t, nodes[0], "c")
 	nodes[1].admit(at, "k1", "x")
 	w.untilSettled(at, 1)
@@ -406,7 +406,7 @@ func TestTwoOwners(t *testing.T) {
 	for range 2 {
 		o := agents(chatAgent())
 		o.SweepEvery = 50 * time.Millisecond
-		nodes = append(nodes, w.start(setup{opts: o, model: says(20)}))
+		nodes = append(nodes, w.start(setup{opts: o, model: emits(20)}))
 	}
 	at := chat("both")
 	const each = 20
@@ -460,8 +460,8 @@ func TestMixedNodesInBucket(t *testing.T) {
 			if first == "alone" {
 				one, two = two, one
 			}
-			w.start(setup{opts: one, model: says(1), shared: true})
-			err := w.build(setup{opts: two, model: says(1), shared: true}).rt.Run(t.Context())
+			w.start(setup{opts: one, model: emits(1), shared: true})
+			err := w.build(setup{opts: two, model: emits(1), shared: true}).rt.Run(t.Context())
 			var refused *actors.MemberError
 			if !errors.As(err, &refused) || refused.Replaced || refused.Cluster != (first == "alone") {
 				t.Errorf("got %v, want a refusal", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// damage corrupts the newest batch of a log and returns a function that repairs it.
-func (w *world) damage(at conversation.Address) (mend func()) {
+// corrupt corrupts the newest batch of a log and returns a function that repairs it.
+func (w *world) corrupt(at conversation.Address) (repair func()) {
 	w.tb.Helper()
 	var logs []string
 	for key := range w.listing() {
@@ -64,10 +64,10 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
 		opts.UnloadAfter, opts.ForgetAfter = time.Hour, time.Hour
-		n := w.start(setup{opts: opts, model: says(3)})
+		n := w.start(setup{opts: opts, model: emits(3)})
 		n.admit(chat("c"), "1", "hello")
 		w.untilSettled(chat("c"), 1)
-		w.damage(chat("c"))
+		w.corrupt(chat("c"))
 		if err := n.reads(chat("c")); !refused(err) {
 			t.Errorf("read: %v", err)
 		}
@@ -81,7 +81,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		if err := n.reads(chat("c")); err != nil {
 			t.Fatal(err)
 		}
-		w.damage(chat("c"))
+		w.corrupt(chat("c"))
 		if err := n.writes(chat("c"), "2"); !refused(err) {
 			t.Errorf("message: %v", err)
 		}
@@ -91,7 +91,7 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		w := newWorld(t)
 		n := shedding(w)
 		n.shed(chat("c"), 1)
-		w.damage(chat("c"))
+		w.corrupt(chat("c"))
 		if err := n.reads(chat("c")); !refused(err) {
 			t.Errorf("read: %v", err)
 		}
@@ -102,9 +102,9 @@ func TestCorruptionStopsReadersAndWriters(t *testing.T) {
 		w := newWorld(t)
 		opts := agents(chatAgent())
 		opts.CheckpointBatches, opts.UnloadAfter, opts.ForgetAfter = 1, time.Millisecond, 2*time.Millisecond
-		n := w.start(setup{opts: opts, model: says(3)})
+		n := w.start(setup{opts: opts, model: emits(3)})
 		n.shed(chat("c"), 1)
-		w.damage(chat("c"))
+		w.corrupt(chat("c"))
 		if err := n.writes(chat("c"), "2"); !refused(err) {
 			t.Errorf("message: %v", err)
 		}
@@ -118,14 +118,14 @@ func TestCorruptionOfManyLogsIsNotQuarantined(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.Pace, opts.UnloadAfter, opts.SweepEvery, opts.QuarantineAfter = longPace, time.Millisecond, time.Millisecond, 4
-	n := w.start(setup{opts: opts, model: says(16)})
+	n := w.start(setup{opts: opts, model: emits(16)})
 	ids := []string{"a", "b", "c", "d", "e"}
 	var repairs []func()
 	for _, id := range ids {
 		n.shed(chat(id), 1)
 	}
 	for _, id := range ids {
-		repairs = append(repairs, w.damage(chat(id)))
+		repairs = append(repairs, w.corrupt(chat(id)))
 	}
 	for range 10 {
 		for _, id := range ids {

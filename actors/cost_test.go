@@ -57,7 +57,7 @@ func countTurns(t *testing.T) (fastEnough bool) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.Pace = longPace
-	n := w.start(setup{opts: opts, model: says(20)})
+	n := w.start(setup{opts: opts, model: emits(20)})
 	n.counts.Reset()
 	began := time.Now()
 	n.admit(chat("c"), "1", "hello")
@@ -187,7 +187,7 @@ func settleOn(b *testing.B, n *node, at conversation.Address, after conversation
 // the whole turn.
 func benchTurns(b *testing.B, wholeTurn bool) {
 	w := newWorld(b)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(20)})
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := 0; i < b.N; i++ {
@@ -221,7 +221,7 @@ func BenchmarkStart(b *testing.B) {
 	w := newWorld(b)
 	var stopping time.Duration
 	for b.Loop() {
-		n := w.start(setup{opts: agents(chatAgent()), model: says(20)})
+		n := w.start(setup{opts: agents(chatAgent()), model: emits(20)})
 		b.StopTimer()
 		began := time.Now()
 		if err := n.stop(); err != nil {

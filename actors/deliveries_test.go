@@ -34,7 +34,7 @@ type platform struct {
 	live  int   // number of live handlers, from the first on
 	done  int
 	again int
-	death func()
+	kill  func()
 	at    int // deliveries until it
 }
 
@@ -73,7 +73,7 @@ func (p *platform) next(r *rand.Rand) (id int, to http.Handler, ok bool) {
 	id, p.queue = p.queue[0], p.queue[1:]
 	if p.done == p.at {
 		p.live = 1
-		go p.death()
+		go p.kill()
 	}
 	p.done++
 	return id, p.handlers[r.IntN(len(p.handlers))%p.live], true
@@ -117,7 +117,7 @@ func TestDeliveriesAcrossCrash(t *testing.T) {
 	}
 	ids := sample.Of(2000, 200)
 	w := newWorld(t)
-	nodes := w.together(2, setup{opts: agents(chatAgent()), model: says(1)})
+	nodes := w.together(2, setup{opts: agents(chatAgent()), model: emits(1)})
 	p := newPlatform(t, nodes)
 	const seed = 24
 	r := rand.New(rand.NewPCG(seed, seed))
@@ -126,7 +126,7 @@ func TestDeliveriesAcrossCrash(t *testing.T) {
 	}
 	r.Shuffle(len(p.queue), func(i, j int) { p.queue[i], p.queue[j] = p.queue[j], p.queue[i] })
 	ended := make(chan struct{})
-	p.at, p.death = 2*ids, func() {
+	p.at, p.kill = 2*ids, func() {
 		defer close(ended)
 		nodes[1].cut()
 		_ = nodes[1].stop()

@@ -60,7 +60,7 @@ func TestDecisions(t *testing.T) {
 	const clear = "" // of a precheck: no objection
 	cold, warm := chat("cold"), chat("warm")
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(strictAgent(t)), model: says(2)})
+	n := w.start(setup{opts: agents(strictAgent(t)), model: emits(2)})
 	first := n.accept(admission(warm, "known", plain))
 	w.untilSettled(warm, 1)
 	w.untilAtRest()
@@ -141,7 +141,7 @@ func checkDecision(t *testing.T, want conversation.Code, first conversation.Rece
 
 func TestConditionOnTheRightIncarnation(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	first := n.accept(admission(chat("c"), "1", mustBeAbsent))
 	second := n.accept(admission(chat("c"), "2", func(a *conversation.Admission) {
 		a.Condition = conversation.Condition{Set: true, UID: first.UID}
@@ -192,7 +192,7 @@ func TestOneKeyIsAdmittedOnce(t *testing.T) {
 
 	// The key is known after a restart, and its replay writes nothing.
 	log := w.lines(chat("c"))
-	again := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	again := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	want := receipts[0]
 	want.Deduplicated = true
 	if got := again.admit(chat("c"), "key", "hello"); got != want {
@@ -244,7 +244,7 @@ func TestUnavailableBucket(t *testing.T) {
 			w := newWorld(t)
 			opts := agents(chatAgent())
 			opts.AdmitTimeout = 100 * time.Millisecond
-			n := w.start(setup{opts: opts, model: says(1)})
+			n := w.start(setup{opts: opts, model: emits(1)})
 			settled := 0
 			if warm {
 				eventually(t, "a conversation in memory", func() bool {
@@ -340,7 +340,7 @@ func TestCanceledCallersLoseNothing(t *testing.T) {
 			})
 		}
 	}
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1), hold: hold})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1), hold: hold})
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
@@ -374,7 +374,7 @@ func TestStallIsNotRejection(t *testing.T) {
 		}
 		opts := agents(chatAgent())
 		opts.AdmitTimeout = 100 * time.Millisecond
-		n := l.run(part{opts: opts, cast: alone(says(1)), hold: hold})
+		n := l.run(part{opts: opts, vendor: onlyModel(emits(1)), hold: hold})
 		_, err := n.rt.Admit(t.Context(), message(chat("c"), "minted", "hello"))
 		e := codeIs(t, err, conversation.CodeAdmissionUnknown)
 		_, err = n.rt.Abort(t.Context(), chat("c"))

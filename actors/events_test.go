@@ -47,7 +47,7 @@ func (s *memorySink) Write(_ context.Context, events []observability.Event) erro
 	return nil
 }
 
-func (s *memorySink) breakDown(broken bool) {
+func (s *memorySink) setBroken(broken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken = broken
@@ -167,14 +167,14 @@ func checkSaidFirst(t *testing.T, s *memorySink) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	said, ended := map[conversation.TurnID]bool{}, 0
+	replied, ended := map[conversation.TurnID]bool{}, 0
 	for _, e := range s.events {
 		switch p := e.Payload.(type) {
 		case *observability.MessageEnd:
-			said[e.Turn] = said[e.Turn] || p.Message.Role == "assistant"
+			replied[e.Turn] = replied[e.Turn] || p.Message.Role == "assistant"
 		case *observability.Turn:
 			ended++
-			if !said[e.Turn] {
+			if !replied[e.Turn] {
 				t.Errorf("got the end of turn %s before its content", e.Turn)
 			}
 		}
@@ -219,10 +219,10 @@ func checkLive(t *testing.T, list []observability.Event) {
 func TestEventsDoNotBlock(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		sink := newMemorySink("memory")
-		sink.breakDown(true)
+		sink.setBroken(true)
 		opts := agents(talkative(false))
 		opts.Events.Sinks = []observability.Sink{sink}
-		first := l.run(part{opts: opts, cast: alone(says(3))})
+		first := l.run(part{opts: opts, vendor: onlyModel(emits(3))})
 		first.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
 		l.until("an export journal", func() bool { return len(l.exports()) == 1 && len(l.journals()) == 1 })
@@ -233,11 +233,11 @@ func TestEventsDoNotBlock(t *testing.T) {
 		if got := first.rt.Status().Events; got.Listed != 1 || got.Waiting == 0 {
 			t.Errorf("got event status %+v, want one listed conversation", got)
 		}
-		first.die()
+		first.crash()
 
 		// The next node finds the first node's pending work without traffic.
-		sink.breakDown(false)
-		second := l.run(part{opts: opts, cast: alone(says(3))})
+		sink.setBroken(false)
+		second := l.run(part{opts: opts, vendor: onlyModel(emits(3))})
 		l.until("the journal of the first node to be deleted", func() bool { return len(l.exports()) == 0 })
 		eventually(t, "all events", func() bool { return len(sink.durable(t, chat("c"))) == len(l.events(chat("c"), nil)) })
 		if err := second.stop(); err != nil {
@@ -274,10 +274,10 @@ func TestEventsOfRecovery(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		model := make(stage)
 		broken, sink := newMemorySink("memory"), newMemorySink("memory")
-		broken.breakDown(true)
+		broken.setBroken(true)
 		opts := doomed(talkative(false))
 		opts.Events.Sinks = []observability.Sink{broken}
-		dead := l.run(part{opts: opts, cast: alone(model.play)})
+		dead := l.run(part{opts: opts, vendor: onlyModel(model.runScript)})
 		dead.admit(chat("c"), "1", "hello")
 		model.next(t).text("Once upon a time")
 		l.until("the text", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) == 1 })
@@ -286,7 +286,7 @@ func TestEventsOfRecovery(t *testing.T) {
 
 		opts = agents(talkative(false))
 		opts.Events.Sinks = []observability.Sink{sink}
-		alive := l.run(part{opts: opts, cast: alone(model.play)})
+		alive := l.run(part{opts: opts, vendor: onlyModel(model.runScript)})
 		model.next(t).finish()
 		l.untilSettled(chat("c"), 1)
 		// A node that stops leaves unread events of the log to the next one.
@@ -334,35 +334,35 @@ func TestEventsWithoutWork(t *testing.T) {
 	compact := func(n *actorNode) (bool, error) { return n.rt.Compact(context.Background(), chat("c"), "") }
 	abort := func(n *actorNode) (bool, error) { return n.rt.Abort(context.Background(), chat("c")) }
 	for name, test := range map[string]struct {
-		turns script
-		idles func(*loop)
-		does  func(*actorNode) (bool, error)
+		turns  script
+		idles  func(*loop)
+		invoke func(*actorNode) (bool, error)
 	}{
-		"compaction":                {tellsAt(words("one"), little), func(l *loop) { l.completes(chat("c"), 2) }, compact},
-		"abort of a suspended call": {inTurn(tells("one"), asks("remind")), func(l *loop) { l.parks(chat("c"), 1) }, abort},
+		"compaction":                {repliesAt(words("one"), little), func(l *loop) { l.completes(chat("c"), 2) }, compact},
+		"abort of a suspended call": {inTurn(replies("one"), toolCalls("remind")), func(l *loop) { l.waitSuspended(chat("c"), 1) }, abort},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				sink := newMemorySink("memory")
 				opts := agents(compacting(reminds(&work{}, 24*time.Hour)))
 				opts.Events.Sinks = []observability.Sink{sink}
-				c := &cast{models: map[string]script{"model": test.turns, "sum": tells("They talked.")}}
-				first := l.run(part{opts: opts, cast: c, windows: window})
+				c := &vendor{models: map[string]script{"model": test.turns, "sum": replies("They talked.")}}
+				first := l.run(part{opts: opts, vendor: c, windows: window})
 				first.admit(chat("c"), "1", words("hello"))
 				l.completes(chat("c"), 1)
 				first.admit(chat("c"), "2", words("go"))
 				test.idles(l)
 				time.Sleep(time.Minute)
 				l.journalsAreEmpty()
-				sink.breakDown(true)
-				if any, err := test.does(first); !any || err != nil {
+				sink.setBroken(true)
+				if any, err := test.invoke(first); !any || err != nil {
 					t.Fatalf("got result %v, %v", any, err)
 				}
 				time.Sleep(100 * time.Millisecond)
-				first.die()
+				first.crash()
 
-				sink.breakDown(false)
-				second := l.run(part{opts: opts, cast: c, windows: window})
+				sink.setBroken(false)
+				second := l.run(part{opts: opts, vendor: c, windows: window})
 				time.Sleep(5 * time.Minute)
 				if err := second.stop(); err != nil {
 					t.Fatal(err)
@@ -382,7 +382,7 @@ func TestObserverThatHangs(t *testing.T) {
 		defer close(release)
 		opts := agents(talkative(false))
 		opts.Events.Observers = []observability.Sink{&observability.Callbacks{Any: func(observability.Event) { <-release }}}
-		n := l.run(part{opts: opts, cast: alone(says(3))})
+		n := l.run(part{opts: opts, vendor: onlyModel(emits(3))})
 		n.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
 		began := time.Now()

@@ -58,7 +58,7 @@ func (w *world) grown(at conversation.Address, n int) {
 	}
 	opts := agents(chatAgent())
 	opts.AdmitTimeout, opts.DrainTimeout = patience, patience // It folds the whole log; later openings start from its first checkpoint.
-	node := w.start(setup{opts: opts, model: tells("ok")})
+	node := w.start(setup{opts: opts, model: replies("ok")})
 	node.admit(at, "last", "hello")
 	w.untilSettled(at, max(1, n/per)+1)
 	if err := node.stop(); err != nil {
@@ -82,7 +82,7 @@ func TestOpeningCostsTheSame(t *testing.T) {
 	for _, n := range sample.Of([]int{10, 1000, 5000}, []int{10, 1000}) {
 		w := newWorld(t)
 		w.grown(chat("c"), n)
-		node := w.start(setup{opts: agents(chatAgent()), model: tells("ok")})
+		node := w.start(setup{opts: agents(chatAgent()), model: replies("ok")})
 		node.counts.Reset()
 		node.open(t, chat("c"))
 		// The newest checkpoint, its reference, one LIST, and the tail behind it.
@@ -117,7 +117,7 @@ func BenchmarkOpen(b *testing.B) {
 			w.grown(chat("c"), n)
 			opts := agents(chatAgent())
 			opts.UnloadAfter, opts.ForgetAfter = shed, shed
-			node := w.start(setup{opts: opts, model: tells("ok")})
+			node := w.start(setup{opts: opts, model: replies("ok")})
 			node.open(b, chat("c"))
 			var total time.Duration
 			for range b.N {

@@ -51,7 +51,7 @@ func prose(t *testing.T) string {
 func talks(text string) script {
 	at := 0
 	return func(ctx context.Context, _ providers.Request, a *providers.Assembler) error {
-		for said := 0; said < replyBytes; said += tokenBytes {
+		for size := 0; size < replyBytes; size += tokenBytes {
 			if at+2*tokenBytes > len(text) {
 				at = 0
 			}
@@ -84,7 +84,7 @@ func TestStoredSizeOfConversation(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				opts := actors.Options{Pace: tt.pace, UnloadAfter: time.Second, ForgetAfter: 2 * time.Second, SegmentGrace: time.Minute}
 				opts.Agents = agents(chatAgent()).Agents
-				n := l.run(part{opts: opts, cast: alone(talks(text))})
+				n := l.run(part{opts: opts, vendor: onlyModel(talks(text))})
 				for i := range *growthTurns {
 					if i%max(1, *growthTurns/activities) == 0 {
 						time.Sleep(opts.ForgetAfter + time.Second)

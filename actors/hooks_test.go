@@ -130,7 +130,7 @@ func TestHooksCannotFailAResponse(t *testing.T) {
 			if name == "hanging" {
 				opts.HookTimeout = 50 * time.Millisecond
 			}
-			n := w.start(setup{opts: opts, model: says(2)})
+			n := w.start(setup{opts: opts, model: emits(2)})
 			n.admit(chat("c"), "1", "hello")
 			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {
 				t.Errorf("got settlement %+v", s)
@@ -199,9 +199,9 @@ func TestDataAfterTheEnd(t *testing.T) {
 	n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
 	for name, ctx := range kept {
-		said := make(chan error, 1)
-		go func() { said <- listed.Write(ctx, "late") }()
-		if err := await(t, said, name); !errors.Is(err, agent.ErrNoResponse) {
+		result := make(chan error, 1)
+		go func() { result <- listed.Write(ctx, "late") }()
+		if err := await(t, result, name); !errors.Is(err, agent.ErrNoResponse) {
 			t.Errorf("%s: %v, want %v", name, err, agent.ErrNoResponse)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 func shedding(w *world) *node {
 	opts := agents(chatAgent())
 	opts.Pace, opts.UnloadAfter = longPace, time.Millisecond
-	return w.start(setup{opts: opts, model: says(3)})
+	return w.start(setup{opts: opts, model: emits(3)})
 }
 
 // shed runs a turn and waits until its conversation has left memory and the journal.
@@ -113,7 +113,7 @@ func TestRecoveryEventsNameTheConversation(t *testing.T) {
 			recoveries <- e.Envelope
 		}
 	}}}
-	n := w.start(setup{opts: opts, model: says(1)})
+	n := w.start(setup{opts: opts, model: emits(1)})
 	n.fault.Store(int32(storagetest.ErrorBefore))
 	_, err := n.rt.Admit(t.Context(), message(chat("c"), "1", "hello"))
 	codeIs(t, err, conversation.CodeUnavailable)

@@ -31,7 +31,7 @@ func TestInitialDataBeyondTheBounds(t *testing.T) {
 	a := chatAgent()
 	a.InitialData = schema
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(a), model: says(1)})
+	n := w.start(setup{opts: agents(a), model: emits(1)})
 	before := w.listing()
 	_, err = n.rt.Admit(t.Context(), hostileData(chat("c"), "1"))
 	if e := codeIs(t, err, conversation.CodeInvalidRequest); !strings.Contains(e.Details, "initialData: takes more than ") {
@@ -62,7 +62,7 @@ func TestCheckEndsWithItsCaller(t *testing.T) {
 		}
 		a := chatAgent()
 		a.InitialData = schema
-		n := l.run(part{opts: agents(a), cast: alone(tells("ok"))})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(replies("ok"))})
 		for name, leaves := range map[string]bool{"one that stays": false, "one that leaves": true} {
 			release := actors.HoldChecks(n.rt)
 			before := n.rt.Status().Unchecked

@@ -65,7 +65,7 @@ func TestKeptBucketsContinue(t *testing.T) {
 			}
 			t.Parallel()
 			was, w := openKept(t, form)
-			w.sound("before")
+			w.checkConsistent("before")
 			sink := &keptSink{takes: true}
 			o := keptOptions(sink)
 			o.AppendTimeout, o.DrainTimeout = 0, 0 // They were short for the crashed process.
@@ -97,13 +97,13 @@ func TestKeptBucketsContinue(t *testing.T) {
 			if sink.count() == 0 {
 				t.Error("got no events at the sink")
 			}
-			w.sound("after")
+			w.checkConsistent("after")
 		})
 	}
 }
 
-// sound fails the test if the bucket is inconsistent.
-func (w *world) sound(when string) {
+// checkConsistent fails the test if the bucket is inconsistent.
+func (w *world) checkConsistent(when string) {
 	w.tb.Helper()
 	_, err := inspect.Verify(w.tb.Context(), w.bucket, inspect.Scope{}, nil, func(f inspect.Finding) {
 		if f.Severity != inspect.Note {

@@ -48,50 +48,50 @@ func keptOptions(sink observability.Sink) actors.Options {
 }
 
 // keptModel answers as the newest message requests.
-func keptModel() *cast {
+func keptModel() *vendor {
 	model := func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		seen := shown(req)
 		last := strings.TrimPrefix(seen[len(seen)-1], "user: ")
-		next := tells("heard")
+		next := replies("heard")
 		switch tool, used := strings.CutPrefix(last, "use "); {
 		case used:
-			next = asks(tool)
+			next = toolCalls(tool)
 		case last == "hand on":
-			next = asks(task("researcher", "look"))
+			next = toolCalls(task("researcher", "look"))
 		case last == "fail":
 			next = fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400})
 		case last == "hang":
 			next = hangs("so far", nil)
 		case last == "long":
-			next = tells(strings.Repeat("long ", 8<<10))
+			next = replies(strings.Repeat("long ", 8<<10))
 		}
 		return next(ctx, req, a)
 	}
-	return &cast{models: map[string]script{"model": model, "child": tells("found")}}
+	return &vendor{models: map[string]script{"model": model, "child": replies("found")}}
 }
 
 // keptWork runs a process, crashes it with work in progress, and returns the readers' view.
 func (w *world) keptWork(shared bool) kept {
 	w.tb.Helper()
 	n := w.start(setup{opts: keptOptions(&keptSink{}), model: keptModel(), shared: shared})
-	says := func(id string, bodies ...string) {
+	turns := func(id string, bodies ...string) {
 		for i, body := range bodies {
 			n.admit(chat(id), id+string(rune('a'+i)), body)
 			w.untilSettled(chat(id), i+1)
 		}
 	}
-	says("settled", "hello", "use write", "use send")
+	turns("settled", "hello", "use write", "use send")
 	w.untilSettled(keptHelper, 1)
-	says("failed", "hello", "fail")
-	says("tasks", "hand on")
-	says("long", strings.Split(strings.Repeat("long ", 24), " ")[:24]...)
+	turns("failed", "hello", "fail")
+	turns("tasks", "hand on")
+	turns("long", strings.Split(strings.Repeat("long ", 24), " ")[:24]...)
 	w.keptAttachment(n)
-	says("compacted", "long", "long", "hello")
+	turns("compacted", "long", "long", "hello")
 	if any, err := n.rt.Compact(context.Background(), chat("compacted"), ""); !any || err != nil {
 		w.tb.Fatalf("got no compaction: %v", err)
 	}
 	n.admit(chat("aborted"), "aa", "hang")
-	w.untilSays(chat("aborted"), "so far")
+	w.untilContains(chat("aborted"), "so far")
 	if any, err := n.rt.Abort(context.Background(), chat("aborted")); !any || err != nil {
 		w.tb.Fatalf("got no abort: %v", err)
 	}
@@ -101,11 +101,11 @@ func (w *world) keptWork(shared bool) kept {
 	})
 
 	n.admit(chat("waiting"), "aa", "use remind")
-	w.untilSays(chat("waiting"), string(conversation.TypeSuspended))
+	w.untilContains(chat("waiting"), string(conversation.TypeSuspended))
 	n.admit(chat("calling"), "aa", "use wait")
-	w.untilSays(chat("calling"), string(conversation.TypeToolCalled))
+	w.untilContains(chat("calling"), string(conversation.TypeToolCalled))
 	n.admit(chat("cut"), "aa", "hang")
-	w.untilSays(chat("cut"), "so far")
+	w.untilContains(chat("cut"), "so far")
 	n.admit(chat("cut"), "ab", "hello")
 	w.until("a timer and all segments", func() bool {
 		found := map[string]bool{}
@@ -141,8 +141,8 @@ func (n *node) asKept(at conversation.Address) keptConversation {
 	}
 }
 
-// untilSays waits until a log contains text.
-func (w *world) untilSays(at conversation.Address, text string) {
+// untilContains waits until a log contains text.
+func (w *world) untilContains(at conversation.Address, text string) {
 	w.tb.Helper()
 	w.until(text+" of "+at.ID, func() bool { return strings.Contains(w.lines(at), text) })
 }

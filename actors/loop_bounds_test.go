@@ -61,8 +61,8 @@ func TestModelThatNeverEnds(t *testing.T) {
 				a := chatAgent()
 				a.Limits = agent.Limits{ResponseBytes: limit, ArgumentBytes: limit / 4}
 				a.Fallbacks = []string{"test/other"}
-				c := &cast{models: map[string]script{"model": endless(tt.say), "other": tells("done")}}
-				n := l.run(part{opts: agents(a), cast: c})
+				c := &vendor{models: map[string]script{"model": endless(tt.say), "other": replies("done")}}
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				got := l.settles(chat("c"), 1)[0].Error
 				if got == nil || got.Type != conversation.CodeOutputTooLong {
@@ -74,15 +74,15 @@ func TestModelThatNeverEnds(t *testing.T) {
 				if asked := len(c.requests("")); asked != 1 {
 					t.Errorf("got %d model calls, want 1", asked)
 				}
-				said := 0
+				size := 0
 				for _, d := range only[*conversation.Delta](l.records(chat("c"))) {
-					said += len(d.Text)
+					size += len(d.Text)
 				}
-				if said > limit {
-					t.Errorf("got %d bytes in the log, want at most %d", said, limit)
+				if size > limit {
+					t.Errorf("got %d bytes in the log, want at most %d", size, limit)
 				}
-				if name == "text" && said < limit/2 {
-					t.Errorf("got %d bytes in the log, want the text up to the limit of %d", said, limit)
+				if name == "text" && size < limit/2 {
+					t.Errorf("got %d bytes in the log, want the text up to the limit of %d", size, limit)
 				}
 			})
 		})
@@ -96,8 +96,8 @@ func TestManyCalls(t *testing.T) {
 		for i := range many {
 			many[i] = "t"
 		}
-		c := alone(inTurn(asks(many...), asks("t", "t"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(returning("t", "one"))), cast: c})
+		c := onlyModel(inTurn(toolCalls(many...), toolCalls("t", "t"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(returning("t", "one"))), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if calls := only[*conversation.ToolCalled](l.records(chat("c"))); len(calls) != 2 {
@@ -139,7 +139,7 @@ func TestManyLargeOutcomes(t *testing.T) {
 				once.Do(func() { time.Sleep(time.Second) }) // The other outcomes wait.
 			}
 		}
-		n := l.run(part{opts: opts, hold: hold, cast: alone(inTurn(asks(slices.Repeat([]string{"big"}, calls)...), tells("done")))})
+		n := l.run(part{opts: opts, hold: hold, vendor: onlyModel(inTurn(toolCalls(slices.Repeat([]string{"big"}, calls)...), replies("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := runs.Load(); got != calls {
@@ -171,7 +171,7 @@ func TestLongErrorOfATool(t *testing.T) {
 		crash := agent.NewTool("crash", "Panics.", func(context.Context, struct{}) (string, error) {
 			panic(strings.Repeat("no luck ", 64<<10))
 		}, nil)
-		n := l.run(part{opts: agents(chatAgent(fail, crash)), cast: alone(inTurn(asks("fail", "crash"), tells("done")))})
+		n := l.run(part{opts: agents(chatAgent(fail, crash)), vendor: onlyModel(inTurn(toolCalls("fail", "crash"), replies("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		for _, s := range only[*conversation.ToolSettled](l.records(chat("c"))) {
@@ -206,7 +206,7 @@ func TestLargeState(t *testing.T) {
 			}
 			return "written", nil
 		}, nil)}
-		n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("write"), tells("done")))})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(inTurn(toolCalls("write"), replies("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		for i, err := range errs {
@@ -237,9 +237,9 @@ func forwarder(to conversation.Address, times int, errs *sync.Map) agent.Tool {
 func answersWith(tool string) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user: ") {
-			return asks(tool)(ctx, req, a)
+			return toolCalls(tool)(ctx, req, a)
 		}
-		return tells("done")(ctx, req, a)
+		return replies("done")(ctx, req, a)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestDispatchDepth(t *testing.T) {
 				}, nil)
 				a := chatAgent(forward)
 				a.Limits.DispatchDepth = 3
-				n := l.run(part{opts: agents(a), cast: alone(answersWith("forward"))})
+				n := l.run(part{opts: agents(a), vendor: onlyModel(answersWith("forward"))})
 				n.admit(c.to(0), "1", "0")
 				at := map[conversation.Address]bool{}
 				for i := range c.depths {
@@ -322,13 +322,13 @@ func TestDispatchDepthAfterCrash(t *testing.T) {
 		begun := make(chan struct{})
 		a, b := chatAgent(forwarder(other, 1, &errs)), &agent.Agent{Name: "other", Model: "test/second"}
 		b.Tools, b.Limits.DispatchDepth = []agent.Tool{forwarder(chat("d"), 1, &errs)}, 1
-		first := &cast{models: map[string]script{"model": inTurn(asks("forward"), hangs("", nil)), "second": hangs("", begun)}}
-		n := l.run(part{opts: agents(a, b), cast: first})
+		first := &vendor{models: map[string]script{"model": inTurn(toolCalls("forward"), hangs("", nil)), "second": hangs("", begun)}}
+		n := l.run(part{opts: agents(a, b), vendor: first})
 		n.admit(chat("c"), "1", "go")
 		<-begun
 		l.until("the message is acknowledged", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) > 0 })
-		n.die()
-		l.run(part{opts: agents(a, b), cast: &cast{models: map[string]script{"model": hangs("", nil), "second": answersWith("forward")}}})
+		n.crash()
+		l.run(part{opts: agents(a, b), vendor: &vendor{models: map[string]script{"model": hangs("", nil), "second": answersWith("forward")}}})
 		l.completes(other, 1)
 		err, _ := errs.Load(0)
 		limited(t, err, "DispatchDepth")
@@ -344,7 +344,7 @@ func TestManyDispatches(t *testing.T) {
 		var errs sync.Map
 		a := chatAgent(forwarder(other, 7, &errs))
 		a.Limits.Dispatches = 5
-		n := l.run(part{opts: agents(a, &agent.Agent{Name: "other", Model: spec}), cast: alone(answersWith("forward"))})
+		n := l.run(part{opts: agents(a, &agent.Agent{Name: "other", Model: spec}), vendor: onlyModel(answersWith("forward"))})
 		for i := range 2 {
 			n.admit(chat("c"), fmt.Sprint(i), "go")
 			l.completes(chat("c"), i+1)
@@ -382,8 +382,8 @@ func TestDispatchConcurrencyLimit(t *testing.T) {
 		}, nil)
 		opts := agents(chatAgent(spread), &agent.Agent{Name: "other", Model: "test/calm"})
 		opts.DispatchesAtOnce, opts.AdmitTimeout, opts.AppendTimeout = atOnce, longest, longest
-		c := &cast{models: map[string]script{"model": inTurn(asks("spread"), tells("done")), "calm": tells("done")}}
-		n := l.run(part{opts: opts, cast: c, hold: func(op storagetest.Op) {
+		c := &vendor{models: map[string]script{"model": inTurn(toolCalls("spread"), replies("done")), "calm": replies("done")}}
+		n := l.run(part{opts: opts, vendor: c, hold: func(op storagetest.Op) {
 			if to[op.Key] && op.Method == http.MethodPut {
 				stored.Add(1)
 				<-release

@@ -27,7 +27,7 @@ func TestClockAdjustment(t *testing.T) {
 				off := l.setClock()
 				k := &work{}
 				a := chatAgent(reminds(k, wait))
-				n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("remind"), tells("done"), asks("remind"), tells("done")))})
+				n := l.run(part{opts: agents(a), vendor: onlyModel(inTurn(toolCalls("remind"), replies("done"), toolCalls("remind"), replies("done")))})
 				defer func() { _ = n.stop() }()
 				for round := range 2 {
 					began := time.Now()
@@ -50,14 +50,14 @@ func TestClockOfTheNextProcess(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		off := l.setClock()
 		k := &work{}
-		opts, c := agents(chatAgent(reminds(k, time.Hour))), alone(inTurn(asks("remind"), tells("done")))
-		first := l.run(part{opts: opts, cast: c})
+		opts, c := agents(chatAgent(reminds(k, time.Hour))), onlyModel(inTurn(toolCalls("remind"), replies("done")))
+		first := l.run(part{opts: opts, vendor: c})
 		began := time.Now()
 		first.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
-		first.die()
+		l.waitSuspended(chat("c"), 1)
+		first.crash()
 		off.Store(int64(30 * time.Minute))
-		l.run(part{opts: opts, cast: c})
+		l.run(part{opts: opts, vendor: c})
 		l.completes(chat("c"), 1)
 		if took := time.Since(began); took < 30*time.Minute || took > 32*time.Minute {
 			t.Errorf("got %v by a clock half an hour ahead", took)
@@ -70,9 +70,9 @@ func TestSuspendedIsCounted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var k work
 		tool := agent.Tool(reminds(&k, 10*time.Minute))
-		n := l.run(part{opts: agents(chatAgent(tool)), cast: alone(inTurn(asks("remind"), tells("done")))})
+		n := l.run(part{opts: agents(chatAgent(tool)), vendor: onlyModel(inTurn(toolCalls("remind"), replies("done")))})
 		n.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		if st := n.rt.Status(); st.Suspended != 1 {
 			t.Errorf("got %d suspended", st.Suspended)
 		}

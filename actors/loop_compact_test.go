@@ -52,11 +52,11 @@ func summaryOf(text string) string {
 func TestThresholdCompaction(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun, release := make(chan struct{}), make(chan struct{})
-		c := &cast{models: map[string]script{
-			"model": inTurn(tellsAt(words("one"), little), tellsAt(words("two"), much), tellsAt(words("three"), much), tells(words("four"))),
-			"sum":   held(begun, release, tells("They <talked>.")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(repliesAt(words("one"), little), repliesAt(words("two"), much), repliesAt(words("three"), much), replies(words("four"))),
+			"sum":   held(begun, release, replies("They <talked>.")),
 		}}
-		n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+		n := l.run(part{opts: agents(compacting()), vendor: c, windows: window})
 		say := func(i int, text string) {
 			t.Helper()
 			n.admit(chat("c"), fmt.Sprint(i), words(text))
@@ -120,11 +120,11 @@ func checkPublic(t *testing.T, l *loop, n *actorNode, before conversation.Offset
 // TestIncrementalSummaries: a summary extends the previous one.
 func TestIncrementalSummaries(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := &cast{models: map[string]script{
-			"model": inTurn(tellsAt(words("a1"), little), tellsAt(words("a2"), much), tellsAt(words("a3"), little), tellsAt(words("a4"), much), tells("a5")),
-			"sum":   inTurn(tells("Summary one."), tells("Summary two.")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(repliesAt(words("a1"), little), repliesAt(words("a2"), much), repliesAt(words("a3"), little), repliesAt(words("a4"), much), replies("a5")),
+			"sum":   inTurn(replies("Summary one."), replies("Summary two.")),
 		}}
-		n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+		n := l.run(part{opts: agents(compacting()), vendor: c, windows: window})
 		for i := 1; i <= 5; i++ {
 			n.admit(chat("c"), fmt.Sprint(i), words(fmt.Sprint("q", i)))
 			l.completes(chat("c"), i)
@@ -154,11 +154,11 @@ func TestIncrementalSummaries(t *testing.T) {
 // and after compactions, sends the same prompt as one that never restarted.
 func TestViewAfterRestarts(t *testing.T) {
 	const turns = 24
-	asked := func(t *testing.T, page, checkpoint, restart int, damage func(*loop)) (views [][]string) {
+	asked := func(t *testing.T, page, checkpoint, restart int, corrupt func(*loop)) (views [][]string) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			i := 0
 			var turn atomic.Int64 // i, for the models
-			c := &cast{models: map[string]script{
+			c := &vendor{models: map[string]script{
 				"model": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 					i := int(turn.Load())
 					looks := map[bool]int{true: 1}[i%5 == 3]
@@ -171,17 +171,17 @@ func TestViewAfterRestarts(t *testing.T) {
 						steps++
 					}
 					if steps < looks {
-						return asks("look")(ctx, req, a)
+						return toolCalls("look")(ctx, req, a)
 					}
-					return tellsAt(words(fmt.Sprint("a", i)), usage)(ctx, req, a)
+					return repliesAt(words(fmt.Sprint("a", i)), usage)(ctx, req, a)
 				},
 				"sum": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-					return tells(fmt.Sprint("Summary after ", turn.Load()))(ctx, req, a)
+					return replies(fmt.Sprint("Summary after ", turn.Load()))(ctx, req, a)
 				},
 			}}
 			opts := agents(compacting(returning("look", words("fog"))))
 			opts.CheckpointBatches = checkpoint
-			p := part{opts: opts, cast: c, windows: window, page: page}
+			p := part{opts: opts, vendor: c, windows: window, page: page}
 			n := l.run(p)
 			for ; i < turns; i++ {
 				turn.Store(int64(i))
@@ -189,8 +189,8 @@ func TestViewAfterRestarts(t *testing.T) {
 				l.completes(chat("c"), i+1)
 				time.Sleep(10 * time.Second)
 				if i%restart == restart-1 {
-					n.die()
-					damage(l)
+					n.crash()
+					corrupt(l)
 					n = l.run(p)
 				}
 			}
@@ -242,13 +242,13 @@ func TestCompactionWithinASubmission(t *testing.T) {
 					time.Sleep(5 * time.Second)
 					return words("fog"), nil
 				}, nil)
-				look1, look2, look3 := asksAt(little, `look {"at":"1"}`), asksAt(little, `look {"at":"2"}`), asksAt(much, `look {"at":"3"}`, `look {"at":"4"}`)
-				model := inTurn(look1, look2, look3, tells("done"))
+				look1, look2, look3 := toolCallsAt(little, `look {"at":"1"}`), toolCallsAt(little, `look {"at":"2"}`), toolCallsAt(much, `look {"at":"3"}`, `look {"at":"4"}`)
+				model := inTurn(look1, look2, look3, replies("done"))
 				if at != nil {
-					model = inTurn(look1, look2, asksAt(little, `look {"at":"3"}`, `look {"at":"4"}`), at, tells("done"))
+					model = inTurn(look1, look2, toolCallsAt(little, `look {"at":"3"}`, `look {"at":"4"}`), at, replies("done"))
 				}
-				c := &cast{models: map[string]script{"model": model, "sum": tells("It looked.")}}
-				n := l.run(part{opts: agents(compacting(look)), cast: c, windows: window})
+				c := &vendor{models: map[string]script{"model": model, "sum": replies("It looked.")}}
+				n := l.run(part{opts: agents(compacting(look)), vendor: c, windows: window})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				want := []string{summaryOf("It looked."), "user: go"}
@@ -276,8 +276,8 @@ func (smallBinding) Run(context.Context, string, *providers.Body, providers.Edge
 	return &http.Response{StatusCode: http.StatusRequestEntityTooLarge}, nil
 }
 
-// asksBinding calls the model by a binding that rejects the request as too large.
-func asksBinding(ctx context.Context, req providers.Request, _ *providers.Assembler) error {
+// callBinding calls the model by a binding that rejects the request as too large.
+func callBinding(ctx context.Context, req providers.Request, _ *providers.Assembler) error {
 	m := providers.Model{Provider: "test", ID: "model", Edge: &providers.Edge{Binding: smallBinding{}}}
 	for _, err := range edge.New(nil).Stream(ctx, m, req, providers.Options{}) {
 		return err
@@ -288,7 +288,7 @@ func asksBinding(ctx context.Context, req providers.Request, _ *providers.Assemb
 // TestOverflow: a request that is too long, by any vendor's error, is shortened once.
 func TestOverflow(t *testing.T) {
 	inWords := providers.ResponseError(400, nil, []byte(`{"error":{"message":"prompt is too long: 1200 tokens > 1000 maximum"}}`))
-	silent := tellsAt("cut words", providers.Usage{Input: 1001, Output: 2, Total: 1003})
+	silent := repliesAt("cut words", providers.Usage{Input: 1001, Output: 2, Total: 1003})
 	noRoom := func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 		a.Finish(providers.Done{StopReason: providers.StopLength, Usage: providers.Usage{Input: 995, Total: 995}})
 		return nil
@@ -297,7 +297,7 @@ func TestOverflow(t *testing.T) {
 		fail script
 		off  bool
 	}{
-		"edge binding": {asksBinding, false},
+		"edge binding": {callBinding, false},
 		"413":          {fails(tooLong), false}, "vendor's words": {fails(inWords), false}, "silent": {silent, false}, "no room": {noRoom, false}, "off": {fails(tooLong), true},
 	} {
 		for _, again := range []bool{false, true} {
@@ -305,12 +305,12 @@ func TestOverflow(t *testing.T) {
 				inLoop(t, func(t *testing.T, l *loop) {
 					a := compacting()
 					a.Compaction.Off = tt.off
-					scripts := []script{tellsAt(words("one"), little), tellsAt(words("two"), little), tt.fail, tells("done")}
+					scripts := []script{repliesAt(words("one"), little), repliesAt(words("two"), little), tt.fail, replies("done")}
 					if again {
 						scripts = append(scripts[:3], tt.fail)
 					}
-					c := &cast{models: map[string]script{"model": inTurn(scripts...), "sum": tells("They talked.")}}
-					n := l.run(part{opts: agents(a), cast: c, windows: window})
+					c := &vendor{models: map[string]script{"model": inTurn(scripts...), "sum": replies("They talked.")}}
+					n := l.run(part{opts: agents(a), vendor: c, windows: window})
 					for i := 1; i <= 2; i++ {
 						n.admit(chat("c"), fmt.Sprint(i), words("hello"))
 						l.completes(chat("c"), i)
@@ -334,16 +334,16 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// sayTooLong is the error for a conversation that does not fit, sayMessageTooLong for a single
+// textTooLong is the error for a conversation that does not fit, sayMessageTooLong for a single
 // message.
 const (
-	sayTooLong        = "The conversation is too long for the model, and could not be shortened."
-	sayMessageTooLong = "The message alone is too long for the model; send a shorter one."
+	textTooLong        = "The conversation is too long for the model, and could not be shortened."
+	textMessageTooLong = "The message alone is too long for the model; send a shorter one."
 )
 
 func checkOverflow(t *testing.T, s *conversation.SubmissionSettled, failed bool) {
 	t.Helper()
-	checkFailure(t, s, failed, sayTooLong)
+	checkFailure(t, s, failed, textTooLong)
 }
 
 func checkFailure(t *testing.T, s *conversation.SubmissionSettled, failed bool, say string) {
@@ -362,11 +362,11 @@ func TestUnrecoverableOverflow(t *testing.T) {
 		sum  script
 		body string
 	}{
-		"one long message":     {tells("never asked"), strings.Repeat("x", 4000)},
+		"one long message":     {replies("never asked"), strings.Repeat("x", 4000)},
 		"no summary":           {fails(errNoCredit), "hello"},
-		"an empty summary":     {tells("  "), "hello"},
+		"an empty summary":     {replies("  "), "hello"},
 		"a summary cut short":  {fails(nil), "hello"},
-		"an endless summary":   {tells(strings.Repeat("x", 100_000)), "hello"},
+		"an endless summary":   {replies(strings.Repeat("x", 100_000)), "hello"},
 		"a summary at a loss":  {fails(tooLong), "hello"},
 		"a broken summarizer":  {fails(errors.New("broken")), "hello"},
 		"a silent summarizer":  {hangs("", nil), "hello"},
@@ -377,18 +377,18 @@ func TestUnrecoverableOverflow(t *testing.T) {
 				scripts := []script{fails(tooLong)}
 				turns := 0
 				if name != "one long message" {
-					scripts, turns = []script{tells(words("one")), tells(words("two")), fails(tooLong)}, 2
+					scripts, turns = []script{replies(words("one")), replies(words("two")), fails(tooLong)}, 2
 				}
-				c := &cast{models: map[string]script{"model": inTurn(scripts...), "sum": tt.sum}}
-				n := l.run(part{opts: agents(compacting()), cast: c, windows: window})
+				c := &vendor{models: map[string]script{"model": inTurn(scripts...), "sum": tt.sum}}
+				n := l.run(part{opts: agents(compacting()), vendor: c, windows: window})
 				for i := range turns {
 					n.admit(chat("c"), fmt.Sprint(i), words("hi"))
 					l.completes(chat("c"), i+1)
 				}
 				n.admit(chat("c"), "last", tt.body)
-				say := sayTooLong
+				say := textTooLong
 				if name == "one long message" {
-					say = sayMessageTooLong
+					say = textMessageTooLong
 				}
 				checkFailure(t, l.settles(chat("c"), turns+1)[turns], true, say)
 				if name == "one long message" && len(c.requests("sum")) > 0 {
@@ -408,8 +408,8 @@ func TestCompactionOff(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			a := compacting()
 			a.Compaction.Off = off
-			c := &cast{models: map[string]script{"model": tellsAt(words("text"), much), "sum": tells("They talked.")}}
-			n := l.run(part{opts: agents(a), cast: c, windows: window})
+			c := &vendor{models: map[string]script{"model": repliesAt(words("text"), much), "sum": replies("They talked.")}}
+			n := l.run(part{opts: agents(a), vendor: c, windows: window})
 			for i := 1; i <= 3; i++ {
 				n.admit(chat("c"), fmt.Sprint(i), words("hi"))
 				l.completes(chat("c"), i)
@@ -427,15 +427,15 @@ func TestLostCompaction(t *testing.T) {
 	for name, tt := range map[string]struct {
 		third   script
 		settled int
-	}{"after its submission": {tellsAt(words("three"), much), 3}, "for its submission": {fails(tooLong), 2}} {
+	}{"after its submission": {repliesAt(words("three"), much), 3}, "for its submission": {fails(tooLong), 2}} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				begun := make(chan struct{})
-				c := &cast{models: map[string]script{
-					"model": inTurn(tells(words("one")), tells(words("two")), tt.third, tells("done")),
-					"sum":   inTurn(hangs("They", begun), tells("They talked.")),
+				c := &vendor{models: map[string]script{
+					"model": inTurn(replies(words("one")), replies(words("two")), tt.third, replies("done")),
+					"sum":   inTurn(hangs("They", begun), replies("They talked.")),
 				}}
-				p := part{opts: agents(compacting()), cast: c, windows: window}
+				p := part{opts: agents(compacting()), vendor: c, windows: window}
 				n := l.run(p)
 				for i := 1; i <= 3; i++ {
 					n.admit(chat("c"), fmt.Sprint(i), words("hi"))
@@ -444,7 +444,7 @@ func TestLostCompaction(t *testing.T) {
 					}
 				}
 				await(t, begun, "the summary")
-				n.die()
+				n.crash()
 				n = l.run(p)
 				l.completes(chat("c"), 3)
 				n.admit(chat("c"), "4", "and?")
@@ -461,10 +461,10 @@ func TestLostCompaction(t *testing.T) {
 func TestDrainDoesNotWaitForSummaries(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		begun := make(chan struct{})
-		c := &cast{models: map[string]script{"model": tellsAt(words("text"), much), "sum": hangs("They", begun)}}
+		c := &vendor{models: map[string]script{"model": repliesAt(words("text"), much), "sum": hangs("They", begun)}}
 		var opts actors.Options = agents(compacting())
 		opts.BetweenEvents = longest
-		n := l.run(part{opts: opts, cast: c, windows: window})
+		n := l.run(part{opts: opts, vendor: c, windows: window})
 		for i := 1; i <= 3; i++ {
 			n.admit(chat("c"), fmt.Sprint(i), words("hi"))
 			l.completes(chat("c"), i)

@@ -38,13 +38,13 @@ func TestDispatchFromATool(t *testing.T) {
 			mine, err = agent.Dispatch(ctx, call.Address, agent.Text("and then"))
 			return "sent", err
 		}, nil)
-		c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		c := onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			if seen := shown(req); seen[len(seen)-1] == "user: go" {
-				return asks("send")(ctx, req, a)
+				return toolCalls("send")(ctx, req, a)
 			}
-			return tells("done")(ctx, req, a)
+			return replies("done")(ctx, req, a)
 		})
-		n := l.run(part{opts: agents(chatAgent(send), &agent.Agent{Name: "other", Model: spec}), cast: c})
+		n := l.run(part{opts: agents(chatAgent(send), &agent.Agent{Name: "other", Model: spec}), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 2)
 		if diff := cmp.Diff([]string{"do this"}, admitted(l, other)); diff != "" {
@@ -91,18 +91,18 @@ func TestDispatchOfADurableTool(t *testing.T) {
 			_, err = agent.Dispatch(ctx, other, agent.Text("last"))
 			return "sent", err
 		}, &agent.ToolOptions{Durable: true})
-		c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		c := onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			if seen := shown(req); seen[len(seen)-1] == "user: go" {
-				return asks("send")(ctx, req, a)
+				return toolCalls("send")(ctx, req, a)
 			}
-			return tells("done")(ctx, req, a)
+			return replies("done")(ctx, req, a)
 		})
 		opts := agents(chatAgent(send), &agent.Agent{Name: "other", Model: spec})
-		n := l.run(part{opts: opts, cast: c})
+		n := l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the messages")
-		n.die()
-		l.run(part{opts: opts, cast: c})
+		n.crash()
+		l.run(part{opts: opts, vendor: c})
 		l.completes(chat("c"), 1)
 		l.completes(other, 4)
 		if diff := cmp.Diff([]string{"message 0", "message 1", "of the step", "last"}, admitted(l, other)); diff != "" {
@@ -148,13 +148,13 @@ func TestDispatchFromHooks(t *testing.T) {
 			},
 			Settled: func(ctx context.Context, _ *agent.Settlement) error { return send(ctx, "settled") },
 		}
-		c := alone(tells("done"))
+		c := onlyModel(replies("done"))
 		opts := agents(a, &agent.Agent{Name: "other", Model: spec})
-		n := l.run(part{opts: opts, cast: c})
+		n := l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the first hook")
-		n.die()
-		l.run(part{opts: opts, cast: c})
+		n.crash()
+		l.run(part{opts: opts, vendor: c})
 		l.completes(chat("c"), 1)
 		l.completes(other, 6)
 		if diff := cmp.Diff([]string{"started", "response", "stop 0", "stop 1", "finished", "settled"}, admitted(l, other)); diff != "" {
@@ -174,8 +174,8 @@ func TestDispatchIsRefused(t *testing.T) {
 			_, err := agent.Dispatch(ctx, conversation.Address{Agent: in.Agent, ID: "x"}, m)
 			return "sent", err
 		}, nil)
-		c := alone(inTurn(asks(`send {"agent":"nobody"}`, `send {"agent":"chat"}`), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(send)), cast: c})
+		c := onlyModel(inTurn(toolCalls(`send {"agent":"nobody"}`, `send {"agent":"chat"}`), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(send)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")

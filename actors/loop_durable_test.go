@@ -97,15 +97,15 @@ func TestDurableToolAfterACrash(t *testing.T) {
 			return "quickly", nil
 		}, nil)
 		a := chatAgent(deploys(k, firstTime(reached)), stuck, quick)
-		c := alone(inTurn(asks("deploy", "stuck", "quick"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("deploy", "stuck", "quick"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the end of the first step")
 		l.until("the outcome of the quick tool", func() bool { return len(only[*conversation.ToolSettled](l.records(chat("c")))) == 1 })
 		synctest.Wait() // the third tool has begun, too
-		n.die()
+		n.crash()
 
-		l.run(part{opts: agents(a), cast: c})
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		want := map[string]int{"deploy": 2, "one": 1, "two": 1, "three": 1, "stuck": 1, "quick": 1}
 		if diff := cmp.Diff(want, k.counts()); diff != "" {
@@ -158,15 +158,15 @@ func TestCrashAtEveryStep(t *testing.T) {
 			}
 			return sum, nil
 		}, &agent.ToolOptions{Durable: true})
-		c := alone(inTurn(asks("deploy"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(tool)), cast: c})
+		c := onlyModel(inTurn(toolCalls("deploy"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(tool)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		for i := range 3 {
 			if got := await(t, reached, "a step"); got != fmt.Sprint("step ", i) {
 				t.Errorf("got %s, want step %d", got, i)
 			}
-			n.die()
-			n = l.run(part{opts: agents(chatAgent(tool)), cast: c})
+			n.crash()
+			n = l.run(part{opts: agents(chatAgent(tool)), vendor: c})
 		}
 		l.completes(chat("c"), 1)
 		// Each ran once without a record, and once with.
@@ -211,10 +211,10 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 					}
 					return out, err
 				}, &agent.ToolOptions{Durable: true})
-				c := alone(inTurn(asks("pay"), tells("done")))
+				c := onlyModel(inTurn(toolCalls("pay"), replies("done")))
 				opts := agents(chatAgent(tool))
 				opts.AppendTimeout = longest
-				n := l.run(part{opts: opts, cast: c, hold: hold})
+				n := l.run(part{opts: opts, vendor: c, hold: hold})
 				n.admit(chat("c"), "1", "go")
 				await(t, stepping, "the step")
 				time.Sleep(time.Minute)
@@ -233,8 +233,8 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 				}
 				close(release)
 				if crash {
-					n.die()
-					l.run(part{opts: opts, cast: c})
+					n.crash()
+					l.run(part{opts: opts, vendor: c})
 				}
 				l.completes(chat("c"), 1)
 				await(t, returned, "the end of the step")
@@ -249,18 +249,18 @@ func TestStepIsDurableWhenItReturns(t *testing.T) {
 // TestStepAfterOutcome: a tool cannot record steps after its timeout.
 func TestStepAfterOutcome(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		said := make(chan error, 1)
+		result := make(chan error, 1)
 		tool := agent.NewTool("slow", "Is slow.", func(ctx context.Context, _ struct{}) (string, error) {
 			time.Sleep(time.Minute)
 			_, err := agent.Step(ctx, "late", func(context.Context) (string, error) { return "late", nil })
-			said <- err
+			result <- err
 			return "late", nil
 		}, &agent.ToolOptions{Durable: true, Timeout: time.Second})
-		c := alone(inTurn(asks("slow"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(tool)), cast: c})
+		c := onlyModel(inTurn(toolCalls("slow"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(tool)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
-		if err := <-said; err == nil {
+		if err := <-result; err == nil {
 			t.Error("a step was recorded after the outcome of its call")
 		}
 		if got := only[*conversation.StepRecorded](l.records(chat("c"))); len(got) != 0 {
@@ -286,12 +286,12 @@ func TestDataOfADurableTool(t *testing.T) {
 		}, &agent.ToolOptions{Durable: true})
 		a := chatAgent(tool)
 		a.Data = []agent.Data{card}
-		c := alone(inTurn(asks("show"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("show"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the step")
-		n.die()
-		l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		var got string
 		for _, d := range only[*conversation.DataWritten](l.records(chat("c"))) {

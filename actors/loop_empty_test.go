@@ -25,27 +25,27 @@ func TestEmptyReplies(t *testing.T) {
 	}
 	none := empty(providers.StopStop, "", "")
 	for _, tt := range []struct {
-		name  string
-		model script
-		asked int
-		texts []string
-		says  string // the public diagnostic, "" for none
+		name       string
+		model      script
+		asked      int
+		texts      []string
+		diagnostic string // the public diagnostic, "" for none
 	}{
-		{"once", inTurn(none, tells("Hi")), 2, []string{"go", "Hi"}, ""},
-		{"once, with reasoning", inTurn(empty(providers.StopStop, "", "hm"), tells("Hi")), 2, []string{"go", "Hi"}, ""},
-		{"once, with spaces", inTurn(empty(providers.StopStop, " \n", ""), tells("Hi")), 2, []string{"go", " \n", "Hi"}, ""},
-		{"twice", inTurn(none, none, tells("Hi")), 2, []string{"go"}, "model ended its reply without an answer."},
-		{"before a call", inTurn(none, asks("look"), tells("Hi")), 3, []string{"go", "Hi"}, ""},
-		{"after a call", inTurn(asks("look"), none, tells("Hi")), 3, []string{"go", "Hi"}, ""},
-		{"twice, after a call", inTurn(asks("look"), none), 3, []string{"go"}, "model ended its reply without an answer."},
+		{"once", inTurn(none, replies("Hi")), 2, []string{"go", "Hi"}, ""},
+		{"once, with reasoning", inTurn(empty(providers.StopStop, "", "hm"), replies("Hi")), 2, []string{"go", "Hi"}, ""},
+		{"once, with spaces", inTurn(empty(providers.StopStop, " \n", ""), replies("Hi")), 2, []string{"go", " \n", "Hi"}, ""},
+		{"twice", inTurn(none, none, replies("Hi")), 2, []string{"go"}, "model ended its reply without an answer."},
+		{"before a call", inTurn(none, toolCalls("look"), replies("Hi")), 3, []string{"go", "Hi"}, ""},
+		{"after a call", inTurn(toolCalls("look"), none, replies("Hi")), 3, []string{"go", "Hi"}, ""},
+		{"twice, after a call", inTurn(toolCalls("look"), none), 3, []string{"go"}, "model ended its reply without an answer."},
 		{"cut", inTurn(empty(providers.StopLength, "", "hm")), 1, []string{"go"}, "model reached its length limit before its answer began."},
 		{"filtered", inTurn(empty(providers.StopContentFilter, "", "")), 1, []string{"go"}, "The answer of test/model was withheld by its vendor."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				look := agent.NewTool("look", "Looks.", func(context.Context, struct{}) (string, error) { return "seen", nil }, nil)
-				c := &cast{models: map[string]script{"model": tt.model}}
-				n := l.run(part{opts: agents(chatAgent(look)), cast: c})
+				c := &vendor{models: map[string]script{"model": tt.model}}
+				n := l.run(part{opts: agents(chatAgent(look)), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				requests := c.requests("model")
@@ -53,19 +53,19 @@ func TestEmptyReplies(t *testing.T) {
 					t.Errorf("%s: got %d model calls, want %d", tt.name, len(requests), tt.asked)
 				}
 				var texts []string
-				said := ""
+				shownText := ""
 				for _, m := range n.snapshot(chat("c")).Messages {
 					for _, p := range m.Parts {
 						switch {
 						case m.Display == conversation.DisplayDiagnostic:
-							said += *p.Text
+							shownText += *p.Text
 						case m.Display == conversation.DisplayVisible && p.Type == string(conversation.PartText):
 							texts = append(texts, *p.Text)
 						}
 					}
 				}
-				if diff := cmp.Diff(tt.texts, texts); diff != "" || !strings.HasSuffix(said, tt.says) || (said == "") != (tt.says == "") {
-					t.Errorf("%s: got diagnostic %q, want %q; texts (-want +got):\n%s", tt.name, said, tt.says, diff)
+				if diff := cmp.Diff(tt.texts, texts); diff != "" || !strings.HasSuffix(shownText, tt.diagnostic) || (shownText == "") != (tt.diagnostic == "") {
+					t.Errorf("%s: got diagnostic %q, want %q; texts (-want +got):\n%s", tt.name, shownText, tt.diagnostic, diff)
 				}
 				if last := strings.Join(requests[len(requests)-1].seen(), "\n"); tt.asked == 2 && !strings.HasSuffix(last, "Your reply was empty: it had neither text nor a tool call. Reply now, or call a tool.\n</advisory>") {
 					t.Errorf("%s: the second request ends with %q, want a note about the empty reply", tt.name, last)

@@ -29,16 +29,16 @@ func TestDeliveryStarted(t *testing.T) {
 			k.did(fmt.Sprint(turn.Delivery.Body, " ", turn.Attempt))
 			return gate(ctx)
 		}
-		c := alone(inTurn(hangs("Well", answering), asks("look"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(hangs("Well", answering), toolCalls("look"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "one")
 		await(t, within, "the hook")
-		n.die()
-		n = l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		n = l.run(part{opts: agents(a), vendor: c})
 		await(t, answering, "the model")
 		l.until("the end of the hook", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 1 })
-		n.die()
-		n = l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		n = l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		n.admit(chat("c"), "2", "two")
 		l.completes(chat("c"), 2)
@@ -69,8 +69,8 @@ func TestDeliveryStartedFails(t *testing.T) {
 					first = false
 					return hook(ctx)
 				}
-				c := alone(tells("done"))
-				n := l.run(part{opts: agents(a), cast: c})
+				c := onlyModel(replies("done"))
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "one")
 				s := l.settles(chat("c"), 1)[0]
 				want := &conversation.SettlementError{Type: conversation.CodeInternal, Message: "The agent could not start on the message."}
@@ -108,8 +108,8 @@ func TestWouldStop(t *testing.T) {
 				return map[string]any{"ok": true}, nil
 			},
 		}
-		c := alone(inTurn(tells("One."), asks("last"), tells("Three.")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(replies("One."), toolCalls("last"), replies("Three.")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if diff := cmp.Diff([]string{`0 "One."`, `1 "One."`, `2 "One.\n\nThree."`}, stops); diff != "" {
@@ -164,15 +164,15 @@ func TestWouldStopLimit(t *testing.T) {
 		}
 		var scripts []script
 		for range 10 {
-			scripts = append(scripts, tells("text"))
+			scripts = append(scripts, replies("text"))
 		}
-		c := alone(inTurn(append(scripts, hangs("half", again), tells("text"))...))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(append(scripts, hangs("half", again), replies("text"))...))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, again, "the eleventh call")
 		l.until("the tenth time", func() bool { return len(only[*conversation.HookDone](l.records(chat("c")))) == 10 })
-		n.die()
-		l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		l.run(part{opts: agents(a), vendor: c})
 		s := l.settles(chat("c"), 1)[0]
 		want := &conversation.SettlementError{
 			Type: conversation.CodeModelFailed, Message: "The reply was continued as often as allowed and did not end.",
@@ -195,7 +195,7 @@ func TestWouldStopLimit(t *testing.T) {
 func TestSettledRunsOnce(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
-		var told []string
+		var settlements []string
 		begun := make(chan struct{})
 		a := chatAgent(returning("look", "fog"))
 		a.Hooks.Settled = func(_ context.Context, s *agent.Settlement) error {
@@ -211,11 +211,11 @@ func TestSettledRunsOnce(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			told = append(told, fmt.Sprintf("%s %s %s %q %d durable=%d attempts=%d", s.Delivery.Body, s.Outcome, reason, s.Text, s.Usage.Total, durable, s.Attempts))
+			settlements = append(settlements, fmt.Sprintf("%s %s %s %q %d durable=%d attempts=%d", s.Delivery.Body, s.Outcome, reason, s.Text, s.Usage.Total, durable, s.Attempts))
 			return errors.New("nobody minds")
 		}
-		c := alone(inTurn(asks("look"), tells("Fog."), fails(&providers.Error{Kind: providers.KindQuota}), hangs("Half", begun)))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("look"), replies("Fog."), fails(&providers.Error{Kind: providers.KindQuota}), hangs("Half", begun)))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "one")
 		l.completes(chat("c"), 1)
 		n.admit(chat("c"), "2", "two")
@@ -230,14 +230,14 @@ func TestSettledRunsOnce(t *testing.T) {
 		l.settles(chat("c"), 4)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		slices.Sort(told[2:]) // both settle at once
+		slices.Sort(settlements[2:]) // both settle at once
 		want := []string{
 			`one completed  "Fog." 27 durable=1 attempts=1`,
 			`two failed model_failed "" 0 durable=1 attempts=1`,
 			`four aborted submission_aborted "" 0 durable=1 attempts=0`,
 			`three aborted submission_aborted "Half" 0 durable=1 attempts=1`,
 		}
-		if diff := cmp.Diff(want, told); diff != "" {
+		if diff := cmp.Diff(want, settlements); diff != "" {
 			t.Errorf("settled hooks (-want +got):\n%s", diff)
 		}
 	})
@@ -253,15 +253,15 @@ func TestSettledDoesNotRunTwice(t *testing.T) {
 			k.did("settled")
 			return nil
 		}
-		c := alone(tells("done"))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(replies("done"))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "one")
 		l.completes(chat("c"), 1)
 		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {
 			t.Errorf("calls (-want +got):\n%s", diff)
 		}
-		n.die()
-		n = l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		n = l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "one") // a known key: it only opens the conversation
 		time.Sleep(time.Hour)
 		if diff := cmp.Diff(map[string]int{"settled": 1}, k.counts()); diff != "" {

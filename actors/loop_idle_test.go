@@ -41,9 +41,9 @@ func (n *actorNode) idleOf(consumer string) memory.IdleUsage {
 	return memory.IdleUsage{}
 }
 
-// goesOn runs a turn of a passivated conversation that still has readers, and expects the same writer
+// continuesSameWriter runs a turn of a passivated conversation that still has readers, and expects the same writer
 // to continue.
-func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address, turn func()) {
+func (n *actorNode) continuesSameWriter(ctx context.Context, l *loop, at conversation.Address, turn func()) {
 	l.tb.Helper()
 	batches, woken := len(l.batches(at)), make(chan error, 1)
 	go func() { woken <- n.rt.Reader().Wait(ctx, at, conversation.Offset(batches-1)) }()
@@ -67,18 +67,18 @@ func (n *actorNode) goesOn(ctx context.Context, l *loop, at conversation.Address
 func TestIdleConversationsAreEvicted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k, begun, release := &work{}, make(chan struct{}), make(chan struct{})
-		busy := held(begun, release, tells("at last"))
-		suspended := inTurn(asks("remind"), tells("reminded"))
+		busy := held(begun, release, replies("at last"))
+		suspended := inTurn(toolCalls("remind"), replies("reminded"))
 		opts := agents(chatAgent(reminds(k, time.Hour)))
 		opts.IdleBytes = 2 * roomForThree
-		n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		n := l.run(part{opts: opts, vendor: onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			switch shown(req)[0] {
 			case "user: be busy":
 				return busy(ctx, req, a)
 			case "user: park":
 				return suspended(ctx, req, a)
 			}
-			return tells("hello")(ctx, req, a)
+			return replies("hello")(ctx, req, a)
 		})})
 		turns := map[string]int{}
 		turn := func(id string) {
@@ -116,7 +116,7 @@ func TestIdleConversationsAreEvicted(t *testing.T) {
 		}
 
 		ctx, leave := context.WithCancel(t.Context())
-		n.goesOn(ctx, l, chat("0"), func() { turn("0") })
+		n.continuesSameWriter(ctx, l, chat("0"), func() { turn("0") })
 		want("when 0 came back", "busy", "0", "1", "4")
 		close(release)
 		l.completes(chat("busy"), 1)
@@ -128,7 +128,7 @@ func TestIdleConversationsAreEvicted(t *testing.T) {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 		time.Sleep(10 * time.Minute)
-		l.leavesNothing()
+		l.checkNothingLeft()
 		for _, consumer := range []string{"conversations", "followers", "writers"} {
 			if u := n.idleOf(consumer); u.Held != 0 {
 				t.Errorf("at the end: got usage %+v", u)
@@ -144,7 +144,7 @@ func TestIdleUnderMemoryPressure(t *testing.T) {
 		opts := agents(chatAgent())
 		opts.Memory = memory.New(1 << 20)
 		others := opts.Memory.Account("others", 0)
-		n := l.run(part{opts: opts, cast: alone(tells("hello"))})
+		n := l.run(part{opts: opts, vendor: onlyModel(replies("hello"))})
 		n.admit(chat("0"), "1", "hello")
 		l.completes(chat("0"), 1)
 		if got := n.inMemory("0"); len(got) != 1 {

@@ -48,7 +48,7 @@ func strict(_ context.Context, req providers.Request, a *providers.Assembler) er
 			}
 		}
 	}
-	return tells(fmt.Sprintf("I see %d.", seen))(context.Background(), req, a)
+	return replies(fmt.Sprintf("I see %d.", seen))(context.Background(), req, a)
 }
 
 // acceptable reports whether a strict vendor accepts a picture: complete, of the declared type, not
@@ -170,8 +170,8 @@ func hostile(t *testing.T) []file {
 func TestHostileFiles(t *testing.T) {
 	files := hostile(t)
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(strict)
-		n := l.run(part{opts: agents(chatAgent()), cast: c, page: 1})
+		c := onlyModel(strict)
+		n := l.run(part{opts: agents(chatAgent()), vendor: c, page: 1})
 		asked := 0
 		calls := func(what string, want int) {
 			t.Helper()
@@ -194,8 +194,8 @@ func TestHostileFiles(t *testing.T) {
 				t.Errorf("%s: got public part %+v", f.name, shown)
 			}
 		}
-		n.die()
-		n = l.run(part{opts: agents(chatAgent()), cast: c, page: 1})
+		n.crash()
+		n = l.run(part{opts: agents(chatAgent()), vendor: c, page: 1})
 		for i, f := range files {
 			at := chat(fmt.Sprint("c", i))
 			n.admit(at, "3", "Still there?")
@@ -210,8 +210,8 @@ func TestHostileFiles(t *testing.T) {
 func TestHostileFilesTogether(t *testing.T) {
 	files := hostile(t)
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(strict)
-		n := l.run(part{opts: agents(chatAgent()), cast: c, page: 1})
+		c := onlyModel(strict)
+		n := l.run(part{opts: agents(chatAgent()), vendor: c, page: 1})
 		n.attach(chat("c"), "good", drawn(t, 9, 9), "image/png")
 		l.completes(chat("c"), 1)
 		want := 1
@@ -249,10 +249,10 @@ func TestHostileFileOfATool(t *testing.T) {
 	}, nil)
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := withSubagents(chatAgent(draw), researcher(draw))
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks("draw", task("researcher", "Paint.")), strict), "child": inTurn(asks("draw"), strict),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls("draw", task("researcher", "Paint.")), strict), "child": inTurn(toolCalls("draw"), strict),
 		}}
-		n := l.run(part{opts: agents(a), cast: c})
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		n.admit(chat("c"), "2", "and?")
@@ -270,9 +270,9 @@ func TestHostileFileOfATool(t *testing.T) {
 // TestRefusalNotCausedByImages: two retries without images fail as well, and nothing is recorded.
 func TestRefusalNotCausedByImages(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(inTurn(strict, fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}),
+		c := onlyModel(inTurn(strict, fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}),
 			fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}), fails(&providers.Error{Kind: providers.KindInvalidRequest, Status: 400}), strict))
-		n := l.run(part{opts: agents(chatAgent()), cast: c})
+		n := l.run(part{opts: agents(chatAgent()), vendor: c})
 		n.attach(chat("c"), "1", drawn(t, 9, 9), "image/png")
 		l.completes(chat("c"), 1)
 		n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
@@ -301,7 +301,7 @@ func TestImagesExceedRequestSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				c := alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+				c := onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 					text := strings.Join(shown(req), "\n")
 					switch n := strings.Count(text, "[image/png]"); {
 					case n > 1:
@@ -309,10 +309,10 @@ func TestImagesExceedRequestSize(t *testing.T) {
 					case strings.Contains(text, "too long"):
 						return tooLarge
 					default:
-						return tells(fmt.Sprintf("I see %d.", n))(ctx, req, a)
+						return replies(fmt.Sprintf("I see %d.", n))(ctx, req, a)
 					}
 				})
-				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				n := l.run(part{opts: agents(chatAgent()), vendor: c})
 				n.attach(chat("c"), "1", drawn(t, 9, 9), "image/png")
 				l.completes(chat("c"), 1)
 				n.attach(chat("c"), "2", drawn(t, 8, 8), "image/png")
@@ -348,13 +348,13 @@ func TestImagesExceedVendorLimit(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				c := alone(strict)
-				p := part{opts: agents(chatAgent()), cast: c, page: 1, limits: limits}
+				c := onlyModel(strict)
+				p := part{opts: agents(chatAgent()), vendor: c, page: 1, limits: limits}
 				n := l.run(p)
 				var last []string
 				for i := range 12 {
 					if i == 8 {
-						n.die()
+						n.crash()
 						n = l.run(p)
 					}
 					n.attach(chat("c"), fmt.Sprint(i), data, "image/png")

@@ -33,8 +33,8 @@ func TestPrepareAppliesToOneCall(t *testing.T) {
 			}
 			return nil
 		}
-		c := &cast{models: map[string]script{"model": inTurn(asks("first", "second"), tells("done")), "big": asks("second", "first")}}
-		n := l.run(part{opts: agents(a), cast: c})
+		c := &vendor{models: map[string]script{"model": inTurn(toolCalls("first", "second"), replies("done")), "big": toolCalls("second", "first")}}
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		var got []string
@@ -86,8 +86,8 @@ func TestFallbacks(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				a := chatAgent()
 				a.Fallbacks = []string{"test/second", "test/third"}
-				c := &cast{models: map[string]script{"model": tt.first, "second": fails(errNoCredit), "third": tells("Words of the third.")}}
-				n := l.run(part{opts: agents(a), cast: c})
+				c := &vendor{models: map[string]script{"model": tt.first, "second": fails(errNoCredit), "third": replies("Words of the third.")}}
+				n := l.run(part{opts: agents(a), vendor: c})
 				asked := func(when string, want map[string]int) {
 					t.Helper()
 					for model, want := range want {
@@ -106,23 +106,23 @@ func TestFallbacks(t *testing.T) {
 				l.completes(chat("c"), 3)
 				asked("later", map[string]int{"model": tt.calls + 1, "second": 2, "third": 3})
 				var texts []string
-				var told []string // notes about another model
+				var notes []string // notes about another model
 				for _, m := range n.snapshot(chat("c")).Messages {
 					for _, p := range m.Parts {
 						if m.Purpose != conversation.PurposeAdvisory {
 							texts = append(texts, *p.Text)
 						} else {
-							told = append(told, *p.Text)
+							notes = append(notes, *p.Text)
 						}
 					}
 				}
-				failed, passed := "test/third answers in place of test/model. test", "test/third answers in place of test/model, which failed recently. test"
-				want := []string{failed, passed, failed}
+				failed, reachedBoundaries := "test/third answers in place of test/model. test", "test/third answers in place of test/model, which failed recently. test"
+				want := []string{failed, reachedBoundaries, failed}
 				if tt.calls == 2 { // it is called every time
 					want[1] = failed
 				}
-				if !slices.EqualFunc(told, want, strings.HasPrefix) {
-					t.Errorf("got notes %q, want %q and more", told, want)
+				if !slices.EqualFunc(notes, want, strings.HasPrefix) {
+					t.Errorf("got notes %q, want %q and more", notes, want)
 				}
 				if diff := cmp.Diff([]string{"go", "Words of the third.", "go", "Words of the third.", "go", "Words of the third."}, texts); diff != "" {
 					t.Errorf("transcript (-want +got):\n%s", diff)
@@ -158,8 +158,8 @@ func TestAllModelsFail(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
 		a.Fallbacks = []string{"test/second", "test/unknown"}
-		c := &cast{models: map[string]script{"model": fails(errNoCredit), "second": fails(errNoCredit)}}
-		n := l.run(part{opts: agents(a), cast: c})
+		c := &vendor{models: map[string]script{"model": fails(errNoCredit), "second": fails(errNoCredit)}}
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		want := modelFailed("invalid_request")
 		want.Message = "test returned 404: the model or the address is unknown; check the model name and baseUrl."
@@ -176,8 +176,8 @@ func TestRetryAfterIsHonored(t *testing.T) {
 		t.Run(header, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				busy := providers.ResponseError(429, http.Header{"Retry-After": {header}}, []byte(`{"error":{"message":"slow down"}}`))
-				c := alone(inTurn(fails(busy), tells("done")))
-				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				c := onlyModel(inTurn(fails(busy), replies("done")))
+				n := l.run(part{opts: agents(chatAgent()), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				r := c.requests("model")
@@ -198,8 +198,8 @@ func TestSilentStreams(t *testing.T) {
 	}{"from the start": {"", time.Minute}, "between events": {"half", 30 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				c := alone(hangs(tt.text, nil))
-				n := l.run(part{opts: agents(chatAgent()), cast: c})
+				c := onlyModel(hangs(tt.text, nil))
+				n := l.run(part{opts: agents(chatAgent()), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed {
@@ -228,12 +228,12 @@ func TestTruncatedStream(t *testing.T) {
 			ran++
 			return ran, nil
 		}, nil)
-		c := alone(inTurn(func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
+		c := onlyModel(inTurn(func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 			a.Text("lost words")
 			a.CallArguments(a.StartCall("p1", "count"), "{}")
 			return nil
-		}, tells("All of it.")))
-		n := l.run(part{opts: agents(chatAgent(count)), cast: c})
+		}, replies("All of it.")))
+		n := l.run(part{opts: agents(chatAgent(count)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if ran != 0 || len(only[*conversation.StepDropped](l.records(chat("c")))) > 1 {
@@ -260,15 +260,15 @@ func TestTimeBudgetBoundsAllWork(t *testing.T) {
 	}
 	tooLong := providers.ResponseError(413, nil, []byte(`{"error":{"message":"too large"}}`))
 	for name, tt := range map[string]struct{ model, child, sum script }{
-		"tool":               {model: asks("stuck")},
-		"durable tool":       {model: asks("stuck-durable")},
+		"tool":               {model: toolCalls("stuck")},
+		"durable tool":       {model: toolCalls("stuck-durable")},
 		"stream":             {model: hangs("", nil)},
 		"endless stream":     {model: endless},
-		"subagent's stream":  {model: asks(task("child", "go")), child: endless},
-		"subagent's tool":    {model: asks(task("child", "go")), child: asks("stuck")},
+		"subagent's stream":  {model: toolCalls(task("child", "go")), child: endless},
+		"subagent's tool":    {model: toolCalls(task("child", "go")), child: toolCalls("stuck")},
 		"summary":            {model: fails(tooLong), sum: endless},
 		"vendor's pause":     {model: fails(&providers.Error{Kind: providers.KindRateLimit, RetryAfter: 20 * time.Second})},
-		"one tool of a step": {model: asks("fine", "stuck")},
+		"one tool of a step": {model: toolCalls("fine", "stuck")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
@@ -284,8 +284,8 @@ func TestTimeBudgetBoundsAllWork(t *testing.T) {
 				a := chatAgent(tools...)
 				a.Subagents = []*agent.Agent{{Name: "child", Description: "A child.", Model: "test/child", Tools: tools}}
 				a.Durability.Timeout, a.Compaction.Model, a.Compaction.KeepRecentTokens = 2*time.Minute, "test/sum", 1
-				c := &cast{models: map[string]script{"model": inTurn(tells(strings.Repeat("x", 400)), tt.model), "child": tt.child, "sum": tt.sum}}
-				n := l.run(part{opts: agents(a), cast: c})
+				c := &vendor{models: map[string]script{"model": inTurn(replies(strings.Repeat("x", 400)), tt.model), "child": tt.child, "sum": tt.sum}}
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "0", "begin")
 				l.completes(chat("c"), 1)
 				began := time.Now()
@@ -297,7 +297,7 @@ func TestTimeBudgetBoundsAllWork(t *testing.T) {
 				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeTimeout {
 					t.Errorf("got outcome %s with %+v", s.Outcome, s.Error)
 				}
-				c.models["model"] = tells("done")
+				c.models["model"] = replies("done")
 				n.admit(chat("c"), "2", "and now?")
 				l.completes(chat("c"), 3)
 				time.Sleep(time.Hour) // no record follows
@@ -319,10 +319,10 @@ func TestFallbackOfAnotherModel(t *testing.T) {
 			}
 			return nil
 		}
-		c := &cast{models: map[string]script{
-			"model": fails(errNoCredit), "second": inTurn(asks("look"), tells("by second")), "strong": tells("by strong"),
+		c := &vendor{models: map[string]script{
+			"model": fails(errNoCredit), "second": inTurn(toolCalls("look"), replies("by second")), "strong": replies("by strong"),
 		}}
-		n := l.run(part{opts: agents(a), cast: c})
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := len(c.requests("strong")); got != 1 {

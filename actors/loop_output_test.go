@@ -35,7 +35,7 @@ func cutCall(t *testing.T, req providers.Request) string {
 // reads requests a part of the shortened output, with more as further input.
 func reads(t *testing.T, more string) script {
 	return func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-		return asks(fmt.Sprintf(`read_output {"call":%q%s}`, cutCall(t, req), more))(ctx, req, a)
+		return toolCalls(fmt.Sprintf(`read_output {"call":%q%s}`, cutCall(t, req), more))(ctx, req, a)
 	}
 }
 
@@ -63,21 +63,21 @@ func lastResult(req providers.Request) string {
 // in the same response and after a restart. Clients see all of it.
 func TestLongOutputIsReadInParts(t *testing.T) {
 	long := longOutput()
-	for _, who := range []string{"model", "child"} {
-		t.Run(who, func(t *testing.T) {
+	for _, name := range []string{"model", "child"} {
+		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				report, small := returning("report", long), returning("small", "short")
-				work := inTurn(asks("small"), asks("report"), reads(t, ""), reads(t, `,"from":200000`), reads(t, `,"from":100,"find":"line 12345 of"`),
-					reads(t, `,"find":"line 20000"`), reads(t, `,"from":100000000`), asks(`read_output {"call":"call_other"}`), asks(`read_output {}`), tells("done"))
+				work := inTurn(toolCalls("small"), toolCalls("report"), reads(t, ""), reads(t, `,"from":200000`), reads(t, `,"from":100,"find":"line 12345 of"`),
+					reads(t, `,"find":"line 20000"`), reads(t, `,"from":100000000`), toolCalls(`read_output {"call":"call_other"}`), toolCalls(`read_output {}`), replies("done"))
 				a := withSubagents(chatAgent(report, small), researcher(report, small))
-				c := &cast{models: map[string]script{"model": work}}
-				if who == "child" {
-					c.models = map[string]script{"model": inTurn(asks(task("researcher", "Report.")), tells("done")), "child": work}
+				c := &vendor{models: map[string]script{"model": work}}
+				if name == "child" {
+					c.models = map[string]script{"model": inTurn(toolCalls(task("researcher", "Report.")), replies("done")), "child": work}
 				}
-				n := l.run(part{opts: agents(a), cast: c, page: 1, windows: map[string]int{"model": 32_768, "child": 32_768}})
+				n := l.run(part{opts: agents(a), vendor: c, page: 1, windows: map[string]int{"model": 32_768, "child": 32_768}})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
-				got := c.requests(who)
+				got := c.requests(name)
 				if len(got) != 10 || offered(got[1].req) != 0 || offered(got[2].req) != 1 || offered(got[9].req) != 1 {
 					t.Fatalf("got %d requests, want all of them with the tool", len(got))
 				}
@@ -96,15 +96,15 @@ func TestLongOutputIsReadInParts(t *testing.T) {
 						t.Errorf("result %d: got %d bytes", i, len(result))
 					}
 				}
-				if who == "child" {
+				if name == "child" {
 					return // a child's outputs are not public
 				}
 				if out := string(toolParts(n.snapshot(chat("c")))[1].Output); len(out) < len(long) {
 					t.Errorf("got %d public bytes", len(out))
 				}
-				n.die()
-				c = alone(inTurn(reads(t, `,"from":300000`), tells("seen")))
-				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: map[string]int{"model": 32_768}})
+				n.crash()
+				c = onlyModel(inTurn(reads(t, `,"from":300000`), replies("seen")))
+				n = l.run(part{opts: agents(a), vendor: c, page: 1, windows: map[string]int{"model": 32_768}})
 				n.admit(chat("c"), "2", "and?")
 				l.completes(chat("c"), 2)
 				wants(t, "the result after a restart", lastResult(c.requests("model")[1].req), "[bytes 300000 to 307936 of")
@@ -118,8 +118,8 @@ func TestShortOutputIsNotShortened(t *testing.T) {
 	output := strings.Repeat("0123456789", 2000)
 	for window, cut := range map[int]bool{0: false, 200_000: false, 32_768: true} {
 		inLoop(t, func(t *testing.T, l *loop) {
-			c := alone(inTurn(asks("report"), tells("done")))
-			n := l.run(part{opts: agents(chatAgent(returning("report", output))), cast: c, windows: map[string]int{"model": window}})
+			c := onlyModel(inTurn(toolCalls("report"), replies("done")))
+			n := l.run(part{opts: agents(chatAgent(returning("report", output))), vendor: c, windows: map[string]int{"model": window}})
 			n.admit(chat("c"), "1", "go")
 			l.completes(chat("c"), 1)
 			req := c.requests("model")[1].req
@@ -141,15 +141,15 @@ func TestInterruptedReadIsRepeated(t *testing.T) {
 		}, nil)
 		a := chatAgent(returning("report", longOutput()), slow)
 		a.ToolConcurrency = 1 // the read has not begun, but the log cannot tell
-		c := alone(inTurn(asks("report"), func(ctx context.Context, req providers.Request, out *providers.Assembler) error {
-			return asks("slow", fmt.Sprintf(`read_output {"call":%q}`, cutCall(t, req)))(ctx, req, out)
+		c := onlyModel(inTurn(toolCalls("report"), func(ctx context.Context, req providers.Request, out *providers.Assembler) error {
+			return toolCalls("slow", fmt.Sprintf(`read_output {"call":%q}`, cutCall(t, req)))(ctx, req, out)
 		}))
-		n := l.run(part{opts: agents(a), cast: c})
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, begun, "the tool")
-		n.die()
-		c = alone(tells("done"))
-		l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		c = onlyModel(replies("done"))
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		wants(t, "the request after a restart", strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown", "[bytes 0 to ")
 		if strings.Count(strings.Join(c.last(t, "model"), "\n"), "The outcome of this call is unknown") != 1 {

@@ -43,8 +43,8 @@ func (b sizedBinding) Run(ctx context.Context, _ string, inputs *providers.Body,
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(stream))}, nil
 }
 
-// asks calls a model by the binding.
-func (b sizedBinding) asks(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+// stream calls a model by the binding.
+func (b sizedBinding) stream(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 	m := providers.Model{Provider: "test", ID: "model", Edge: &providers.Edge{Binding: b}}
 	for e, err := range edge.New(nil).Stream(ctx, m, req, providers.Options{}) {
 		if err != nil {
@@ -88,7 +88,7 @@ func TestOverflowOfSmallRequests(t *testing.T) {
 					b.limit, b.reply = &atomic.Int64{}, strings.Repeat("r", tt.chars)
 					b.limit.Store(tt.first)
 					a := chatAgent() // keeps 8,000 tokens and writes its own summaries
-					n := l.run(part{opts: agents(a), cast: alone(b.asks)})
+					n := l.run(part{opts: agents(a), vendor: onlyModel(b.stream)})
 					for i := 1; i <= 20; i++ {
 						if i > 12 {
 							b.limit.Store(tt.limit)
@@ -115,15 +115,15 @@ func TestOverflowOfOneMessage(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				b := sizedBinding{limit: &atomic.Int64{}, status: 413, reply: "yes"}
 				b.limit.Store(8600)
-				n := l.run(part{opts: agents(chatAgent()), cast: alone(b.asks)})
+				n := l.run(part{opts: agents(chatAgent()), vendor: onlyModel(b.stream)})
 				for i := 1; i <= earlier; i++ {
 					n.admit(chat("c"), fmt.Sprint(i), words("hello"))
 					l.completes(chat("c"), i)
 				}
 				n.admit(chat("c"), "long", strings.Repeat("x", 9000))
 				s := l.settles(chat("c"), earlier+1)[earlier]
-				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != sayMessageTooLong {
-					t.Errorf("got outcome %s with %+v, want %q", s.Outcome, s.Error, sayMessageTooLong)
+				if s.Outcome != conversation.OutcomeFailed || s.Error.Type != conversation.CodeModelFailed || s.Error.Message != textMessageTooLong {
+					t.Errorf("got outcome %s with %+v, want %q", s.Outcome, s.Error, textMessageTooLong)
 				}
 				n.admit(chat("c"), "next", words("hello"))
 				if s := l.settles(chat("c"), earlier+2)[earlier+1]; s.Outcome != conversation.OutcomeCompleted {
@@ -138,7 +138,7 @@ func TestOverflowOfOneMessage(t *testing.T) {
 // verbatim, so that a conversation is compacted before the vendor rejects it.
 func TestCompactionOfASmallWindow(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		n := l.run(part{opts: agents(chatAgent()), cast: alone(tellsAt(words("yes"), much)), windows: window})
+		n := l.run(part{opts: agents(chatAgent()), vendor: onlyModel(repliesAt(words("yes"), much)), windows: window})
 		for i := 1; i <= 8; i++ {
 			n.admit(chat("c"), fmt.Sprint(i), strings.Repeat("m", 400))
 			l.completes(chat("c"), i)

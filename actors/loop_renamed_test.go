@@ -77,14 +77,14 @@ func TestToolRemovedWhileCallWaits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				k := &work{}
-				model := alone(inTurn(asks(`refund {"order":"A1"}`), tells("done")))
-				n := l.run(part{opts: agents(chatAgent(refunds(k, "refund", true))), cast: model})
+				model := onlyModel(inTurn(toolCalls(`refund {"order":"A1"}`), replies("done")))
+				n := l.run(part{opts: agents(chatAgent(refunds(k, "refund", true))), vendor: model})
 				n.admit(chat("c"), "1", "go")
-				l.parks(chat("c"), 1)
-				n.die()
+				l.waitSuspended(chat("c"), 1)
+				n.crash()
 				a := chatAgent()
 				c.next(k, a)
-				next := l.run(part{opts: agents(a), cast: model})
+				next := l.run(part{opts: agents(a), vendor: model})
 				if _, err := next.signals("receipt", "s", "number 7"); err != nil {
 					t.Fatal(err)
 				}
@@ -116,15 +116,15 @@ func TestStateThatDoesNotFit(t *testing.T) {
 			return a
 		}
 		before, now := agent.NewState("n", ""), agent.NewState("n", 0)
-		n := l.run(part{opts: agents(remembers(before, func(ctx context.Context) error { return before.Set(ctx, "seven") })), cast: alone(tells("done"))})
+		n := l.run(part{opts: agents(remembers(before, func(ctx context.Context) error { return before.Set(ctx, "seven") })), vendor: onlyModel(replies("done"))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
-		n.die()
+		n.crash()
 		read := func(ctx context.Context) error {
 			_, err := now.Get(ctx)
 			return err
 		}
-		next := l.run(part{opts: agents(remembers(now, read)), cast: alone(tells("done"))})
+		next := l.run(part{opts: agents(remembers(now, read)), vendor: onlyModel(replies("done"))})
 		next.admit(chat("c"), "2", "go on")
 		l.untilSettled(chat("c"), 2)
 		wants(t, "the log", next.log.String(), "level=WARN", "agent=chat", "id=c", "stored value of state n does not fit", "State.Migrating")
@@ -136,7 +136,7 @@ func TestStateThatDoesNotFit(t *testing.T) {
 func TestLogNamesConversation(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		fails := agent.NewTool("fails", "Fails.", func(context.Context, struct{}) (string, error) { return "", errors.New("broken") }, nil)
-		n := l.run(part{opts: agents(chatAgent(fails)), cast: alone(inTurn(asks("fails"), tells("done")))})
+		n := l.run(part{opts: agents(chatAgent(fails)), vendor: onlyModel(inTurn(toolCalls("fails"), replies("done")))})
 		for _, id := range []string{"c", "d"} {
 			n.admit(chat(id), "1", "go")
 			l.completes(chat(id), 1)

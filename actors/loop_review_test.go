@@ -30,7 +30,7 @@ func TestSettledWithCheckpoint(t *testing.T) {
 		}
 		opts := agents(a)
 		opts.CheckpointBatches = 1
-		n := l.run(part{opts: opts, cast: alone(tells("done"))})
+		n := l.run(part{opts: opts, vendor: onlyModel(replies("done"))})
 		want := map[string]int{}
 		for i := range turns {
 			n.admit(chat("c"), fmt.Sprint(i), fmt.Sprint("m", i))
@@ -61,7 +61,7 @@ func TestResponseStartedWritesState(t *testing.T) {
 		a.Hooks.ResponseStarted = func(ctx context.Context, _ *agent.Turn) (map[string]any, error) {
 			return nil, note(ctx, "response")
 		}
-		n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("look"), tells("done")))})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(inTurn(toolCalls("look"), replies("done")))})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		batch := batchWith(l, chat("c"), func(w *conversation.StateWritten) bool { return string(w.Value) == `["response"]` })
@@ -84,7 +84,7 @@ func TestFailedStartKeepsItsState(t *testing.T) {
 		a.Hooks.DeliveryStarted = func(ctx context.Context, _ *agent.Turn) error {
 			return errors.Join(errors.New("no"), diary.Set(ctx, []string{"tried"}))
 		}
-		n := l.run(part{opts: agents(a), cast: alone(tells("done"))})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(replies("done"))})
 		n.admit(chat("c"), "1", "go")
 		if s := l.settles(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeFailed {
 			t.Errorf("got outcome %s", s.Outcome)
@@ -99,10 +99,10 @@ func TestBucketOutageBeforeModelCall(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		opts := agents(chatAgent())
 		opts.CheckpointBatches = 2
-		c := alone(tells(strings.Repeat("long ", 100)))
+		c := onlyModel(replies(strings.Repeat("long ", 100)))
 		var away atomic.Bool
 		var refused atomic.Int32
-		p := part{opts: opts, cast: c, page: 400, decide: func(op storagetest.Op) storagetest.Kind {
+		p := part{opts: opts, vendor: c, page: 400, decide: func(op storagetest.Op) storagetest.Kind {
 			if away.Load() && op.Method == "GET" && strings.Contains(op.Key, "/page/") {
 				refused.Add(1)
 				return storagetest.ErrorBefore
@@ -115,7 +115,7 @@ func TestBucketOutageBeforeModelCall(t *testing.T) {
 			l.completes(chat("c"), i+1)
 			time.Sleep(time.Minute)
 		}
-		n.die()
+		n.crash()
 		n = l.run(p)
 		away.Store(true)
 		n.admit(chat("c"), "last", "and now?")
@@ -143,7 +143,7 @@ func TestSummarizerThatIgnoresItsContext(t *testing.T) {
 			}
 			return nil
 		}
-		n := l.run(part{opts: agents(a), cast: alone(tells("done"))})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(replies("done"))})
 		n.admit(chat("c"), "1", "one")
 		l.completes(chat("c"), 1)
 		stuck.Store(true)
@@ -172,11 +172,11 @@ func TestCompactionWithWithdrawnStep(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks("look"), asks("look"), breaks, tells("done")),
-			"sum":   held(begun, release, tells("It looked.")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls("look"), toolCalls("look"), breaks, replies("done")),
+			"sum":   held(begun, release, replies("It looked.")),
 		}}
-		n := l.run(part{opts: agents(compacting(returning("look", words("fog")+words("rain")))), cast: c})
+		n := l.run(part{opts: agents(compacting(returning("look", words("fog")+words("rain")))), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.until("the half answer", func() bool { return len(only[*conversation.Delta](l.records(chat("c")))) > 0 })
 		done := make(chan error, 1)

@@ -48,7 +48,7 @@ func newLoop(t *testing.T, fleet *actors.LocalFleet) *loop {
 // part configures a node of a loop.
 type part struct {
 	opts    actors.Options
-	cast    *cast
+	vendor  *vendor
 	windows map[string]int        // of the models, in tokens
 	limits  providers.InputLimits // of all models, which then have no windows
 	price   float64               // of all models, in dollars per million tokens of input; likewise
@@ -75,10 +75,10 @@ func (l *loop) run(p part) *actorNode {
 // begin starts a node over a bucket, nil for the one of its part.
 func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	l.tb.Helper()
-	n := &actorNode{node: l.newNode(&p.opts, p.cast, p.windows)}
+	n := &actorNode{node: l.newNode(&p.opts, p.vendor, p.windows)}
 	if p.limits != (providers.InputLimits{}) || p.price > 0 {
 		limited := &providers.Provider{ID: "test", BaseURL: "test:"}
-		for id := range p.cast.models {
+		for id := range p.vendor.models {
 			limited.Models = append(limited.Models, providers.CatalogModel{ID: id, API: "test", Input: sighted.Input, InputLimits: p.limits, Cost: providers.Cost{Rates: providers.Rates{Input: p.price}}})
 		}
 		if err := p.opts.Providers.SetProvider(limited); err != nil {
@@ -98,8 +98,8 @@ func (l *loop) begin(p part, bucket storage.Bucket) (*actorNode, <-chan error) {
 	return n, n.node.run()
 }
 
-// die crashes a node: none of its requests lands any more, and none of its goroutines continues.
-func (n *actorNode) die() {
+// crash crashes a node: none of its requests lands any more, and none of its goroutines continues.
+func (n *actorNode) crash() {
 	n.cut()
 	n.stopActors()
 	_ = n.stop() // its errors about the missing bucket do not matter
@@ -145,28 +145,28 @@ func batchWith[T conversation.Record](l *loop, at conversation.Address, fits fun
 	return nil
 }
 
-// cast is a vendor whose models are scripts, by id. It keeps the requests.
-type cast struct {
+// vendor is a vendor whose models are scripts, by id. It keeps the requests.
+type vendor struct {
 	models map[string]script
 
 	mu    sync.Mutex
-	asked []asked
+	asked []modelRequest
 }
 
-// asked is one request to a model.
-type asked struct {
+// modelRequest is one request to a model.
+type modelRequest struct {
 	model string
 	req   providers.Request
 	o     providers.Options
 	at    time.Time
 }
 
-// alone is a cast of the one model named by [spec].
-func alone(s script) *cast { return &cast{models: map[string]script{"model": s}} }
+// onlyModel is a cast of the one model named by [spec].
+func onlyModel(s script) *vendor { return &vendor{models: map[string]script{"model": s}} }
 
-func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
+func (c *vendor) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
 	c.mu.Lock()
-	c.asked = append(c.asked, asked{m.ID, req, o, time.Now()})
+	c.asked = append(c.asked, modelRequest{m.ID, req, o, time.Now()})
 	c.mu.Unlock()
 	s := c.models[m.ID]
 	if s == nil {
@@ -176,10 +176,10 @@ func (c *cast) Stream(ctx context.Context, m providers.Model, req providers.Requ
 }
 
 // requests returns the requests to a model so far, "" for all models.
-func (c *cast) requests(model string) []asked {
+func (c *vendor) requests(model string) []modelRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []asked
+	var out []modelRequest
 	for _, a := range c.asked {
 		if model == "" || a.model == model {
 			out = append(out, a)
@@ -189,7 +189,7 @@ func (c *cast) requests(model string) []asked {
 }
 
 // last returns the messages of the newest request to a model.
-func (c *cast) last(tb testing.TB, model string) []string {
+func (c *vendor) last(tb testing.TB, model string) []string {
 	tb.Helper()
 	list := c.requests(model)
 	if len(list) == 0 {
@@ -199,7 +199,7 @@ func (c *cast) last(tb testing.TB, model string) []string {
 }
 
 // seen returns the texts of all messages of a request, history first.
-func (a asked) seen() []string {
+func (a modelRequest) seen() []string {
 	req := a.req
 	var all []providers.Message
 	for _, b := range req.History {
@@ -218,12 +218,12 @@ func inTurn(scripts ...script) script {
 	}
 }
 
-// tells answers with a text.
-func tells(text string) script {
-	return tellsAt(text, providers.Usage{Input: 10, Output: 2, Total: 12})
+// replies answers with a text.
+func replies(text string) script {
+	return repliesAt(text, providers.Usage{Input: 10, Output: 2, Total: 12})
 }
 
-func tellsAt(text string, u providers.Usage) script {
+func repliesAt(text string, u providers.Usage) script {
 	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 		a.Text(text)
 		a.Finish(providers.Done{StopReason: providers.StopStop, Usage: u})
@@ -231,12 +231,12 @@ func tellsAt(text string, u providers.Usage) script {
 	}
 }
 
-// asks answers with calls, each a name and its input; their ids are p1, p2 and so on.
-func asks(calls ...string) script {
-	return asksAt(providers.Usage{Input: 10, Output: 5, Total: 15}, calls...)
+// toolCalls answers with calls, each a name and its input; their ids are p1, p2 and so on.
+func toolCalls(calls ...string) script {
+	return toolCallsAt(providers.Usage{Input: 10, Output: 5, Total: 15}, calls...)
 }
 
-func asksAt(u providers.Usage, calls ...string) script {
+func toolCallsAt(u providers.Usage, calls ...string) script {
 	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 		for i, c := range calls {
 			name, input, _ := strings.Cut(c, " ")
@@ -251,8 +251,8 @@ func asksAt(u providers.Usage, calls ...string) script {
 }
 
 // task is a call that delegates a task to a subagent.
-func task(who, prompt string) string {
-	return fmt.Sprintf(`task {"agent":%q,"prompt":%q}`, who, prompt)
+func task(name, prompt string) string {
+	return fmt.Sprintf(`task {"agent":%q,"prompt":%q}`, name, prompt)
 }
 
 // fails answers with an error.

@@ -73,7 +73,7 @@ func TestLongLogIsOpened(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			l.settledTurns(at, turns, "and so on")
 			var log slowLog
-			n := l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			n := l.run(part{opts: opts, vendor: onlyModel(replies("ok")), over: slow(&log)})
 			began, refused := time.Now(), 0
 			for ; time.Since(began) < time.Hour; refused++ {
 				_, err := n.rt.Admit(t.Context(), message(at, "next", "hello"))
@@ -93,7 +93,7 @@ func TestLongLogIsOpened(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			l.settledTurns(at, turns, "and so on")
 			var log slowLog
-			n := l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			n := l.run(part{opts: opts, vendor: onlyModel(replies("ok")), over: slow(&log)})
 			refused := make(chan error)
 			go func() {
 				_, err := n.rt.Admit(t.Context(), message(at, "next", "hello"))
@@ -111,17 +111,17 @@ func TestLongLogIsOpened(t *testing.T) {
 		inLoop(t, func(t *testing.T, l *loop) {
 			l.settledTurns(at, turns, "and so on")
 			asked := make(chan struct{}, 1)
-			n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, _ providers.Request, _ *providers.Assembler) error {
+			n := l.run(part{opts: opts, vendor: onlyModel(func(ctx context.Context, _ providers.Request, _ *providers.Assembler) error {
 				asked <- struct{}{}
 				<-ctx.Done()
 				return ctx.Err()
 			})})
 			n.admit(at, "next", "hello")
 			<-asked
-			n.die()
+			n.crash()
 			left, began := len(l.batches(at)), time.Now()
 			var log slowLog
-			l.run(part{opts: opts, cast: alone(tells("ok")), over: slow(&log)})
+			l.run(part{opts: opts, vendor: onlyModel(replies("ok")), over: slow(&log)})
 			l.until("the next attempt", func() bool { return len(l.batches(at)) > left })
 			if took := time.Since(began); took < 3*time.Minute || took > 5*time.Minute {
 				t.Errorf("got takeover after %v", took)

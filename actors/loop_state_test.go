@@ -19,8 +19,8 @@ import (
 // diary is a list of moments in a conversation's state.
 var diary = agent.NewState("diary", []string(nil))
 
-func note(ctx context.Context, who string) error {
-	_, err := diary.Update(ctx, func(list []string) []string { return append(list, who) })
+func note(ctx context.Context, place string) error {
+	_, err := diary.Update(ctx, func(list []string) []string { return append(list, place) })
 	return err
 }
 
@@ -85,9 +85,9 @@ func keeper(errs *sync.Map) *agent.Agent {
 func TestStateOfASubmission(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var errs sync.Map
-		c := alone(inTurn(asks("write"), asks("fail"), tells("so"), tells("done")))
+		c := onlyModel(inTurn(toolCalls("write"), toolCalls("fail"), replies("so"), replies("done")))
 		opts := agents(keeper(&errs))
-		n := l.run(part{opts: opts, cast: c})
+		n := l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		var systems []string
@@ -100,9 +100,9 @@ func TestStateOfASubmission(t *testing.T) {
 			t.Errorf("instructions (-want +got):\n%s", diff)
 		}
 		wants(t, "metadata", string(n.response(chat("c")).Metadata), `"seen":["started"]`)
-		for _, who := range []string{"Prepare", "Settled"} {
-			if err, _ := errs.Load(who); !errors.Is(err.(error), agent.ErrReadOnly) {
-				t.Errorf("write in %s: got %v, want %v", who, err, agent.ErrReadOnly)
+		for _, place := range []string{"Prepare", "Settled"} {
+			if err, _ := errs.Load(place); !errors.Is(err.(error), agent.ErrReadOnly) {
+				t.Errorf("write in %s: got %v, want %v", place, err, agent.ErrReadOnly)
 			}
 		}
 		if seen, _ := errs.Load("seen"); !slices.Equal(seen.([]string), all) {
@@ -115,8 +115,8 @@ func TestStateOfASubmission(t *testing.T) {
 		checkWithState(t, l, `"finished"`, batchWith(l, chat("c"), func(*conversation.SubmissionSettled) bool { return true }))
 		lacks(t, "the public view", strings.ReplaceAll(n.public(chat("c")), `"seen":["started"]`, ""), "diary", "finished\"]")
 
-		n.die()
-		n = l.run(part{opts: opts, cast: c})
+		n.crash()
+		n = l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "2", "again")
 		l.completes(chat("c"), 2)
 		if got := c.requests("model")[4].req.System; got != "So far: started, tool, failed tool, stop, finished, started (6)" {
@@ -150,12 +150,12 @@ func TestStateOfAnUnfinishedCall(t *testing.T) {
 				}, &agent.ToolOptions{Durable: durable})
 				a := chatAgent(write, agent.NewTool("read", "Reads.", func(ctx context.Context, _ struct{}) ([]string, error) { return diary.Get(ctx) }, nil))
 				a.State = []agent.StateDefinition{diary}
-				c := alone(inTurn(asks("write"), asks("read"), tells("done")))
-				n := l.run(part{opts: agents(a), cast: c})
+				c := onlyModel(inTurn(toolCalls("write"), toolCalls("read"), replies("done")))
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				await(t, reached, "the write")
-				n.die()
-				l.run(part{opts: agents(a), cast: c})
+				n.crash()
+				l.run(part{opts: agents(a), vendor: c})
 				l.completes(chat("c"), 1)
 				want := "null"
 				if durable {
@@ -188,8 +188,8 @@ func TestStateOfParallelCalls(t *testing.T) {
 		for i := range 10 {
 			calls = append(calls, fmt.Sprintf(`add {"n":%d}`, i+1))
 		}
-		c := alone(inTurn(asks(calls...), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls(calls...), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if got := stored(l, chat("c"), "total"); len(got) == 0 || got[len(got)-1] != "55" {
@@ -219,8 +219,8 @@ func TestStateIsRefused(t *testing.T) {
 		}}
 		a := chatAgent(write)
 		a.State, a.Subagents = []agent.StateDefinition{diary}, []*agent.Agent{child}
-		c := alone(inTurn(asks("write"), asks(task("child", "peek")), asks("peek"), tells("peeked"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("write"), toolCalls(task("child", "peek")), toolCalls("peek"), replies("peeked"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		errs["late"] = note(kept, "late")
@@ -268,16 +268,16 @@ func TestStateOfUnfinishedSibling(t *testing.T) {
 		}, nil)
 		a := chatAgent(slow, quick)
 		a.State = []agent.StateDefinition{total}
-		c := alone(inTurn(asks("slow", "quick"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("slow", "quick"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the slow call")
 		synctest.Wait()
 		if got := only[*conversation.ToolSettled](l.records(chat("c"))); len(got) > 0 {
 			t.Errorf("got an outcome before that of the concurrent call: %+v", got)
 		}
-		n.die()
-		l.run(part{opts: agents(a), cast: c})
+		n.crash()
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		// The quick call's outcome is unknown, and it wrote nothing.
 		if diff := cmp.Diff([]string{"1"}, stored(l, chat("c"), "total")); diff != "" {

@@ -40,22 +40,22 @@ func (l *loop) blobs() (keys []string) {
 // in the same response and after a restart. Clients see a part.
 func TestOutputBeyondARecord(t *testing.T) {
 	huge := hugeOutput()
-	for _, who := range []string{"model", "child"} {
-		t.Run(who, func(t *testing.T) {
+	for _, name := range []string{"model", "child"} {
+		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				report := returning("report", huge)
-				work := inTurn(asks("report"), reads(t, ""), reads(t, `,"from":2500000`), reads(t, `,"from":100,"find":"line 123456 of"`),
-					reads(t, `,"find":"line 200000"`), reads(t, `,"from":100000000`), tells("done"))
+				work := inTurn(toolCalls("report"), reads(t, ""), reads(t, `,"from":2500000`), reads(t, `,"from":100,"find":"line 123456 of"`),
+					reads(t, `,"find":"line 200000"`), reads(t, `,"from":100000000`), replies("done"))
 				a := withSubagents(chatAgent(report), researcher(report))
-				c := &cast{models: map[string]script{"model": work}}
-				if who == "child" {
-					c.models = map[string]script{"model": inTurn(asks(task("researcher", "Report.")), tells("done")), "child": work}
+				c := &vendor{models: map[string]script{"model": work}}
+				if name == "child" {
+					c.models = map[string]script{"model": inTurn(toolCalls(task("researcher", "Report.")), replies("done")), "child": work}
 				}
 				windows := map[string]int{"model": 32_768, "child": 32_768}
-				n := l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
+				n := l.run(part{opts: agents(a), vendor: c, page: 1, windows: windows})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
-				got := c.requests(who)
+				got := c.requests(name)
 				if len(got) != 7 || offered(got[0].req) != 0 || offered(got[1].req) != 1 {
 					t.Fatalf("got %d requests, want all of them with the tool", len(got))
 				}
@@ -77,7 +77,7 @@ func TestOutputBeyondARecord(t *testing.T) {
 				if len(stored) != 1 || stored[0].Size != int64(len(huge)) || len(stored[0].Pieces) != len(l.blobs()) || len(l.blobs()) < 4 {
 					t.Errorf("got %d stored outputs, in %d pieces", len(stored), len(l.blobs()))
 				}
-				if who == "child" {
+				if name == "child" {
 					return // a child's outputs are not public
 				}
 				var shown string
@@ -88,9 +88,9 @@ func TestOutputBeyondARecord(t *testing.T) {
 					t.Errorf("got %d public bytes: %.80q", len(shown), shown)
 				}
 				wants(t, "the public output", shown, fmt.Sprintf("of %d bytes omitted here.]", len(huge)))
-				n.die()
-				c = alone(inTurn(reads(t, `,"from":4000000`), tells("seen")))
-				n = l.run(part{opts: agents(a), cast: c, page: 1, windows: windows})
+				n.crash()
+				c = onlyModel(inTurn(reads(t, `,"from":4000000`), replies("seen")))
+				n = l.run(part{opts: agents(a), vendor: c, page: 1, windows: windows})
 				n.admit(chat("c"), "2", "and?")
 				l.completes(chat("c"), 2)
 				wants(t, "the result after a restart", lastResult(c.requests("model")[1].req), "[bytes 4000000 to 4007936 of")
@@ -107,15 +107,15 @@ func TestStoredOutputWithImages(t *testing.T) {
 		return agent.Result{Output: map[string]string{"text": hugeOutput()}, Images: []agent.Image{{MimeType: "image/png", Data: picture}}}, nil
 	}, nil)
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(inTurn(asks("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		c := onlyModel(inTurn(toolCalls("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			for _, key := range l.blobs() {
 				if err := l.bucket.Delete(ctx, key); err != nil {
 					t.Error(err)
 				}
 			}
 			return reads(t, "")(ctx, req, a)
-		}, tells("done")))
-		n := l.run(part{opts: agents(chatAgent(draw)), cast: c})
+		}, replies("done")))
+		n := l.run(part{opts: agents(chatAgent(draw)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := shown(c.requests("model")[1].req)
@@ -154,16 +154,16 @@ func TestCrashBeforeStoredOutputIsRecorded(t *testing.T) {
 			return 0
 		}
 		a := chatAgent(returning("report", hugeOutput()))
-		n := l.run(part{opts: agents(a), cast: alone(asks("report")), decide: decide})
+		n := l.run(part{opts: agents(a), vendor: onlyModel(toolCalls("report")), decide: decide})
 		n.admit(chat("c"), "1", "go")
 		await(t, reached, "the batch after the pieces")
-		n.die()
+		n.crash()
 		before := len(l.blobs())
 		if got := only[*conversation.OutputStored](l.records(chat("c"))); before < 4 || len(got) != 0 {
 			t.Fatalf("got %d pieces stored and %d outputs recorded", before, len(got))
 		}
-		c := alone(inTurn(asks("report"), tells("done")))
-		l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("report"), replies("done")))
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		wants(t, "the request after a restart", strings.Join(shown(c.requests("")[0].req), "\n"), "The outcome of this call is unknown")
 		if got := only[*conversation.OutputStored](l.records(chat("c"))); len(got) != 1 || len(l.blobs()) != before {
@@ -188,8 +188,8 @@ func TestOutputsAtOnce(t *testing.T) {
 		}, nil)
 		a := chatAgent(report)
 		a.Limits.OutputBytes = 250_000
-		c := alone(inTurn(asks("report", "report", "report", "report"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("report", "report", "report", "report"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		whole, parts := 0, 0
@@ -220,8 +220,8 @@ func TestLongOutputsOfOneReply(t *testing.T) {
 		outcome conversation.Outcome
 	}{{5, conversation.OutcomeCompleted}, {7, conversation.OutcomeFailed}} {
 		inLoop(t, func(t *testing.T, l *loop) {
-			c := alone(inTurn(asks(slices.Repeat([]string{"report"}, tc.calls)...), tells("done")))
-			n := l.run(part{opts: agents(chatAgent(returning("report", long))), cast: c})
+			c := onlyModel(inTurn(toolCalls(slices.Repeat([]string{"report"}, tc.calls)...), replies("done")))
+			n := l.run(part{opts: agents(chatAgent(returning("report", long))), vendor: c})
 			n.rt.ShowAtMost(most)
 			n.admit(chat("c"), "1", "go")
 			settled := l.settles(chat("c"), 1)[0]
@@ -240,8 +240,8 @@ func TestLongOutputsOfOneReply(t *testing.T) {
 // TestOutputThatCannotBeStored: the model gets the failure, and the response continues.
 func TestOutputThatCannotBeStored(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(inTurn(asks("report"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(returning("report", hugeOutput()))), cast: c, decide: func(op storagetest.Op) storagetest.Kind {
+		c := onlyModel(inTurn(toolCalls("report"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(returning("report", hugeOutput()))), vendor: c, decide: func(op storagetest.Op) storagetest.Kind {
 			if storage.KindOf(op.Key) == storage.KindAttachment {
 				return storagetest.ErrorBefore
 			}

@@ -38,11 +38,11 @@ func TestTask(t *testing.T) {
 		}, nil)
 		a := withSubagents(chatAgent(), researcher(look))
 		a.Data = []agent.Data{strange}
-		c := &cast{models: map[string]script{
-			"model": inTurn(tells("Hello."), asks(task("researcher", "childish task")), tells("It is foggy.")),
-			"child": inTurn(asks("look"), tells("childish result")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(replies("Hello."), toolCalls(task("researcher", "childish task")), replies("It is foggy.")),
+			"child": inTurn(toolCalls("look"), replies("childish result")),
 		}}
-		n := l.run(part{opts: agents(a), cast: c})
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
 		n.admit(chat("c"), "2", "research")
@@ -98,16 +98,16 @@ func TestConcurrentTasks(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		both := make(chan string, 2)
 		release := map[string]chan struct{}{"user: one": make(chan struct{}), "user: two": make(chan struct{})}
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("researcher", "one"), task("researcher", "two")), tells("done")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("researcher", "one"), task("researcher", "two")), replies("done")),
 			"child": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 				prompt := shown(req)[0]
 				both <- prompt
 				<-release[prompt]
-				return tells("result of "+strings.TrimPrefix(prompt, "user: "))(ctx, req, a)
+				return replies("result of "+strings.TrimPrefix(prompt, "user: "))(ctx, req, a)
 			},
 		}}
-		n := l.run(part{opts: agents(withSubagents(chatAgent(), researcher())), cast: c})
+		n := l.run(part{opts: agents(withSubagents(chatAgent(), researcher())), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		<-both
 		<-both
@@ -125,17 +125,17 @@ func TestConcurrentTasks(t *testing.T) {
 // TestModelOfASubagent is its parent's model at that call, unless the subagent has its own.
 func TestModelOfASubagent(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		heir := &agent.Agent{Name: "heir", Description: "Inherits."}
-		a := withSubagents(chatAgent(), heir, researcher())
+		successor := &agent.Agent{Name: "heir", Description: "Inherits."}
+		a := withSubagents(chatAgent(), successor, researcher())
 		a.Prepare = func(_ context.Context, _ *agent.Turn, s *agent.Setup) error {
 			s.Model, s.Fallbacks = "test/chosen", []string{"test/spare"}
 			return nil
 		}
-		c := &cast{models: map[string]script{
-			"chosen": inTurn(asks(task("heir", "one"), task("researcher", "two")), fails(&providers.Error{Kind: providers.KindProtocol}), tells("done")),
-			"spare":  tells("spare result"), "child": tells("own result"),
+		c := &vendor{models: map[string]script{
+			"chosen": inTurn(toolCalls(task("heir", "one"), task("researcher", "two")), fails(&providers.Error{Kind: providers.KindProtocol}), replies("done")),
+			"spare":  replies("spare result"), "child": replies("own result"),
 		}}
-		n := l.run(part{opts: agents(a), cast: c})
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "chosen")
@@ -153,11 +153,11 @@ func TestModelOfASubagent(t *testing.T) {
 // TestInvalidTasks: the model gets an error for each invalid task and may continue.
 func TestInvalidTasks(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("nobody", "x"), `task {"agent":"researcher"}`, `task {"agent":"researcher","prompt":"  "}`, `task [1]`, `task {"agent":`, task("researcher", "fail")), tells("done")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("nobody", "x"), `task {"agent":"researcher"}`, `task {"agent":"researcher","prompt":"  "}`, `task [1]`, `task {"agent":`, task("researcher", "fail")), replies("done")),
 			"child": fails(errNoCredit),
 		}}
-		n := l.run(part{opts: agents(withSubagents(chatAgent(), researcher())), cast: c})
+		n := l.run(part{opts: agents(withSubagents(chatAgent(), researcher())), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
@@ -189,22 +189,22 @@ func TestTaskDepth(t *testing.T) {
 		}
 		chain := deepest
 		models := map[string]script{
-			"level4": inTurn(asks(task("level5", "deeper")), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			"level4": inTurn(toolCalls(task("level5", "deeper")), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 				seen := shown(req)
-				return tells(seen[len(seen)-1])(ctx, req, a)
+				return replies(seen[len(seen)-1])(ctx, req, a)
 			}),
-			"level5": tells("too deep"),
-			"model":  inTurn(asks(task("level1", "go down")), tells("done")),
+			"level5": replies("too deep"),
+			"model":  inTurn(toolCalls(task("level1", "go down")), replies("done")),
 		}
 		for i := 3; i >= 1; i-- {
 			chain = withSubagents(level(i), chain)
-			models[fmt.Sprint("level", i)] = inTurn(asks(task(fmt.Sprint("level", i+1), fmt.Sprint("down from ", i))), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+			models[fmt.Sprint("level", i)] = inTurn(toolCalls(task(fmt.Sprint("level", i+1), fmt.Sprint("down from ", i))), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 				seen := shown(req)
-				return tells(strings.TrimPrefix(seen[len(seen)-1], "tool: p1="))(ctx, req, a)
+				return replies(strings.TrimPrefix(seen[len(seen)-1], "tool: p1="))(ctx, req, a)
 			})
 		}
-		c := &cast{models: models}
-		n := l.run(part{opts: agents(withSubagents(chatAgent(), chain)), cast: c})
+		c := &vendor{models: models}
+		n := l.run(part{opts: agents(withSubagents(chatAgent(), chain)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if tools := c.requests("level4")[0].req.Tools; len(tools) != 0 {
@@ -229,13 +229,13 @@ func TestAbortEndsSubagents(t *testing.T) {
 			return "", ctx.Err()
 		}, nil)
 		inner := &agent.Agent{Name: "inner", Description: "Streams.", Model: "test/inner"}
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("researcher", "one"), task("researcher", "two")), tells("done")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("researcher", "one"), task("researcher", "two")), replies("done")),
 			"child": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 				if shown(req)[0] == "user: one" {
-					return asks("stuck")(ctx, req, a)
+					return toolCalls("stuck")(ctx, req, a)
 				}
-				return asks(task("inner", "stream"))(ctx, req, a)
+				return toolCalls(task("inner", "stream"))(ctx, req, a)
 			},
 			"inner": func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 				err := hangs("half", streaming)(ctx, req, a)
@@ -243,7 +243,7 @@ func TestAbortEndsSubagents(t *testing.T) {
 				return err
 			},
 		}}
-		n := l.run(part{opts: agents(withSubagents(chatAgent(), withSubagents(researcher(stuck), inner))), cast: c})
+		n := l.run(part{opts: agents(withSubagents(chatAgent(), withSubagents(researcher(stuck), inner))), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the stream")
 		await(t, running, "the tool")
@@ -291,20 +291,20 @@ func TestSubagentAfterACrash(t *testing.T) {
 			k.did("beside")
 			return "at once", nil
 		}, nil)
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("researcher", "childish task"), "beside"), tells("done")),
-			"child": inTurn(asks("look"), hangs("The childish first half", streaming), tells(" and the second.")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("researcher", "childish task"), "beside"), replies("done")),
+			"child": inTurn(toolCalls("look"), hangs("The childish first half", streaming), replies(" and the second.")),
 		}}
 		opts := agents(withSubagents(chatAgent(beside), researcher(look)))
-		n := l.run(part{opts: opts, cast: c})
+		n := l.run(part{opts: opts, vendor: c})
 		n.admit(chat("c"), "1", "go")
 		await(t, streaming, "the child")
 		l.until("its text, and the outcome", func() bool {
 			lines := l.lines(chat("c"))
 			return strings.Contains(lines, "The childish first half") && strings.Contains(lines, "at once")
 		})
-		n.die()
-		n = l.run(part{opts: opts, cast: c})
+		n.crash()
+		n = l.run(part{opts: opts, vendor: c})
 		l.completes(chat("c"), 1)
 
 		if diff := cmp.Diff(map[string]int{"look": 1, "beside": 1}, k.counts()); diff != "" {
@@ -329,12 +329,12 @@ func TestSubagentIsCompacted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		child := researcher(returning("look", words("fog")))
 		child.Compaction = agent.Compaction{Model: "test/sum", KeepRecentTokens: 10}
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("researcher", "childish task")), tells("done")),
-			"child": inTurn(asks("look"), asks("look"), fails(tooLong), tells("childish result")),
-			"sum":   tells("It looked."),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("researcher", "childish task")), replies("done")),
+			"child": inTurn(toolCalls("look"), toolCalls("look"), fails(tooLong), replies("childish result")),
+			"sum":   replies("It looked."),
 		}}
-		n := l.run(part{opts: agents(withSubagents(chatAgent(), child)), cast: c})
+		n := l.run(part{opts: agents(withSubagents(chatAgent(), child)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		want := []string{summaryOf("It looked."), "user: childish task", "assistant: look{}", "tool: p1=" + words("fog")}

@@ -44,10 +44,10 @@ func TestResultsInCallOrder(t *testing.T) {
 		t.Run(fmt.Sprint(tt.bound), func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				began := time.Now()
-				c := alone(inTurn(asks(`naps {"seconds":30}`, `naps {"seconds":20}`, `naps {"seconds":15}`), tells("done")))
+				c := onlyModel(inTurn(toolCalls(`naps {"seconds":30}`, `naps {"seconds":20}`, `naps {"seconds":15}`), replies("done")))
 				a := chatAgent(naps())
 				a.ToolConcurrency = tt.bound
-				n := l.run(part{opts: agents(a), cast: c})
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				if took := time.Since(began).Truncate(5 * time.Second); took != tt.took {
@@ -79,10 +79,10 @@ func TestModelCorrectsItsCalls(t *testing.T) {
 		}) (string, error) {
 			return fmt.Sprintf("#%d is %s", in.Issue, strings.Join(in.Names, "+")), nil
 		}, nil)
-		c := alone(inTurn(
-			asks(`label {"issue":"7","names":[1]}`, `labels {"issue":7}`, `label {"issue":7,`),
-			asks(`label {"issue":7,"names":["bug"]}`), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(label)), cast: c})
+		c := onlyModel(inTurn(
+			toolCalls(`label {"issue":"7","names":[1]}`, `labels {"issue":7}`, `label {"issue":7,`),
+			toolCalls(`label {"issue":7,"names":["bug"]}`), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(label)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")
@@ -106,7 +106,7 @@ func TestFailingTools(t *testing.T) {
 	for name, tt := range map[string]struct {
 		do   func(context.Context, <-chan struct{}) (any, error)
 		took time.Duration
-		told string
+		text string
 	}{
 		"heeds its limit": {func(ctx context.Context, _ <-chan struct{}) (any, error) {
 			<-ctx.Done()
@@ -138,8 +138,8 @@ func TestFailingTools(t *testing.T) {
 				end := make(chan struct{})
 				t.Cleanup(func() { close(end) })
 				bad := agent.NewTool("bad", "Goes wrong.", func(ctx context.Context, _ struct{}) (any, error) { return tt.do(ctx, end) }, limit)
-				c := alone(inTurn(asks("bad", "fine"), tells("done")))
-				n := l.run(part{opts: agents(chatAgent(bad, returning("fine", "good"))), cast: c})
+				c := onlyModel(inTurn(toolCalls("bad", "fine"), replies("done")))
+				n := l.run(part{opts: agents(chatAgent(bad, returning("fine", "good"))), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				requests := c.requests("model")
@@ -147,7 +147,7 @@ func TestFailingTools(t *testing.T) {
 					t.Errorf("got the next model call after %v, want %v", took, tt.took)
 				}
 				seen := c.last(t, "model")
-				wants(t, "the result", seen[len(seen)-1], tt.told, "p2=good")
+				wants(t, "the result", seen[len(seen)-1], tt.text, "p2=good")
 				lacks(t, "the log", l.lines(chat("c")), "the secret")
 				time.Sleep(time.Minute) // late results change nothing
 				if got := len(only[*conversation.ToolSettled](l.records(chat("c")))); got != 2 {
@@ -172,10 +172,10 @@ func TestCallsOfACutOffReply(t *testing.T) {
 		calls int
 		want  *conversation.SettlementError
 	}{
-		"once":       {[]script{cutOff, tells("done")}, 2, nil},
-		"thrice":     {[]script{cutOff, cutOff, cutOff, tells("done")}, 4, nil},
+		"once":       {[]script{cutOff, replies("done")}, 2, nil},
+		"thrice":     {[]script{cutOff, cutOff, cutOff, replies("done")}, 4, nil},
 		"for ever":   {[]script{cutOff}, 4, &conversation.SettlementError{Type: conversation.CodeModelFailed, Message: "The model repeatedly reached its length limit.", Meta: map[string]any{"reason": "length"}}},
-		"in between": {[]script{cutOff, cutOff, asks("count"), cutOff, cutOff, tells("done")}, 6, nil},
+		"in between": {[]script{cutOff, cutOff, toolCalls("count"), cutOff, cutOff, replies("done")}, 6, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
@@ -184,8 +184,8 @@ func TestCallsOfACutOffReply(t *testing.T) {
 					ran++
 					return ran, nil
 				}, nil)
-				c := alone(inTurn(tt.model...))
-				n := l.run(part{opts: agents(chatAgent(count)), cast: c})
+				c := onlyModel(inTurn(tt.model...))
+				n := l.run(part{opts: agents(chatAgent(count)), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if diff := cmp.Diff(tt.want, s.Error); diff != "" {
@@ -218,15 +218,15 @@ func TestImagesOfATool(t *testing.T) {
 			}}, nil
 		}, nil)
 		var read []string
-		c := alone(inTurn(asks("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		c := onlyModel(inTurn(toolCalls("draw"), func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			result := req.Messages[len(req.Messages)-1].Parts[0].(providers.ToolResult)
 			for _, p := range result.Content[1:] {
 				b, err := look(p.(providers.Image).Content)
 				read = append(read, fmt.Sprint(p.(providers.Image).MimeType, " ", len(b), " ", err))
 			}
-			return tells("done")(ctx, req, a)
-		}, tells("more")))
-		n := l.run(part{opts: agents(chatAgent(draw)), cast: c})
+			return replies("done")(ctx, req, a)
+		}, replies("more")))
+		n := l.run(part{opts: agents(chatAgent(draw)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		if diff := cmp.Diff([]string{"image/png 160000 <nil>", "image/jpeg 4 <nil>"}, read); diff != "" {
@@ -267,8 +267,8 @@ func TestImagesOfATool(t *testing.T) {
 		seen := c.last(t, "model")
 		wants(t, "the result", seen[len(seen)-1], "p1=", string(shown.Images[0].ID), `"width":7`, "|[image/png]|[image/jpeg]")
 
-		n.die()
-		n = l.run(part{opts: agents(chatAgent(draw)), cast: c})
+		n.crash()
+		n = l.run(part{opts: agents(chatAgent(draw)), vendor: c})
 		n.admit(chat("c"), "2", "and?")
 		l.completes(chat("c"), 2)
 		check(n)
@@ -295,8 +295,8 @@ func TestTerminatingResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				c := alone(inTurn(asks(tt.calls...), tells("done")))
-				n := l.run(part{opts: agents(chatAgent(last, broken, returning("fine", "good"))), cast: c})
+				c := onlyModel(inTurn(toolCalls(tt.calls...), replies("done")))
+				n := l.run(part{opts: agents(chatAgent(last, broken, returning("fine", "good"))), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				l.completes(chat("c"), 1)
 				if got := len(c.requests("model")); got != tt.models {

@@ -55,27 +55,27 @@ func TestEachTurnRequestHasItsTurn(t *testing.T) {
 		calls          int // model calls for the messages
 		failed         int
 	}{
-		"completed":          {script: inTurn(tells("done")), calls: 1},
-		"retried":            {script: inTurn(overloaded, overloaded, tells("done")), calls: 3, failed: 2},
-		"retried after text": {script: inTurn(breaks("half", overloaded), tells("done")), calls: 2, failed: 1},
-		"scheduled":          {script: inTurn(later("300"), tells("done")), calls: 2, failed: 1},
+		"completed":          {script: inTurn(replies("done")), calls: 1},
+		"retried":            {script: inTurn(overloaded, overloaded, replies("done")), calls: 3, failed: 2},
+		"retried after text": {script: inTurn(breaks("half", overloaded), replies("done")), calls: 2, failed: 1},
+		"scheduled":          {script: inTurn(later("300"), replies("done")), calls: 2, failed: 1},
 		"lost":               {script: inTurn(refused), calls: 1, failed: 1},
 		"lost after retries": {script: inTurn(overloaded, overloaded, overloaded, overloaded), calls: 4, failed: 4},
-		"too long twice":     {script: inTurn(tells(words("one")), tells(words("two")), tooLong, tooLong), compacts: true, send: 2, calls: 4, failed: 2},
-		"too long":           {script: inTurn(tells(words("one")), tells(words("two")), tooLong, tells("done")), compacts: true, send: 2, calls: 4, failed: 1},
+		"too long twice":     {script: inTurn(replies(words("one")), replies(words("two")), tooLong, tooLong), compacts: true, send: 2, calls: 4, failed: 2},
+		"too long":           {script: inTurn(replies(words("one")), replies(words("two")), tooLong, replies("done")), compacts: true, send: 2, calls: 4, failed: 1},
 		"aborted":            {script: inTurn(hangs("", nil)), stop: true, calls: 1, failed: 1},
 		"aborted after text": {script: inTurn(hangs("half", nil)), stop: true, calls: 1, failed: 1},
 		"timed out": {script: inTurn(hangs("", nil)), calls: 1, failed: 1, change: func(a *agent.Agent) {
 			a.Durability.Timeout = 10 * time.Second
 		}},
-		"silent": {script: inTurn(hangs("", nil), tells("done")), calls: 2, failed: 1},
+		"silent": {script: inTurn(hangs("", nil), replies("done")), calls: 2, failed: 1},
 		"fallback": {script: inTurn(refused), calls: 2, failed: 1, change: func(a *agent.Agent) {
 			a.Fallbacks = []string{"test/other"}
 		}},
-		"with a tool": {script: inTurn(overloaded, asks("look"), overloaded, tells("done")), calls: 4, failed: 2, change: func(a *agent.Agent) {
+		"with a tool": {script: inTurn(overloaded, toolCalls("look"), overloaded, replies("done")), calls: 4, failed: 2, change: func(a *agent.Agent) {
 			a.Tools = []agent.Tool{returning("look", "nothing")}
 		}},
-		"of a subagent": {script: inTurn(asks(task("helper", "do it")), tells("done")), calls: 4, failed: 1, change: func(a *agent.Agent) {
+		"of a subagent": {script: inTurn(toolCalls(task("helper", "do it")), replies("done")), calls: 4, failed: 1, change: func(a *agent.Agent) {
 			a.Subagents = []*agent.Agent{{Name: "helper", Description: "Helps.", Model: "test/child"}}
 		}},
 	} {
@@ -91,8 +91,8 @@ func TestEachTurnRequestHasItsTurn(t *testing.T) {
 				sink := newMemorySink("memory")
 				p.opts = agents(a)
 				p.opts.Events.Sinks = []observability.Sink{sink}
-				p.cast = &cast{models: map[string]script{
-					"model": tt.script, "other": tells("done"), "sum": tells("summary"), "child": inTurn(overloaded, tells("did it")),
+				p.vendor = &vendor{models: map[string]script{
+					"model": tt.script, "other": replies("done"), "sum": replies("summary"), "child": inTurn(overloaded, replies("did it")),
 				}}
 				n := l.run(p)
 				for i := range tt.send + 1 {

@@ -65,16 +65,16 @@ func TestWaitForSignal(t *testing.T) {
 		k := &work{}
 		a := chatAgent(approves(k, &agent.WaitOptions{Timeout: 4 * 24 * time.Hour}))
 		a.Durability.Timeout = time.Minute // suspended time does not count
-		c := alone(inTurn(asks("approve"), tells("done")))
-		first := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("approve"), replies("done")))
+		first := l.run(part{opts: agents(a), vendor: c})
 		first.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		l.journalsAreEmpty()
-		first.die()
+		first.crash()
 
-		next := l.run(part{opts: agents(a), cast: c})
+		next := l.run(part{opts: agents(a), vendor: c})
 		time.Sleep(72 * time.Hour)
-		if got := len(l.awake(chat("c"))); got != 1 {
+		if got := len(l.attemptTimes(chat("c"))); got != 1 {
 			t.Errorf("got %d attempts before the signal", got)
 		}
 		sent := time.Now()
@@ -103,7 +103,7 @@ func TestWaitForSignal(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * 24 * time.Hour) // until the timer of the wait is due
-		l.leavesNothing()
+		l.checkNothingLeft()
 	})
 }
 
@@ -155,8 +155,8 @@ func TestSignals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				cast := alone(inTurn(asks("approve"), tells("done")))
-				n := l.run(part{opts: agents(chatAgent(approves(&work{}, &agent.WaitOptions{Timeout: c.timeout}))), cast: cast})
+				vendor := onlyModel(inTurn(toolCalls("approve"), replies("done")))
+				n := l.run(part{opts: agents(chatAgent(approves(&work{}, &agent.WaitOptions{Timeout: c.timeout}))), vendor: vendor})
 				taken := 0
 				send := func(when string, list []sent) {
 					for i, s := range list {
@@ -174,7 +174,7 @@ func TestSignals(t *testing.T) {
 				n.admit(chat("c"), "1", "go")
 				send("then", c.then)
 				l.completes(chat("c"), 1+taken)
-				wants(t, "the prompt", strings.Join(cast.last(t, "model"), "\n"), c.want)
+				wants(t, "the prompt", strings.Join(vendor.last(t, "model"), "\n"), c.want)
 			})
 		})
 	}
@@ -183,7 +183,7 @@ func TestSignals(t *testing.T) {
 // TestKeptSignalsAreBounded: signals without a wait are kept up to a bound.
 func TestKeptSignalsAreBounded(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), cast: alone(inTurn(asks("approve"), tells("done")))})
+		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), vendor: onlyModel(inTurn(toolCalls("approve"), replies("done")))})
 		for i := range conversation.MaxKeptSignals {
 			if _, err := n.signals(fmt.Sprint("name ", i), fmt.Sprint(i), i); err != nil {
 				t.Fatal(err)
@@ -202,9 +202,9 @@ func TestKeptSignalsAreBounded(t *testing.T) {
 // TestWaitIsAborted: an abort ends a wait, and a later signal finds it resolved.
 func TestWaitIsAborted(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), cast: alone(inTurn(asks("approve"), asks("approve"), tells("done")))})
+		n := l.run(part{opts: agents(chatAgent(approves(&work{}, nil))), vendor: onlyModel(inTurn(toolCalls("approve"), toolCalls("approve"), replies("done")))})
 		n.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		if any, err := n.rt.Abort(context.Background(), chat("c")); err != nil || !any {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
@@ -213,7 +213,7 @@ func TestWaitIsAborted(t *testing.T) {
 			t.Errorf("signal after the abort: got %v", err)
 		}
 		n.admit(chat("c"), "2", "again") // the name is free for the next wait
-		l.parks(chat("c"), 2)
+		l.waitSuspended(chat("c"), 2)
 		if _, err := n.signals("approval", "t", verdict{OK: true}); err != nil {
 			t.Errorf("signal for the next wait: got %v", err)
 		}
@@ -228,15 +228,15 @@ func TestWaitOfASubagent(t *testing.T) {
 		helper.Name, helper.Description = "helper", "Asks people."
 		a := chatAgent()
 		a.Subagents = []*agent.Agent{helper}
-		cast := alone(inTurn(asks(task("helper", "ask")), asks("approve"), tells("they say yes"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: cast})
+		vendor := onlyModel(inTurn(toolCalls(task("helper", "ask")), toolCalls("approve"), replies("they say yes"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: vendor})
 		n.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		if _, err := n.signals("approval", "s", verdict{OK: true}); err != nil {
 			t.Fatal(err)
 		}
 		l.completes(chat("c"), 2)
-		wants(t, "the prompt", strings.Join(cast.last(t, "model"), "\n"), "they say yes")
+		wants(t, "the prompt", strings.Join(vendor.last(t, "model"), "\n"), "they say yes")
 		lacks(t, "the public view", n.public(chat("c")), "wait-call")
 	})
 }

@@ -24,12 +24,12 @@ func TestManyWaits(t *testing.T) {
 		k := &work{}
 		answers := func(_ context.Context, req providers.Request, a *providers.Assembler) error {
 			if req.Messages[len(req.Messages)-1].Role == providers.RoleTool {
-				return tells("done")(context.Background(), req, a)
+				return replies("done")(context.Background(), req, a)
 			}
-			return asks("approve")(context.Background(), req, a)
+			return toolCalls("approve")(context.Background(), req, a)
 		}
 		l.patience = 2 * month
-		n := l.run(part{opts: agents(chatAgent(approves(k, &agent.WaitOptions{Timeout: month}))), cast: alone(answers)})
+		n := l.run(part{opts: agents(chatAgent(approves(k, &agent.WaitOptions{Timeout: month}))), vendor: onlyModel(answers)})
 		at := func(i int) conversation.Address { return chat(fmt.Sprint("c", i)) }
 		for i := range many {
 			n.admit(at(i), "1", "go")
@@ -53,27 +53,27 @@ func TestManyWaits(t *testing.T) {
 		}
 		time.Sleep(month/10 + time.Hour)
 		for i := range many {
-			var said strings.Builder
+			var values strings.Builder
 			attempts := 0
 			for _, r := range l.records(at(i)) {
 				switch r := r.(type) {
 				case *conversation.AttemptStarted:
 					attempts++
 				case *conversation.ToolSettled:
-					said.Write(r.Output)
+					values.Write(r.Output)
 				}
 			}
 			want := `"nobody answered"`
 			if i%2 == 0 {
 				want = `"ok is true"`
 			}
-			if said.String() != want || attempts != 2 {
-				t.Errorf("conversation %d: got %s in %d attempts, want %s in 2", i, said.String(), attempts, want)
+			if values.String() != want || attempts != 2 {
+				t.Errorf("conversation %d: got %s in %d attempts, want %s in 2", i, values.String(), attempts, want)
 			}
 		}
 		if got := k.counts(); got["approve"] != 2*many || got["ask"] != many {
 			t.Errorf("got runs %v", got)
 		}
-		l.leavesNothing()
+		l.checkNothingLeft()
 	})
 }

@@ -22,7 +22,7 @@ import (
 
 // memberHost is a host without sockets whose start and stop the test controls.
 type memberHost struct {
-	*oracle
+	*fakeHost
 	id      string
 	members *members
 	single  bool
@@ -69,7 +69,7 @@ type memberNode struct {
 
 func newMemberNode(t *testing.T, bucket storage.Bucket, id string) *memberNode {
 	t.Helper()
-	n := &memberNode{t: t, host: &memberHost{oracle: &oracle{}, id: id}, done: make(chan error, 1)}
+	n := &memberNode{t: t, host: &memberHost{fakeHost: &fakeHost{}, id: id}, done: make(chan error, 1)}
 	var err error
 	if n.rt, err = newRuntime(storagetest.Through(bucket, n.carry), &Options{Address: id + ".example"}); err != nil {
 		t.Fatal(err)
@@ -104,9 +104,9 @@ func (n *memberNode) requests() []string {
 	return out
 }
 
-// die permanently cuts a node off the bucket, after requests in flight: a heartbeat that lands later
+// crash permanently cuts a node off the bucket, after requests in flight: a heartbeat that lands later
 // would look alive.
-func (n *memberNode) die() {
+func (n *memberNode) crash() {
 	synctest.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -231,7 +231,7 @@ func TestKilledNodeIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
 		a := newMemberNode(t, bucket, "a").serves()
 		time.Sleep(time.Minute)
-		a.die()
+		a.crash()
 		began := time.Now()
 		b := newMemberNode(t, bucket, "b").serves()
 		took(t, began, membership.DefaultSuspect)
@@ -244,7 +244,7 @@ func TestNodesThatStartAtOnce(t *testing.T) {
 	for round := range 20 {
 		bubble(t, func(t *testing.T, bucket storage.Bucket) {
 			if round%2 == 1 { // After a crash.
-				newMemberNode(t, bucket, "dead").serves().die()
+				newMemberNode(t, bucket, "dead").serves().crash()
 			}
 			var nodes []*memberNode
 			for i := range 4 {
@@ -340,7 +340,7 @@ func TestNodeThatCannotStartLeaves(t *testing.T) {
 
 func TestStopWhileItWatches(t *testing.T) {
 	bubble(t, func(t *testing.T, bucket storage.Bucket) {
-		newMemberNode(t, bucket, "dead").serves().die()
+		newMemberNode(t, bucket, "dead").serves().crash()
 		a := newMemberNode(t, bucket, "a").run()
 		time.Sleep(time.Second)
 		a.ends()

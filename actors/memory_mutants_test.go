@@ -14,7 +14,7 @@ func TestMutantOfRoom(t *testing.T) {
 	runner.SetWaitForRoom(false)
 	defer runner.SetWaitForRoom(true)
 	inLoop(t, func(t *testing.T, l *loop) {
-		if got, want := waitForRoom(t, l), "want none beside one"; !strings.Contains(got, want) {
+		if got, want := waitForRoom(t, l), "want none next to one"; !strings.Contains(got, want) {
 			t.Errorf("got %q, want it to contain %q", got, want)
 		}
 	})

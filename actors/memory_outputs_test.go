@@ -101,7 +101,7 @@ func waitForRoom(t *testing.T, l *loop) (wrong string) {
 	defer released()
 	opts := agents(chatAgent(big))
 	opts.Memory = memory.New(16 << 20)
-	n := l.run(part{opts: opts, cast: alone(callsBig(1)), page: 1})
+	n := l.run(part{opts: opts, vendor: onlyModel(callsBig(1)), page: 1})
 	n.admit(chat("first"), "1", "go")
 	if got := <-began; got != "first" {
 		return fmt.Sprintf("got a call of %q, want first", got)
@@ -110,7 +110,7 @@ func waitForRoom(t *testing.T, l *loop) (wrong string) {
 	n.admit(chat("next"), "1", "go")
 	time.Sleep(time.Second)
 	if len(began) > 0 {
-		return fmt.Sprintf("got a call of %q, want none beside one that is not known to return little", <-began)
+		return fmt.Sprintf("got a call of %q, want none next to one that is not known to return little", <-began)
 	}
 	at := time.Now()
 	if any, err := n.rt.Abort(t.Context(), chat("aborted")); !any || err != nil {

@@ -125,7 +125,7 @@ func endlessModels(t *testing.T) {
 func TestMemoryOfALongLog(t *testing.T) {
 	turns, size := longTurnsOfMemory, 1<<20
 	at, text := chat("c"), strings.Repeat("and so on, ", size/11)
-	model := tells("ok")
+	model := replies("ok")
 	t.Run("message", func(t *testing.T) {
 		peak(t, 320<<20, func(t *testing.T) {
 			w := newWorld(t)

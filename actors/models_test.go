@@ -39,7 +39,7 @@ func TestNewChecksModels(t *testing.T) {
 		name  string
 		agent *agent.Agent
 		want  error  // nil, a condition, or a *providers.CredentialsError
-		says  string // part of the error, or of the log
+		text  string // part of the error, or of the log
 	}{
 		{"all is well", with(func(*agent.Agent) {}), nil, ""},
 		{"any model of a registered provider", with(func(a *agent.Agent) { a.Model = "demo/unlisted" }), nil, ""},
@@ -62,13 +62,13 @@ func TestNewChecksModels(t *testing.T) {
 			var log bytes.Buffer
 			_, err := actors.New(newWorld(t).bucket, &actors.Options{Agents: []*agent.Agent{tt.agent}, Providers: reg, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			if tt.want == nil {
-				if err != nil || (log.Len() > 0) != (tt.says != "") || !strings.Contains(log.String(), tt.says) {
-					t.Errorf("got %v and log %q, want %q", err, &log, tt.says)
+				if err != nil || (log.Len() > 0) != (tt.text != "") || !strings.Contains(log.String(), tt.text) {
+					t.Errorf("got %v and log %q, want %q", err, &log, tt.text)
 				}
 				return
 			}
-			if _, isKey := tt.want.(*providers.CredentialsError); isKey != errors.As(err, &keyless) || !isKey && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %v, want %v and %q", err, tt.want, tt.says)
+			if _, isKey := tt.want.(*providers.CredentialsError); isKey != errors.As(err, &keyless) || !isKey && !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %v and %q", err, tt.want, tt.text)
 			}
 		})
 	}

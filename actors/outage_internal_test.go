@@ -18,7 +18,7 @@ import (
 func TestExpelledNodeIsLogged(t *testing.T) {
 	var out waiting.Log
 	away := storagetest.Faulty(memoryBucket(t), storagetest.Plan{Decide: func(op storagetest.Op) storagetest.Kind { return storagetest.ErrorBefore }})
-	r := oracular(t, storagetest.Exclusive(away), &oracle{}, &Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Address: "a.example"})
+	r := runtimeWithHost(t, storagetest.Exclusive(away), &fakeHost{}, &Options{Logger: slog.New(slog.NewTextHandler(&out, nil)), Address: "a.example"})
 	var err error
 	for range 2 {
 		_, err = r.bucket.Get(t.Context(), "x")

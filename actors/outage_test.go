@@ -21,7 +21,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 		for _, shared := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, shared %t", name, shared), func(t *testing.T) {
 				inLoop(t, func(t *testing.T, l *loop) {
-					p := part{opts: agents(chatAgent()), cast: alone(says(3))}
+					p := part{opts: agents(chatAgent()), vendor: onlyModel(emits(3))}
 					if l.fleet.Members = shared; shared {
 						p.over = storagetest.Shared
 					}

@@ -189,7 +189,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 	moved := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}}
 	untouched := &wire.OwnerReply{Result: &wire.OwnerReply_Moved{Moved: true}, Untouched: true}
 	receipt := &wire.OwnerReply{Result: &wire.OwnerReply_Receipt{Receipt: &wire.Receipt{SubmissionId: "sub_1"}}}
-	nobody := fmt.Errorf("request: %w", grain.ErrNoOwner)
+	noOwner := fmt.Errorf("request: %w", grain.ErrNoOwner)
 	failure := func(code conversation.Code) *wire.OwnerReply {
 		return &wire.OwnerReply{Result: &wire.OwnerReply_Failure{Failure: &wire.Failure{Code: string(code)}}}
 	}
@@ -205,13 +205,13 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 		"panics with others":       {[]any{panicked, moved, unknown, panicked, receipt}, 4, conversation.CodeInternal},
 		"unknown outcome":          {[]any{unknown}, 0, conversation.CodeAdmissionUnknown},
 		"all moved":                {[]any{moved}, 0, conversation.CodeAdmissionUnknown},
-		"untouched, then no owner": {[]any{untouched, nobody, receipt}, 2, conversation.CodeUnavailable},
+		"untouched, then no owner": {[]any{untouched, noOwner, receipt}, 2, conversation.CodeUnavailable},
 		"all leave it untouched":   {[]any{untouched}, 0, conversation.CodeUnavailable},
-		"moved, then untouched":    {[]any{moved, untouched, nobody}, 3, conversation.CodeAdmissionUnknown},
-		"no owner":                 {[]any{nobody, receipt}, 1, conversation.CodeUnavailable},
-		"no owner later":           {[]any{unknown, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"moved, then no owner":     {[]any{moved, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
-		"a panic, then no owner":   {[]any{panicked, nobody, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"moved, then untouched":    {[]any{moved, untouched, noOwner}, 3, conversation.CodeAdmissionUnknown},
+		"no owner":                 {[]any{noOwner, receipt}, 1, conversation.CodeUnavailable},
+		"no owner later":           {[]any{unknown, noOwner, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"moved, then no owner":     {[]any{moved, noOwner, receipt}, 2, conversation.CodeAdmissionUnknown},
+		"a panic, then no owner":   {[]any{panicked, noOwner, receipt}, 2, conversation.CodeAdmissionUnknown},
 		"away":                     {[]any{away, receipt}, 1, conversation.CodeUnavailable},
 		"unavailable later":        {[]any{unknown, away, receipt}, 2, conversation.CodeAdmissionUnknown},
 		"a decision later":         {[]any{unknown, exists, receipt}, 2, conversation.CodeInstanceExists},
@@ -219,7 +219,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := 0
-				o := &oracle{answer: func(string) (proto.Message, error) {
+				o := &fakeHost{answer: func(string) (proto.Message, error) {
 					a := tc.answers[min(n, len(tc.answers)-1)]
 					n++
 					if err, ok := a.(error); ok {
@@ -227,7 +227,7 @@ func TestAdmissionIsRepeatedOnce(t *testing.T) {
 					}
 					return a.(proto.Message), nil
 				}}
-				r := oracular(t, blank{}, o, &Options{AdmitTimeout: time.Hour})
+				r := runtimeWithHost(t, blank{}, o, &Options{AdmitTimeout: time.Hour})
 				r.edge.serving.Store(true)
 				began := time.Now()
 				got, err := r.Admit(t.Context(), hello("k"))
@@ -277,8 +277,8 @@ func TestUnknownOutcomeOfOtherRequests(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := &oracle{answer: func(string) (proto.Message, error) { return nil, tc.err }}
-				r := oracular(t, blank{}, o, &Options{})
+				o := &fakeHost{answer: func(string) (proto.Message, error) { return nil, tc.err }}
+				r := runtimeWithHost(t, blank{}, o, &Options{})
 				r.edge.serving.Store(true)
 				if err := tc.ask(r); conversation.CodeOf(err) != tc.want {
 					t.Errorf("got %v, want %s", err, tc.want)
@@ -347,12 +347,12 @@ func TestDrainOfAHangingBucket(t *testing.T) {
 	})
 }
 
-// deaf is a host that cannot be stopped.
-type deaf struct{ host }
+// hangingHost is a host that cannot be stopped.
+type hangingHost struct{ host }
 
 var errDeaf = errors.New("deaf")
 
-func (deaf) Stop(context.Context) error { return errDeaf }
+func (hangingHost) Stop(context.Context) error { return errDeaf }
 
 // TestStopWithHangingHost stops a node whose host does not stop, during a blocked append: its
 // activations still write nothing more.
@@ -370,7 +370,7 @@ func TestStopWithHangingHost(t *testing.T) {
 			t.Fatal(err)
 		}
 		real := r.nodes.host
-		r.nodes.host = deaf{real}
+		r.nodes.host = hangingHost{real}
 		t.Cleanup(func() {
 			if err := real.Stop(context.Background()); err != nil {
 				t.Error(err)

@@ -25,10 +25,10 @@ func reopens(t *testing.T, n *node, a *agent.Agent, at conversation.Address, set
 	if err := n.stop(); err != nil {
 		t.Fatal(err)
 	}
-	heir := n.w.start(setup{opts: agents(a), model: says(1)})
-	heir.admit(at, "after the restart", "hello again")
+	successor := n.w.start(setup{opts: agents(a), model: emits(1)})
+	successor.admit(at, "after the restart", "hello again")
 	outcomes(t, afterSettlements(n.w, at, settled+1))
-	if got := len(heir.snapshot(at).Settlements); got != settled+1 {
+	if got := len(successor.snapshot(at).Settlements); got != settled+1 {
 		t.Errorf("got %d public settlements, want %d", got, settled+1)
 	}
 }
@@ -85,9 +85,9 @@ func TestToolOutputIsBounded(t *testing.T) {
 			t.Errorf("%s: got public part %+v", want.name, parts[i])
 			continue
 		}
-		told := *parts[i].ErrorText
-		if !strings.Contains(told, want.problem) || !strings.Contains(told, "output was omitted") || results[i] != fmt.Sprintf("p%d!%s", i, told) {
-			t.Errorf("%s: got public error %.200q, model result %.200q", want.name, told, results[i])
+		errorText := *parts[i].ErrorText
+		if !strings.Contains(errorText, want.problem) || !strings.Contains(errorText, "output was omitted") || results[i] != fmt.Sprintf("p%d!%s", i, errorText) {
+			t.Errorf("%s: got public error %.200q, model result %.200q", want.name, errorText, results[i])
 		}
 	}
 	reopens(t, n, a, chat("c"), 1)
@@ -162,7 +162,7 @@ func TestUnfitAdmissionsWriteNothing(t *testing.T) {
 		return func(a *conversation.Admission) { a.InitialData = data }
 	}
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	before := w.listing()
 	for name, tc := range map[string]struct {
 		admission conversation.Admission

@@ -63,24 +63,24 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
-				c := alone(thinks(tt.seal))
+				c := onlyModel(thinks(tt.seal))
 				a := chatAgent(returning("first", "one"))
 				a.Compaction.KeepRecentTokens = 1
-				n := l.run(part{opts: agents(a), cast: c})
-				talk := func(from, to int) {
+				n := l.run(part{opts: agents(a), vendor: c})
+				runTurns := func(from, to int) {
 					for i := from; i <= to; i++ {
 						n.admit(chat("c"), fmt.Sprint(i), fmt.Sprint("question ", i))
 						l.completes(chat("c"), i)
 					}
 				}
-				talk(1, 3)
-				n.die()
-				n = l.run(part{opts: agents(a), cast: c})
-				talk(4, 5)
+				runTurns(1, 3)
+				n.crash()
+				n = l.run(part{opts: agents(a), vendor: c})
+				runTurns(4, 5)
 				if compacted, err := n.rt.Compact(t.Context(), chat("c"), ""); err != nil || !compacted {
 					t.Fatalf("got compacted %t, %v", compacted, err)
 				}
-				talk(6, 7)
+				runTurns(6, 7)
 				growing(t, tt.codec, tt.list, c.requests("model"))
 			})
 		})
@@ -92,7 +92,7 @@ func TestRequestIsPrefixOfNext(t *testing.T) {
 var marks = regexp.MustCompile(`,"cache_control":\{"type":"ephemeral"\}`)
 
 // growing checks that each request extends the previous one, except those for a summary.
-func growing(t *testing.T, c providers.Codec, list string, requests []asked) {
+func growing(t *testing.T, c providers.Codec, list string, requests []modelRequest) {
 	t.Helper()
 	m := providers.Model{Provider: "test", ID: "model", Reasoning: true}
 	var before map[string]json.RawMessage

@@ -363,7 +363,7 @@ func TestInstructionsErrorFailsTheSubmission(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			a := &agent.Agent{Name: "chat", Model: spec, InstructionsFunc: instructions}
-			n := w.start(setup{opts: agents(a), model: says(1)})
+			n := w.start(setup{opts: agents(a), model: emits(1)})
 			n.admit(chat("c"), "k", "hello")
 			failedSafely(t, w, chat("c"), &conversation.SettlementError{
 				Type: conversation.CodeInternal, Message: "The agent could not prepare the reply.",

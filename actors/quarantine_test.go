@@ -23,9 +23,9 @@ func TestFailuresToOpen(t *testing.T) {
 			w := newWorld(t)
 			opts := agents(chatAgent())
 			opts.Pace, opts.UnloadAfter, opts.SweepEvery = longPace, time.Millisecond, tt.every
-			n := w.start(setup{opts: opts, model: says(3)})
+			n := w.start(setup{opts: opts, model: emits(3)})
 			n.shed(chat("c"), 1)
-			mend := w.damage(chat("c"))
+			repair := w.corrupt(chat("c"))
 			for range 4 {
 				if err := n.writes(chat("c"), "2"); err == nil {
 					t.Fatal("got a message admitted to a corrupt log")
@@ -48,7 +48,7 @@ func TestFailuresToOpen(t *testing.T) {
 			if _, err := n.rt.Abort(t.Context(), chat("c")); conversation.CodeOf(err) != conversation.CodeQuarantined {
 				t.Errorf("abort: %v", err)
 			}
-			mend()
+			repair()
 			if err := storage.PutBack(context.Background(), w.bucket, chat("c").Key()); err != nil {
 				t.Fatal(err)
 			}

@@ -32,9 +32,9 @@ func (ahead) ClockAhead() time.Duration { return 2 * time.Minute }
 // TestSharedBucketIsProbed: a node rejects an unfit store if others can reach it, and accepts it if it
 // is exclusive.
 func TestSharedBucketIsProbed(t *testing.T) {
-	var said bytes.Buffer
+	var logged bytes.Buffer
 	run := func(t *testing.T, b storage.Bucket) error {
-		r, err := New(b, &Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		r, err := New(b, &Options{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,10 +57,10 @@ func TestSharedBucketIsProbed(t *testing.T) {
 	if err := run(t, storagetest.Exclusive(replacing{local.NewMemory()})); err != nil {
 		t.Errorf("exclusive bucket: got %v", err)
 	}
-	said.Reset()
-	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(said.String(), "clock differs from the bucket") ||
-		!strings.Contains(said.String(), "bucket passed the probe") {
-		t.Errorf("fit store with another clock: got %v\n%s", err, &said)
+	logged.Reset()
+	if err := run(t, storagetest.Shared(ahead{local.NewMemory()})); err != nil || !strings.Contains(logged.String(), "clock differs from the bucket") ||
+		!strings.Contains(logged.String(), "bucket passed the probe") {
+		t.Errorf("fit store with another clock: got %v\n%s", err, &logged)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	dead.cut()
 
 	var requests requestLog
-	heir := w.start(setup{opts: agents(ts.agent()), model: requests.over(says(2))})
+	successor := w.start(setup{opts: agents(ts.agent()), model: requests.over(emits(2))})
 	w.untilSettled(reply, 1)
 	w.untilSettled(tool, 1)
 	w.untilSettled(queue, 3)
@@ -85,9 +85,9 @@ func TestKilledNodesWorkIsRecovered(t *testing.T) {
 	checkContinued(t, w, reply, requests.find(t, "tell me a story"))
 	checkToolsKept(t, w, tool, ts, requests.find(t, "use your tools"))
 	checkQueue(t, w, queue)
-	checkReaderResumes(t, heir, reply, early, offset)
+	checkReaderResumes(t, successor, reply, early, offset)
 	w.untilAtRest() // only the successor's journal is left, and it is empty
-	if err := heir.stop(); err != nil {
+	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}
 	for key := range w.listing() {
@@ -275,7 +275,7 @@ func TestDrainReleasesTheAttempt(t *testing.T) {
 	}
 
 	var requests requestLog
-	heir := w.start(setup{opts: agents(chatAgent()), model: requests.over(says(2))})
+	successor := w.start(setup{opts: agents(chatAgent()), model: requests.over(emits(2))})
 	w.untilSettled(chat("c"), 1)
 	records = w.records(chat("c"))
 	outcomes(t, records)
@@ -291,14 +291,14 @@ func TestDrainReleasesTheAttempt(t *testing.T) {
 		t.Errorf("after a drain: got prompt %q", seen)
 	}
 	w.untilAtRest()
-	if err := heir.stop(); err != nil {
+	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestStopWithoutWorkLeavesNoJournal(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(2)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(2)})
 	for i := range 5 {
 		n.admit(chat(fmt.Sprint(i)), "k", "hello")
 	}
@@ -328,7 +328,7 @@ func TestEveryAttemptCrashes(t *testing.T) {
 	second := w.start(setup{opts: doomed(a), model: model})
 	model.next(t)
 	second.cut()
-	third := w.start(setup{opts: agents(a), model: says(1)})
+	third := w.start(setup{opts: agents(a), model: emits(1)})
 	settled := w.untilSettled(chat("c"), 1)
 	if len(settled) != 1 || settled[0].Submission != r.SubmissionID || settled[0].Outcome != conversation.OutcomeFailed ||
 		settled[0].Error == nil || settled[0].Error.Type != conversation.CodeRetryExhausted {

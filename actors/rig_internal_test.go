@@ -22,21 +22,21 @@ func (r *Runtime) Activations() int {
 	return int(r.active.count())
 }
 
-// oracle is a host whose owners answer as the test defines.
-type oracle struct {
+// fakeHost is a host whose owners answer as the test defines.
+type fakeHost struct {
 	answer func(id string) (proto.Message, error)
 }
 
-func (o *oracle) Start(context.Context) error { return nil }
-func (o *oracle) Stop(context.Context) error  { return nil }
-func (o *oracle) MemberID() string            { return "me" }
+func (o *fakeHost) Start(context.Context) error { return nil }
+func (o *fakeHost) Stop(context.Context) error  { return nil }
+func (o *fakeHost) MemberID() string            { return "me" }
 
-func (o *oracle) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
+func (o *fakeHost) Request(_ context.Context, id string, _ proto.Message) (proto.Message, error) {
 	return o.answer(id)
 }
 
-// oracular returns a runtime whose owners are the oracle.
-func oracular(t *testing.T, bucket storage.Bucket, o *oracle, opts *Options) *Runtime {
+// runtimeWithHost returns a runtime whose owners are the oracle.
+func runtimeWithHost(t *testing.T, bucket storage.Bucket, o *fakeHost, opts *Options) *Runtime {
 	t.Helper()
 	r, err := newRuntime(bucket, opts)
 	if err != nil {

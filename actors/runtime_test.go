@@ -73,7 +73,7 @@ func newWorldOver(tb testing.TB, store *local.Store) *world {
 	})
 	w.bucket = w.store
 	w.nodes = storagetest.Through(w.reached(), func(ctx context.Context, c *storagetest.Call) error {
-		defer w.wake()
+		defer w.notify()
 		if err := w.join(ctx, c); err != nil {
 			return c.Unanswered(err)
 		}
@@ -95,8 +95,8 @@ func (w *world) reached() storage.Bucket {
 	return storagetest.Exclusive(client)
 }
 
-// wake signals until at the end of a node's request.
-func (w *world) wake() {
+// notify signals until at the end of a node's request.
+func (w *world) notify() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.change)
@@ -460,8 +460,8 @@ func (s script) Stream(ctx context.Context, m providers.Model, req providers.Req
 	})
 }
 
-// says is a model that emits tokens at once and stops.
-func says(tokens int) script {
+// emits is a model that emits tokens at once and stops.
+func emits(tokens int) script {
 	return func(_ context.Context, _ providers.Request, a *providers.Assembler) error {
 		for range tokens {
 			a.Text("token ")
@@ -489,10 +489,10 @@ type move struct {
 }
 
 func (s stage) Stream(ctx context.Context, m providers.Model, req providers.Request, o providers.Options) iter.Seq2[providers.Event, error] {
-	return script(s.play).Stream(ctx, m, req, o)
+	return script(s.runScript).Stream(ctx, m, req, o)
 }
 
-func (s stage) play(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+func (s stage) runScript(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 	c := &modelCall{req: req, moves: make(chan move)}
 	select {
 	case s <- c:
@@ -604,14 +604,14 @@ func textOf(parts []providers.Part) string {
 
 func TestReadsActivateNothing(t *testing.T) {
 	w := newWorld(t)
-	first := w.start(setup{opts: agents(chatAgent()), model: says(3)})
+	first := w.start(setup{opts: agents(chatAgent()), model: emits(3)})
 	first.admit(chat("old"), "k", "hello")
 	w.untilSettled(chat("old"), 1)
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
 
-	n := w.start(setup{opts: agents(chatAgent()), model: says(3)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(3)})
 	before := w.listing()
 	n.counts.Reset()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -662,7 +662,7 @@ func TestPassivatedConversationIsReopened(t *testing.T) {
 	w := newWorld(t)
 	opts := agents(chatAgent())
 	opts.ForgetAfter = time.Millisecond
-	n := w.start(setup{opts: opts, model: says(3)})
+	n := w.start(setup{opts: opts, model: emits(3)})
 	for i := 1; i <= 3; i++ {
 		n.admit(chat("c"), fmt.Sprint(i), "hello")
 		w.untilSettled(chat("c"), i)
@@ -707,7 +707,7 @@ func TestFormatIsCheckedBeforeAnything(t *testing.T) {
 				return "", nil
 			}}
 			before := w.listing()
-			n := w.build(setup{opts: agents(a), model: says(1)})
+			n := w.build(setup{opts: agents(a), model: emits(1)})
 			err := n.rt.Run(t.Context())
 			var format *storage.FormatError
 			if !errors.As(err, &format) {

@@ -19,7 +19,7 @@ import (
 
 func TestDispatchIsDecidedLikeAnyAdmission(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(strictAgent(t)), model: says(1)})
+	n := w.start(setup{opts: agents(strictAgent(t)), model: emits(1)})
 	good := agent.Text("hello")
 	good.InitialData = json.RawMessage(`{"repo":"parley"}`)
 	good.Key = "k"
@@ -194,7 +194,7 @@ func TestReadOfIncompleteSubmission(t *testing.T) {
 
 func TestReadOfUnknownSubmission(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	receipt := n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
 	_, err := n.rt.Wait(t.Context(), chat("none"), receipt)
@@ -238,7 +238,7 @@ func (a *absent) carry(ctx context.Context, c *storagetest.Call) error {
 // TestReadSurvivesBucketOutage begins while the bucket is unavailable.
 func TestReadSurvivesBucketOutage(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	receipt := n.admit(chat("c"), "1", "hello")
 	w.untilSettled(chat("c"), 1)
 	w.untilAtRest()

@@ -16,46 +16,46 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// stageScript is an interleaving that needs one rule of the pending-work journal.
-type stageScript struct {
+// simScript is an interleaving that needs one rule of the pending-work journal.
+type simScript struct {
 	name string
-	play func(s *stage)
+	run  func(s *simCluster)
 }
 
-func stageScripts() []stageScript {
-	return []stageScript{
-		{"the node dies before its journal lands", diesUnlisted},
-		{"a writer is fenced and nobody else is there", isFencedAlone},
-		{"a write is under way while an idle log is asked about", landsAfterTheProbe},
+func simScripts() []simScript {
+	return []simScript{
+		{"the node crashes before its journal lands", crashesUnlisted},
+		{"a writer is fenced without a successor", isFencedAlone},
+		{"a write is in flight while an idle log is probed", landsAfterTheProbe},
 		{"another wrote since the owner was idle", wroteSinceIdle},
 		{"the owner cannot write", cannotTakeOver},
-		{"the owner dies before its journal lands", takesOverUnlisted},
+		{"the owner crashes before its journal lands", takesOverUnlisted},
 		{"the owner answers before its journal lands", holdsUnlisted},
-		{"a settlement never lands", settlesInVain},
-		{"a journal comes again after it was swept", listsAfterTheSweep},
+		{"a settlement never lands", losesSettlement},
+		{"a journal appears again after it was swept", listsAfterTheSweep},
 		{"the next journal never lands", dropsTheNext},
 		{"the answer to a journal is slow", answersSlowly},
 		{"a journal lands in the middle of a sweep", landsDuringTheSweep},
 		{"a writer is followed by another on its node", opensAnew},
-		{"an admission comes when the next journal is under way", comesBackListed},
+		{"an admission arrives while the next journal is in flight", comesBackListed},
 		{"an entry of the sweeper is about to leave", coversLeaving},
 		{"an entry of the sweeper is not fenced yet", coversUnclaimed},
-		{"a key is repeated at a node that dies", repeatsElsewhere},
-		{"a conversation ends every node that opens it", endsItsNodes},
-		{"a read ends its node", readingEndsItsNodes},
-		{"busy nodes are killed over a conversation", killedAtWork},
-		{"putting back is interrupted", isPutBackTwice},
+		{"a key is retried at a node that crashes", repeatsElsewhere},
+		{"a conversation crashes every node that opens it", crashesItsNodes},
+		{"a read crashes its node", readCrashesNodes},
+		{"busy nodes are killed while they open a conversation", killedAtWork},
+		{"a release is interrupted", isReleasedTwice},
 		{"a quarantined conversation is repaired", isReleased},
-		{"a node is stopped while it tries a suspect", isStoppedInTrial},
+		{"a node is stopped while it probes a suspect", isStoppedInTrial},
 	}
 }
 
 // TestScripts runs every script with all rules enabled.
 func TestScripts(t *testing.T) {
 	system := newSimSystem(t)
-	for _, c := range stageScripts() {
+	for _, c := range simScripts() {
 		t.Run(c.name, func(t *testing.T) {
-			if v := onStage(t, system, c.play); v != "" {
+			if v := runSimScript(t, system, c.run); v != "" {
 				t.Error(v)
 			}
 		})
@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 }
 
 // held starts nodes and has a admit to x a message whose settlement is blocked.
-func held(s *stage, names ...string) *hold {
+func held(s *simCluster, names ...string) *hold {
 	s.Helper()
 	s.start(names...)
 	h := s.hold("a", batches("x", 1))
@@ -72,7 +72,7 @@ func held(s *stage, names ...string) *hold {
 	return h.await()
 }
 
-func diesUnlisted(s *stage) {
+func crashesUnlisted(s *simCluster) {
 	s.start("a", "b")
 	s.hold("a", journals("a", 0))
 	s.hold("a", batches("x", 1))
@@ -81,25 +81,25 @@ func diesUnlisted(s *stage) {
 }
 
 // isFencedAlone has b take x from a, and crash before its journal lands.
-func isFencedAlone(s *stage) {
+func isFencedAlone(s *simCluster) {
 	settlement := held(s, "a", "b")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.hold("b", journals("b", 0))
 	s.hold("b", batches("x", 2))
 	s.admit("b", "x", "k1")
-	s.believe("a", "b")
+	s.setOwnerView("a", "b")
 	settlement.release(true) // finds another batch in its place
 	s.kill("b")
 	s.pass(3 * pending.Linger)
 }
 
 // landsAfterTheProbe has b answer for x while the first batch of a is in flight.
-func landsAfterTheProbe(s *stage) {
+func landsAfterTheProbe(s *simCluster) {
 	s.start("a", "b")
 	batch := s.hold("a", batches("x", 0))
 	s.admit("a", "x", "k0")
 	batch.await()
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.sweep("b")
 	s.pass(100 * time.Millisecond)
 	s.hold("a", batches("x", 1))
@@ -108,13 +108,13 @@ func landsAfterTheProbe(s *stage) {
 }
 
 // wroteSinceIdle has c write to x while b considers it idle.
-func wroteSinceIdle(s *stage) {
+func wroteSinceIdle(s *simCluster) {
 	s.start("a", "b", "c")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.admit("b", "x", "k0")
 	s.acked("x", "k0")
 	s.pass(5 * time.Second)
-	s.believe("c", "c")
+	s.setOwnerView("c", "c")
 	s.hold("c", batches("x", 3))
 	s.admit("c", "x", "k1")
 	s.acked("x", "k1")
@@ -125,10 +125,10 @@ func wroteSinceIdle(s *stage) {
 }
 
 // cannotTakeOver probes b about x when it can write neither batch nor journal.
-func cannotTakeOver(s *stage) {
+func cannotTakeOver(s *simCluster) {
 	held(s, "a", "b", "c")
 	s.kill("a")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.hold("b", batches("x", 1))
 	s.hold("b", journals("b", 0))
 	s.sweep("b")
@@ -137,10 +137,10 @@ func cannotTakeOver(s *stage) {
 }
 
 // takesOverUnlisted has b claim x, and crash before its journal lands.
-func takesOverUnlisted(s *stage) {
+func takesOverUnlisted(s *simCluster) {
 	held(s, "a", "b", "c")
 	s.kill("a")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.hold("b", batches("x", 2))
 	s.hold("b", journals("b", 2)) // after the journals that announce the opening of x
 	s.sweep("b")
@@ -167,14 +167,14 @@ func holdsUnlisted(s *stage) {
 	s.believe("c", "c")
 }
 
-func settlesInVain(s *stage) {
+func losesSettlement(s *simCluster) {
 	held(s, "a", "b")
 	s.pass(3 * pending.Linger)
 	s.kill("a")
 }
 
 // listsAfterTheSweep has b sweep the empty journal of a, which then writes the next.
-func listsAfterTheSweep(s *stage) {
+func listsAfterTheSweep(s *simCluster) {
 	s.start("a", "b")
 	s.admit("a", "x", "k0")
 	s.pass(3 * pending.Linger)
@@ -186,7 +186,7 @@ func listsAfterTheSweep(s *stage) {
 }
 
 // dropsTheNext has a crash while its journal that also lists y is in flight.
-func dropsTheNext(s *stage) {
+func dropsTheNext(s *simCluster) {
 	held(s, "a", "b")
 	next := s.hold("a", journals("a", 1))
 	s.admit("a", "y", "k0")
@@ -196,7 +196,7 @@ func dropsTheNext(s *stage) {
 }
 
 // answersSlowly has y admitted while a does not know that its journal has landed.
-func answersSlowly(s *stage) {
+func answersSlowly(s *simCluster) {
 	s.start("a", "b")
 	s.hold("a", batches("x", 1))
 	s.hold("a", batches("y", 1))
@@ -213,9 +213,9 @@ func answersSlowly(s *stage) {
 }
 
 // landsDuringTheSweep has a list y while b answers for x, which is in the journal before.
-func landsDuringTheSweep(s *stage) {
+func landsDuringTheSweep(s *simCluster) {
 	held(s, "a", "b", "c")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	claim := s.hold("b", batches("x", 1))
 	s.sweep("b")
 	claim.await()
@@ -230,9 +230,9 @@ func landsDuringTheSweep(s *stage) {
 
 // opensAnew has a lose x to b and take it back, and its own sweep remove the entry of its first
 // writer.
-func opensAnew(s *stage) {
+func opensAnew(s *simCluster) {
 	settlement := held(s, "a", "b")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.admit("b", "x", "k1")
 	s.acked("x", "k1")
 	settlement.release(true) // finds another batch in its place
@@ -244,7 +244,7 @@ func opensAnew(s *stage) {
 }
 
 // comesBackListed has x admit again while the journal without it is in flight.
-func comesBackListed(s *stage) {
+func comesBackListed(s *simCluster) {
 	s.start("a", "b")
 	s.admit("a", "x", "k0")
 	s.acked("x", "k0")
@@ -259,9 +259,9 @@ func comesBackListed(s *stage) {
 }
 
 // coversLeaving has c sweep while its own entry of x lingers, which a has taken over.
-func coversLeaving(s *stage) {
+func coversLeaving(s *simCluster) {
 	s.start("a", "b", "c")
-	s.believe("c", "c")
+	s.setOwnerView("c", "c")
 	s.admit("c", "x", "k0")
 	s.hold("a", batches("x", 3))
 	s.admit("a", "x", "k1")
@@ -273,15 +273,15 @@ func coversLeaving(s *stage) {
 }
 
 // coversUnclaimed has c list x, then fail to claim it, and a continue x.
-func coversUnclaimed(s *stage) {
+func coversUnclaimed(s *simCluster) {
 	settlement := held(s, "a", "b", "c")
-	s.believe("c", "c")
+	s.setOwnerView("c", "c")
 	claim := s.hold("c", batches("x", 1))
 	s.admit("c", "x", "k1")
 	claim.await()
 	settlement.release(true)
 	s.sweep("c")
-	s.believe("c", "a")
+	s.setOwnerView("c", "a")
 	claim.release(true) // finds another batch in its place
 	s.sweep("c")
 	s.hold("a", batches("x", s.tail("x")+2))
@@ -293,12 +293,12 @@ func coversUnclaimed(s *stage) {
 }
 
 // repeatsElsewhere has a client retry at b an admission that a could not list.
-func repeatsElsewhere(s *stage) {
+func repeatsElsewhere(s *simCluster) {
 	s.start("a", "b", "c")
 	s.hold("a", batches("x", 1))
 	s.hold("a", journals("a", 0))
 	s.admit("a", "x", "k0")
-	s.believe("b", "b")
+	s.setOwnerView("b", "b")
 	s.hold("b", batches("x", 1))
 	s.hold("b", journals("b", 0))
 	s.admit("b", "x", "k0")
@@ -306,9 +306,9 @@ func repeatsElsewhere(s *stage) {
 	s.kill("b")
 }
 
-// diesOver has nodes start and crash, one after the other, on x, which a has left together with y. Y
+// crashesOver has nodes start and crash, one after the other, on x, which a has left together with y. Y
 // is opened slowly, so that a node which opens both concurrently crashes while it opens y.
-func diesOver(s *stage, nodes ...string) {
+func crashesOver(s *simCluster, nodes ...string) {
 	s.Helper()
 	s.start("a")
 	s.hold("a", batches("x", 1))
@@ -318,30 +318,30 @@ func diesOver(s *stage, nodes ...string) {
 		s.acked(conv, "k0")
 	}
 	s.kill("a")
-	s.deadens("x")
-	s.die(nodes...)
+	s.setDeadly("x")
+	s.crash(nodes...)
 }
 
-// die starts nodes, one after the other, and reports a violation if one of them survives.
-func (s *stage) die(nodes ...string) {
+// crash starts nodes, one after the other, and reports a violation if one of them survives.
+func (s *simCluster) crash(nodes ...string) {
 	s.Helper()
 	for _, name := range nodes {
 		s.start(name)
 		s.pass(time.Minute)
-		if !s.nodes[name].isDead() && s.broken == "" {
-			s.broken = name + " has not died"
+		if !s.nodes[name].isCrashed() && s.broken == "" {
+			s.broken = name + " has not crashed"
 		}
 	}
 }
 
-// endsItsNodes has nodes crash on x: b opens y as well, and c works on y, so that the crashes of d, e
+// crashesItsNodes has nodes crash on x: b opens y as well, and c works on y, so that the crashes of d, e
 // and f count. The sixth node quarantines x, and continues it after repair and release.
-func endsItsNodes(s *stage) {
-	diesOver(s, "b", "c", "d", "e", "f")
+func crashesItsNodes(s *simCluster) {
+	crashesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
 	s.pass(time.Minute)
 	s.wantQuarantined("x")
-	if s.nodes["g"].isDead() && s.broken == "" {
+	if s.nodes["g"].isCrashed() && s.broken == "" {
 		s.broken = "the sixth node crashes, too"
 	}
 	if s.broken != "" {
@@ -358,17 +358,17 @@ func endsItsNodes(s *stage) {
 		s.broken = fmt.Sprintf("a read of what is quarantined: %v", err)
 	}
 	if n := s.nodes["g"].rt.Status().Quarantined; n != 1 {
-		s.broken = fmt.Sprintf("%d conversations are said to be quarantined", n)
+		s.broken = fmt.Sprintf("got %d quarantined conversations", n)
 	}
-	s.deadens("")
+	s.setDeadly("")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil {
 		s.broken = err.Error()
 	}
 }
 
-// readingEndsItsNodes has b crash on a read of x, which has no pending work, so that only checks open
+// readCrashesNodes has b crash on a read of x, which has no pending work, so that only checks open
 // it. Three nodes later it is quarantined.
-func readingEndsItsNodes(s *stage) {
+func readCrashesNodes(s *simCluster) {
 	s.start("a")
 	s.admit("a", "x", "k0")
 	s.acked("x", "k0")
@@ -376,17 +376,17 @@ func readingEndsItsNodes(s *stage) {
 	s.kill("a")
 	s.start("b")
 	s.reading = 2 * pending.SlowOpening
-	s.deadens("x")
+	s.setDeadly("x")
 	s.late.Go(func() { _, _ = s.nodes["b"].rt.Reader().Snapshot(s.Context(), at("x")) })
 	s.pass(3 * time.Second)
-	if !s.nodes["b"].isDead() {
+	if !s.nodes["b"].isCrashed() {
 		s.Fatal("off the script: no read by b")
 	}
-	s.die("c", "d", "e")
+	s.crash("c", "d", "e")
 	s.start("f")
 	s.pass(3 * time.Second)
 	s.wantQuarantined("x")
-	s.deadens("")
+	s.setDeadly("")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && s.broken == "" {
 		s.broken = err.Error()
 	}
@@ -394,11 +394,11 @@ func readingEndsItsNodes(s *stage) {
 
 // killedAtWork kills nodes while each opens x and works on a conversation of its own, which may be the
 // cause. X is not quarantined.
-func killedAtWork(s *stage) {
+func killedAtWork(s *simCluster) {
 	busy := []string{"b", "c", "d", "e"}
 	s.start(append([]string{"a"}, busy...)...)
 	for _, name := range busy {
-		s.believe(name, name)
+		s.setOwnerView(name, name)
 		s.hold(name, batches("of "+name, 1))
 		s.admit(name, "of "+name, "k0")
 		s.acked("of "+name, "k0")
@@ -406,25 +406,25 @@ func killedAtWork(s *stage) {
 	s.hold("a", batches("x", 1))
 	s.admit("a", "x", "k0")
 	s.acked("x", "k0")
-	s.slows("x", time.Hour)
+	s.setSlow("x", time.Hour)
 	s.kill("a")
 	for _, name := range busy {
 		s.sweep(name)
 		s.pass(12 * time.Second)
 		s.kill(name)
 	}
-	s.slows("", 0)
+	s.setSlow("", 0)
 	s.start("f")
 	s.pass(time.Minute)
 	s.wantQuarantined()
 }
 
-// isPutBackTwice interrupts the release of x, and repeats it.
-func isPutBackTwice(s *stage) {
-	diesOver(s, "b", "c", "d", "e", "f")
+// isReleasedTwice interrupts the release of x, and repeats it.
+func isReleasedTwice(s *simCluster) {
+	crashesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
 	s.wantQuarantined("x")
-	s.deadens("")
+	s.setDeadly("")
 	interrupted := storagetest.Through(s.store, new(endsWithin).carry)
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
@@ -452,13 +452,13 @@ func (e *endsWithin) carry(ctx context.Context, c *storagetest.Call) error {
 
 // isReleased has x crash one more node when it is probed, and then none for twice as long. Once
 // repaired, it continues by itself.
-func isReleased(s *stage) {
-	diesOver(s, "b", "c", "d", "e", "f")
+func isReleased(s *simCluster) {
+	crashesOver(s, "b", "c", "d", "e", "f")
 	s.start("g")
 	s.wantQuarantined("x")
 	live := func(name string, want bool) {
 		s.pass(time.Minute)
-		if got := !s.nodes[name].isDead(); got != want && s.broken == "" {
+		if got := !s.nodes[name].isCrashed(); got != want && s.broken == "" {
 			s.broken = fmt.Sprintf("%s lives: %t, want %t", name, got, want)
 		}
 	}
@@ -473,7 +473,7 @@ func isReleased(s *stage) {
 	s.sweep("h")
 	live("h", true)
 	s.wantQuarantined("x")
-	s.deadens("")
+	s.setDeadly("")
 	s.pass(10 * time.Minute)
 	s.sweep("h")
 	live("h", true)
@@ -481,8 +481,8 @@ func isReleased(s *stage) {
 }
 
 // isStoppedInTrial stops f while it pauses before it opens x. It ends at once.
-func isStoppedInTrial(s *stage) {
-	diesOver(s, "b", "c", "d", "e")
+func isStoppedInTrial(s *simCluster) {
+	crashesOver(s, "b", "c", "d", "e")
 	s.late.Go(func() { s.start("f") })
 	s.pass(3 * time.Second)
 	synctest.Wait()
@@ -498,7 +498,7 @@ func isStoppedInTrial(s *stage) {
 	if took := time.Since(began); took > 5*time.Second && s.broken == "" {
 		s.broken = fmt.Sprintf("f stops after %v", took)
 	}
-	s.deadens("")
+	s.setDeadly("")
 	s.kill("f")
 	s.start("g")
 	s.pass(time.Minute)

@@ -39,12 +39,12 @@ func treeAgents(limits agent.Limits, refused func(error)) []*agent.Agent {
 }
 
 // sends answers each message with a call of send, and its result with a word.
-func sends() *cast {
-	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+func sends() *vendor {
+	return onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 		if seen := shown(req); strings.HasPrefix(seen[len(seen)-1], "user:") {
-			return asks("send")(ctx, req, a)
+			return toolCalls("send")(ctx, req, a)
 		}
-		return tells("done")(ctx, req, a)
+		return replies("done")(ctx, req, a)
 	})
 }
 
@@ -70,7 +70,7 @@ func TestTreeBudget(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			refusals = append(refusals, err)
-		})...), cast: sends()})
+		})...), vendor: sends()})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		// A tree may be deeper than it is wide, so its members come from the log of the root.
@@ -112,16 +112,16 @@ func TestTreeDollars(t *testing.T) {
 		paid := providers.Usage{Input: 1_000_000} // $4
 		rootSettled := make(chan struct{})        // The root's own last turn must finish before the budget is spent.
 		opts := agents(root, &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{returning("note", "noted")}})
-		n := l.run(part{opts: opts, price: 4, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		n := l.run(part{opts: opts, price: 4, vendor: onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			seen := shown(req)
 			switch {
 			case req.Tools[0].Name == "note":
 				<-rootSettled
-				return asksAt(paid, "note")(ctx, req, a)
+				return toolCallsAt(paid, "note")(ctx, req, a)
 			case seen[len(seen)-1] == "user: go":
-				return asks("send")(ctx, req, a)
+				return toolCalls("send")(ctx, req, a)
 			}
-			return tells("done")(ctx, req, a)
+			return replies("done")(ctx, req, a)
 		})})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
@@ -150,9 +150,9 @@ func TestPricedOnly(t *testing.T) {
 				a := chatAgent()
 				a.Limits.PricedOnly = tt.only
 				var calls atomic.Int64
-				n := l.run(part{opts: agents(a), price: tt.price, cast: alone(func(ctx context.Context, req providers.Request, as *providers.Assembler) error {
+				n := l.run(part{opts: agents(a), price: tt.price, vendor: onlyModel(func(ctx context.Context, req providers.Request, as *providers.Assembler) error {
 					calls.Add(1)
-					return tells("done")(ctx, req, as)
+					return replies("done")(ctx, req, as)
 				})})
 				n.admit(chat("c"), "1", "go")
 				settled := l.settles(chat("c"), 1)[0]
@@ -198,14 +198,14 @@ func TestAbortTree(t *testing.T) {
 			return "", ctx.Err()
 		}, &agent.ToolOptions{Durable: true})
 		opts := agents(chatAgent(send), &agent.Agent{Name: "worker", Model: spec, Tools: []agent.Tool{hold}})
-		n := l.run(part{opts: opts, cast: alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		n := l.run(part{opts: opts, vendor: onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			switch seen := shown(req); seen[len(seen)-1] {
 			case "user: go":
-				return asks("send")(ctx, req, a)
+				return toolCalls("send")(ctx, req, a)
 			case "user: hold":
-				return asks("hold")(ctx, req, a)
+				return toolCalls("hold")(ctx, req, a)
 			}
-			return tells("done")(ctx, req, a)
+			return replies("done")(ctx, req, a)
 		})})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1) // the root itself is settled
@@ -260,7 +260,7 @@ func (l *loop) completesAll(t *testing.T, at conversation.Address, want ...conve
 func TestLateMember(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		c := sends()
-		n := l.run(part{opts: agents(treeAgents(agent.Limits{}, func(error) {})...), cast: c})
+		n := l.run(part{opts: agents(treeAgents(agent.Limits{}, func(error) {})...), vendor: c})
 		n.admit(chat("c"), "1", "hello")
 		l.completes(chat("c"), 1)
 		root := only[*conversation.SubmissionAdmitted](l.records(chat("c")))[0].Submission

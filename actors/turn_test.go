@@ -63,9 +63,9 @@ func (n *node) snapshot(at conversation.Address) conversation.Snapshot {
 
 func TestProviderErrorsAreSanitized(t *testing.T) {
 	const raw = "vendor says: key sk-123 of org acme is out of credit"
-	said := []conversation.RecordType{conversation.TypeResponseStarted, conversation.TypeDelta}
-	kept := append(slices.Clone(said), conversation.TypeStepCompleted)
-	withdrawn := append(slices.Clone(said), conversation.TypeStepDropped)
+	emitted := []conversation.RecordType{conversation.TypeResponseStarted, conversation.TypeDelta}
+	kept := append(slices.Clone(emitted), conversation.TypeStepCompleted)
+	withdrawn := append(slices.Clone(emitted), conversation.TypeStepDropped)
 	quota := &providers.Error{Kind: providers.KindQuota, Status: 402, Body: []byte(raw), Err: errors.New(raw)}
 	for name, test := range map[string]struct {
 		err    error
@@ -238,7 +238,7 @@ func TestNoProviderFailsTheSubmission(t *testing.T) {
 
 func TestUnknownAgentIsRefused(t *testing.T) {
 	w := newWorld(t)
-	n := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	n := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	before := w.listing()
 	_, err := n.rt.Admit(t.Context(), message(conversation.Address{Agent: "nobody", ID: "c"}, "k", "hello"))
 	codeIs(t, err, conversation.CodeRouteNotFound)
@@ -260,7 +260,7 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 	}
 	log := w.lines(chat("c"))
 
-	other := w.start(setup{opts: agents(&agent.Agent{Name: "other", Model: spec}), model: says(1)})
+	other := w.start(setup{opts: agents(&agent.Agent{Name: "other", Model: spec}), model: emits(1)})
 	_, err := other.rt.Admit(t.Context(), message(chat("c"), "k2", "hello"))
 	codeIs(t, err, conversation.CodeUnavailable)
 	if err := other.stop(); err != nil {
@@ -270,10 +270,10 @@ func TestConversationOfAMissingAgentWaits(t *testing.T) {
 		t.Errorf("got additional log lines:\n%s", strings.TrimPrefix(got, log))
 	}
 
-	heir := w.start(setup{opts: agents(chatAgent()), model: says(1)})
+	successor := w.start(setup{opts: agents(chatAgent()), model: emits(1)})
 	outcomes(t, afterSettlements(w, chat("c"), 1))
 	w.untilAtRest()
-	if err := heir.stop(); err != nil {
+	if err := successor.stop(); err != nil {
 		t.Error(err)
 	}
 }
@@ -366,7 +366,7 @@ func TestModelCallIsRepeated(t *testing.T) {
 				if calls++; calls == 1 {
 					return fail(ctx, req, a)
 				}
-				return says(2)(ctx, req, a)
+				return emits(2)(ctx, req, a)
 			})})
 			n.admit(chat("c"), "1", "hello")
 			if s := w.untilSettled(chat("c"), 1)[0]; s.Outcome != conversation.OutcomeCompleted {

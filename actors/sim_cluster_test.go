@@ -26,20 +26,20 @@ import (
 
 var errStageLost = errors.New("the network has lost it")
 
-// stage is a few real nodes over one bucket. A script decides which node each node considers the
+// simCluster is a few real nodes over one bucket. A script decides which node each node considers the
 // owner, which requests block, and which nodes crash; everything else takes no time. There is no
 // model: submissions fail at once, so that the owner needs one more batch.
-type stage struct {
+type simCluster struct {
 	*testing.T
 	fleet *simFleet
 	store *local.Store
 	late  sync.WaitGroup // requests without a caller
 
 	mu    sync.Mutex
-	nodes map[string]*player
+	nodes map[string]*simMember
 	views map[string]string // node that each node considers the owner of everything
 	holds []*hold
-	acks  []stageAck
+	acks  []simAck
 	// deadly is a conversation whose opening crashes the node; broken is the violation.
 	deadly, broken string
 	// reading is how long it is read before the crash; set before deadly.
@@ -49,28 +49,28 @@ type stage struct {
 	slowly time.Duration
 }
 
-type stageAck struct {
+type simAck struct {
 	at  conversation.Address
 	key string
 }
 
-// player is a node on a stage.
-type player struct {
-	stage *stage
-	name  string
-	rt    *Runtime
-	host  *simHost
-	stop  context.CancelFunc
-	done  chan struct{}
-	dead  bool
+// simMember is a node on a stage.
+type simMember struct {
+	simCluster *simCluster
+	name       string
+	rt         *Runtime
+	host       *simHost
+	stop       context.CancelFunc
+	done       chan struct{}
+	dead       bool
 }
 
 // hold blocks requests.
 type hold struct {
-	stage   *stage
-	node    string
-	match   func(key string) bool
-	answers bool // the requests land, and their answers are blocked
+	simCluster *simCluster
+	node       string
+	match      func(key string) bool
+	answers    bool // the requests land, and their answers are blocked
 
 	once   sync.Once
 	caught chan struct{} // closed once a request is blocked
@@ -78,13 +78,13 @@ type hold struct {
 	lands  bool          // whether released requests land
 }
 
-// onStage runs a script and returns the violation, "" for none.
-func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (violation string) {
+// runSimScript runs a script and returns the violation, "" for none.
+func runSimScript(t *testing.T, system *actor.ActorSystem, script func(*simCluster)) (violation string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{
+		s := &simCluster{
 			T: t, fleet: &simFleet{system: system, hosts: map[string]*simHost{}}, store: local.NewMemory(),
-			nodes: map[string]*player{}, views: map[string]string{}, reading: pending.SlowOpening / 2,
+			nodes: map[string]*simMember{}, views: map[string]string{}, reading: pending.SlowOpening / 2,
 		}
 		defer s.close()
 		script(s)
@@ -94,10 +94,10 @@ func onStage(t *testing.T, system *actor.ActorSystem, script func(*stage)) (viol
 }
 
 // start starts nodes that consider the first of them the owner of everything.
-func (s *stage) start(names ...string) {
+func (s *simCluster) start(names ...string) {
 	s.Helper()
 	for _, name := range names {
-		p := &player{stage: s, name: name, done: make(chan struct{})}
+		p := &simMember{simCluster: s, name: name, done: make(chan struct{})}
 		var err error
 		p.rt, err = newRuntime(storagetest.Through(s.store, p.carry), &Options{
 			Agents: []*agent.Agent{{Name: "worker", Model: "no/model"}}, SweepEvery: 24 * time.Hour, DrainTimeout: time.Second, Pace: simPace,
@@ -117,10 +117,10 @@ func (s *stage) start(names ...string) {
 		ctx, cancel := context.WithCancel(s.Context())
 		p.stop = cancel
 		s.nodes[name] = p
-		s.believe(name, names[0])
+		s.setOwnerView(name, names[0])
 		go func() {
 			defer close(p.done)
-			if err := p.rt.Run(ctx); err != nil && !p.isDead() {
+			if err := p.rt.Run(ctx); err != nil && !p.isCrashed() {
 				s.Errorf("node %s ends: %v", name, err)
 			}
 		}()
@@ -130,23 +130,23 @@ func (s *stage) start(names ...string) {
 }
 
 // pass advances time until all goroutines are blocked again.
-func (s *stage) pass(d time.Duration) { time.Sleep(d) }
+func (s *simCluster) pass(d time.Duration) { time.Sleep(d) }
 
-func (s *stage) owner(of string) string {
+func (s *simCluster) owner(of string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.views[of]
 }
 
-// believe makes a node consider one the owner of everything.
-func (s *stage) believe(node, owner string) {
+// setOwnerView makes a node consider one the owner of everything.
+func (s *simCluster) setOwnerView(node, owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.views[node] = owner
 }
 
 // kill crashes a node. Its requests in flight may still land.
-func (s *stage) kill(name string) {
+func (s *simCluster) kill(name string) {
 	p := s.nodes[name]
 	s.mu.Lock()
 	p.dead = true
@@ -155,9 +155,9 @@ func (s *stage) kill(name string) {
 	p.stop()
 }
 
-func (p *player) isDead() bool {
-	p.stage.mu.Lock()
-	defer p.stage.mu.Unlock()
+func (p *simMember) isCrashed() bool {
+	p.simCluster.mu.Lock()
+	defer p.simCluster.mu.Unlock()
 	return p.dead
 }
 
@@ -165,7 +165,7 @@ func at(conv string) conversation.Address { return conversation.Address{Agent: "
 
 // admit sends an admission to a node and returns once all goroutines are blocked. It reports whether
 // there is a receipt by then.
-func (s *stage) admit(node, conv, key string) bool {
+func (s *simCluster) admit(node, conv, key string) bool {
 	done := make(chan struct{})
 	s.late.Go(func() {
 		_, err := s.nodes[node].rt.Admit(s.Context(), conversation.Admission{
@@ -174,7 +174,7 @@ func (s *stage) admit(node, conv, key string) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err == nil && !s.nodes[node].dead {
-			s.acks = append(s.acks, stageAck{at(conv), key})
+			s.acks = append(s.acks, simAck{at(conv), key})
 			close(done)
 		}
 	})
@@ -188,17 +188,17 @@ func (s *stage) admit(node, conv, key string) bool {
 }
 
 // acked ends the script unless an admission has a receipt.
-func (s *stage) acked(conv, key string) {
+func (s *simCluster) acked(conv, key string) {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !slices.Contains(s.acks, stageAck{at(conv), key}) {
+	if !slices.Contains(s.acks, simAck{at(conv), key}) {
 		s.Fatalf("off the script: no receipt for %s of %s", key, conv)
 	}
 }
 
 // sweep makes a node sweep and returns once all goroutines are blocked.
-func (s *stage) sweep(node string) {
+func (s *simCluster) sweep(node string) {
 	s.late.Go(func() {
 		if err := s.nodes[node].rt.sweeper.Sweep(s.Context()); err != nil {
 			s.Logf("sweep of %s: %v", node, err)
@@ -208,8 +208,8 @@ func (s *stage) sweep(node string) {
 }
 
 // hold blocks the writes of a node under matching keys.
-func (s *stage) hold(node string, match func(key string) bool) *hold {
-	h := &hold{stage: s, node: node, match: match, caught: make(chan struct{}), over: make(chan struct{})}
+func (s *simCluster) hold(node string, match func(key string) bool) *hold {
+	h := &hold{simCluster: s, node: node, match: match, caught: make(chan struct{}), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds = append(s.holds, h)
@@ -231,7 +231,7 @@ func journals(node string, from int64) func(string) bool {
 }
 
 // tail returns the number of a conversation's last batch.
-func (s *stage) tail(conv string) int64 {
+func (s *simCluster) tail(conv string) int64 {
 	s.Helper()
 	tail, err := storage.NewLogs(s.store, nil).Tail(s.Context(), at(conv).Key(), -1)
 	if err != nil {
@@ -242,26 +242,26 @@ func (s *stage) tail(conv string) int64 {
 
 // await ends the script unless a request is blocked.
 func (h *hold) await() *hold {
-	h.stage.Helper()
+	h.simCluster.Helper()
 	select {
 	case <-h.caught:
 	case <-time.After(5 * time.Second):
-		h.stage.Fatalf("off the script: no blocked write of %s", h.node)
+		h.simCluster.Fatalf("off the script: no blocked write of %s", h.node)
 	}
 	return h
 }
 
 // release releases the blocked requests, which land or do not.
 func (h *hold) release(lands bool) {
-	h.stage.mu.Lock()
-	h.stage.holds = slices.DeleteFunc(h.stage.holds, func(other *hold) bool { return other == h })
+	h.simCluster.mu.Lock()
+	h.simCluster.holds = slices.DeleteFunc(h.simCluster.holds, func(other *hold) bool { return other == h })
 	h.lands = lands
-	h.stage.mu.Unlock()
+	h.simCluster.mu.Unlock()
 	close(h.over)
-	h.stage.pass(10 * time.Millisecond)
+	h.simCluster.pass(10 * time.Millisecond)
 }
 
-func (s *stage) holding(node, method, key string) *hold {
+func (s *simCluster) holding(node, method, key string) *hold {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.holds {
@@ -277,28 +277,28 @@ func opens(c *storagetest.Call, conv string) bool {
 	return c.Method == "LIST" && c.After == "" && c.Key == storage.FolderOf(at(conv).Key())+"log/"
 }
 
-func (s *stage) isDeadly() string {
+func (s *simCluster) isDeadly() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadly
 }
 
-// deadens makes opening a conversation crash the node; "" is none.
-func (s *stage) deadens(conv string) {
+// setDeadly makes opening a conversation crash the node; "" is none.
+func (s *simCluster) setDeadly(conv string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deadly = conv
 }
 
-// slows makes a conversation's log slow to list; "" is none.
-func (s *stage) slows(conv string, slowly time.Duration) {
+// setSlow makes a conversation's log slow to list; "" is none.
+func (s *simCluster) setSlow(conv string, slowly time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.slow, s.slowly = conv, slowly
 }
 
 // delays returns the duration of a request.
-func (s *stage) delays(c *storagetest.Call) time.Duration {
+func (s *simCluster) delays(c *storagetest.Call) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.slow == "" || !opens(c, s.slow) {
@@ -309,7 +309,7 @@ func (s *stage) delays(c *storagetest.Call) time.Duration {
 
 // wantQuarantined reports a violation unless exactly the given conversations are quarantined, and no
 // pending work is left.
-func (s *stage) wantQuarantined(convs ...string) {
+func (s *simCluster) wantQuarantined(convs ...string) {
 	s.Helper()
 	var want []conversation.Key
 	for _, conv := range convs {
@@ -325,33 +325,33 @@ func (s *stage) wantQuarantined(convs ...string) {
 	}
 }
 
-func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
+func (p *simMember) carry(ctx context.Context, c *storagetest.Call) error {
 	later, err := c.Later()
 	if err != nil {
 		return c.Unanswered(err)
 	}
 	land := func() error { return later(context.WithoutCancel(ctx)) }
-	if p.isDead() {
+	if p.isCrashed() {
 		return c.Unanswered(errSimStopped)
 	}
-	if d := p.stage.delays(c); d > 0 {
+	if d := p.simCluster.delays(c); d > 0 {
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():
 		}
 		return c.Unanswered(errStageLost)
 	}
-	deadly := p.stage.isDeadly()
+	deadly := p.simCluster.isDeadly()
 	if deadly != "" && opens(c, "y") {
-		p.stage.pass(pending.SlowOpening)
+		p.simCluster.pass(pending.SlowOpening)
 	}
 	if deadly != "" && opens(c, deadly) {
-		p.stage.pass(p.stage.reading)
-		p.stage.late.Go(func() { p.stage.kill(p.name) })
+		p.simCluster.pass(p.simCluster.reading)
+		p.simCluster.late.Go(func() { p.simCluster.kill(p.name) })
 		<-p.host.gone
 		return c.Unanswered(errSimStopped)
 	}
-	h := p.stage.holding(p.name, c.Method, c.Key)
+	h := p.simCluster.holding(p.name, c.Method, c.Key)
 	switch {
 	case h == nil:
 		return land()
@@ -367,7 +367,7 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 	select {
 	case <-h.over:
 	case <-ctx.Done():
-		p.stage.late.Go(func() { // It has left the process and cannot be canceled.
+		p.simCluster.late.Go(func() { // It has left the process and cannot be canceled.
 			if <-h.over; h.lands {
 				_ = land()
 			}
@@ -382,7 +382,7 @@ func (p *player) carry(ctx context.Context, c *storagetest.Call) error {
 
 // end drops the blocked requests, lets the live nodes sweep under one view, and returns the resulting
 // violation.
-func (s *stage) end() string {
+func (s *simCluster) end() string {
 	for len(s.holds) > 0 {
 		s.holds[0].release(false)
 	}
@@ -398,7 +398,7 @@ func (s *stage) end() string {
 	}
 	for range 4 {
 		for _, name := range live {
-			s.believe(name, live[0])
+			s.setOwnerView(name, live[0])
 			s.sweep(name)
 		}
 		s.pass(time.Minute)
@@ -435,7 +435,7 @@ func (s *stage) end() string {
 	return ""
 }
 
-func (s *stage) close() {
+func (s *simCluster) close() {
 	for len(s.holds) > 0 {
 		s.holds[0].release(false)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/parleyrun/parley/storage/storagetest"
 )
 
-// fat returns a message of more than half the size that a state keeps of queued messages.
-func fat(n int) string {
+// largeMessage returns a message of more than half the size that a state keeps of queued messages.
+func largeMessage(n int) string {
 	return fmt.Sprintf("%d ", n) + strings.Repeat("fat ", conversation.InlineBytes/6)
 }
 
@@ -57,11 +57,11 @@ func same(t *testing.T, what, got, want string) {
 func TestLargeMessagesWait(t *testing.T) {
 	const waiting = 4
 	var mu sync.Mutex
-	told := map[string]int{}
-	note := func(who string, d conversation.Delivery) {
+	notified := map[string]int{}
+	note := func(hook string, d conversation.Delivery) {
 		mu.Lock()
 		defer mu.Unlock()
-		told[who+" "+d.Body]++
+		notified[hook+" "+d.Body]++
 	}
 	ag := chatAgent()
 	ag.Hooks.DeliveryStarted = func(_ context.Context, turn *agent.Turn) error {
@@ -80,7 +80,7 @@ func TestLargeMessagesWait(t *testing.T) {
 	n.admit(chat("c"), "0", "thin")
 	held.next(t)
 	for i := range waiting {
-		n.admit(chat("c"), fmt.Sprint(i+1), fat(i+1))
+		n.admit(chat("c"), fmt.Sprint(i+1), largeMessage(i+1))
 	}
 	same(t, "snapshot during the wait", n.whole(chat("c")), w.folded(chat("c")))
 	n.cut()
@@ -100,7 +100,7 @@ func TestLargeMessagesWait(t *testing.T) {
 	eventually(t, "every hook", func() bool { // a stopping node reads no message body for a hook
 		mu.Lock()
 		defer mu.Unlock()
-		return len(told) == 2*(waiting+1) // hooks are concurrent
+		return len(notified) == 2*(waiting+1) // hooks are concurrent
 	})
 	if err := n.stop(); err != nil {
 		t.Error(err)
@@ -109,10 +109,10 @@ func TestLargeMessagesWait(t *testing.T) {
 		t.Fatalf("got %d model calls", len(last))
 	}
 	for i := range waiting {
-		same(t, fmt.Sprintf("prompt of turn %d", i+1), last[i+1], fat(i+1))
-		for _, who := range []string{"start", "settled"} {
-			if told[who+" "+fat(i+1)] == 0 {
-				t.Errorf("hook %s did not get message %d", who, i+1)
+		same(t, fmt.Sprintf("prompt of turn %d", i+1), last[i+1], largeMessage(i+1))
+		for _, hook := range []string{"start", "settled"} {
+			if notified[hook+" "+largeMessage(i+1)] == 0 {
+				t.Errorf("hook %s did not get message %d", hook, i+1)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ func TestLargeMessagesWait(t *testing.T) {
 	n.admit(chat("c"), "last", "and now?")
 	w.untilSettled(chat("c"), waiting+2)
 	for i := range waiting {
-		if !strings.Contains(view, fat(i+1)) {
+		if !strings.Contains(view, largeMessage(i+1)) {
 			t.Errorf("message %d missing in later prompts", i+1)
 		}
 	}
@@ -149,10 +149,10 @@ func TestLargeMessagesInPrompt(t *testing.T) {
 			w := newWorld(t)
 			opts := agents(chatAgent())
 			opts.CheckpointBatches = tc.checks
-			asked, said := make(chan int), make(chan struct{})
+			asked, answered := make(chan int), make(chan struct{})
 			set := setup{opts: opts, model: script(func(_ context.Context, req providers.Request, a *providers.Assembler) error {
 				asked <- len(strings.Join(shown(req), ""))
-				<-said
+				<-answered
 				a.Text("ok")
 				a.Finish(providers.Done{StopReason: providers.StopStop})
 				return nil
@@ -162,7 +162,7 @@ func TestLargeMessagesInPrompt(t *testing.T) {
 				if n := await(t, asked, "a model call"); n > most+1<<10 {
 					t.Errorf("got prompt of %d bytes, want at most %d", n, most)
 				}
-				said <- struct{}{}
+				answered <- struct{}{}
 			}
 			n := w.start(set)
 			n.rt.ShowAtMost(most)
@@ -225,19 +225,19 @@ func TestOmittedDeliveryIsAwaited(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		var mu sync.Mutex
 		var gone outages
-		body, told := fat(1)+fat(2), map[string]int{}
-		note := func(who string, d conversation.Delivery) {
+		body, notified := largeMessage(1)+largeMessage(2), map[string]int{}
+		note := func(hook string, d conversation.Delivery) {
 			mu.Lock()
 			defer mu.Unlock()
 			if d.Body == body {
-				told[who]++
+				notified[hook]++
 			}
 		}
-		entered, died, settled := make(chan struct{}, 2), make(chan struct{}), make(chan struct{}, 2)
+		entered, crashed, settled := make(chan struct{}, 2), make(chan struct{}), make(chan struct{}, 2)
 		look := agent.NewTool("look", "Looks.", func(ctx context.Context, _ struct{}) (string, error) {
 			entered <- struct{}{}
 			select {
-			case <-died:
+			case <-crashed:
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil {
@@ -267,22 +267,22 @@ func TestOmittedDeliveryIsAwaited(t *testing.T) {
 		admitted := make(chan struct{})
 		thin := func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
 			<-admitted
-			return tells("done")(ctx, req, a)
+			return replies("done")(ctx, req, a)
 		}
-		models := alone(inTurn(thin, asks("look"), tells("done")))
-		n := l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
+		models := onlyModel(inTurn(thin, toolCalls("look"), replies("done")))
+		n := l.run(part{opts: agents(ag), vendor: models, decide: gone.decide})
 		n.admit(chat("c"), "0", "thin")
 		receipt := n.admit(chat("c"), "1", body)
 		gone.of(storage.LogKey(chat("c").Key(), int64(receipt.Offset)))
 		close(admitted)
 		wait(entered, "the tool")
-		n.die()
-		close(died)
-		l.run(part{opts: agents(ag), cast: models, decide: gone.decide})
+		n.crash()
+		close(crashed)
+		l.run(part{opts: agents(ag), vendor: models, decide: gone.decide})
 		wait(settled, "the first settlement to be shown")
 		wait(settled, "the second settlement to be shown")
 		l.completes(chat("c"), 2)
-		if diff := cmp.Diff(map[string]int{"start": 1, "tool": 1, "settled": 1}, told); diff != "" {
+		if diff := cmp.Diff(map[string]int{"start": 1, "tool": 1, "settled": 1}, notified); diff != "" {
 			t.Errorf("notified (-want +got):\n%s", diff)
 		}
 		for _, r := range only[*conversation.ToolSettled](l.records(chat("c"))) {
@@ -397,7 +397,7 @@ func TestIdleIsEvictedUnderPressure(t *testing.T) {
 	opts.UnloadAfter, opts.ForgetAfter, opts.Memory = time.Hour, time.Hour, memory.New(10<<20)
 	others := opts.Memory.Account("others", 0)
 	others.Add(5 << 20)
-	n := w.start(setup{opts: opts, model: says(1)})
+	n := w.start(setup{opts: opts, model: emits(1)})
 	n.shed(chat("c"), 1)
 	n.shed(chat("c"), 2)
 	if err := n.stop(); err != nil {

@@ -22,16 +22,16 @@ func TestLongRetryAfterSuspends(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := chatAgent()
 		a.Durability.Timeout, a.Durability.MaxAttempts = time.Minute, 1
-		c := alone(inTurn(later("300"), later("200"), tells("done")))
-		first := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(later("300"), later("200"), replies("done")))
+		first := l.run(part{opts: agents(a), vendor: c})
 		first.admit(chat("c"), "1", "go")
-		suspended := l.parks(chat("c"), 1)
+		suspended := l.waitSuspended(chat("c"), 1)
 		l.journalsAreEmpty()
-		first.die()
+		first.crash()
 
-		next := l.run(part{opts: agents(a), cast: c})
+		next := l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
-		began := l.awake(chat("c"))
+		began := l.attemptTimes(chat("c"))
 		if len(began) != 3 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
 			t.Errorf("got attempts at %v, want the first suspended until %s", began, suspended.Until)
 		}
@@ -42,20 +42,20 @@ func TestLongRetryAfterSuspends(t *testing.T) {
 		if got := len(c.requests("model")); got != 3 {
 			t.Errorf("got %d calls, want 3", got)
 		}
-		var told []conversation.Display
+		var displays []conversation.Display
 		for _, m := range next.snapshot(chat("c")).Messages {
 			if m.Purpose == conversation.PurposeAdvisory {
-				told = append(told, m.Display)
+				displays = append(displays, m.Display)
 			}
 		}
-		if diff := cmp.Diff([]conversation.Display{conversation.DisplayDiagnostic, conversation.DisplayDiagnostic}, told); diff != "" {
+		if diff := cmp.Diff([]conversation.Display{conversation.DisplayDiagnostic, conversation.DisplayDiagnostic}, displays); diff != "" {
 			t.Errorf("notes (-want +got):\n%s", diff)
 		}
 		if s := only[*conversation.SubmissionSettled](l.records(chat("c")))[0]; s.ElapsedMs > 60_000 {
 			t.Errorf("got %d ms", s.ElapsedMs)
 		}
 		time.Sleep(3 * time.Minute)
-		l.leavesNothing()
+		l.checkNothingLeft()
 	})
 }
 
@@ -69,8 +69,8 @@ func TestRetryAfterLimit(t *testing.T) {
 			inLoop(t, func(t *testing.T, l *loop) {
 				a := chatAgent()
 				a.Durability.Patience = tt.patience
-				c := alone(inTurn(later("300"), later("300"), later("300"), tells("done")))
-				n := l.run(part{opts: agents(a), cast: c})
+				c := onlyModel(inTurn(later("300"), later("300"), later("300"), replies("done")))
+				n := l.run(part{opts: agents(a), vendor: c})
 				n.admit(chat("c"), "1", "go")
 				s := l.settles(chat("c"), 1)[0]
 				if got := len(c.requests("model")); got != tt.asked {
@@ -93,10 +93,10 @@ func TestRetryAfterLimit(t *testing.T) {
 // TestAbortOfLongRetryAfter settles at once, and the model is not called again.
 func TestAbortOfLongRetryAfter(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
-		c := alone(inTurn(later("300"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent()), cast: c})
+		c := onlyModel(inTurn(later("300"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent()), vendor: c})
 		n.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		if any, err := n.rt.Abort(t.Context(), chat("c")); !any || err != nil {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
@@ -107,7 +107,7 @@ func TestAbortOfLongRetryAfter(t *testing.T) {
 		if got := len(c.requests("model")); got != 1 {
 			t.Errorf("got %d calls, want 1", got)
 		}
-		l.leavesNothing()
+		l.checkNothingLeft()
 	})
 }
 
@@ -115,16 +115,16 @@ func TestAbortOfLongRetryAfter(t *testing.T) {
 func TestSubagentWaitsForItsVendor(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		a := withSubagents(chatAgent(), researcher())
-		c := &cast{models: map[string]script{
-			"model": inTurn(asks(task("researcher", "look")), tells("done")),
-			"child": inTurn(later("300"), tells("found")),
+		c := &vendor{models: map[string]script{
+			"model": inTurn(toolCalls(task("researcher", "look")), replies("done")),
+			"child": inTurn(later("300"), replies("found")),
 		}}
-		first := l.run(part{opts: agents(a), cast: c})
+		first := l.run(part{opts: agents(a), vendor: c})
 		first.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
-		first.die()
+		l.waitSuspended(chat("c"), 1)
+		first.crash()
 
-		l.run(part{opts: agents(a), cast: c})
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		if model, child := len(c.requests("model")), len(c.requests("child")); model != 2 || child != 2 {
 			t.Errorf("got %d calls of the parent and %d of the child, want 2 and 2", model, child)

@@ -35,8 +35,8 @@ func reminds(k *work, wait time.Duration) agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-// parks waits until a conversation is suspended, its timer stored, and passivated.
-func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspended {
+// waitSuspended waits until a conversation is suspended, its timer stored, and passivated.
+func (l *loop) waitSuspended(at conversation.Address, timers int) *conversation.Suspended {
 	l.tb.Helper()
 	l.until("a timer", func() bool { return len(l.timers()) == timers })
 	time.Sleep(2 * time.Minute)
@@ -48,8 +48,8 @@ func (l *loop) parks(at conversation.Address, timers int) *conversation.Suspende
 	return all[len(all)-1]
 }
 
-// awake returns the start times of a conversation's attempts.
-func (l *loop) awake(at conversation.Address) (began []conversation.Time) {
+// attemptTimes returns the start times of a conversation's attempts.
+func (l *loop) attemptTimes(at conversation.Address) (began []conversation.Time) {
 	l.tb.Helper()
 	for _, r := range only[*conversation.AttemptStarted](l.records(at)) {
 		began = append(began, r.At)
@@ -64,14 +64,14 @@ func TestSuspendedTurn(t *testing.T) {
 		k := &work{}
 		a := chatAgent(reminds(k, 3*time.Hour))
 		a.Durability.Timeout = time.Minute // suspended time does not count
-		c := alone(inTurn(asks("remind"), tells("done")))
-		first := l.run(part{opts: agents(a), cast: c})
+		c := onlyModel(inTurn(toolCalls("remind"), replies("done")))
+		first := l.run(part{opts: agents(a), vendor: c})
 		first.admit(chat("c"), "1", "go")
-		suspended := l.parks(chat("c"), 1)
+		suspended := l.waitSuspended(chat("c"), 1)
 		l.journalsAreEmpty()
-		first.die()
+		first.crash()
 
-		next := l.run(part{opts: agents(a), cast: c})
+		next := l.run(part{opts: agents(a), vendor: c})
 		time.Sleep(time.Minute)
 		before := len(l.batches(chat("c")))
 		next.counts.Reset()
@@ -88,7 +88,7 @@ func TestSuspendedTurn(t *testing.T) {
 		if diff := cmp.Diff(map[string]int{"remind": 2, "note": 1, "call": 1}, k.counts()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
-		began := l.awake(chat("c"))
+		began := l.attemptTimes(chat("c"))
 		if len(began) != 2 || began[1] < suspended.Until || began[1] > suspended.Until+61_000 {
 			t.Errorf("got attempts at %v, suspended until %s", began, suspended.Until)
 		}
@@ -97,7 +97,7 @@ func TestSuspendedTurn(t *testing.T) {
 			t.Errorf("got %d ms", settled.ElapsedMs)
 		}
 		time.Sleep(3 * time.Minute)
-		l.leavesNothing()
+		l.checkNothingLeft()
 	})
 }
 
@@ -113,21 +113,21 @@ func (l *loop) journalsAreEmpty() {
 // TestShortSleep: a sleep of seconds blocks; a slightly longer one ends to the millisecond while the
 // conversation is in memory.
 func TestShortSleep(t *testing.T) {
-	for wait, parks := range map[time.Duration]int{29 * time.Second: 0, 31 * time.Second: 1} {
+	for wait, waitSuspended := range map[time.Duration]int{29 * time.Second: 0, 31 * time.Second: 1} {
 		inLoop(t, func(t *testing.T, l *loop) {
 			k := &work{}
-			n := l.run(part{opts: agents(chatAgent(reminds(k, wait))), cast: alone(inTurn(asks("remind"), tells("done")))})
+			n := l.run(part{opts: agents(chatAgent(reminds(k, wait))), vendor: onlyModel(inTurn(toolCalls("remind"), replies("done")))})
 			began := time.Now()
 			n.admit(chat("c"), "1", "go")
 			l.completes(chat("c"), 1)
-			if took := time.Since(began); took < wait || took > wait+5*time.Second && parks == 0 {
+			if took := time.Since(began); took < wait || took > wait+5*time.Second && waitSuspended == 0 {
 				t.Errorf("wait of %v: got %v", wait, took)
 			}
-			if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != parks || k.counts()["remind"] != 1+parks {
+			if got := len(only[*conversation.Suspended](l.records(chat("c")))); got != waitSuspended || k.counts()["remind"] != 1+waitSuspended {
 				t.Errorf("wait of %v: got %d suspensions, runs %v", wait, got, k.counts())
 			}
 			time.Sleep(3 * time.Minute)
-			l.leavesNothing()
+			l.checkNothingLeft()
 		})
 	}
 }
@@ -140,13 +140,13 @@ func TestSuspendedTurnIsProbed(t *testing.T) {
 			k := &work{}
 			a := chatAgent(reminds(k, time.Hour))
 			a.AnswerInOrder = inOrder
-			n := l.run(part{opts: agents(a), cast: alone(inTurn(asks("remind"), tells("done"), tells("and this")))})
+			n := l.run(part{opts: agents(a), vendor: onlyModel(inTurn(toolCalls("remind"), replies("done"), replies("and this")))})
 			n.admit(chat("c"), "1", "go")
-			suspended := l.parks(chat("c"), 1)
-			l.askEarly(t, chat("c"))
+			suspended := l.waitSuspended(chat("c"), 1)
+			l.probeEarly(t, chat("c"))
 			time.Sleep(5 * time.Minute)
-			if got := l.timers(); len(got) != 2 || len(l.awake(chat("c"))) != 1 {
-				t.Errorf("got timers %q, attempts %v", got, l.awake(chat("c")))
+			if got := l.timers(); len(got) != 2 || len(l.attemptTimes(chat("c"))) != 1 {
+				t.Errorf("got timers %q, attempts %v", got, l.attemptTimes(chat("c")))
 			}
 
 			n.admit(chat("c"), "2", "and?")
@@ -160,18 +160,18 @@ func TestSuspendedTurnIsProbed(t *testing.T) {
 				t.Errorf("in order %v: got %d settlements during the wait", inOrder, got)
 			}
 			l.completes(chat("c"), 2)
-			if began := l.awake(chat("c")); len(began) != 3 || began[waiting] < suspended.Until || !inOrder && began[1] >= suspended.Until {
+			if began := l.attemptTimes(chat("c")); len(began) != 3 || began[waiting] < suspended.Until || !inOrder && began[1] >= suspended.Until {
 				t.Errorf("in order %v: got attempts at %v, suspended until %s", inOrder, began, suspended.Until)
 			}
 			time.Sleep(3 * time.Minute)
-			l.leavesNothing()
+			l.checkNothingLeft()
 		})
 	}
 }
 
-// askEarly stores a timer for the suspended call that is already due, as a node whose clock is ahead
+// probeEarly stores a timer for the suspended call that is already due, as a node whose clock is ahead
 // sees it.
-func (l *loop) askEarly(t *testing.T, at conversation.Address) {
+func (l *loop) probeEarly(t *testing.T, at conversation.Address) {
 	t.Helper()
 	state := conversation.NewState()
 	for i, b := range l.batches(at) {
@@ -189,9 +189,9 @@ func (l *loop) askEarly(t *testing.T, at conversation.Address) {
 func TestAbortOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
-		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), cast: alone(asks("remind"))})
+		n := l.run(part{opts: agents(chatAgent(reminds(k, time.Hour))), vendor: onlyModel(toolCalls("remind"))})
 		n.admit(chat("c"), "1", "go")
-		l.parks(chat("c"), 1)
+		l.waitSuspended(chat("c"), 1)
 		if any, err := n.rt.Abort(context.Background(), chat("c")); !any || err != nil {
 			t.Fatalf("abort: %v, %v", any, err)
 		}
@@ -199,7 +199,7 @@ func TestAbortOfASuspendedTurn(t *testing.T) {
 			t.Errorf("got settlement %+v", got[0])
 		}
 		time.Sleep(2 * time.Hour)
-		l.leavesNothing()
+		l.checkNothingLeft()
 		if diff := cmp.Diff(map[string]int{"remind": 1, "note": 1}, k.counts()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
@@ -210,8 +210,8 @@ func TestAbortOfASuspendedTurn(t *testing.T) {
 func TestDrainOfASuspendedTurn(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
-		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
+		a, c := chatAgent(reminds(k, time.Hour)), onlyModel(inTurn(toolCalls("remind"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.until("a timer", func() bool { return len(l.timers()) == 1 })
 		if err := n.stop(); err != nil {
@@ -220,7 +220,7 @@ func TestDrainOfASuspendedTurn(t *testing.T) {
 		if got := l.journals(); len(got) > 0 {
 			t.Errorf("got remaining journals %+v", got)
 		}
-		l.run(part{opts: agents(a), cast: c})
+		l.run(part{opts: agents(a), vendor: c})
 		l.completes(chat("c"), 1)
 		if got := k.counts(); got["remind"] != 2 || got["note"] != 1 {
 			t.Errorf("got runs %v", got)
@@ -233,13 +233,13 @@ func TestDrainOfASuspendedTurn(t *testing.T) {
 func TestTwoNodesCheckATimer(t *testing.T) {
 	inLoop(t, func(t *testing.T, l *loop) {
 		k := &work{}
-		a, c := chatAgent(reminds(k, time.Hour)), alone(inTurn(asks("remind"), tells("done")))
-		n := l.run(part{opts: agents(a), cast: c})
-		l.run(part{opts: agents(a), cast: c})
+		a, c := chatAgent(reminds(k, time.Hour)), onlyModel(inTurn(toolCalls("remind"), replies("done")))
+		n := l.run(part{opts: agents(a), vendor: c})
+		l.run(part{opts: agents(a), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		time.Sleep(5 * time.Minute)
-		l.leavesNothing()
+		l.checkNothingLeft()
 		var steps []string
 		for _, r := range only[*conversation.StepRecorded](l.records(chat("c"))) {
 			steps = append(steps, r.Name)
@@ -270,8 +270,8 @@ func TestToolThatIgnoresItsSuspension(t *testing.T) {
 		plain := agent.NewTool("plain", "Is not durable.", func(ctx context.Context, _ struct{}) (string, error) {
 			return "slept", agent.Sleep(ctx, "wait", time.Hour)
 		}, nil)
-		c := alone(inTurn(asks("deaf", "swallows", "plain"), tells("done")))
-		n := l.run(part{opts: agents(chatAgent(deaf, swallows, plain)), cast: c})
+		c := onlyModel(inTurn(toolCalls("deaf", "swallows", "plain"), replies("done")))
+		n := l.run(part{opts: agents(chatAgent(deaf, swallows, plain)), vendor: c})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)
 		seen := c.last(t, "model")

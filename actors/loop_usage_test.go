@@ -29,9 +29,9 @@ func TestHooksGetUsage(t *testing.T) {
 			hooks <- spent{s.Usage, s.Dollars}
 			return nil
 		}
-		n := l.run(part{opts: agents(a), price: 4, cast: &cast{models: map[string]script{
-			"model": inTurn(asksAt(paid, task("helper", "help")), tellsAt("done", paid)),
-			"child": tellsAt("helped", paid),
+		n := l.run(part{opts: agents(a), price: 4, vendor: &vendor{models: map[string]script{
+			"model": inTurn(toolCallsAt(paid, task("helper", "help")), repliesAt("done", paid)),
+			"child": repliesAt("helped", paid),
 		}}})
 		n.admit(chat("c"), "1", "go")
 		l.completes(chat("c"), 1)

@@ -19,10 +19,10 @@ import (
 const napTime = 45 * time.Second
 
 // waits is a durable tool that sleeps between its two steps.
-func (p *life) waits() agent.Tool {
+func (p *process) waits() agent.Tool {
 	return agent.NewTool("wait", "Waits.", func(ctx context.Context, _ struct{}) (string, error) {
 		call, _ := agent.CallFrom(ctx)
-		if err := p.does(ctx, "tool wait", call.ID); err != nil {
+		if err := p.invoke(ctx, "tool wait", call.ID); err != nil {
 			return "", err
 		}
 		step := func(name string) (string, error) {
@@ -42,9 +42,9 @@ func (p *life) waits() agent.Tool {
 	}, &agent.ToolOptions{Durable: true})
 }
 
-func (p *life) suspendedCast() *cast {
-	return alone(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
-		seen := asked{req: req}.seen()
+func (p *process) suspendedVendor() *vendor {
+	return onlyModel(func(ctx context.Context, req providers.Request, a *providers.Assembler) error {
+		seen := modelRequest{req: req}.seen()
 		if strings.Contains(strings.Join(seen, "\n"), "two done") {
 			return p.answers(ctx, a, "model 2", seen, "All ", "done.")
 		}
@@ -54,7 +54,7 @@ func (p *life) suspendedCast() *cast {
 
 // checkSuspended: each step and the sleep are recorded once and not repeated, nothing continues early,
 // and at the end no timer and no journal entry remains.
-func (s *story) checkSuspended(t *testing.T) {
+func (s *scenario) checkSuspended(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Minute) // the next full minutes
 	facts := s.facts()
@@ -82,25 +82,25 @@ func (s *story) checkSuspended(t *testing.T) {
 			if suspended != nil && r.At < suspended.Until {
 				t.Errorf("got next attempt at %s, want suspended until %s", r.At, suspended.Until)
 			}
-			if suspended = nil; r.Attempt > len(s.lives) {
-				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.lives))
+			if suspended = nil; r.Attempt > len(s.processes) {
+				t.Errorf("got attempt %d in process %d", r.Attempt, len(s.processes))
 			}
 		}
 	}
 	if len(recorded) != 3 {
 		t.Errorf("recorded %v", recorded)
 	}
-	for _, d := range s.deeds {
+	for _, d := range s.invocations {
 		name, _ := strings.CutPrefix(d.what, "step ")
 		if at, ok := recorded[name]; ok && d.at.After(at) {
-			t.Errorf("got a repeated call of %s in process %d", d.what, d.life)
+			t.Errorf("got a repeated call of %s in process %d", d.what, d.process)
 		}
 		if name == "two" && conversation.TimeOf(d.at) < until {
 			t.Errorf("got second step at %s, want after %s", d.at, until)
 		}
 	}
-	checkTranscriptText(t, s.lives[len(s.lives)-1].node.snapshot(chat("c")))
-	s.leavesNothing()
+	checkTranscriptText(t, s.processes[len(s.processes)-1].node.snapshot(chat("c")))
+	s.checkNothingLeft()
 }
 
 func checkTranscriptText(t *testing.T, snap conversation.Snapshot) {
@@ -130,13 +130,13 @@ func (w *world) timers() (keys []string) {
 	return keys
 }
 
-func (w *world) leavesNothing() {
+func (w *world) checkNothingLeft() {
 	w.tb.Helper()
-	w.leavesTimers(func(key string) bool { return false })
+	w.checkTimersLeft(func(key string) bool { return false })
 }
 
-// leavesTimers fails the test if a timer remains that may rejects, or a journal lists pending work.
-func (w *world) leavesTimers(may func(key string) bool) {
+// checkTimersLeft fails the test if a timer remains that may rejects, or a journal lists pending work.
+func (w *world) checkTimersLeft(may func(key string) bool) {
 	w.tb.Helper()
 	if keys := slices.DeleteFunc(w.timers(), may); len(keys) > 0 {
 		w.tb.Errorf("got remaining timers %q", keys)
@@ -153,8 +153,8 @@ func (w *world) leavesTimers(may func(key string) bool) {
 func TestCrashWhileSuspended(t *testing.T) {
 	fleet := actors.NewLocalFleet(t)
 	var boundaries []string
-	play(t, fleet, &story{lost: true, parks: true}, nil, func(t *testing.T, s *story) {
-		boundaries = s.lives[0].passed()
+	runScript(t, fleet, &scenario{lost: true, suspends: true}, nil, func(t *testing.T, s *scenario) {
+		boundaries = s.processes[0].reachedBoundaries()
 		s.checkSuspended(t)
 		if got := len(only[*conversation.Suspended](s.records(chat("c")))); got != 1 {
 			t.Errorf("got %d suspensions", got)
@@ -167,15 +167,15 @@ func TestCrashWhileSuspended(t *testing.T) {
 			t.Errorf("want boundary %q in %q", what, boundaries)
 		}
 	}
-	dieEverywhere(t, fleet, &story{parks: true}, boundaries, (*story).checkSuspended, (*story).showParking,
+	crashEverywhere(t, fleet, &scenario{suspends: true}, boundaries, (*scenario).checkSuspended, (*scenario).showSuspension,
 		sample.Of([]string{"continued by another", "parked by another", "over before", "landed after crash"}, nil))
 }
 
-func (s *story) showParking(shown map[string]int) {
+func (s *scenario) showSuspension(shown map[string]int) {
 	runs := map[int]int{}
-	for _, d := range s.deeds {
+	for _, d := range s.invocations {
 		if d.what == "tool wait" {
-			runs[d.life]++
+			runs[d.process]++
 		}
 	}
 	switch {
@@ -186,7 +186,7 @@ func (s *story) showParking(shown map[string]int) {
 	case runs[1] == 0:
 		shown["over before"]++
 	}
-	if s.zombies > 0 {
+	if s.lateWrites > 0 {
 		shown["landed after crash"]++
 	}
 }
