@@ -46,7 +46,7 @@ func (a *activation) checkLog() {
 	a.opening.checking = true
 	a.rt.tasks.spawn(func() {
 		out := a.readLog()
-		if !out.damaged { // readable, or the cause may be transient
+		if !out.permanent { // readable, or a transient failure
 			out.err = nil
 		}
 		a.self.Send(checkedLog{out.err})

@@ -35,8 +35,8 @@ type openedLog struct {
 	archive  *history.Archive
 	uncut    int // bytes of lines since history was last cut
 	err      error
-	// damaged reports that reading again would fail in the same way.
-	damaged bool
+	// permanent reports that reading again would fail, too.
+	permanent bool
 }
 
 // read reads and folds the log. Closed history but its newest part stays in the bucket, so the length
@@ -57,7 +57,7 @@ func (a *activation) read() openedLog {
 		out.archive = a.rt.history.Archive(a.key, nil, a.log)
 		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
 	}
-	if restored != nil && out.damaged {
+	if restored != nil && out.permanent {
 		a.log.Warn("checkpoint mismatch; folding the whole log", "err", out.err)
 		out = openedLog{state: conversation.NewState(), tail: storage.Start(), archive: a.rt.history.Archive(a.key, nil, a.log)}
 		out.read(ctx, a, logs.Batches(ctx, a.key, out.tail))
@@ -115,14 +115,14 @@ func (o *openedLog) read(ctx context.Context, a *activation, batches iter.Seq2[s
 		if err == nil {
 			err = o.fold(a.rt.history, b)
 			var newer *conversation.UnknownRecordError
-			o.damaged = err != nil && !errors.As(err, &newer)
+			o.permanent = err != nil && !errors.As(err, &newer)
 		}
 		if err == nil {
 			err = o.cut(ctx)
 		}
 		if err != nil {
 			o.err = fmt.Errorf("open conversation %s: %w", a.key, err)
-			o.damaged = o.damaged || storage.IsCorrupt(err)
+			o.permanent = o.permanent || storage.IsCorrupt(err)
 			return
 		}
 	}
@@ -159,11 +159,11 @@ func (a *activation) opened(m openedLog) {
 	defer close(a.opening.done)
 	a.rt.sweeper.Journal.Opened(a.openingID())
 	if m.err != nil {
-		if m.damaged {
+		if m.permanent {
 			a.rt.followers.Distrust(a.key)
 			a.failed(m.err)
 		}
-		a.step(machine.OpenFailed{Err: m.err, Permanent: m.damaged})
+		a.step(machine.OpenFailed{Err: m.err, Permanent: m.permanent})
 		return
 	}
 	defer a.containOpening()

@@ -114,7 +114,7 @@ func (a *activation) readLog() (out openedLog) {
 	defer func() {
 		if p := recover(); p != nil {
 			a.log.Error("conversation cannot be read", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			out = openedLog{err: fmt.Errorf("open conversation %s: panic: %v", a.key, p), damaged: true}
+			out = openedLog{err: fmt.Errorf("open conversation %s: panic: %v", a.key, p), permanent: true}
 		}
 	}()
 	return a.read()

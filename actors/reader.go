@@ -127,11 +127,11 @@ func (a *attachment) Read(p []byte) (int, error) {
 
 // integrity returns the error for a recorded attachment that is missing or changed.
 func integrity(id conversation.AttachmentID, err error) error {
-	var damage *storage.IntegrityError
+	var corrupt *storage.IntegrityError
 	reason := "missing"
 	switch {
-	case errors.As(err, &damage):
-		reason = damage.Reason()
+	case errors.As(err, &corrupt):
+		reason = corrupt.Reason()
 	case !errors.Is(err, storage.ErrNotFound):
 		return err
 	}

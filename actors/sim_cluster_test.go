@@ -321,7 +321,7 @@ func (s *simCluster) wantQuarantined(convs ...string) {
 		s.Fatal(err)
 	}
 	if !slices.Equal(got, want) && s.broken == "" {
-		s.broken = fmt.Sprintf("quarantined is %v, want %v", got, want)
+		s.broken = fmt.Sprintf("got quarantined %v, want %v", got, want)
 	}
 }
 
@@ -415,7 +415,7 @@ func (s *simCluster) end() string {
 			}
 		}
 		if sub := state.Lookup(a.key); sub == nil || !sub.Settled {
-			return fmt.Sprintf("%s of %s was acknowledged and is not settled", a.key, a.at.ID)
+			return fmt.Sprintf("%s of %s acknowledged but not settled", a.key, a.at.ID)
 		}
 	}
 	for _, name := range live {
@@ -429,7 +429,7 @@ func (s *simCluster) end() string {
 	}
 	for _, ref := range refs {
 		if !slices.Contains(live, ref.Member) {
-			return fmt.Sprintf("journals %v of a dead node are left", ref.Keys)
+			return fmt.Sprintf("got remaining journals %v of a crashed node", ref.Keys)
 		}
 	}
 	return ""

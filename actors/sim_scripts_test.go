@@ -342,20 +342,20 @@ func crashesItsNodes(s *simCluster) {
 	s.pass(time.Minute)
 	s.wantQuarantined("x")
 	if s.nodes["g"].isCrashed() && s.broken == "" {
-		s.broken = "the sixth node crashes, too"
+		s.broken = "the sixth node crashed, too"
 	}
 	if s.broken != "" {
 		return
 	}
 	s.sweep("g")
 	if refs, err := storage.Journals(s.Context(), s.store); err != nil || len(refs) > 1 {
-		s.broken = fmt.Sprintf("journals are left: %v, %v", refs, err)
+		s.broken = fmt.Sprintf("got remaining journals %v, %v", refs, err)
 	}
 	if _, err := s.nodes["g"].rt.Admit(s.Context(), conversation.Admission{Address: at("x"), Key: "k1"}); conversation.CodeOf(err) != conversation.CodeQuarantined {
-		s.broken = fmt.Sprintf("a message to what is quarantined: %v", err)
+		s.broken = fmt.Sprintf("message to a quarantined conversation: got %v", err)
 	}
 	if _, err := s.nodes["g"].rt.Reader().Snapshot(s.Context(), at("x")); conversation.CodeOf(err) != conversation.CodeQuarantined {
-		s.broken = fmt.Sprintf("a read of what is quarantined: %v", err)
+		s.broken = fmt.Sprintf("read of a quarantined conversation: got %v", err)
 	}
 	if n := s.nodes["g"].rt.Status().Quarantined; n != 1 {
 		s.broken = fmt.Sprintf("got %d quarantined conversations", n)
@@ -429,7 +429,7 @@ func isReleasedTwice(s *simCluster) {
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
 	if err := storage.PutBack(ctx, interrupted, at("x").Key()); err == nil {
-		s.broken = "it was not interrupted"
+		s.broken = "release not interrupted"
 	}
 	s.sweep("g")
 	if err := storage.PutBack(s.Context(), s.store, at("x").Key()); err != nil && !errors.Is(err, storage.ErrNotFound) {
@@ -459,7 +459,7 @@ func isReleased(s *simCluster) {
 	live := func(name string, want bool) {
 		s.pass(time.Minute)
 		if got := !s.nodes[name].isCrashed(); got != want && s.broken == "" {
-			s.broken = fmt.Sprintf("%s lives: %t, want %t", name, got, want)
+			s.broken = fmt.Sprintf("%s: got running %t, want %t", name, got, want)
 		}
 	}
 	s.sweep("g")
@@ -496,7 +496,7 @@ func isStoppedInTrial(s *simCluster) {
 	f.stop()
 	<-f.done
 	if took := time.Since(began); took > 5*time.Second && s.broken == "" {
-		s.broken = fmt.Sprintf("f stops after %v", took)
+		s.broken = fmt.Sprintf("got stop of f after %v", took)
 	}
 	s.setDeadly("")
 	s.kill("f")
