@@ -9,22 +9,21 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// againBytes is what reading a log again counts for in memory: objects that are read
-// ahead, and what is being folded.
+// againBytes is the memory charged for reading a log again: objects that are read ahead, and the fold.
 const againBytes = 16 << 20
 
-// CutEvery is how much of a log, in bytes of lines, is folded until closed history is cut
-// out of the state again: no fold holds the history of a long log.
+// CutEvery is the number of log bytes to fold before closed history is cut out of the state again. It
+// keeps a fold from holding the history of a long log.
 const CutEvery = 1 << 20
 
-// again makes closed history of the log once more, page by page, where no checkpoint has
-// it. It belongs to one goroutine, which closes it.
+// refold rebuilds closed history from the log, page by page, where no checkpoint has it. It belongs to
+// one goroutine, which closes it.
 type again struct {
 	key   conversation.Key
-	life  conversation.Offset // of the batch that created the life it is of
+	life  conversation.Offset // offset of the batch that created the incarnation
 	state *conversation.State
-	cut   int // messages that were cut so far
-	uncut int // bytes that were folded since there was nothing to cut
+	cut   int // messages cut so far
+	uncut int // bytes folded since the last cut that found nothing
 	ended bool
 
 	next func() (storage.Batch, error, bool)
@@ -38,11 +37,11 @@ func newAgain(ctx context.Context, s *Set, key conversation.Key, life conversati
 	return a
 }
 
-// page returns the history of n closed messages that come after the first so many of the
-// life. It is called with what comes after what it has returned.
+// page returns the history of n closed messages after the first `after` messages of the incarnation.
+// Consecutive calls must not go backwards.
 func (a *again) page(after, n int) (out *conversation.HistoryPage, err error) {
 	for a.cut < after+n {
-		want := after - a.cut // they are passed over
+		want := after - a.cut // messages to skip
 		if want <= 0 {
 			want = after + n - a.cut
 		}
@@ -65,7 +64,7 @@ func (a *again) take(n int) (*conversation.HistoryPage, error) {
 	for {
 		if a.uncut >= min(CutEvery, a.set.options.HoldBytes) || a.ended {
 			ours, most := a.state.Born() == a.life, n
-			if !ours { // a life that was deleted is passed over
+			if !ours { // skip a deleted incarnation
 				most = math.MaxInt
 			}
 			page, err := a.state.CutUpTo(most)
@@ -88,7 +87,7 @@ func (a *again) take(n int) (*conversation.HistoryPage, error) {
 	}
 }
 
-// fold goes on by a batch.
+// fold applies the next batch.
 func (a *again) fold() error {
 	stored, err, ok := a.next()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// coldPage answers a read of batches that are not retained. Callers who ask for
-// the same batches share one bucket read, and its page for as long as it is kept.
+// coldPage answers a read of batches that are not retained. Readers of the same span share one bucket
+// read, and its page while it is cached.
 func (f *follower) coldPage(ctx context.Context, r read) (conversation.Page, error) {
 	f.in.Lock()
 	l := f.pages[r.span]
@@ -52,7 +52,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	}
 	f.in.Lock()
 	switch {
-	case f.pages[r.span] != l: // it may be of a log that was forgotten meanwhile
+	case f.pages[r.span] != l: // reset dropped the page during the read
 	case l.err == nil:
 		f.shelve(r.span, len(l.page.JSON))
 	default:
@@ -62,8 +62,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	close(l.done)
 }
 
-// shelve keeps the page of a flight that has ended, and of those before as much as is
-// retained of a conversation anyway; in is held.
+// shelve caches the page of a finished flight and evicts older pages beyond RetainBytes; in is held.
 func (f *follower) shelve(of span, bytes int) {
 	f.shelf = append(f.shelf, of)
 	f.shelved += bytes
@@ -73,7 +72,7 @@ func (f *follower) shelve(of span, bytes int) {
 	}
 }
 
-// unshelve forgets the oldest page; in is held.
+// unshelve evicts the oldest page; in is held.
 func (f *follower) unshelve() {
 	bytes := len(f.pages[f.shelf[0]].page.JSON)
 	delete(f.pages, f.shelf[0])
@@ -82,8 +81,8 @@ func (f *follower) unshelve() {
 	f.set.hold(f, -int64(bytes))
 }
 
-// readEntries returns the encoded batches of the span, as far as the source gives them at
-// once: at least one.
+// readEntries returns the encoded batches of the span, or the first of them if the source returns
+// fewer; at least one.
 func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 	stored, err := f.set.source.Range(ctx, f.key, int64(r.first), int64(r.last))
 	if err != nil {
@@ -99,7 +98,7 @@ func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 			return nil, &storage.GapError{Conv: f.key, Seq: int64(off), Next: -1}
 		}
 		d, err := decoded(f.set.account, b)
-		stored[i] = storage.Batch{} // what is decoded is enough
+		stored[i] = storage.Batch{} // release the stored bytes early
 		if err != nil {
 			return nil, err
 		}
@@ -120,25 +119,24 @@ func (f *follower) readEntries(ctx context.Context, r read) ([]entry, error) {
 	return out, nil
 }
 
-// resets encodes old batches whose projection needs the state at them. That
-// takes a fold of the log up to the batch, so the fold is kept for the next such
-// batch, and of the pages as much as is retained of a conversation anyway: a
-// reader that walks a log, or many that do, fold it about once. The fields belong to
-// whoever has put something into slot: the bucket is read meanwhile, so that those
-// who wait must be able to give up, which a mutex does not allow.
+// resets encodes old batches whose projection needs the state at that batch. Such a page takes a fold
+// of the log up to the batch. The fold is kept for the next page, and up to RetainBytes of pages, so
+// that readers that walk a log fold it about once. The holder of slot owns the fields. slot is a
+// channel because it is held during bucket reads, and waiters must be able to leave when their context
+// ends.
 type resets struct {
 	slot  chan struct{}
 	state *conversation.State // nil before the first fold and after an error
 	at    storage.Position
 	pages map[conversation.Offset][]byte
-	order []conversation.Offset // of pages, the oldest made first
+	order []conversation.Offset // keys of pages, oldest first
 	bytes int
 
-	folded int64 // bytes of the log that state was made of
-	held   int64 // bytes that are counted
+	folded int64 // log bytes that state was folded from
+	held   int64 // bytes charged to the follower
 }
 
-// weigh counts what is kept.
+// weigh charges the follower for the pages and the fold.
 func (c *resets) weigh(f *follower) {
 	n := int64(c.bytes)
 	if c.state != nil {
@@ -182,7 +180,7 @@ func (c *resets) page(ctx context.Context, f *follower, id conversation.Conversa
 	return page, nil
 }
 
-// fold goes on through the batch at off and encodes it.
+// fold folds through the batch at off and encodes it.
 func (c *resets) fold(ctx context.Context, f *follower, id conversation.ConversationID, off conversation.Offset) (page []byte, err error) {
 	defer contain(&err)
 	for stored, err := range f.set.source.Batches(ctx, f.key, c.at) {

@@ -11,14 +11,13 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// heldFold is a set in which the fold for one old batch has begun and goes on when
-// proceed is closed. In a bubble, time passes for those who wait for a channel and
-// stands still for those who wait for a mutex.
+// heldFold is a set in which the fold for one old batch waits until proceed is closed. In a synctest
+// bubble, time passes for goroutines that wait for a channel, but not for those that wait for a mutex.
 type heldFold struct {
 	*follower.Set
 	history *history
 	old     []conversation.Offset // batches that need the state at them
-	stays   <-chan error          // of the read that folds up to old[0]
+	stays   <-chan error          // result of the read that folds up to old[0]
 	proceed chan struct{}
 }
 
@@ -49,7 +48,7 @@ func newHeldFold(t *testing.T) *heldFold {
 	return f
 }
 
-// read reads one batch and tells whether it was the right one.
+// read reads one batch and compares the page.
 func (f *heldFold) read(t *testing.T, off conversation.Offset, patience time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -97,7 +96,7 @@ func TestWaitForAFoldTimesOut(t *testing.T) {
 			t.Errorf("it gave up after %v", time.Since(began))
 		}
 		close(f.proceed)
-		<-f.stays // its time is up at the same moment: it ends, in one way or the other
+		<-f.stays // expires at the same moment, with either result
 		if err := <-f.read(t, f.old[1], time.Hour); err != nil {
 			t.Errorf("it is read later: %v", err)
 		}

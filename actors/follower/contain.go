@@ -11,7 +11,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// panicError says that this version panics over a log. Reading it again ends the same way.
+// panicError reports that folding or encoding a log panics in this version. Reading the log again does
+// not help.
 type panicError struct {
 	reason any
 	stack  string
@@ -22,20 +23,21 @@ func panicked(reason any) *panicError { return &panicError{reason, string(debug.
 // Error implements error.
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.reason) }
 
-// LogValue implements slog.LogValuer: people also want to know where it was.
+// LogValue implements slog.LogValuer and adds the stack.
 func (e *panicError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("panic", fmt.Sprint(e.reason)), slog.String("stack", e.stack))
 }
 
-// contain makes a panic over what a log says an error, where it is deferred: one
-// conversation must not end the node, nor leave a lock behind.
+// contain turns a panic into an error; it is deferred. A log that makes this version panic must
+// neither end the node nor leave a lock held.
 func contain(err *error) {
 	if p := recover(); p != nil {
 		*err = panicked(p)
 	}
 }
 
-// answer is contain for what answers a reader.
+// answer is contain for the read methods of a [Set]: it also logs the panic and reports the log as
+// corrupt.
 func (s *Set) answer(key conversation.Key, err *error) {
 	if p := recover(); p != nil {
 		e := panicked(p)
@@ -44,7 +46,7 @@ func (s *Set) answer(key conversation.Key, err *error) {
 	}
 }
 
-// reading reads a log in the background, once that is permitted.
+// reading runs read in the background once [Options.Reading] permits it.
 func (s *Set) reading(ctx context.Context, key conversation.Key, read func() error) (err error) {
 	over, err := s.options.Reading(ctx, key)
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Set) reading(ctx context.Context, key conversation.Key, read func() err
 	return read()
 }
 
-// damaged reports whether the owner of a log should look whether it can still be opened.
+// damaged reports whether the owner of the log must check that the log can still be opened.
 func damaged(err error) bool {
 	var p *panicError
 	return storage.IsCorrupt(err) || errors.As(err, &p)

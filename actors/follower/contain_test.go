@@ -14,10 +14,10 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// mine is a source that panics once it is asked for something after so many times.
+// mine is a source that panics at a call of the method over.
 type mine struct {
 	*bucket
-	over  string // what it panics over
+	over  string // method that panics
 	after int
 }
 
@@ -50,8 +50,6 @@ func (m *mine) Range(ctx context.Context, conv conversation.Key, first, last int
 	return m.bucket.Range(ctx, conv, first, last)
 }
 
-// TestPanicOverALog: a log that this version panics over is refused and its owner told,
-// wherever it is read.
 func TestPanicOverALog(t *testing.T) {
 	h := turns(t, 12)
 	for _, tt := range []mine{{over: "batch"}, {over: "batch", after: 7}, {over: "checkpoint"}, {over: "page"}} {
@@ -84,7 +82,6 @@ func TestPanicOverALog(t *testing.T) {
 	}
 }
 
-// TestPanicOverAPush: what was pushed is read from the bucket instead.
 func TestPanicOverAPush(t *testing.T) {
 	h := turns(t, 2)
 	source := newBucket(h.pushes[:2]...)
@@ -97,7 +94,6 @@ func TestPanicOverAPush(t *testing.T) {
 	wantAll(t, s, h.upTo(2), 3)
 }
 
-// TestReadIsPermittedFirst: what must not be read now is not.
 func TestReadIsPermittedFirst(t *testing.T) {
 	source := newBucket(turns(t, 1).pushes...)
 	s := start(t, source, &follower.Options{Reading: func(context.Context, conversation.Key) (func(), error) {

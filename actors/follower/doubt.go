@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// doubtedLogs is how many damaged logs within doubtWindow put the store in doubt.
+	// doubtedLogs is the number of corrupt logs within doubtWindow that makes the store suspect.
 	doubtedLogs = 3
 	doubtWindow = time.Minute
-	// doubtLimit bounds how long the store is in doubt: what is damaged for longer is corrupt.
+	// doubtLimit bounds the time that the store stays suspect. Corruption that lasts longer is
+	// reported as such.
 	doubtLimit = 10 * time.Minute
-	// maxDoubted bounds the logs that are remembered.
+	// maxDoubted bounds the number of remembered logs.
 	maxDoubted = 1024
 )
 
-// Doubting returns a source that takes damage of several logs within a short time for a
-// fault of the store, not of the logs: errors are those of a bucket without an answer until
-// fewer logs are damaged, or for at most ten minutes. The first logs are reported as damaged.
-// It is safe for concurrent use.
+// SuspectStore returns a source that treats corruption of several logs within a short time as a fault
+// of the store. It then returns [storage.ErrUnavailable] until fewer logs are corrupt, for at most ten
+// minutes. Corruption of the first logs is reported unchanged. It is safe for concurrent use.
 func Doubting(source Source, log *slog.Logger) Source {
 	return &doubting{Source: source, log: log, damaged: map[conversation.Key]time.Time{}}
 }
@@ -35,11 +35,11 @@ type doubting struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	damaged map[conversation.Key]time.Time // when a log was found damaged last
-	since   time.Time                      // when the doubt began, zero without one
+	damaged map[conversation.Key]time.Time // when a log was last found corrupt
+	since   time.Time                      // when the store became suspect; zero if it is not
 }
 
-// judge returns err, or what stands for it while the store is in doubt.
+// judge returns err, or an unavailability error in its place while the store is suspect.
 func (d *doubting) judge(conv conversation.Key, err error) error {
 	if !storage.IsCorrupt(err) {
 		return err
@@ -48,13 +48,13 @@ func (d *doubting) judge(conv conversation.Key, err error) error {
 	if n < doubtedLogs {
 		return err
 	}
-	// The chain is cut: this damage is not believed.
+	// The cause is formatted, not wrapped, so that callers do not find a corruption error in the
+	// chain.
 	return &storage.Error{Op: "read", Key: storage.FolderOf(conv), Kind: storage.ErrUnavailable,
 		Err: fmt.Errorf("%d logs cannot be read within %v, the store may be at fault: %v", n, doubtWindow, err)}
 }
 
-// note counts a damaged log and returns how many there were of late; 0 once the doubt has
-// lasted too long.
+// note records a corrupt log and returns the number of logs in doubtWindow, or 0 after doubtLimit.
 func (d *doubting) note(conv conversation.Key, now time.Time) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -78,8 +78,8 @@ func (d *doubting) note(conv conversation.Key, now time.Time) int {
 	return len(d.damaged)
 }
 
-// Batches implements [Source]. Resume is not judged: a log that does not continue its
-// checkpoint is read from its start.
+// Batches implements [Source]. Resume is passed through: a log that does not continue its checkpoint
+// is read from its start.
 func (d *doubting) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		for b, err := range d.Source.Batches(ctx, conv, after) {

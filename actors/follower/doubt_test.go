@@ -30,14 +30,12 @@ func (f *failing) Range(context.Context, conversation.Key, int64, int64) ([]stor
 	return nil, f.err
 }
 
-// TestDoubting: damage of a log or two is theirs; of more at once, it is the store that is at
-// fault, for a while.
 func TestDoubting(t *testing.T) {
 	corrupt, gap := &storage.CorruptError{Err: errors.New("other bytes")}, &storage.GapError{Seq: 1, Next: 2}
 	for name, tt := range map[string]struct {
 		err  error
-		logs string // Log read, then minutes that pass: "a b c 2 a".
-		want string // Of each read: damage, or that the store is at fault.
+		logs string // Logs to read; a number is minutes to wait: "a b c 2 a".
+		want string // Error of each read: the log is corrupt, or the store is unavailable.
 	}{
 		"one log":               {corrupt, "a a a a", "damage damage damage damage"},
 		"two logs":              {corrupt, "a b a b", "damage damage damage damage"},

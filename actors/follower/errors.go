@@ -10,19 +10,19 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// retryAfter is what a reader is told when the bucket gives no answer.
+// retryAfter is the delay that readers are asked for when the bucket does not answer.
 const retryAfter = 2 * time.Second
 
 var (
 	errStopped = errors.New("followers are stopped")
-	// errStillRead says that the bucket answers, and takes longer than a reader waits.
+	// errStillRead reports that a load is progressing but takes longer than LoadTimeout.
 	errStillRead = errors.New("the log is still being read")
-	// errBroken says that the view must not be used before the log was read again.
+	// errBroken reports that the log must be read again before the view is used.
 	errBroken = errors.New("view is not the log")
 )
 
-// logError says that the records of a batch cannot be decoded, folded or shown.
-// Reading it again does not help.
+// logError reports that the records of a batch cannot be decoded, folded or encoded. Reading the log
+// again does not help.
 type logError struct {
 	seq int64
 	err error
@@ -34,7 +34,7 @@ func (e *logError) Error() string { return fmt.Sprintf("show batch %d: %v", e.se
 // Unwrap returns the cause.
 func (e *logError) Unwrap() error { return e.err }
 
-// permanent reports whether reading the same log again must end the same way.
+// permanent reports whether reading the same log again must fail in the same way.
 func permanent(err error) bool {
 	var log *logError
 	var format *storage.FormatError
@@ -43,16 +43,16 @@ func permanent(err error) bool {
 
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }
 
-// noRoom is what a reader gets who cannot wait here. full names the bound.
+// noRoom returns the error for a reader that cannot wait on this node. full names the exceeded bound.
 func (s *Set) noRoom(full error) error {
 	e := conversation.Unavailable(retryAfter, full)
 	e.Details = fmt.Sprintf("There is no room to follow another conversation: %v. It can be read without waiting. Retry after the time given.", full)
 	return e
 }
 
-// explain turns an error of the source into what a caller gets: an internal one
-// for a damaged log, otherwise the advice to come back. A log that a newer version wrote
-// is not damaged: a node of that version serves it.
+// explain turns an error of the source into a protocol error: internal for a corrupt log, otherwise
+// unavailable with a retry delay. A log written by a newer version is not corrupt: a node of that
+// version can serve it.
 func (s *Set) explain(key conversation.Key, err error) error {
 	var newer *conversation.UnknownRecordError
 	if errors.As(err, &newer) || errors.Is(err, feed.ErrVersion) {

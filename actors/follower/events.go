@@ -10,26 +10,26 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// maxEventBytes bounds a page of events; the first is always there.
+// maxEventBytes bounds a page of events. A page has at least one event.
 const maxEventBytes = 1 << 20
 
-// wholeRange is how many batches are read at once to make a stream up to its end, and
-// pageRange to make a page of old events, which needs few.
+// wholeRange is the number of batches per read when a stream is projected to its end. pageRange is the
+// number for a page of old events, which needs few.
 const (
 	wholeRange = 1024
 	pageRange  = 32
 )
 
-// stream is the event stream of a conversation, made as far as a batch.
+// stream is the event stream of a conversation, projected up to a batch.
 //
-// Invariant: recent are the events from first through the last.
+// Invariant: recent holds the events from first through the last.
 type stream struct {
 	made   *feed.Projector
-	seq    int64 // the last batch that was projected
+	seq    int64 // last projected batch
 	marks  feed.Marks
 	first  int64
 	recent [][]byte
-	bytes  int // of recent
+	bytes  int // size of recent
 	retain int
 }
 
@@ -53,7 +53,7 @@ func (e *stream) apply(b batch) (more bool, err error) {
 	return true, nil
 }
 
-// weight is about how many bytes the stream holds.
+// weight returns the approximate memory of the stream in bytes.
 func (e *stream) weight() int64 {
 	if e == nil {
 		return 0
@@ -61,7 +61,7 @@ func (e *stream) weight() int64 {
 	return e.made.Weight() + int64(e.bytes+64*len(e.recent)) + e.marks.Weight()
 }
 
-// tail is the number of the last event.
+// tail returns the number of the last event.
 func (e *stream) tail() int64 { return e.made.Next() - 1 }
 
 // EventTail implements [conversation.EventReader].
@@ -82,8 +82,8 @@ func (s *Set) EventTail(ctx context.Context, at conversation.Address) (page conv
 	}, nil
 }
 
-// Events implements [conversation.EventReader]. A limit below 1 is 1. A page may have fewer
-// events because they are long. Events of lives that were deleted are passed over.
+// Events implements [conversation.EventReader]. A limit below 1 is 1. A page may have fewer events
+// than the limit because of their size. Events of deleted incarnations are skipped.
 func (s *Set) Events(ctx context.Context, at conversation.Address, after int64, limit int) (page conversation.EventPage, err error) {
 	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
@@ -121,7 +121,7 @@ func (s *Set) Events(ctx context.Context, at conversation.Address, after int64, 
 	return page, nil
 }
 
-// fitting returns the first events that make a page.
+// fitting returns the first events up to limit and maxEventBytes.
 func fitting(events [][]byte, limit int) [][]byte {
 	n, bytes := 0, 0
 	for n < len(events) && n < limit && (n == 0 || bytes+len(events[n]) <= maxEventBytes) {
@@ -131,12 +131,12 @@ func fitting(events [][]byte, limit int) [][]byte {
 	return events[:n]
 }
 
-// arrayOf makes an array of encoded events.
+// arrayOf returns a JSON array of encoded events.
 func arrayOf(events [][]byte) []byte {
 	return slices.Concat([]byte{'['}, bytes.Join(events, []byte{','}), []byte{']'})
 }
 
-// openEvents is open of a view that has its stream.
+// openEvents is open for a view that needs its event stream.
 func (f *follower) openEvents(ctx context.Context) (*view, error) {
 	v, err := f.open(ctx, conversation.Start)
 	if err != nil || v.events != nil {
@@ -164,7 +164,7 @@ func (f *follower) openEvents(ctx context.Context) (*view, error) {
 			v.events = made
 			return v, nil
 		}
-		if made == nil || made.seq > int64(v.head()) { // of a log that was forgotten meanwhile
+		if made == nil || made.seq > int64(v.head()) { // the view was reset during the projection
 			made = newStream(v, f.set.options.RetainBytes)
 		}
 		head := int64(v.head())
@@ -175,7 +175,7 @@ func (f *follower) openEvents(ctx context.Context) (*view, error) {
 	}
 }
 
-// newStream goes on from the newest mark, or begins with the log.
+// newStream resumes from the newest mark, or starts at the beginning of the log.
 func newStream(v *view, retain int) *stream {
 	e := &stream{made: new(feed.Projector), seq: -1, marks: v.marks, retain: retain}
 	if last, ok := e.marks.Last(); ok {
@@ -188,8 +188,7 @@ func newStream(v *view, retain int) *stream {
 	return e
 }
 
-// readOn reads the batches after *seq, so many at once, through last or until apply wants no
-// more.
+// readOn reads the batches after *seq, atOnce per read, through last or until apply returns false.
 func (f *follower) readOn(ctx context.Context, seq *int64, last, atOnce int64, apply func(batch) (more bool, err error)) error {
 	return f.set.reading(ctx, f.key, func() error {
 		for more := true; more && *seq < last; {
@@ -222,22 +221,22 @@ func (f *follower) follows(seq int64, s storage.Batch) (batch, error) {
 	return decoded(f.set.account, s)
 }
 
-// walk is where a reader of old events has come to, so that the next page begins there.
+// walk is the projection of a reader of old events. The reader's next page continues from it.
 type walk struct {
 	made *feed.Projector
 	seq  int64
-	left []feed.Event // made and not read
-	held int64        // bytes of it that are counted
+	left []feed.Event // projected, not yet read
+	held int64        // bytes charged to the follower
 }
 
-// place is where old events are made from, and the batch that they end with.
+// place is the mark to project old events from, and the last batch to project.
 type place struct {
-	mark feed.Mark // without a state for the start of the log
+	mark feed.Mark // State is nil at the start of the log
 	last int64
 	life *conversation.ConversationCreated
 }
 
-// next is the number of the first event it can still give.
+// next returns the number of the first event that the walk can still return.
 func (w *walk) next() int64 {
 	if len(w.left) > 0 {
 		return w.left[0].Number
@@ -245,13 +244,13 @@ func (w *walk) next() int64 {
 	return w.made.Next()
 }
 
-// pass forgets what comes before a number.
+// pass drops the events before a number.
 func (w *walk) pass(from int64) {
 	w.left = slices.Clone(slices.DeleteFunc(w.left, func(e feed.Event) bool { return e.Number < from }))
 }
 
-// oldEvents returns events from a number on, which are there and not retained. The
-// projection of one reader at a time is kept: a reader that walks the stream makes it once.
+// oldEvents returns existing events from a number on that are not retained. One walk is kept, so that
+// a reader that walks the stream projects it once.
 func (f *follower) oldEvents(ctx context.Context, at place, from int64, limit int) ([][]byte, error) {
 	f.in.Lock()
 	w := f.walk
@@ -298,7 +297,7 @@ func (f *follower) oldEvents(ctx context.Context, at place, from int64, limit in
 	return events, nil
 }
 
-// keepWalk keeps a walk for whoever reads from a number on.
+// keepWalk keeps a walk for the next reader from a number on.
 func (f *follower) keepWalk(w *walk, from int64) {
 	w.pass(from)
 	held := w.made.Weight()
@@ -314,20 +313,21 @@ func (f *follower) keepWalk(w *walk, from int64) {
 	f.forgetWalk(other)
 }
 
-// forgetWalk gives back what a walk counts; nil is none.
+// forgetWalk releases the memory charged for a walk, which may be nil.
 func (f *follower) forgetWalk(w *walk) {
 	if w != nil {
 		f.set.hold(f, -w.held)
 	}
 }
 
-// dropWalk forgets the walk of a log that is forgotten; in is held.
+// dropWalk drops the kept walk when the log is reset; in is held.
 func (f *follower) dropWalk() {
 	f.forgetWalk(f.walk)
 	f.walk = nil
 }
 
-// marksOf are those that a checkpoint has. Without them the stream is made of the log.
+// marksOf returns the event marks of a checkpoint. Without them the stream is projected from the log's
+// start.
 func (f *follower) marksOf(c *storage.Checkpoint) feed.Marks {
 	m, err := feed.ParseMarks(c.Events)
 	if err != nil {

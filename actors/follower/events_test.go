@@ -18,7 +18,7 @@ import (
 
 var _ conversation.EventReader = (*follower.Set)(nil)
 
-// events are those of a whole history, made in one go.
+// events returns the events of the whole history.
 func (h *history) events() (out [][]byte) {
 	h.t.Helper()
 	p := new(feed.Projector)
@@ -39,7 +39,7 @@ func readEvents(t testing.TB, s *follower.Set, after int64, limit int) conversat
 	return page
 }
 
-// wantEvents reads the stream from an event on in pages and compares each.
+// wantEvents reads the stream after an event in pages and compares each page.
 func wantEvents(t testing.TB, s *follower.Set, h *history, after int64, limit int) {
 	t.Helper()
 	all := h.events()
@@ -63,7 +63,7 @@ func TestEventsEqualTheProjection(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		retain       int
-		live, before bool // pushed; and read before they are
+		live, before bool // batches are pushed; events are read before the push
 	}{
 		{"all retained, read from the bucket", 1 << 20, false, false},
 		{"all retained, pushed", 1 << 20, true, true},
@@ -114,7 +114,6 @@ func TestEventsOfTheAbsent(t *testing.T) {
 	wantCode(t, "tail", err, conversation.CodeStreamNotFound)
 }
 
-// TestEventsOfANewLife: numbers go on, and what was before is passed over.
 func TestEventsOfANewLife(t *testing.T) {
 	h := turns(t, 2)
 	before := int64(len(h.events()))
@@ -129,7 +128,7 @@ func TestEventsOfANewLife(t *testing.T) {
 	}
 }
 
-// marked is a checkpoint of a history at a batch, with its marks.
+// marked returns a checkpoint of the history at a batch, with its marks.
 func (h *history) marked(at int) *storage.Checkpoint {
 	h.t.Helper()
 	state, p := conversation.NewState(), new(feed.Projector)
@@ -151,7 +150,7 @@ func (h *history) marked(at int) *storage.Checkpoint {
 	return c
 }
 
-// ranged tells which batches are read.
+// ranged counts the batches that are read.
 type ranged struct {
 	*bucket
 	told func(first, last int64)
@@ -162,7 +161,7 @@ func (r ranged) Range(ctx context.Context, conv conversation.Key, first, last in
 	return r.bucket.Range(ctx, conv, first, last)
 }
 
-// TestEventsOfALongStream: the end, and a place in the middle, are read without the rest.
+// TestEventsOfALongStream: reading the tail or a page in the middle does not read the other batches.
 func TestEventsOfALongStream(t *testing.T) {
 	h := turns(t, 600)
 	all := h.events()
@@ -183,7 +182,7 @@ func TestEventsOfALongStream(t *testing.T) {
 			t.Errorf("to read after %d of %d, %d of %d batches were read", after, n, ranges, len(h.pushes))
 		}
 	}
-	// Who walks on makes no event twice.
+	// A reader that walks on projects no event twice.
 	ranges = 0
 	for after := n / 5; after < n/2; {
 		after = readEvents(t, s, after, 100).Next
@@ -191,7 +190,7 @@ func TestEventsOfALongStream(t *testing.T) {
 	if most := len(h.pushes)/3 + 600; ranges > most {
 		t.Errorf("a walk over a third read %d of %d batches", ranges, len(h.pushes))
 	}
-	// Without marks it is made of the log.
+	// Without marks the stream is projected from the log.
 	source.newest.Events = nil
 	bare := start(t, source, &follower.Options{RetainBytes: 100 << 10})
 	if page := readEvents(t, bare, n-101, 100); page.Next != n-1 {
@@ -204,7 +203,6 @@ func TestEventsOfALongStream(t *testing.T) {
 	}
 }
 
-// TestEventsOfANewerVersion are refused, and the conversation is not.
 func TestEventsOfANewerVersion(t *testing.T) {
 	h := newHistory(t)
 	created := h.created(1)
@@ -216,7 +214,6 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	wantHead(t, s, 0)
 }
 
-// TestManyReadersMakeOneStream: whoever comes while it is made waits for it.
 func TestManyReadersMakeOneStream(t *testing.T) {
 	h := turns(t, 30)
 	source := newBucket(h.pushes...)
@@ -242,7 +239,7 @@ func TestManyReadersMakeOneStream(t *testing.T) {
 	}
 }
 
-// TestEventsOfARun: the stream is closed with the event that ends the run, also for who reads it in pages and from a mark.
+// TestEventsOfARun: the event that ends the run closes the stream, also for pages and from a mark.
 func TestEventsOfARun(t *testing.T) {
 	h := newHistory(t)
 	created := h.created(1)

@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxQueued bounds the batches that wait to be folded, or for the end of a
-	// load. What does not fit is read from the bucket.
+	// maxQueued bounds the batches that wait to be folded, or for the end of a load. Batches beyond it
+	// are read from the bucket.
 	maxQueued = 1024
-	// maxQueuedBytes bounds their lines, decoded or not.
+	// maxQueuedBytes bounds the line bytes of those batches, decoded or not.
 	maxQueuedBytes = 16 << 20
-	// keptHashes is how far back a push is compared with what is known.
+	// keptHashes is the number of batches behind the tip that a push is compared with.
 	keptHashes = 256
 )
 
-// batch is a durable batch. Its records are decoded, or its lines are not nil. bytes
-// is the size of its record lines.
+// batch is a durable batch. Either its records are decoded or lines is not nil. bytes is the size of
+// its record lines.
 type batch struct {
 	at      storage.Position
 	prev    storage.Hash
@@ -33,9 +33,8 @@ type batch struct {
 	bytes   int
 }
 
-// follower is the view of one conversation. Two locks keep pushes from waiting
-// for a fold: in guards what a push touches and is held for a moment only, work
-// guards the view. work is taken before in, in before Set.mu.
+// follower is the view of one conversation. Two locks keep pushes from waiting for a fold: in guards
+// the fields that a push uses and is held briefly, work guards the view. Lock order: work, in, Set.mu.
 type follower struct {
 	set     *Set
 	key     conversation.Key
@@ -44,67 +43,66 @@ type follower struct {
 	// Guarded by Set.mu.
 	users    int
 	lastUsed time.Time
-	idle     *list.Element // in Set.idle, nil while in use
-	spare    *memory.Kept  // likewise
-	held     int64         // bytes of Set.account
-	passing  bool          // there was no room for it: it ends with its last use
-	reserved int64         // of held, for what a load is about to add
-	crowding bool          // it has an element in Set.crowded
+	idle     *list.Element // in Set.idle; nil while in use
+	spare    *memory.Kept  // nil while in use
+	held     int64         // bytes charged to Set.account
+	passing  bool          // over the memory bound: dropped after its last use
+	reserved int64         // part of held, reserved for a load
+	crowding bool          // holds an element of Set.crowded
 
 	in     sync.Mutex
-	tip    storage.Position // of the newest batch taken, folded or queued
-	recent []storage.Hash   // of the batches up to tip, the newest last
+	tip    storage.Position // newest batch taken, folded or queued
+	recent []storage.Hash   // hashes of the batches up to tip, newest last
 	queue  []batch          // taken, not folded
-	queued int              // bytes of the batches in queue
-	// Invariant: stale is set while something may be missing, that is from the start
-	// of a load that was asked for by more than a reader's doubt until one succeeds.
+	queued int              // bytes in queue
+	// Invariant: stale is set while batches may be missing: from the start of a load that was
+	// requested by more than a reader's head check until a load succeeds.
 	stale      bool
-	opened     bool // the durable head was reached once since the last reset
+	opened     bool // the durable head was reached since the last reset
 	broken     bool // the view is not a prefix of the log: reset before use
 	load       *flight
 	asking     *inquiry
-	offered    map[int64]batch // pushes that arrived during the load
-	kept       int             // bytes of the batches in offered
+	offered    map[int64]batch // pushes received during the load
+	kept       int             // bytes in offered
 	overflow   bool            // pushes were dropped during the load
-	heard      int64           // the highest number named during the load, -1 if none
-	again      bool            // somebody asked for a load during the load
-	emptyLoads int             // loads in a row that a push asked for and that found nothing
-	lost       error           // outcome of the last load, nil if it succeeded
-	failed     error           // why the log is refused, nil if it is not
+	heard      int64           // highest number reported during the load, -1 if none
+	again      bool            // another load was requested during the load
+	emptyLoads int             // consecutive loads requested by a push that found nothing
+	lost       error           // error of the last load; nil if it succeeded
+	failed     error           // why the log is refused; nil if it is not
 	failedAt   time.Time
 	pages      map[span]*flight
-	shelf      []span        // of the pages whose flight has ended, the oldest first
-	shelved    int           // bytes of them
+	shelf      []span        // cached cold pages, oldest first
+	shelved    int           // bytes of the cached pages
 	more       chan struct{} // nil without waiters
 
-	grown, hold int // bytes folded since the last load from a checkpoint, and how many may be
+	grown, hold int // bytes folded since the last load from a checkpoint, and their limit
 
-	flights atomic.Int64 // flights and inquiries begun; a read is younger than what began before it
+	flights atomic.Int64 // flights and inquiries begun; orders them against reads
 
 	work    sync.Mutex
 	view    *view
-	weighed int64 // bytes of the view that are counted
+	weighed int64 // bytes charged for the view
 
-	resets *resets // with pages
+	resets *resets // created with pages
 
-	making chan struct{} // holds an element while the event stream is made; nil before
-	walk   *walk         // of who read old events last, nil while in use
+	making chan struct{} // holds an element while the event stream is projected; nil before the first
+	walk   *walk         // of the last reader of old events; nil while in use
 }
 
-// flight is one bucket read that callers share. page and err are set before done
-// is closed.
+// flight is one bucket read that callers share. page and err are set before done is closed.
 type flight struct {
 	done chan struct{}
-	n    int64 // its number among the flights and inquiries of the follower
-	from int64 // last batch known when it began
-	// whole is set when the log was read from its start.
+	n    int64 // number among the follower's flights and inquiries
+	from int64 // last known batch when the flight began
+	// whole is set if the log was read from its start.
 	whole bool
 	page  conversation.Page
 	err   error
 }
 
-// wait returns the flight's error, or the context's if that ends first. Who waits long is
-// told to come back: the flight goes on, and may have ended by then.
+// wait returns the flight's error, or the context's error if the context ends first. After LoadTimeout
+// the reader gets errStillRead and may retry; the flight continues.
 func (f *follower) wait(ctx context.Context, l *flight) error {
 	patience := time.NewTimer(f.set.options.LoadTimeout)
 	defer patience.Stop()
@@ -126,7 +124,7 @@ func newFollower(s *Set, at conversation.Address) *follower {
 	}
 }
 
-// offer takes a push.
+// offer processes a push.
 func (f *follower) offer(b batch) {
 	f.in.Lock()
 	defer f.in.Unlock()
@@ -134,7 +132,7 @@ func (f *follower) offer(b batch) {
 	case f.stale && f.load != nil:
 		f.keep(b)
 	case f.stale:
-		// The next read loads; until then nobody can be waiting here.
+		// The next read loads. Until then there are no waiters.
 	case b.at.Seq <= f.tip.Seq && !f.forks(b):
 	case f.fits(b) && f.room():
 		f.take(b)
@@ -150,11 +148,11 @@ func (f *follower) offer(b batch) {
 	}
 }
 
-// room reports whether one batch more may wait to be folded; in is held.
+// room reports whether one more batch may be queued; in is held.
 func (f *follower) room() bool { return len(f.queue) < maxQueued && f.queued < maxQueuedBytes }
 
-// keep stores a push until the load in flight ends; in is held. Where two pushes
-// disagree, neither is believed.
+// keep stores a push until the load in flight ends; in is held. Two pushes that disagree are both
+// dropped.
 func (f *follower) keep(b batch) {
 	other, ok := f.offered[b.at.Seq]
 	if ok && other.at != b.at {
@@ -173,7 +171,7 @@ func (f *follower) keep(b batch) {
 	f.kept += b.bytes - other.bytes
 }
 
-// forks reports whether another batch is known under the number; in is held.
+// forks reports whether a different batch is known under the same number; in is held.
 func (f *follower) forks(b batch) bool {
 	i := int64(len(f.recent)) - 1 - (f.tip.Seq - b.at.Seq)
 	return i >= 0 && i < int64(len(f.recent)) && f.recent[i] != b.at.Hash
@@ -184,10 +182,10 @@ func (f *follower) warnFork(b batch) {
 		"conversation", string(f.key), "offset", b.at.Seq)
 }
 
-// fits reports whether the batch is the next one; in is held.
+// fits reports whether b is the next batch; in is held.
 func (f *follower) fits(b batch) bool { return b.at.Seq == f.tip.Seq+1 && b.prev == f.tip.Hash }
 
-// take queues the next batch and wakes the waiting; in is held.
+// take queues the next batch and wakes the waiters; in is held.
 func (f *follower) take(b batch) {
 	f.queue = append(f.queue, b)
 	f.queued += b.bytes
@@ -200,7 +198,7 @@ func (f *follower) take(b batch) {
 	f.broadcast()
 }
 
-// broadcast wakes all that wait; in is held.
+// broadcast wakes all waiters; in is held.
 func (f *follower) broadcast() {
 	if f.more != nil {
 		close(f.more)
@@ -208,8 +206,8 @@ func (f *follower) broadcast() {
 	}
 }
 
-// past returns nil, nil when the head is past the offset, an error when it
-// cannot be known, and otherwise a channel closed at the next change.
+// past returns nil, nil when the head is past the offset, an error if the head is unknown, and
+// otherwise a channel that is closed at the next change.
 func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
 	f.in.Lock()
 	defer f.in.Unlock()
@@ -225,9 +223,9 @@ func (f *follower) past(after conversation.Offset) (<-chan struct{}, error) {
 	return f.more, nil
 }
 
-// lock folds what is queued and returns the view with work held. On an error
-// work is not held and ready has to be called again: also while the log is read
-// from its start, because what that has reached is not the head.
+// lock folds the queue and returns the view with work held. On an error work is not held and ready
+// must be called again. That includes a read of the log from its start, before it has reached the
+// head.
 func (f *follower) lock() (*view, error) {
 	f.work.Lock()
 	live, err := f.fold()
@@ -241,7 +239,7 @@ func (f *follower) lock() (*view, error) {
 	return f.view, nil
 }
 
-// unlock counts what the view holds and gives work back.
+// unlock charges the view's weight and releases work.
 func (f *follower) unlock() {
 	n := f.view.weight()
 	f.set.hold(f, n-f.weighed)
@@ -249,8 +247,7 @@ func (f *follower) unlock() {
 	f.work.Unlock()
 }
 
-// fold folds what is queued and reports whether the follower was opened; work is
-// held.
+// fold folds the queue and reports whether the follower is opened; work is held.
 func (f *follower) fold() (live bool, err error) {
 	f.in.Lock()
 	queue, live, broken := f.queue, f.opened, f.broken
@@ -264,7 +261,7 @@ func (f *follower) fold() (live bool, err error) {
 		if err := f.apply(b, live); err != nil {
 			f.in.Lock()
 			f.broken, f.stale = true, true
-			if f.load == nil { // Those who wait do not load, so this has to.
+			if f.load == nil { // Waiters do not start loads.
 				f.repair()
 			}
 			f.in.Unlock()
@@ -277,8 +274,8 @@ func (f *follower) fold() (live bool, err error) {
 	return live, nil
 }
 
-// shrink begins anew if the view has grown by more than is kept, and reports whether it
-// does: what was closed meanwhile is in the pages of a newer checkpoint. work is held.
+// shrink starts a reload if the view has grown beyond hold, and reports whether it did. A newer
+// checkpoint has the messages that were closed since. work is held.
 func (f *follower) shrink() bool {
 	f.in.Lock()
 	defer f.in.Unlock()
@@ -291,9 +288,8 @@ func (f *follower) shrink() bool {
 	return true
 }
 
-// measure takes note of what a view begins with that was read anew. As much again may
-// come before it is read once more, so that what no checkpoint has yet is not read again
-// and again.
+// measure records the size of a freshly loaded view. The view may grow by the same size before it is
+// reloaded, so that history without a checkpoint is not read over and over.
 func (f *follower) measure() {
 	f.work.Lock()
 	defer f.work.Unlock()
@@ -303,7 +299,7 @@ func (f *follower) measure() {
 	f.hold = max(f.set.options.HoldBytes, 2*f.grown)
 }
 
-// apply folds one batch, whose lines may have to be decoded first; work is held.
+// apply decodes the lines of a batch if necessary and folds it; work is held.
 func (f *follower) apply(b batch, live bool) (err error) {
 	defer contain(&err)
 	if b.lines != nil {
@@ -319,10 +315,9 @@ func (f *follower) apply(b batch, live bool) (err error) {
 	return f.view.apply(b, live)
 }
 
-// open returns the view of an existing conversation through at least the offset
-// need, with work held. Absence, and an offset beyond the head, are decided by a
-// bucket read that began after the call, and so is where the log ends, unless the
-// call need not know or somebody vouches for it.
+// open returns the view of an existing conversation through at least the offset need, with work held.
+// A bucket read that began after the call decides absence and offsets beyond the head. It also
+// confirms the head, unless the read is tailing or [Options.Tip] confirms it.
 func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, error) {
 	began, tip, vouched := f.flights.Load(), conversation.Start, !f.set.doubts(ctx)
 	fresh, err := f.ready(ctx, began)
@@ -354,8 +349,8 @@ func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, e
 	return nil, err
 }
 
-// ready waits until everything this follower knows to be durable is at hand, and
-// reports whether a bucket read that is no older than began has succeeded.
+// ready waits until all known durable batches are loaded. It reports whether a bucket read numbered
+// after began has succeeded.
 func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err error) {
 	f.in.Lock()
 	for f.stale {
@@ -375,8 +370,8 @@ func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err erro
 		}
 		fresh = fresh || l.n > began
 		f.in.Lock()
-		// Another load may run already, to close a gap that a push showed. Readers
-		// need not wait for it: what was durable when they came has been read.
+		// Another load may already be running to close a gap that a push showed. Readers need not wait
+		// for it: all batches that were durable when they arrived are loaded.
 		if f.opened && !f.broken {
 			break
 		}
@@ -385,13 +380,13 @@ func (f *follower) ready(ctx context.Context, began int64) (fresh bool, err erro
 	return fresh, nil
 }
 
-// refresh waits for a bucket read that is no older than began.
+// refresh waits for a bucket read numbered after began.
 func (f *follower) refresh(ctx context.Context, began int64) error {
 	for {
 		f.in.Lock()
 		if f.load == nil {
-			// Where pushes come from afar, the view stays good for those who tail while
-			// somebody makes sure, and when the bucket does not answer.
+			// If other nodes push batches, tailing readers keep using the view during the head check,
+			// even if the bucket does not answer.
 			f.stale = f.stale || !f.set.remote() || f.tip.Seq < 0
 			if !f.start(ctx) {
 				f.in.Unlock()

@@ -65,8 +65,7 @@ func wantCode(t testing.TB, what string, err error, want conversation.Code) {
 	}
 }
 
-// wantAll reads the whole log in pages of limit and compares each with the
-// projection of its batches.
+// wantAll reads the log in pages of limit and compares each with the projection of its batches.
 func wantAll(t testing.TB, s *follower.Set, h *history, limit int) {
 	t.Helper()
 	for after := conversation.Start; ; {
@@ -174,7 +173,7 @@ func TestBatchIsEncodedOnceForAllReaders(t *testing.T) {
 	if got, want := string(pages[0].JSON), h.page(2, 3); got != want {
 		t.Errorf("page %s, want %s", got, want)
 	}
-	// Several batches are joined from the same encodings, and once for all.
+	// Pages of several batches are joined from the same encodings, once.
 	offer(s, h.pushes[4:]...)
 	a, b := updates(t, s, 2, 1000), updates(t, s, 2, 1000)
 	if &a.JSON[0] != &b.JSON[0] || string(a.JSON) != h.page(2, h.head()) {
@@ -230,7 +229,7 @@ func TestAbsentUntilCreated(t *testing.T) {
 	wantAbsent(t, s)
 	source.store(claim)
 	wantAbsent(t, s)
-	// A creation that was not pushed is seen: absence is not remembered.
+	// A creation that was not pushed is found: absence is not cached.
 	source.store(h.pushes[1:4]...)
 	wantHead(t, s, 3)
 	source.store(h.pushes[4:]...)
@@ -270,7 +269,7 @@ func TestOffsetBeyondTheHead(t *testing.T) {
 	}
 	_, err := s.Updates(t.Context(), address(), 4, 5)
 	wantCode(t, "beyond the head", err, conversation.CodeStreamStoreFailure)
-	source.store(h.pushes[3:]...) // durable, and its push was lost
+	source.store(h.pushes[3:]...) // durable, but the push was lost
 	if p := updates(t, s, 4, 1000); string(p.JSON) != h.page(4, h.head()) || !p.UpToDate {
 		t.Errorf("page after the refresh is %s", p.JSON)
 	}
@@ -290,7 +289,7 @@ func TestPushesThatDoNotFit(t *testing.T) {
 	unfoldable.records = []conversation.Record{delta("msg_nobody", "?")}
 	for _, tt := range []struct {
 		name   string
-		stored int // batches in the bucket when the pushes come; 5 are known
+		stored int // batches in the bucket when the pushes arrive; 5 are known
 		pushes []push
 		loads  int
 		head   conversation.Offset
@@ -326,7 +325,7 @@ func TestPushesThatDoNotFit(t *testing.T) {
 func TestWrongTipIsForgotten(t *testing.T) {
 	h := turns(t, 2)
 	forged := h.pushes[5]
-	forged.at.Hash[0] ^= 1 // fits, but is not what the bucket will hold
+	forged.at.Hash[0] ^= 1 // continues the chain but differs from the batch in the bucket
 	source := newBucket(h.pushes[:5]...)
 	s := start(t, source, nil)
 	wantHead(t, s, 4)
@@ -393,7 +392,7 @@ func TestBucketErrors(t *testing.T) {
 	source.fail(outage)
 	_, err = s.Updates(t.Context(), address(), conversation.Start, 3)
 	wantCode(t, "cold page", err, conversation.CodeUnavailable)
-	wantHead(t, s, h.head()) // what is known needs no bucket
+	wantHead(t, s, h.head()) // known batches need no bucket
 	source.fail(nil)
 	wantAll(t, s, h, 3)
 }
@@ -416,7 +415,7 @@ func TestDamagedLogIsRefusedAndLoggedOnce(t *testing.T) {
 			source := newBucket(h.pushes[0], h.pushes[1], bad)
 			s := start(t, source, &follower.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			code := conversation.CodeInternal
-			if name == "unknown type" { // A newer node reads it.
+			if name == "unknown type" { // A newer node can read it.
 				code = conversation.CodeUnavailable
 			}
 			for range 3 {

@@ -21,7 +21,7 @@ var _ follower.Source = (*storage.Logs)(nil)
 
 func address() conversation.Address { return conversation.Address{Agent: "triage", ID: "42"} }
 
-// push is one batch as its owner offers it.
+// push is one batch as offered by its owner.
 type push struct {
 	at      storage.Position
 	prev    storage.Hash
@@ -29,7 +29,7 @@ type push struct {
 	lines   []byte
 }
 
-// history is a log built batch by batch, with what every reader must see of it.
+// history is a log built batch by batch, with the pages that every reader must get.
 type history struct {
 	t         testing.TB
 	state     *conversation.State
@@ -97,7 +97,7 @@ func (h *history) project(p push) {
 
 func (h *history) head() conversation.Offset { return conversation.Offset(len(h.pushes) - 1) }
 
-// page is what a read of the batches after..last must answer.
+// page returns the expected page of the batches after..last.
 func (h *history) page(after, last conversation.Offset) string {
 	var parts []string
 	for i := max(after+1, h.life); i <= last; i++ {
@@ -116,7 +116,7 @@ func (h *history) snapshot() string {
 	return string(b)
 }
 
-// turn appends the batches of one submission; turns differ by their number.
+// turn appends the batches of submission n.
 func (h *history) turn(n int) {
 	id := func(prefix string) string { return fmt.Sprintf("%s_%04d", prefix, n) }
 	sub, msg := conversation.SubmissionID(id("sub")), conversation.MessageID(id("msg"))
@@ -181,10 +181,9 @@ type bucket struct {
 	err    error // returned by every read while set
 	loads  int
 	ranges int
-	// listed is called, if set, when a load has seen which batches there are and
-	// before it yields them.
+	// listed, if set, is called after a load has listed the batches and before it yields them.
 	listed func(ctx context.Context)
-	newest *storage.Checkpoint // nil if there is none
+	newest *storage.Checkpoint // may be nil
 	// restores is called, if set, before the newest checkpoint is returned.
 	restores func(ctx context.Context)
 }
@@ -258,7 +257,7 @@ func (b *bucket) Checkpoint(ctx context.Context, _ conversation.Key) (*storage.C
 	if restores != nil {
 		restores(ctx)
 	}
-	c := *newest // the reader empties it
+	c := *newest // a copy, because the reader clears fields
 	return &c, ctx.Err()
 }
 
@@ -276,19 +275,19 @@ func (b *bucket) Range(ctx context.Context, conv conversation.Key, first, last i
 	return append([]storage.Batch{}, b.stored[first:last+1]...), nil
 }
 
-// hook sets what is called when a load has listed the log.
+// hook sets listed.
 func (b *bucket) hook(listed func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listed = listed
 }
 
-// upTo returns the history as it was at an offset, to compare pages with.
+// upTo returns the history up to an offset, to compare pages with.
 func (h *history) upTo(off conversation.Offset) *history {
 	return &history{t: h.t, life: h.life, pushes: h.pushes[:off+1], fragments: h.fragments[:off+1]}
 }
 
-// restoring sets the checkpoint, and what is called before it is returned.
+// restoring sets the newest checkpoint and restores.
 func (b *bucket) restoring(newest *storage.Checkpoint, restores func(context.Context)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

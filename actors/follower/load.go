@@ -29,15 +29,15 @@ func (f *follower) start(ctx context.Context) bool {
 	return ok
 }
 
-// repair begins a load because something may be missing; in is held and no load
-// runs. Nobody is read to from the view until it is there.
+// repair begins a load because batches may be missing; in is held and no load runs. Reads of the view
+// wait until it ends.
 func (f *follower) repair() {
 	f.stale = true
 	f.start(context.Background())
 }
 
-// catchUp reads the bucket after what is known. When that does not fit the log,
-// everything is forgotten and read again, once.
+// catchUp reads the bucket after the tip. If the result does not continue the view, catchUp resets the
+// follower and reads the log once more.
 func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	f.set.counts.loads.Add(1)
 	defer f.set.loaded(f)
@@ -77,8 +77,8 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	return err
 }
 
-// restore begins with the newest checkpoint and its pages. It returns the position
-// of the view, which is the start if there is no checkpoint that can be used.
+// restore loads the newest checkpoint and its pages. It returns the position of the view, which is the
+// start if no checkpoint is usable.
 func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	source := &weighing{Source: f.set.source}
 	r, _, err := Restore(ctx, source, f.key, f.set.options.Logger)
@@ -104,7 +104,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	f.in.Lock()
 	defer f.in.Unlock()
 	size := source.bytes
-	if refs != nil { // the pages were read, and are not held
+	if refs != nil { // the pages were read but are not held
 		size = int64(r.Bytes)
 		for _, p := range pages {
 			size += int64(p.Bytes())
@@ -116,7 +116,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	return f.tip, nil
 }
 
-// reset forgets everything.
+// reset drops the view, the queue and the cached pages.
 func (f *follower) reset() storage.Position {
 	f.work.Lock()
 	defer f.unlock()
@@ -134,7 +134,7 @@ func (f *follower) reset() storage.Position {
 	return f.tip
 }
 
-// pull folds the batches that read finds after a position, up to the durable head.
+// pull folds the batches that read returns after a position, up to the durable head.
 func (f *follower) pull(ctx context.Context, read readBatches, after storage.Position) error {
 	if err := f.foldQueue(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (f *follower) pull(ctx context.Context, read readBatches, after storage.Pos
 		fits := f.fits(next)
 		if fits {
 			f.take(next)
-		} else { // unless it was pushed meanwhile
+		} else { // unless a push added it during the read
 			fits = next.at.Seq <= f.tip.Seq && !f.forks(next)
 		}
 		f.in.Unlock()
@@ -177,8 +177,8 @@ func (f *follower) foldQueue() error {
 	return err
 }
 
-// await lets a load go on with n bytes. Where there is no room for them few loads do at a
-// time, so that what they add is bounded, and the others wait, as long as for the bucket.
+// await reserves n bytes for a load. Over the memory bound only maxCrowded loads proceed at a time, so
+// that their growth is bounded. The others wait for at most LoadTimeout.
 func (f *follower) await(ctx context.Context, n int) error {
 	if f.set.reserve(f, int64(n)) || f.set.crowds(f, false) {
 		return nil
@@ -194,7 +194,7 @@ func (f *follower) await(ctx context.Context, n int) error {
 	}
 }
 
-// weighing is a source that counts the bytes of what it gives of checkpoints.
+// weighing is a source that counts the bytes of the checkpoints and pages it returns.
 type weighing struct {
 	Source
 	bytes int64
@@ -216,7 +216,7 @@ func (w *weighing) Page(ctx context.Context, conv conversation.Key, ref storage.
 	return data, err
 }
 
-// decoded decodes a stored batch, at its turn if that is long.
+// decoded decodes a stored batch. A long batch waits for its turn.
 func decoded(turns *memory.Account, b storage.Batch) (batch, error) {
 	defer turns.Turn(len(b.Lines))()
 	records, err := conversation.DecodeRecords(b.Lines)
@@ -227,8 +227,8 @@ func decoded(turns *memory.Account, b storage.Batch) (batch, error) {
 	return batch{at: at, prev: b.Prev, records: records, bytes: len(b.Lines)}, nil
 }
 
-// finish ends a load: pushes that came meanwhile are taken, and if they show
-// that more is stored, the next load begins at once.
+// finish ends a load and applies the pushes received during it. If they show that more is stored, the
+// next load begins immediately.
 func (f *follower) finish(l *flight, err error) {
 	f.in.Lock()
 	f.load = nil
@@ -249,7 +249,7 @@ func (f *follower) finish(l *flight, err error) {
 	default:
 		l.err = f.set.explain(f.key, err)
 		f.emptyLoads = 0
-		again = !f.stale && f.settle(l) // if not stale, all that is known to be durable is at hand
+		again = !f.stale && f.settle(l) // if not stale, all known batches are loaded
 	}
 	f.lost = nil
 	if f.stale {
@@ -264,7 +264,7 @@ func (f *follower) finish(l *flight, err error) {
 	close(l.done)
 }
 
-// logFailure reports a damaged log, but not the same damage again; in is held.
+// logFailure logs a corrupt log, once per error text; in is held.
 func (f *follower) logFailure(err error) {
 	known := errors.Unwrap(f.failed)
 	if known != nil && known.Error() == err.Error() {
@@ -273,8 +273,8 @@ func (f *follower) logFailure(err error) {
 	f.set.options.Logger.Error("conversation cannot be read", "conversation", string(f.key), "err", err)
 }
 
-// settle takes the pushes that came during a load and reports whether the bucket
-// has to be read once more; in is held.
+// settle applies the pushes received during a load and reports whether the bucket must be read once
+// more; in is held.
 func (f *follower) settle(l *flight) bool {
 	missing := f.overflow
 	for _, seq := range slices.Sorted(maps.Keys(f.offered)) {
@@ -282,7 +282,7 @@ func (f *follower) settle(l *flight) bool {
 		switch {
 		case f.forks(b):
 			f.warnFork(b)
-			// A log that was just read as a whole is right, and the push is not.
+			// If the whole log was just read, the push is wrong.
 			f.broken = f.broken || !l.whole
 		case seq <= f.tip.Seq:
 		case f.fits(b) && f.room():
@@ -302,8 +302,8 @@ func (f *follower) settle(l *flight) bool {
 		f.emptyLoads = 0
 		return missing || f.again
 	}
-	// The push may have come after this load listed the log, but a load that began
-	// after the push finds it.
+	// The push may have arrived after this load listed the log. A load that began after the push finds
+	// it.
 	f.emptyLoads++
 	if f.emptyLoads > 1 {
 		f.emptyLoads = 0

@@ -11,12 +11,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// errReset says that a read of old batches is answered by a reset to the head: they hold
-// one themselves, and the history that it would have to repeat is long.
+// errReset makes a read of old batches return a reset to the head. The batches contain a reset
+// themselves, and the history to repeat is long.
 var errReset = errors.New("what was asked for is a reset of a long history")
 
-// pages reads closed history. While all of it is short the pages are held; otherwise they
-// stay in the bucket, and refs says where.
+// pages reads closed history. Short history is held in memory. Otherwise the pages stay in the bucket,
+// and refs locates them.
 func (s *Set) pages(ctx context.Context, source Source, key conversation.Key, list []storage.PageRef) (
 	pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef, err error,
 ) {
@@ -42,18 +42,17 @@ func (s *Set) pages(ctx context.Context, source Source, key conversation.Key, li
 	return pages, refs, nil
 }
 
-// encoding is what a page of pieces is written from. It belongs to nobody and does not
-// change.
+// encoding is the source of a page of pieces. It is immutable and independent of the follower.
 type encoding struct {
 	set    *Set
 	key    conversation.Key
-	life   conversation.Offset // of the batch that created what is encoded
+	life   conversation.Offset // offset of the batch that created the incarnation
 	pieces []conversation.Piece
 	refs   map[*conversation.HistoryPage]storage.PageRef
-	logged map[*conversation.HistoryPage]int // how many messages come before those that the log alone has
+	logged map[*conversation.HistoryPage]int // message counts before the pages that only the log has
 }
 
-// folds reports whether the log has to be folded again to write the encoding.
+// folds reports whether writing the encoding needs a fold of the log.
 func (e *encoding) folds() bool {
 	return slices.ContainsFunc(e.pieces, func(p conversation.Piece) bool {
 		_, ok := e.logged[p.Page]
@@ -61,7 +60,7 @@ func (e *encoding) folds() bool {
 	})
 }
 
-// whole returns the encoding if it is all in memory and short enough to be held.
+// whole returns the encoding if all of it is in memory and short enough to be held.
 func (e *encoding) whole() ([]byte, bool) {
 	size := 0
 	for _, p := range e.pieces {
@@ -86,9 +85,9 @@ func (e *encoding) page(next conversation.Offset) conversation.Page {
 	return page
 }
 
-// write writes the encoding and reads on the way what is not in memory, one piece at a
-// time. While there is no memory for that it fails before it has written anything: only
-// here, because many readers may have the same page, and some of them late.
+// write writes the encoding and reads the pieces that are not in memory on the way, one at a time. If
+// memory for that is short, it fails before it writes anything. Memory is reserved only here because
+// many readers may hold the same page, and some write it late.
 func (e *encoding) write(ctx context.Context, w io.Writer) (err error) {
 	defer e.set.answer(e.key, &err)
 	wr := &writing{encoding: e, w: w}
@@ -109,9 +108,9 @@ func (e *encoding) write(ctx context.Context, w io.Writer) (err error) {
 	return nil
 }
 
-// readAgain takes the memory to read a log again while something is written. It has a bound
-// of its own, so that clients who take their time leave followers what they have; of the
-// node's memory it may need that of followers without readers. The caller gives it back.
+// readAgain reserves the memory to read a log again while a response is written. The account has its
+// own bound, so that slow clients leave memory for followers. If needed it evicts followers without
+// readers from the node's budget. The caller releases the memory with leave.
 func (s *Set) readAgain() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,7 @@ func (s *Set) readAgain() (leave func(), err error) {
 type writing struct {
 	*encoding
 	w     io.Writer
-	again *again // nil if nothing has to be folded
+	again *again // nil if no fold is needed
 }
 
 func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
@@ -154,7 +153,7 @@ func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
 	return err
 }
 
-// left reads a message that was left to the log.
+// left reads a message that is stored only in the log.
 func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, error) {
 	adm, err := Admitted(ctx, e.set.source, e.set.account, e.key, l)
 	if err != nil {
@@ -163,7 +162,7 @@ func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, erro
 	return adm.EncodeMessage()
 }
 
-// messages reads a page that stays in the bucket, or makes it of the log.
+// messages reads a page from the bucket, or rebuilds it from the log.
 func (e *writing) messages(ctx context.Context, stub *conversation.HistoryPage) ([]conversation.Piece, error) {
 	if first, ok := e.logged[stub]; ok {
 		page, err := e.again.page(first, stub.Counts.Messages)

@@ -23,10 +23,10 @@ type keeping struct {
 	*bucket
 	stored map[storage.Digest][]byte
 	pages  []storage.PageRef
-	state  *conversation.State // of the log, cut
-	taken  int                 // batches it has
-	read   int                 // pages that were read
-	away   error               // of a page
+	state  *conversation.State // fold of the log, with pages cut out
+	taken  int                 // batches in state
+	read   int                 // pages read
+	away   error               // error of Page
 }
 
 func newKeeping(inline int) *keeping {
@@ -41,7 +41,7 @@ func (k *keeping) Page(_ context.Context, conv conversation.Key, ref storage.Pag
 	return k.stored[ref.Digest], k.away
 }
 
-// checkpoint stores what a history holds, and a checkpoint of it with a page for each cut.
+// checkpoint stores the batches of a history and a checkpoint with one page per cut.
 func (k *keeping) checkpoint(h *history) {
 	h.t.Helper()
 	k.store(h.pushes[k.taken:]...)
@@ -73,7 +73,7 @@ func (k *keeping) checkpoint(h *history) {
 	k.newest = &storage.Checkpoint{At: h.pushes[k.taken-1].at, Pages: k.pages, State: state}
 }
 
-// wholeOf returns the JSON of a page, which must be written and not held if long is set.
+// wholeOf returns the JSON of a page. If long is set, the page must not be held in memory.
 func wholeOf(t testing.TB, p conversation.Page, err error, long bool) string {
 	t.Helper()
 	if err != nil {
@@ -92,7 +92,7 @@ func wholeOf(t testing.TB, p conversation.Page, err error, long bool) string {
 func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	h, k := turns(t, 30), newKeeping(0)
 	k.checkpoint(h)
-	for n := range 3 { // they wait, and are left to the log
+	for n := range 3 { // queued submissions whose bodies stay in the log
 		h.add(admitted(conversation.SubmissionID(fmt.Sprintf("sub_wait_%d", n)), 100+n))
 	}
 	k.store(h.pushes[k.taken:]...)
@@ -106,13 +106,13 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	if again := wholeOf(t, page, nil, true); again != h.snapshot() {
 		t.Error("what is written a second time differs")
 	}
-	// A reset of old times would repeat what was long even then.
+	// An old reset would repeat a history that was already long.
 	reset := resetTo(t, h)
 	page, err = s.Updates(t.Context(), address(), conversation.Start+9, 1000)
 	if got := wholeOf(t, page, err, true); got != reset || page.Next != h.head() || !page.UpToDate {
 		t.Errorf("read of an old reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), reset)
 	}
-	// And so would a new one.
+	// So would a new reset.
 	before := h.head()
 	h.add(&conversation.AttemptStarted{Submission: "sub_wait_0", Attempt: 1, Writer: "w"})
 	h.add(&conversation.ResponseStarted{Message: "msg_x", Submission: "sub_wait_0", Turn: "turn_x"}, delta("msg_x", "Well, "))
@@ -123,7 +123,7 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	if got, want := wholeOf(t, page, err, true), resetTo(t, h); got != want || page.Next != h.head() {
 		t.Errorf("read of a new reset goes on at %s:\n%s\nwant %s:\n%s", page.Next, got, h.head(), want)
 	}
-	// What resets nothing is what it always was.
+	// Updates without a reset are unchanged.
 	before = h.head()
 	next := h.add(&conversation.ResponseStarted{Message: "msg_x", Submission: "sub_wait_0", Turn: "turn_y"}, delta("msg_x", "Again."))
 	k.store(next)
@@ -133,7 +133,7 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 	}
 }
 
-// resetTo is the chunk that resets a reader to the head of a history.
+// resetTo returns the chunk that resets a reader to the head of a history.
 func resetTo(t testing.TB, h *history) string {
 	t.Helper()
 	return fmt.Sprintf(`[{"type":"conversation-reset","conversationId":"%s","snapshot":%s,"position":{"batch":%d,"index":0}}]`,
@@ -174,15 +174,15 @@ func TestLongPageThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestFollowerShrinks: a follower that has seen much begins anew from the newest
-// checkpoint, now and then, and nobody notices.
+// TestFollowerShrinks: a follower that has grown reloads from the newest checkpoint, invisibly to
+// readers.
 func TestFollowerShrinks(t *testing.T) {
 	h, k := newHistory(t), newKeeping(conversation.InlineBytes)
 	h.turn(0)
 	k.checkpoint(h)
 	s := start(t, k, &follower.Options{HoldBytes: 4000, RetainBytes: 1000})
 	wantHead(t, s, h.head())
-	for n := 20; n < 49; n++ { // none of them resets
+	for n := 20; n < 49; n++ { // no resets
 		before := h.head()
 		h.turn(n)
 		fresh := h.pushes[before+1:]
@@ -204,8 +204,7 @@ func TestFollowerShrinks(t *testing.T) {
 	}
 }
 
-// TestWhatNoCheckpointHasIsNotReadForEver: the open end of a log may be longer than what
-// is kept of its history.
+// TestUncheckpointedTailIsNotReadRepeatedly: the log after the newest checkpoint may exceed HoldBytes.
 func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
 	h, k := newHistory(t), newKeeping(conversation.InlineBytes)
 	h.turn(0)
@@ -228,15 +227,15 @@ func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
 	}
 }
 
-// TestLongLogWithoutACheckpoint: the history of a log that is longer than what is held is
-// made of the log again while it is written, whatever part of it a checkpoint has.
+// TestLongLogWithoutACheckpoint: history beyond HoldBytes is rebuilt from the log while it is written,
+// whether or not a checkpoint has a part of it.
 func TestLongLogWithoutACheckpoint(t *testing.T) {
 	for name, checkpointed := range map[string]int{"none": 0, "in the middle": 12} {
 		t.Run(name, func(t *testing.T) {
 			h, k := turns(t, checkpointed), newKeeping(0)
 			if checkpointed > 0 {
 				k.checkpoint(h)
-			} else { // an earlier life, which nobody is shown
+			} else { // an earlier incarnation, which is not visible
 				h.turn(100)
 				h.add(&conversation.ConversationDeleted{})
 				h.add(&conversation.ConversationCreated{Agent: "chat", ID: "c", UID: "inst_2", ConversationID: "conv_2"})
@@ -244,7 +243,7 @@ func TestLongLogWithoutACheckpoint(t *testing.T) {
 			for n := checkpointed; n < 30; n++ {
 				h.turn(n)
 			}
-			for n := range 3 { // they wait, and are left to the log
+			for n := range 3 { // queued submissions whose bodies stay in the log
 				h.add(admitted(conversation.SubmissionID(fmt.Sprintf("sub_wait_%d", n)), 200+n))
 			}
 			k.store(h.pushes[k.taken:]...)
@@ -267,7 +266,7 @@ func TestLongLogWithoutACheckpoint(t *testing.T) {
 	}
 }
 
-// TestSlowReaderOfALogReadAgain: time that the reader takes is not that of the log.
+// TestSlowReaderOfALogReadAgain: the reader's own delays do not count as time of the log read.
 func TestSlowReaderOfALogReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, k := turns(t, 30), newKeeping(0)
@@ -284,7 +283,7 @@ func TestSlowReaderOfALogReadAgain(t *testing.T) {
 	})
 }
 
-// dawdling takes its time with every piece.
+// dawdling is a slow writer.
 type dawdling struct{ strings.Builder }
 
 // Write implements io.Writer.
@@ -293,9 +292,8 @@ func (d *dawdling) Write(p []byte) (int, error) {
 	return d.Builder.Write(p)
 }
 
-// TestRoomToReadALogAgain: of readers who take their time few have a log read again at a
-// time. They leave followers what those have, and others are told before anything is
-// written.
+// TestRoomToReadALogAgain: few slow readers may have a log read again at a time. They do not reduce
+// the memory of followers. Others are refused before the first byte is written.
 func TestRoomToReadALogAgain(t *testing.T) {
 	h, k := turns(t, 30), newKeeping(0)
 	k.store(h.pushes...)
@@ -339,7 +337,7 @@ func TestRoomToReadALogAgain(t *testing.T) {
 	}
 }
 
-// TestRoomOfTheNodeToReadALogAgain: conversations without readers make room for it.
+// TestNodeMemoryToReadALogAgain: followers without readers are evicted for it.
 func TestRoomOfTheNodeToReadALogAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, k := turns(t, 30), newKeeping(0)
@@ -352,7 +350,7 @@ func TestRoomOfTheNodeToReadALogAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		// One byte is missing, of the three quarters that large claims may have.
+		// One byte short of the three quarters that large claims may use.
 		others.Add(30<<20 - 16<<20 - used(t, budget) + 1)
 		if got := wholeOf(t, page, nil, true); got != h.snapshot() {
 			t.Errorf("snapshot:\n%s\nwant:\n%s", got, h.snapshot())

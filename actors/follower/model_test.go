@@ -15,9 +15,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// world is a conversation whose owner is another node. Batches become durable there
-// at random moments; what the network does with their pushes, and how long anything
-// takes, is random as well. Time is that of the bubble.
+// world is a conversation owned by another node. Batches become durable there at random moments; the
+// delivery of their pushes and all delays are random. Time is that of the synctest bubble.
 type world struct {
 	t      *testing.T
 	h      *history
@@ -35,17 +34,17 @@ func (w *world) n(n int) int {
 	return w.random.IntN(n)
 }
 
-// pause takes up to ms milliseconds, often no time at all.
+// pause sleeps up to ms milliseconds, half of the time not at all.
 func (w *world) pause(ms int) { time.Sleep(time.Duration(max(0, w.n(2*ms)-ms)) * time.Millisecond) }
 
-// durable is the last batch that is durable now.
+// durable returns the last durable batch.
 func (w *world) durable() conversation.Offset {
 	w.source.mu.Lock()
 	defer w.source.mu.Unlock()
 	return conversation.Offset(len(w.source.stored) - 1)
 }
 
-// tip is the owner: it knows, or does not, or the answer takes too long.
+// tip simulates the owner: it reports the tip, reports it as unknown, or answers too late.
 func (w *world) tip(ctx context.Context, _ conversation.Key) (int64, bool) {
 	w.pause(20)
 	seq := w.durable()
@@ -88,8 +87,7 @@ func (w *world) write(outages bool) {
 	}
 }
 
-// look reads in every way until the log is complete. What it sees is not older than
-// the read.
+// poll reads in every way until the log is complete. A result must not be older than its read.
 func (w *world) look(ctx context.Context) {
 	for w.durable() < w.h.head() {
 		w.pause(40)
@@ -116,7 +114,7 @@ func (w *world) look(ctx context.Context) {
 				w.t.Errorf("page after %d is\n%s\nwant\n%s", after, page.JSON, want)
 			}
 			if !page.UpToDate {
-				got = floor // it is not said to be all
+				got = floor // the page need not be complete
 			}
 		}
 		if err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable {
@@ -128,8 +126,7 @@ func (w *world) look(ctx context.Context) {
 	}
 }
 
-// tail follows the log to its end as an event stream does, and as one that comes back
-// with its offset when a read fails.
+// tail follows the log to its end like an event stream, and resumes at its offset after a failed read.
 func (w *world) tail(ctx context.Context, end conversation.Offset) {
 	reading := ctx
 	for after := conversation.Start; after < end; {
@@ -158,11 +155,11 @@ func (w *world) tail(ctx context.Context, end conversation.Offset) {
 	}
 }
 
-// TestReadersOfAnotherNode: under any fate of the pushes, reads are not older than
-// their start, and those that tail see every batch once and in order, to the end.
+// TestReadersOfAnotherNode: for any delivery of the pushes, reads return at least the batches that
+// were durable at their start, and tailing readers get every batch once, in order.
 func TestReadersOfAnotherNode(t *testing.T) {
 	h := turns(t, 30)
-	var asked int64 // over all seeds: in one of them nobody may have had to
+	var asked int64 // sum of all seeds: a single one may not need it
 	for seed := range sample.Of[uint64](60, 6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

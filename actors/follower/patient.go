@@ -10,12 +10,12 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// errOverdue is why a wait for the bucket ended.
+// errOverdue is the cancellation cause after a timeout.
 var errOverdue = errors.New("the bucket is overdue")
 
-// Patient returns a source that gives each wait for the bucket so much time: for a
-// checkpoint, a page, a range, and for every batch of a log. So a log of any length is read
-// as long as there is progress. What a consumer does with a batch takes none of that time.
+// WithTimeout returns a source that bounds each wait for the bucket by timeout: for a checkpoint, a
+// page, a range, and for every batch of a log. A log of any length is read as long as there is
+// progress. Time that the consumer spends on a batch does not count.
 func Patient(source Source, each time.Duration) Source { return &patient{source, each} }
 
 type patient struct {
@@ -23,8 +23,8 @@ type patient struct {
 	each   time.Duration
 }
 
-// overdue tells what a read ended with once its time was over as a bucket without an
-// answer, which says nothing about what is stored.
+// overdue converts the error of a read that timed out into [storage.ErrUnavailable], because it proves
+// nothing about the stored data.
 func overdue(limited context.Context, conv conversation.Key, err error) error {
 	if err == nil || !errors.Is(context.Cause(limited), errOverdue) || permanent(err) {
 		return err
@@ -32,7 +32,7 @@ func overdue(limited context.Context, conv conversation.Key, err error) error {
 	return &storage.Error{Op: "read", Key: storage.FolderOf(conv), Kind: storage.ErrUnavailable, Err: err}
 }
 
-// batches reads a log, each batch within its time.
+// batches reads a log with a timeout per batch.
 func (p *patient) batches(ctx context.Context, conv conversation.Key, after storage.Position, read readBatches) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -46,7 +46,7 @@ func (p *patient) batches(ctx context.Context, conv conversation.Key, after stor
 			}
 			limit.Reset(p.each)
 		}
-		// Whoever was stopped has not reached the head, even if it does not say so.
+		// A read stopped by the timeout has not reached the head, even if it returns no error.
 		if err := overdue(ctx, conv, ctx.Err()); err != nil {
 			yield(storage.Batch{}, err)
 		}

@@ -13,16 +13,16 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// patience is how long a wait for the bucket may take in these tests.
+// patience is the timeout of a bucket operation in these tests.
 const patience = 30 * time.Second
 
-// slow is a bucket that takes its time for every batch, page and checkpoint.
+// slow is a bucket that delays every batch, page and checkpoint.
 type slow struct {
 	*keeping
 	takes time.Duration
 }
 
-// take passes the time, and reports whether the context lasts so long.
+// take sleeps for the delay and reports whether the context is still valid.
 func (s *slow) take(ctx context.Context) bool {
 	s.mu.Lock()
 	takes := s.takes
@@ -35,7 +35,7 @@ func (s *slow) take(ctx context.Context) bool {
 	}
 }
 
-// Batches implements [follower.Source]. Stopped, it ends without a word.
+// Batches implements [follower.Source]. It returns no error when it is stopped.
 func (s *slow) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
 	return func(yield func(storage.Batch, error) bool) {
 		for b, err := range s.keeping.Batches(ctx, conv, after) {
@@ -67,7 +67,7 @@ func (s *slow) Checkpoint(ctx context.Context, conv conversation.Key) (*storage.
 	return s.keeping.Checkpoint(ctx, conv)
 }
 
-// persist asks until there is an answer. Nobody waits longer than so much for one.
+// persist retries ask until it succeeds. No attempt may take longer than most.
 func persist(t *testing.T, most time.Duration, ask func() error) (refused int) {
 	t.Helper()
 	for {
@@ -88,8 +88,8 @@ func persist(t *testing.T, most time.Duration, ask func() error) (refused int) {
 	}
 }
 
-// TestLogIsReadHoweverLong: a log whose every batch comes in time is read once, whatever
-// all of them take, for readers who ask again.
+// TestLogIsReadHoweverLong: a log whose batches each arrive in time is read once, however long it
+// takes in total, for readers that retry.
 func TestLogIsReadHoweverLong(t *testing.T) {
 	for name, checkpointed := range map[string]bool{"no checkpoint": false, "with a checkpoint": true} {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestLogIsReadHoweverLong(t *testing.T) {
 				if loads, _ := k.counts(); loads != 1 {
 					t.Errorf("the log was read %d times, want once", loads)
 				}
-				// A batch that resets is made of the log, and so is what is written of it.
+				// A batch with a reset is rebuilt from the log, and so is its body when it is written.
 				reset := batchesWith[*conversation.StepDropped](h)[0]
 				persist(t, patience, func() error {
 					page, err := s.Updates(t.Context(), address(), reset-1, 1)
@@ -131,7 +131,7 @@ func TestLogIsReadHoweverLong(t *testing.T) {
 	}
 }
 
-// batchesWith returns the batches of a history that hold a record of a type.
+// batchesWith returns the batches of a history that hold a record of type T.
 func batchesWith[T conversation.Record](h *history) (out []conversation.Offset) {
 	for _, p := range h.pushes {
 		for _, r := range p.records {
@@ -143,8 +143,8 @@ func batchesWith[T conversation.Record](h *history) (out []conversation.Offset) 
 	return out
 }
 
-// TestBucketThatIsOverdue: a wait that takes too long ends, wherever it is, as one for a
-// bucket without an answer; nothing is taken for damaged, and nothing for read.
+// TestBucketTimeout: each wait for the bucket times out as unavailable. A timeout is neither taken for
+// corruption nor for the end of the log.
 func TestBucketThatIsOverdue(t *testing.T) {
 	h := turns(t, 12)
 	k := newKeeping(0)
@@ -193,7 +193,7 @@ func TestBucketThatIsOverdue(t *testing.T) {
 	}
 }
 
-// TestConsumersHaveTime: what is done with a batch takes none of the bucket's time.
+// TestConsumersHaveTime: time that the consumer spends on a batch does not count.
 func TestConsumersHaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)

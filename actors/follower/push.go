@@ -7,38 +7,37 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Offer hands over a batch that its owner made durable and verified: its
-// position, the hash of the batch before it, its records, which from now on are
-// shared and must not be changed, and the size of their lines. It does no I/O and
-// takes constant time; it is ignored when nobody follows the conversation.
+// Offer delivers a batch that its owner made durable and verified. prev is the hash of the batch
+// before it, and bytes is the size of its record lines. The records are shared from now on and must
+// not be changed. Offer does no I/O and takes constant time. It is ignored if the conversation has no
+// follower.
 func (s *Set) Offer(key conversation.Key, at storage.Position, prev storage.Hash, records []conversation.Record, bytes int) {
 	if f := s.followed(key); f != nil {
 		f.offer(batch{at: at, prev: prev, records: records, bytes: bytes})
 	}
 }
 
-// OfferStored is [Set.Offer] for a batch as it is stored, pushed by another node. Of
-// its header only Seq and Prev matter. Its lines are decoded when they are folded;
-// if they cannot be, that is logged and the bucket is read. A batch without lines is
-// a claim; say [Set.Behind] of one whose lines are not at hand.
+// OfferStored is [Set.Offer] for a stored batch that another node pushed. Only Seq and Prev of its
+// header are used. Its lines are decoded when they are folded; if decoding fails, the error is logged
+// and the bucket is read. A batch without lines is a claim. Use [Set.Behind] if the lines are not
+// available.
 func (s *Set) OfferStored(key conversation.Key, b storage.Batch) {
 	if f := s.followed(key); f != nil {
 		f.offer(batch{at: b.Position(), prev: b.Prev, lines: b.Lines, bytes: len(b.Lines)})
 	}
 }
 
-// Behind says that the log of a conversation has a batch of the number seq. Unless
-// that is known, the bucket is read: at once if the follower has readers, otherwise
-// before the next read. It does no I/O and takes constant time; it is ignored when
-// nobody follows the conversation.
+// Behind reports that the log has a batch with the number seq. Unless the batch is known, the bucket
+// is read: immediately if the follower has readers, otherwise before the next read. Behind does no I/O
+// and takes constant time. It is ignored if the conversation has no follower.
 func (s *Set) Behind(key conversation.Key, seq int64) {
 	if f := s.followed(key); f != nil {
 		f.behind(seq)
 	}
 }
 
-// Recheck says that pushes may have been lost. A read of the bucket begins after it,
-// as [Set.Behind] says. It is ignored when nobody follows the conversation.
+// Recheck reports that pushes may have been lost. A read of the bucket begins after it, as for
+// [Set.Behind]. It is ignored if the conversation has no follower.
 func (s *Set) Recheck(key conversation.Key) {
 	if f := s.followed(key); f != nil {
 		s.counts.rechecks.Add(1)
@@ -46,9 +45,9 @@ func (s *Set) Recheck(key conversation.Key) {
 	}
 }
 
-// Distrust says that the log cannot be read from its start: what is at hand here must not
-// be shown any longer. The log is read anew. It is ignored when nobody follows the
-// conversation, or when that is known.
+// Invalidate reports that the log cannot be read from its start. The view must not be served any
+// longer, and the log is read again. It is ignored if the conversation has no follower, or if the
+// failure is known.
 func (s *Set) Distrust(key conversation.Key) {
 	f := s.followed(key)
 	if f == nil {
@@ -65,9 +64,8 @@ func (s *Set) Distrust(key conversation.Key) {
 	}
 }
 
-// Followed yields the conversations that are followed, in no order, and the number of
-// the newest batch of each that was taken, -1 if there is none. What comes and goes
-// meanwhile may be missed. The set may be called meanwhile.
+// Followed yields the followed conversations, in no order, and the number of the newest batch taken of
+// each, or -1. It may miss concurrent changes. The loop body may call the set.
 func (s *Set) Followed() iter.Seq2[conversation.Key, int64] {
 	return func(yield func(conversation.Key, int64) bool) {
 		s.mu.Lock()
@@ -87,14 +85,14 @@ func (s *Set) Followed() iter.Seq2[conversation.Key, int64] {
 	}
 }
 
-// followed returns the follower of a conversation, nil if there is none.
+// followed returns the follower of a conversation, or nil.
 func (s *Set) followed(key conversation.Key) *follower {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.followers[key]
 }
 
-// used reports whether somebody reads, or waits to.
+// used reports whether the follower has readers or waiters.
 func (s *Set) used(f *follower) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,9 +123,8 @@ func (f *follower) recheck() {
 	}
 }
 
-// mend is repair if somebody reads. Otherwise it is left to the next read, so that
-// what concerns many conversations costs nothing for those without readers. in is
-// held and no load runs.
+// mend calls repair if the follower has readers. Otherwise the next read loads, so that events that
+// concern many conversations cost nothing for those without readers. in is held and no load runs.
 func (f *follower) mend() {
 	if f.set.used(f) {
 		f.repair()

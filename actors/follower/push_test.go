@@ -19,7 +19,7 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// stored returns a push as another node sends it.
+// stored returns a push as sent by another node.
 func (p push) stored() storage.Batch {
 	return storage.Batch{Header: storage.Header{Seq: p.at.Seq, Prev: p.prev}, Lines: p.lines, Hash: p.at.Hash}
 }
@@ -32,15 +32,15 @@ func wantLoads(t testing.TB, source *bucket, want int) {
 	}
 }
 
-// TestLostPushesHeal: what was stored and not pushed reaches a reader that waits, if
-// somebody says so, and the bucket is read no more than that takes.
+// TestLostPushesHeal: a batch whose push was lost reaches a waiting reader once Behind or Recheck
+// reports it, without needless bucket reads.
 func TestLostPushesHeal(t *testing.T) {
 	key := address().Key()
 	for _, tt := range []struct {
 		name   string
-		stored int // batches in the bucket when it is said; 3 are known
+		stored int // batches in the bucket at the report; 3 are known
 		say    func(s *follower.Set, h *history)
-		loads  int // besides the one that opened
+		loads  int // in addition to the load that opened
 		gaps   int64
 	}{
 		{"nothing is said", 6, func(*follower.Set, *history) {}, 0, 0},
@@ -85,13 +85,13 @@ func TestLostPushesHeal(t *testing.T) {
 	}
 }
 
-// TestSaidDuringALoad: a load that has listed the log already does not show what is
-// said now, so there is one more.
+// TestReportDuringALoad: a load that has already listed the log misses the reported batch, so another
+// load follows.
 func TestSaidDuringALoad(t *testing.T) {
 	key := address().Key()
 	for _, tt := range []struct {
 		name  string
-		seqs  []int64 // said behind; a recheck if there are none
+		seqs  []int64 // reported by Behind; a recheck if empty
 		loads int
 	}{
 		{"behind", []int64{3, 5, 1}, 2},
@@ -119,7 +119,7 @@ func TestSaidDuringALoad(t *testing.T) {
 				g.open <- struct{}{}
 				wantLoads(t, source, tt.loads)
 				if tt.loads == 1 {
-					s.Recheck(key) // so that it ends
+					s.Recheck(key) // to end it
 				}
 				if err := <-done; err != nil {
 					t.Errorf("wait: %v", err)
@@ -130,7 +130,7 @@ func TestSaidDuringALoad(t *testing.T) {
 	}
 }
 
-// TestLiesEnd: numbers that no log has do not keep the bucket busy.
+// TestFalseReportsEnd: reports of batches that do not exist do not cause endless reads.
 func TestLiesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -140,7 +140,7 @@ func TestLiesEnd(t *testing.T) {
 		ctx, cancel := context.WithCancel(conversation.Tailing(t.Context()))
 		done := wait(ctx, s, h.head())
 		pending(t, done)
-		wantLoads(t, source, 3) // the one that opened, and what it said was looked for twice
+		wantLoads(t, source, 3) // the load that opened, and two for the report
 		s.Behind(address().Key(), 99)
 		pending(t, done)
 		wantLoads(t, source, 5)
@@ -149,8 +149,7 @@ func TestLiesEnd(t *testing.T) {
 	})
 }
 
-// TestNobodyReads: what is said of a conversation without readers costs nothing until
-// somebody reads it, and then it is not forgotten.
+// TestReportWithoutReaders: a report for a conversation without readers is deferred to its next read.
 func TestNobodyReads(t *testing.T) {
 	key := address().Key()
 	for name, say := range map[string]func(*follower.Set){
@@ -162,10 +161,10 @@ func TestNobodyReads(t *testing.T) {
 				h := turns(t, 1)
 				source := newBucket(h.pushes[:3]...)
 				s := start(t, source, &follower.Options{Tip: noIdea})
-				say(s) // nobody follows
+				say(s) // no follower
 				wantLoads(t, source, 0)
 				wantHead(t, s, 2)
-				synctest.Wait() // the load is over, and uses the follower no more
+				synctest.Wait() // the load has ended and released the follower
 				source.store(h.pushes[3:6]...)
 				say(s)
 				wantLoads(t, source, 1)
@@ -186,8 +185,8 @@ func TestNobodyReads(t *testing.T) {
 	}
 }
 
-// TestWaitEndsWhenARecheckFails: pushes may be lost and the bucket does not say so,
-// so those who wait are told to come back.
+// TestWaitEndsWhenARecheckFails: pushes may be lost and the bucket does not answer, so waiters must
+// retry.
 func TestWaitEndsWhenARecheckFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -260,7 +259,6 @@ func TestPushThatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// TestStoredPushesAreBounded: what nobody reads is not kept without end.
 func TestStoredPushesAreBounded(t *testing.T) {
 	h := newHistory(t)
 	h.turn(0)
@@ -299,7 +297,7 @@ func TestStoredPushesAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeptPushesAreBounded: the same holds of those that wait for the end of a load.
+// TestKeptPushesAreBounded covers pushes that wait for the end of a load.
 func TestKeptPushesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, g := newHistory(t), newGates()
@@ -316,7 +314,7 @@ func TestKeptPushesAreBounded(t *testing.T) {
 			b := h.pushes[0].stored()
 			b.Seq, b.Lines = int64(100+i), line[:]
 			s.OfferStored(address().Key(), b)
-			s.OfferStored(address().Key(), b) // what comes twice counts once
+			s.OfferStored(address().Key(), b) // duplicates count once
 		}
 		runtime.GC()
 		kept := 0
@@ -336,7 +334,7 @@ func TestKeptPushesAreBounded(t *testing.T) {
 		wantAll(t, s, h, 3)
 		synctest.Wait()
 		loads, _ := source.counts()
-		source.hook(g.pass) // and the next load begins with nothing kept
+		source.hook(g.pass) // the next load starts with no kept pushes
 		done = wait(conversation.Tailing(t.Context()), s, h.head())
 		pending(t, done)
 		s.Recheck(address().Key())
@@ -352,8 +350,8 @@ func TestKeptPushesAreBounded(t *testing.T) {
 	})
 }
 
-// TestCheckpointMeetsPushes: what is pushed while a conversation that was absent is
-// opened from its checkpoint is in the checkpoint, or follows it.
+// TestCheckpointMeetsPushes: a batch pushed while a conversation is opened from its first checkpoint
+// is either part of the checkpoint or follows it.
 func TestCheckpointMeetsPushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -397,7 +395,6 @@ func TestCheckpointMeetsPushes(t *testing.T) {
 	})
 }
 
-// TestOpenedAndClosed: the caller knows at every moment what is followed.
 func TestOpenedAndClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := func(i int) conversation.Address { return conversation.Address{Agent: "triage", ID: fmt.Sprint(i)} }

@@ -22,7 +22,7 @@ func (s *Set) Head(ctx context.Context, at conversation.Address) (conversation.O
 	return v.head(), nil
 }
 
-// Attachment returns the facts of an attachment of a message.
+// Attachment returns the metadata of an attachment of a message.
 func (s *Set) Attachment(ctx context.Context, at conversation.Address, id conversation.AttachmentID) (meta conversation.Attachment, err error) {
 	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
@@ -66,7 +66,8 @@ func (s *Set) ReadRun(ctx context.Context, id conversation.RunID) (workflow stri
 	return workflow, run, nil
 }
 
-// Pending reports whether a submission is unsettled, and what it was sent by, nil for a caller outside.
+// Pending reports whether a submission is unsettled, and its sender, which is nil for an external
+// caller.
 func (s *Set) Pending(ctx context.Context, of conversation.Sender) (by *conversation.Sender, pending bool, err error) {
 	defer s.answer(of.Address.Key(), &err)
 	f, err := s.acquire(of.Address, false)
@@ -105,10 +106,9 @@ func (s *Set) Snapshot(ctx context.Context, at conversation.Address) (page conve
 	return v.snapshot()
 }
 
-// Updates implements [conversation.Reader]. A limit below 1 is 1. Batches before
-// the present life of the conversation are passed over and do not count; a page
-// may end before its limit where the retained batches begin. Where a batch resets its
-// readers and the history is long, they are reset to the head instead.
+// Updates implements [conversation.Reader]. A limit below 1 is 1. Batches before the current
+// incarnation are skipped and do not count. A page may end before its limit where the retained batches
+// begin. If a batch resets its readers and the history is long, they are reset to the head instead.
 func (s *Set) Updates(ctx context.Context, at conversation.Address, after conversation.Offset, limit int) (page conversation.Page, err error) {
 	defer s.answer(at.Key(), &err)
 	f, err := s.acquire(at, false)
@@ -137,9 +137,8 @@ func (s *Set) Updates(ctx context.Context, at conversation.Address, after conver
 	return v.reset()
 }
 
-// Wait implements [conversation.Reader]. It fails when the bucket has to be read
-// meanwhile and gives no answer, when there is no room for one more follower, and when
-// the set is stopped.
+// Wait implements [conversation.Reader]. It fails if the bucket must be read and does not answer, if
+// there is no room for another follower, and when the set is stopped.
 func (s *Set) Wait(ctx context.Context, at conversation.Address, after conversation.Offset) error {
 	f, err := s.acquire(at, true)
 	if err != nil {

@@ -11,19 +11,18 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Restored is a checkpoint and what it holds: the state, without its history, and
-// the history that fills no page yet, nil if there is none.
+// Restored is a decoded checkpoint: the state without its history, and the history that does not fill
+// a page yet, or nil.
 type Restored struct {
 	Checkpoint *storage.Checkpoint
 	State      *conversation.State
 	Tail       *conversation.HistoryPage
-	Bytes      int // of the encoded state
+	Bytes      int // size of the encoded state
 }
 
-// Restore returns the newest checkpoint that can be used, nil if there is none. One
-// that is damaged or of another version is logged and left alone: the log has
-// everything. Of one that only another version can read, what stands beside its state
-// is returned as older. The error is the bucket's.
+// Restore returns the newest usable checkpoint, or nil. A checkpoint that is corrupt or of another
+// version is logged and ignored, because the log is complete. If only another version can read its
+// state, the rest of the checkpoint is returned as older. The error is the bucket's.
 func Restore(ctx context.Context, source Source, key conversation.Key, log *slog.Logger) (r *Restored, older *storage.Checkpoint, err error) {
 	c, err := source.Checkpoint(ctx, key)
 	if err == nil && c == nil {
@@ -61,19 +60,18 @@ func restored(c *storage.Checkpoint) (*Restored, error) {
 			return nil, err
 		}
 	}
-	c.State, c.Tail = nil, nil // what is kept of a checkpoint is small
+	c.State, c.Tail = nil, nil // release the large fields
 	return r, nil
 }
 
-// away reports whether an error is the bucket's, and says nothing about what is
-// stored.
+// away reports whether err is a bucket failure, which proves nothing about the stored data.
 func away(err error) bool {
 	var e *storage.Error
 	return errors.As(err, &e) && !errors.Is(err, storage.ErrNotFound)
 }
 
-// History reads pages of closed history. A [*storage.CorruptError] says that the
-// log has to be folded instead.
+// History reads pages of closed history. On a [*storage.CorruptError] the caller folds the log
+// instead.
 func History(ctx context.Context, source Source, key conversation.Key, refs []storage.PageRef) ([]*conversation.HistoryPage, error) {
 	out := make([]*conversation.HistoryPage, 0, len(refs))
 	for _, ref := range refs {
@@ -90,7 +88,7 @@ func History(ctx context.Context, source Source, key conversation.Key, refs []st
 	return out, nil
 }
 
-// Admitted reads an admission whose delivery was left to the log.
+// Admitted reads an admission whose delivery is stored only in the log.
 func Admitted(ctx context.Context, source Source, turns *memory.Account, key conversation.Key, l *conversation.Left) (*conversation.SubmissionAdmitted, error) {
 	stored, err := source.Range(ctx, key, int64(l.At), int64(l.At))
 	if err != nil {

@@ -21,7 +21,7 @@ func numbered(i int) conversation.Address {
 	return conversation.Address{Agent: "triage", ID: fmt.Sprint(i)}
 }
 
-// used returns what the followers of a budget hold.
+// used returns the bytes charged to the followers of a budget.
 func used(t *testing.T, b *memory.Budget) int64 {
 	t.Helper()
 	for _, u := range b.Usage() {
@@ -33,7 +33,7 @@ func used(t *testing.T, b *memory.Budget) int64 {
 	return 0
 }
 
-// bytesOf returns a bound that n followers of a history keep and n+1 do not.
+// bytesOf returns a bound that fits n followers of a history but not n+1.
 func bytesOf(t *testing.T, h *history, n int64) int64 {
 	t.Helper()
 	budget := memory.New(0)
@@ -42,7 +42,7 @@ func bytesOf(t *testing.T, h *history, n int64) int64 {
 	return used(t, budget)*n + used(t, budget)/2
 }
 
-// readHead asks for the head of a conversation, and waits until what that loads is there.
+// readHead reads the head of a conversation and waits until its load has ended.
 func readHead(t *testing.T, s *follower.Set, i int) {
 	t.Helper()
 	if _, err := s.Head(t.Context(), numbered(i)); err != nil {
@@ -51,8 +51,8 @@ func readHead(t *testing.T, s *follower.Set, i int) {
 	synctest.Wait()
 }
 
-// TestRoomForFollowers: over the bound, who has no readers goes first. Then conversations
-// are read without being followed, and nobody waits there.
+// TestRoomForFollowers: over the bound, followers without readers are evicted first. After that,
+// conversations are read without keeping a follower, and waits are refused.
 func TestRoomForFollowers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -72,9 +72,9 @@ func TestRoomForFollowers(t *testing.T) {
 		head(1, 1)
 		head(2, 2)
 		head(1, 2)
-		head(3, 3) // in the place of 2
+		head(3, 3) // evicts 2
 		head(1, 3)
-		head(2, 4) // in the place of 3
+		head(2, 4) // evicts 3
 		if u := budget.Usage()[0]; u.Refused != 0 {
 			t.Errorf("%d were refused where there was room after all", u.Refused)
 		}
@@ -84,14 +84,14 @@ func TestRoomForFollowers(t *testing.T) {
 			go func() { done <- s.Wait(ctx, numbered(i), h.head()) }()
 		}
 		synctest.Wait()
-		head(3, 5) // read, and forgotten
+		head(3, 5) // read and dropped
 		head(3, 6)
 		if n := s.Stats().Followers; n != 2 {
 			t.Errorf("%d followers, want those with readers", n)
 		}
 		err := s.Wait(t.Context(), numbered(3), h.head())
 		wantCode(t, "wait when all have readers", err, conversation.CodeUnavailable)
-		if u := budget.Usage()[0]; u.Refused != 3 { // with the two that are not followed
+		if u := budget.Usage()[0]; u.Refused != 3 { // including the two that are not kept
 			t.Errorf("%d were refused, want 3", u.Refused)
 		}
 		var e *conversation.Error
@@ -112,8 +112,8 @@ func TestRoomForFollowers(t *testing.T) {
 	})
 }
 
-// TestIdleFollowersGiveWay: of those without readers, which share a bound with whatever
-// else is idle, the ones used least recently go.
+// TestIdleFollowersAreEvicted: followers without readers share a bound with other idle memory; the
+// least recently used are evicted first.
 func TestIdleFollowersGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -141,10 +141,10 @@ func TestIdleFollowersGiveWay(t *testing.T) {
 			head(2+i, 2+i)
 		}
 		head(2, 4)
-		head(5, 5) // in the place of 3
+		head(5, 5) // evicts 3
 		head(1, 5)
 		head(2, 5)
-		head(3, 6) // in the place of 4
+		head(3, 6) // evicts 4
 		if u := idle.Usage()[0]; u.Crowded != 2 {
 			t.Errorf("it says %+v, want two that had to go", u)
 		}
@@ -163,7 +163,7 @@ func TestIdleFollowersGiveWay(t *testing.T) {
 	})
 }
 
-// TestRoomOfTheNode: the bound may be the node's, which others use up.
+// TestRoomOfTheNode: the bound may be the node's budget, which other consumers use up.
 func TestRoomOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -172,22 +172,22 @@ func TestRoomOfTheNode(t *testing.T) {
 		s := start(t, newBucket(h.pushes...), &follower.Options{Memory: budget})
 		others.Add(1 << 20)
 		wantHead(t, s, h.head())
-		synctest.Wait() // the load is over
+		synctest.Wait() // the load has ended
 		if n := s.Stats().Followers; n != 0 {
 			t.Errorf("%d followers are kept by a node that is full", n)
 		}
 		wantCode(t, "wait", s.Wait(t.Context(), address(), h.head()), conversation.CodeUnavailable)
 		others.Add(-1 << 20)
 		wantHead(t, s, h.head())
-		synctest.Wait() // the load is over
+		synctest.Wait() // the load has ended
 		if n := s.Stats().Followers; n != 1 {
 			t.Errorf("%d followers when there is room", n)
 		}
 	})
 }
 
-// TestUnusedFollowersGiveWay: while half of the node's budget is in use, conversations
-// without readers are kept for a second, and those with readers as ever.
+// TestUnusedFollowersExpire: while half of the node's budget is in use, followers without readers are
+// kept for one second.
 func TestUnusedFollowersGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
@@ -225,8 +225,7 @@ func TestUnusedFollowersGiveWay(t *testing.T) {
 	})
 }
 
-// TestFollowersCountWhatTheyHold: pushes that nobody has read yet, what was read, and
-// nothing once they are gone.
+// TestFollowersCountTheirMemory covers unread pushes, loaded batches, and the release of both.
 func TestFollowersCountWhatTheyHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t)
@@ -264,8 +263,8 @@ func TestFollowersCountWhatTheyHold(t *testing.T) {
 	})
 }
 
-// TestFollowersCountLongSnapshots: what a long snapshot is written from is kept as well,
-// until there is a newer one.
+// TestFollowersCountLongSnapshots: the source of a long snapshot is kept until a newer snapshot
+// replaces it.
 func TestFollowersCountLongSnapshots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, budget := newHistory(t), memory.New(0)
@@ -287,7 +286,7 @@ func TestFollowersCountLongSnapshots(t *testing.T) {
 	})
 }
 
-// steps is a bucket that gives a batch each millisecond.
+// steps is a bucket that yields a batch each millisecond.
 type steps struct{ *bucket }
 
 func (s steps) Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error] {
@@ -301,8 +300,8 @@ func (s steps) Batches(ctx context.Context, conv conversation.Key, after storage
 	}
 }
 
-// TestLoadsOverTheBound: of many conversations that are read at once, few are in memory
-// at a time when there is no room for all of them.
+// TestLoadsOverTheBound: if memory is short, only few of many concurrent loads are in memory at a
+// time.
 func TestLoadsOverTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t)
@@ -312,7 +311,7 @@ func TestLoadsOverTheBound(t *testing.T) {
 			long.Delivery.Body = strings.Repeat("x", 32<<10)
 			h.add(long)
 		}
-		one := bytesOf(t, h, 0) * 2 // of state and pages; a snapshot is no larger
+		one := bytesOf(t, h, 0) * 2 // state and pages; a snapshot is no larger
 		const fit, readers = 4, 60
 		budget := memory.New(0)
 		s := start(t, steps{newBucket(h.pushes...)}, &follower.Options{MaxBytes: fit * one, Memory: budget})
@@ -340,8 +339,8 @@ func TestLoadsOverTheBound(t *testing.T) {
 	})
 }
 
-// TestOldPagesAreKept: a page that is not retained any more is read once for all who ask
-// for it in a while, and the oldest give way.
+// TestOldPagesAreCached: a page that is not retained is read once for all readers, and the oldest
+// cached pages are evicted.
 func TestOldPagesAreKept(t *testing.T) {
 	h := turns(t, 6)
 	s := start(t, newBucket(h.pushes...), &follower.Options{RetainBytes: 1})

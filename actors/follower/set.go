@@ -16,82 +16,75 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// Source is what a follower reads of the durable log. *storage.Logs is one.
+// Source is the part of the durable log that a follower reads. *storage.Logs implements it.
 type Source interface {
-	// Batches yields the batches after a position, contiguous and chain-checked,
-	// until the durable head or an error, which is the last thing it yields.
+	// Batches yields the batches after a position, contiguous and chain-checked, until the durable
+	// head or an error, which it yields last.
 	Batches(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error]
-	// Resume is Batches after a position that a checkpoint has told.
+	// Resume is Batches after the position of a checkpoint.
 	Resume(ctx context.Context, conv conversation.Key, after storage.Position) iter.Seq2[storage.Batch, error]
-	// Checkpoint returns the newest checkpoint, nil if there is none, and Page one of
-	// its pages.
+	// Checkpoint returns the newest checkpoint, or nil. Page returns one of its pages.
 	Checkpoint(ctx context.Context, conv conversation.Key) (*storage.Checkpoint, error)
 	Page(ctx context.Context, conv conversation.Key, ref storage.PageRef) ([]byte, error)
-	// Range returns the batches first to last, both included, or the first of them if
-	// they are too long to be held at once.
+	// Range returns the batches first to last, inclusive, or the first of them if they are too large
+	// to be held at once.
 	Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error)
 }
 
-// Options tune a [Set]. The zero value of every field means its default.
+// Options configure a [Set]. The zero value of each field selects its default.
 type Options struct {
-	// Logger is for operators; nil discards.
+	// Logger receives operator logs; nil discards them.
 	Logger *slog.Logger
-	// IdleAfter is how long a follower without readers is kept, and how long a
-	// conversation whose log is damaged is refused without reading it again;
-	// default 20 s.
+	// IdleAfter is the time that a follower without readers is kept, and the time that a corrupt log
+	// is refused without reading it again. Default 20 s.
 	IdleAfter time.Duration
-	// RetainBytes bounds the encoded chunks kept per follower, once for its newest
-	// batches, once for old compactions and once for older pages that readers asked for;
-	// default 1 MiB.
-	// The newest of each is always kept.
+	// RetainBytes bounds the encoded chunks kept per follower. It applies separately to the newest
+	// batches, old compactions, and older pages that readers asked for. The newest of each is always
+	// kept. Default 1 MiB.
 	RetainBytes int
-	// HoldBytes bounds the history kept per follower: a longer one stays in the bucket and
-	// is read while it is sent, and a follower that has grown by more begins anew from the
-	// newest checkpoint. Default 8 MiB.
+	// HoldBytes bounds the history kept per follower. Longer history stays in the bucket and is read
+	// while a response is sent. A follower that has grown by more is reloaded from the newest
+	// checkpoint. Default 8 MiB.
 	HoldBytes int
-	// MaxBytes bounds what the followers hold altogether, by their own count: the log
-	// that was folded, the encoded chunks and the snapshot, and 4 KiB for each. Logs that
-	// are read again while they are sent have half as much beside it, 16 MiB each. Over it
-	// those without readers give way, the least recently used first. If that is not
-	// enough, a read of a further conversation is answered from a follower that ends
-	// with it, and to wait there is refused as unavailable. Default 128 MiB.
+	// MaxBytes bounds the counted memory of all followers: the folded log, the encoded chunks and the
+	// snapshot, and 4 KiB each. Logs that are read again while they are sent have half as much in
+	// addition, 16 MiB each. Over the bound, followers without readers are evicted, the least recently
+	// used first. If that is not enough, a read of another conversation uses a follower that ends with
+	// it, and a wait is refused as unavailable. Default 128 MiB.
 	MaxBytes int64
-	// Memory is the node's budget, of which "followers" and "rereads" take; nil is one without a
-	// bound of its own.
+	// Memory is the node's budget with the accounts "followers" and "rereads"; nil is a budget without
+	// a bound of its own.
 	Memory *memory.Budget
-	// Idle is where followers without readers stand beside what else the node holds without
-	// need; nil is a part of Memory without a bound of its own.
+	// Idle orders followers without readers among the node's other evictable memory; nil is a part of
+	// Memory without a bound of its own.
 	Idle *memory.Idle
-	// LoadTimeout bounds each wait for the bucket: for a batch, a page or a checkpoint,
-	// however many of them a log has. A reader waits as long for what is being read, and is
-	// refused then as unavailable, while the reading goes on; default 30 s.
+	// LoadTimeout bounds each wait for the bucket: for one batch, page or checkpoint, however many a
+	// log has. A reader waits as long for a load and is then refused as unavailable, while the load
+	// continues. Default 30 s.
 	LoadTimeout time.Duration
 
-	// Tip asks whoever may own a conversation where its log ends. It is known if
-	// every batch that was acknowledged before the call has a number up to seq. Nil
-	// means that all batches are offered here before they are acknowledged, so that
-	// what is at hand is the head. It is called without locks held and ends with its
-	// context, whose values are those of a read that asks.
+	// Tip asks the possible owners of a conversation for its head. known is true if every batch that
+	// was acknowledged before the call has a number up to seq. A nil Tip means that all batches are
+	// offered here before they are acknowledged, so that the view's tip is the head. Tip is called
+	// without locks held, and must return when its context ends. The context has the values of the
+	// read.
 	Tip func(ctx context.Context, at conversation.Key) (seq int64, known bool)
-	// TipTimeout bounds one call of Tip, after which the bucket is asked; default
-	// 500 ms.
+	// TipTimeout bounds one call of Tip, after which the bucket is read. Default 500 ms.
 	TipTimeout time.Duration
-	// Strict has every read ask the bucket where the log ends, and none ask Tip.
+	// Strict makes every read check the head in the bucket instead of calling Tip.
 	Strict bool
-	// Opened and Closed, if not nil, are told that a follower came, before it begins
-	// to read the bucket, and that it went, which is not told of those that are there
-	// when the set is stopped. They are called one at a time, in order and with a
-	// lock held: they must not block and must not call the set.
+	// Opened, if not nil, is called when a follower is created, before it reads the bucket. Closed, if
+	// not nil, is called when it is dropped, but not when the set stops. Calls are serialized, in
+	// order, with a lock held: they must not block and must not call the set.
 	Opened, Closed func(conversation.Key)
-	// Damaged, if not nil, is told that a log turned out to be damaged, or that this version
-	// panics over it, so that nobody goes on with it. It is called with locks held: it must not block and must not call
-	// the set.
+	// Corrupt, if not nil, is called if a log is corrupt or makes this version panic, so that its
+	// owner stops using it. It is called with locks held: it must not block and must not call the set.
 	Corrupt func(conversation.Key)
-	// Reading, if not nil, is told that a log is about to be read, and over that it was. Where
-	// a read may end the process it waits until that is permitted, until its context ends.
+	// Reading, if not nil, is called before a log is read; over is called after it. A read that may
+	// crash the process waits in it until it is permitted or its context ends.
 	Reading func(ctx context.Context, key conversation.Key) (over func(), err error)
-	// Waited, if not nil, is told that somebody is about to wait for the next batch,
-	// without a lock held. It must not block.
+	// Waited, if not nil, is called before a reader waits for the next batch, without locks held. It
+	// must not block.
 	Waited func(conversation.Key)
 }
 
@@ -149,23 +142,22 @@ func (o *Options) filled() (Options, error) {
 }
 
 const (
-	// followerBytes is what a follower counts for beside what it has read.
+	// followerBytes is the fixed cost of a follower.
 	followerBytes = 4 << 10
-	// maxCrowded bounds the followers that grow while all hold more than they may.
+	// maxCrowded bounds the followers that may grow while the set is over its bound.
 	maxCrowded = 4
 )
 
-// Stats counts what a [Set] has done since it was made; Followers is what it
-// holds now.
+// Stats counts the events of a [Set] since it was created. Followers is the current number.
 type Stats struct {
 	Followers int
 	Loads     int64 // Reads of a log up to its head.
 	ColdPages int64 // Pages read from the bucket because they were not retained.
 	Encoded   int64 // Batches projected and encoded.
 	Snapshots int64 // Snapshots encoded.
-	Tips      int64 // Calls of [Options.Tip],
-	Unknown   int64 // and those that did not get to know it.
-	Gaps      int64 // Times that a push or [Set.Behind] showed that batches are missing here.
+	Tips      int64 // Calls of [Options.Tip].
+	Unknown   int64 // Calls of [Options.Tip] that did not return the head.
+	Gaps      int64 // Times that a push or [Set.Behind] showed missing batches.
 	Rechecks  int64 // Calls of [Set.Recheck] that found a follower.
 	Undecoded int64 // Pushes whose lines could not be decoded.
 }
@@ -175,28 +167,27 @@ type counters struct {
 	tips, unknown, gaps, rechecks, undecoded atomic.Int64
 }
 
-// Set is the followers of a node. It implements [conversation.Reader] but for the
-// content of attachments. Make one
-// with [New]. It is safe for concurrent use.
+// Set holds the followers of a node. It implements [conversation.Reader] except for the content of
+// attachments. Create it with [New]. It is safe for concurrent use.
 type Set struct {
 	source  Source
 	options Options
 	counts  counters
 	account *memory.Account
-	shelf   *memory.Shelf   // of those that nobody uses
-	rereads *memory.Account // of logs that are read again while they are sent
-	crowded chan struct{}   // holds an element for each follower that grows over the bound
+	shelf   *memory.Shelf   // followers without users
+	rereads *memory.Account // logs read again while a response is sent
+	crowded chan struct{}   // one element per follower that grows over the bound
 	empty   []byte          // the page without chunks
 
-	rereadBytes int64         // the share of rereads
+	rereadBytes int64         // bound of rereads
 	done        chan struct{} // closed when Run ends
 
 	mu        sync.Mutex
 	closed    bool
 	followers map[conversation.Key]*follower
-	// addresses spares warm reads the hashing of their address.
+	// addresses saves warm reads the hashing of the address.
 	addresses map[conversation.Address]*follower
-	idle      *list.List // followers nobody uses, the most recent in front
+	idle      *list.List // followers without users, most recently used first
 	running   map[*task]struct{}
 	tasks     sync.WaitGroup
 }
@@ -204,9 +195,8 @@ type Set struct {
 // task is one goroutine of a Set.
 type task struct{ cancel context.CancelFunc }
 
-// New returns a set without followers. Nil options mean the defaults. It starts
-// no goroutine; reads work before [Set.Run] is called, but nothing is dropped
-// for being idle.
+// New returns a set without followers. Nil options select the defaults. It starts no goroutine. Reads
+// work before [Set.Run] is called, but idle followers are not dropped.
 func New(source Source, options *Options) (*Set, error) {
 	if source == nil {
 		return nil, errors.New("make follower set: no source")
@@ -227,9 +217,8 @@ func New(source Source, options *Options) (*Set, error) {
 	}, nil
 }
 
-// Run drops idle followers until ctx ends, then ends all loads, refuses further
-// reads as unavailable and returns nil once everything the set started has
-// ended. It is called once.
+// Run drops idle followers until ctx ends. It then cancels all loads, refuses further reads as
+// unavailable, and returns nil once everything that the set started has ended. It is called once.
 func (s *Set) Run(ctx context.Context) error {
 	ticker := time.NewTicker(max(s.options.IdleAfter/4, time.Millisecond))
 	defer ticker.Stop()
@@ -272,7 +261,7 @@ func (s *Set) close() {
 	}
 }
 
-// sweep drops the followers that nobody used for IdleAfter.
+// sweep drops the followers that were unused for IdleAfter.
 func (s *Set) sweep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,13 +282,13 @@ func (s *Set) drop(f *follower) {
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
 	s.options.Closed(f.key)
-	if len(s.followers) == 0 { // a map never shrinks
+	if len(s.followers) == 0 { // release the memory of the map, which never shrinks
 		s.followers, s.addresses = map[conversation.Key]*follower{}, map[conversation.Address]*follower{}
 	}
 }
 
-// acquire returns the follower of a conversation in use; release ends the use. A
-// follower for which there is no room ends with its last use, and nobody waits there.
+// acquire returns the follower of a conversation and marks it used; release ends the use. A follower
+// without room is dropped after its last use, and waiting on it is refused.
 func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,8 +315,7 @@ func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 	return f, nil
 }
 
-// crowds reports whether a follower may grow over the bound, which now says that it may
-// from now on.
+// crowds reports whether a follower may grow over the bound; now permits it from this call on.
 func (s *Set) crowds(f *follower, now bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +323,8 @@ func (s *Set) crowds(f *follower, now bool) bool {
 	return f.crowding
 }
 
-// loaded ends that with a load, but for a follower that ends soon, with all it holds.
+// loaded releases the reservation of a load and the permission to grow over the bound. A follower that
+// ends soon keeps that permission.
 func (s *Set) loaded(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,7 +334,7 @@ func (s *Set) loaded(f *follower) {
 	}
 }
 
-// uncrowd lets another follower grow; s.mu is held.
+// uncrowd releases a follower's permission to grow over the bound; s.mu is held.
 func (s *Set) uncrowd(f *follower) {
 	if f.crowding {
 		f.crowding = false
@@ -353,8 +342,8 @@ func (s *Set) uncrowd(f *follower) {
 	}
 }
 
-// Room returns an error if nobody can wait for the next batch of a conversation here,
-// because its follower would be one too many. A read of it is answered all the same.
+// Room returns an error if waiting for the next batch of a conversation would need a follower beyond
+// the bound. Reads of the conversation still work.
 func (s *Set) Room(at conversation.Address) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,8 +356,7 @@ func (s *Set) Room(at conversation.Address) error {
 	return nil
 }
 
-// makeRoom drops unused followers until there is room for one more, and returns an error
-// if there is not; s.mu is held.
+// makeRoom drops unused followers until there is room for one more, or returns an error; s.mu is held.
 func (s *Set) makeRoom() error {
 	for !s.account.Room(followerBytes) && s.dropIdle() {
 	}
@@ -379,25 +367,24 @@ func (s *Set) makeRoom() error {
 	return err
 }
 
-// hold counts n bytes more, or less, that a follower holds.
+// hold charges a follower n bytes, which may be negative.
 func (s *Set) hold(f *follower, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.followers[f.key] == f { // otherwise it was dropped, with all it held
+	if s.followers[f.key] == f { // otherwise it was dropped with its charge
 		s.charge(f, n)
 		s.fits(0)
 	}
 }
 
-// charge counts n bytes more, or less; s.mu is held.
+// charge is hold with s.mu held, without eviction.
 func (s *Set) charge(f *follower, n int64) {
 	f.held += n
 	s.account.Add(n)
 	f.spare.Add(n)
 }
 
-// reserve counts n bytes that a load is about to add, in place of those before, if there
-// is room for them.
+// reserve replaces the follower's reservation by n bytes and reports whether there is room.
 func (s *Set) reserve(f *follower, n int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -410,14 +397,13 @@ func (s *Set) reserve(f *follower, n int64) bool {
 	return true
 }
 
-// settle gives back what was reserved; s.mu is held.
+// settle releases the reservation; s.mu is held.
 func (s *Set) settle(f *follower) {
 	s.charge(f, -f.reserved)
 	f.reserved = 0
 }
 
-// fits reports whether n bytes more can be held, if need be without those that nobody
-// uses; s.mu is held.
+// fits reports whether n more bytes fit, and drops unused followers if necessary; s.mu is held.
 func (s *Set) fits(n int64) bool {
 	for {
 		fits := s.account.Used()+n <= s.options.MaxBytes
@@ -427,8 +413,8 @@ func (s *Set) fits(n int64) bool {
 	}
 }
 
-// dropIdle drops the follower that has been without users for longest, and reports whether
-// there was one; s.mu is held.
+// dropIdle drops the least recently used idle follower and reports whether there was one; s.mu is
+// held.
 func (s *Set) dropIdle() bool {
 	oldest := s.idle.Back()
 	if oldest != nil {
@@ -437,13 +423,13 @@ func (s *Set) dropIdle() bool {
 	return oldest != nil
 }
 
-// use counts one user more; s.mu is held.
+// use adds a user; s.mu is held.
 func (s *Set) use(f *follower) {
 	f.users++
 	s.inUse(f)
 }
 
-// inUse takes a follower from those that nobody uses; s.mu is held.
+// inUse removes a follower from the idle ones; s.mu is held.
 func (s *Set) inUse(f *follower) {
 	if f.idle == nil {
 		return
@@ -458,7 +444,7 @@ func (s *Set) release(f *follower) {
 	s.options.Idle.Trim()
 }
 
-// end ends a use.
+// end removes a user.
 func (s *Set) end(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -475,7 +461,7 @@ func (s *Set) end(f *follower) {
 	}
 }
 
-// giveWay drops a follower, unless it is used again.
+// giveWay drops a follower unless it is in use again.
 func (s *Set) giveWay(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -484,9 +470,9 @@ func (s *Set) giveWay(f *follower) {
 	}
 }
 
-// spawn runs work in a goroutine that Run waits for, with the values of ctx but
-// an end of its own, that of the set, and keeps the follower in use meanwhile. It reports false when
-// the set is closed.
+// spawn runs work in a goroutine that Run waits for and keeps the follower in use until it ends. The
+// context has the values of ctx but is canceled with the set. spawn returns false if the set is
+// closed.
 func (s *Set) spawn(ctx context.Context, f *follower, work func(context.Context)) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"github.com/parleyrun/parley/internal/sample"
 )
 
-// TestReadersUnderBadPushes has a writer whose pushes are dropped, doubled,
-// reordered and forged, and readers that resume where they were. Every reader
-// must see the projection of the log, batch by batch, and nothing else.
+// TestReadersUnderBadPushes drops, duplicates, reorders and forges pushes. Every reader, which resumes
+// at its offset, must get exactly the projection of the log.
 func TestReadersUnderBadPushes(t *testing.T) {
 	readers, pushes := sample.Of(50, 10), sample.Of(2000, 400)
 	h := turns(t, pushes*280/2000)
@@ -45,8 +44,8 @@ func TestReadersUnderBadPushes(t *testing.T) {
 	}
 }
 
-// write stores every batch and offers what an unreliable network would deliver.
-// It stays close to the reader that reports, so that readers are live.
+// write stores every batch and offers it through an unreliable network. It stays close to the reader
+// that reports, so that readers are live.
 func write(s *follower.Set, source *bucket, h *history, random *rand.Rand, reached <-chan conversation.Offset) {
 	var held []push
 	at := conversation.Start
@@ -57,7 +56,7 @@ func write(s *follower.Set, source *bucket, h *history, random *rand.Rand, reach
 		source.store(p)
 		switch n := random.IntN(100); {
 		case n < 5: // dropped
-		case n < 10: // doubled
+		case n < 10: // duplicated
 			offer(s, p, p)
 		case n < 20: // reordered
 			held = append(held, p)
@@ -76,7 +75,7 @@ func write(s *follower.Set, source *bucket, h *history, random *rand.Rand, reach
 	offer(s, h.pushes[len(h.pushes)-1])
 }
 
-// follow reads the log to its end and reports how far it is, unless report is nil.
+// follow reads the log to its end and reports its progress, unless report is nil.
 func follow(t *testing.T, s *follower.Set, h *history, random *rand.Rand, report chan<- conversation.Offset) {
 	if report != nil {
 		defer close(report)
@@ -109,17 +108,17 @@ func follow(t *testing.T, s *follower.Set, h *history, random *rand.Rand, report
 	}
 }
 
-// BenchmarkBatchToWaitingReaders delivers one batch to 500 readers that wait.
+// BenchmarkBatchToWaitingReaders delivers one batch to 500 waiting readers.
 func BenchmarkBatchToWaitingReaders(b *testing.B) {
 	const readers = 500
 	h := newHistory(b)
 	h.turn(0)
 	known := len(h.pushes)
 	for range b.N {
-		h.add() // what a batch holds costs once, not per reader
+		h.add() // batch content costs once, not per reader
 	}
 	s := start(b, newBucket(h.pushes[:known]...), nil)
-	wantHead(b, s, conversation.Offset(known-1)) // from now on the pushes suffice
+	wantHead(b, s, conversation.Offset(known-1)) // from here on pushes suffice
 	var ready, group sync.WaitGroup
 	last := h.head()
 	rounds := make([]chan struct{}, b.N+1)

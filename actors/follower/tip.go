@@ -6,24 +6,23 @@ import (
 	"github.com/parleyrun/parley/conversation"
 )
 
-// inquiry is one call of [Options.Tip] that readers share. tip and known are set
-// before done is closed.
+// inquiry is one call of [Options.Tip] that readers share. tip and known are set before done is
+// closed.
 type inquiry struct {
 	done  chan struct{}
-	n     int64 // its number among the flights and inquiries of the follower
+	n     int64 // number among the follower's flights and inquiries
 	tip   conversation.Offset
 	known bool
 }
 
-// remote reports whether batches may become durable that nobody offers here.
+// remote reports whether other nodes may write batches that are not offered here.
 func (s *Set) remote() bool { return s.options.Strict || s.options.Tip != nil }
 
-// doubts reports whether a read must learn where the log ends.
+// doubts reports whether a read must confirm the head of the log.
 func (s *Set) doubts(ctx context.Context) bool { return s.remote() && !conversation.IsTailing(ctx) }
 
-// ask waits for an answer to where the log ends, to a question that is no older than
-// began. It does not ask where only the bucket can tell whether there is what is
-// needed.
+// ask returns the head as reported by an inquiry numbered after began. It returns known = false
+// without asking if the view does not reach need, because only the bucket can answer then.
 func (f *follower) ask(ctx context.Context, began int64, need conversation.Offset) (tip conversation.Offset, known bool, err error) {
 	if f.set.options.Strict {
 		return 0, false, nil
@@ -51,7 +50,7 @@ func (f *follower) ask(ctx context.Context, began int64, need conversation.Offse
 	}
 }
 
-// inquire begins to ask, unless the set is closed; in is held and nobody asks.
+// inquire starts an inquiry unless the set is closed; in is held and no inquiry runs.
 func (f *follower) inquire(ctx context.Context) bool {
 	q := &inquiry{done: make(chan struct{}), n: f.flights.Add(1)}
 	ok := f.set.spawn(ctx, f, func(ctx context.Context) {

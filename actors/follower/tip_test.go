@@ -20,14 +20,14 @@ import (
 // tipFunc is [follower.Options.Tip].
 type tipFunc = func(context.Context, conversation.Key) (int64, bool)
 
-// says returns an owner that has one answer.
+// reports returns an owner that always reports seq.
 func says(seq int64) tipFunc {
 	return func(context.Context, conversation.Key) (int64, bool) { return seq, true }
 }
 
 func noIdea(context.Context, conversation.Key) (int64, bool) { return 0, false }
 
-// tooLate answers when nobody listens any more.
+// tooLate answers after the timeout.
 func tooLate(ctx context.Context, _ conversation.Key) (int64, bool) {
 	<-ctx.Done()
 	return 0, false
@@ -51,10 +51,10 @@ var reads = map[string]func(ctx context.Context, s *follower.Set) (conversation.
 		if conversation.CodeOf(err) != conversation.CodeAttachmentNotFound {
 			return conversation.Start, err
 		}
-		return s.Head(conversation.Tailing(ctx), address()) // what it left behind
+		return s.Head(conversation.Tailing(ctx), address()) // the head that it loaded
 	},
 	"wait": func(ctx context.Context, s *follower.Set) (conversation.Offset, error) {
-		if err := s.Wait(ctx, address(), 1); err != nil { // true at once
+		if err := s.Wait(ctx, address(), 1); err != nil { // returns immediately
 			return conversation.Start, err
 		}
 		return s.Head(conversation.Tailing(ctx), address())
@@ -62,14 +62,14 @@ var reads = map[string]func(ctx context.Context, s *follower.Set) (conversation.
 }
 
 func TestReadIsAsOfItsStart(t *testing.T) {
-	const known, stored = 2, 5 // the view's head, and the bucket's, which nobody pushed
+	const known, stored = 2, 5 // head of the view, and of the bucket without pushes
 	for _, tt := range []struct {
 		name    string
 		options follower.Options
 		tails   bool
 		want    conversation.Offset
 		tips    int64
-		loads   int // besides the one that opened
+		loads   int // in addition to the load that opened
 		took    time.Duration
 	}{
 		{"alone", follower.Options{}, false, known, 0, 0, 0},
@@ -91,7 +91,7 @@ func TestReadIsAsOfItsStart(t *testing.T) {
 					h := turns(t, 1)
 					source := newBucket(h.pushes[:known+1]...)
 					s, ctx := start(t, source, &tt.options), t.Context()
-					wantHead(t, s, known) // opens, and asks nobody
+					wantHead(t, s, known) // opens without calling Tip
 					source.store(h.pushes[known+1 : stored+1]...)
 					if tt.tails {
 						ctx = conversation.Tailing(ctx)
@@ -113,7 +113,7 @@ func TestReadIsAsOfItsStart(t *testing.T) {
 	}
 }
 
-// TestOnlyTheBucketDenies: who owns a conversation is not asked what it cannot say.
+// TestOnlyTheBucketDenies: an offset beyond the view is checked in the bucket, not with the owner.
 func TestOnlyTheBucketDenies(t *testing.T) {
 	h := turns(t, 1)
 	source := newBucket()
@@ -130,14 +130,15 @@ func TestOnlyTheBucketDenies(t *testing.T) {
 	if n := s.Stats().Tips; n != 0 {
 		t.Errorf("asked %d times", n)
 	}
-	// A life that ended is in the log, so its owner can vouch for it; the bucket denies it.
+	// The owner confirms the head of a log whose incarnation was deleted. The bucket read decides
+	// absence.
 	source.store(h.add(&conversation.ConversationDeleted{}))
 	s.Behind(address().Key(), int64(h.head()))
 	_, err = s.Head(t.Context(), address())
 	wantCode(t, "head of a deleted conversation", err, conversation.CodeStreamNotFound)
 }
 
-// gates lets calls through one by one, each when the test says so.
+// gates releases calls one by one.
 type gates struct {
 	calls atomic.Int64
 	open  chan struct{}
@@ -153,14 +154,13 @@ func (g *gates) pass(ctx context.Context) {
 	}
 }
 
-// TestReadsShare has many reads come while one asks. They need the next answer, and
-// one answer does for all of them.
+// TestReadsShare: reads that arrive during an inquiry need the next one, and share it.
 func TestReadsShare(t *testing.T) {
 	const many = 500
 	for _, tt := range []struct {
 		name   string
 		strict bool
-		cold   bool // they come while the follower is opened
+		cold   bool // reads arrive while the follower is opened
 		loads  int
 		tips   int64
 	}{
@@ -231,7 +231,7 @@ func TestReaderLeavesTheQuestion(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		g.open <- struct{}{} // the question of the reader that left
+		g.open <- struct{}{} // inquiry of the canceled reader
 		g.open <- struct{}{}
 		if err := <-stays; err != nil {
 			t.Errorf("who stays gets %v", err)
@@ -267,8 +267,8 @@ func TestStopEndsAQuestion(t *testing.T) {
 	})
 }
 
-// TestTailingIsNotDisturbed: while somebody else makes sure where the log ends, and
-// when the bucket does not say it, those who tail go on.
+// TestTailingIsNotDisturbed: a head check by another read, with or without an answer of the bucket,
+// does not affect tailing reads.
 func TestTailingIsNotDisturbed(t *testing.T) {
 	for name, outage := range map[string]error{
 		"the bucket answers":         nil,
@@ -310,7 +310,7 @@ func TestTailingIsNotDisturbed(t *testing.T) {
 				done := wait(tail, s, at)
 				pending(t, done)
 				source.store(h.pushes[6:8]...)
-				offer(s, h.pushes[7], h.pushes[6]) // kept, and taken out of turn
+				offer(s, h.pushes[7], h.pushes[6]) // kept, and applied in order
 				if err := <-done; err != nil {
 					t.Errorf("wait: %v", err)
 				}
@@ -332,19 +332,19 @@ func TestTailingIsNotDisturbed(t *testing.T) {
 	}
 }
 
-// TestPushesWhileMakingSure: what is pushed while a read makes sure may be what it
-// lists, what follows that, or neither.
+// TestPushesDuringAHeadCheck: a batch pushed during a head check may be part of its listing, follow
+// it, or neither.
 func TestPushesWhileMakingSure(t *testing.T) {
 	h := turns(t, 1)
 	forged := h.pushes[3]
 	forged.at.Hash[0] ^= 1
 	for _, tt := range []struct {
 		name   string
-		listed int // batches in the bucket when the read lists; 3 are known
+		listed int // batches in the bucket when it is listed; 3 are known
 		pushes []push
-		later  int // batches in the bucket in the end
+		later  int // batches in the bucket at the end
 		head   conversation.Offset
-		loads  int // besides the one that opened
+		loads  int // in addition to the load that opened
 		warns  int
 	}{
 		{"what it lists", 5, h.pushes[3:5], 5, 4, 1, 0},
@@ -377,7 +377,7 @@ func TestPushesWhileMakingSure(t *testing.T) {
 				offer(s, tt.pushes...)
 				for range tt.loads {
 					g.open <- struct{}{}
-					synctest.Wait() // also of a reader that comes when all was forgotten
+					synctest.Wait() // also a reader that arrives after the reset
 					go head(conversation.Tailing(t.Context()), tail)
 					synctest.Wait()
 				}
@@ -400,8 +400,8 @@ func TestPushesWhileMakingSure(t *testing.T) {
 	}
 }
 
-// TestAloneReadsAgain: a node that has all writers reads the bucket again after it
-// gave no answer, as it always did.
+// TestAloneReadsAgain: a node that has all writers reads the bucket again after the bucket did not
+// answer.
 func TestAloneReadsAgain(t *testing.T) {
 	h := turns(t, 1)
 	source := newBucket(h.pushes[:3]...)

@@ -8,69 +8,68 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// span is a run of batches, first to last, both included; it is empty when last
-// is before first.
+// span is a run of batches, first to last inclusive. It is empty if last is before first.
 type span struct {
 	first, last conversation.Offset
 }
 
-// read is a plan to answer one read of updates.
+// read is the plan for one read of updates.
 type read struct {
 	span
-	head conversation.Offset         // of the view when it was planned
-	id   conversation.ConversationID // of the life the span belongs to
-	cold bool                        // not retained: it has to come from the bucket
-	long bool                        // its resets are not made: the history is too long
+	head conversation.Offset         // head of the view at planning time
+	id   conversation.ConversationID // incarnation of the span
+	cold bool                        // not retained: read from the bucket
+	long bool                        // do not encode resets: the history is too long
 }
 
 // entry is one retained batch. Records are kept until they are encoded.
 type entry struct {
 	records []conversation.Record
-	page    []byte // the page of exactly this batch, nil until somebody needs it
-	bytes   int    // what it counts in the window
+	page    []byte // page of exactly this batch, encoded on demand
+	bytes   int    // size charged to the window
 }
 
 // chunks returns the encoded chunks without the array's brackets.
 func (e *entry) chunks() []byte { return e.page[1 : len(e.page)-1] }
 
-// view is the fold of a log, its newest batches encoded, and the snapshot.
+// view is the fold of a log, with its newest batches and the snapshot in encoded form.
 //
 // Invariant: window holds the batches from start through the head.
 type view struct {
 	set    *Set
 	state  *conversation.State
-	life   conversation.Offset // batch that created the present life
+	life   conversation.Offset // batch that created the current incarnation
 	start  conversation.Offset
 	window []entry
-	bytes  int   // of window
-	folded int64 // bytes of the log that the state was made of
+	bytes  int   // size of window
+	folded int64 // log bytes that the state was folded from
 
-	joined   []byte // the last page of several batches
+	joined   []byte // last page of several batches
 	joinedOf span
-	snap     conversation.Page                             // of the offset Next; none until somebody needs it
-	snapped  int                                           // bytes that snap keeps in memory
-	refs     map[*conversation.HistoryPage]storage.PageRef // of the history that is not held
-	logged   map[*conversation.HistoryPage]int             // likewise, of which no checkpoint is known; see [encoding]
-	pages    []*conversation.HistoryPage                   // what was cut out of the state
+	snap     conversation.Page                             // snapshot at the offset Next; empty until needed
+	snapped  int                                           // memory of snap in bytes
+	refs     map[*conversation.HistoryPage]storage.PageRef // bucket locations of history that is not held
+	logged   map[*conversation.HistoryPage]int             // history without a known checkpoint; see [encoding]
+	pages    []*conversation.HistoryPage                   // cut out of the state
 	kept     int                                           // bytes of pages
-	uncut    int                                           // bytes folded since history was looked for
-	fresh    int                                           // bytes since taken was called
+	uncut    int                                           // bytes folded since the last cut
+	fresh    int                                           // bytes folded since the last call of taken
 
 	marks  feed.Marks // of the event stream, from a checkpoint
-	events *stream    // made up to the head; nil until somebody needs it
+	events *stream    // projected up to the head; nil until needed
 }
 
 func newView(s *Set) *view {
 	return &view{set: s, state: conversation.NewState(), snap: conversation.Page{Next: conversation.Start}}
 }
 
-// weight is about how many bytes the view holds.
+// weight returns the approximate memory of the view in bytes.
 func (v *view) weight() int64 {
 	return v.folded + int64(v.bytes+len(v.joined)+v.snapped) + v.events.weight()
 }
 
-// restore makes a state from elsewhere, of size bytes, the one to go on from; nothing is
-// retained. pages are attached to it, and refs says where those are that are not held.
+// restore replaces the state by one of size bytes and empties the window. pages are attached to it;
+// refs locates those that are not held.
 func (v *view) restore(
 	s *conversation.State, size int64, pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef,
 ) {
@@ -81,8 +80,8 @@ func (v *view) restore(
 	v.forget(s.Head() + 1)
 }
 
-// cut takes closed history out of a state that is not live yet. As long as all of it is
-// short the pages are held; otherwise they are made of the log again when they are needed.
+// cut takes closed history out of a state that is not live yet. Short history stays in memory as
+// pages. Longer history is rebuilt from the log on demand.
 func (v *view) cut() error {
 	before := len(v.pages)
 	for {
@@ -115,9 +114,9 @@ func (v *view) head() conversation.Offset { return v.state.Head() }
 
 func (v *view) exists() bool { return v.state.Exists() }
 
-// apply folds the next batch and retains it. In a live view it is encoded at
-// once; otherwise, while a log is read from its start, encoding waits for a
-// reader, and a batch that would need a snapshot of that moment is not retained.
+// apply folds the next batch and retains it. A live view encodes it immediately. While a log is read
+// from its start, encoding waits for a reader, and a batch that needs the state at that batch is not
+// retained.
 func (v *view) apply(b batch, live bool) error {
 	if !live && v.uncut >= min(CutEvery, v.set.options.HoldBytes) {
 		if err := v.cut(); err != nil {
@@ -131,11 +130,11 @@ func (v *view) apply(b batch, live bool) error {
 	}
 	if v.events != nil {
 		if _, err := v.events.apply(b); err != nil {
-			v.events = nil // who reads it is told
+			v.events = nil // readers get the error
 		}
 	}
 	v.folded, v.uncut = v.folded+int64(b.bytes), v.uncut+b.bytes
-	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // nobody gets it any more
+	v.snap, v.snapped = conversation.Page{Next: conversation.Start}, 0 // outdated
 	switch created := v.state.Created(); {
 	case created == nil:
 		v.forget(off + 1)
@@ -152,7 +151,7 @@ func (v *view) apply(b batch, live bool) error {
 	v.bytes += b.bytes
 	if live {
 		switch err := v.encode(&v.window[len(v.window)-1], off); {
-		case errors.Is(err, conversation.ErrLeft): // a reset of what is not in memory
+		case errors.Is(err, conversation.ErrLeft): // a reset of history that is not in memory
 			v.forget(off + 1)
 			return nil
 		case err != nil:
@@ -164,14 +163,14 @@ func (v *view) apply(b batch, live bool) error {
 	return nil
 }
 
-// taken returns how many bytes were folded since it was called before.
+// taken returns the bytes folded since its last call.
 func (v *view) taken() int {
 	n := v.fresh
 	v.fresh = 0
 	return n
 }
 
-// needsState reports whether the projection of a batch needs the state at it.
+// needsState reports whether the projection of a batch needs the state at that batch.
 func needsState(records []conversation.Record) bool {
 	for _, r := range records {
 		switch r.(type) {
@@ -184,7 +183,7 @@ func needsState(records []conversation.Record) bool {
 	return false
 }
 
-// forget empties the window; the next batch retained is start.
+// forget empties the window; the next retained batch is start.
 func (v *view) forget(start conversation.Offset) {
 	v.start, v.window, v.bytes = start, nil, 0
 }
@@ -201,8 +200,8 @@ func (v *view) trim() {
 	}
 }
 
-// encode projects and encodes the entry of an offset unless that was done. A
-// batch that needs the state is encoded while it is the head.
+// encode projects and encodes the entry of an offset, once. A batch that needs the state is encoded
+// while it is the head.
 func (v *view) encode(e *entry, off conversation.Offset) error {
 	if e.page != nil {
 		return nil
@@ -221,7 +220,7 @@ func (v *view) atHead() (*conversation.Snapshot, error) { return v.state.Snapsho
 
 func (v *view) id() conversation.ConversationID { return v.state.Created().ConversationID }
 
-// encodePage returns the page of exactly one batch; its errors are permanent.
+// encodePage returns the page of exactly one batch. Its errors are permanent.
 func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, at func() (*conversation.Snapshot, error)) ([]byte, error) {
 	s.counts.encoded.Add(1)
 	page, err := conversation.AppendProjection([]byte{'['}, id, b, at)
@@ -234,7 +233,7 @@ func (s *Set) encodePage(id conversation.ConversationID, b conversation.Batch, a
 	return append(page, ']'), nil
 }
 
-// snapshot returns the materialized conversation at the head.
+// snapshot returns the page of the materialized conversation at the head.
 func (v *view) snapshot() (conversation.Page, error) {
 	if v.snap.Next != v.head() {
 		pieces, err := v.state.Snapshot().Pieces()
@@ -244,7 +243,7 @@ func (v *view) snapshot() (conversation.Page, error) {
 		}
 		v.set.counts.snapshots.Add(1)
 		v.snap, v.snapped = page, 0
-		for _, p := range pieces { // JSON is as long
+		for _, p := range pieces { // the JSON has the same length
 			v.snapped += len(p.Bytes)
 		}
 	}
@@ -266,8 +265,7 @@ func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Pag
 	return e.page(v.head()), nil
 }
 
-// plan chooses the batches that answer a read of an existing conversation after
-// an offset, at most the head.
+// plan chooses the batches for a read of an existing conversation after an offset, at most the head.
 func (v *view) plan(after conversation.Offset, limit int) read {
 	r := read{head: v.head(), id: v.id()}
 	r.first = max(after+1, v.life)
@@ -308,7 +306,7 @@ func (v *view) page(r read) (conversation.Page, error) {
 	return page, nil
 }
 
-// join makes one page of several encoded batches.
+// join returns one page of several encoded batches.
 func join(entries []entry) []byte {
 	size := 2
 	for i := range entries {

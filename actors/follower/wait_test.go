@@ -151,7 +151,7 @@ func TestIdleFollowerIsDropped(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		done := wait(ctx, s, h.head())
 		pending(t, done)
-		time.Sleep(time.Hour) // of the bubble's clock: a waiting reader keeps it
+		time.Sleep(time.Hour) // bubble time: a waiting reader keeps the follower
 		if n := s.Stats().Followers; n != 1 {
 			t.Fatalf("%d followers while a reader waits", n)
 		}
@@ -192,7 +192,7 @@ func TestDamagedLogIsReadAgainLater(t *testing.T) {
 		source := newBucket(h.pushes...)
 		source.fail(&storage.GapError{Seq: 3, Next: 4})
 		s := start(t, source, &follower.Options{IdleAfter: 10 * time.Second})
-		for range 9 { // a reader that keeps asking
+		for range 9 { // a reader that retries
 			_, err := s.Head(t.Context(), address())
 			wantCode(t, "head", err, conversation.CodeInternal)
 			time.Sleep(time.Second)
