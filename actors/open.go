@@ -160,7 +160,7 @@ func (a *activation) opened(m openedLog) {
 	a.rt.sweeper.Journal.Opened(a.openingID())
 	if m.err != nil {
 		if m.permanent {
-			a.rt.followers.Distrust(a.key)
+			a.rt.followers.Invalidate(a.key)
 			a.failed(m.err)
 		}
 		a.step(machine.OpenFailed{Err: m.err, Permanent: m.permanent})

@@ -124,7 +124,7 @@ func newRuntime(bucket storage.Bucket, opts *Options) (*Runtime, error) {
 	r.nodes = &nodes{members: m, exclusive: exclusive, active: r.active}
 	m.reached = r.nodes.reached
 	r.edge = &edge{known: known, ready: make(chan struct{}), ended: r.active.draining.Load}
-	source := follower.Doubting(r.logs, o.Logger)
+	source := follower.SuspectStore(r.logs, o.Logger)
 	r.initSubsystems(source)
 	if r.followers, err = follower.New(source, r.followerOptions()); err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 		l.err = f.set.explain(f.key, err)
 		if permanent(err) {
 			f.set.options.Logger.Error("page cannot be read", "conversation", string(f.key), "offset", int64(r.first), "err", err)
-			if damaged(err) {
+			if corrupt(err) {
 				f.set.options.Corrupt(f.key)
 			}
 		}
@@ -54,7 +54,7 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	switch {
 	case f.pages[r.span] != l: // reset dropped the page during the read
 	case l.err == nil:
-		f.shelve(r.span, len(l.page.JSON))
+		f.cachePage(r.span, len(l.page.JSON))
 	default:
 		delete(f.pages, r.span)
 	}
@@ -62,18 +62,18 @@ func (f *follower) readPage(ctx context.Context, l *flight, r read) {
 	close(l.done)
 }
 
-// shelve caches the page of a finished flight and evicts older pages beyond RetainBytes; in is held.
-func (f *follower) shelve(of span, bytes int) {
+// cachePage caches the page of a finished flight and evicts older pages beyond RetainBytes; in is held.
+func (f *follower) cachePage(of span, bytes int) {
 	f.shelf = append(f.shelf, of)
 	f.shelved += bytes
 	f.set.hold(f, int64(bytes))
 	for len(f.shelf) > 1 && f.shelved > f.set.options.RetainBytes {
-		f.unshelve()
+		f.evictPage()
 	}
 }
 
-// unshelve evicts the oldest page; in is held.
-func (f *follower) unshelve() {
+// evictPage evicts the oldest page; in is held.
+func (f *follower) evictPage() {
 	bytes := len(f.pages[f.shelf[0]].page.JSON)
 	delete(f.pages, f.shelf[0])
 	f.shelf = f.shelf[1:]

@@ -49,10 +49,10 @@ func newHeldFold(t *testing.T) *heldFold {
 }
 
 // read reads one batch and compares the page.
-func (f *heldFold) read(t *testing.T, off conversation.Offset, patience time.Duration) <-chan error {
+func (f *heldFold) read(t *testing.T, off conversation.Offset, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		page, err := f.Updates(ctx, address(), off-1, 1)
 		if err == nil && string(page.JSON) != f.history.page(off-1, off) {
@@ -63,24 +63,24 @@ func (f *heldFold) read(t *testing.T, off conversation.Offset, patience time.Dur
 	return done
 }
 
-func TestColdReadIsLeft(t *testing.T) {
+func TestColdReadCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newHeldFold(t)
 		began := time.Now()
 		other, same := f.read(t, f.old[1], time.Second), f.read(t, f.old[0], 2*time.Second)
 		if err := <-other; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
-			t.Errorf("who waits for the fold leaves after %v with %v", time.Since(began), err)
+			t.Errorf("read waiting for the fold: %v after %v, want deadline exceeded after 1s", err, time.Since(began))
 		}
 		if err := <-same; !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 2*time.Second {
-			t.Errorf("who waits for the same page leaves after %v with %v", time.Since(began), err)
+			t.Errorf("read waiting for the same page: %v after %v, want deadline exceeded after 2s", err, time.Since(began))
 		}
 		close(f.proceed)
 		if err := <-f.stays; err != nil {
-			t.Errorf("who stays gets %v", err)
+			t.Errorf("remaining reader: %v", err)
 		}
 		for _, off := range f.old {
 			if err := <-f.read(t, off, time.Hour); err != nil {
-				t.Errorf("batch %d is read later: %v", off, err)
+				t.Errorf("later read of batch %d: %v", off, err)
 			}
 		}
 	})
@@ -93,12 +93,12 @@ func TestWaitForAFoldTimesOut(t *testing.T) {
 		err := <-f.read(t, f.old[1], time.Hour)
 		wantCode(t, "a read behind the fold", err, conversation.CodeUnavailable)
 		if time.Since(began) != time.Minute {
-			t.Errorf("it gave up after %v", time.Since(began))
+			t.Errorf("timeout after %v, want 1m", time.Since(began))
 		}
 		close(f.proceed)
 		<-f.stays // expires at the same moment, with either result
 		if err := <-f.read(t, f.old[1], time.Hour); err != nil {
-			t.Errorf("it is read later: %v", err)
+			t.Errorf("later read: %v", err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ func contain(err *error) {
 func (s *Set) answer(key conversation.Key, err *error) {
 	if p := recover(); p != nil {
 		e := panicked(p)
-		s.options.Logger.Error("conversation cannot be shown", "conversation", string(key), "err", e)
+		s.options.Logger.Error("conversation cannot be served", "conversation", string(key), "err", e)
 		*err = s.explain(key, e)
 	}
 }
@@ -57,8 +57,8 @@ func (s *Set) reading(ctx context.Context, key conversation.Key, read func() err
 	return read()
 }
 
-// damaged reports whether the owner of the log must check that the log can still be opened.
-func damaged(err error) bool {
+// corrupt reports whether the owner of the log must check that the log can still be opened.
+func corrupt(err error) bool {
 	var p *panicError
 	return storage.IsCorrupt(err) || errors.As(err, &p)
 }

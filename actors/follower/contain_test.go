@@ -21,8 +21,8 @@ type mine struct {
 	after int
 }
 
-func (m *mine) step(what string) {
-	if what != m.over {
+func (m *mine) step(method string) {
+	if method != m.over {
 		return
 	}
 	if m.after--; m.after < 0 {
@@ -70,10 +70,10 @@ func TestPanicOverALog(t *testing.T) {
 				wantCode(t, "read", err, conversation.CodeInternal)
 			}
 			if damaged.Load() == 0 {
-				t.Error("nobody was told")
+				t.Error("Corrupt was not called")
 			}
 			if n := reads.Load(); n == 0 || over.Load() != n {
-				t.Errorf("told of %d reads, and of the end of %d", n, over.Load())
+				t.Errorf("%d reads began and %d ended, want equal and not 0", n, over.Load())
 			}
 			if !strings.Contains(log.String(), "err.panic=mine") || !strings.Contains(log.String(), "contain_test.go") {
 				t.Errorf("logged:\n%s", log.String())
@@ -102,6 +102,6 @@ func TestReadIsPermittedFirst(t *testing.T) {
 	_, err := s.Head(t.Context(), address())
 	wantCode(t, "head", err, conversation.CodeUnavailable)
 	if loads, _ := source.counts(); loads != 0 {
-		t.Errorf("read %d times", loads)
+		t.Errorf("%d loads, want 0", loads)
 	}
 }

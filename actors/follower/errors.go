@@ -16,9 +16,9 @@ const retryAfter = 2 * time.Second
 var (
 	errStopped = errors.New("followers are stopped")
 	// errStillRead reports that a load is progressing but takes longer than LoadTimeout.
-	errStillRead = errors.New("the log is still being read")
+	errStillRead = errors.New("log load still in progress")
 	// errBroken reports that the log must be read again before the view is used.
-	errBroken = errors.New("view is not the log")
+	errBroken = errors.New("view does not match log")
 )
 
 // logError reports that the records of a batch cannot be decoded, folded or encoded. Reading the log
@@ -29,7 +29,7 @@ type logError struct {
 }
 
 // Error implements error.
-func (e *logError) Error() string { return fmt.Sprintf("show batch %d: %v", e.seq, e.err) }
+func (e *logError) Error() string { return fmt.Sprintf("process batch %d: %v", e.seq, e.err) }
 
 // Unwrap returns the cause.
 func (e *logError) Unwrap() error { return e.err }
@@ -38,15 +38,15 @@ func (e *logError) Unwrap() error { return e.err }
 func permanent(err error) bool {
 	var log *logError
 	var format *storage.FormatError
-	return errors.As(err, &log) || errors.As(err, &format) || damaged(err)
+	return errors.As(err, &log) || errors.As(err, &format) || corrupt(err)
 }
 
 func (s *Set) unavailable(cause error) error { return conversation.Unavailable(retryAfter, cause) }
 
-// noRoom returns the error for a reader that cannot wait on this node. full names the exceeded bound.
-func (s *Set) noRoom(full error) error {
-	e := conversation.Unavailable(retryAfter, full)
-	e.Details = fmt.Sprintf("There is no room to follow another conversation: %v. It can be read without waiting. Retry after the time given.", full)
+// errFull returns the error for a reader that cannot wait on this node. bound names the exceeded bound.
+func (s *Set) errFull(bound error) error {
+	e := conversation.Unavailable(retryAfter, bound)
+	e.Details = fmt.Sprintf("No room to follow another conversation: %v. Reads without waiting still work. Retry after the given time.", bound)
 	return e
 }
 

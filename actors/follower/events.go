@@ -108,7 +108,7 @@ func (s *Set) Events(ctx context.Context, at conversation.Address, after int64, 
 		f.unlock()
 		page.Next = from + int64(len(events)) - 1
 	default:
-		at := place{last: e.seq, life: v.state.Created()}
+		at := place{last: e.seq, created: v.state.Created()}
 		at.mark, _ = e.marks.Before(from)
 		f.unlock()
 		events, err := f.oldEvents(ctx, at, from, limit)
@@ -231,9 +231,9 @@ type walk struct {
 
 // place is the mark to project old events from, and the last batch to project.
 type place struct {
-	mark feed.Mark // State is nil at the start of the log
-	last int64
-	life *conversation.ConversationCreated
+	mark    feed.Mark // State is nil at the start of the log
+	last    int64
+	created *conversation.ConversationCreated
 }
 
 // next returns the number of the first event that the walk can still return.
@@ -257,10 +257,10 @@ func (f *follower) oldEvents(ctx context.Context, at place, from int64, limit in
 	f.walk = nil
 	f.in.Unlock()
 	if w == nil || w.next() > from || w.next() < at.mark.Next {
-		f.forgetWalk(w)
+		f.releaseWalk(w)
 		w = &walk{made: new(feed.Projector), seq: -1}
 		if at.mark.State != nil {
-			made, err := at.mark.Resume(at.life)
+			made, err := at.mark.Resume(at.created)
 			if err != nil {
 				return nil, &logError{at.mark.Seq, err}
 			}
@@ -288,7 +288,7 @@ func (f *follower) oldEvents(ctx context.Context, at place, from int64, limit in
 			return !enough(), err
 		})
 		if err != nil {
-			f.forgetWalk(w)
+			f.releaseWalk(w)
 			return nil, err
 		}
 	}
@@ -310,11 +310,11 @@ func (f *follower) keepWalk(w *walk, from int64) {
 	other := f.walk
 	f.walk = w
 	f.in.Unlock()
-	f.forgetWalk(other)
+	f.releaseWalk(other)
 }
 
-// forgetWalk releases the memory charged for a walk, which may be nil.
-func (f *follower) forgetWalk(w *walk) {
+// releaseWalk releases the memory charged for a walk, which may be nil.
+func (f *follower) releaseWalk(w *walk) {
 	if w != nil {
 		f.set.hold(f, -w.held)
 	}
@@ -322,7 +322,7 @@ func (f *follower) forgetWalk(w *walk) {
 
 // dropWalk drops the kept walk when the log is reset; in is held.
 func (f *follower) dropWalk() {
-	f.forgetWalk(f.walk)
+	f.releaseWalk(f.walk)
 	f.walk = nil
 }
 
@@ -331,7 +331,7 @@ func (f *follower) dropWalk() {
 func (f *follower) marksOf(c *storage.Checkpoint) feed.Marks {
 	m, err := feed.ParseMarks(c.Events)
 	if err != nil {
-		f.set.options.Logger.Warn("marks of events cannot be used", "conversation", string(f.key), "err", err)
+		f.set.options.Logger.Warn("event marks unusable", "conversation", string(f.key), "err", err)
 	}
 	return m
 }

@@ -48,7 +48,7 @@ func wantEvents(t testing.TB, s *follower.Set, h *history, after int64, limit in
 		last := min(after+int64(limit), int64(len(all))-1)
 		want := append(append([]byte{'['}, bytes.Join(all[after+1:last+1], []byte{','})...), ']')
 		if page.Next != last || page.UpToDate != (last == int64(len(all))-1) || page.Through != h.head() {
-			t.Fatalf("page after %d: %d, %t, through %d; want %d of %d, through %d", after, page.Next, page.UpToDate, page.Through, last, len(all), h.head())
+			t.Fatalf("page after %d: got next %d, up to date %t, through %d; want %d of %d, through %d", after, page.Next, page.UpToDate, page.Through, last, len(all), h.head())
 		}
 		if diff := cmp.Diff(string(want), string(page.JSON)); diff != "" {
 			t.Fatalf("page after %d (-want +got):\n%s", after, diff)
@@ -97,7 +97,7 @@ func TestEventsEqualTheProjection(t *testing.T) {
 			}
 			tail, err := s.EventTail(t.Context(), address())
 			if err != nil || tail.Next != n-1 || !tail.UpToDate || string(tail.JSON) != "[]" || tail.Through != h.head() {
-				t.Errorf("tail %+v, %v", tail, err)
+				t.Errorf("tail is %+v, %v", tail, err)
 			}
 			if page := readEvents(t, s, n+7, 10); page.Next != n+7 || !page.UpToDate || string(page.JSON) != "[]" {
 				t.Errorf("beyond the end: %+v", page)
@@ -114,7 +114,7 @@ func TestEventsOfTheAbsent(t *testing.T) {
 	wantCode(t, "tail", err, conversation.CodeStreamNotFound)
 }
 
-func TestEventsOfANewLife(t *testing.T) {
+func TestEventsOfANewIncarnation(t *testing.T) {
 	h := turns(t, 2)
 	before := int64(len(h.events()))
 	h.add(&conversation.ConversationDeleted{})
@@ -153,11 +153,11 @@ func (h *history) marked(at int) *storage.Checkpoint {
 // ranged counts the batches that are read.
 type ranged struct {
 	*bucket
-	told func(first, last int64)
+	read func(first, last int64)
 }
 
 func (r ranged) Range(ctx context.Context, conv conversation.Key, first, last int64) ([]storage.Batch, error) {
-	r.told(first, last)
+	r.read(first, last)
 	return r.bucket.Range(ctx, conv, first, last)
 }
 
@@ -179,7 +179,7 @@ func TestEventsOfALongStream(t *testing.T) {
 			t.Errorf("events after %d of %d: %d, %.200s", after, n, page.Next, page.JSON)
 		}
 		if ranges > few {
-			t.Errorf("to read after %d of %d, %d of %d batches were read", after, n, ranges, len(h.pushes))
+			t.Errorf("read after event %d of %d read %d of %d batches", after, n, ranges, len(h.pushes))
 		}
 	}
 	// A reader that walks on projects no event twice.
@@ -188,18 +188,18 @@ func TestEventsOfALongStream(t *testing.T) {
 		after = readEvents(t, s, after, 100).Next
 	}
 	if most := len(h.pushes)/3 + 600; ranges > most {
-		t.Errorf("a walk over a third read %d of %d batches", ranges, len(h.pushes))
+		t.Errorf("walk over a third of the events read %d of %d batches", ranges, len(h.pushes))
 	}
 	// Without marks the stream is projected from the log.
 	source.newest.Events = nil
 	bare := start(t, source, &follower.Options{RetainBytes: 100 << 10})
 	if page := readEvents(t, bare, n-101, 100); page.Next != n-1 {
-		t.Errorf("without marks: %d", page.Next)
+		t.Errorf("page without marks: next %d", page.Next)
 	}
 	source.newest.Events = []byte(`{"v":1,"gap":64,"marks":[{"seq":5,"next":9,"state":{"next":1}}]}`)
 	broken := start(t, source, nil)
 	if page := readEvents(t, broken, n-101, 100); page.Next != n-1 {
-		t.Errorf("with a mark that does not hold: %d", page.Next)
+		t.Errorf("page with a wrong mark: next %d", page.Next)
 	}
 }
 
@@ -214,7 +214,7 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	wantHead(t, s, 0)
 }
 
-func TestManyReadersMakeOneStream(t *testing.T) {
+func TestManyReadersShareOneStream(t *testing.T) {
 	h := turns(t, 30)
 	source := newBucket(h.pushes...)
 	s := start(t, source, nil)
@@ -231,7 +231,7 @@ func TestManyReadersMakeOneStream(t *testing.T) {
 	wg.Wait()
 	for _, p := range pages {
 		if p != pages[0] {
-			t.Fatalf("readers see %.200s and %.200s", pages[0], p)
+			t.Fatalf("pages of two readers differ: %.200s and %.200s", pages[0], p)
 		}
 	}
 	if _, after := source.counts(); after-before > 2 {
@@ -255,7 +255,7 @@ func TestEventsOfARun(t *testing.T) {
 	source := newBucket(h.pushes...)
 	s := start(t, source, &follower.Options{RetainBytes: 1000})
 	if tail, err := s.EventTail(t.Context(), address()); err != nil || tail.Closed || tail.Next != 300 {
-		t.Errorf("while it goes on: %+v, %v", tail, err)
+		t.Errorf("tail of a running run: %+v, %v", tail, err)
 	}
 	before := s
 	end := h.add(&conversation.ToolSettled{Call: "call_1", Output: []byte("2")}, &conversation.SubmissionSettled{Submission: "sub_1", Outcome: conversation.OutcomeCompleted})

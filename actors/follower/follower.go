@@ -41,14 +41,14 @@ type follower struct {
 	address conversation.Address
 
 	// Guarded by Set.mu.
-	users    int
-	lastUsed time.Time
-	idle     *list.Element // in Set.idle; nil while in use
-	spare    *memory.Kept  // nil while in use
-	held     int64         // bytes charged to Set.account
-	passing  bool          // over the memory bound: dropped after its last use
-	reserved int64         // part of held, reserved for a load
-	crowding bool          // holds an element of Set.crowded
+	users     int
+	lastUsed  time.Time
+	idle      *list.Element // in Set.idle; nil while in use
+	spare     *memory.Kept  // nil while in use
+	held      int64         // bytes charged to Set.account
+	transient bool          // over the memory bound: dropped after its last use
+	reserved  int64         // part of held, reserved for a load
+	growing   bool          // holds an element of Set.growth
 
 	in     sync.Mutex
 	tip    storage.Position // newest batch taken, folded or queued
@@ -65,8 +65,8 @@ type follower struct {
 	offered    map[int64]batch // pushes received during the load
 	kept       int             // bytes in offered
 	overflow   bool            // pushes were dropped during the load
-	heard      int64           // highest number reported during the load, -1 if none
-	again      bool            // another load was requested during the load
+	reported   int64           // highest number reported during the load, -1 if none
+	requested  bool            // another load was requested during the load
 	emptyLoads int             // consecutive loads requested by a push that found nothing
 	lost       error           // error of the last load; nil if it succeeded
 	failed     error           // why the log is refused; nil if it is not
@@ -104,14 +104,14 @@ type flight struct {
 // wait returns the flight's error, or the context's error if the context ends first. After LoadTimeout
 // the reader gets errStillRead and may retry; the flight continues.
 func (f *follower) wait(ctx context.Context, l *flight) error {
-	patience := time.NewTimer(f.set.options.LoadTimeout)
-	defer patience.Stop()
+	timeout := time.NewTimer(f.set.options.LoadTimeout)
+	defer timeout.Stop()
 	select {
 	case <-l.done:
 		return l.err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-patience.C:
+	case <-timeout.C:
 		return f.set.unavailable(errStillRead)
 	}
 }
@@ -119,7 +119,7 @@ func (f *follower) wait(ctx context.Context, l *flight) error {
 func newFollower(s *Set, at conversation.Address) *follower {
 	return &follower{
 		set: s, key: at.Key(), address: at, stale: true,
-		tip: storage.Start(), heard: -1,
+		tip: storage.Start(), reported: -1,
 		view: newView(s),
 	}
 }
@@ -178,7 +178,7 @@ func (f *follower) forks(b batch) bool {
 }
 
 func (f *follower) warnFork(b batch) {
-	f.set.options.Logger.Warn("push contradicts the log as known here",
+	f.set.options.Logger.Warn("push contradicts known log",
 		"conversation", string(f.key), "offset", b.at.Seq)
 }
 
@@ -306,7 +306,7 @@ func (f *follower) apply(b batch, live bool) (err error) {
 		records, err := conversation.DecodeRecords(b.lines)
 		if err != nil {
 			f.set.counts.undecoded.Add(1)
-			f.set.options.Logger.Warn("push cannot be decoded, reading the log",
+			f.set.options.Logger.Warn("decode push failed; reading log",
 				"conversation", string(f.key), "offset", b.at.Seq, "err", err)
 			return &logError{b.at.Seq, err}
 		}
@@ -319,12 +319,12 @@ func (f *follower) apply(b batch, live bool) (err error) {
 // A bucket read that began after the call decides absence and offsets beyond the head. It also
 // confirms the head, unless the read is tailing or [Options.Tip] confirms it.
 func (f *follower) open(ctx context.Context, need conversation.Offset) (*view, error) {
-	began, tip, vouched := f.flights.Load(), conversation.Start, !f.set.doubts(ctx)
+	began, tip, confirmed := f.flights.Load(), conversation.Start, !f.set.mustConfirm(ctx)
 	fresh, err := f.ready(ctx, began)
 	for err == nil {
-		if !fresh && !vouched {
-			tip, vouched, err = f.ask(ctx, began, need)
-			if err == nil && !vouched {
+		if !fresh && !confirmed {
+			tip, confirmed, err = f.ask(ctx, began, need)
+			if err == nil && !confirmed {
 				fresh, err = true, f.refresh(ctx, began)
 			}
 			continue

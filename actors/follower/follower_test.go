@@ -58,10 +58,10 @@ func wantHead(t testing.TB, s *follower.Set, want conversation.Offset) {
 	}
 }
 
-func wantCode(t testing.TB, what string, err error, want conversation.Code) {
+func wantCode(t testing.TB, name string, err error, want conversation.Code) {
 	t.Helper()
 	if err == nil || conversation.CodeOf(err) != want {
-		t.Errorf("%s: error %v, want code %s", what, err, want)
+		t.Errorf("%s: error %v, want code %s", name, err, want)
 	}
 }
 
@@ -70,7 +70,7 @@ func wantAll(t testing.TB, s *follower.Set, h *history, limit int) {
 	t.Helper()
 	for after := conversation.Start; ; {
 		page := updates(t, s, after, limit)
-		if n := int(page.Next - max(after, h.life-1)); n > limit {
+		if n := int(page.Next - max(after, h.born-1)); n > limit {
 			t.Fatalf("page after %d has %d batches, limit %d", after, n, limit)
 		}
 		if diff := cmp.Diff(h.page(after, page.Next), string(page.JSON)); diff != "" {
@@ -255,7 +255,7 @@ func TestOfferDuringTheLoadDecides(t *testing.T) {
 	}
 	wantHead(t, s, 1)
 	if loads, _ := source.counts(); loads != 1 {
-		t.Errorf("%d loads, want 1: the pushes say it all", loads)
+		t.Errorf("%d loads, want 1", loads)
 	}
 }
 
@@ -286,7 +286,7 @@ func TestPushesThatDoNotFit(t *testing.T) {
 	unlinked.prev[0] ^= 1
 	unlinked.at.Hash[0] ^= 1
 	unfoldable := h.pushes[5]
-	unfoldable.records = []conversation.Record{delta("msg_nobody", "?")}
+	unfoldable.records = []conversation.Record{delta("msg_unknown", "?")}
 	for _, tt := range []struct {
 		name   string
 		stored int // batches in the bucket when the pushes arrive; 5 are known
@@ -322,7 +322,7 @@ func TestPushesThatDoNotFit(t *testing.T) {
 	}
 }
 
-func TestWrongTipIsForgotten(t *testing.T) {
+func TestWrongTipIsReset(t *testing.T) {
 	h := turns(t, 2)
 	forged := h.pushes[5]
 	forged.at.Hash[0] ^= 1 // continues the chain but differs from the batch in the bucket
@@ -353,7 +353,7 @@ func TestManyPushesWithoutReaders(t *testing.T) {
 	})
 }
 
-func TestDeletedLifeIsNotShown(t *testing.T) {
+func TestDeletedIncarnationIsHidden(t *testing.T) {
 	h := turns(t, 2)
 	deleted := h.add(&conversation.ConversationDeleted{})
 	before := len(h.pushes)
@@ -370,7 +370,7 @@ func TestDeletedLifeIsNotShown(t *testing.T) {
 		wantAll(t, s, h, 2)
 		page := updates(t, s, conversation.Start, 1000)
 		if bytes.Contains(page.JSON, []byte("question 0")) || !bytes.Contains(page.JSON, []byte("question 7")) {
-			t.Errorf("page shows %s", page.JSON)
+			t.Errorf("page of a deleted incarnation: %s", page.JSON)
 		}
 	}
 }
@@ -383,9 +383,9 @@ func TestBucketErrors(t *testing.T) {
 	s := start(t, source, &follower.Options{RetainBytes: 1})
 	_, err := s.Head(t.Context(), address())
 	wantCode(t, "head", err, conversation.CodeUnavailable)
-	var told *conversation.Error
-	if !errors.As(err, &told) || told.RetryAfter <= 0 || !errors.Is(err, storage.ErrUnavailable) {
-		t.Errorf("error is %#v", told)
+	var e *conversation.Error
+	if !errors.As(err, &e) || e.RetryAfter <= 0 || !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("error is %#v, want unavailable with a retry delay", e)
 	}
 	source.fail(nil)
 	wantHead(t, s, h.head())
@@ -397,7 +397,7 @@ func TestBucketErrors(t *testing.T) {
 	wantAll(t, s, h, 3)
 }
 
-func TestDamagedLogIsRefusedAndLoggedOnce(t *testing.T) {
+func TestCorruptLogIsRefusedAndLoggedOnce(t *testing.T) {
 	h := turns(t, 1)
 	unlinked := h.pushes[2]
 	unlinked.prev[0] ^= 1
@@ -424,10 +424,10 @@ func TestDamagedLogIsRefusedAndLoggedOnce(t *testing.T) {
 				wantCode(t, "wait", s.Wait(t.Context(), address(), 0), code)
 			}
 			if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
-				t.Errorf("logged %d times:\n%s", n, log.String())
+				t.Errorf("logged %d times, want 1:\n%s", n, log.String())
 			}
 			if loads, _ := source.counts(); loads != 1 {
-				t.Errorf("read %d times", loads)
+				t.Errorf("unexpected number of loads: %d", loads)
 			}
 		})
 	}
@@ -455,22 +455,22 @@ func TestLoadOutlivesItsCaller(t *testing.T) {
 	}()
 	leave()
 	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller that left got %v", err)
+		t.Errorf("canceled caller: %v", err)
 	}
 	close(proceed)
 	if err := <-second; err != nil {
-		t.Errorf("the caller that stayed got %v", err)
+		t.Errorf("remaining caller: %v", err)
 	}
 	if loads, _ := source.counts(); loads != 1 {
-		t.Errorf("%d loads for two callers", loads)
+		t.Errorf("%d loads for two callers, want 1", loads)
 	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
 	if _, err := follower.New(nil, nil); err == nil {
-		t.Error("no source is accepted")
+		t.Error("New without a source succeeded")
 	}
 	if _, err := follower.New(newBucket(), &follower.Options{RetainBytes: -1}); err == nil {
-		t.Error("a negative bound is accepted")
+		t.Error("New with a negative bound succeeded")
 	}
 }

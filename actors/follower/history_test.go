@@ -33,7 +33,7 @@ type push struct {
 type history struct {
 	t         testing.TB
 	state     *conversation.State
-	life      conversation.Offset
+	born      conversation.Offset
 	pushes    []push
 	fragments []string // encoded chunks of each batch
 }
@@ -79,7 +79,7 @@ func (h *history) project(p push) {
 	if c := h.state.Created(); c != nil {
 		for _, r := range p.records {
 			if _, ok := r.(*conversation.ConversationCreated); ok {
-				h.life = b.Offset
+				h.born = b.Offset
 			}
 		}
 		var err error
@@ -100,7 +100,7 @@ func (h *history) head() conversation.Offset { return conversation.Offset(len(h.
 // page returns the expected page of the batches after..last.
 func (h *history) page(after, last conversation.Offset) string {
 	var parts []string
-	for i := max(after+1, h.life); i <= last; i++ {
+	for i := max(after+1, h.born); i <= last; i++ {
 		if h.fragments[i] != "" {
 			parts = append(parts, h.fragments[i])
 		}
@@ -130,7 +130,7 @@ func (h *history) turn(n int) {
 	h.add(&conversation.ResponseStarted{Message: msg, Submission: sub, Turn: turn}, delta(msg, "Well, "))
 	h.add(delta(msg, "<let & me see> "))
 	if n%3 == 0 {
-		h.add(&conversation.ToolCalled{Message: msg, Call: call, Name: "look", Input: json.RawMessage(`{"q":1}`)})
+		h.add(&conversation.ToolCalled{Message: msg, Call: call, Name: "lookup", Input: json.RawMessage(`{"q":1}`)})
 		h.add(&conversation.ToolSettled{Call: call, Output: json.RawMessage(`"found"`)})
 	}
 	if n == 1 || n == 5 || n%40 == 9 {
@@ -284,7 +284,7 @@ func (b *bucket) hook(listed func(context.Context)) {
 
 // upTo returns the history up to an offset, to compare pages with.
 func (h *history) upTo(off conversation.Offset) *history {
-	return &history{t: h.t, life: h.life, pushes: h.pushes[:off+1], fragments: h.fragments[:off+1]}
+	return &history{t: h.t, born: h.born, pushes: h.pushes[:off+1], fragments: h.fragments[:off+1]}
 }
 
 // restoring sets the newest checkpoint and restores.

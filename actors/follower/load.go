@@ -68,7 +68,7 @@ func (f *follower) catchUp(ctx context.Context, l *flight) error {
 	if err == nil || l.whole || !permanent(err) && !errors.Is(err, errBroken) {
 		return err
 	}
-	f.set.options.Logger.Warn("log does not continue what is known here, reading it again",
+	f.set.options.Logger.Warn("log does not continue view; reloading",
 		"conversation", string(f.key), "offset", at.Seq, "err", err)
 	l.whole = true
 	if err = f.pull(ctx, f.set.source.Batches, f.reset()); err == nil {
@@ -96,7 +96,7 @@ func (f *follower) restore(ctx context.Context) (storage.Position, error) {
 	case away(err), ctx.Err() != nil:
 		return storage.Start(), err
 	case err != nil:
-		f.set.options.Logger.Warn("checkpoint cannot be used, folding the log", "conversation", string(f.key), "err", err)
+		f.set.options.Logger.Warn("checkpoint unusable; folding log", "conversation", string(f.key), "err", err)
 		return storage.Start(), nil
 	}
 	f.work.Lock()
@@ -177,17 +177,17 @@ func (f *follower) foldQueue() error {
 	return err
 }
 
-// await reserves n bytes for a load. Over the memory bound only maxCrowded loads proceed at a time, so
+// await reserves n bytes for a load. Over the memory bound only maxGrowing loads proceed at a time, so
 // that their growth is bounded. The others wait for at most LoadTimeout.
 func (f *follower) await(ctx context.Context, n int) error {
-	if f.set.reserve(f, int64(n)) || f.set.crowds(f, false) {
+	if f.set.reserve(f, int64(n)) || f.set.mayGrow(f, false) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.set.options.LoadTimeout)
 	defer cancel()
 	select {
-	case f.set.crowded <- struct{}{}:
-		f.set.crowds(f, true)
+	case f.set.growth <- struct{}{}:
+		f.set.mayGrow(f, true)
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for memory: %w", ctx.Err())
@@ -243,7 +243,7 @@ func (f *follower) finish(l *flight, err error) {
 		f.logFailure(err)
 		f.failed, f.failedAt = l.err, time.Now()
 		f.broken = true
-		if damaged(err) {
+		if corrupt(err) {
 			f.set.options.Corrupt(f.key)
 		}
 	default:
@@ -255,7 +255,7 @@ func (f *follower) finish(l *flight, err error) {
 	if f.stale {
 		f.lost = l.err
 	}
-	f.offered, f.kept, f.overflow, f.heard, f.again = nil, 0, false, -1, false
+	f.offered, f.kept, f.overflow, f.reported, f.requested = nil, 0, false, -1, false
 	if again {
 		f.repair()
 	}
@@ -295,12 +295,12 @@ func (f *follower) settle(l *flight) bool {
 		f.stale = true
 		return true
 	}
-	if missing = missing || f.heard > f.tip.Seq; missing {
+	if missing = missing || f.reported > f.tip.Seq; missing {
 		f.set.counts.gaps.Add(1)
 	}
-	if !missing || f.again || f.tip.Seq > l.from {
+	if !missing || f.requested || f.tip.Seq > l.from {
 		f.emptyLoads = 0
-		return missing || f.again
+		return missing || f.requested
 	}
 	// The push may have arrived after this load listed the log. A load that began after the push finds
 	// it.

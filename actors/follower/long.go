@@ -13,7 +13,7 @@ import (
 
 // errReset makes a read of old batches return a reset to the head. The batches contain a reset
 // themselves, and the history to repeat is long.
-var errReset = errors.New("what was asked for is a reset of a long history")
+var errReset = errors.New("reset of a long history")
 
 // pages reads closed history. Short history is held in memory. Otherwise the pages stay in the bucket,
 // and refs locates them.
@@ -46,7 +46,7 @@ func (s *Set) pages(ctx context.Context, source Source, key conversation.Key, li
 type encoding struct {
 	set    *Set
 	key    conversation.Key
-	life   conversation.Offset // offset of the batch that created the incarnation
+	born   conversation.Offset // offset of the batch that created the incarnation
 	pieces []conversation.Piece
 	refs   map[*conversation.HistoryPage]storage.PageRef
 	logged map[*conversation.HistoryPage]int // message counts before the pages that only the log has
@@ -97,8 +97,8 @@ func (e *encoding) write(ctx context.Context, w io.Writer) (err error) {
 			return err
 		}
 		defer leave()
-		wr.again = newAgain(ctx, e.set, e.key, e.life)
-		defer wr.again.stop()
+		wr.refold = newRefold(ctx, e.set, e.key, e.born)
+		defer wr.refold.stop()
 	}
 	for _, p := range e.pieces {
 		if err := wr.piece(ctx, p); err != nil {
@@ -114,21 +114,21 @@ func (e *encoding) write(ctx context.Context, w io.Writer) (err error) {
 func (s *Set) readAgain() (leave func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.rereads.Used()+againBytes <= s.rereadBytes && !s.rereads.Room(againBytes) && s.dropIdle() {
+	for s.rereads.Used()+refoldBytes <= s.rereadBytes && !s.rereads.Room(refoldBytes) && s.dropIdle() {
 	}
-	if err := s.rereads.Take(againBytes); err != nil {
+	if err := s.rereads.Take(refoldBytes); err != nil {
 		e := conversation.Unavailable(retryAfter, err)
 		e.Details = fmt.Sprintf("The history has to be read from the log while it is sent, for which there is no memory right now: %v. Retry after the time given.", err)
 		return nil, e
 	}
-	return func() { s.rereads.Add(-againBytes) }, nil
+	return func() { s.rereads.Add(-refoldBytes) }, nil
 }
 
 // writing is an encoding being written.
 type writing struct {
 	*encoding
-	w     io.Writer
-	again *again // nil if no fold is needed
+	w      io.Writer
+	refold *refold // nil if no fold is needed
 }
 
 func (e *writing) piece(ctx context.Context, p conversation.Piece) error {
@@ -165,7 +165,7 @@ func (e *encoding) left(ctx context.Context, l *conversation.Left) ([]byte, erro
 // messages reads a page from the bucket, or rebuilds it from the log.
 func (e *writing) messages(ctx context.Context, stub *conversation.HistoryPage) ([]conversation.Piece, error) {
 	if first, ok := e.logged[stub]; ok {
-		page, err := e.again.page(first, stub.Counts.Messages)
+		page, err := e.refold.page(first, stub.Counts.Messages)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (e *writing) messages(ctx context.Context, stub *conversation.HistoryPage) 
 	}
 	ref, ok := e.refs[stub]
 	if !ok {
-		return nil, errors.New("page of no checkpoint")
+		return nil, errors.New("page without checkpoint")
 	}
 	pages, err := History(ctx, e.set.source, e.key, []storage.PageRef{ref})
 	if err != nil {

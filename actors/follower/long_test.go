@@ -80,7 +80,7 @@ func wholeOf(t testing.TB, p conversation.Page, err error, long bool) string {
 		t.Fatal(err)
 	}
 	if long == (p.Long == nil) {
-		t.Errorf("a page is long: %v, want %v", p.Long != nil, long)
+		t.Errorf("page is long: %v, want %v", p.Long != nil, long)
 	}
 	b, err := p.Bytes(t.Context())
 	if err != nil {
@@ -104,7 +104,7 @@ func TestLongHistoryStaysInTheBucket(t *testing.T) {
 		t.Errorf("snapshot up to %s:\n%s\nwant up to %s:\n%s", page.Next, got, h.head(), h.snapshot())
 	}
 	if again := wholeOf(t, page, nil, true); again != h.snapshot() {
-		t.Error("what is written a second time differs")
+		t.Error("second write of the page differs")
 	}
 	// An old reset would repeat a history that was already long.
 	reset := resetTo(t, h)
@@ -170,7 +170,7 @@ func TestLongPageThatCannotBeRead(t *testing.T) {
 	err = page.Write(t.Context(), &out)
 	wantCode(t, "write a snapshot without its bucket", err, conversation.CodeUnavailable)
 	if out.Len() == 0 || !strings.HasPrefix(h.snapshot(), out.String()) {
-		t.Errorf("what was written before is %.100q", out.String())
+		t.Errorf("written before the failure: %.100q", out.String())
 	}
 }
 
@@ -200,12 +200,12 @@ func TestFollowerShrinks(t *testing.T) {
 		t.Errorf("snapshot:\n%s\nwant:\n%s", got, h.snapshot())
 	}
 	if loads := s.Stats().Loads; loads < 3 || loads > 29 {
-		t.Errorf("the log was read %d times", loads)
+		t.Errorf("unexpected number of loads: %d", loads)
 	}
 }
 
 // TestUncheckpointedTailIsNotReadRepeatedly: the log after the newest checkpoint may exceed HoldBytes.
-func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
+func TestUncheckpointedTailIsNotReadRepeatedly(t *testing.T) {
 	h, k := newHistory(t), newKeeping(conversation.InlineBytes)
 	h.turn(0)
 	k.checkpoint(h)
@@ -223,7 +223,7 @@ func TestWhatNoCheckpointHasIsNotReadForEver(t *testing.T) {
 		wantHead(t, s, conversation.Offset(p.at.Seq))
 	}
 	if loads := s.Stats().Loads; loads < 3 || loads > 12 {
-		t.Errorf("the log was read %d times, want about once for each time it doubles", loads)
+		t.Errorf("%d loads, want about once for each time it doubles", loads)
 	}
 }
 
@@ -278,7 +278,7 @@ func TestSlowReaderOfALogReadAgain(t *testing.T) {
 		}
 		var got dawdling
 		if err := page.Write(t.Context(), &got); err != nil || got.String() != h.snapshot() {
-			t.Errorf("%v, after\n%s\nwant:\n%s", err, got.String(), h.snapshot())
+			t.Errorf("error %v after\n%s\nwant:\n%s", err, got.String(), h.snapshot())
 		}
 	})
 }
@@ -321,24 +321,24 @@ func TestRoomToReadALogAgain(t *testing.T) {
 	wantCode(t, "one more", err, conversation.CodeUnavailable)
 	var e *conversation.Error
 	if !errors.As(err, &e) || e.RetryAfter <= 0 || !strings.Contains(e.Details, "33554432 bytes of rereads") {
-		t.Errorf("it is told %+v", e)
+		t.Errorf("error is %+v, want a retry delay and the bound of rereads", e)
 	}
 	if out.Len() > 0 {
-		t.Errorf("a refusal comes after %q", out.String())
+		t.Errorf("written before the refusal: %q", out.String())
 	}
 	if got := used(t, budget); got != before {
-		t.Errorf("followers hold %d bytes beside the readers, and %d before", got, before)
+		t.Errorf("followers hold %d bytes with slow readers, want %d as before", got, before)
 	}
 	if _, err := io.Copy(io.Discard, readers[0]); err != nil {
-		t.Errorf("who was served first: %v", err)
+		t.Errorf("first reader: %v", err)
 	}
 	if got := wholeOf(t, page, nil, true); got != h.snapshot() {
-		t.Errorf("when there is room:\n%s\nwant:\n%s", got, h.snapshot())
+		t.Errorf("snapshot once memory is free:\n%s\nwant:\n%s", got, h.snapshot())
 	}
 }
 
 // TestNodeMemoryToReadALogAgain: followers without readers are evicted for it.
-func TestRoomOfTheNodeToReadALogAgain(t *testing.T) {
+func TestNodeMemoryToReadALogAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, k := turns(t, 30), newKeeping(0)
 		k.store(h.pushes...)
@@ -356,7 +356,7 @@ func TestRoomOfTheNodeToReadALogAgain(t *testing.T) {
 			t.Errorf("snapshot:\n%s\nwant:\n%s", got, h.snapshot())
 		}
 		if n := s.Stats().Followers; n != 0 {
-			t.Errorf("%d followers are kept", n)
+			t.Errorf("%d followers kept, want 0", n)
 		}
 		others.Add(1 << 20)
 		err = page.Write(t.Context(), io.Discard)

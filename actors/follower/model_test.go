@@ -88,7 +88,7 @@ func (w *world) write(outages bool) {
 }
 
 // poll reads in every way until the log is complete. A result must not be older than its read.
-func (w *world) look(ctx context.Context) {
+func (w *world) poll(ctx context.Context) {
 	for w.durable() < w.h.head() {
 		w.pause(40)
 		floor := w.durable()
@@ -118,10 +118,10 @@ func (w *world) look(ctx context.Context) {
 			}
 		}
 		if err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable {
-			w.t.Errorf("a read: %v", err)
+			w.t.Errorf("read: %v", err)
 		}
 		if err == nil && got < floor {
-			w.t.Errorf("a read saw %d when %d was durable before it", got, floor)
+			w.t.Errorf("read returned batch %d, want at least %d, which was durable before it", got, floor)
 		}
 	}
 }
@@ -143,10 +143,10 @@ func (w *world) tail(ctx context.Context, end conversation.Offset) {
 		}
 		switch {
 		case ctx.Err() != nil:
-			w.t.Errorf("a reader that tails ended at %d of %d", after, end)
+			w.t.Errorf("tailing reader ended at %d, want %d", after, end)
 			return
 		case err != nil && conversation.CodeOf(err) != conversation.CodeUnavailable:
-			w.t.Errorf("a reader that tails: %v", err)
+			w.t.Errorf("tailing reader: %v", err)
 			return
 		case err != nil:
 			reading = ctx
@@ -175,7 +175,7 @@ func TestReadersOfAnotherNode(t *testing.T) {
 				var tails sync.WaitGroup
 				for range 3 {
 					tails.Go(func() { w.tail(ctx, h.head()) })
-					w.group.Go(func() { w.look(ctx) })
+					w.group.Go(func() { w.poll(ctx) })
 				}
 				w.write(seed%4 == 3)
 				w.group.Wait()
@@ -187,13 +187,13 @@ func TestReadersOfAnotherNode(t *testing.T) {
 				tails.Wait()
 				s := w.set.Stats()
 				if s.Gaps == 0 {
-					t.Errorf("the pushes did no harm: %+v", s)
+					t.Errorf("pushes caused no gap or fork: %+v", s)
 				}
 				asked += s.Rechecks + s.Tips
 			})
 		})
 	}
 	if asked < sample.Of[int64](60, 6) {
-		t.Errorf("the owner was asked %d times", asked)
+		t.Errorf("Tip was called %d times", asked)
 	}
 }

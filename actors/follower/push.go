@@ -48,7 +48,7 @@ func (s *Set) Recheck(key conversation.Key) {
 // Invalidate reports that the log cannot be read from its start. The view must not be served any
 // longer, and the log is read again. It is ignored if the conversation has no follower, or if the
 // failure is known.
-func (s *Set) Distrust(key conversation.Key) {
+func (s *Set) Invalidate(key conversation.Key) {
 	f := s.followed(key)
 	if f == nil {
 		return
@@ -105,10 +105,10 @@ func (f *follower) behind(seq int64) {
 	switch {
 	case seq <= f.tip.Seq:
 	case f.load != nil:
-		f.heard = max(f.heard, seq)
+		f.reported = max(f.reported, seq)
 	case !f.stale:
 		f.set.counts.gaps.Add(1)
-		f.mend()
+		f.repairIfUsed()
 	}
 }
 
@@ -117,15 +117,15 @@ func (f *follower) recheck() {
 	defer f.in.Unlock()
 	switch {
 	case f.load != nil:
-		f.again = true
+		f.requested = true
 	case !f.stale:
-		f.mend()
+		f.repairIfUsed()
 	}
 }
 
-// mend calls repair if the follower has readers. Otherwise the next read loads, so that events that
-// concern many conversations cost nothing for those without readers. in is held and no load runs.
-func (f *follower) mend() {
+// repairIfUsed calls repair if the follower has readers. Otherwise the next read loads, so that events
+// that concern many conversations cost nothing for those without readers. in is held and no load runs.
+func (f *follower) repairIfUsed() {
 	if f.set.used(f) {
 		f.repair()
 		return

@@ -39,7 +39,7 @@ func TestLostPushesHeal(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		stored int // batches in the bucket at the report; 3 are known
-		say    func(s *follower.Set, h *history)
+		report func(s *follower.Set, h *history)
 		loads  int // in addition to the load that opened
 		gaps   int64
 	}{
@@ -47,7 +47,7 @@ func TestLostPushesHeal(t *testing.T) {
 		{"behind", 6, func(s *follower.Set, _ *history) { s.Behind(key, 5) }, 1, 1},
 		{"behind, and more is there", 6, func(s *follower.Set, _ *history) { s.Behind(key, 3) }, 1, 1},
 		{"not behind", 6, func(s *follower.Set, _ *history) { s.Behind(key, 2); s.Behind(key, -1) }, 0, 0},
-		{"what the bucket does not have", 3, func(s *follower.Set, _ *history) { s.Behind(key, 9) }, 1, 1},
+		{"a batch that the bucket lacks", 3, func(s *follower.Set, _ *history) { s.Behind(key, 9) }, 1, 1},
 		{"recheck", 6, func(s *follower.Set, _ *history) { s.Recheck(key) }, 1, 0},
 		{"recheck in vain", 3, func(s *follower.Set, _ *history) { s.Recheck(key) }, 1, 0},
 		{"a gap", 6, func(s *follower.Set, h *history) { s.OfferStored(key, h.pushes[5].stored()) }, 1, 1},
@@ -69,7 +69,7 @@ func TestLostPushesHeal(t *testing.T) {
 				done := wait(ctx, s, 2)
 				pending(t, done)
 				source.store(h.pushes[3:tt.stored]...)
-				tt.say(s, h)
+				tt.report(s, h)
 				wantLoads(t, source, 1+tt.loads)
 				if err := <-done; (err == nil) != (tt.stored > 3 && tt.loads > 0) {
 					t.Errorf("wait: %v", err)
@@ -78,7 +78,7 @@ func TestLostPushesHeal(t *testing.T) {
 					t.Errorf("%d gaps, want %d", n, tt.gaps)
 				}
 				if n := s.Stats().Followers; n != 1 {
-					t.Errorf("%d followers", n)
+					t.Errorf("%d followers, want 1", n)
 				}
 			})
 		})
@@ -87,7 +87,7 @@ func TestLostPushesHeal(t *testing.T) {
 
 // TestReportDuringALoad: a load that has already listed the log misses the reported batch, so another
 // load follows.
-func TestSaidDuringALoad(t *testing.T) {
+func TestReportDuringALoad(t *testing.T) {
 	key := address().Key()
 	for _, tt := range []struct {
 		name  string
@@ -95,8 +95,8 @@ func TestSaidDuringALoad(t *testing.T) {
 		loads int
 	}{
 		{"behind", []int64{3, 5, 1}, 2},
-		{"what the load has found", []int64{2}, 1},
-		{"what no log has", []int64{99}, 2},
+		{"a batch that the load has found", []int64{2}, 1},
+		{"a batch that no log has", []int64{99}, 2},
 		{"recheck", nil, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestSaidDuringALoad(t *testing.T) {
 }
 
 // TestFalseReportsEnd: reports of batches that do not exist do not cause endless reads.
-func TestLiesEnd(t *testing.T) {
+func TestFalseReportsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		source := newBucket(h.pushes...)
@@ -150,9 +150,9 @@ func TestLiesEnd(t *testing.T) {
 }
 
 // TestReportWithoutReaders: a report for a conversation without readers is deferred to its next read.
-func TestNobodyReads(t *testing.T) {
+func TestReportWithoutReaders(t *testing.T) {
 	key := address().Key()
-	for name, say := range map[string]func(*follower.Set){
+	for name, report := range map[string]func(*follower.Set){
 		"behind":  func(s *follower.Set) { s.Behind(key, 3); s.Behind(key, 5) },
 		"recheck": func(s *follower.Set) { s.Recheck(key) },
 	} {
@@ -161,19 +161,19 @@ func TestNobodyReads(t *testing.T) {
 				h := turns(t, 1)
 				source := newBucket(h.pushes[:3]...)
 				s := start(t, source, &follower.Options{Tip: noIdea})
-				say(s) // no follower
+				report(s) // no follower
 				wantLoads(t, source, 0)
 				wantHead(t, s, 2)
 				synctest.Wait() // the load has ended and released the follower
 				source.store(h.pushes[3:6]...)
-				say(s)
+				report(s)
 				wantLoads(t, source, 1)
 				head, err := s.Head(conversation.Tailing(t.Context()), address())
 				if err != nil || head != 5 {
-					t.Errorf("who tails sees %d, %v", head, err)
+					t.Errorf("tailing read: head %d, %v, want 5", head, err)
 				}
 				wantLoads(t, source, 2)
-				say(s)
+				report(s)
 				done := wait(conversation.Tailing(t.Context()), s, 5)
 				source.store(h.pushes[6])
 				offer(s, h.pushes[6])
@@ -200,7 +200,7 @@ func TestWaitEndsWhenARecheckFails(t *testing.T) {
 		source.fail(nil)
 		source.store(h.pushes[3:]...)
 		if err := s.Wait(conversation.Tailing(t.Context()), address(), 2); err != nil {
-			t.Errorf("later: %v", err)
+			t.Errorf("later wait: %v", err)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestStoredPushes(t *testing.T) {
 			t.Errorf("page is %s, %v", page.JSON, err)
 		}
 		if loads, _ := source.counts(); loads != 1 {
-			t.Errorf("%d loads, want the one that opened", loads)
+			t.Errorf("%d loads, want 1", loads)
 		}
 		wantAll(t, s, h, 3)
 	}
@@ -251,8 +251,8 @@ func TestPushThatCannotBeDecoded(t *testing.T) {
 			if err != nil || string(page.JSON) != h.page(0, 4) {
 				t.Errorf("page is %s, %v", page.JSON, err)
 			}
-			if n := strings.Count(log.String(), "push cannot be decoded"); n != 1 || s.Stats().Undecoded != 1 {
-				t.Errorf("counted %d, warned %d times:\n%s", s.Stats().Undecoded, n, log.String())
+			if n := strings.Count(log.String(), "decode push failed"); n != 1 || s.Stats().Undecoded != 1 {
+				t.Errorf("counted %d and logged %d times, want 1:\n%s", s.Stats().Undecoded, n, log.String())
 			}
 			wantAll(t, s, h.upTo(4), 2)
 		})
@@ -324,7 +324,7 @@ func TestKeptPushesAreBounded(t *testing.T) {
 			}
 		}
 		if kept != 16 {
-			t.Errorf("%d MiB are kept", kept)
+			t.Errorf("%d MiB kept, want 16", kept)
 		}
 		source.hook(nil)
 		g.open <- struct{}{}
@@ -388,7 +388,7 @@ func TestCheckpointMeetsPushes(t *testing.T) {
 		}
 		wantLoads(t, source, loads+1)
 		if log.Len() > 0 {
-			t.Errorf("logged %s", log.String())
+			t.Errorf("unexpected log: %s", log.String())
 		}
 		source.restoring(nil, nil)
 		wantAll(t, s, h, 3)
@@ -401,19 +401,19 @@ func TestOpenedAndClosed(t *testing.T) {
 		h := turns(t, 1)
 		source := newBucket(h.pushes...) // the same log under every key
 		var events []string
-		told := func(what string) func(conversation.Key) {
+		record := func(sign string) func(conversation.Key) {
 			return func(key conversation.Key) {
 				for i := range 4 {
 					if at(i).Key() == key {
 						loads, _ := source.counts()
-						events = append(events, fmt.Sprint(what, i, " after ", loads))
+						events = append(events, fmt.Sprint(sign, i, " after ", loads))
 					}
 				}
 			}
 		}
 		s := start(t, source, &follower.Options{
-			MaxBytes: bytesOf(t, h, 2), IdleAfter: 10 * time.Second, Tip: says(int64(h.head())),
-			Opened: told("+"), Closed: told("-"),
+			MaxBytes: bytesOf(t, h, 2), IdleAfter: 10 * time.Second, Tip: reports(int64(h.head())),
+			Opened: record("+"), Closed: record("-"),
 		})
 		followed := func(want ...conversation.Address) {
 			t.Helper()

@@ -41,7 +41,7 @@ func Restore(ctx context.Context, source Source, key conversation.Key, log *slog
 	case away(err), ctx.Err() != nil:
 		return nil, nil, fmt.Errorf("restore %s: %w", key, err)
 	default:
-		log.Warn("checkpoint cannot be used, folding the log", "conversation", string(key), "err", err)
+		log.Warn("checkpoint unusable; folding log", "conversation", string(key), "err", err)
 	}
 	return nil, older, nil
 }
@@ -52,7 +52,7 @@ func restored(c *storage.Checkpoint) (*Restored, error) {
 		return nil, err
 	}
 	if int64(state.Head()) != c.At.Seq {
-		return nil, fmt.Errorf("state ends at %d, the checkpoint is of %d", int64(state.Head()), c.At.Seq)
+		return nil, fmt.Errorf("state ends at batch %d, checkpoint is at batch %d", int64(state.Head()), c.At.Seq)
 	}
 	r := &Restored{Checkpoint: c, State: state, Bytes: len(c.State)}
 	if len(c.Tail) > 0 {
@@ -103,5 +103,5 @@ func Admitted(ctx context.Context, source Source, turns *memory.Account, key con
 			return adm, nil
 		}
 	}
-	return nil, &logError{int64(l.At), fmt.Errorf("submission %s is not admitted there", l.Submission)}
+	return nil, &logError{int64(l.At), fmt.Errorf("submission %s not admitted in this batch", l.Submission)}
 }

@@ -76,7 +76,7 @@ func TestRoomForFollowers(t *testing.T) {
 		head(1, 3)
 		head(2, 4) // evicts 3
 		if u := budget.Usage()[0]; u.Refused != 0 {
-			t.Errorf("%d were refused where there was room after all", u.Refused)
+			t.Errorf("%d refused, want 0", u.Refused)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 2)
@@ -87,26 +87,26 @@ func TestRoomForFollowers(t *testing.T) {
 		head(3, 5) // read and dropped
 		head(3, 6)
 		if n := s.Stats().Followers; n != 2 {
-			t.Errorf("%d followers, want those with readers", n)
+			t.Errorf("%d followers, want 2 with readers", n)
 		}
 		err := s.Wait(t.Context(), numbered(3), h.head())
 		wantCode(t, "wait when all have readers", err, conversation.CodeUnavailable)
 		if u := budget.Usage()[0]; u.Refused != 3 { // including the two that are not kept
-			t.Errorf("%d were refused, want 3", u.Refused)
+			t.Errorf("%d refused, want 3", u.Refused)
 		}
 		var e *conversation.Error
 		if !errors.As(err, &e) || !errors.Is(err, memory.ErrFull) || e.RetryAfter <= 0 || !strings.Contains(e.Details, "of followers") {
-			t.Errorf("it is told %v", err)
+			t.Errorf("error is %v, want full with a retry delay", err)
 		}
 		wantCode(t, "room", s.Room(numbered(3)), conversation.CodeUnavailable)
 		if err := s.Room(numbered(1)); err != nil {
-			t.Errorf("beside another reader: %v", err)
+			t.Errorf("room next to another reader: %v", err)
 		}
 		leave()
 		<-done
 		<-done
 		if err := s.Room(numbered(3)); err != nil {
-			t.Errorf("when there is room: %v", err)
+			t.Errorf("room after the readers left: %v", err)
 		}
 		head(3, 7)
 	})
@@ -114,7 +114,7 @@ func TestRoomForFollowers(t *testing.T) {
 
 // TestIdleFollowersAreEvicted: followers without readers share a bound with other idle memory; the
 // least recently used are evicted first.
-func TestIdleFollowersGiveWay(t *testing.T) {
+func TestIdleFollowersAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		most, budget := bytesOf(t, h, 3), memory.New(0)
@@ -146,19 +146,19 @@ func TestIdleFollowersGiveWay(t *testing.T) {
 		head(2, 5)
 		head(3, 6) // evicts 4
 		if u := idle.Usage()[0]; u.Crowded != 2 {
-			t.Errorf("it says %+v, want two that had to go", u)
+			t.Errorf("usage is %+v, want 2 evicted", u)
 		}
 		gone := false
 		others.Keep(most, func() { gone = true })
 		idle.Trim()
 		if n := s.Stats().Followers; n != 1 || gone {
-			t.Errorf("%d followers beside what takes all, want that with a reader; gone: %v", n, gone)
+			t.Errorf("%d followers, want 1 with a reader; other memory evicted: %v, want false", n, gone)
 		}
 		leave()
 		<-done
 		synctest.Wait()
 		if n := s.Stats().Followers; n != 1 || !gone {
-			t.Errorf("%d followers, want that whose reader left last; gone: %v", n, gone)
+			t.Errorf("%d followers, want the last used one; other memory evicted: %v, want true", n, gone)
 		}
 	})
 }
@@ -174,21 +174,21 @@ func TestRoomOfTheNode(t *testing.T) {
 		wantHead(t, s, h.head())
 		synctest.Wait() // the load has ended
 		if n := s.Stats().Followers; n != 0 {
-			t.Errorf("%d followers are kept by a node that is full", n)
+			t.Errorf("%d followers kept by a full node, want 0", n)
 		}
 		wantCode(t, "wait", s.Wait(t.Context(), address(), h.head()), conversation.CodeUnavailable)
 		others.Add(-1 << 20)
 		wantHead(t, s, h.head())
 		synctest.Wait() // the load has ended
 		if n := s.Stats().Followers; n != 1 {
-			t.Errorf("%d followers when there is room", n)
+			t.Errorf("%d followers, want 1", n)
 		}
 	})
 }
 
 // TestUnusedFollowersExpire: while half of the node's budget is in use, followers without readers are
 // kept for one second.
-func TestUnusedFollowersGiveWay(t *testing.T) {
+func TestUnusedFollowersExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		budget := memory.New(1 << 20)
@@ -197,7 +197,7 @@ func TestUnusedFollowersGiveWay(t *testing.T) {
 		wantHead(t, s, h.head())
 		synctest.Wait()
 		if n := s.Stats().Followers; n != 1 {
-			t.Fatalf("%d followers while there is room", n)
+			t.Fatalf("%d followers, want 1", n)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -208,25 +208,25 @@ func TestUnusedFollowersGiveWay(t *testing.T) {
 			readHead(t, s, i)
 		}
 		if n := s.Stats().Followers; n != 4 {
-			t.Errorf("%d followers, want the one with a reader and those of this second", n)
+			t.Errorf("%d followers, want 4: one with a reader, three used within a second", n)
 		}
 		time.Sleep(time.Second)
 		readHead(t, s, 3)
 		if n := s.Stats().Followers; n != 2 {
-			t.Errorf("%d followers, want the one with a reader and the one of this second", n)
+			t.Errorf("%d followers, want 2: one with a reader, one used within a second", n)
 		}
 		leave()
 		<-done
 		time.Sleep(time.Second)
 		readHead(t, s, 4)
 		if n := s.Stats().Followers; n != 1 {
-			t.Errorf("%d followers while others need the memory, want the one of this second", n)
+			t.Errorf("%d followers, want 1 used within a second", n)
 		}
 	})
 }
 
 // TestFollowersCountTheirMemory covers unread pushes, loaded batches, and the release of both.
-func TestFollowersCountWhatTheyHold(t *testing.T) {
+func TestFollowersCountTheirMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHistory(t)
 		h.turn(0)
@@ -236,11 +236,11 @@ func TestFollowersCountWhatTheyHold(t *testing.T) {
 		budget := memory.New(0)
 		source := newBucket(h.pushes...)
 		s := start(t, source, &follower.Options{Memory: budget})
-		grown := func(what string, least, most int64) {
+		grown := func(when string, least, most int64) {
 			t.Helper()
 			synctest.Wait()
 			if got := used(t, budget); got < least || got > most {
-				t.Errorf("%s: %d bytes are held, want %d to %d", what, got, least, most)
+				t.Errorf("%s: %d bytes held, want %d to %d", when, got, least, most)
 			}
 		}
 		wantHead(t, s, h.head())
@@ -252,14 +252,14 @@ func TestFollowersCountWhatTheyHold(t *testing.T) {
 		more := h.add(&conversation.AttemptStarted{Submission: "long", Attempt: 1, Writer: "w"})
 		offer(s, more)
 		wantHead(t, s, h.head())
-		grown("when that is old", 1<<20, 2<<20+64<<10)
+		grown("after the snapshot is outdated", 1<<20, 2<<20+64<<10)
 		again := admitted("again", 101)
 		again.Delivery.Body = strings.Repeat("y", 1<<20)
 		before := used(t, budget)
 		offer(s, h.add(again))
-		grown("a push that nobody has read", before+1<<20, before+1<<20+8<<10)
+		grown("an unread push", before+1<<20, before+1<<20+8<<10)
 		time.Sleep(time.Minute)
-		grown("when nobody reads any more", 0, 0)
+		grown("without readers", 0, 0)
 	})
 }
 
@@ -277,11 +277,11 @@ func TestFollowersCountLongSnapshots(t *testing.T) {
 		before := used(t, budget)
 		page, err := s.Snapshot(t.Context(), address())
 		if err != nil || page.Long == nil {
-			t.Fatalf("a snapshot of %d bytes, %v", len(page.JSON), err)
+			t.Fatalf("snapshot has %d bytes in memory, %v, want a long page", len(page.JSON), err)
 		}
 		synctest.Wait()
 		if more := used(t, budget) - before; more < 1<<20 || more > 1<<20+64<<10 {
-			t.Errorf("%d bytes more are counted, want about %d", more, 1<<20)
+			t.Errorf("%d more bytes charged, want about %d", more, 1<<20)
 		}
 	})
 }
@@ -334,14 +334,14 @@ func TestLoadsOverTheBound(t *testing.T) {
 			}
 		}
 		if limit := 3 * (fit + 4) * one; peak > limit {
-			t.Errorf("%d KiB were held, %d of one, want at most %d", peak>>10, one>>10, limit>>10)
+			t.Errorf("%d KiB held at peak (%d per conversation), want at most %d", peak>>10, one>>10, limit>>10)
 		}
 	})
 }
 
 // TestOldPagesAreCached: a page that is not retained is read once for all readers, and the oldest
 // cached pages are evicted.
-func TestOldPagesAreKept(t *testing.T) {
+func TestOldPagesAreCached(t *testing.T) {
 	h := turns(t, 6)
 	s := start(t, newBucket(h.pushes...), &follower.Options{RetainBytes: 1})
 	wantHead(t, s, h.head())
@@ -349,19 +349,19 @@ func TestOldPagesAreKept(t *testing.T) {
 		t.Helper()
 		page, err := s.Updates(t.Context(), address(), after, 2)
 		if err != nil || string(page.JSON) != h.page(after, after+2) || page.Next != after+2 {
-			t.Fatalf("after %d: %s, %v", after, page.JSON, err)
+			t.Fatalf("page after %d: %s, %v", after, page.JSON, err)
 		}
 		if got := s.Stats().ColdPages; got != pages {
-			t.Errorf("%d pages were read after %d, want %d", got, after, pages)
+			t.Errorf("%d pages read after %d, want %d", got, after, pages)
 		}
 		return &page.JSON[0]
 	}
 	first := read(0, 1)
 	if read(0, 1) != first {
-		t.Error("two readers get two copies of a page")
+		t.Error("two readers got two copies of a page")
 	}
 	read(2, 2)
 	if read(0, 3) == first {
-		t.Error("nothing gave way")
+		t.Error("no page was evicted")
 	}
 }

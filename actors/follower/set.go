@@ -144,8 +144,8 @@ func (o *Options) filled() (Options, error) {
 const (
 	// followerBytes is the fixed cost of a follower.
 	followerBytes = 4 << 10
-	// maxCrowded bounds the followers that may grow while the set is over its bound.
-	maxCrowded = 4
+	// maxGrowing bounds the followers that may grow while the set is over its bound.
+	maxGrowing = 4
 )
 
 // Stats counts the events of a [Set] since it was created. Followers is the current number.
@@ -176,7 +176,7 @@ type Set struct {
 	account *memory.Account
 	shelf   *memory.Shelf   // followers without users
 	rereads *memory.Account // logs read again while a response is sent
-	crowded chan struct{}   // one element per follower that grows over the bound
+	growth  chan struct{}   // one element per follower that grows over the bound
 	empty   []byte          // the page without chunks
 
 	rereadBytes int64         // bound of rereads
@@ -205,10 +205,10 @@ func New(source Source, options *Options) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make follower set: %w", err)
 	}
-	rereadBytes := max(o.MaxBytes/2, againBytes)
+	rereadBytes := max(o.MaxBytes/2, refoldBytes)
 	return &Set{
-		source: Patient(source, o.LoadTimeout), options: o, empty: []byte("[]"), done: make(chan struct{}),
-		account: o.Memory.Account("followers", o.MaxBytes), shelf: o.Idle.Shelf("followers"), crowded: make(chan struct{}, maxCrowded),
+		source: WithTimeout(source, o.LoadTimeout), options: o, empty: []byte("[]"), done: make(chan struct{}),
+		account: o.Memory.Account("followers", o.MaxBytes), shelf: o.Idle.Shelf("followers"), growth: make(chan struct{}, maxGrowing),
 		rereads: o.Memory.Account("rereads", rereadBytes), rereadBytes: rereadBytes,
 		followers: map[conversation.Key]*follower{},
 		addresses: map[conversation.Address]*follower{},
@@ -278,7 +278,7 @@ func (s *Set) sweep() {
 func (s *Set) drop(f *follower) {
 	s.inUse(f)
 	s.charge(f, -f.held)
-	s.uncrowd(f)
+	s.endGrowth(f)
 	delete(s.followers, f.key)
 	delete(s.addresses, f.address)
 	s.options.Closed(f.key)
@@ -296,10 +296,10 @@ func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 		return nil, s.unavailable(errStopped)
 	}
 	f := s.addresses[at]
-	if f == nil || f.passing {
+	if f == nil || f.transient {
 		full := s.makeRoom()
 		if full != nil && waits {
-			return nil, s.noRoom(full)
+			return nil, s.errFull(full)
 		}
 		if f == nil {
 			f = newFollower(s, at)
@@ -307,20 +307,20 @@ func (s *Set) acquire(at conversation.Address, waits bool) (*follower, error) {
 			s.charge(f, followerBytes)
 			s.options.Opened(f.key)
 		}
-		if f.passing = full != nil; !f.passing {
-			s.uncrowd(f)
+		if f.transient = full != nil; !f.transient {
+			s.endGrowth(f)
 		}
 	}
 	s.use(f)
 	return f, nil
 }
 
-// crowds reports whether a follower may grow over the bound; now permits it from this call on.
-func (s *Set) crowds(f *follower, now bool) bool {
+// mayGrow reports whether a follower may grow over the bound; now permits it from this call on.
+func (s *Set) mayGrow(f *follower, now bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f.crowding = f.crowding || now
-	return f.crowding
+	f.growing = f.growing || now
+	return f.growing
 }
 
 // loaded releases the reservation of a load and the permission to grow over the bound. A follower that
@@ -329,16 +329,16 @@ func (s *Set) loaded(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settle(f)
-	if !f.passing {
-		s.uncrowd(f)
+	if !f.transient {
+		s.endGrowth(f)
 	}
 }
 
-// uncrowd releases a follower's permission to grow over the bound; s.mu is held.
-func (s *Set) uncrowd(f *follower) {
-	if f.crowding {
-		f.crowding = false
-		<-s.crowded
+// endGrowth releases a follower's permission to grow over the bound; s.mu is held.
+func (s *Set) endGrowth(f *follower) {
+	if f.growing {
+		f.growing = false
+		<-s.growth
 	}
 }
 
@@ -347,11 +347,11 @@ func (s *Set) uncrowd(f *follower) {
 func (s *Set) Room(at conversation.Address) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.addresses[at]; f != nil && !f.passing {
+	if f := s.addresses[at]; f != nil && !f.transient {
 		return nil
 	}
 	if full := s.makeRoom(); full != nil {
-		return s.noRoom(full)
+		return s.errFull(full)
 	}
 	return nil
 }
@@ -451,18 +451,18 @@ func (s *Set) end(f *follower) {
 	f.users--
 	switch {
 	case f.users > 0 || s.followers[f.key] != f:
-	case f.passing:
+	case f.transient:
 		s.drop(f)
 	default:
 		f.lastUsed = time.Now()
 		f.idle = s.idle.PushFront(f)
-		f.spare = s.shelf.Keep(f.held, func() { s.giveWay(f) })
+		f.spare = s.shelf.Keep(f.held, func() { s.evict(f) })
 		s.fits(0)
 	}
 }
 
-// giveWay drops a follower unless it is in use again.
-func (s *Set) giveWay(f *follower) {
+// evict drops a follower unless it is in use again.
+func (s *Set) evict(f *follower) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.idle != nil {

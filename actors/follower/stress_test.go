@@ -38,7 +38,7 @@ func TestReadersUnderBadPushes(t *testing.T) {
 			stats := s.Stats()
 			t.Logf("%+v", stats)
 			if stats.Loads < int64(pushes)/100 {
-				t.Errorf("only %d loads: the pushes did no harm", stats.Loads)
+				t.Errorf("only %d loads, want more: pushes caused no reload", stats.Loads)
 			}
 		})
 	}

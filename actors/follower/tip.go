@@ -18,8 +18,10 @@ type inquiry struct {
 // remote reports whether other nodes may write batches that are not offered here.
 func (s *Set) remote() bool { return s.options.Strict || s.options.Tip != nil }
 
-// doubts reports whether a read must confirm the head of the log.
-func (s *Set) doubts(ctx context.Context) bool { return s.remote() && !conversation.IsTailing(ctx) }
+// mustConfirm reports whether a read must confirm the head of the log.
+func (s *Set) mustConfirm(ctx context.Context) bool {
+	return s.remote() && !conversation.IsTailing(ctx)
+}
 
 // ask returns the head as reported by an inquiry numbered after began. It returns known = false
 // without asking if the view does not reach need, because only the bucket can answer then.

@@ -21,7 +21,7 @@ import (
 type tipFunc = func(context.Context, conversation.Key) (int64, bool)
 
 // reports returns an owner that always reports seq.
-func says(seq int64) tipFunc {
+func reports(seq int64) tipFunc {
 	return func(context.Context, conversation.Key) (int64, bool) { return seq, true }
 }
 
@@ -73,15 +73,15 @@ func TestReadIsAsOfItsStart(t *testing.T) {
 		took    time.Duration
 	}{
 		{"alone", follower.Options{}, false, known, 0, 0, 0},
-		{"the owner is at the view's head", follower.Options{Tip: says(known)}, false, known, 1, 0, 0},
-		{"the owner is behind the view", follower.Options{Tip: says(-1)}, false, known, 1, 0, 0},
-		{"the owner is further", follower.Options{Tip: says(stored)}, false, stored, 1, 1, 0},
-		{"the owner claims too much", follower.Options{Tip: says(99)}, false, stored, 1, 1, 0},
-		{"nobody knows", follower.Options{Tip: noIdea}, false, stored, 1, 1, 0},
+		{"the owner is at the view's head", follower.Options{Tip: reports(known)}, false, known, 1, 0, 0},
+		{"the owner is behind the view", follower.Options{Tip: reports(-1)}, false, known, 1, 0, 0},
+		{"the owner is further", follower.Options{Tip: reports(stored)}, false, stored, 1, 1, 0},
+		{"the owner claims too much", follower.Options{Tip: reports(99)}, false, stored, 1, 1, 0},
+		{"no owner knows", follower.Options{Tip: noIdea}, false, stored, 1, 1, 0},
 		{"the owner is slow", follower.Options{Tip: tooLate}, false, stored, 1, 1, 500 * time.Millisecond},
-		{"and patience is set", follower.Options{Tip: tooLate, TipTimeout: time.Second}, false, stored, 1, 1, time.Second},
+		{"and timeout is set", follower.Options{Tip: tooLate, TipTimeout: time.Second}, false, stored, 1, 1, time.Second},
 		{"strict", follower.Options{Strict: true}, false, stored, 0, 1, 0},
-		{"strict against a liar", follower.Options{Strict: true, Tip: says(known)}, false, stored, 0, 1, 0},
+		{"strict against a wrong owner", follower.Options{Strict: true, Tip: reports(known)}, false, stored, 0, 1, 0},
 		{"tailing", follower.Options{Tip: noIdea}, true, known, 0, 0, 0},
 		{"tailing and strict", follower.Options{Strict: true}, true, known, 0, 0, 0},
 	} {
@@ -117,7 +117,7 @@ func TestReadIsAsOfItsStart(t *testing.T) {
 func TestOnlyTheBucketDenies(t *testing.T) {
 	h := turns(t, 1)
 	source := newBucket()
-	s := start(t, source, &follower.Options{Tip: says(-1)})
+	s := start(t, source, &follower.Options{Tip: reports(-1)})
 	wantAbsent(t, s)
 	source.store(h.pushes[:3]...)
 	wantHead(t, s, 2)
@@ -125,10 +125,10 @@ func TestOnlyTheBucketDenies(t *testing.T) {
 	wantCode(t, "beyond the head", err, conversation.CodeStreamStoreFailure)
 	source.store(h.pushes[3:]...)
 	if p := updates(t, s, 4, 1000); string(p.JSON) != h.page(4, h.head()) || !p.UpToDate {
-		t.Errorf("page beyond what the owner says is %s", p.JSON)
+		t.Errorf("page beyond the owner's tip is %s", p.JSON)
 	}
 	if n := s.Stats().Tips; n != 0 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("Tip was called %d times, want 0", n)
 	}
 	// The owner confirms the head of a log whose incarnation was deleted. The bucket read decides
 	// absence.
@@ -194,7 +194,7 @@ func TestReadsShare(t *testing.T) {
 				}
 				synctest.Wait()
 				if n := g.calls.Load(); n != 1 {
-					t.Errorf("%d requests at a time", n)
+					t.Errorf("%d concurrent requests, want 1", n)
 				}
 				for range 2 {
 					g.open <- struct{}{}
@@ -209,7 +209,7 @@ func TestReadsShare(t *testing.T) {
 	}
 }
 
-func TestReaderLeavesTheQuestion(t *testing.T) {
+func TestReaderLeavesAnInquiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, g := turns(t, 1), newGates()
 		source := newBucket(h.pushes...)
@@ -224,7 +224,7 @@ func TestReaderLeavesTheQuestion(t *testing.T) {
 		go func() {
 			_, err := s.Head(ctx, address())
 			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("who leaves gets %v", err)
+				t.Errorf("canceled reader: %v, want deadline exceeded", err)
 			}
 			_, err = s.Head(t.Context(), address())
 			stays <- err
@@ -234,15 +234,15 @@ func TestReaderLeavesTheQuestion(t *testing.T) {
 		g.open <- struct{}{} // inquiry of the canceled reader
 		g.open <- struct{}{}
 		if err := <-stays; err != nil {
-			t.Errorf("who stays gets %v", err)
+			t.Errorf("remaining reader: %v", err)
 		}
 		if loads, _ := source.counts(); loads != 1 {
-			t.Errorf("%d loads", loads)
+			t.Errorf("%d loads, want 1", loads)
 		}
 	})
 }
 
-func TestStopEndsAQuestion(t *testing.T) {
+func TestStopEndsAnInquiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		s, err := follower.New(newBucket(h.pushes...), &follower.Options{Tip: tooLate, TipTimeout: time.Hour})
@@ -317,7 +317,7 @@ func TestTailingIsNotDisturbed(t *testing.T) {
 				last := wait(tail, s, at+1)
 				g.open <- struct{}{}
 				if err := <-strict; (err != nil) != (outage != nil) {
-					t.Errorf("the read that makes sure got %v", err)
+					t.Errorf("confirming read: %v", err)
 				}
 				if err := <-last; err != nil {
 					t.Errorf("wait: %v", err)
@@ -334,7 +334,7 @@ func TestTailingIsNotDisturbed(t *testing.T) {
 
 // TestPushesDuringAHeadCheck: a batch pushed during a head check may be part of its listing, follow
 // it, or neither.
-func TestPushesWhileMakingSure(t *testing.T) {
+func TestPushesDuringAHeadCheck(t *testing.T) {
 	h := turns(t, 1)
 	forged := h.pushes[3]
 	forged.at.Hash[0] ^= 1
@@ -347,13 +347,13 @@ func TestPushesWhileMakingSure(t *testing.T) {
 		loads  int // in addition to the load that opened
 		warns  int
 	}{
-		{"what it lists", 5, h.pushes[3:5], 5, 4, 1, 0},
-		{"a part of it", 5, h.pushes[3:4], 5, 4, 1, 0},
-		{"what follows", 4, h.pushes[4:6], 6, 5, 1, 0},
-		{"all of it", 4, h.pushes[3:6], 6, 5, 1, 0},
+		{"the listed batches", 5, h.pushes[3:5], 5, 4, 1, 0},
+		{"some listed batches", 5, h.pushes[3:4], 5, 4, 1, 0},
+		{"the following batches", 4, h.pushes[4:6], 6, 5, 1, 0},
+		{"listed and following batches", 4, h.pushes[3:6], 6, 5, 1, 0},
 		{"a gap", 4, h.pushes[5:6], 6, 5, 2, 0},
 		{"another batch under its number", 4, []push{forged}, 4, 3, 2, 1},
-		{"and what is right", 5, []push{forged, h.pushes[3], h.pushes[4]}, 5, 4, 2, 1},
+		{"and the right batches", 5, []push{forged, h.pushes[3], h.pushes[4]}, 5, 4, 2, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -383,11 +383,11 @@ func TestPushesWhileMakingSure(t *testing.T) {
 				}
 				for range tt.loads {
 					if at := <-tail; at > tt.head {
-						t.Errorf("who tails sees %d", at)
+						t.Errorf("tailing read: head %d, want at most %d", at, tt.head)
 					}
 				}
 				if at := <-strict; at < conversation.Offset(tt.listed-1) {
-					t.Errorf("who makes sure sees %d", at)
+					t.Errorf("confirming read: head %d, want at least %d", at, tt.listed-1)
 				}
 				wantLoads(t, source, 1+tt.loads)
 				if n := strings.Count(log.String(), "log does not continue"); n != tt.warns {

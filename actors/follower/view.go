@@ -38,7 +38,7 @@ func (e *entry) chunks() []byte { return e.page[1 : len(e.page)-1] }
 type view struct {
 	set    *Set
 	state  *conversation.State
-	life   conversation.Offset // batch that created the current incarnation
+	born   conversation.Offset // batch that created the current incarnation
 	start  conversation.Offset
 	window []entry
 	bytes  int   // size of window
@@ -73,7 +73,7 @@ func (v *view) weight() int64 {
 func (v *view) restore(
 	s *conversation.State, size int64, pages []*conversation.HistoryPage, refs map[*conversation.HistoryPage]storage.PageRef,
 ) {
-	v.state, v.life, v.folded, v.pages, v.refs = s, s.Born(), size, pages, refs
+	v.state, v.born, v.folded, v.pages, v.refs = s, s.Born(), size, pages, refs
 	for _, p := range pages {
 		v.kept += p.Bytes()
 	}
@@ -140,7 +140,7 @@ func (v *view) apply(b batch, live bool) error {
 		v.forget(off + 1)
 		return nil
 	case created != before:
-		v.life, v.folded, v.uncut = off, int64(b.bytes), b.bytes
+		v.born, v.folded, v.uncut = off, int64(b.bytes), b.bytes
 		v.refs, v.logged, v.pages, v.kept = nil, nil, nil, 0
 		v.forget(off)
 	case !live && needsState(b.records):
@@ -260,7 +260,7 @@ func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Pag
 		return conversation.Page{}, &logError{int64(v.head()), err}
 	}
 	e := &encoding{
-		set: v.set, key: v.state.Created().Address().Key(), life: v.life, pieces: pieces, refs: v.refs, logged: v.logged,
+		set: v.set, key: v.state.Created().Address().Key(), born: v.born, pieces: pieces, refs: v.refs, logged: v.logged,
 	}
 	return e.page(v.head()), nil
 }
@@ -268,7 +268,7 @@ func (v *view) encoded(pieces []conversation.Piece, err error) (conversation.Pag
 // plan chooses the batches for a read of an existing conversation after an offset, at most the head.
 func (v *view) plan(after conversation.Offset, limit int) read {
 	r := read{head: v.head(), id: v.id()}
-	r.first = max(after+1, v.life)
+	r.first = max(after+1, v.born)
 	r.last = r.head
 	if int64(limit) < int64(r.head-r.first)+1 {
 		r.last = r.first + conversation.Offset(limit) - 1

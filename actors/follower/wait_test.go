@@ -153,19 +153,19 @@ func TestIdleFollowerIsDropped(t *testing.T) {
 		pending(t, done)
 		time.Sleep(time.Hour) // bubble time: a waiting reader keeps the follower
 		if n := s.Stats().Followers; n != 1 {
-			t.Fatalf("%d followers while a reader waits", n)
+			t.Fatalf("%d followers while a reader waits, want 1", n)
 		}
 		leave()
 		<-done
 		time.Sleep(9 * time.Second)
 		if n := s.Stats().Followers; n != 1 {
-			t.Fatalf("%d followers before the time", n)
+			t.Fatalf("%d followers before IdleAfter, want 1", n)
 		}
 		wantHead(t, s, h.head())
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
 		if n := s.Stats().Followers; n != 0 {
-			t.Fatalf("%d followers after the time", n)
+			t.Fatalf("%d followers after IdleAfter, want 0", n)
 		}
 		wantHead(t, s, h.head())
 		if loads, _ := source.counts(); loads != 2 {
@@ -181,12 +181,12 @@ func TestAbsentConversationLeavesNothing(t *testing.T) {
 		time.Sleep(16 * time.Second)
 		synctest.Wait()
 		if n := s.Stats().Followers; n != 0 {
-			t.Errorf("%d followers", n)
+			t.Errorf("%d followers, want 0", n)
 		}
 	})
 }
 
-func TestDamagedLogIsReadAgainLater(t *testing.T) {
+func TestCorruptLogIsReadAgainLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		source := newBucket(h.pushes...)

@@ -77,7 +77,7 @@ func New(o Options) *Store {
 func (s *Store) Run(ctx context.Context) { s.garbage.run(ctx) }
 
 // Patient returns the source of logs with a time limit for each wait for the bucket.
-func (s *Store) Patient() follower.Source { return follower.Patient(s.o.Source, s.o.ReadTimeout) }
+func (s *Store) Patient() follower.Source { return follower.WithTimeout(s.o.Source, s.o.ReadTimeout) }
 
 // Archive holds the closed history of one conversation and stores its checkpoints. It outlives the
 // activation while a checkpoint is being stored.

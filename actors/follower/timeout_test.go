@@ -13,8 +13,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// patience is the timeout of a bucket operation in these tests.
-const patience = 30 * time.Second
+// timeout is the timeout of a bucket operation in these tests.
+const timeout = 30 * time.Second
 
 // slow is a bucket that delays every batch, page and checkpoint.
 type slow struct {
@@ -74,7 +74,7 @@ func persist(t *testing.T, most time.Duration, ask func() error) (refused int) {
 		began := time.Now()
 		err := ask()
 		if took := time.Since(began); took > most {
-			t.Fatalf("a reader waited %v", took)
+			t.Fatalf("read took %v, want at most %v", took, most)
 		}
 		if err == nil {
 			return refused
@@ -100,23 +100,23 @@ func TestLogIsReadHoweverLong(t *testing.T) {
 					h.turn(12)
 				}
 				k.store(h.pushes[k.taken:]...)
-				source := &slow{keeping: k, takes: patience - time.Second}
-				s := start(t, source, &follower.Options{LoadTimeout: patience, RetainBytes: 1})
+				source := &slow{keeping: k, takes: timeout - time.Second}
+				s := start(t, source, &follower.Options{LoadTimeout: timeout, RetainBytes: 1})
 				began := time.Now()
-				refused := persist(t, patience, func() error {
+				refused := persist(t, timeout, func() error {
 					_, err := s.Head(t.Context(), address())
 					return err
 				})
 				wantHead(t, s, h.head())
-				if took := time.Since(began); refused == 0 || took < 3*patience {
-					t.Errorf("it took %v and %d refusals", took, refused)
+				if took := time.Since(began); refused == 0 || took < 3*timeout {
+					t.Errorf("unexpected duration %v or number of refusals %d", took, refused)
 				}
 				if loads, _ := k.counts(); loads != 1 {
-					t.Errorf("the log was read %d times, want once", loads)
+					t.Errorf("%d loads, want 1", loads)
 				}
 				// A batch with a reset is rebuilt from the log, and so is its body when it is written.
 				reset := batchesWith[*conversation.StepDropped](h)[0]
-				persist(t, patience, func() error {
+				persist(t, timeout, func() error {
 					page, err := s.Updates(t.Context(), address(), reset-1, 1)
 					if err == nil && string(page.JSON) != h.page(reset-1, reset) {
 						t.Errorf("page %s, want %s", page.JSON, h.page(reset-1, reset))
@@ -124,7 +124,7 @@ func TestLogIsReadHoweverLong(t *testing.T) {
 					return err
 				})
 				if loads, _ := k.counts(); loads != 2 {
-					t.Errorf("the log was read %d times, want once more", loads)
+					t.Errorf("%d loads, want one more", loads)
 				}
 			})
 		})
@@ -145,7 +145,7 @@ func batchesWith[T conversation.Record](h *history) (out []conversation.Offset) 
 
 // TestBucketTimeout: each wait for the bucket times out as unavailable. A timeout is neither taken for
 // corruption nor for the end of the log.
-func TestBucketThatIsOverdue(t *testing.T) {
+func TestBucketTimeout(t *testing.T) {
 	h := turns(t, 12)
 	k := newKeeping(0)
 	k.checkpoint(h)
@@ -169,7 +169,7 @@ func TestBucketThatIsOverdue(t *testing.T) {
 		"restored": func(ctx context.Context, s follower.Source) error {
 			r, _, err := follower.Restore(ctx, s, address().Key(), nil)
 			if err == nil && r == nil {
-				t.Error("a checkpoint that did not come is taken for one that is not there")
+				t.Error("a checkpoint that timed out is reported as absent")
 			}
 			return err
 		},
@@ -178,15 +178,15 @@ func TestBucketThatIsOverdue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				source := follower.Patient(&slow{keeping: k, takes: time.Hour}, patience)
-				if err := read(t.Context(), source); !errors.Is(err, storage.ErrUnavailable) || time.Since(began) != patience {
-					t.Errorf("ended after %v with %v", time.Since(began), err)
+				source := follower.WithTimeout(&slow{keeping: k, takes: time.Hour}, timeout)
+				if err := read(t.Context(), source); !errors.Is(err, storage.ErrUnavailable) || time.Since(began) != timeout {
+					t.Errorf("got %v after %v, want unavailable after %v", err, time.Since(began), timeout)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				began = time.Now()
 				if err := read(ctx, source); errors.Is(err, storage.ErrUnavailable) || time.Since(began) != time.Second {
-					t.Errorf("whose caller has left, it ended after %v with %v", time.Since(began), err)
+					t.Errorf("canceled caller: got %v after %v, want its own error after 1s", err, time.Since(began))
 				}
 			})
 		})
@@ -198,11 +198,11 @@ func TestConsumersHaveTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := turns(t, 1)
 		n := 0
-		for _, err := range follower.Patient(newBucket(h.pushes...), patience).Batches(t.Context(), address().Key(), storage.Start()) {
+		for _, err := range follower.WithTimeout(newBucket(h.pushes...), timeout).Batches(t.Context(), address().Key(), storage.Start()) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(2 * patience)
+			time.Sleep(2 * timeout)
 			n++
 		}
 		if n != len(h.pushes) {

@@ -30,26 +30,26 @@ func (f *failing) Range(context.Context, conversation.Key, int64, int64) ([]stor
 	return nil, f.err
 }
 
-func TestDoubting(t *testing.T) {
+func TestSuspectStore(t *testing.T) {
 	corrupt, gap := &storage.CorruptError{Err: errors.New("other bytes")}, &storage.GapError{Seq: 1, Next: 2}
 	for name, tt := range map[string]struct {
 		err  error
 		logs string // Logs to read; a number is minutes to wait: "a b c 2 a".
 		want string // Error of each read: the log is corrupt, or the store is unavailable.
 	}{
-		"one log":               {corrupt, "a a a a", "damage damage damage damage"},
-		"two logs":              {corrupt, "a b a b", "damage damage damage damage"},
-		"three logs":            {corrupt, "a b c a b", "damage damage store store store"},
-		"three logs with gaps":  {gap, "a b c", "damage damage store"},
-		"three logs, one late":  {corrupt, "a b 2 c", "damage damage damage"},
-		"the other logs again":  {corrupt, "a b c 2 a", "damage damage store damage"},
-		"no log for long":       {corrupt, "a b c 20 a b c", "damage damage store damage damage store"},
-		"three logs for long":   {corrupt, "a b c" + strings.Repeat(" 1 a b c", 11), "damage damage store" + strings.Repeat(" store store store", 10) + strings.Repeat(" damage", 3)},
-		"a bucket that is away": {&storage.Error{Op: "get", Kind: storage.ErrRefused}, "a b c d", "other other other other"},
+		"one log":               {corrupt, "a a a a", "corrupt corrupt corrupt corrupt"},
+		"two logs":              {corrupt, "a b a b", "corrupt corrupt corrupt corrupt"},
+		"three logs":            {corrupt, "a b c a b", "corrupt corrupt store store store"},
+		"three logs with gaps":  {gap, "a b c", "corrupt corrupt store"},
+		"three logs, one late":  {corrupt, "a b 2 c", "corrupt corrupt corrupt"},
+		"the other logs again":  {corrupt, "a b c 2 a", "corrupt corrupt store corrupt"},
+		"no log for long":       {corrupt, "a b c 20 a b c", "corrupt corrupt store corrupt corrupt store"},
+		"three logs for long":   {corrupt, "a b c" + strings.Repeat(" 1 a b c", 11), "corrupt corrupt store" + strings.Repeat(" store store store", 10) + strings.Repeat(" corrupt", 3)},
+		"an unavailable bucket": {&storage.Error{Op: "get", Kind: storage.ErrRefused}, "a b c d", "other other other other"},
 	} {
 		for _, op := range []string{"batches", "range"} {
 			synctest.Test(t, func(t *testing.T) {
-				source := follower.Doubting(&failing{err: tt.err}, slog.New(slog.DiscardHandler))
+				source := follower.SuspectStore(&failing{err: tt.err}, slog.New(slog.DiscardHandler))
 				var got []string
 				for word := range strings.FieldsSeq(tt.logs) {
 					var minutes int
@@ -66,7 +66,7 @@ func TestDoubting(t *testing.T) {
 					}
 					switch {
 					case storage.IsCorrupt(err):
-						got = append(got, "damage")
+						got = append(got, "corrupt")
 					case errors.Is(err, storage.ErrUnavailable):
 						got = append(got, "store")
 					default:

@@ -9,8 +9,8 @@ import (
 	"github.com/parleyrun/parley/storage"
 )
 
-// againBytes is the memory charged for reading a log again: objects that are read ahead, and the fold.
-const againBytes = 16 << 20
+// refoldBytes is the memory charged for reading a log again: objects that are read ahead, and the fold.
+const refoldBytes = 16 << 20
 
 // CutEvery is the number of log bytes to fold before closed history is cut out of the state again. It
 // keeps a fold from holding the history of a long log.
@@ -18,9 +18,9 @@ const CutEvery = 1 << 20
 
 // refold rebuilds closed history from the log, page by page, where no checkpoint has it. It belongs to
 // one goroutine, which closes it.
-type again struct {
+type refold struct {
 	key   conversation.Key
-	life  conversation.Offset // offset of the batch that created the incarnation
+	born  conversation.Offset // offset of the batch that created the incarnation
 	state *conversation.State
 	cut   int // messages cut so far
 	uncut int // bytes folded since the last cut that found nothing
@@ -31,25 +31,25 @@ type again struct {
 	set  *Set
 }
 
-func newAgain(ctx context.Context, s *Set, key conversation.Key, life conversation.Offset) *again {
-	a := &again{key: key, life: life, state: conversation.NewState(), set: s}
-	a.next, a.stop = iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
-	return a
+func newRefold(ctx context.Context, s *Set, key conversation.Key, born conversation.Offset) *refold {
+	r := &refold{key: key, born: born, state: conversation.NewState(), set: s}
+	r.next, r.stop = iter.Pull2(s.source.Batches(ctx, key, storage.Start()))
+	return r
 }
 
 // page returns the history of n closed messages after the first `after` messages of the incarnation.
 // Consecutive calls must not go backwards.
-func (a *again) page(after, n int) (out *conversation.HistoryPage, err error) {
-	for a.cut < after+n {
-		want := after - a.cut // messages to skip
+func (r *refold) page(after, n int) (out *conversation.HistoryPage, err error) {
+	for r.cut < after+n {
+		want := after - r.cut // messages to skip
 		if want <= 0 {
-			want = after + n - a.cut
+			want = after + n - r.cut
 		}
-		page, err := a.take(want)
+		page, err := r.take(want)
 		switch {
 		case err != nil:
 			return nil, err
-		case a.cut <= after:
+		case r.cut <= after:
 		case out == nil:
 			out = page
 		default:
@@ -60,50 +60,50 @@ func (a *again) page(after, n int) (out *conversation.HistoryPage, err error) {
 }
 
 // take returns at most n closed messages.
-func (a *again) take(n int) (*conversation.HistoryPage, error) {
+func (r *refold) take(n int) (*conversation.HistoryPage, error) {
 	for {
-		if a.uncut >= min(CutEvery, a.set.options.HoldBytes) || a.ended {
-			ours, most := a.state.Born() == a.life, n
+		if r.uncut >= min(CutEvery, r.set.options.HoldBytes) || r.ended {
+			ours, most := r.state.Born() == r.born, n
 			if !ours { // skip a deleted incarnation
 				most = math.MaxInt
 			}
-			page, err := a.state.CutUpTo(most)
+			page, err := r.state.CutUpTo(most)
 			switch {
 			case err != nil:
 				return nil, err
 			case page != nil && ours:
-				a.cut += page.Counts.Messages
+				r.cut += page.Counts.Messages
 				return page, nil
 			case page != nil:
 				continue
-			case a.ended:
-				return nil, &storage.GapError{Conv: a.key, Seq: int64(a.state.Head()) + 1, Next: -1}
+			case r.ended:
+				return nil, &storage.GapError{Conv: r.key, Seq: int64(r.state.Head()) + 1, Next: -1}
 			}
-			a.uncut = 0
+			r.uncut = 0
 		}
-		if err := a.fold(); err != nil {
+		if err := r.fold(); err != nil {
 			return nil, err
 		}
 	}
 }
 
 // fold applies the next batch.
-func (a *again) fold() error {
-	stored, err, ok := a.next()
+func (r *refold) fold() error {
+	stored, err, ok := r.next()
 	if err != nil {
 		return err
 	}
 	if !ok {
-		a.ended = true
+		r.ended = true
 		return nil
 	}
-	b, err := decoded(a.set.account, stored)
+	b, err := decoded(r.set.account, stored)
 	if err != nil {
 		return err
 	}
-	if err := a.state.Apply(conversation.Batch{Offset: conversation.Offset(b.at.Seq), Records: b.records}); err != nil {
+	if err := r.state.Apply(conversation.Batch{Offset: conversation.Offset(b.at.Seq), Records: b.records}); err != nil {
 		return &logError{b.at.Seq, err}
 	}
-	a.uncut += b.bytes
+	r.uncut += b.bytes
 	return nil
 }
