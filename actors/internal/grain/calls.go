@@ -8,19 +8,19 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// calls asks actors and waits for their replies. It stands in for the library's futures, which know
-// no context and write their result without a lock when two answers meet.
+// calls sends requests to actors and waits for their replies. It replaces the library's futures, which
+// do not support contexts and race when two replies arrive at once.
 //
-// All calls are one process, which the library passes the request ID of a reply's PID: a process for
-// each would cost the library's registry a table of its own for nearly every name it has ever seen.
+// All calls share one process; the library passes it the request ID in a reply's PID. One process per
+// call would make the library's registry allocate a table for nearly every name it has seen.
 type calls struct {
 	system *actor.ActorSystem
-	name   string                    // of the process
-	isUp   func(address string) bool // whether address is in the current view
-	closed chan struct{}             // closed when the cluster goes down
+	name   string                    // name of the process
+	isUp   func(address string) bool // reports whether address is in the current view
+	closed chan struct{}             // closed when the cluster stops
 
 	mu     sync.Mutex
-	last   uint32                        // request ID
+	last   uint32                        // last request ID
 	open   map[uint32]*call              // by request ID, never 0
 	remote map[string]map[*call]struct{} // calls to other members, by address
 }
@@ -30,7 +30,7 @@ var _ actor.Process = (*calls)(nil)
 func newCalls(system *actor.ActorSystem, isUp func(address string) bool) *calls {
 	c := &calls{
 		system: system,
-		// The member's ID keeps a late reply to an earlier process at this address from being taken for ours.
+		// The member ID in the name keeps late replies to an earlier process at this address out.
 		name:   system.ID + "calls",
 		isUp:   isUp,
 		closed: make(chan struct{}),
@@ -41,10 +41,10 @@ func newCalls(system *actor.ActorSystem, isUp func(address string) bool) *calls 
 	return c
 }
 
-// call is one question. The first reply counts.
+// call is one pending request. The first reply counts.
 type call struct {
 	reply chan any    // capacity 1
-	away  atomic.Bool // the message is in the endpoint that it was meant for
+	away  atomic.Bool // the endpoint has the message
 }
 
 func (c *call) answer(m any) {
@@ -54,7 +54,8 @@ func (c *call) answer(m any) {
 	}
 }
 
-// SendUserMessage implements actor.Process: it brings a reply to its call, if that still waits.
+// SendUserMessage implements actor.Process. It delivers a reply to its call if the call is still
+// pending.
 func (c *calls) SendUserMessage(to *actor.PID, message any) {
 	_, m, _ := actor.UnwrapEnvelope(message)
 	c.mu.Lock()
@@ -70,8 +71,8 @@ func (c *calls) SendSystemMessage(*actor.PID, any) {}
 // Stop implements actor.Process.
 func (c *calls) Stop(*actor.PID) {}
 
-// begin makes a call and the PID that its reply is addressed to. An ID comes back after 4 billion
-// calls, when nobody can have kept a reply for so long.
+// begin registers a call and returns it with its reply PID. Request IDs wrap after 4 billion calls,
+// long after any late reply.
 func (c *calls) begin() (*call, *actor.PID) {
 	k := &call{reply: make(chan any, 1)}
 	pid := actor.NewPID(c.system.Address(), c.name)
@@ -91,22 +92,22 @@ func (c *calls) end(pid *actor.PID) {
 	delete(c.open, pid.RequestId)
 }
 
-// What is put into the calls to an address when no answer can be expected from there.
+// Answers put into the calls to an address that can send no reply.
 type (
 	memberLeft struct{} // the member has left the view
-	linkEnded  struct{} // what was sent may have been lost
+	linkEnded  struct{} // sent messages may be lost
 	notSent    struct{} // no connection was made
 )
 
-// ask sends m to target and waits. It returns errDeadLetter, errNotSent or errNotMember when the target
-// certainly did not see m; with errMemberLeft, errLinkEnded, errStopped and ctx's error that is unknown.
+// ask sends m to target and waits for the reply. After errDeadLetter, errNotSent or errNotMember the
+// target has not seen m. After errMemberLeft, errLinkEnded, errStopped or ctx's error it may have.
 func (c *calls) ask(ctx context.Context, target *actor.PID, m any) (any, error) {
 	k, pid := c.begin()
 	defer c.end(pid)
 	if target.Address != c.system.Address() {
 		c.track(target.Address, k)
 		defer c.untrack(target.Address, k)
-		// The order matters: a member that leaves after this check finds the call and fails it.
+		// Check after track: a member that leaves after this check fails the tracked call.
 		if !c.isUp(target.Address) {
 			return nil, errNotMember
 		}
@@ -171,8 +172,8 @@ func (c *calls) answerAll(address string, m any) {
 	}
 }
 
-// notSent ends the calls to address whose messages are in an endpoint that has never connected. One that
-// is only about to be sent may still find the next endpoint: it is left to the end of this one.
+// notSent fails the calls to address whose messages are in an endpoint that has never connected. A
+// call that is about to be sent may use the next endpoint; the end of this endpoint fails it.
 func (c *calls) notSent(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,20 +15,20 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Cluster is this process's part in the cluster: its members' views, its activations and the way to
-// those of others. It runs once: from Start to Stop.
+// Cluster is this process's part of the cluster: the views, its activations, and the transport to the
+// other members. It runs once, from Start to Stop.
 type Cluster struct {
 	kind        string
 	log         *slog.Logger
 	timeout     time.Duration
 	membership  Membership
-	alone       bool // nothing listens
+	alone       bool // no listener
 	place       place
 	expiry      *expiryWatch // nil without files
-	keys        keys         // nil until Start makes some, and for ever if insecure
+	keys        keys         // nil before Start, and always if insecure
 	insecure    bool
-	settle      time.Duration // for which Release heeds a change of the view
-	connects    time.Duration // for which a link to another node does, at either end
+	settle      time.Duration // time that Release considers a change of the view
+	connects    time.Duration // connect timeout of a link, at either end
 	onNode      func(proto.Message) proto.Message
 	viewChanged func(View)
 	linkDown    func(address string)
@@ -42,18 +42,18 @@ type Cluster struct {
 	node      *actor.PID             // nil until Start
 	address   atomic.Pointer[string] // nil until it listens
 
-	running atomic.Bool // requests are taken
+	running atomic.Bool // requests are accepted
 
-	life    chan struct{} // capacity 1; holding its token is holding the fields below
+	life    chan struct{} // capacity 1; the token guards the fields below
 	phase   phase
 	links   *links
 	remote  *remote.Remote // nil until it listens
-	door    *door          // of remote
+	door    *door          // credentials of remote
 	joined  bool           // Join was called
 	stopErr error
 }
 
-// aloneAddress is that of a member whom nobody dials.
+// aloneAddress is the address of a member without a listener.
 const aloneAddress = "alone:0"
 
 type phase int
@@ -64,12 +64,12 @@ const (
 	phaseStopped
 )
 
-// New makes a cluster of actors of one kind, which is the same in all members. NewActor makes the
-// actor of one identity; it is called on the placement goroutine and must not block or do I/O. The
-// actor gets *actor.Started and then *cluster.ClusterInit, which names its identity.
+// New returns a cluster of actors of one kind; all members use the same kind. NewActor creates the
+// actor of one identity. It runs on the placement goroutine and must not block or do I/O. The actor
+// receives *actor.Started and then *cluster.ClusterInit, which names its identity.
 //
-// New starts no goroutine and opens no socket. It reads the TLS files, and its error names the one that
-// does not work and what to do.
+// New starts no goroutine and opens no socket. It reads the TLS files; its error names the unusable
+// file and the remedy.
 func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, error) {
 	switch {
 	case kind == "":
@@ -101,12 +101,13 @@ func New(kind string, newActor func() actor.Actor, opts *Options) (*Cluster, err
 	return c, nil
 }
 
-// assemble wires the library's parts and ours; all of it is idle until Start.
+// assemble wires the library's parts and ours. All of it is idle until Start.
 func (c *Cluster) assemble(newActor func() actor.Actor, o *Options) {
 	c.system = actor.NewActorSystem(
 		actor.WithLoggerFactory(func(*actor.ActorSystem) *slog.Logger { return newLibraryLog(c.log) }),
 		actor.WithDeadLetterRequestLogging(false),
-		// The library's dead-letter throttle keeps a goroutine for this long; its log line is dropped anyway.
+		// The library's dead-letter throttle keeps a goroutine for this interval. Its log line is
+		// dropped.
 		actor.WithDeadLetterThrottleInterval(time.Millisecond),
 	)
 	compactRegistry(c.system.ProcessRegistry)
@@ -142,18 +143,18 @@ func (c *Cluster) assemble(newActor func() actor.Actor, o *Options) {
 	})
 }
 
-// registryTables is what the library's process registry is left with, each table being 32 maps that
-// have a lock of their own.
+// registryTables is the number of tables to keep in the library's process registry. A table is 32 maps
+// with a lock each.
 const registryTables = 8
 
-// compactRegistry takes away most of the 1024 tables of a registry. Empty, they are 3 MB, and as
-// processes come and go nearly each of the 32,768 maps comes to hold its first few slots for good.
+// compactRegistry removes most of the 1024 tables of a registry. Empty, they take 3 MB, and in time
+// nearly each of the 32,768 maps permanently holds its first slots.
 func compactRegistry(r *actor.ProcessRegistryValue) {
 	all := r.LocalPIDs.LocalPIDs
 	r.LocalPIDs = &actor.SliceMap{LocalPIDs: slices.Clone(all[:registryTables])}
-	for _, table := range all { // the library has registered some processes of its own
+	for _, table := range all { // the library has registered processes of its own
 		if table.IsEmpty() {
-			continue // Items starts 65 goroutines, and there are 1024 tables.
+			continue // Items starts 65 goroutines per table.
 		}
 		for id, process := range table.Items() {
 			table.Remove(id)
@@ -162,9 +163,9 @@ func compactRegistry(r *actor.ProcessRegistryValue) {
 	}
 }
 
-// Start listens, joins the membership and returns when the first view that holds this member is in
-// place: from then on requests are served. When it fails, everything it started has been stopped and
-// the cluster cannot be started again. ctx bounds Start alone.
+// Start listens, joins the membership and returns once the first view with this member is installed.
+// From then on requests are served. If Start fails, it has stopped everything it started and the
+// cluster cannot be started again. ctx bounds Start only.
 func (c *Cluster) Start(ctx context.Context) error {
 	if err := c.acquire(ctx); err != nil {
 		return fmt.Errorf("start cluster %q: %w", c.kind, err)
@@ -225,11 +226,11 @@ func (c *Cluster) publish(members []Member) {
 	}
 }
 
-// Stop takes no more requests, stops the activations and waits for them, then leaves the membership
-// and closes the listener. Each activation gets *actor.Stopping and may finish there.
+// Stop rejects new requests, stops the activations and waits for them. It then leaves the membership
+// and closes the listener. Each activation receives *actor.Stopping and may finish there.
 //
-// When ctx ends first, Stop goes on without waiting for activations and says how many were left
-// running; closing the links may still take a second. No peer can hold it up. Later calls wait for the
+// If ctx ends first, Stop continues without waiting for activations, and its error counts those still
+// running. Closing the links may take another second. A peer cannot delay it. Later calls wait for the
 // first and return its result. Requests that wait for a reply end with ErrOutcomeUnknown.
 func (c *Cluster) Stop(ctx context.Context) error {
 	if err := c.acquire(ctx); err != nil {
@@ -246,7 +247,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return nil
 }
 
-// teardown undoes what start has done, in the opposite order.
+// teardown undoes start in reverse order.
 func (c *Cluster) teardown(ctx context.Context) error {
 	c.running.Store(false)
 	var drained, left error
@@ -280,7 +281,7 @@ func (c *Cluster) teardown(ctx context.Context) error {
 
 func (c *Cluster) acquire(ctx context.Context) error {
 	select {
-	case c.life <- struct{}{}: // also when ctx is over: a select would choose by chance
+	case c.life <- struct{}{}: // even if ctx has ended: select would choose at random
 		return nil
 	default:
 	}
@@ -294,14 +295,14 @@ func (c *Cluster) acquire(ctx context.Context) error {
 
 func (c *Cluster) release() { <-c.life }
 
-// Request brings m to the activation of id, which is made if there is none, and returns its reply. It
-// looks for an owner that takes m for OwnerWait at most, repeating attempts that certainly reached no
-// actor with pauses of 5 to 200 ms; once m was handed over it waits for the reply. All of it ends with
-// ctx's deadline or, if it has none, after RequestTimeout.
+// Request delivers m to the activation of id, which is created if necessary, and returns its reply.
+// For at most OwnerWait it looks for an owner that accepts m. It retries attempts that reached no
+// actor, with a backoff of 5 to 200 ms. After the handover it waits for the reply until ctx's
+// deadline, or for RequestTimeout if ctx has none.
 //
-// It returns ErrNoOwner, ErrOutcomeUnknown or ErrPanicked, wrapped, and with the first two the
-// context's error if it was that which ended the wait. The reply belongs to the caller and the actor
-// alike: neither it nor m may be changed.
+// It returns ErrNoOwner, ErrOutcomeUnknown or ErrPanicked, wrapped. The first two also wrap ctx's
+// error if that ended the wait. The caller and the actor share m and the reply; neither may be
+// changed.
 func (c *Cluster) Request(ctx context.Context, id string, m proto.Message) (proto.Message, error) {
 	if id == "" || m == nil {
 		return nil, errors.New("request: identity or message is missing")
@@ -322,7 +323,7 @@ func (c *Cluster) Request(ctx context.Context, id string, m proto.Message) (prot
 	return p, nil
 }
 
-// bounded gives ctx a deadline if it has none.
+// bounded adds a deadline to ctx if it has none.
 func (c *Cluster) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -330,12 +331,12 @@ func (c *Cluster) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, c.timeout)
 }
 
-// MemberID names this process among the members; it is new for every Cluster.
+// MemberID returns the ID of this process among the members. It is new for every Cluster.
 func (c *Cluster) MemberID() string { return c.system.ID }
 
-// System is the actor system, for actors that send to themselves from other goroutines. Its life
-// cycle belongs to the Cluster.
+// System returns the actor system, for actors that send to themselves from other goroutines. The
+// Cluster starts and stops it.
 func (c *Cluster) System() *actor.ActorSystem { return c.system }
 
-// ActiveCount is the number of activations in this process, those that are stopping included.
+// ActiveCount returns the number of activations in this process, including stopping ones.
 func (c *Cluster) ActiveCount() int { return int(c.lookup.active.Load()) }

@@ -1,50 +1,51 @@
-// Package grain runs one kind of virtual actor, one activation per identity, on protoactor-go, over one
-// process or several.
+// Package grain runs virtual actors of one kind on protoactor-go, with one activation per identity, in
+// one process or several.
 //
-// Package actors calls it: it hands New a producer of conversation actors and sends them messages
-// with Cluster.Request. The package calls protoactor-go and gRPC, and only through what they export.
-// One member and many members take the same path; they differ in the Membership alone. A member that can
-// only be alone listens nowhere, and may live in a bubble of testing/synctest.
+// Package actors passes a factory of conversation actors to [New] and sends them messages with
+// [Cluster.Request]. This package is the only user of protoactor-go and gRPC, through their exported
+// APIs. A single member and many members run the same code with a different [Membership]. A member
+// with [Options.Alone] has no listener and can run in a testing/synctest bubble.
 //
 // Guarantees:
 //
 //  1. Within one member at most one activation of an identity runs at any time. A request that
-//     arrives while the old activation ends waits for that. Across members that is best effort:
-//     members whose views differ may each run a copy, so whatever an activation writes needs a fence.
+//     arrives while the old activation ends waits for the end. Across members this is best effort:
+//     members with different views may each run a copy, so all writes of an activation need a fence.
 //  2. A message is handed to an activation at most once per Request, unless the activation is known
-//     not to have seen it. Request never repeats a message whose fate it does not know. A link that
-//     ends, or a member that leaves, ends the calls to it at once.
-//  3. A message that is still queued when its activation stops is returned to the caller's Request,
-//     which sends it to the next activation. Stopping loses no request.
-//  4. A panic in an actor answers the caller with ErrPanicked, stops that activation and touches
-//     nothing else. It is never restarted in place; the next request makes a new one.
-//  5. A member refuses what it does not own in its own view. An identity belongs to one member of a
-//     view, in proportion to the weights; a change moves only the share of who came, went or drains.
-//  6. An activation whose identity belongs elsewhere is told so with HandOver, not cut off, and is
-//     stopped when it takes too long. After Release has returned nil, no member that was asked runs
-//     a copy that began before, except one that waits in Release itself.
-//  7. Nobody is let in, or talked to, without a certificate of the CA with the members' name, but for
-//     Insecure, which is loopback only. Whoever is refused, and every frame that no member would
-//     send, is one warning with address and reason, and nothing else happens.
-//  8. Message bodies and panic values that may carry them never reach the log.
-//  9. A process that starts anew at the address of another is reached as soon as it listens, 250 ms
-//     later at most, and no peer, hung or hostile, holds up Stop.
+//     not to have seen it. Request never repeats a message with an unknown outcome. The end of a
+//     link, or a member that leaves, ends the calls to it immediately.
+//  3. A message that is still queued when its activation stops is returned to its Request, which
+//     sends it to the next activation. Stopping loses no request.
+//  4. A panic in an actor answers the caller with ErrPanicked and stops that activation only. It is
+//     never restarted in place; the next request creates a new one.
+//  5. A member refuses identities that it does not own in its own view. Identities are distributed
+//     over the members of a view in proportion to their weights. A change of the view moves only the
+//     share of the members that joined, left or drain.
+//  6. An activation whose identity moved to another member receives HandOver and is stopped after a
+//     timeout. After Release has returned nil, no asked member runs a copy that began before, except
+//     one that waits in Release itself.
+//  7. Every connection, in both directions, needs a certificate of the CA with the members' name.
+//     The exception is Insecure, which is loopback only. A refused peer, and a frame that no member
+//     sends, causes one warning with address and reason, and no other effect.
+//  8. Message bodies, and panic values that may contain them, are never logged.
+//  9. A process that restarts at the address of another is reached at most 250 ms after it listens.
+//     No hung or hostile peer delays Stop.
 //
-// The library's own start and stop are not used. cluster.StartMember sleeps a second and starts
-// gossip and pub-sub; cluster.Shutdown sleeps two and then panics when called twice. Start does what is
-// needed of StartMember instead: remote.NewRemote and its Start, and the identity lookup's Setup. The
-// library's list of members and its table of kinds stay empty; see lookup.show. Gossip is left out on
-// purpose: it would expel members on its own judgement, and the Membership alone decides about those.
-// Between the library's endpoints and their connections stands a link of ours; see links.
+// The library's own start and stop are not used. cluster.StartMember sleeps a second and starts gossip
+// and pub-sub; cluster.Shutdown sleeps two seconds and panics when called twice. Start calls the
+// required parts instead: remote.NewRemote and its Start, and the identity lookup's Setup. The
+// library's member list and kind table stay empty; see lookup.install. Gossip is not started because
+// it would expel members by its own rules; only the Membership decides that. A link of this package
+// sits between each endpoint of the library and its connection; see links.
 //
-// Concurrency: every exported method may be called from any goroutine, except that Request, AskNode and
-// Release block and must not be called within an actor's Receive. New starts no goroutine. All that
-// Start starts has ended when Stop returns nil, except that the connections of links take another
-// moment to close. A local message is passed by pointer: neither side may change it after it was sent.
+// Concurrency: every exported method may be called from any goroutine. Request, AskNode and Release
+// block and must not be called within an actor's Receive. New starts no goroutine. All goroutines of
+// Start have ended when Stop returns nil, except that link connections close a moment later. Local
+// messages are passed by pointer: neither side may change them after sending.
 //
-// After a crash nothing is left: activations are memory, and their owner's log is the truth.
+// A crash leaves no state: activations are memory, and the log of each conversation is authoritative.
 //
-// The library silences the process-wide gRPC log (grpclog) at every Start, without synchronisation.
-// Start and Stop of all clusters in one process take turns because of that. A process that starts
+// The library silences the process-wide gRPC log (grpclog) at every Start, without synchronization.
+// Start and Stop of all clusters in one process are therefore serialized. A process that starts
 // another cluster while gRPC connections are open still trips the race detector.
 package grain

@@ -20,23 +20,23 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// preface is what an HTTP/2 client says first (RFC 9113, 3.4).
+// preface is the HTTP/2 client connection preface (RFC 9113, 3.4).
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 var errNoPreface = errors.New("no HTTP/2 preface")
 
-// door is the server's credentials and interceptors: who comes in, what they may say, and a line in
-// the log for each who was turned away, since gRPC tells nobody. It is also the way to learn that the
-// listener accepts: the library starts the serving goroutine and does not wait for it.
+// serverCreds holds the server's transport credentials and interceptors. It authenticates peers,
+// checks their frames and logs each refusal, which gRPC does not report. It also detects that the
+// listener accepts, because the library starts the serving goroutine without waiting for it.
 type door struct {
 	keys     keys // nil is plaintext
 	refusals *refusals
 	opened   chan struct{}
 
 	mu     sync.Mutex
-	caller string                // the address that knock dials from, "" before and after
+	caller string                // local address of awaitAccept's connection, "" before and after
 	coming map[net.Conn]struct{} // connections in their handshake
-	guests map[string]*guest     // connections that have opened no stream yet, by remote address
+	guests map[string]*guest     // connections without a stream yet, by remote address
 	shut   bool
 }
 
@@ -49,7 +49,7 @@ func newDoor(k keys, log *slog.Logger) *door {
 	}
 }
 
-// knock connects to the listener and waits until it has accepted that connection.
+// awaitAccept connects to the listener and waits until it has accepted the connection.
 func (d *door) knock(ctx context.Context, address string) error {
 	conn, err := d.dial(ctx, address)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *door) knock(ctx context.Context, address string) error {
 	}
 }
 
-// dial holds the lock until the caller's address is known; the handshake waits for it.
+// dial holds the lock until the local address is stored; the handshake waits for it.
 func (d *door) dial(ctx context.Context, address string) (net.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,8 +87,8 @@ func (d *door) isCaller(address string) bool {
 	return true
 }
 
-// ServerHandshake implements credentials.TransportCredentials. The knocking connection goes no further.
-// GRPC has set a deadline on conn.
+// ServerHandshake implements credentials.TransportCredentials. It closes the connection of
+// awaitAccept. gRPC has set a deadline on conn.
 func (d *door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	remote := conn.RemoteAddr().String()
 	if d.isCaller(remote) {
@@ -115,7 +115,7 @@ func (d *door) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 
 func readPreface(conn net.Conn) error {
 	head := make([]byte, len(preface))
-	// Byte by byte would be slower and no wiser: whoever speaks HTTP/2 sends all of it.
+	// An HTTP/2 client sends the whole preface, so one read of its length is enough.
 	n, err := io.ReadFull(conn, head)
 	if !bytes.Equal(head[:n], []byte(preface)[:n]) {
 		return errNoPreface
@@ -130,7 +130,7 @@ func (d *door) creds() credentials.TransportCredentials {
 	return d.keys.current().server
 }
 
-// ClientHandshake implements credentials.TransportCredentials; see caller.
+// ClientHandshake implements credentials.TransportCredentials; see clientCreds.
 func (d *door) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("the door is for servers")
 }
@@ -166,7 +166,7 @@ func (d *door) isShut() bool {
 	return d.shut
 }
 
-// close ends the handshakes under way, which would hold up the end of the server, and the log lines.
+// close ends the pending handshakes, which would delay the end of the server, and stops the log lines.
 func (d *door) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -176,12 +176,12 @@ func (d *door) close() {
 	}
 }
 
-// guest is a connection whose preface was read, to find out if it was all.
+// newConn is a connection without a stream yet. It replays the preface, which was read already.
 type guest struct {
 	net.Conn
 	door   *door
 	remote string
-	head   []byte // of the preface, what gRPC has not read again
+	head   []byte // rest of the preface to replay
 }
 
 func (d *door) receive(conn net.Conn, remote string) *guest {
@@ -192,7 +192,7 @@ func (d *door) receive(conn net.Conn, remote string) *guest {
 	return g
 }
 
-// Read implements net.Conn. GRPC reads from one goroutine.
+// Read implements net.Conn. gRPC reads from one goroutine.
 func (g *guest) Read(p []byte) (int, error) {
 	if len(g.head) > 0 {
 		n := copy(p, g.head)
@@ -210,7 +210,8 @@ func (g *guest) Close() error {
 	return g.Conn.Close()
 }
 
-// seat says that the connection has opened a stream or is closed, and whether that is news.
+// forget removes a connection that opened a stream or closed. It reports whether it was still without
+// a stream.
 func (d *door) seat(remote string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -219,7 +220,7 @@ func (d *door) seat(remote string) bool {
 	return waited
 }
 
-// enter notes the stream's connection and returns the address that it comes from.
+// streamOpened records the stream's connection and returns its remote address.
 func (d *door) enter(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -230,18 +231,18 @@ func (d *door) enter(ctx context.Context) string {
 	return remote
 }
 
-// denyUnary answers every unary call. The library serves two of them with a panic.
+// denyUnary rejects every unary call. The library answers two of them with a panic.
 func (d *door) denyUnary(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	d.refusals.say(d.enter(ctx), "unary call", nil)
 	return nil, status.Error(codes.Unimplemented, "unary calls are not served")
 }
 
-// denyUnknown answers calls of services and methods that nobody has registered.
+// denyUnknown rejects calls of unregistered services and methods.
 func (d *door) denyUnknown(any, grpc.ServerStream) error {
 	return status.Error(codes.Unimplemented, "no such method")
 }
 
-// reason puts what failed a handshake into few words, which the log is rate-limited by.
+// reason maps a handshake error to a short phrase, which is also a key of the log's rate limit.
 func reason(err error) string {
 	var netErr net.Error
 	var record tls.RecordHeaderError
@@ -270,7 +271,7 @@ func reason(err error) string {
 	return "handshake failed"
 }
 
-// caller is the credentials of outgoing connections.
+// clientCreds holds the credentials of outgoing connections.
 type caller struct {
 	keys     keys // nil is plaintext
 	refusals *refusals
@@ -278,8 +279,8 @@ type caller struct {
 
 var _ credentials.TransportCredentials = (*caller)(nil)
 
-// ClientHandshake implements credentials.TransportCredentials. It logs a server that cannot prove
-// itself; whatever else goes wrong shows as a member that cannot be reached.
+// ClientHandshake implements credentials.TransportCredentials. It logs a server with an unacceptable
+// certificate. All other failures are logged as an unreachable member.
 func (c *caller) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	out, info, err := c.creds().ClientHandshake(ctx, authority, conn)
 	var bad *tls.CertificateVerificationError
@@ -290,7 +291,7 @@ func (c *caller) ClientHandshake(ctx context.Context, authority string, conn net
 	return out, info, err
 }
 
-// ServerHandshake implements credentials.TransportCredentials; see door.
+// ServerHandshake implements credentials.TransportCredentials; see serverCreds.
 func (c *caller) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("the caller is for clients")
 }

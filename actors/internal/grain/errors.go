@@ -2,23 +2,23 @@ package grain
 
 import "errors"
 
-// Errors that callers of Request branch on. They arrive wrapped.
+// Errors that callers of Request branch on. They are returned wrapped.
 var (
-	// ErrNoOwner says that no activation, or no node, has taken the message in time, or that the
-	// cluster is not running. Nothing was done; the request may be repeated.
+	// ErrNoOwner reports that no activation or node accepted the message in time, or that the cluster
+	// is not running. The message had no effect; the request may be retried.
 	ErrNoOwner = errors.New("no owner")
 
-	// ErrOutcomeUnknown says that the message was handed over and no reply came: the deadline passed,
-	// the caller gave up, the owner left, the link to it ended or the cluster stopped. The work may have been done, may
-	// be done later, or never. Repeat it only under an idempotency key.
+	// ErrOutcomeUnknown reports that the message was handed over and no reply arrived: the deadline
+	// passed, the caller canceled, the owner left, the link ended or the cluster stopped. The work may
+	// be done, may be done later, or never. Retry only with an idempotency key.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 
-	// ErrPanicked says that the actor panicked while it handled the message. What it did before that
-	// is unknown. The activation is gone; the next request makes a new one.
+	// ErrPanicked reports that the actor panicked while it handled the message. Its effects before
+	// that are unknown. The activation has ended; the next request creates a new one.
 	ErrPanicked = errors.New("actor panicked")
 )
 
-// Reasons for an attempt that certainly did not reach an actor.
+// Causes of an attempt that certainly reached no actor.
 var (
 	errDeadLetter = errors.New("dead letter")
 	errNotMember  = errors.New("target is not a member")
@@ -28,14 +28,14 @@ var (
 	errNoTime     = errors.New("nobody took it in the time for that")
 )
 
-// Reasons for one that was cut short.
+// Causes of an attempt with an unknown outcome.
 var (
 	errMemberLeft = errors.New("member left")
 	errLinkEnded  = errors.New("link ended")
 	errStopped    = errors.New("cluster is not running")
 )
 
-// unseen says that whoever was asked has certainly not seen the message.
+// unseen reports whether the target has certainly not seen the message.
 func unseen(err error) bool {
 	return errors.Is(err, errDeadLetter) || errors.Is(err, errNotMember) || errors.Is(err, errNotSent)
 }

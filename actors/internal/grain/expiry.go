@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// watchEvery is the time between two looks at the certificates in force.
+// watchEvery is the interval between checks of the current certificates.
 const watchEvery = time.Minute
 
-// warnings are the times before the end of a certificate at which it is logged, the longest first. A certificate
-// whose whole life is less than twice as long is replaced in its everyday course, so that warning is left out.
+// warnings are the times before a certificate's end at which it is logged, longest first. A warning is
+// skipped for a certificate that is valid for less than twice that time, because it is rotated
+// routinely.
 var warnings = []time.Duration{30 * 24 * time.Hour, 7 * 24 * time.Hour, 24 * time.Hour}
 
-// Expiry is when the certificates end by which a member proves itself.
+// Expiry holds the validity of the certificates that a member presents.
 type Expiry struct {
-	// Node is that of the member's own certificate, CA that of the authority that signed it, or of an earlier one
-	// between the two.
+	// Node is the validity of the member's own certificate. CA is that of the authority that signed
+	// it, or of an intermediate that ends earlier.
 	Node, CA Validity
 }
 
-// Validity is the life of a certificate.
+// Validity is the validity period of a certificate.
 type Validity struct{ From, Until time.Time }
 
 // valid reports whether a certificate is accepted at a time.
@@ -30,11 +31,11 @@ func (v Validity) valid(now time.Time) bool { return !now.Before(v.From) && now.
 // Valid reports whether other members accept the certificates at a time.
 func (e Expiry) Valid(now time.Time) bool { return e.Node.valid(now) && e.CA.valid(now) }
 
-// expiryOf returns the lives of a certificate and of the longest-lived authority that vouches for it.
+// expiryOf returns the validity of a certificate and of its longest-valid chain.
 func expiryOf(leaf *x509.Certificate, chains [][]*x509.Certificate) Expiry {
 	e := Expiry{Node: Validity{leaf.NotBefore, leaf.NotAfter}}
 	for _, chain := range chains {
-		ca := e.Node // of a certificate that is its own authority
+		ca := e.Node // default: a self-signed certificate
 		for i, c := range chain[1:] {
 			if i == 0 || c.NotAfter.Before(ca.Until) {
 				ca = Validity{c.NotBefore, c.NotAfter}
@@ -47,7 +48,8 @@ func expiryOf(leaf *x509.Certificate, chains [][]*x509.Certificate) Expiry {
 	return e
 }
 
-// Expiry returns when the certificates in force end, false if the member has none. It reads no file.
+// Expiry returns the validity of the current certificates, or false if the member has none. It reads
+// no file.
 func (c *Cluster) Expiry() (Expiry, bool) {
 	files, ok := c.keys.(*keyFiles)
 	if !ok {
@@ -58,8 +60,8 @@ func (c *Cluster) Expiry() (Expiry, bool) {
 	return files.set.expiry, true
 }
 
-// expiryWatch logs that certificates end. It also looks for changed files, since links that are open make no handshake
-// that would.
+// expiryWatch logs expiring certificates. It also detects changed files, because open links make no
+// handshakes that would.
 type expiryWatch struct {
 	files *keyFiles
 	log   *slog.Logger
@@ -70,7 +72,7 @@ type expiryWatch struct {
 	node, ca warned
 }
 
-// warned is the warning that was logged last for a certificate, by the number of warnings that are due.
+// warned is the last warning logged for a certificate, as the number of warnings due.
 type warned struct {
 	until time.Time
 	due   int
@@ -85,7 +87,7 @@ func (w *expiryWatch) start() {
 	}()
 }
 
-// close returns when the watch has ended, also if it was never started.
+// close returns when the watch has ended, or if it was never started.
 func (w *expiryWatch) close() {
 	if w != nil && w.stop != nil {
 		w.stop()
@@ -108,7 +110,7 @@ func (w *expiryWatch) run(ctx context.Context) {
 	}
 }
 
-// look logs a certificate once for each warning that is due, and once when it has expired.
+// check logs a certificate once for each warning that is due, and once when it has expired.
 func (w *expiryWatch) look(last *warned, v Validity, file string, now time.Time) {
 	due, left := 0, v.Until.Sub(now)
 	for i, before := range warnings {

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// stream serves the stream of a peer. It contains the panics of the library's frame decoder, which
-// trusts its indexes, and logs why a stream was broken off. What the library says about it may quote a
-// frame, so only the kind of failure is told.
+// stream serves the stream of a peer. It contains panics of the library's frame decoder, which trusts
+// its indexes, and logs why a stream was ended. Only the kind of failure is logged, because the
+// library's error may quote a frame.
 func (d *door) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	from := d.enter(s.Context())
 	in := &inbound{ServerStream: s}
@@ -37,14 +37,14 @@ func (d *door) stream(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, ha
 	return err
 }
 
-// inbound remembers why reading has ended.
+// inbound records why reading has ended.
 type inbound struct {
 	grpc.ServerStream
 	err     error
 	refused string
 }
 
-// RecvMsg implements grpc.ServerStream. It is called by the stream's handler alone.
+// RecvMsg implements grpc.ServerStream. Only the stream's handler calls it.
 func (s *inbound) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if frame, ok := m.(*remote.RemoteMessage); ok && err == nil && !fromMember(frame) {
@@ -66,7 +66,7 @@ func (s *inbound) RecvMsg(m any) error {
 	return err
 }
 
-// fromMember says whether the frame is of a kind that members send; the library skips the others.
+// fromMember reports whether members send frames of this kind. The library skips the others.
 func fromMember(frame *remote.RemoteMessage) bool {
 	switch {
 	case frame.GetMessageBatch() != nil:

@@ -6,55 +6,54 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Grain is what an identity is while it is activated, for code that does not know the
-// library. Its methods are called one at a time.
+// Grain is an activated identity, for code that does not depend on the library. Its methods are called
+// one at a time.
 type Grain interface {
-	// Start is called once, before anything else.
+	// Start is called once, before the other methods.
 	Start(self *Self)
-	// Receive takes a message. It must not block. It returns true to passivate: then nothing
-	// more comes but Stop, queued requests go back to their callers, and who comes later gets
-	// a new activation.
+	// Receive handles a message. It must not block. It returns true to passivate: then only Stop
+	// follows, queued requests return to their callers, and later requests get a new activation.
 	Receive(m any, from Sender) (passivate bool)
-	// Stop is called once, at the end, whatever has brought it about.
+	// Stop is called once, as the last method, whatever ended the activation.
 	Stop()
 }
 
-// Self is an activation as it knows itself. Its methods may be called from any goroutine.
+// Self is the handle of an activation on itself. Its methods may be called from any goroutine.
 type Self struct {
 	id   string
 	root *actor.RootContext
 	pid  *actor.PID
 }
 
-// ID is the identity.
+// ID returns the identity.
 func (s *Self) ID() string { return s.id }
 
-// Send sends a message to the activation. One that has ended gets it no more.
+// Send sends a message to the activation. It is dropped if the activation has ended.
 func (s *Self) Send(m any) { s.root.Send(s.pid, m) }
 
-// Forward is Send, of a message that from waits for the answer to. It goes back to them if
-// the activation has ended.
+// Forward is Send for a request of another sender. The request returns to from if the activation has
+// ended.
 func (s *Self) Forward(m any, from Sender) { s.root.RequestWithCustomSender(s.pid, m, from.pid) }
 
-// Sender is who has sent a message. The zero value is nobody.
+// Sender is the sender of a message. The zero value ignores answers.
 type Sender struct {
 	root *actor.RootContext
 	pid  *actor.PID
 }
 
-// Answer sends an answer, from any goroutine. The first counts.
+// Answer sends an answer, from any goroutine. The first answer counts.
 func (s Sender) Answer(m proto.Message) {
 	if s.pid != nil {
 		s.root.Send(s.pid, m)
 	}
 }
 
-// Actors makes actors of grains, for New.
+// Actors adapts a factory of grains for New.
 func Actors(newGrain func() Grain) func() actor.Actor {
 	return func() actor.Actor { return &grainActor{grain: newGrain()} }
 }
 
-// grainActor is a grain as the library knows it.
+// grainActor adapts a Grain to the library.
 type grainActor struct {
 	grain Grain
 	self  *Self // nil until it is started

@@ -10,11 +10,11 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 )
 
-// Passivate ends the activation that calls it from its Receive. Nothing that is queued or on its way
-// is lost: queued requests go back to their callers, and a request for the same identity that arrives
-// before the end waits for it and then gets a new activation.
+// Passivate ends the activation that calls it from its Receive. It loses no message: queued requests
+// return to their callers, and a request that arrives before the end waits for it and then gets a new
+// activation.
 //
-// The actor still receives *actor.Stopping and *actor.Stopped, and no user message after Passivate.
+// The actor still receives *actor.Stopping and *actor.Stopped, but no user message after Passivate.
 func Passivate(ctx actor.Context) {
 	if parent := ctx.Parent(); parent != nil {
 		ctx.Send(parent, leaving{pid: ctx.Self()})
@@ -22,8 +22,8 @@ func Passivate(ctx actor.Context) {
 	ctx.Stop(ctx.Self())
 }
 
-// guard contains the panics of an actor. It lies outside the library's own middleware and inside its
-// life cycle, so a panic in Stopping or Stopped does not keep the actor from ending.
+// guard contains the panics of an actor. It is outside the library's middleware and inside its life
+// cycle, so that a panic in Stopping or Stopped does not keep the actor from ending.
 func guard(log *slog.Logger) actor.ReceiverMiddleware {
 	return func(next actor.ReceiverFunc) actor.ReceiverFunc {
 		return func(ctx actor.ReceiverContext, env *actor.MessageEnvelope) {
@@ -37,8 +37,8 @@ func guard(log *slog.Logger) actor.ReceiverMiddleware {
 	}
 }
 
-// panicked logs the panic without its content, answers who asked, and stops the actor for good: its
-// state can no longer be trusted.
+// panicked logs the panic without its content, answers the sender and stops the actor permanently,
+// because its state cannot be trusted.
 func panicked(log *slog.Logger, system *actor.ActorSystem, self, sender *actor.PID, message, reason any) {
 	log.Error("actor panicked", "actor", self.GetId(), "type", fmt.Sprintf("%T", message),
 		"panic", panicText(reason), "stack", string(debug.Stack()))
@@ -48,8 +48,8 @@ func panicked(log *slog.Logger, system *actor.ActorSystem, self, sender *actor.P
 	system.Root.Stop(self)
 }
 
-// panicText describes a panic value. The text of anything but the runtime's own errors may hold what
-// a user wrote, so only its type is told.
+// panicText describes a panic value. Only runtime errors are logged with their text. Of other values
+// only the type is logged, because the text may contain user data.
 func panicText(reason any) string {
 	if err, ok := reason.(runtime.Error); ok {
 		return err.Error()

@@ -14,24 +14,26 @@ import (
 )
 
 const (
-	// settleTime is how long after a change of the view members may still run what is no longer theirs.
+	// settleTime is the time after a change of the view that members may still run identities they no
+	// longer own.
 	settleTime = time.Minute
-	// maxAsked bounds the members that one Release asks for their claim alone. One change moves an identity
-	// between the best claims; who had it before several is known from maxPast views at most.
+	// maxAsked bounds the members that one Release asks because of their score. One change moves an
+	// identity between the best scores. Owners before several changes are known from at most maxPast
+	// views.
 	maxAsked = 4
 	maxPast  = 16
-	// cededFor is how long an identity that another member has asked for is not activated here, unless
-	// the view changes: by then this member has seen the view that the other one goes by.
+	// cededFor is the time that an identity requested by another member is not activated here, unless
+	// the view changes. By then this member has received the other member's view.
 	cededFor = time.Second
-	// releasePatience is how long a member may take until it is looked at whether it still answers.
+	// releaseTimeout is the time after which a member without an answer is checked with its pings.
 	releasePatience = time.Second
 )
 
-// HandOver is what an activation gets when its identity belongs to another member: finish what must not
-// be cut off, and Passivate. One that takes longer than Options.HandOver is stopped.
+// HandOver is sent to an activation whose identity moved to another member. The activation finishes
+// work that must not be interrupted and calls Passivate. It is stopped after Options.HandOver.
 type HandOver struct{}
 
-// handOver asks an activation to end. From now on whoever asks for it waits for its end.
+// handOver asks an activation to end. Later activation requests wait for its end.
 func (p *placement) handOver(ctx actor.Context, s *slot) {
 	if s.phase != slotRuns {
 		return
@@ -51,11 +53,11 @@ func (p *placement) overdue(ctx actor.Context, pid *actor.PID) {
 	p.stop(ctx, s)
 }
 
-// release answers asker as soon as nothing of id runs here. That the asker asks is a claim that it owns
-// id in a view that this member may not have seen, so this member's own view is not heeded.
+// release answers asker as soon as no activation of id runs here. The request implies that the asker
+// owns id in a view that this member may not have yet, so this member's own view is ignored.
 //
-// An activation that waits in Release itself has begun nothing and may wait for the asker: it does not
-// count. Both may then run for a moment, as members with different views may at any time.
+// An activation that waits in Release itself has started no work and may wait for the asker, so it
+// does not count. Both may then run briefly, as members with different views may at any time.
 func (p *placement) release(ctx actor.Context, id string, asker *actor.PID) {
 	s := p.byID[id]
 	if p.lookup.owns(id) && !p.lookup.releases.pending(id) {
@@ -70,7 +72,7 @@ func (p *placement) release(ctx actor.Context, id string, asker *actor.PID) {
 	}
 }
 
-// handedOver tells who waits that the slot's activation has ended.
+// handedOver notifies the waiting members that the slot's activation has ended.
 func (p *placement) handedOver(ctx actor.Context, s *slot) {
 	if s.limit != nil {
 		s.limit.Stop()
@@ -80,7 +82,7 @@ func (p *placement) handedOver(ctx actor.Context, s *slot) {
 	}
 }
 
-// cede keeps id from being activated here for a moment.
+// cede blocks the activation of id here for cededFor.
 func (p *placement) cede(id string) {
 	now := time.Now()
 	if len(p.ceded) >= maxWaiting {
@@ -89,8 +91,7 @@ func (p *placement) cede(id string) {
 	p.ceded[id] = now.Add(p.lookup.cedes)
 }
 
-// isCeded reports whether another member has just asked for id. Activating it here would take it away
-// from that one again.
+// isCeded reports whether another member has just requested id. Activating it here would take it back.
 func (p *placement) isCeded(id string) bool {
 	until, ok := p.ceded[id]
 	if !ok {
@@ -103,7 +104,7 @@ func (p *placement) isCeded(id string) bool {
 	return true
 }
 
-// releases counts the calls of Release under way.
+// releases counts the pending calls of Release per identity.
 type releases struct {
 	mu  sync.Mutex
 	ids map[string]int
@@ -132,13 +133,13 @@ func (r *releases) pending(id string) bool {
 	return r.ids[id] > 0
 }
 
-// Release asks the members that may still run id to hand it over, and waits until none of them does. An
-// activation calls it, not within its Receive, before it begins anything that another copy could be at.
-// If the view has been the same for a minute, only members that are draining may.
+// Release asks the members that may still run id to hand it over, and waits until none of them does.
+// An activation calls it, outside of its Receive, before it starts work that another copy may be
+// doing. If the view is unchanged for a minute, only draining members are asked.
 //
-// A member that leaves is not waited for, nor is one that has answered no ping for 3 s. The error names
-// those that had not answered by then, when ctx ended or the cluster stopped, which is no reason not to go
-// on: whatever runs there is fenced off.
+// Release does not wait for members that leave, or that answered no ping for 3 s. The error names the
+// members without an answer when ctx ended or the cluster stopped. The caller may continue in spite of
+// the error, because a remaining copy is fenced off.
 func (c *Cluster) Release(ctx context.Context, id string) error {
 	v := c.lookup.view.Load()
 	others := v.mayRun(id, c.system.Address(), time.Since(v.since) >= c.settle)
@@ -159,8 +160,8 @@ func (c *Cluster) Release(ctx context.Context, id string) error {
 	return nil
 }
 
-// askRelease asks one member until it has answered, has left, or answers nothing at all any more. The
-// question may be repeated at will.
+// askRelease asks one member until it has answered, has left, or stops answering pings. The request is
+// idempotent.
 func (c *Cluster) askRelease(ctx context.Context, address, id string) error {
 	target := actor.NewPID(address, placementName)
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {

@@ -16,22 +16,22 @@ import (
 	"github.com/parleyrun/parley/internal/outage"
 )
 
-// links stands between the library's endpoints and their streams, as gRPC's client interceptor. An
-// endpoint that fails to connect sleeps for two seconds before it says so, waits without bound for a
-// peer that does not answer, drops what it could not send, and, when it closes, announces its own end
-// as that of the address, which by then may have a new endpoint. So each endpoint gets a stream at
-// once, which never fails to send; it connects in the background, for a while at most, and
-// whoever waits for what was not sent is told so.
+// links sits between the library's endpoints and their streams, as gRPC's client interceptor. It works
+// around endpoint behavior: an endpoint that fails to connect sleeps two seconds before it reports the
+// failure, waits without bound for a silent peer, and drops unsent messages. On close it announces the
+// end of its address, which may have a new endpoint by then. Therefore each endpoint gets a stream
+// immediately, whose sends never fail. The stream connects in the background with a timeout, and calls
+// whose messages were not sent are failed.
 type links struct {
 	log      *slog.Logger
 	calls    *calls
-	connects time.Duration // for which one does
+	connects time.Duration // connect timeout
 
 	mu   sync.Mutex
 	open map[string]map[*link]struct{} // by address
-	lost map[string]*outage.Outage     // of addresses that did not answer the last time
+	lost map[string]*outage.Outage     // addresses whose last connect failed
 	shut bool
-	idle chan struct{} // closed when none is open, once shut
+	idle chan struct{} // closed when no link is open after close
 }
 
 func newLinks(log *slog.Logger, c *calls, connects time.Duration) *links {
@@ -41,7 +41,7 @@ func newLinks(log *slog.Logger, c *calls, connects time.Duration) *links {
 	}
 }
 
-// intercept is a grpc.StreamClientInterceptor. The library's context is never done; a link has its own.
+// intercept is a grpc.StreamClientInterceptor. The library's context never ends; a link has its own.
 func (ls *links) intercept(_ context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &link{
@@ -98,7 +98,7 @@ func (ls *links) cut(address string) {
 	delete(ls.lost, address)
 }
 
-// close cuts every link, now and later, and returns their addresses.
+// close cuts every current and future link and returns their addresses.
 func (ls *links) close() []string {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -114,7 +114,7 @@ func (ls *links) close() []string {
 	return addresses
 }
 
-// found and missed log when an address begins and ceases to answer.
+// found and missed log when an address becomes reachable or unreachable.
 func (ls *links) found(address string) {
 	ls.mu.Lock()
 	was := ls.lost[address]
@@ -143,11 +143,11 @@ type link struct {
 	links   *links
 	address string
 	dial    func() (grpc.ClientStream, error)
-	ctx     context.Context // of the stream; the link's whole life
+	ctx     context.Context // of the stream, from connect to end
 	cancel  context.CancelFunc
-	closed  atomic.Bool // on this side: its end is no news to the library
+	closed  atomic.Bool // closed by this side; the library is not notified
 
-	hello    any // the first message, sent when connected
+	hello    any // first message, sent when connected
 	greeted  bool
 	finished bool
 
@@ -157,8 +157,8 @@ type link struct {
 
 var _ grpc.ClientStream = (*link)(nil)
 
-// SendMsg implements grpc.ClientStream. It never fails: the end of a link shows in RecvMsg. The first
-// message is sent when the link is connected; what comes later waits for that.
+// SendMsg implements grpc.ClientStream. It never fails: RecvMsg reports the end of a link. The first
+// message is sent when the link is connected; later messages wait for that.
 func (l *link) SendMsg(m any) error {
 	if l.hello == nil {
 		l.hello = m
@@ -166,14 +166,14 @@ func (l *link) SendMsg(m any) error {
 	}
 	select {
 	case <-l.ready:
-		_ = l.stream.SendMsg(m) // whatever fails it ends the stream, and RecvMsg says so
+		_ = l.stream.SendMsg(m) // a failure ends the stream, and RecvMsg reports it
 	case <-l.ctx.Done():
 	}
 	return nil
 }
 
-// RecvMsg implements grpc.ClientStream. The library waits for an answer to its first message in the
-// endpoint's way and reads on in a goroutine of its own, which is where the link connects.
+// RecvMsg implements grpc.ClientStream. The library waits for the answer to its first message while it
+// blocks the endpoint, and reads on in a goroutine of its own. The link connects in that goroutine.
 func (l *link) RecvMsg(m any) error {
 	if !l.greeted {
 		l.greeted = true
@@ -203,14 +203,14 @@ func (l *link) receive(m any) error {
 	return l.stream.RecvMsg(m)
 }
 
-// connect returns when the peer's library has answered: from then on it takes messages.
+// connect returns when the peer's library has answered. From then on the peer accepts messages.
 func (l *link) connect() (grpc.ClientStream, error) {
 	limit := time.AfterFunc(l.links.connects, l.cancel)
 	stream, err := l.dial()
 	if err == nil {
 		err = stream.SendMsg(l.hello)
 	}
-	if err == nil || err == io.EOF { // EOF: the reason comes with RecvMsg
+	if err == nil || err == io.EOF { // on EOF, RecvMsg returns the cause
 		err = stream.RecvMsg(new(remote.RemoteMessage))
 	}
 	if err != nil {
@@ -223,9 +223,9 @@ func (l *link) connect() (grpc.ClientStream, error) {
 	return stream, nil
 }
 
-// finish says how the link ended: io.EOF if this side closed it, which the library keeps to itself.
-// The library knows one endpoint per address at a time and the calls of those before have been failed,
-// so if this one has never connected, nobody has seen the calls that wait for an answer.
+// finish returns the reason for the link's end: io.EOF if this side closed it, which the library does
+// not report. The library has one endpoint per address, and earlier calls have failed. If this
+// endpoint never connected, the pending calls were not sent.
 func (l *link) finish(err error) error {
 	l.finished = true
 	defer l.links.remove(l)
@@ -237,8 +237,8 @@ func (l *link) finish(err error) error {
 		l.links.missed(l.address, err)
 		l.links.calls.notSent(l.address)
 	}
-	// The cause is told as text: an io.EOF, from a peer that ended the stream without an error, would be
-	// taken for an end from this side, and the dead endpoint would stay.
+	// The cause is formatted, not wrapped. The library would treat a wrapped io.EOF of the peer as a
+	// close by this side and keep the dead endpoint.
 	return fmt.Errorf("link to %s: %v", l.address, err)
 }
 
@@ -247,7 +247,7 @@ func (l *link) cut() {
 	l.cancel()
 }
 
-// CloseSend implements grpc.ClientStream: the endpoint is about to close its connection.
+// CloseSend implements grpc.ClientStream. The endpoint is about to close its connection.
 func (l *link) CloseSend() error {
 	l.closed.Store(true)
 	select {
@@ -262,8 +262,8 @@ func (l *link) CloseSend() error {
 // Context implements grpc.ClientStream.
 func (l *link) Context() context.Context { return l.ctx }
 
-// Header implements grpc.ClientStream; the library does not ask for it.
+// Header implements grpc.ClientStream. The library does not use it.
 func (l *link) Header() (metadata.MD, error) { return nil, nil }
 
-// Trailer implements grpc.ClientStream; the library does not ask for it.
+// Trailer implements grpc.ClientStream. The library does not use it.
 func (l *link) Trailer() metadata.MD { return nil }

@@ -8,9 +8,9 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// libraryLog is the slog.Handler that protoactor-go logs through. The library passes whole messages
-// as attributes and reports every connection at info; this lets through warnings and errors only, and
-// of their attributes only those that cannot carry a body.
+// libraryLog is the slog.Handler for protoactor-go. The library logs whole messages as attributes and
+// every connection at info. The handler passes warnings and errors only, and only attributes that
+// cannot contain a body.
 type libraryLog struct {
 	next slog.Handler
 }
@@ -24,8 +24,8 @@ func (h libraryLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn && h.next.Enabled(ctx, level)
 }
 
-// reported is what the library reports about links and frames, at warn or error, that door and links report
-// better: once, with the peer's address, and without the text of an error that may quote a frame.
+// reported reports whether a library warning about links or frames is already logged by serverCreds or
+// links: once, with the peer's address, and without error text that may quote a frame.
 func reported(message string) bool {
 	switch message {
 	case "EndpointReader failed to deserialize", "EndpointReader failed to handle message batch",
@@ -66,8 +66,8 @@ func (h libraryLog) WithGroup(name string) slog.Handler {
 	return libraryLog{next: h.next.WithGroup(name)}
 }
 
-// redact keeps scalars, PIDs and errors and tells only the type of everything else. A panic value
-// comes under the key reason or exception, and may be an error that quotes a body.
+// redact keeps scalars, PIDs and errors, and reduces other values to their type. A panic value has the
+// key reason or exception and may be an error that quotes a body.
 func redact(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {
@@ -92,8 +92,8 @@ func redact(a slog.Attr) slog.Attr {
 	return slog.String(a.Key, fmt.Sprintf("redacted %T", v.Any()))
 }
 
-// watchDeadLetters reports each undeliverable message by target and type. Most are requests that meet
-// an activation's end and are repeated, hence debug.
+// watchDeadLetters logs each undeliverable message with target and type. Most are requests that arrive
+// at the end of an activation and are retried, hence debug.
 func watchDeadLetters(system *actor.ActorSystem, log *slog.Logger) {
 	system.EventStream.Subscribe(func(evt any) {
 		d, ok := evt.(*actor.DeadLetterEvent)

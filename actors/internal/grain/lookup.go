@@ -13,15 +13,15 @@ import (
 	"github.com/asynkron/protoactor-go/remote"
 )
 
-// placementName is the well-known name of every member's placement actor; it crosses the wire.
+// placementName is the well-known name of every member's placement actor. It is part of the wire
+// protocol.
 const placementName = "placement"
 
-// activationTimeout bounds one call to an owner. Activating is idempotent, so a call that was lost
-// with its stream is simply repeated.
+// activationTimeout bounds one call to an owner. Activation is idempotent, so a lost call is retried.
 const activationTimeout = 2 * time.Second
 
-// lookup is the identity lookup: it knows who owns an identity and asks the owner for its activation.
-// Readers take the current view from an atomic pointer and never wait for a writer.
+// lookup is the identity lookup: it maps an identity to its owner and asks the owner for the
+// activation. Readers load the current view from an atomic pointer and never wait for a writer.
 type lookup struct {
 	kind     string
 	log      *slog.Logger
@@ -29,14 +29,14 @@ type lookup struct {
 	props    *actor.Props
 	calls    *calls
 	cache    *pidCache
-	handOver time.Duration // how long an activation may take to hand over
-	cedes    time.Duration // for how long what another member has asked for is not activated here
+	handOver time.Duration // timeout of a handover
+	cedes    time.Duration // time that a requested identity is not activated here
 	releases releases
 
 	view   atomic.Pointer[view]
-	active atomic.Int64 // activations of this member; written by the placement actor alone
+	active atomic.Int64 // activations of this member; written by the placement actor only
 
-	ready     chan struct{} // closed when the first view that holds this member is in place
+	ready     chan struct{} // closed when the first view with this member is installed
 	readyOnce sync.Once
 
 	placement *actor.PID // set by Setup, before any request
@@ -44,7 +44,7 @@ type lookup struct {
 
 var _ cluster.IdentityLookup = (*lookup)(nil)
 
-// Setup implements cluster.IdentityLookup: it spawns the placement actor. The system is fresh, so a
+// Setup implements cluster.IdentityLookup and spawns the placement actor. The system is fresh, so a
 // taken name is a broken invariant.
 func (l *lookup) Setup(*cluster.Cluster, []string, bool) {
 	pid, err := l.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
@@ -56,10 +56,10 @@ func (l *lookup) Setup(*cluster.Cluster, []string, bool) {
 	l.placement = pid
 }
 
-// show puts a view in place. It is called by one goroutine at a time. The view is replaced before calls
-// to those who left are failed, which is what calls.ask relies on. The library's own list of members is
-// left out: it has no word for weights, publishes nothing when only those change, and bars for ever,
-// in a list that it reads and writes without a lock, whoever is missing from one view.
+// install replaces the view. It is called by one goroutine at a time. The view is replaced before
+// calls to members that left are failed; calls.ask relies on that order. The library's member list is
+// not used: it has no weights, publishes no change of them, and permanently blocks a member that is
+// missing from one view, in a list that it accesses without a lock.
 func (l *lookup) show(v *view) {
 	old := l.view.Load()
 	v.follow(old, settleTime)
@@ -85,7 +85,8 @@ func (l *lookup) owns(id string) bool {
 	return l.view.Load().owner(id) == l.system.Address()
 }
 
-// activate returns the PID of the identity's activation, which its owner makes if there is none.
+// activate returns the PID of the identity's activation. Its owner creates the activation if
+// necessary.
 func (l *lookup) activate(ctx context.Context, ci *cluster.ClusterIdentity) (*actor.PID, error) {
 	owner := l.view.Load().owner(ci.Identity)
 	if owner == "" {
@@ -104,7 +105,7 @@ func (l *lookup) activate(ctx context.Context, ci *cluster.ClusterIdentity) (*ac
 	return r.Pid, nil
 }
 
-// Get implements cluster.IdentityLookup; nil means that there is no owner now.
+// Get implements cluster.IdentityLookup. It returns nil if there is no owner now.
 func (l *lookup) Get(ci *cluster.ClusterIdentity) *actor.PID {
 	pid, err := l.activate(context.Background(), ci)
 	if err != nil {
@@ -116,7 +117,7 @@ func (l *lookup) Get(ci *cluster.ClusterIdentity) *actor.PID {
 // RemovePid implements cluster.IdentityLookup. The placement actor watches its activations itself.
 func (l *lookup) RemovePid(*cluster.ClusterIdentity, *actor.PID) {}
 
-// drain stops every activation of this member, lets no new one start, and waits for the last to end.
+// drain stops all activations of this member, prevents new ones, and waits for the last to end.
 func (l *lookup) drain(ctx context.Context) error {
 	d := drain{done: make(chan struct{})}
 	l.system.Root.Send(l.placement, d)
@@ -128,14 +129,15 @@ func (l *lookup) drain(ctx context.Context) error {
 	}
 }
 
-// Shutdown implements cluster.IdentityLookup; after drain the placement actor has no children to wait for.
+// Shutdown implements cluster.IdentityLookup. After drain the placement actor has no children to wait
+// for.
 func (l *lookup) Shutdown() {
 	if err := l.system.Root.StopFuture(l.placement).Wait(); err != nil {
 		l.log.Warn("placement actor did not stop", "err", err)
 	}
 }
 
-// abandon is Shutdown for a drain that did not finish: nothing is waited for.
+// abandon is Shutdown without waiting, for a drain that did not finish.
 func (l *lookup) abandon() {
 	l.system.Root.Stop(l.placement)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// bouncing makes mailboxes that return what is left in them when their actor stops. The library's own
-// drops it silently, and the callers would wait until their deadline for work nobody took.
+// bouncing returns a producer of mailboxes that return their queued messages when their actor stops.
+// The library's mailbox drops them, and the callers would wait until their deadline.
 func bouncing(log *slog.Logger) actor.MailboxProducer {
 	inner := actor.Unbounded()
 	return func() actor.Mailbox { return &bounceMailbox{Mailbox: inner(), log: log} }
@@ -18,13 +18,13 @@ type bounceMailbox struct {
 	log *slog.Logger
 }
 
-// RegisterHandlers implements actor.Mailbox; the library's invoker is the actor's context.
+// RegisterHandlers implements actor.Mailbox. The library's invoker is the actor's context.
 func (m *bounceMailbox) RegisterHandlers(invoker actor.MessageInvoker, dispatcher actor.Dispatcher) {
 	ctx := invoker.(actor.Context)
 	m.Mailbox.RegisterHandlers(&bounceInvoker{MessageInvoker: invoker, ctx: ctx, log: m.log}, dispatcher)
 }
 
-// bounceInvoker is called by one goroutine at a time, the mailbox's.
+// bounceInvoker is used by one goroutine at a time, that of the mailbox.
 type bounceInvoker struct {
 	actor.MessageInvoker
 	ctx     actor.Context
@@ -32,8 +32,8 @@ type bounceInvoker struct {
 	stopped bool // Invariant: once set, no user message reaches the actor
 }
 
-// InvokeSystemMessage implements actor.MessageInvoker. No message that is still queued may reach an
-// actor whose Stopping has run, also while it waits for its children.
+// InvokeSystemMessage implements actor.MessageInvoker. After Stopping, no queued message may reach the
+// actor, even while it waits for its children.
 func (b *bounceInvoker) InvokeSystemMessage(m any) {
 	if _, ok := m.(*actor.Stop); ok {
 		b.stopped = true
@@ -51,8 +51,8 @@ func (b *bounceInvoker) InvokeUserMessage(m any) {
 	b.ctx.ActorSystem().EventStream.Publish(&actor.DeadLetterEvent{PID: b.ctx.Self(), Message: body, Sender: sender})
 }
 
-// EscalateFailure implements actor.MessageInvoker for a panic that the guard did not see, such as one
-// in a continuation. The library would suspend the mailbox, and what is queued would never bounce.
+// EscalateFailure implements actor.MessageInvoker for a panic outside of the guard, such as in a
+// continuation. The library would suspend the mailbox, and its queue would never bounce.
 func (b *bounceInvoker) EscalateFailure(reason, m any) {
 	_, body, sender := actor.UnwrapEnvelope(m)
 	panicked(b.log, b.ctx.ActorSystem(), b.ctx.Self(), sender, body, reason)

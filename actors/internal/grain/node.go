@@ -14,13 +14,13 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-// nodeName is the well-known name of every member's node actor; it crosses the wire.
+// nodeName is the well-known name of every member's node actor. It is part of the wire protocol.
 const nodeName = "node"
 
-// nodeActor takes what other members send to this member itself.
+// nodeActor receives the messages to this member itself.
 type nodeActor struct {
 	log    *slog.Logger
-	handle func(proto.Message) proto.Message // nil handles nothing
+	handle func(proto.Message) proto.Message // nil ignores messages
 }
 
 // Receive implements actor.Actor. A panic ends the handling of one message, not the actor.
@@ -57,7 +57,7 @@ func (n *nodeActor) serve(ctx actor.Context, m proto.Message) {
 	}
 }
 
-// spawnNode makes the node actor. The system is fresh, so a taken name is a broken invariant.
+// spawnNode creates the node actor. The system is fresh, so a taken name is a broken invariant.
 func (c *Cluster) spawnNode() {
 	pid, err := c.system.Root.SpawnNamed(actor.PropsFromProducer(func() actor.Actor {
 		return &nodeActor{log: c.log, handle: c.onNode}
@@ -68,9 +68,9 @@ func (c *Cluster) spawnNode() {
 	c.node = pid
 }
 
-// AskNode sends m to the member at address itself and returns what its Options.Node responds. It makes
-// one attempt and waits until ctx's deadline or, if it has none, for RequestTimeout. Its errors are
-// those of Request: ErrNoOwner means that the member has not seen m.
+// AskNode sends m to the member at address itself and returns the response of its Options.Node. It
+// makes one attempt and waits until ctx's deadline, or for RequestTimeout if ctx has none. Its errors
+// are those of Request: ErrNoOwner means that the member has not seen m.
 func (c *Cluster) AskNode(ctx context.Context, address string, m proto.Message) (proto.Message, error) {
 	if m == nil {
 		return nil, errors.New("ask node: message is missing")
@@ -102,16 +102,16 @@ func (c *Cluster) AskNode(ctx context.Context, address string, m proto.Message) 
 	return p, nil
 }
 
-// SendNode sends m to the member at address itself, at most once and without word of its fate. It does
-// not block, and sends nothing to who is not in the view.
+// SendNode sends m to the member at address itself, at most once and without a confirmation. It does
+// not block. It drops m if the address is not in the view.
 func (c *Cluster) SendNode(address string, m proto.Message) {
 	if m != nil && c.running.Load() && c.lookup.isUp(address) {
 		c.system.Root.Send(actor.NewPID(address, nodeName), m)
 	}
 }
 
-// Address is this member's own, as advertised, "" until it listens. The library sets its own copy without
-// a lock, while health and metrics may ask already.
+// Address returns this member's advertised address, or "" before it listens. The library sets its own
+// copy without a lock, while health checks and metrics may already read it.
 func (c *Cluster) Address() string {
 	if a := c.address.Load(); a != nil {
 		return *a
@@ -119,11 +119,11 @@ func (c *Cluster) Address() string {
 	return ""
 }
 
-// View is the current view.
+// View returns the current view.
 func (c *Cluster) View() View { return c.lookup.view.Load().View }
 
-// Owner is the address of the member that id belongs to in the current view, "" if there is none, and
-// whether that is this member.
+// Owner returns the address of the member that owns id in the current view, or "", and whether it is
+// this member.
 func (c *Cluster) Owner(id string) (address string, self bool) {
 	address = c.lookup.view.Load().owner(id)
 	return address, address != "" && address == c.system.Address()

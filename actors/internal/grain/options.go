@@ -18,47 +18,47 @@ const (
 	defaultHandOver       = 10 * time.Second
 )
 
-// Options are the optional parts of a Cluster. Nil and zero fields mean the defaults.
+// Options are the optional parts of a Cluster. Nil and zero fields select the defaults.
 type Options struct {
-	// Logger gets warnings and errors, and dead letters at debug. Nil discards them.
+	// Logger receives warnings and errors, and dead letters at debug. Nil discards them.
 	Logger *slog.Logger
 	// RequestTimeout bounds a Request whose context has no deadline. Zero is 5 s.
 	RequestTimeout time.Duration
-	// Membership says who else is a member. Nil is Single.
+	// Membership determines the other members. Nil is Single.
 	Membership Membership
-	// Alone says that nobody else ever is. Then nothing listens, and what follows is not looked at
-	// down to Insecure.
+	// Alone declares that there are never other members. Then there is no listener, and the fields
+	// down to Insecure are ignored.
 	Alone bool
 
-	// Listen is the host:port that other members' connections are taken at. If the host is an IP
-	// address, connections to others come from it. Zero is 127.0.0.1 and a free port. Without TLS it
-	// must be loopback.
+	// Listen is the host:port of the listener for other members. If the host is an IP address,
+	// outgoing connections use it as source. Zero is 127.0.0.1 and a free port. Without TLS it must be
+	// loopback.
 	Listen string
-	// Advertise is the host:port that others dial. Zero is the address that Listen comes to, which
-	// then must name one host.
+	// Advertise is the host:port that other members dial. Zero is the address of the listener, which
+	// must then name one host.
 	Advertise string
-	// TLS names the files that members prove themselves with. Nil, without Insecure, is a key pair made
-	// at this start, so that nobody else can connect.
+	// TLS names the files with the members' keys. Nil, without Insecure, is a key pair generated at
+	// Start, so that no other process can connect.
 	TLS *TLSFiles
-	// Insecure is plaintext and no proof at all, on a loopback address only.
+	// Insecure selects plaintext without authentication, on a loopback address only.
 	Insecure bool
 
-	// OwnerWait is how long a Request looks for an owner that takes its message. Zero is 5 s.
+	// OwnerWait bounds the time that a Request looks for an owner. Zero is 5 s.
 	OwnerWait time.Duration
-	// HandOver is how long an activation may take to hand over before it is stopped. Zero is 10 s.
+	// HandOver is the time that an activation has to hand over before it is stopped. Zero is 10 s.
 	HandOver time.Duration
 
-	// Node gets the messages that other members send to this one itself, one at a time, and returns its
-	// answer, nil for none. It must not block. Nil leaves them unanswered as if nobody was there.
+	// Node handles the messages to this member itself, one at a time, and returns the answer, or nil
+	// for none. It must not block. If it is nil, messages are not answered.
 	Node func(m proto.Message) proto.Message
-	// ViewChanged is called after each new view is in place, one call at a time. It must not block.
+	// ViewChanged is called after each new view is installed, one call at a time. It must not block.
 	ViewChanged func(View)
-	// LinkDown is called when the connection to another member has ended or could not be made; what was
-	// on its way may be lost. It must not block and may be called from several goroutines.
+	// LinkDown is called when the connection to another member has ended or could not be made.
+	// Messages in flight may be lost. It must not block and may be called from several goroutines.
 	LinkDown func(address string)
 }
 
-// withDefaults checks the options of New.
+// withDefaults checks the options and sets defaults.
 func (o *Options) withDefaults() (Options, error) {
 	var out Options
 	if o != nil {
@@ -89,14 +89,14 @@ func (o *Options) withDefaults() (Options, error) {
 	return out, nil
 }
 
-// place is where a member listens and is found.
+// place is a member's listen and advertised address.
 type place struct {
-	host      string // to listen at; "" is every address
+	host      string // listen host; "" is every address
 	port      int    // 0 is a free one
-	advertise string // "" is the address that listening comes to
+	advertise string // "" is the listener's address
 }
 
-// place reads Listen and Advertise.
+// place parses Listen and Advertise.
 func (o *Options) place() (place, error) {
 	listen := o.Listen
 	if listen == "" {
@@ -107,7 +107,7 @@ func (o *Options) place() (place, error) {
 		return place{}, fmt.Errorf("listen address %q: %w", listen, err)
 	}
 	if host == "localhost" && o.TLS == nil {
-		host = "127.0.0.1" // What the name means elsewhere is not asked: nobody else may connect.
+		host = "127.0.0.1" // The host is not resolved for others, because no other process may connect.
 	}
 	p := place{host: host, port: port}
 	switch {
@@ -152,7 +152,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
-// source is the address that connections to others come from, nil if the system chooses.
+// source returns the source address of outgoing connections, or nil if the system chooses.
 func (p place) source() net.Addr {
 	if ip := net.ParseIP(p.host); ip != nil && !ip.IsUnspecified() {
 		return &net.TCPAddr{IP: ip}
@@ -160,7 +160,7 @@ func (p place) source() net.Addr {
 	return nil
 }
 
-// bound is where this process itself reaches its listener, whose advertised address is known.
+// bound returns the address at which this process reaches its own listener.
 func (p place) bound(advertised string) string {
 	if p.advertise == "" {
 		return advertised

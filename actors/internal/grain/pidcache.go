@@ -9,8 +9,8 @@ import (
 // maxCachedPIDs bounds the cache of one process. A miss costs one message to the owner.
 const maxCachedPIDs = 65_536
 
-// pidCache remembers where activations were found. A stale entry is harmless: its PID answers with a
-// dead letter, and the request that met it removes it.
+// pidCache caches the PIDs of activations. A stale entry is harmless: its PID answers with a dead
+// letter, and the request that used it removes it.
 type pidCache struct {
 	max int
 
@@ -29,7 +29,7 @@ func (c *pidCache) get(id string) (*actor.PID, bool) {
 	return pid, ok
 }
 
-// put stores pid and, when the cache is full, drops an arbitrary other entry. Use order is not kept:
+// put stores pid. If the cache is full, it evicts an arbitrary entry. There is no LRU order, because
 // it would turn every hit into a write.
 func (c *pidCache) put(id string, pid *actor.PID) {
 	c.mu.Lock()
@@ -43,7 +43,7 @@ func (c *pidCache) put(id string, pid *actor.PID) {
 	c.pids[id] = pid
 }
 
-// remove forgets id if it still maps to pid; a newer activation's entry stays.
+// remove removes id if it still maps to pid; a newer activation's entry stays.
 func (c *pidCache) remove(id string, pid *actor.PID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *pidCache) remove(id string, pid *actor.PID) {
 	}
 }
 
-// retain forgets every activation that is not where owner says its identity belongs.
+// retain removes every activation that is not at its owner.
 func (c *pidCache) retain(owner func(id string) string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +63,7 @@ func (c *pidCache) retain(owner func(id string) string) {
 	}
 }
 
-// removeAddress forgets every activation of the process that was at address.
+// removeAddress removes the activations of the process that was at address.
 func (c *pidCache) removeAddress(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

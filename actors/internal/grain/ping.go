@@ -12,14 +12,14 @@ import (
 
 const (
 	pingEvery = time.Second
-	// reachedFor is how long an answer counts, and how long one is waited for.
+	// reachedFor is the time that an answer counts, and the timeout of a ping.
 	reachedFor = 3 * time.Second
 )
 
-// pinger asks the other members again and again whether messages and answers come through.
+// pinger pings the other members periodically to check that messages and answers get through.
 type pinger struct {
 	calls   *calls
-	members func() []node // the others
+	members func() []node // the other members
 	news    chan struct{} // capacity 1: the view has changed
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -42,7 +42,7 @@ func (p *pinger) start() {
 	}()
 }
 
-// close returns when nothing of the pinger runs any more, also if it was never started.
+// close returns when the pinger has ended, or if it was never started.
 func (p *pinger) close() {
 	if p.stop != nil {
 		p.stop()
@@ -88,7 +88,7 @@ func (p *pinger) ping(ctx context.Context, n node) {
 	p.answered[n.ID] = time.Now()
 }
 
-// forget drops who is no member any more.
+// forget removes members that left.
 func (p *pinger) forget(members []node) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *pinger) forget(members []node) {
 	p.answered = keep
 }
 
-// answers reports whether the member at address has answered lately.
+// answers reports whether the member at address has answered within reachedFor.
 func (p *pinger) answers(address string) bool {
 	members := p.members()
 	p.mu.Lock()
@@ -115,7 +115,7 @@ func (p *pinger) answers(address string) bool {
 	return false
 }
 
-// reached returns the IDs of the members that have answered lately, and counts all.
+// reached returns the IDs of the members that answered within reachedFor, and the number of members.
 func (p *pinger) reached() (ids []string, others int) {
 	members := p.members()
 	p.mu.Lock()
@@ -128,12 +128,12 @@ func (p *pinger) reached() (ids []string, others int) {
 	return ids, len(members)
 }
 
-// Reachable returns the IDs of the other members of the view that have answered within the last 3 s, and
-// counts all others. Each is asked every second, and at once when the view changes. The answer comes over
-// a connection that the other one makes, so it shows both ways.
+// Reachable returns the IDs of the other members that answered within the last 3 s, and the number of
+// all others. Each is pinged every second, and immediately when the view changes. The answer uses a
+// connection made by the other member, so it proves both directions.
 func (c *Cluster) Reachable() (reached []string, others int) { return c.pings.reached() }
 
-// others are the members but this one.
+// others returns the other members.
 func (c *Cluster) others() []node {
 	v, self := c.lookup.view.Load(), c.Address()
 	others := make([]node, 0, len(v.nodes))

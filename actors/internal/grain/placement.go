@@ -10,47 +10,47 @@ import (
 	"github.com/parleyrun/parley/actors/internal/wire"
 )
 
-// maxWaiting bounds the callers that wait for one activation to end. Those beyond it are refused and
-// come back after a pause.
+// maxWaiting bounds the callers that wait for one activation to end. Further callers are refused and
+// retry after a backoff.
 const maxWaiting = 1024
 
 // Messages within one process.
 type (
-	// viewChanged tells the placement actor to look for activations that now belong elsewhere.
+	// viewChanged makes the placement actor look for activations that moved to another member.
 	viewChanged struct{}
-	// drain tells it to stop everything; it closes done when the last activation has ended.
+	// drain makes it stop all activations; it closes done when the last has ended.
 	drain struct{ done chan struct{} }
-	// leaving is what an activation says before it stops itself; see Passivate.
+	// leaving is sent by an activation before it stops itself; see Passivate.
 	leaving struct{ pid *actor.PID }
-	// overdue says that an activation has had its time to hand over.
+	// handOverTimeout is sent when an activation's time to hand over has expired.
 	overdue struct{ pid *actor.PID }
 )
 
-// slot is one identity that has an activation here.
+// slot is one identity with an activation on this member.
 type slot struct {
 	ci      *cluster.ClusterIdentity
 	pid     *actor.PID
 	phase   slotPhase
-	waiting []*actor.PID // who asked for an activation while this one was leaving
-	asked   []*actor.PID // who is told when it has ended
-	limit   *time.Timer  // for handing over; nil before
+	waiting []*actor.PID // callers that wait for the next activation
+	asked   []*actor.PID // members to notify when it has ended
+	limit   *time.Timer  // handover timeout; nil before
 }
 
 type slotPhase int
 
 const (
 	slotRuns    slotPhase = iota
-	slotHanding           // was sent HandOver
-	slotStops             // was sent *actor.Stop
+	slotHanding           // HandOver was sent
+	slotStops             // *actor.Stop was sent
 )
 
-// placement starts and stops the activations of this member; they are its children. It blocks in
-// nothing, so that a slow activation does not hold up another identity.
+// placement starts and stops the activations of this member, which are its children. It never blocks,
+// so that a slow activation does not delay another identity.
 type placement struct {
 	lookup *lookup
 	byID   map[string]*slot
 	byPID  map[string]*slot     // Invariant: the same slots as byID
-	ceded  map[string]time.Time // until when another member has the better claim
+	ceded  map[string]time.Time // identities requested by other members, until when
 	drains []drain
 }
 
@@ -124,16 +124,16 @@ func (p *placement) start(ctx actor.Context, ci *cluster.ClusterIdentity, caller
 	ctx.Send(caller, &cluster.ActivationResponse{Pid: pid})
 }
 
-// spawn contains a panic of the producer, which runs on this goroutine: it must not take the other
-// activations of this member with it.
+// spawn contains a panic of the producer, which runs on this goroutine and must not affect the other
+// activations of this member.
 func (p *placement) spawn(ctx actor.Context, ci *cluster.ClusterIdentity) (pid *actor.PID, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("make actor: panic: %s", panicText(r))
 		}
 	}()
-	// The context's own Spawn would keep the PID in its set of children, whose backing array keeps
-	// every one that has ended until a later child takes its place. This member counts them itself.
+	// ctx.Spawn would keep each PID in the backing array of its set of children until a later child
+	// replaces it. The placement tracks its children itself.
 	system := ctx.ActorSystem()
 	name := ctx.Self().Id + "/" + ci.Identity + system.ProcessRegistry.NextID()
 	return actor.DefaultSpawner(system, name, cluster.WithClusterIdentity(p.lookup.props, ci), ctx)
@@ -154,7 +154,7 @@ func (p *placement) terminated(ctx actor.Context, who *actor.PID) {
 	delete(p.byPID, who.Id)
 	delete(p.byID, s.ci.Identity)
 	if len(p.byID) == 0 {
-		p.byID, p.byPID = make(map[string]*slot), make(map[string]*slot) // a map never shrinks
+		p.byID, p.byPID = make(map[string]*slot), make(map[string]*slot) // release the memory of the maps, which never shrink
 	}
 	p.lookup.active.Store(int64(len(p.byPID)))
 	p.handedOver(ctx, s)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// maxRefusals bounds the lines of one second, whatever the number of hosts that knock.
+// maxRefusals bounds the log lines per second over all hosts.
 const maxRefusals = 32
 
-// refusals logs who was turned away: once per host and reason and second.
+// refusals logs refused peers, once per host and reason and second.
 type refusals struct {
 	log *slog.Logger
 
 	mu     sync.Mutex
-	began  time.Time // of the second that said is about
+	began  time.Time // start of the current second
 	said   map[refusal]struct{}
-	silent int // refusals without a line since the last line
+	silent int // refusals suppressed since the last line
 }
 
 type refusal struct{ host, reason string }
@@ -26,7 +26,8 @@ func newRefusals(log *slog.Logger) *refusals {
 	return &refusals{log: log, said: make(map[refusal]struct{})}
 }
 
-// say takes an err whose text holds nothing that a peer sent but names, or nil.
+// report logs a refusal. err may be nil. Its text may contain names sent by the peer, but no other
+// data.
 func (r *refusals) say(remote, reason string, err error) {
 	silent, ok := r.count(remote, reason)
 	if !ok {
@@ -63,7 +64,7 @@ func (r *refusals) count(remote, reason string) (silent int, ok bool) {
 	return silent, true
 }
 
-// brief cuts a text that a certificate may have made long.
+// brief truncates a text, which a certificate may have made long.
 func brief(s string) string {
 	const most = 300
 	if len(s) > most {

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// Bounds of the node-to-node link. A batch of messages travels as one gRPC message, so the batch size
-// times the largest message stays below the receive limit: 32 times 256 KiB is 8 MiB.
+// Bounds of the node-to-node link. A batch of messages is one gRPC message, so the batch size times
+// the largest message must be below the receive limit: 32 times 256 KiB is 8 MiB.
 const (
 	maxReceiveBytes  = 64 << 20
 	writerBatch      = 32
@@ -23,17 +23,17 @@ const (
 	keepaliveTime    = 10 * time.Second
 	keepaliveTimeout = 3 * time.Second
 	connectTimeout   = 3 * time.Second
-	// A process that starts anew at an address is found within the longest pause between two attempts.
+	// A restarted process is found within the longest backoff.
 	minRedial, maxRedial = 20 * time.Millisecond, 250 * time.Millisecond
 	closeTimeout         = time.Second
 )
 
-// remoteConfig is the library's remote at p.
+// remoteConfig returns the library's remote configuration for p.
 func remoteConfig(p place, d *door, out *caller, ls *links) *remote.Config {
 	dialer := net.Dialer{LocalAddr: p.source()}
 	host := p.host
 	if strings.Contains(host, ":") {
-		host = "[" + host + "]" // the library puts the port behind it as it is
+		host = "[" + host + "]" // the library appends the port without brackets
 	}
 	rc := remote.Configure(host, p.port,
 		remote.WithServerOptions(
@@ -70,9 +70,9 @@ func remoteConfig(p place, d *door, out *caller, ls *links) *remote.Config {
 	return rc
 }
 
-// grpcLog orders the writes and reads of grpclog's process-wide logger: the library replaces it at
-// every start without a lock, while the servers of other clusters in this process use it. It can only
-// be a package variable, like what it guards.
+// grpcLog serializes access to grpclog's process-wide logger. The library replaces it at every start
+// without a lock, while other clusters in this process use it. It is a package variable because the
+// logger is one.
 var grpcLog sync.Mutex
 
 // startRemote listens and returns when connections are accepted.
@@ -104,7 +104,7 @@ func (c *Cluster) startRemote(ctx context.Context) error {
 	return nil
 }
 
-// listen turns the panic that the library raises when it cannot listen into an error.
+// listen converts the library's panic on a listen failure into an error.
 func listen(r *remote.Remote, p place) (err error) {
 	defer func() {
 		if e := recover(); e != nil {
@@ -115,9 +115,9 @@ func listen(r *remote.Remote, p place) (err error) {
 	return nil
 }
 
-// watchLinks subscribes to the ends of the library's endpoints. Subscribers are called in order and the
-// library's own comes with its start: one from before it sees the endpoint that is about to be removed,
-// one from after it knows that a message sent from now on takes a new one.
+// watchLinks subscribes to the ends of the library's endpoints. Subscribers are called in order, and
+// the library's own subscribes at its start. A subscription before that runs while the endpoint still
+// exists; one after it can rely on the next message using a new endpoint.
 func (c *Cluster) watchLinks(ended func(address string)) {
 	c.system.EventStream.Subscribe(func(evt any) {
 		if e, ok := evt.(*remote.EndpointTerminatedEvent); ok {
@@ -126,7 +126,7 @@ func (c *Cluster) watchLinks(ended func(address string)) {
 	})
 }
 
-// linkEnded fails the calls to address, whose messages or answers may have been lost with the link.
+// linkEnded fails the calls to address, whose messages or answers may be lost.
 func (c *Cluster) linkEnded(address string) {
 	c.calls.answerAll(address, linkEnded{})
 	if c.linkDown != nil && c.running.Load() {
@@ -134,9 +134,9 @@ func (c *Cluster) linkEnded(address string) {
 	}
 }
 
-// stopRemote closes the links to others and the listener, whose goroutines it waits for. The graceful
-// variant of the library is not used: it clears a map that its own goroutines still read and may take
-// half a minute.
+// stopRemote closes the links and the listener, and waits for the listener's goroutines. The library's
+// graceful variant is not used: it clears a map that its goroutines still read, and may take half a
+// minute.
 func (c *Cluster) stopRemote() {
 	for _, address := range c.links.close() {
 		c.system.EventStream.Publish(&remote.EndpointTerminatedEvent{Address: address})

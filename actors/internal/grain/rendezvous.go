@@ -8,7 +8,7 @@ import (
 )
 
 // hash64 is FNV-1a 64 (Fowler, Noll, Vo) followed by mix64. FNV alone hardly spreads keys that differ
-// in their last byte only, such as the addresses of neighbouring ports.
+// only in their last byte, such as the addresses of neighbouring ports.
 func hash64(s string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(s))
@@ -26,26 +26,27 @@ func mix64(x uint64) uint64 {
 	return x
 }
 
-// score is how much a member of this weight claims an identity, key and node being their hashes. The
-// highest claim wins, so a member that comes or goes moves only its own share (rendezvous hashing:
-// Thaler and Ravishankar, 1998), and -weight/ln(u) makes the shares proportional to the weights (the
+// score returns the score of a member of this weight for an identity; key and node are their hashes.
+// The highest score wins, so a change moves only the share of the changed member (rendezvous hashing:
+// Thaler and Ravishankar, 1998). -weight/ln(u) makes the shares proportional to the weights (the
 // logarithmic method: Schindelhauer and Schomaker, "Weighted Distributed Hash Tables", SPAA 2005).
 //
 // A logarithm may differ in its last bit between processors. Members then disagree about an identity
-// whose two best claims are that close, which is as rare as a collision and as harmless as two views.
+// whose two best scores are that close. That is as rare as a hash collision and as harmless as two
+// views.
 func score(key, node uint64, weight int) float64 {
-	// 52 bits and a half: the sum is exact, so u is never 0 or 1.
+	// 52.5 bits: the sum is exact, so u is never 0 or 1.
 	u := (float64(mix64(key^node)>>12) + 0.5) / (1 << 52)
 	return -float64(weight) / math.Log(u)
 }
 
-// View is one picture of the members; see Options.ViewChanged. It is not changed after it was given out.
+// View is one state of the members; see Options.ViewChanged. It is immutable.
 type View struct {
 	Members []Member
 }
 
-// Owner is the member that id belongs to, and false if there is none: one without weight owns nothing,
-// and one that drains only if all that have weight do. Somebody has to.
+// Owner returns the member that owns id, or false. A member with weight 0 owns nothing. A draining
+// member owns identities only if all members with weight drain.
 func (v View) Owner(id string) (Member, bool) {
 	best := newView(v.Members, time.Time{}).best(id)
 	if best.at < 0 {
@@ -54,7 +55,7 @@ func (v View) Owner(id string) (Member, bool) {
 	return v.Members[best.at], true
 }
 
-// choice is the best claim so far. Of equal claims the lower address wins.
+// choice is the best score so far. Of equal scores the lower address wins.
 type choice struct {
 	at      int
 	address string
@@ -71,9 +72,9 @@ func (c choice) or(at int, address string, score float64) choice {
 // view is a View with its hashes.
 type view struct {
 	View
-	nodes []node // one for each member, in their order
+	nodes []node // one per member, in the same order
 	since time.Time
-	past  []*view // those before it that Release still heeds, newest first, without theirs
+	past  []*view // previous views that Release considers, newest first, without their own past
 }
 
 type node struct {
@@ -93,7 +94,7 @@ func newView(members []Member, since time.Time) *view {
 	return v
 }
 
-// owner is the address of View.Owner, "" if there is none.
+// owner returns the address of View.Owner, or "".
 func (v *view) owner(id string) string {
 	if len(v.nodes) == 1 && v.nodes[0].claims {
 		return v.nodes[0].address
@@ -101,7 +102,7 @@ func (v *view) owner(id string) string {
 	return v.best(id).address
 }
 
-// best is the best claim on id; at is -1 if there is none.
+// best returns the best score for id; at is -1 if there is none.
 func (v *view) best(id string) choice {
 	key, best := hash64(id), choice{at: -1}
 	for i, n := range v.nodes {
@@ -112,8 +113,8 @@ func (v *view) best(id string) choice {
 	return best
 }
 
-// ranked are the addresses of at most most members other than the one at self, those first that would
-// own id if nobody was draining; with drained, of those that are draining.
+// ranked returns the addresses of up to most members other than self, ordered by their score for id
+// regardless of draining. If drained is set, only draining members are included.
 func (v *view) ranked(id, self string, most int, drained bool) []string {
 	key := hash64(id)
 	var claims []choice
@@ -135,9 +136,9 @@ func (v *view) ranked(id, self string, most int, drained bool) []string {
 	return addresses
 }
 
-// mayRun are the addresses of members other than the one at self that may still run id: in a view that
-// has changed lately those with the best claims and whoever it belonged to in the views before,
-// otherwise those that are draining.
+// mayRun returns the addresses of other members that may still run id. If the view has changed
+// recently, these are the members with the best scores and the owners in previous views. Otherwise
+// only draining members may.
 func (v *view) mayRun(id, self string, settled bool) []string {
 	addresses := v.ranked(id, self, maxAsked, settled)
 	if settled {
@@ -152,7 +153,7 @@ func (v *view) mayRun(id, self string, settled bool) []string {
 	return addresses
 }
 
-// follow notes the view that v replaces and those before it, as far as they are not settled.
+// follow records the view that v replaces, and earlier ones that are not settled.
 func (v *view) follow(old *view, settle time.Duration) {
 	v.past = append(v.past, &view{View: old.View, nodes: old.nodes, since: old.since})
 	until := old.since

@@ -9,31 +9,30 @@ import (
 	"github.com/asynkron/protoactor-go/cluster"
 )
 
-// Pauses between attempts of one request: doubled from the first to the last value.
+// Backoff between attempts of one request, doubled from the first to the last value.
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = 200 * time.Millisecond
 )
 
-// reasonPanicked marks the reply of an actor that panicked; it travels in a message of the library
-// because those are the only ones that both ends of a call are sure to know.
+// reasonPanicked marks the reply of an actor that panicked. It is sent in a message of the library,
+// because both ends of a call know those.
 const reasonPanicked = "panicked"
 
-// requester finds the activation of an identity and brings a message to it. It is the library's
-// cluster.Context too, so that code which knows only the library goes the same way.
+// requester locates the activation of an identity and delivers a message to it. It also implements the
+// library's cluster.Context, so that library code uses the same path.
 type requester struct {
 	kind   string
 	lib    *cluster.Cluster
 	lookup *lookup
 	calls  *calls
 	cache  *pidCache
-	wait   time.Duration // for an owner that takes the message
+	wait   time.Duration // time to look for an owner
 }
 
 var _ cluster.Context = (*requester)(nil)
 
-// request repeats m until an activation has taken it, the time for that is over or ctx ends; see
-// Cluster.Request.
+// request repeats m until an activation accepts it, the wait expires or ctx ends; see Cluster.Request.
 func (r *requester) request(ctx context.Context, id string, m any) (any, error) {
 	looking, cancel := context.WithTimeoutCause(ctx, r.wait, errNoTime)
 	defer cancel()
@@ -60,7 +59,7 @@ func (r *requester) request(ctx context.Context, id string, m any) (any, error) 
 	}
 }
 
-// locate returns the activation's PID, from the cache or from the owner, who activates if need be.
+// locate returns the activation's PID from the cache or from the owner, which activates if necessary.
 func (r *requester) locate(ctx context.Context, id string) (*actor.PID, error) {
 	if pid, ok := r.cache.get(id); ok {
 		return pid, nil
@@ -93,8 +92,8 @@ func checkReply(reply any) (any, error) {
 	return reply, nil
 }
 
-// Request implements cluster.Context. Of the options only the time-out counts: how often and when to
-// repeat is not the caller's choice.
+// Request implements cluster.Context. Of the options only the timeout is used. The retry policy is not
+// configurable by the caller.
 func (r *requester) Request(id, kind string, m any, opts ...cluster.GrainCallOption) (any, error) {
 	if kind != r.kind {
 		return nil, fmt.Errorf("request %q: kind %q is not served", id, kind)
@@ -109,8 +108,8 @@ func (r *requester) Request(id, kind string, m any, opts ...cluster.GrainCallOpt
 	return reply, nil
 }
 
-// RequestFuture implements cluster.Context. It makes one attempt at delivery; the future ends with
-// actor.ErrDeadLetter when that attempt met a stopping activation.
+// RequestFuture implements cluster.Context. It makes one delivery attempt. The future ends with
+// actor.ErrDeadLetter if the activation was stopping.
 func (r *requester) RequestFuture(id, kind string, m any, opts ...cluster.GrainCallOption) (actor.Future, error) {
 	if kind != r.kind {
 		return nil, fmt.Errorf("request %q: kind %q is not served", id, kind)

@@ -16,28 +16,28 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// memberName is the DNS name that a member's certificate carries unless TLSFiles says otherwise.
+// memberName is the default DNS name of members' certificates.
 const memberName = "parley"
 
-// keys gives what a member shows to others and demands of them, in both directions.
+// keys provides the credentials for both directions.
 type keys interface {
-	// current is asked at every handshake.
+	// current is called at every handshake.
 	current() *keySet
 }
 
-// keySet never changes.
+// keySet is immutable.
 type keySet struct {
 	cert   tls.Certificate
 	pool   *x509.CertPool
 	server credentials.TransportCredentials
 	client credentials.TransportCredentials
-	expiry Expiry // zero for keys that are of no files
+	expiry Expiry // zero for keys without files
 }
 
 func (k *keySet) current() *keySet { return k }
 
-// newKeySet demands TLS 1.3 and, of the other side, a certificate that pool vouches for and that
-// carries the name. Tickets are off, so every connection is a full handshake under these keys.
+// newKeySet requires TLS 1.3 and a peer certificate that chains to pool and has the name. Session
+// tickets are off, so that every connection is a full handshake with these keys.
 func newKeySet(cert tls.Certificate, pool *x509.CertPool, name string) *keySet {
 	verify := func(s tls.ConnectionState) error { return carriesName(s.PeerCertificates, name) }
 	return &keySet{
@@ -62,7 +62,7 @@ func newKeySet(cert tls.Certificate, pool *x509.CertPool, name string) *keySet {
 	}
 }
 
-// nameError says that a certificate is of a known authority and made for something else.
+// nameError reports a certificate of a known authority with other names.
 type nameError struct {
 	want string
 	has  []string
@@ -73,7 +73,7 @@ func (e *nameError) Error() string {
 	return fmt.Sprintf("certificate has the DNS names %q, want %q among them", e.has, e.want)
 }
 
-// carriesName asks for the name itself: a wildcard is no member's name.
+// carriesName requires the exact name; a wildcard does not match.
 func carriesName(chain []*x509.Certificate, name string) error {
 	if len(chain) > 0 && slices.ContainsFunc(chain[0].DNSNames, func(n string) bool { return strings.EqualFold(n, name) }) {
 		return nil
@@ -85,8 +85,8 @@ func carriesName(chain []*x509.Certificate, name string) error {
 	return e
 }
 
-// newKeys makes an authority, signs one certificate and forgets the authority's key: no other process
-// can ever get a certificate that this one accepts.
+// newKeys creates an authority, signs one certificate and discards the authority's key. No other
+// process can get a certificate that this one accepts.
 func newKeys() (*keySet, error) {
 	now := time.Now()
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -100,7 +100,8 @@ func newKeys() (*keySet, error) {
 	authority := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: "parley member authority"},
-		// A certificate outlives every process; an hour back allows for a clock that is set while it runs.
+		// The certificate outlives the process. The hour before now allows for a clock that is set
+		// back.
 		NotBefore:             now.Add(-time.Hour),
 		NotAfter:              now.AddDate(10, 0, 0),
 		KeyUsage:              x509.KeyUsageCertSign,

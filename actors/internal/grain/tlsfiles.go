@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// TLSFiles are the PEM files that a member proves itself with. They may be replaced while it runs: at
-// each handshake they are looked at, and read again if they have changed. Files that do not work
-// together, such as half of a new pair, leave the old ones in force and are told in one warning.
+// TLSFiles are the PEM files with a member's keys. They may be replaced while the member runs: each
+// handshake checks them and reads them again if they changed. Files that do not match, such as half of
+// a new pair, leave the old ones in use and are logged once.
 type TLSFiles struct {
 	// CA holds the certificates of the authorities that sign members, one or more.
 	CA string
-	// Cert and Key are this member's certificate, with those between it and the CA, and its key. The
-	// certificate must be good for servers and clients alike.
+	// Cert and Key are this member's certificate, with intermediates, and its private key. The
+	// certificate must be usable for servers and clients.
 	Cert, Key string
-	// Name is the DNS name that every member's certificate carries. Zero is "parley".
+	// Name is the DNS name in every member's certificate. Zero is "parley".
 	Name string
 }
 
@@ -30,9 +30,9 @@ type keyFiles struct {
 	log   *slog.Logger
 
 	mu   sync.Mutex
-	seen [3]os.FileInfo // at the newest attempt; nil for a file that was not there
-	set  *keySet        // the newest that worked
-	bad  bool           // what was seen did not work
+	seen [3]os.FileInfo // at the last attempt; nil for a missing file
+	set  *keySet        // last valid set
+	bad  bool           // the last attempt failed
 }
 
 func newKeyFiles(files TLSFiles, log *slog.Logger) (*keyFiles, error) {
@@ -51,15 +51,15 @@ func newKeyFiles(files TLSFiles, log *slog.Logger) (*keyFiles, error) {
 func (k *keyFiles) current() *keySet {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// The look comes before the reading: a change in between is found at the next handshake.
+	// Stat before reading: a change in between is found at the next handshake.
 	now := look(k.files)
 	changed := !same(k.seen, now)
 	if !changed && !k.bad {
 		return k.set
 	}
 	k.seen = now
-	// Files that did not work are tried again as they are: a certificate becomes valid, and a new owner
-	// of a key file changes neither its size nor its time.
+	// Failed files are read again even if unchanged: a certificate becomes valid, and a new owner of a
+	// key file changes neither its size nor its time.
 	set, err := k.files.load()
 	if k.bad = err != nil; k.bad {
 		if changed {
